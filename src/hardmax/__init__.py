@@ -1,0 +1,58 @@
+"""The exact geometry of transformers at zero temperature.
+
+Public names live here and are loaded on first use, so that ``import hardmax`` costs nothing and pulls in
+neither numba nor any optional dependency. To publish a name, add one line to ``_NAMES`` (or one to
+``_MODULES`` for a namespace such as ``hm.bounds``) and the matching line to the ``TYPE_CHECKING`` block;
+``tests/test_imports.py`` compares the two.
+
+Examples
+--------
+>>> import hardmax as hm
+>>> issubclass(hm.ShapeError, (hm.HardmaxError, ValueError))
+True
+>>> hm.no_such_name
+Traceback (most recent call last):
+    ...
+AttributeError: module 'hardmax' has no attribute 'no_such_name'
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hardmax import errors as errors
+    from hardmax.errors import HardmaxError as HardmaxError
+    from hardmax.errors import ShapeError as ShapeError
+
+__version__ = "0.1.0"
+
+# public name -> the module that defines it
+_NAMES = {
+    "HardmaxError": "hardmax.errors",
+    "ShapeError": "hardmax.errors",
+}
+
+# public namespace -> the module it stands for
+_MODULES = {
+    "errors": "hardmax.errors",
+}
+
+__all__ = sorted([*_NAMES, *_MODULES])
+
+
+if not TYPE_CHECKING:  # a type checker should refuse unknown names, which a module __getattr__ would let pass
+
+    def __getattr__(name: str) -> object:
+        """Load a public name on first use and keep it."""
+        if name in _NAMES:
+            value: object = getattr(import_module(_NAMES[name]), name)
+        elif name in _MODULES:
+            value = import_module(_MODULES[name])
+        else:
+            raise AttributeError(f"module 'hardmax' has no attribute {name!r}")
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
