@@ -1,0 +1,1 @@
+"""Measurements of cells and networks: counts, volumes, margins, stability, bounds, sampling."""
