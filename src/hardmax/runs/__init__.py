@@ -1,0 +1,1 @@
+"""Long and distributed work: chunks, resume, sweeps."""
