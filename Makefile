@@ -1,0 +1,62 @@
+# Every target makes the environment it needs; a second run finds it and starts at once.
+# Settings: JOBS=2 test processes, ARGS="-k name" for pytest, SIZE=small|full for the benchmarks,
+# TORCH="torch>=2.5" for another torch (empty: install none).
+
+VENV := .venv
+BIN := $(VENV)/bin
+JOBS ?= 2
+ARGS ?=
+SIZE ?= full
+# Pinned because a looser request can pull gigabytes of CUDA libraries, which no test uses.
+TORCH ?= torch==2.13.0
+PYTHON ?= $(shell for p in python3.11 python3 python3.12 python3.13 python; do \
+	if $$p -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; \
+	then echo $$p; break; fi; done)
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
+
+# Test processes already fill the cores; more threads inside each only get in one another's way.
+ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1
+
+.PHONY: report test lint types imports bench clean
+
+report: $(VENV)/.core
+	@$(BIN)/hardmax report
+
+test: $(VENV)/.dev $(VENV)/.torch
+	$(ONE_THREAD) $(BIN)/python -m pytest -n $(JOBS) --dist worksteal --durations=10 $(ARGS)
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+
+types: $(VENV)/.dev $(VENV)/.torch
+	$(BIN)/mypy
+
+imports: $(VENV)/.dev
+	$(BIN)/lint-imports --no-cache
+
+bench: $(VENV)/.dev
+	@for file in benchmarks/bench_*.py; do echo "== $$file"; \
+	$(ONE_THREAD) HARDMAX_BENCH_SIZE=$(SIZE) $(BIN)/python $$file || exit 1; done
+
+clean:
+	rm -rf $(VENV) .venv-core build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Stamps, each written only when its step has finished, so that an interrupted one is done again.
+$(VENV)/.made:
+	@test -n "$(PYTHON)" || { echo "make: needs Python 3.11 or newer with its venv module;" \
+	"install it, or name it: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.core: pyproject.toml $(VENV)/.made
+	$(PIP) --editable .
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml $(VENV)/.core
+	$(PIP) --editable '.[dev]'
+	@touch $@
+
+$(VENV)/.torch: $(VENV)/.made
+	$(if $(TORCH),$(PIP) '$(TORCH)')
+	@touch $@

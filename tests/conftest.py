@@ -1,0 +1,67 @@
+"""Hypothesis profiles, the path of the data beside the repository, and the rule on skips."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+QUARANTINE = Path(__file__).with_name("QUARANTINE.md")
+
+# No deadlines: the first call of a compiled kernel takes seconds, the next ones microseconds.
+_COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("quick", max_examples=25, **_COMMON)
+settings.register_profile("ci", max_examples=60, derandomize=True, database=None, print_blob=True, **_COMMON)
+settings.register_profile("nightly", max_examples=2000, print_blob=True, **_COMMON)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "quick"))
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of reference networks and texts beside the repository."""
+    path = REPOSITORY.parent / "shared"
+    if not path.is_dir():
+        pytest.skip("needs ../shared, which is absent")
+    return path
+
+
+def listed_reasons() -> list[str]:
+    """The first column of the table in QUARANTINE.md: texts that a permitted skip's reason contains."""
+    rows = [
+        line.split("|")[1].strip() for line in QUARANTINE.read_text().splitlines() if line.startswith("|")
+    ]
+    return [row.strip("`") for row in rows if row not in ("reason", "---")]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(_SkipWatch(), "skip-watch")
+
+
+class _SkipWatch:
+    """Fails the run when something was skipped for a reason that QUARANTINE.md does not list."""
+
+    def __init__(self) -> None:
+        self.unlisted: list[str] = []
+        self.listed = listed_reasons()
+
+    def _watch(self, report: pytest.TestReport | pytest.CollectReport) -> None:
+        if not report.skipped or hasattr(report, "wasxfail"):
+            return
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        if not any(row in reason for row in self.listed):
+            self.unlisted.append(f"{report.nodeid}: {reason}")
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._watch(report)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        self._watch(report)
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if self.unlisted and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        for line in self.unlisted:
+            terminalreporter.write_line(f"SKIP WITHOUT A ROW IN tests/QUARANTINE.md: {line}", red=True)

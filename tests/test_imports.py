@@ -1,0 +1,114 @@
+"""``import hardmax`` is quick, pulls in nothing optional, and its table of public names tells the truth."""
+
+import ast
+import importlib
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import hardmax
+
+OPTIONAL = (
+    "torch",
+    "triton",
+    "onnx",
+    "onnxruntime",
+    "matplotlib",
+    "dask",
+    "distributed",
+    "pyarrow",
+    "safetensors",
+)
+
+
+def _modules_after(code: str, watched: tuple[str, ...]) -> list[str]:
+    """Which of the watched modules a fresh interpreter holds after running the code."""
+    probe = f"{code}\nimport sys\nprint(*[name for name in {watched!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    return done.stdout.split()
+
+
+def test_importing_the_package_loads_nothing_optional_and_no_compiler():
+    assert _modules_after("import hardmax", (*OPTIONAL, "numba", "scipy")) == []
+
+
+def test_using_every_public_name_loads_nothing_optional():
+    code = "import hardmax\nfor name in hardmax.__all__: getattr(hardmax, name)"
+    assert _modules_after(code, OPTIONAL) == []
+
+
+def test_the_command_line_starts_without_optional_packages_or_the_compiler():
+    assert _modules_after("import hardmax.cli", (*OPTIONAL, "numba", "scipy")) == []
+
+
+def test_the_detector_notices_a_forbidden_module():
+    # A stand-in called torch, so that the twin also runs where torch is not installed.
+    planted = "import sys, types\nsys.modules['torch'] = types.ModuleType('torch')\nimport hardmax"
+    assert _modules_after(planted, OPTIONAL) == ["torch"]
+    assert _modules_after("import decimal\nimport hardmax", ("decimal",)) == ["decimal"]
+
+
+_USES = {
+    "import alone": "import hardmax",
+    "every public name": "import hardmax\nfor name in hardmax.__all__: getattr(hardmax, name)",
+}
+
+
+@pytest.mark.parametrize("use", _USES)
+def test_a_warm_import_takes_less_than_half_a_second(use):
+    probe = f"import time\nstart = time.perf_counter()\n{_USES[use]}\nprint(time.perf_counter() - start)"
+
+    def seconds() -> float:
+        done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+        return float(done.stdout)
+
+    seconds()  # the first run writes bytecode
+    medians = []
+    for _ in range(4):  # a busy machine gets further chances, a slow import fails them all
+        medians.append(statistics.median(seconds() for _ in range(3)))
+        if medians[-1] < 0.5:
+            break
+    assert min(medians) < 0.5, f"{use}: medians of three runs were {medians} s"
+
+
+def _typed_names() -> dict[str, str]:
+    """Public name -> module, as a type checker reads them in the package's TYPE_CHECKING block."""
+    tree = ast.parse(Path(hardmax.__file__).read_text())
+    block = next(
+        node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    )
+    return {
+        alias.asname: f"{line.module}.{alias.name}"
+        for line in block.body
+        if isinstance(line, ast.ImportFrom)
+        for alias in line.names
+    }
+
+
+def test_the_table_of_names_and_the_types_agree():
+    table = {name: f"{module}.{name}" for name, module in hardmax._NAMES.items()} | hardmax._MODULES
+    assert _typed_names() == table
+
+
+@pytest.mark.parametrize("table", ["_NAMES", "_MODULES"])
+def test_the_table_of_names_is_sorted(table):
+    names = list(getattr(hardmax, table))
+    assert names == sorted(names)
+
+
+@pytest.mark.parametrize("name", sorted(hardmax._NAMES))
+def test_each_public_name_resolves_to_what_its_module_defines(name):
+    module = importlib.import_module(hardmax._NAMES[name])
+    assert getattr(hardmax, name) is getattr(module, name)
+
+
+def test_dir_lists_every_public_name():
+    assert set(hardmax.__all__) <= set(dir(hardmax))
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no_such_name"):
+        hardmax.no_such_name  # noqa: B018
