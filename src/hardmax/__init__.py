@@ -8,7 +8,7 @@ neither numba nor any optional dependency. To publish a name, add one line to ``
 Examples
 --------
 >>> import hardmax as hm
->>> issubclass(hm.ShapeError, (hm.HardmaxError, ValueError))
+>>> issubclass(hm.errors.ShapeError, hm.HardmaxError)
 True
 >>> hm.no_such_name
 Traceback (most recent call last):
@@ -21,20 +21,34 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from hardmax import errors as errors
+    from hardmax import networks as networks
     from hardmax.errors import HardmaxError as HardmaxError
-    from hardmax.errors import ShapeError as ShapeError
+    from hardmax.networks.layers import Affine as Affine
+    from hardmax.networks.layers import Attention as Attention
+    from hardmax.networks.layers import Head as Head
+    from hardmax.networks.layers import Maxout as Maxout
+    from hardmax.networks.layers import ReLU as ReLU
+    from hardmax.networks.layers import Residual as Residual
+    from hardmax.networks.network import Network as Network
 
 __version__ = "0.1.0"
 
 # public name -> the module that defines it
 _NAMES = {
+    "Affine": "hardmax.networks.layers",
+    "Attention": "hardmax.networks.layers",
     "HardmaxError": "hardmax.errors",
-    "ShapeError": "hardmax.errors",
+    "Head": "hardmax.networks.layers",
+    "Maxout": "hardmax.networks.layers",
+    "Network": "hardmax.networks.network",
+    "ReLU": "hardmax.networks.layers",
+    "Residual": "hardmax.networks.layers",
 }
 
 # public namespace -> the module it stands for
 _MODULES = {
     "errors": "hardmax.errors",
+    "networks": "hardmax.networks",
 }
 
 __all__ = sorted([*_NAMES, *_MODULES])
