@@ -1,0 +1,1 @@
+"""Tropical algebra: the semiring and its deformation, polynomials, Newton polytopes, Minkowski sums."""
