@@ -1,0 +1,318 @@
+"""Small linear programs whose answers are proved.
+
+Two questions. ``interior_point``: is there x with ``normals @ x < limits`` in every row? ``maximise``:
+how large is ``objective @ x`` under ``normals @ x <= limits``? A compiled float simplex answers first.
+A witness is then evaluated against the rows as given, with an error bound, in rationals where the bound
+does not decide; a claim of absence must come with Farkas multipliers, proved to exist in floats or
+recomputed in rationals. What fails its check is solved again in rationals, where nothing can fail.
+
+Preconditions: finite binary64 numbers, each taken at its exact value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hardmax.arithmetic._exact_simplex import exact_maximise, solve_square
+from hardmax.arithmetic._maximise import Optimum, Status, maximise, maximise_many
+from hardmax.arithmetic._systems import (
+    UNIT_ROUNDOFF,
+    cone_hint,
+    homogeneous_rows,
+    point_of,
+    read_system,
+    rounded,
+)
+from hardmax.errors import ShapeError, WeightError
+
+__all__ = [
+    "InteriorPoint",
+    "Optimum",
+    "Status",
+    "farkas_on_support",
+    "interior_point",
+    "interior_points",
+    "maximise",
+    "maximise_many",
+    "strictly_below",
+]
+
+FloatArray = NDArray[np.float64]
+Vector = tuple[Fraction, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InteriorPoint:
+    """The answer to "is there x with ``normals @ x < limits``?", with its reason.
+
+    ``point`` is a witness in floats. Where the set is so thin that no float nearby lies inside,
+    ``exact_point`` holds a rational witness and ``point`` its rounding. ``certificate`` holds Farkas
+    multipliers, one per row (open rows, then closed rows): nonnegative, not all zero, with
+    ``y @ normals == 0`` and ``y @ limits <= 0``. As floats they are the rounding of multipliers that are
+    proved to exist; ``exact_certificate`` holds the rationals where those were computed.
+
+    Exactness: certified; ``exists`` is never a guess.
+    """
+
+    exists: bool
+    point: FloatArray | None = None
+    certificate: FloatArray | None = None
+    exact_point: Vector | None = None
+    exact_certificate: Vector | None = None
+
+    def __post_init__(self) -> None:
+        for array in (self.point, self.certificate):
+            if array is not None:
+                array.setflags(write=False)
+
+
+def interior_point(
+    normals: ArrayLike,
+    limits: ArrayLike,
+    *,
+    closed_normals: ArrayLike | None = None,
+    closed_limits: ArrayLike | None = None,
+) -> InteriorPoint:
+    """A point with ``normals @ x < limits`` strictly in every row, or a proof that there is none.
+
+    Rows given as ``closed_normals @ x <= closed_limits`` may hold with equality. With no rows at all
+    the origin is the answer. A zero row asks ``0 < limit``.
+
+    Exactness: certified for any finite floats.
+
+    Raises
+    ------
+    WeightError, ShapeError
+        Numbers that are not finite; arrays that do not fit.
+    PrecisionError
+        A witness exists but overflows binary64.
+
+    Examples
+    --------
+    >>> interior_point([[1.0], [-1.0]], [1.0, 1.0]).exists
+    True
+    >>> thin = interior_point([[1.0], [-1.0]], [0.0, 0.0])  # x < 0 and x > 0
+    >>> thin.exists, [str(y) for y in thin.exact_certificate]
+    (False, ['1/2', '1/2'])
+    >>> interior_point(np.empty((0, 2)), np.empty(0)).point
+    array([0., 0.])
+    """
+    a, b = read_system(normals, limits, "interior_point")
+    n_open = len(b)
+    if closed_normals is not None or closed_limits is not None:
+        g, h = read_system(
+            np.empty((0, a.shape[1])) if closed_normals is None else closed_normals,
+            np.empty(0) if closed_limits is None else closed_limits,
+            "interior_point, closed rows",
+        )
+        if g.shape[1] != a.shape[1]:
+            raise ShapeError(
+                f"closed rows have {g.shape[1]} columns, open rows {a.shape[1]}; expected the same"
+            )
+        a, b = np.concatenate([a, g]), np.concatenate([b, h])
+    strict = np.arange(len(b)) < n_open
+    if len(b) == 0:
+        return InteriorPoint(True, np.zeros(a.shape[1]))
+    rows, exponents = homogeneous_rows(a, b)
+    strict_rows = np.concatenate([strict, np.ones(len(rows) - len(b), dtype=bool)])
+    status, hint, multipliers, proved = cone_hint(rows, strict_rows)
+    if status == 1:
+        answer = _witness(a, b, strict, hint, exponents)
+        if answer is not None:
+            return answer
+    if status == 0:
+        if proved and len(b) > 24:
+            return InteriorPoint(False, certificate=multipliers[: len(b)].copy())
+        exact = farkas_on_support(a, b, strict, multipliers)
+        if exact is not None:
+            return InteriorPoint(False, certificate=rounded(exact), exact_certificate=exact)
+        if proved:
+            return InteriorPoint(False, certificate=multipliers[: len(b)].copy())
+    return _settle(a, b, strict)
+
+
+def strictly_below(normals: FloatArray, limits: FloatArray, point: FloatArray) -> NDArray[np.bool_]:
+    """Which rows satisfy ``normals @ point < limits``, decided exactly.
+
+    Exactness: certified; rows within the rounding error are settled in rationals.
+
+    Examples
+    --------
+    >>> strictly_below(np.array([[1.0], [1.0]]), np.array([0.5, 0.25]), np.array([0.25]))
+    array([ True, False])
+    """
+    sign = _row_signs(normals, limits, point)
+    return sign < 0
+
+
+def _row_signs(normals: FloatArray, limits: FloatArray, point: FloatArray) -> NDArray[np.int8]:
+    with np.errstate(over="ignore", invalid="ignore"):
+        values = normals @ point - limits
+        size = np.abs(normals) @ np.abs(point) + np.abs(limits)
+        bound = 2.0 * (normals.shape[1] + 3) * UNIT_ROUNDOFF * size + 1e-300
+        sign = np.where(values > bound, 1, np.where(values < -bound, -1, 0)).astype(np.int8)
+        # A finite bound is what makes the two comparisons proofs.
+        sign[~np.isfinite(size)] = 0
+    doubtful = np.flatnonzero(sign == 0)
+    if len(doubtful):
+        exact_point = [Fraction(float(x)) for x in point]
+        for row in doubtful:
+            sign[row] = _exact_sign(normals[row], float(limits[row]), exact_point)
+    return sign
+
+
+def _exact_sign(normal: FloatArray, limit: float, point: Sequence[Fraction]) -> int:
+    total = -Fraction(limit)
+    for coefficient, x in zip(normal.tolist(), point, strict=True):
+        if coefficient:
+            total += Fraction(coefficient) * x
+    return (total > 0) - (total < 0)
+
+
+def _witness(
+    a: FloatArray, b: FloatArray, strict: NDArray[np.bool_], hint: FloatArray, exponents: NDArray[np.int64]
+) -> InteriorPoint | None:
+    """The hint as a point of the set, if it is one."""
+    d = a.shape[1]
+    point = point_of(hint, exponents, d)
+    if np.isfinite(point).all():
+        sign = _row_signs(a, b, point)
+        if (sign[strict] < 0).all() and (sign <= 0).all():
+            return InteriorPoint(True, point)
+    if len(hint) == d or not np.isfinite(hint).all() or not hint[d] > 0:
+        return None
+    # Rounding the quotient left a thin set; the quotient itself may still lie inside.
+    whole = [Fraction(float(z)) / Fraction(2) ** int(e) for z, e in zip(hint, exponents, strict=True)]
+    exact = tuple(z / whole[d] for z in whole[:d])
+    signs = np.array([_exact_sign(a[i], float(b[i]), exact) for i in range(len(b))])
+    if (signs[strict] < 0).all() and (signs <= 0).all():
+        return InteriorPoint(True, rounded(exact), exact_point=exact)
+    return None
+
+
+def farkas_on_support(
+    normals: FloatArray,
+    limits: FloatArray,
+    strict: NDArray[np.bool_],
+    hint: FloatArray,
+    *,
+    entries: Sequence[Sequence[Fraction]] | None = None,
+) -> Vector | None:
+    """Rational Farkas multipliers on the support of the float ``hint``; None where that fails.
+
+    ``hint`` has one entry per row, and one more for the row ``w > 0`` of the cone where it was added.
+    ``entries`` overrides the rows of the support with exact ones (normal, then limit).
+    """
+    m, d = normals.shape
+    largest = float(hint.max(initial=0.0))
+    for cutoff in (1e-9, 0.0):
+        support = [int(i) for i in np.flatnonzero(hint > cutoff * largest)]
+        if not support or len(support) > d + 2:
+            continue
+        columns: list[list[Fraction]] = []
+        for i in support:
+            if i == m:
+                column = [Fraction(0)] * d + [Fraction(-1), Fraction(1)]
+            else:
+                exact = entries[i] if entries is not None else None
+                normal = list(exact[:d]) if exact is not None else [Fraction(x) for x in normals[i].tolist()]
+                limit = exact[d] if exact is not None else Fraction(float(limits[i]))
+                column = [*normal, -limit, Fraction(int(bool(strict[i])))]
+            columns.append(column)
+        right = [Fraction(0)] * (d + 1) + [Fraction(1)]
+        solution = solve_square([list(row) for row in zip(*columns, strict=True)], right)
+        if solution is None or any(value < 0 for value in solution):
+            continue
+        multipliers = [Fraction(0)] * m
+        for i, value in zip(support, solution, strict=True):
+            if i < m:
+                multipliers[i] = value
+        return tuple(multipliers)
+    return None
+
+
+def _settle(a: FloatArray, b: FloatArray, strict: NDArray[np.bool_]) -> InteriorPoint:
+    """The answer in rationals, from nothing."""
+    d = a.shape[1]
+    zero, one = Fraction(0), Fraction(1)
+    rows = [
+        [*(Fraction(x) for x in row), one if open_row else zero]
+        for row, open_row in zip(a.tolist(), strict.tolist(), strict=True)
+    ]
+    rows.append([zero] * d + [one])
+    limits = [*(Fraction(x) for x in b.tolist()), one]
+    status, point, multipliers = exact_maximise([zero] * d + [one], rows, limits)
+    if status == "optimal" and point is not None and point[d] > 0:
+        exact = point[:d]
+        nearest = rounded(exact)
+        sign = _row_signs(a, b, nearest)
+        inside = bool((sign[strict] < 0).all() and (sign <= 0).all())
+        return InteriorPoint(True, nearest, exact_point=None if inside else exact)
+    assert multipliers is not None  # s <= 1 bounds the program, so it is never unbounded
+    certificate = multipliers[:-1]
+    return InteriorPoint(False, certificate=rounded(certificate), exact_certificate=certificate)
+
+
+def interior_points(normals: ArrayLike, limits: ArrayLike) -> tuple[NDArray[np.bool_], FloatArray]:
+    """``interior_point`` for many systems of one shape in one compiled call.
+
+    Parameters
+    ----------
+    normals, limits
+        Arrays (systems, rows, dim) and (systems, rows).
+
+    Returns
+    -------
+    exists, points
+        Arrays (systems,) and (systems, dim); a point is NaN where none exists.
+
+    Exactness: certified; each witness is checked and each absence proved as in ``interior_point``.
+
+    Examples
+    --------
+    >>> exists, points = interior_points([[[1.0], [-1.0]], [[1.0], [-1.0]]], [[1.0, 1.0], [0.0, 0.0]])
+    >>> exists
+    array([ True, False])
+    >>> interior_points(np.empty((0, 3, 2)), np.empty((0, 3)))[0]
+    array([], dtype=bool)
+    """
+    a = np.asarray(normals, dtype=np.float64)
+    b = np.asarray(limits, dtype=np.float64)
+    if a.ndim != 3 or b.shape != a.shape[:2]:
+        raise ShapeError(
+            f"interior_points: expected normals (systems, rows, dim) and limits (systems, rows), "
+            f"got {a.shape} and {b.shape}"
+        )
+    if not (np.isfinite(a).all() and np.isfinite(b).all()):
+        raise WeightError("interior_points: expected finite numbers, got NaN or infinity; drop such rows")
+    n_systems, m, d = a.shape
+    exists = np.zeros(n_systems, dtype=bool)
+    points = np.full((n_systems, d), np.nan)
+    if n_systems == 0 or m == 0:
+        exists[:] = True
+        points[:] = 0.0
+        return exists, points
+    from hardmax.arithmetic import _simplex_kernels as kernels
+
+    rows, exponents = homogeneous_rows(a, b)
+    status, proved, hints, _ = kernels.cone_batch(rows, 2 * UNIT_ROUNDOFF)
+    candidates = point_of(hints, exponents, d)
+    with np.errstate(over="ignore", invalid="ignore"):
+        values = np.einsum("kmd,kd->km", a, candidates) - b
+        size = np.einsum("kmd,kd->km", np.abs(a), np.abs(candidates)) + np.abs(b)
+        below = values < -(2.0 * (d + 3) * UNIT_ROUNDOFF * size + 1e-300)
+    inside = (status == kernels.PRESENT) & (below & np.isfinite(size)).all(axis=1)
+    exists[inside] = True
+    points[inside] = candidates[inside]
+    done = proved | inside
+    for k in np.flatnonzero(~done):
+        answer = interior_point(a[k], b[k])
+        exists[k] = answer.exists
+        if answer.point is not None:
+            points[k] = answer.point
+    return exists, points
