@@ -28,12 +28,14 @@ from hardmax.arithmetic._systems import (
     read_system,
     rounded,
 )
+from hardmax.arithmetic.rationals import nearest_float
 from hardmax.errors import ShapeError, WeightError
 
 __all__ = [
     "InteriorPoint",
     "Optimum",
     "Status",
+    "exact_interior_point",
     "farkas_on_support",
     "interior_point",
     "interior_points",
@@ -133,7 +135,9 @@ def interior_point(
             return InteriorPoint(False, certificate=rounded(exact), exact_certificate=exact)
         if proved:
             return InteriorPoint(False, certificate=multipliers[: len(b)].copy())
-    return _settle(a, b, strict)
+    return _settle(
+        [[Fraction(x) for x in row] for row in a.tolist()], [Fraction(x) for x in b.tolist()], strict
+    )
 
 
 def strictly_below(normals: FloatArray, limits: FloatArray, point: FloatArray) -> NDArray[np.bool_]:
@@ -236,25 +240,66 @@ def farkas_on_support(
     return None
 
 
-def _settle(a: FloatArray, b: FloatArray, strict: NDArray[np.bool_]) -> InteriorPoint:
+def exact_interior_point(normals: Sequence[Sequence[Fraction]], limits: Sequence[Fraction]) -> InteriorPoint:
+    """``interior_point`` for rational rows, none of which need be a float.
+
+    Exactness: exact.
+
+    Examples
+    --------
+    >>> third = Fraction(1, 3)
+    >>> exact_interior_point([[third], [-third]], [third, third]).exists
+    True
+    >>> exact_interior_point([[third], [-2 * third]], [third, -2 * third]).exists  # x < 1 and x > 1
+    False
+    """
+    a = np.array([[nearest_float(x) for x in row] for row in normals], dtype=np.float64)
+    b = np.array([nearest_float(x) for x in limits], dtype=np.float64)
+    if len(normals) == 0:
+        raise ShapeError("exact_interior_point: expected at least one row, got none; every point will do")
+    strict = np.ones(len(b), dtype=bool)
+    if np.isfinite(a).all() and np.isfinite(b).all():
+        rows, exponents = homogeneous_rows(a, b)
+        status, hint, multipliers, _ = cone_hint(rows, np.ones(len(rows), dtype=bool))
+        if status == 1:
+            point = point_of(hint, exponents, a.shape[1])
+            if np.isfinite(point).all():
+                exact = tuple(Fraction(float(x)) for x in point)
+                if all(_dot(row, exact) < limit for row, limit in zip(normals, limits, strict=True)):
+                    return InteriorPoint(True, point)
+        if status == 0:
+            entries = [[*row, limit] for row, limit in zip(normals, limits, strict=True)]
+            proof = farkas_on_support(a, b, strict, multipliers, entries=entries)
+            if proof is not None:
+                return InteriorPoint(False, certificate=rounded(proof), exact_certificate=proof)
+    return _settle(normals, limits, strict)
+
+
+def _dot(left: Sequence[Fraction], right: Sequence[Fraction]) -> Fraction:
+    return sum((x * y for x, y in zip(left, right, strict=True)), Fraction(0))
+
+
+def _settle(
+    normals: Sequence[Sequence[Fraction]], limits: Sequence[Fraction], strict: NDArray[np.bool_]
+) -> InteriorPoint:
     """The answer in rationals, from nothing."""
-    d = a.shape[1]
+    d = len(normals[0])
     zero, one = Fraction(0), Fraction(1)
     rows = [
-        [*(Fraction(x) for x in row), one if open_row else zero]
-        for row, open_row in zip(a.tolist(), strict.tolist(), strict=True)
+        [*normal, one if open_row else zero]
+        for normal, open_row in zip(normals, strict.tolist(), strict=True)
     ]
     rows.append([zero] * d + [one])
-    limits = [*(Fraction(x) for x in b.tolist()), one]
-    status, point, multipliers = exact_maximise([zero] * d + [one], rows, limits)
+    status, point, multipliers = exact_maximise([zero] * d + [one], rows, [*limits, one])
     if status == "optimal" and point is not None and point[d] > 0:
         exact = point[:d]
         nearest = rounded(exact)
-        sign = _row_signs(a, b, nearest)
-        inside = bool((sign[strict] < 0).all() and (sign <= 0).all())
+        approximate = [Fraction(float(x)) for x in nearest]
+        gaps = [_dot(row, approximate) - limit for row, limit in zip(normals, limits, strict=True)]
+        inside = all(gap < 0 or (gap == 0 and not s) for gap, s in zip(gaps, strict.tolist(), strict=True))
         return InteriorPoint(True, nearest, exact_point=None if inside else exact)
     assert multipliers is not None  # s <= 1 bounds the program, so it is never unbounded
-    certificate = multipliers[:-1]
+    certificate = multipliers[: len(limits)]
     return InteriorPoint(False, certificate=rounded(certificate), exact_certificate=certificate)
 
 
