@@ -1,0 +1,1 @@
+"""Networks: a small graph of operations, hard and soft evaluation, files, slice propagation."""

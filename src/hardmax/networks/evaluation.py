@@ -1,0 +1,268 @@
+"""What each operation computes, on a batch of tensors of any number type.
+
+``apply(operation, x, y, ...)`` takes arrays with one leading batch axis. The linear rules use only
+gathers, sums and matrix products, so float32, float64 and arrays of rationals share them; slice
+propagation calls the same rules with cells and polynomial coefficients as the batch, and the
+constant terms left out (``constant_term=False``).
+"""
+
+from __future__ import annotations
+
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardmax.arithmetic.rationals import rational
+from hardmax.errors import NotPiecewiseAffineError
+from hardmax.networks import operations as op
+from hardmax.networks.graph import Graph
+
+Array = NDArray[Any]
+
+
+def evaluate(graph: Graph, inputs: Array, temperature: float, labels: list[Array] | None = None) -> Array:
+    """The graph's result on a batch of inputs (batch, *input_shape), in the number type of ``inputs``.
+
+    ``labels``, if given, collects the (batch, n) winners of each choosing node, in order.
+    """
+    if inputs.dtype == object:
+        dtype = "exact"
+    else:
+        dtype = "float32" if inputs.dtype == np.float32 else "float64"
+    operations = graph.operations(dtype)
+    values: list[Array | None] = [inputs]
+    for index, (node, operation) in enumerate(zip(graph.nodes, operations, strict=True)):
+        operands = [values[value] for value in node.inputs]
+        if labels is not None and isinstance(operation, op.CHOICES):
+            labels.append(winners(operation, operands[0]))
+        if isinstance(operation, op.Hardmax) and temperature > 0 and not operation.always_hard:
+            values.append(softmax(operands[0], temperature))
+        else:
+            values.append(apply(operation, *operands))
+        for value in set(node.inputs):
+            if graph.last_use[value] == index:
+                values[value] = None
+    result = values[-1]
+    assert result is not None
+    return result
+
+
+def winners(operation: op.Operation, x: Array) -> NDArray[np.int64]:
+    """The choices made on a batch: (batch, n) integers, ties to the lowest index."""
+    if isinstance(operation, op.Relu):
+        return (x > 0).reshape(len(x), -1).astype(np.int64)
+    return first_argmax(x).reshape(len(x), -1)
+
+
+def first_argmax(x: Array) -> NDArray[np.int64]:
+    """The index of the first maximum over the last axis, for floats and rationals alike."""
+    if x.dtype != object:
+        return np.argmax(x, axis=-1)
+    best = np.zeros(x.shape[:-1], dtype=np.int64)
+    flat, flat_best = x.reshape(-1, x.shape[-1]), best.reshape(-1)
+    for row in range(len(flat)):
+        for j in range(1, flat.shape[1]):
+            if flat[row, j] > flat[row, flat_best[row]]:
+                flat_best[row] = j
+    return best
+
+
+def softmax(x: Array, temperature: float) -> Array:
+    """softmax(x / temperature) over the last axis, without overflow at any positive temperature."""
+    if x.dtype == object:
+        raise NotPiecewiseAffineError(
+            f"softmax at temperature {temperature} has no rational value; use temperature=0, or float inputs"
+        )
+    shifted = x - x.max(axis=-1, keepdims=True)
+    with np.errstate(over="ignore", under="ignore"):
+        weights = np.exp(shifted / x.dtype.type(temperature)) if _representable(temperature, x) else (
+            (shifted == 0).astype(x.dtype)
+        )
+    return weights / weights.sum(axis=-1, keepdims=True)
+
+
+def _representable(temperature: float, x: Array) -> bool:
+    """Whether a tiny temperature survives the cast; where it does not, every nonzero gap is infinite."""
+    return bool(x.dtype.type(temperature) > 0)
+
+
+def batched(x: Array, rank: int) -> Array:
+    """``x`` (batch, *shape) with ones inserted after the batch axis until ``shape`` has ``rank`` axes."""
+    missing = rank - (x.ndim - 1)
+    return x if missing <= 0 else x.reshape(x.shape[0], *(1,) * missing, *x.shape[1:])
+
+
+@singledispatch
+def apply(operation: op.Operation, *operands: Array, constant_term: bool = True) -> Array:
+    """The value of one operation on a batch of operands."""
+    raise NotImplementedError(operation.name)
+
+
+@apply.register
+def _(operation: op.Linear, x: Array, constant_term: bool = True) -> Array:
+    rows = x.reshape(-1, x.shape[-1]) @ operation.weight.T
+    if constant_term and operation.bias is not None:
+        rows = rows + operation.bias if rows.dtype == object else _add_in_place(rows, operation.bias)
+    return rows.reshape(*x.shape[:-1], operation.weight.shape[0])
+
+
+def _add_in_place(rows: Array, bias: Array) -> Array:
+    rows += bias
+    return rows
+
+
+@apply.register
+def _(operation: op.ConstantMatMul, x: Array, constant_term: bool = True) -> Array:
+    x = batched(x, operation.constant.ndim)
+    return operation.constant @ x if operation.on_left else x @ operation.constant
+
+
+@apply.register
+def _(operation: op.Scale, x: Array, constant_term: bool = True) -> Array:
+    return batched(x, operation.factor.ndim) * operation.factor
+
+
+@apply.register
+def _(operation: op.Shift, x: Array, constant_term: bool = True) -> Array:
+    x = batched(x, operation.constant.ndim)
+    if constant_term:
+        return x + operation.constant
+    shape = np.broadcast_shapes(x.shape[1:], operation.constant.shape)
+    return np.broadcast_to(x, (len(x), *shape))
+
+
+@apply.register
+def _(operation: op.Convolution, x: Array, constant_term: bool = True) -> Array:
+    groups, out_per_group, taps = operation.weight.shape
+    examples = operation.input_shape[0]
+    per_group = x.reshape(len(x), examples, groups, -1)
+    zero = np.zeros((*per_group.shape[:-1], 1), dtype=x.dtype)
+    if x.dtype == object:
+        zero[...] = rational(0)
+    padded = np.concatenate([per_group, zero], axis=-1)  # position -1 is the padding
+    columns = padded[..., operation.windows]  # (batch, examples, groups, positions, taps)
+    result = columns @ operation.weight.swapaxes(-1, -2)  # (batch, examples, groups, positions, out/groups)
+    result = result.swapaxes(-1, -2).reshape(len(x), examples, groups * out_per_group, -1)
+    if constant_term and operation.bias is not None:
+        result = result + operation.bias[:, None]
+    return result.reshape(len(x), *operation.output_shape)
+
+
+@apply.register
+def _(operation: op.Reshape, x: Array, constant_term: bool = True) -> Array:
+    return x.reshape(len(x), *operation.shape)
+
+
+@apply.register
+def _(operation: op.Transpose, x: Array, constant_term: bool = True) -> Array:
+    return x.transpose(0, *(axis + 1 for axis in operation.order))
+
+
+@apply.register
+def _(operation: op.Take, x: Array, constant_term: bool = True) -> Array:
+    return x.reshape(len(x), -1)[:, operation.positions]
+
+
+@apply.register
+def _(operation: op.Reduce, x: Array, constant_term: bool = True) -> Array:
+    total = x.sum(axis=tuple(axis + 1 for axis in operation.axes), keepdims=operation.keep)
+    if operation.divisor == 1:
+        return np.asarray(total)
+    if x.dtype == object:
+        return np.asarray(total) / rational(operation.divisor)
+    return np.asarray(total) / x.dtype.type(operation.divisor)
+
+
+@apply.register
+def _(operation: op.Add, x: Array, y: Array, constant_term: bool = True) -> Array:
+    rank = max(x.ndim, y.ndim) - 1
+    return batched(x, rank) + batched(y, rank)
+
+
+@apply.register
+def _(operation: op.Concat, *operands: Array, constant_term: bool = True) -> Array:
+    return np.concatenate(operands, axis=operation.axis + 1)
+
+
+@apply.register
+def _(operation: op.MatMul, x: Array, y: Array, constant_term: bool = True) -> Array:
+    rank = max(x.ndim, y.ndim) - 1
+    return batched(x, rank) @ batched(y, rank)
+
+
+@apply.register
+def _(operation: op.Multiply, x: Array, y: Array, constant_term: bool = True) -> Array:
+    rank = max(x.ndim, y.ndim) - 1
+    return batched(x, rank) * batched(y, rank)
+
+
+@apply.register
+def _(operation: op.Relu, x: Array, constant_term: bool = True) -> Array:
+    if x.dtype == object:
+        zero, slope = rational(0), rational(operation.slope)
+        flat = np.array([v if v > zero else slope * v for v in x.reshape(-1)], dtype=object)
+        return flat.reshape(x.shape)
+    if operation.slope == 0.0:
+        return np.maximum(x, 0)
+    return np.where(x > 0, x, x * x.dtype.type(operation.slope))
+
+
+@apply.register
+def _(operation: op.MaxLast, x: Array, constant_term: bool = True) -> Array:
+    if x.dtype != object:
+        return x.max(axis=-1)
+    return np.take_along_axis(x, first_argmax(x)[..., None], axis=-1)[..., 0]
+
+
+@apply.register
+def _(operation: op.Hardmax, x: Array, constant_term: bool = True) -> Array:
+    one_hot = first_argmax(x)[..., None] == np.arange(x.shape[-1])
+    if x.dtype != object:
+        return one_hot.astype(x.dtype)
+    result = np.full(x.shape, rational(0), dtype=object)
+    result[one_hot] = rational(1)
+    return result
+
+
+@apply.register
+def _(operation: op.Pointwise, x: Array, constant_term: bool = True) -> Array:
+    if x.dtype == object:
+        raise NotPiecewiseAffineError(f"{operation.kind} has no rational value; evaluate it on floats")
+    return _POINTWISE[operation.kind](x).astype(x.dtype, copy=False)
+
+
+@apply.register
+def _(operation: op.Normalize, x: Array, constant_term: bool = True) -> Array:
+    if x.dtype == object:
+        raise NotPiecewiseAffineError(f"{operation.name} has no rational value; evaluate it on floats")
+    centred = x - x.mean(axis=-1, keepdims=True) if operation.centred else x
+    variance = np.mean(centred * centred, axis=-1, keepdims=True)
+    return centred / np.sqrt(variance + x.dtype.type(operation.epsilon))
+
+
+def _erf(x: Array) -> Array:
+    from scipy.special import erf
+
+    return np.asarray(erf(x))
+
+
+def _sigmoid(x: Array) -> Array:
+    from scipy.special import expit
+
+    return np.asarray(expit(x))
+
+
+_POINTWISE = {
+    "gelu": lambda x: 0.5 * x * (1 + _erf(x * 0.7071067811865476)),
+    "gelu_tanh": lambda x: 0.5 * x * (1 + np.tanh(0.7978845608028654 * (x + 0.044715 * x**3))),
+    "silu": lambda x: x * _sigmoid(x),
+    "sigmoid": _sigmoid,
+    "tanh": np.tanh,
+    "erf": _erf,
+    "exp": np.exp,
+    "sqrt": np.sqrt,
+    "reciprocal": lambda x: 1 / x,
+    "square": np.square,
+}

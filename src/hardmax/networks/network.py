@@ -1,0 +1,192 @@
+"""``Network``: a validated, immutable network with hard and soft evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hardmax.errors import EmptyError, ParameterError, ShapeError, WeightError
+from hardmax.networks import evaluation
+from hardmax.networks import operations as op
+from hardmax.networks.graph import Graph, GraphBuilder
+from hardmax.networks.layers import Layer, check_layers
+
+#: Inputs evaluated together; bounds the memory of a large batch.
+_BATCH_NUMBERS = 1 << 24
+
+
+class Network:
+    """Layers in order, validated once.
+
+    Calling it evaluates a batch: ``net(x)`` takes (..., *input_shape) and gives (..., *output_shape).
+    At temperature 0 attention is hard (the first maximal score wins); at a positive temperature the
+    weights are softmax(scores / temperature), the scores being exactly what the layer defines: raw dot
+    products ``<query z + bias, k_j>`` for ``hm.Head``, whatever enters Softmax for a file. float32
+    input is evaluated in float32, an object array of ``Fraction`` in rationals, all else in float64.
+
+    Examples
+    --------
+    >>> from hardmax.networks.layers import Attention, Head
+    >>> head = Head(keys=[[1.0], [-1.0]], values=[[5.0], [7.0]], query=[[1.0]])
+    >>> net = Network([Attention([head])], input_dim=1)
+    >>> net([[2.0], [-2.0], [0.0]]).tolist()
+    [[5.0], [7.0], [5.0]]
+    >>> net([0.0], temperature=1.0).tolist()
+    [6.0]
+    >>> net.labels([[2.0], [-2.0]]).tolist()
+    [[0], [1]]
+    """
+
+    __slots__ = ("_changes", "_graph", "_layers", "_temperature")
+
+    def __init__(
+        self, layers: Sequence[Layer], input_dim: int | Sequence[int], temperature: float = 0.0
+    ) -> None:
+        shape = (input_dim,) if isinstance(input_dim, int | np.integer) else tuple(input_dim)
+        if isinstance(layers, Layer):
+            layers = [layers]
+        checked = check_layers("Network", list(layers))
+        if not checked:
+            raise EmptyError("Network: expected at least one layer, got none")
+        builder = GraphBuilder(shape)
+        value = 0
+        for index, layer in enumerate(checked):
+            value = layer.lower(builder, value, f"layer {index} {type(layer).__name__}")
+        self._graph = builder.build(value)
+        self._layers: tuple[Layer, ...] | None = checked
+        self._temperature = check_temperature(temperature)
+        self._changes: tuple[str, ...] = ()
+
+    @classmethod
+    def from_graph(cls, graph: Graph, temperature: float = 0.0, changes: Sequence[str] = ()) -> Network:
+        """A network around an existing graph; ``changes`` lists what was altered on the way."""
+        net = cls.__new__(cls)
+        net._graph = graph
+        net._layers = None
+        net._temperature = check_temperature(temperature)
+        net._changes = tuple(changes)
+        return net
+
+    def with_temperature(self, temperature: float) -> Network:
+        """The same network at another temperature."""
+        net = Network.from_graph(self._graph, temperature, self._changes)
+        net._layers = self._layers
+        return net
+
+    @property
+    def graph(self) -> Graph:
+        """The operations, in order."""
+        return self._graph
+
+    @property
+    def layers(self) -> tuple[Layer, ...] | None:
+        """The layers it was built from, or None for a network read from a foreign file."""
+        return self._layers
+
+    @property
+    def temperature(self) -> float:
+        """The temperature ``net(x)`` uses; 0 is hard."""
+        return self._temperature
+
+    @property
+    def changes(self) -> tuple[str, ...]:
+        """What was changed to make this network from another (``hm.skeleton``), one sentence each."""
+        return self._changes
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """The shape of one input."""
+        return self._graph.input_shape
+
+    @property
+    def output_shape(self) -> tuple[int, ...]:
+        """The shape of one output."""
+        return self._graph.output_shape
+
+    @property
+    def n_choices(self) -> int:
+        """How many choices a label holds."""
+        return sum(self._graph.choice_counts)
+
+    @property
+    def n_parameters(self) -> int:
+        """How many numbers the network stores."""
+        return self._graph.n_parameters
+
+    def __call__(self, x: ArrayLike, temperature: float | None = None) -> NDArray[Any]:
+        """The network's output on x (..., *input_shape), at its own temperature unless given."""
+        tau = self._temperature if temperature is None else check_temperature(temperature)
+        batch, lead = self._batch(x)
+        parts = [evaluation.evaluate(self._graph, part, tau) for part in self._parts(batch)]
+        result = np.concatenate(parts) if parts else np.empty((0, *self.output_shape), dtype=batch.dtype)
+        return result.reshape(*lead, *self.output_shape)
+
+    def labels(self, x: ArrayLike) -> NDArray[np.int64]:
+        """The hard network's choices at x: (..., n_choices) integers in graph order.
+
+        The winning key of a head, the winning unit of a max, 1 where a ReLU's input is positive.
+        Ties go to the lowest index.
+        """
+        batch, lead = self._batch(x)
+        parts = []
+        for part in self._parts(batch):
+            chosen: list[NDArray[Any]] = []
+            evaluation.evaluate(self._graph, part, 0.0, chosen)
+            empty = np.empty((len(part), 0), dtype=np.int64)
+            parts.append(np.concatenate([empty, *chosen], axis=1))
+        result = np.concatenate(parts) if parts else np.empty((0, self.n_choices), dtype=np.int64)
+        return result.reshape(*lead, self.n_choices)
+
+    def _batch(self, x: ArrayLike) -> tuple[NDArray[Any], tuple[int, ...]]:
+        array = np.asarray(x)
+        if array.dtype.kind not in "fiubO":
+            raise WeightError(f"expected an array of numbers, got dtype {array.dtype}")
+        if array.dtype == object:
+            from hardmax.arithmetic.rationals import rational_array
+
+            array = rational_array(array)
+        elif array.dtype != np.float32:
+            array = array.astype(np.float64)
+        rank = len(self.input_shape)
+        if array.ndim < rank or array.shape[array.ndim - rank :] != self.input_shape:
+            raise ShapeError(
+                f"expected inputs of shape (..., {', '.join(map(str, self.input_shape))}), got {array.shape}; "
+                "inputs carry no batch axis of the file's, any leading axes are a batch"
+            )
+        if array.dtype != object and not np.isfinite(array).all():
+            raise WeightError("expected finite inputs, got NaN or infinite entries")
+        lead = array.shape[: array.ndim - rank]
+        return array.reshape(prod(lead), *self.input_shape), lead
+
+    def _parts(self, batch: NDArray[Any]) -> list[NDArray[Any]]:
+        widest = max([prod(self.input_shape), *(prod(node.shape) for node in self._graph.nodes)])
+        step = max(1, _BATCH_NUMBERS // widest)
+        return [batch[start : start + step] for start in range(0, len(batch), step)]
+
+    def __repr__(self) -> str:
+        kind = "hard" if self._temperature == 0 else f"temperature {self._temperature:g}"
+        return (
+            f"Network({self.input_shape} -> {self.output_shape}, {len(self._graph.nodes)} operations, "
+            f"{self.n_parameters} parameters, {self.n_choices} choices, {kind})"
+        )
+
+    @property
+    def smooth_operations(self) -> tuple[str, ...]:
+        """Names of operations that have no cells (GELU, LayerNorm and their like), with where they stand."""
+        found = [node for node in self._graph.nodes if isinstance(node.operation, op.SMOOTH)]
+        return tuple(f"{node.operation.name} at {node.name}" for node in found)
+
+
+def check_temperature(temperature: float) -> float:
+    """A finite temperature >= 0, as a float."""
+    try:
+        value = float(temperature)
+    except (TypeError, ValueError):
+        raise ParameterError(f"expected a temperature >= 0, got {temperature!r}") from None
+    if not np.isfinite(value) or value < 0:
+        raise ParameterError(f"expected a finite temperature >= 0, got {temperature}; 0 is hard attention")
+    return value
