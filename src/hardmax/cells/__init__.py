@@ -1,0 +1,1 @@
+"""Cells: domains, enumeration engines, power diagrams and the cell complex."""
