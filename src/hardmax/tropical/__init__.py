@@ -1,1 +1,50 @@
 """Tropical algebra: the semiring and its deformation, polynomials, Newton polytopes, Minkowski sums."""
+
+from hardmax.tropical.dual_subdivision import DualSubdivision, dual_subdivision
+from hardmax.tropical.hypersurface import Hypersurface, Wall, hypersurface
+from hardmax.tropical.kleene import kleene_star
+from hardmax.tropical.log_lifted import log_lifted_attention
+from hardmax.tropical.maslov import soft_add, soft_matmul, soft_sum, softmax
+from hardmax.tropical.newton_polytope import NewtonPolytope
+from hardmax.tropical.polynomial import TropicalPolynomial
+from hardmax.tropical.rational import TropicalRational
+from hardmax.tropical.rational_cells import RationalCells, rational_cells
+from hardmax.tropical.rational_map import TropicalRationalMap
+from hardmax.tropical.semiring import (
+    ONE,
+    ZERO,
+    maxplus_add,
+    maxplus_identity,
+    maxplus_matmul,
+    maxplus_multiply,
+    maxplus_power,
+    maxplus_sum,
+)
+
+__all__ = [
+    "ONE",
+    "ZERO",
+    "DualSubdivision",
+    "Hypersurface",
+    "NewtonPolytope",
+    "RationalCells",
+    "TropicalPolynomial",
+    "TropicalRational",
+    "TropicalRationalMap",
+    "Wall",
+    "dual_subdivision",
+    "hypersurface",
+    "kleene_star",
+    "log_lifted_attention",
+    "maxplus_add",
+    "maxplus_identity",
+    "maxplus_matmul",
+    "maxplus_multiply",
+    "maxplus_power",
+    "maxplus_sum",
+    "rational_cells",
+    "soft_add",
+    "soft_matmul",
+    "soft_sum",
+    "softmax",
+]

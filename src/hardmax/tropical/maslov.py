@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import EmptyError, ParameterError, PrecisionError, ShapeError
-from hardmax.tropical.semiring import ZERO, maxplus_array, maxplus_matmul
+from hardmax.tropical.semiring import ZERO, maxplus_array, maxplus_matmul, maxplus_multiply
 
 FloatArray = NDArray[np.float64]
 
@@ -145,7 +145,7 @@ def soft_matmul(left: ArrayLike, right: ArrayLike, temperature: float) -> FloatA
     step = max(1, _BLOCK // max(1, b.size))
     for start in range(0, a.shape[0], step):
         block = slice(start, start + step)
-        result[block] = soft_sum(a[block, :, None] + b, tau, axis=1)
+        result[block] = soft_sum(maxplus_multiply(a[block, :, None], b), tau, axis=1)
     return result
 
 

@@ -1,0 +1,75 @@
+"""The regular subdivision of the Newton polytope that is dual to a tropical polynomial's hypersurface."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardmax.arithmetic.rationals import nearest_float
+from hardmax.tropical._checks import frozen, within_range
+from hardmax.tropical._epigraph import epigraph
+from hardmax.tropical.polynomial import TropicalPolynomial
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class DualSubdivision:
+    """The maximal cells of a regular subdivision, each with the point it is dual to.
+
+    Attributes
+    ----------
+    cells
+        Each cell as the increasing tuple of all terms that attain the maximum together at its dual point,
+        duplicates and touching terms included; the cell itself is the convex hull of their slopes. Sorted.
+    points
+        Array (n_cells, dim): the dual points, vertices of the hypersurface. Where the Newton polytope is not
+        full-dimensional a dual point stands for the affine space of all points with the same ties.
+    lines
+        Array (n, dim), a basis of the directions of those spaces; empty for a full-dimensional polytope.
+    """
+
+    cells: tuple[tuple[int, ...], ...]
+    points: FloatArray
+    lines: FloatArray
+
+    @property
+    def n_cells(self) -> int:
+        """The number of maximal cells."""
+        return len(self.cells)
+
+
+def dual_subdivision(polynomial: TropicalPolynomial) -> DualSubdivision:
+    """The maximal cells of the regular subdivision of the Newton polytope, as sets of terms.
+
+    Lift every slope to the height of its offset; the cells are the upper facets of the hull, that is, the
+    vertices of the polynomial's epigraph.
+
+    Exactness: cells exact; dual points exact, rounded once.
+
+    Examples
+    --------
+    A square cut along the diagonal by one high corner, and uncut where the four terms meet in one point:
+
+    >>> square = [[0, 0], [1, 0], [0, 1], [1, 1]]
+    >>> dual_subdivision(TropicalPolynomial(square, [0, 0, 0, -1])).cells
+    ((0, 1, 2), (1, 2, 3))
+    >>> dual_subdivision(TropicalPolynomial(square, [0, 0, 0, 0])).cells
+    ((0, 1, 2, 3),)
+    >>> single = dual_subdivision(TropicalPolynomial([[2, 5]], [7]))  # a point: one cell, dual to the plane
+    >>> single.cells, len(single.lines)
+    (((0,),), 2)
+    """
+    graph = epigraph(polynomial.slopes, polynomial.offsets, None)
+    corners = sorted(graph.vertices, key=lambda corner: corner.terms)
+    points = np.array([[nearest_float(entry) for entry in corner.point] for corner in corners])
+    lines = np.array(
+        [[nearest_float(entry) for entry in line] for line in graph.lines], dtype=np.float64
+    ).reshape(-1, polynomial.dim)
+    return DualSubdivision(
+        tuple(corner.terms for corner in corners),
+        frozen(within_range(points, "the dual points")),
+        frozen(within_range(lines, "the directions")),
+    )

@@ -1,0 +1,145 @@
+"""The Newton polytope of a tropical polynomial: the convex hull of its slopes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from math import factorial
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hardmax.arithmetic.rationals import nearest_float
+from hardmax.errors import EmptyError
+from hardmax.tropical._checks import finite_array, frozen
+from hardmax.tropical._double_description import generators
+from hardmax.tropical._essential import essential_terms
+from hardmax.tropical._integers import determinant, integer_rows, integers, rank
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class NewtonPolytope:
+    """The convex hull of finitely many points, known by its vertices.
+
+    Attributes
+    ----------
+    points
+        Array (points, dim), as given.
+    terms
+        The indices, increasing, of the points that are vertices; of equal points the lowest.
+
+    Notes
+    -----
+    Exactness: exact. Which points are vertices is decided by certified linear programs, in any dimension;
+    dimension, facets and volume in integers (facets and volume at a cost that grows steeply with dimension).
+
+    Examples
+    --------
+    >>> square = NewtonPolytope([[0, 0], [2, 0], [1, 0], [0, 2], [2, 2], [1, 1], [0, 0]])
+    >>> square.terms.tolist(), square.dimension, square.volume
+    ([0, 1, 3, 4], 2, 4.0)
+    >>> segment = NewtonPolytope([[0, 0], [1, 1], [3, 3]])  # lower-dimensional: no volume
+    >>> segment.vertices.tolist(), segment.dimension, segment.volume
+    ([[0.0, 0.0], [3.0, 3.0]], 1, 0.0)
+    """
+
+    points: FloatArray
+    terms: NDArray[np.intp] = field(init=False)
+
+    def __init__(self, points: ArrayLike) -> None:
+        checked = finite_array(points, "points", (None, None))
+        if checked.shape[0] == 0 or checked.shape[1] == 0:
+            raise EmptyError(f"points: expected at least one point and one dimension, got {checked.shape}")
+        object.__setattr__(self, "points", checked)
+        # A point is a vertex exactly when some linear function is largest there alone.
+        terms = frozen(essential_terms(checked, np.zeros(checked.shape[0])))
+        object.__setattr__(self, "terms", terms)
+
+    def __repr__(self) -> str:
+        return f"NewtonPolytope({self.n_vertices} vertices in dimension {self.points.shape[1]})"
+
+    @property
+    def n_vertices(self) -> int:
+        """The number of vertices."""
+        return len(self.terms)
+
+    @property
+    def vertices(self) -> FloatArray:
+        """The vertices, shape (n_vertices, dim), in the order of ``terms``."""
+        return frozen(self.points[self.terms])
+
+    @cached_property
+    def dimension(self) -> int:
+        """The dimension of the affine hull: 0 for a point."""
+        return rank(self._differences)
+
+    @property
+    def is_full_dimensional(self) -> bool:
+        """Whether the polytope has interior points."""
+        return bool(self.dimension == self.points.shape[1])
+
+    @cached_property
+    def facets(self) -> tuple[tuple[int, ...], ...]:
+        """The facets, each as the increasing tuple of its vertices' terms; none for a point.
+
+        Exactness: exact.
+        """
+        return tuple(
+            sorted(tuple(int(self.terms[place]) for place in sorted(facet)) for facet in self._facet_places)
+        )
+
+    @cached_property
+    def exact_volume(self) -> Fraction:
+        """The volume as a rational number; zero where the polytope is not full-dimensional.
+
+        Exactness: exact.
+        """
+        dim = self.points.shape[1]
+        if not self.is_full_dimensional:
+            return Fraction(0)
+        corners, (one,) = integers(self.vertices, [1.0])  # the corners on a lattice, and 1 on the same
+        total = 0
+        for simplex in _simplices(frozenset(range(self.n_vertices)), self._facet_places):
+            apex, *others = (corners[place] for place in simplex)
+            total += abs(determinant([tuple(other - apex) for other in others]))
+        return Fraction(total, factorial(dim) * int(one) ** dim)
+
+    @property
+    def volume(self) -> float:
+        """The float nearest to the volume; 0.0 where the polytope is not full-dimensional.
+
+        Exactness: exact, rounded once.
+        """
+        return nearest_float(self.exact_volume)
+
+    @cached_property
+    def _differences(self) -> list[tuple[int, ...]]:
+        (corners,) = integers(self.vertices)
+        return [tuple(corner - corners[0]) for corner in corners[1:]]
+
+    @cached_property
+    def _facet_places(self) -> tuple[frozenset[int], ...]:
+        # Facets are the extreme rays of the cone of pairs (normal, level) with <normal, v> <= level.
+        rows = integer_rows(np.column_stack([self.vertices, np.full(self.n_vertices, -1.0)]))
+        found = generators(rows, self.points.shape[1] + 1)
+        facets = (
+            frozenset(place for place in range(self.n_vertices) if ray.tight >> place & 1)
+            for ray in found.rays
+        )
+        return tuple(facet for facet in facets if facet)
+
+
+def _simplices(face: frozenset[int], facets: tuple[frozenset[int], ...]) -> list[tuple[int, ...]]:
+    """A triangulation of a face on its own vertices: cones from the lowest one over the facets without it.
+
+    The facets of a face are its maximal intersections with the facets of the polytope.
+    """
+    apex = min(face)
+    if len(face) == 1:
+        return [(apex,)]
+    parts = {face & facet for facet in facets if not face <= facet}
+    maximal = [part for part in parts if part and not any(part < other for other in parts)]
+    return [(apex, *simplex) for part in maximal if apex not in part for simplex in _simplices(part, facets)]

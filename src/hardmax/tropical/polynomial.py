@@ -1,0 +1,279 @@
+"""Tropical polynomials: maxima of finitely many affine functions, with their algebra."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hardmax.errors import EmptyError, ParameterError, ShapeError
+from hardmax.tropical._checks import finite_array, finite_points, frozen, within_range
+from hardmax.tropical._essential import essential_terms
+from hardmax.tropical.maslov import checked_temperature, soft_sum
+
+if TYPE_CHECKING:
+    from hardmax.tropical.dual_subdivision import DualSubdivision
+    from hardmax.tropical.hypersurface import Hypersurface
+    from hardmax.tropical.newton_polytope import NewtonPolytope
+    from hardmax.tropical.rational import TropicalRational
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class TropicalPolynomial:
+    """The function ``p(x) = max_j <slopes_j, x> + offsets_j`` with its list of terms (Definition III.5).
+
+    ``p + q`` is the maximum, ``p * q`` the sum, ``p / q`` the difference (a rational map) and ``p ** n``
+    the n-fold multiple. Exponents are real. Terms keep their order and are not merged; ``essential`` does.
+
+    Parameters
+    ----------
+    slopes
+        Array (terms, dim); at least one term and one dimension.
+    offsets
+        Array (terms,); zero where not given. A term with coefficient ``-inf`` is left out by the caller.
+
+    Notes
+    -----
+    Exactness: the coefficients are taken at their binary value. Sums, products, powers and compositions
+    round each new coefficient once, to nearest (compositions as matrix products do); nothing is rounded
+    while the numbers are short dyadics, integers for instance.
+
+    Examples
+    --------
+    >>> p = TropicalPolynomial([[1.0], [-1.0]], [0.0, 0.0])  # |x|
+    >>> p([[3.0], [-2.0], [0.0]])
+    array([3., 2., 0.])
+    >>> float(p([0.0], temperature=1.0).round(6))  # log 2
+    0.693147
+    >>> (p * p).n_terms, (p * p).essential().slopes.tolist()
+    (4, [[2.0], [-2.0]])
+    """
+
+    slopes: FloatArray
+    offsets: FloatArray
+
+    def __init__(self, slopes: ArrayLike, offsets: ArrayLike | None = None) -> None:
+        a = finite_array(slopes, "slopes", (None, None))
+        if a.shape[0] == 0 or a.shape[1] == 0:
+            raise EmptyError(
+                f"slopes: expected at least one term and one dimension, got shape {a.shape}; "
+                "the empty maximum is -inf everywhere, which is no polynomial"
+            )
+        b = np.zeros(a.shape[0]) if offsets is None else offsets
+        object.__setattr__(self, "slopes", a)
+        object.__setattr__(self, "offsets", finite_array(b, "offsets", (a.shape[0],)))
+
+    @classmethod
+    def constant(cls, value: float, dim: int) -> TropicalPolynomial:
+        """The constant function on ``R^dim``: one term of slope zero.
+
+        Examples
+        --------
+        >>> TropicalPolynomial.constant(2.0, dim=3)([1.0, 1.0, 1.0])
+        array(2.)
+        """
+        return cls(np.zeros((1, dim)), [value])
+
+    @property
+    def n_terms(self) -> int:
+        """The number of terms listed."""
+        return int(self.slopes.shape[0])
+
+    @property
+    def dim(self) -> int:
+        """The dimension of the domain."""
+        return int(self.slopes.shape[1])
+
+    def __repr__(self) -> str:
+        return f"TropicalPolynomial({self.n_terms} terms in dimension {self.dim})"
+
+    def terms(self, x: ArrayLike) -> FloatArray:
+        """The value of every term, shape ``(..., terms)``, at points ``(..., dim)``.
+
+        Exactness: float64, rounded as matrix products are.
+        """
+        points = finite_points(x, self.dim)
+        with np.errstate(over="ignore", invalid="ignore"):
+            return within_range(points @ self.slopes.T + self.offsets, "term values")
+
+    def __call__(self, x: ArrayLike, temperature: float = 0.0) -> FloatArray:
+        """The value at points ``(..., dim)``: the maximum, or the soft maximum at a temperature."""
+        tau = checked_temperature(temperature)
+        return soft_sum(self.terms(x), tau)
+
+    def winners(self, x: ArrayLike) -> NDArray[np.intp]:
+        """The lowest index among the largest terms, in float64, at points ``(..., dim)``.
+
+        Examples
+        --------
+        >>> TropicalPolynomial([[1.0], [-1.0], [1.0]]).winners([[2.0], [-2.0], [0.0]])
+        array([0, 1, 0])
+        """
+        return np.asarray(self.terms(x).argmax(axis=-1))
+
+    def __add__(self, other: Any) -> TropicalPolynomial:
+        """The tropical sum, the larger of the two functions: the terms of both, in order."""
+        if not isinstance(other, TropicalPolynomial):
+            return NotImplemented
+        _check_same_dim(self, other)
+        return TropicalPolynomial(
+            np.concatenate([self.slopes, other.slopes]), np.concatenate([self.offsets, other.offsets])
+        )
+
+    def __mul__(self, other: Any) -> TropicalPolynomial:
+        """The tropical product, the sum of the two functions: all sums of a term here and a term there.
+
+        Term ``i * other.n_terms + j`` of the product belongs to the pair (i, j).
+        """
+        if not isinstance(other, TropicalPolynomial):
+            return NotImplemented
+        _check_same_dim(self, other)
+        with np.errstate(over="ignore"):
+            slopes = self.slopes[:, None, :] + other.slopes[None, :, :]
+            offsets = self.offsets[:, None] + other.offsets[None, :]
+        return TropicalPolynomial(
+            within_range(slopes.reshape(-1, self.dim), "slopes"),
+            within_range(offsets.reshape(-1), "offsets"),
+        )
+
+    def __truediv__(self, other: Any) -> TropicalRational:
+        """The tropical quotient, the difference of the two functions: a rational map."""
+        if not isinstance(other, TropicalPolynomial):
+            return NotImplemented
+        from hardmax.tropical.rational import TropicalRational
+
+        return TropicalRational(self, other)
+
+    def __pow__(self, exponent: float) -> TropicalPolynomial:
+        """The tropical power, the function times ``exponent >= 0``.
+
+        As a function the power of a maximum is the maximum of the powers, so the terms stay as many.
+
+        Examples
+        --------
+        >>> p = TropicalPolynomial([[1.0], [-1.0]], [0.0, 1.0])
+        >>> (p ** 3).offsets, (p ** 0).n_terms
+        (array([0., 3.]), 1)
+        """
+        power = checked_exponent(exponent)
+        if power < 0:
+            raise ParameterError(
+                f"expected an exponent of at least 0, got {exponent}; a negative power is a quotient: "
+                "TropicalRational.from_polynomial(p) ** n"
+            )
+        if power == 0:
+            return TropicalPolynomial.constant(0.0, self.dim)
+        with np.errstate(over="ignore"):
+            return TropicalPolynomial(
+                within_range(power * self.slopes, "slopes"), within_range(power * self.offsets, "offsets")
+            )
+
+    def compose(self, weight: ArrayLike, bias: ArrayLike | None = None) -> TropicalPolynomial:
+        """The polynomial ``x -> p(weight @ x + bias)``; weight is (dim, new dim).
+
+        Examples
+        --------
+        >>> p = TropicalPolynomial([[1.0], [-1.0]], [0.0, 0.0])
+        >>> q = p.compose([[1.0, 2.0]], [-3.0])  # |x + 2 y - 3|
+        >>> float(q([1.0, 0.5])), q.dim
+        (1.0, 2)
+        """
+        w = finite_array(weight, "weight", (self.dim, None))
+        b = finite_array(np.zeros(self.dim) if bias is None else bias, "bias", (self.dim,))
+        with np.errstate(over="ignore", invalid="ignore"):
+            slopes, offsets = self.slopes @ w, self.offsets + self.slopes @ b
+        return TropicalPolynomial(within_range(slopes, "slopes"), within_range(offsets, "offsets"))
+
+    def essential_terms(self) -> NDArray[np.intp]:
+        """The indices, increasing, of the terms that are somewhere larger than all other functions listed.
+
+        Of terms that are the same function the lowest index counts. A term that only touches the
+        maximum, or lies below it, does not.
+
+        Exactness: exact for any floats, by certified linear programs.
+
+        Examples
+        --------
+        The flat line touches the maximum at one point only:
+
+        >>> TropicalPolynomial([[-1], [0], [1], [1]], [0, 0, 0, 0]).essential_terms()
+        array([0, 2])
+        """
+        return frozen(essential_terms(self.slopes, self.offsets))
+
+    def essential(self) -> TropicalPolynomial:
+        """The same function without the terms that are never the strict maximum.
+
+        Exactness: exact for any floats.
+
+        Examples
+        --------
+        >>> TropicalPolynomial([[0.0], [0.0]], [1.0, 1.0]).essential().n_terms  # duplicates: the first stays
+        1
+        """
+        keep = self.essential_terms()
+        return TropicalPolynomial(self.slopes[keep], self.offsets[keep])
+
+    def is_same_function(self, other: TropicalPolynomial) -> bool:
+        """Whether two polynomials agree everywhere, whatever terms they list.
+
+        Exactness: exact; two maxima agree exactly when their essential terms do.
+
+        Examples
+        --------
+        >>> p = TropicalPolynomial([[-1], [1]])
+        >>> p.is_same_function(TropicalPolynomial([[1], [0], [-1]])), p.is_same_function(p * p)
+        (True, False)
+        """
+        _check_same_dim(self, other)
+        return _term_set(self.essential()) == _term_set(other.essential())
+
+    def newton_polytope(self) -> NewtonPolytope:
+        """The convex hull of the slopes (Definition III.5)."""
+        from hardmax.tropical.newton_polytope import NewtonPolytope
+
+        return NewtonPolytope(self.slopes)
+
+    def hypersurface(self, domain: Any = None) -> Hypersurface:
+        """The walls: where two essential terms attain the maximum together (Definition III.7).
+
+        ``domain`` is a pair (low, high) of arrays, anything with ``.low`` and ``.high``, or nothing.
+        """
+        from hardmax.tropical.hypersurface import hypersurface
+
+        return hypersurface(self, domain)
+
+    def dual_subdivision(self) -> DualSubdivision:
+        """The regular subdivision of the Newton polytope that the offsets induce."""
+        from hardmax.tropical.dual_subdivision import dual_subdivision
+
+        return dual_subdivision(self)
+
+
+def checked_exponent(exponent: float) -> float:
+    """``exponent`` as a float, refused unless it is a finite real number.
+
+    Examples
+    --------
+    >>> checked_exponent(2)
+    2.0
+    """
+    if not isinstance(exponent, int | float | np.integer | np.floating) or not np.isfinite(exponent):
+        raise ParameterError(f"expected a finite real exponent, got {exponent!r}")
+    return float(exponent)
+
+
+def _check_same_dim(first: TropicalPolynomial, second: TropicalPolynomial) -> None:
+    if first.dim != second.dim:
+        raise ShapeError(
+            f"expected polynomials in one dimension, got {first.dim} and {second.dim}; "
+            "compose one with an affine map first"
+        )
+
+
+def _term_set(polynomial: TropicalPolynomial) -> set[tuple[float, ...]]:
+    return {tuple(row) for row in np.column_stack([polynomial.slopes, polynomial.offsets]).tolist()}

@@ -1,0 +1,117 @@
+"""Vector-valued tropical rational maps with one denominator for all channels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hardmax.errors import EmptyError, ShapeError
+from hardmax.tropical.polynomial import TropicalPolynomial
+from hardmax.tropical.rational import TropicalRational
+
+if TYPE_CHECKING:
+    from hardmax.tropical.rational_cells import RationalCells
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class TropicalRationalMap:
+    """The map whose channel c is ``numerators[c](x) - denominator(x)`` (Definition III.6, structured).
+
+    Being structured is no restriction, only a form: ``from_channels`` brings any rational functions to a
+    common denominator.
+
+    Examples
+    --------
+    >>> p, q = TropicalPolynomial([[1.0], [0.0]]), TropicalPolynomial([[2.0]])
+    >>> f = TropicalRationalMap([p, q], p)
+    >>> f([[3.0], [-1.0]])
+    array([[ 0.,  3.],
+           [ 0., -2.]])
+    >>> f.n_channels, f[1]([3.0])
+    (2, array(3.))
+    """
+
+    numerators: tuple[TropicalPolynomial, ...]
+    denominator: TropicalPolynomial
+
+    def __init__(self, numerators: Sequence[TropicalPolynomial], denominator: TropicalPolynomial) -> None:
+        channels = tuple(numerators)
+        if not channels:
+            raise EmptyError("expected at least one numerator, got none; a map needs a channel")
+        for channel, numerator in enumerate(channels):
+            if numerator.dim != denominator.dim:
+                raise ShapeError(
+                    f"channel {channel}: expected a numerator in the denominator's dimension "
+                    f"{denominator.dim}, got {numerator.dim}"
+                )
+        object.__setattr__(self, "numerators", channels)
+        object.__setattr__(self, "denominator", denominator)
+
+    @classmethod
+    def from_channels(cls, channels: Sequence[TropicalRational]) -> TropicalRationalMap:
+        """Rational functions over the product of their denominators.
+
+        Examples
+        --------
+        >>> p, q = TropicalPolynomial([[1.0], [0.0]]), TropicalPolynomial([[2.0]])
+        >>> TropicalRationalMap.from_channels([p / q, q / p])([[3.0], [-1.0]])
+        array([[-3.,  3.],
+               [ 2., -2.]])
+        """
+        if not channels:
+            raise EmptyError("expected at least one channel, got none")
+        numerators = []
+        for channel, function in enumerate(channels):
+            numerator = function.numerator
+            for other, factor in enumerate(channels):
+                if other != channel:
+                    numerator = numerator * factor.denominator
+            numerators.append(numerator)
+        denominator = channels[0].denominator
+        for function in channels[1:]:
+            denominator = denominator * function.denominator
+        return cls(numerators, denominator)
+
+    @property
+    def dim(self) -> int:
+        """The dimension of the domain."""
+        return self.denominator.dim
+
+    @property
+    def n_channels(self) -> int:
+        """The number of outputs."""
+        return len(self.numerators)
+
+    def __repr__(self) -> str:
+        return f"TropicalRationalMap({self.n_channels} channels in dimension {self.dim})"
+
+    def __getitem__(self, channel: int) -> TropicalRational:
+        """One channel as a rational function."""
+        return TropicalRational(self.numerators[channel], self.denominator)
+
+    def __call__(self, x: ArrayLike, temperature: float = 0.0) -> FloatArray:
+        """The values, shape ``(..., channels)``, at points ``(..., dim)``, hard or at a temperature."""
+        below = self.denominator(x, temperature)
+        return np.stack([numerator(x, temperature) - below for numerator in self.numerators], axis=-1)
+
+    def compose(self, weight: ArrayLike, bias: ArrayLike | None = None) -> TropicalRationalMap:
+        """The map ``x -> f(weight @ x + bias)``; weight is (dim, new dim)."""
+        return TropicalRationalMap(
+            [numerator.compose(weight, bias) for numerator in self.numerators],
+            self.denominator.compose(weight, bias),
+        )
+
+    def cells(self) -> RationalCells:
+        """The cells of the map on all of space, and the linear regions they make up.
+
+        Exactness: exact.
+        """
+        from hardmax.tropical.rational_cells import rational_cells
+
+        return rational_cells(self)
