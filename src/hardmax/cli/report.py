@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -24,9 +25,13 @@ def report(
 ) -> None:
     """Print the summary of a network: shapes, operations, parameters, choices, one hard evaluation."""
     if model is None:
-        from hardmax.networks.library import builtin
+        from hardmax.networks.library import DEFAULT_BUILTIN, builtin, describe_builtin
 
-        facts = {"source": "built-in", **summary(builtin())}
+        facts = {
+            "source": f"built-in: {DEFAULT_BUILTIN}",
+            "description": describe_builtin(DEFAULT_BUILTIN),
+            **summary(builtin()),
+        }
     else:
         from hardmax.networks.files import read
 
@@ -40,7 +45,7 @@ def report(
 def summary(net: Network) -> dict[str, Any]:
     """The facts of a network as plain values, ready for JSON.
 
-    The evaluation takes a standard normal input drawn with seed 0. Exactness: the evaluation is plain
+    The evaluation is at the point whose entries go evenly from -1 to 1. Exactness: the evaluation is plain
     floating point, with no error bound; everything else is a count and exact.
 
     Examples
@@ -58,7 +63,7 @@ def summary(net: Network) -> dict[str, Any]:
     """
     import numpy as np
 
-    point = np.random.default_rng(0).standard_normal(net.input_shape)
+    point = np.linspace(-1.0, 1.0, math.prod(net.input_shape)).reshape(net.input_shape)
     return {
         "input_shape": list(net.input_shape),
         "output_shape": list(net.output_shape),
@@ -82,21 +87,23 @@ def _print_table(facts: dict[str, Any]) -> None:
     kind = "hard" if facts["temperature"] == 0 else f"softmax at temperature {facts['temperature']:g}"
     rows = {
         "network": facts["source"],
+        "": facts.get("description", ""),
         "input shape": _numbers(facts["input_shape"]),
         "output shape": _numbers(facts["output_shape"]),
         "attention": kind,
         "operations": ", ".join(f"{count} {name}" for name, count in facts["operations"].items()),
         "parameters": f"{facts['n_parameters']:,}",
         "choices": f"{facts['n_choices']:,}",
-        "input (seed 0)": _numbers(evaluation["input"]),
-        "hard output": _numbers(evaluation["output"]),
+        "an input": _numbers(evaluation["input"]),
+        "its hard output": _numbers(evaluation["output"]),
         "its label": _numbers(evaluation["label"]),
     }
     table = Table(show_header=False, box=None)
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     for name, text in rows.items():
-        table.add_row(name, text)
+        if text:
+            table.add_row(name, text)
     Console(highlight=False, markup=False).print(table)
 
 
