@@ -78,6 +78,10 @@ class MissingExtraError(HardmaxError, ImportError):
     """An optional dependency that is not installed; the message holds the pip line that cures it."""
 
 
+class MissingModelError(HardmaxError, FileNotFoundError):
+    """A trained model that has a name here but is not shipped in this version."""
+
+
 class IncompleteError(HardmaxError, RuntimeError):
     """A question that only a complete enumeration can answer, asked of one that stopped early."""
 

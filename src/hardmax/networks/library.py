@@ -1,0 +1,343 @@
+"""Built-in networks: seeded random ones, the figures' configurations, and the default of ``hardmax report``.
+
+All of them are in the papers' conditioned setting: each head has constant keys and values, attention and
+feed-forward are residual, and the input is the query token alone.
+
+Random weights are standard normal draws, scaled per layer and rounded to multiples of 1/1024. Such
+numbers are short dyadic rationals: sums and products of a few of them are exact in binary64 and cheap as
+fractions, so nothing about a random network depends on rounding. The grid is fine enough that coincidences
+stay rare; on a coarse one (quarters, say) pre-activations vanish on whole cells and walls coincide.
+``resolution`` changes the grid, ``resolution=None`` leaves the draws as they are.
+
+The weights of the networks that ``builtin`` gives are written down, not drawn: a generator's stream may
+change between numpy versions, a published figure may not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from math import sqrt
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hardmax.errors import MissingModelError, ParameterError, ShapeError
+from hardmax.networks import _builtin_weights as weights
+from hardmax.networks.layers import Affine, Attention, Head, Layer, Maxout, ReLU, Residual
+from hardmax.networks.network import Network
+
+FloatArray = NDArray[np.float64]
+
+#: The network that ``hardmax report`` analyses when it is given none.
+DEFAULT_BUILTIN = "demo"
+
+#: Names kept for trained models that a later version ships.
+_RESERVED = {"lookup": "a small trained transformer"}
+
+
+# --- random networks ----------------------------------------------------------------------------
+
+
+def random_transformer(
+    dim: int,
+    n_keys: int,
+    n_heads: int = 1,
+    width: int | None = None,
+    depth: int = 1,
+    affine: bool = True,
+    *,
+    rng: np.random.Generator,
+    key_dim: int | None = None,
+    resolution: int | None = 1024,
+) -> Network:
+    """A random transformer in the conditioned setting: fixed keys and values per layer.
+
+    Each of the ``depth`` blocks is ``Residual(Attention)`` and then ``Residual(Affine, ReLU, Affine)``.
+    The heads' values have ``dim`` entries and an output matrix mixes them; for one head it is left out.
+
+    Parameters
+    ----------
+    dim, n_keys, n_heads, depth
+        Sizes, each at least 1.
+    width
+        ReLU units per block, ``4 * dim`` unless given; 0 leaves the feed-forward layers out.
+    affine
+        With a query bias the scores are ``<a_j, z> + b_j``; without one, ``<a_j, z>``, so that the first
+        layer's cells are cones through the origin.
+    rng
+        Where the weights come from.
+    key_dim
+        Entries of a key: ``dim`` unless given, one more with ``affine``. Fewer than ``dim + 1`` would tie
+        the b_j to the a_j (for ``key_dim = dim`` the cells are merely cones through another point).
+    resolution
+        Weights are multiples of 1 / resolution, a power of two; None leaves them unrounded.
+
+    Examples
+    --------
+    >>> net = random_transformer(2, 4, n_heads=2, width=3, depth=2, rng=np.random.default_rng(0))
+    >>> net.n_choices, net.output_shape
+    (10, (2,))
+    >>> bare = random_transformer(2, 1, width=0, affine=False, rng=np.random.default_rng(0))
+    >>> bare.n_choices, bare.labels([[1.0, 2.0]]).tolist()  # one key always wins
+    (1, [[0]])
+    """
+    for name, size in (("dim", dim), ("n_keys", n_keys), ("n_heads", n_heads), ("depth", depth)):
+        _at_least(name, size, 1)
+    width = 4 * dim if width is None else width
+    _at_least("width", width, 0)
+    key_dim = dim + int(affine) if key_dim is None else key_dim
+    _at_least("key_dim", key_dim, 1)
+    draw = _Draw(rng, resolution)
+    layers: list[Layer] = []
+    for _ in range(depth):
+        heads = [
+            Head(
+                keys=draw(n_keys, key_dim),
+                values=draw(n_keys, dim),
+                query=draw(key_dim, dim, scale=1 / sqrt(dim)),
+                query_bias=draw(key_dim) if affine else None,
+            )
+            for _ in range(n_heads)
+        ]
+        output = None if n_heads == 1 else draw(dim, n_heads * dim, scale=1 / sqrt(n_heads * dim))
+        layers.append(Residual(Attention(heads, output)))
+        if width:
+            first = Affine(draw(width, dim, scale=1 / sqrt(dim)), draw(width))
+            second = Affine(draw(dim, width, scale=1 / sqrt(width)), draw(dim))
+            layers.append(Residual(first, ReLU(), second))
+    return Network(layers, dim)
+
+
+def random_relu_network(
+    widths: Sequence[int], *, rng: np.random.Generator, bias: bool = True, resolution: int | None = 1024
+) -> Network:
+    """A random ReLU network of layer sizes ``widths``: input, hidden layers, output (no ReLU after the last).
+
+    Examples
+    --------
+    >>> net = random_relu_network([2, 5, 1], rng=np.random.default_rng(0))
+    >>> net.n_choices, net.output_shape
+    (5, (1,))
+    >>> random_relu_network([3, 2], rng=np.random.default_rng(0)).n_choices  # no hidden layer: affine
+    0
+    """
+    sizes = _widths(widths)
+    draw = _Draw(rng, resolution)
+    layers: list[Layer] = []
+    for fan_in, fan_out in pairwise(sizes):
+        if layers:
+            layers.append(ReLU())
+        layers.append(Affine(draw(fan_out, fan_in, scale=1 / sqrt(fan_in)), draw(fan_out) if bias else None))
+    return Network(layers, sizes[0])
+
+
+def random_maxout_network(
+    widths: Sequence[int],
+    rank: int,
+    *,
+    rng: np.random.Generator,
+    bias: bool = True,
+    resolution: int | None = 1024,
+) -> Network:
+    """A random maxout network: every layer but the input has ``widths[l]`` units, each a maximum of ``rank``.
+
+    Examples
+    --------
+    >>> net = random_maxout_network([2, 3, 1], 4, rng=np.random.default_rng(0))
+    >>> net.n_choices, net.output_shape
+    (4, (1,))
+    """
+    sizes = _widths(widths)
+    _at_least("rank", rank, 1)
+    draw = _Draw(rng, resolution)
+    layers: list[Layer] = []
+    for fan_in, fan_out in pairwise(sizes):
+        rows = fan_out * rank
+        layers.append(Affine(draw(rows, fan_in, scale=1 / sqrt(fan_in)), draw(rows) if bias else None))
+        layers.append(Maxout(rank))
+    return Network(layers, sizes[0])
+
+
+class _Draw:
+    """Scaled normal draws on a dyadic grid."""
+
+    def __init__(self, rng: np.random.Generator, resolution: int | None) -> None:
+        if not isinstance(rng, np.random.Generator):
+            raise ParameterError(
+                f"rng: expected a numpy Generator, got {type(rng).__name__}; pass np.random.default_rng(seed)"
+            )
+        if resolution is not None and (resolution < 1 or resolution & (resolution - 1)):
+            raise ParameterError(
+                f"resolution: expected a power of two (or None for unrounded weights), got {resolution}"
+            )
+        self._rng = rng
+        self._resolution = resolution
+
+    def __call__(self, *shape: int, scale: float = 1.0) -> FloatArray:
+        values: FloatArray = scale * self._rng.standard_normal(shape)
+        return values if self._resolution is None else np.round(values * self._resolution) / self._resolution
+
+
+def _at_least(name: str, size: int, least: int) -> None:
+    if not isinstance(size, int | np.integer) or size < least:
+        raise ParameterError(f"{name}: expected an integer of at least {least}, got {size!r}")
+
+
+def _widths(widths: Sequence[int]) -> list[int]:
+    sizes = list(widths)
+    if len(sizes) < 2:
+        raise ShapeError(f"widths: expected at least an input and an output size, got {sizes}")
+    for position, size in enumerate(sizes):
+        _at_least(f"widths[{position}]", size, 1)
+    return sizes
+
+
+# --- heads of a given geometry ------------------------------------------------------------------
+
+
+def affine_head(keys: ArrayLike, biases: ArrayLike, values: ArrayLike) -> Head:
+    """The head with scores ``<k_j, z> + b_j``: keys (N, d), biases (N,), values (N, d_v).
+
+    Written as the papers do, with the query lifted to (z, 1) and the bias a last entry of each key.
+
+    Examples
+    --------
+    >>> head = affine_head([[2.0], [4.0]], [-1.0, -4.0], [[0.0], [1.0]])  # the wall is at 3/2
+    >>> net = Network([Attention([head])], input_dim=1)
+    >>> net([[1.0], [1.5], [2.0]]).tolist()
+    [[0.0], [0.0], [1.0]]
+    """
+    sites = np.asarray(keys, dtype=np.float64)
+    offsets = np.asarray(biases, dtype=np.float64)
+    if sites.ndim != 2 or offsets.shape != sites.shape[:1]:
+        raise ShapeError(
+            f"affine_head: expected keys (N, d) and biases (N,), got {sites.shape} and {offsets.shape}"
+        )
+    dim = sites.shape[1]
+    lift = np.vstack([np.eye(dim), np.zeros((1, dim))])
+    return Head(np.column_stack([sites, offsets]), values, lift, np.append(np.zeros(dim), 1.0))
+
+
+def parabola_heads(n_keys: int, n_heads: int) -> tuple[Head, ...]:
+    """Bias-free heads on R^3 whose common refinement has as many cells as any (CASES.md 4).
+
+    Head h has the keys (2 p u_h, -p^2) for p = 7 j + o_h, j < n_keys, with u = (1,1), (1,-2), (1,3) and
+    o = 0, 1, 3: on the plane z_3 = 1 its cells are slabs across u_h. Values are the keys' numbers.
+
+    Examples
+    --------
+    >>> [head.keys.shape for head in parabola_heads(6, 3)]
+    [(6, 3), (6, 3), (6, 3)]
+    >>> parabola_heads(1, 1)[0].keys.tolist()
+    [[0.0, 0.0, 0.0]]
+    """
+    _at_least("n_keys", n_keys, 1)
+    directions, starts = ((1, 1), (1, -2), (1, 3)), (0, 1, 3)
+    if n_heads not in (1, 2, 3):
+        raise ParameterError(f"n_heads: expected 1, 2 or 3 parabola heads, got {n_heads!r}")
+    heads = []
+    for (a, b), start in zip(directions[:n_heads], starts[:n_heads], strict=True):
+        keys = [[2 * p * a, 2 * p * b, -p * p] for p in (7 * j + start for j in range(n_keys))]
+        heads.append(Head(keys, [[j] for j in range(n_keys)], np.eye(3)))
+    return tuple(heads)
+
+
+# --- built-in networks --------------------------------------------------------------------------
+
+
+def builtin_names() -> tuple[str, ...]:
+    """The names that ``builtin`` knows.
+
+    Examples
+    --------
+    >>> "figure-2" in builtin_names(), builtin_names()[0]
+    (True, 'demo')
+    """
+    return tuple(_DESCRIPTIONS)
+
+
+def describe_builtin(name: str) -> str:
+    """One sentence on a built-in network.
+
+    Examples
+    --------
+    >>> describe_builtin("figure-3")
+    'One bias-free head with a dead key: the key of norm 5 owns no cell, the zero key does.'
+    """
+    _check_name(name)
+    return _DESCRIPTIONS[name]
+
+
+def builtin(name: str = DEFAULT_BUILTIN) -> Network:
+    """A built-in network by name; without one, the network that ``hardmax report`` shows.
+
+    The name ``"lookup"`` is kept for the trained model, which this version does not ship.
+
+    Examples
+    --------
+    >>> builtin("figure-2").n_choices
+    6
+    >>> builtin("figure-8")
+    Traceback (most recent call last):
+        ...
+    hardmax.errors.ParameterError: no built-in network is called 'figure-8'; expected one of demo, ...
+    """
+    _check_name(name)
+    if name == "demo":
+        return Network(_blocks(weights.DEMO), 2)
+    if name.startswith("figure-1-depth-"):
+        return Network(_blocks(weights.FIGURE_1[: int(name[-1])]), 2)
+    if name == "figure-2":
+        return _two_layer_maximum()
+    if name == "figure-3":
+        head = Head([[6, 1], [6, -1], [5, 0], [0, 0]], values=np.eye(4), query=np.eye(2))
+        return Network([Attention([head])], 2)
+    if name.startswith("figure-4-heads-"):
+        return Network([Attention(parabola_heads(6, int(name[-1])))], 3)
+    if name == "figure-5":
+        return Network([Attention([affine_head(*weights.FIGURE_5)])], 2)
+    return Network(_blocks(weights.FIGURE_7), 2)
+
+
+def _check_name(name: str) -> None:
+    if name in _RESERVED:
+        raise MissingModelError(
+            f"the built-in network {name!r} ({_RESERVED[name]}) is not shipped in this version; "
+            f"use one of {', '.join(_DESCRIPTIONS)}, or read a model of your own with hm.read(path)"
+        )
+    if name not in _DESCRIPTIONS:
+        raise ParameterError(
+            f"no built-in network is called {name!r}; expected one of {', '.join(_DESCRIPTIONS)}"
+        )
+
+
+_DESCRIPTIONS = {
+    "demo": "A two-layer transformer on the plane with two affine heads of five keys a layer.",
+    "figure-1-depth-1": "The first block of a transformer on the plane with four keys a layer.",
+    "figure-1-depth-2": "The first two blocks of the same transformer.",
+    "figure-1-depth-3": "All three blocks of the same transformer.",
+    "figure-2": "A 2-3-3 ReLU network with 34 cells, the true maximum (the paper printed 49).",
+    "figure-3": "One bias-free head with a dead key: the key of norm 5 owns no cell, the zero key does.",
+    "figure-4-heads-1": "One parabola head of six keys on R^3: 6 cells.",
+    "figure-4-heads-2": "Two parabola heads of six keys on R^3: 36 joint cells.",
+    "figure-4-heads-3": "Three parabola heads of six keys on R^3: 92 joint cells, the maximum (not 216).",
+    "figure-5": "One affine head of five keys on the plane, its values a field of arrows.",
+    "figure-7": "One block on the plane: residual attention of four keys, then residual ReLU units.",
+}
+
+
+def _two_layer_maximum() -> Network:
+    first = Affine([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], [0.0, 0.0, -1.0])
+    second = Affine([[5.0, 1.0, -12.0], [-6.0, -4.0, 12.0], [7.0, 11.0, -12.0]], [-1.0, 3.0, -6.0])
+    return Network([first, ReLU(), second, ReLU()], 2)
+
+
+def _blocks(blocks: Sequence[weights.Block]) -> list[Layer]:
+    layers: list[Layer] = []
+    for block in blocks:
+        heads = [affine_head(keys, biases, values) for keys, biases, values in block.heads]
+        mix = np.hstack([np.eye(2)] * len(heads)) if len(heads) > 1 else None
+        layers.append(Residual(Attention(heads, mix)))
+        layers.append(Residual(Affine(block.rows, block.shifts), ReLU(), Affine(block.readout)))
+    return layers
