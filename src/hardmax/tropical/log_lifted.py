@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hardmax.errors import EmptyError, ShapeError
+from hardmax.errors import EmptyError
 from hardmax.tropical._checks import finite_array
 from hardmax.tropical.polynomial import TropicalPolynomial
 from hardmax.tropical.rational_map import TropicalRationalMap
@@ -58,7 +58,7 @@ def log_lifted_attention(keys: ArrayLike, lifted_values: ArrayLike) -> TropicalR
     values = np.asarray(lifted_values)
     v = finite_array(values[:, None] if values.ndim == 1 else values, "lifted_values", (k.shape[0], None))
     if v.shape[1] == 0:
-        raise ShapeError(f"lifted_values: expected at least one channel, got shape {values.shape}")
+        raise EmptyError(f"lifted_values: expected at least one channel, got shape {values.shape}")
     return TropicalRationalMap(
         [TropicalPolynomial(k, v[:, channel]) for channel in range(v.shape[1])], TropicalPolynomial(k)
     )
