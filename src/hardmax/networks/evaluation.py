@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.arithmetic.rationals import rational
-from hardmax.errors import NotPiecewiseAffineError
+from hardmax.errors import NotPiecewiseAffineError, PrecisionError
 from hardmax.networks import operations as op
 from hardmax.networks.graph import Graph
 
@@ -25,7 +25,8 @@ Array = NDArray[Any]
 def evaluate(graph: Graph, inputs: Array, temperature: float, labels: list[Array] | None = None) -> Array:
     """The graph's result on a batch of inputs (batch, *input_shape), in the number type of ``inputs``.
 
-    ``labels``, if given, collects the (batch, n) winners of each choosing node, in order.
+    ``labels``, if given, collects the (batch, n) winners of each choosing node, in order. Numbers that
+    overflow are refused where a choice or the result would depend on them.
     """
     if inputs.dtype == object:
         dtype = "exact"
@@ -33,20 +34,32 @@ def evaluate(graph: Graph, inputs: Array, temperature: float, labels: list[Array
         dtype = "float32" if inputs.dtype == np.float32 else "float64"
     operations = graph.operations(dtype)
     values: list[Array | None] = [inputs]
-    for index, (node, operation) in enumerate(zip(graph.nodes, operations, strict=True)):
-        operands = [values[value] for value in node.inputs]
-        if labels is not None and isinstance(operation, op.CHOICES):
-            labels.append(winners(operation, operands[0]))
-        if isinstance(operation, op.Hardmax) and temperature > 0 and not operation.always_hard:
-            values.append(softmax(operands[0], temperature))
-        else:
-            values.append(apply(operation, *operands))
-        for value in set(node.inputs):
-            if graph.last_use[value] == index:
-                values[value] = None
+    with np.errstate(over="ignore", invalid="ignore"):
+        for index, (node, operation) in enumerate(zip(graph.nodes, operations, strict=True)):
+            operands = [values[value] for value in node.inputs]
+            if isinstance(operation, op.CHOICES):
+                _refuse_overflow(operands[0], f"the input of {node.name}")
+                if labels is not None:
+                    labels.append(winners(operation, operands[0]))
+            if isinstance(operation, op.Hardmax) and temperature > 0 and not operation.always_hard:
+                values.append(softmax(operands[0], temperature))
+            else:
+                values.append(apply(operation, *operands))
+            for value in set(node.inputs):
+                if graph.last_use[value] == index:
+                    values[value] = None
     result = values[-1]
     assert result is not None
+    _refuse_overflow(result, "the result")
     return result
+
+
+def _refuse_overflow(x: Array, what: str) -> None:
+    if x.dtype != object and not np.isfinite(x).all():
+        raise PrecisionError(
+            f"{what} overflows {x.dtype}; rescale the weights or the inputs, or evaluate an object array of "
+            "Fraction, which is exact"
+        )
 
 
 def winners(operation: op.Operation, x: Array) -> NDArray[np.int64]:
@@ -75,8 +88,8 @@ def softmax(x: Array, temperature: float) -> Array:
         raise NotPiecewiseAffineError(
             f"softmax at temperature {temperature} has no rational value; use temperature=0, or float inputs"
         )
-    shifted = x - x.max(axis=-1, keepdims=True)
     with np.errstate(over="ignore", under="ignore"):
+        shifted = x - x.max(axis=-1, keepdims=True)
         weights = np.exp(shifted / x.dtype.type(temperature)) if _representable(temperature, x) else (
             (shifted == 0).astype(x.dtype)
         )

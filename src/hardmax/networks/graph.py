@@ -10,7 +10,7 @@ from math import prod
 import numpy as np
 
 from hardmax.arithmetic.rationals import rational_array
-from hardmax.errors import ShapeError, WeightError
+from hardmax.errors import PrecisionError, ShapeError, WeightError
 from hardmax.networks.operations import CHOICES, Array, MaxLast, Operation, Relu, Shape
 
 
@@ -87,7 +87,13 @@ class Graph:
 
 
 def _as_float32(array: Array) -> Array:
-    return array.astype(np.float32)
+    with np.errstate(over="ignore"):
+        small = array.astype(np.float32)
+    if not np.isfinite(small).all():
+        raise PrecisionError(
+            f"a weight of size {np.abs(array).max():g} overflows float32; evaluate on float64 inputs instead"
+        )
+    return small
 
 
 class GraphBuilder:

@@ -59,8 +59,8 @@ class ReLU(Layer):
     slope: float = 0.0
 
     def __post_init__(self) -> None:
-        if not (np.isfinite(self.slope)):
-            raise WeightError(f"ReLU: expected a finite slope, got {self.slope}")
+        if not isinstance(self.slope, int | float | np.integer | np.floating) or not np.isfinite(self.slope):
+            raise WeightError(f"ReLU: expected a finite slope, got {self.slope!r}")
 
     def lower(self, builder: GraphBuilder, value: int, where: str) -> int:
         return builder.add(op.Relu(float(self.slope)), value, name=where)
@@ -73,8 +73,8 @@ class Maxout(Layer):
     rank: int
 
     def __post_init__(self) -> None:
-        if self.rank != int(self.rank) or self.rank < 1:
-            raise ParameterError(f"Maxout: expected a rank of at least 1, got {self.rank}")
+        if not isinstance(self.rank, int | np.integer) or self.rank < 1:
+            raise ParameterError(f"Maxout: expected a rank (an integer of at least 1), got {self.rank!r}")
 
     def lower(self, builder: GraphBuilder, value: int, where: str) -> int:
         shape = builder.shape_of(value)
@@ -127,7 +127,7 @@ class Attention(Layer):
     output: FloatArray | None = None
 
     def __init__(self, heads: Sequence[Head], output: ArrayLike | None = None) -> None:
-        heads = tuple(heads)
+        heads = (heads,) if isinstance(heads, Head) else as_tuple("Attention", "heads", heads)
         if not heads:
             raise EmptyError("Attention: expected at least one head, got none")
         for index, head in enumerate(heads):
@@ -177,13 +177,22 @@ class Residual(Layer):
         return builder.add(op.Add(), value, inner, name=where)
 
 
-def check_layers(owner: str, layers: Sequence[Any]) -> tuple[Layer, ...]:
-    """The layers as a tuple, each checked to be one."""
-    for index, layer in enumerate(layers):
+def as_tuple(owner: str, what: str, items: Any) -> tuple[Any, ...]:
+    """The items as a tuple, refused if they are no sequence."""
+    try:
+        return tuple(items)
+    except TypeError:
+        raise ParameterError(f"{owner}: expected a list of {what}, got a {type(items).__name__}") from None
+
+
+def check_layers(owner: str, layers: Any) -> tuple[Layer, ...]:
+    """The layers as a tuple, each checked to be one; a lone layer counts as a list of one."""
+    items = (layers,) if isinstance(layers, Layer | Head) else as_tuple(owner, "layers", layers)
+    for index, layer in enumerate(items):
         if not isinstance(layer, Layer):
             hint = "; wrap it in hm.Attention([head])" if isinstance(layer, Head) else ""
             raise ParameterError(f"{owner}: layer {index} is a {type(layer).__name__}, not a layer{hint}")
-    return tuple(layers)
+    return items
 
 
 def frozen_transpose(matrix: FloatArray) -> FloatArray:
@@ -214,8 +223,9 @@ def _numbers(what: str, values: ArrayLike) -> FloatArray:
         raw = np.asarray(values)
         if raw.dtype.kind == "c":
             raise WeightError(f"{what}: expected real numbers, got complex ones")
-        array = op.frozen(raw)
-    except (TypeError, ValueError) as error:
+        with np.errstate(over="ignore"):  # what overflows is infinite and refused below
+            array = op.frozen(raw)
+    except (TypeError, ValueError, OverflowError) as error:
         if isinstance(error, WeightError):
             raise
         raise WeightError(f"{what}: expected an array of numbers, got {type(values).__name__} ({error})") from None

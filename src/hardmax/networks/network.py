@@ -46,10 +46,8 @@ class Network:
     def __init__(
         self, layers: Sequence[Layer], input_dim: int | Sequence[int], temperature: float = 0.0
     ) -> None:
-        shape = (input_dim,) if isinstance(input_dim, int | np.integer) else tuple(input_dim)
-        if isinstance(layers, Layer):
-            layers = [layers]
-        checked = check_layers("Network", list(layers))
+        shape = _sizes(input_dim)
+        checked = check_layers("Network", layers)
         if not checked:
             raise EmptyError("Network: expected at least one layer, got none")
         builder = GraphBuilder(shape)
@@ -142,15 +140,24 @@ class Network:
         return result.reshape(*lead, self.n_choices)
 
     def _batch(self, x: ArrayLike) -> tuple[NDArray[Any], tuple[int, ...]]:
-        array = np.asarray(x)
+        try:
+            array = np.asarray(x)
+        except ValueError as error:
+            raise ShapeError(f"expected an array of numbers, got rows of several lengths ({error})") from None
         if array.dtype.kind not in "fiubO":
             raise WeightError(f"expected an array of numbers, got dtype {array.dtype}")
         if array.dtype == object:
             from hardmax.arithmetic.rationals import rational_array
 
-            array = rational_array(array)
+            try:
+                array = rational_array(array)
+            except (TypeError, ValueError) as error:
+                if isinstance(error, WeightError):
+                    raise
+                raise WeightError(f"expected an array of numbers, got an object array ({error})") from None
         elif array.dtype != np.float32:
-            array = array.astype(np.float64)
+            with np.errstate(over="ignore"):  # what overflows is infinite and refused below
+                array = array.astype(np.float64)
         rank = len(self.input_shape)
         if array.ndim < rank or array.shape[array.ndim - rank :] != self.input_shape:
             raise ShapeError(
@@ -179,6 +186,14 @@ class Network:
         """Names of operations that have no cells (GELU, LayerNorm and their like), with where they stand."""
         found = [node for node in self._graph.nodes if isinstance(node.operation, op.SMOOTH)]
         return tuple(f"{node.operation.name} at {node.name}" for node in found)
+
+
+def _sizes(input_dim: Any) -> tuple[int, ...]:
+    """An input dimension, or a shape, as a tuple."""
+    sizes = (input_dim,) if isinstance(input_dim, int | np.integer) else input_dim
+    if not isinstance(sizes, tuple | list) or not all(isinstance(size, int | np.integer) for size in sizes):
+        raise ParameterError(f"input_dim: expected an integer or a shape of integers, got {input_dim!r}")
+    return tuple(int(size) for size in sizes)
 
 
 def check_temperature(temperature: float) -> float:
