@@ -178,24 +178,24 @@ def test_mixed_scales_are_right():
 
 
 def test_the_float_proof_refuses_a_kernel_that_is_not_positive():
-    rows = homogeneous_rows(np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]]), np.zeros(3))[0]
-    assert kernels.prove_positive_kernel(rows, np.ones(3), 1e-16)
-    rows = homogeneous_rows(np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 1e-3]]), np.zeros(3))[0]
-    assert not kernels.prove_positive_kernel(rows, np.ones(3), 1e-16)
-    rows = homogeneous_rows(np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0]]), np.zeros(3))[0]
-    assert not kernels.prove_positive_kernel(rows, np.ones(3), 1e-16)
+    rows = homogeneous_rows(np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]]), np.zeros(3))[0].T.copy()
+    assert kernels.prove_positive_kernel(rows, 3, np.ones(3), 1e-16)
+    rows = homogeneous_rows(np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 1e-3]]), np.zeros(3))[0].T.copy()
+    assert not kernels.prove_positive_kernel(rows, 3, np.ones(3), 1e-16)
+    rows = homogeneous_rows(np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0]]), np.zeros(3))[0].T.copy()
+    assert not kernels.prove_positive_kernel(rows, 3, np.ones(3), 1e-16)
 
 
 def test_compiled_kernels_and_their_plain_python_agree():
     rng = np.random.default_rng(0)
     for _ in range(40):
         m, n = int(rng.integers(2, 12)), int(rng.integers(1, 5))
-        rows = homogeneous_rows(rng.normal(size=(m, n)), np.zeros(m))[0]
+        rows = homogeneous_rows(rng.normal(size=(m, n)), np.zeros(m))[0].T.copy()
         results = []
         for search in (kernels.cone_search, kernels.cone_search.py_func):
             point, multipliers = np.zeros(n), np.zeros(m)
             status = search(
-                rows, np.ones(m, bool), np.zeros(n), np.empty((m, n + 2)), np.empty(m, np.int64),
+                rows, m, np.ones(m, bool), np.empty((n + 3, m)), np.empty(m, np.int64),
                 np.empty(n + 1, np.int64), point, multipliers,
             )  # fmt: skip
             results.append((status, point, multipliers))
@@ -204,7 +204,7 @@ def test_compiled_kernels_and_their_plain_python_agree():
         np.testing.assert_allclose(results[0][2], results[1][2], rtol=1e-9, atol=1e-9)
         if results[0][0] == kernels.ABSENT:
             proofs = [
-                prove(rows, results[0][2], 1e-16)
+                prove(rows, m, results[0][2], 1e-16)
                 for prove in (kernels.prove_positive_kernel, kernels.prove_positive_kernel.py_func)
             ]
             assert proofs[0] == proofs[1]

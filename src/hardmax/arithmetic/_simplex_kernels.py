@@ -26,6 +26,8 @@ OPTIMAL, UNBOUNDED, INFEASIBLE, FAILED = 0, 1, 2, -1
 PIVOT_TOLERANCE = 1e-11
 #: Depth at which a cone is called open: above every delta, with room to spare.
 DEPTH = 2.5
+#: Right-hand sides between 1 and 2 that tell rows apart (the golden ratio's multiples spread evenly).
+DELTAS = 1.0 + (np.arange(4096) * 0.6180339887498949) % 1.0
 UNIT_ROUNDOFF = 2.0**-53
 
 
@@ -45,55 +47,77 @@ def pivot(table: FloatArray, n_rows: int, n_cols: int, row: int, col: int) -> No
                     table[i, j] += factor * table[row, j]
 
 
-@njit(cache=True)
+@njit(cache=True, fastmath={"contract"}, error_model="numpy")
+def exchange(table: FloatArray, m: int, width: int, row: int, col: int) -> None:
+    """``pivot`` on a table stored column by column, so that the long loops run over rows.
+
+    The last column of the table is scratch: with a copy of the entering column there, the compiler need not
+    fear that the columns overlap.
+    """
+    scratch = table[width]
+    for i in range(m):
+        scratch[i] = table[col, i]
+    inverse = 1.0 / scratch[row]
+    for j in range(width):
+        if j != col:
+            factor = -table[j, row] * inverse
+            for i in range(m):
+                table[j, i] += factor * scratch[i]
+            table[j, row] = factor
+    for i in range(m):
+        table[col, i] = scratch[i] * inverse
+    table[col, row] = inverse
+
+
+@njit(cache=True, error_model="numpy")
 def cone_search(
-    rows: FloatArray,  # (m, n) unit rows
+    columns: FloatArray,  # (n, at least m) unit rows, stored column by column
+    m: int,
     strict: NDArray[np.bool_],  # (m,) False: rows @ x <= 0 is enough
-    start: FloatArray,  # (n,) a guess; zero where some row is not strict
-    table: FloatArray,  # workspace, at least (m, n + 2)
+    table: FloatArray,  # workspace, at least (n + 3, m)
     basic: IntArray,  # workspace, at least (m,)
     nonbasic: IntArray,  # workspace, at least (n + 1,)
     point: FloatArray,  # (n,) out
     multipliers: FloatArray,  # (m,) out
 ) -> int:
     """PRESENT with ``point``, ABSENT with ``multipliers``, or UNSURE: all three only hints."""
-    m, n = rows.shape
+    n = len(columns)
+    for j in range(n):
+        for i in range(m):
+            table[j, i] = -columns[j, i]
     depth = -1
     for i in range(m):
         multipliers[i] = 0.0
-        total = 0.0
-        for j in range(n):
-            table[i, j] = -rows[i, j]
-            total += rows[i, j] * start[j]
-        table[i, n] = 0.0
-        table[i, n + 1] = -total
-        if strict[i]:
-            table[i, n] = -1.0
-            table[i, n + 1] += 1.0 + (i * 0.6180339887498949) % 1.0
-            if depth < 0 or table[i, n + 1] < table[depth, n + 1]:
-                depth = i
         basic[i] = n + 1 + i
+        table[n, i] = 0.0
+        table[n + 1, i] = 0.0
+        if strict[i]:
+            table[n, i] = -1.0
+            table[n + 1, i] = DELTAS[i % len(DELTAS)]
+            if depth < 0 or table[n + 1, i] < table[n + 1, depth]:
+                depth = i
     for j in range(n + 1):
         nonbasic[j] = j
+        if j < n:
+            point[j] = 0.0
     if depth < 0:
         return PRESENT
     # s enters first and stays: its row is the objective from here on.
-    pivot(table, m, n + 2, depth, n)
+    exchange(table, m, n + 2, depth, n)
     nonbasic[n] = basic[depth]
     basic[depth] = n
+    value = table[n + 1]
     for step in range(60 + 20 * (m + n)):
-        if table[depth, n + 1] > DEPTH:
-            for j in range(n):
-                point[j] = start[j]
+        if value[depth] > DEPTH:
             for i in range(m):
                 if basic[i] < n:
-                    point[basic[i]] += table[i, n + 1]
+                    point[basic[i]] = value[i]
             return PRESENT
         careful = step > 20 + 4 * (m + n)  # stalled: lowest index first, which cannot cycle
         col = -1
         best = PIVOT_TOLERANCE
         for j in range(n + 1):
-            gain = table[depth, j]
+            gain = table[j, depth]
             if nonbasic[j] < n:
                 gain = abs(gain)
             if gain > PIVOT_TOLERANCE:
@@ -106,48 +130,42 @@ def cone_search(
         if col < 0:
             for j in range(n + 1):
                 if nonbasic[j] > n:
-                    multipliers[nonbasic[j] - n - 1] = max(0.0, -table[depth, j])
+                    multipliers[nonbasic[j] - n - 1] = max(0.0, -table[j, depth])
             return ABSENT
-        direction = 1.0 if table[depth, col] > 0 else -1.0
+        entering = table[col]
+        direction = 1.0 if entering[depth] > 0 else -1.0
         leaving = -1
-        ratio = 0.0
+        ratio = np.inf
         for i in range(m):
-            if basic[i] > n:
-                slope = -direction * table[i, col]
-                if slope > PIVOT_TOLERANCE:
-                    candidate = max(0.0, table[i, n + 1]) / slope
-                    if (
-                        leaving < 0
-                        or candidate < ratio
-                        or (candidate == ratio and careful and basic[i] < basic[leaving])
-                    ):
-                        ratio = candidate
-                        leaving = i
+            slope = -direction * entering[i]
+            if slope > PIVOT_TOLERANCE and basic[i] > n and value[i] <= ratio * slope:
+                candidate = max(0.0, value[i]) / slope
+                if candidate < ratio or leaving < 0 or (careful and basic[i] < basic[leaving]):
+                    ratio = candidate
+                    leaving = i
         if leaving < 0:
             # Nothing stops s: the ray itself is a witness.
-            for j in range(n):
-                point[j] = 0.0
             if nonbasic[col] < n:
                 point[nonbasic[col]] = direction
             for i in range(m):
                 if basic[i] < n:
-                    point[basic[i]] = direction * table[i, col]
+                    point[basic[i]] = direction * entering[i]
             return PRESENT
-        pivot(table, m, n + 2, leaving, col)
+        exchange(table, m, n + 2, leaving, col)
         basic[leaving], nonbasic[col] = nonbasic[col], basic[leaving]
     return UNSURE
 
 
 @njit(cache=True)
-def prove_positive_kernel(rows: FloatArray, multipliers: FloatArray, entry_error: float) -> bool:
+def prove_positive_kernel(columns: FloatArray, m: int, multipliers: FloatArray, entry_error: float) -> bool:
     """Whether some y > 0 with ``y @ rows == 0`` on the support of ``multipliers`` provably exists.
 
-    The support must have n + 1 rows. Each entry of ``rows`` may differ from the true one by a factor
-    1 + e, |e| <= ``entry_error``: the proof covers every such matrix. With M = [rows.T; 1] and an
-    approximate inverse R, ||I - R M|| < 1 bounds the distance from R e_n to the true solution, and a
-    solution farther from zero than that bound is positive.
+    The rows are ``columns[:, :m].T``; the support must have n + 1 of them. Each entry may differ from the
+    true one by a factor 1 + e, |e| <= ``entry_error``: the proof covers every such matrix. With
+    M = [rows.T; 1] and an approximate inverse R, ||I - R M|| < 1 bounds the distance from R e_n to the true
+    solution, and a solution farther from zero than that bound is positive.
     """
-    m, n = rows.shape
+    n = len(columns)
     size = n + 1
     count = 0
     for i in range(m):
@@ -155,22 +173,24 @@ def prove_positive_kernel(rows: FloatArray, multipliers: FloatArray, entry_error
             count += 1
     if count != size:
         return False
-    matrix = np.empty((size, size))
+    space = np.zeros((3, size, size))
+    matrix, inverse, work = space[0], space[1], space[2]
     col = 0
     for i in range(m):
         if multipliers[i] > 0.0:
             for j in range(n):
-                matrix[j, col] = rows[i, j]
+                matrix[j, col] = columns[j, i]
+                work[j, col] = columns[j, i]
             matrix[n, col] = 1.0
+            work[n, col] = 1.0
+            inverse[col, col] = 1.0
             col += 1
-    inverse = np.eye(size)
-    work = matrix.copy()
     for k in range(size):
         best = k
         for i in range(k + 1, size):
             if abs(work[i, k]) > abs(work[best, k]):
                 best = i
-        if abs(work[best, k]) < 1e-13:
+        if not abs(work[best, k]) > 1e-13:
             return False
         if best != k:
             for j in range(size):
@@ -183,10 +203,9 @@ def prove_positive_kernel(rows: FloatArray, multipliers: FloatArray, entry_error
         for i in range(size):
             if i != k:
                 factor = work[i, k]
-                if factor != 0.0:
-                    for j in range(size):
-                        work[i, j] -= factor * work[k, j]
-                        inverse[i, j] -= factor * inverse[k, j]
+                for j in range(size):
+                    work[i, j] -= factor * work[k, j]
+                    inverse[i, j] -= factor * inverse[k, j]
     # Rounding of a dot product of length `size` and the errors of the entries, doubled for good measure.
     slack = 2.0 * ((size + 4) * UNIT_ROUNDOFF + entry_error)
     contraction = 0.0
@@ -204,7 +223,7 @@ def prove_positive_kernel(rows: FloatArray, multipliers: FloatArray, entry_error
         contraction = max(contraction, total)
     if not contraction < 0.5:
         return False
-    residual = np.empty(size)
+    residual = work[0]
     for i in range(size):
         value = 0.0
         weight = 0.0
@@ -229,26 +248,25 @@ def prove_positive_kernel(rows: FloatArray, multipliers: FloatArray, entry_error
 
 @njit(cache=True)
 def cone_batch(
-    rows: FloatArray, entry_error: float
+    columns: FloatArray, entry_error: float
 ) -> tuple[NDArray[np.int8], NDArray[np.bool_], FloatArray, FloatArray]:
-    """``cone_search`` on every matrix of ``rows`` (problems, m, n), all rows strict.
+    """``cone_search`` on every matrix of ``columns`` (problems, n, m), all rows strict.
 
     Returns hints, whether an ABSENT hint is proved, points and multipliers.
     """
-    n_problems, m, n = rows.shape
+    n_problems, n, m = columns.shape
     status = np.empty(n_problems, np.int8)
     proved = np.zeros(n_problems, np.bool_)
     points = np.zeros((n_problems, n))
     multipliers = np.zeros((n_problems, m))
-    table = np.empty((m, n + 2))
+    table = np.empty((n + 3, m))
     basic = np.empty(m, np.int64)
     nonbasic = np.empty(n + 1, np.int64)
     strict = np.ones(m, np.bool_)
-    start = np.zeros(n)
     for k in range(n_problems):
-        status[k] = cone_search(rows[k], strict, start, table, basic, nonbasic, points[k], multipliers[k])
+        status[k] = cone_search(columns[k], m, strict, table, basic, nonbasic, points[k], multipliers[k])
         if status[k] == ABSENT:
-            proved[k] = prove_positive_kernel(rows[k], multipliers[k], entry_error)
+            proved[k] = prove_positive_kernel(columns[k], m, multipliers[k], entry_error)
     return status, proved, points, multipliers
 
 

@@ -100,19 +100,20 @@ def cone_hint(rows: FloatArray, strict: NDArray[np.bool_]) -> tuple[int, FloatAr
         return _highs_hint(rows, strict)
     from hardmax.arithmetic import _simplex_kernels as kernels
 
+    columns = np.ascontiguousarray(rows.T)
     point, multipliers = np.zeros(n), np.zeros(m)
     status = kernels.cone_search(
-        rows,
+        columns,
+        m,
         strict,
-        np.zeros(n),
-        np.empty((m, n + 2)),
+        np.empty((n + 3, m)),
         np.empty(m, np.int64),
         np.empty(n + 1, np.int64),
         point,
         multipliers,
     )
     proved = bool(
-        status == kernels.ABSENT and kernels.prove_positive_kernel(rows, multipliers, 2 * UNIT_ROUNDOFF)
+        status == kernels.ABSENT and kernels.prove_positive_kernel(columns, m, multipliers, 2 * UNIT_ROUNDOFF)
     )
     return int(status), point, multipliers, proved
 

@@ -345,7 +345,9 @@ def interior_points(normals: ArrayLike, limits: ArrayLike) -> tuple[NDArray[np.b
     from hardmax.arithmetic import _simplex_kernels as kernels
 
     rows, exponents = homogeneous_rows(a, b)
-    status, proved, hints, _ = kernels.cone_batch(rows, 2 * UNIT_ROUNDOFF)
+    status, proved, hints, _ = kernels.cone_batch(
+        np.ascontiguousarray(rows.transpose(0, 2, 1)), 2 * UNIT_ROUNDOFF
+    )
     candidates = point_of(hints, exponents, d)
     with np.errstate(over="ignore", invalid="ignore"):
         values = np.einsum("kmd,kd->km", a, candidates) - b

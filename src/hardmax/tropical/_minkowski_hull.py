@@ -1,0 +1,246 @@
+"""The convex hull of a head's terms in few dimensions, proved facet by facet.
+
+Qhull proposes simplices. A simplex is accepted when its hyperplane provably keeps every other point on one
+side: in floats with a bound on the error of its normal, otherwise in rationals, which also find every point
+that lies on it. The accepted simplices must close up (each ridge belongs to exactly two) and cover some
+point of the boundary an odd number of times; then they cover all of it, and no facet is missing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardmax.arithmetic._exact_simplex import solve_square
+
+if TYPE_CHECKING:
+    from hardmax.tropical._minkowski_terms import Terms
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+
+UNIT_ROUNDOFF = 2.0**-53
+#: Beyond this dimension Qhull's facets outnumber the programs that replace them.
+MOST_DIMENSIONS = 5
+#: Below this many terms one program per pair is cheaper than a hull.
+FEWEST_TERMS = 24
+BLOCK = 8_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class Hull:
+    """The facets of the hull of some points.
+
+    ``facets`` lists, for each facet, all points on it; ``normals`` (n_facets, n) point outwards (rounded);
+    ``upper`` says whether a facet's last normal coordinate is positive. ``neighbours`` lists, for each point,
+    those joined to it by an edge of an upper facet, ``live`` the vertices of upper facets.
+    """
+
+    facets: list[IntArray]
+    normals: FloatArray
+    upper: BoolArray
+    live: BoolArray
+    neighbours: list[IntArray] = field(repr=False)
+
+
+def hull_of_terms(terms: Terms) -> Hull | None:
+    """The proved hull; None where Qhull is not the tool (many dimensions, few or dependent points)."""
+    n = terms.rows.shape[1]
+    if not 2 <= n <= MOST_DIMENSIONS or len(terms.rows) < max(FEWEST_TERMS, n + 2):
+        return None
+    return proved_hull(terms.rows, every_facet=not terms.has_bias)
+
+
+def proved_hull(points: FloatArray, *, every_facet: bool) -> Hull | None:
+    """The hull of distinct points; ``every_facet`` counts all facets as upper ones.
+
+    None where Qhull fails or a proof does not go through.
+    """
+    from scipy.spatial import ConvexHull, QhullError
+
+    try:
+        simplices = ConvexHull(points).simplices.astype(np.int64)
+    except (QhullError, ValueError):
+        return None
+    simplices = np.sort(simplices, axis=1)
+    if not _closes_up(simplices):
+        return None
+    centre = points[np.unique(simplices)].mean(axis=0)
+    normals, radius, sure = _float_normals(points - centre, simplices)
+    exact_centre = [Fraction(x) for x in centre.tolist()]
+    groups: dict[tuple[int, ...], int] = {}
+    facets: list[IntArray] = []
+    normal_of: list[FloatArray] = []
+    upper: list[bool] = []
+    of_simplex = np.empty(len(simplices), dtype=np.int64)
+    cache: dict[int, list[Fraction]] = {}
+    for k, simplex in enumerate(simplices):
+        height = 1.0 if every_facet else normals[k, -1]
+        if sure[k] and (every_facet or abs(height) > radius[k]):
+            of_simplex[k] = len(facets)
+            facets.append(simplex)
+            normal_of.append(normals[k])
+            upper.append(bool(height > 0))
+            continue
+        settled = _exact_facet(points, simplex, exact_centre, cache)
+        if settled is None:
+            return None
+        on_it, normal = settled
+        key = tuple(on_it)
+        if key not in groups:
+            groups[key] = len(facets)
+            facets.append(np.array(on_it, dtype=np.int64))
+            normal_of.append(np.array([float(x) for x in normal]))
+            upper.append(every_facet or normal[-1] > 0)
+        of_simplex[k] = groups[key]
+    if not _covers_oddly(points, simplices, of_simplex, sure):
+        return None
+    live, neighbours = _graph(facets, np.array(upper), *points.shape)
+    return Hull(facets, np.array(normal_of), np.array(upper), live, neighbours)
+
+
+def _closes_up(simplices: IntArray) -> bool:
+    n = simplices.shape[1]
+    ridges = np.concatenate([np.delete(simplices, k, axis=1) for k in range(n)])
+    _, counts = np.unique(ridges, axis=0, return_counts=True)
+    return bool((counts == 2).all())
+
+
+def _float_normals(points: FloatArray, simplices: IntArray) -> tuple[FloatArray, FloatArray, BoolArray]:
+    """Outward normals v with <v, p> = 1 on each simplex, their error radii, and which simplices are proved.
+
+    ``points`` are differences to the centre, so that each entry has a relative error of one rounding.
+    """
+    n = points.shape[1]
+    matrices = points[simplices]  # (F, n, n)
+    with np.errstate(all="ignore"):
+        try:
+            inverses = np.linalg.inv(matrices)
+        except np.linalg.LinAlgError:
+            inverses = np.full_like(matrices, np.nan)
+            for k, matrix in enumerate(matrices):
+                if np.linalg.matrix_rank(matrix) == n:
+                    inverses[k] = np.linalg.inv(matrix)
+        normals = inverses.sum(axis=2)
+        slack = 4.0 * (n + 6) * UNIT_ROUNDOFF
+        weight = np.abs(inverses) @ np.abs(matrices)
+        defect = np.abs(inverses @ matrices - np.eye(n)) + slack * (weight + 1.0)
+        contraction = defect.sum(axis=2).max(axis=1)
+        residual = np.abs((matrices @ normals[:, :, None])[:, :, 0] - 1.0)
+        residual += slack * ((np.abs(matrices) @ np.abs(normals)[:, :, None])[:, :, 0] + 1.0)
+        radius = 2.1 * (np.abs(inverses) @ residual[:, :, None])[:, :, 0].max(axis=1)
+        sure = contraction < 0.5
+    radius[~sure] = np.inf
+    normals[~sure] = 0.0
+    total = np.abs(points).sum(axis=1)
+    step = max(1, BLOCK // len(points))
+    for begin in range(0, len(simplices), step):
+        part = slice(begin, begin + step)
+        with np.errstate(invalid="ignore"):
+            heights = normals[part] @ points.T
+            size = np.abs(normals[part]).max(axis=1)
+            bound = (radius[part] + slack * size)[:, None] * total[None, :]
+            below = heights + bound < 1.0 - slack
+        np.put_along_axis(below, simplices[part], True, axis=1)
+        sure[part] &= below.all(axis=1)
+    return normals, radius, sure
+
+
+def _shifted(
+    points: FloatArray, index: int, centre: list[Fraction], cache: dict[int, list[Fraction]]
+) -> list[Fraction]:
+    if index not in cache:
+        cache[index] = [Fraction(x) - c for x, c in zip(points[index].tolist(), centre, strict=True)]
+    return cache[index]
+
+
+def _exact_facet(
+    points: FloatArray, simplex: IntArray, centre: list[Fraction], cache: dict[int, list[Fraction]]
+) -> tuple[list[int], list[Fraction]] | None:
+    """All points on the hyperplane of a simplex and its normal, in rationals; None if it supports nothing."""
+    rows = [_shifted(points, int(i), centre, cache) for i in simplex]
+    normal = solve_square(rows, [Fraction(1)] * len(rows))
+    if normal is None:
+        return None
+    approximate = np.array([float(x) for x in normal])
+    moved = points - np.array([float(c) for c in centre])
+    heights = moved @ approximate
+    error = 8.0 * (points.shape[1] + 6) * UNIT_ROUNDOFF * (np.abs(moved) @ np.abs(approximate) + 1.0)
+    if (heights > 1.0 + error).any():
+        return None
+    on_it = []
+    for i in np.flatnonzero(heights > 1.0 - error):
+        point = _shifted(points, int(i), centre, cache)
+        height = sum((a * b for a, b in zip(normal, point, strict=True)), Fraction(0))
+        if height > 1:
+            return None
+        if height == 1:
+            on_it.append(int(i))
+    return on_it, normal
+
+
+def _covers_oddly(points: FloatArray, simplices: IntArray, of_simplex: IntArray, sure: BoolArray) -> bool:
+    """Whether the middle of some simplex is covered an odd number of times."""
+    if sure.any():
+        # A simplex alone on its hyperplane covers its middle; the same simplex twice would cover it evenly.
+        first = simplices[int(np.argmax(sure))]
+        return int((simplices == first).all(axis=1).sum()) % 2 == 1
+    members = simplices[of_simplex == of_simplex[0]]
+    n = points.shape[1]
+    target = [sum(Fraction(float(points[i, k])) for i in members[0]) / n for k in range(n)]
+    covered = 0
+    for simplex in members:
+        rows = [[Fraction(float(points[i, k])) for i in simplex] for k in range(n)]
+        weights = solve_square([*rows, [Fraction(1)] * n], [*target, Fraction(1)])
+        if weights is None:
+            return False
+        if min(weights) == 0:
+            return False
+        covered += min(weights) > 0
+    return covered % 2 == 1
+
+
+def _graph(
+    facets: list[IntArray], upper: BoolArray, n_points: int, n: int
+) -> tuple[BoolArray, list[IntArray]]:
+    """Live vertices and edges: sets of points whose common facets hold nothing else.
+
+    A vertex is a point alone in the intersection of its facets, an edge a pair of vertices alone in theirs.
+    """
+    from hardmax.tropical._minkowski_terms import adjacency
+
+    simple = all(len(facet) == n for facet in facets)
+    live = np.zeros(n_points, dtype=bool)
+    if simple:
+        table = np.array(facets)[upper]
+        live[table.reshape(-1)] = True
+        first, second = np.triu_indices(n, k=1)
+        pairs = np.column_stack([table[:, first].reshape(-1), table[:, second].reshape(-1)])
+        return live, adjacency(np.unique(pairs, axis=0), n_points)
+    containing: dict[int, list[int]] = {}
+    for k, facet in enumerate(facets):
+        for i in facet.tolist():
+            containing.setdefault(i, []).append(k)
+    sets = [frozenset(facet.tolist()) for facet in facets]
+
+    def common(indices: list[int]) -> frozenset[int]:
+        return frozenset.intersection(*(sets[k] for k in indices))
+
+    vertices = {i for i, indices in containing.items() if common(indices) == {i}}
+    pairs_found = set()
+    for k in np.flatnonzero(upper).tolist():
+        corners = sorted(sets[k] & vertices)
+        live[corners] = True
+        for position, i in enumerate(corners):
+            for j in corners[position + 1 :]:
+                if (i, j) not in pairs_found:
+                    shared = [f for f in containing[i] if j in sets[f]]
+                    if common(shared) & vertices == {i, j}:
+                        pairs_found.add((i, j))
+    pairs = np.array(sorted(pairs_found), dtype=np.int64).reshape(-1, 2)
+    return live, adjacency(pairs, n_points)
