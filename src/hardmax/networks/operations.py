@@ -124,7 +124,8 @@ class Convolution(Operation):
     """A convolution over (batch, channels, *space) written as one gather and one matrix product.
 
     ``windows`` (positions, taps) holds flat positions of the padded input for each output position of
-    one group; -1 marks padding. ``weight`` is (groups, out / groups, taps).
+    one group; -1 marks padding. ``weight`` is (groups, out / groups, taps). ``kernel`` and what follows
+    say how the windows came about, for writing a file; they are empty where nobody knows.
     """
 
     weight: Array
@@ -133,6 +134,10 @@ class Convolution(Operation):
     groups: int
     input_shape: Shape
     output_shape: Shape
+    kernel: Shape = ()
+    strides: Shape = ()
+    dilations: Shape = ()
+    pads: Shape = ()  # all the beginnings, then all the ends
 
     def result_shape(self, *shapes: Shape) -> Shape:
         if shapes[0] != self.input_shape:

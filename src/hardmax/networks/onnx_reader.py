@@ -1,0 +1,230 @@
+"""ONNX model -> Network.
+
+All shapes are made static first: the batch axis has size one inside and is invisible outside. Then the
+nodes are visited in order; what depends on no data folds to constants, rearrangements become gathers,
+and every other operator has a rule in one of the ``onnx_*`` files of this folder.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from hardmax.errors import DynamicShapeError, FileFormatError, HardmaxError, OperatorError, ShapeError
+from hardmax.networks import operations as op
+from hardmax.networks.graph import Graph, GraphBuilder, Node
+from hardmax.networks.network import Network
+from hardmax.networks.onnx_arithmetic import ARITHMETIC_RULES
+from hardmax.networks.onnx_attention import ATTENTION_RULES
+from hardmax.networks.onnx_constants import FOLDS, REARRANGEMENTS, shape_slice
+from hardmax.networks.onnx_files import OnnxInput, OnnxModel, OnnxNode
+from hardmax.networks.onnx_translation import Data, Translation, Value
+from hardmax.networks.onnx_windows import WINDOW_RULES
+from hardmax.networks.patterns import fuse_patterns
+
+_RULES = {**ARITHMETIC_RULES, **ATTENTION_RULES, **WINDOW_RULES}
+
+
+def network_from_onnx(
+    model: OnnxModel,
+    where: str,
+    *,
+    input_shape: Sequence[int] | None = None,
+    output: str | None = None,
+    has_batch_axis: bool | None = None,
+) -> Network:
+    """The network in a parsed ONNX model, as it computes one input at a time.
+
+    ``input_shape`` is the shape of one input, for files that leave sizes open; given with as many axes as
+    the file's input it also says that the first one is no batch axis. Softmax gives temperature 1,
+    Hardmax temperature 0; beside a Softmax a Hardmax stays hard at every temperature.
+    """
+    source = _the_input(model, where)
+    result = _the_output(model, where, output)
+    shape, batched = _resolve_shape(source, where, input_shape, has_batch_axis)
+    builder = GraphBuilder(shape)
+    translation = Translation(builder, model.opset)
+    reads = Counter(name for node in model.nodes for name in node.inputs)
+    translation.read_once = {name for name, times in reads.items() if times == 1 and name != result}
+    data = Data(0)
+    if batched:
+        data = Data(builder.add(op.Reshape((1, *shape)), 0, name="batch axis"))
+    values: dict[str, Value | None] = {**model.constants, source.name: data, "": None}
+    for node in model.nodes:
+        _translate(translation, node, values, where)
+    final = values.get(result)
+    if not isinstance(final, Data):
+        what = "nothing" if final is None else "a constant or a mask"
+        raise FileFormatError(
+            f"{where}: output {result!r} is {what}; expected a tensor that depends on the input"
+        )
+    made = builder.shape_of(final.value)
+    if batched and made and made[0] == 1:
+        final = Data(builder.add(op.Reshape(made[1:]), final.value, name="batch axis removed"))
+    graph, temperature = _settle_temperature(fuse_patterns(builder.build(final.value)))
+    return Network.from_graph(graph, temperature)
+
+
+def _the_input(model: OnnxModel, where: str) -> OnnxInput:
+    names = [entry.name for entry in model.inputs]
+    if len(names) != 1:
+        raise FileFormatError(
+            f"{where}: expected one input, got {len(names)} ({', '.join(names)}); export the model with "
+            "the others as "
+            "constants"
+        )
+    if model.inputs[0].kind != "f":
+        raise OperatorError(
+            f"{where}: input {names[0]!r} holds integers or booleans; expected floats. Export the model "
+            "from its "
+            "embeddings on, so that its input is a point of a vector space."
+        )
+    return model.inputs[0]
+
+
+def _the_output(model: OnnxModel, where: str, wanted: str | None) -> str:
+    if wanted is None and len(model.outputs) == 1:
+        return model.outputs[0]
+    if wanted in model.outputs:
+        return str(wanted)
+    raise FileFormatError(
+        f"{where}: expected {'one output' if wanted is None else f'an output named {wanted!r}'}, got "
+        f"{', '.join(model.outputs)}; choose one with output=..."
+    )
+
+
+def _resolve_shape(
+    source: OnnxInput, where: str, given: Sequence[int] | None, has_batch_axis: bool | None
+) -> tuple[tuple[int, ...], bool]:
+    """The shape of one input, and whether the file's tensor has a batch axis before it.
+
+    A first axis of size one or of open size is a batch axis, provided another axis follows; a file that
+    fixes it at more than one keeps it, since it may well be a sequence.
+    """
+    dims = source.dims
+    asked = None if given is None else tuple(int(size) for size in given)
+    if dims is None:
+        if asked is None:
+            raise _open_shape(where, source, "no shape at all")
+        return asked, has_batch_axis is not False
+    batched = has_batch_axis
+    if batched is None:
+        open_or_one = bool(dims) and (not isinstance(dims[0], int) or dims[0] == 1)
+        batched = open_or_one and (len(dims) > 1 or asked == ())
+        if asked is not None and len(asked) == len(dims):
+            batched = False
+    sizes = dims[1:] if batched else dims
+    if asked is None:
+        if not all(isinstance(size, int) and size > 0 for size in sizes):
+            raise _open_shape(where, source, f"the shape {_spelled(dims)}")
+        return tuple(int(size) for size in sizes if isinstance(size, int)), batched
+    fits = len(asked) == len(sizes) and all(
+        not isinstance(size, int) or size in (0, wanted) for size, wanted in zip(sizes, asked, strict=False)
+    )
+    if not fits or min(asked, default=1) < 1:
+        raise ShapeError(
+            f"{where}: input_shape {asked} does not fit the file's input {source.name!r} of shape "
+            f"{_spelled(dims)}"
+        )
+    return asked, batched
+
+
+def _spelled(dims: Sequence[int | str | None]) -> str:
+    return "[" + ", ".join("?" if size is None else str(size) for size in dims) + "]"
+
+
+def _open_shape(where: str, source: OnnxInput, found: str) -> DynamicShapeError:
+    return DynamicShapeError(
+        f"{where}: input {source.name!r} has {found}; expected fixed sizes after the batch axis. "
+        "Pass the shape of one input: hm.read(path, input_shape=(...))."
+    )
+
+
+def _translate(t: Translation, node: OnnxNode, values: dict[str, Value | None], where: str) -> None:
+    """Add what one node makes to ``values``."""
+    try:
+        for name in node.inputs:
+            if name not in values:
+                raise FileFormatError(f"input {name!r} is made by no earlier node; the file is damaged")
+        t.node, t.operands = node, [values[name] for name in node.inputs]
+        values.update(zip(node.outputs, _outputs(t), strict=False))
+    except HardmaxError as error:
+        raise type(error)(f"{where}: {node.where}: {error}") from None
+    except Exception as error:  # a malformed node fails in as many ways as there are operators
+        raise FileFormatError(
+            f"{where}: {node.where}: the operands or attributes do not fit the operator "
+            f"({type(error).__name__}: {error}); check the file with onnx.checker"
+        ) from error
+
+
+def _outputs(t: Translation) -> Sequence[Value]:
+    node = t.node
+    if node.domain:
+        raise OperatorError(
+            f"operators of the domain {node.domain!r} are not translated; export the model with standard "
+            "operators"
+        )
+    if node.op in ("Shape", "Size") and isinstance(t.operands[0], Data):
+        shape = t.shape(t.operands[0])
+        return [shape_slice(shape, node.attributes) if node.op == "Shape" else np.array(int(np.prod(shape)))]
+    arrays: list[Any] = t.operands
+    if all(operand is None or isinstance(operand, np.ndarray) for operand in arrays) and node.op in FOLDS:
+        with np.errstate(all="ignore"):  # what is not finite is refused where it is used
+            return [np.asarray(array) for array in FOLDS[node.op](arrays, _attributes(node), t.opset)]
+    if node.op in REARRANGEMENTS:
+        return _rearranged(t)
+    if node.op not in _RULES:
+        raise OperatorError(
+            f"operator {node.op!r} is not translated. Replace it in the model before exporting, or cut the "
+            "model "
+            "off before it; hardmax.networks.onnx_reader.onnx_operators() lists what is read."
+        )
+    return [_RULES[node.op](t)]
+
+
+def _attributes(node: OnnxNode) -> dict[str, Any]:
+    return {**node.attributes, "number of outputs": len(node.outputs)}
+
+
+def _rearranged(t: Translation) -> Sequence[Value]:
+    """The outputs of an operator that only moves entries of its first operand."""
+    x = t.data(0)
+    how = [t.constant(i) if t.has(i) else None for i in range(1, len(t.operands))]
+    if t.node.op in ("Identity", "Dropout"):
+        return [x]
+    if t.node.op == "Transpose":
+        rank = len(t.shape(x))
+        return [Data(t.transpose(x, t.attribute("perm", tuple(range(rank))[::-1])).value)]
+    pieces = REARRANGEMENTS[t.node.op]([t.positions(x), *how], _attributes(t.node), t.opset)
+    if any(piece.size == 0 for piece in pieces):
+        raise OperatorError(f"a tensor of shape {t.shape(x)} is cut to nothing; empty tensors are not read")
+    return [t.take(x, piece) for piece in pieces]
+
+
+def _settle_temperature(graph: Graph) -> tuple[Graph, float]:
+    """Temperature 1 where a Softmax stands; else 0, with no node bound to stay hard."""
+    weighing = [node.operation for node in graph.nodes if isinstance(node.operation, op.Hardmax)]
+    if not all(operation.always_hard for operation in weighing):
+        return graph, 1.0
+    nodes = [
+        replace(node, operation=op.Hardmax()) if isinstance(node.operation, op.Hardmax) else node
+        for node in graph.nodes
+    ]
+    return Graph(graph.input_shape, tuple[Node, ...](nodes)), 0.0
+
+
+def onnx_operators() -> tuple[str, ...]:
+    """The ONNX operators that are read, in alphabetical order.
+
+    Those marked by a shape or a constant alone (``Shape``, ``Range``) act at read time.
+
+    Examples
+    --------
+    >>> "Hardmax" in onnx_operators(), "LSTM" in onnx_operators()
+    (True, False)
+    """
+    return tuple(sorted({*_RULES, *FOLDS, "Shape", "Size"} - {"LogSoftmax", "ArgMax"}))
