@@ -85,6 +85,8 @@ def _print_table(facts: dict[str, Any]) -> None:
 
     evaluation = facts["evaluation"]
     kind = "hard" if facts["temperature"] == 0 else f"softmax at temperature {facts['temperature']:g}"
+    if "Hardmax" not in facts["operations"]:
+        kind = "none"
     rows = {
         "network": facts["source"],
         "": facts.get("description", ""),
