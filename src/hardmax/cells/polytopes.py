@@ -15,6 +15,7 @@ cut inside a box of half-width M, never replaced by a large number.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,6 +43,78 @@ class Polytopes:
 
     def __len__(self) -> int:
         return len(self.vertex_start) - 1
+
+    def take(self, first: int, last: int) -> Polytopes:
+        """Polytopes first to last - 1."""
+        begin, end = int(self.vertex_start[first]), int(self.vertex_start[last])
+        low, high = int(self.facet_start[first]), int(self.facet_start[last])
+        return Polytopes(
+            self.dim,
+            self.vertex_start[first : last + 1] - begin,
+            self.vertices[begin:end],
+            self.facet_start[first : last + 1] - low,
+            self.walls[low:high],
+            _rows(self.error, begin, end),
+            _rows(self.directions, begin, end),
+            _rows(self.incidence, begin, end),
+        )
+
+    @staticmethod
+    def join(batches: Sequence[Polytopes]) -> Polytopes:
+        """Several batches as one, in order."""
+        first = batches[0]
+        return Polytopes(
+            first.dim,
+            _joined_starts([batch.vertex_start for batch in batches]),
+            np.concatenate([batch.vertices for batch in batches]),
+            _joined_starts([batch.facet_start for batch in batches]),
+            np.concatenate([batch.walls for batch in batches]),
+            _joined([batch.error for batch in batches]),
+            _joined([batch.directions for batch in batches]),
+            _joined_bits([batch.incidence for batch in batches]),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Cut:
+    """What a stage made of a batch of pieces.
+
+    parents : (n,) the piece each child lies in.
+    labels : (n, n_choices) what each child chose in the stage.
+    pieces : the children.
+    doubtful : pieces that were not cut because a sign could not be certified.
+    n_done : how many pieces were looked at before the engine stopped for lack of room; -1: all.
+    """
+
+    parents: IntArray
+    labels: NDArray[Any]
+    pieces: Polytopes
+    doubtful: IntArray
+    n_done: int = -1
+
+
+def _rows(array: NDArray[Any] | None, begin: int, end: int) -> Any:
+    return None if array is None else array[begin:end]
+
+
+def _joined_starts(starts: Sequence[IntArray]) -> IntArray:
+    offsets = np.cumsum([0, *(start[-1] for start in starts)])
+    parts = [start[1:] + offset for start, offset in zip(starts, offsets[:-1], strict=True)]
+    return np.concatenate([np.zeros(1, dtype=np.int64), *parts])
+
+
+def _joined(arrays: Sequence[NDArray[Any] | None]) -> Any:
+    present = [array for array in arrays if array is not None]
+    return np.concatenate(present) if len(present) == len(arrays) else None
+
+
+def _joined_bits(arrays: Sequence[NDArray[np.uint64] | None]) -> Any:
+    present = [array for array in arrays if array is not None]
+    if len(present) < len(arrays):
+        return None
+    words = max(array.shape[1] for array in present)
+    padded = [np.pad(array, ((0, 0), (0, words - array.shape[1]))) for array in present]
+    return np.concatenate(padded)
 
 
 def wall_of_choice(column: Any, rival: Any) -> Any:

@@ -64,6 +64,7 @@ class Stage:
     group_size: IntArray  # (n_choices,) 1 for a ReLU
     is_relu: NDArray[np.bool_]
     columns: IntArray
+    twin: IntArray  # (n_rows,) the first row that is structurally the same function; itself if none is
 
     @property
     def n_choices(self) -> int:
@@ -173,7 +174,7 @@ class SliceProgram:
         self.stages = tuple(self._stage(nodes, offsets, counts) for nodes in chosen)
 
     def _stage(self, nodes: Sequence[int], offsets: dict[int, int], counts: dict[int, int]) -> Stage:
-        starts, sizes, relus, columns = [], [], [], []
+        starts, sizes, relus, columns, twins = [], [], [], [], []
         row = 0
         for index in nodes:
             node = self.graph.nodes[index]
@@ -184,9 +185,24 @@ class SliceProgram:
             sizes.append(np.full(count, size))
             relus.append(np.full(count, is_relu))
             columns.append(offsets[index] + np.arange(count))
+            twins.append(row + self._twins(node.inputs[0], size * count, is_relu))
             row += size * count
         join = np.concatenate
-        return Stage(tuple(nodes), join(starts), join(sizes), join(relus), join(columns))
+        return Stage(tuple(nodes), join(starts), join(sizes), join(relus), join(columns), join(twins))
+
+    def _twins(self, value: int, rows: int, is_relu: bool) -> IntArray:
+        """Rows made by equal weights: duplicate keys and repeated neurons, whatever the cell."""
+        own = np.arange(rows)
+        source = self.graph.nodes[value - 1].operation if value > 0 else None
+        if not isinstance(source, op.Linear):
+            return own
+        weight = source.weight if source.bias is None else np.column_stack([source.weight, source.bias])
+        first: dict[bytes, int] = {}
+        period = len(weight)
+        same = np.array([first.setdefault((row + 0.0).tobytes(), i) for i, row in enumerate(weight)])
+        if rows % period:
+            return own
+        return np.asarray(own - own % period + same[own % period])
 
     @property
     def n_stages(self) -> int:
@@ -229,7 +245,7 @@ class SliceProgram:
             tensors[index + 1] = self._choose(self._operations[index], source, parents, chosen)
         for value, tensor in state.tensors.items():
             if self._last_level[value] > state.stage:
-                tensors[value] = _gathered(tensor, parents)
+                tensors[value] = gathered(tensor, parents)
         following = SliceState(state.stage + 1, tensors)
         self._run(following)
         return following
@@ -379,7 +395,7 @@ def _selected_rows(hot: Tensor, values: Tensor) -> Tensor:
     return Tensor(np.take_along_axis(source, where, axis=-2), values.bounds)
 
 
-def _gathered(tensor: Tensor, parents: IntArray) -> Tensor:
+def gathered(tensor: Tensor, parents: IntArray) -> Tensor:
     bounds = None if tensor.bounds is None else tensor.bounds.gathered(parents)
     winners = None if tensor.winners is None else tensor.winners[parents]
     return Tensor(tensor.coefficients[parents], bounds, winners)

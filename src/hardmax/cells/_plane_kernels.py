@@ -1,0 +1,761 @@
+"""Compiled polygon cutting: one call splits a batch of convex polygons by all choices of a stage.
+
+A polygon is a run of rows, counter-clockwise: corner i with its edge from i to i + 1. Columns of a
+row: x, y, bound on the error of x and y, the edge's line (constant, x, y coefficients; positive
+inside), and 1.0 if the line's coefficients are exact. Edge i's wall number stands in a parallel array.
+
+Signs are decided by floats when they clear a proved bound, else by exact determinants when the lines
+involved are exact floats, else the polygon is given up as doubtful and settled in rationals by the
+caller. Zero signs are legitimate answers: a wall through a corner cuts no sliver.
+"""
+
+# mypy: ignore-errors
+
+import numba
+import numpy as np
+
+_jit = numba.njit(cache=True, nogil=True)
+_inline = numba.njit(cache=True, nogil=True, inline="always")
+
+U = 2.0**-53
+X, Y, ERROR, L0, L1, L2, EXACT = 0, 1, 2, 3, 4, 5, 6
+COLUMNS = 7
+RIVAL_BITS = 24
+DOUBT = 2  # a sign that is not known
+# Exact products of three floats neither overflow nor underflow inside these limits.
+_SMALLEST, _LARGEST = 2.0**-250, 2.0**250
+
+
+@_inline
+def _two_sum(a, b):
+    s = a + b
+    t = s - a
+    return s, (a - (s - t)) + (b - t)
+
+
+@_inline
+def _two_product(a, b):
+    p = a * b
+    t = 134217729.0 * a
+    ah = t - (t - a)
+    al = a - ah
+    t = 134217729.0 * b
+    bh = t - (t - b)
+    bl = b - bh
+    return p, ((ah * bh - p) + ah * bl + al * bh) + al * bl
+
+
+@_jit
+def _sign_of_sum(terms, n):
+    """The sign of the exact sum of floats (Shewchuk's growing expansion; ``terms`` is overwritten)."""
+    m = 0
+    for i in range(n):
+        q = terms[i]
+        out = 0
+        for j in range(m):
+            q, small = _two_sum(q, terms[j])
+            if small != 0.0:
+                terms[out] = small
+                out += 1
+        if q != 0.0:
+            terms[out] = q
+            out += 1
+        m = out
+    if m == 0:
+        return 0
+    return 1 if terms[m - 1] > 0.0 else -1
+
+
+@_jit
+def _in_range(value):
+    size = abs(value)
+    return size == 0.0 or (_SMALLEST < size < _LARGEST)
+
+
+@_jit
+def _exact_sign(c0, c1, c2, polygon, before, after, terms):
+    """The sign of the line (c0, c1, c2) at the corner where two exact edges meet, or DOUBT.
+
+    It is the sign of a 3 x 3 determinant: consecutive inward normals of a counter-clockwise convex
+    polygon turn left, so the denominator is positive.
+    """
+    a0, a1, a2 = polygon[before, L0], polygon[before, L1], polygon[before, L2]
+    b0, b1, b2 = polygon[after, L0], polygon[after, L1], polygon[after, L2]
+    if not (_in_range(c0) and _in_range(c1) and _in_range(c2) and _in_range(a0) and _in_range(a1)):
+        return DOUBT
+    if not (_in_range(a2) and _in_range(b0) and _in_range(b1) and _in_range(b2)):
+        return DOUBT
+    n = 0
+    for k in range(6):
+        if k == 0:
+            p, q, r = c0, a1, b2
+        elif k == 1:
+            p, q, r = -c0, a2, b1
+        elif k == 2:
+            p, q, r = c1, a2, b0
+        elif k == 3:
+            p, q, r = -c1, a0, b2
+        elif k == 4:
+            p, q, r = c2, a0, b1
+        else:
+            p, q, r = -c2, a1, b0
+        high, low = _two_product(p, q)
+        hh, hl = _two_product(high, r)
+        lh, ll = _two_product(low, r)
+        terms[n], terms[n + 1], terms[n + 2], terms[n + 3] = ll, lh, hl, hh
+        n += 4
+    return _sign_of_sum(terms, n)
+
+
+@_jit
+def _signs(polygon, n, c0, c1, c2, e0, e1, e2, exact, certified, signs, values, bounds, terms):
+    """Signs of a line at all corners; returns bits: 1 some positive, 2 some negative, 4 some doubtful."""
+    found = 0
+    size1, size2 = abs(c1), abs(c2)
+    slope = size1 + size2 + e1 + e2
+    for i in range(n):
+        x, y = polygon[i, X], polygon[i, Y]
+        t1, t2 = c1 * x, c2 * y
+        value = c0 + t1 + t2
+        values[i] = value
+        bound = 0.0
+        if certified:
+            rounding = 4.0 * U * (abs(c0) + abs(t1) + abs(t2))
+            bound = 1.0000001 * (e0 + e1 * abs(x) + e2 * abs(y) + polygon[i, ERROR] * slope + rounding)
+        bounds[i] = bound
+        if value > bound:
+            signs[i] = 1
+            found |= 1
+        elif value < -bound:
+            signs[i] = -1
+            found |= 2
+        elif not certified:
+            signs[i] = 0
+        else:
+            before = i - 1 if i > 0 else n - 1
+            sign = DOUBT
+            if exact and polygon[before, EXACT] == 1.0 and polygon[i, EXACT] == 1.0:
+                sign = _exact_sign(c0, c1, c2, polygon, before, i, terms)
+            signs[i] = sign
+            if sign == 1:
+                found |= 1
+            elif sign == -1:
+                found |= 2
+            elif sign == DOUBT:
+                found |= 4
+    return found
+
+
+@_jit
+def _keep_side(polygon, walls, n, signs, values, bounds, side, c0, c1, c2, exact, wall, out, out_walls):
+    """The part of a polygon where the line's sign is ``side`` or zero; returns its number of corners."""
+    m = 0
+    for i in range(n):
+        after = i + 1 if i + 1 < n else 0
+        here, there = signs[i] * side, signs[after] * side
+        if here >= 0:
+            out[m] = polygon[i]
+            out_walls[m] = walls[i]
+            if here == 0 and there < 0:  # leaves through a corner: the edge that follows is the cut
+                out[m, L0], out[m, L1], out[m, L2] = side * c0, side * c1, side * c2
+                out[m, EXACT] = exact
+                out_walls[m] = wall
+            m += 1
+        if here * there < 0:
+            ga, gb = values[i], values[after]
+            span = ga - gb
+            t = ga / span if span != 0.0 else 0.5
+            t = min(max(t, 0.0), 1.0)
+            ax, ay, bx, by = polygon[i, X], polygon[i, Y], polygon[after, X], polygon[after, Y]
+            out[m, X] = ax + t * (bx - ax)
+            out[m, Y] = ay + t * (by - ay)
+            length = max(abs(bx - ax), abs(by - ay))
+            room = abs(span) - bounds[i] - bounds[after]
+            drift = max(bounds[i], bounds[after]) / room if room > 0.0 else 1.0
+            drift = min(drift, 1.0)
+            inherited = max(polygon[i, ERROR], polygon[after, ERROR])
+            reach = max(max(abs(ax), abs(bx)), max(abs(ay), abs(by)))
+            out[m, ERROR] = 1.0000001 * (inherited + drift * (length + 2.0 * inherited)) + 8.0 * U * reach
+            if here > 0:  # leaves: the next edge is the cut
+                out[m, L0], out[m, L1], out[m, L2] = side * c0, side * c1, side * c2
+                out[m, EXACT] = exact
+                out_walls[m] = wall
+            else:  # enters: the rest of the old edge follows
+                out[m, L0], out[m, L1], out[m, L2] = polygon[i, L0], polygon[i, L1], polygon[i, L2]
+                out[m, EXACT] = polygon[i, EXACT]
+                out_walls[m] = walls[i]
+            m += 1
+    return m
+
+
+@_jit
+def _one_sided(polygon, n, c0, c1, c2, e0, e1, e2, certified):
+    """1 or -1 if a line certainly has that sign at every corner, else 0."""
+    slope = abs(c1) + abs(c2) + e1 + e2
+    sign = 0
+    for i in range(n):
+        x, y = polygon[i, X], polygon[i, Y]
+        t1, t2 = c1 * x, c2 * y
+        value = c0 + t1 + t2
+        bound = 0.0
+        if certified:
+            rounding = 4.0 * U * (abs(c0) + abs(t1) + abs(t2))
+            bound = 1.0000001 * (e0 + e1 * abs(x) + e2 * abs(y) + polygon[i, ERROR] * slope + rounding)
+        if value > bound:
+            if sign == -1:
+                return 0
+            sign = 1
+        elif value < -bound:
+            if sign == 1:
+                return 0
+            sign = -1
+        else:
+            return 0
+    return sign
+
+
+@_jit
+def _difference(a, b, e, out):
+    """out[0:3] = a - b coefficientwise, out[3:6] its error bounds; returns 1.0 if it is exact."""
+    exact = 1.0
+    for k in range(3):
+        d, rest = _two_sum(a[k], -b[k])
+        out[k] = d
+        out[k + 3] = 2.0 * e[k] + (U * abs(d) if rest != 0.0 else 0.0)
+        if e[k] != 0.0 or rest != 0.0:
+            exact = 0.0
+    return exact
+
+
+@_jit
+def _violator(polygon, walls, n, at, j, scores, errors, first, size, dropped, column, certified, sizes, row, terms):
+    """The key that beats ``j`` most at a corner: its index, -1 if none, -2 if that is doubtful.
+
+    A key that is the same function as ``j`` and comes first is returned as -3 - index.
+    """
+    x, y, drift = polygon[at, X], polygon[at, Y], polygon[at, ERROR]
+    own = scores[0, first + j] + scores[1, first + j] * x + scores[2, first + j] * y
+    before = at - 1 if at > 0 else n - 1
+    rival_a = walls[at] & ((1 << RIVAL_BITS) - 1) if walls[at] >> RIVAL_BITS == column else -1
+    rival_b = walls[before] & ((1 << RIVAL_BITS) - 1) if walls[before] >> RIVAL_BITS == column else -1
+    margin = 0.0
+    if certified:
+        margin = 2.0 * (errors[0] + errors[1] * abs(x) + errors[2] * abs(y))
+        margin += 2.0 * drift * (sizes[1] + sizes[2] + errors[1] + errors[2])
+        margin += 16.0 * U * (sizes[0] + sizes[1] * abs(x) + sizes[2] * abs(y))
+        margin *= 1.0000001
+    best, best_value = -1, own + margin
+    close = False
+    for k in range(size):
+        value = scores[0, first + k] + scores[1, first + k] * x + scores[2, first + k] * y
+        if value >= own - margin and k != j and k != rival_a and k != rival_b and not dropped[first + k]:
+            if value > best_value:
+                best, best_value = k, value
+            close = True
+    if best >= 0 or not close:
+        return best
+    for k in range(size):  # within the margin of a tie: decide each pair on its own
+        value = scores[0, first + k] + scores[1, first + k] * x + scores[2, first + k] * y
+        if value < own - margin or k == j or k == rival_a or k == rival_b or dropped[first + k]:
+            continue
+        exact = _difference(scores[:, first + k], scores[:, first + j], errors, row)
+        if row[0] == 0.0 and row[1] == 0.0 and row[2] == 0.0 and (exact == 1.0 or not certified):
+            if k < j:
+                return -3 - k
+            dropped[first + k] = 1
+            continue
+        if not certified:
+            continue
+        t1, t2 = row[1] * x, row[2] * y
+        value = row[0] + t1 + t2
+        bound = row[3] + row[4] * abs(x) + row[5] * abs(y) + drift * (abs(row[1]) + abs(row[2]) + row[4] + row[5])
+        bound = 1.0000001 * (bound + 4.0 * U * (abs(row[0]) + abs(t1) + abs(t2)))
+        if value > bound:
+            return k
+        if value >= -bound:
+            sign = DOUBT
+            if exact == 1.0 and polygon[before, EXACT] == 1.0 and polygon[at, EXACT] == 1.0:
+                sign = _exact_sign(row[0], row[1], row[2], polygon, before, at, terms)
+            if sign == 1:
+                return k
+            if sign == DOUBT:
+                return -2
+    return -1
+
+
+@_jit
+def _winner_cell(polygon, walls, n, j, scores, errors, first, size, dropped, column, certified, sizes, work, work_walls,
+                 other, other_walls, signs, values, bounds, row, terms, beaten, checked):
+    """Clip a polygon to where key ``j`` wins. Returns its number of corners, 0 if dead, -1 doubtful, -2 no room.
+
+    ``beaten`` marks the keys that clipped it.
+    """
+    for i in range(n):
+        work[i] = polygon[i]
+        work_walls[i] = walls[i]
+        checked[i] = 0
+    m = n
+    at = 0
+    while at < m:
+        if checked[at] == 1:
+            at += 1
+            continue
+        k = _violator(work, work_walls, m, at, j, scores, errors, first, size, dropped, column, certified, sizes,
+                      row, terms)
+        if k == -2:
+            return -1
+        if k <= -3:
+            beaten[-3 - k] = 1
+            return 0
+        if k == -1 or (beaten[k] and not certified):
+            checked[at] = 1
+            at += 1
+            continue
+        if beaten[k]:
+            return -1
+        beaten[k] = 1
+        exact = _difference(scores[:, first + j], scores[:, first + k], errors, row)
+        found = _signs(work, m, row[0], row[1], row[2], row[3], row[4], row[5], exact == 1.0, certified, signs, values,
+                       bounds, terms)
+        if found & 4:
+            return -1
+        if not found & 1:
+            return 0
+        if m + 2 > other.shape[0]:
+            return -2
+        wall = (column << RIVAL_BITS) | k
+        new = _keep_side(work, work_walls, m, signs, values, bounds, 1, row[0], row[1], row[2], exact, wall, other,
+                         other_walls)
+        # corners that stay keep their mark; new ones are unchecked
+        position = 0
+        for i in range(m):
+            after = i + 1 if i + 1 < m else 0
+            if signs[i] >= 0:
+                bounds[position] = checked[i]
+                position += 1
+            if signs[i] * signs[after] < 0:
+                bounds[position] = 0.0
+                position += 1
+        for i in range(new):
+            work[i] = other[i]
+            work_walls[i] = other_walls[i]
+            checked[i] = 1 if bounds[i] == 1.0 else 0
+        m = new
+        at = 0
+    return m
+
+
+@_jit
+def _interior_winner(polygon, n, scores, errors, first, size, dropped, certified, sizes):
+    """A key that certainly wins strictly at some interior point, or -1."""
+    for attempt in range(6):
+        x, y, weight = 0.0, 0.0, 0.0
+        for i in range(n):
+            w = 1.0 + ((i + 1) * (attempt * 0.37 + 0.001)) % 0.83 * (attempt > 0)
+            x += w * polygon[i, X]
+            y += w * polygon[i, Y]
+            weight += w
+        x /= weight
+        y /= weight
+        best, best_value = -1, -np.inf
+        for k in range(size):
+            value = scores[0, first + k] + scores[1, first + k] * x + scores[2, first + k] * y
+            if value > best_value and not dropped[first + k]:
+                best, best_value = k, value
+        margin = 0.0
+        if certified:
+            margin = 2.0 * (errors[0] + errors[1] * abs(x) + errors[2] * abs(y))
+            margin += 16.0 * U * (sizes[0] + sizes[1] * abs(x) + sizes[2] * abs(y))
+            margin *= 1.0000001
+        alone = True
+        for k in range(size):
+            value = scores[0, first + k] + scores[1, first + k] * x + scores[2, first + k] * y
+            if value >= best_value - margin and k != best and not dropped[first + k]:
+                same = errors[0] == 0.0 and errors[1] == 0.0 and errors[2] == 0.0
+                for c in range(3):
+                    same = same and scores[c, first + k] == scores[c, first + best]
+                if same:
+                    dropped[first + k] = 1  # ``best`` is the first of the two
+                else:
+                    alone = False
+                    break
+        if alone:
+            return best
+    return -1
+
+
+@_jit
+def _area(polygon, n):
+    total = 0.0
+    for i in range(1, n - 1):
+        ax, ay = polygon[i, X] - polygon[0, X], polygon[i, Y] - polygon[0, Y]
+        bx, by = polygon[i + 1, X] - polygon[0, X], polygon[i + 1, Y] - polygon[0, Y]
+        total += ax * by - ay * bx
+    return 0.5 * total
+
+
+@_jit
+def cut_polygons(first_piece, start, corners, walls, rows, errors, certified, group_start, group_size, is_relu, columns,
+                 twin, group_of_row, count_only, counts, out_parent, out_labels, out_start, out_corners, out_walls, doubtful,
+                 max_corners, pool_size):
+    """Split polygons ``first_piece`` onward by every choice of a stage.
+
+    Returns (next piece, children, corners written, doubtful pieces, status): status 0 all done, 1 output
+    full (call again from the next piece with fresh output), 2 workspace full (call again with more).
+    """
+    n_pieces = len(start) - 1
+    n_groups = len(group_start)
+    n_rows = rows.shape[2]
+    low, high = np.empty(n_rows), np.empty(n_rows)
+    base = np.zeros(n_groups, dtype=np.int64)
+    candidate = np.empty(n_groups, dtype=np.int64)  # group of each candidate
+    alias_from = np.empty(n_groups, dtype=np.int64)
+    alias_to = np.empty(n_groups, dtype=np.int64)
+    slot_of_group = np.empty(n_groups, dtype=np.int64)
+    dropped = np.zeros(n_rows, dtype=np.uint8)
+    most_keys = 1
+    for g in range(n_groups):
+        most_keys = max(most_keys, group_size[g])
+    visited = np.zeros(most_keys, dtype=np.uint8)
+    beaten = np.zeros(most_keys, dtype=np.uint8)
+    queue = np.empty(most_keys, dtype=np.int64)
+    polygon = np.empty((max_corners, COLUMNS))
+    polygon_walls = np.empty(max_corners, dtype=np.int64)
+    work = np.empty((max_corners, COLUMNS))
+    work_walls = np.empty(max_corners, dtype=np.int64)
+    other = np.empty((max_corners, COLUMNS))
+    other_walls = np.empty(max_corners, dtype=np.int64)
+    signs = np.empty(max_corners, dtype=np.int64)
+    values, bounds = np.empty(max_corners), np.empty(max_corners)
+    checked = np.empty(max_corners, dtype=np.int64)
+    row, terms = np.empty(6), np.empty(24)
+    sizes = np.empty(3)
+    # a stack of frames: polygon, labels of the candidates, candidates still to decide
+    pool = np.empty((pool_size, COLUMNS))
+    pool_walls = np.empty(pool_size, dtype=np.int64)
+    numbers = np.empty(4 * pool_size, dtype=np.int32)
+    frame_corner = np.empty(pool_size, dtype=np.int64)
+    frame_number = np.empty(pool_size, dtype=np.int64)
+    frame_corners = np.empty(pool_size, dtype=np.int64)
+    frame_pending = np.empty(pool_size, dtype=np.int64)
+    children, used, n_doubtful = 0, 0, 0
+    for piece in range(first_piece, n_pieces):
+        children_before, used_before = children, used
+        counts[piece] = 0
+        n = start[piece + 1] - start[piece]
+        if n + 2 > max_corners:
+            return piece, children, used, n_doubtful, 2
+        for i in range(n):
+            polygon[i] = corners[start[piece] + i]
+            polygon_walls[i] = walls[start[piece] + i]
+        e0, e1, e2 = errors[piece, 0], errors[piece, 1], errors[piece, 2]
+        exact_rows = e0 == 0.0 and e1 == 0.0 and e2 == 0.0
+        far_x, far_y, drift = 0.0, 0.0, 0.0
+        for i in range(n):
+            far_x = max(far_x, abs(polygon[i, X]))
+            far_y = max(far_y, abs(polygon[i, Y]))
+            drift = max(drift, polygon[i, ERROR])
+        for i in range(n):
+            x, y = polygon[i, X], polygon[i, Y]
+            if i == 0:
+                for r in range(n_rows):
+                    value = rows[piece, 0, r] + rows[piece, 1, r] * x + rows[piece, 2, r] * y
+                    low[r] = value
+                    high[r] = value
+            else:
+                for r in range(n_rows):
+                    value = rows[piece, 0, r] + rows[piece, 1, r] * x + rows[piece, 2, r] * y
+                    low[r] = min(low[r], value)
+                    high[r] = max(high[r], value)
+        n_candidates, n_aliases = 0, 0
+        for g in range(n_groups):
+            r = group_start[g]
+            if is_relu[g]:
+                c0, c1, c2 = rows[piece, 0, r], rows[piece, 1, r], rows[piece, 2, r]
+                bound = 0.0
+                if certified:
+                    bound = e0 + e1 * far_x + e2 * far_y + drift * (abs(c1) + abs(c2) + e1 + e2)
+                    bound = 1.0000001 * (bound + 4.0 * U * (abs(c0) + abs(c1) * far_x + abs(c2) * far_y))
+                if low[r] > bound:
+                    base[g] = 1
+                elif high[r] < -bound:
+                    base[g] = 0
+                elif exact_rows and c0 == 0.0 and c1 == 0.0 and c2 == 0.0:
+                    base[g] = 0
+                elif not certified and low[r] >= 0.0 and high[r] > 0.0:
+                    base[g] = 1
+                elif not certified and high[r] <= 0.0:
+                    base[g] = 0
+                elif twin[r] != r:
+                    alias_from[n_aliases] = g
+                    alias_to[n_aliases] = group_of_row[twin[r]]
+                    n_aliases += 1
+                    base[g] = -1
+                else:
+                    candidate[n_candidates] = g
+                    slot_of_group[g] = n_candidates
+                    n_candidates += 1
+                    base[g] = -1
+            else:
+                size = group_size[g]
+                best = r
+                for k in range(r, r + size):
+                    if low[k] > low[best]:
+                        best = k
+                clear = True
+                if certified:
+                    for c in range(3):
+                        sizes[c] = 0.0
+                        for k in range(r, r + size):
+                            sizes[c] = max(sizes[c], abs(rows[piece, c, k]))
+                    bound = 2.0 * (e0 + e1 * far_x + e2 * far_y) + 2.0 * drift * (sizes[1] + sizes[2] + e1 + e2)
+                    bound = 1.0000001 * (bound + 16.0 * U * (sizes[0] + sizes[1] * far_x + sizes[2] * far_y))
+                else:
+                    bound = 0.0
+                for k in range(r, r + size):
+                    if k != best and not high[k] < low[best] - bound:
+                        clear = False
+                        break
+                if clear or size == 1:
+                    base[g] = best - r
+                else:
+                    candidate[n_candidates] = g
+                    slot_of_group[g] = n_candidates
+                    n_candidates += 1
+                    base[g] = -1
+        # rows known to equal an earlier row of their group never win
+        for c in range(n_candidates):
+            g = candidate[c]
+            if is_relu[g]:
+                continue
+            r = group_start[g]
+            for k in range(r, r + group_size[g]):
+                dropped[k] = 1 if twin[k] != k else 0
+        trouble = False
+        # the root frame
+        need = n_candidates * 2
+        if n > pool_size or need > 4 * pool_size:
+            return piece, children_before, used_before, n_doubtful, 2
+        for i in range(n):
+            pool[i] = polygon[i]
+            pool_walls[i] = polygon_walls[i]
+        for c in range(n_candidates):
+            numbers[c] = -1
+            numbers[n_candidates + c] = c
+        frame_corner[0], frame_number[0], frame_corners[0], frame_pending[0] = 0, 0, n, n_candidates
+        top = 1
+        while top > 0:
+            top -= 1
+            n = frame_corners[top]
+            corner_at, number_at = frame_corner[top], frame_number[top]
+            n_pending = frame_pending[top]
+            for i in range(n):
+                polygon[i] = pool[corner_at + i]
+                polygon_walls[i] = pool_walls[corner_at + i]
+            # decide pending candidates until one splits the polygon
+            pending_at = number_at + n_candidates
+            done = 0
+            split = False
+            while done < n_pending:
+                c = numbers[pending_at + done]
+                g = candidate[c]
+                done += 1
+                r = group_start[g]
+                if is_relu[g]:
+                    c0, c1, c2 = rows[piece, 0, r], rows[piece, 1, r], rows[piece, 2, r]
+                    found = _signs(polygon, n, c0, c1, c2, e0, e1, e2, exact_rows, certified, signs, values, bounds,
+                                   terms)
+                    if found & 4:
+                        trouble = True
+                        break
+                    if found != 3:
+                        numbers[number_at + c] = 1 if found == 1 else 0
+                        continue
+                    split = True
+                    break
+                # an argmax: the cells of its winners, found from one to the next across their walls
+                size = group_size[g]
+                for k3 in range(3):
+                    sizes[k3] = 0.0
+                    for k in range(r, r + size):
+                        sizes[k3] = max(sizes[k3], abs(rows[piece, k3, k]))
+                begin = _interior_winner(polygon, n, rows[piece], errors[piece], r, size, dropped, certified, sizes)
+                if begin < 0:
+                    if certified:
+                        trouble = True
+                        break
+                    begin = 0
+                for k in range(size):
+                    visited[k] = 0
+                queue[0] = begin
+                visited[begin] = 1
+                head, tail = 0, 1
+                # frames of the winners replace this one; labels and pending are copied from it
+                rest = n_pending - done
+                keep_labels = numbers[number_at : number_at + n_candidates].copy()
+                keep_pending = numbers[pending_at + done : pending_at + n_pending].copy()
+                corner_top, number_top = corner_at, number_at
+                area_left = _area(polygon, n)
+                full = False
+                while head < tail:
+                    j = queue[head]
+                    head += 1
+                    for k in range(size):
+                        beaten[k] = 0
+                    m = _winner_cell(polygon, polygon_walls, n, j, rows[piece], errors[piece], r, size, dropped,
+                                     columns[g], certified, sizes, work, work_walls, other, other_walls, signs, values,
+                                     bounds, row, terms, beaten, checked)
+                    if m == -1:
+                        trouble = True
+                        break
+                    if m == -2:
+                        full = True
+                        break
+                    if m == 0:
+                        for k in range(size):
+                            if beaten[k] and not visited[k]:
+                                visited[k] = 1
+                                queue[tail] = k
+                                tail += 1
+                        continue
+                    for i in range(m):
+                        if work_walls[i] >> RIVAL_BITS == columns[g]:
+                            k = work_walls[i] & ((1 << RIVAL_BITS) - 1)
+                            if not visited[k]:
+                                visited[k] = 1
+                                queue[tail] = k
+                                tail += 1
+                    area_left -= _area(work, m)
+                    if (corner_top + m > pool_size or number_top + n_candidates * 2 > 4 * pool_size
+                            or top + 1 > pool_size):
+                        full = True
+                        break
+                    for i in range(m):
+                        pool[corner_top + i] = work[i]
+                        pool_walls[corner_top + i] = work_walls[i]
+                    for k in range(n_candidates):
+                        numbers[number_top + k] = keep_labels[k]
+                    numbers[number_top + c] = j
+                    left = 0
+                    for k in range(rest):
+                        q = keep_pending[k]
+                        h = candidate[q]
+                        if is_relu[h]:
+                            rr = group_start[h]
+                            sign = _one_sided(work, m, rows[piece, 0, rr], rows[piece, 1, rr], rows[piece, 2, rr], e0,
+                                              e1, e2, certified)
+                            if sign != 0:
+                                numbers[number_top + q] = 1 if sign == 1 else 0
+                                continue
+                        numbers[number_top + n_candidates + left] = q
+                        left += 1
+                    frame_corner[top], frame_number[top] = corner_top, number_top
+                    frame_corners[top], frame_pending[top] = m, left
+                    top += 1
+                    corner_top += m
+                    number_top += n_candidates + left
+                if full:
+                    counts[piece] = 0
+                    return piece, children_before, used_before, n_doubtful, 2
+                if trouble:
+                    break
+                if certified and abs(area_left) > 1e-6 * _area(polygon, n) + 1e-300:
+                    trouble = True  # a winner went missing: let rationals decide
+                    break
+                done = -1
+                break
+            if trouble:
+                break
+            if done == -1:
+                continue
+            if split:
+                c = numbers[pending_at + done - 1]
+                g = candidate[c]
+                r = group_start[g]
+                c0, c1, c2 = rows[piece, 0, r], rows[piece, 1, r], rows[piece, 2, r]
+                rest = n_pending - done
+                if n + 2 > max_corners:
+                    counts[piece] = 0
+                    return piece, children_before, used_before, n_doubtful, 2
+                flag = 1.0 if exact_rows else 0.0
+                m1 = _keep_side(polygon, polygon_walls, n, signs, values, bounds, 1, c0, c1, c2, flag,
+                                columns[g] << RIVAL_BITS, work, work_walls)
+                m2 = _keep_side(polygon, polygon_walls, n, signs, values, bounds, -1, c0, c1, c2, flag,
+                                (columns[g] << RIVAL_BITS) | 1, other, other_walls)
+                second_corner = corner_at + m1
+                second_number = number_at + n_candidates + n_pending
+                if (second_corner + m2 > pool_size or second_number + n_candidates + rest > 4 * pool_size
+                        or top + 2 > pool_size):
+                    counts[piece] = 0
+                    return piece, children_before, used_before, n_doubtful, 2
+                for i in range(m2):
+                    pool[second_corner + i] = other[i]
+                    pool_walls[second_corner + i] = other_walls[i]
+                for i in range(m1):
+                    pool[corner_at + i] = work[i]
+                    pool_walls[corner_at + i] = work_walls[i]
+                for k in range(n_candidates):
+                    numbers[second_number + k] = numbers[number_at + k]
+                numbers[second_number + c] = 0
+                left = 0
+                for k in range(rest):
+                    q = numbers[pending_at + done + k]
+                    h = candidate[q]
+                    if is_relu[h]:
+                        rr = group_start[h]
+                        sign = _one_sided(other, m2, rows[piece, 0, rr], rows[piece, 1, rr], rows[piece, 2, rr], e0, e1,
+                                          e2, certified)
+                        if sign != 0:
+                            numbers[second_number + q] = 1 if sign == 1 else 0
+                            continue
+                    numbers[second_number + n_candidates + left] = q
+                    left += 1
+                left_second = left
+                numbers[number_at + c] = 1
+                left = 0
+                for k in range(rest):
+                    q = numbers[pending_at + done + k]
+                    h = candidate[q]
+                    if is_relu[h]:
+                        rr = group_start[h]
+                        sign = _one_sided(work, m1, rows[piece, 0, rr], rows[piece, 1, rr], rows[piece, 2, rr], e0, e1,
+                                          e2, certified)
+                        if sign != 0:
+                            numbers[number_at + q] = 1 if sign == 1 else 0
+                            continue
+                    numbers[pending_at + left] = q
+                    left += 1
+                frame_corner[top], frame_number[top] = corner_at, number_at
+                frame_corners[top], frame_pending[top] = m1, left
+                top += 1
+                frame_corner[top], frame_number[top] = second_corner, second_number
+                frame_corners[top], frame_pending[top] = m2, left_second
+                top += 1
+                continue
+            # nothing left to decide: a child
+            counts[piece] += 1
+            if count_only:
+                children += 1
+                continue
+            if children + 1 > len(out_parent) or used + n > len(out_walls):
+                counts[piece] = 0
+                return piece, children_before, used_before, n_doubtful, 1
+            out_parent[children] = piece
+            for g2 in range(n_groups):
+                out_labels[children, g2] = base[g2]
+            for k in range(n_candidates):
+                out_labels[children, candidate[k]] = numbers[number_at + k]
+            for k in range(n_aliases):
+                out_labels[children, alias_from[k]] = out_labels[children, alias_to[k]]
+            for i in range(n):
+                out_corners[used + i] = polygon[i]
+                out_walls[used + i] = polygon_walls[i]
+            used += n
+            children += 1
+            out_start[children] = used
+        if trouble:
+            children, used = children_before, used_before
+            counts[piece] = 0
+            doubtful[n_doubtful] = piece
+            n_doubtful += 1
+    return n_pieces, children, used, n_doubtful, 0

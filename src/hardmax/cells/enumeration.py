@@ -1,0 +1,263 @@
+"""Depth-first enumeration of cells by chunks, whatever the engine.
+
+A chunk is a batch of pieces at one stage with the network's coefficients on them. Cutting a chunk
+gives the pieces of the next stage; they are advanced in chunks of bounded size, deepest first, so that
+memory depends on depth and chunk size and not on the number of cells.
+
+In certified mode an engine hands back the pieces where a sign could not be proved; their guards and
+walls are recomputed in rationals from the weights along the piece's own label and the piece is cut there.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardmax.arithmetic.rationals import rational
+from hardmax.cells.domains import Domain
+from hardmax.cells.polytopes import Cut, Polytopes, split_wall
+from hardmax.networks.graph import Graph
+from hardmax.networks.slices import Arithmetic, Guards, SliceProgram, SliceState, Stage, gathered
+
+IntArray = NDArray[np.int64]
+ObjectArray = NDArray[np.object_]
+
+#: Coefficients held at once by one chunk, and children cut before the next chunk is opened.
+_CHUNK_NUMBERS = 1 << 21
+_MOST_CHILDREN = 1 << 16
+
+
+class Engine(Protocol):
+    """Cuts pieces of one kind of domain; see the module docstrings of plane, line and space."""
+
+    dim: int
+
+    def root(self) -> Polytopes: ...
+
+    def cut(self, pieces: Polytopes, guards: Guards, stage: Stage, limit: int = ...) -> Cut: ...
+
+    def settle(
+        self, pieces: Polytopes, index: int, wall_row: Any, rows: ObjectArray, stage: Stage
+    ) -> tuple[NDArray[Any], Polytopes]: ...
+
+
+@dataclass(frozen=True, eq=False)
+class CellBatch:
+    """Finished cells: complete labels, affine maps (cell, term, *output_shape) and their error, polytopes."""
+
+    labels: NDArray[Any]
+    maps: NDArray[np.float64]
+    map_error: NDArray[np.float64] | None
+    pieces: Polytopes
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+@dataclass(eq=False)
+class _Chunk:
+    """Pieces waiting at a stage. ``state`` is that of their parents until the chunk is opened."""
+
+    state: SliceState
+    parents: IntArray | None  # None: the state is the pieces' own
+    stage_labels: NDArray[Any] | None
+    labels: NDArray[Any]  # complete labels, filled up to the stage
+    pieces: Polytopes
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+class ExactFollower:
+    """Guards in rationals along labels, with the states of recent label prefixes kept."""
+
+    def __init__(self, program: SliceProgram, domain: Domain) -> None:
+        self.program = program
+        self.domain = domain
+        self._states: OrderedDict[tuple[int, bytes], SliceState] = OrderedDict()
+
+    def state(self, stage: int, label: NDArray[Any]) -> SliceState:
+        """The state in front of ``stage`` along a label."""
+        columns = [self.program.stages[s].columns for s in range(stage)]
+        key = (stage, b"".join(label[c].astype(np.int64).tobytes() for c in columns))
+        found = self._states.get(key)
+        if found is not None:
+            self._states.move_to_end(key)
+            return found
+        if stage == 0:
+            state = self.program.begin()
+        else:
+            before = self.state(stage - 1, label)
+            chosen = label[self.program.stages[stage - 1].columns][None].astype(np.int64)
+            state = self.program.advance(before, np.zeros(1, dtype=np.int64), chosen)
+        self._states[key] = state
+        if len(self._states) > 512:
+            self._states.popitem(last=False)
+        return state
+
+    def rows(self, stage: int, label: NDArray[Any]) -> ObjectArray:
+        """The guards of a stage along a label: (term, row)."""
+        return np.asarray(self.program.guards(self.state(stage, label)).coefficients[0])
+
+    def map(self, label: NDArray[Any]) -> ObjectArray:
+        """The affine map of a complete label: (term, *output_shape)."""
+        return np.asarray(self.program.output(self.state(self.program.n_stages, label)).coefficients[0])
+
+    def wall_row(self, wall: int, label: NDArray[Any]) -> ObjectArray:
+        """The function that is zero on a wall of the labelled cell and positive inside it: (term,)."""
+        terms = self.program.dim + 1
+        if wall < 0:
+            axis, is_high = divmod(-1 - wall, 2)
+            row = np.full(terms, rational(0), dtype=object)
+            row[1 + axis] = rational(-1 if is_high else 1)
+            bounds = self.domain.high if is_high else self.domain.low
+            if bounds is not None:
+                row[0] = rational(float(bounds[axis])) * (1 if is_high else -1)
+            return row
+        column, rival = split_wall(wall)
+        for index, stage in enumerate(self.program.stages):
+            groups = np.flatnonzero(stage.columns == column)
+            if len(groups):
+                break
+        group = int(groups[0])
+        rows = self.rows(index, label)
+        first = int(stage.group_start[group])
+        if stage.is_relu[group]:
+            return np.asarray(rows[:, first] if label[column] == 1 else -rows[:, first])
+        return np.asarray(rows[:, first + int(label[column])] - rows[:, first + rival])
+
+
+class Enumeration:
+    """One run over a network and a domain: yields finished cells batch by batch, or counts them.
+
+    ``n_settled`` counts the pieces that needed rationals.
+    """
+
+    def __init__(self, graph: Graph, domain: Domain, engine: Engine, certified: bool) -> None:
+        origin, basis = domain.slice_of(graph.input_shape)
+        self.engine = engine
+        self.certified = certified
+        self.program = SliceProgram(
+            graph, origin, basis, Arithmetic.BOUNDED if certified else Arithmetic.FLOAT
+        )
+        self._exact_arguments = (graph, origin, basis, Arithmetic.RATIONAL)
+        self._domain = domain
+        self._follower: ExactFollower | None = None
+        self.n_settled = 0
+        widths = [prod(node.shape) for node in graph.nodes] or [1]
+        terms = domain.dim + (2 if domain.dim == 1 else 1)
+        self._chunk = max(1, min(_MOST_CHILDREN, _CHUNK_NUMBERS // (terms * max(widths))))
+        sizes = [int(stage.group_size.max()) for stage in self.program.stages]
+        self.label_type: Any = np.uint8 if max(sizes, default=1) <= 256 else np.uint16
+        if max(sizes, default=1) > 65536:
+            self.label_type = np.uint32
+        self.n_choices = sum(graph.choice_counts)
+
+    @property
+    def follower(self) -> ExactFollower:
+        """Rational guards along labels."""
+        if self._follower is None:
+            self._follower = ExactFollower(SliceProgram(*self._exact_arguments), self._domain)
+        return self._follower
+
+    def _start(self) -> _Chunk:
+        labels = np.zeros((1, self.n_choices), dtype=self.label_type)
+        return _Chunk(self.program.begin(), None, None, labels, self.engine.root())
+
+    def cells(self) -> Iterator[CellBatch]:
+        """Finished cells, batch by batch."""
+        stack = [self._start()]
+        while stack:
+            chunk = self._opened(stack.pop())
+            if chunk.state.stage == self.program.n_stages:
+                yield self._finished(chunk)
+                continue
+            stack.extend(reversed(self._children(chunk)))
+
+    def count(self) -> Iterator[int]:
+        """Numbers of cells that add up to the total; the last stage is counted without being built."""
+        if self.program.n_stages == 0:
+            yield 1
+            return
+        counter = getattr(self.engine, "count", None)
+        stack = [self._start()]
+        while stack:
+            chunk = self._opened(stack.pop())
+            stage_index = chunk.state.stage
+            if stage_index == self.program.n_stages:
+                yield len(chunk)
+            elif stage_index == self.program.n_stages - 1 and counter is not None:
+                stage = self.program.stages[stage_index]
+                total, doubtful = counter(chunk.pieces, self.program.guards(chunk.state), stage)
+                for index in doubtful:
+                    total += len(self._settled(chunk, int(index))[0])
+                yield total
+            else:
+                stack.extend(reversed(self._children(chunk)))
+
+    def _opened(self, chunk: _Chunk) -> _Chunk:
+        """The chunk with the state of its own pieces instead of their parents'."""
+        if chunk.parents is None:
+            return chunk
+        state = self.program.advance(chunk.state, chunk.parents, chunk.stage_labels)
+        return _Chunk(state, None, None, chunk.labels, chunk.pieces)
+
+    def _children(self, chunk: _Chunk) -> list[_Chunk]:
+        stage_index = chunk.state.stage
+        stage = self.program.stages[stage_index]
+        cut = self.engine.cut(chunk.pieces, self.program.guards(chunk.state), stage, _MOST_CHILDREN)
+        parents, stage_labels, pieces = cut.parents, cut.labels, cut.pieces
+        if len(cut.doubtful):
+            parts = [pieces] if len(pieces) else []
+            parent_parts, label_parts = [parents], [stage_labels]
+            for index in cut.doubtful:
+                labels, settled = self._settled(chunk, int(index))
+                parts.append(settled)
+                parent_parts.append(np.full(len(labels), index))
+                label_parts.append(labels.astype(stage_labels.dtype))
+            parents, stage_labels = np.concatenate(parent_parts), np.concatenate(label_parts)
+            pieces = type(parts[0]).join(parts)
+        complete = chunk.labels[parents]
+        complete[:, stage.columns] = stage_labels
+        following = []
+        for first in range(0, len(parents), self._chunk):
+            last = min(first + self._chunk, len(parents))
+            part = slice(first, last)
+            following.append(
+                _Chunk(chunk.state, parents[part], stage_labels[part], complete[part], pieces.take(first, last))
+            )
+        if 0 <= cut.n_done < len(chunk):  # the engine stopped for room: the rest of the chunk waits its turn
+            rest = np.arange(cut.n_done, len(chunk))
+            state = SliceState(stage_index, {k: gathered(t, rest) for k, t in chunk.state.tensors.items()})
+            following.append(_Chunk(state, None, None, chunk.labels[rest], chunk.pieces.take(cut.n_done, len(chunk))))
+        return following
+
+    def _settled(self, chunk: _Chunk, index: int) -> tuple[NDArray[Any], Polytopes]:
+        self.n_settled += 1
+        stage_index = chunk.state.stage
+        label = chunk.labels[index]
+        follower = self.follower
+        return self.engine.settle(
+            chunk.pieces,
+            index,
+            lambda wall: follower.wall_row(wall, label),
+            follower.rows(stage_index, label),
+            self.program.stages[stage_index],
+        )
+
+    def _finished(self, chunk: _Chunk) -> CellBatch:
+        output = self.program.output(chunk.state)
+        terms = self._domain.dim + 1
+        maps = output.coefficients
+        error = None if output.bounds is None else output.bounds.error
+        if maps.shape[1] < terms:
+            maps = np.concatenate([maps, np.zeros((len(maps), terms - maps.shape[1], *maps.shape[2:]))], axis=1)
+            if error is not None:
+                error = np.concatenate([error, np.zeros((len(error), terms - error.shape[1]))], axis=1)
+        return CellBatch(chunk.labels, maps, error, chunk.pieces)
