@@ -252,7 +252,11 @@ def _cross(a, b, c):
 
 
 def rational_cells(polynomials):
-    """Labels of the open cells, number of regions, number of maps, of numerators over the last polynomial."""
+    """The cells, facets, regions and maps of numerators over the last polynomial.
+
+    Returns the set of labels of the open cells, the set of pairs of labels (sorted) that share a facet, the
+    number of regions and the number of maps.
+    """
     owners = [essential(terms) for terms in polynomials]
     cells = {}
     for label in product(*owners):
@@ -266,13 +270,15 @@ def rational_cells(polynomials):
             cells[label] = rows
     maps = {label: _map_of(polynomials, label) for label in cells}
     groups = {label: {label} for label in cells}
-    for first, second in combinations(cells, 2):
-        is_together = groups[first] is groups[second]
-        if maps[first] == maps[second] and not is_together and _share_a_facet(cells[first], cells[second]):
+    facets = {
+        pair for pair in combinations(sorted(cells), 2) if _share_a_facet(*(cells[label] for label in pair))
+    }
+    for first, second in facets:
+        if maps[first] == maps[second] and groups[first] is not groups[second]:
             merged = groups[first] | groups[second]
             for label in merged:
                 groups[label] = merged
-    return set(cells), len({id(group) for group in groups.values()}), len(set(maps.values()))
+    return set(cells), facets, len({id(group) for group in groups.values()}), len(set(maps.values()))
 
 
 def _map_of(polynomials, label):

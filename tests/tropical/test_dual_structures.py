@@ -140,6 +140,16 @@ def test_two_terms_share_a_wall_exactly_when_an_edge_of_the_subdivision_joins_th
     assert p.hypersurface().pairs.tolist() == expected
 
 
+def test_walls_of_a_product_in_separate_variables_are_walls_of_one_factor():
+    """Opposite corners of the square tie on whole polygons in dimension four, and that is no wall."""
+    square = TropicalPolynomial([[0, 0], [1, 0], [0, 1], [1, 1]])  # 4 walls
+    star = TropicalPolynomial([[0, 0], [1, 0], [-1, 0], [0, 1], [0, -1]], [1, 0, 0, 0, 0])  # 8 walls
+    eye = np.eye(4)
+    product = square.compose(eye[:2]) * star.compose(eye[2:])
+    assert (square.hypersurface().n_walls, star.hypersurface().n_walls) == (4, 8)
+    assert product.hypersurface().n_walls == 5 * 4 + 4 * 8
+
+
 def test_an_object_with_low_and_high_is_a_box():
     p = TropicalPolynomial([[0, 0], [1, 0]])
     by_pair = p.hypersurface(([-1, -2], [3, 4])).walls[0].vertices

@@ -65,6 +65,9 @@ def test_rounding_neither_makes_nor_hides_a_positive_cycle():
     assert gain > 0
     with pytest.raises(errors.DivergenceError):
         kleene_star([[ZERO, 0.1, ZERO], [ZERO, ZERO, 0.2], [-0.3, ZERO, ZERO]])
+    # 1 + 2**-54 rounds to 1, which hides the gain from any float that adds these two first.
+    with pytest.raises(errors.DivergenceError, match=r"0 -> 1 -> 2 -> 0 of weight 5\.5"):
+        kleene_star([[ZERO, 2.0**-54, ZERO], [ZERO, ZERO, -1.0], [1.0, ZERO, ZERO]])
     # 0.3 + 0.6 rounds up to more than 0.9, yet the exact sum of the three binary numbers is negative.
     total = Fraction(0.3) + Fraction(0.6) - Fraction(0.9)
     assert total < 0

@@ -21,8 +21,9 @@ def _oracle(map_):
 
 def _agrees_with_the_oracle(map_):
     cells = map_.cells()
-    labels, n_regions, n_maps = _oracle(map_)
-    assert {tuple(label) for label in cells.labels.tolist()} == labels
+    labels, facets, n_regions, n_maps = _oracle(map_)
+    assert [tuple(label) for label in cells.labels.tolist()] == sorted(labels)
+    assert {tuple(tuple(cells.labels[i].tolist()) for i in pair) for pair in cells.neighbours} == facets
     assert (cells.n_cells, cells.n_regions, cells.n_maps) == (len(labels), n_regions, n_maps)
     return cells
 

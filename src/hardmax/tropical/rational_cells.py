@@ -149,42 +149,20 @@ def _neighbours(polynomials: list[TropicalPolynomial], places: IndexArray) -> In
     """Pairs of cells that share a facet, lower index first, sorted.
 
     The two cells differ only in polynomials whose winners tie on one hyperplane. They share a facet on it
-    exactly when the open convex set on which both cells' winners exceed all other terms has points on both
-    sides: then it crosses, and around a crossing point there is nothing but the two cells.
+    exactly when somewhere both cells' winners exceed all other terms. For if that is on the first cell's side,
+    say, go straight to a point of the second cell: its winners stay above the others all the way, so where
+    the way meets the hyperplane there is nothing but the two cells around.
     """
     from hardmax.arithmetic.linear_program import interior_points
 
-    candidates = list(_candidate_pairs(polynomials, places))
-    if not candidates:
-        return np.zeros((0, 2), dtype=np.intp)
-    pairs = np.array([pair[:2] for pair in candidates], dtype=np.intp)
-    first, second = places[pairs[:, 0]], places[pairs[:, 1]]
-    normals, limits = _systems(polynomials, first, second)
-    dim = polynomials[0].dim
-    is_neighbour = np.ones(len(pairs), dtype=bool)
-    for high, low in ((first, second), (second, first)):
-        # One more height, below the winner of one side and above that of the other.
-        sides = np.zeros((len(pairs), 2, normals.shape[2] + 1))
-        side_limits = np.zeros((len(pairs), 2))
-        for index, (_, _, column) in enumerate(candidates):
-            polynomial = polynomials[column]
-            above, below = high[index, column], low[index, column]
-            sides[index, :, :dim] = -polynomial.slopes[above], polynomial.slopes[below]
-            sides[index, :, -1] = 1.0, -1.0
-            side_limits[index] = polynomial.offsets[above], -polynomial.offsets[below]
-        padded = np.concatenate([normals, np.zeros((*normals.shape[:2], 1))], axis=2)
-        exists, _ = interior_points(
-            np.concatenate([padded, sides], axis=1), np.concatenate([limits, side_limits], axis=1)
-        )
-        is_neighbour &= exists
+    pairs = np.array(list(_candidate_pairs(polynomials, places)), dtype=np.intp).reshape(-1, 2)
+    is_neighbour, _ = interior_points(*_systems(polynomials, places[pairs[:, 0]], places[pairs[:, 1]]))
     found = pairs[is_neighbour]
     return found[np.lexsort(found.T[::-1])]
 
 
-def _candidate_pairs(
-    polynomials: list[TropicalPolynomial], places: IndexArray
-) -> Iterator[tuple[int, int, int]]:
-    """Pairs of cells whose winners differ across one hyperplane only, and a polynomial in which they do."""
+def _candidate_pairs(polynomials: list[TropicalPolynomial], places: IndexArray) -> Iterator[tuple[int, int]]:
+    """Pairs of cells whose winners differ across one hyperplane only, lower index first."""
     # Oriented hyperplane -> {(polynomial, winner on its positive side): winner on the other}. For essential
     # terms that is a function: of three that tie along one hyperplane the middle one never wins alone.
     hyperplanes: dict[Row, dict[tuple[int, int], int]] = {}
@@ -202,8 +180,7 @@ def _candidate_pairs(
                 continue
             agrees = ((places == label) | (places == other)).all(axis=1)
             for neighbour in np.flatnonzero(agrees[cell + 1 :]) + cell + 1:
-                column = int(np.flatnonzero(places[neighbour] != label)[0])
-                yield cell, int(neighbour), column
+                yield cell, int(neighbour)
 
 
 def _exact_maps(polynomials: list[TropicalPolynomial], places: IndexArray) -> list[tuple[int, ...]]:
