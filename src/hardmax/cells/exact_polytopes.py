@@ -103,7 +103,7 @@ def split(
     --------
     >>> from hardmax.arithmetic.rationals import rational_array
     >>> from hardmax.cells.domains import Box
-    >>> relu = Stage((0,), np.array([0]), np.array([1]), np.array([True]), np.array([0]))
+    >>> relu = Stage((0,), np.array([0]), np.array([1]), np.array([True]), np.array([0]), np.array([0]))
     >>> parts = split(root(Box([0.0], [1.0])), rational_array([[-1.0], [3.0]]), relu)
     >>> sorted((labels, [str(x) for x, in part.vertices]) for labels, part in parts)
     [((0,), ['0', '1/3']), ((1,), ['1', '1/3'])]
