@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from hardmax import errors as errors
     from hardmax import networks as networks
     from hardmax.errors import HardmaxError as HardmaxError
+    from hardmax.networks.files import read as read
+    from hardmax.networks.files import write as write
     from hardmax.networks.layers import Affine as Affine
     from hardmax.networks.layers import Attention as Attention
     from hardmax.networks.layers import Head as Head
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from hardmax.networks.layers import ReLU as ReLU
     from hardmax.networks.layers import Residual as Residual
     from hardmax.networks.network import Network as Network
+    from hardmax.networks.skeleton import skeleton as skeleton
+    from hardmax.networks.torch_modules import from_torch as from_torch
 
 __version__ = "0.1.0"
 
@@ -43,6 +47,10 @@ _NAMES = {
     "Network": "hardmax.networks.network",
     "ReLU": "hardmax.networks.layers",
     "Residual": "hardmax.networks.layers",
+    "from_torch": "hardmax.networks.torch_modules",
+    "read": "hardmax.networks.files",
+    "skeleton": "hardmax.networks.skeleton",
+    "write": "hardmax.networks.files",
 }
 
 # public namespace -> the module it stands for

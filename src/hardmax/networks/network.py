@@ -60,20 +60,27 @@ class Network:
         self._changes: tuple[str, ...] = ()
 
     @classmethod
-    def from_graph(cls, graph: Graph, temperature: float = 0.0, changes: Sequence[str] = ()) -> Network:
-        """A network around an existing graph; ``changes`` lists what was altered on the way."""
+    def from_graph(
+        cls,
+        graph: Graph,
+        temperature: float = 0.0,
+        changes: Sequence[str] = (),
+        layers: Sequence[Layer] | None = None,
+    ) -> Network:
+        """A network around an existing graph; ``changes`` lists what was altered on the way.
+
+        ``layers`` are the layers that the graph was lowered from, where there are any.
+        """
         net = cls.__new__(cls)
         net._graph = graph
-        net._layers = None
+        net._layers = None if layers is None else tuple(layers)
         net._temperature = check_temperature(temperature)
         net._changes = tuple(changes)
         return net
 
     def with_temperature(self, temperature: float) -> Network:
         """The same network at another temperature."""
-        net = Network.from_graph(self._graph, temperature, self._changes)
-        net._layers = self._layers
-        return net
+        return Network.from_graph(self._graph, temperature, self._changes, self._layers)
 
     @property
     def graph(self) -> Graph:

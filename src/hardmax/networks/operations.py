@@ -30,8 +30,8 @@ _Op = TypeVar("_Op", bound="Operation")
 
 
 def frozen(values: Any) -> Array:
-    """A read-only float64 copy of ``values``."""
-    array = np.array(values, dtype=np.float64)
+    """A read-only float64 copy of ``values``, in C order so that equal weights round equally."""
+    array = np.array(values, dtype=np.float64, order="C")
     array.setflags(write=False)
     return array
 

@@ -1,0 +1,167 @@
+"""The zero-temperature network behind a trained one, with a list of what was changed."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hardmax.errors import NotPiecewiseAffineError, ParameterError, PrecisionError, ShapeError, WeightError
+from hardmax.networks import evaluation
+from hardmax.networks import operations as op
+from hardmax.networks.graph import Graph, GraphBuilder, Node
+from hardmax.networks.network import Network
+
+#: Smooth activations whose zero-temperature limit, f(z / t) t as t -> 0, is the ReLU.
+_TO_RELU = {"gelu": "GELU", "gelu_tanh": "GELU (tanh form)", "silu": "SiLU"}
+
+
+def skeleton(source: Network | str | os.PathLike[str], *, reference: ArrayLike | None = None) -> Network:
+    """The network at temperature zero, piecewise affine where that is possible; ``.changes`` says how.
+
+    Softmax becomes Hardmax, GELU and SiLU become ReLU (each the limit ``t f(z / t)`` as t -> 0). Batch
+    normalisation needs no change: it is affine and was folded when the file was read. LayerNorm and RMSNorm
+    divide by a standard deviation that depends on the input. With a ``reference`` input that divisor is
+    frozen at its value there, so that the skeleton agrees at the reference with the hard network whose
+    norms are live; without one they are kept, and the network can be evaluated but has no cells.
+
+    Parameters
+    ----------
+    source
+        A network, or the path of a file that ``hm.read`` reads.
+    reference
+        One input, of the network's input shape.
+
+    Raises
+    ------
+    NotPiecewiseAffineError
+        Another smooth operation (tanh, sigmoid, exp, ...) that has no such limit.
+
+    Exactness: exact, but for frozen divisors, which are rounded to float64.
+
+    Examples
+    --------
+    >>> from hardmax.networks.layers import Affine, Attention, Head
+    >>> head = Head(keys=[[1.0], [-1.0]], values=[[5.0], [7.0]], query=[[1.0]])
+    >>> soft = Network([Attention([head])], input_dim=1, temperature=1.0)
+    >>> hard = skeleton(soft)
+    >>> hard([0.25]).tolist(), hard.changes
+    ([5.0], ('Softmax at layer 0 Attention head 0 became Hardmax: its limit at temperature zero',))
+
+    A network without attention or smooth operations is its own skeleton:
+
+    >>> skeleton(Network([Affine([[2.0]])], input_dim=1)).changes
+    ()
+    """
+    net = _network(source)
+    graph = net.graph
+    _refuse_other_smooth(graph)
+    work = _Work(graph, net.temperature, None if reference is None else _reference(net, reference))
+    work.changes.extend(net.changes)
+    for node in graph.nodes:
+        work.visit(node)
+    if work.kept_all:
+        return Network.from_graph(graph, 0.0, work.changes, net.layers)
+    return Network.from_graph(work.builder.build(work.renumbered[-1]), 0.0, work.changes)
+
+
+class _Work:
+    """The skeleton so far: its graph, and what it computes at the reference where there is one."""
+
+    def __init__(self, graph: Graph, temperature: float, reference: NDArray[np.float64] | None) -> None:
+        self.builder = GraphBuilder(graph.input_shape)
+        self.temperature = temperature
+        self.renumbered = [0]
+        self.changes: list[str] = []
+        self.kept_all = True
+        self._at_reference = [] if reference is None else [reference]
+
+    def add(self, operation: op.Operation, *inputs: int, name: str) -> int:
+        made = self.builder.add(operation, *inputs, name=name)
+        if self._at_reference:
+            operands = [self._at_reference[value] for value in inputs]
+            self._at_reference.append(evaluation.apply(operation, *operands))
+        return made
+
+    def visit(self, node: Node) -> None:
+        """Append what stands for one node of the original."""
+        inputs = [self.renumbered[value] for value in node.inputs]
+        operation = node.operation
+        if isinstance(operation, op.Normalize):
+            self.renumbered.append(self._normalize(operation, inputs[0], node.name))
+            return
+        if isinstance(operation, op.Hardmax) and self.temperature > 0 and not operation.always_hard:
+            self.changes.append(f"Softmax at {node.name} became Hardmax: its limit at temperature zero")
+        if isinstance(operation, op.Pointwise):
+            what = _TO_RELU[operation.kind]
+            self.changes.append(f"{what} at {node.name} became ReLU: its limit at temperature zero")
+            operation, self.kept_all = op.Relu(), False
+        self.renumbered.append(self.add(operation, *inputs, name=node.name))
+
+    def _normalize(self, operation: op.Normalize, x: int, name: str) -> int:
+        if not self._at_reference:
+            self.changes.append(
+                f"{operation.name} at {name} was kept: it divides by a norm of its input, so the network can "
+                "be evaluated but has no cells; pass reference= to freeze the divisor"
+            )
+            return self.add(operation, x, name=name)
+        self.changes.append(
+            f"{operation.name} at {name} was frozen: its divisor is the one at the reference input, which "
+            "makes it affine"
+        )
+        self.kept_all = False
+        if operation.centred:  # subtracting the mean is linear and stays live
+            shape = self.builder.shape_of(x)
+            mean = self.add(op.Reduce((len(shape) - 1,), True, shape[-1]), x, name=name)
+            x = self.add(op.Add(), x, self.add(op.Scale(op.frozen(-1.0)), mean, name=name), name=name)
+        deviation = self._at_reference[x]
+        with np.errstate(divide="ignore", over="ignore"):
+            squares = np.mean(deviation * deviation, axis=-1, keepdims=True)[0]
+            factor = 1.0 / np.sqrt(squares + operation.epsilon)
+        if not (np.isfinite(factor).all() and (factor > 0).all()):
+            raise PrecisionError(
+                f"{name}: {operation.name} divides by zero or overflows at the reference input; choose "
+                "another"
+            )
+        return self.add(op.Scale(op.frozen(factor)), x, name=name)
+
+
+def _network(source: Network | str | os.PathLike[str]) -> Network:
+    if isinstance(source, Network):
+        return source
+    if isinstance(source, str | os.PathLike):
+        from hardmax.networks.files import read
+
+        return read(source)
+    raise ParameterError(
+        f"expected a network or the path of a file, got a {type(source).__name__}; for a torch module use "
+        "hm.skeleton(hm.from_torch(module, example))"
+    )
+
+
+def _reference(net: Network, reference: ArrayLike) -> NDArray[np.float64]:
+    point = np.asarray(reference)
+    if point.dtype.kind not in "fiub" or point.shape != net.input_shape:
+        raise ShapeError(
+            f"reference: expected one input of shape {net.input_shape}, got {point.dtype} of shape "
+            f"{point.shape}"
+        )
+    if not np.isfinite(point).all():
+        raise WeightError("reference: expected finite numbers, got NaN or infinite entries")
+    return point.astype(np.float64)[None]
+
+
+def _refuse_other_smooth(graph: Graph) -> None:
+    found = [
+        f"{node.operation.name} at {node.name}"
+        for node in graph.nodes
+        if isinstance(node.operation, op.Pointwise) and node.operation.kind not in _TO_RELU
+    ]
+    if found:
+        raise NotPiecewiseAffineError(
+            f"no zero-temperature limit is known for {', '.join(found[:5])}"
+            f"{' and more' if len(found) > 5 else ''}; Softmax, GELU and SiLU have one. Replace the "
+            "operation in "
+            "the model, or cut the model off before it."
+        )
