@@ -113,6 +113,13 @@ def test_a_term_raised_by_one_unit_in_the_last_place_is_seen():
     assert TropicalPolynomial(slopes, [0.3, middle, 0.3]).essential_terms().tolist() == [0, 1, 2]
 
 
+@pytest.mark.parametrize("size", [5e-324, 1e-300, 1e300, 1.5e308])
+def test_terms_at_the_ends_of_the_range_are_settled(size):
+    slopes = [[size], [-size], [0.0]]
+    assert TropicalPolynomial(slopes, [0.0, 0.0, size]).essential_terms().tolist() == [0, 1, 2]
+    assert TropicalPolynomial(slopes, [0.0, 0.0, 0.0]).essential_terms().tolist() == [0, 1]
+
+
 def test_minus_zero_is_zero():
     assert TropicalPolynomial([[0.0], [-0.0]], [-0.0, 0.0]).essential_terms().tolist() == [0]
 

@@ -23,6 +23,7 @@ def essential_terms(slopes: FloatArray, offsets: FloatArray) -> NDArray[np.intp]
     >>> essential_terms(np.array([[1.0], [1.0], [-1.0]]), np.array([0.0, 2.0, 0.0]))
     array([1, 2])
     """
+    slopes, offsets = _unit_sized(slopes, offsets)
     candidates = _highest_of_each_slope(slopes, offsets)
     alive = np.zeros(len(offsets), dtype=bool)
     alive[candidates] = True
@@ -33,6 +34,19 @@ def essential_terms(slopes: FloatArray, offsets: FloatArray) -> NDArray[np.intp]
             # they agree with a strict winner on a null set at most.
             alive[term] = _wins_alone(slopes, offsets, int(term), alive)
     return np.flatnonzero(alive)
+
+
+def _unit_sized(slopes: FloatArray, offsets: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """The terms times the power of two that brings the largest number near one, where that rounds nothing.
+
+    Multiples of all terms have the same winners, and their values stay clear of the ends of the range.
+    """
+    exponent = int(np.frexp(max(np.abs(slopes).max(), np.abs(offsets).max()))[1])
+    scaled = np.ldexp(slopes, -exponent), np.ldexp(offsets, -exponent)
+    is_exact = (np.ldexp(scaled[0], exponent) == slopes).all() and (
+        np.ldexp(scaled[1], exponent) == offsets
+    ).all()
+    return scaled if is_exact else (slopes, offsets)
 
 
 def _highest_of_each_slope(slopes: FloatArray, offsets: FloatArray) -> NDArray[np.intp]:

@@ -149,9 +149,9 @@ def _neighbours(polynomials: list[TropicalPolynomial], places: IndexArray) -> In
     """Pairs of cells that share a facet, lower index first, sorted.
 
     The two cells differ only in polynomials whose winners tie on one hyperplane. They share a facet on it
-    exactly when somewhere both cells' winners exceed all other terms. For if that is on the first cell's side,
-    say, go straight to a point of the second cell: its winners stay above the others all the way, so where
-    the way meets the hyperplane there is nothing but the two cells around.
+    exactly when somewhere both cells' winners exceed all other terms. For if that is on the first cell's
+    side, say, go straight to a point of the second cell: its winners stay above the others all the way, so
+    where the way meets the hyperplane there is nothing but the two cells around.
     """
     from hardmax.arithmetic.linear_program import interior_points
 
