@@ -22,6 +22,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from hardmax import errors as errors
     from hardmax import networks as networks
+    from hardmax.cells.domains import Box as Box
+    from hardmax.cells.domains import Plane as Plane
+    from hardmax.cells.domains import Segment as Segment
+    from hardmax.cells.domains import Space as Space
     from hardmax.errors import HardmaxError as HardmaxError
     from hardmax.networks.files import read as read
     from hardmax.networks.files import write as write
@@ -31,9 +35,13 @@ if TYPE_CHECKING:
     from hardmax.networks.layers import Maxout as Maxout
     from hardmax.networks.layers import ReLU as ReLU
     from hardmax.networks.layers import Residual as Residual
+    from hardmax.networks.lowering import lower as lower
     from hardmax.networks.network import Network as Network
     from hardmax.networks.skeleton import skeleton as skeleton
     from hardmax.networks.torch_modules import from_torch as from_torch
+    from hardmax.tropical.minkowski import joint_cells as joint_cells
+    from hardmax.tropical.minkowski import minkowski_vertices as minkowski_vertices
+    from hardmax.tropical.polynomial import TropicalPolynomial as TropicalPolynomial
 
 __version__ = "0.1.0"
 
@@ -41,13 +49,21 @@ __version__ = "0.1.0"
 _NAMES = {
     "Affine": "hardmax.networks.layers",
     "Attention": "hardmax.networks.layers",
+    "Box": "hardmax.cells.domains",
     "HardmaxError": "hardmax.errors",
     "Head": "hardmax.networks.layers",
     "Maxout": "hardmax.networks.layers",
     "Network": "hardmax.networks.network",
+    "Plane": "hardmax.cells.domains",
     "ReLU": "hardmax.networks.layers",
     "Residual": "hardmax.networks.layers",
+    "Segment": "hardmax.cells.domains",
+    "Space": "hardmax.cells.domains",
+    "TropicalPolynomial": "hardmax.tropical.polynomial",
     "from_torch": "hardmax.networks.torch_modules",
+    "joint_cells": "hardmax.tropical.minkowski",
+    "lower": "hardmax.networks.lowering",
+    "minkowski_vertices": "hardmax.tropical.minkowski",
     "read": "hardmax.networks.files",
     "skeleton": "hardmax.networks.skeleton",
     "write": "hardmax.networks.files",
