@@ -2,7 +2,7 @@
 
 A polygon is a run of rows, counter-clockwise: corner i with its edge from i to i + 1. Columns of a
 row: x, y, bound on the error of x and y, the edge's line (constant, x, y coefficients; positive
-inside), and 1.0 if the line's coefficients are exact. Edge i's wall number stands in a parallel array.
+inside), and bounds on the errors of those three. Edge i's wall number stands in a parallel array.
 
 Signs are decided by floats when they clear a proved bound, else by exact determinants when the lines
 involved are exact floats, else the polygon is given up as doubtful and settled in rationals by the
@@ -18,8 +18,8 @@ _jit = numba.njit(cache=True, nogil=True)
 _inline = numba.njit(cache=True, nogil=True, inline="always")
 
 U = 2.0**-53
-X, Y, ERROR, L0, L1, L2, EXACT = 0, 1, 2, 3, 4, 5, 6
-COLUMNS = 7
+X, Y, ERROR, L0, L1, L2, E0, E1, E2 = 0, 1, 2, 3, 4, 5, 6, 7, 8
+COLUMNS = 9
 RIVAL_BITS = 24
 DOUBT = 2  # a sign that is not known
 # Exact products of three floats neither overflow nor underflow inside these limits.
@@ -64,6 +64,11 @@ def _sign_of_sum(terms, n):
     if m == 0:
         return 0
     return 1 if terms[m - 1] > 0.0 else -1
+
+
+@_jit
+def _is_exact(polygon, edge):
+    return polygon[edge, E0] == 0.0 and polygon[edge, E1] == 0.0 and polygon[edge, E2] == 0.0
 
 
 @_jit
@@ -129,12 +134,12 @@ def _signs(polygon, n, c0, c1, c2, e0, e1, e2, exact, certified, signs, values, 
         elif value < -bound:
             signs[i] = -1
             found |= 2
-        elif not certified:
+        elif bound == 0.0:
             signs[i] = 0
         else:
             before = i - 1 if i > 0 else n - 1
             sign = DOUBT
-            if exact and polygon[before, EXACT] == 1.0 and polygon[i, EXACT] == 1.0:
+            if exact and _is_exact(polygon, before) and _is_exact(polygon, i):
                 sign = _exact_sign(c0, c1, c2, polygon, before, i, terms)
             signs[i] = sign
             if sign == 1:
@@ -147,8 +152,53 @@ def _signs(polygon, n, c0, c1, c2, e0, e1, e2, exact, certified, signs, values, 
 
 
 @_jit
-def _keep_side(polygon, walls, n, signs, values, bounds, side, c0, c1, c2, exact, wall, out, out_walls):
-    """The part of a polygon where the line's sign is ``side`` or zero; returns its number of corners."""
+def _meet(a, line, out):
+    """Improve the corner ``out`` (x, y, error) as the meeting point of the edge of row ``a`` and a line.
+
+    The error follows from the lines alone, so that it does not grow along a chain of cuts: solve for the
+    correction that cancels both residuals, then bound what is left by the residuals' own errors.
+    """
+    a0, a1, a2 = a[L0], a[L1], a[L2]
+    c0, c1, c2 = line[0], line[1], line[2]
+    if a0 == 0.0 and c0 == 0.0 and a[E0] == 0.0 and line[3] == 0.0:
+        out[X], out[Y], out[ERROR] = 0.0, 0.0, 0.0  # two lines through the origin meet there
+        return
+    det = a1 * c2 - a2 * c1
+    slack = 4.0 * U * (abs(a1 * c2) + abs(a2 * c1))
+    slack += a[E1] * (abs(c2) + line[5]) + a[E2] * (abs(c1) + line[4])
+    slack += line[4] * abs(a2) + line[5] * abs(a1)
+    room = abs(det) - 1.0000001 * slack
+    if not room > 0.0:
+        return
+    x, y = out[X], out[Y]
+    ra = a0 + a1 * x + a2 * y
+    rc = c0 + c1 * x + c2 * y
+    x -= (ra * c2 - a2 * rc) / det
+    y -= (a1 * rc - c1 * ra) / det
+    if not (abs(x) < 1e300 and abs(y) < 1e300):
+        return
+    ta1, ta2, tc1, tc2 = a1 * x, a2 * y, c1 * x, c2 * y
+    ra = abs(a0 + ta1 + ta2) + 4.0 * U * (abs(a0) + abs(ta1) + abs(ta2)) + a[E0] + a[E1] * abs(x) + a[E2] * abs(y)
+    rc = abs(c0 + tc1 + tc2) + 4.0 * U * (abs(c0) + abs(tc1) + abs(tc2)) + line[3] + line[4] * abs(x) + line[5] * abs(y)
+    error_x = ((abs(c2) + line[5]) * ra + (abs(a2) + a[E2]) * rc) / room
+    error_y = ((abs(c1) + line[4]) * ra + (abs(a1) + a[E1]) * rc) / room
+    error = 1.0000001 * max(error_x, error_y) + 2.0**-1000
+    if error < out[ERROR]:
+        out[X], out[Y], out[ERROR] = x, y, error
+
+
+@_jit
+def _set_edge(out, line, side):
+    out[L0], out[L1], out[L2] = side * line[0], side * line[1], side * line[2]
+    out[E0], out[E1], out[E2] = line[3], line[4], line[5]
+
+
+@_jit
+def _keep_side(polygon, walls, n, signs, values, bounds, side, line, certified, wall, out, out_walls):
+    """The part of a polygon where the line's sign is ``side`` or zero; returns its number of corners.
+
+    ``line`` holds three coefficients and their error bounds.
+    """
     m = 0
     for i in range(n):
         after = i + 1 if i + 1 < n else 0
@@ -157,8 +207,7 @@ def _keep_side(polygon, walls, n, signs, values, bounds, side, c0, c1, c2, exact
             out[m] = polygon[i]
             out_walls[m] = walls[i]
             if here == 0 and there < 0:  # leaves through a corner: the edge that follows is the cut
-                out[m, L0], out[m, L1], out[m, L2] = side * c0, side * c1, side * c2
-                out[m, EXACT] = exact
+                _set_edge(out[m], line, side)
                 out_walls[m] = wall
             m += 1
         if here * there < 0:
@@ -169,20 +218,22 @@ def _keep_side(polygon, walls, n, signs, values, bounds, side, c0, c1, c2, exact
             ax, ay, bx, by = polygon[i, X], polygon[i, Y], polygon[after, X], polygon[after, Y]
             out[m, X] = ax + t * (bx - ax)
             out[m, Y] = ay + t * (by - ay)
-            length = max(abs(bx - ax), abs(by - ay))
-            room = abs(span) - bounds[i] - bounds[after]
-            drift = max(bounds[i], bounds[after]) / room if room > 0.0 else 1.0
-            drift = min(drift, 1.0)
-            inherited = max(polygon[i, ERROR], polygon[after, ERROR])
-            reach = max(max(abs(ax), abs(bx)), max(abs(ay), abs(by)))
-            out[m, ERROR] = 1.0000001 * (inherited + drift * (length + 2.0 * inherited)) + 8.0 * U * reach
+            out[m, ERROR] = 0.0
+            if certified:
+                length = max(abs(bx - ax), abs(by - ay))
+                room = abs(span) - bounds[i] - bounds[after]
+                drift = max(bounds[i], bounds[after]) / room if room > 0.0 else 1.0
+                drift = min(drift, 1.0)
+                inherited = max(polygon[i, ERROR], polygon[after, ERROR])
+                reach = max(max(abs(ax), abs(bx)), max(abs(ay), abs(by)))
+                out[m, ERROR] = 1.0000001 * (inherited + drift * (length + 2.0 * inherited)) + 8.0 * U * reach
+                _meet(polygon[i], line, out[m])
             if here > 0:  # leaves: the next edge is the cut
-                out[m, L0], out[m, L1], out[m, L2] = side * c0, side * c1, side * c2
-                out[m, EXACT] = exact
+                _set_edge(out[m], line, side)
                 out_walls[m] = wall
             else:  # enters: the rest of the old edge follows
-                out[m, L0], out[m, L1], out[m, L2] = polygon[i, L0], polygon[i, L1], polygon[i, L2]
-                out[m, EXACT] = polygon[i, EXACT]
+                for k in range(L0, COLUMNS):
+                    out[m, k] = polygon[i, k]
                 out_walls[m] = walls[i]
             m += 1
     return m
@@ -274,7 +325,7 @@ def _violator(polygon, walls, n, at, j, scores, errors, first, size, dropped, co
             return k
         if value >= -bound:
             sign = DOUBT
-            if exact == 1.0 and polygon[before, EXACT] == 1.0 and polygon[at, EXACT] == 1.0:
+            if exact == 1.0 and _is_exact(polygon, before) and _is_exact(polygon, at):
                 sign = _exact_sign(row[0], row[1], row[2], polygon, before, at, terms)
             if sign == 1:
                 return k
@@ -324,8 +375,7 @@ def _winner_cell(polygon, walls, n, j, scores, errors, first, size, dropped, col
         if m + 2 > other.shape[0]:
             return -2
         wall = (column << RIVAL_BITS) | k
-        new = _keep_side(work, work_walls, m, signs, values, bounds, 1, row[0], row[1], row[2], exact, wall, other,
-                         other_walls)
+        new = _keep_side(work, work_walls, m, signs, values, bounds, 1, row, certified, wall, other, other_walls)
         # corners that stay keep their mark; new ones are unchecked
         position = 0
         for i in range(m):
@@ -677,10 +727,10 @@ def cut_polygons(first_piece, start, corners, walls, rows, errors, certified, gr
                 if n + 2 > max_corners:
                     counts[piece] = 0
                     return piece, children_before, used_before, n_doubtful, 2
-                flag = 1.0 if exact_rows else 0.0
-                m1 = _keep_side(polygon, polygon_walls, n, signs, values, bounds, 1, c0, c1, c2, flag,
+                row[0], row[1], row[2], row[3], row[4], row[5] = c0, c1, c2, e0, e1, e2
+                m1 = _keep_side(polygon, polygon_walls, n, signs, values, bounds, 1, row, certified,
                                 columns[g] << RIVAL_BITS, work, work_walls)
-                m2 = _keep_side(polygon, polygon_walls, n, signs, values, bounds, -1, c0, c1, c2, flag,
+                m2 = _keep_side(polygon, polygon_walls, n, signs, values, bounds, -1, row, certified,
                                 (columns[g] << RIVAL_BITS) | 1, other, other_walls)
                 second_corner = corner_at + m1
                 second_number = number_at + n_candidates + n_pending

@@ -23,12 +23,12 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 ObjectArray = NDArray[np.object_]
 
-_COLUMNS = 7
+_COLUMNS = 9
 
 
 @dataclass(eq=False)
 class Polygons(Polytopes):
-    """Polygons with what cutting needs beside each corner: its error, its edge's line and whether that is exact."""
+    """Polygons with what cutting needs beside each corner: its error, its edge's line, the line's errors."""
 
     corners: FloatArray = None  # type: ignore[assignment]
 
@@ -66,10 +66,10 @@ class PlaneEngine:
         (x0, y0), (x1, y1) = domain.low, domain.high
         self._root = np.array(
             [
-                [x0, y0, 0.0, -y0, 0.0, 1.0, 1.0],
-                [x1, y0, 0.0, x1, -1.0, 0.0, 1.0],
-                [x1, y1, 0.0, y1, 0.0, -1.0, 1.0],
-                [x0, y1, 0.0, -x0, 1.0, 0.0, 1.0],
+                [x0, y0, 0.0, -y0, 0.0, 1.0, 0.0, 0.0, 0.0],
+                [x1, y0, 0.0, x1, -1.0, 0.0, 0.0, 0.0, 0.0],
+                [x1, y1, 0.0, y1, 0.0, -1.0, 0.0, 0.0, 0.0],
+                [x0, y1, 0.0, -x0, 1.0, 0.0, 0.0, 0.0, 0.0],
             ]
         )
         self._max_corners, self._pool = 64, 4096
@@ -174,7 +174,10 @@ class PlaneEngine:
                 line = wall_row(wall) if own is None else own
                 floats = [nearest_float(value) for value in line]
                 corners[edge, 3:6] = floats
-                corners[edge, 6] = float(all(rational(f) == v for f, v in zip(floats, line, strict=True)))
+                corners[edge, 6:9] = [
+                    0.0 if rational(f) == v else abs(f) * 2.0**-52 + 2.0**-1074
+                    for f, v in zip(floats, line, strict=True)
+                ]
         return labels.reshape(len(children), stage.n_choices), Polygons.of(plain.vertex_start, corners, plain.walls)
 
 
