@@ -18,6 +18,7 @@ _jit = numba.njit(cache=True, nogil=True)
 _inline = numba.njit(cache=True, nogil=True, inline="always")
 
 U = 2.0**-53
+FLOAT_ZERO = 2.0**-44  # float mode: a value this small beside its terms is taken for zero
 X, Y, ERROR, L0, L1, L2, E0, E1, E2 = 0, 1, 2, 3, 4, 5, 6, 7, 8
 COLUMNS = 9
 RIVAL_BITS = 24
@@ -123,10 +124,11 @@ def _signs(polygon, n, c0, c1, c2, e0, e1, e2, exact, certified, signs, values, 
         t1, t2 = c1 * x, c2 * y
         value = c0 + t1 + t2
         values[i] = value
-        bound = 0.0
+        size = abs(c0) + abs(t1) + abs(t2)
         if certified:
-            rounding = 4.0 * U * (abs(c0) + abs(t1) + abs(t2))
-            bound = 1.0000001 * (e0 + e1 * abs(x) + e2 * abs(y) + polygon[i, ERROR] * slope + rounding)
+            bound = 1.0000001 * (e0 + e1 * abs(x) + e2 * abs(y) + polygon[i, ERROR] * slope + 4.0 * U * size)
+        else:
+            bound = FLOAT_ZERO * size
         bounds[i] = bound
         if value > bound:
             signs[i] = 1
@@ -134,7 +136,7 @@ def _signs(polygon, n, c0, c1, c2, e0, e1, e2, exact, certified, signs, values, 
         elif value < -bound:
             signs[i] = -1
             found |= 2
-        elif bound == 0.0:
+        elif bound == 0.0 or not certified:
             signs[i] = 0
         else:
             before = i - 1 if i > 0 else n - 1
@@ -248,10 +250,11 @@ def _one_sided(polygon, n, c0, c1, c2, e0, e1, e2, certified):
         x, y = polygon[i, X], polygon[i, Y]
         t1, t2 = c1 * x, c2 * y
         value = c0 + t1 + t2
-        bound = 0.0
+        size = abs(c0) + abs(t1) + abs(t2)
         if certified:
-            rounding = 4.0 * U * (abs(c0) + abs(t1) + abs(t2))
-            bound = 1.0000001 * (e0 + e1 * abs(x) + e2 * abs(y) + polygon[i, ERROR] * slope + rounding)
+            bound = 1.0000001 * (e0 + e1 * abs(x) + e2 * abs(y) + polygon[i, ERROR] * slope + 4.0 * U * size)
+        else:
+            bound = FLOAT_ZERO * size
         if value > bound:
             if sign == -1:
                 return 0
@@ -289,7 +292,7 @@ def _violator(polygon, walls, n, at, j, scores, errors, first, size, dropped, co
     before = at - 1 if at > 0 else n - 1
     rival_a = walls[at] & ((1 << RIVAL_BITS) - 1) if walls[at] >> RIVAL_BITS == column else -1
     rival_b = walls[before] & ((1 << RIVAL_BITS) - 1) if walls[before] >> RIVAL_BITS == column else -1
-    margin = 0.0
+    margin = FLOAT_ZERO * (sizes[0] + sizes[1] * abs(x) + sizes[2] * abs(y))
     if certified:
         margin = 2.0 * (errors[0] + errors[1] * abs(x) + errors[2] * abs(y))
         margin += 2.0 * drift * (sizes[1] + sizes[2] + errors[1] + errors[2])
@@ -412,7 +415,7 @@ def _interior_winner(polygon, n, scores, errors, first, size, dropped, certified
             value = scores[0, first + k] + scores[1, first + k] * x + scores[2, first + k] * y
             if value > best_value and not dropped[first + k]:
                 best, best_value = k, value
-        margin = 0.0
+        margin = FLOAT_ZERO * (sizes[0] + sizes[1] * abs(x) + sizes[2] * abs(y))
         if certified:
             margin = 2.0 * (errors[0] + errors[1] * abs(x) + errors[2] * abs(y))
             margin += 16.0 * U * (sizes[0] + sizes[1] * abs(x) + sizes[2] * abs(y))
@@ -445,6 +448,43 @@ def _area(polygon, n):
 
 
 @_jit
+def _name_neighbours(pool, pool_walls, frame_corner, frame_corners, first_frame, last_frame, column, slot, numbers,
+                     frame_number, scores, errors, first, size, live, certified):
+    """Where an edge's rival wins nowhere, name instead the key that wins across that edge.
+
+    Several keys may tie along a whole edge; all but the two steepest across it are dead. The neighbour is
+    the live key that ties at both ends and rises fastest outward.
+    """
+    for frame in range(first_frame, last_frame):
+        n = frame_corners[frame]
+        at = frame_corner[frame]
+        j = numbers[frame_number[frame] + slot]
+        for i in range(n):
+            wall = pool_walls[at + i]
+            if wall >> RIVAL_BITS != column or live[wall & ((1 << RIVAL_BITS) - 1)]:
+                continue
+            after = i + 1 if i + 1 < n else 0
+            ax, ay, bx, by = pool[at + i, X], pool[at + i, Y], pool[at + after, X], pool[at + after, Y]
+            out_x, out_y = by - ay, ax - bx  # outward: corners run counter-clockwise
+            best, steepest, closest = -1, -np.inf, np.inf
+            for k in range(size):
+                if k == j or not live[k]:
+                    continue
+                d0 = scores[0, first + k] - scores[0, first + j]
+                d1 = scores[1, first + k] - scores[1, first + j]
+                d2 = scores[2, first + k] - scores[2, first + j]
+                scale = abs(d0) + abs(d1) * max(abs(ax), abs(bx)) + abs(d2) * max(abs(ay), abs(by))
+                gap = max(abs(d0 + d1 * ax + d2 * ay), abs(d0 + d1 * bx + d2 * by))
+                drift = max(pool[at + i, ERROR], pool[at + after, ERROR]) * (abs(d1) + abs(d2))
+                room = 2.0 * (errors[0] + errors[1] * max(abs(ax), abs(bx)) + errors[2] * max(abs(ay), abs(by)))
+                slope = d1 * out_x + d2 * out_y
+                if gap <= 4.0 * (drift + room) + 2.0**-40 * scale and slope > steepest:
+                    best, steepest = k, slope
+            if best >= 0:
+                pool_walls[at + i] = (column << RIVAL_BITS) | best
+
+
+@_jit
 def cut_polygons(first_piece, start, corners, walls, rows, errors, certified, group_start, group_size, is_relu, columns,
                  twin, group_of_row, count_only, counts, out_parent, out_labels, out_start, out_corners, out_walls, doubtful,
                  max_corners, pool_size):
@@ -468,6 +508,7 @@ def cut_polygons(first_piece, start, corners, walls, rows, errors, certified, gr
         most_keys = max(most_keys, group_size[g])
     visited = np.zeros(most_keys, dtype=np.uint8)
     beaten = np.zeros(most_keys, dtype=np.uint8)
+    live = np.zeros(most_keys, dtype=np.uint8)
     queue = np.empty(most_keys, dtype=np.int64)
     polygon = np.empty((max_corners, COLUMNS))
     polygon_walls = np.empty(max_corners, dtype=np.int64)
@@ -522,7 +563,7 @@ def cut_polygons(first_piece, start, corners, walls, rows, errors, certified, gr
             r = group_start[g]
             if is_relu[g]:
                 c0, c1, c2 = rows[piece, 0, r], rows[piece, 1, r], rows[piece, 2, r]
-                bound = 0.0
+                bound = FLOAT_ZERO * (abs(c0) + abs(c1) * far_x + abs(c2) * far_y)
                 if certified:
                     bound = e0 + e1 * far_x + e2 * far_y + drift * (abs(c1) + abs(c2) + e1 + e2)
                     bound = 1.0000001 * (bound + 4.0 * U * (abs(c0) + abs(c1) * far_x + abs(c2) * far_y))
@@ -531,10 +572,6 @@ def cut_polygons(first_piece, start, corners, walls, rows, errors, certified, gr
                 elif high[r] < -bound:
                     base[g] = 0
                 elif exact_rows and c0 == 0.0 and c1 == 0.0 and c2 == 0.0:
-                    base[g] = 0
-                elif not certified and low[r] >= 0.0 and high[r] > 0.0:
-                    base[g] = 1
-                elif not certified and high[r] <= 0.0:
                     base[g] = 0
                 elif twin[r] != r:
                     alias_from[n_aliases] = g
@@ -562,6 +599,9 @@ def cut_polygons(first_piece, start, corners, walls, rows, errors, certified, gr
                     bound = 1.0000001 * (bound + 16.0 * U * (sizes[0] + sizes[1] * far_x + sizes[2] * far_y))
                 else:
                     bound = 0.0
+                    for k in range(r, r + size):
+                        scale = abs(rows[piece, 0, k]) + abs(rows[piece, 1, k]) * far_x + abs(rows[piece, 2, k]) * far_y
+                        bound = max(bound, FLOAT_ZERO * scale)
                 for k in range(r, r + size):
                     if k != best and not high[k] < low[best] - bound:
                         clear = False
@@ -630,13 +670,17 @@ def cut_polygons(first_piece, start, corners, walls, rows, errors, certified, gr
                     for k in range(r, r + size):
                         sizes[k3] = max(sizes[k3], abs(rows[piece, k3, k]))
                 begin = _interior_winner(polygon, n, rows[piece], errors[piece], r, size, dropped, certified, sizes)
+                if begin < 0 and certified:
+                    trouble = True
+                    break
                 if begin < 0:
-                    if certified:
-                        trouble = True
-                        break
                     begin = 0
+                    while begin < size - 1 and dropped[r + begin]:
+                        begin += 1
                 for k in range(size):
                     visited[k] = 0
+                    live[k] = 0
+                top_before = top
                 queue[0] = begin
                 visited[begin] = 1
                 head, tail = 0, 1
@@ -675,6 +719,7 @@ def cut_polygons(first_piece, start, corners, walls, rows, errors, certified, gr
                                 visited[k] = 1
                                 queue[tail] = k
                                 tail += 1
+                    live[j] = 1
                     area_left -= _area(work, m)
                     if (corner_top + m > pool_size or number_top + n_candidates * 2 > 4 * pool_size
                             or top + 1 > pool_size):
@@ -704,6 +749,9 @@ def cut_polygons(first_piece, start, corners, walls, rows, errors, certified, gr
                     top += 1
                     corner_top += m
                     number_top += n_candidates + left
+                if not trouble and not full:
+                    _name_neighbours(pool, pool_walls, frame_corner, frame_corners, top_before, top, columns[g], c,
+                                     numbers, frame_number, rows[piece], errors[piece], r, size, live, certified)
                 if full:
                     counts[piece] = 0
                     return piece, children_before, used_before, n_doubtful, 2
