@@ -240,8 +240,10 @@ def farkas_on_support(
     return None
 
 
-def exact_interior_point(normals: Sequence[Sequence[Fraction]], limits: Sequence[Fraction]) -> InteriorPoint:
-    """``interior_point`` for rational rows, none of which need be a float.
+def exact_interior_point(
+    normals: Sequence[Sequence[Fraction]], limits: Sequence[Fraction], *, closed: Sequence[bool] | None = None
+) -> InteriorPoint:
+    """``interior_point`` for rational rows, none of which need be a float; ``closed`` rows may be tight.
 
     Exactness: exact.
 
@@ -257,15 +259,16 @@ def exact_interior_point(normals: Sequence[Sequence[Fraction]], limits: Sequence
     b = np.array([nearest_float(x) for x in limits], dtype=np.float64)
     if len(normals) == 0:
         raise ShapeError("exact_interior_point: expected at least one row, got none; every point will do")
-    strict = np.ones(len(b), dtype=bool)
+    strict = np.ones(len(b), dtype=bool) if closed is None else ~np.asarray(closed, dtype=bool)
     if np.isfinite(a).all() and np.isfinite(b).all():
         rows, exponents = homogeneous_rows(a, b)
-        status, hint, multipliers, _ = cone_hint(rows, np.ones(len(rows), dtype=bool))
+        beyond = np.ones(len(rows) - len(b), dtype=bool)
+        status, hint, multipliers, _ = cone_hint(rows, np.concatenate([strict, beyond]))
         if status == 1:
             point = point_of(hint, exponents, a.shape[1])
             if np.isfinite(point).all():
                 exact = tuple(Fraction(float(x)) for x in point)
-                if all(_dot(row, exact) < limit for row, limit in zip(normals, limits, strict=True)):
+                if _contains(normals, limits, strict, exact):
                     return InteriorPoint(True, point)
         if status == 0:
             entries = [[*row, limit] for row, limit in zip(normals, limits, strict=True)]
@@ -277,6 +280,17 @@ def exact_interior_point(normals: Sequence[Sequence[Fraction]], limits: Sequence
 
 def _dot(left: Sequence[Fraction], right: Sequence[Fraction]) -> Fraction:
     return sum((x * y for x, y in zip(left, right, strict=True)), Fraction(0))
+
+
+def _contains(
+    normals: Sequence[Sequence[Fraction]],
+    limits: Sequence[Fraction],
+    strict: NDArray[np.bool_],
+    point: Sequence[Fraction],
+) -> bool:
+    """Whether a rational point satisfies every row, the strict ones strictly."""
+    gaps = (_dot(row, point) - limit for row, limit in zip(normals, limits, strict=True))
+    return all(gap < 0 or (gap == 0 and not s) for gap, s in zip(gaps, strict.tolist(), strict=True))
 
 
 def _settle(
@@ -294,9 +308,7 @@ def _settle(
     if status == "optimal" and point is not None and point[d] > 0:
         exact = point[:d]
         nearest = rounded(exact)
-        approximate = [Fraction(float(x)) for x in nearest]
-        gaps = [_dot(row, approximate) - limit for row, limit in zip(normals, limits, strict=True)]
-        inside = all(gap < 0 or (gap == 0 and not s) for gap, s in zip(gaps, strict.tolist(), strict=True))
+        inside = _contains(normals, limits, strict, [Fraction(float(x)) for x in nearest])
         return InteriorPoint(True, nearest, exact_point=None if inside else exact)
     assert multipliers is not None  # s <= 1 bounds the program, so it is never unbounded
     certificate = multipliers[: len(limits)]

@@ -336,17 +336,56 @@ def _neighbours_by_programs(terms: Terms) -> list[IntArray]:
     """One program per pair of live terms: does j lose to i alone somewhere?"""
     alive = np.flatnonzero(terms.live)
     part = Terms(terms.rows[alive], alive, np.arange(len(alive)), terms.exponents, terms.has_bias)
+    if len(alive) < 2:
+        return adjacency(np.empty((0, 2), np.int64), terms.n_rows)
+    directions = _upward(_directions(part), part.has_bias)
+    # In many dimensions most pairs are neighbours, and a blend of two good directions shows it.
+    sure = _pairs_at_blends(part, directions) if terms.rows.shape[1] > 5 else None
     first, second = np.triu_indices(len(alive), k=1)
-    verdict = np.zeros(len(first), dtype=bool)
-    if len(alive) > 1:
-        directions = _directions(part)
-        step = max(1, 8_000_000 // terms.rows.shape[1])
-        for begin in range(0, len(first), step):
-            block = slice(begin, begin + step)
-            starts = directions[first[block]] + directions[second[block]]
-            _settle(part, first[block], second[block], starts, verdict[block], None)
-    pairs = np.column_stack([first[verdict], second[verdict]])
-    return adjacency(alive[pairs] if len(pairs) else np.empty((0, 2), np.int64), terms.n_rows)
+    verdict = np.zeros(len(first), dtype=bool) if sure is None else sure[first, second]
+    todo = np.flatnonzero(~verdict)
+    step = max(1, 8_000_000 // terms.rows.shape[1])
+    for begin in range(0, len(todo), step):
+        block = todo[begin : begin + step]
+        starts = directions[first[block]] + directions[second[block]]
+        answers = np.zeros(len(block), dtype=bool)
+        _settle(part, first[block], second[block], starts, answers, None)
+        verdict[block] = answers
+    return adjacency(alive[np.column_stack([first[verdict], second[verdict]])], terms.n_rows)
+
+
+def _pairs_at_blends(terms: Terms, directions: FloatArray) -> BoolArray:
+    """Pairs proved to be neighbours: at a blend of two directions they tie, above everyone else.
+
+    Just before and just after the tie, each of the two beats all others by more than the rounding error,
+    and their order is reversed; scores are affine in between, so at the tie both still beat all others.
+    """
+    unit = directions / np.sqrt((directions * directions).sum(axis=1, keepdims=True))
+    centred = terms.rows - terms.rows.mean(axis=0)
+    scores = unit @ centred.T  # scores[a, l] = <direction a, term l>
+    size = float(np.sqrt((centred * centred).sum(axis=1)).max())
+    bound = 16.0 * (terms.rows.shape[1] + 8) * UNIT_ROUNDOFF * size
+    lead = np.diag(scores)[:, None] - scores  # by how much a beats l in its own direction
+    n_terms = len(scores)
+    sure = np.zeros((n_terms, n_terms), dtype=bool)
+    everyone = np.arange(n_terms)
+    for i in range(n_terms - 1):
+        others = everyone[i + 1 :]
+        own, theirs = lead[i, others], lead[others, i]
+        usable = (own > 0) & (theirs > 0)
+        others, own, theirs = others[usable], own[usable], theirs[usable]
+        good = np.ones(len(others), dtype=bool)
+        for nudge in (-1e-6, 1e-6):
+            alpha = theirs / (own + theirs) * (1.0 + nudge)
+            beta = own / (own + theirs)
+            blend = alpha[:, None] * scores[i] + beta[:, None] * scores[others]
+            mine, yours = blend[:, i].copy(), blend[np.arange(len(others)), others]
+            good &= (mine - yours) * np.sign(nudge) > 2.0 * bound
+            blend[:, i] = -np.inf
+            blend[np.arange(len(others)), others] = -np.inf
+            good &= np.minimum(mine, yours) - blend.max(axis=1) > 2.0 * bound
+        sure[i, others] = good
+    return sure | sure.T
 
 
 def adjacency(pairs: IntArray, n: int) -> list[IntArray]:

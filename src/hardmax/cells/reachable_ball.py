@@ -1,0 +1,208 @@
+"""Which keys can win within a distance of a query.
+
+An open cell meets a ball exactly when the cell's distance from the centre is less than the radius. The
+nearest point of the cell solves a nonnegative least-squares problem, and its multipliers u >= 0 prove the
+distance: with g = sum_i u_i (k_i - k_j), every q of the cell has <g, q> <= sum_i u_i (b_j - b_i).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from itertools import combinations, islice
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hardmax.arithmetic._exact_simplex import solve_square
+from hardmax.cells.reachable import Reachable
+from hardmax.errors import ParameterError, PrecisionError, ShapeError, WeightError
+
+if TYPE_CHECKING:
+    from hardmax.cells.power_diagram import PowerDiagram
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+UNIT_ROUNDOFF = 2.0**-53
+
+
+def reachable_from_ball(diagram: PowerDiagram, centre: ArrayLike, radius: float) -> Reachable:
+    """Reachable from ``{q : |q - centre| <= radius}``."""
+    middle = np.asarray(centre, dtype=np.float64)
+    if middle.shape != (diagram.dim,):
+        raise ShapeError(f"ball: expected a centre of shape ({diagram.dim},), got {middle.shape}")
+    if not np.isfinite(middle).all():
+        raise WeightError("ball: expected a finite centre, got NaN or infinity")
+    size = np.asarray(radius, dtype=np.float64)
+    if size.shape != () or not np.isfinite(size) or size < 0:
+        raise ParameterError(
+            f"ball: expected a finite radius of at least 0, got {radius}; every live key is reachable from "
+            "an unbounded set"
+        )
+    n_keys = len(diagram.keys)
+    is_reachable = np.zeros(n_keys, dtype=bool)
+    witnesses = np.full((n_keys, diagram.dim), np.nan)
+    settled = 0
+    biases = np.zeros(n_keys) if diagram.biases is None else diagram.biases
+    others = diagram.terms.index[diagram.terms.live]
+    for key in np.flatnonzero(diagram.live).tolist():
+        cell = _Cell(diagram.keys, biases, key, others[others != key], middle, float(size))
+        inner = diagram.interior_point(key)
+        if not diagram.terms.has_bias:
+            # A cone's interior point is a direction; of its multiples take one about as long as the centre.
+            inner = inner * (np.linalg.norm(middle) + float(size)) / np.linalg.norm(inner)
+        answer = cell.decide(inner)
+        if answer is None:
+            settled += 1
+            answer = cell.settle(inner)
+        if not isinstance(answer, bool):
+            is_reachable[key] = True
+            witnesses[key] = answer
+    return Reachable(is_reachable, witnesses, None, settled)
+
+
+class _Cell:
+    """One key's cell against one ball."""
+
+    def __init__(
+        self,
+        keys: FloatArray,
+        biases: FloatArray,
+        key: int,
+        rivals: IntArray,
+        centre: FloatArray,
+        radius: float,
+    ) -> None:
+        self.keys, self.biases, self.key, self.rivals = keys, biases, key, rivals
+        self.centre, self.radius = centre, radius
+        self.normals = keys[rivals] - keys[key]
+        self.limits = biases[key] - biases[rivals]
+
+    def is_won(self, query: FloatArray) -> bool:
+        """Whether the key wins strictly at the query, which lies strictly inside the ball; proved."""
+        gap = self.normals @ query - self.limits
+        weight = np.abs(self.normals) @ np.abs(query) + np.abs(self.limits)
+        if not (gap < -(4.0 * (len(query) + 4) * UNIT_ROUNDOFF * weight + 1e-300)).all():
+            return False
+        offset = query - self.centre
+        slack = 1.0 - 8.0 * (len(query) + 4) * UNIT_ROUNDOFF
+        if self.radius == 0.0:
+            return not offset.any()
+        return bool(np.linalg.norm(offset) < self.radius * slack)
+
+    def nearest(self) -> tuple[FloatArray, FloatArray]:
+        """The cell's point nearest to the centre and its multipliers, in floats (Lawson and Hanson's LDP)."""
+        from scipy.optimize import nnls
+
+        violation = self.normals @ self.centre - self.limits
+        size = np.sqrt((self.normals * self.normals).sum(axis=1))
+        unit, height = self.normals / size[:, None], violation / size
+        scale = float(np.abs(height).max(initial=0.0)) or 1.0
+        system = np.concatenate([-unit.T, height[None, :] / scale])
+        target = np.append(np.zeros(len(self.centre)), 1.0)
+        try:
+            weights, _ = nnls(system, target, maxiter=30 * len(height) + 100)
+        except RuntimeError:
+            return self.centre, np.zeros(len(height))
+        residual = system @ weights - target
+        if not abs(residual[-1]) > 1e-14:
+            return self.centre, weights / size
+        return self.centre - scale * residual[:-1] / residual[-1], weights / size
+
+    def decide(self, inner: FloatArray) -> FloatArray | bool | None:
+        """A witness, False where the ball provably misses the cell, None where floats cannot tell."""
+        if self.is_won(self.centre):
+            return self.centre
+        foot, weights = self.nearest()
+        for step in (0.5, 0.1, 1e-2, 1e-4, 1e-6, 1e-8):
+            query = foot + step * (inner - foot)
+            if self.is_won(query):
+                return query
+        direction = weights @ self.normals
+        reach = float(weights @ (self.normals @ self.centre - self.limits))
+        length = float(np.linalg.norm(direction))
+        size = float(
+            weights @ (np.abs(self.normals) @ (np.abs(self.centre) + self.radius) + np.abs(self.limits))
+        )
+        if (
+            length > 0
+            and reach - self.radius * length > 16.0 * (len(self.centre) + len(weights)) * UNIT_ROUNDOFF * size
+        ):
+            return False
+        return None
+
+    def settle(self, inner: FloatArray) -> FloatArray | bool:
+        """The same in rationals: the exact nearest point on the walls that floats found active."""
+        exact_rows = [
+            [
+                Fraction(x) - Fraction(y)
+                for x, y in zip(self.keys[i].tolist(), self.keys[self.key].tolist(), strict=True)
+            ]
+            for i in self.rivals
+        ]
+        exact_limits = [
+            Fraction(float(self.biases[self.key])) - Fraction(float(self.biases[i])) for i in self.rivals
+        ]
+        centre = [Fraction(x) for x in self.centre.tolist()]
+        violation = [_dot(row, centre) - limit for row, limit in zip(exact_rows, exact_limits, strict=True)]
+        if all(value < 0 for value in violation):
+            return self.centre  # the centre itself is won, by less than floats can see
+        if self.radius == 0.0:
+            return False
+        if all(value <= 0 for value in violation):
+            return self._towards(inner, centre)
+        for active in self._active_sets():
+            foot = _projection(exact_rows, violation, centre, active)
+            if foot is None:
+                continue
+            if all(_dot(row, foot) <= limit for row, limit in zip(exact_rows, exact_limits, strict=True)):
+                square = sum(((f - c) ** 2 for f, c in zip(foot, centre, strict=True)), Fraction(0))
+                if square >= Fraction(self.radius) ** 2:
+                    return False
+                return self._towards(inner, foot)
+        raise PrecisionError(
+            f"key {self.key}: its cell touches the ball of radius {self.radius} to within rounding and the "
+            "walls that touch could not be found; expected a radius clearly above or below the distance. "
+            "Change the radius by one part in 10^9."
+        )
+
+    def _active_sets(self) -> Iterator[tuple[int, ...]]:
+        """Sets of walls that may hold the nearest point: what floats found, then others close by."""
+        foot, weights = self.nearest()
+        found = tuple(int(i) for i in np.flatnonzero(weights > 1e-9 * weights.max(initial=0.0)))
+        if found:
+            yield found
+        slack = np.abs(self.normals @ foot - self.limits)
+        size = np.abs(self.normals) @ np.abs(foot) + np.abs(self.limits)
+        close = [int(i) for i in np.flatnonzero(slack <= 1e-6 * size)]
+        for count in range(1, len(self.centre) + 1):
+            yield from islice(combinations(close, count), 2000)
+
+    def _towards(self, inner: FloatArray, foot: list[Fraction]) -> FloatArray:
+        """A query strictly inside both, rounded: the foot, moved a little into the cell."""
+        start = np.array([float(x) for x in foot])
+        for step in (2.0**-k for k in range(1, 60)):
+            query: FloatArray = start + step * (inner - start)
+            if self.is_won(query):
+                return query
+        return np.asarray(start)
+
+
+def _projection(
+    rows: list[list[Fraction]], violation: list[Fraction], centre: list[Fraction], active: tuple[int, ...]
+) -> list[Fraction] | None:
+    """The centre projected onto some walls; None where they are dependent or one of them pulls inwards."""
+    products = [[_dot(rows[i], rows[j]) for j in active] for i in active]
+    solution = solve_square(products, [violation[i] for i in active])
+    if solution is None or min(solution) < 0:
+        return None
+    return [
+        c - sum((u * rows[i][k] for u, i in zip(solution, active, strict=True)), Fraction(0))
+        for k, c in enumerate(centre)
+    ]
+
+
+def _dot(left: list[Fraction], right: list[Fraction]) -> Fraction:
+    return sum((a * b for a, b in zip(left, right, strict=True)), Fraction(0))
