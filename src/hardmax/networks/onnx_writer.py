@@ -102,6 +102,15 @@ class Writer:
         missing = rank - len(shape)
         return x if missing <= 0 else self.reshape(x, (0, *(1,) * missing, *shape))
 
+    def spread(self, factor: Array, shape: Sequence[int]) -> Array:
+        """A factor as a row where the model computes in double.
+
+        onnxruntime joins a scalar factor to the matrix product before it, and rounds it to float32 there.
+        """
+        return (
+            np.full(shape[-1], factor) if self.dtype == "float64" and factor.ndim == 0 and shape else factor
+        )
+
     def finish(self, result: str) -> None:
         """Call the result ``output``."""
         if self.nodes and self.nodes[-1].outputs == (result,):
@@ -140,7 +149,7 @@ def _(operation: op.ConstantMatMul, writer: Writer, inputs: Sequence[str], shape
 @spell.register
 def _(operation: op.Scale, writer: Writer, inputs: Sequence[str], shapes: Shapes) -> str:
     x = writer.aligned(inputs[0], shapes[0], operation.factor.ndim)
-    return writer.node("Mul", x, writer.floats(operation.factor, "factor"))
+    return writer.node("Mul", x, writer.floats(writer.spread(operation.factor, shapes[0]), "factor"))
 
 
 @spell.register
@@ -267,7 +276,8 @@ def _(operation: op.Hardmax, writer: Writer, inputs: Sequence[str], shapes: Shap
     if writer.temperature > 0 and not operation.always_hard:
         if writer.temperature != 1:
             _check_representable(writer)
-            scores = writer.node("Div", scores, writer.floats(writer.temperature, "temperature"))
+            divisor = writer.spread(np.array(writer.temperature), shapes[0])
+            scores = writer.node("Div", scores, writer.floats(divisor, "temperature"))
         return writer.node("Softmax", scores, axis=last)
     if writer.dtype == "float32":
         return writer.node("Hardmax", scores, axis=last)
