@@ -74,7 +74,8 @@ def test_no_test_hides_in_a_file_that_is_not_collected():
 
 def test_what_the_runner_collects_is_what_the_files_define(request):
     """Compares with the runner's own list, for each file that this run takes in whole."""
-    if any("::" in argument for argument in request.config.args) or request.config.option.keyword:
+    options = request.config.option
+    if any("::" in argument for argument in request.config.args) or options.keyword or options.markexpr:
         return  # a part of some file was asked for; the full run compares
     collected = {}
     for item in request.session.items:
@@ -87,16 +88,7 @@ def test_what_the_runner_collects_is_what_the_files_define(request):
             for node in ast.walk(ast.parse(path.read_text()))
             if isinstance(node, Function) and node.name.startswith("test_")
         }
-        assert defined <= collected[path] | _marked_away(path), _relative(path)
-
-
-def _marked_away(path: Path) -> set[str]:
-    """Tests that a marker expression may deselect."""
-    return {
-        node.name
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, Function) and any("mark." in ast.unparse(line) for line in node.decorator_list)
-    }
+        assert defined <= collected[path], _relative(path)
 
 
 def test_the_collection_guard_notices_lost_functions():
