@@ -10,11 +10,13 @@ walls are recomputed in rationals from the weights along the piece's own label a
 
 from __future__ import annotations
 
+import queue
+import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import prod
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +29,7 @@ from hardmax.networks.slices import Arithmetic, Guards, SliceProgram, SliceState
 
 IntArray = NDArray[np.int64]
 ObjectArray = NDArray[np.object_]
+_Result = TypeVar("_Result")
 
 #: Coefficients held at once by one chunk, and children cut before the next chunk is opened.
 _CHUNK_NUMBERS = 1 << 21
@@ -51,6 +54,7 @@ class Engine(Protocol):
 class CellBatch:
     """Finished cells: complete labels, affine maps (cell, term, *output_shape) and their error, polytopes."""
 
+    path: tuple[int, ...]  # batches in the order of their paths are in depth-first order
     labels: NDArray[Any]
     maps: NDArray[np.float64]
     map_error: NDArray[np.float64] | None
@@ -64,6 +68,7 @@ class CellBatch:
 class _Chunk:
     """Pieces waiting at a stage. ``state`` is that of their parents until the chunk is opened."""
 
+    path: tuple[int, ...]
     state: SliceState
     parents: IntArray | None  # None: the state is the pieces' own
     stage_labels: NDArray[Any] | None
@@ -133,6 +138,77 @@ class ExactFollower:
         return np.asarray(rows[:, first + int(label[column])] - rows[:, first + rival])
 
 
+def _in_threads(
+    stack: list[_Chunk], step: Callable[[_Chunk], tuple[list[_Chunk], _Result | None]], workers: int
+) -> Iterator[_Result]:
+    """The depth-first loop shared by threads; kernels and matrix products release the interpreter lock."""
+    from threadpoolctl import threadpool_limits
+
+    turn = threading.Condition()
+    results: queue.Queue[Any] = queue.Queue(maxsize=4 * workers)
+    busy, stop = 0, False
+
+    def work() -> None:
+        nonlocal busy, stop
+        while True:
+            with turn:
+                while not stack and busy and not stop:
+                    turn.wait()
+                if stop or not stack:
+                    turn.notify_all()
+                    return
+                chunk = stack.pop()
+                busy += 1
+            try:
+                children, result = step(chunk)
+            except BaseException as error:  # handed to the caller's thread, which raises it
+                with turn:
+                    stop = True
+                    turn.notify_all()
+                results.put(_Failure(error))
+                return
+            if result is not None:
+                results.put(result)
+            with turn:
+                busy -= 1
+                stack.extend(reversed(children))
+                turn.notify_all()
+
+    def watch() -> None:
+        for thread in threads:
+            thread.join()
+        results.put(_END)
+
+    with threadpool_limits(limits=1, user_api="blas"):
+        threads = [threading.Thread(target=work, daemon=True) for _ in range(workers)]
+        for thread in threads:
+            thread.start()
+        watcher = threading.Thread(target=watch, daemon=True)
+        watcher.start()
+        try:
+            while (item := results.get()) is not _END:
+                if isinstance(item, _Failure):
+                    raise item.error
+                yield item
+        finally:
+            with turn:
+                stop = True
+                turn.notify_all()
+            while watcher.is_alive():
+                try:
+                    results.get(timeout=0.01)
+                except queue.Empty:
+                    continue
+
+
+_END = object()
+
+
+@dataclass(frozen=True)
+class _Failure:
+    error: BaseException
+
+
 class Enumeration:
     """One run over a network and a domain: yields finished cells batch by batch, or counts them.
 
@@ -149,6 +225,7 @@ class Enumeration:
         self._exact_arguments = (graph, origin, basis, Arithmetic.RATIONAL)
         self._domain = domain
         self._follower: ExactFollower | None = None
+        self._settling = threading.Lock()
         self.n_settled = 0
         widths = [prod(node.shape) for node in graph.nodes] or [1]
         terms = domain.dim + (2 if domain.dim == 1 else 1)
@@ -168,45 +245,54 @@ class Enumeration:
 
     def _start(self) -> _Chunk:
         labels = np.zeros((1, self.n_choices), dtype=self.label_type)
-        return _Chunk(self.program.begin(), None, None, labels, self.engine.root())
+        return _Chunk((), self.program.begin(), None, None, labels, self.engine.root())
 
-    def cells(self) -> Iterator[CellBatch]:
-        """Finished cells, batch by batch."""
-        stack = [self._start()]
-        while stack:
-            chunk = self._opened(stack.pop())
-            if chunk.state.stage == self.program.n_stages:
-                yield self._finished(chunk)
-                continue
-            stack.extend(reversed(self._children(chunk)))
+    def cells(self, workers: int = 1) -> Iterator[CellBatch]:
+        """Finished cells, batch by batch; in one order whatever the number of workers only after sorting by path."""
+        return self._run(self._step_cells, workers)
 
-    def count(self) -> Iterator[int]:
+    def count(self, workers: int = 1) -> Iterator[int]:
         """Numbers of cells that add up to the total; the last stage is counted without being built."""
-        if self.program.n_stages == 0:
-            yield 1
-            return
+        return self._run(self._step_count, workers)
+
+    def _step_cells(self, chunk: _Chunk) -> tuple[list[_Chunk], CellBatch | None]:
+        chunk = self._opened(chunk)
+        if chunk.state.stage == self.program.n_stages:
+            return [], self._finished(chunk)
+        return self._children(chunk), None
+
+    def _step_count(self, chunk: _Chunk) -> tuple[list[_Chunk], int | None]:
+        chunk = self._opened(chunk)
+        stage_index = chunk.state.stage
+        if stage_index == self.program.n_stages:
+            return [], len(chunk)
         counter = getattr(self.engine, "count", None)
+        if stage_index < self.program.n_stages - 1 or counter is None:
+            return self._children(chunk), None
+        stage = self.program.stages[stage_index]
+        total, doubtful = counter(chunk.pieces, self.program.guards(chunk.state), stage)
+        for index in doubtful:
+            total += len(self._settled(chunk, int(index))[0])
+        return [], total
+
+    def _run(self, step: Callable[[_Chunk], tuple[list[_Chunk], _Result | None]], workers: int) -> Iterator[_Result]:
+        """Depth first: the newest chunk is opened next, by whichever worker is free."""
         stack = [self._start()]
-        while stack:
-            chunk = self._opened(stack.pop())
-            stage_index = chunk.state.stage
-            if stage_index == self.program.n_stages:
-                yield len(chunk)
-            elif stage_index == self.program.n_stages - 1 and counter is not None:
-                stage = self.program.stages[stage_index]
-                total, doubtful = counter(chunk.pieces, self.program.guards(chunk.state), stage)
-                for index in doubtful:
-                    total += len(self._settled(chunk, int(index))[0])
-                yield total
-            else:
-                stack.extend(reversed(self._children(chunk)))
+        if workers == 1:
+            while stack:
+                children, result = step(stack.pop())
+                stack.extend(reversed(children))
+                if result is not None:
+                    yield result
+            return
+        yield from _in_threads(stack, step, workers)
 
     def _opened(self, chunk: _Chunk) -> _Chunk:
         """The chunk with the state of its own pieces instead of their parents'."""
         if chunk.parents is None:
             return chunk
         state = self.program.advance(chunk.state, chunk.parents, chunk.stage_labels)
-        return _Chunk(state, None, None, chunk.labels, chunk.pieces)
+        return _Chunk(chunk.path, state, None, None, chunk.labels, chunk.pieces)
 
     def _children(self, chunk: _Chunk) -> list[_Chunk]:
         stage_index = chunk.state.stage
@@ -229,27 +315,30 @@ class Enumeration:
         for first in range(0, len(parents), self._chunk):
             last = min(first + self._chunk, len(parents))
             part = slice(first, last)
-            following.append(
-                _Chunk(chunk.state, parents[part], stage_labels[part], complete[part], pieces.take(first, last))
-            )
+            path = (*chunk.path, len(following))
+            taken = pieces.take(first, last)
+            following.append(_Chunk(path, chunk.state, parents[part], stage_labels[part], complete[part], taken))
         if 0 <= cut.n_done < len(chunk):  # the engine stopped for room: the rest of the chunk waits its turn
             rest = np.arange(cut.n_done, len(chunk))
             state = SliceState(stage_index, {k: gathered(t, rest) for k, t in chunk.state.tensors.items()})
-            following.append(_Chunk(state, None, None, chunk.labels[rest], chunk.pieces.take(cut.n_done, len(chunk))))
+            remaining = chunk.pieces.take(cut.n_done, len(chunk))
+            path = (*chunk.path, len(following))
+            following.append(_Chunk(path, state, None, None, chunk.labels[rest], remaining))
         return following
 
     def _settled(self, chunk: _Chunk, index: int) -> tuple[NDArray[Any], Polytopes]:
-        self.n_settled += 1
         stage_index = chunk.state.stage
         label = chunk.labels[index]
-        follower = self.follower
-        return self.engine.settle(
-            chunk.pieces,
-            index,
-            lambda wall: follower.wall_row(wall, label),
-            follower.rows(stage_index, label),
-            self.program.stages[stage_index],
-        )
+        with self._settling:
+            self.n_settled += 1
+            follower = self.follower
+            return self.engine.settle(
+                chunk.pieces,
+                index,
+                lambda wall: follower.wall_row(wall, label),
+                follower.rows(stage_index, label),
+                self.program.stages[stage_index],
+            )
 
     def _finished(self, chunk: _Chunk) -> CellBatch:
         output = self.program.output(chunk.state)
@@ -260,4 +349,4 @@ class Enumeration:
             maps = np.concatenate([maps, np.zeros((len(maps), terms - maps.shape[1], *maps.shape[2:]))], axis=1)
             if error is not None:
                 error = np.concatenate([error, np.zeros((len(error), terms - error.shape[1]))], axis=1)
-        return CellBatch(chunk.labels, maps, error, chunk.pieces)
+        return CellBatch(chunk.path, chunk.labels, maps, error, chunk.pieces)

@@ -1,0 +1,291 @@
+"""``CellComplex``: the cells found, their maps and polytopes, and what follows from them.
+
+Volumes, neighbours, regions and maps are computed when first asked for.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from functools import cached_property
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hardmax.cells.domains import Domain
+from hardmax.cells.enumeration import ExactFollower
+from hardmax.cells.exact_polytopes import ExactPolytope, rebuild
+from hardmax.cells.maps import map_classes
+from hardmax.cells.polytopes import Polytopes
+from hardmax.errors import IncompleteError, ShapeError
+from hardmax.networks import operations as op
+from hardmax.networks.network import Network
+from hardmax.networks.slices import Arithmetic, SliceProgram
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+
+class Exactness(StrEnum):
+    """What is proved about a number."""
+
+    EXACT = "exact"
+    CERTIFIED = "certified"
+    ESTIMATED = "estimated"
+
+
+class CellComplex:
+    """Cells of a network on a domain.
+
+    ``exactness`` says how they were found: *exact* (rationals throughout), *certified* (floats, every sign
+    proved or settled in rationals) or *estimated* (floats believed). ``is_complete`` is False when the
+    search stopped early; then counts are lower bounds and regions refuse to be counted.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        domain: Domain,
+        exactness: Exactness,
+        labels: NDArray[Any],
+        maps: FloatArray,
+        map_error: FloatArray | None,
+        pieces: Polytopes,
+        is_complete: bool = True,
+        n_settled: int = 0,
+    ) -> None:
+        self.network = network
+        self.domain = domain
+        self.exactness = exactness
+        self.labels = labels
+        self.maps = maps
+        self.map_error = map_error
+        self.pieces = pieces
+        self.is_complete = is_complete
+        self.n_settled = n_settled
+        self._follower: ExactFollower | None = None
+
+    # --- counts -------------------------------------------------------------------------------
+
+    @property
+    def dim(self) -> int:
+        """How many slice coordinates there are."""
+        return self.domain.dim
+
+    @property
+    def n_cells(self) -> int:
+        """How many cells were found."""
+        return len(self.labels)
+
+    def __len__(self) -> int:
+        return self.n_cells
+
+    @property
+    def n_regions(self) -> int:
+        """How many maximal linear regions the cells make up."""
+        self._need_complete("regions")
+        return int(self.region_of.max(initial=-1)) + 1
+
+    @property
+    def n_maps(self) -> int:
+        """How many distinct affine maps the cells carry."""
+        return int(self.map_of.max(initial=-1)) + 1
+
+    def _need_complete(self, what: str) -> None:
+        if not self.is_complete:
+            raise IncompleteError(
+                f"{what} need a complete enumeration, but this one stopped at {self.n_cells} cells; "
+                "raise max_cells or let it finish"
+            )
+
+    # --- maps ---------------------------------------------------------------------------------
+
+    @property
+    def slopes(self) -> FloatArray:
+        """The affine maps' slopes, (n_cells, out, dim), in slice coordinates."""
+        flat = self.maps.reshape(self.n_cells, self.dim + 1, -1)
+        return flat[:, 1:].transpose(0, 2, 1)
+
+    @property
+    def offsets(self) -> FloatArray:
+        """The affine maps' constant terms, (n_cells, out)."""
+        return np.asarray(self.maps.reshape(self.n_cells, self.dim + 1, -1)[:, 0])
+
+    @cached_property
+    def map_of(self) -> IntArray:
+        """The number of each cell's affine map, (n_cells,): equal numbers, equal maps."""
+        settle = None if self.exactness is Exactness.ESTIMATED else self._exact_map
+        return map_classes(self.maps, self.map_error, settle)
+
+    def _exact_map(self, index: int) -> Any:
+        return self.follower.map(self.labels[index])
+
+    @property
+    def follower(self) -> ExactFollower:
+        """Guards, walls and maps of any cell in rationals, recomputed from the weights."""
+        if self._follower is None:
+            origin, basis = self.domain.slice_of(self.network.input_shape)
+            program = SliceProgram(self.network.graph, origin, basis, Arithmetic.RATIONAL)
+            self._follower = ExactFollower(program, self.domain)
+        return self._follower
+
+    # --- geometry -----------------------------------------------------------------------------
+
+    def vertices(self, index: int) -> FloatArray:
+        """The finite vertices of a cell, (n_vertices, dim); counter-clockwise in the plane."""
+        part = slice(self.pieces.vertex_start[index], self.pieces.vertex_start[index + 1])
+        points = self.pieces.vertices[part]
+        if self.pieces.directions is not None:
+            points = points[~self.pieces.directions[part].any(axis=1)]
+        return np.asarray(points)
+
+    def rays(self, index: int) -> FloatArray:
+        """The directions in which a cell is unbounded, (n_rays, dim): unit vectors, none for a bounded cell.
+
+        With the vertices they span the cell: cell = conv(vertices) + cone(rays), where a cell without a
+        finite vertex gets its apex from ``interior_point``.
+        """
+        part = slice(self.pieces.vertex_start[index], self.pieces.vertex_start[index + 1])
+        if self.pieces.directions is None:
+            return np.empty((0, self.dim))
+        directions = self.pieces.directions[part]
+        directions = directions[directions.any(axis=1)]
+        if len(directions) == 0:
+            return np.empty((0, self.dim))
+        unit = directions / np.linalg.norm(directions, axis=1, keepdims=True)
+        return np.unique(np.round(unit, 15) + 0.0, axis=0)
+
+    def exact_cell(self, index: int) -> ExactPolytope:
+        """A cell in rationals, rebuilt from its label and walls."""
+        label = self.labels[index]
+        return rebuild(self.pieces, index, lambda wall: self.follower.wall_row(wall, label))
+
+    @cached_property
+    def volumes(self) -> FloatArray:
+        """The volume of each cell in slice coordinates, (n_cells,); infinite where unbounded."""
+        from hardmax.cells.volumes import volumes
+
+        return volumes(self.pieces)
+
+    @cached_property
+    def interior_points(self) -> FloatArray:
+        """A point inside each cell, (n_cells, dim): the mean of its vertices (of the rays' ends where unbounded)."""
+        pieces = self.pieces
+        points = pieces.vertices
+        if pieces.directions is not None:
+            points = points + pieces.directions * self._far
+        counts = np.diff(pieces.vertex_start)
+        sums = np.add.reduceat(points, pieces.vertex_start[:-1], axis=0)
+        return np.asarray(sums / counts[:, None])
+
+    @property
+    def _far(self) -> float:
+        """A number above every finite vertex, standing in for M where one point of a cell is wanted."""
+        return 16.0 * (1.0 + float(np.abs(self.pieces.vertices).max(initial=0.0)))
+
+    @cached_property
+    def neighbours(self) -> IntArray:
+        """Pairs (i, j), i < j, of cells that share a facet, (n_pairs, 2)."""
+        return self._neighbours_among(None)
+
+    def _neighbours_among(self, wanted: NDArray[np.bool_] | None) -> IntArray:
+        from hardmax.cells.neighbours import neighbour_pairs
+
+        self._need_complete("neighbours")
+        return neighbour_pairs(self, wanted)
+
+    @cached_property
+    def region_of(self) -> IntArray:
+        """The region of each cell, (n_cells,), numbered by first appearance.
+
+        Facet-adjacent cells with equal maps are merged; ties on null sets are ignored.
+        """
+        from scipy.sparse import coo_array
+        from scipy.sparse.csgraph import connected_components
+
+        self._need_complete("regions")
+        sizes = np.bincount(self.map_of)
+        shared = sizes[self.map_of] > 1
+        if not shared.any():
+            return np.arange(self.n_cells)
+        pairs = self._neighbours_among(shared)
+        pairs = pairs[self.map_of[pairs[:, 0]] == self.map_of[pairs[:, 1]]]
+        ones = np.ones(len(pairs), dtype=np.int8)
+        graph = coo_array((ones, (pairs[:, 0], pairs[:, 1])), shape=(self.n_cells, self.n_cells))
+        component = connected_components(graph, directed=False)[1]
+        _, first = np.unique(component, return_index=True)
+        rank = np.empty(len(first), dtype=np.int64)
+        rank[np.argsort(first)] = np.arange(len(first))
+        return np.asarray(rank[component])
+
+    @cached_property
+    def _index_of_label(self) -> dict[bytes, int]:
+        return {label.tobytes(): index for index, label in enumerate(self.labels)}
+
+    def locate(self, points: ArrayLike) -> IntArray:
+        """The cell of each point (n, dim) in slice coordinates, (n,); -1 outside the domain or the cells found.
+
+        A point on a wall belongs to the cell its tie-broken label names, or to any cell that holds it.
+        """
+        u = np.asarray(points, dtype=np.float64)
+        if u.ndim != 2 or u.shape[1] != self.dim:
+            raise ShapeError(f"expected points (n, {self.dim}) in slice coordinates, got shape {u.shape}")
+        found = np.full(len(u), -1, dtype=np.int64)
+        inside = np.ones(len(u), dtype=bool)
+        if self.domain.low is not None and self.domain.high is not None:
+            inside = ((u >= self.domain.low) & (u <= self.domain.high)).all(axis=1)
+        inputs = self.domain.points(u[inside], self.network.input_shape)
+        labels = self.network.labels(inputs).astype(self.labels.dtype)
+        hits = [self._index_of_label.get(label.tobytes(), -1) for label in labels]
+        if self.dim == 1:  # a label may own several intervals where scores are quadratic
+            hits = [self._interval(float(x)) for x in u[inside, 0]]
+        found[inside] = hits
+        for index in np.flatnonzero(inside & (found < 0)):
+            found[index] = self._search(u[index])
+        return found
+
+    def _interval(self, x: float) -> int:
+        low = self.pieces.vertices[self.pieces.vertex_start[:-1], 0]
+        high = self.pieces.vertices[self.pieces.vertex_start[:-1] + 1, 0]
+        if self.pieces.directions is not None:
+            ends = self.pieces.directions[:, 0]
+            low = np.where(ends[self.pieces.vertex_start[:-1]] < 0, -np.inf, low)
+            high = np.where(ends[self.pieces.vertex_start[:-1] + 1] > 0, np.inf, high)
+        hits = np.flatnonzero((low <= x) & (x <= high))
+        return int(hits[0]) if len(hits) else -1
+
+    def _search(self, point: FloatArray) -> int:
+        """A cell that holds a point up to rounding, by its walls: for points on walls, where labels tie."""
+        from hardmax.arithmetic.rationals import rational_array
+
+        exact = rational_array(np.concatenate([[1.0], point]))
+        order = np.argsort(np.abs(self.interior_points - point).max(axis=1), kind="stable")
+        for index in order:
+            start, stop = self.pieces.facet_start[index], self.pieces.facet_start[index + 1]
+            label = self.labels[index]
+            if all((self.follower.wall_row(int(w), label)[: self.dim + 1] * exact).sum() >= 0
+                   for w in self.pieces.walls[start:stop] if w >= 0 or self.domain.is_bounded):
+                return int(index)
+        return -1
+
+    # --- for people ---------------------------------------------------------------------------
+
+    @property
+    def n_outputs(self) -> int:
+        """How many numbers the network puts out."""
+        return prod(self.network.output_shape)
+
+    @cached_property
+    def continuous_columns(self) -> NDArray[np.bool_]:
+        """Which choices are continuous across their walls: ReLUs and maxima, not attention; (n_choices,)."""
+        graph = self.network.graph
+        parts = [
+            np.full(count, not isinstance(graph.nodes[node].operation, op.Hardmax))
+            for node, count in zip(graph.choice_nodes, graph.choice_counts, strict=True)
+        ]
+        return np.concatenate(parts) if parts else np.empty(0, dtype=bool)
+
+    def __repr__(self) -> str:
+        state = "" if self.is_complete else ", incomplete"
+        return f"CellComplex({self.n_cells} cells in dimension {self.dim}, {self.exactness.value}{state})"

@@ -1,0 +1,231 @@
+"""Which cells share a facet.
+
+Across the wall of choice c, of stage s, both neighbours made the same choices before stage s, so
+facets are matched within groups of equal earlier choices, equal c and equal pair of winners. In the plane
+a group is one line with a row of edges on either side, both rows tiling the same segment: a merge
+finds the overlaps in linear time. Rows need not match end to end, because attention jumps.
+
+Exactness: ends are ordered by floats beyond their error bounds, taken as equal when one wall made both,
+and otherwise compared in rationals.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardmax.arithmetic.rationals import fraction
+from hardmax.cells.exact_polytopes import ExactPolytope
+from hardmax.cells.polytopes import Polytopes
+
+if TYPE_CHECKING:
+    from hardmax.cells.complex import CellComplex
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+_RIVAL_MASK = (1 << 24) - 1
+
+
+def prefix_ids(labels: NDArray[Any], stages: list[IntArray]) -> list[IntArray]:
+    """For each stage, numbers (n,) that agree exactly where all earlier choices agree; one more for the end."""
+    ids = [np.zeros(len(labels), dtype=np.int64)]
+    for columns in stages:
+        part = np.ascontiguousarray(labels[:, columns])
+        packed = np.concatenate([ids[-1].astype(">i8")[:, None].view(np.uint8), part.view(np.uint8)], axis=1)
+        rows = np.ascontiguousarray(packed).view(np.dtype((np.void, packed.shape[1])))[:, 0]
+        ids.append(np.unique(rows, return_inverse=True)[1].astype(np.int64))
+    return ids
+
+
+class PlaneNeighbours:
+    """Edge-sharing pairs of polygons, restricted to the cells for which ``wanted`` holds if given."""
+
+    def __init__(
+        self,
+        pieces: Polytopes,
+        labels: NDArray[Any],
+        stages: list[IntArray],
+        continuous: NDArray[np.bool_],
+        exact_cell: Callable[[int], ExactPolytope] | None,
+    ) -> None:
+        self.pieces = pieces
+        self.labels = labels
+        self.exact_cell = exact_cell
+        self.continuous = continuous
+        self.stage_of_column = np.zeros(labels.shape[1], dtype=np.int64)
+        for index, columns in enumerate(stages):
+            self.stage_of_column[columns] = index
+        self.prefixes = prefix_ids(labels, stages)
+
+    def pairs(self, wanted: NDArray[np.bool_] | None = None) -> IntArray:
+        """Pairs (i, j), i < j, sorted."""
+        from hardmax.cells._neighbour_kernels import merge_tilings
+
+        tiles = self._tiles(wanted)
+        if len(tiles["cell"]) == 0:
+            return np.empty((0, 2), dtype=np.int64)
+        starts, splits = tiles["starts"], tiles["splits"]
+        out_pairs = np.empty((len(tiles["cell"]), 2), dtype=np.int64)
+        out_doubt = np.empty(len(splits), dtype=np.int64)
+        first = starts[:-1]
+        n_pairs, n_doubt = merge_tilings(
+            starts, splits, self.stage_of_column[tiles["column"][first]], tiles["column"][first],
+            self.continuous.astype(np.uint8), tiles["cell"], tiles["end"], tiles["error"], tiles["end_column"],
+            tiles["end_pair"], self.labels, self.stage_of_column, out_pairs, out_doubt,
+        )  # fmt: skip
+        found = tiles["cell"][out_pairs[:n_pairs]]
+        doubtful = out_doubt[:n_doubt]
+        if n_doubt:
+            found = np.concatenate([found, self._settle(tiles, starts, doubtful)])
+        found = np.sort(found, axis=1)
+        return np.unique(found, axis=0) if len(found) else np.empty((0, 2), dtype=np.int64)
+
+    def _tiles(self, wanted: NDArray[np.bool_] | None) -> dict[str, Any]:
+        pieces, labels = self.pieces, self.labels
+        start = pieces.vertex_start
+        counts = np.diff(start)
+        cell = np.repeat(np.arange(len(pieces)), counts)
+        wall = pieces.walls
+        keep = wall >= 0
+        if wanted is not None:
+            keep &= wanted[cell]
+        position = np.arange(len(wall))
+        after = np.where(position + 1 == start[cell + 1], start[cell], position + 1)
+        before = np.where(position == start[cell], start[cell + 1] - 1, position - 1)
+        edge = np.flatnonzero(keep)
+        cell_e, wall_e = cell[edge], wall[edge]
+        column = wall_e >> 24
+        rival = wall_e & _RIVAL_MASK
+        own = labels[cell_e, column].astype(np.int64)
+        low_key, high_key = np.minimum(own, rival), np.maximum(own, rival)
+        side = own == high_key
+        stage = self.stage_of_column[column]
+        prefix = np.stack(self.prefixes[:-1])[stage, cell_e]
+        # one direction a line: from the lower winner's side the edge runs forward, on the other backward
+        tail, head = edge, after[edge]
+        points = pieces.vertices
+        errors = np.full(len(points), 0.0) if pieces.error is None else pieces.error
+        group = np.lexsort((high_key, low_key, column, prefix))
+        key = np.stack([prefix, column, low_key, high_key], axis=1)[group]
+        new = np.concatenate([[True], (key[1:] != key[:-1]).any(axis=1)])
+        group_of = np.empty(len(edge), dtype=np.int64)
+        group_of[group] = np.cumsum(new) - 1
+        n_groups = int(new.sum())
+        # the coordinate along which a group's line is longest
+        delta = points[head] - points[tail]
+        delta[side] *= -1
+        # a shared direction a group, from its longest edge
+        length = np.abs(delta).max(axis=1)
+        order = np.lexsort((length, group_of))
+        last = np.searchsorted(group_of[order], np.arange(n_groups), side="right") - 1
+        direction = delta[order[last]]
+        axis = np.abs(direction).argmax(axis=1)
+        sign = np.sign(direction[np.arange(n_groups), axis])
+        along = axis[group_of]
+        end_vertex = np.where(side, tail, head)
+        position_end = points[end_vertex, along] * sign[group_of]
+        # the wall that makes the end: the next edge at the head, the previous one at the tail
+        end_edge = np.where(side, before[edge], after[edge])
+        end_wall = wall[end_edge]
+        end_column = np.where(end_wall >= 0, end_wall >> 24, end_wall)
+        end_rival = end_wall & _RIVAL_MASK
+        real = end_wall >= 0
+        end_own = np.zeros(len(edge), dtype=np.int64)
+        end_own[real] = labels[cell_e[real], end_column[real]]
+        end_pair = np.where(
+            real, np.minimum(end_own, end_rival) * (_RIVAL_MASK + 1) + np.maximum(end_own, end_rival), 0
+        )
+        tolerance = errors[end_vertex]
+        if pieces.error is None or self.exact_cell is None:
+            tolerance = tolerance + 1e-12 * (1.0 + np.abs(position_end))
+        order = np.lexsort((position_end, side, group_of))
+        groups = np.arange(n_groups)
+        starts = np.searchsorted(group_of[order], np.arange(n_groups + 1))
+        splits = starts[:-1] + np.bincount(group_of[~side], minlength=n_groups)[groups]
+        return {
+            "cell": cell_e[order],
+            "column": column[order],
+            "prefix": prefix[order],
+            "end": position_end[order],
+            "error": tolerance[order],
+            "end_column": end_column[order],
+            "end_pair": end_pair[order],
+            "edge": (edge - start[cell_e])[order],
+            "starts": starts,
+            "splits": splits,
+        }
+
+    def _settle(self, tiles: dict[str, Any], starts: IntArray, doubtful: IntArray) -> IntArray:
+        """Overlaps of the tiles of doubtful groups, all pairs of one stage and prefix, in rationals."""
+        pools: dict[tuple[int, int], list[int]] = defaultdict(list)
+        for group in doubtful:
+            first, last = int(starts[group]), int(starts[group + 1])
+            stage = int(self.stage_of_column[tiles["column"][first]])
+            pools[stage, int(tiles["prefix"][first])].extend(range(first, last))
+        found: list[tuple[int, int]] = []
+        for members in pools.values():
+            lines: dict[Any, list[tuple[Any, Any, bool, int]]] = defaultdict(list)
+            for tile in members:
+                cell = int(tiles["cell"][tile])
+                key, low, high, forward = self._exact_edge(cell, int(tiles["edge"][tile]))
+                lines[key].append((low, high, forward, cell))
+            for edges in lines.values():
+                forward_edges = [e for e in edges if e[2]]
+                backward_edges = [e for e in edges if not e[2]]
+                for low, high, _, cell in forward_edges:
+                    for other_low, other_high, _, other in backward_edges:
+                        if max(low, other_low) < min(high, other_high):
+                            found.append((cell, other))
+        return np.array(found, dtype=np.int64).reshape(-1, 2)
+
+    def _exact_edge(self, cell: int, edge: int) -> tuple[Any, Any, Any, bool]:
+        """A canonical form of the edge's line, the edge's interval along it, and whether it runs forward."""
+        if self.exact_cell is None:
+            begin = int(self.pieces.vertex_start[cell])
+            size = int(self.pieces.vertex_start[cell + 1]) - begin
+            corners: list[Any] = [
+                [fraction(float(np.round(x, 9))) for x in self.pieces.vertices[begin + (edge + k) % size]]
+                for k in (0, 1)
+            ]
+        else:
+            exact = self.exact_cell(cell).vertices
+            corners = [[fraction(x) for x in exact[(edge + k) % len(exact)]] for k in (0, 1)]
+        (ax, ay), (bx, by) = corners
+        dx, dy = bx - ax, by - ay
+        if dx != 0:
+            slope = dy / dx
+            return ("y", slope, ay - slope * ax), min(ax, bx), max(ax, bx), dx > 0
+        return ("x", ax), min(ay, by), max(ay, by), dy > 0
+
+
+def interval_pairs(pieces: Polytopes) -> IntArray:
+    """Pairs of intervals of a line that share an end, by order along the line."""
+    order = np.argsort(pieces.vertices[pieces.vertex_start[:-1], 0], kind="stable")
+    if pieces.directions is not None:
+        low = pieces.vertex_start[:-1]
+        order = np.lexsort((pieces.vertices[low, 0], pieces.directions[low, 0]))
+    pairs = np.sort(np.stack([order[:-1], order[1:]], axis=1), axis=1)
+    return np.asarray(pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))])
+
+
+def neighbour_pairs(cells: CellComplex, wanted: NDArray[np.bool_] | None) -> IntArray:
+    """Facet-sharing pairs of a complex, optionally only among some of its cells."""
+    if cells.n_cells < 2:
+        return np.empty((0, 2), dtype=np.int64)
+    if cells.dim == 1:
+        pairs = interval_pairs(cells.pieces)
+        return pairs if wanted is None else np.asarray(pairs[wanted[pairs].all(axis=1)])
+    stages = [stage.columns for stage in cells.follower.program.stages]
+    exact = None if cells.exactness == "estimated" else lru_cache(maxsize=4096)(cells.exact_cell)
+    if cells.dim == 2 and cells.pieces.directions is None:
+        finder = PlaneNeighbours(cells.pieces, cells.labels, stages, cells.continuous_columns, exact)
+        return finder.pairs(wanted)
+    from hardmax.cells.facets import facet_pairs
+
+    return facet_pairs(cells, stages, wanted)

@@ -1,0 +1,270 @@
+"""``enumerate_cells`` and ``count_cells``: which engine runs, what stops it, what it tells while running."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardmax.cells.complex import CellComplex, Exactness
+from hardmax.cells.domains import Domain
+from hardmax.cells.enumeration import CellBatch, Engine, Enumeration, ExactFollower
+from hardmax.cells.polytopes import Polytopes
+from hardmax.cells.progress import Progress
+from hardmax.errors import DomainError, NotPiecewiseAffineError, ParameterError, PrecisionError
+from hardmax.networks import operations as op
+from hardmax.networks.network import Network
+
+_MODES = {"certified": Exactness.CERTIFIED, "exact": Exactness.EXACT, "float": Exactness.ESTIMATED}
+
+
+class CellCount(int):
+    """A number of cells that knows whether it is all of them, and how it was found."""
+
+    is_complete: bool
+    exactness: Exactness
+
+    @classmethod
+    def of(cls, number: int, exactness: Exactness, is_complete: bool) -> CellCount:
+        """The count with its status."""
+        count = cls(number)
+        count.exactness = exactness
+        count.is_complete = is_complete
+        return count
+
+
+def enumerate_cells(
+    net: Network,
+    domain: Domain,
+    exactness: str = "certified",
+    max_cells: int | None = None,
+    progress: bool = False,
+    workers: int = 1,
+) -> CellComplex:
+    """Every cell of a hard network on a domain, with its affine map and polytope.
+
+    Parameters
+    ----------
+    net : a network at temperature 0 whose operations are piecewise affine.
+    domain : ``Segment``, ``Plane``, ``Box`` or ``Space``.
+    exactness : "certified" (floats with proved signs, rationals where in doubt), "exact" (rationals throughout,
+        for small networks) or "float" (signs believed, result marked estimated).
+    max_cells : stop after this many; the result is then marked incomplete.
+    progress : show cells found and the share of the domain done, on a terminal.
+    workers : threads.
+
+    An interrupt (Ctrl-C) returns the cells found so far, marked incomplete.
+
+    Exactness: as asked; see ``CellComplex.exactness``.
+
+    Examples
+    --------
+    >>> from hardmax.networks.layers import Affine, ReLU
+    >>> from hardmax.cells.domains import Box
+    >>> net = Network([Affine([[1.0, 0.0], [0.0, 1.0], [0.0, 2.0]]), ReLU(), Affine([[1.0, 1.0, 0.0]])], 2)
+    >>> cells = enumerate_cells(net, Box([-1, -1], [1, 1]))
+    >>> cells.n_cells, cells.n_regions, cells.n_maps
+    (4, 4, 4)
+    """
+    mode = _checked(net, exactness)
+    if max_cells is not None and max_cells < 1:
+        raise ParameterError(f"max_cells: expected at least 1, got {max_cells}")
+    run = _Run(net, domain, mode, workers)
+    batches: list[CellBatch] = []
+    found, is_complete = 0, True
+    with Progress(progress, domain) as bar:
+        try:
+            for batch in run.batches():
+                batches.append(batch)
+                found += len(batch)
+                bar.advance(len(batch), batch.pieces)
+                if max_cells is not None and found >= max_cells:
+                    is_complete = found == max_cells and run.is_exhausted()
+                    break
+        except KeyboardInterrupt:
+            is_complete = False
+    batches.sort(key=lambda batch: batch.path)
+    return _complex(net, domain, mode, batches, is_complete, run.n_settled, max_cells)
+
+
+def count_cells(
+    net: Network,
+    domain: Domain,
+    exactness: str = "certified",
+    progress: bool = False,
+    workers: int = 1,
+) -> CellCount:
+    """How many cells a hard network has on a domain, in memory that does not grow with the count.
+
+    The result is an ``int`` with ``is_complete`` (False after an interrupt) and ``exactness``.
+
+    Examples
+    --------
+    >>> from hardmax.networks.layers import Affine, ReLU
+    >>> from hardmax.cells.domains import Segment
+    >>> count_cells(Network([Affine([[1.0], [1.0]], [0.0, -1.0]), ReLU()], 1), Segment([-1.0], [2.0]))
+    3
+    """
+    mode = _checked(net, exactness)
+    run = _Run(net, domain, mode, workers)
+    total, is_complete = 0, True
+    with Progress(progress, domain) as bar:
+        try:
+            for number in run.counts():
+                total += number
+                bar.advance(number, None)
+        except KeyboardInterrupt:
+            is_complete = False
+    return CellCount.of(total, mode, is_complete)
+
+
+class _Run:
+    """One search: an engine for the domain, in the wanted arithmetic."""
+
+    def __init__(self, net: Network, domain: Domain, mode: Exactness, workers: int) -> None:
+        if int(workers) != workers or workers < 1:
+            raise ParameterError(f"workers: expected a number of threads of at least 1, got {workers}")
+        if not isinstance(domain, Domain):
+            raise DomainError(
+                f"expected hm.Segment, hm.Plane, hm.Box or hm.Space as the domain, got {type(domain).__name__}"
+            )
+        domain.slice_of(net.input_shape)
+        self.engine = engine_for(domain, mode is not Exactness.ESTIMATED)
+        self.workers = int(workers)
+        self.mode = mode
+        self._enumeration = Enumeration(net.graph, domain, self.engine, mode is Exactness.CERTIFIED)
+        self._net, self._domain = net, domain
+        self._iterator: Iterator[CellBatch] | None = None
+
+    @property
+    def n_settled(self) -> int:
+        """How many pieces needed rationals."""
+        return self._enumeration.n_settled
+
+    def batches(self) -> Iterator[CellBatch]:
+        """Finished cells."""
+        if self.mode is Exactness.EXACT:
+            self._iterator = _exact_batches(self._enumeration.follower, self.engine, self._enumeration)
+        else:
+            self._iterator = self._enumeration.cells(self.workers)
+        return self._iterator
+
+    def counts(self) -> Iterator[int]:
+        """Numbers that add up to the number of cells."""
+        if self.mode is Exactness.EXACT:
+            return (len(batch) for batch in self.batches())
+        return self._enumeration.count(self.workers)
+
+    def is_exhausted(self) -> bool:
+        """Whether nothing more would have come."""
+        assert self._iterator is not None
+        return next(self._iterator, None) is None
+
+
+def engine_for(domain: Domain, certified: bool) -> Engine:
+    """The engine of a domain's dimension."""
+    if domain.dim == 1:
+        from hardmax.cells.line import LineEngine
+
+        return LineEngine(domain, certified)
+    if domain.dim == 2 and domain.is_bounded:
+        from hardmax.cells.plane import PlaneEngine
+
+        return PlaneEngine(domain, certified)
+    from hardmax.cells.space import SpaceEngine
+
+    return SpaceEngine(domain, certified)
+
+
+def _exact_batches(follower: ExactFollower, engine: Engine, enumeration: Enumeration) -> Iterator[CellBatch]:
+    """Cells decided in rationals alone: every piece is settled, none is cut by floats."""
+    from hardmax.arithmetic.rationals import float_array
+
+    stages = follower.program.stages
+    label = np.zeros(enumeration.n_choices, dtype=enumeration.label_type)
+    stack: list[tuple[int, NDArray[Any], Polytopes]] = [(0, label, engine.root())]
+    number = 0
+    while stack:
+        index, label, piece = stack.pop()
+        if index == len(stages):
+            exact = follower.map(label)
+            terms = follower.program.dim + 1
+            maps = np.zeros((1, terms, *exact.shape[1:]))
+            maps[0, : len(exact)] = float_array(exact)
+            error = np.abs(maps).reshape(1, terms, -1).max(axis=2) * 2.0**-53 + 2.0**-1074
+            yield CellBatch((number,), label[None], maps, error, piece)
+            number += 1
+            continue
+        stage = stages[index]
+        rows = follower.rows(index, label)
+        labels, children = engine.settle(piece, 0, _WallRow(follower, label), rows, stage)
+        for child in range(len(labels) - 1, -1, -1):
+            chosen = label.copy()
+            chosen[stage.columns] = labels[child]
+            stack.append((index + 1, chosen, children.take(child, child + 1)))
+
+
+class _WallRow:
+    """Exact equations of the walls of one labelled cell."""
+
+    def __init__(self, follower: ExactFollower, label: NDArray[Any]) -> None:
+        self._follower, self._label = follower, label
+
+    def __call__(self, wall: int) -> NDArray[np.object_]:
+        return self._follower.wall_row(wall, self._label)
+
+
+def _checked(net: Network, exactness: str) -> Exactness:
+    if exactness not in _MODES:
+        raise ParameterError(f"exactness: expected one of {', '.join(map(repr, _MODES))}, got {exactness!r}")
+    if not isinstance(net, Network):
+        raise ParameterError(f"expected an hm.Network, got {type(net).__name__}; hm.read(path) reads a file")
+    if net.smooth_operations:
+        raise NotPiecewiseAffineError(
+            f"the network has no polyhedral cells because of {net.smooth_operations[0]}; "
+            "take hm.skeleton(network) first"
+        )
+    soft = any(isinstance(n.operation, op.Hardmax) and not n.operation.always_hard for n in net.graph.nodes)
+    if net.temperature > 0 and soft:
+        raise NotPiecewiseAffineError(
+            f"softmax attention at temperature {net.temperature:g} has no polyhedral cells; "
+            "take hm.skeleton(network), its zero-temperature limit, first"
+        )
+    return _MODES[exactness]
+
+
+def _complex(
+    net: Network,
+    domain: Domain,
+    mode: Exactness,
+    batches: list[CellBatch],
+    is_complete: bool,
+    n_settled: int,
+    max_cells: int | None,
+) -> CellComplex:
+    if not batches:
+        n_choices, terms = net.n_choices, domain.dim + 1
+        nothing = np.zeros(1, dtype=np.int64)
+        pieces = Polytopes(domain.dim, nothing, np.empty((0, domain.dim)), nothing, np.empty(0, dtype=np.int64))
+        labels: NDArray[Any] = np.empty((0, n_choices), dtype=np.uint8)
+        return CellComplex(net, domain, mode, labels, np.empty((0, terms, *net.output_shape)), None, pieces, False)
+    if len(batches) == 1:
+        only = batches[0]
+        labels, maps, error, pieces = only.labels, only.maps, only.map_error, only.pieces
+    else:
+        labels = np.concatenate([batch.labels for batch in batches])
+        maps = np.concatenate([batch.maps for batch in batches])
+        errors = [batch.map_error for batch in batches if batch.map_error is not None]
+        error = np.concatenate(errors) if len(errors) == len(batches) else None
+        pieces = type(batches[0].pieces).join([batch.pieces for batch in batches])
+    if max_cells is not None and len(labels) > max_cells:
+        labels, maps, pieces = labels[:max_cells], maps[:max_cells], pieces.take(0, max_cells)
+        error = None if error is None else error[:max_cells]
+        is_complete = False
+    if not np.isfinite(maps).all():
+        raise PrecisionError(
+            "the affine maps overflow binary64; rescale the weights or use exactness='exact' on a smaller domain"
+        )
+    return CellComplex(net, domain, mode, labels, maps, error, pieces, is_complete, n_settled)
