@@ -12,10 +12,7 @@ ELEMENT = {"float32": TensorProto.FLOAT, "float64": TensorProto.DOUBLE}
 
 def small_model(nodes, shape, constants=None, opset=17, dtype="float32", outputs=("y",), functions=()):
     """A model with input ``x`` of this shape; nodes are (operator, inputs, outputs, attributes)."""
-    made = [
-        helper.make_node(op, ins, outs, name=f"n{i}", **attrs)
-        for i, (op, ins, outs, attrs) in enumerate(nodes)
-    ]
+    made = [helper.make_node(op, ins, outs, name=f"n{i}", **attrs) for i, (op, ins, outs, attrs) in enumerate(nodes)]
     graph = helper.make_graph(
         made,
         "g",

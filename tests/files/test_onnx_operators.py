@@ -396,9 +396,7 @@ def test_operators_agree_with_onnxruntime(name, tmp_path_factory):
     st.tuples(st.integers(1, 2), st.integers(1, 2)),
     st.sampled_from(["NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"]),
 )
-def test_convolutions_agree_with_onnxruntime(
-    tmp_path_factory, groups, space, kernel, strides, pads, dilations, auto
-):
+def test_convolutions_agree_with_onnxruntime(tmp_path_factory, groups, space, kernel, strides, pads, dilations, auto):
     attributes = {"group": groups, "strides": strides, "kernel_shape": kernel}
     if auto == "NOTSET":
         attributes |= {"pads": pads, "dilations": dilations}
@@ -455,9 +453,7 @@ def test_a_max_pool_names_the_first_of_tied_entries(tmp_path_factory, entries):
     padded = np.pad(x[0, 0], 1, constant_values=-9)
     flat = np.pad(np.arange(25).reshape(5, 5), 1, constant_values=-1)
     corners = [(r, c) for r in range(0, 5, 2) for c in range(0, 5, 2)]
-    first = [
-        flat[r : r + 2, c : c + 3].reshape(-1)[np.argmax(padded[r : r + 2, c : c + 3])] for r, c in corners
-    ]
+    first = [flat[r : r + 2, c : c + 3].reshape(-1)[np.argmax(padded[r : r + 2, c : c + 3])] for r, c in corners]
     assert winners.tolist() == [int(p) for p in first]
 
 
@@ -497,7 +493,5 @@ def test_every_opset_of_the_range_is_read(opset, tmp_path_factory):
 
 def test_half_precision_weights_are_read_at_their_binary_value(tmp_path_factory):
     half = np.array([0.1, -3.0], dtype=np.float16)
-    model = small_model(
-        [("Cast", ["h"], ["c"], {"to": 1}), ("Mul", ["x", "c"], ["y"], {})], [1, 2], {"h": half}
-    )
+    model = small_model([("Cast", ["h"], ["c"], {"to": 1}), ("Mul", ["x", "c"], ["y"], {})], [1, 2], {"h": half})
     assert _read(model, tmp_path_factory)([1.0, 1.0]).tolist() == half.astype(float).tolist()

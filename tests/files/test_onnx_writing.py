@@ -18,9 +18,7 @@ TOLERANCE = {"float32": 1e-5, "float64": 1e-13}
 
 def _heads(rng, dim, sizes):
     return [
-        hm.Head(
-            rng.normal(size=(n, k)), rng.normal(size=(n, v)), rng.normal(size=(k, dim)), rng.normal(size=k)
-        )
+        hm.Head(rng.normal(size=(n, k)), rng.normal(size=(n, v)), rng.normal(size=(k, dim)), rng.normal(size=k))
         for n, k, v in sizes
     ]
 
@@ -57,9 +55,7 @@ def _everything():
     image = b.add(op.Reshape((2, 6, 10)), mixed)
     kernel = op.frozen(rng.normal(size=(2, 2, 9)))
     positions = np.arange(10)[:, None] + np.arange(-1, 2)
-    spread = (
-        np.where((positions < 0) | (positions > 9), -1, positions)[:, None, :] + 10 * np.arange(3)[:, None]
-    )
+    spread = np.where((positions < 0) | (positions > 9), -1, positions)[:, None, :] + 10 * np.arange(3)[:, None]
     spread = np.where(np.tile((positions < 0) | (positions > 9), 3).reshape(10, 3, 3), -1, spread)
     windows = spread.reshape(10, 9)
     geometry = {"kernel": (3,), "strides": (1,), "dilations": (1,), "pads": (1, 1)}

@@ -96,8 +96,7 @@ def network_from_safetensors(data: bytes, where: str) -> Network:
         metadata = header.get("__metadata__", {})
     except Exception as error:  # the library raises its own kind and several builtin ones
         raise FileFormatError(
-            f"{where}: expected a safetensors file, got bytes that do not parse as one ({error}); it may "
-            "be truncated"
+            f"{where}: expected a safetensors file, got bytes that do not parse as one ({error}); it may be truncated"
         ) from None
     if _KEY not in metadata:
         raise FileFormatError(
@@ -121,9 +120,7 @@ def _npz_arrays(data: bytes, where: str) -> Arrays:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             if sum(entry.file_size for entry in archive.infolist()) > 8 * MAX_ENTRIES:
-                raise FileFormatError(
-                    f"{where}: the arrays take more than {8 * MAX_ENTRIES >> 20} MiB unpacked"
-                )
+                raise FileFormatError(f"{where}: the arrays take more than {8 * MAX_ENTRIES >> 20} MiB unpacked")
         with np.load(io.BytesIO(data), allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
     except HardmaxError:
@@ -131,12 +128,10 @@ def _npz_arrays(data: bytes, where: str) -> Arrays:
     except Exception as error:  # zipfile, zlib and numpy raise many kinds on damaged bytes
         if "allow_pickle" in str(error):
             raise PickleError(
-                f"{where}: an array holds Python objects, which would have to be unpickled; save plain "
-                "numbers instead"
+                f"{where}: an array holds Python objects, which would have to be unpickled; save plain numbers instead"
             ) from None
         raise FileFormatError(
-            f"{where}: expected an .npz file, got bytes that do not parse as one ({error}); it may be "
-            "truncated"
+            f"{where}: expected an .npz file, got bytes that do not parse as one ({error}); it may be truncated"
         ) from None
 
 
@@ -201,9 +196,7 @@ def _described_value(value: Any, arrays: Arrays) -> Any:
     if isinstance(value, tuple):
         return [_described_value(item, arrays) for item in value]
     if is_dataclass(value) and not isinstance(value, type):  # layers, heads and operations
-        content = {
-            entry.name: _described_value(getattr(value, entry.name), arrays) for entry in fields(value)
-        }
+        content = {entry.name: _described_value(getattr(value, entry.name), arrays) for entry in fields(value)}
         return {"is": type(value).__name__, **content}
     return value.item() if isinstance(value, np.generic) else value
 
@@ -236,7 +229,10 @@ def _restored(text: bytes, arrays: Mapping[str, Array], where: str) -> Network:
 
 
 def _array(entry: Any, arrays: Mapping[str, Array]) -> Array:
-    return arrays[entry["array"]]
+    array = arrays[entry["array"]]
+    if array.dtype not in (np.float64, np.int64):
+        raise WeightError(f"array {entry['array']!r}: expected float64 or int64 numbers, got {array.dtype}")
+    return array
 
 
 def _layer(entry: dict[str, Any], arrays: Mapping[str, Array]) -> Any:
@@ -273,10 +269,7 @@ def _operation(entry: dict[str, Any], arrays: Mapping[str, Array]) -> op.Operati
     content: dict[str, Any] = {}
     for name, value in entry.items():
         if isinstance(value, dict):
-            array = _array(value, arrays)
-            if array.dtype not in (np.float64, np.int64):
-                raise WeightError(f"{kind} {name}: expected float64 or int64 entries, got {array.dtype}")
-            array = np.array(array)
+            array = np.array(_array(value, arrays), order="C")
             array.setflags(write=False)
             content[name] = array
         elif name != "is":

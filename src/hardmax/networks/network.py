@@ -128,7 +128,7 @@ class Network:
         batch, lead = self._batch(x)
         parts = [evaluation.evaluate(self._graph, part, tau) for part in self._parts(batch)]
         result = np.concatenate(parts) if parts else np.empty((0, *self.output_shape), dtype=batch.dtype)
-        return result.reshape(*lead, *self.output_shape)
+        return result.reshape((*lead, *self.output_shape))
 
     def labels(self, x: ArrayLike) -> NDArray[np.int64]:
         """The hard network's choices at x: (..., n_choices) integers in graph order.

@@ -150,12 +150,10 @@ def _inputs(onnx: Any, graph: Any) -> tuple[OnnxInput, ...]:
         dims: tuple[int | str | None, ...] | None = None
         if tensor.HasField("shape"):
             dims = tuple(
-                int(dim.dim_value) if dim.HasField("dim_value") else (dim.dim_param or None)
+                int(dim.dim_value) if dim.dim_value > 0 else (dim.dim_param or None)  # 0 and -1 are open
                 for dim in tensor.shape.dim
             )
-        kind = (
-            np.dtype(onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)).kind if tensor.elem_type else "f"
-        )
+        kind = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)).kind if tensor.elem_type else "f"
         inputs.append(OnnxInput(entry.name, dims, "f" if kind == "V" else kind))  # V: bfloat16 and smaller
     return tuple(inputs)
 
@@ -194,9 +192,7 @@ def _tensor(onnx: Any, tensor: Any, where: str, folder: Path | None) -> Array:
     values = array.astype(np.float64)  # kinds f and V (bfloat16 and smaller)
     if np.isnan(values).any():
         position = [int(i) for i in np.argwhere(np.isnan(values))[0]]
-        raise WeightError(
-            f"{where}: entry {position} is NaN; expected finite weights. Export the model again."
-        )
+        raise WeightError(f"{where}: entry {position} is NaN; expected finite weights. Export the model again.")
     return values
 
 
@@ -209,9 +205,7 @@ def _with_external_data(onnx: Any, tensor: Any, where: str, folder: Path | None)
     home = folder.resolve()
     path = (home / location).resolve()
     if Path(location).is_absolute() or not path.is_relative_to(home):
-        raise FileFormatError(
-            f"{where} points to {location!r}, outside the file's own folder; that is not followed"
-        )
+        raise FileFormatError(f"{where} points to {location!r}, outside the file's own folder; that is not followed")
     offset, length = int(entries.get("offset", 0)), int(entries.get("length", -1))
     try:
         size = path.stat().st_size
@@ -224,9 +218,7 @@ def _with_external_data(onnx: Any, tensor: Any, where: str, folder: Path | None)
             file.seek(offset)
             raw = file.read(length)
     except OSError as error:
-        raise FileFormatError(
-            f"{where} is stored in {location!r}, which cannot be read ({error.strerror})"
-        ) from None
+        raise FileFormatError(f"{where} is stored in {location!r}, which cannot be read ({error.strerror})") from None
     whole = onnx.TensorProto()
     whole.CopyFrom(tensor)
     whole.data_location = onnx.TensorProto.DEFAULT

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from operator import index
 from typing import Any
 
 import numpy as np
 
-from hardmax.errors import DynamicShapeError, FileFormatError, HardmaxError, OperatorError, ShapeError
+from hardmax.errors import DynamicShapeError, FileFormatError, HardmaxError, OperatorError, ParameterError, ShapeError
 from hardmax.networks import operations as op
 from hardmax.networks.graph import Graph, GraphBuilder, Node
 from hardmax.networks.network import Network
@@ -59,9 +60,7 @@ def network_from_onnx(
     final = values.get(result)
     if not isinstance(final, Data):
         what = "nothing" if final is None else "a constant or a mask"
-        raise FileFormatError(
-            f"{where}: output {result!r} is {what}; expected a tensor that depends on the input"
-        )
+        raise FileFormatError(f"{where}: output {result!r} is {what}; expected a tensor that depends on the input")
     made = builder.shape_of(final.value)
     if batched and made and made[0] == 1:
         final = Data(builder.add(op.Reshape(made[1:]), final.value, name="batch axis removed"))
@@ -106,7 +105,7 @@ def _resolve_shape(
     fixes it at more than one keeps it, since it may well be a sequence.
     """
     dims = source.dims
-    asked = None if given is None else tuple(int(size) for size in given)
+    asked = None if given is None else _sizes(given, where)
     if dims is None:
         if asked is None:
             raise _open_shape(where, source, "no shape at all")
@@ -119,18 +118,26 @@ def _resolve_shape(
             batched = False
     sizes = dims[1:] if batched else dims
     if asked is None:
-        if not all(isinstance(size, int) and size > 0 for size in sizes):
+        if not all(isinstance(size, int) for size in sizes):
             raise _open_shape(where, source, f"the shape {_spelled(dims)}")
         return tuple(int(size) for size in sizes if isinstance(size, int)), batched
     fits = len(asked) == len(sizes) and all(
-        not isinstance(size, int) or size in (0, wanted) for size, wanted in zip(sizes, asked, strict=False)
+        not isinstance(size, int) or size == wanted for size, wanted in zip(sizes, asked, strict=False)
     )
     if not fits or min(asked, default=1) < 1:
         raise ShapeError(
-            f"{where}: input_shape {asked} does not fit the file's input {source.name!r} of shape "
-            f"{_spelled(dims)}"
+            f"{where}: input_shape {asked} does not fit the file's input {source.name!r} of shape {_spelled(dims)}"
         )
     return asked, batched
+
+
+def _sizes(given: Sequence[int], where: str) -> tuple[int, ...]:
+    try:
+        return tuple(index(size) for size in given)
+    except TypeError:
+        raise ParameterError(
+            f"{where}: expected input_shape as a tuple of integers, such as (3, 32, 32), got {given!r}"
+        ) from None
 
 
 def _spelled(dims: Sequence[int | str | None]) -> str:
@@ -165,8 +172,7 @@ def _outputs(t: Translation) -> Sequence[Value]:
     node = t.node
     if node.domain:
         raise OperatorError(
-            f"operators of the domain {node.domain!r} are not translated; export the model with standard "
-            "operators"
+            f"operators of the domain {node.domain!r} are not translated; export the model with standard operators"
         )
     if node.op in ("Shape", "Size") and isinstance(t.operands[0], Data):
         shape = t.shape(t.operands[0])
