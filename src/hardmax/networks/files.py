@@ -71,13 +71,9 @@ def read(
             "or export it to ONNX."
         )
     if ending not in _ENDINGS:
-        raise FileFormatError(
-            f"{file}: expected a file ending in {', '.join(_ENDINGS)}, got {ending or 'no ending'!r}"
-        )
+        raise FileFormatError(f"{file}: expected a file ending in {', '.join(_ENDINGS)}, got {ending or 'no ending'!r}")
     if ending != ".onnx" and (input_shape is not None or output is not None):
-        raise ParameterError(
-            f"{file}: input_shape and output are for ONNX files; a {ending} file says them itself"
-        )
+        raise ParameterError(f"{file}: input_shape and output are for ONNX files; a {ending} file says them itself")
     data = _bytes_of(file)
     if ending == ".onnx":
         from hardmax.networks.onnx_files import parse_model
@@ -127,9 +123,7 @@ def write(
         raise ParameterError(f"{file}: expected dtype 'float32' or 'float64', got {dtype!r}")
     ending = file.suffix.lower()
     if ending not in _ENDINGS:
-        raise FileFormatError(
-            f"{file}: expected a file ending in {', '.join(_ENDINGS)}, got {ending or 'no ending'!r}"
-        )
+        raise FileFormatError(f"{file}: expected a file ending in {', '.join(_ENDINGS)}, got {ending or 'no ending'!r}")
     if ending == ".onnx":
         data = _onnx_bytes(net, 0.0 if temperature is None else check_temperature(temperature), dtype)
     else:

@@ -153,9 +153,7 @@ def _pow(t: Translation) -> Value:
     if power == 1.0:
         return x
     if power not in kinds:
-        raise OperatorError(
-            f"powers 1, 2, 3, 0.5, -0.5 and -1 are translated, got {exponent.reshape(-1)[:3]}"
-        )
+        raise OperatorError(f"powers 1, 2, 3, 0.5, -0.5 and -1 are translated, got {exponent.reshape(-1)[:3]}")
     return t.emit(op.Pointwise(kinds[power]), x)
 
 
@@ -179,9 +177,7 @@ def _cast(t: Translation) -> Value:
         return value
     to = t.attribute("to")
     if t.node.op != "CastLike" and ELEMENT_TYPES.get(to) is not np.float64:
-        raise OperatorError(
-            f"data is cast to ONNX element type {to}, which rounds; only casts to floats are read"
-        )
+        raise OperatorError(f"data is cast to ONNX element type {to}, which rounds; only casts to floats are read")
     return t.data(0)
 
 
@@ -190,9 +186,7 @@ def _equal(t: Translation) -> Value:
     for scores, maximum in ((x, y), (y, x)):
         if isinstance(scores, Data) and isinstance(maximum, Data) and t.maxima.get(maximum.value) == scores:
             return Ties(scores)
-    raise OperatorError(
-        "data is compared with data or with constants, which is no piecewise-affine operation here"
-    )
+    raise OperatorError("data is compared with data or with constants, which is no piecewise-affine operation here")
 
 
 def _axes(t: Translation, x: Data) -> tuple[int, ...]:
@@ -338,10 +332,7 @@ ARITHMETIC_RULES: dict[str, Rule] = {
     "Gemm": _gemm,
     "Einsum": _einsum,
     "LogSoftmax": _refused(
-        "LogSoftmax has no zero-temperature limit; cut it off the end of the model (the order of the "
-        "outputs stays)"
+        "LogSoftmax has no zero-temperature limit; cut it off the end of the model (the order of the outputs stays)"
     ),
-    "ArgMax": _refused(
-        "ArgMax makes integers; cut it off the end of the model and take the argmax of net(x)"
-    ),
+    "ArgMax": _refused("ArgMax makes integers; cut it off the end of the model and take the argmax of net(x)"),
 }

@@ -33,9 +33,7 @@ def _weights(always_hard: bool) -> Callable[[Translation], Value]:
         if allowed is None:
             return t.on_last_axis(choice, x, axis)
         if axis != rank - 1:
-            raise OperatorError(
-                "masked scores are weighed along the last axis only; transpose them in the model"
-            )
+            raise OperatorError("masked scores are weighed along the last axis only; transpose them in the model")
         return _choose(t, choice, x, allowed)
 
     return rule
@@ -57,9 +55,7 @@ def _choose(t: Translation, choice: op.Hardmax, x: Data, allowed: Array | None) 
     rows = allowed.reshape(-1, shape[-1])
     counts = rows.sum(axis=1)
     if not counts.all():
-        raise EmptyError(
-            f"row {int(np.argmin(counts))} of the mask allows no key; expected at least one a query"
-        )
+        raise EmptyError(f"row {int(np.argmin(counts))} of the mask allows no key; expected at least one a query")
     places = np.full(rows.shape, -1, dtype=np.int64)
     chosen, start = [], 0
     for count in np.unique(counts):
@@ -76,9 +72,7 @@ def _choose(t: Translation, choice: op.Hardmax, x: Data, allowed: Array | None) 
 def _batch_normalization(t: Translation) -> Value:
     x = t.data(0)
     if t.attribute("training_mode", 0) or not t.attribute("spatial", 1):
-        raise OperatorError(
-            "batch normalisation is read in inference mode only; export the model after .eval()"
-        )
+        raise OperatorError("batch normalisation is read in inference mode only; export the model after .eval()")
     scale, bias, mean, variance = (t.weights(position) for position in (1, 2, 3, 4))
     spread = variance + t.attribute("epsilon", 1e-5)
     if not (spread > 0).all():

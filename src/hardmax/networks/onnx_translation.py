@@ -193,9 +193,7 @@ class Translation:
         made = self._made.get(x.value)
         if private and made is not None and isinstance(made[0], op.Linear) and made[0].bias is None:
             width = made[0].weight.shape[0]
-            if shape == self.shape(x) and (
-                constant.size == 1 or constant.size == constant.shape[-1] == width
-            ):
+            if shape == self.shape(x) and (constant.size == 1 or constant.size == constant.shape[-1] == width):
                 bias = np.broadcast_to(constant.reshape(-1), (width,))
                 return self.emit(op.Linear(made[0].weight, op.frozen(bias)), Data(made[1][0]))
         return self.emit(op.Shift(op.frozen(constant)), x)

@@ -49,9 +49,7 @@ def sliding_windows(
     []
     """
     columns, paddings, counts = [], [], []
-    for size, width, stride, dilation, (before, after) in zip(
-        space, kernel, strides, dilations, pads, strict=True
-    ):
+    for size, width, stride, dilation, (before, after) in zip(space, kernel, strides, dilations, pads, strict=True):
         if min(width, stride, dilation) < 1:
             raise FileFormatError("a window with a kernel, stride or dilation below 1")
         spare = size + before + after - (dilation * (width - 1) + 1)
@@ -85,9 +83,7 @@ def _pads(t: Translation, space: Sequence[int], kernel: Sequence[int], strides: 
             small, large = total // 2, total - total // 2
             pads.append((small, large) if automatic == "SAME_UPPER" else (large, small))
         return pads
-    flat = (
-        [0] * (2 * len(space)) if automatic == "VALID" else list(t.attribute("pads", [0] * (2 * len(space))))
-    )
+    flat = [0] * (2 * len(space)) if automatic == "VALID" else list(t.attribute("pads", [0] * (2 * len(space))))
     if len(flat) != 2 * len(space) or min(flat, default=0) < 0:
         raise FileFormatError(f"pads {flat} for {len(space)} spatial axes")
     return list(zip(flat[: len(space)], flat[len(space) :], strict=True))
@@ -111,9 +107,7 @@ def _conv(t: Translation) -> Value:
         or weight.shape[0] % groups
         or (weight.shape[1] * groups != shape[1])
     ):
-        raise FileFormatError(
-            f"a convolution with weight {weight.shape} and {groups} groups on a tensor {shape}"
-        )
+        raise FileFormatError(f"a convolution with weight {weight.shape} and {groups} groups on a tensor {shape}")
     space, kernel = shape[2:], weight.shape[2:]
     strides, dilations = _sizes(t, "strides", len(space)), _sizes(t, "dilations", len(space))
     pads = _pads(t, space, kernel, strides, dilations)
@@ -136,9 +130,7 @@ def _conv(t: Translation) -> Value:
         pads=tuple(before for before, _ in pads) + tuple(after for _, after in pads),
     )
     if convolution.bias is not None and convolution.bias.shape != weight.shape[:1]:
-        raise FileFormatError(
-            f"a convolution with {weight.shape[0]} channels and a bias {convolution.bias.shape}"
-        )
+        raise FileFormatError(f"a convolution with {weight.shape[0]} channels and a bias {convolution.bias.shape}")
     return t.emit(convolution, x)
 
 
@@ -149,13 +141,9 @@ def _pool_windows(t: Translation, x: Data) -> Windows:
         raise FileFormatError(f"a pool with kernel {kernel} on a tensor of shape {t.shape(x)}")
     strides, dilations = _sizes(t, "strides", len(space)), _sizes(t, "dilations", len(space))
     pads = _pads(t, space, kernel, strides, dilations)
-    windows = sliding_windows(
-        space, kernel, strides, dilations, pads, round_up=bool(t.attribute("ceil_mode", 0))
-    )
+    windows = sliding_windows(space, kernel, strides, dilations, pads, round_up=bool(t.attribute("ceil_mode", 0)))
     if not (windows.positions >= 0).any(axis=1).all():
-        raise FileFormatError(
-            f"a pool with a window that lies in the padding alone (pads {pads}, kernel {kernel})"
-        )
+        raise FileFormatError(f"a pool with a window that lies in the padding alone (pads {pads}, kernel {kernel})")
     return windows
 
 

@@ -78,8 +78,7 @@ class Writer:
             small = array.astype(np.float32)
         if not np.isfinite(small).all():
             raise PrecisionError(
-                f"{self.owner}: a number of size {np.abs(array).max():g} overflows float32; write with "
-                "dtype='float64'"
+                f"{self.owner}: a number of size {np.abs(array).max():g} overflows float32; write with dtype='float64'"
             )
         if (small == array).all():
             self.constants[name] = small
@@ -107,9 +106,7 @@ class Writer:
 
         onnxruntime joins a scalar factor to the matrix product before it, and rounds it to float32 there.
         """
-        return (
-            np.full(shape[-1], factor) if self.dtype == "float64" and factor.ndim == 0 and shape else factor
-        )
+        return np.full(shape[-1], factor) if self.dtype == "float64" and factor.ndim == 0 and shape else factor
 
     def finish(self, result: str) -> None:
         """Call the result ``output``."""
@@ -132,11 +129,7 @@ def spell(operation: op.Operation, writer: Writer, inputs: Sequence[str], shapes
 @spell.register
 def _(operation: op.Linear, writer: Writer, inputs: Sequence[str], shapes: Shapes) -> str:
     product = writer.node("MatMul", inputs[0], writer.floats(operation.weight.T, "weight"))
-    return (
-        product
-        if operation.bias is None
-        else writer.node("Add", product, writer.floats(operation.bias, "bias"))
-    )
+    return product if operation.bias is None else writer.node("Add", product, writer.floats(operation.bias, "bias"))
 
 
 @spell.register
@@ -187,9 +180,7 @@ def _(operation: op.Convolution, writer: Writer, inputs: Sequence[str], shapes: 
     windows = np.where(operation.windows < 0, size, operation.windows)
     columns = writer.node("Gather", flat, writer.integers(windows, "windows"), axis=3)
     weight = operation.weight.swapaxes(1, 2)  # (groups, taps, out)
-    product = writer.node(
-        "MatMul", columns, writer.floats(weight, "weight")
-    )  # (batch, examples, groups, windows, out)
+    product = writer.node("MatMul", columns, writer.floats(weight, "weight"))  # (batch, examples, groups, windows, out)
     channels_first = writer.node("Transpose", product, perm=(0, 1, 2, 4, 3))
     result = writer.reshape(channels_first, (0, *operation.output_shape))
     if operation.bias is None:

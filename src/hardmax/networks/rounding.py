@@ -175,6 +175,24 @@ class Bounded:
         keeps = before.monomial and self.constant == 0 and self.kind == "shift"
         return Bounds(np.where(exact, 0.0, error), tuple(units), keeps)
 
+    def relu_then_linear(self, operand: Tensor, parents: IntArray, steps: FloatArray) -> Bounds:
+        """Bounds of a linear map of some entries of the operand, added up in chains of ``steps`` rows a child."""
+        before = operand.bounds
+        assert before is not None
+        size = magnitudes(operand.coefficients)
+        constant = np.zeros(len(before.unit))
+        constant[0] = self.constant
+        total = self.norm * size + constant
+        _refuse_overflow(total)
+        units = [min(u + self.unit, ZERO_LATTICE) for u in before.unit]
+        units[0] = min(units[0], self.constant_unit)
+        exact = (before.error == 0) & _on_lattice(total, units)
+        # each row added costs one product and one sum, both within u of numbers below ``total``
+        slack = (2 * UNIT_ROUNDOFF) * (steps[:, None] + 2)
+        fresh = slack * total[parents] + (total > 0)[parents] * (steps[:, None] + 2) * UNDERFLOW
+        error = _SAFETY * (self.norm * before.error[parents] + fresh)
+        return Bounds(np.where(exact[parents], 0.0, error), tuple(units))
+
     @staticmethod
     def _keeps_entries(operand: Tensor, result: NDArray[Any]) -> bool:
         return bool(operand.coefficients[0, 0].size == result[0, 0].size)

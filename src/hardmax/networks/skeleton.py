@@ -121,8 +121,7 @@ class _Work:
             factor = 1.0 / np.sqrt(squares + operation.epsilon)
         if not (np.isfinite(factor).all() and (factor > 0).all()):
             raise PrecisionError(
-                f"{name}: {operation.name} divides by zero or overflows at the reference input; choose "
-                "another"
+                f"{name}: {operation.name} divides by zero or overflows at the reference input; choose another"
             )
         return self.add(op.Scale(op.frozen(factor)), x, name=name)
 
@@ -144,8 +143,7 @@ def _reference(net: Network, reference: ArrayLike) -> NDArray[np.float64]:
     point = np.asarray(reference)
     if point.dtype.kind not in "fiub" or point.shape != net.input_shape:
         raise ShapeError(
-            f"reference: expected one input of shape {net.input_shape}, got {point.dtype} of shape "
-            f"{point.shape}"
+            f"reference: expected one input of shape {net.input_shape}, got {point.dtype} of shape {point.shape}"
         )
     if not np.isfinite(point).all():
         raise WeightError("reference: expected finite numbers, got NaN or infinite entries")

@@ -18,7 +18,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from functools import cached_property
+from typing import Any, ClassVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +30,7 @@ from hardmax.errors import NotPiecewiseAffineError, PrecisionError, QuadraticSco
 from hardmax.networks import operations as op
 from hardmax.networks.evaluation import apply
 from hardmax.networks.graph import Graph
-from hardmax.networks.rounding import Bounds, Bounded
+from hardmax.networks.rounding import Bounded, Bounds
 
 Array = NDArray[Any]
 IntArray = NDArray[np.int64]
@@ -117,6 +119,9 @@ class SliceState:
         return len(next(iter(self.tensors.values())))
 
 
+_NO_RULE = Bounded("none")
+
+
 class SliceProgram:
     """A graph prepared for propagation along one slice.
 
@@ -145,64 +150,12 @@ class SliceProgram:
             self._operations = graph.operations("float64")
             bounded = arithmetic is Arithmetic.BOUNDED
             self._start = Tensor(start, Bounds.of_slice(start) if bounded else None)
-        self._rules = [Bounded.of(operation) for operation in graph.operations("float64")]
-        self._schedule()
-
-    def _schedule(self) -> None:
-        graph = self.graph
-        level = [0]
-        for node in graph.nodes:
-            before = max(level[value] for value in node.inputs)
-            level.append(before + isinstance(node.operation, op.CHOICES))
-        n_stages = level[-1] if graph.nodes else 0
-        self._linear_nodes: list[list[int]] = [[] for _ in range(n_stages + 1)]
-        chosen: list[list[int]] = [[] for _ in range(n_stages)]
-        for index, node in enumerate(graph.nodes):
-            if isinstance(node.operation, op.CHOICES):
-                chosen[level[index + 1] - 1].append(index)
-            else:
-                self._linear_nodes[level[index + 1]].append(index)
-        last_level = list(level)  # the last stage at which a value is read
-        for index, node in enumerate(graph.nodes):
-            reads_at = level[index + 1] - isinstance(node.operation, op.CHOICES)
-            for value in node.inputs:
-                last_level[value] = max(last_level[value], reads_at)
-        last_level[-1] = n_stages
-        self._last_level = last_level
-        offsets = dict(zip(graph.choice_nodes, np.cumsum([0, *graph.choice_counts]).tolist(), strict=False))
-        counts = dict(zip(graph.choice_nodes, graph.choice_counts, strict=True))
-        self.stages = tuple(self._stage(nodes, offsets, counts) for nodes in chosen)
-
-    def _stage(self, nodes: Sequence[int], offsets: dict[int, int], counts: dict[int, int]) -> Stage:
-        starts, sizes, relus, columns, twins = [], [], [], [], []
-        row = 0
-        for index in nodes:
-            node = self.graph.nodes[index]
-            is_relu = isinstance(node.operation, op.Relu)
-            size = 1 if is_relu else self.graph.shape_of(node.inputs[0])[-1]
-            count = counts[index]
-            starts.append(row + size * np.arange(count))
-            sizes.append(np.full(count, size))
-            relus.append(np.full(count, is_relu))
-            columns.append(offsets[index] + np.arange(count))
-            twins.append(row + self._twins(node.inputs[0], size * count, is_relu))
-            row += size * count
-        join = np.concatenate
-        return Stage(tuple(nodes), join(starts), join(sizes), join(relus), join(columns), join(twins))
-
-    def _twins(self, value: int, rows: int, is_relu: bool) -> IntArray:
-        """Rows made by equal weights: duplicate keys and repeated neurons, whatever the cell."""
-        own = np.arange(rows)
-        source = self.graph.nodes[value - 1].operation if value > 0 else None
-        if not isinstance(source, op.Linear):
-            return own
-        weight = source.weight if source.bias is None else np.column_stack([source.weight, source.bias])
-        first: dict[bytes, int] = {}
-        period = len(weight)
-        same = np.array([first.setdefault((row + 0.0).tobytes(), i) for i, row in enumerate(weight)])
-        if rows % period:
-            return own
-        return np.asarray(own - own % period + same[own % period])
+        plan = Plan.of(graph)
+        self.stages = plan.stages
+        self._linear_nodes, self._last_level = plan.linear_nodes, plan.last_level
+        self._fused = plan.fused
+        self._columns: dict[int, Array] = {}
+        self._rules = plan.rules if arithmetic is Arithmetic.BOUNDED else ()
 
     @property
     def n_stages(self) -> int:
@@ -242,7 +195,11 @@ class SliceProgram:
             count = int(np.prod(node.shape if isinstance(node.operation, op.Relu | op.MaxLast) else node.shape[:-1]))
             chosen = labels[:, column : column + count]
             column += count
-            tensors[index + 1] = self._choose(self._operations[index], source, parents, chosen)
+            after = self._fused.get(index)
+            if after is None or self.arithmetic is Arithmetic.RATIONAL:
+                tensors[index + 1] = self._choose(self._operations[index], source, parents, chosen)
+            else:
+                tensors[after + 1] = self._relu_then_linear(after, source, parents, chosen)
         for value, tensor in state.tensors.items():
             if self._last_level[value] > state.stage:
                 tensors[value] = gathered(tensor, parents)
@@ -269,6 +226,8 @@ class SliceProgram:
     def _run(self, state: SliceState) -> None:
         level = state.stage
         for index in self._linear_nodes[level]:
+            if index + 1 in state.tensors:  # made together with the ReLU before it
+                continue
             node = self.graph.nodes[index]
             operands = [state.tensors[value] for value in node.inputs]
             try:
@@ -282,7 +241,7 @@ class SliceProgram:
                 del state.tensors[value]
 
     def _apply(self, index: int, operands: list[Tensor]) -> Tensor:
-        operation, rule = self._operations[index], self._rules[index]
+        operation, rule = self._operations[index], self._rules[index] if self._rules else _NO_RULE
         first = operands[0]
         if isinstance(operation, op.MatMul | op.Multiply):
             return self._product(operation, rule, operands[0], operands[1], index)
@@ -340,6 +299,24 @@ class SliceProgram:
         result = np.stack([part for part in parts if part is not None], axis=1)
         return Tensor(result, rule.product(x, y) if x.bounds is not None else None)
 
+    def _relu_then_linear(self, index: int, source: Tensor, parents: IntArray, active: Array) -> Tensor:
+        """A linear operation right after a ReLU, without building the ReLU's own tensor."""
+        from hardmax.networks._slice_kernels import relu_then_linear
+
+        operation = self._operations[index]
+        assert isinstance(operation, op.Linear)
+        bias = np.empty(0) if operation.bias is None else operation.bias
+        columns = self._columns.setdefault(index, np.ascontiguousarray(operation.weight.T))
+        coefficients = np.ascontiguousarray(source.coefficients)
+        result, steps = relu_then_linear(coefficients, parents, active, columns, bias)
+        bounds = None
+        if source.bounds is not None:
+            try:
+                bounds = self._rules[index].relu_then_linear(source, parents, steps)
+            except PrecisionError as error:
+                raise PrecisionError(f"{self.graph.nodes[index].name}: {error}") from None
+        return Tensor(result, bounds)
+
     def _choose(self, operation: op.Operation, source: Tensor, parents: IntArray, chosen: Array) -> Tensor:
         rational_mode = self.arithmetic is Arithmetic.RATIONAL
         if isinstance(operation, op.Relu):
@@ -351,8 +328,9 @@ class SliceProgram:
                 return Tensor(gathered * factor)
             factor = np.where(active == 1, 1.0, operation.slope) if operation.slope else active.astype(np.float64)
             np.multiply(gathered, factor, out=gathered)
-            bounds = source.bounds.chosen(parents, source.coefficients, operation.slope) if source.bounds is not None else None
-            return Tensor(gathered, bounds)
+            if source.bounds is None:
+                return Tensor(gathered)
+            return Tensor(gathered, source.bounds.chosen(parents, source.coefficients, operation.slope))
         lead = source.coefficients.shape[2:-1]
         index = chosen.reshape(len(parents), *lead).astype(np.int64)
         if isinstance(operation, op.MaxLast):
@@ -368,6 +346,98 @@ class SliceProgram:
             return Tensor(dense, winners=index)
         bounds = Bounds.of_one_hot(len(parents)) if source.bounds is not None else None
         return Tensor(hot.astype(np.float64)[:, None], bounds, index)
+
+
+class Plan:
+    """In which order a graph's operations run, stage by stage, and how each rounds; made once a graph."""
+
+    _plans: ClassVar[WeakKeyDictionary[Graph, Plan]] = WeakKeyDictionary()
+
+    @classmethod
+    def of(cls, graph: Graph) -> Plan:
+        """The plan of a graph."""
+        plan = cls._plans.get(graph)
+        if plan is None:
+            plan = cls._plans[graph] = cls(graph)
+        return plan
+
+    def __init__(self, graph: Graph) -> None:
+        self._shape_of = graph.shape_of
+        self._nodes = graph.nodes
+        level = [0]
+        for node in graph.nodes:
+            before = max(level[value] for value in node.inputs)
+            level.append(before + isinstance(node.operation, op.CHOICES))
+        n_stages = level[-1] if graph.nodes else 0
+        self.linear_nodes: list[list[int]] = [[] for _ in range(n_stages + 1)]
+        chosen: list[list[int]] = [[] for _ in range(n_stages)]
+        for index, node in enumerate(graph.nodes):
+            if isinstance(node.operation, op.CHOICES):
+                chosen[level[index + 1] - 1].append(index)
+            else:
+                self.linear_nodes[level[index + 1]].append(index)
+        last_level = list(level)  # the last stage at which a value is read
+        for index, node in enumerate(graph.nodes):
+            reads_at = level[index + 1] - isinstance(node.operation, op.CHOICES)
+            for value in node.inputs:
+                last_level[value] = max(last_level[value], reads_at)
+        last_level[-1] = n_stages
+        self.last_level = last_level
+        self.fused = self._relus_before_linear()
+        offsets = dict(zip(graph.choice_nodes, np.cumsum([0, *graph.choice_counts]).tolist(), strict=False))
+        counts = dict(zip(graph.choice_nodes, graph.choice_counts, strict=True))
+        self.stages = tuple(self._stage(nodes, offsets, counts) for nodes in chosen)
+
+    def _relus_before_linear(self) -> dict[int, int]:
+        """ReLU nodes on vectors whose only reader is a linear map: node -> that map's node."""
+        readers: dict[int, list[int]] = {}
+        for index, node in enumerate(self._nodes):
+            for value in node.inputs:
+                readers.setdefault(value, []).append(index)
+        found = {}
+        for index, node in enumerate(self._nodes):
+            if not isinstance(node.operation, op.Relu) or node.operation.slope or len(node.shape) != 1:
+                continue
+            after = readers.get(index + 1, [])
+            if len(after) == 1 and isinstance(self._nodes[after[0]].operation, op.Linear):
+                found[index] = after[0]
+        return found
+
+    @cached_property
+    def rules(self) -> tuple[Bounded, ...]:
+        """How each operation rounds."""
+        return tuple(Bounded.of(node.operation) for node in self._nodes)
+
+    def _stage(self, nodes: Sequence[int], offsets: dict[int, int], counts: dict[int, int]) -> Stage:
+        starts, sizes, relus, columns, twins = [], [], [], [], []
+        row = 0
+        for index in nodes:
+            node = self._nodes[index]
+            is_relu = isinstance(node.operation, op.Relu)
+            size = 1 if is_relu else self._shape_of(node.inputs[0])[-1]
+            count = counts[index]
+            starts.append(row + size * np.arange(count))
+            sizes.append(np.full(count, size))
+            relus.append(np.full(count, is_relu))
+            columns.append(offsets[index] + np.arange(count))
+            twins.append(row + self._twins(node.inputs[0], size * count, is_relu))
+            row += size * count
+        join = np.concatenate
+        return Stage(tuple(nodes), join(starts), join(sizes), join(relus), join(columns), join(twins))
+
+    def _twins(self, value: int, rows: int, is_relu: bool) -> IntArray:
+        """Rows made by equal weights: duplicate keys and repeated neurons, whatever the cell."""
+        own = np.arange(rows)
+        source = self._nodes[value - 1].operation if value > 0 else None
+        if not isinstance(source, op.Linear):
+            return own
+        weight = source.weight if source.bias is None else np.column_stack([source.weight, source.bias])
+        first: dict[bytes, int] = {}
+        period = len(weight)
+        same = np.array([first.setdefault((row + 0.0).tobytes(), i) for i, row in enumerate(weight)])
+        if rows % period:
+            return own
+        return np.asarray(own - own % period + same[own % period])
 
 
 def constant_term(operation: op.Operation) -> Array | None:

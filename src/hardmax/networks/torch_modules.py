@@ -98,15 +98,12 @@ def _torch() -> Any:
 def _example(torch: Any, module: Any, given: Any) -> Any:
     if isinstance(given, tuple | list) and given and isinstance(given[0], torch.Tensor):
         raise ParameterError(
-            f"expected one example tensor, got {len(given)}; wrap the module in one that takes a single "
-            "tensor"
+            f"expected one example tensor, got {len(given)}; wrap the module in one that takes a single tensor"
         )
     try:
         tensor = given.detach() if isinstance(given, torch.Tensor) else torch.as_tensor(np.asarray(given))
     except (TypeError, ValueError) as error:
-        raise ParameterError(
-            f"expected an example tensor of floats, got {type(given).__name__} ({error})"
-        ) from None
+        raise ParameterError(f"expected an example tensor of floats, got {type(given).__name__} ({error})") from None
     weights = [*module.parameters(), *module.buffers()]
     kinds = [weight for weight in weights if weight.is_floating_point()]
     if tensor.is_complex() or (isinstance(given, torch.Tensor) and not tensor.is_floating_point()):

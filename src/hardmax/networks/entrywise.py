@@ -1,0 +1,164 @@
+"""Slice propagation with a rounding bound on every single entry.
+
+``rounding`` keeps one number a cell and coefficient and multiplies norms from layer to layer. Through a
+deep network that overestimates by many orders of magnitude: the norms multiply as if every layer met
+its worst input. Here the bound is an array beside the values, carried by the absolute values of the
+weights,
+
+    error(W z + b) <= |W| (error(z) + (n + 2) u |z|) + u |W z + b|,
+
+one more product an operation. On a vision transformer of three layers it is ten orders of magnitude
+smaller in the last layer, which is the difference between settling no piece in rationals and settling all.
+
+Both bounds hold, so the smaller is kept; what ``rounding`` knows to be exact stays exact.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardmax.networks import operations as op
+from hardmax.networks.evaluation import apply
+from hardmax.networks.graph import Graph
+from hardmax.networks.rounding import UNDERFLOW, UNIT_ROUNDOFF, Bounds
+from hardmax.networks.slices import Arithmetic, SliceProgram, Tensor, _padded, _selected_rows, constant_term
+
+Array = NDArray[Any]
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+_REARRANGED = (op.Reshape, op.Transpose, op.Take, op.Concat)
+
+
+@dataclass(frozen=True, eq=False)
+class EntryBounds(Bounds):
+    """Bounds with ``entries`` (cell, coefficient, *shape), one an entry; ``error`` is their maximum."""
+
+    entries: FloatArray | None = None
+
+    def gathered(self, parents: IntArray) -> EntryBounds:
+        """The bounds of children that copy their parents' tensors."""
+        return EntryBounds(self.error[parents], self.unit, self.monomial, _entries(self)[parents])
+
+
+class EntrywiseProgram(SliceProgram):
+    """A slice program in bounded floats whose bounds are kept entry by entry.
+
+    About twice the work of ``SliceProgram`` and the memory too; for deep networks, where a single bound a
+    tensor proves nothing.
+
+    Examples
+    --------
+    >>> import hardmax as hm
+    >>> layers = [hm.Affine([[0.1, 0.0], [0.0, 3.0]]), hm.ReLU()]
+    >>> program = EntrywiseProgram(hm.Network(layers, 2).graph, np.zeros(2), np.array([[0.3, 1.0]]))
+    >>> state = program.begin()
+    >>> error = program.guards(state).error
+    >>> bool(0 < error[0, 1] < 1e-15), float(error[0, 0])  # the constant term is an exact zero
+    (True, 0.0)
+    """
+
+    def __init__(self, graph: Graph, origin: Array, basis: Array) -> None:
+        super().__init__(graph, origin, basis, Arithmetic.BOUNDED)
+        self._absolute = tuple(operation.cast(np.abs) for operation in self._operations)
+        start = self._start
+        self._start = _sharpened(start, np.zeros(start.coefficients.shape))
+
+    def _apply(self, index: int, operands: list[Tensor]) -> Tensor:
+        result = super()._apply(index, operands)
+        return _sharpened(result, self._entries_after(index, operands, result))
+
+    def _entries_after(self, index: int, operands: list[Tensor], result: Tensor) -> FloatArray:
+        """The entries' bounds after an operation that chooses nothing."""
+        operation, first = self._operations[index], operands[0]
+        values = result.coefficients
+        if isinstance(operation, op.MatMul | op.Multiply):
+            if first.winners is not None and isinstance(operation, op.MatMul):
+                return _selected_rows(first, Tensor(_of(operands[1]))).coefficients
+            return _product(operation, operands[0], operands[1])
+        terms = values.shape[1]
+        if isinstance(operation, op.Add):
+            x, y = (_flat(_padded(_of(operand), terms)) for operand in operands)
+            entries = apply(operation, x, y).reshape(values.shape)
+            return np.asarray(_safe(2) * (entries + UNIT_ROUNDOFF * np.abs(values)))
+        if isinstance(operation, _REARRANGED):
+            parts = [_flat(_padded(_of(operand), terms)) for operand in operands]
+            return apply(operation, *parts).reshape(values.shape)
+        if first.winners is not None and isinstance(operation, op.Linear):
+            return np.full(values.shape, np.inf)  # columns are picked: the bound a tensor is sharp
+        length = 0 if isinstance(operation, op.Shift) else self._rules[index].length
+        if isinstance(operation, op.Reduce):
+            length = first.coefficients[0, 0].size // max(1, values[0, 0].size)
+        size = np.abs(first.coefficients)
+        carried = _of(first) + (length + 2) * UNIT_ROUNDOFF * size if length else _of(first)
+        entries = apply(self._absolute[index], _flat(carried), constant_term=False).reshape(values.shape)
+        entries = entries + (length + 2) * UNDERFLOW * (length > 0)
+        if constant_term(operation) is not None:
+            entries[:, 0] += UNIT_ROUNDOFF * np.abs(values[:, 0])
+        return np.asarray(_safe(length) * entries)
+
+    def _choose(self, operation: op.Operation, source: Tensor, parents: IntArray, chosen: Array) -> Tensor:
+        result = super()._choose(operation, source, parents, chosen)
+        before, shape = _of(source)[parents], source.coefficients.shape[2:]
+        if isinstance(operation, op.Relu):
+            active = chosen.reshape(len(parents), 1, *shape) == 1
+            slope = abs(operation.slope)
+            rounding = UNIT_ROUNDOFF * np.abs(result.coefficients) + UNDERFLOW if slope else 0.0
+            return _sharpened(result, np.where(active, before, _safe(2) * (slope * before + rounding)))
+        if isinstance(operation, op.MaxLast):
+            index = chosen.reshape(len(parents), 1, *shape[:-1], 1).astype(np.int64)
+            where = np.broadcast_to(index, (*before.shape[:-1], 1))
+            return _sharpened(result, np.take_along_axis(before, where, axis=-1)[..., 0])
+        return _sharpened(result, np.zeros(result.coefficients.shape))
+
+
+def _sharpened(tensor: Tensor, entries: FloatArray) -> Tensor:
+    """The tensor with the smaller of its bound a coefficient and its bounds an entry."""
+    bounds = tensor.bounds
+    assert bounds is not None
+    lead = bounds.error.shape
+    smaller = np.minimum(entries, bounds.error.reshape(*lead, *(1,) * (entries.ndim - 2)))
+    error = smaller.reshape(*lead, -1).max(axis=2, initial=0.0)
+    return Tensor(tensor.coefficients, EntryBounds(error, bounds.unit, bounds.monomial, smaller), tensor.winners)
+
+
+def _product(operation: op.Operation, x: Tensor, y: Tensor) -> FloatArray:
+    """Bounds of a product of two tensors that both carry errors."""
+    length = x.coefficients.shape[-1] if isinstance(operation, op.MatMul) else 1
+    pairs = min(x.degree_terms, y.degree_terms)
+    rounding = (length + 2 + pairs) * UNIT_ROUNDOFF
+    size_x, size_y, error_x, error_y = np.abs(x.coefficients), np.abs(y.coefficients), _of(x), _of(y)
+    parts: list[Array] = []
+    for i in range(x.degree_terms):
+        for j in range(y.degree_terms):
+            part = apply(operation, size_x[:, i], error_y[:, j] + rounding * size_y[:, j])
+            part = part + apply(operation, error_x[:, i], size_y[:, j] + error_y[:, j])
+            if i + j == len(parts):
+                parts.append(part + (length + pairs) * UNDERFLOW)
+            else:
+                parts[i + j] = parts[i + j] + part
+    return np.asarray(_safe(length + 4 * pairs) * np.stack(parts, axis=1))
+
+
+def _of(tensor: Tensor) -> FloatArray:
+    assert tensor.bounds is not None
+    return _entries(tensor.bounds)
+
+
+def _entries(bounds: Bounds) -> FloatArray:
+    assert isinstance(bounds, EntryBounds) and bounds.entries is not None
+    return bounds.entries
+
+
+def _flat(array: Array) -> Array:
+    """Cells and coefficients as one batch axis."""
+    return array.reshape(-1, *array.shape[2:])
+
+
+def _safe(length: int) -> float:
+    """Covers the rounding of a bound that was itself summed over ``length`` terms."""
+    return 1.0 + 4.0 * (length + 8) * UNIT_ROUNDOFF
