@@ -3,11 +3,13 @@
 from pathlib import Path
 
 import numpy as np
-import onnx
-import onnxruntime
-from onnx import TensorProto, helper, numpy_helper
+import pytest
 
-ELEMENT = {"float32": TensorProto.FLOAT, "float64": TensorProto.DOUBLE}
+onnx = pytest.importorskip("onnx", reason="needs onnx, which is not installed")
+onnxruntime = pytest.importorskip("onnxruntime", reason="needs onnxruntime, which is not installed")
+helper, numpy_helper = onnx.helper, onnx.numpy_helper
+
+ELEMENT = {"float32": onnx.TensorProto.FLOAT, "float64": onnx.TensorProto.DOUBLE}
 
 
 def small_model(nodes, shape, constants=None, opset=17, dtype="float32", outputs=("y",), functions=()):

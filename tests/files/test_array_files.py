@@ -6,13 +6,14 @@ import pickle
 
 import numpy as np
 import pytest
-import safetensors.numpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hardmax as hm
 from files.onnx_graphs import save, small_model
 from hardmax.networks import operations as op
+
+safetensors_numpy = pytest.importorskip("safetensors.numpy", reason="needs safetensors, which is not installed")
 
 pytestmark = pytest.mark.extras
 
@@ -196,7 +197,7 @@ def test_arrays_of_objects_are_refused(tmp_path):
 
 
 def test_weights_of_others_are_refused_with_advice(tmp_path):
-    (tmp_path / "a.safetensors").write_bytes(safetensors.numpy.save({"w": np.ones(3)}))
+    (tmp_path / "a.safetensors").write_bytes(safetensors_numpy.save({"w": np.ones(3)}))
     with pytest.raises(hm.errors.FileFormatError, match="from_torch"):
         hm.read(tmp_path / "a.safetensors")
     (tmp_path / "a.npz").write_bytes(_npz(weights=np.ones(3)))

@@ -4,13 +4,14 @@ import os
 import stat
 
 import numpy as np
-import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
 
 import hardmax as hm
 from files.onnx_graphs import relative_error, run, save, small_model
 from hardmax.networks import files as network_files
+
+onnx = pytest.importorskip("onnx", reason="needs onnx, which is not installed")
+TensorProto, helper, numpy_helper = onnx.TensorProto, onnx.helper, onnx.numpy_helper
 
 pytestmark = pytest.mark.extras
 

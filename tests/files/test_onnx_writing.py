@@ -1,7 +1,6 @@
 """What is written runs in onnxruntime for any batch size and reads back as the same network."""
 
 import numpy as np
-import onnx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,6 +9,8 @@ import hardmax as hm
 from files.onnx_graphs import relative_error, run, save, session, small_model
 from hardmax.networks import operations as op
 from hardmax.networks.graph import GraphBuilder
+
+onnx = pytest.importorskip("onnx", reason="needs onnx, which is not installed")
 
 pytestmark = pytest.mark.extras
 

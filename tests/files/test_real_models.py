@@ -1,11 +1,12 @@
 """The published models of ../shared/nets: what is read is what onnxruntime runs."""
 
 import numpy as np
-import onnx
 import pytest
 
 import hardmax as hm
 from files.onnx_graphs import hardened, relative_error, run
+
+onnx = pytest.importorskip("onnx", reason="needs onnx, which is not installed")
 
 pytestmark = pytest.mark.extras
 
