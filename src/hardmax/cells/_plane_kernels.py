@@ -67,6 +67,12 @@ def _sign_of_sum(terms, n):
     return 1 if terms[m - 1] > 0.0 else -1
 
 
+@_inline
+def _copy_row(target, i, source, j):
+    for k in range(COLUMNS):
+        target[i, k] = source[j, k]
+
+
 @_jit
 def _is_exact(polygon, edge):
     return polygon[edge, E0] == 0.0 and polygon[edge, E1] == 0.0 and polygon[edge, E2] == 0.0
@@ -206,7 +212,7 @@ def _keep_side(polygon, walls, n, signs, values, bounds, side, line, certified, 
         after = i + 1 if i + 1 < n else 0
         here, there = signs[i] * side, signs[after] * side
         if here >= 0:
-            out[m] = polygon[i]
+            _copy_row(out, m, polygon, i)
             out_walls[m] = walls[i]
             if here == 0 and there < 0:  # leaves through a corner: the edge that follows is the cut
                 _set_edge(out[m], line, side)
@@ -345,7 +351,7 @@ def _winner_cell(polygon, walls, n, j, scores, errors, first, size, dropped, col
     ``beaten`` marks the keys that clipped it.
     """
     for i in range(n):
-        work[i] = polygon[i]
+        _copy_row(work, i, polygon, i)
         work_walls[i] = walls[i]
         checked[i] = 0
     m = n
@@ -390,7 +396,7 @@ def _winner_cell(polygon, walls, n, j, scores, errors, first, size, dropped, col
                 bounds[position] = 0.0
                 position += 1
         for i in range(new):
-            work[i] = other[i]
+            _copy_row(work, i, other, i)
             work_walls[i] = other_walls[i]
             checked[i] = 1 if bounds[i] == 1.0 else 0
         m = new
@@ -537,7 +543,7 @@ def cut_polygons(first_piece, start, corners, walls, rows, errors, certified, gr
         if n + 2 > max_corners:
             return piece, children, used, n_doubtful, 2
         for i in range(n):
-            polygon[i] = corners[start[piece] + i]
+            _copy_row(polygon, i, corners, start[piece] + i)
             polygon_walls[i] = walls[start[piece] + i]
         e0, e1, e2 = errors[piece, 0], errors[piece, 1], errors[piece, 2]
         exact_rows = e0 == 0.0 and e1 == 0.0 and e2 == 0.0
@@ -627,7 +633,7 @@ def cut_polygons(first_piece, start, corners, walls, rows, errors, certified, gr
         if n > pool_size or need > 4 * pool_size:
             return piece, children_before, used_before, n_doubtful, 2
         for i in range(n):
-            pool[i] = polygon[i]
+            _copy_row(pool, i, polygon, i)
             pool_walls[i] = polygon_walls[i]
         for c in range(n_candidates):
             numbers[c] = -1
@@ -640,7 +646,7 @@ def cut_polygons(first_piece, start, corners, walls, rows, errors, certified, gr
             corner_at, number_at = frame_corner[top], frame_number[top]
             n_pending = frame_pending[top]
             for i in range(n):
-                polygon[i] = pool[corner_at + i]
+                _copy_row(polygon, i, pool, corner_at + i)
                 polygon_walls[i] = pool_walls[corner_at + i]
             # decide pending candidates until one splits the polygon
             pending_at = number_at + n_candidates
@@ -726,7 +732,7 @@ def cut_polygons(first_piece, start, corners, walls, rows, errors, certified, gr
                         full = True
                         break
                     for i in range(m):
-                        pool[corner_top + i] = work[i]
+                        _copy_row(pool, corner_top + i, work, i)
                         pool_walls[corner_top + i] = work_walls[i]
                     for k in range(n_candidates):
                         numbers[number_top + k] = keep_labels[k]
@@ -787,10 +793,10 @@ def cut_polygons(first_piece, start, corners, walls, rows, errors, certified, gr
                     counts[piece] = 0
                     return piece, children_before, used_before, n_doubtful, 2
                 for i in range(m2):
-                    pool[second_corner + i] = other[i]
+                    _copy_row(pool, second_corner + i, other, i)
                     pool_walls[second_corner + i] = other_walls[i]
                 for i in range(m1):
-                    pool[corner_at + i] = work[i]
+                    _copy_row(pool, corner_at + i, work, i)
                     pool_walls[corner_at + i] = work_walls[i]
                 for k in range(n_candidates):
                     numbers[second_number + k] = numbers[number_at + k]
@@ -846,7 +852,7 @@ def cut_polygons(first_piece, start, corners, walls, rows, errors, certified, gr
             for k in range(n_aliases):
                 out_labels[children, alias_from[k]] = out_labels[children, alias_to[k]]
             for i in range(n):
-                out_corners[used + i] = polygon[i]
+                _copy_row(out_corners, used + i, polygon, i)
                 out_walls[used + i] = polygon_walls[i]
             used += n
             children += 1

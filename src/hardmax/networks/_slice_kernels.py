@@ -7,6 +7,29 @@ import numpy as np
 
 #: A chain of updates is cut here, which bounds the rounding it gathers.
 CHAIN = 64
+#: Up to so many outputs a dot product each is quicker than a chain of updates.
+FEW_OUTPUTS = 4
+
+
+@numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+def _masked_dots(source, parents, labels, weight, bias):
+    """The same for few outputs: one dot product a child, term and output; ``weight`` is (out, in)."""
+    n_children = len(parents)
+    terms, width = source.shape[1], source.shape[2]
+    out_width = weight.shape[0]
+    result = np.empty((n_children, terms, out_width))
+    mask = np.empty(width)
+    for child in range(n_children):
+        parent = parents[child]
+        for j in range(width):
+            mask[j] = labels[child, j]
+        for o in range(out_width):
+            for k in range(terms):
+                total = 0.0
+                for j in range(width):
+                    total += mask[j] * weight[o, j] * source[parent, k, j]
+                result[child, k, o] = total + (bias[o] if k == 0 and len(bias) else 0.0)
+    return result
 
 
 @numba.njit(cache=True, nogil=True)
@@ -20,8 +43,10 @@ def relu_then_linear(source, parents, labels, columns, bias):
     n_children = len(parents)
     terms, width = source.shape[1], source.shape[2]
     out_width = columns.shape[1]
+    steps = np.full(n_children, width * 1.0)
+    if out_width <= FEW_OUTPUTS:
+        return _masked_dots(source, parents, labels, np.ascontiguousarray(columns.T), bias), steps
     result = np.empty((n_children, terms, out_width))
-    steps = np.empty(n_children)
     chain = 0
     for child in range(n_children):
         parent = parents[child]
