@@ -24,9 +24,7 @@ from oracles.hull_oracle import strict_system_has_solution
 @st.composite
 def systems(draw, max_rows=7, max_dim=4, size=3):
     dim = draw(st.integers(1, max_dim))
-    rows = draw(
-        st.lists(st.lists(st.integers(-size, size), min_size=dim + 1, max_size=dim + 1), max_size=max_rows)
-    )
+    rows = draw(st.lists(st.lists(st.integers(-size, size), min_size=dim + 1, max_size=dim + 1), max_size=max_rows))
     table = np.array(rows, dtype=float).reshape(len(rows), dim + 1)
     return table[:, :dim], table[:, dim]
 
@@ -37,16 +35,11 @@ def assert_proved(normals, limits, answer):
     right = [Fraction(x) for x in limits.tolist()]
     if answer.exists:
         point = answer.exact_point or [Fraction(float(x)) for x in answer.point]
-        assert all(
-            sum(a * x for a, x in zip(row, point, strict=True)) < b
-            for row, b in zip(exact, right, strict=True)
-        )
+        assert all(sum(a * x for a, x in zip(row, point, strict=True)) < b for row, b in zip(exact, right, strict=True))
     else:
         y = answer.exact_certificate
         assert y is not None and all(value >= 0 for value in y) and any(y)
-        assert all(
-            sum(v * row[j] for v, row in zip(y, exact, strict=True)) == 0 for j in range(normals.shape[1])
-        )
+        assert all(sum(v * row[j] for v, row in zip(y, exact, strict=True)) == 0 for j in range(normals.shape[1]))
         assert sum(v * b for v, b in zip(y, right, strict=True)) <= 0
 
 
@@ -151,9 +144,7 @@ def test_a_set_thinner_than_the_floats_still_exists():
 def test_a_nearly_closed_wedge_is_told_from_a_closed_one():
     tiny = 2.0**-60
     open_wedge = np.array([[1.0, 1.0], [-1.0, -1.0 + 2.0**-52], [0.0, 1.0]])
-    assert interior_point(open_wedge, np.zeros(3)).exists == strict_system_has_solution(
-        open_wedge.tolist(), [0, 0, 0]
-    )
+    assert interior_point(open_wedge, np.zeros(3)).exists == strict_system_has_solution(open_wedge.tolist(), [0, 0, 0])
     assert interior_point([[1.0], [-1.0]], [tiny, 0.0]).exists
     assert not interior_point([[1.0], [-1.0]], [-tiny, 0.0]).exists
 

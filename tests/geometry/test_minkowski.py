@@ -48,9 +48,7 @@ def small_heads(draw, max_heads=3, max_keys=5, max_dim=3, size=3):
     heads = []
     for _ in range(draw(st.integers(1, max_heads))):
         rows = draw(
-            st.lists(
-                st.lists(st.integers(-size, size), min_size=dim, max_size=dim), min_size=1, max_size=max_keys
-            )
+            st.lists(st.lists(st.integers(-size, size), min_size=dim, max_size=dim), min_size=1, max_size=max_keys)
         )
         biases = draw(st.none() | st.lists(st.integers(-size, size), min_size=len(rows), max_size=len(rows)))
         heads.append((rows, biases))
@@ -136,9 +134,7 @@ def share_a_facet(heads, one, two):
             if same_one or same_two:
                 continue
             row = [a - b for a, b in zip(key, rows[one[h]], strict=True)] + [shifts[i] - shifts[one[h]]]
-            reduced = [
-                x * abs(pivot) - row[lead] * w * np.sign(pivot) for x, w in zip(row, walls[0], strict=True)
-            ]
+            reduced = [x * abs(pivot) - row[lead] * w * np.sign(pivot) for x, w in zip(row, walls[0], strict=True)]
             normals.append([int(x) for k, x in enumerate(reduced[:-1]) if k != lead])
             limits.append(-int(reduced[-1]))
     return strict_system_has_solution(normals, limits)
@@ -200,9 +196,7 @@ def test_translation_scaling_and_permutation_change_nothing(heads, shift, random
                 None if biases is None else [4 * (biases[i] - shift) for i in order],
             )
         )
-    after = {
-        tuple(order[i] for order, i in zip(orders, cell, strict=True)) for cell in tuples(joint_cells(moved))
-    }
+    after = {tuple(order[i] for order, i in zip(orders, cell, strict=True)) for cell in tuples(joint_cells(moved))}
 
     def canonical(cell):  # which copy of a repeated key is lowest depends on the order
         return tuple(

@@ -56,9 +56,7 @@ def test_interior_points_are_won_strictly(head):
         scores = exact_scores(*head, diagram.interior_point(key).tolist())
         shift = head[1] or [0] * len(scores)
         own = (head[0][key], shift[key])
-        assert all(
-            scores[key] > score for rival, score in enumerate(scores) if (head[0][rival], shift[rival]) != own
-        )
+        assert all(scores[key] > score for rival, score in enumerate(scores) if (head[0][rival], shift[rival]) != own)
 
 
 @given(heads(max_keys=6, max_dim=2))
@@ -240,9 +238,7 @@ def test_clipped_polyhedra_tile_the_box_and_satisfy_euler():
         assert sum(map(polyhedron_volume, polyhedra)) == pytest.approx(12.0)
         for vertices, faces in polyhedra:
             if faces:
-                edges = {
-                    frozenset(pair) for face in faces for pair in zip(face, face[1:] + face[:1], strict=True)
-                }
+                edges = {frozenset(pair) for face in faces for pair in zip(face, face[1:] + face[:1], strict=True)}
                 assert len(vertices) - len(edges) + len(faces) == 2
 
 

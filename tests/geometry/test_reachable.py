@@ -35,10 +35,7 @@ def expected_from(keys, biases, generators):
     result = []
     for j, own in enumerate(terms):
         rows = [
-            [
-                sum(g * (a - b) for g, a, b in zip(generator, other, own, strict=True))
-                for generator in generators
-            ]
+            [sum(g * (a - b) for g, a, b in zip(generator, other, own, strict=True)) for generator in generators]
             for other in terms
             if other != own
         ]
@@ -177,14 +174,11 @@ def test_a_ball_reaches_the_cells_nearer_than_its_radius(situation, quarters):
         expected = live[j] and squared_distance(keys, shift, j, centre) < radius**2
         if live[j] and radius == 0:
             scores = [
-                sum(k * c for k, c in zip(key, centre, strict=True)) + b
-                for key, b in zip(keys, shift, strict=True)
+                sum(k * c for k, c in zip(key, centre, strict=True)) + b for key, b in zip(keys, shift, strict=True)
             ]
             own = (keys[j], shift[j])
             expected = all(
-                scores[j] > score
-                for key, b, score in zip(keys, shift, scores, strict=True)
-                if (key, b) != own
+                scores[j] > score for key, b, score in zip(keys, shift, scores, strict=True) if (key, b) != own
             )
         assert answer.is_reachable[j] == expected
         if expected:

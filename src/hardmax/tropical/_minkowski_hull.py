@@ -8,6 +8,7 @@ point of the boundary an odd number of times; then they cover all of it, and no 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING
@@ -56,10 +57,17 @@ def hull_of_terms(terms: Terms) -> Hull | None:
     return proved_hull(terms.rows, every_facet=not terms.has_bias)
 
 
-def proved_hull(points: FloatArray, *, every_facet: bool) -> Hull | None:
+def proved_hull(
+    points: FloatArray,
+    *,
+    every_facet: bool,
+    exact: Sequence[Sequence[Fraction]] | None = None,
+    absolute_error: float = 0.0,
+) -> Hull | None:
     """The hull of distinct points; ``every_facet`` counts all facets as upper ones.
 
-    None where Qhull fails or a proof does not go through.
+    ``exact`` are the points themselves where they are not floats, and ``absolute_error`` bounds how far the
+    floats are from them, coordinate by coordinate. None where Qhull fails or a proof does not go through.
     """
     from scipy.spatial import ConvexHull, QhullError
 
@@ -71,7 +79,7 @@ def proved_hull(points: FloatArray, *, every_facet: bool) -> Hull | None:
     if not _closes_up(simplices):
         return None
     centre = points[np.unique(simplices)].mean(axis=0)
-    normals, radius, sure = _float_normals(points - centre, simplices)
+    normals, radius, sure = _float_normals(points - centre, simplices, absolute_error)
     exact_centre = [Fraction(x) for x in centre.tolist()]
     groups: dict[tuple[int, ...], int] = {}
     facets: list[IntArray] = []
@@ -87,7 +95,7 @@ def proved_hull(points: FloatArray, *, every_facet: bool) -> Hull | None:
             normal_of.append(normals[k])
             upper.append(bool(height > 0))
             continue
-        settled = _exact_facet(points, simplex, exact_centre, cache)
+        settled = _exact_facet(points, exact, simplex, exact_centre, cache, absolute_error)
         if settled is None:
             return None
         on_it, normal = settled
@@ -98,7 +106,7 @@ def proved_hull(points: FloatArray, *, every_facet: bool) -> Hull | None:
             normal_of.append(np.array([float(x) for x in normal]))
             upper.append(every_facet or normal[-1] > 0)
         of_simplex[k] = groups[key]
-    if not _covers_oddly(points, simplices, of_simplex, sure):
+    if not _covers_oddly(points, exact, simplices, of_simplex, sure):
         return None
     live, neighbours = _graph(facets, np.array(upper), *points.shape)
     return Hull(facets, np.array(normal_of), np.array(upper), live, neighbours)
@@ -111,10 +119,13 @@ def _closes_up(simplices: IntArray) -> bool:
     return bool((counts == 2).all())
 
 
-def _float_normals(points: FloatArray, simplices: IntArray) -> tuple[FloatArray, FloatArray, BoolArray]:
+def _float_normals(
+    points: FloatArray, simplices: IntArray, absolute_error: float
+) -> tuple[FloatArray, FloatArray, BoolArray]:
     """Outward normals v with <v, p> = 1 on each simplex, their error radii, and which simplices are proved.
 
-    ``points`` are differences to the centre, so that each entry has a relative error of one rounding.
+    ``points`` are differences to the centre: each entry has a relative error of one rounding, and
+    ``absolute_error`` besides.
     """
     n = points.shape[1]
     matrices = points[simplices]  # (F, n, n)
@@ -130,9 +141,11 @@ def _float_normals(points: FloatArray, simplices: IntArray) -> tuple[FloatArray,
         slack = 4.0 * (n + 6) * UNIT_ROUNDOFF
         weight = np.abs(inverses) @ np.abs(matrices)
         defect = np.abs(inverses @ matrices - np.eye(n)) + slack * (weight + 1.0)
+        defect += absolute_error * np.abs(inverses).sum(axis=2, keepdims=True)
         contraction = defect.sum(axis=2).max(axis=1)
         residual = np.abs((matrices @ normals[:, :, None])[:, :, 0] - 1.0)
         residual += slack * ((np.abs(matrices) @ np.abs(normals)[:, :, None])[:, :, 0] + 1.0)
+        residual += absolute_error * np.abs(normals).sum(axis=1, keepdims=True)
         radius = 2.1 * (np.abs(inverses) @ residual[:, :, None])[:, :, 0].max(axis=1)
         sure = contraction < 0.5
     radius[~sure] = np.inf
@@ -145,6 +158,7 @@ def _float_normals(points: FloatArray, simplices: IntArray) -> tuple[FloatArray,
             heights = normals[part] @ points.T
             size = np.abs(normals[part]).max(axis=1)
             bound = (radius[part] + slack * size)[:, None] * total[None, :]
+            bound += (n * absolute_error * (radius[part] + size))[:, None]
             below = heights + bound < 1.0 - slack
         np.put_along_axis(below, simplices[part], True, axis=1)
         sure[part] &= below.all(axis=1)
@@ -152,18 +166,28 @@ def _float_normals(points: FloatArray, simplices: IntArray) -> tuple[FloatArray,
 
 
 def _shifted(
-    points: FloatArray, index: int, centre: list[Fraction], cache: dict[int, list[Fraction]]
+    points: FloatArray,
+    exact: Sequence[Sequence[Fraction]] | None,
+    index: int,
+    centre: list[Fraction],
+    cache: dict[int, list[Fraction]],
 ) -> list[Fraction]:
     if index not in cache:
-        cache[index] = [Fraction(x) - c for x, c in zip(points[index].tolist(), centre, strict=True)]
+        point = [Fraction(x) for x in points[index].tolist()] if exact is None else exact[index]
+        cache[index] = [x - c for x, c in zip(point, centre, strict=True)]
     return cache[index]
 
 
 def _exact_facet(
-    points: FloatArray, simplex: IntArray, centre: list[Fraction], cache: dict[int, list[Fraction]]
+    points: FloatArray,
+    exact: Sequence[Sequence[Fraction]] | None,
+    simplex: IntArray,
+    centre: list[Fraction],
+    cache: dict[int, list[Fraction]],
+    absolute_error: float,
 ) -> tuple[list[int], list[Fraction]] | None:
     """All points on the hyperplane of a simplex and its normal, in rationals; None if it supports nothing."""
-    rows = [_shifted(points, int(i), centre, cache) for i in simplex]
+    rows = [_shifted(points, exact, int(i), centre, cache) for i in simplex]
     normal = solve_square(rows, [Fraction(1)] * len(rows))
     if normal is None:
         return None
@@ -171,11 +195,12 @@ def _exact_facet(
     moved = points - np.array([float(c) for c in centre])
     heights = moved @ approximate
     error = 8.0 * (points.shape[1] + 6) * UNIT_ROUNDOFF * (np.abs(moved) @ np.abs(approximate) + 1.0)
+    error += absolute_error * float(np.abs(approximate).sum())
     if (heights > 1.0 + error).any():
         return None
     on_it = []
     for i in np.flatnonzero(heights > 1.0 - error):
-        point = _shifted(points, int(i), centre, cache)
+        point = _shifted(points, exact, int(i), centre, cache)
         height = sum((a * b for a, b in zip(normal, point, strict=True)), Fraction(0))
         if height > 1:
             return None
@@ -184,7 +209,13 @@ def _exact_facet(
     return on_it, normal
 
 
-def _covers_oddly(points: FloatArray, simplices: IntArray, of_simplex: IntArray, sure: BoolArray) -> bool:
+def _covers_oddly(
+    points: FloatArray,
+    exact: Sequence[Sequence[Fraction]] | None,
+    simplices: IntArray,
+    of_simplex: IntArray,
+    sure: BoolArray,
+) -> bool:
     """Whether the middle of some simplex is covered an odd number of times."""
     if sure.any():
         # A simplex alone on its hyperplane covers its middle; the same simplex twice would cover it evenly.
@@ -192,10 +223,13 @@ def _covers_oddly(points: FloatArray, simplices: IntArray, of_simplex: IntArray,
         return int((simplices == first).all(axis=1).sum()) % 2 == 1
     members = simplices[of_simplex == of_simplex[0]]
     n = points.shape[1]
-    target = [sum(Fraction(float(points[i, k])) for i in members[0]) / n for k in range(n)]
+    origin = [Fraction(0)] * n
+    cache: dict[int, list[Fraction]] = {}
+    corners = [[_shifted(points, exact, int(i), origin, cache) for i in simplex] for simplex in members]
+    target = [sum((corner[k] for corner in corners[0]), Fraction(0)) / n for k in range(n)]
     covered = 0
-    for simplex in members:
-        rows = [[Fraction(float(points[i, k])) for i in simplex] for k in range(n)]
+    for simplex in corners:
+        rows = [[corner[k] for corner in simplex] for k in range(n)]
         weights = solve_square([*rows, [Fraction(1)] * n], [*target, Fraction(1)])
         if weights is None:
             return False
@@ -205,9 +239,7 @@ def _covers_oddly(points: FloatArray, simplices: IntArray, of_simplex: IntArray,
     return covered % 2 == 1
 
 
-def _graph(
-    facets: list[IntArray], upper: BoolArray, n_points: int, n: int
-) -> tuple[BoolArray, list[IntArray]]:
+def _graph(facets: list[IntArray], upper: BoolArray, n_points: int, n: int) -> tuple[BoolArray, list[IntArray]]:
     """Live vertices and edges: sets of points whose common facets hold nothing else.
 
     A vertex is a point alone in the intersection of its facets, an edge a pair of vertices alone in theirs.

@@ -1,0 +1,175 @@
+"""Mixed cells of a Minkowski sum, through the Cayley trick.
+
+Biases lift the points of each summand; the upper hull of the lifted sum subdivides conv(P_1) + ... + conv(P_H)
+into cells A_1 + ... + A_H with A_h among the points of summand h. Placing summand h at height e_h makes one
+point set in dimension d + H whose regular subdivision has exactly the cells A_1, ..., A_H, so that one hull
+computation does for all summands. Each cell is the set of keys that tie, head by head, at one vertex of the
+joint arrangement of walls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardmax.arithmetic.rationals import nearest_float
+from hardmax.errors import ParameterError, ShapeError
+from hardmax.tropical._integers import integers, rank
+from hardmax.tropical._minkowski_terms import read_terms
+from hardmax.tropical.dual_subdivision import dual_subdivision
+from hardmax.tropical.minkowski import Head
+from hardmax.tropical.newton_polytope import NewtonPolytope
+from hardmax.tropical.polynomial import TropicalPolynomial
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class MixedCell:
+    """One maximal cell of the mixed subdivision.
+
+    ``parts`` lists, head by head, the points that tie; ``kind`` the dimensions they span. A cell is *mixed*
+    when every summand contributes an edge or more, and *fully mixed* when each contributes exactly an edge.
+
+    Exactness: exact, the volume included (``volume`` is its rounding).
+    """
+
+    parts: tuple[tuple[int, ...], ...]
+    kind: tuple[int, ...]
+    exact_volume: Fraction
+
+    @property
+    def is_mixed(self) -> bool:
+        return all(dimension >= 1 for dimension in self.kind)
+
+    @property
+    def is_fully_mixed(self) -> bool:
+        return all(dimension == 1 for dimension in self.kind)
+
+    @property
+    def volume(self) -> float:
+        return nearest_float(self.exact_volume)
+
+
+def mixed_subdivision(heads: Sequence[Head]) -> list[MixedCell]:
+    """The maximal cells of the mixed subdivision of two or three lifted summands in dimension at most 3.
+
+    Parameters
+    ----------
+    heads
+        Pairs (points (N_h, d), heights (N_h,) or None for zero). The points together must span R^d.
+
+    Exactness: exact.
+
+    Examples
+    --------
+    Two triangles: two translated triangles and one parallelogram, whose area is the mixed volume.
+
+    >>> triangle = [[0, 0], [1, 0], [0, 1]]
+    >>> cells = mixed_subdivision([(triangle, [0, 0, 0]), (triangle, [0, 1, 3])])
+    >>> sorted((cell.kind, cell.volume) for cell in cells)
+    [((0, 2), 0.5), ((1, 1), 1.0), ((2, 0), 0.5)]
+    >>> [cell.kind for cell in mixed_subdivision([(triangle, None), (triangle, None)])]  # not lifted: not cut
+    [(2, 2)]
+    """
+    if len(heads) not in (2, 3):
+        raise ParameterError(
+            f"mixed cells are computed for two or three summands, expected that many, got {len(heads)}"
+        )
+    read = [read_terms(points, heights, f"summand {number}") for number, (points, heights) in enumerate(heads)]
+    dims = {points.shape[1] for points, _ in read}
+    if len(dims) > 1 or max(dims) > 3:
+        raise ShapeError(f"expected summands of one dimension, at most 3, got {sorted(dims)}")
+    (dim,) = dims
+    differences = np.concatenate([points - points[0] for points, _ in read])
+    if rank([tuple(int(x) for x in row) for row in integers(differences)[0]]) < dim:
+        raise ParameterError(
+            f"the summands span less than dimension {dim}, expected all of it; project them to the space they span"
+        )
+    slopes, offsets, owner, local = [], [], [], []
+    for number, (points, heights) in enumerate(read):
+        place = np.zeros((len(points), len(read)))
+        place[:, number] = 1.0
+        slopes.append(np.column_stack([points, place]))
+        offsets.append(np.zeros(len(points)) if heights is None else heights)
+        owner += [number] * len(points)
+        local += list(range(len(points)))
+    subdivision = dual_subdivision(TropicalPolynomial(np.concatenate(slopes), np.concatenate(offsets)))
+    cells = []
+    for terms in subdivision.cells:
+        parts: tuple[list[int], ...] = tuple([] for _ in read)
+        for term in terms:
+            parts[owner[term]].append(local[term])
+        cells.append(_cell([points for points, _ in read], tuple(tuple(part) for part in parts)))
+    return sorted(cells, key=lambda cell: cell.parts)
+
+
+def _cell(points: list[FloatArray], parts: tuple[tuple[int, ...], ...]) -> MixedCell:
+    chosen = [part_points[list(part)] for part_points, part in zip(points, parts, strict=True)]
+    kind = tuple(
+        rank([tuple(int(x) for x in row - exact[0]) for row in exact[1:]])
+        for exact in (integers(part)[0] for part in chosen)
+    )
+    return MixedCell(parts, kind, minkowski_volume(chosen))
+
+
+def minkowski_volume(points: Sequence[FloatArray]) -> Fraction:
+    """The volume of conv(P_1) + ... + conv(P_H) as a rational number, for few small summands.
+
+    Exactness: exact.
+
+    Examples
+    --------
+    >>> minkowski_volume([np.array([[0.0, 0.0], [1.0, 0.0]]), np.array([[0.0, 0.0], [0.0, 2.0]])])
+    Fraction(2, 1)
+    >>> minkowski_volume([np.array([[0.0, 0.0], [1.0, 0.0]])])  # flat
+    Fraction(0, 1)
+    """
+    # On one lattice of integers sums are exact; beyond 2^53 they would not be floats any more.
+    exact = integers(*points)
+    total = exact[0]
+    for part in exact[1:]:
+        total = (total[:, None, :] + part[None, :, :]).reshape(-1, part.shape[1])
+    largest = max((abs(int(x)) for x in total.reshape(-1)), default=0)
+    if largest >= 2**53:
+        raise ParameterError(
+            "the summands' coordinates need more than 53 bits together, expected fewer; round them first "
+            "(mixed volumes are computed on an integer lattice)"
+        )
+    volume: Fraction = NewtonPolytope(np.unique(total.astype(np.float64), axis=0)).exact_volume
+    return volume * _lattice(points) ** int(total.shape[1])
+
+
+def _lattice(points: Sequence[FloatArray]) -> Fraction:
+    """The power of two of which ``integers`` made multiples."""
+    denominators = [value.as_integer_ratio()[1] for part in points for value in part.reshape(-1).tolist()]
+    return Fraction(1, max(denominators, default=1))
+
+
+def mixed_volume(points: Sequence[FloatArray]) -> Fraction:
+    """The mixed volume of d summands in dimension d: the polarised volume, d! V(P_1, ..., P_d).
+
+    By inclusion and exclusion over sub-sums; the total volume of the fully mixed cells of any fine mixed
+    subdivision is the same number.
+
+    Exactness: exact.
+
+    Examples
+    --------
+    >>> square = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+    >>> mixed_volume([square, square])
+    Fraction(2, 1)
+    """
+    n = len(points)
+    dim = np.asarray(points[0]).shape[1]
+    if n != dim:
+        raise ParameterError(f"expected as many summands as dimensions, got {n} in dimension {dim}")
+    total = Fraction(0)
+    for subset in range(1, 2**n):
+        chosen = [np.asarray(part, dtype=np.float64) for k, part in enumerate(points) if subset >> k & 1]
+        total += (-1) ** (n - len(chosen)) * minkowski_volume(chosen)
+    return total
