@@ -42,7 +42,8 @@ class EntryBounds(Bounds):
 
     def gathered(self, parents: IntArray) -> EntryBounds:
         """The bounds of children that copy their parents' tensors."""
-        return EntryBounds(self.error[parents], self.unit, self.monomial, _entries(self)[parents])
+        assert self.entries is not None
+        return EntryBounds(self.error[parents], self.unit, self.monomial, self.entries[parents])
 
 
 class EntrywiseProgram(SliceProgram):
@@ -58,12 +59,13 @@ class EntrywiseProgram(SliceProgram):
     >>> program = EntrywiseProgram(hm.Network(layers, 2).graph, np.zeros(2), np.array([[0.3, 1.0]]))
     >>> state = program.begin()
     >>> error = program.guards(state).error
-    >>> bool(0 < error[0, 1] < 1e-15), float(error[0, 0])  # the constant term is an exact zero
+    >>> bool(0 < error[0, 1] < 1e-14), float(error[0, 0])  # the constant term is an exact zero
     (True, 0.0)
     """
 
     def __init__(self, graph: Graph, origin: Array, basis: Array) -> None:
         super().__init__(graph, origin, basis, Arithmetic.BOUNDED)
+        self._fused = {}  # a ReLU fused with the map after it would keep one bound a tensor
         self._absolute = tuple(operation.cast(np.abs) for operation in self._operations)
         start = self._start
         self._start = _sharpened(start, np.zeros(start.coefficients.shape))
@@ -145,13 +147,9 @@ def _product(operation: op.Operation, x: Tensor, y: Tensor) -> FloatArray:
 
 
 def _of(tensor: Tensor) -> FloatArray:
-    assert tensor.bounds is not None
-    return _entries(tensor.bounds)
-
-
-def _entries(bounds: Bounds) -> FloatArray:
-    assert isinstance(bounds, EntryBounds) and bounds.entries is not None
-    return bounds.entries
+    """The bounds of a tensor's entries."""
+    assert isinstance(tensor.bounds, EntryBounds) and tensor.bounds.entries is not None
+    return tensor.bounds.entries
 
 
 def _flat(array: Array) -> Array:
