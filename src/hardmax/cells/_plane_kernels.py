@@ -410,7 +410,7 @@ def _interior_winner(polygon, n, scores, errors, first, size, dropped, certified
     for attempt in range(6):
         x, y, weight = 0.0, 0.0, 0.0
         for i in range(n):
-            w = 1.0 + ((i + 1) * (attempt * 0.37 + 0.001)) % 0.83 * (attempt > 0)
+            w = 1.0 + ((i + 1.0) ** 2 * attempt * 0.6180339887498949) % 1.0  # no symmetry survives a second try
             x += w * polygon[i, X]
             y += w * polygon[i, Y]
             weight += w
