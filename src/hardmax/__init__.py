@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from hardmax.cells.domains import Plane as Plane
     from hardmax.cells.domains import Segment as Segment
     from hardmax.cells.domains import Space as Space
+    from hardmax.cells.search import count_cells as count_cells
+    from hardmax.cells.search import enumerate_cells as enumerate_cells
     from hardmax.errors import HardmaxError as HardmaxError
     from hardmax.networks.files import read as read
     from hardmax.networks.files import write as write
@@ -60,6 +62,8 @@ _NAMES = {
     "Segment": "hardmax.cells.domains",
     "Space": "hardmax.cells.domains",
     "TropicalPolynomial": "hardmax.tropical.polynomial",
+    "count_cells": "hardmax.cells.search",
+    "enumerate_cells": "hardmax.cells.search",
     "from_torch": "hardmax.networks.torch_modules",
     "joint_cells": "hardmax.tropical.minkowski",
     "lower": "hardmax.networks.lowering",
