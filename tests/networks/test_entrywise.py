@@ -69,6 +69,36 @@ def test_every_coefficient_is_within_its_bound_of_the_rational_one(make, seed):
     _assert_within(last.coefficients, exact.output(exact.follow(labels)[1]).coefficients, last.bounds.entries)
 
 
+def _alone(build):
+    builder = GraphBuilder((6,))
+    return builder.build(build(builder, builder.add(op.Reshape((2, 3)), 0)))
+
+
+_SOME = np.random.default_rng(0).normal(size=(3, 3))
+_ALONE = {
+    "linear": lambda b, z: b.add(op.Linear(_SOME), z),
+    "bias": lambda b, z: b.add(op.Shift(_SOME[0]), z),
+    "scale": lambda b, z: b.add(op.Scale(_SOME[0]), z),
+    "constant product": lambda b, z: b.add(op.ConstantMatMul(_SOME[:, :2], on_left=True), z),
+    "mean": lambda b, z: b.add(op.Reduce((1,), keep=False, divisor=3), z),
+    "sum": lambda b, z: b.add(op.Add(), z, b.add(op.Take(np.arange(6)[::-1].reshape(2, 3)), z)),
+    "product": lambda b, z: b.add(op.Multiply(), z, b.add(op.Take(np.arange(6)[::-1].reshape(2, 3)), z)),
+    "matrix product": lambda b, z: b.add(op.MatMul(), z, b.add(op.Transpose((1, 0)), z)),
+    "leaky": lambda b, z: b.add(op.Relu(0.1), z),
+}
+
+
+@pytest.mark.parametrize("name", _ALONE)
+def test_each_operation_alone_accounts_for_its_own_rounding(name):
+    """On exact operands nothing else can hide a missing term."""
+    graph = _alone(_ALONE[name])
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        (sharp, _, exact), labels = _both(graph, rng)
+        found, truth = (program.output(program.follow(labels)[1]) for program in (sharp, exact))
+        _assert_within(found.coefficients, truth.coefficients, found.bounds.entries)
+
+
 def test_the_comparison_notices_a_bound_that_is_too_small():
     third = np.array([1 / 3])
     with pytest.raises(AssertionError):
