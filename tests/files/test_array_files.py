@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import hardmax as hm
 from files.onnx_graphs import save, small_model
 from hardmax.networks import operations as op
+from hardmax.networks.files import refuse_pickle
 
 safetensors_numpy = pytest.importorskip("safetensors.numpy", reason="needs safetensors, which is not installed")
 
@@ -149,7 +150,7 @@ BAD_GRAPHS = {
     "an unknown operation": lambda s: s["nodes"][1]["operation"].update({"is": "Fourier"}),
     "a value from the future": lambda s: s["nodes"][1].update(inputs=[7]),
     "no operands": lambda s: s["nodes"][1].update(inputs=[]),
-    "windows outside": lambda s: s["nodes"][1]["operation"].update(input_shape=[1, 1, 2, 2]),
+    "a convolution of another shape": lambda s: s["nodes"][1]["operation"].update(input_shape=[1, 1, 2, 2]),
     "an unknown function": lambda s: s["nodes"][-2]["operation"].update(kind="bessel"),
     "a shape that does not fit": lambda s: s["nodes"][0]["operation"].update(shape=[2, 2]),
 }
@@ -166,6 +167,28 @@ def test_damaged_graphs_are_refused(name, tmp_path):
     path.write_bytes(_npz(**arrays))
     with pytest.raises(hm.HardmaxError, match=r"net\.npz"):
         hm.read(path)
+
+
+def test_windows_that_reach_outside_are_refused(tmp_path):
+    path = tmp_path / "net.npz"
+    hm.write(_from_onnx(tmp_path), path)
+    arrays = dict(np.load(path))
+    (windows,) = [name for name, array in arrays.items() if array.dtype == np.int64 and array.shape == (12, 4)]
+    for outside in (-2, 16):
+        arrays[windows][3, 2] = outside
+        path.write_bytes(_npz(**arrays))
+        with pytest.raises(hm.errors.ShapeError, match="windows reach outside"):
+            hm.read(path)
+
+
+@pytest.mark.parametrize("length", [0x280, 0x380, 0x480, 0x580])
+def test_a_header_whose_length_looks_like_a_pickle_is_none(length, tmp_path):
+    """A safetensors file begins with its header's length: 640 gives the bytes of a pickle's protocol 2."""
+    data = length.to_bytes(8, "little") + b"{}".ljust(length)
+    refuse_pickle(data, "net.safetensors")
+    (tmp_path / "net.safetensors").write_bytes(data)
+    with pytest.raises(hm.errors.FileFormatError, match="weights without a network"):
+        hm.read(tmp_path / "net.safetensors")
 
 
 class _Trap:

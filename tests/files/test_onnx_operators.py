@@ -479,6 +479,21 @@ def test_softmax_and_hardmax_in_one_file_give_temperature_one_and_a_node_that_st
     assert sorted(set(both_hard.reshape(-1).tolist())) == [0.0, 2.0]
 
 
+def test_a_hard_file_can_be_softened(tmp_path_factory):
+    net = _read(small_model([("Hardmax", ["x"], ["y"], {})], [1, 2]), tmp_path_factory)
+    assert net([0.0, 0.0]).tolist() == [1.0, 0.0]
+    assert net([0.0, 0.0], temperature=1.0).tolist() == [0.5, 0.5]
+
+
+def test_a_product_read_twice_is_computed_once(tmp_path_factory):
+    nodes, shape, constants, opset = CASES["matmul read twice, then a bias"]
+    net = _read(small_model(nodes, shape, constants, opset), tmp_path_factory)
+    names = [node.operation.name for node in net.graph.nodes]
+    assert names.count("Linear") == 1 and names.count("Shift") == 1
+    alone = _read(small_model(nodes[:2], shape, constants, opset, outputs=("p",)), tmp_path_factory)
+    assert "Shift" not in [node.operation.name for node in alone.graph.nodes]
+
+
 @pytest.mark.parametrize("opset", range(7, 24))
 def test_every_opset_of_the_range_is_read(opset, tmp_path_factory):
     nodes = [

@@ -114,10 +114,7 @@ def _slice(operands: Operands, attributes: Attributes, opset: int) -> tuple[Arra
     axes = range(len(starts)) if axes is None else axes
     cuts = [slice(None)] * x.ndim
     for start, end, axis, step in zip(starts, ends, axes, steps or [1] * len(starts), strict=True):
-        axis = normal_axis(axis, x.ndim)
-        # ONNX clamps to -1 going backwards, where numpy's -1 would mean the last entry
-        stop = None if step < 0 and end < -x.shape[axis] else end
-        cuts[axis] = slice(start, stop, step)
+        cuts[normal_axis(axis, x.ndim)] = slice(start, end, step)  # numpy clamps as ONNX does
     return (x[tuple(cuts)],)
 
 
