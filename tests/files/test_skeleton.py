@@ -162,6 +162,7 @@ NORM = [
 ]
 CONSTANTS = {"half": HALF, "one": ONE, "root": ROOT, "cubic": CUBIC, "factor": FACTOR, "three": np.float32(3)}
 CONSTANTS |= {"two": np.float32(2), "eps": np.float32(1e-5), "quick": np.float32(1.702)}
+CONSTANTS["minus two"] = np.float32(-2)
 
 SPELLED = {
     "gelu, halved last": ([*GELU, ("Mul", ["x", "c"], ["d"], {}), ("Mul", ["d", "half"], ["y"], {})], "gelu"),
@@ -205,8 +206,8 @@ UNRELATED = {
     ],
     "a deviation from twice the mean": [
         NORM[0],
-        ("Mul", ["m", "two"], ["t"], {}),
-        ("Sub", ["x", "t"], ["d"], {}),
+        ("Mul", ["m", "minus two"], ["t"], {}),
+        ("Add", ["x", "t"], ["d"], {}),
         ("Mul", ["d", "d"], ["q"], {}),
         *NORM[3:],
     ],
