@@ -15,6 +15,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from math import prod
 from typing import Any, Protocol, TypeVar
 
@@ -25,7 +26,7 @@ from hardmax.arithmetic.rationals import rational
 from hardmax.cells.domains import Domain
 from hardmax.cells.polytopes import Cut, Polytopes, split_wall
 from hardmax.networks.graph import Graph
-from hardmax.networks.slices import Arithmetic, Guards, SliceProgram, SliceState, Stage, gathered
+from hardmax.networks.slices import Arithmetic, Guards, SliceProgram, SliceState, Stage
 
 IntArray = NDArray[np.int64]
 ObjectArray = NDArray[np.object_]
@@ -71,9 +72,9 @@ class _Chunk:
     path: tuple[int, ...]
     state: SliceState
     parents: IntArray | None  # None: the state is the pieces' own
-    stage_labels: NDArray[Any] | None
     labels: NDArray[Any]  # complete labels, filled up to the stage
     pieces: Polytopes
+    n_decided: int = 0  # choices of the stage already cut, where a stage is cut in parts
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -138,6 +139,14 @@ class ExactFollower:
         return np.asarray(rows[:, first + int(label[column])] - rows[:, first + rival])
 
 
+@cache
+def _blas_controller() -> Any:
+    """Finding the BLAS libraries takes milliseconds, so it is done once."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
 def as_slice(columns: IntArray) -> Any:
     """Consecutive columns as a slice, which numpy copies much faster than a list of indices."""
     first, last = int(columns[0]), int(columns[-1])
@@ -148,8 +157,6 @@ def _in_threads(
     stack: list[_Chunk], step: Callable[[_Chunk], tuple[list[_Chunk], _Result | None]], workers: int
 ) -> Iterator[_Result]:
     """The depth-first loop shared by threads; kernels and matrix products release the interpreter lock."""
-    from threadpoolctl import threadpool_limits
-
     turn = threading.Condition()
     results: queue.Queue[Any] = queue.Queue(maxsize=4 * workers)
     busy, stop = 0, False
@@ -185,7 +192,7 @@ def _in_threads(
             thread.join()
         results.put(_END)
 
-    with threadpool_limits(limits=1, user_api="blas"):
+    with _blas_controller().limit(limits=1, user_api="blas"):
         threads = [threading.Thread(target=work, daemon=True) for _ in range(workers)]
         for thread in threads:
             thread.start()
@@ -232,6 +239,7 @@ class Enumeration:
         self._domain = domain
         self._follower: ExactFollower | None = None
         self._settling = threading.Lock()
+        self._workers = 1
         self.n_settled = 0
         widths = [prod(node.shape) for node in graph.nodes] or [1]
         terms = domain.dim + (2 if domain.dim == 1 else 1)
@@ -251,7 +259,7 @@ class Enumeration:
 
     def _start(self) -> _Chunk:
         labels = np.zeros((1, self.n_choices), dtype=self.label_type)
-        return _Chunk((), self.program.begin(), None, None, labels, self.engine.root())
+        return _Chunk((), self.program.begin(), None, labels, self.engine.root())
 
     def cells(self, workers: int = 1) -> Iterator[CellBatch]:
         """Finished cells, batch by batch; in one order whatever the number of workers only after sorting by path."""
@@ -275,14 +283,18 @@ class Enumeration:
         counter = getattr(self.engine, "count", None)
         if stage_index < self.program.n_stages - 1 or counter is None:
             return self._children(chunk), None
-        stage = self.program.stages[stage_index]
+        whole = self.program.stages[stage_index]
+        if self._next_part(chunk, whole) < whole.n_choices:
+            return self._children(chunk), None
+        stage = whole.part(chunk.n_decided, whole.n_choices)
         total, doubtful = counter(chunk.pieces, self.program.guards(chunk.state), stage)
         for index in doubtful:
-            total += len(self._settled(chunk, int(index))[0])
+            total += len(self._settled(chunk, int(index), stage)[0])
         return [], total
 
     def _run(self, step: Callable[[_Chunk], tuple[list[_Chunk], _Result | None]], workers: int) -> Iterator[_Result]:
         """Depth first: the newest chunk is opened next, by whichever worker is free."""
+        self._workers = workers
         stack = [self._start()]
         if workers == 1:
             while stack:
@@ -297,19 +309,20 @@ class Enumeration:
         """The chunk with the state of its own pieces instead of their parents'."""
         if chunk.parents is None:
             return chunk
-        state = self.program.advance(chunk.state, chunk.parents, chunk.stage_labels)
-        return _Chunk(chunk.path, state, None, None, chunk.labels, chunk.pieces)
+        columns = as_slice(self.program.stages[chunk.state.stage].columns)
+        state = self.program.advance(chunk.state, chunk.parents, np.ascontiguousarray(chunk.labels[:, columns]))
+        return _Chunk(chunk.path, state, None, chunk.labels, chunk.pieces)
 
     def _children(self, chunk: _Chunk) -> list[_Chunk]:
-        stage_index = chunk.state.stage
-        stage = self.program.stages[stage_index]
+        whole = self.program.stages[chunk.state.stage]
+        stage = whole.part(chunk.n_decided, self._next_part(chunk, whole))
         cut = self.engine.cut(chunk.pieces, self.program.guards(chunk.state), stage, _MOST_CHILDREN)
         parents, stage_labels, pieces = cut.parents, cut.labels, cut.pieces
         if len(cut.doubtful):
             parts = [pieces] if len(pieces) else []
             parent_parts, label_parts = [parents], [stage_labels]
             for index in cut.doubtful:
-                labels, settled = self._settled(chunk, int(index))
+                labels, settled = self._settled(chunk, int(index), stage)
                 parts.append(settled)
                 parent_parts.append(np.full(len(labels), index))
                 label_parts.append(labels.astype(stage_labels.dtype))
@@ -317,22 +330,43 @@ class Enumeration:
             pieces = type(parts[0]).join(parts)
         complete = np.take(chunk.labels, parents, axis=0)
         complete[:, as_slice(stage.columns)] = stage_labels
+        n_decided = chunk.n_decided + stage.n_choices
         following = []
-        for first in range(0, len(parents), self._chunk):
-            last = min(first + self._chunk, len(parents))
-            part = slice(first, last)
+        step = self._chunk_size(len(parents))
+        for first in range(0, len(parents), step):
+            last = min(first + step, len(parents))
             path = (*chunk.path, len(following))
-            taken = pieces.take(first, last)
-            following.append(_Chunk(path, chunk.state, parents[part], stage_labels[part], complete[part], taken))
+            state, ancestors = chunk.state, parents[first:last]
+            labels, taken = complete[first:last], pieces.take(first, last)
+            if n_decided < whole.n_choices:  # the same stage goes on with its other choices
+                own = state.gathered(ancestors)
+                following.append(_Chunk(path, own, None, labels, taken, n_decided))
+            else:
+                following.append(_Chunk(path, state, ancestors, labels, taken))
         if 0 <= cut.n_done < len(chunk):  # the engine stopped for room: the rest of the chunk waits its turn
             rest = np.arange(cut.n_done, len(chunk))
-            state = SliceState(stage_index, {k: gathered(t, rest) for k, t in chunk.state.tensors.items()})
             remaining = chunk.pieces.take(cut.n_done, len(chunk))
             path = (*chunk.path, len(following))
-            following.append(_Chunk(path, state, None, None, chunk.labels[rest], remaining))
+            state = chunk.state.gathered(rest)
+            following.append(_Chunk(path, state, None, chunk.labels[rest], remaining, chunk.n_decided))
         return following
 
-    def _settled(self, chunk: _Chunk, index: int) -> tuple[NDArray[Any], Polytopes]:
+    def _next_part(self, chunk: _Chunk, stage: Stage) -> int:
+        """Up to which choice to cut now: a wide stage of few pieces is cut in parts, so that threads can share it."""
+        remaining = stage.n_choices - chunk.n_decided
+        if self._workers == 1 or len(chunk) >= 8 * self._workers or remaining < 32 or stage.has_twins:
+            return stage.n_choices
+        if not getattr(self.engine, "cuts_parts", False):
+            return stage.n_choices
+        return chunk.n_decided + 8
+
+    def _chunk_size(self, children: int) -> int:
+        """Pieces a chunk: bounded memory, and at least one chunk a worker where there is enough to do."""
+        if self._workers == 1 or children < 64 * self._workers:
+            return self._chunk
+        return min(self._chunk, -(-children // self._workers))
+
+    def _settled(self, chunk: _Chunk, index: int, stage: Stage) -> tuple[NDArray[Any], Polytopes]:
         stage_index = chunk.state.stage
         label = chunk.labels[index]
         with self._settling:
@@ -343,7 +377,7 @@ class Enumeration:
                 index,
                 lambda wall: follower.wall_row(wall, label),
                 follower.rows(stage_index, label),
-                self.program.stages[stage_index],
+                stage,
             )
 
     def _finished(self, chunk: _Chunk) -> CellBatch:

@@ -59,6 +59,7 @@ class PlaneEngine:
     """
 
     dim = 2
+    cuts_parts = True  # a stage may be cut some choices at a time
 
     def __init__(self, domain: Domain, certified: bool) -> None:
         assert domain.low is not None and domain.high is not None
@@ -97,7 +98,6 @@ class PlaneEngine:
         rows = _three_terms(guards.coefficients)
         errors = np.zeros((len(rows), 3)) if guards.error is None else _three_terms(guards.error[..., None])[..., 0]
         n = len(pieces)
-        group_of_row = np.repeat(np.arange(stage.n_choices), stage.group_size)
         label_type = label_dtype(stage)
         doubtful = np.empty(n, dtype=np.int64)
         counts = np.zeros(n, dtype=np.int64)
@@ -114,7 +114,7 @@ class PlaneEngine:
             before = position
             position, children, used, n_doubtful, status = cut_polygons(
                 position, pieces.vertex_start, pieces.corners, pieces.walls, rows, errors, self.certified,
-                stage.group_start, stage.group_size, stage.is_relu, stage.columns, stage.twin, group_of_row,
+                stage.group_start, stage.group_size, stage.is_relu, stage.columns, stage.twin, stage.group_of_row,
                 count_only, counts, parent, labels, start, corners, walls, doubtful, self._max_corners, self._pool,
             )  # fmt: skip
             n_children += children

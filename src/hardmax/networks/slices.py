@@ -76,7 +76,29 @@ class Stage:
     @property
     def n_rows(self) -> int:
         """How many guard rows the stage has."""
-        return int(self.group_size.sum())
+        return len(self.twin)
+
+    @cached_property
+    def has_twins(self) -> bool:
+        """Whether some rows are structurally the same function."""
+        return bool((self.twin != np.arange(len(self.twin))).any())
+
+    @cached_property
+    def group_of_row(self) -> IntArray:
+        """The choice each row belongs to, -1 for rows of other parts of the stage."""
+        result = np.full(self.n_rows, -1)
+        first = int(self.group_start[0])
+        result[first : first + int(self.group_size.sum())] = np.repeat(np.arange(self.n_choices), self.group_size)
+        return result
+
+    def part(self, first: int, last: int) -> Stage:
+        """The stage with choices first to last - 1 only; rows keep their places."""
+        if first == 0 and last == self.n_choices:
+            return self
+        some = slice(first, last)
+        return Stage(
+            self.nodes, self.group_start[some], self.group_size[some], self.is_relu[some], self.columns[some], self.twin
+        )
 
 
 @dataclass(eq=False)
@@ -117,6 +139,10 @@ class SliceState:
 
     def __len__(self) -> int:
         return len(next(iter(self.tensors.values())))
+
+    def gathered(self, parents: IntArray) -> SliceState:
+        """The state of pieces that are parts of these cells, with no further choice made."""
+        return SliceState(self.stage, {value: _gathered(t, parents) for value, t in self.tensors.items()})
 
 
 _NO_RULE = Bounded("none")
@@ -202,7 +228,7 @@ class SliceProgram:
                 tensors[after + 1] = self._relu_then_linear(after, source, parents, chosen)
         for value, tensor in state.tensors.items():
             if self._last_level[value] > state.stage:
-                tensors[value] = gathered(tensor, parents)
+                tensors[value] = _gathered(tensor, parents)
         following = SliceState(state.stage + 1, tensors)
         self._run(following)
         return following
@@ -465,7 +491,7 @@ def _selected_rows(hot: Tensor, values: Tensor) -> Tensor:
     return Tensor(np.take_along_axis(source, where, axis=-2), values.bounds)
 
 
-def gathered(tensor: Tensor, parents: IntArray) -> Tensor:
+def _gathered(tensor: Tensor, parents: IntArray) -> Tensor:
     bounds = None if tensor.bounds is None else tensor.bounds.gathered(parents)
     winners = None if tensor.winners is None else tensor.winners[parents]
     return Tensor(tensor.coefficients[parents], bounds, winners)
