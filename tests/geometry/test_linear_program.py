@@ -186,7 +186,7 @@ def test_compiled_kernels_and_their_plain_python_agree():
         for search in (kernels.cone_search, kernels.cone_search.py_func):
             point, multipliers = np.zeros(n), np.zeros(m)
             status = search(
-                rows, m, np.ones(m, bool), np.empty((n + 3, m)), np.empty(m, np.int64),
+                rows, m, np.ones(m, bool), np.empty((n + 4, m)), np.empty(m, np.int64),
                 np.empty(n + 1, np.int64), point, multipliers,
             )  # fmt: skip
             results.append((status, point, multipliers))

@@ -70,11 +70,21 @@ def exchange(table: FloatArray, m: int, width: int, row: int, col: int) -> None:
 
 
 @njit(cache=True, error_model="numpy")
+def _ratios(
+    entering: FloatArray, value: FloatArray, may_leave: FloatArray, direction: float, out: FloatArray, m: int
+) -> None:
+    """How far the entering variable can move before each row stops it; one loop without branches."""
+    for i in range(m):
+        slope = -direction * entering[i] * may_leave[i]
+        out[i] = max(value[i], 0.0) / slope if slope > PIVOT_TOLERANCE else np.inf
+
+
+@njit(cache=True, error_model="numpy")
 def cone_search(
     columns: FloatArray,  # (n, at least m) unit rows, stored column by column
     m: int,
     strict: NDArray[np.bool_],  # (m,) False: rows @ x <= 0 is enough
-    table: FloatArray,  # workspace, at least (n + 3, m)
+    table: FloatArray,  # workspace, at least (n + 4, m)
     basic: IntArray,  # workspace, at least (m,)
     nonbasic: IntArray,  # workspace, at least (n + 1,)
     point: FloatArray,  # (n,) out
@@ -86,9 +96,11 @@ def cone_search(
         for i in range(m):
             table[j, i] = -columns[j, i]
     depth = -1
+    scratch, may_leave = table[n + 2], table[n + 3]
     for i in range(m):
         multipliers[i] = 0.0
         basic[i] = n + 1 + i
+        may_leave[i] = 1.0
         table[n, i] = 0.0
         table[n + 1, i] = 0.0
         if strict[i]:
@@ -106,6 +118,7 @@ def cone_search(
     exchange(table, m, n + 2, depth, n)
     nonbasic[n] = basic[depth]
     basic[depth] = n
+    may_leave[depth] = 0.0
     value = table[n + 1]
     for step in range(60 + 20 * (m + n)):
         if value[depth] > DEPTH:
@@ -134,15 +147,13 @@ def cone_search(
             return ABSENT
         entering = table[col]
         direction = 1.0 if entering[depth] > 0 else -1.0
+        _ratios(entering, value, may_leave, direction, scratch, m)
         leaving = -1
         ratio = np.inf
         for i in range(m):
-            slope = -direction * entering[i]
-            if slope > PIVOT_TOLERANCE and basic[i] > n and value[i] <= ratio * slope:
-                candidate = max(0.0, value[i]) / slope
-                if candidate < ratio or leaving < 0 or (careful and basic[i] < basic[leaving]):
-                    ratio = candidate
-                    leaving = i
+            if scratch[i] < ratio or (careful and scratch[i] == ratio < np.inf and basic[i] < basic[leaving]):
+                ratio = scratch[i]
+                leaving = i
         if leaving < 0:
             # Nothing stops s: the ray itself is a witness.
             if nonbasic[col] < n:
@@ -153,6 +164,8 @@ def cone_search(
             return PRESENT
         exchange(table, m, n + 2, leaving, col)
         basic[leaving], nonbasic[col] = nonbasic[col], basic[leaving]
+        if basic[leaving] < n:
+            may_leave[leaving] = 0.0  # a coordinate has no sign: once in the basis it stays
     return UNSURE
 
 
@@ -259,7 +272,7 @@ def cone_batch(
     proved = np.zeros(n_problems, np.bool_)
     points = np.zeros((n_problems, n))
     multipliers = np.zeros((n_problems, m))
-    table = np.empty((n + 3, m))
+    table = np.empty((n + 4, m))
     basic = np.empty(m, np.int64)
     nonbasic = np.empty(n + 1, np.int64)
     strict = np.ones(m, np.bool_)

@@ -106,7 +106,7 @@ def cone_hint(rows: FloatArray, strict: NDArray[np.bool_]) -> tuple[int, FloatAr
         columns,
         m,
         strict,
-        np.empty((n + 3, m)),
+        np.empty((n + 4, m)),
         np.empty(m, np.int64),
         np.empty(n + 1, np.int64),
         point,

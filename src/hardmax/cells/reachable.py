@@ -151,9 +151,7 @@ def _play(diagram: PowerDiagram, generators: FloatArray) -> Reachable:
     return _collect(diagram, index, reached, mixtures, generators, rivals, settled)
 
 
-def _winners_at_generators(
-    scores: FloatArray, error: FloatArray, reached: BoolArray, mixtures: FloatArray
-) -> None:
+def _winners_at_generators(scores: FloatArray, error: FloatArray, reached: BoolArray, mixtures: FloatArray) -> None:
     best = scores.argmax(axis=1)
     rows = np.arange(len(scores))
     rest = scores.copy()
@@ -258,15 +256,9 @@ def reachable_from_polyhedron(diagram: PowerDiagram, normals: ArrayLike, limits:
     by_facets = len(diagram.terms.index) <= 1000
     for key in np.flatnonzero(diagram.live).tolist():
         row = diagram.terms.of[key]
-        near = (
-            diagram.terms.neighbours[row]
-            if by_facets
-            else np.delete(np.arange(len(diagram.terms.index)), row)
-        )
+        near = diagram.terms.neighbours[row] if by_facets else np.delete(np.arange(len(diagram.terms.index)), row)
         rivals = diagram.terms.index[near]
-        answer = (
-            _certified_in_polyhedron(diagram.keys, biases, key, rivals, rows, bounds) if is_full else None
-        )
+        answer = _certified_in_polyhedron(diagram.keys, biases, key, rivals, rows, bounds) if is_full else None
         if answer is None:
             settled += 1
             answer = _settle_in_polyhedron(diagram.keys, biases, key, rivals, rows, bounds, is_full=is_full)
@@ -292,7 +284,7 @@ def _certified_in_polyhedron(
     columns = np.ascontiguousarray(unit.T)
     n, m = columns.shape
     point, multipliers = np.zeros(n), np.zeros(m)
-    table, basic, nonbasic = np.empty((n + 3, m)), np.empty(m, np.int64), np.empty(n + 1, np.int64)
+    table, basic, nonbasic = np.empty((n + 4, m)), np.empty(m, np.int64), np.empty(n + 1, np.int64)
     strict = np.ones(m, dtype=bool)
     status = kernels.cone_search(columns, m, strict, table, basic, nonbasic, point, multipliers)
     if status == kernels.ABSENT:
@@ -319,9 +311,7 @@ def _settle_in_polyhedron(
     is_full: bool,
 ) -> FloatArray | bool:
     own = [Fraction(x) for x in keys[key].tolist()]
-    normals = [
-        [Fraction(x) - y for x, y in zip(keys[rival].tolist(), own, strict=True)] for rival in rivals.tolist()
-    ]
+    normals = [[Fraction(x) - y for x, y in zip(keys[rival].tolist(), own, strict=True)] for rival in rivals.tolist()]
     limits = [Fraction(float(biases[key])) - Fraction(float(biases[rival])) for rival in rivals.tolist()]
     closed = [False] * len(rivals) + [not is_full] * len(rows)
     normals += [[Fraction(x) for x in row] for row in rows.tolist()]

@@ -81,6 +81,13 @@ def proved_hull(
     centre = points[np.unique(simplices)].mean(axis=0)
     normals, radius, sure = _float_normals(points - centre, simplices, absolute_error)
     exact_centre = [Fraction(x) for x in centre.tolist()]
+    decided = sure if every_facet else sure & (np.abs(normals[:, -1]) > radius)
+    if decided.all():
+        upper_now = np.ones(len(simplices), dtype=bool) if every_facet else normals[:, -1] > 0
+        if not _covers_oddly(points, exact, simplices, np.arange(len(simplices)), sure):
+            return None
+        live, neighbours = _graph(list(simplices), upper_now, *points.shape)
+        return Hull(list(simplices), normals, upper_now, live, neighbours)
     groups: dict[tuple[int, ...], int] = {}
     facets: list[IntArray] = []
     normal_of: list[FloatArray] = []
@@ -88,12 +95,11 @@ def proved_hull(
     of_simplex = np.empty(len(simplices), dtype=np.int64)
     cache: dict[int, list[Fraction]] = {}
     for k, simplex in enumerate(simplices):
-        height = 1.0 if every_facet else normals[k, -1]
-        if sure[k] and (every_facet or abs(height) > radius[k]):
+        if decided[k]:
             of_simplex[k] = len(facets)
             facets.append(simplex)
             normal_of.append(normals[k])
-            upper.append(bool(height > 0))
+            upper.append(every_facet or bool(normals[k, -1] > 0))
             continue
         settled = _exact_facet(points, exact, simplex, exact_centre, cache, absolute_error)
         if settled is None:
@@ -115,8 +121,18 @@ def proved_hull(
 def _closes_up(simplices: IntArray) -> bool:
     n = simplices.shape[1]
     ridges = np.concatenate([np.delete(simplices, k, axis=1) for k in range(n)])
-    _, counts = np.unique(ridges, axis=0, return_counts=True)
-    return bool((counts == 2).all())
+    return bool((np.unique(row_codes(ridges), return_counts=True)[1] == 2).all())
+
+
+def row_codes(rows: IntArray) -> IntArray:
+    """One integer per row of small nonnegative integers, equal exactly where the rows are."""
+    base = int(rows.max(initial=0)) + 1
+    if base ** rows.shape[1] >= 2**63:
+        return np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    codes = np.zeros(len(rows), dtype=np.int64)
+    for column in rows.T:
+        codes = codes * base + column
+    return codes
 
 
 def _float_normals(
@@ -253,7 +269,8 @@ def _graph(facets: list[IntArray], upper: BoolArray, n_points: int, n: int) -> t
         live[table.reshape(-1)] = True
         first, second = np.triu_indices(n, k=1)
         pairs = np.column_stack([table[:, first].reshape(-1), table[:, second].reshape(-1)])
-        return live, adjacency(np.unique(pairs, axis=0), n_points)
+        once = np.unique(row_codes(pairs), return_index=True)[1]
+        return live, adjacency(pairs[once], n_points)
     containing: dict[int, list[int]] = {}
     for k, facet in enumerate(facets):
         for i in facet.tolist():

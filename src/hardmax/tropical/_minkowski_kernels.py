@@ -52,7 +52,7 @@ def settle_terms(
     """Does term ``chosen`` win somewhere? Rivals are brought in only when they win at a trial witness."""
     n_terms, n = terms.shape
     columns = np.empty((n, most + 1))
-    table = np.empty((n + 3, most + 1))
+    table = np.empty((n + 4, most + 1))
     basic = np.empty(most + 1, np.int64)
     nonbasic = np.empty(n + 1, np.int64)
     strict = np.ones(most + 1, np.bool_)
@@ -229,7 +229,7 @@ def search_joint_cells(
     for i in range(n_terms):
         for k in range(neighbour_start[i], neighbour_start[i + 1]):
             difference(terms[i], terms[neighbours[k]], walls, k)
-    table = np.empty((n + 3, tall))
+    table = np.empty((n + 4, tall))
     basic = np.empty(tall, np.int64)
     nonbasic = np.empty(n + 1, np.int64)
     strict = np.ones(tall, np.bool_)
@@ -394,7 +394,7 @@ def settle_crossings(
         degree = max(degree, neighbour_start[i + 1] - neighbour_start[i])
     tall = n_heads * degree + 1
     columns = np.empty((n, tall))
-    table = np.empty((n + 3, tall))
+    table = np.empty((n + 4, tall))
     basic = np.empty(tall, np.int64)
     nonbasic = np.empty(n + 1, np.int64)
     strict = np.ones(tall, np.bool_)

@@ -110,9 +110,7 @@ def common_refinement(heads: Sequence[Head], *, max_cells: int | None = None) ->
     for head, part in enumerate(terms):
         winners[:, head] = part.index[winners[:, head]]
     order = np.lexsort(winners.T[::-1])
-    return JointCells(
-        winners[order], terms[0].query(points[order]), is_complete, n_programs, n_settled, tuple(terms)
-    )
+    return JointCells(winners[order], terms[0].query(points[order]), is_complete, n_programs, n_settled, tuple(terms))
 
 
 def read_heads(heads: Sequence[Head]) -> list[Terms]:
@@ -122,9 +120,7 @@ def read_heads(heads: Sequence[Head]) -> list[Terms]:
     read = []
     for number, head in enumerate(heads):
         if not isinstance(head, tuple | list) or len(head) != 2:
-            raise ShapeError(
-                f"head {number}: expected a pair (keys, biases or None), got {type(head).__name__}"
-            )
+            raise ShapeError(f"head {number}: expected a pair (keys, biases or None), got {type(head).__name__}")
         read.append(read_terms(head[0], head[1], f"head {number}"))
     dims = [keys.shape[1] for keys, _ in read]
     if len(set(dims)) > 1:
@@ -149,8 +145,8 @@ def _search(terms: list[Terms], limit: int) -> tuple[IntArray, FloatArray, int, 
     from hardmax.tropical import _minkowski_kernels as kernels
 
     n_heads = len(terms)
-    # Fewest cells first: the tree of cones then stays narrow for longest.
-    order = sorted(range(n_heads), key=lambda h: int(terms[h].live.sum()))
+    # Most cells first leaves the last and largest level fewest candidates; measured, it saves a few percent.
+    order = sorted(range(n_heads), key=lambda h: -int(terms[h].live.sum()))
     sorted_terms = [terms[h] for h in order]
     flat = FlatHeads.from_terms(sorted_terms)
     first = flat.first
@@ -194,9 +190,7 @@ def _search(terms: list[Terms], limit: int) -> tuple[IntArray, FloatArray, int, 
     return unsorted, points, n_programs, len(verdicts)
 
 
-def _settle_tuple(
-    terms: list[Terms], first: IntArray, question: tuple[int, ...]
-) -> tuple[int, FloatArray | None]:
+def _settle_tuple(terms: list[Terms], first: IntArray, question: tuple[int, ...]) -> tuple[int, FloatArray | None]:
     """Whether the winners of a prefix of heads win together somewhere, in rationals."""
     n = terms[0].rows.shape[1]
     rows: list[list[Fraction]] = []
