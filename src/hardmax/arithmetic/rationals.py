@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import WeightError
 
+_fmpq: Any
 try:
     from flint import fmpq as _fmpq
 except ImportError:  # the `exact` extra is absent: Fraction gives the same answers, more slowly
@@ -120,7 +121,7 @@ def nearest_float(value: Any) -> float:
 
 def sign(value: Any) -> int:
     """The sign of an exact number: -1, 0 or 1."""
-    return (value > 0) - (value < 0)
+    return int(value > 0) - int(value < 0)
 
 
 def lattice_exponent(values: ArrayLike) -> int:

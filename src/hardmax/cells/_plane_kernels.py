@@ -472,7 +472,7 @@ def _name_neighbours(pool, pool_walls, frame_corner, frame_corners, first_frame,
             after = i + 1 if i + 1 < n else 0
             ax, ay, bx, by = pool[at + i, X], pool[at + i, Y], pool[at + after, X], pool[at + after, Y]
             out_x, out_y = by - ay, ax - bx  # outward: corners run counter-clockwise
-            best, steepest, closest = -1, -np.inf, np.inf
+            best, steepest = -1, -np.inf
             for k in range(size):
                 if k == j or not live[k]:
                     continue
@@ -492,8 +492,8 @@ def _name_neighbours(pool, pool_walls, frame_corner, frame_corners, first_frame,
 
 @_jit
 def cut_polygons(first_piece, start, corners, walls, rows, errors, certified, group_start, group_size, is_relu, columns,
-                 twin, group_of_row, count_only, counts, out_parent, out_labels, out_start, out_corners, out_walls, doubtful,
-                 max_corners, pool_size):
+                 twin, group_of_row, count_only, counts, out_parent, out_labels, out_start, out_corners, out_walls,
+                 doubtful, max_corners, pool_size):
     """Split polygons ``first_piece`` onward by every choice of a stage.
 
     Returns (next piece, children, corners written, doubtful pieces, status): status 0 all done, 1 output
@@ -573,11 +573,10 @@ def cut_polygons(first_piece, start, corners, walls, rows, errors, certified, gr
                 if certified:
                     bound = e0 + e1 * far_x + e2 * far_y + drift * (abs(c1) + abs(c2) + e1 + e2)
                     bound = 1.0000001 * (bound + 4.0 * U * (abs(c0) + abs(c1) * far_x + abs(c2) * far_y))
+                is_zero = exact_rows and c0 == 0.0 and c1 == 0.0 and c2 == 0.0
                 if low[r] > bound:
                     base[g] = 1
-                elif high[r] < -bound:
-                    base[g] = 0
-                elif exact_rows and c0 == 0.0 and c1 == 0.0 and c2 == 0.0:
+                elif high[r] < -bound or is_zero:
                     base[g] = 0
                 elif twin[r] != r:
                     alias_from[n_aliases] = g

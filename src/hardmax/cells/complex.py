@@ -232,9 +232,9 @@ class CellComplex:
         if u.ndim != 2 or u.shape[1] != self.dim:
             raise ShapeError(f"expected points (n, {self.dim}) in slice coordinates, got shape {u.shape}")
         found = np.full(len(u), -1, dtype=np.int64)
-        inside = np.ones(len(u), dtype=bool)
+        inside: NDArray[np.bool_] = np.ones(len(u), dtype=bool)
         if self.domain.low is not None and self.domain.high is not None:
-            inside = ((u >= self.domain.low) & (u <= self.domain.high)).all(axis=1)
+            inside = np.asarray(((u >= self.domain.low) & (u <= self.domain.high)).all(axis=1))
         inputs = self.domain.points(u[inside], self.network.input_shape)
         labels = self.network.labels(inputs).astype(self.labels.dtype)
         hits = [self._index_of_label.get(label.tobytes(), -1) for label in labels]

@@ -127,11 +127,9 @@ class ExactFollower:
                 row[0] = rational(float(bounds[axis])) * (1 if is_high else -1)
             return row
         column, rival = split_wall(wall)
-        for index, stage in enumerate(self.program.stages):
-            groups = np.flatnonzero(stage.columns == column)
-            if len(groups):
-                break
-        group = int(groups[0])
+        index = next(i for i, stage in enumerate(self.program.stages) if (stage.columns == column).any())
+        stage = self.program.stages[index]
+        group = int(np.flatnonzero(stage.columns == column)[0])
         rows = self.rows(index, label)
         first = int(stage.group_start[group])
         if stage.is_relu[group]:
@@ -331,7 +329,7 @@ class Enumeration:
         complete = np.take(chunk.labels, parents, axis=0)
         complete[:, as_slice(stage.columns)] = stage_labels
         n_decided = chunk.n_decided + stage.n_choices
-        following = []
+        following: list[_Chunk] = []
         step = self._chunk_size(len(parents))
         for first in range(0, len(parents), step):
             last = min(first + step, len(parents))

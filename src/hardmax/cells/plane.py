@@ -182,7 +182,7 @@ class PlaneEngine:
 
 
 def _stage_wall(
-    wall: int, columns: dict[int, int], label: NDArray[Any], rows: ObjectArray, stage: Stage
+    wall: int, columns: dict[int, int], label: Sequence[int], rows: ObjectArray, stage: Stage
 ) -> ObjectArray | None:
     """The inward line of a wall made by this very stage, or None if the wall is older."""
     from hardmax.cells.polytopes import split_wall

@@ -8,6 +8,7 @@ constant terms left out (``constant_term=False``).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import singledispatch
 from typing import Any
 
@@ -20,6 +21,7 @@ from hardmax.networks import operations as op
 from hardmax.networks.graph import Graph
 
 Array = NDArray[Any]
+_KINDS = {np.dtype(object): "exact", np.dtype(np.float32): "float32"}
 
 
 def evaluate(graph: Graph, inputs: Array, temperature: float, labels: list[Array] | None = None) -> Array:
@@ -28,12 +30,8 @@ def evaluate(graph: Graph, inputs: Array, temperature: float, labels: list[Array
     ``labels``, if given, collects the (batch, n) winners of each choosing node, in order. Numbers that
     overflow are refused where a choice or the result would depend on them.
     """
-    if inputs.dtype == object:
-        dtype = "exact"
-    else:
-        dtype = "float32" if inputs.dtype == np.float32 else "float64"
-    operations = graph.operations(dtype)
-    values: list[Array | None] = [inputs]
+    operations = graph.operations(_KINDS.get(inputs.dtype, "float64"))
+    values: list[Any] = [inputs]  # None once nobody reads a value any more
     with np.errstate(over="ignore", invalid="ignore"):
         for index, (node, operation) in enumerate(zip(graph.nodes, operations, strict=True)):
             operands = [values[value] for value in node.inputs]
@@ -48,8 +46,7 @@ def evaluate(graph: Graph, inputs: Array, temperature: float, labels: list[Array
             for value in set(node.inputs):
                 if graph.last_use[value] == index:
                     values[value] = None
-    result = values[-1]
-    assert result is not None
+    result: Array = values[-1]
     _refuse_overflow(result, "the result")
     return result
 
@@ -72,7 +69,7 @@ def winners(operation: op.Operation, x: Array) -> NDArray[np.int64]:
 def first_argmax(x: Array) -> NDArray[np.int64]:
     """The index of the first maximum over the last axis, for floats and rationals alike."""
     if x.dtype != object:
-        return np.argmax(x, axis=-1)
+        return np.asarray(np.argmax(x, axis=-1))
     best = np.zeros(x.shape[:-1], dtype=np.int64)
     flat, flat_best = x.reshape(-1, x.shape[-1]), best.reshape(-1)
     for row in range(len(flat)):
@@ -93,7 +90,7 @@ def softmax(x: Array, temperature: float) -> Array:
         weights = np.exp(shifted / x.dtype.type(temperature)) if _representable(temperature, x) else (
             (shifted == 0).astype(x.dtype)
         )
-    return weights / weights.sum(axis=-1, keepdims=True)
+    return np.asarray(weights / weights.sum(axis=-1, keepdims=True))
 
 
 def _representable(temperature: float, x: Array) -> bool:
@@ -148,7 +145,7 @@ def _(operation: op.Shift, x: Array, constant_term: bool = True) -> Array:
 
 @apply.register
 def _(operation: op.Convolution, x: Array, constant_term: bool = True) -> Array:
-    groups, out_per_group, taps = operation.weight.shape
+    groups, out_per_group = operation.weight.shape[:2]
     examples = operation.input_shape[0]
     per_group = x.reshape(len(x), examples, groups, -1)
     zero = np.zeros((*per_group.shape[:-1], 1), dtype=x.dtype)
@@ -184,8 +181,8 @@ def _(operation: op.Reduce, x: Array, constant_term: bool = True) -> Array:
     if operation.divisor == 1:
         return np.asarray(total)
     if x.dtype == object:
-        return np.asarray(total) / rational(operation.divisor)
-    return np.asarray(total) / x.dtype.type(operation.divisor)
+        return np.asarray(total / rational(operation.divisor))
+    return np.asarray(total / x.dtype.type(operation.divisor))
 
 
 @apply.register
@@ -225,15 +222,15 @@ def _(operation: op.Relu, x: Array, constant_term: bool = True) -> Array:
 @apply.register
 def _(operation: op.MaxLast, x: Array, constant_term: bool = True) -> Array:
     if x.dtype != object:
-        return x.max(axis=-1)
-    return np.take_along_axis(x, first_argmax(x)[..., None], axis=-1)[..., 0]
+        return np.asarray(x.max(axis=-1))
+    return np.asarray(np.take_along_axis(x, first_argmax(x)[..., None], axis=-1)[..., 0])
 
 
 @apply.register
 def _(operation: op.Hardmax, x: Array, constant_term: bool = True) -> Array:
     one_hot = first_argmax(x)[..., None] == np.arange(x.shape[-1])
     if x.dtype != object:
-        return one_hot.astype(x.dtype)
+        return np.asarray(one_hot.astype(x.dtype))
     result = np.full(x.shape, rational(0), dtype=object)
     result[one_hot] = rational(1)
     return result
@@ -243,7 +240,7 @@ def _(operation: op.Hardmax, x: Array, constant_term: bool = True) -> Array:
 def _(operation: op.Pointwise, x: Array, constant_term: bool = True) -> Array:
     if x.dtype == object:
         raise NotPiecewiseAffineError(f"{operation.kind} has no rational value; evaluate it on floats")
-    return _POINTWISE[operation.kind](x).astype(x.dtype, copy=False)
+    return np.asarray(_POINTWISE[operation.kind](x), dtype=x.dtype)
 
 
 @apply.register
@@ -252,7 +249,7 @@ def _(operation: op.Normalize, x: Array, constant_term: bool = True) -> Array:
         raise NotPiecewiseAffineError(f"{operation.name} has no rational value; evaluate it on floats")
     centred = x - x.mean(axis=-1, keepdims=True) if operation.centred else x
     variance = np.mean(centred * centred, axis=-1, keepdims=True)
-    return centred / np.sqrt(variance + x.dtype.type(operation.epsilon))
+    return np.asarray(centred / np.sqrt(variance + x.dtype.type(operation.epsilon)))
 
 
 def _erf(x: Array) -> Array:
@@ -267,7 +264,7 @@ def _sigmoid(x: Array) -> Array:
     return np.asarray(expit(x))
 
 
-_POINTWISE = {
+_POINTWISE: dict[str, Callable[[Array], Any]] = {
     "gelu": lambda x: 0.5 * x * (1 + _erf(x * 0.7071067811865476)),
     "gelu_tanh": lambda x: 0.5 * x * (1 + np.tanh(0.7978845608028654 * (x + 0.044715 * x**3))),
     "silu": lambda x: x * _sigmoid(x),

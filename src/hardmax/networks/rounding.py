@@ -91,7 +91,7 @@ def magnitudes(coefficients: NDArray[Any]) -> FloatArray:
         return np.asarray(np.abs(flat).max(axis=1)).reshape(cells, terms)
     from hardmax.networks._rounding_kernels import row_magnitudes
 
-    return row_magnitudes(np.ascontiguousarray(flat)).reshape(cells, terms)
+    return np.asarray(row_magnitudes(np.ascontiguousarray(flat))).reshape(cells, terms)
 
 
 @dataclass(frozen=True)
