@@ -153,6 +153,17 @@ def test_unknown_operators_are_refused_with_node_and_remedy(nodes, words, tmp_pa
     assert "'n0'" in message
 
 
+def test_control_flow_is_refused_by_name(tmp_path):
+    branch = helper.make_graph(
+        [helper.make_node("Relu", ["x"], ["z"])],
+        "branch",
+        [],
+        [helper.make_tensor_value_info("z", TensorProto.FLOAT, None)],
+    )
+    nodes = [("If", ["c"], ["y"], {"then_branch": branch, "else_branch": branch})]
+    _refused("OperatorError", save(small_model(nodes, [1, 3], {"c": np.array(True)}), tmp_path), "'If'")
+
+
 def test_training_mode_batch_norm_is_refused(tmp_path):
     constants = {name: np.ones(3, np.float32) for name in "sbmv"}
     node = ("BatchNormalization", ["x", *"sbmv"], ["y", "rm", "rv"], {"training_mode": 1})

@@ -161,17 +161,16 @@ def _inputs(onnx: Any, graph: Any) -> tuple[OnnxInput, ...]:
 def _node(onnx: Any, node: Any, folder: Path | None) -> OnnxNode:
     attributes: dict[str, Any] = {}
     for attribute in node.attribute:
-        value = onnx.helper.get_attribute_value(attribute)
-        if isinstance(value, bytes):
-            value = value.decode()
-        elif isinstance(value, onnx.TensorProto):
-            value = _tensor(onnx, value, f"attribute {attribute.name!r} of node {node.name!r}", folder)
-        elif isinstance(value, float | int | str):
-            pass
-        elif all(isinstance(item, float | int) for item in value):
-            value = tuple(value)
-        else:
-            value = None  # subgraphs, sparse tensors, strings: their operators are refused by name
+        kind = attribute.type
+        value: Any = None  # subgraphs, sparse tensors, lists of strings: their operators are refused by name
+        if kind == attribute.TENSOR:
+            value = _tensor(onnx, attribute.t, f"attribute {attribute.name!r} of node {node.name!r}", folder)
+        elif kind == attribute.STRING:
+            value = attribute.s.decode()
+        elif kind in (attribute.FLOAT, attribute.INT):
+            value = attribute.f if kind == attribute.FLOAT else attribute.i
+        elif kind in (attribute.FLOATS, attribute.INTS):
+            value = tuple(attribute.floats if kind == attribute.FLOATS else attribute.ints)
         attributes[attribute.name] = value
     domain = "" if node.domain in _STANDARD_DOMAINS else node.domain
     return OnnxNode(node.op_type, tuple(node.input), tuple(node.output), attributes, node.name, domain)

@@ -160,12 +160,18 @@ def _translate(t: Translation, node: OnnxNode, values: dict[str, Value | None], 
         t.node, t.operands = node, [values[name] for name in node.inputs]
         values.update(zip(node.outputs, _outputs(t), strict=False))
     except HardmaxError as error:
-        raise type(error)(f"{where}: {node.where}: {error}") from None
+        raise type(error)(_one_line(f"{where}: {node.where}: {error}")) from None
     except Exception as error:  # a malformed node fails in as many ways as there are operators
-        raise FileFormatError(
+        message = (
             f"{where}: {node.where}: the operands or attributes do not fit the operator "
             f"({type(error).__name__}: {error}); check the file with onnx.checker"
-        ) from error
+        )
+        raise FileFormatError(_one_line(message)) from error
+
+
+def _one_line(message: str) -> str:
+    """The message without the line breaks that names in a damaged file may hold."""
+    return " ".join(message.splitlines())
 
 
 def _outputs(t: Translation) -> Sequence[Value]:
