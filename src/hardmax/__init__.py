@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from hardmax.cells.search import count_cells as count_cells
     from hardmax.cells.search import enumerate_cells as enumerate_cells
     from hardmax.errors import HardmaxError as HardmaxError
+    from hardmax.measurements import bounds as bounds
     from hardmax.networks.files import read as read
     from hardmax.networks.files import write as write
     from hardmax.networks.layers import Affine as Affine
@@ -75,6 +76,7 @@ _NAMES = {
 
 # public namespace -> the module it stands for
 _MODULES = {
+    "bounds": "hardmax.measurements.bounds",
     "errors": "hardmax.errors",
     "networks": "hardmax.networks",
 }

@@ -1,0 +1,72 @@
+"""Integers that a formula may be asked about, checked by name; and the sums every formula is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from operator import index
+from typing import Any
+
+from hardmax.errors import EmptyError, ParameterError
+
+
+def count(name: str, value: Any, least: int) -> int:
+    """``value`` as an integer of at least ``least``.
+
+    Examples
+    --------
+    >>> count("dim", 3, 1)
+    3
+    >>> count("dim", 2.0, 1)
+    Traceback (most recent call last):
+        ...
+    hardmax.errors.ParameterError: dim: expected an integer of at least 1, got 2.0; write it without a fraction
+    """
+    try:
+        number = index(value)
+    except TypeError:
+        raise ParameterError(
+            f"{name}: expected an integer of at least {least}, got {value!r}; write it without a fraction"
+        ) from None
+    if isinstance(value, bool) or number < least:
+        raise ParameterError(f"{name}: expected an integer of at least {least}, got {value!r}")
+    return number
+
+
+def counts(name: str, values: Iterable[Any], least: int) -> tuple[int, ...]:
+    """A sequence of integers, at least one of them.
+
+    Examples
+    --------
+    >>> counts("widths", [3, 3], 1)
+    (3, 3)
+    >>> counts("widths", [], 1)
+    Traceback (most recent call last):
+        ...
+    hardmax.errors.EmptyError: widths: expected at least one integer, got none
+    """
+    try:
+        listed = list(values)
+    except TypeError:
+        raise ParameterError(f"{name}: expected a sequence of integers, got {values!r}; wrap it in a list") from None
+    if not listed:
+        raise EmptyError(f"{name}: expected at least one integer, got none")
+    return tuple(count(f"{name}[{position}]", value, least) for position, value in enumerate(listed))
+
+
+def elementary_symmetric(values: Sequence[int], highest: int) -> list[int]:
+    """``e_0, ..., e_highest`` of the values: e_j is the sum of all products of j of them.
+
+    Exactness: exact.
+
+    Examples
+    --------
+    >>> elementary_symmetric([2, 3, 5], 3)
+    [1, 10, 31, 30]
+    >>> elementary_symmetric([], 2)
+    [1, 0, 0]
+    """
+    sums = [1] + [0] * highest
+    for value in values:
+        for degree in range(highest, 0, -1):
+            sums[degree] += value * sums[degree - 1]
+    return sums
