@@ -31,7 +31,7 @@ from hardmax.tropical.minkowski import common_refinement
 NETS = Path(__file__).resolve().parents[2] / "shared" / "nets"
 
 
-class Table:
+class _Table:
     """Rows as they come, and the targets that were missed."""
 
     def __init__(self, judged):
@@ -40,9 +40,9 @@ class Table:
 
     def row(self, name, ours, theirs, size, at_least=None, equal=True):
         ratio = theirs / ours if theirs else float("nan")
-        goal = f"  (at least {at_least:g}x)" if at_least else ""
-        against = f"baseline {theirs:9.4f} s   {ratio:8.1f}x{goal}" if theirs else ""
-        print(f"{name:44s} ours {ours:9.5f} s   {against}   {size}{'' if equal else '   DIFFERENT'}")
+        goal = f" (at least {at_least:g}x)" if at_least else ""
+        against = f"baseline {1e3 * theirs:10.4f} ms   {ratio:7.1f}x{goal}" if theirs else ""
+        print(f"{name:44s} ours {1e3 * ours:10.4f} ms   {against}   {size}{'' if equal else '   DIFFERENT'}")
         if not equal:
             self.failures.append(f"{name}: the answers differ")
         if self.judged and at_least and not ratio >= at_least:
@@ -92,7 +92,7 @@ def _linprog_reachable(keys, queries, sample):
     return (time.perf_counter() - start) / len(sample) * len(keys), np.array(verdicts)
 
 
-def real_head(layer=1, head=0):
+def _real_head(layer=1, head=0):
     """Keys and queries of one trained head, all images together; None where the model cannot be run."""
     try:
         import onnx
@@ -214,7 +214,7 @@ def main():
     parser.add_argument("--size", choices=("full", "small"), default=os.environ.get("HARDMAX_BENCH_SIZE", "full"))
     full = parser.parse_args().size == "full"
     rng = np.random.default_rng(0)
-    table = Table(full)
+    table = _Table(full)
     for dim in (4, 8):  # compiles, or reads the cache
         common_refinement([(rng.normal(size=(9, dim)), None)] * 2)
     power_diagram(rng.normal(size=(60, 4)), rng.normal(size=60)).reachable(hull=rng.normal(size=(5, 4)))
@@ -222,7 +222,7 @@ def main():
     bench_kernel(table, 2000 if full else 100, rng)
     n_keys, n_sampled = (512, 24) if full else (60, 4)
     bench_live(table, rng.normal(size=(n_keys, 64)), f"N={n_keys} d=64 gauss", n_sampled)
-    real = real_head()
+    real = _real_head()
     if real is not None:
         keys, queries = real
         bench_live(table, keys[:n_keys], f"N={n_keys} d={keys.shape[1]} trained head", n_sampled)

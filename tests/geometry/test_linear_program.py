@@ -22,14 +22,14 @@ from oracles.hull_oracle import strict_system_has_solution
 
 
 @st.composite
-def systems(draw, max_rows=7, max_dim=4, size=3):
+def _systems(draw, max_rows=7, max_dim=4, size=3):
     dim = draw(st.integers(1, max_dim))
     rows = draw(st.lists(st.lists(st.integers(-size, size), min_size=dim + 1, max_size=dim + 1), max_size=max_rows))
     table = np.array(rows, dtype=float).reshape(len(rows), dim + 1)
     return table[:, :dim], table[:, dim]
 
 
-def assert_proved(normals, limits, answer):
+def _assert_proved(normals, limits, answer):
     """The answer's own evidence, evaluated in rationals."""
     exact = [[Fraction(x) for x in row] for row in normals.tolist()]
     right = [Fraction(x) for x in limits.tolist()]
@@ -43,7 +43,7 @@ def assert_proved(normals, limits, answer):
         assert sum(v * b for v, b in zip(y, right, strict=True)) <= 0
 
 
-@given(systems())
+@given(_systems())
 @example((np.zeros((1, 2)), np.zeros(1)))
 @example((np.zeros((1, 2)), np.ones(1)))
 @example((np.array([[1.0], [-1.0], [1.0]]), np.array([1.0, -1.0, 1.0])))
@@ -52,7 +52,7 @@ def test_an_interior_point_exists_exactly_when_elimination_says_so(system):
     normals, limits = system
     answer = interior_point(normals, limits)
     assert answer.exists == strict_system_has_solution(normals.tolist(), limits.tolist())
-    assert_proved(normals, limits, answer)
+    _assert_proved(normals, limits, answer)
 
 
 def test_thousands_of_small_integer_systems_agree_with_elimination():
@@ -63,7 +63,7 @@ def test_thousands_of_small_integer_systems_agree_with_elimination():
         limits = rng.integers(-size, size + 1, m).astype(float) * rng.integers(0, 2)
         answer = interior_point(normals, limits)
         assert answer.exists == strict_system_has_solution(normals.tolist(), limits.tolist())
-        assert_proved(normals, limits, answer)
+        _assert_proved(normals, limits, answer)
 
 
 def test_the_batch_gives_the_same_answers_as_one_at_a_time():
@@ -78,7 +78,7 @@ def test_the_batch_gives_the_same_answers_as_one_at_a_time():
             assert strictly_below(normals[k], limits[k], points[k]).all()
 
 
-@given(systems(max_rows=5), st.integers(0, 4))
+@given(_systems(max_rows=5), st.integers(0, 4))
 def test_closed_rows_may_be_tight_but_open_ones_may_not(system, n_open):
     normals, limits = system
     n_open = min(n_open, len(limits))
@@ -95,7 +95,7 @@ def test_closed_rows_may_be_tight_but_open_ones_may_not(system, n_open):
     assert answer.exists == expected
 
 
-@given(systems(), st.lists(st.integers(-3, 3), min_size=4, max_size=4))
+@given(_systems(), st.lists(st.integers(-3, 3), min_size=4, max_size=4))
 def test_a_maximum_is_proved_by_its_dual(system, goal):
     normals, limits = system
     objective = np.array(goal[: normals.shape[1]], dtype=float)
@@ -158,14 +158,14 @@ def test_overflowing_and_subnormal_rows_are_right_or_refused(scale):
         except PrecisionError:
             continue
         assert answer.exists == strict_system_has_solution(normals.tolist(), limits.tolist())
-        assert_proved(normals, limits, answer)
+        _assert_proved(normals, limits, answer)
 
 
 def test_mixed_scales_are_right():
     normals = np.array([[1e200, 1e-200], [-1e200, 1e-200], [0.0, -1.0]])
     answer = interior_point(normals, np.zeros(3))
     assert not answer.exists
-    assert_proved(normals, np.zeros(3), answer)
+    _assert_proved(normals, np.zeros(3), answer)
 
 
 def test_the_float_proof_refuses_a_kernel_that_is_not_positive():
@@ -211,7 +211,7 @@ def test_large_systems_go_through_highs_and_are_proved(monkeypatch):
         limits = rng.integers(-1, 3, 6).astype(float)
         answer = interior_point(normals, limits)
         assert answer.exists == strict_system_has_solution(normals.tolist(), limits.tolist())
-        assert_proved(normals, limits, answer)
+        _assert_proved(normals, limits, answer)
 
 
 @pytest.mark.parametrize(

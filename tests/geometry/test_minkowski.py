@@ -17,7 +17,7 @@ from oracles.hull_oracle import joint_winners, live_keys, strict_system_has_solu
 DIRECTIONS, OFFSETS = [(1, 1), (1, -2), (1, 3), (2, 1)], [0, 1, 3, 5]
 
 
-def parabola_heads(n_keys, n_heads):
+def _parabola_heads(n_keys, n_heads):
     """CASES.md 4: slabs in direction u_h, which attain the maximum."""
     return [
         np.array([[2 * p * u[0], 2 * p * u[1], -p * p] for p in range(o, o + 7 * n_keys, 7)])
@@ -25,25 +25,25 @@ def parabola_heads(n_keys, n_heads):
     ]
 
 
-def elementary(values, k):
+def _elementary(values, k):
     return sum(int(np.prod(part)) for part in combinations(values, k))
 
 
-def max_joint_cells(n_keys, dim, affine):
+def _max_joint_cells(n_keys, dim, affine):
     """AUDIT.md's tight maxima V_aff and V_lin."""
     rest = [n - 1 for n in n_keys]
     if affine:
-        return sum(elementary(rest, j) for j in range(dim + 1))
+        return sum(_elementary(rest, j) for j in range(dim + 1))
     proper = sum(n >= 2 for n in n_keys)
-    return sum(elementary(rest, j) for j in range(dim)) + comb(proper - 1, dim - 1) if proper else 1
+    return sum(_elementary(rest, j) for j in range(dim)) + comb(proper - 1, dim - 1) if proper else 1
 
 
-def tuples(array):
+def _tuples(array):
     return set(map(tuple, np.asarray(array).tolist()))
 
 
 @st.composite
-def small_heads(draw, max_heads=3, max_keys=5, max_dim=3, size=3):
+def _small_heads(draw, max_heads=3, max_keys=5, max_dim=3, size=3):
     dim = draw(st.integers(1, max_dim))
     heads = []
     for _ in range(draw(st.integers(1, max_heads))):
@@ -55,12 +55,12 @@ def small_heads(draw, max_heads=3, max_keys=5, max_dim=3, size=3):
     return heads
 
 
-@given(small_heads())
+@given(_small_heads())
 @example([([[0, 0], [1, 1], [2, 2]], None), ([[0, 0], [3, 3]], None)])
 @example([([[1], [1]], [0, 0]), ([[0], [2]], [1, 1])])
 @example([([[0, 0]], None)])
 def test_joint_cells_are_exactly_the_tuples_that_win_together(heads):
-    assert tuples(joint_cells(heads)) == joint_winners(heads)
+    assert _tuples(joint_cells(heads)) == joint_winners(heads)
 
 
 def test_hundreds_of_degenerate_heads_agree_with_elimination():
@@ -72,7 +72,7 @@ def test_hundreds_of_degenerate_heads_agree_with_elimination():
             n_keys = int(rng.integers(1, 6))
             biases = rng.integers(-2, 3, n_keys).tolist() if rng.random() < 0.4 else None
             heads.append((rng.integers(-size, size + 1, (n_keys, dim)).tolist(), biases))
-        assert tuples(joint_cells(heads)) == joint_winners(heads)
+        assert _tuples(joint_cells(heads)) == joint_winners(heads)
 
 
 def test_single_heads_in_four_dimensions_agree_with_elimination():
@@ -80,10 +80,10 @@ def test_single_heads_in_four_dimensions_agree_with_elimination():
     for _ in range(120):
         keys = rng.integers(-2, 3, (int(rng.integers(1, 8)), 4))
         live = live_keys(keys.tolist())
-        assert sorted(j for (j,) in tuples(minkowski_vertices([keys]))) == list(np.flatnonzero(live))
+        assert sorted(j for (j,) in _tuples(minkowski_vertices([keys]))) == list(np.flatnonzero(live))
 
 
-@given(small_heads(max_heads=2))
+@given(_small_heads(max_heads=2))
 def test_witnesses_are_won_by_their_tuples(heads):
     cells = common_refinement(heads)
     for winners, query in zip(cells.winners, cells.witnesses, strict=True):
@@ -92,17 +92,17 @@ def test_witnesses_are_won_by_their_tuples(heads):
             assert scores[j] == pytest.approx(scores.max(), abs=1e-9)
 
 
-@given(small_heads(max_heads=2, max_keys=4, max_dim=2))
+@given(_small_heads(max_heads=2, max_keys=4, max_dim=2))
 def test_neighbours_are_the_cells_that_meet_across_one_hyperplane(heads):
     """Two full-dimensional convex cells share a facet if their closed union's interior holds a segment
     between them that meets no third cell: decided here by a rational point on the common wall."""
     cells = common_refinement(heads)
-    found = tuples(cells.neighbours)
+    found = _tuples(cells.neighbours)
     for a, b in combinations(range(len(cells)), 2):
-        assert ((a, b) in found) == share_a_facet(heads, cells.winners[a], cells.winners[b])
+        assert ((a, b) in found) == _share_a_facet(heads, cells.winners[a], cells.winners[b])
 
 
-def share_a_facet(heads, one, two):
+def _share_a_facet(heads, one, two):
     """Some hyperplane through the wall of a differing head: every other key strictly loses on it."""
     differing = [h for h in range(len(heads)) if one[h] != two[h]]
     walls = []
@@ -145,8 +145,8 @@ def test_reference_counts():
     assert len(minkowski_vertices(two)) == 5  # CASES.md 2
     zonotope = [np.array([[1, h, h * h], [-1, -h, -h * h]]) for h in range(1, 6)]
     assert len(minkowski_vertices(zonotope)) == 22  # CASES.md 3
-    assert len(minkowski_vertices(parabola_heads(6, 3))) == 92  # CASES.md 4
-    affine = [(head[:, :2], head[:, 2]) for head in parabola_heads(3, 3)]
+    assert len(minkowski_vertices(_parabola_heads(6, 3))) == 92  # CASES.md 4
+    affine = [(head[:, :2], head[:, 2]) for head in _parabola_heads(3, 3)]
     assert len(joint_cells(affine)) == 19  # CASES.md 5
 
 
@@ -159,10 +159,10 @@ def test_zonotopes_refute_the_published_exponent(n_heads):
 
 @pytest.mark.parametrize(("n_keys", "n_heads"), [(2, 2), (3, 2), (4, 3), (6, 3), (5, 4), (6, 4)])
 def test_parabola_heads_attain_the_maximum(n_keys, n_heads):
-    heads = parabola_heads(n_keys, n_heads)
-    assert len(minkowski_vertices(heads)) == max_joint_cells([n_keys] * n_heads, 3, affine=False)
+    heads = _parabola_heads(n_keys, n_heads)
+    assert len(minkowski_vertices(heads)) == _max_joint_cells([n_keys] * n_heads, 3, affine=False)
     lifted = [(head[:, :2], head[:, 2]) for head in heads]
-    assert len(joint_cells(lifted)) == max_joint_cells([n_keys] * n_heads, 2, affine=True)
+    assert len(joint_cells(lifted)) == _max_joint_cells([n_keys] * n_heads, 2, affine=True)
 
 
 def test_no_random_or_climbing_configuration_exceeds_the_maximum():
@@ -177,14 +177,14 @@ def test_no_random_or_climbing_configuration_exceeds_the_maximum():
             count = len(minkowski_vertices(trial))
             if count >= best:
                 heads, best = trial, count
-        assert best <= max_joint_cells(sizes, dim, affine=False)
+        assert best <= _max_joint_cells(sizes, dim, affine=False)
         biased = [(head, rng.normal(size=len(head))) for head in heads]
-        assert len(joint_cells(biased)) <= max_joint_cells(sizes, dim, affine=True)
+        assert len(joint_cells(biased)) <= _max_joint_cells(sizes, dim, affine=True)
 
 
-@given(small_heads(max_heads=2), st.integers(-3, 3), st.randoms(use_true_random=False))
+@given(_small_heads(max_heads=2), st.integers(-3, 3), st.randoms(use_true_random=False))
 def test_translation_scaling_and_permutation_change_nothing(heads, shift, random):
-    before = tuples(joint_cells(heads))
+    before = _tuples(joint_cells(heads))
     moved, orders = [], []
     for rows, biases in heads:
         order = list(range(len(rows)))
@@ -196,7 +196,7 @@ def test_translation_scaling_and_permutation_change_nothing(heads, shift, random
                 None if biases is None else [4 * (biases[i] - shift) for i in order],
             )
         )
-    after = {tuple(order[i] for order, i in zip(orders, cell, strict=True)) for cell in tuples(joint_cells(moved))}
+    after = {tuple(order[i] for order, i in zip(orders, cell, strict=True)) for cell in _tuples(joint_cells(moved))}
 
     def canonical(cell):  # which copy of a repeated key is lowest depends on the order
         return tuple(
@@ -212,13 +212,13 @@ def test_many_keys_give_the_same_cells_with_and_without_the_hull(monkeypatch):
     for degenerate in (False, True):
         heads = [rng.integers(-4, 5, (60, 3)) if degenerate else rng.normal(size=(60, 3)) for _ in range(2)]
         biases = rng.integers(-9, 9, 60)
-        with_hull = [tuples(minkowski_vertices(heads)), tuples(joint_cells([(heads[0], biases)]))]
+        with_hull = [_tuples(minkowski_vertices(heads)), _tuples(joint_cells([(heads[0], biases)]))]
         monkeypatch.setattr(_minkowski_hull, "FEWEST_TERMS", 10**9)
-        assert with_hull == [tuples(minkowski_vertices(heads)), tuples(joint_cells([(heads[0], biases)]))]
+        assert with_hull == [_tuples(minkowski_vertices(heads)), _tuples(joint_cells([(heads[0], biases)]))]
         monkeypatch.undo()
 
 
-@given(small_heads(max_heads=1, max_keys=9, max_dim=4, size=2))
+@given(_small_heads(max_heads=1, max_keys=9, max_dim=4, size=2))
 def test_the_proved_hull_and_the_programs_agree_on_edges(heads):
     keys = np.array(heads[0][0], dtype=float)
     biases = None if heads[0][1] is None else np.array(heads[0][1], dtype=float)
@@ -243,10 +243,25 @@ def test_a_hull_that_misses_a_facet_is_refused(monkeypatch):
     assert _minkowski_hull.proved_hull(square, every_facet=True) is None
 
 
+@pytest.mark.parametrize("biased", [False, True])
+def test_heads_in_a_subspace_of_many_dimensions(biased):
+    """Few keys never span the space they live in; coordinates that follow from others change nothing."""
+    rng = np.random.default_rng(9)
+    for _ in range(10):
+        frame = rng.integers(-3, 4, (2, 15))
+        heads = [rng.integers(-3, 4, (5, 2)) for _ in range(3)]
+        biases = [rng.integers(-3, 4, 5) if biased else None for _ in heads]
+        flat = _tuples(joint_cells(list(zip(heads, biases, strict=True))))
+        lifted = common_refinement([(head @ frame, b) for head, b in zip(heads, biases, strict=True)])
+        if np.linalg.matrix_rank(frame) == 2:
+            assert _tuples(lifted.winners) == flat
+        assert lifted.witnesses.shape == (len(lifted), 15)
+
+
 def test_cells_thinner_than_floats_are_found():
     tiny = 2.0**-60
     heads = [([[0.0], [1.0]], [0.0, 0.0]), ([[0.0], [1.0]], [0.0, -tiny])]  # walls at 0 and 2^-60
-    assert tuples(joint_cells(heads)) == {(0, 0), (1, 0), (1, 1)}
+    assert _tuples(joint_cells(heads)) == {(0, 0), (1, 0), (1, 1)}
     near = [[[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [0.0, 1.0 + 2.0**-52]]]  # two almost equal walls
     assert len(minkowski_vertices(near)) == 4
 

@@ -16,27 +16,27 @@ from hardmax.tropical.normal_fan import minkowski_f_vector, normal_fan
 small = st.integers(-2, 2)
 
 
-def cube(dim):
+def _cube(dim):
     return np.array(list(product((0, 1), repeat=dim)))
 
 
-def cross(dim):
+def _cross(dim):
     return np.concatenate([np.eye(dim), -np.eye(dim)])
 
 
 def test_known_numbers_of_faces():
-    assert normal_fan(cube(3)).f_vector == (8, 12, 6)
-    assert normal_fan(cross(3)).f_vector == (6, 12, 8)
-    assert normal_fan(cube(4)).f_vector == (16, 32, 24, 8)
-    assert normal_fan(cross(4)).f_vector == (8, 24, 32, 16)
+    assert normal_fan(_cube(3)).f_vector == (8, 12, 6)
+    assert normal_fan(_cross(3)).f_vector == (6, 12, 8)
+    assert normal_fan(_cube(4)).f_vector == (16, 32, 24, 8)
+    assert normal_fan(_cross(4)).f_vector == (8, 24, 32, 16)
     cyclic = np.array([[t, t**2, t**3, t**4] for t in range(7)])
     assert normal_fan(cyclic).f_vector == (7, 21, 28, 14)
-    assert normal_fan(cube(3) @ np.arange(15).reshape(3, 5)).f_vector[0] == len(
-        NewtonPolytope(cube(3) @ np.arange(15).reshape(3, 5)).terms
+    assert normal_fan(_cube(3) @ np.arange(15).reshape(3, 5)).f_vector[0] == len(
+        NewtonPolytope(_cube(3) @ np.arange(15).reshape(3, 5)).terms
     )
 
 
-def brute_faces(points):
+def _brute_faces(points):
     """All faces as intersections of facets, by dimension: the face lattice, nothing clever."""
     polytope = NewtonPolytope(points)
     facets = [frozenset(facet) for facet in polytope.facets]
@@ -54,18 +54,18 @@ def brute_faces(points):
 
 @given(st.integers(1, 4).flatmap(lambda d: st.lists(st.lists(small, min_size=d, max_size=d), min_size=1, max_size=9)))
 def test_numbers_of_faces_agree_with_the_face_lattice(points):
-    assert normal_fan(points).f_vector == brute_faces(points)
+    assert normal_fan(points).f_vector == _brute_faces(points)
 
 
 def test_sums_of_polytopes_satisfy_the_known_numbers():
-    assert minkowski_f_vector([cube(3), cross(3)]) == brute_faces(
-        [a + b for a in cube(3).astype(float) for b in cross(3)]
+    assert minkowski_f_vector([_cube(3), _cross(3)]) == _brute_faces(
+        [a + b for a in _cube(3).astype(float) for b in _cross(3)]
     )
     assert minkowski_f_vector([[[0, 0, 0, 0], row] for row in np.eye(4)]) == (16, 32, 24, 8)
     rng = np.random.default_rng(0)
     parts = [rng.integers(-5, 6, (5, 4)) for _ in range(2)]
     sums = [a + b for a in parts[0].astype(float) for b in parts[1]]
-    assert minkowski_f_vector(parts) == brute_faces(sums)
+    assert minkowski_f_vector(parts) == _brute_faces(sums)
     floats = [rng.normal(size=(6, 4)) for _ in range(3)]  # their sums are no floats
     vector = minkowski_f_vector(floats)
     assert vector[0] == len(minkowski_vertices(floats))
@@ -127,13 +127,13 @@ def test_bernstein_counts_lines_and_conics():
 @pytest.mark.parametrize(
     ("ask", "error"),
     [
-        (lambda: normal_fan(cube(5)).f_vector, ParameterError),
+        (lambda: normal_fan(_cube(5)).f_vector, ParameterError),
         (lambda: normal_fan([[0, 0], [1, 1], [2, 2]]).normals(1), ParameterError),
-        (lambda: mixed_subdivision([(cube(2), None)]), ParameterError),
-        (lambda: mixed_subdivision([(cube(4), None), (cube(4), None)]), ShapeError),
-        (lambda: mixed_subdivision([(cube(2), None), (cube(3), None)]), ShapeError),
+        (lambda: mixed_subdivision([(_cube(2), None)]), ParameterError),
+        (lambda: mixed_subdivision([(_cube(4), None), (_cube(4), None)]), ShapeError),
+        (lambda: mixed_subdivision([(_cube(2), None), (_cube(3), None)]), ShapeError),
         (lambda: mixed_subdivision([([[0, 0], [1, 1]], None), ([[0, 0], [2, 2]], None)]), ParameterError),
-        (lambda: mixed_volume([cube(3)]), ParameterError),
+        (lambda: mixed_volume([_cube(3)]), ParameterError),
     ],
 )
 def test_bad_input_is_refused_by_name(ask, error):

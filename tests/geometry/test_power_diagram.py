@@ -17,14 +17,14 @@ small = st.integers(-3, 3)
 
 
 @st.composite
-def heads(draw, max_keys=7, max_dim=3):
+def _heads(draw, max_keys=7, max_dim=3):
     dim = draw(st.integers(1, max_dim))
     keys = draw(st.lists(st.lists(small, min_size=dim, max_size=dim), min_size=1, max_size=max_keys))
     biases = draw(st.none() | st.lists(small, min_size=len(keys), max_size=len(keys)))
     return keys, biases
 
 
-def exact_scores(keys, biases, query):
+def _exact_scores(keys, biases, query):
     shift = [0] * len(keys) if biases is None else biases
     return [
         sum(Fraction(k) * Fraction(q) for k, q in zip(key, query, strict=True)) + Fraction(b)
@@ -32,7 +32,7 @@ def exact_scores(keys, biases, query):
     ]
 
 
-@given(heads())
+@given(_heads())
 @example(([[0, 0], [4, 0], [0, 4], [4, 4], [2, 2], [1, 3]], None))  # CASES.md 1
 @example(([[1, 1], [2, 2], [3, 3]], None))
 @example(([[0, 0, 0]], [1]))
@@ -49,17 +49,17 @@ def test_reference_counts():
     assert corner.live.tolist() == [True, True, False, True]
 
 
-@given(heads())
+@given(_heads())
 def test_interior_points_are_won_strictly(head):
     diagram = power_diagram(*head)
     for key in np.flatnonzero(diagram.live):
-        scores = exact_scores(*head, diagram.interior_point(key).tolist())
+        scores = _exact_scores(*head, diagram.interior_point(key).tolist())
         shift = head[1] or [0] * len(scores)
         own = (head[0][key], shift[key])
         assert all(scores[key] > score for rival, score in enumerate(scores) if (head[0][rival], shift[rival]) != own)
 
 
-@given(heads(max_keys=6, max_dim=2))
+@given(_heads(max_keys=6, max_dim=2))
 def test_neighbours_tie_above_all_other_live_keys(head):
     keys, biases = head
     shift = biases or [0] * len(keys)
@@ -86,7 +86,7 @@ def test_neighbours_tie_above_all_other_live_keys(head):
         assert ((i, j) in found) == expected
 
 
-@given(heads(max_dim=2), st.lists(st.lists(small, min_size=2, max_size=2), max_size=5))
+@given(_heads(max_dim=2), st.lists(st.lists(small, min_size=2, max_size=2), max_size=5))
 def test_halfspaces_describe_the_cell_and_none_is_redundant(head, raw):
     diagram = power_diagram(*head)
     for key in np.flatnonzero(diagram.live):
@@ -97,11 +97,11 @@ def test_halfspaces_describe_the_cell_and_none_is_redundant(head, raw):
             assert strict_system_has_solution(flipped, [*limits[others].tolist(), -limits[row]])
         for query in raw:
             q = np.array(query[: diagram.dim], dtype=float)
-            scores = exact_scores(*head, q.tolist())
+            scores = _exact_scores(*head, q.tolist())
             assert (normals @ q <= limits).all() == (scores[key] == max(scores))
 
 
-@given(heads(), st.lists(st.lists(small, min_size=3, max_size=3), min_size=1, max_size=6))
+@given(_heads(), st.lists(st.lists(small, min_size=3, max_size=3), min_size=1, max_size=6))
 def test_argmax_of_dot_products_is_argmin_of_power_distance(head, raw):
     """Theorem IV.3, in exact arithmetic, ties to the lowest index on both sides."""
     keys, biases = head
@@ -114,7 +114,7 @@ def test_argmax_of_dot_products_is_argmin_of_power_distance(head, raw):
             - (sum(Fraction(k) ** 2 for k in key) + 2 * b)
             for key, b in zip(keys, shift, strict=True)
         ]
-        scores = exact_scores(keys, biases, query)
+        scores = _exact_scores(keys, biases, query)
         assert winner == scores.index(max(scores)) == distance.index(min(distance))
 
 
@@ -122,11 +122,11 @@ def test_assignment_settles_ties_that_floats_misjudge():
     keys = np.array([[0.1, 0.2], [0.3, 0.0], [0.0, 0.3]])
     queries = np.array([[1.0, 1.0], [3.0, 3.0], [0.1, 0.1], [1e200, 1e200]])
     for query, winner in zip(queries, power_diagram(keys).assign(queries), strict=True):
-        scores = exact_scores(keys.tolist(), None, query.tolist())
+        scores = _exact_scores(keys.tolist(), None, query.tolist())
         assert winner == scores.index(max(scores))
 
 
-@given(heads(max_dim=3), st.integers(1, 4), st.integers(-3, 3))
+@given(_heads(max_dim=3), st.integers(1, 4), st.integers(-3, 3))
 def test_scaling_and_translation_keep_the_living(head, scale, shift):
     """Adding one vector to all keys adds the same to all scores; bias-free cells do not move."""
     keys, biases = head
@@ -174,7 +174,7 @@ def test_the_dual_subdivision_of_a_grid_has_square_cells():
     assert few.dual_subdivision == ((0, 1, 2), (1, 2, 3, 4))
 
 
-@given(heads(max_dim=2, max_keys=9))
+@given(_heads(max_dim=2, max_keys=9))
 def test_the_duality_of_cells_and_subdivision(head):
     """Every live key is a corner of some dual cell."""
     diagram = power_diagram(*head)
@@ -182,7 +182,7 @@ def test_the_duality_of_cells_and_subdivision(head):
     assert set(np.flatnonzero(diagram.live).tolist()) <= covered
 
 
-@given(heads(max_dim=2).filter(lambda head: head[1] is None or len(head[0][0]) == 1))
+@given(_heads(max_dim=2).filter(lambda head: head[1] is None or len(head[0][0]) == 1))
 def test_computed_shares_add_up_to_one(head):
     diagram = power_diagram(*head)
     shares = diagram.shares()
@@ -210,19 +210,19 @@ def test_sampled_shares_carry_an_interval():
         power_diagram(octants).shares()
 
 
-def polygon_area(polygon):
+def _polygon_area(polygon):
     x, y = polygon.T if len(polygon) else (np.zeros(1), np.zeros(1))
     return 0.5 * float(x @ np.roll(y, -1) - y @ np.roll(x, -1))
 
 
-@given(heads(max_dim=2).filter(lambda head: len(head[0][0]) == 2))
+@given(_heads(max_dim=2).filter(lambda head: len(head[0][0]) == 2))
 def test_clipped_polygons_tile_the_rectangle(head):
     polygons = power_diagram(*head).polygons(((-2.0, 3.0), (-1.0, 4.0)))
-    assert sum(map(polygon_area, polygons)) == pytest.approx(25.0)
-    assert all(polygon_area(polygon) >= 0 for polygon in polygons)
+    assert sum(map(_polygon_area, polygons)) == pytest.approx(25.0)
+    assert all(_polygon_area(polygon) >= 0 for polygon in polygons)
 
 
-def polyhedron_volume(polyhedron):
+def _polyhedron_volume(polyhedron):
     vertices, faces = polyhedron
     return sum(
         float(np.dot(vertices[face[0]], np.cross(vertices[face[k]], vertices[face[k + 1]]))) / 6
@@ -235,7 +235,7 @@ def test_clipped_polyhedra_tile_the_box_and_satisfy_euler():
     rng = np.random.default_rng(5)
     for biases in (None, rng.normal(size=12)):
         polyhedra = power_diagram(rng.normal(size=(12, 3)), biases).polyhedra(((-1, 2), (-1, 1), (-0.5, 1.5)))
-        assert sum(map(polyhedron_volume, polyhedra)) == pytest.approx(12.0)
+        assert sum(map(_polyhedron_volume, polyhedra)) == pytest.approx(12.0)
         for vertices, faces in polyhedra:
             if faces:
                 edges = {frozenset(pair) for face in faces for pair in zip(face, face[1:] + face[:1], strict=True)}

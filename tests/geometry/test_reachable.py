@@ -16,7 +16,7 @@ small = st.integers(-3, 3)
 
 
 @st.composite
-def situations(draw, max_keys=5, max_dim=2, max_queries=3):
+def _situations(draw, max_keys=5, max_dim=2, max_queries=3):
     dim = draw(st.integers(1, max_dim))
     row = st.lists(small, min_size=dim, max_size=dim)
     keys = draw(st.lists(row, min_size=1, max_size=max_keys))
@@ -25,7 +25,7 @@ def situations(draw, max_keys=5, max_dim=2, max_queries=3):
     return keys, biases, queries
 
 
-def expected_from(keys, biases, generators):
+def _expected_from(keys, biases, generators):
     """Keys that win at a strictly positive mixture of generators (q, weight of the bias).
 
     Winning strictly is open, so a mixture with a zero weight can be nudged to one without.
@@ -44,28 +44,28 @@ def expected_from(keys, biases, generators):
     return result
 
 
-@given(situations())
+@given(_situations())
 @example(([[1, 0], [0, 1], [1, 1]], None, [[0, 0]]))
 @example(([[1], [2], [3]], None, [[1], [-1]]))
 @example(([[1, 1], [1, 1]], [0, 0], [[1, 0]]))
 def test_reachable_from_the_hull_of_queries(situation):
     keys, biases, queries = situation
     answer = power_diagram(keys, biases).reachable(hull=queries)
-    assert answer.is_reachable.tolist() == expected_from(keys, biases, [(*q, 1) for q in queries])
-    check_witnesses(keys, biases, answer)
+    assert answer.is_reachable.tolist() == _expected_from(keys, biases, [(*q, 1) for q in queries])
+    _check_witnesses(keys, biases, answer)
 
 
-@given(situations())
+@given(_situations())
 @example(([[1, 0], [0, 1]], [0, 5], [[1, 0]]))
 def test_reachable_from_the_cone_of_queries(situation):
     keys, biases, queries = situation
     generators = [(*q, 0) for q in queries] + [(*[0] * len(keys[0]), 1)]
     answer = power_diagram(keys, biases).reachable(cone=queries)
-    assert answer.is_reachable.tolist() == expected_from(keys, biases, generators)
-    check_witnesses(keys, biases, answer)
+    assert answer.is_reachable.tolist() == _expected_from(keys, biases, generators)
+    _check_witnesses(keys, biases, answer)
 
 
-def check_witnesses(keys, biases, answer):
+def _check_witnesses(keys, biases, answer):
     scores_of = np.array(keys) @ np.nan_to_num(answer.witnesses).T  # (keys, witnesses)
     if biases is not None:
         scores_of = scores_of + np.array(biases)[:, None]
@@ -86,7 +86,7 @@ def test_unreachable_keys_are_dominated_by_the_given_mixture():
     assert 0 < answer.n_reachable < 40
 
 
-@given(situations())
+@given(_situations())
 def test_a_full_dimensional_polyhedron(situation):
     keys, biases, queries = situation
     rows = [[int(k == j) for k in range(len(keys[0]))] for j in range(len(keys[0]))]
@@ -106,7 +106,7 @@ def test_a_full_dimensional_polyhedron(situation):
         assert answer.is_reachable[j] == (inside and terms.index(own) == j)
 
 
-@given(situations(max_dim=2, max_queries=2))
+@given(_situations(max_dim=2, max_queries=2))
 def test_a_segment_as_polyhedron_and_as_hull_agree(situation):
     keys, biases, queries = situation
     if len(keys[0]) != 2:
@@ -125,7 +125,7 @@ def test_a_segment_as_polyhedron_and_as_hull_agree(situation):
     assert by_rows.tolist() == diagram.reachable(hull=[start, end]).is_reachable.tolist()
 
 
-def squared_distance(keys, shift, j, centre):
+def _squared_distance(keys, shift, j, centre):
     """From a point to a closed cell with interior: the best feasible projection onto walls; all are tried."""
     rows, limits = [], []
     for i in range(len(keys)):
@@ -161,7 +161,7 @@ def squared_distance(keys, shift, j, centre):
     return best
 
 
-@given(situations(max_queries=1), st.integers(0, 12))
+@given(_situations(max_queries=1), st.integers(0, 12))
 @example(([[1, 0], [0, 1]], None, [[1, -1]]), 0)
 @example(([[2, 0], [0, 0]], None, [[-1, 0]]), 4)  # the ball touches the wall from outside
 def test_a_ball_reaches_the_cells_nearer_than_its_radius(situation, quarters):
@@ -171,7 +171,7 @@ def test_a_ball_reaches_the_cells_nearer_than_its_radius(situation, quarters):
     answer = power_diagram(keys, biases).reachable(ball=(centre, float(radius)))
     live = live_keys(keys, biases)
     for j in range(len(keys)):
-        expected = live[j] and squared_distance(keys, shift, j, centre) < radius**2
+        expected = live[j] and _squared_distance(keys, shift, j, centre) < radius**2
         if live[j] and radius == 0:
             scores = [
                 sum(k * c for k, c in zip(key, centre, strict=True)) + b for key, b in zip(keys, shift, strict=True)

@@ -19,7 +19,7 @@ from oracles.hull_oracle import live_keys
 small = st.integers(-2, 2)
 
 
-def rows(dim, **sizes):
+def _rows(dim, **sizes):
     return st.lists(st.lists(small, min_size=dim, max_size=dim), **sizes)
 
 
@@ -34,7 +34,9 @@ def test_triples_of_cells_regions_and_maps():
     assert value_field(power_diagram([[1.0], [-1.0]]), [3, 3]).n_regions == 1
 
 
-@given(st.integers(1, 3).flatmap(lambda d: st.tuples(rows(d, min_size=2, max_size=6), rows(d, min_size=1, max_size=5))))
+@given(
+    st.integers(1, 3).flatmap(lambda d: st.tuples(_rows(d, min_size=2, max_size=6), _rows(d, min_size=1, max_size=5)))
+)
 def test_the_soft_output_stays_within_its_bound(case):
     keys, queries = case
     field = value_field(power_diagram(keys), np.arange(2.0 * len(keys)).reshape(-1, 2) % 5)
@@ -57,8 +59,8 @@ def test_the_bound_is_sharp_and_not_uniform():
     st.integers(1, 3).flatmap(
         lambda d_k: st.integers(1, 3).flatmap(
             lambda d: st.tuples(
-                rows(d_k, min_size=1, max_size=6),
-                rows(d, min_size=d_k, max_size=d_k),
+                _rows(d_k, min_size=1, max_size=6),
+                _rows(d, min_size=d_k, max_size=d_k),
                 st.lists(small, min_size=d_k, max_size=d_k),
                 st.booleans(),
             )
@@ -96,7 +98,7 @@ def test_a_query_matrix_of_floats_is_taken_at_its_exact_value():
     assert thin.rank == 1 and thin.n_cells == 2  # AUDIT.md: rank one without bias leaves two cells
 
 
-def rank_of(matrix):
+def _rank_of(matrix):
     table, r = [list(map(Fraction, row)) for row in matrix], 0
     for col in range(len(matrix[0]) if matrix else 0):
         pivot = next((k for k in range(r, len(table)) if table[k][col]), None)
@@ -110,20 +112,20 @@ def rank_of(matrix):
     return r
 
 
-def regions_by_ranks(normals, offsets):
+def _regions_by_ranks(normals, offsets):
     """Whitney and Zaslavsky: signed count of the subsets of hyperplanes that meet."""
     total = 0
     for size in range(len(normals) + 1):
         for subset in combinations(range(len(normals)), size):
-            plain = rank_of([normals[k] for k in subset])
-            if plain == rank_of([[*normals[k], offsets[k]] for k in subset]):
+            plain = _rank_of([normals[k] for k in subset])
+            if plain == _rank_of([[*normals[k], offsets[k]] for k in subset]):
                 total += (-1) ** (size - plain)
     return total
 
 
 @given(
     st.integers(1, 3).flatmap(
-        lambda d: st.tuples(rows(d, min_size=1, max_size=4), st.none() | st.lists(small, min_size=4, max_size=4))
+        lambda d: st.tuples(_rows(d, min_size=1, max_size=4), st.none() | st.lists(small, min_size=4, max_size=4))
     )
 )
 def test_ghost_regions_agree_with_the_characteristic_polynomial(case):
@@ -137,7 +139,7 @@ def test_ghost_regions_agree_with_the_characteristic_polynomial(case):
         if any(normal):
             normals.append(normal)
             offsets.append(shift[i] - shift[j])
-    assert ghosts.n_regions == regions_by_ranks(normals, offsets)
+    assert ghosts.n_regions == _regions_by_ranks(normals, offsets)
     assert ghosts.n_cells == sum(live_keys(keys, biases)) <= ghosts.n_regions
     assert ghosts.regions_per_cell.sum() == ghosts.n_regions
     assert ((ghosts.regions_per_cell > 0) == power_diagram(keys, biases).live).all()

@@ -23,9 +23,7 @@ def _tidy(row: Sequence[Fraction]) -> Row:
     divisor = 0
     for value in integers:
         divisor = gcd(divisor, value)
-    return (
-        tuple(Fraction(value // divisor) for value in integers) if divisor else tuple(map(Fraction, integers))
-    )
+    return tuple(Fraction(value // divisor) for value in integers) if divisor else tuple(map(Fraction, integers))
 
 
 def strict_system_has_solution(normals: Sequence[Sequence[object]], limits: Sequence[object]) -> bool:
@@ -73,10 +71,7 @@ def live_keys(keys: Sequence[Sequence[int]], biases: Sequence[int] | None = None
         result.append(
             terms.index(term) == j
             and strict_system_has_solution(
-                [
-                    [Fraction(a) - Fraction(b) for a, b in zip(rival[0], term[0], strict=True)]
-                    for rival in rivals
-                ],
+                [[Fraction(a) - Fraction(b) for a, b in zip(rival[0], term[0], strict=True)] for rival in rivals],
                 [Fraction(term[1]) - Fraction(rival[1]) for rival in rivals],
             )
         )

@@ -77,9 +77,7 @@ def maximise(objective: ArrayLike, normals: ArrayLike, limits: ArrayLike) -> Opt
     if basis is not None:
         point = solve_square([rows[i] for i in basis], [right[i] for i in basis])
         if point is not None and _feasible(a, b, rows, right, point):
-            dual = solve_square(
-                [list(column) for column in zip(*(rows[i] for i in basis), strict=True)], goal
-            )
+            dual = solve_square([list(column) for column in zip(*(rows[i] for i in basis), strict=True)], goal)
             if dual is not None and all(y >= 0 for y in dual):
                 multipliers = [Fraction(0)] * len(right)
                 for i, y in zip(basis, dual, strict=True):
@@ -99,8 +97,7 @@ def _feasible(
         far = a @ approximate - b < -(4.0 * (a.shape[1] + 4) * UNIT_ROUNDOFF * size + 1e-300)
         far &= np.isfinite(size)
     return all(
-        sum((r * x for r, x in zip(rows[i], point, strict=True)), Fraction(0)) <= right[i]
-        for i in np.flatnonzero(~far)
+        sum((r * x for r, x in zip(rows[i], point, strict=True)), Fraction(0)) <= right[i] for i in np.flatnonzero(~far)
     )
 
 
@@ -138,9 +135,7 @@ def _optimum(status: str, goal: list[Fraction], point: Vector | None, proof: Vec
     assert point is not None and proof is not None
     value = sum((c * x for c, x in zip(goal, point, strict=True)), Fraction(0))
     if status == "unbounded":
-        return Optimum(
-            Status.UNBOUNDED, np.inf, rounded(point), None, rounded(proof), None, point, None, proof
-        )
+        return Optimum(Status.UNBOUNDED, np.inf, rounded(point), None, rounded(proof), None, point, None, proof)
     nearest = float(rounded([value])[0])
     return Optimum(Status.OPTIMAL, nearest, rounded(point), rounded(proof), None, value, point, proof)
 

@@ -113,9 +113,7 @@ def interior_point(
             "interior_point, closed rows",
         )
         if g.shape[1] != a.shape[1]:
-            raise ShapeError(
-                f"closed rows have {g.shape[1]} columns, open rows {a.shape[1]}; expected the same"
-            )
+            raise ShapeError(f"closed rows have {g.shape[1]} columns, open rows {a.shape[1]}; expected the same")
         a, b = np.concatenate([a, g]), np.concatenate([b, h])
     strict = np.arange(len(b)) < n_open
     if len(b) == 0:
@@ -135,9 +133,7 @@ def interior_point(
             return InteriorPoint(False, certificate=rounded(exact), exact_certificate=exact)
         if proved:
             return InteriorPoint(False, certificate=multipliers[: len(b)].copy())
-    return _settle(
-        [[Fraction(x) for x in row] for row in a.tolist()], [Fraction(x) for x in b.tolist()], strict
-    )
+    return _settle([[Fraction(x) for x in row] for row in a.tolist()], [Fraction(x) for x in b.tolist()], strict)
 
 
 def strictly_below(normals: FloatArray, limits: FloatArray, point: FloatArray) -> NDArray[np.bool_]:
@@ -299,10 +295,7 @@ def _settle(
     """The answer in rationals, from nothing."""
     d = len(normals[0])
     zero, one = Fraction(0), Fraction(1)
-    rows = [
-        [*normal, one if open_row else zero]
-        for normal, open_row in zip(normals, strict.tolist(), strict=True)
-    ]
+    rows = [[*normal, one if open_row else zero] for normal, open_row in zip(normals, strict.tolist(), strict=True)]
     rows.append([zero] * d + [one])
     status, point, multipliers = exact_maximise([zero] * d + [one], rows, [*limits, one])
     if status == "optimal" and point is not None and point[d] > 0:
@@ -357,9 +350,7 @@ def interior_points(normals: ArrayLike, limits: ArrayLike) -> tuple[NDArray[np.b
     from hardmax.arithmetic import _simplex_kernels as kernels
 
     rows, exponents = homogeneous_rows(a, b)
-    status, proved, hints, _ = kernels.cone_batch(
-        np.ascontiguousarray(rows.transpose(0, 2, 1)), 2 * UNIT_ROUNDOFF
-    )
+    status, proved, hints, _ = kernels.cone_batch(np.ascontiguousarray(rows.transpose(0, 2, 1)), 2 * UNIT_ROUNDOFF)
     candidates = point_of(hints, exponents, d)
     with np.errstate(over="ignore", invalid="ignore"):
         values = np.einsum("kmd,kd->km", a, candidates) - b

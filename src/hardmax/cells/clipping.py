@@ -27,9 +27,7 @@ class Polyhedron(NamedTuple):
 
 def _window(extent: Sequence[tuple[float, float]], dim: int, diagram: PowerDiagram) -> Window:
     if diagram.dim != dim:
-        raise ShapeError(
-            f"expected a diagram in dimension {dim}, got {diagram.dim}; polygons need 2, polyhedra 3"
-        )
+        raise ShapeError(f"expected a diagram in dimension {dim}, got {diagram.dim}; polygons need 2, polyhedra 3")
     bounds = np.asarray(extent, dtype=np.float64)
     if bounds.shape != (dim, 2):
         raise ShapeError(f"expected an extent of {dim} pairs (low, high), got shape {bounds.shape}")

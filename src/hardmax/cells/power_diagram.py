@@ -122,12 +122,7 @@ class PowerDiagram:
         Exactness: certified.
         """
         index = self.terms.index
-        pairs = [
-            (int(index[i]), int(index[j]))
-            for i, near in enumerate(self.terms.neighbours)
-            for j in near
-            if i < j
-        ]
+        pairs = [(int(index[i]), int(index[j])) for i, near in enumerate(self.terms.neighbours) for j in near if i < j]
         result = np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2)
         result.setflags(write=False)
         return result
@@ -299,9 +294,7 @@ class PowerDiagram:
         given = {"hull": hull, "cone": cone, "ball": ball, "polyhedron": polyhedron}
         named = [name for name, value in given.items() if value is not None]
         if len(named) != 1:
-            raise ParameterError(
-                f"expected exactly one of hull, cone, ball, polyhedron, got {named or 'none'}"
-            )
+            raise ParameterError(f"expected exactly one of hull, cone, ball, polyhedron, got {named or 'none'}")
         if hull is not None:
             return reachable_from_hull(self, hull)
         if cone is not None:

@@ -123,9 +123,7 @@ class _Cell:
         direction = weights @ self.normals
         reach = float(weights @ (self.normals @ self.centre - self.limits))
         length = float(np.linalg.norm(direction))
-        size = float(
-            weights @ (np.abs(self.normals) @ (np.abs(self.centre) + self.radius) + np.abs(self.limits))
-        )
+        size = float(weights @ (np.abs(self.normals) @ (np.abs(self.centre) + self.radius) + np.abs(self.limits)))
         if (
             length > 0
             and reach - self.radius * length > 16.0 * (len(self.centre) + len(weights)) * UNIT_ROUNDOFF * size
@@ -142,9 +140,7 @@ class _Cell:
             ]
             for i in self.rivals
         ]
-        exact_limits = [
-            Fraction(float(self.biases[self.key])) - Fraction(float(self.biases[i])) for i in self.rivals
-        ]
+        exact_limits = [Fraction(float(self.biases[self.key])) - Fraction(float(self.biases[i])) for i in self.rivals]
         centre = [Fraction(x) for x in self.centre.tolist()]
         violation = [_dot(row, centre) - limit for row, limit in zip(exact_rows, exact_limits, strict=True)]
         if all(value < 0 for value in violation):

@@ -1,11 +1,14 @@
 """Tropical algebra: the semiring and its deformation, polynomials, Newton polytopes, Minkowski sums."""
 
+from hardmax.tropical.cayley import MixedCell, mixed_subdivision, mixed_volume
 from hardmax.tropical.dual_subdivision import DualSubdivision, dual_subdivision
 from hardmax.tropical.hypersurface import Hypersurface, Wall, hypersurface
 from hardmax.tropical.kleene import kleene_star
 from hardmax.tropical.log_lifted import log_lifted_attention
 from hardmax.tropical.maslov import soft_add, soft_matmul, soft_sum, softmax
+from hardmax.tropical.minkowski import JointCells, common_refinement, joint_cells, minkowski_vertices
 from hardmax.tropical.newton_polytope import NewtonPolytope
+from hardmax.tropical.normal_fan import NormalFan, minkowski_f_vector, normal_fan
 from hardmax.tropical.polynomial import TropicalPolynomial
 from hardmax.tropical.rational import TropicalRational
 from hardmax.tropical.rational_cells import RationalCells, rational_cells
@@ -26,14 +29,19 @@ __all__ = [
     "ZERO",
     "DualSubdivision",
     "Hypersurface",
+    "JointCells",
+    "MixedCell",
     "NewtonPolytope",
+    "NormalFan",
     "RationalCells",
     "TropicalPolynomial",
     "TropicalRational",
     "TropicalRationalMap",
     "Wall",
+    "common_refinement",
     "dual_subdivision",
     "hypersurface",
+    "joint_cells",
     "kleene_star",
     "log_lifted_attention",
     "maxplus_add",
@@ -42,6 +50,11 @@ __all__ = [
     "maxplus_multiply",
     "maxplus_power",
     "maxplus_sum",
+    "minkowski_f_vector",
+    "minkowski_vertices",
+    "mixed_subdivision",
+    "mixed_volume",
+    "normal_fan",
     "rational_cells",
     "soft_add",
     "soft_matmul",

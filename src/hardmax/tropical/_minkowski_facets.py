@@ -27,9 +27,7 @@ def facet_pairs(heads: Sequence[Terms], winners: IntArray) -> IntArray:
     """
     flat = FlatHeads.from_terms(heads)
     # Winners are positions among the keys as given; the tables hold distinct ones.
-    cells = np.column_stack([head.of[winners[:, h]] + flat.first[h] for h, head in enumerate(heads)]).astype(
-        np.int64
-    )
+    cells = np.column_stack([head.of[winners[:, h]] + flat.first[h] for h, head in enumerate(heads)]).astype(np.int64)
     position = {tuple(cell): k for k, cell in enumerate(cells.tolist())}
     pairs: list[tuple[int, int]] = []
     before: list[IntArray] = []
@@ -96,10 +94,7 @@ def _shared_walls(flat: FlatHeads, heads: Sequence[Terms], cell: IntArray) -> li
 def _parallel(flat: FlatHeads, cell: IntArray, one: tuple[int, int], two: tuple[int, int]) -> bool:
     """Whether two walls are one hyperplane crossed in one direction, in rationals."""
     u, v = (
-        [
-            Fraction(x) - Fraction(y)
-            for x, y in zip(flat.rows[other].tolist(), flat.rows[cell[h]].tolist(), strict=True)
-        ]
+        [Fraction(x) - Fraction(y) for x, y in zip(flat.rows[other].tolist(), flat.rows[cell[h]].tolist(), strict=True)]
         for h, other in (one, two)
     )
     lead = next(k for k, x in enumerate(u) if x)

@@ -8,7 +8,7 @@ floats cannot tell.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hardmax.arithmetic.linear_program import exact_interior_point
 from hardmax.errors import EmptyError, PrecisionError, ShapeError, WeightError
+from hardmax.tropical._minkowski_columns import spanning_columns
 from hardmax.tropical._minkowski_hull import Hull, hull_of_terms
 
 FloatArray = NDArray[np.float64]
@@ -54,12 +55,29 @@ def read_terms(keys: ArrayLike, biases: ArrayLike | None, where: str) -> tuple[F
     return points + 0.0, None if shifts is None else shifts + 0.0  # no negative zeros
 
 
+def enough_coordinates(lifted: Sequence[FloatArray], *, has_bias: bool) -> IntArray:
+    """The coordinates to search in, for heads that share them: all, unless some follow from others."""
+    # Rounded differences could hide a dependence or feign one. The differences within heads are spanned by
+    # the same columns as the terms themselves beside one column per head that marks its terms.
+    marks = np.zeros((sum(map(len, lifted)), len(lifted)))
+    begin = 0
+    for number, rows in enumerate(lifted):
+        marks[begin : begin + len(rows), number] = 1.0
+        begin += len(rows)
+    width = lifted[0].shape[1]
+    kept = spanning_columns(np.column_stack([marks, np.concatenate(lifted)]), keep_last=has_bias)
+    if kept is None or not (kept >= len(lifted)).any():
+        return np.arange(width, dtype=np.int64)
+    return kept[kept >= len(lifted)] - len(lifted)
+
+
 @dataclass(frozen=True, eq=False)
 class Terms:
     """Distinct terms of one head, scaled column by column by powers of two.
 
     ``rows`` (n, dim) are the distinct ones, ``index`` their lowest positions among all N, ``of`` (N,)
-    the row each given term is. ``exponents`` scale back: term = rows * 2**exponents.
+    the row each given term is. ``exponents`` scale back: term = rows * 2**exponents. Of the ``width``
+    coordinates only those in ``kept`` are used, where the rest follow from them.
     """
 
     rows: FloatArray
@@ -67,19 +85,23 @@ class Terms:
     of: IntArray
     exponents: IntArray
     has_bias: bool
+    kept: IntArray
+    width: int
 
     @classmethod
     def from_keys(cls, keys: FloatArray, biases: FloatArray | None) -> Terms:
         """The terms of one head on its own. Equal biases change no winner and are left out."""
         has_bias = biases is not None and bool((biases != biases[0]).any())
         lifted = np.column_stack([keys, biases]) if has_bias and biases is not None else keys
-        return cls.from_lifted(
-            lifted, np.frexp(np.abs(lifted).max(axis=0))[1].astype(np.int64), has_bias=has_bias
-        )
+        exponents = np.frexp(np.abs(lifted).max(axis=0))[1].astype(np.int64)
+        kept = enough_coordinates([lifted], has_bias=has_bias)
+        return cls.from_lifted(lifted, exponents, kept, has_bias=has_bias)
 
     @classmethod
-    def from_lifted(cls, lifted: FloatArray, exponents: IntArray, *, has_bias: bool) -> Terms:
-        """Drop exact repetitions and scale the columns by ``2**-exponents``."""
+    def from_lifted(cls, lifted: FloatArray, exponents: IntArray, kept: IntArray, *, has_bias: bool) -> Terms:
+        """Drop exact repetitions and the coordinates not kept; scale the columns by ``2**-exponents``."""
+        width = lifted.shape[1]
+        lifted, exponents = lifted[:, kept], exponents[kept]
         _, index, of = np.unique(lifted, axis=0, return_index=True, return_inverse=True)
         order = np.argsort(index)  # rows in the order in which they were given
         rank = np.empty_like(order)
@@ -91,7 +113,8 @@ class Terms:
                 "keys whose entries in one coordinate differ by more than a factor 1e300 cannot be scaled "
                 "exactly; expected entries of one coordinate within 300 decimal orders. Drop the tiny ones."
             )
-        return cls(scaled, index[order].astype(np.int64), rank[of.reshape(-1)], exponents, has_bias)
+        of = rank[of.reshape(-1)]
+        return cls(scaled, index[order].astype(np.int64), of, exponents, has_bias, kept, width)
 
     @property
     def n_rows(self) -> int:
@@ -100,7 +123,8 @@ class Terms:
     def query(self, point: FloatArray) -> FloatArray:
         """The x that a (scaled) witness stands for."""
         with np.errstate(over="ignore", invalid="ignore"):
-            unscaled = np.ldexp(point, -self.exponents)
+            unscaled = np.zeros((*point.shape[:-1], self.width))
+            unscaled[..., self.kept] = np.ldexp(point, -self.exponents)
             if self.has_bias:
                 x: FloatArray = unscaled[..., :-1] / unscaled[..., -1:]
                 return x
@@ -285,14 +309,10 @@ def _settle(
 def exact_differences(terms: Terms, winner: int, losers: list[int]) -> list[list[Fraction]]:
     """Rows of <loser - winner, q> < 0 in rationals."""
     base = [Fraction(x) for x in terms.rows[winner].tolist()]
-    return [
-        [Fraction(x) - y for x, y in zip(terms.rows[loser].tolist(), base, strict=True)] for loser in losers
-    ]
+    return [[Fraction(x) - y for x, y in zip(terms.rows[loser].tolist(), base, strict=True)] for loser in losers]
 
 
-def settle_exactly(
-    terms: Terms, chosen: int, rival: int, looked_at: list[int]
-) -> tuple[bool, FloatArray | None]:
+def settle_exactly(terms: Terms, chosen: int, rival: int, looked_at: list[int]) -> tuple[bool, FloatArray | None]:
     """Whether ``chosen`` beats all but ``rival``, which beats it, somewhere; in rationals."""
     n = terms.rows.shape[1]
     working = list(looked_at)
@@ -335,7 +355,7 @@ def _not_beaten(terms: Terms, chosen: int, point: list[Fraction]) -> list[int]:
 def _neighbours_by_programs(terms: Terms) -> list[IntArray]:
     """One program per pair of live terms: does j lose to i alone somewhere?"""
     alive = np.flatnonzero(terms.live)
-    part = Terms(terms.rows[alive], alive, np.arange(len(alive)), terms.exponents, terms.has_bias)
+    part = replace(terms, rows=terms.rows[alive], index=alive, of=np.arange(len(alive)))
     if len(alive) < 2:
         return adjacency(np.empty((0, 2), np.int64), terms.n_rows)
     directions = _upward(_directions(part), part.has_bias)

@@ -19,7 +19,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from hardmax.arithmetic.linear_program import exact_interior_point
 from hardmax.errors import EmptyError, IncompleteError, ParameterError, ShapeError
-from hardmax.tropical._minkowski_terms import FlatHeads, Terms, exact_differences, read_terms
+from hardmax.tropical._minkowski_terms import (
+    FlatHeads,
+    Terms,
+    enough_coordinates,
+    exact_differences,
+    read_terms,
+)
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -128,16 +134,14 @@ def read_heads(heads: Sequence[Head]) -> list[Terms]:
             f"expected heads of one dimension, got {dims}; pull the keys back to the common input first "
             "(scores <W_q x, k> = <x, W_q^T k>)"
         )
-    if any(biases is not None and (biases != biases[0]).any() for _, biases in read):
-        read = [(keys, np.zeros(len(keys)) if biases is None else biases) for keys, biases in read]
-        lifted = [np.column_stack([keys, biases]) for keys, biases in read]  # type: ignore[list-item]
-        return [_terms(rows, lifted, has_bias=True) for rows in lifted]
-    return [_terms(keys, [keys for keys, _ in read], has_bias=False) for keys, _ in read]
-
-
-def _terms(rows: FloatArray, together: list[FloatArray], *, has_bias: bool) -> Terms:
-    exponents = np.frexp(np.abs(np.concatenate(together)).max(axis=0))[1].astype(np.int64)
-    return Terms.from_lifted(rows, exponents, has_bias=has_bias)
+    has_bias = any(biases is not None and (biases != biases[0]).any() for _, biases in read)
+    lifted = [
+        np.column_stack([keys, np.zeros(len(keys)) if biases is None else biases]) if has_bias else keys
+        for keys, biases in read
+    ]
+    exponents = np.frexp(np.abs(np.concatenate(lifted)).max(axis=0))[1].astype(np.int64)
+    kept = enough_coordinates(lifted, has_bias=has_bias)
+    return [Terms.from_lifted(rows, exponents, kept, has_bias=has_bias) for rows in lifted]
 
 
 def _search(terms: list[Terms], limit: int) -> tuple[IntArray, FloatArray, int, int]:
