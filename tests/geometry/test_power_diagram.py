@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hardmax.cells.power_diagram import power_diagram
-from hardmax.errors import DomainError, EmptyError, ParameterError, ShapeError, WeightError
+from hardmax.errors import DomainError, EmptyError, ParameterError, PrecisionError, ShapeError, WeightError
 from oracles.hull_oracle import live_keys, strict_system_has_solution
 
 small = st.integers(-3, 3)
@@ -263,3 +263,19 @@ def test_bad_input_is_refused_by_name(ask, error):
     with pytest.raises(error) as caught:
         ask()
     assert "expected" in str(caught.value)
+
+
+@pytest.mark.parametrize("scale", [2.0**900, 2.0**-900, 2.0**-1060])
+def test_huge_and_tiny_keys_are_right_or_refused(scale):
+    keys = np.array([[0.0, 0.0], [4.0, 0.0], [0.0, 4.0], [4.0, 4.0], [2.0, 2.0], [1.0, 3.0]]) * scale
+    diagram = power_diagram(keys)
+    assert diagram.live.tolist() == [True] * 4 + [False] * 2
+    for key in np.flatnonzero(diagram.live):
+        scores = _exact_scores(keys.tolist(), None, diagram.interior_point(key).tolist())
+        assert scores.index(max(scores)) == key
+    assert not diagram.is_voronoi
+    if scale > 1:
+        with pytest.raises(PrecisionError, match="expected"):
+            _ = diagram.powers
+    mixed = power_diagram(keys * [1.0, 2.0**-1000 if scale > 1 else 1.0], np.arange(6.0))
+    assert mixed.live.sum() >= 1

@@ -28,7 +28,7 @@ from hardmax.cells.reachable import (
     reachable_from_polyhedron,
 )
 from hardmax.cells.reachable_ball import reachable_from_ball
-from hardmax.errors import ParameterError, ShapeError, WeightError
+from hardmax.errors import ParameterError, PrecisionError, ShapeError, WeightError
 from hardmax.tropical._minkowski_terms import UNIT_ROUNDOFF, Terms, read_terms
 from hardmax.tropical.dual_subdivision import dual_subdivision
 from hardmax.tropical.polynomial import TropicalPolynomial
@@ -76,9 +76,15 @@ class PowerDiagram:
     @cached_property
     def powers(self) -> FloatArray:
         """The additive terms |k_j|^2 + 2 b_j in floats; a cell is nearest in |q - k_j|^2 - p_j."""
-        values: FloatArray = (self.keys * self.keys).sum(axis=1)
-        if self.biases is not None:
-            values = values + 2.0 * self.biases
+        with np.errstate(over="ignore", invalid="ignore"):
+            values: FloatArray = (self.keys * self.keys).sum(axis=1)
+            if self.biases is not None:
+                values = values + 2.0 * self.biases
+        if not np.isfinite(values).all():
+            raise PrecisionError(
+                "the square of a key overflows binary64, expected keys below 1e154; divide keys and biases by "
+                "one power of two, which changes no winner"
+            )
         values.setflags(write=False)
         return values
 
@@ -89,9 +95,11 @@ class PowerDiagram:
         Exactness: exact.
         """
         biases = np.zeros(len(self.keys)) if self.biases is None else self.biases
-        size = (self.keys * self.keys).sum(axis=1) + 2.0 * np.abs(biases)
-        spread = float(self.powers.max() - self.powers.min())
-        if spread > 8.0 * (self.dim + 4) * UNIT_ROUNDOFF * float(size.max()):
+        with np.errstate(over="ignore", invalid="ignore"):
+            square = (self.keys * self.keys).sum(axis=1)
+            size = float((square + 2.0 * np.abs(biases)).max())
+            spread = float(np.ptp(square + 2.0 * biases))
+        if np.isfinite(size) and spread > 8.0 * (self.dim + 4) * UNIT_ROUNDOFF * size + 1e-300:
             return False
         exact = {
             sum((Fraction(x) ** 2 for x in key), 2 * Fraction(bias))

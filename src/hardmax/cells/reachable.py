@@ -25,6 +25,8 @@ IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
 UNIT_ROUNDOFF = 2.0**-53
+#: Above this many keys the mixtures that rule keys out are not kept (the square of this many numbers).
+MOST_RIVALS = 2048
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +35,8 @@ class Reachable:
 
     ``is_reachable`` (N,); ``witnesses`` (N, d), a query of the set that the key wins (rounded; NaN where
     unreachable). ``rivals`` (N, N) holds, for an unreachable key j, weights of a mixture of rivals that
-    scores at least as well as j at every query of the set; None where the set is a polyhedron or a ball.
+    scores at least as well as j at every query of the set; None where the set is a polyhedron or a ball,
+    or where N is above 2048.
     ``n_settled`` counts the keys that were decided in rationals.
 
     Exactness: certified.
@@ -107,7 +110,7 @@ def _play(diagram: PowerDiagram, generators: FloatArray) -> Reachable:
     n_keys = len(index)
     reached = np.zeros(n_keys, dtype=bool)
     mixtures = np.zeros((n_keys, len(generators)))
-    rivals = np.zeros((n_keys, n_keys))
+    rivals = np.zeros((n_keys, n_keys if n_keys <= MOST_RIVALS else 0))
     settled = 0
     if n_keys == 1:
         reached[0] = True
@@ -141,13 +144,15 @@ def _play(diagram: PowerDiagram, generators: FloatArray) -> Reachable:
             doubts = 2.0 * error + 4.0 * len(alive) * UNIT_ROUNDOFF * np.abs(gaps).max(axis=1)
             if weights.any() and (slack > doubts * weights.sum()).all():
                 ruled_out[key] = True
-                rivals[key, alive] = weights
+                if rivals.shape[1]:
+                    rivals[key, alive] = weights
     for key in np.flatnonzero(~reached & ~ruled_out).tolist():
         settled += 1
         answer = _settle_game(generators, lifted, key)
         reached[key] = answer[0]
         mixtures[key] = answer[1]
-        rivals[key] = answer[2]
+        if rivals.shape[1]:
+            rivals[key] = answer[2]
     return _collect(diagram, index, reached, mixtures, generators, rivals, settled)
 
 
@@ -173,7 +178,8 @@ def _beaten_by_one(
         strongest = int(margin.argmax())
         if margin[strongest] > 0:
             ruled_out[key] = True
-            rivals[key, strongest] = 1.0
+            if rivals.shape[1]:
+                rivals[key, strongest] = 1.0
 
 
 def _settle_game(generators: FloatArray, lifted: FloatArray, key: int) -> tuple[bool, FloatArray, FloatArray]:
@@ -224,6 +230,8 @@ def _collect(
             lead = float(((diagram.keys[key] - diagram.keys[others]) @ direction).min(initial=1.0))
             weight = lead / (2.0 * float((biases[others] - biases[key]).max(initial=0.0)) + 1.0)
         witnesses[key] = direction / weight
+    if len(index) and not rivals.shape[1]:
+        return Reachable(is_reachable, witnesses, None, settled)
     weights = np.zeros((n_keys, n_keys))
     weights[np.ix_(index, index)] = rivals
     return Reachable(is_reachable, witnesses, weights, settled)

@@ -121,16 +121,23 @@ class Terms:
         return len(self.rows)
 
     def query(self, point: FloatArray) -> FloatArray:
-        """The x that a (scaled) witness stands for."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            unscaled = np.zeros((*point.shape[:-1], self.width))
-            unscaled[..., self.kept] = np.ldexp(point, -self.exponents)
-            if self.has_bias:
-                x: FloatArray = unscaled[..., :-1] / unscaled[..., -1:]
-                return x
-            largest = np.abs(unscaled).max(axis=-1, keepdims=True)
-            direction: FloatArray = np.ldexp(unscaled, -np.frexp(largest)[1])
-            return direction
+        """The x that a (scaled) witness stands for: a point, or a direction of size one without biases."""
+        mantissa, exponent = np.frexp(point)
+        exponent = exponent - self.exponents  # what scaling back would give, without overflowing on the way
+        x = np.zeros((*point.shape[:-1], self.width))
+        if self.has_bias:
+            mantissa = mantissa / mantissa[..., -1:]
+            shift = exponent[..., -1:]
+        else:
+            shift = np.where(mantissa != 0, exponent, -(10**6)).max(axis=-1, keepdims=True)
+        with np.errstate(over="ignore"):
+            x[..., self.kept] = np.ldexp(mantissa, np.clip(exponent - shift, -5000, 5000))
+        if not np.isfinite(x).all():
+            raise PrecisionError(
+                "a cell's interior point overflows binary64, expected coordinates below 1.8e308; rescale the "
+                "biases (dividing keys and biases by one power of two changes no winner)"
+            )
+        return x[..., :-1] if self.has_bias else x
 
     @cached_property
     def _live(self) -> tuple[BoolArray, FloatArray]:
