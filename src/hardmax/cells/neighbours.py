@@ -21,7 +21,9 @@ from numpy.typing import NDArray
 
 from hardmax.arithmetic.rationals import fraction
 from hardmax.cells.exact_polytopes import ExactPolytope
+from hardmax.cells.facets import facet_pairs
 from hardmax.cells.polytopes import Polytopes
+from hardmax.cells.prefixes import prefix_ids, stage_of_columns
 
 if TYPE_CHECKING:
     from hardmax.cells.complex import CellComplex
@@ -30,17 +32,6 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 _RIVAL_MASK = (1 << 24) - 1
-
-
-def prefix_ids(labels: NDArray[Any], stages: list[IntArray]) -> list[IntArray]:
-    """For each stage, numbers (n,) that agree exactly where all earlier choices agree; one more for the end."""
-    ids = [np.zeros(len(labels), dtype=np.int64)]
-    for columns in stages:
-        part = np.ascontiguousarray(labels[:, columns])
-        packed = np.concatenate([ids[-1].astype(">i8")[:, None].view(np.uint8), part.view(np.uint8)], axis=1)
-        rows = np.ascontiguousarray(packed).view(np.dtype((np.void, packed.shape[1])))[:, 0]
-        ids.append(np.unique(rows, return_inverse=True)[1].astype(np.int64))
-    return ids
 
 
 class PlaneNeighbours:
@@ -58,9 +49,7 @@ class PlaneNeighbours:
         self.labels = labels
         self.exact_cell = exact_cell
         self.continuous = continuous
-        self.stage_of_column = np.zeros(labels.shape[1], dtype=np.int64)
-        for index, columns in enumerate(stages):
-            self.stage_of_column[columns] = index
+        self.stage_of_column = stage_of_columns(labels.shape[1], stages)
         self.prefixes = prefix_ids(labels, stages)
 
     def pairs(self, wanted: NDArray[np.bool_] | None = None) -> IntArray:
@@ -81,8 +70,10 @@ class PlaneNeighbours:
         )  # fmt: skip
         found = tiles["cell"][out_pairs[:n_pairs]]
         doubtful = out_doubt[:n_doubt]
+        if wanted is not None:
+            found = found[wanted[found].all(axis=1)]
         if n_doubt:
-            found = np.concatenate([found, self._settle(tiles, starts, doubtful)])
+            found = np.concatenate([found, self._settle(tiles, starts, doubtful, wanted)])
         found = np.sort(found, axis=1)
         return np.unique(found, axis=0) if len(found) else np.empty((0, 2), dtype=np.int64)
 
@@ -92,13 +83,10 @@ class PlaneNeighbours:
         counts = np.diff(start)
         cell = np.repeat(np.arange(len(pieces)), counts)
         wall = pieces.walls
-        keep = wall >= 0
-        if wanted is not None:
-            keep &= wanted[cell]
         position = np.arange(len(wall))
         after = np.where(position + 1 == start[cell + 1], start[cell], position + 1)
         before = np.where(position == start[cell], start[cell + 1] - 1, position - 1)
-        edge = np.flatnonzero(keep)
+        edge = np.flatnonzero(wall >= 0)
         cell_e, wall_e = cell[edge], wall[edge]
         column = wall_e >> 24
         rival = wall_e & _RIVAL_MASK
@@ -107,8 +95,6 @@ class PlaneNeighbours:
         side = own == high_key
         stage = self.stage_of_column[column]
         prefix = np.stack(self.prefixes[:-1])[stage, cell_e]
-        # one direction a line: from the lower winner's side the edge runs forward, on the other backward
-        tail, head = edge, after[edge]
         points = pieces.vertices
         errors = np.full(len(points), 0.0) if pieces.error is None else pieces.error
         group = np.lexsort((high_key, low_key, column, prefix))
@@ -117,6 +103,22 @@ class PlaneNeighbours:
         group_of = np.empty(len(edge), dtype=np.int64)
         group_of[group] = np.cumsum(new) - 1
         n_groups = int(new.sum())
+        if wanted is not None:
+            # whole lines stay or go: a row of edges with holes would not tile its segment any more
+            sides = np.zeros((2, 2, n_groups), dtype=bool)  # of all cells, and of the wanted ones
+            sides[0, side.astype(np.int64), group_of] = True
+            sides[1, side.astype(np.int64)[wanted[cell_e]], group_of[wanted[cell_e]]] = True
+            # a line with edges on one side only is doubtful and is settled with its like
+            stays = sides[1].all(axis=0) | (sides[1].any(axis=0) & ~sides[0].all(axis=0))
+            kept = stays[group_of]
+            edge, cell_e, column, prefix, side, group_of = (
+                part[kept] for part in (edge, cell_e, column, prefix, side, (np.cumsum(stays) - 1)[group_of])
+            )
+            n_groups = int(stays.sum())
+        if n_groups == 0:
+            return {"cell": np.empty(0, dtype=np.int64)}
+        tail, head = edge, after[edge]
+        # one direction a line: from the lower winner's side the edge runs forward, on the other backward;
         # the coordinate along which a group's line is longest
         delta = points[head] - points[tail]
         delta[side] *= -1
@@ -161,13 +163,16 @@ class PlaneNeighbours:
             "splits": splits,
         }
 
-    def _settle(self, tiles: dict[str, Any], starts: IntArray, doubtful: IntArray) -> IntArray:
+    def _settle(
+        self, tiles: dict[str, Any], starts: IntArray, doubtful: IntArray, wanted: NDArray[np.bool_] | None
+    ) -> IntArray:
         """Overlaps of the tiles of doubtful groups, all pairs of one stage and prefix, in rationals."""
         pools: dict[tuple[int, int], list[int]] = defaultdict(list)
         for group in doubtful:
             first, last = int(starts[group]), int(starts[group + 1])
             stage = int(self.stage_of_column[tiles["column"][first]])
-            pools[stage, int(tiles["prefix"][first])].extend(range(first, last))
+            members = [tile for tile in range(first, last) if wanted is None or wanted[tiles["cell"][tile]]]
+            pools[stage, int(tiles["prefix"][first])].extend(members)
         found: list[tuple[int, int]] = []
         for members in pools.values():
             lines: dict[Any, list[tuple[Any, Any, bool, int]]] = defaultdict(list)
@@ -226,6 +231,4 @@ def neighbour_pairs(cells: CellComplex, wanted: NDArray[np.bool_] | None) -> Int
     if cells.dim == 2 and cells.pieces.directions is None:
         finder = PlaneNeighbours(cells.pieces, cells.labels, stages, cells.continuous_columns, exact)
         return finder.pairs(wanted)
-    from hardmax.cells.facets import facet_pairs
-
     return facet_pairs(cells, stages, wanted)
