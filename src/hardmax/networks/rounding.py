@@ -142,14 +142,16 @@ class Bounded:
             return cls("shift", constant=offset, constant_unit=offset_unit)
         if isinstance(operation, op.Reduce):
             return cls("reduce", length=operation.divisor)
+        if isinstance(operation, op.Take):
+            return cls("copy" if len(np.unique(operation.positions)) == operation.positions.size else "repeat")
         return cls(_KINDS.get(type(operation), "choice"))
 
     def linear(self, operand: Tensor, result: NDArray[Any]) -> Bounds:
         """Bounds of a linear operation's result."""
         before = operand.bounds
         assert before is not None
-        if self.kind == "copy":
-            return Bounds(before.error, before.unit, before.monomial and self._keeps_entries(operand, result))
+        if self.kind in ("copy", "repeat"):
+            return Bounds(before.error, before.unit, before.monomial and self.kind == "copy")
         size = magnitudes(operand.coefficients)
         norm, length, unit = self.norm, self.length, self.unit
         if self.kind == "reduce":
@@ -162,7 +164,8 @@ class Bounded:
         total = norm * size + constant  # bounds every partial sum
         _refuse_overflow(total)
         fresh = (length + 2) * UNIT_ROUNDOFF * norm * size + UNIT_ROUNDOFF * total * (constant > 0)
-        fresh = np.where(total > 0, fresh + (length + 2) * UNDERFLOW, 0.0)
+        moves = _moves(size, before.error, norm) | (constant > 0)
+        fresh = np.where(moves, fresh + (length + 2) * UNDERFLOW, 0.0)
         error = _SAFETY * (norm * before.error + fresh)
         units = [min(u + unit, ZERO_LATTICE) for u in before.unit]
         units[0] = min(units[0], self.constant_unit)
@@ -172,7 +175,8 @@ class Bounded:
             single = np.array([unit >= -1074 for unit in units])  # products only shift exponents
             single[0] &= self.constant == 0 or not bool(size[:, 0].any())
             exact |= clean & single
-        keeps = before.monomial and self.constant == 0 and self.kind == "shift"
+        same_size = operand.coefficients[0, 0].size == result[0, 0].size  # a broadcast repeats entries
+        keeps = before.monomial and self.constant == 0 and self.kind == "shift" and same_size
         return Bounds(np.where(exact, 0.0, error), tuple(units), keeps)
 
     def relu_then_linear(self, operand: Tensor, parents: IntArray, steps: FloatArray) -> Bounds:
@@ -189,13 +193,10 @@ class Bounded:
         exact = (before.error == 0) & _on_lattice(total, units)
         # each row added costs one product and one sum, both within u of numbers below ``total``
         slack = (2 * UNIT_ROUNDOFF) * (steps[:, None] + 2)
-        fresh = slack * total[parents] + (total > 0)[parents] * (steps[:, None] + 2) * UNDERFLOW
+        moves = _moves(size, before.error, self.norm) | (constant > 0)
+        fresh = slack * total[parents] + moves[parents] * (steps[:, None] + 2) * UNDERFLOW
         error = _SAFETY * (self.norm * before.error[parents] + fresh)
         return Bounds(np.where(exact[parents], 0.0, error), tuple(units))
-
-    @staticmethod
-    def _keeps_entries(operand: Tensor, result: NDArray[Any]) -> bool:
-        return bool(operand.coefficients[0, 0].size == result[0, 0].size)
 
     def selection(self, picked: NDArray[Any]) -> Bounds:
         """Bounds of a linear map applied to a one-hot tensor: a column, plus the bias if there is one."""
@@ -239,6 +240,7 @@ class Bounded:
         terms = x.degree_terms + y.degree_terms - 1
         cells = len(x)
         error, total = np.zeros((cells, terms)), np.zeros((cells, terms))
+        moves, inexact = np.zeros((cells, terms), dtype=bool), np.zeros((cells, terms), dtype=bool)
         units = [ZERO_LATTICE] * terms
         pairs = min(x.degree_terms, y.degree_terms)
         for i in range(x.degree_terms):
@@ -247,23 +249,29 @@ class Bounded:
                 ex, ey = x.bounds.error[:, i], y.bounds.error[:, j]
                 error[:, i + j] += length * (sx * ey + sy * ex + ex * ey)
                 total[:, i + j] += length * sx * sy
+                moves[:, i + j] |= (sx + ex > 0) & (sy + ey > 0)
+                inexact[:, i + j] |= (ex > 0) | (ey > 0)
                 units[i + j] = min(units[i + j], x.bounds.unit[i] + y.bounds.unit[j])
         _refuse_overflow(total)
         fresh = (length + 2 + pairs) * UNIT_ROUNDOFF * total
-        fresh = np.where(total > 0, fresh + (length + pairs) * UNDERFLOW, fresh)
-        exact = (error == 0) & _on_lattice(total, units)
+        fresh = np.where(moves, fresh + (4 * length + 2) * pairs * UNDERFLOW, fresh)
+        exact = ~inexact & _on_lattice(total, units)
         return Bounds(np.where(exact, 0.0, _SAFETY * (error + fresh)), tuple(units))
 
 
 _KINDS: dict[type[op.Operation], str] = {
     op.Reshape: "copy",
     op.Transpose: "copy",
-    op.Take: "copy",
     op.Add: "add",
     op.Concat: "join",
     op.MatMul: "matmul",
     op.Multiply: "multiply",
 }
+
+
+def _moves(size: FloatArray, error: FloatArray, norm: float) -> NDArray[np.bool_]:
+    """Whether products with weights may differ from zero, however small: a bound on them may underflow to it."""
+    return ((size > 0) | (error > 0)) & (norm > 0)
 
 
 def _refuse_overflow(total: FloatArray) -> None:

@@ -488,7 +488,10 @@ def _selected_rows(hot: Tensor, values: Tensor) -> Tensor:
     index = np.broadcast_to(hot.winners, (cells, *lead, queries))
     where = np.broadcast_to(index[:, None, ..., None], (cells, terms, *lead, queries, data.shape[-1]))
     source = np.broadcast_to(data, (cells, terms, *lead, *data.shape[-2:]))
-    return Tensor(np.take_along_axis(source, where, axis=-2), values.bounds)
+    bounds = values.bounds
+    if bounds is not None and bounds.monomial:  # two queries may pick one row
+        bounds = Bounds(bounds.error, bounds.unit)
+    return Tensor(np.take_along_axis(source, where, axis=-2), bounds)
 
 
 def _gathered(tensor: Tensor, parents: IntArray) -> Tensor:
