@@ -18,6 +18,7 @@ _jit = numba.njit(cache=True, nogil=True)
 _inline = numba.njit(cache=True, nogil=True, inline="always")
 
 U = 2.0**-53
+TINY = 2.0**-1070  # covers every product of a bound or a value that underflows
 FLOAT_ZERO = 2.0**-44  # float mode: a value this small beside its terms is taken for zero
 X, Y, ERROR, L0, L1, L2, E0, E1, E2 = 0, 1, 2, 3, 4, 5, 6, 7, 8
 COLUMNS = 9
@@ -120,6 +121,16 @@ def _exact_sign(c0, c1, c2, polygon, before, after, terms):
 
 
 @_jit
+def _is_zero(polygon, i, c0, c1, c2, e0, e1, e2):
+    """Whether every term of a line's value at a corner is certainly zero; a product that underflows is not."""
+    if c0 != 0.0 or e0 != 0.0 or e1 != 0.0 or e2 != 0.0:
+        return False
+    if c1 == 0.0 and c2 == 0.0:
+        return True
+    return polygon[i, ERROR] == 0.0 and (c1 == 0.0 or polygon[i, X] == 0.0) and (c2 == 0.0 or polygon[i, Y] == 0.0)
+
+
+@_jit
 def _signs(polygon, n, c0, c1, c2, e0, e1, e2, exact, certified, signs, values, bounds, terms):
     """Signs of a line at all corners; returns bits: 1 some positive, 2 some negative, 4 some doubtful."""
     found = 0
@@ -132,7 +143,7 @@ def _signs(polygon, n, c0, c1, c2, e0, e1, e2, exact, certified, signs, values, 
         values[i] = value
         size = abs(c0) + abs(t1) + abs(t2)
         if certified:
-            bound = 1.0000001 * (e0 + e1 * abs(x) + e2 * abs(y) + polygon[i, ERROR] * slope + 4.0 * U * size)
+            bound = 1.0000001 * (e0 + e1 * abs(x) + e2 * abs(y) + polygon[i, ERROR] * slope + 4.0 * U * size) + TINY
         else:
             bound = FLOAT_ZERO * size
         bounds[i] = bound
@@ -142,7 +153,7 @@ def _signs(polygon, n, c0, c1, c2, e0, e1, e2, exact, certified, signs, values, 
         elif value < -bound:
             signs[i] = -1
             found |= 2
-        elif bound == 0.0 or not certified:
+        elif not certified or _is_zero(polygon, i, c0, c1, c2, e0, e1, e2):
             signs[i] = 0
         else:
             before = i - 1 if i > 0 else n - 1
@@ -175,7 +186,7 @@ def _meet(a, line, out):
     slack = 4.0 * U * (abs(a1 * c2) + abs(a2 * c1))
     slack += a[E1] * (abs(c2) + line[5]) + a[E2] * (abs(c1) + line[4])
     slack += line[4] * abs(a2) + line[5] * abs(a1)
-    room = abs(det) - 1.0000001 * slack
+    room = abs(det) - (1.0000001 * slack + TINY)
     if not room > 0.0:
         return
     x, y = out[X], out[Y]
@@ -186,10 +197,10 @@ def _meet(a, line, out):
     if not (abs(x) < 1e300 and abs(y) < 1e300):
         return
     ta1, ta2, tc1, tc2 = a1 * x, a2 * y, c1 * x, c2 * y
-    ra = abs(a0 + ta1 + ta2) + 4.0 * U * (abs(a0) + abs(ta1) + abs(ta2)) + a[E0] + a[E1] * abs(x) + a[E2] * abs(y)
-    rc = abs(c0 + tc1 + tc2) + 4.0 * U * (abs(c0) + abs(tc1) + abs(tc2)) + line[3] + line[4] * abs(x) + line[5] * abs(y)
-    error_x = ((abs(c2) + line[5]) * ra + (abs(a2) + a[E2]) * rc) / room
-    error_y = ((abs(c1) + line[4]) * ra + (abs(a1) + a[E1]) * rc) / room
+    ra = abs(a0 + ta1 + ta2) + 4.0 * U * (abs(a0) + abs(ta1) + abs(ta2)) + a[E0] + a[E1] * abs(x) + a[E2] * abs(y) + TINY
+    rc = abs(c0 + tc1 + tc2) + 4.0 * U * (abs(c0) + abs(tc1) + abs(tc2)) + line[3] + line[4] * abs(x) + line[5] * abs(y) + TINY
+    error_x = ((abs(c2) + line[5]) * ra + (abs(a2) + a[E2]) * rc + TINY) / room
+    error_y = ((abs(c1) + line[4]) * ra + (abs(a1) + a[E1]) * rc + TINY) / room
     error = 1.0000001 * max(error_x, error_y) + 2.0**-1000
     if error < out[ERROR]:
         out[X], out[Y], out[ERROR] = x, y, error
@@ -230,11 +241,11 @@ def _keep_side(polygon, walls, n, signs, values, bounds, side, line, certified, 
             if certified:
                 length = max(abs(bx - ax), abs(by - ay))
                 room = abs(span) - bounds[i] - bounds[after]
-                drift = max(bounds[i], bounds[after]) / room if room > 0.0 else 1.0
+                drift = max(bounds[i], bounds[after]) / room if 0.0 < room < np.inf else 1.0
                 drift = min(drift, 1.0)
                 inherited = max(polygon[i, ERROR], polygon[after, ERROR])
                 reach = max(max(abs(ax), abs(bx)), max(abs(ay), abs(by)))
-                out[m, ERROR] = 1.0000001 * (inherited + drift * (length + 2.0 * inherited)) + 8.0 * U * reach
+                out[m, ERROR] = 1.0000001 * (inherited + drift * (length + 2.0 * inherited)) + 16.0 * U * reach + TINY
                 _meet(polygon[i], line, out[m])
             if here > 0:  # leaves: the next edge is the cut
                 _set_edge(out[m], line, side)
@@ -258,7 +269,7 @@ def _one_sided(polygon, n, c0, c1, c2, e0, e1, e2, certified):
         value = c0 + t1 + t2
         size = abs(c0) + abs(t1) + abs(t2)
         if certified:
-            bound = 1.0000001 * (e0 + e1 * abs(x) + e2 * abs(y) + polygon[i, ERROR] * slope + 4.0 * U * size)
+            bound = 1.0000001 * (e0 + e1 * abs(x) + e2 * abs(y) + polygon[i, ERROR] * slope + 4.0 * U * size) + TINY
         else:
             bound = FLOAT_ZERO * size
         if value > bound:
@@ -303,7 +314,7 @@ def _violator(polygon, walls, n, at, j, scores, errors, first, size, dropped, co
         margin = 2.0 * (errors[0] + errors[1] * abs(x) + errors[2] * abs(y))
         margin += 2.0 * drift * (sizes[1] + sizes[2] + errors[1] + errors[2])
         margin += 16.0 * U * (sizes[0] + sizes[1] * abs(x) + sizes[2] * abs(y))
-        margin *= 1.0000001
+        margin = 1.0000001 * margin + TINY
     best, best_value = -1, own + margin
     close = False
     for k in range(size):
@@ -329,7 +340,7 @@ def _violator(polygon, walls, n, at, j, scores, errors, first, size, dropped, co
         t1, t2 = row[1] * x, row[2] * y
         value = row[0] + t1 + t2
         bound = row[3] + row[4] * abs(x) + row[5] * abs(y) + drift * (abs(row[1]) + abs(row[2]) + row[4] + row[5])
-        bound = 1.0000001 * (bound + 4.0 * U * (abs(row[0]) + abs(t1) + abs(t2)))
+        bound = 1.0000001 * (bound + 4.0 * U * (abs(row[0]) + abs(t1) + abs(t2))) + TINY
         if value > bound:
             return k
         if value >= -bound:
@@ -425,7 +436,7 @@ def _interior_winner(polygon, n, scores, errors, first, size, dropped, certified
         if certified:
             margin = 2.0 * (errors[0] + errors[1] * abs(x) + errors[2] * abs(y))
             margin += 16.0 * U * (sizes[0] + sizes[1] * abs(x) + sizes[2] * abs(y))
-            margin *= 1.0000001
+            margin = 1.0000001 * margin + TINY
         alone = True
         for k in range(size):
             value = scores[0, first + k] + scores[1, first + k] * x + scores[2, first + k] * y
@@ -454,12 +465,29 @@ def _area(polygon, n):
 
 
 @_jit
+def _ties_at(pool, before, at, row, exact, terms):
+    """Whether the line ``row`` certainly vanishes at the corner between two edges: 1, 0, or DOUBT."""
+    x, y = pool[at, X], pool[at, Y]
+    t1, t2 = row[1] * x, row[2] * y
+    value = row[0] + t1 + t2
+    bound = row[3] + row[4] * abs(x) + row[5] * abs(y)
+    bound += pool[at, ERROR] * (abs(row[1]) + abs(row[2]) + row[4] + row[5])
+    bound = 1.0000001 * (bound + 4.0 * U * (abs(row[0]) + abs(t1) + abs(t2))) + TINY
+    if abs(value) > bound:
+        return 0
+    if not (exact == 1.0 and _is_exact(pool, before) and _is_exact(pool, at)):
+        return DOUBT
+    sign = _exact_sign(row[0], row[1], row[2], pool, before, at, terms)
+    return DOUBT if sign == DOUBT else 1 if sign == 0 else 0
+
+
+@_jit
 def _name_neighbours(pool, pool_walls, frame_corner, frame_corners, first_frame, last_frame, column, slot, numbers,
-                     frame_number, scores, errors, first, size, live, certified):
+                     frame_number, scores, errors, first, size, live, certified, row, terms):
     """Where an edge's rival wins nowhere, name instead the key that wins across that edge.
 
     Several keys may tie along a whole edge; all but the two steepest across it are dead. The neighbour is
-    the live key that ties at both ends and rises fastest outward.
+    the live key that ties at both ends and rises fastest outward. Returns whether every name is certain.
     """
     for frame in range(first_frame, last_frame):
         n = frame_corners[frame]
@@ -469,25 +497,36 @@ def _name_neighbours(pool, pool_walls, frame_corner, frame_corners, first_frame,
             wall = pool_walls[at + i]
             if wall >> RIVAL_BITS != column or live[wall & ((1 << RIVAL_BITS) - 1)]:
                 continue
+            before = i - 1 if i > 0 else n - 1
             after = i + 1 if i + 1 < n else 0
+            # differences of tied keys are multiples of the edge's line: one coefficient orders them, exactly
+            term = 1 if abs(pool[at + i, L1]) >= abs(pool[at + i, L2]) else 2
+            outward = -1.0 if pool[at + i, L0 + term] > 0.0 else 1.0
             ax, ay, bx, by = pool[at + i, X], pool[at + i, Y], pool[at + after, X], pool[at + after, Y]
-            out_x, out_y = by - ay, ax - bx  # outward: corners run counter-clockwise
             best, steepest = -1, -np.inf
             for k in range(size):
                 if k == j or not live[k]:
                     continue
-                d0 = scores[0, first + k] - scores[0, first + j]
-                d1 = scores[1, first + k] - scores[1, first + j]
-                d2 = scores[2, first + k] - scores[2, first + j]
-                scale = abs(d0) + abs(d1) * max(abs(ax), abs(bx)) + abs(d2) * max(abs(ay), abs(by))
-                gap = max(abs(d0 + d1 * ax + d2 * ay), abs(d0 + d1 * bx + d2 * by))
-                drift = max(pool[at + i, ERROR], pool[at + after, ERROR]) * (abs(d1) + abs(d2))
-                room = 2.0 * (errors[0] + errors[1] * max(abs(ax), abs(bx)) + errors[2] * max(abs(ay), abs(by)))
-                slope = d1 * out_x + d2 * out_y
-                if gap <= 4.0 * (drift + room) + 2.0**-40 * scale and slope > steepest:
+                exact = _difference(scores[:, first + k], scores[:, first + j], errors, row)
+                if certified:
+                    tied = _ties_at(pool, at + before, at + i, row, exact, terms)
+                    if tied != 0:
+                        other = _ties_at(pool, at + i, at + after, row, exact, terms)
+                        tied = other if other == 0 or tied == 1 else DOUBT
+                    if tied == DOUBT:
+                        return False
+                else:
+                    scale = abs(row[0]) + abs(row[1]) * max(abs(ax), abs(bx)) + abs(row[2]) * max(abs(ay), abs(by))
+                    gap = max(abs(row[0] + row[1] * ax + row[2] * ay), abs(row[0] + row[1] * bx + row[2] * by))
+                    tied = 1 if gap <= 2.0**-40 * scale else 0
+                slope = outward * row[term]
+                if tied == 1 and slope > steepest:
                     best, steepest = k, slope
             if best >= 0:
                 pool_walls[at + i] = (column << RIVAL_BITS) | best
+            elif certified:
+                return False
+    return True
 
 
 @_jit
@@ -572,7 +611,7 @@ def cut_polygons(first_piece, start, corners, walls, rows, errors, certified, gr
                 bound = FLOAT_ZERO * (abs(c0) + abs(c1) * far_x + abs(c2) * far_y)
                 if certified:
                     bound = e0 + e1 * far_x + e2 * far_y + drift * (abs(c1) + abs(c2) + e1 + e2)
-                    bound = 1.0000001 * (bound + 4.0 * U * (abs(c0) + abs(c1) * far_x + abs(c2) * far_y))
+                    bound = 1.0000001 * (bound + 4.0 * U * (abs(c0) + abs(c1) * far_x + abs(c2) * far_y)) + TINY
                 is_zero = exact_rows and c0 == 0.0 and c1 == 0.0 and c2 == 0.0
                 if low[r] > bound:
                     base[g] = 1
@@ -601,7 +640,7 @@ def cut_polygons(first_piece, start, corners, walls, rows, errors, certified, gr
                         for k in range(r, r + size):
                             sizes[c] = max(sizes[c], abs(rows[piece, c, k]))
                     bound = 2.0 * (e0 + e1 * far_x + e2 * far_y) + 2.0 * drift * (sizes[1] + sizes[2] + e1 + e2)
-                    bound = 1.0000001 * (bound + 16.0 * U * (sizes[0] + sizes[1] * far_x + sizes[2] * far_y))
+                    bound = 1.0000001 * (bound + 16.0 * U * (sizes[0] + sizes[1] * far_x + sizes[2] * far_y)) + TINY
                 else:
                     bound = 0.0
                     for k in range(r, r + size):
@@ -755,8 +794,9 @@ def cut_polygons(first_piece, start, corners, walls, rows, errors, certified, gr
                     corner_top += m
                     number_top += n_candidates + left
                 if not trouble and not full:
-                    _name_neighbours(pool, pool_walls, frame_corner, frame_corners, top_before, top, columns[g], c,
-                                     numbers, frame_number, rows[piece], errors[piece], r, size, live, certified)
+                    trouble = not _name_neighbours(
+                        pool, pool_walls, frame_corner, frame_corners, top_before, top, columns[g], c, numbers,
+                        frame_number, rows[piece], errors[piece], r, size, live, certified, row, terms)
                 if full:
                     counts[piece] = 0
                     return piece, children_before, used_before, n_doubtful, 2
