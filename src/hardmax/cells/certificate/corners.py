@@ -1,0 +1,305 @@
+"""Corners of cells in rationals, solved from the walls they lie on; for verification.
+
+On unbounded domains a corner is ``p + M q`` with M larger than any number, and a number there is a
+polynomial in M, compared by its highest coefficient first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardmax.arithmetic.quadratic import QuadraticNumber, compare, crossing, sign_after
+from hardmax.arithmetic.rationals import ObjectArray, rational
+from hardmax.cells.certificate.fixed_choices import ExactCell
+from hardmax.cells.domains import Domain
+from hardmax.cells.polytopes import Polytopes, split_wall
+
+Number = Any  # a rational of either kind
+Corner = tuple[tuple[Number, ...], tuple[Number, ...]]  # p and q
+
+#: Set in a wall's number on a line to tell the two roots of a quadratic apart; not part of the rival.
+_ROOT_BIT = 1 << 23
+
+
+class CornerError(ArithmeticError):
+    """Walls that are said to make a corner and do not."""
+
+
+def facets_at_corners(pieces: Polytopes, index: int) -> list[list[int]]:
+    """For each vertex of a polytope, the positions of the facets it lies on."""
+    first, last = int(pieces.vertex_start[index]), int(pieces.vertex_start[index + 1])
+    n = last - first
+    if pieces.dim == 1:
+        return [[0], [1]]
+    if pieces.incidence is None:
+        return [[(i - 1) % n, i] for i in range(n)]
+    words = pieces.incidence[first:last]
+    n_facets = int(pieces.facet_start[index + 1] - pieces.facet_start[index])
+    return [[f for f in range(n_facets) if int(row[f // 64]) >> f % 64 & 1] for row in words]
+
+
+@dataclass(frozen=True, eq=False)
+class ExactShape:
+    """One cell in rationals: the polynomials of its label, and the walls and corners its polytope names."""
+
+    cell: ExactCell
+    domain: Domain
+    walls: tuple[int, ...]
+    incidence: list[list[int]]
+
+    @classmethod
+    def of(cls, cell: ExactCell, domain: Domain, pieces: Polytopes, index: int) -> ExactShape:
+        """Cell ``index`` of a batch of polytopes."""
+        part = pieces.walls[pieces.facet_start[index] : pieces.facet_start[index + 1]]
+        return cls(cell, domain, tuple(int(wall) for wall in part), facets_at_corners(pieces, index))
+
+    @cached_property
+    def rows(self) -> list[tuple[Number, ...]]:
+        """For each facet (c, a, m): the cell lies where ``c + <a, u> + m M >= 0``; on a line a has two terms."""
+        return [self._row(wall) for wall in self.walls]
+
+    def _row(self, wall: int) -> tuple[Number, ...]:
+        dim = self.domain.dim
+        zero, one = rational(0), rational(1)
+        if wall >= 0:
+            column, rival = split_wall(wall & ~_ROOT_BIT if dim == 1 else wall)
+            return (*self.cell.lead(column, rival), zero)
+        axis, is_high = divmod(-1 - wall, 2)
+        normal = [zero] * (2 if dim == 1 else dim)
+        normal[axis] = -one if is_high else one
+        bounds = self.domain.high if is_high else self.domain.low
+        if bounds is None:
+            return (zero, *normal, one)
+        return (rational(float(bounds[axis])) * (1 if is_high else -1), *normal, zero)
+
+    @cached_property
+    def corners(self) -> list[Corner]:
+        """The vertices as pairs (p, q), dimension two and up."""
+        return [_meeting([self.rows[f] for f in facets], self.domain.dim) for facets in self.incidence]
+
+    @cached_property
+    def ends(self) -> list[QuadraticNumber | None]:
+        """The ends of an interval, None where infinite."""
+        found: list[QuadraticNumber | None] = []
+        for side, row in enumerate(self.rows):
+            if row[-1] != 0:
+                found.append(None)
+                continue
+            end = crossing(list(row[:-1]), rising=side == 0)
+            if end is None:
+                raise CornerError(f"wall {self.walls[side]} never crosses zero in the right direction")
+            found.append(end)
+        return found
+
+    def is_owned(self) -> bool:
+        """Whether the label's choices win, or tie, all over the polytope."""
+        if self.cell.breaks_ties_wrongly():
+            return False
+        if self.domain.dim == 1:
+            low, high = self.ends
+            return all(_stays_positive(list(lead), low, high) for lead in self.cell.leads())
+        return all(not _negative(lead, corner) for lead in self.cell.leads() for corner in self.corners)
+
+    def interior_points(self) -> list[list[Number]]:
+        """Rational points of which at least one is meant to be inside: several where M needs a value."""
+        if self.domain.dim == 1:
+            return [[_between(*self.ends)]]
+        n, corners = len(self.corners), self.corners
+        scales = [0] if not any(x != 0 for _, q in corners for x in q) else [2**k for k in (12, 64, 256, 1024)]
+        return [
+            [sum((p[k] + m * q[k] for p, q in corners), rational(0)) / n for k in range(self.domain.dim)]
+            for m in scales
+        ]
+
+
+def _negative(lead: ObjectArray, corner: Corner) -> bool:
+    p, q = corner
+    at_infinity = sum((a * x for a, x in zip(lead[1:], q, strict=True)), rational(0))
+    if at_infinity != 0:
+        return bool(at_infinity < 0)
+    return bool(sum((a * x for a, x in zip(lead[1:], p, strict=True)), lead[0]) < 0)
+
+
+def _stays_positive(lead: list[Number], low: QuadraticNumber | None, high: QuadraticNumber | None) -> bool:
+    """Whether a polynomial is nonnegative on an interval: positive just after its low end, and no fall."""
+    if all(x == 0 for x in lead):
+        return True
+    if sign_after(lead, low) < 0:
+        return False
+    fall = crossing(lead, rising=False)
+    if fall is None:
+        return True
+    is_after_low = low is None or compare(fall, low) > 0
+    return not (is_after_low and (high is None or compare(fall, high) < 0))
+
+
+def _between(low: QuadraticNumber | None, high: QuadraticNumber | None) -> Number:
+    """A rational number strictly between two ends."""
+    if low is None or high is None:
+        if low is None and high is None:
+            return rational(0)
+        end = low if low is not None else high
+        assert end is not None
+        value, gap = end.rounded
+        margin = rational(gap) + 1
+        return rational(value) + margin if low is not None else rational(value) - margin
+    if compare(low, high) >= 0:
+        raise CornerError("an interval's ends are out of order")
+    below = rational(low.rounded[0]) - rational(low.rounded[1])
+    above = rational(high.rounded[0]) + rational(high.rounded[1])
+    while True:
+        middle = (below + above) / 2
+        here = QuadraticNumber.of(middle)
+        if compare(here, low) <= 0:
+            below = middle
+        elif compare(here, high) >= 0:
+            above = middle
+        else:
+            return middle
+
+
+def _meeting(rows: Sequence[tuple[Number, ...]], dim: int) -> Corner:
+    """The one point ``p + M q`` on all walls (c, a, m): ``<a, p> = -c`` and ``<a, q> = -m``."""
+    table = [[*row[1 : dim + 1], -row[0], -row[dim + 1]] for row in rows]
+    rank = 0
+    for column in range(dim):
+        pivot = next((k for k in range(rank, len(table)) if table[k][column] != 0), None)
+        if pivot is None:
+            raise CornerError("the walls of a corner leave it free to move")
+        table[rank], table[pivot] = table[pivot], table[rank]
+        lead = table[rank][column]
+        table[rank] = [x / lead for x in table[rank]]
+        for k in range(len(table)):
+            factor = table[k][column]
+            if k != rank and factor != 0:
+                table[k] = [x - factor * y for x, y in zip(table[k], table[rank], strict=True)]
+        rank += 1
+    if any(x != 0 for row in table[rank:] for x in row):
+        raise CornerError("the walls of a corner have no common point")
+    return tuple(row[dim] for row in table[:dim]), tuple(row[dim + 1] for row in table[:dim])
+
+
+# --- volumes ------------------------------------------------------------------------------------------
+
+
+def simplices(incidence: Sequence[Sequence[int]], n_facets: int) -> list[tuple[int, ...]]:
+    """Vertex sets of simplices that fill a polytope: cones from a vertex over the facets that miss it."""
+    facets = [0] * n_facets
+    for vertex, lies_on in enumerate(incidence):
+        for facet in lies_on:
+            facets[facet] |= 1 << vertex
+    known: dict[int, list[tuple[int, ...]]] = {}
+
+    def fill(face: int) -> list[tuple[int, ...]]:
+        if face in known:
+            return known[face]
+        apex = (face & -face).bit_length() - 1
+        if face == 1 << apex:
+            return [(apex,)]
+        parts = {face & facet for facet in facets} - {face, 0}
+        sides = [part for part in parts if not any(part != other and part & other == part for other in parts)]
+        known[face] = [(apex, *rest) for side in sides if not side >> apex & 1 for rest in fill(side)]
+        return known[face]
+
+    return fill((1 << len(incidence)) - 1)
+
+
+def exact_volume(shape: ExactShape) -> list[Number]:
+    """The volume as the coefficients of a polynomial in M, lowest first; one number on bounded domains."""
+    dim, corners = shape.domain.dim, shape.corners
+    parts = (
+        [(0, k, k + 1) for k in range(1, len(corners) - 1)]
+        if dim == 2
+        else (simplices(shape.incidence, len(shape.walls)))
+    )
+    degree = dim if any(x != 0 for _, q in corners for x in q) else 0
+    scales = [rational(m) for m in range(degree + 1)]
+    total = [rational(0)] * (degree + 1)
+    for simplex in parts:
+        base = corners[simplex[0]]
+        values = [_determinant([_difference(corners[k], base, m) for k in simplex[1:]]) for m in scales]
+        part = _coefficients(scales, values)
+        sign = next((1 if c > 0 else -1 for c in reversed(part) if c != 0), 0)
+        total = [x + sign * y for x, y in zip(total, part, strict=True)]
+    factorial = 1
+    for k in range(2, dim + 1):
+        factorial *= k
+    return [x / factorial for x in total]
+
+
+def _difference(corner: Corner, base: Corner, m: Number) -> list[Number]:
+    (p, q), (p0, q0) = corner, base
+    return [a - b + m * (c - d) for a, b, c, d in zip(p, p0, q, q0, strict=True)]
+
+
+def _determinant(rows: list[list[Number]]) -> Number:
+    """Gaussian elimination."""
+    rows = [list(row) for row in rows]
+    product = rational(1)
+    for k in range(len(rows)):
+        pivot = next((i for i in range(k, len(rows)) if rows[i][k] != 0), None)
+        if pivot is None:
+            return rational(0)
+        if pivot != k:
+            rows[k], rows[pivot], product = rows[pivot], rows[k], -product
+        product *= rows[k][k]
+        for i in range(k + 1, len(rows)):
+            factor = rows[i][k] / rows[k][k]
+            rows[i] = [x - factor * y for x, y in zip(rows[i], rows[k], strict=True)]
+    return product
+
+
+def _coefficients(points: Sequence[Number], values: Sequence[Number]) -> list[Number]:
+    """The polynomial through values at points, lowest coefficient first (Newton's divided differences)."""
+    table = list(values)
+    for order in range(1, len(points)):
+        for k in range(len(points) - 1, order - 1, -1):
+            table[k] = (table[k] - table[k - 1]) / (points[k] - points[k - order])
+    result = [rational(0)] * len(points)
+    for k in range(len(points) - 1, -1, -1):  # Horner: result = result * (M - points[k]) + table[k]
+        for j in range(len(points) - 1, 0, -1):
+            result[j] = result[j - 1] - points[k] * result[j]
+        result[0] = table[k] - points[k] * result[0]
+    return result
+
+
+def tile_the_line(shapes: Sequence[ExactShape], domain: Domain, is_complete: bool) -> str | None:
+    """What is wrong with intervals given in order: gaps (if complete), overlaps; None where nothing is."""
+    if not shapes:
+        return None
+    for left, right in pairwise(shapes):
+        high, low = left.ends[1], right.ends[0]
+        if high is None or low is None:
+            return "an infinite end lies between two cells"
+        order = compare(high, low)
+        if order > 0:
+            return f"cells overlap near {low.rounded[0]:.17g}"
+        if order < 0 and is_complete:
+            return f"no cell covers the gap after {high.rounded[0]:.17g}"
+    if is_complete:
+        for end, bounds, name in ((shapes[0].ends[0], domain.low, "first"), (shapes[-1].ends[1], domain.high, "last")):
+            wanted = None if bounds is None else QuadraticNumber.of(float(bounds[0]))
+            if (end is None) != (wanted is None) or (end is not None and wanted is not None and compare(end, wanted)):
+                return f"the {name} cell does not reach the end of the domain"
+    return None
+
+
+def strays(shape: ExactShape, corner: int, floats: NDArray[np.float64], error: float) -> bool:
+    """Whether floats, a corner's coordinates and then its direction's, are farther from it than an error."""
+    bound = rational(error)
+    if shape.domain.dim > 1:
+        exact = [*shape.corners[corner][0], *shape.corners[corner][1]]
+        return any(abs(rational(float(x)) - y) > bound for x, y in zip(floats, exact, strict=False))
+    end, at = shape.ends[corner], rational(float(floats[0]))
+    if end is None:
+        return len(floats) < 2 or at != 0 or float(floats[1]) != (1.0 if corner else -1.0)
+    if len(floats) > 1 and floats[1] != 0:
+        return True
+    return compare(end, QuadraticNumber.of(at - bound)) < 0 or compare(end, QuadraticNumber.of(at + bound)) > 0

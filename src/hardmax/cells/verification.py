@@ -1,0 +1,120 @@
+"""``hm.verify``: a cell complex checked again, by other means than those that made it.
+
+The checks together prove a complete complex right. Each polytope's corners satisfy its own label's
+guards, so the polytope lies inside that label's cell; labels differ, so no two polytopes overlap; volumes
+sum to the domain's, so nothing is missing. Guards and maps are recomputed by evaluating the network with
+its choices fixed (``certificate.fixed_choices``), not by slice propagation, and corners from the walls they lie on.
+
+In the default mode of a certified complex the sum of volumes is compared within a proved bound and points
+are evaluated in floats, with rationals wherever floats disagree; ``thorough`` and complexes of
+exactness "exact" are checked in rationals throughout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hardmax.cells.certificate.adjacency import check_adjacency, check_euler, check_facets
+from hardmax.cells.certificate.choices import check_corners, check_interior_points, check_labels, check_maps
+from hardmax.cells.certificate.cover import check_volume
+from hardmax.cells.certificate.subject import Check, Subject, layout_fault
+from hardmax.cells.complex import CellComplex, Exactness
+from hardmax.errors import CertificateError, ParameterError
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What ``hm.verify`` found; ``ok`` where every check passed.
+
+    exactness : "exact" where everything was decided in rationals, "certified" where volumes were compared
+        within a proved bound and floats were believed where they agreed, "estimated" for float complexes.
+    """
+
+    checks: tuple[Check, ...]
+    exactness: Exactness
+
+    @property
+    def ok(self) -> bool:
+        """Whether every check passed."""
+        return all(check.passed for check in self.checks)
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+    def raise_if_failed(self) -> None:
+        """Raise ``CertificateError`` naming the checks that failed; nothing where none did."""
+        failed = [f"{check.name}: {check.detail}" for check in self.checks if not check.passed]
+        if failed:
+            raise CertificateError(
+                f"{len(failed)} of {len(self.checks)} checks failed; {'; '.join(failed)}. The complex was changed "
+                "after it was made, its file is damaged, or this is a bug in hardmax: please report it"
+            )
+
+    def __str__(self) -> str:
+        return "\n".join(f"{'ok  ' if c.passed else 'FAIL'} {c.name}: {c.detail}" for c in self.checks)
+
+
+def verify(cells: CellComplex, *, thorough: bool = False) -> Verification:
+    """Check a cell complex independently of the engine that made it; failures are reported, not raised.
+
+    Parameters
+    ----------
+    cells : what ``hm.enumerate_cells`` or ``hm.load_cells`` returned. An incomplete complex is checked as a
+        part: its volume may be less than the domain's, and its adjacency is not asked for.
+    thorough : decide everything in rationals; always so for complexes of exactness "exact".
+
+    Exactness: see ``Verification.exactness``.
+
+    Examples
+    --------
+    >>> from hardmax.networks.layers import Affine, ReLU
+    >>> from hardmax.networks.network import Network
+    >>> from hardmax.cells.domains import Box
+    >>> from hardmax.cells.search import enumerate_cells
+    >>> net = Network([Affine([[1.0, 0.0], [0.0, 0.0]]), ReLU()], 2)
+    >>> cells = enumerate_cells(net, Box([-1, -1], [1, 1]))
+    >>> verify(cells).ok
+    True
+    >>> cells.labels[1] = cells.labels[0]
+    >>> [check.name for check in verify(cells).checks if not check.passed][:2]
+    ['labels', 'interior points']
+    """
+    if not isinstance(cells, CellComplex):
+        raise ParameterError(
+            f"expected a CellComplex to verify, got {type(cells).__name__}; load() a streamed result first"
+        )
+    exactness = cells.exactness
+    if thorough and exactness is Exactness.CERTIFIED:
+        exactness = Exactness.EXACT
+    return Verification(tuple(_checks(Subject(cells, thorough))), exactness)
+
+
+def _checks(subject: Subject) -> list[Check]:
+    fault = layout_fault(subject)
+    if fault is not None:
+        return [Check("layout", False, fault)]
+    if subject.n_cells == 0:
+        return [Check("layout", not subject.is_complete, "there are no cells")]
+    wanted: list[tuple[str, Callable[[Subject], Check]]] = [
+        ("labels", check_labels),
+        ("interior points", check_interior_points),
+        ("corners", check_corners),
+        ("maps", check_maps),
+        ("volume", check_volume),
+    ]
+    if subject.is_complete:
+        wanted.append(("adjacency", check_adjacency))
+        if subject.dim > 1:
+            wanted.append(("facets", check_facets))
+        if subject.dim == 2:
+            wanted.append(("Euler's relation", check_euler))
+    done = [Check("layout", True, f"{subject.n_cells} cells in dimension {subject.dim}")]
+    for name, check in wanted:
+        try:
+            done.append(check(subject))
+        except Exception as error:  # damaged data can make any step fail: that is a finding, not a crash
+            done.append(Check(name, False, f"could not be carried out ({type(error).__name__}: {error})"))
+    if not subject.is_complete:
+        done.append(Check("adjacency", True, "not looked at: the complex is incomplete"))
+    return done
