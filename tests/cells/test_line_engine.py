@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from fractions import Fraction
 from functools import cmp_to_key
-from itertools import pairwise
+from itertools import combinations, pairwise, product
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ from cells.cutting_loops import engine_cells
 from hardmax.arithmetic.quadratic import QuadraticNumber, compare, crossing, sign_at
 from hardmax.arithmetic.rationals import rational, rational_array
 from hardmax.cells import line
-from hardmax.cells._line_signs import UNKNOWN, is_positive, polar_sign
+from hardmax.cells._line_kernels import UNKNOWN, is_positive, polar_sign
 from hardmax.cells.domains import Box, Plane, Segment, Space
 from hardmax.cells.line import ROOT_BIT, LineEngine, line_pieces
 from hardmax.cells.polytopes import Cut, Polytopes, split_wall
@@ -320,22 +320,55 @@ def test_a_domain_that_is_no_line_is_refused():
 # ---- the signs underneath ----
 
 
-@given(st.tuples(small, small, small), st.floats(-4, 4, width=16), st.floats(-4, 4, width=16))
-@example((0, 0, 0), 1.0, 2.0)
-@example((1, -2, 1), 0.0, 2.0)
-@example((-2, 0, 1), 1.0, 1.5)
-def test_proved_signs_are_the_exact_ones(polynomial, s, t):
-    d = (*map(float, polynomial), 0.0, 0.0, 0.0)
-    assert polar_sign(d, s, 1.0, s, 1.0, True) == sign_at(polynomial, QuadraticNumber.of(s))  # exact data
-    if s < t:
-        proved = is_positive(d, s, 1.0, t, 1.0, True)
-        ends = [QuadraticNumber.of(s), QuadraticNumber.of(t)]
-        for rising in (True, False):
-            root = crossing(polynomial, rising=rising)
-            crosses = root is not None and compare(ends[0], root) < 0 < compare(ends[1], root)
-            assert not (crosses and proved != UNKNOWN)
-        middle = sign_at(polynomial, QuadraticNumber.of((rational(s) + rational(t)) / 2))
-        assert proved in (UNKNOWN, 0, 1) and (proved == UNKNOWN or middle >= 0)
+def _crosses(polynomial, s, t):
+    """Whether a polynomial changes sign strictly between two floats."""
+    roots = (crossing(polynomial, rising=rising) for rising in (True, False))
+    ends = QuadraticNumber.of(s), QuadraticNumber.of(t)
+    return any(root is not None and compare(ends[0], root) < 0 < compare(ends[1], root) for root in roots)
+
+
+def test_proved_signs_of_exact_polynomials_are_the_exact_ones():
+    grid = [-2.5, -1.0, -0.25, 0.0, 0.5, 1.0, 3.0]
+    for polynomial in product(range(-2, 3), repeat=3):
+        d = (*map(float, polynomial), 0.0, 0.0, 0.0)
+        signs = {s: sign_at(polynomial, QuadraticNumber.of(s)) for s in grid}
+        for s in grid:
+            assert polar_sign(d, s, 1.0, s, 1.0, True) == signs[s]
+        for s, t in combinations(grid, 2):
+            middle = sign_at(polynomial, QuadraticNumber.of((rational(s) + rational(t)) / 2))
+            is_zero = not any(polynomial)
+            is_clear = not is_zero and not _crosses(polynomial, s, t) and max(signs[s], middle, signs[t]) > 0
+            found = is_positive(d, s, 1.0, t, 1.0, True)
+            assert found == (0 if is_zero else 1 if is_clear else UNKNOWN)
+
+
+def test_proved_signs_towards_infinity_are_the_exact_ones():
+    far = 2.0**20  # beyond every root of small integers, so a finite end sees what the infinite one does
+    for polynomial in product(range(-2, 3), repeat=3):
+        d = (*map(float, polynomial), 0.0, 0.0, 0.0)
+        for s, ws, t, wt in ((-1.0, 0.0, 0.5, 1.0), (0.5, 1.0, 1.0, 0.0), (-1.0, 0.0, 1.0, 0.0)):
+            low, high = s if ws else -far, t if wt else far
+            finite = is_positive(d, low, 1.0, high, 1.0, True)
+            assert is_positive(d, s, ws, t, wt, True) == finite
+
+
+def test_a_dip_and_a_rival_smaller_than_the_error_are_doubtful():
+    """Float rows on which nothing happens, or two options trade places, while exact rows say otherwise."""
+    engine = LineEngine(Box([-1.0], [1.0]), True)
+    error = np.full((1, 3), 1e-3)
+    above = np.array([[1e-4, 0.0, 1.0]]).T  # u^2 + 1/10000; u^2 - 1/10000 is within the bound
+    cut = engine.cut(engine.root(), Guards(above[None], error), _stage([1], [True]))
+    assert cut.doubtful.tolist() == [0]
+    crossing_pair = np.array([[0.0, -1.0, 0.0], [0.0, 1.0, 0.0], [-1e-4, 0.0, 0.0]]).T  # the third nearly wins at 0
+    cut = engine.cut(engine.root(), Guards(crossing_pair[None], error), _stage([3], [False]))
+    assert cut.doubtful.tolist() == [0]
+    # 1 - 2u until 1/2, then 2u - 1; the third is below by 4 (u + 1/4)^2 and by 1/10000 more.
+    early = np.array([[1.0, -2.0, 0.0], [-1.0, 2.0, 0.0], [0.75 - 1e-4, -4.0, -4.0]]).T
+    cut = engine.cut(engine.root(), Guards(early[None], error), _stage([3], [False]))
+    assert cut.doubtful.tolist() == [0]
+    crossing_pair[0, 2] = -0.01  # now it is far enough below
+    cut = engine.cut(engine.root(), Guards(crossing_pair[None], error), _stage([3], [False]))
+    assert len(cut.doubtful) == 0 and cut.labels.tolist() == [[0], [1]]
 
 
 def test_signs_at_the_ends_of_the_exponent_range_are_right_or_unknown():
