@@ -279,3 +279,16 @@ def test_huge_and_tiny_keys_are_right_or_refused(scale):
             _ = diagram.powers
     mixed = power_diagram(keys * [1.0, 2.0**-1000 if scale > 1 else 1.0], np.arange(6.0))
     assert mixed.live.sum() >= 1
+
+
+@pytest.mark.parametrize("dim", [3, 7])
+def test_one_cell_at_a_time_gives_the_same_facets(dim, monkeypatch):
+    rng = np.random.default_rng(6)
+    keys = rng.integers(-3, 4, (20, dim)) if dim == 3 else rng.normal(size=(20, dim))
+    whole = power_diagram(keys)
+    expected = [whole.halfspaces(key).rivals.tolist() for key in np.flatnonzero(whole.live)]
+    monkeypatch.setattr("hardmax.tropical._minkowski_terms.MOST_NEIGHBOURS", 1)
+    part = power_diagram(keys)
+    assert [part.halfspaces(key).rivals.tolist() for key in np.flatnonzero(part.live)] == expected
+    with pytest.raises(ParameterError, match="expected"):
+        _ = part.neighbours

@@ -152,7 +152,7 @@ class PowerDiagram:
         Exactness: the list of rivals is certified; normals and limits are differences, rounded once.
         """
         row = self._row(key)
-        rivals = self.terms.index[self.terms.neighbours[row]]
+        rivals = self.terms.index[self.terms.neighbours_of(row)]
         normals = self.keys[rivals] - self.keys[key]
         limits = np.zeros(len(rivals)) if self.biases is None else self.biases[key] - self.biases[rivals]
         return Halfspaces(normals, limits, rivals)

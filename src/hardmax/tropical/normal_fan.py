@@ -66,7 +66,7 @@ class NormalFan:
     def normals(self, vertex: int) -> FloatArray:
         """The facets of a vertex's cone, ``{q : normals @ q <= 0}``, none redundant."""
         row = self._row(vertex)
-        rivals = self.terms.index[self.terms.neighbours[row]]
+        rivals = self.terms.index[self.terms.neighbours_of(row)]
         facets: FloatArray = self.points[rivals] - self.points[vertex]
         return facets
 
@@ -76,7 +76,7 @@ class NormalFan:
         Exactness: exact, then rounded once; the cost grows steeply with the dimension.
         """
         row = self._row(vertex)
-        near = self.terms.neighbours[row]
+        near = self.terms.neighbours_of(row)
         (exact,) = integers(self.points[self.terms.index])
         rows = [tuple(int(x) for x in exact[i] - exact[row]) for i in near]
         found = generators(rows, self.points.shape[1])
