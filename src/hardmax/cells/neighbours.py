@@ -175,6 +175,9 @@ class PlaneNeighbours:
             pools[stage, int(tiles["prefix"][first])].extend(members)
         found: list[tuple[int, int]] = []
         for members in pools.values():
+            if self.exact_cell is None:
+                found += self._float_overlaps(tiles["cell"][members], tiles["edge"][members])
+                continue
             lines: dict[Any, list[tuple[Any, Any, bool, int]]] = defaultdict(list)
             for tile in members:
                 cell = int(tiles["cell"][tile])
@@ -189,18 +192,31 @@ class PlaneNeighbours:
                             found.append((cell, other))
         return np.array(found, dtype=np.int64).reshape(-1, 2)
 
+    def _float_overlaps(self, cell: IntArray, edge: IntArray) -> list[tuple[int, int]]:
+        """Pairs whose edges run against each other on one line, as far as floats can tell."""
+        begin = self.pieces.vertex_start[cell]
+        size = self.pieces.vertex_start[cell + 1] - begin
+        tail, head = self.pieces.vertices[begin + edge], self.pieces.vertices[begin + (edge + 1) % size]
+        tolerance = 1e-9 * (1.0 + float(np.abs(self.pieces.vertices).max(initial=0.0)))
+        found = []
+        for own in range(len(cell)):
+            along = head[own] - tail[own]
+            length = float(np.hypot(*along))
+            if length <= tolerance:
+                continue
+            along = along / length
+            ends = np.stack([tail - tail[own], head - tail[own]])  # (2, edge, 2)
+            off = np.abs(along[0] * ends[..., 1] - along[1] * ends[..., 0]).max(axis=0)
+            at_tail, at_head = ends @ along
+            overlap = np.minimum(at_tail, length) - np.maximum(at_head, 0.0)
+            found += [(int(cell[own]), int(cell[k])) for k in np.flatnonzero((off <= tolerance) & (overlap > tolerance))]
+        return found
+
     def _exact_edge(self, cell: int, edge: int) -> tuple[Any, Any, Any, bool]:
         """A canonical form of the edge's line, the edge's interval along it, and whether it runs forward."""
-        if self.exact_cell is None:
-            begin = int(self.pieces.vertex_start[cell])
-            size = int(self.pieces.vertex_start[cell + 1]) - begin
-            corners: list[Any] = [
-                [fraction(float(np.round(x, 9))) for x in self.pieces.vertices[begin + (edge + k) % size]]
-                for k in (0, 1)
-            ]
-        else:
-            exact = self.exact_cell(cell).vertices
-            corners = [[fraction(x) for x in exact[(edge + k) % len(exact)]] for k in (0, 1)]
+        assert self.exact_cell is not None
+        exact = self.exact_cell(cell).vertices
+        corners = [[fraction(x) for x in exact[(edge + k) % len(exact)]] for k in (0, 1)]
         (ax, ay), (bx, by) = corners
         dx, dy = bx - ax, by - ay
         if dx != 0:
