@@ -52,7 +52,7 @@ def _best(function, repeats):
     return best, answer
 
 
-def grid_transformer(n_keys, folds, depth):
+def _grid_transformer(n_keys, folds, depth):
     """Theorem V.7's network on the square, two heads of ``n_keys`` keys and ``folds`` ReLUs a coordinate."""
     centres = (np.arange(n_keys) + 0.5) / n_keys
     keys = np.stack([centres, -(centres**2) / 2], axis=1)
@@ -87,7 +87,7 @@ def bench_forward_ratio(name, repeats):
 
 def bench_growth(depth, repeats):
     """Cells of a grid transformer and seconds to count them."""
-    net = grid_transformer(4, 2, depth)
+    net = _grid_transformer(4, 2, depth)
     seconds, count = _best(lambda: hm.count_cells(net, hm.Box([0, 0], [1, 1])), repeats)
     assert count == 8 ** (2 * depth), (count, depth)
     return int(count), seconds
