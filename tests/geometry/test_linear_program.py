@@ -134,6 +134,22 @@ def test_many_maxima_agree_with_one_at_a_time():
         assert values[k] == pytest.approx(best.value, abs=1e-9)
 
 
+def test_float_certificates_of_larger_systems_hold_for_the_rows_as_given():
+    rng = np.random.default_rng(8)
+    absent = 0
+    for _ in range(20):
+        normals = rng.normal(size=(60, 5)) * 10.0 ** rng.integers(-3, 4, (60, 1))
+        limits = rng.normal(size=60)
+        answer = interior_point(normals, limits)
+        if not answer.exists:
+            absent += 1
+            y = answer.certificate
+            assert y.min() >= 0 and y.sum() == pytest.approx(1.0)
+            assert np.abs(y @ normals).max() <= 1e-12 * (y @ np.abs(normals)).max()
+            assert y @ limits <= 1e-12 * (y @ np.abs(limits))
+    assert absent > 5
+
+
 def test_a_set_thinner_than_the_floats_still_exists():
     step = np.nextafter(1.0, 2.0)
     answer = interior_point([[1.0], [-1.0]], [step, -1.0])  # 1 < x < the next float

@@ -185,6 +185,30 @@ def test_a_ball_reaches_the_cells_nearer_than_its_radius(situation, quarters):
             assert np.linalg.norm(answer.witnesses[j] - centre) <= float(radius) * (1 + 1e-12)
 
 
+def test_the_reasons_hold():
+    """Weights of rivals and rows rule a key out of a polyhedron; weights of rivals out of a ball."""
+    rng = np.random.default_rng(3)
+    keys, biases = rng.normal(size=(30, 4)), rng.normal(size=30)
+    diagram = power_diagram(keys, biases)
+    normals = np.concatenate([np.eye(4), -np.eye(4)])
+    limits = np.concatenate([np.full(4, 1.2), np.full(4, -0.8)])  # a cube around (1, 1, 1, 1)
+    answer = diagram.reachable(polyhedron=(normals, limits))
+    ruled_out = np.flatnonzero(diagram.live & ~answer.is_reachable)
+    assert len(ruled_out) > 3
+    for key in ruled_out:
+        u, w = answer.rivals[key], answer.walls[key]
+        assert u.min() >= 0 and w.min() >= 0 and u.sum() > 0
+        assert np.abs(u @ (keys - keys[key]) + w @ normals).max() < 1e-12
+        assert u @ (biases[key] - biases) + w @ limits <= 1e-12
+    centre, radius = np.ones(4), 0.3
+    answer = diagram.reachable(ball=(centre, radius))
+    for key in np.flatnonzero(diagram.live & ~answer.is_reachable):
+        u = answer.rivals[key]
+        pull = u @ (keys - keys[key])
+        assert u.min() >= 0
+        assert pull @ centre - u @ (biases[key] - biases) >= radius * np.linalg.norm(pull) - 1e-12
+
+
 def test_reachable_sets_grow_with_the_set_of_queries():
     rng = np.random.default_rng(1)
     diagram = power_diagram(rng.normal(size=(60, 8)))

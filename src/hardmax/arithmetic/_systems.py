@@ -93,6 +93,23 @@ def point_of(hint: FloatArray, exponents: IntArray, dim: int) -> FloatArray:
     return point
 
 
+def row_multipliers(
+    multipliers: FloatArray, rows: FloatArray, exponents: IntArray, normals: FloatArray, limits: FloatArray
+) -> FloatArray:
+    """Multipliers of the given rows from multipliers of the unit rows that ``homogeneous_rows`` made of them.
+
+    Normalised to sum to one; not finite where the scales overflow.
+    """
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        made = np.abs(np.ldexp(rows[: len(limits)], exponents)).max(axis=1, initial=0.0)
+        given = np.abs(normals).max(axis=1, initial=0.0)
+        if rows.shape[1] > normals.shape[1]:
+            given = np.maximum(given, np.abs(limits))
+        scaled = multipliers[: len(limits)] * np.divide(made, given, out=np.ones_like(made), where=given > 0)
+        result: FloatArray = scaled / scaled.sum()
+    return result
+
+
 def cone_hint(rows: FloatArray, strict: NDArray[np.bool_]) -> tuple[int, FloatArray, FloatArray, bool]:
     """Float answer for one cone: status, point, multipliers, and whether absence is proved."""
     m, n = rows.shape

@@ -27,6 +27,7 @@ from hardmax.arithmetic._systems import (
     point_of,
     read_system,
     rounded,
+    row_multipliers,
 )
 from hardmax.arithmetic.rationals import nearest_float
 from hardmax.errors import ShapeError, WeightError
@@ -126,13 +127,13 @@ def interior_point(
         if answer is not None:
             return answer
     if status == 0:
-        if proved and len(b) > 24:
-            return InteriorPoint(False, certificate=multipliers[: len(b)].copy())
+        if proved and len(b) > 24:  # rationals would cost more than the proof in floats
+            certificate = row_multipliers(multipliers, rows, exponents, a, b)
+            if np.isfinite(certificate).all():
+                return InteriorPoint(False, certificate=certificate)
         exact = farkas_on_support(a, b, strict, multipliers)
         if exact is not None:
             return InteriorPoint(False, certificate=rounded(exact), exact_certificate=exact)
-        if proved:
-            return InteriorPoint(False, certificate=multipliers[: len(b)].copy())
     return _settle([[Fraction(x) for x in row] for row in a.tolist()], [Fraction(x) for x in b.tolist()], strict)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -33,10 +33,11 @@ MOST_RIVALS = 2048
 class Reachable:
     """Which keys can win within a set of queries.
 
-    ``is_reachable`` (N,); ``witnesses`` (N, d), a query of the set that the key wins (rounded; NaN where
-    unreachable). ``rivals`` (N, N) holds, for an unreachable key j, weights of a mixture of rivals that
-    scores at least as well as j at every query of the set; None where the set is a polyhedron or a ball,
-    or where N is above 2048.
+    ``is_reachable`` (N,); ``witnesses`` (N, d), a query of the set that the key wins (rounded; NaN where it is
+    unreachable). ``rivals`` (N, N) says why a live key j is unreachable: nonnegative weights u, rounded, such that
+    the mixture of rivals scores at least as well as j at every query of the set. For a polyhedron that holds
+    with the help of ``walls`` (N, rows), weights of its rows: sum_i u_i (k_i - k_j) + w @ normals = 0 and
+    sum_i u_i (b_j - b_i) + w @ limits <= 0. ``rivals`` is None above 2048 keys, ``walls`` for other sets.
     ``n_settled`` counts the keys that were decided in rationals.
 
     Exactness: certified.
@@ -46,9 +47,10 @@ class Reachable:
     witnesses: FloatArray
     rivals: FloatArray | None
     n_settled: int
+    walls: FloatArray | None = None
 
     def __post_init__(self) -> None:
-        for array in (self.is_reachable, self.witnesses, self.rivals):
+        for array in (self.is_reachable, self.witnesses, self.rivals, self.walls):
             if array is not None:
                 array.setflags(write=False)
 
@@ -61,6 +63,13 @@ class Reachable:
     def n_reachable(self) -> int:
         """How many keys are reachable."""
         return int(self.is_reachable.sum())
+
+
+class RuledOut(NamedTuple):
+    """Why one key cannot win: weights of its rivals and of the set's own rows."""
+
+    rivals: FloatArray
+    walls: FloatArray
 
 
 def _generators(queries: ArrayLike, dim: int, name: str) -> FloatArray:
@@ -258,6 +267,8 @@ def reachable_from_polyhedron(diagram: PowerDiagram, normals: ArrayLike, limits:
     n_keys = len(diagram.keys)
     is_reachable = np.zeros(n_keys, dtype=bool)
     witnesses = np.full((n_keys, diagram.dim), np.nan)
+    weights = np.zeros((n_keys, n_keys if n_keys <= MOST_RIVALS else 0))
+    walls = np.zeros((n_keys, len(rows)))
     settled = 0
     biases = np.zeros(n_keys) if diagram.biases is None else diagram.biases
     # Facets suffice; finding them pays unless there are very many keys.
@@ -270,21 +281,25 @@ def reachable_from_polyhedron(diagram: PowerDiagram, normals: ArrayLike, limits:
         if answer is None:
             settled += 1
             answer = _settle_in_polyhedron(diagram.keys, biases, key, rivals, rows, bounds, is_full=is_full)
-        is_reachable[key] = answer is not False
-        if not isinstance(answer, bool):
+        if isinstance(answer, RuledOut):
+            walls[key] = answer.walls
+            if weights.shape[1]:
+                weights[key, rivals] = answer.rivals
+        else:
+            is_reachable[key] = True
             witnesses[key] = answer
-    return Reachable(is_reachable, witnesses, None, settled)
+    return Reachable(is_reachable, witnesses, weights if weights.shape[1] else None, settled, walls)
 
 
 def _certified_in_polyhedron(
     keys: FloatArray, biases: FloatArray, key: int, rivals: IntArray, rows: FloatArray, bounds: FloatArray
-) -> FloatArray | bool | None:
-    """A witness, False where ruled out, None where floats cannot tell.
+) -> FloatArray | RuledOut | None:
+    """A witness, or a reason why there is none; None where floats cannot tell.
 
     The polyhedron has interior, so an open cell that meets it meets its interior: all rows may be strict.
     """
     from hardmax.arithmetic import _simplex_kernels as kernels
-    from hardmax.arithmetic._systems import homogeneous_rows, point_of
+    from hardmax.arithmetic._systems import homogeneous_rows, point_of, row_multipliers
 
     normals = np.concatenate([keys[rivals] - keys[key], rows])
     limits = np.concatenate([biases[key] - biases[rivals], bounds])
@@ -296,7 +311,10 @@ def _certified_in_polyhedron(
     strict = np.ones(m, dtype=bool)
     status = kernels.cone_search(columns, m, strict, table, basic, nonbasic, point, multipliers)
     if status == kernels.ABSENT:
-        return False if kernels.prove_positive_kernel(columns, m, multipliers, 4 * UNIT_ROUNDOFF) else None
+        if not kernels.prove_positive_kernel(columns, m, multipliers, 4 * UNIT_ROUNDOFF):
+            return None
+        weights = row_multipliers(multipliers, unit, exponents, normals, limits)
+        return RuledOut(weights[: len(rivals)], weights[len(rivals) :]) if np.isfinite(weights).all() else None
     if status == kernels.PRESENT:
         query = point_of(point, exponents, len(keys[0]))
         if np.isfinite(query).all():
@@ -317,7 +335,7 @@ def _settle_in_polyhedron(
     bounds: FloatArray,
     *,
     is_full: bool,
-) -> FloatArray | bool:
+) -> FloatArray | RuledOut:
     own = [Fraction(x) for x in keys[key].tolist()]
     normals = [[Fraction(x) - y for x, y in zip(keys[rival].tolist(), own, strict=True)] for rival in rivals.tolist()]
     limits = [Fraction(float(biases[key])) - Fraction(float(biases[rival])) for rival in rivals.tolist()]
@@ -327,4 +345,8 @@ def _settle_in_polyhedron(
     if not normals:
         return np.zeros(keys.shape[1])
     answer = exact_interior_point(normals, limits, closed=closed)
-    return answer.point if answer.exists and answer.point is not None else False
+    if answer.exists:
+        assert answer.point is not None
+        return answer.point
+    assert answer.certificate is not None
+    return RuledOut(answer.certificate[: len(rivals)], answer.certificate[len(rivals) :])

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.arithmetic._exact_simplex import solve_square
-from hardmax.cells.reachable import Reachable
+from hardmax.cells.reachable import MOST_RIVALS, Reachable, RuledOut
 from hardmax.errors import ParameterError, PrecisionError, ShapeError, WeightError
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ def reachable_from_ball(diagram: PowerDiagram, centre: ArrayLike, radius: float)
     n_keys = len(diagram.keys)
     is_reachable = np.zeros(n_keys, dtype=bool)
     witnesses = np.full((n_keys, diagram.dim), np.nan)
+    weights = np.zeros((n_keys, n_keys if n_keys <= MOST_RIVALS else 0))
     settled = 0
     biases = np.zeros(n_keys) if diagram.biases is None else diagram.biases
     others = diagram.terms.index[diagram.terms.live]
@@ -57,10 +58,13 @@ def reachable_from_ball(diagram: PowerDiagram, centre: ArrayLike, radius: float)
         if answer is None:
             settled += 1
             answer = cell.settle(inner)
-        if not isinstance(answer, bool):
+        if isinstance(answer, RuledOut):
+            if weights.shape[1]:
+                weights[key, cell.rivals] = answer.rivals
+        else:
             is_reachable[key] = True
             witnesses[key] = answer
-    return Reachable(is_reachable, witnesses, None, settled)
+    return Reachable(is_reachable, witnesses, weights if weights.shape[1] else None, settled)
 
 
 class _Cell:
@@ -111,8 +115,8 @@ class _Cell:
             return self.centre, weights / size
         return self.centre - scale * residual[:-1] / residual[-1], weights / size
 
-    def decide(self, inner: FloatArray) -> FloatArray | bool | None:
-        """A witness, False where the ball provably misses the cell, None where floats cannot tell."""
+    def decide(self, inner: FloatArray) -> FloatArray | RuledOut | None:
+        """A witness, or the weights that keep the cell outside the ball; None where floats cannot tell."""
         if self.is_won(self.centre):
             return self.centre
         foot, weights = self.nearest()
@@ -128,10 +132,10 @@ class _Cell:
             length > 0
             and reach - self.radius * length > 16.0 * (len(self.centre) + len(weights)) * UNIT_ROUNDOFF * size
         ):
-            return False
+            return RuledOut(weights / weights.sum(), np.empty(0))
         return None
 
-    def settle(self, inner: FloatArray) -> FloatArray | bool:
+    def settle(self, inner: FloatArray) -> FloatArray | RuledOut:
         """The same in rationals: the exact nearest point on the walls that floats found active."""
         exact_rows = [
             [
@@ -146,17 +150,20 @@ class _Cell:
         if all(value < 0 for value in violation):
             return self.centre  # the centre itself is won, by less than floats can see
         if self.radius == 0.0:
-            return False
+            return RuledOut((np.arange(len(violation)) == violation.index(max(violation))) * 1.0, np.empty(0))
         if all(value <= 0 for value in violation):
             return self._towards(inner, centre)
         for active in self._active_sets():
-            foot = _projection(exact_rows, violation, centre, active)
-            if foot is None:
+            projection = _projection(exact_rows, violation, centre, active)
+            if projection is None:
                 continue
+            foot, multipliers = projection
             if all(_dot(row, foot) <= limit for row, limit in zip(exact_rows, exact_limits, strict=True)):
                 square = sum(((f - c) ** 2 for f, c in zip(foot, centre, strict=True)), Fraction(0))
                 if square >= Fraction(self.radius) ** 2:
-                    return False
+                    weights = np.zeros(len(violation))
+                    weights[list(active)] = [float(u / sum(multipliers)) for u in multipliers]
+                    return RuledOut(weights, np.empty(0))
                 return self._towards(inner, foot)
         raise PrecisionError(
             f"key {self.key}: its cell touches the ball of radius {self.radius} to within rounding and the "
@@ -188,16 +195,17 @@ class _Cell:
 
 def _projection(
     rows: list[list[Fraction]], violation: list[Fraction], centre: list[Fraction], active: tuple[int, ...]
-) -> list[Fraction] | None:
-    """The centre projected onto some walls; None where they are dependent or one of them pulls inwards."""
+) -> tuple[list[Fraction], list[Fraction]] | None:
+    """The centre projected onto some walls and their weights; None where they depend or one pulls inwards."""
     products = [[_dot(rows[i], rows[j]) for j in active] for i in active]
     solution = solve_square(products, [violation[i] for i in active])
     if solution is None or min(solution) < 0:
         return None
-    return [
+    foot = [
         c - sum((u * rows[i][k] for u, i in zip(solution, active, strict=True)), Fraction(0))
         for k, c in enumerate(centre)
     ]
+    return foot, solution
 
 
 def _dot(left: list[Fraction], right: list[Fraction]) -> Fraction:
