@@ -47,7 +47,7 @@ ROOT_BIT = 1 << 23
 
 _RIVAL_BITS = 24
 #: Coefficients that ``line_pieces`` holds at once.
-_CHUNK_NUMBERS = 1 << 21
+_CHUNK_NUMBERS = 1 << 19
 
 
 class LineEngine:
