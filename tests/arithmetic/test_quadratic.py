@@ -38,7 +38,7 @@ def _sign_before(polynomial, at):
 
 
 @st.composite
-def quadratic_numbers(draw):
+def _quadratic_numbers(draw):
     """Numbers in every form: rational, irrational, a hidden square under the root, the same root twice."""
     return QuadraticNumber(rational(draw(small)), rational(draw(small)), rational(draw(st.integers(0, 9))))
 
@@ -74,12 +74,12 @@ def test_a_crossing_changes_sign_in_its_direction_and_touching_roots_are_none(po
     assert found is None or compare(found, changes[0]) == 0
 
 
-@given(quadratic_numbers(), quadratic_numbers())
+@given(_quadratic_numbers(), _quadratic_numbers())
 def test_the_order_is_the_oracles_and_antisymmetric(x, y):
     assert compare(x, y) == quadratic_oracle.compare(_surd(x), _surd(y)) == -compare(y, x)
 
 
-@given(quadratic_numbers(), st.integers(1, 3))
+@given(_quadratic_numbers(), st.integers(1, 3))
 def test_one_number_in_two_forms_compares_equal(x, scale):
     other = QuadraticNumber(x.rational, x.factor / rational(scale), x.radicand * rational(scale * scale))
     assert compare(x, other) == 0
@@ -134,7 +134,7 @@ def test_the_sign_below_every_number_is_that_of_the_leading_term(polynomial):
     assert sign_after(polynomial, None) == _sign(_value(polynomial, Fraction(-(10**9))))
 
 
-@given(quadratic_numbers())
+@given(_quadratic_numbers())
 @example(QuadraticNumber(rational(-3), rational(1), rational(9)))
 def test_the_float_is_the_nearest_and_its_bound_holds(x):
     value, gap = x.rounded

@@ -147,6 +147,24 @@ def test_floats_alone_find_the_same_pieces_where_nothing_is_degenerate():
     assert np.allclose(certified.starts, estimated.starts) and estimated.pieces.error is None
 
 
+def test_rounded_weights_on_all_of_the_line_need_no_rationals():
+    """The infinite ends are signs of leading coefficients; where a coefficient is exactly zero, that is known."""
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        head = tuple(rng.normal(size=shape).tolist() for shape in ((4, 2), (4, 3), (2, 5)))
+        layers = [
+            ("residual", [("affine", [[0.3], [-1.7]], [0.1, 0.2]), ("relu",), ("affine", [[0.7, 0.9]], None)]),
+            ("affine", rng.normal(size=(5, 1)).tolist(), rng.normal(size=5).tolist()),
+            ("relu",),
+            ("attention", [(*head, None)], None),
+            ("affine", rng.normal(size=(3, 3)).tolist(), None),
+            ("relu",),
+        ]
+        found = _pieces(network_of(layers, 1), Space(1))
+        assert found.n_settled == 0
+        _assert_equals_oracle(found, oracle_cells(layers, 1))
+
+
 def test_a_deep_fold_keeps_every_piece():
     """Tent maps: 2^12 intervals of equal length, each end exact."""
     tent = [hm.Affine([[2.0], [4.0]], [0.0, -2.0]), hm.ReLU(), hm.Affine([[1.0, -1.0]])]
