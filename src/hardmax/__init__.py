@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from hardmax.cells.domains import Space as Space
     from hardmax.cells.search import count_cells as count_cells
     from hardmax.cells.search import enumerate_cells as enumerate_cells
+    from hardmax.cells.storage import load_cells as load_cells
+    from hardmax.cells.verification import verify as verify
     from hardmax.errors import HardmaxError as HardmaxError
     from hardmax.measurements import bounds as bounds
     from hardmax.networks.files import read as read
@@ -67,10 +69,12 @@ _NAMES = {
     "enumerate_cells": "hardmax.cells.search",
     "from_torch": "hardmax.networks.torch_modules",
     "joint_cells": "hardmax.tropical.minkowski",
+    "load_cells": "hardmax.cells.storage",
     "lower": "hardmax.networks.lowering",
     "minkowski_vertices": "hardmax.tropical.minkowski",
     "read": "hardmax.networks.files",
     "skeleton": "hardmax.networks.skeleton",
+    "verify": "hardmax.cells.verification",
     "write": "hardmax.networks.files",
 }
 

@@ -5,10 +5,11 @@ Volumes, neighbours, regions and maps are computed when first asked for.
 
 from __future__ import annotations
 
+import os
 from enum import StrEnum
 from functools import cached_property
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,6 +23,9 @@ from hardmax.errors import IncompleteError, ShapeError
 from hardmax.networks import operations as op
 from hardmax.networks.network import Network
 from hardmax.networks.slices import Arithmetic, SliceProgram
+
+if TYPE_CHECKING:
+    from hardmax.cells.verification import Verification
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -268,6 +272,21 @@ class CellComplex:
                    for w in self.pieces.walls[start:stop] if w >= 0 or self.domain.is_bounded):
                 return int(index)
         return -1
+
+    # --- certificate and file -----------------------------------------------------------------
+
+    @cached_property
+    def certificate(self) -> Verification:
+        """What ``hm.verify`` says of these cells, computed once: covering, labels, maps, adjacency."""
+        from hardmax.cells.verification import verify
+
+        return verify(self)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the complex to an .npz file that ``hm.load_cells`` reads, whole or not at all."""
+        from hardmax.cells.storage import save_cells
+
+        save_cells(self, path)
 
     # --- for people ---------------------------------------------------------------------------
 

@@ -209,7 +209,8 @@ class PlaneNeighbours:
             off = np.abs(along[0] * ends[..., 1] - along[1] * ends[..., 0]).max(axis=0)
             at_tail, at_head = ends @ along
             overlap = np.minimum(at_tail, length) - np.maximum(at_head, 0.0)
-            found += [(int(cell[own]), int(cell[k])) for k in np.flatnonzero((off <= tolerance) & (overlap > tolerance))]
+            hits = np.flatnonzero((off <= tolerance) & (overlap > tolerance))
+            found += [(int(cell[own]), int(cell[k])) for k in hits]
         return found
 
     def _exact_edge(self, cell: int, edge: int) -> tuple[Any, Any, Any, bool]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,9 @@ from hardmax.cells.progress import Progress
 from hardmax.errors import DomainError, NotPiecewiseAffineError, ParameterError, PrecisionError
 from hardmax.networks import operations as op
 from hardmax.networks.network import Network
+
+if TYPE_CHECKING:
+    from hardmax.cells.streaming import StreamedCells
 
 _MODES = {"certified": Exactness.CERTIFIED, "exact": Exactness.EXACT, "float": Exactness.ESTIMATED}
 
@@ -35,6 +39,31 @@ class CellCount(int):
         return count
 
 
+@overload
+def enumerate_cells(
+    net: Network,
+    domain: Domain,
+    exactness: str = ...,
+    max_cells: int | None = ...,
+    progress: bool = ...,
+    workers: int = ...,
+    stream_to: None = ...,
+) -> CellComplex: ...
+
+
+@overload
+def enumerate_cells(
+    net: Network,
+    domain: Domain,
+    exactness: str = ...,
+    max_cells: int | None = ...,
+    progress: bool = ...,
+    workers: int = ...,
+    *,
+    stream_to: str | os.PathLike[str],
+) -> StreamedCells: ...
+
+
 def enumerate_cells(
     net: Network,
     domain: Domain,
@@ -42,7 +71,8 @@ def enumerate_cells(
     max_cells: int | None = None,
     progress: bool = False,
     workers: int = 1,
-) -> CellComplex:
+    stream_to: str | os.PathLike[str] | None = None,
+) -> CellComplex | StreamedCells:
     """Every cell of a hard network on a domain, with its affine map and polytope.
 
     Parameters
@@ -54,6 +84,8 @@ def enumerate_cells(
     max_cells : stop after this many; the result is then marked incomplete.
     progress : show cells found and the share of the domain done, on a terminal.
     workers : threads.
+    stream_to : a new or empty folder: cells are written there as they are found and a ``StreamedCells`` comes
+        back, so that memory does not grow with their number.
 
     An interrupt (Ctrl-C) returns the cells found so far, marked incomplete.
 
@@ -73,11 +105,19 @@ def enumerate_cells(
         raise ParameterError(f"max_cells: expected at least 1, got {max_cells}")
     run = _Run(net, domain, mode, workers)
     batches: list[CellBatch] = []
+    writer = None
+    if stream_to is not None:
+        from hardmax.cells.streaming import StreamWriter, first_cells
+
+        writer = StreamWriter(stream_to, net, domain, mode)
     found, is_complete = 0, True
     with Progress(progress, domain) as bar:
         try:
             for batch in run.batches():
-                batches.append(batch)
+                if writer is None:
+                    batches.append(batch)
+                else:
+                    writer.add(batch if max_cells is None else first_cells(batch, max_cells - found))
                 found += len(batch)
                 bar.advance(len(batch), batch.pieces)
                 if max_cells is not None and found >= max_cells:
@@ -85,6 +125,8 @@ def enumerate_cells(
                     break
         except KeyboardInterrupt:
             is_complete = False
+    if writer is not None:
+        return writer.finish(is_complete, run.n_settled)
     batches.sort(key=lambda batch: batch.path)
     return _complex(net, domain, mode, batches, is_complete, run.n_settled, max_cells)
 

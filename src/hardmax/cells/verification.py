@@ -14,13 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from hardmax.cells.certificate.adjacency import check_adjacency, check_euler, check_facets
-from hardmax.cells.certificate.choices import check_corners, check_interior_points, check_labels, check_maps
-from hardmax.cells.certificate.cover import check_volume
-from hardmax.cells.certificate.subject import Check, Subject, layout_fault
+from hardmax.cells.certificate.check import Check
 from hardmax.cells.complex import CellComplex, Exactness
 from hardmax.errors import CertificateError, ParameterError
+
+if TYPE_CHECKING:
+    from hardmax.cells.certificate.subject import Subject
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,8 @@ def verify(cells: CellComplex, *, thorough: bool = False) -> Verification:
         raise ParameterError(
             f"expected a CellComplex to verify, got {type(cells).__name__}; load() a streamed result first"
         )
+    from hardmax.cells.certificate.subject import Subject
+
     exactness = cells.exactness
     if thorough and exactness is Exactness.CERTIFIED:
         exactness = Exactness.EXACT
@@ -91,6 +94,11 @@ def verify(cells: CellComplex, *, thorough: bool = False) -> Verification:
 
 
 def _checks(subject: Subject) -> list[Check]:
+    from hardmax.cells.certificate.adjacency import check_adjacency, check_euler, check_facets
+    from hardmax.cells.certificate.choices import check_corners, check_interior_points, check_labels, check_maps
+    from hardmax.cells.certificate.cover import check_volume
+    from hardmax.cells.certificate.subject import layout_fault
+
     fault = layout_fault(subject)
     if fault is not None:
         return [Check("layout", False, fault)]

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.arithmetic.rationals import fraction
+from hardmax.cells.certificate.check import Check
 from hardmax.cells.certificate.shared_facets import (
     choice_levels,
     clusters,
@@ -14,7 +15,7 @@ from hardmax.cells.certificate.shared_facets import (
     sharing_corners,
     sharing_edges,
 )
-from hardmax.cells.certificate.subject import RIVAL_BITS, TOLERANCE, Check, Subject
+from hardmax.cells.certificate.subject import RIVAL_BITS, TOLERANCE, Subject
 
 IntArray = NDArray[np.int64]
 

@@ -6,9 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.arithmetic.rationals import fraction, rational
+from hardmax.cells.certificate.check import Check
 from hardmax.cells.certificate.corners import CornerError, strays
 from hardmax.cells.certificate.fixed_choices import exact_inputs, follow
-from hardmax.cells.certificate.subject import TOLERANCE, Check, Subject
+from hardmax.cells.certificate.subject import TOLERANCE, Subject
 from hardmax.errors import PrecisionError, WeightError
 from hardmax.networks import operations as op
 

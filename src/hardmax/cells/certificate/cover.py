@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from hardmax.arithmetic.rationals import fraction, rational
+from hardmax.cells.certificate.check import Check
 from hardmax.cells.certificate.corners import exact_volume, tile_the_line
 from hardmax.cells.certificate.fixed_choices import exact_inputs
-from hardmax.cells.certificate.subject import Check, Subject
+from hardmax.cells.certificate.subject import Subject
 from hardmax.cells.certificate.volume_sums import polygon_sums, polytope_sum
 
 _N_POINTS = 256

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import cached_property, lru_cache
 from math import prod
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,16 +20,10 @@ IntArray = NDArray[np.int64]
 TOLERANCE = 1e-9
 #: How many bits of a wall's number say who the rival is.
 RIVAL_BITS = 24
+#: On a line one of those bits tells the two roots of a quadratic apart.
+ROOT_BIT = 1 << 23
 #: Numbers a batch of forward passes may hold.
 _BATCH_NUMBERS = 1 << 23
-
-
-class Check(NamedTuple):
-    """One thing that was looked at."""
-
-    name: str
-    passed: bool
-    detail: str
 
 
 class Subject:
@@ -117,10 +110,21 @@ def layout_fault(subject: Subject) -> str | None:
         return "polygons have other numbers of edges than of corners"
     if dim > 2 and (pieces.incidence is None or len(pieces.incidence) != len(pieces.vertices)):
         return "no incidence of vertices and facets"
-    if n and ((cells.labels < 0).any() or (cells.labels >= _choice_sizes(subject)).any()):
+    sizes = _choice_sizes(subject)
+    if n and ((cells.labels < 0).any() or (cells.labels >= sizes).any()):
         return "a label names a winner that does not exist"
-    if (pieces.walls >= 0).any() and int(pieces.walls.max()) >> RIVAL_BITS >= net.n_choices:
-        return "a wall belongs to a choice that does not exist"
+    return _wall_fault(pieces.walls, sizes, dim)
+
+
+def _wall_fault(walls: IntArray, sizes: IntArray, dim: int) -> str | None:
+    if (walls < -2 * dim).any():
+        return f"a wall of the domain lies on an axis that {dim} dimensions do not have"
+    inner = walls[walls >= 0]
+    column, rival = inner >> RIVAL_BITS, inner & ((1 << RIVAL_BITS) - 1)
+    if dim == 1:
+        rival = rival & ~ROOT_BIT
+    if len(inner) and (column.max() >= len(sizes) or (rival >= sizes[column]).any()):
+        return "a wall belongs to a choice, or to a rival, that does not exist"
     return None
 
 

@@ -1,0 +1,277 @@
+"""Cells on disk as they are found: ``enumerate_cells(..., stream_to=folder)``.
+
+A folder holds ``context.npz`` (network and domain), numbered parts ``part-000000.npz``, ... and, written
+last, ``manifest.json``; a folder without a manifest was not finished. Memory depends on the size of a part
+and not on the number of cells.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardmax.cells.complex import CellComplex, Exactness
+from hardmax.cells.domains import Domain
+from hardmax.cells.enumeration import CellBatch
+from hardmax.cells.polytopes import Polytopes
+from hardmax.cells.storage import (
+    SCHEMA,
+    cell_arrays,
+    context_arrays,
+    describe,
+    read_arrays,
+    replacing,
+    restore_context,
+    restored,
+    write_arrays,
+)
+from hardmax.errors import FileFormatError, ParameterError, PrecisionError, WriteError
+from hardmax.networks.network import Network
+
+_FORMAT = "hardmax.cells.stream"
+_CONTEXT, _MANIFEST = "context.npz", "manifest.json"
+#: A part is written when it holds this many cells, or bytes.
+_PART_CELLS = 1 << 16
+_PART_BYTES = 1 << 26
+
+
+@dataclass(frozen=True, eq=False)
+class StreamedCells:
+    """Cells in a folder: their number and status are known, the cells themselves stay on disk.
+
+    Iterating gives one incomplete ``CellComplex`` a part; ``load()`` gives all cells as one.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import hardmax as hm
+    >>> from hardmax.cells.search import enumerate_cells
+    >>> net = hm.Network([hm.Affine([[1.0], [2.0]]), hm.ReLU()], 1)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     found = enumerate_cells(net, hm.Box([-1], [1]), stream_to=folder)
+    ...     found.n_cells, [len(part) for part in found], found.load().n_regions
+    (2, [2], 2)
+    """
+
+    folder: Path
+    n_cells: int
+    is_complete: bool
+    exactness: Exactness
+    network: Network
+    domain: Domain
+    n_settled: int
+    parts: tuple[str, ...]
+
+    @classmethod
+    def open(cls, folder: str | os.PathLike[str]) -> StreamedCells:
+        """The cells in a folder that ``stream_to`` filled."""
+        if not isinstance(folder, str | os.PathLike):
+            raise ParameterError(f"expected the path of a folder, got a {type(folder).__name__}")
+        where = Path(folder)
+        manifest = _read_manifest(where / _MANIFEST)
+        header, arrays = read_arrays(where / _CONTEXT, _FORMAT)
+        network, domain, exactness = restore_context(header, arrays, str(where / _CONTEXT))
+        try:
+            names = tuple(str(name) for name in manifest["parts"])
+            n_cells, n_settled = int(manifest["n_cells"]), int(manifest["n_settled"])
+            is_complete, same = bool(manifest["is_complete"]), manifest["input_hash"] == header["input_hash"]
+        except (KeyError, TypeError, ValueError) as error:
+            raise FileFormatError(f"{where / _MANIFEST}: damaged ({type(error).__name__}: {error})") from None
+        if not same or names != tuple(_part_name(k) for k in range(len(names))):
+            raise FileFormatError(f"{where / _MANIFEST}: does not belong to the files beside it")
+        return cls(where, n_cells, is_complete, exactness, network, domain, n_settled, names)
+
+    def __len__(self) -> int:
+        return self.n_cells
+
+    def __iter__(self) -> Iterator[CellComplex]:
+        for name in self.parts:
+            yield self._part(name)[0]
+
+    def _part(self, name: str) -> tuple[CellComplex, dict[str, NDArray[Any]]]:
+        file = self.folder / name
+        _, arrays = read_arrays(file, _FORMAT)
+        cells = restored(
+            self.network, self.domain, self.exactness, arrays, is_complete=False, n_settled=0, where=str(file)
+        )
+        return cells, arrays
+
+    def load(self) -> CellComplex:
+        """All cells in memory, in the order in which ``enumerate_cells`` returns them."""
+        batches: list[CellBatch] = []
+        for name in self.parts:
+            cells, arrays = self._part(name)
+            try:
+                batches += _batches(cells, arrays)
+            except (KeyError, IndexError, ValueError) as error:
+                raise FileFormatError(f"{self.folder / name}: damaged ({type(error).__name__}: {error})") from None
+        batches.sort(key=lambda batch: batch.path)
+        if sum(map(len, batches)) != self.n_cells:
+            raise FileFormatError(f"{self.folder}: the parts hold other cells than the {self.n_cells} of the manifest")
+        return restored(
+            self.network,
+            self.domain,
+            self.exactness,
+            _joined(batches, self.network, self.domain),
+            is_complete=self.is_complete,
+            n_settled=self.n_settled,
+            where=str(self.folder),
+        )
+
+    def __repr__(self) -> str:
+        state = "" if self.is_complete else ", incomplete"
+        return f"StreamedCells({self.n_cells} cells in {len(self.parts)} parts, {self.exactness.value}{state})"
+
+
+class StreamWriter:
+    """Fills a folder with parts; ``finish`` writes the manifest."""
+
+    def __init__(self, folder: str | os.PathLike[str], network: Network, domain: Domain, exactness: Exactness) -> None:
+        self.folder = _empty_folder(folder)
+        self._header = describe(network, domain, exactness)
+        self._network, self._domain, self._exactness = network, domain, exactness
+        write_arrays(self.folder / _CONTEXT, self._header, context_arrays(network, domain), _FORMAT)
+        self._waiting: list[CellBatch] = []
+        self._n_waiting, self._bytes = 0, 0
+        self._parts: list[str] = []
+        self.n_cells = 0
+
+    def add(self, batch: CellBatch) -> None:
+        """More cells; written once there are enough for a part."""
+        if not np.isfinite(batch.maps).all():
+            raise PrecisionError(
+                "the affine maps overflow binary64; rescale the weights or use exactness='exact' on a smaller domain"
+            )
+        self._waiting.append(batch)
+        self._n_waiting += len(batch)
+        self._bytes += sum(array.nbytes for array in cell_arrays(batch).values())
+        if self._n_waiting >= _PART_CELLS or self._bytes >= _PART_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        if not self._waiting:
+            return
+        arrays = _joined(self._waiting, self._network, self._domain)
+        paths = [batch.path for batch in self._waiting]
+        arrays["batch_start"] = np.cumsum([0, *map(len, self._waiting)])
+        arrays["path_start"] = np.cumsum([0, *map(len, paths)])
+        arrays["paths"] = np.array([step for path in paths for step in path], dtype=np.int64)
+        name = _part_name(len(self._parts))
+        write_arrays(self.folder / name, self._header, arrays, _FORMAT)
+        self._parts.append(name)
+        self.n_cells += self._n_waiting
+        self._waiting, self._n_waiting, self._bytes = [], 0, 0
+
+    def finish(self, is_complete: bool, n_settled: int) -> StreamedCells:
+        """Write what is left and the manifest."""
+        self._flush()
+        manifest = {
+            "format": _FORMAT,
+            "schema": SCHEMA,
+            **self._header,
+            "is_complete": is_complete,
+            "n_cells": self.n_cells,
+            "n_settled": n_settled,
+            "parts": self._parts,
+        }
+        with replacing(self.folder / _MANIFEST) as out:
+            out.write(json.dumps(manifest, indent=1).encode())
+        return StreamedCells(
+            self.folder,
+            self.n_cells,
+            is_complete,
+            self._exactness,
+            self._network,
+            self._domain,
+            n_settled,
+            tuple(self._parts),
+        )
+
+
+def _part_name(number: int) -> str:
+    return f"part-{number:06d}.npz"
+
+
+def _empty_folder(folder: str | os.PathLike[str]) -> Path:
+    if not isinstance(folder, str | os.PathLike):
+        raise ParameterError(f"stream_to: expected the path of a folder, got a {type(folder).__name__}")
+    where = Path(folder)
+    try:
+        where.mkdir(parents=True, exist_ok=True)
+        is_used = any(where.iterdir())
+    except OSError as error:
+        raise WriteError(f"stream_to: {where} cannot be used as a folder ({error.strerror or error})") from None
+    if is_used:
+        raise WriteError(f"stream_to: {where} is not empty; name a new or an empty folder, nothing is overwritten")
+    return where
+
+
+def _read_manifest(file: Path) -> dict[str, Any]:
+    try:
+        manifest = json.loads(file.read_bytes())
+        kind, schema = manifest["format"], manifest["schema"]
+    except FileNotFoundError:
+        raise FileFormatError(
+            f"{file.parent}: no {file.name}; either this is no folder of cells, or writing it was not finished"
+        ) from None
+    except Exception as error:  # json raises several kinds on damaged text
+        raise FileFormatError(f"{file}: damaged ({type(error).__name__}: {error})") from None
+    if kind != _FORMAT or schema != SCHEMA:
+        raise FileFormatError(
+            f"{file}: expected schema {SCHEMA} of {_FORMAT}, got schema {schema} of {kind}; read it with the version "
+            "of hardmax that wrote it, or a newer one"
+        )
+    return dict(manifest)
+
+
+def _batches(cells: CellComplex, arrays: Mapping[str, NDArray[Any]]) -> list[CellBatch]:
+    """A part's cells in the batches in which they were found."""
+    starts, path_starts = arrays["batch_start"].tolist(), arrays["path_start"].tolist()
+    paths = arrays["paths"].tolist()
+    found = []
+    for k, (first, last) in enumerate(pairwise(starts)):
+        error = None if cells.map_error is None else cells.map_error[first:last]
+        path = tuple(paths[path_starts[k] : path_starts[k + 1]])
+        pieces = cells.pieces.take(first, last)
+        found.append(CellBatch(path, cells.labels[first:last], cells.maps[first:last], error, pieces))
+    return found
+
+
+def _joined(batches: list[CellBatch], network: Network, domain: Domain) -> dict[str, NDArray[Any]]:
+    """The arrays of batches one after the other."""
+    if not batches:
+        nothing = np.zeros(1, dtype=np.int64)
+        incidence = np.empty((0, 1), dtype=np.uint64) if domain.dim > 2 else None
+        directions = None if domain.is_bounded else np.empty((0, domain.dim))
+        none = np.empty(0, dtype=np.int64)
+        points = np.empty((0, domain.dim))
+        pieces = Polytopes(domain.dim, nothing, points, nothing, none, None, directions, incidence)
+        labels = np.empty((0, network.n_choices), dtype=np.uint8)
+        maps = np.empty((0, domain.dim + 1, *network.output_shape))
+        return cell_arrays(CellBatch((), labels, maps, None, pieces))
+    errors = [batch.map_error for batch in batches if batch.map_error is not None]
+    joined = CellBatch(
+        (),
+        np.concatenate([batch.labels for batch in batches]),
+        np.concatenate([batch.maps for batch in batches]),
+        np.concatenate(errors) if len(errors) == len(batches) else None,
+        Polytopes.join([batch.pieces for batch in batches]),
+    )
+    return cell_arrays(joined)
+
+
+def first_cells(batch: CellBatch, number: int) -> CellBatch:
+    """The first cells of a batch."""
+    if number >= len(batch):
+        return batch
+    error = None if batch.map_error is None else batch.map_error[:number]
+    pieces = batch.pieces.take(0, number)
+    return CellBatch(batch.path, batch.labels[:number], batch.maps[:number], error, pieces)
