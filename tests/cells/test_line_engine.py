@@ -151,16 +151,18 @@ def test_rounded_weights_on_all_of_the_line_need_no_rationals():
     """The infinite ends are signs of leading coefficients; where a coefficient is exactly zero, that is known."""
     for seed in range(6):
         rng = np.random.default_rng(seed)
-        head = tuple(rng.normal(size=shape).tolist() for shape in ((4, 2), (4, 3), (2, 5)))
+        head = tuple(rng.normal(size=shape).tolist() for shape in ((4, 2), (4, 3), (2, 5), 2))
         layers = [
             ("residual", [("affine", [[0.3], [-1.7]], [0.1, 0.2]), ("relu",), ("affine", [[0.7, 0.9]], None)]),
             ("affine", rng.normal(size=(5, 1)).tolist(), rng.normal(size=5).tolist()),
             ("relu",),
-            ("attention", [(*head, None)], None),
+            ("attention", [head], None),
             ("affine", rng.normal(size=(3, 3)).tolist(), None),
             ("relu",),
         ]
-        found = _pieces(network_of(layers, 1), Space(1))
+        net = network_of(layers, 1)
+        sharp = EntrywiseProgram(net.graph, *Space(1).slice_of((1,)))  # a dead layer's zeros are exact there
+        found = _pieces(net, Space(1), program=sharp)
         assert found.n_settled == 0
         _assert_equals_oracle(found, oracle_cells(layers, 1))
 
@@ -311,6 +313,15 @@ def test_coincident_breakpoints_are_one_and_belong_to_the_first_choice():
     assert len(cut.doubtful) == 0
     assert cut.labels.tolist() == [[0, 1, 1], [1, 0, 0]]
     assert [split_wall(int(wall)) for wall in cut.pieces.walls[1:3]] == [(0, 1), (0, 0)]
+
+
+def test_scores_that_are_zero_everywhere_leave_no_doubt_between_ends_that_no_float_is():
+    engine = LineEngine(Box([0.0], [1.0]), True)
+    thirds = np.array([[-1.0, 3.0], [-2.0, 3.0]]).T
+    pieces = engine.cut(engine.root(), Guards(thirds[None], np.zeros((1, 2))), _stage([1, 1], [True, True])).pieces
+    assert len(pieces) == 3 and pieces.error[2:4].all()
+    cut = engine.cut(pieces, Guards(np.zeros((3, 3, 4)), np.zeros((3, 3))), _stage([1, 3], [True, False]))
+    assert len(cut.doubtful) == 0 and cut.labels.tolist() == [[0, 0]] * 3
 
 
 def test_a_batch_may_be_cut_in_parts_and_counted_without_being_built():

@@ -87,7 +87,7 @@ def polar_sign(d, s, ws, t, wt, certified):  # type: ignore[no-untyped-def]
     faint = (s != 0.0 and t != 0.0 and abs(q) < SMALL and d2 != 0.0) or (
         (d1 != 0.0 and m2 != 0.0 and abs(a1) < SMALL) or (d2 != 0.0 and q != 0.0 and abs(a2) < SMALL)
     )
-    if faint or slack > 0.0 or em != 0.0 or eq != 0.0:
+    if faint or slack > 0.0 or (em != 0.0 and d1 != 0.0) or (eq != 0.0 and d2 != 0.0):
         data += TINY
     if data == 0.0 and slack == 0.0:
         return 1 if value > 0.0 else (-1 if value < 0.0 else (0 if value == 0.0 else UNKNOWN))

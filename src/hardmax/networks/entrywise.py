@@ -97,8 +97,10 @@ class EntrywiseProgram(SliceProgram):
             length = first.coefficients[0, 0].size // max(1, values[0, 0].size)
         size = np.abs(first.coefficients)
         carried = _of(first) + (length + 2) * UNIT_ROUNDOFF * size if length else _of(first)
-        entries = apply(self._absolute[index], _flat(carried), constant_term=False).reshape(values.shape)
-        entries = entries + (length + 2) * UNDERFLOW * (length > 0)
+        entries = np.array(apply(self._absolute[index], _flat(carried), constant_term=False)).reshape(values.shape)
+        if length:  # a product of nonzero numbers may underflow; a layer that is dead in a cell stays exact
+            alive = carried.reshape(*carried.shape[:2], -1).any(axis=2)
+            entries = entries + (length + 2) * UNDERFLOW * alive.reshape(*alive.shape, *(1,) * (entries.ndim - 2))
         if constant_term(operation) is not None:
             entries[:, 0] += UNIT_ROUNDOFF * np.abs(values[:, 0])
         return np.asarray(_safe(length) * entries)
