@@ -530,6 +530,19 @@ def _name_neighbours(pool, pool_walls, frame_corner, frame_corners, first_frame,
 
 
 @_jit
+def _overflows(rows, far_x, far_y):
+    """Whether a value on the polygon may leave the range of floats; the rows themselves stay below 2**1000."""
+    if far_x < 2.0**20 and far_y < 2.0**20:
+        return False
+    if not (far_x < 2.0**1000 and far_y < 2.0**1000):
+        return True
+    for r in range(rows.shape[1]):
+        if not abs(rows[0, r]) + abs(rows[1, r]) * far_x + abs(rows[2, r]) * far_y < 2.0**1000:
+            return True
+    return False
+
+
+@_jit
 def cut_polygons(first_piece, start, corners, walls, rows, errors, certified, group_start, group_size, is_relu, columns,
                  twin, group_of_row, count_only, counts, out_parent, out_labels, out_start, out_corners, out_walls,
                  doubtful, max_corners, pool_size):
@@ -591,6 +604,10 @@ def cut_polygons(first_piece, start, corners, walls, rows, errors, certified, gr
             far_x = max(far_x, abs(polygon[i, X]))
             far_y = max(far_y, abs(polygon[i, Y]))
             drift = max(drift, polygon[i, ERROR])
+        if _overflows(rows[piece], far_x, far_y):
+            doubtful[n_doubtful] = piece
+            n_doubtful += 1
+            continue
         for i in range(n):
             x, y = polygon[i, X], polygon[i, Y]
             if i == 0:

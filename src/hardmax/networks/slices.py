@@ -338,7 +338,8 @@ class SliceProgram:
         bounds = None
         if source.bounds is not None:
             try:
-                bounds = self._rules[index].relu_then_linear(source, parents, steps)
+                with np.errstate(over="ignore", invalid="ignore"):  # overflow is refused by the bound
+                    bounds = self._rules[index].relu_then_linear(source, parents, steps)
             except PrecisionError as error:
                 raise PrecisionError(f"{self.graph.nodes[index].name}: {error}") from None
         return Tensor(result, bounds)
@@ -432,7 +433,8 @@ class Plan:
     @cached_property
     def rules(self) -> tuple[Bounded, ...]:
         """How each operation rounds."""
-        return tuple(Bounded.of(node.operation) for node in self._nodes)
+        with np.errstate(over="ignore"):  # a norm that overflows is refused where it is used
+            return tuple(Bounded.of(node.operation) for node in self._nodes)
 
     def _stage(self, nodes: Sequence[int], offsets: dict[int, int], counts: dict[int, int]) -> Stage:
         starts, sizes, relus, columns, twins = [], [], [], [], []
