@@ -18,6 +18,7 @@ from hardmax.cells.domains import Domain
 from hardmax.cells.enumeration import ExactFollower
 from hardmax.cells.exact_polytopes import ExactPolytope, rebuild
 from hardmax.cells.maps import map_classes
+from hardmax.cells.polygons import in_order
 from hardmax.cells.polytopes import Polytopes
 from hardmax.errors import IncompleteError, ShapeError
 from hardmax.networks import operations as op
@@ -65,7 +66,7 @@ class CellComplex:
         self.labels = labels
         self.maps = maps
         self.map_error = map_error
-        self.pieces = pieces
+        self.pieces = in_order(pieces) if pieces.dim == 2 and pieces.incidence is not None else pieces
         self.is_complete = is_complete
         self.n_settled = n_settled
         self._follower: ExactFollower | None = None

@@ -127,6 +127,8 @@ def share_facet(one: ExactShape, two: ExactShape) -> bool:
         if opposite in theirs:
             rest = [r for key, r in mine.items() if key != wall] + [r for key, r in theirs.items() if key != opposite]
             restricted = [_on(r, row) for r in rest]
+            if not restricted:  # a whole hyperplane
+                return True
             normals = [[-a for a in r[1:]] for r in restricted]
             if exact_interior_point(normals, [r[0] for r in restricted]).exists:
                 return True
