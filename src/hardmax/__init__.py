@@ -26,12 +26,15 @@ if TYPE_CHECKING:
     from hardmax.cells.domains import Plane as Plane
     from hardmax.cells.domains import Segment as Segment
     from hardmax.cells.domains import Space as Space
+    from hardmax.cells.power_diagram import power_diagram as power_diagram
     from hardmax.cells.search import count_cells as count_cells
     from hardmax.cells.search import enumerate_cells as enumerate_cells
     from hardmax.cells.storage import load_cells as load_cells
     from hardmax.cells.verification import verify as verify
+    from hardmax.constructions.grid import grid_transformer as grid_transformer
     from hardmax.errors import HardmaxError as HardmaxError
     from hardmax.measurements import bounds as bounds
+    from hardmax.measurements import stability as stability
     from hardmax.networks.files import read as read
     from hardmax.networks.files import write as write
     from hardmax.networks.layers import Affine as Affine
@@ -68,10 +71,12 @@ _NAMES = {
     "count_cells": "hardmax.cells.search",
     "enumerate_cells": "hardmax.cells.search",
     "from_torch": "hardmax.networks.torch_modules",
+    "grid_transformer": "hardmax.constructions.grid",
     "joint_cells": "hardmax.tropical.minkowski",
     "load_cells": "hardmax.cells.storage",
     "lower": "hardmax.networks.lowering",
     "minkowski_vertices": "hardmax.tropical.minkowski",
+    "power_diagram": "hardmax.cells.power_diagram",
     "read": "hardmax.networks.files",
     "skeleton": "hardmax.networks.skeleton",
     "verify": "hardmax.cells.verification",
@@ -83,6 +88,7 @@ _MODULES = {
     "bounds": "hardmax.measurements.bounds",
     "errors": "hardmax.errors",
     "networks": "hardmax.networks",
+    "stability": "hardmax.measurements.stability",
 }
 
 __all__ = sorted([*_NAMES, *_MODULES])
