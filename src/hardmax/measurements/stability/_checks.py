@@ -1,0 +1,50 @@
+"""Numbers that a question about margins and temperatures may be asked with."""
+
+from __future__ import annotations
+
+from math import isfinite, isnan
+from typing import Any
+
+from hardmax.errors import ParameterError
+
+
+def real(name: str, value: Any, meaning: str) -> float:
+    """``value`` as a float that is not NaN."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise ParameterError(f"{name}: expected {meaning}, got {value!r}") from None
+    if isnan(number):
+        raise ParameterError(f"{name}: expected {meaning}, got NaN")
+    return number
+
+
+def margin_of(value: Any) -> float:
+    """A margin in [0, inf]; infinite where every rival is masked."""
+    number = real("margin", value, "winner minus runner-up, at least 0")
+    if number < 0:
+        raise ParameterError(
+            f"margin: expected winner minus runner-up, at least 0, got {number:g}; "
+            "a negative margin means that another key wins"
+        )
+    return number
+
+
+def temperature_of(value: Any, *, least: str = "zero") -> float:
+    """A finite temperature, at least zero or above it."""
+    number = real("temperature", value, "a finite number >= 0")
+    if not isfinite(number) or number < 0 or (least == "above" and number == 0):
+        bound = "a finite number > 0" if least == "above" else "a finite number >= 0"
+        raise ParameterError(
+            f"temperature: expected {bound}, got {number:g}; a standard head has temperature sqrt(d_k) on raw "
+            "dot products, and 1 on scores already divided by sqrt(d_k)"
+        )
+    return number
+
+
+def share_of(name: str, value: Any) -> float:
+    """A number strictly between 0 and 1."""
+    number = real(name, value, "a number strictly between 0 and 1")
+    if not 0 < number < 1:
+        raise ParameterError(f"{name}: expected a number strictly between 0 and 1, got {number:g}")
+    return number
