@@ -456,6 +456,13 @@ def test_every_piece_of_a_transformer_has_its_label_at_rational_points_inside(en
                 assert (_exact_label(net, sample) == label).all()
 
 
+def test_floats_alone_do_not_split_ties_that_rounding_pulls_apart():
+    """Small integers make three-way ties at thirds; believed float signs alone would leave slivers there."""
+    for seed in range(12):
+        net, domain = _transformer(seed), Box([-2.0], [3.0])
+        assert (_pieces(net, domain, certified=False).labels == _pieces(net, domain).labels).all()
+
+
 def test_bounds_by_entry_and_by_tensor_lead_to_the_same_pieces():
     for seed in range(5):
         net, domain = _transformer(seed, n_tokens=4, width=3), Box([-1.0], [1.0])

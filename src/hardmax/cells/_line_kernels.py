@@ -30,6 +30,7 @@ U = 2.0**-53
 TINY = 2.0**-1060  # covers products that underflow
 SMALL = 2.0**-900  # below this, the error term of a product may itself underflow
 SLACK = 1.0 + 2.0**-40  # covers the rounding of the bounds themselves
+FLOAT_GAP = 2.0**-44  # float mode: breakpoints this close, beside the interval and themselves, are one
 
 _jit = numba.njit(cache=True, nogil=True)
 
@@ -196,7 +197,7 @@ def _leads(d, at, w):  # type: ignore[no-untyped-def]
 
 
 @_jit
-def guess(rows, error, choice, twin, end, events, marks, n):  # type: ignore[no-untyped-def]
+def guess(rows, error, choice, twin, end, events, marks, n, certified):  # type: ignore[no-untyped-def]
     """Winners along an interval by jumping from breakpoint to breakpoint, in plain floats.
 
     Writes (root, difference) to ``events`` and (loser, winner) to ``marks`` from row n on. Returns the first
@@ -208,16 +209,20 @@ def guess(rows, error, choice, twin, end, events, marks, n):  # type: ignore[no-
         lead = difference(rows, error, choice, j, winner)
         if not _is_shadow(twin, choice, j) and _leads(lead, end[0], end[1]):
             winner = j
-    start = winner
+    start, begin = winner, n
     at = end[0] if end[1] == 1.0 else -np.inf
     stop = end[3] if end[4] == 1.0 else np.inf
+    span = 0.0 if certified else FLOAT_GAP * (end[3] - end[0] if end[1] * end[4] == 1.0 else 1.0)
+    near = 0.0 if certified else FLOAT_GAP
+    stop -= span + near * abs(end[3])
     for _ in range(2 * options + 2):
         best, best_root = -1, np.inf
+        slop = 0.0 if certified else span + near * abs(at if at > -np.inf else 0.0)
         for j in range(options):
             if j == winner or _is_shadow(twin, choice, j):
                 continue
             root = rising_root(difference(rows, error, choice, j, winner))
-            if not (root > at and root < stop):
+            if not (root > at - slop and root < stop):
                 continue
             ahead = root < best_root
             if root == best_root:
@@ -226,6 +231,16 @@ def guess(rows, error, choice, twin, end, events, marks, n):  # type: ignore[no-
                 best, best_root = j, root
         if best < 0:
             return start, n
+        if not certified and best_root <= at + slop:
+            # Float mode takes a change so close to the last one, or to the end, for a part of it.
+            if n == begin:
+                start = best
+            elif marks[n - 1, 2] == best:
+                n -= 1
+            else:
+                marks[n - 1, 3] = best
+            at, winner = max(at, best_root), best
+            continue
         if n == len(events):
             return start, FULL
         events[n, 0] = best_root
@@ -235,7 +250,7 @@ def guess(rows, error, choice, twin, end, events, marks, n):  # type: ignore[no-
         marks[n, 2], marks[n, 3] = winner, best
         at, winner = best_root, best
         n += 1
-    return start, DOUBT
+    return start, DOUBT if certified else n
 
 
 @_jit
@@ -338,7 +353,7 @@ def _same_root(x, y):  # type: ignore[no-untyped-def]
 
 
 @_jit
-def merge(events, marks, begin, n, certified):  # type: ignore[no-untyped-def]
+def merge(events, marks, begin, n, span, certified):  # type: ignore[no-untyped-def]
     """Sort the events of one piece and number its breakpoints; their count, or DOUBT."""
     order = np.argsort(events[begin:n, 0])
     events[begin:n] = events[begin:n][order]
@@ -348,7 +363,7 @@ def merge(events, marks, begin, n, certified):  # type: ignore[no-untyped-def]
         if k > begin:
             low, high = events[head, 1], events[head, 2]
             if not certified:
-                same = events[k, 0] == events[head, 0]
+                same = events[k, 0] - events[head, 0] <= FLOAT_GAP * (span + abs(events[head, 0]))
             elif events[k, 1] > high:
                 same = False
             else:
@@ -395,7 +410,9 @@ def find_breakpoints(  # type: ignore[no-untyped-def]
             if relu and twin[first] != first:
                 continue
             choice = (first, 2 if relu else group_size[group], relu)
-            start, after = guess(rows[piece], errors[piece], choice, twin, ends[piece], events, marks, n)
+            start, after = guess(
+                rows[piece], errors[piece], choice, twin, ends[piece], events, marks, n, certified
+            )
             if after == FULL:
                 return piece, begin
             doubtful = after == DOUBT
@@ -426,7 +443,8 @@ def find_breakpoints(  # type: ignore[no-untyped-def]
                             events[n], marks[n] = events[k], marks[k]
                             marks[n, 1] = group
                             n += 1
-            counts[piece] = merge(events, marks, begin, n, certified)
+            span = ends[piece, 3] - ends[piece, 0] if ends[piece, 1] * ends[piece, 4] == 1.0 else 1.0
+            counts[piece] = merge(events, marks, begin, n, span, certified)
             doubtful = counts[piece] == DOUBT
         if doubtful:
             counts[piece] = DOUBT
