@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cmp_to_key, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from hardmax.cells.exact_polytopes import ExactPolytope
 from hardmax.cells.facets import facet_pairs
 from hardmax.cells.polytopes import Polytopes
 from hardmax.cells.prefixes import prefix_ids, stage_of_columns
+from hardmax.errors import CertificateError
 
 if TYPE_CHECKING:
     from hardmax.cells.complex import CellComplex
@@ -226,14 +227,48 @@ class PlaneNeighbours:
         return ("x", ax), min(ay, by), max(ay, by), dy > 0
 
 
-def interval_pairs(pieces: Polytopes) -> IntArray:
-    """Pairs of intervals of a line that share an end, by order along the line."""
-    order = np.argsort(pieces.vertices[pieces.vertex_start[:-1], 0], kind="stable")
+def interval_pairs(cells: CellComplex) -> IntArray:
+    """Pairs of intervals of a line that share an end, by order along the line.
+
+    Intervals may be shorter than the spacing of floats; low ends that floats cannot order are compared exactly.
+    """
+    pieces = cells.pieces
+    at = pieces.vertex_start[:-1]
+    low = pieces.vertices[at, 0].copy()
     if pieces.directions is not None:
-        low = pieces.vertex_start[:-1]
-        order = np.lexsort((pieces.vertices[low, 0], pieces.directions[low, 0]))
+        low[pieces.directions[at, 0] < 0] = -np.inf
+    error = np.zeros(len(low)) if pieces.error is None else pieces.error[at]
+    order = np.lexsort((pieces.vertices[at + 1, 0], low - error))
+    if cells.exactness != "estimated":
+        reach = np.maximum.accumulate((low + error)[order])
+        breaks = np.flatnonzero((low - error)[order][1:] > reach[:-1]) + 1
+        runs = np.split(order, breaks)
+        order = np.concatenate([run if len(run) == 1 else _by_exact_low_end(cells, run) for run in runs])
     pairs = np.sort(np.stack([order[:-1], order[1:]], axis=1), axis=1)
     return np.asarray(pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))])
+
+
+def _by_exact_low_end(cells: CellComplex, run: IntArray) -> IntArray:
+    """Intervals of a line in the order of their low ends, which are roots of their walls' exact equations."""
+    from hardmax.arithmetic.quadratic import QuadraticNumber, compare, crossing
+    from hardmax.cells.line import ROOT_BIT
+
+    ends = []
+    for index in run:
+        wall = int(cells.pieces.walls[cells.pieces.facet_start[index]])
+        if wall < 0:  # the domain's own end; on all of the line no other low end is infinite
+            end = QuadraticNumber.of(0 if cells.domain.low is None else float(cells.domain.low[0]))
+        else:
+            row = cells.follower.wall_row(wall & ~ROOT_BIT, cells.labels[index])
+            root = crossing(list(row), rising=True)
+            if root is None:
+                raise CertificateError(
+                    f"the low end of cell {index} is no root of its wall; this is a bug in hardmax, please report it"
+                )
+            end = root
+        ends.append((end, int(index)))
+    place = cmp_to_key(compare)
+    return np.array([index for _, index in sorted(ends, key=lambda item: place(item[0]))], dtype=np.int64)
 
 
 def neighbour_pairs(cells: CellComplex, wanted: NDArray[np.bool_] | None) -> IntArray:
@@ -241,7 +276,7 @@ def neighbour_pairs(cells: CellComplex, wanted: NDArray[np.bool_] | None) -> Int
     if cells.n_cells < 2:
         return np.empty((0, 2), dtype=np.int64)
     if cells.dim == 1:
-        pairs = interval_pairs(cells.pieces)
+        pairs = interval_pairs(cells)
         return pairs if wanted is None else np.asarray(pairs[wanted[pairs].all(axis=1)])
     stages = [stage.columns for stage in cells.follower.program.stages]
     exact = None if cells.exactness == "estimated" else lru_cache(maxsize=4096)(cells.exact_cell)
