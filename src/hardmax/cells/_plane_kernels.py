@@ -197,8 +197,10 @@ def _meet(a, line, out):
     if not (abs(x) < 1e300 and abs(y) < 1e300):
         return
     ta1, ta2, tc1, tc2 = a1 * x, a2 * y, c1 * x, c2 * y
-    ra = abs(a0 + ta1 + ta2) + 4.0 * U * (abs(a0) + abs(ta1) + abs(ta2)) + a[E0] + a[E1] * abs(x) + a[E2] * abs(y) + TINY
-    rc = abs(c0 + tc1 + tc2) + 4.0 * U * (abs(c0) + abs(tc1) + abs(tc2)) + line[3] + line[4] * abs(x) + line[5] * abs(y) + TINY
+    ra = abs(a0 + ta1 + ta2) + 4.0 * U * (abs(a0) + abs(ta1) + abs(ta2)) + TINY
+    ra += a[E0] + a[E1] * abs(x) + a[E2] * abs(y)
+    rc = abs(c0 + tc1 + tc2) + 4.0 * U * (abs(c0) + abs(tc1) + abs(tc2)) + TINY
+    rc += line[3] + line[4] * abs(x) + line[5] * abs(y)
     error_x = ((abs(c2) + line[5]) * ra + (abs(a2) + a[E2]) * rc + TINY) / room
     error_y = ((abs(c1) + line[4]) * ra + (abs(a1) + a[E1]) * rc + TINY) / room
     error = 1.0000001 * max(error_x, error_y) + 2.0**-1000
