@@ -45,7 +45,7 @@ class Domain:
         """The volume of the domain in slice coordinates, infinite for all of space."""
         if self.low is None or self.high is None:
             return float("inf")
-        return prod(last - first for first, last in zip(self.low.tolist(), self.high.tolist(), strict=True))
+        return float(prod(b - a for a, b in zip(self.low.tolist(), self.high.tolist(), strict=True)))
 
     def points(self, coordinates: ArrayLike, input_shape: Shape) -> FloatArray:
         """Inputs (..., *input_shape) at slice coordinates (..., dim)."""
