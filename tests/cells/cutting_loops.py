@@ -39,9 +39,7 @@ def complete_label(program: SliceProgram, labels: list[Any]) -> Label:
 def exact_cells(net: hm.Network, domain: Domain) -> dict[Label, ExactPolytope]:
     """Every cell, cut in rationals."""
     program = program_of(net, domain, Arithmetic.RATIONAL)
-    stack: list[tuple[SliceState, ExactPolytope, list[Any]]] = [
-        (program.begin(), exact_polytopes.root(domain), [])
-    ]
+    stack: list[tuple[SliceState, ExactPolytope, list[Any]]] = [(program.begin(), exact_polytopes.root(domain), [])]
     found: dict[Label, ExactPolytope] = {}
     while stack:
         state, polytope, labels = stack.pop()
@@ -56,9 +54,7 @@ def exact_cells(net: hm.Network, domain: Domain) -> dict[Label, ExactPolytope]:
     return found
 
 
-def wall_rows(
-    net: hm.Network, domain: Domain, label: Label, n_stages: int | None = None
-) -> Callable[[int], Any]:
+def wall_rows(net: hm.Network, domain: Domain, label: Label, n_stages: int | None = None) -> Callable[[int], Any]:
     """The exact function of each wall of the cell with this label, nonnegative inside."""
     program = program_of(net, domain, Arithmetic.RATIONAL)
     stages = program.stages[:n_stages]
@@ -96,7 +92,8 @@ def engine_cells(
         state, pieces, labels = stack.pop()
         if state.stage == program.n_stages:
             for index, label in enumerate(labels):
-                assert (full := complete_label(program, label)) not in found, "a label came twice"
+                full = complete_label(program, label)
+                assert full not in found, "a label came twice"
                 found[full] = (pieces, index)
             continue
         stage = program.stages[state.stage]
@@ -104,7 +101,7 @@ def engine_cells(
         parts = [(cut.parents, cut.labels, cut.pieces)]
         for index in cut.doubtful:
             n_settled += 1
-            guards, reached = exact.follow([np.asarray(label) for label in labels[index]])
+            _, reached = exact.follow([np.asarray(label) for label in labels[index]])
             rows = exact.guards(reached).coefficients[0]
             walls = wall_rows(net, domain, complete_label(exact, labels[index]), state.stage)
             chosen, children = engine.settle(pieces, index, walls, rows, stage)

@@ -199,9 +199,7 @@ class Maximum:
         on_facet = [v for v, mask in zip(part.vertices, part.incidence, strict=True) if mask >> facet & 1]
         inside = [v for v, mask in zip(part.vertices, part.incidence, strict=True) if not mask >> facet & 1]
         tied = [
-            item
-            for item in self.rows
-            if item[1] is not own and all(v.value(item[1]) == v.value(own) for v in on_facet)
+            item for item in self.rows if item[1] is not own and all(v.value(item[1]) == v.value(own) for v in on_facet)
         ]
         if not tied:
             raise CertificateError(

@@ -16,6 +16,7 @@ from math import factorial, inf, lcm, nextafter
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hardmax.arithmetic.rationals import ObjectArray, fraction, nearest_float, rational
 from hardmax.cells._exact_cutting import Piece, Point, Vertex, choices_of, integer_rows, reduced
@@ -23,6 +24,8 @@ from hardmax.cells.domains import Domain
 from hardmax.cells.polytopes import Polytopes, domain_wall
 from hardmax.errors import CertificateError, EmptyError, ParameterError, PrecisionError
 from hardmax.networks.slices import Stage
+
+FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,9 +90,7 @@ def root(domain: Domain) -> ExactPolytope:
     return ExactPolytope(dim, tuple(points), walls, tuple(incidence))
 
 
-def split(
-    polytope: ExactPolytope, rows: ObjectArray, stage: Stage
-) -> list[tuple[tuple[int, ...], ExactPolytope]]:
+def split(polytope: ExactPolytope, rows: ObjectArray, stage: Stage) -> list[tuple[tuple[int, ...], ExactPolytope]]:
     """The full-dimensional pieces into which a stage's choices cut a polytope, each with its labels.
 
     ``rows`` (term, row) are the stage's guards on this polytope, affine: constant term first. A ReLU's
@@ -187,29 +188,36 @@ def to_polytopes(polytopes: Sequence[ExactPolytope]) -> Polytopes:
         raise EmptyError("expected at least one polytope, got none")
     dim = polytopes[0].dim
     ordered = [_in_order(polytope) for polytope in polytopes]
-    points = [point for polytope in ordered for point in polytope.points]
-    numbers = np.empty((len(points), len(points[0]) - 1))
-    error = np.zeros(len(points))
-    for i, point in enumerate(points):
-        for j, x in enumerate(point[1:]):
-            numbers[i, j], distance = _rounded(x, point[0])
-            error[i] = max(error[i], distance)
-    incidence = None
-    if dim >= 3:
-        words = max(1, -(-max(len(polytope.walls) for polytope in ordered) // 64))
-        masks = [mask for polytope in ordered for mask in polytope.incidence]
-        bits = [[mask >> 64 * word & (1 << 64) - 1 for word in range(words)] for mask in masks]
-        incidence = np.array(bits, dtype=np.uint64)
+    numbers, errors = corner_numbers(ordered)
     return Polytopes(
         dim,
         np.cumsum([0, *(len(polytope.points) for polytope in ordered)]),
         np.ascontiguousarray(numbers[:, :dim]),
         np.cumsum([0, *(len(polytope.walls) for polytope in ordered)]),
         np.array([wall for polytope in ordered for wall in polytope.walls], dtype=np.int64),
-        error,
+        errors.max(axis=1),
         np.ascontiguousarray(numbers[:, dim:]) if numbers.shape[1] > dim else None,
-        incidence,
+        incidence_words(ordered) if dim >= 3 else None,
     )
+
+
+def corner_numbers(polytopes: Sequence[ExactPolytope]) -> tuple[FloatArray, FloatArray]:
+    """The nearest floats to all corners' coordinates, p then q, and bounds on their distances."""
+    points = [point for polytope in polytopes for point in polytope.points]
+    numbers = np.empty((len(points), len(points[0]) - 1))
+    errors = np.empty(numbers.shape)
+    for i, point in enumerate(points):
+        for j, x in enumerate(point[1:]):
+            numbers[i, j], errors[i, j] = rounded_up(fraction(x) / point[0])
+    return numbers, errors
+
+
+def incidence_words(polytopes: Sequence[ExactPolytope]) -> NDArray[np.uint64]:
+    """The facets each corner lies on, as bits of 64-bit words: (n_vertices, words)."""
+    words = max(1, -(-max(len(polytope.walls) for polytope in polytopes) // 64))
+    masks = [mask for polytope in polytopes for mask in polytope.incidence]
+    bits = [[mask >> 64 * word & (1 << 64) - 1 for word in range(words)] for mask in masks]
+    return np.array(bits, dtype=np.uint64)
 
 
 def _incidence_of(pieces: Polytopes, index: int) -> list[int]:
@@ -258,13 +266,12 @@ def _cleared(row: tuple[int, ...], pivot_row: tuple[int, ...], column: int) -> t
     return reduced([pivot * x - factor * y for x, y in zip(row, pivot_row, strict=True)])
 
 
-def _rounded(numerator: int, denominator: int) -> tuple[float, float]:
-    """The nearest float to a quotient, and a bound on its distance."""
-    exact = fraction(numerator) / denominator
+def rounded_up(exact: Any) -> tuple[float, float]:
+    """The nearest float to a rational, and a bound on its distance, zero where they are equal."""
     number = nearest_float(exact)
     if abs(number) == inf:
-        raise PrecisionError("a vertex lies beyond the range of floats; rescale the weights or the domain")
-    distance = abs(exact - fraction(number))
+        raise PrecisionError("a corner or wall lies beyond the range of floats; rescale the weights or the domain")
+    distance = abs(fraction(exact) - fraction(number))
     return number, nextafter(float(distance), inf) if distance else 0.0
 
 
@@ -360,9 +367,7 @@ def volume(polytope: ExactPolytope) -> Any:
     return total / factorial(dim)
 
 
-def _triangulated(
-    face: int, facets: Sequence[int], known: dict[int, list[tuple[int, ...]]]
-) -> list[tuple[int, ...]]:
+def _triangulated(face: int, facets: Sequence[int], known: dict[int, list[tuple[int, ...]]]) -> list[tuple[int, ...]]:
     """Simplices that fill a face; faces and facets are sets of vertices as bits."""
     if face in known:
         return known[face]
@@ -372,10 +377,7 @@ def _triangulated(
     sides = {face & facet for facet in facets if face & facet != face}
     maximal = [side for side in sides if not any(side & other == side and side != other for other in sides)]
     found = [
-        (apex, *simplex)
-        for side in maximal
-        if not side >> apex & 1
-        for simplex in _triangulated(side, facets, known)
+        (apex, *simplex) for side in maximal if not side >> apex & 1 for simplex in _triangulated(side, facets, known)
     ]
     known[face] = found
     return found
