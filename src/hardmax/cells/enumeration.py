@@ -25,8 +25,9 @@ from numpy.typing import NDArray
 from hardmax.arithmetic.rationals import rational
 from hardmax.cells.domains import Domain
 from hardmax.cells.polytopes import Cut, Polytopes, split_wall
+from hardmax.networks.entrywise import EntrywiseProgram
 from hardmax.networks.graph import Graph
-from hardmax.networks.slices import Arithmetic, Guards, SliceProgram, SliceState, Stage
+from hardmax.networks.slices import Arithmetic, Guards, Plan, SliceProgram, SliceState, Stage
 
 IntArray = NDArray[np.int64]
 ObjectArray = NDArray[np.object_]
@@ -35,6 +36,8 @@ _Result = TypeVar("_Result")
 #: Coefficients held at once by one chunk, and children cut before the next chunk is opened.
 _CHUNK_NUMBERS = 1 << 21
 _MOST_CHILDREN = 1 << 16
+#: Norms that multiply to more than this leave one bound a tensor too coarse; bounds an entry cost less than rationals.
+_MOST_GROWTH = 1e7
 
 
 class Engine(Protocol):
@@ -151,6 +154,15 @@ def as_slice(columns: IntArray) -> Any:
     return slice(first, last + 1) if last - first + 1 == len(columns) and (np.diff(columns) == 1).all() else columns
 
 
+def _program(graph: Graph, origin: NDArray[Any], basis: NDArray[Any], certified: bool) -> SliceProgram:
+    """Floats, or floats with bounds: one a tensor, or one an entry where depth would exhaust the former."""
+    if not certified:
+        return SliceProgram(graph, origin, basis, Arithmetic.FLOAT)
+    if len(basis) == 1 or Plan.of(graph).growth > _MOST_GROWTH:
+        return EntrywiseProgram(graph, origin, basis)
+    return SliceProgram(graph, origin, basis, Arithmetic.BOUNDED)
+
+
 def _in_threads(
     stack: list[_Chunk], step: Callable[[_Chunk], tuple[list[_Chunk], _Result | None]], workers: int
 ) -> Iterator[_Result]:
@@ -230,9 +242,7 @@ class Enumeration:
         origin, basis = domain.slice_of(graph.input_shape)
         self.engine = engine
         self.certified = certified
-        self.program = SliceProgram(
-            graph, origin, basis, Arithmetic.BOUNDED if certified else Arithmetic.FLOAT
-        )
+        self.program = _program(graph, origin, basis, certified)
         self._exact_arguments = (graph, origin, basis, Arithmetic.RATIONAL)
         self._domain = domain
         self._follower: ExactFollower | None = None

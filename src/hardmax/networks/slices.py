@@ -436,6 +436,14 @@ class Plan:
         with np.errstate(over="ignore"):  # a norm that overflows is refused where it is used
             return tuple(Bounded.of(node.operation) for node in self._nodes)
 
+    @cached_property
+    def growth(self) -> float:
+        """The largest product of the operations' norms along a path: what one bound a tensor multiplies by."""
+        growth = [1.0]
+        for node, rule in zip(self._nodes, self.rules, strict=True):
+            growth.append(max(growth[value] for value in node.inputs) * max(1.0, rule.norm))
+        return max(growth)
+
     def _stage(self, nodes: Sequence[int], offsets: dict[int, int], counts: dict[int, int]) -> Stage:
         starts, sizes, relus, columns, twins = [], [], [], [], []
         row = 0
