@@ -109,13 +109,13 @@ class CellComplex:
     @property
     def slopes(self) -> FloatArray:
         """The affine maps' slopes, (n_cells, out, dim), in slice coordinates."""
-        flat = self.maps.reshape(self.n_cells, self.dim + 1, -1)
+        flat = self.maps.reshape(self.n_cells, self.dim + 1, self.n_outputs)
         return flat[:, 1:].transpose(0, 2, 1)
 
     @property
     def offsets(self) -> FloatArray:
         """The affine maps' constant terms, (n_cells, out)."""
-        return np.asarray(self.maps.reshape(self.n_cells, self.dim + 1, -1)[:, 0])
+        return np.asarray(self.maps.reshape(self.n_cells, self.dim + 1, self.n_outputs)[:, 0])
 
     @cached_property
     def map_of(self) -> IntArray:
@@ -181,6 +181,8 @@ class CellComplex:
         if pieces.directions is not None:
             points = points + pieces.directions * self._far
         counts = np.diff(pieces.vertex_start)
+        if len(counts) == 0:
+            return np.empty((0, self.dim))
         sums = np.add.reduceat(points, pieces.vertex_start[:-1], axis=0)
         return np.asarray(sums / counts[:, None])
 

@@ -31,6 +31,8 @@ def map_classes(maps: FloatArray, error: FloatArray | None, exact_map: Callable[
     [0, 0, 1]
     """
     n = len(maps)
+    if n == 0:
+        return np.empty(0, dtype=np.int64)
     flat = np.ascontiguousarray(maps.reshape(n, -1)) + 0.0  # -0.0 and 0.0 are one number
     if error is None or exact_map is None or not error.any():
         return _first_seen([row.tobytes() for row in flat])

@@ -289,7 +289,10 @@ def _complex(
     if not batches:
         n_choices, terms = net.n_choices, domain.dim + 1
         nothing = np.zeros(1, dtype=np.int64)
-        pieces = Polytopes(domain.dim, nothing, np.empty((0, domain.dim)), nothing, np.empty(0, dtype=np.int64))
+        points, none = np.empty((0, domain.dim)), np.empty(0, dtype=np.int64)
+        directions = None if domain.is_bounded else points
+        incidence = np.empty((0, 1), dtype=np.uint64) if domain.dim > 2 else None
+        pieces = Polytopes(domain.dim, nothing, points, nothing, none, None, directions, incidence)
         labels: NDArray[Any] = np.empty((0, n_choices), dtype=np.uint8)
         return CellComplex(net, domain, mode, labels, np.empty((0, terms, *net.output_shape)), None, pieces, False)
     if len(batches) == 1:

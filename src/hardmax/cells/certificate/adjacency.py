@@ -46,9 +46,13 @@ def _touching(subject: Subject, pairs: IntArray) -> NDArray[np.bool_]:
         in_order = ends[pairs[:, 0], 0] < ends[pairs[:, 1], 0]
         one, two = np.where(in_order[:, None], pairs, pairs[:, ::-1]).T
         return np.asarray(np.abs(ends[one, 1] - ends[two, 0]) <= slack[one, 1] + slack[two, 0])
-    if subject.dim == 2:
-        return sharing_edges(subject.pieces.vertex_start, subject.corners, pairs, TOLERANCE * subject.span)
-    return sharing_corners(subject.pieces, subject.corners, _corner_ids(subject), pairs)
+    found = np.zeros(len(pairs), dtype=bool)
+    if subject.dim == 2:  # edges may overlap in part, and far out floats only see corners that coincide
+        found = sharing_edges(subject.pieces.vertex_start, subject.corners, pairs, TOLERANCE * subject.span)
+    rest = np.flatnonzero(~found)
+    if len(rest):
+        found[rest] = sharing_corners(subject.pieces, subject.corners, _corner_ids(subject), pairs[rest])
+    return found
 
 
 def _corner_ids(subject: Subject) -> IntArray:

@@ -1,0 +1,217 @@
+"""The engine, its exact mode and an independent oracle give the same cells, regions and maps."""
+
+import numpy as np
+import pytest
+
+import hardmax as hm
+from cells.descriptions import Question, label_set, random_question, triple
+from hardmax.cells import enumeration
+from hardmax.errors import IncompleteError, ParameterError
+from oracles.cell_oracle import exact
+from oracles.network_cases import random_network
+
+BLOCKS, BLOCK_SIZE, MAX_CHOICES = 16, 25, 14  # 400 networks, each on two domains
+
+
+def _questions(block: int) -> list[Question]:
+    """Each network on its box, and on one more domain in turn: all of space, a plane slice, a segment."""
+    found = []
+    for seed in range(block * BLOCK_SIZE, (block + 1) * BLOCK_SIZE):
+        dim = random_network(seed, MAX_CHOICES)[1]
+        others = ["space", "plane", "segment"] if dim > 1 else ["space", "segment"]
+        found += [random_question(seed, kind, MAX_CHOICES) for kind in ("box", others[seed % len(others)])]
+    return found
+
+
+@pytest.mark.parametrize("block", range(BLOCKS))
+def test_certified_and_exact_agree_with_the_oracle_on_random_networks(block):
+    for question in _questions(block):
+        truth = question.oracle()
+        for mode in ("certified", "exact"):
+            cells = hm.enumerate_cells(question.net, question.domain, exactness=mode)
+            assert label_set(cells) == truth.labels, (question.name, mode)
+            assert triple(cells) == truth.triple, (question.name, mode)
+            assert cells.is_complete and cells.exactness == mode
+            _assert_regions_group_the_same_cells(cells, truth.region_of, (question.name, mode))
+
+
+def _assert_regions_group_the_same_cells(cells, region_of, where):
+    """Not only as many regions: the same cells together."""
+    ours = {}
+    for label, region in zip(cells.labels.tolist(), cells.region_of.tolist(), strict=True):
+        ours.setdefault(region, set()).add(tuple(label))
+    theirs = {}
+    for label, leader in region_of.items():
+        theirs.setdefault(leader, set()).add(label)
+    assert sorted(map(sorted, ours.values())) == sorted(map(sorted, theirs.values())), where
+
+
+@pytest.mark.parametrize("kind", ["box", "plane", "space"])
+def test_maps_volumes_and_neighbours_are_the_oracles(kind):
+    seeds = [seed for seed in range(40) if random_network(seed, 9)[1] == 2]
+    for seed in seeds:
+        question = random_question(seed, kind, 9)
+        truth = question.oracle()
+        cells = hm.enumerate_cells(question.net, question.domain)
+        labels = [tuple(label) for label in cells.labels.tolist()]
+        for label, slope, offset in zip(labels, cells.slopes, cells.offsets, strict=True):
+            wanted = np.array([[float(x) for x in row] for row in truth.pieces[label].outputs])
+            assert np.allclose(np.column_stack([offset, slope]), wanted, rtol=1e-12, atol=1e-12), question.name
+        pairs = {frozenset((labels[i], labels[j])) for i, j in cells.neighbours.tolist()}
+        assert pairs == truth.neighbours, question.name
+        if truth.is_bounded:
+            volumes = [float(truth.volumes[label]) for label in labels]
+            assert np.allclose(cells.volumes, volumes, rtol=1e-9, atol=1e-12), question.name
+
+
+def test_counting_agrees_with_enumerating_in_every_mode():
+    for seed in range(60):
+        question = random_question(seed, "box")
+        number = hm.enumerate_cells(question.net, question.domain).n_cells
+        for mode in ("certified", "exact"):
+            count = hm.count_cells(question.net, question.domain, exactness=mode)
+            assert count == number and count.is_complete and count.exactness == mode, question.name
+
+
+def test_float_mode_is_marked_as_an_estimate():
+    question = random_question(1, "box")
+    cells = hm.enumerate_cells(question.net, question.domain, exactness="float")
+    assert cells.exactness == "estimated"
+    assert hm.count_cells(question.net, question.domain, exactness="float").exactness == "estimated"
+
+
+def test_float_mode_is_right_where_no_wall_meets_another_by_chance():
+    rng = np.random.default_rng(5)
+    layers = [hm.Affine(rng.normal(size=(9, 2)), rng.normal(size=9)), hm.ReLU()]
+    layers += [hm.Affine(rng.normal(size=(9, 9)), rng.normal(size=9)), hm.ReLU()]
+    net = hm.Network(layers, 2)
+    box = hm.Box([-1, -1], [1, 1])
+    believed, proved = (hm.enumerate_cells(net, box, exactness=mode) for mode in ("float", "certified"))
+    assert label_set(believed) == label_set(proved) and believed.n_cells > 40
+
+
+@pytest.mark.parametrize("kind", ["box", "space"])
+def test_two_workers_find_the_same_cells_in_the_same_order(kind, monkeypatch):
+    monkeypatch.setattr(enumeration, "_CHUNK_NUMBERS", 1 << 8)  # many small chunks, so that the threads interleave
+    for seed in (2, 11, 33, 40, 77):
+        question = random_question(seed, kind, 16)
+        one, two = (hm.enumerate_cells(question.net, question.domain, workers=workers) for workers in (1, 2))
+        assert np.array_equal(one.labels, two.labels), question.name
+        assert np.array_equal(one.maps, two.maps)
+        assert np.array_equal(one.pieces.vertices, two.pieces.vertices)
+        assert np.array_equal(one.pieces.walls, two.pieces.walls)
+        assert one.n_settled == two.n_settled
+        assert hm.count_cells(question.net, question.domain, workers=2) == one.n_cells
+
+
+def test_chunks_do_not_change_the_answer(monkeypatch):
+    questions = [random_question(seed, "box", 16) for seed in range(12)]
+    whole = [hm.enumerate_cells(q.net, q.domain) for q in questions]
+    monkeypatch.setattr(enumeration, "_CHUNK_NUMBERS", 64)
+    monkeypatch.setattr(enumeration, "_MOST_CHILDREN", 3)
+    for question, cells in zip(questions, whole, strict=True):
+        small = hm.enumerate_cells(question.net, question.domain)
+        assert label_set(small) == label_set(cells), question.name
+        assert triple(small) == triple(cells), question.name
+        assert hm.count_cells(question.net, question.domain) == cells.n_cells
+
+
+# --- where a point is -------------------------------------------------------------------------------
+
+
+def test_points_are_located_in_the_cell_whose_label_they_have():
+    rng = np.random.default_rng(3)
+    for seed in range(30):
+        question = random_question(seed, "box")
+        cells = hm.enumerate_cells(question.net, question.domain)
+        points = rng.integers(-64, 65, size=(40, cells.dim)) / 16
+        found = cells.locate(points)
+        low, high = question.domain.low, question.domain.high
+        inside = ((points >= low) & (points <= high)).all(axis=1)
+        assert (found[~inside] == -1).all() and (found[inside] >= 0).all(), question.name
+        truth = question.oracle()
+        for point, index in zip(points[inside], found[inside], strict=True):
+            homogeneous = (1, *(exact(x) for x in point))
+            cell = truth.pieces[tuple(cells.labels[index].tolist())]
+            values = [sum(a * x for a, x in zip(row, homogeneous, strict=True)) for row in cell.rows]
+            assert min(values, default=0) >= 0, question.name  # inside the closed cell
+
+
+# --- stopping early -----------------------------------------------------------------------------------
+
+
+def test_max_cells_stops_early_and_says_so():
+    question = random_question(33, "box", 16)
+    whole = hm.enumerate_cells(question.net, question.domain)
+    assert whole.n_cells > 12
+    part = hm.enumerate_cells(question.net, question.domain, max_cells=10)
+    assert part.n_cells == 10 and not part.is_complete and "incomplete" in repr(part)
+    assert label_set(part) < label_set(whole)
+    assert part.n_maps <= 10
+    for what in ("n_regions", "neighbours", "region_of"):
+        with pytest.raises(IncompleteError, match="stopped at 10 cells; raise max_cells"):
+            getattr(part, what)
+
+
+def test_a_limit_that_is_exactly_reached_leaves_the_result_complete():
+    question = random_question(33, "box", 16)
+    number = hm.enumerate_cells(question.net, question.domain).n_cells
+    assert hm.enumerate_cells(question.net, question.domain, max_cells=number).is_complete
+    assert not hm.enumerate_cells(question.net, question.domain, max_cells=number - 1).is_complete
+    assert hm.enumerate_cells(question.net, question.domain, exactness="exact", max_cells=number).is_complete
+
+
+def _interrupted(method):
+    """The same search, interrupted after its second result."""
+
+    def run(self, workers=1):
+        for count, result in enumerate(method(self, workers)):
+            if count == 2:
+                raise KeyboardInterrupt
+            yield result
+
+    return run
+
+
+def test_an_interrupt_returns_what_was_found_marked_incomplete(monkeypatch):
+    monkeypatch.setattr(enumeration, "_CHUNK_NUMBERS", 64)
+    question = random_question(33, "box", 16)
+    whole = hm.enumerate_cells(question.net, question.domain)
+    for name in ("cells", "count"):
+        method = getattr(enumeration.Enumeration, name)
+        monkeypatch.setattr(enumeration.Enumeration, name, _interrupted(method))
+    part = hm.enumerate_cells(question.net, question.domain)
+    assert not part.is_complete and 0 < part.n_cells < whole.n_cells and label_set(part) < label_set(whole)
+    with pytest.raises(IncompleteError):
+        part.n_regions  # noqa: B018
+    count = hm.count_cells(question.net, question.domain)
+    assert not count.is_complete and 0 < count < whole.n_cells
+
+
+def test_an_interrupt_before_the_first_cell_gives_an_empty_incomplete_result(monkeypatch):
+    def nothing(self, workers=1):
+        raise KeyboardInterrupt
+        yield
+
+    monkeypatch.setattr(enumeration.Enumeration, "cells", nothing)
+    question = random_question(33, "box", 16)
+    part = hm.enumerate_cells(question.net, question.domain)
+    assert part.n_cells == 0 and not part.is_complete and part.labels.shape == (0, question.net.n_choices)
+    assert part.volumes.shape == (0,) and part.n_maps == 0
+    assert part.slopes.shape == (0, 1, 3) and part.offsets.shape == (0, 1) and part.interior_points.shape == (0, 3)
+    assert part.locate(np.zeros((2, 3))).tolist() == [-1, -1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"exactness": "rational"}, "'certified', 'exact', 'float', got 'rational'"),
+        ({"max_cells": 0}, "at least 1, got 0"),
+        ({"workers": 0}, "at least 1, got 0"),
+        ({"workers": 1.5}, "at least 1, got 1.5"),
+    ],
+)
+def test_arguments_out_of_range_are_refused(arguments, message):
+    question = random_question(33, "box")
+    with pytest.raises(ParameterError, match=message):
+        hm.enumerate_cells(question.net, question.domain, **arguments)
