@@ -545,6 +545,29 @@ def _overflows(rows, far_x, far_y):
 
 
 @_jit
+def _ranges(rows, polygon, n, errors, certified, far_x, far_y, drift, low, high):
+    """Certain bounds of every row on the polygon's bounding box, widened by all that rounding may do."""
+    x0, x1, y0, y1 = polygon[0, X], polygon[0, X], polygon[0, Y], polygon[0, Y]
+    for i in range(1, n):
+        x0, x1 = min(x0, polygon[i, X]), max(x1, polygon[i, X])
+        y0, y1 = min(y0, polygon[i, Y]), max(y1, polygon[i, Y])
+    x, y = 0.5 * (x0 + x1), 0.5 * (y0 + y1)
+    half_x, half_y = max(x1 - x, x - x0) * 1.0000001, max(y1 - y, y - y0) * 1.0000001
+    fixed, by_slope, by_size = 0.0, 0.0, FLOAT_ZERO
+    if certified:
+        fixed = 1.0000001 * (errors[0] + errors[1] * far_x + errors[2] * far_y + drift * (errors[1] + errors[2])) + TINY
+        by_slope, by_size = 1.0000001 * drift, 32.0 * U
+    for r in range(rows.shape[1]):
+        c0, c1, c2 = rows[0, r], rows[1, r], rows[2, r]
+        size1, size2 = abs(c1), abs(c2)
+        value = c0 + c1 * x + c2 * y
+        reach = size1 * half_x + size2 * half_y + by_slope * (size1 + size2)
+        reach += fixed + by_size * (abs(c0) + size1 * far_x + size2 * far_y)
+        low[r] = value - reach
+        high[r] = value + reach
+
+
+@_jit
 def cut_polygons(first_piece, start, corners, walls, rows, errors, certified, group_start, group_size, is_relu, columns,
                  twin, group_of_row, count_only, counts, out_parent, out_labels, out_start, out_corners, out_walls,
                  doubtful, max_corners, pool_size):
@@ -610,31 +633,22 @@ def cut_polygons(first_piece, start, corners, walls, rows, errors, certified, gr
             doubtful[n_doubtful] = piece
             n_doubtful += 1
             continue
-        for i in range(n):
-            x, y = polygon[i, X], polygon[i, Y]
-            if i == 0:
-                for r in range(n_rows):
-                    value = rows[piece, 0, r] + rows[piece, 1, r] * x + rows[piece, 2, r] * y
-                    low[r] = value
-                    high[r] = value
-            else:
-                for r in range(n_rows):
-                    value = rows[piece, 0, r] + rows[piece, 1, r] * x + rows[piece, 2, r] * y
-                    low[r] = min(low[r], value)
-                    high[r] = max(high[r], value)
+        _ranges(rows[piece], polygon, n, errors[piece], certified, far_x, far_y, drift, low, high)
         n_candidates, n_aliases = 0, 0
         for g in range(n_groups):
             r = group_start[g]
             if is_relu[g]:
-                c0, c1, c2 = rows[piece, 0, r], rows[piece, 1, r], rows[piece, 2, r]
-                bound = FLOAT_ZERO * (abs(c0) + abs(c1) * far_x + abs(c2) * far_y)
-                if certified:
-                    bound = e0 + e1 * far_x + e2 * far_y + drift * (abs(c1) + abs(c2) + e1 + e2)
-                    bound = 1.0000001 * (bound + 4.0 * U * (abs(c0) + abs(c1) * far_x + abs(c2) * far_y)) + TINY
-                is_zero = exact_rows and c0 == 0.0 and c1 == 0.0 and c2 == 0.0
-                if low[r] > bound:
+                if low[r] > 0.0:
                     base[g] = 1
-                elif high[r] < -bound or is_zero:
+                    continue
+                if high[r] < 0.0:
+                    base[g] = 0
+                    continue
+                c0, c1, c2 = rows[piece, 0, r], rows[piece, 1, r], rows[piece, 2, r]
+                sign = _one_sided(polygon, n, c0, c1, c2, e0, e1, e2, certified)
+                if sign != 0:
+                    base[g] = 1 if sign == 1 else 0
+                elif exact_rows and c0 == 0.0 and c1 == 0.0 and c2 == 0.0:
                     base[g] = 0
                 elif twin[r] != r:
                     alias_from[n_aliases] = g
@@ -653,20 +667,8 @@ def cut_polygons(first_piece, start, corners, walls, rows, errors, certified, gr
                     if low[k] > low[best]:
                         best = k
                 clear = True
-                if certified:
-                    for c in range(3):
-                        sizes[c] = 0.0
-                        for k in range(r, r + size):
-                            sizes[c] = max(sizes[c], abs(rows[piece, c, k]))
-                    bound = 2.0 * (e0 + e1 * far_x + e2 * far_y) + 2.0 * drift * (sizes[1] + sizes[2] + e1 + e2)
-                    bound = 1.0000001 * (bound + 16.0 * U * (sizes[0] + sizes[1] * far_x + sizes[2] * far_y)) + TINY
-                else:
-                    bound = 0.0
-                    for k in range(r, r + size):
-                        scale = abs(rows[piece, 0, k]) + abs(rows[piece, 1, k]) * far_x + abs(rows[piece, 2, k]) * far_y
-                        bound = max(bound, FLOAT_ZERO * scale)
                 for k in range(r, r + size):
-                    if k != best and not high[k] < low[best] - bound:
+                    if k != best and not high[k] < low[best]:
                         clear = False
                         break
                 if clear or size == 1:
