@@ -142,8 +142,8 @@ def _still_open(coef, error, table, limits, dropped, corners, bits, lines, n, n_
 
 
 # --- the stack -------------------------------------------------------------------------------------
-# s_corners, s_bits, s_lines: the polytopes one after another; s_numbers: labels, open groups, their number;
-# s_ends: where the corners and slots of each polytope end.
+# s_corners, s_bits, s_lines: the polytopes one after another; s_ends: where the corners and slots of each end;
+# s_numbers: the labels of the candidates (choices open on the whole piece), the open groups, their number.
 
 
 @_jit
@@ -154,39 +154,38 @@ def _copy_rows(source, first, n, target, to):
 
 
 @_jit
-def _push(s_corners, s_bits, s_lines, s_numbers, s_ends, depth, corners, bits, lines, n, n_slots, groups, skip,
-          n_groups, labels):  # fmt: skip
-    """Put a polytope on the stack, all but ``skip`` of its groups; returns the new depth, or NO_ROOM."""
+def _push(s_corners, s_bits, s_lines, s_numbers, s_ends, depth, corners, bits, lines, n, n_slots, candidates,
+          n_candidates, groups, n_groups, labels):  # fmt: skip
+    """Put a polytope on the stack with all open groups but the first; returns the new depth, or NO_ROOM."""
     corner, slot = s_ends[depth, 0], s_ends[depth, 1]
     if depth == len(s_numbers) or corner + n > len(s_corners) or slot + n_slots > len(s_lines):
         return NO_ROOM
     _copy_rows(corners, 0, n, s_corners, corner)
     _copy_rows(bits, 0, n, s_bits, corner)
     _copy_rows(lines, 0, n_slots, s_lines, slot)
-    n_all = len(labels)
-    for g in range(n_all):
-        s_numbers[depth, g] = labels[g]
-    for g in range(skip, n_groups):
-        s_numbers[depth, n_all + g - skip] = groups[g]
-    s_numbers[depth, 2 * n_all] = n_groups - skip
+    for c in range(n_candidates):
+        s_numbers[depth, c] = labels[candidates[c]]
+    for g in range(1, n_groups):
+        s_numbers[depth, n_candidates + g] = groups[g]
+    s_numbers[depth, n_candidates] = n_groups - 1
     s_ends[depth + 1, 0], s_ends[depth + 1, 1] = corner + n, slot + n_slots
     return depth + 1
 
 
 @_jit
-def _pop(s_corners, s_bits, s_lines, s_numbers, s_ends, depth, corners, bits, lines, groups, labels):
+def _pop(s_corners, s_bits, s_lines, s_numbers, s_ends, depth, corners, bits, lines, candidates, n_candidates,
+         groups, labels):  # fmt: skip
     """Take the last polytope off the stack: its corners, slots and open groups."""
     corner, slot = s_ends[depth - 1, 0], s_ends[depth - 1, 1]
     n, n_slots = s_ends[depth, 0] - corner, s_ends[depth, 1] - slot
     _copy_rows(s_corners, corner, n, corners, 0)
     _copy_rows(s_bits, corner, n, bits, 0)
     _copy_rows(s_lines, slot, n_slots, lines, 0)
-    n_all = len(labels)
-    n_groups = s_numbers[depth - 1, 2 * n_all]
-    for g in range(n_all):
-        labels[g] = s_numbers[depth - 1, g]
+    for c in range(n_candidates):
+        labels[candidates[c]] = s_numbers[depth - 1, c]
+    n_groups = s_numbers[depth - 1, n_candidates]
     for g in range(n_groups):
-        groups[g] = s_numbers[depth - 1, n_all + g]
+        groups[g] = s_numbers[depth - 1, n_candidates + 1 + g]
     return n, n_slots, n_groups
 
 
@@ -239,7 +238,7 @@ def cut_polytopes(
     ``capacity`` bounds the corners of one polytope, ``words`` its facets in 64s.
     """
     n_pieces, n_all, n_rows = len(vertex_start) - 1, len(table), rows.shape[2]
-    width, columns, room, nodes = in_corners.shape[1], 2 * dim if infinite else dim, 64 * capacity, 4 * n_all + 512
+    width, columns, room, nodes = in_corners.shape[1], 2 * dim if infinite else dim, 64 * capacity, 16 * capacity
     # three polytopes: the one being cut (a), a part of it (b), room for the next part (c)
     corners_a, corners_b = np.zeros((capacity, width + 1)), np.zeros((capacity, width + 1))
     corners_c, new_corners = np.zeros((capacity, width + 1)), np.empty((capacity, width))
@@ -248,7 +247,7 @@ def cut_polytopes(
     lines_a, lines_b = np.empty((64 * words, dim + 4)), np.empty((64 * words, dim + 4))
     lines_c = np.empty((64 * words, dim + 4))
     s_corners, s_bits = np.empty((room, width + 1)), np.empty((room, words), dtype=np.uint64)
-    s_lines, s_numbers = np.empty((room, dim + 4)), np.empty((nodes, 2 * n_all + 1), dtype=np.int64)
+    s_lines, s_numbers = np.empty((room, dim + 4)), np.empty((nodes, 2 * n_all + 1), dtype=np.int32)
     s_ends = np.zeros((nodes + 1, 2), dtype=np.int64)
     coef, error, row = np.empty((n_rows, dim + 1)), np.empty(dim + 1), np.empty((3, dim + 1))
     limits, dropped = np.empty((n_all, 3)), np.zeros(n_rows, dtype=np.uint8)
@@ -258,6 +257,7 @@ def cut_polytopes(
     ties, queue = np.empty(n_rows + 1, dtype=np.int64), np.empty(n_rows + 1, dtype=np.int64)
     seen = np.zeros(n_rows, dtype=np.uint8)
     groups, labels = np.empty(n_all, dtype=np.int64), np.zeros(n_all, dtype=np.int64)
+    candidates = np.empty(n_all, dtype=np.int64)
     children, used, facets, n_doubtful = 0, 0, 0, 0
     for piece in range(first_piece, n_pieces):
         before = (children, used, facets)
@@ -292,14 +292,21 @@ def cut_polytopes(
             if not table[g, IS_RELU] or twin[table[g, START]] == table[g, START]:
                 groups[n_groups] = g
                 n_groups += 1
-        depth = _push(s_corners, s_bits, s_lines, s_numbers, s_ends, 0, corners_a, bits_a, lines_a, n, n_slots,
-                      groups, 0, n_groups, labels)  # fmt: skip
-        while depth > 0:
-            n, n_slots, n_groups = _pop(s_corners, s_bits, s_lines, s_numbers, s_ends, depth, corners_a, bits_a,
-                                        lines_a, groups, labels)  # fmt: skip
-            depth -= 1
-            n_open = _still_open(coef, error, table, limits, dropped, corners_a, bits_a, lines_a, n, n_slots,
-                                 groups, n_groups, labels, row, values, signs, ties, mode)  # fmt: skip
+        n_open = _still_open(coef, error, table, limits, dropped, corners_a, bits_a, lines_a, n, n_slots, groups,
+                             n_groups, labels, row, values, signs, ties, mode)  # fmt: skip
+        n_candidates = n_open
+        for c in range(n_candidates):
+            candidates[c] = groups[c]
+        depth, is_first = 0, True
+        while depth > 0 or (is_first and depth == 0):
+            if is_first:
+                is_first = False
+            else:
+                n, n_slots, n_groups = _pop(s_corners, s_bits, s_lines, s_numbers, s_ends, depth, corners_a, bits_a,
+                                            lines_a, candidates, n_candidates, groups, labels)  # fmt: skip
+                depth -= 1
+                n_open = _still_open(coef, error, table, limits, dropped, corners_a, bits_a, lines_a, n, n_slots,
+                                     groups, n_groups, labels, row, values, signs, ties, mode)  # fmt: skip
             if n_open == 0:
                 if not count_only:
                     for g in range(n_all):
@@ -339,7 +346,7 @@ def cut_polytopes(
                         continue
                     labels[g] = label
                     depth = _push(s_corners, s_bits, s_lines, s_numbers, s_ends, depth, corners_b, bits_b, lines_b,
-                                  m, m_slots, groups, 1, n_open, labels)  # fmt: skip
+                                  m, m_slots, candidates, n_candidates, groups, n_open, labels)  # fmt: skip
                     if depth < 0:
                         break
                 continue
@@ -390,12 +397,12 @@ def cut_polytopes(
                 labels[g] = own - start
                 found += 1
                 depth = _push(s_corners, s_bits, s_lines, s_numbers, s_ends, depth, corners_b, bits_b, lines_b, m,
-                              m_slots, groups, 1, n_open, labels)  # fmt: skip
+                              m_slots, candidates, n_candidates, groups, n_open, labels)  # fmt: skip
             if found == 0 and depth >= 0:
                 labels[g] = first - start
                 depth = FAILED if certified else _push(
                     s_corners, s_bits, s_lines, s_numbers, s_ends, depth, corners_a, bits_a, lines_a, n, n_slots,
-                    groups, 1, n_open, labels,
+                    candidates, n_candidates, groups, n_open, labels,
                 )  # fmt: skip
         if depth == FAILED:
             doubtful[n_doubtful] = piece

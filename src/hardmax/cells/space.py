@@ -208,12 +208,13 @@ class SpaceEngine:
         all_doubtful: list[IntArray] = []
         parts: list[tuple[IntArray, Any, Solids]] = []
         while position < n:
+            room, words = self._capacity, self._words  # read once: other threads may raise them meanwhile
             output = Output(
                 np.empty(capacity, dtype=np.int64),
                 np.empty((capacity, stage.n_choices), dtype=label_type),
                 np.zeros(capacity + 1, dtype=np.int64),
                 np.empty((capacity * per_child, pieces.corners.shape[1])),
-                np.empty((capacity * per_child, self._words), dtype=np.uint64),
+                np.empty((capacity * per_child, words), dtype=np.uint64),
                 np.zeros(capacity + 1, dtype=np.int64),
                 np.empty(capacity * facets_per_child, dtype=np.int64),
                 np.empty((capacity * facets_per_child, self.dim + 3)),
@@ -222,7 +223,7 @@ class SpaceEngine:
             position, children, used, facets, n_doubtful, status = cut_polytopes(
                 position, pieces.vertex_start, pieces.corners, pieces.incidence, pieces.facet_start, pieces.walls,
                 pieces.lines, rows, errors, table, stage.twin, group_of_row, self.certified, self._is_unbounded,
-                self.dim, count_only, output, doubtful, self._capacity, self._words,
+                self.dim, count_only, output, doubtful, room, words,
             )  # fmt: skip
             n_children += children
             all_doubtful.append(doubtful[:n_doubtful].copy())
@@ -233,9 +234,9 @@ class SpaceEngine:
                 )  # fmt: skip
                 parts.append((output.parents[:children], output.labels[:children], solids))
             if status == _WORKSPACE_FULL:
-                self._capacity *= 2
+                self._capacity = max(self._capacity, 2 * room)
             elif status == _MORE_WORDS:
-                self._words += 1
+                self._words = max(self._words, words + 1)
             elif status == _OUTPUT_FULL:
                 if position == before:
                     capacity *= 2
