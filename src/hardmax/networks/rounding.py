@@ -163,7 +163,8 @@ class Bounded:
         constant[0] = self.constant
         total = norm * size + constant  # bounds every partial sum
         _refuse_overflow(total)
-        fresh = (length + 2) * UNIT_ROUNDOFF * norm * size + UNIT_ROUNDOFF * total * (constant > 0)
+        # norm times size first: a tiny norm times the roundoff would underflow before a huge size could lift it
+        fresh = (length + 2) * UNIT_ROUNDOFF * (norm * size) + UNIT_ROUNDOFF * total * (constant > 0)
         moves = _moves(size, before.error, norm) | (constant > 0)
         fresh = np.where(moves, fresh + (length + 2) * UNDERFLOW, 0.0)
         error = _SAFETY * (norm * before.error + fresh)
