@@ -78,6 +78,7 @@ class _Chunk:
     labels: NDArray[Any]  # complete labels, filled up to the stage
     pieces: Polytopes
     n_decided: int = 0  # choices of the stage already cut, where a stage is cut in parts
+    stage_labels: NDArray[Any] | None = None  # what the pieces chose in the stage just cut, if at hand
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -152,6 +153,18 @@ def as_slice(columns: IntArray) -> Any:
     """Consecutive columns as a slice, which numpy copies much faster than a list of indices."""
     first, last = int(columns[0]), int(columns[-1])
     return slice(first, last + 1) if last - first + 1 == len(columns) and (np.diff(columns) == 1).all() else columns
+
+
+def _extended(labels: NDArray[Any], parents: IntArray, chosen: NDArray[Any], columns: IntArray) -> NDArray[Any]:
+    """The children's labels: their parents', with a stage's choices filled in."""
+    where = as_slice(columns)
+    if isinstance(where, slice) and len(parents) > 64 and labels.dtype == chosen.dtype == np.uint8:
+        from hardmax.cells._label_kernels import extended_labels
+
+        return np.asarray(extended_labels(labels, parents, chosen, where.start))
+    complete = np.take(labels, parents, axis=0)
+    complete[:, where] = chosen
+    return complete
 
 
 def _program(graph: Graph, origin: NDArray[Any], basis: NDArray[Any], certified: bool) -> SliceProgram:
@@ -317,8 +330,11 @@ class Enumeration:
         """The chunk with the state of its own pieces instead of their parents'."""
         if chunk.parents is None:
             return chunk
-        columns = as_slice(self.program.stages[chunk.state.stage].columns)
-        state = self.program.advance(chunk.state, chunk.parents, np.ascontiguousarray(chunk.labels[:, columns]))
+        chosen = chunk.stage_labels
+        if chosen is None:
+            columns = as_slice(self.program.stages[chunk.state.stage].columns)
+            chosen = np.ascontiguousarray(chunk.labels[:, columns])
+        state = self.program.advance(chunk.state, chunk.parents, chosen)
         return _Chunk(chunk.path, state, None, chunk.labels, chunk.pieces)
 
     def _children(self, chunk: _Chunk) -> list[_Chunk]:
@@ -336,9 +352,9 @@ class Enumeration:
                 label_parts.append(labels.astype(stage_labels.dtype))
             parents, stage_labels = np.concatenate(parent_parts), np.concatenate(label_parts)
             pieces = type(parts[0]).join(parts)
-        complete = np.take(chunk.labels, parents, axis=0)
-        complete[:, as_slice(stage.columns)] = stage_labels
+        complete = _extended(chunk.labels, parents, stage_labels, stage.columns)
         n_decided = chunk.n_decided + stage.n_choices
+        at_once = stage.n_choices == whole.n_choices
         following: list[_Chunk] = []
         step = self._chunk_size(len(parents))
         for first in range(0, len(parents), step):
@@ -346,11 +362,12 @@ class Enumeration:
             path = (*chunk.path, len(following))
             state, ancestors = chunk.state, parents[first:last]
             labels, taken = complete[first:last], pieces.take(first, last)
+            chosen = stage_labels[first:last] if at_once else None
             if n_decided < whole.n_choices:  # the same stage goes on with its other choices
                 own = state.gathered(ancestors)
                 following.append(_Chunk(path, own, None, labels, taken, n_decided))
             else:
-                following.append(_Chunk(path, state, ancestors, labels, taken))
+                following.append(_Chunk(path, state, ancestors, labels, taken, 0, chosen))
         if 0 <= cut.n_done < len(chunk):  # the engine stopped for room: the rest of the chunk waits its turn
             rest = np.arange(cut.n_done, len(chunk))
             remaining = chunk.pieces.take(cut.n_done, len(chunk))
