@@ -181,8 +181,7 @@ def test_eulers_relation_holds_in_space(seed: int) -> None:
     for domain in _domains(3):
         for polytope in exact_cells(net, domain).values():
             facets = [
-                {i for i, mask in enumerate(polytope.incidence) if mask >> f & 1}
-                for f in range(len(polytope.walls))
+                {i for i, mask in enumerate(polytope.incidence) if mask >> f & 1} for f in range(len(polytope.walls))
             ]
             edges = sum(len(a & b) == 2 for a, b in combinations(facets, 2))
             assert len(polytope.points) - edges + len(facets) == 2
@@ -228,9 +227,7 @@ def test_a_facet_shared_by_several_rivals_names_the_winner_beyond() -> None:
 def test_identical_rows_count_as_the_first_and_constants_are_rows_too() -> None:
     box = root(Box([0.0, 0.0], [1.0, 1.0]))
     assert [k for k, _ in split(box, rational_array([[1.0, 2.0, 2.0]]), _stage(3))] == [(1,)]
-    assert [k for k, _ in split(box, rational_array([[0.0, -1.0, 2.0]]), _stage(1, 1, 1, relu=True))] == [
-        (0, 0, 1)
-    ]
+    assert [k for k, _ in split(box, rational_array([[0.0, -1.0, 2.0]]), _stage(1, 1, 1, relu=True))] == [(0, 0, 1)]
 
 
 def test_a_facet_belongs_to_the_first_choice_that_makes_it() -> None:
@@ -278,25 +275,27 @@ def test_on_a_line_the_lower_end_comes_first() -> None:
     assert high.walls.tolist() == [wall_of_choice(0, 1), -2]
     assert high.directions is not None and high.directions.tolist() == [[0.0], [1.0]]
     assert high.vertices[0, 0] == -1 / 3 and high.error is not None
-    assert Fraction(-1, 3) != Fraction(-1 / 3) and abs(Fraction(-1, 3) - Fraction(-1 / 3)) <= Fraction(
-        high.error[0]
-    )
+    assert Fraction(-1, 3) != Fraction(-1 / 3) and abs(Fraction(-1, 3) - Fraction(-1 / 3)) <= Fraction(high.error[0])
     assert high.error[1] == 0
 
 
 def test_many_facets_take_more_words() -> None:
-    # 80 planes tangent to a paraboloid: the cell above them all has every one as a facet.
-    slopes = [(a, b) for a in range(-4, 5) for b in range(-4, 5)][:80]
+    # Tangent planes of a paraboloid: above them all, each is a facet.
+    slopes = [(a, b) for a in range(-4, 5) for b in range(-4, 5)]
     rows = rational_array(
-        [[-(a * a + b * b) / 4 for a, b in slopes], *zip(*slopes, strict=True), [-1.0] * len(slopes)]
+        [
+            [0.0, *(-(a * a + b * b) / 4 for a, b in slopes)],
+            [0.0, *(float(a) for a, _ in slopes)],
+            [0.0, *(float(b) for _, b in slopes)],
+            [1.0, *(0.0 for _ in slopes)],
+        ]
     )
-    rows = -rows
-    parts = dict(split(root(Box([-8.0, -8.0, -64.0], [8.0, 8.0, 64.0])), rows, _stage(*[1] * 80, relu=True)))
-    inner = parts[(1,) * 80]
+    parts = dict(split(root(Box([-8.0, -8.0, -64.0], [8.0, 8.0, 64.0])), rows, _stage(1 + len(slopes))))
+    inner = parts[(0,)]
     batch = to_polytopes([inner])
-    assert len(inner.walls) > 64 and batch.incidence is not None and batch.incidence.shape[1] == 2
-    masks = [int(a) | int(b) << 64 for a, b in batch.incidence]
-    assert masks == list(inner.incidence)
+    assert len(parts) == 82 and len(inner.walls) > 64
+    assert batch.incidence is not None and batch.incidence.shape[1] == 2
+    assert [int(a) | int(b) << 64 for a, b in batch.incidence] == list(inner.incidence)
 
 
 def test_bad_input_is_refused_by_name() -> None:
