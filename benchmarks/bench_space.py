@@ -1,0 +1,113 @@
+"""Cells in three and four dimensions: seconds and counts of the reference networks, one thread.
+
+    python benchmarks/bench_space.py [--size full|small]
+
+The networks lie in ``../shared/nets``; without them a random network of the same shape is cut instead. Fails
+where a count is wrong, or at full size where enumeration takes longer than the fastest peer measured
+(relu_edge_subdivision, float32, not certified, on a machine of its own: 0.044 s and 0.062 s). Times are of
+whole enumerations with polytopes and maps kept; ``cutting`` is the part inside the engine.
+"""
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import argparse
+import sys
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+import hardmax as hm
+from hardmax.cells.enumeration import Enumeration
+from hardmax.cells.space import SpaceEngine
+
+NETS = Path(__file__).resolve().parents[2] / "shared" / "nets"
+# name, widths, cells on [-1, 1]^d, cells on R^d, the peer's seconds on the box
+CASES = [
+    ("e_3-16-16-1_pt", (3, 16, 16, 1), 1276, 5028, 0.044),
+    ("f_4-12-12-1_pt", (4, 12, 12, 1), 1226, 10501, 0.062),
+]
+
+
+def _network(name, widths):
+    """The reference network and True, or a random one and False where the file is absent."""
+    path, depth = NETS / f"{name}.npz", len(widths) - 1
+    if path.exists():
+        with np.load(path) as arrays:
+            weights = [(arrays[f"W{k}"], arrays[f"b{k}"]) for k in range(depth)]
+    else:
+        rng = np.random.default_rng(0)
+        weights = [
+            (rng.uniform(-1, 1, (m, n)) / np.sqrt(n), rng.uniform(-1, 1, m) / np.sqrt(n)) for n, m in pairwise(widths)
+        ]
+    layers = []
+    for weight, bias in weights:
+        layers += [hm.Affine(weight, bias), hm.ReLU()]
+    return hm.Network(layers[:-1], widths[0]), path.exists()
+
+
+def bench_space(net, domain, certified, repeats):
+    """Least seconds of a whole enumeration and of its cutting, the number of cells, and of pieces settled."""
+    best, best_cutting, cells, settled = np.inf, np.inf, 0, 0
+    for _ in range(repeats):
+        engine = SpaceEngine(domain, certified)
+        spent = _watched(engine)
+        enumeration = Enumeration(net.graph, domain, engine, certified)
+        start = time.perf_counter()
+        cells = sum(len(batch) for batch in enumeration.cells())
+        best = min(best, time.perf_counter() - start)
+        best_cutting = min(best_cutting, sum(spent))
+        settled = enumeration.n_settled
+    return best, best_cutting, cells, settled
+
+
+def _watched(engine):
+    """Seconds of each call of the engine's ``cut``, as a list that grows."""
+    spent, cut = [], engine.cut
+
+    def timed(*arguments):
+        start = time.perf_counter()
+        result = cut(*arguments)
+        spent.append(time.perf_counter() - start)
+        return result
+
+    engine.cut = timed
+    return spent
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    default = os.environ.get("HARDMAX_BENCH_SIZE", "full")
+    parser.add_argument("--size", choices=["full", "small"], default=default)
+    is_full = parser.parse_args().size == "full"
+    failures = []
+    for name, widths, on_box, everywhere, peer in CASES:
+        net, is_reference = _network(name, widths)
+        dim = widths[0]
+        domains = [(hm.Box([-1.0] * dim, [1.0] * dim), on_box), (hm.Space(dim), everywhere)]
+        for domain, expected in domains[: 2 if is_full else 1]:
+            where = "[-1,1]" if domain.is_bounded else "R"
+            for certified in (False, True):
+                bench_space(net, domain, certified, 1)  # compiles, or reads the cache
+                seconds, cutting, cells, settled = bench_space(net, domain, certified, 7 if is_full else 1)
+                mode = "certified" if certified else "float"
+                ratio = f"   {peer / seconds:4.1f}x the peer" if domain.is_bounded else ""
+                print(
+                    f"{name:18s} {where}^{dim:<2d} {mode:10s} {cells:6d} cells   {seconds:8.4f} s   "
+                    f"cutting {cutting:8.4f} s   {settled} settled{ratio}"
+                )
+                if is_reference and cells != expected:
+                    failures.append(f"{name} on {where}^{dim}, {mode}: {cells} cells, expected {expected}")
+                if is_full and is_reference and domain.is_bounded and seconds > peer:
+                    failures.append(f"{name}, {mode}: {seconds:.4f} s, expected below {peer} s")
+    for failure in failures:
+        print(f"FAILED {failure}")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
