@@ -6,7 +6,11 @@ import random
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 import hardmax as hm
+from hardmax.networks import operations as op
+from hardmax.networks.graph import GraphBuilder
 from networks.builders import network_of
 from oracles.cell_oracle import OracleResult, oracle_cells
 from oracles.network_cases import Layer, random_network
@@ -57,6 +61,23 @@ def random_question(seed: int, kind: str, max_choices: int = 12) -> Question:
     low, high = [a for a, _ in extent], [b for _, b in extent]
     arguments = {"low": low, "high": high, "origin": origin, "basis": basis}
     return Question(name, layers, net, hm.Plane(origin, basis, extent), 2, arguments)
+
+
+def moving_tokens(seed: int, n_tokens: int = 3, width: int = 2) -> tuple[hm.Network, Any, Any]:
+    """Self-attention over tokens that all move, and two inputs: scores are quadratic on the segment between them."""
+    rng = np.random.default_rng(seed)
+    builder = GraphBuilder((n_tokens, width))
+    query, key, value = (
+        builder.add(op.Linear(op.frozen(rng.integers(-2, 3, size=(width, width)))), 0, name=name)
+        for name in ("query", "key", "value")
+    )
+    turned = builder.add(op.Transpose((1, 0)), key, name="turned keys")
+    scores = builder.add(op.MatMul(), query, turned, name="scores")
+    weights = builder.add(op.Hardmax(), scores, name="attention")
+    mixed = builder.add(op.MatMul(), weights, value, name="mixed")
+    builder.add(op.Relu(), builder.add(op.Add(), 0, mixed, name="residual"), name="relu")
+    start, end = rng.integers(-3, 4, size=(2, n_tokens, width)).astype(float)
+    return hm.Network.from_graph(builder.build()), start, end
 
 
 def _independent(basis: list[list[int]]) -> bool:

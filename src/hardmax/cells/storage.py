@@ -279,8 +279,9 @@ def read_arrays(file: Path, format_: str) -> tuple[dict[str, Any], Arrays]:
     try:
         with open(file, "rb") as opened:
             refuse_pickle(opened.read(1024), str(file))
-        with np.load(file, allow_pickle=False) as stored:
-            arrays = {name: stored[name] for name in stored.files}
+            opened.seek(0)
+            with np.load(opened, allow_pickle=False) as stored:
+                arrays = {name: stored[name] for name in stored.files}
         header = json.loads(arrays.pop(_KEY).astype(np.uint8).tobytes())
         kind, schema = header["format"], header["schema"]
     except FileNotFoundError:

@@ -9,7 +9,8 @@ from hardmax.arithmetic.rationals import fraction, rational
 from hardmax.cells.certificate.check import Check
 from hardmax.cells.certificate.corners import CornerError, strays
 from hardmax.cells.certificate.fixed_choices import exact_inputs, follow
-from hardmax.cells.certificate.subject import TOLERANCE, Subject
+from hardmax.cells.certificate.subject import RIVAL_BITS, ROOT_BIT, TOLERANCE, Subject
+from hardmax.cells.polytopes import Polytopes
 from hardmax.errors import PrecisionError, WeightError
 from hardmax.networks import operations as op
 
@@ -63,7 +64,7 @@ def _owns_a_point(subject: Subject, index: int) -> bool:
 
 
 def check_corners(subject: Subject) -> Check:
-    """Each cell's choices win, or tie, at its corners; in rationals, corners are where they are said to be."""
+    """Each cell's corners lie on their walls, and its choices win, or tie, there."""
     n = subject.n_cells
     doubtful = np.arange(n) if subject.in_rationals else _beaten_cells(subject)
     for index in doubtful.tolist():
@@ -72,7 +73,7 @@ def check_corners(subject: Subject) -> Check:
             return Check("corners", False, f"cell {index}: {reason}")
     if subject.in_rationals:
         return Check("corners", True, f"the choices of {n} cells win or tie at all their corners, in rationals")
-    detail = f"the choices of {n} cells win or tie at their corners up to {TOLERANCE:g} of the largest score"
+    detail = f"corners lie on their walls and choices win or tie there, up to {TOLERANCE:g} of the largest score"
     return Check("corners", True, f"{detail}; {len(doubtful)} cells settled in rationals")
 
 
@@ -95,27 +96,71 @@ def _misplaced(subject: Subject, index: int) -> str | None:
 
 
 def _beaten_cells(subject: Subject) -> IntArray:
-    """Cells at one of whose corners floats see another choice win clearly."""
-    graph = subject.graph
-    owner = np.repeat(np.arange(subject.n_cells), np.diff(subject.pieces.vertex_start))
+    """Cells with a corner at which floats see another choice win clearly, or that misses one of its walls."""
+    graph, pieces = subject.graph, subject.pieces
+    owner = np.repeat(np.arange(subject.n_cells), np.diff(pieces.vertex_start))
     inputs = subject.inputs(subject.corners)
     lost = np.zeros((len(graph.choice_nodes), len(owner)))
     scale = np.zeros((len(graph.choice_nodes), 1))
+    corner, wall = _walls_at_corners(pieces)
     for first in range(0, len(owner), subject.batch):
         part = slice(first, first + subject.batch)
         labels = subject.labels[owner[part]]
         guards, _ = follow(graph, inputs[part], labels)
-        column = 0
+        here = slice(*np.searchsorted(corner, [first, first + subject.batch]))
+        at, column, rival = corner[here] - first, wall[here] >> RIVAL_BITS, wall[here] & ((1 << RIVAL_BITS) - 1)
+        if subject.dim == 1:
+            rival = rival & ~ROOT_BIT
+        begin = 0
         for place, (node, rows) in enumerate(zip(graph.choice_nodes, guards, strict=True)):
-            chosen = labels[:, column : column + rows.shape[1]].astype(np.int64)
-            column += rows.shape[1]
+            end = begin + rows.shape[1]
+            chosen = labels[:, begin:end].astype(np.int64)
+            on_wall = np.flatnonzero((column >= begin) & (column < end))
+            choice = column[on_wall] - begin
             if isinstance(graph.nodes[node].operation, op.Relu):
                 behind = np.where(chosen == 1, -rows[..., 0], rows[..., 0])
+                off = rows[at[on_wall], choice, 0]
             else:
                 behind = rows.max(axis=-1) - np.take_along_axis(rows, chosen[..., None], axis=-1)[..., 0]
+                own = rows[at[on_wall], choice, chosen[at[on_wall], choice]]
+                off = own - rows[at[on_wall], choice, rival[on_wall]]
+            begin = end
             lost[place, part] = behind.max(axis=1, initial=0.0)
+            np.maximum.at(lost[place], first + at[on_wall], np.abs(off))
             scale[place] = max(scale[place, 0], float(np.abs(rows).max(initial=0.0)))
-    return np.unique(owner[~(lost <= TOLERANCE * scale).all(axis=0)])  # NaN counts as beaten
+    beaten = np.asarray(~(lost <= TOLERANCE * scale).all(axis=0))  # NaN counts as beaten
+    beaten[_off_the_border(subject, corner, wall)] = True
+    return np.unique(owner[beaten])
+
+
+def _walls_at_corners(pieces: Polytopes) -> tuple[IntArray, IntArray]:
+    """Every pair of a corner and a wall it lies on, by corner."""
+    n_corners, start = len(pieces.vertices), pieces.vertex_start
+    if pieces.incidence is not None:
+        words = np.ascontiguousarray(pieces.incidence.astype("<u8"))
+        bits = np.unpackbits(words.view(np.uint8), axis=1, bitorder="little")
+        corner, facet = np.nonzero(bits)
+        offset = np.repeat(pieces.facet_start[:-1], np.diff(start))
+        return corner, pieces.walls[offset[corner] + facet]
+    if pieces.dim == 1:
+        return np.arange(n_corners), pieces.walls
+    here = np.arange(n_corners)
+    before = np.where(np.isin(here, start[:-1]), np.repeat(start[1:], np.diff(start)) - 1, here - 1)
+    return np.repeat(here, 2), pieces.walls[np.stack([before, here], axis=1).reshape(-1)]
+
+
+def _off_the_border(subject: Subject, corner: IntArray, wall: IntArray) -> IntArray:
+    """Corners that are said to lie on the domain's border and do not."""
+    pieces, domain = subject.pieces, subject.domain
+    corner, wall = corner[wall < 0], wall[wall < 0]
+    axis, is_high = np.divmod(-1 - wall, 2)
+    at = pieces.vertices[corner, axis]
+    if domain.low is not None and domain.high is not None:
+        target = np.where(is_high == 1, domain.high[axis], domain.low[axis])
+        return np.asarray(corner[~(np.abs(at - target) <= subject.errors[corner])])
+    assert pieces.directions is not None
+    gap = np.maximum(np.abs(at), np.abs(pieces.directions[corner, axis] - (2 * is_high - 1)))
+    return np.asarray(corner[~(gap <= subject.errors[corner])])
 
 
 def check_maps(subject: Subject) -> Check:
