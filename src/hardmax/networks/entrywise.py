@@ -95,12 +95,14 @@ class EntrywiseProgram(SliceProgram):
         length = 0 if isinstance(operation, op.Shift) else self._rules[index].length
         if isinstance(operation, op.Reduce):
             length = first.coefficients[0, 0].size // max(1, values[0, 0].size)
-        size = np.abs(first.coefficients)
-        carried = _of(first) + (length + 2) * UNIT_ROUNDOFF * size if length else _of(first)
+        # The roundoff multiplies last: times a tiny entry it would underflow before a huge weight could lift it.
+        roundoff = (length + 2) * UNIT_ROUNDOFF if length else 1.0
+        carried = _of(first) / roundoff + np.abs(first.coefficients) if length else _of(first)
         entries = np.array(apply(self._absolute[index], _flat(carried), constant_term=False)).reshape(values.shape)
         if length:  # a product of nonzero numbers may underflow; a layer that is dead in a cell stays exact
             alive = carried.reshape(*carried.shape[:2], -1).any(axis=2)
-            entries = entries + (length + 2) * UNDERFLOW * alive.reshape(*alive.shape, *(1,) * (entries.ndim - 2))
+            alive = alive.reshape(*alive.shape, *(1,) * (entries.ndim - 2))
+            entries = roundoff * entries + (length + 2) * UNDERFLOW * alive
         if constant_term(operation) is not None:
             entries[:, 0] += UNIT_ROUNDOFF * np.abs(values[:, 0])
         return np.asarray(_safe(length) * entries)
@@ -125,7 +127,7 @@ def _sharpened(tensor: Tensor, entries: FloatArray) -> Tensor:
     bounds = tensor.bounds
     assert bounds is not None
     lead = bounds.error.shape
-    smaller = np.minimum(entries, bounds.error.reshape(*lead, *(1,) * (entries.ndim - 2)))
+    smaller = np.fmin(entries, bounds.error.reshape(*lead, *(1,) * (entries.ndim - 2)))
     error = smaller.reshape(*lead, -1).max(axis=2, initial=0.0)
     return Tensor(tensor.coefficients, EntryBounds(error, bounds.unit, bounds.monomial, smaller), tensor.winners)
 
@@ -139,10 +141,10 @@ def _product(operation: op.Operation, x: Tensor, y: Tensor) -> FloatArray:
     parts: list[Array] = []
     for i in range(x.degree_terms):
         for j in range(y.degree_terms):
-            part = apply(operation, size_x[:, i], error_y[:, j] + rounding * size_y[:, j])
+            part = rounding * apply(operation, size_x[:, i], error_y[:, j] / rounding + size_y[:, j])
             part = part + apply(operation, error_x[:, i], size_y[:, j] + error_y[:, j])
             if i + j == len(parts):
-                parts.append(part + (length + pairs) * UNDERFLOW)
+                parts.append(part + (4 * length + 2) * pairs * UNDERFLOW)
             else:
                 parts[i + j] = parts[i + j] + part
     return np.asarray(_safe(length + 4 * pairs) * np.stack(parts, axis=1))
