@@ -73,8 +73,8 @@ def grid_transformer(n_keys: int, dim: int, folds: int, depth: int, *, coordinat
 def general_position_transformer(n_keys: int, dim: int, width: int, depth: int) -> Network:
     """The improved network: (N n)^(d (L-1)) * N^d * R(width, d) cells, all regions, on [0, 1]^d.
 
-    Here n = floor(width / d). All blocks but the last fold as in ``grid_transformer``; the ReLUs of the last one are ``width``
-    hyperplanes in general position whose crossings all lie inside every attention cell. This attains
+    Here n = floor(width / d). All blocks but the last fold as in ``grid_transformer``; the ReLUs of the last
+    one are ``width`` hyperplanes in general position whose crossings all lie inside every attention cell. This attains
     ``hm.bounds.cells_lower``, for depth 1 the maximum. The hyperplanes are t^d = sum_k y_k t^k for integers
     t: d of them meet where y holds the coefficients of the monic polynomial with these roots, and no
     polynomial of degree d has d + 1.

@@ -1,0 +1,80 @@
+"""How far softmax attention is from the maximum it stands for, layer by layer."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import e, inf, nextafter
+
+from hardmax.constructions.maxout_form import MaxoutForm, MaxoutLayer
+
+
+def softmax_gap(n_keys: int) -> float:
+    """c_n with 0 <= max - softmax mean <= c_n * temperature over n values, the least such: W((n - 1) / e).
+
+    Exactness: rounded up.
+
+    Examples
+    --------
+    >>> round(softmax_gap(2), 12), softmax_gap(1)
+    (0.278464542761, 0.0)
+    """
+    if n_keys == 1:
+        return 0.0
+    from scipy.special import lambertw
+
+    return float(lambertw((n_keys - 1) / e).real) * (1 + 2.0**-48)
+
+
+def softmax_error(form: MaxoutForm, temperature: float) -> float:
+    """The largest deviation of any output from its hard value when every maximum is a softmax mean.
+
+    The deviation of each unit is followed as an interval: affine pieces map intervals, a maximum of pieces
+    deviates within the hull of their intervals, and a softmax mean lies below the maximum by at most
+    c_P * temperature, P tokens. The result is never above sum_l c_P temperature prod_{l' > l} L_l' with L the
+    largest 1-norm of a layer's rows, and below it where errors of one sign cancel (a difference of maxima).
+
+    Exactness: an upper bound in real arithmetic, rounded up; rounding of the evaluation comes on top.
+    """
+    gap = Fraction(softmax_gap(form.rank)) * Fraction(temperature)
+    deviations = [(Fraction(0), Fraction(0))] * form.input_dim
+    for layer in form.layers:
+        deviations = _through(layer, deviations)
+        if layer.rank > 1:  # an affine layer's tokens are copies, whose mean is exact
+            deviations = [(low - gap, high) for low, high in deviations]
+    if form.read_out is not None:
+        deviations = _through(form.read_out, deviations)
+    return _up(max(max(-low, high) for low, high in deviations))
+
+
+def published_softmax_error(form: MaxoutForm, temperature: float) -> float:
+    """The maxout paper's bound sum_l c_P temperature prod_{l' > l} L_l'; ``softmax_error`` is never larger."""
+    gap = Fraction(softmax_gap(form.rank)) * Fraction(temperature)
+    total = Fraction(0)
+    for layer in (*form.layers, *([] if form.read_out is None else [form.read_out])):
+        rows = layer.weights.reshape(-1, layer.weights.shape[2]).tolist()
+        total *= max(sum(abs(Fraction(w)) for w in row) for row in rows)
+        total += gap if layer.rank > 1 else 0
+    return _up(total)
+
+
+def _through(
+    layer: MaxoutLayer, deviations: list[tuple[Fraction, Fraction]]
+) -> list[tuple[Fraction, Fraction]]:
+    result = []
+    for unit in range(layer.width):
+        pieces = []
+        for row in layer.weights[:, unit].tolist():
+            low = high = Fraction(0)
+            for weight, (least, most) in zip(row, deviations, strict=True):
+                if weight:
+                    w = Fraction(weight)
+                    low += w * (least if w > 0 else most)
+                    high += w * (most if w > 0 else least)
+            pieces.append((low, high))
+        result.append((min(low for low, _ in pieces), max(high for _, high in pieces)))
+    return result
+
+
+def _up(value: Fraction) -> float:
+    rounded = float(value)
+    return rounded if Fraction(rounded) >= value else nextafter(rounded, inf)
