@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from hardmax.cells.search import enumerate_cells as enumerate_cells
     from hardmax.cells.storage import load_cells as load_cells
     from hardmax.cells.verification import verify as verify
+    from hardmax.constructions.compiled import maxout_to_transformer as maxout_to_transformer
     from hardmax.constructions.grid import grid_transformer as grid_transformer
     from hardmax.errors import HardmaxError as HardmaxError
     from hardmax.measurements import bounds as bounds
@@ -75,6 +76,7 @@ _NAMES = {
     "joint_cells": "hardmax.tropical.minkowski",
     "load_cells": "hardmax.cells.storage",
     "lower": "hardmax.networks.lowering",
+    "maxout_to_transformer": "hardmax.constructions.compiled",
     "minkowski_vertices": "hardmax.tropical.minkowski",
     "power_diagram": "hardmax.cells.power_diagram",
     "read": "hardmax.networks.files",
