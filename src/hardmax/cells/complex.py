@@ -66,10 +66,13 @@ class CellComplex:
         self.labels = labels
         self.maps = maps
         self.map_error = map_error
-        self.pieces = in_order(pieces) if pieces.dim == 2 and pieces.incidence is not None else pieces
         self.is_complete = is_complete
         self.n_settled = n_settled
         self._follower: ExactFollower | None = None
+        if pieces.dim == 2 and pieces.incidence is not None:
+            is_estimated = exactness is Exactness.ESTIMATED
+            pieces = in_order(pieces, None if is_estimated else self._inward)
+        self.pieces = pieces
 
     # --- counts -------------------------------------------------------------------------------
 
@@ -134,6 +137,9 @@ class CellComplex:
             program = SliceProgram(self.network.graph, origin, basis, Arithmetic.RATIONAL)
             self._follower = ExactFollower(program, self.domain)
         return self._follower
+
+    def _inward(self, index: int, wall: int) -> Any:
+        return self.follower.wall_row(wall, self.labels[index])
 
     # --- geometry -----------------------------------------------------------------------------
 

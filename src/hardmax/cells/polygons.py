@@ -6,6 +6,8 @@ step around each polygon, edge i from corner i to the next.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,10 +15,16 @@ from hardmax.cells.polytopes import Polytopes
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
+ObjectArray = NDArray[np.object_]
+
+_ROUNDOFF = 2.0**-53
 
 
-def in_order(pieces: Polytopes) -> Polytopes:
+def in_order(pieces: Polytopes, inward: Callable[[int, int], ObjectArray] | None = None) -> Polytopes:
     """The same polygons with corners and edges counter-clockwise and in step, and no incidence.
+
+    ``inward(polygon, wall)`` gives the exact function (c, a) that vanishes on a wall and is positive inside;
+    it is asked where floats leave it open which way round a polygon runs.
 
     Examples
     --------
@@ -30,24 +38,23 @@ def in_order(pieces: Polytopes) -> Polytopes:
     """
     assert pieces.dim == 2 and pieces.incidence is not None
     if len(pieces) == 0:
-        return Polytopes(2, pieces.vertex_start, pieces.vertices, pieces.facet_start, pieces.walls, pieces.error,
-                         pieces.directions)  # fmt: skip
+        start, walls = pieces.vertex_start, pieces.walls
+        return Polytopes(2, start, pieces.vertices, start, walls, pieces.error, pieces.directions)
     start, sizes = pieces.vertex_start, np.diff(pieces.vertex_start)
-    corners, edges = _walk(start, sizes, _edges_of(pieces), _ends_of(pieces))
-    points = pieces.vertices
-    if pieces.directions is not None:  # far enough out that the order of magnitude of M decides
-        points = points + 2.0**20 * (1.0 + float(np.abs(points).max())) * pieces.directions
+    edges_of = _edges_of(pieces)
+    corners, edges = _walk(start, sizes, edges_of)
+    turn, is_certain = _turns(pieces, corners, start, sizes, is_guess=inward is None)
+    if inward is not None:
+        for polygon in np.flatnonzero(~is_certain).tolist():
+            first, second = (int(pieces.walls[edge]) for edge in edges[start[polygon] : start[polygon] + 2])
+            (_, ax, ay), (_, bx, by) = (inward(polygon, wall)[:3] for wall in (first, second))
+            turn[polygon] = 1.0 if ax * by > ay * bx else -1.0  # inward normals turn as the edges do
     owner = np.repeat(np.arange(len(pieces)), sizes)
     place = np.arange(len(owner)) - start[owner]
-    following = start[owner] + (place + 1) % sizes[owner]
-    here, there = points[corners] - points[corners[start[owner]]], points[corners[following]]
-    there = there - points[corners[start[owner]]]
-    area = np.add.reduceat(here[:, 0] * there[:, 1] - here[:, 1] * there[:, 0], start[:-1])
-    is_backward = area[owner] < 0
+    is_backward = turn[owner] < 0
     # turned round: corners 0, n-1, ..., 1 and edges n-1, ..., 0
-    corner_order = np.where(is_backward, start[owner] + (-place) % sizes[owner], start[owner] + place)
-    edge_order = np.where(is_backward, start[owner] + sizes[owner] - 1 - place, start[owner] + place)
-    corners, edges = corners[corner_order], edges[edge_order]
+    corners = corners[np.where(is_backward, start[owner] + (-place) % sizes[owner], start[owner] + place)]
+    edges = edges[np.where(is_backward, start[owner] + sizes[owner] - 1 - place, start[owner] + place)]
     return Polytopes(
         2,
         start,
@@ -57,6 +64,48 @@ def in_order(pieces: Polytopes) -> Polytopes:
         None if pieces.error is None else pieces.error[corners],
         None if pieces.directions is None else pieces.directions[corners],
     )
+
+
+@np.errstate(over="ignore", invalid="ignore")  # an infinite bound proves nothing
+def _turns(
+    pieces: Polytopes, corners: IntArray, start: IntArray, sizes: IntArray, is_guess: bool
+) -> tuple[FloatArray, NDArray[np.bool_]]:
+    """Twice the area, signed, of polygons walked along ``corners``, and whether its sign is proved.
+
+    With corners at p + M q the area is a polynomial in M; its highest coefficient that is not zero counts.
+    Where a guess will do, coefficients of the size of rounding errors are taken for zeros.
+    """
+    owner = np.repeat(np.arange(len(sizes)), sizes)
+    base, here = corners[start[owner]], corners
+    following = start[owner] + (np.arange(len(owner)) - start[owner] + 1) % sizes[owner]
+    errors = np.zeros(len(pieces.vertices)) if pieces.error is None else pieces.error
+    slack = errors[here] + errors[base] + (1e-12 if is_guess else 0.0)
+    parts = [pieces.vertices] if pieces.directions is None else [pieces.vertices, pieces.directions]
+    scale = [1.0 + float(np.abs(part).max()) for part in parts]  # so that no area overflows
+    edges = [(part[here] - part[base]) / size for part, size in zip(parts, scale, strict=True)]
+    slacks = [
+        np.where(slack + np.abs(edge).max(axis=1) > 0, slack / size + 4 * _ROUNDOFF * np.abs(edge).max(axis=1), 0.0)
+        for edge, size in zip(edges, scale, strict=True)
+    ]
+    turn, is_certain = np.zeros(len(sizes)), np.zeros(len(sizes), dtype=bool)
+    is_open = np.ones(len(sizes), dtype=bool)
+    for power in range(2 * len(parts) - 2, -1, -1):
+        area, doubt = np.zeros(len(owner)), np.zeros(len(owner))
+        for i in range(len(parts)):
+            j = power - i
+            if 0 <= j < len(parts):
+                a, b, of_a, of_b = edges[i], edges[j][following], slacks[i], slacks[j][following]
+                area += a[:, 0] * b[:, 1] - a[:, 1] * b[:, 0]
+                doubt += of_a * np.abs(b).sum(axis=1) + of_b * np.abs(a).sum(axis=1) + 2 * of_a * of_b
+                doubt += 4 * _ROUNDOFF * (np.abs(a[:, 0] * b[:, 1]) + np.abs(a[:, 1] * b[:, 0]))
+        total, bound = np.add.reduceat(area, start[:-1]), np.add.reduceat(doubt, start[:-1])
+        bound += 2 * sizes * _ROUNDOFF * np.add.reduceat(np.abs(area), start[:-1])
+        is_clear = np.abs(total) > (1 + 2.0**-20) * bound
+        turn[is_open] = total[is_open]
+        is_certain |= is_open & is_clear
+        # only a certain zero leaves the sign to the next coefficient
+        is_open &= ~is_clear if is_guess else (total == 0) & (bound == 0)
+    return turn, is_certain
 
 
 def _edges_of(pieces: Polytopes) -> IntArray:
@@ -70,15 +119,9 @@ def _edges_of(pieces: Polytopes) -> IntArray:
     return np.asarray(np.stack([first, last], axis=1) + offset[:, None])
 
 
-def _ends_of(pieces: Polytopes) -> IntArray:
-    """The two corners of each edge, (n_edges, 2)."""
-    edges = _edges_of(pieces)
-    order = np.argsort(edges.reshape(-1), kind="stable")
-    return np.asarray((order // 2).reshape(-1, 2))
-
-
-def _walk(start: IntArray, sizes: IntArray, edges_of: IntArray, ends_of: IntArray) -> tuple[IntArray, IntArray]:
+def _walk(start: IntArray, sizes: IntArray, edges_of: IntArray) -> tuple[IntArray, IntArray]:
     """Corners and edges around all polygons at once, one step a round."""
+    ends_of = (np.argsort(edges_of.reshape(-1), kind="stable") // 2).reshape(-1, 2)  # the two corners of each edge
     corners, edges = np.empty(len(edges_of), dtype=np.int64), np.empty(len(edges_of), dtype=np.int64)
     active = np.arange(len(sizes))
     corner = start[:-1].copy()

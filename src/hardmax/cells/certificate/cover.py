@@ -83,6 +83,8 @@ def _exact(subject: Subject) -> Check:
 def _bounded_floats(subject: Subject) -> Check:
     pieces, domain = subject.pieces, subject.domain
     sums = polygon_sums(pieces, subject.errors) if subject.dim == 2 else [polytope_sum(pieces, subject.errors)]
+    if not all(np.isfinite(found.error) for found in sums):
+        return _exact(subject)
     wanted, slack = [0.0, 0.0, 4.0], 0.0
     if domain.is_bounded:
         wanted, slack = [domain.volume], 2.0**-48 * domain.volume

@@ -33,10 +33,12 @@ class BoundedSum:
     error: float
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def polygon_sums(pieces: Polytopes, errors: FloatArray) -> list[BoundedSum]:
     """The areas' sum as a polynomial in M, lowest coefficient first: one number on bounded domains.
 
-    ``errors`` (n_vertices,) bounds every coordinate of vertices and directions.
+    ``errors`` (n_vertices,) bounds every coordinate of vertices and directions. Where numbers overflow the
+    error is infinite.
     """
     start = pieces.vertex_start
     counts = np.diff(start)
@@ -92,6 +94,7 @@ def _total(terms: list[float], bounds: list[float], divisor: int) -> BoundedSum:
     return BoundedSum(value, _SAFETY * (fsum(bounds) / divisor + 2 * _ROUNDOFF * abs(value)))
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def polytope_sum(pieces: Polytopes, errors: FloatArray) -> BoundedSum:
     """The sum of the volumes of bounded polytopes of dimension three or more."""
     corners: list[tuple[int, ...]] = []
