@@ -100,7 +100,7 @@ class _Overlapping:
         points, errors = self._facets.corners(cell, facet)
         others, other_errors = self._facets.corners(other, other_facet)
         if self._cells.pieces.directions is None:
-            room = errors.max(initial=0.0) + other_errors.max(initial=0.0)
+            room = 1.0000001 * (errors.max(initial=0.0) + other_errors.max(initial=0.0))
             if bool((points.min(axis=0) > others.max(axis=0) + room).any()):
                 return False
             if bool((others.min(axis=0) > points.max(axis=0) + room).any()):
@@ -140,8 +140,11 @@ class _Coincident(_Overlapping):
         others, other_errors = self._facets.corners(other, other_facet)
         if len(points) != len(others):
             return False
-        gap = np.abs(points[:, None] - others[None]).max(axis=2)
         room = 1.0000001 * (errors[:, None] + other_errors[None])
+        if not np.isfinite(room).all():
+            return self._overlap(cell, facet, other, other_facet)
+        with np.errstate(over="ignore"):  # corners that far apart are none of each other's
+            gap = np.abs(points[:, None] - others[None]).max(axis=2)
         if not bool((gap <= room).any(axis=1).all()):
             return False
         dim = self._cells.dim
