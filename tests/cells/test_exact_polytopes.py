@@ -20,7 +20,7 @@ from hardmax.cells.domains import Box, Domain, Space
 from hardmax.cells.exact_polytopes import ExactPolytope, rebuild, root, split, to_polytopes, volume
 from hardmax.cells.polytopes import Polytopes, split_wall, wall_of_choice
 from hardmax.errors import CertificateError, EmptyError, QuadraticScoresError
-from hardmax.networks.slices import Stage
+from hardmax.networks.stages import Stage
 from networks.builders import network_of, rounded
 from oracles.cell_oracle import oracle_cells
 from oracles.network_cases import audit_cases, random_network, reference_cases

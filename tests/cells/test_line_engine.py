@@ -25,7 +25,8 @@ from hardmax.errors import DomainError
 from hardmax.networks import operations as op
 from hardmax.networks.entrywise import EntrywiseProgram
 from hardmax.networks.graph import GraphBuilder
-from hardmax.networks.slices import Arithmetic, Guards, SliceProgram, Stage
+from hardmax.networks.slices import Arithmetic, Guards, SliceProgram
+from hardmax.networks.stages import Stage
 from networks.builders import network_of, rounded
 from oracles import quadratic_oracle
 from oracles.cell_oracle import oracle_cells

@@ -14,7 +14,7 @@ from typing import Any
 from hardmax.arithmetic.rationals import ObjectArray, fraction
 from hardmax.cells.polytopes import split_wall, wall_of_choice
 from hardmax.errors import CertificateError, QuadraticScoresError
-from hardmax.networks.slices import Stage
+from hardmax.networks.stages import Stage
 
 Point = tuple[int, ...]  # (w, p) or (w, p, q): p / w or (p + M q) / w
 Value = tuple[int, int]  # (b, a) of a + M b, at the scale of its vertex: tuples compare as the numbers do

@@ -27,7 +27,8 @@ from hardmax.cells.domains import Domain
 from hardmax.cells.polytopes import Cut, Polytopes, split_wall
 from hardmax.networks.entrywise import EntrywiseProgram
 from hardmax.networks.graph import Graph
-from hardmax.networks.slices import Arithmetic, Guards, Plan, SliceProgram, SliceState, Stage
+from hardmax.networks.slices import Arithmetic, Guards, SliceProgram, SliceState
+from hardmax.networks.stages import Plan, Stage
 
 IntArray = NDArray[np.int64]
 ObjectArray = NDArray[np.object_]

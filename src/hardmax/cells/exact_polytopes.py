@@ -23,7 +23,7 @@ from hardmax.cells._exact_cutting import Piece, Point, Vertex, choices_of, integ
 from hardmax.cells.domains import Domain
 from hardmax.cells.polytopes import Polytopes, domain_wall
 from hardmax.errors import CertificateError, EmptyError, ParameterError, PrecisionError
-from hardmax.networks.slices import Stage
+from hardmax.networks.stages import Stage
 
 FloatArray = NDArray[np.float64]
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from hardmax.cells.exact_polytopes import ExactPolytope, split
 from hardmax.cells.prefixes import prefix_ids, stage_of_columns
-from hardmax.networks.slices import Stage
+from hardmax.networks.stages import Stage
 
 if TYPE_CHECKING:
     from hardmax.cells.complex import CellComplex
@@ -145,9 +145,11 @@ class _Coincident(_Overlapping):
             return self._overlap(cell, facet, other, other_facet)
         with np.errstate(over="ignore"):  # corners that far apart are none of each other's
             gap = np.abs(points[:, None] - others[None]).max(axis=2)
+        dim = self._cells.dim
+        if points.shape[1] > dim:  # a corner at infinity is no finite one, however large the errors
+            gap[points[:, :dim].any(axis=1)[:, None] != others[:, :dim].any(axis=1)[None]] = np.inf
         if not bool((gap <= room).any(axis=1).all()):
             return False
-        dim = self._cells.dim
         finite = points[~points[:, :dim].any(axis=1), dim:] if points.shape[1] > dim else points
         if len(finite) >= dim:
             spread = np.linalg.svd(finite - finite.mean(axis=0), compute_uv=False)[dim - 2] / len(finite) ** 0.5

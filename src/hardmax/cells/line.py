@@ -34,7 +34,8 @@ from hardmax.cells.domains import Domain
 from hardmax.cells.plane import label_dtype
 from hardmax.cells.polytopes import Cut, Polytopes, domain_wall, wall_of_choice
 from hardmax.errors import CertificateError, DomainError, PrecisionError
-from hardmax.networks.slices import Guards, SliceProgram, SliceState, Stage
+from hardmax.networks.slices import Guards, SliceProgram, SliceState
+from hardmax.networks.stages import Stage
 
 if TYPE_CHECKING:
     from hardmax.cells.enumeration import ExactFollower

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from hardmax.arithmetic.rationals import nearest_float, rational
 from hardmax.cells.domains import Domain
 from hardmax.cells.polytopes import Cut, Polytopes, domain_wall
-from hardmax.networks.slices import Guards, Stage
+from hardmax.networks.slices import Guards
+from hardmax.networks.stages import Stage
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]

@@ -18,7 +18,8 @@ from hardmax.arithmetic.rationals import rational
 from hardmax.cells.domains import Domain
 from hardmax.cells.polytopes import Cut, Polytopes, split_wall
 from hardmax.errors import ParameterError
-from hardmax.networks.slices import Guards, Stage
+from hardmax.networks.slices import Guards
+from hardmax.networks.stages import Stage
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]

@@ -21,7 +21,8 @@ from hardmax.arithmetic.rationals import fraction, rational
 from hardmax.errors import IncompleteError, QuadraticScoresError
 from hardmax.networks._halfspaces import Point, Row, all_positive_on, at, point_inside, point_on, primitive
 from hardmax.networks.graph import Graph
-from hardmax.networks.slices import Arithmetic, SliceProgram, Stage
+from hardmax.networks.slices import Arithmetic, SliceProgram
+from hardmax.networks.stages import Stage
 
 Function = tuple[Fraction, ...]  # (c, a_1, ..., a_d): the function c + <a, x>
 

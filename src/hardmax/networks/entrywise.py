@@ -25,7 +25,7 @@ from hardmax.networks import operations as op
 from hardmax.networks.evaluation import apply
 from hardmax.networks.graph import Graph
 from hardmax.networks.rounding import UNDERFLOW, UNIT_ROUNDOFF, Bounds
-from hardmax.networks.slices import Arithmetic, SliceProgram, Tensor, _padded, _selected_rows, constant_term
+from hardmax.networks.slices import Arithmetic, SliceProgram, Tensor, _padded, _selected_rows
 
 Array = NDArray[Any]
 FloatArray = NDArray[np.float64]
@@ -103,7 +103,7 @@ class EntrywiseProgram(SliceProgram):
             alive = carried.reshape(*carried.shape[:2], -1).any(axis=2)
             alive = alive.reshape(*alive.shape, *(1,) * (entries.ndim - 2))
             entries = roundoff * entries + (length + 2) * UNDERFLOW * alive
-        if constant_term(operation) is not None:
+        if op.constant_term(operation) is not None:
             entries[:, 0] += UNIT_ROUNDOFF * np.abs(values[:, 0])
         return np.asarray(_safe(length) * entries)
 

@@ -311,6 +311,18 @@ CHOICES = (Relu, MaxLast, Hardmax)
 SMOOTH = (Pointwise, Normalize)
 
 
+def constant_term(operation: Operation) -> Array | None:
+    """What a linear operation adds to the constant coefficient."""
+    if isinstance(operation, Linear):
+        return operation.bias
+    if isinstance(operation, Shift):
+        return operation.constant
+    if isinstance(operation, Convolution) and operation.bias is not None:
+        rank = len(operation.output_shape) - 2
+        return operation.bias.reshape(-1, *(1,) * rank)
+    return None
+
+
 def _broadcast(what: str, *shapes: Shape) -> Shape:
     try:
         return np.broadcast_shapes(*shapes)

@@ -116,9 +116,7 @@ class Bounded:
     @classmethod
     def of(cls, operation: op.Operation) -> Bounded:
         """The rule of an operation with float64 constants."""
-        from hardmax.networks.slices import constant_term
-
-        constant = constant_term(operation)
+        constant = op.constant_term(operation)
         offset = 0.0 if constant is None else float(np.abs(constant).max(initial=0.0))
         offset_unit = ZERO_LATTICE if constant is None else lattice_exponent(constant)
         if isinstance(operation, op.Linear):

@@ -21,7 +21,8 @@ from hardmax.arithmetic.rationals import fraction, nearest_float
 from hardmax.errors import NotPiecewiseAffineError, ParameterError, ShapeError, WeightError
 from hardmax.networks import operations as op
 from hardmax.networks.network import Network
-from hardmax.networks.slices import Arithmetic, SliceProgram, Stage
+from hardmax.networks.slices import Arithmetic, SliceProgram
+from hardmax.networks.stages import Stage
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
