@@ -121,7 +121,8 @@ class PlaneNeighbours:
         tail, head = edge, after[edge]
         # one direction a line: from the lower winner's side the edge runs forward, on the other backward;
         # the coordinate along which a group's line is longest
-        delta = points[head] - points[tail]
+        with np.errstate(over="ignore"):  # an infinite length still has its direction
+            delta = points[head] - points[tail]
         delta[side] *= -1
         # a shared direction a group, from its longest edge
         length = np.abs(delta).max(axis=1)
