@@ -20,6 +20,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from hardmax import claims as claims
     from hardmax import errors as errors
     from hardmax import networks as networks
     from hardmax.cells.domains import Box as Box
@@ -33,6 +34,12 @@ if TYPE_CHECKING:
     from hardmax.cells.verification import verify as verify
     from hardmax.constructions.compiled import maxout_to_transformer as maxout_to_transformer
     from hardmax.constructions.grid import grid_transformer as grid_transformer
+    from hardmax.constructions.maxout_form import maxout_network as maxout_network
+    from hardmax.constructions.piecewise_linear import approximate as approximate
+    from hardmax.constructions.piecewise_linear import difference_of_maxima as difference_of_maxima
+    from hardmax.constructions.piecewise_linear import max_of_minima as max_of_minima
+    from hardmax.constructions.piecewise_linear import piecewise_linear as piecewise_linear
+    from hardmax.constructions.piecewise_linear import piecewise_linear_from_pieces as piecewise_linear_from_pieces
     from hardmax.errors import HardmaxError as HardmaxError
     from hardmax.measurements import bounds as bounds
     from hardmax.measurements import stability as stability
@@ -69,15 +76,21 @@ _NAMES = {
     "Segment": "hardmax.cells.domains",
     "Space": "hardmax.cells.domains",
     "TropicalPolynomial": "hardmax.tropical.polynomial",
+    "approximate": "hardmax.constructions.piecewise_linear",
     "count_cells": "hardmax.cells.search",
+    "difference_of_maxima": "hardmax.constructions.piecewise_linear",
     "enumerate_cells": "hardmax.cells.search",
     "from_torch": "hardmax.networks.torch_modules",
     "grid_transformer": "hardmax.constructions.grid",
     "joint_cells": "hardmax.tropical.minkowski",
     "load_cells": "hardmax.cells.storage",
     "lower": "hardmax.networks.lowering",
+    "max_of_minima": "hardmax.constructions.piecewise_linear",
+    "maxout_network": "hardmax.constructions.maxout_form",
     "maxout_to_transformer": "hardmax.constructions.compiled",
     "minkowski_vertices": "hardmax.tropical.minkowski",
+    "piecewise_linear": "hardmax.constructions.piecewise_linear",
+    "piecewise_linear_from_pieces": "hardmax.constructions.piecewise_linear",
     "power_diagram": "hardmax.cells.power_diagram",
     "read": "hardmax.networks.files",
     "skeleton": "hardmax.networks.skeleton",
@@ -88,6 +101,7 @@ _NAMES = {
 # public namespace -> the module it stands for
 _MODULES = {
     "bounds": "hardmax.measurements.bounds",
+    "claims": "hardmax.claims",
     "errors": "hardmax.errors",
     "networks": "hardmax.networks",
     "stability": "hardmax.measurements.stability",

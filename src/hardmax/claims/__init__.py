@@ -1,1 +1,25 @@
-"""Every published statement as a function that returns a verdict and its witness."""
+"""Every published statement as a function that returns a verdict and its witness.
+
+``hm.claims.ledger`` is the tuple of claims; ``hm.claims.check()`` examines them all.
+
+Examples
+--------
+>>> import hardmax as hm
+>>> (finding,) = hm.claims.check("Figure 4")
+>>> str(finding.verdict), finding.witness["maximum"], finding.witness["asserted"]
+('false', 92, 216)
+>>> len({claim.name for claim in hm.claims.ledger}) == len(hm.claims.ledger)
+True
+"""
+
+from hardmax.claims.adversaries import Attack as Attack
+from hardmax.claims.adversaries import attack as attack
+from hardmax.claims.entries import Claim as Claim
+from hardmax.claims.entries import Decided as Decided
+from hardmax.claims.entries import Finding as Finding
+from hardmax.claims.entries import Outcome as Outcome
+from hardmax.claims.entries import Verdict as Verdict
+from hardmax.claims.reporting import as_json as as_json
+from hardmax.claims.reporting import as_markdown as as_markdown
+from hardmax.claims.reporting import check as check
+from hardmax.claims.statements import ledger as ledger

@@ -11,6 +11,8 @@ from typing import Annotated
 import typer
 
 from hardmax import __version__
+from hardmax.cli.bounds import bounds
+from hardmax.cli.claims import claims
 from hardmax.cli.report import report
 from hardmax.errors import HardmaxError
 
@@ -22,6 +24,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(report)
+app.command()(claims)
+app.command()(bounds)
 
 
 def _show_version(wanted: bool) -> None:

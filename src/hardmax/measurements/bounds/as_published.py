@@ -6,7 +6,7 @@ Asymptotic statements O(f) and Theta(f) are read with constant one. Which of the
 
 from __future__ import annotations
 
-from math import comb, e, exp, factorial, log, sqrt
+from math import comb, e, exp, factorial, inf, log, log10, sqrt
 
 from hardmax.measurements.bounds._counts import count
 
@@ -101,7 +101,10 @@ def ffn_cells(width: int, dim: int) -> float:
     >>> round(ffn_cells(1, 2), 3)
     1.847
     """
-    return float((e * count("width", width, 1) / count("dim", dim, 1)) ** dim)
+    try:
+        return float((e * count("width", width, 1) / count("dim", dim, 1)) ** dim)
+    except OverflowError:
+        return inf
 
 
 def cells_upper(n_keys: int, n_heads: int, dim: int, width: int, depth: int) -> float:
@@ -109,11 +112,26 @@ def cells_upper(n_keys: int, n_heads: int, dim: int, width: int, depth: int) -> 
 
     Examples
     --------
-    >>> round(cells_upper(2, 2, 2, 4, 1), 1)
-    118.2
+    >>> round(cells_upper(2, 2, 2, 4, 1), 1), cells_upper(512, 8, 512, 2048, 9)
+    (118.2, inf)
     """
-    block = attention_cells(n_keys, n_heads, dim) * ffn_cells(width, dim)
-    return float(block ** count("depth", depth, 1))
+    try:
+        block = attention_cells(n_keys, n_heads, dim) * ffn_cells(width, dim)
+        return float(block ** count("depth", depth, 1))
+    except OverflowError:
+        return inf
+
+
+def log10_cells_upper(n_keys: int, n_heads: int, dim: int, width: int, depth: int) -> float:
+    """The decimal logarithm of Theorem V.5's formula, which overflows early.
+
+    Examples
+    --------
+    >>> round(log10_cells_upper(2, 2, 2, 4, 1), 4)
+    2.0727
+    """
+    attention = min(count("n_heads", n_heads, 1), count("dim", dim, 1)) * log10(count("n_keys", n_keys, 1))
+    return count("depth", depth, 1) * (attention + dim * log10(e * count("width", width, 1) / dim))
 
 
 def cells_lower(n_keys: int, dim: int, width: int, depth: int) -> int:

@@ -1,0 +1,153 @@
+"""``hardmax bounds``: how many cells an architecture can have, beside what the papers print."""
+
+from __future__ import annotations
+
+import json
+from math import log10
+from typing import Annotated, Any
+
+import typer
+
+_MOST_DIGITS = 4000  # beyond, an integer is given by its logarithm alone
+_SHOWN_DIGITS = 30
+
+
+def bounds(
+    keys: Annotated[str, typer.Option("--keys", help="Keys of every head: 6, or 6,6,4 for unequal heads.")] = "4",
+    heads: Annotated[
+        int | None, typer.Option("--heads", help="Number of equal heads; default: as many as keys are listed.")
+    ] = None,
+    dim: Annotated[int, typer.Option("--dim", help="Dimension of the input.")] = 2,
+    width: Annotated[int, typer.Option("--width", help="ReLU units of a block's feed-forward layer.")] = 4,
+    depth: Annotated[int, typer.Option("--depth", help="Number of blocks.")] = 1,
+    affine: Annotated[
+        bool, typer.Option("--affine/--bias-free", help="Scores with or without a constant term.")
+    ] = True,
+    margin: Annotated[
+        float | None, typer.Option("--margin", help="Add what this margin of the scores guarantees.")
+    ] = None,
+    temperature: Annotated[
+        float, typer.Option("--temperature", help="Of the same scores; sqrt(d_k) on raw dot products.")
+    ] = 1.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+) -> None:
+    """Print exact bounds on the number of cells, each beside the published formula."""
+    sizes = _sizes(keys, heads)
+    facts = {
+        "keys": sizes,
+        "dim": dim,
+        "width": width,
+        "depth": depth,
+        "scores": "affine" if affine else "bias-free",
+        "rows": [*_counts(sizes, dim, width, depth, affine), *_stability(sizes, margin, temperature)],
+    }
+    if as_json:
+        typer.echo(json.dumps(facts))
+    else:
+        _print_table(facts)
+
+
+def _sizes(keys: str, heads: int | None) -> list[int]:
+    from hardmax.errors import ParameterError
+
+    try:
+        sizes = [int(part) for part in keys.split(",")]
+    except ValueError:
+        raise ParameterError(f"--keys: expected integers separated by commas, got {keys!r}") from None
+    if heads is None:
+        return sizes
+    if heads < 1 or len(sizes) > 1:
+        raise ParameterError(f"--heads: expected at least 1 head and one number of keys, got {heads} and {keys!r}")
+    return sizes * heads
+
+
+def _counts(sizes: list[int], dim: int, width: int, depth: int, affine: bool) -> list[dict[str, Any]]:
+    from hardmax.measurements import bounds as b
+
+    published = b.as_published
+    equal = len(set(sizes)) == 1
+    n, n_heads = max(sizes), len(sizes)
+    growth = b.growth_per_block(n, dim, width, affine, n_heads)
+    rows = [
+        _row("joint cells of the heads", b.max_joint_cells(sizes, dim, affine), "maximum, attained",
+             published.multi_head_vertices(n, n_heads, dim) if equal else None),
+        _row("cells of one block", b.block_upper(sizes, dim, width, affine), "upper bound", None),
+        _row("cells of the network, at most", b.cells_upper(sizes, dim, width, depth, affine), "upper bound",
+             None),
+    ]  # fmt: skip
+    if equal:
+        rows[-1].update(_from_log10("published_", published.log10_cells_upper(n, n_heads, dim, width, depth)))
+    if equal and n_heads >= dim:
+        rows.append(
+            _row("cells of some network, at least", b.cells_lower(n, dim, width, depth, affine), "attained",
+                 published.cells_lower(n, dim, width, depth))
+        )  # fmt: skip
+    return rows + [
+        _row("factor of one more block, at least", growth.lower, "lower bound", None),
+        _row("factor of one more block, at most", growth.upper, "upper bound", None),
+        _row("exponent of N", b.key_exponent(n_heads, dim, affine, depth), "exact",
+             published.key_exponent(min(n_heads, dim), depth)),
+    ]  # fmt: skip
+
+
+def _stability(sizes: list[int], margin: float | None, temperature: float) -> list[dict[str, Any]]:
+    if margin is None:
+        return []
+    from hardmax.measurements import bounds as b
+    from hardmax.measurements import stability
+
+    n, printed = max(sizes), b.as_published
+    s = stability.bounds(n, margin, temperature)
+    status = "vacuous" if s.is_vacuous else "sharp bound"
+    names = (("value", "value_gap"), ("gradient", "gradient_distance"), ("hessian", "hessian_norm"))
+    return [
+        _row(f"soft maximum, {name}", getattr(s, name), status,
+             getattr(printed, old)(n, margin, temperature) if temperature > 0 else None)
+        for name, old in names
+    ]  # fmt: skip
+
+
+def _row(name: str, value: float, status: str, published: float | None) -> dict[str, Any]:
+    return {"bound": name, **_number("", value), "status": status, **_number("published_", published)}
+
+
+def _number(prefix: str, value: float | None) -> dict[str, Any]:
+    """An exact integer as text with its logarithm; a float as it is."""
+    if value is None:
+        return {f"{prefix}value": None, f"{prefix}log10": None}
+    if isinstance(value, int):
+        logarithm = log10(value) if value > 0 else None
+        short = logarithm is None or logarithm < _MOST_DIGITS
+        return {f"{prefix}value": str(value) if short else None, f"{prefix}log10": logarithm}
+    return {f"{prefix}value": float(value), f"{prefix}log10": log10(value) if value > 0 else None}
+
+
+def _from_log10(prefix: str, logarithm: float) -> dict[str, Any]:
+    return {f"{prefix}value": 10**logarithm if logarithm < 300 else None, f"{prefix}log10": logarithm}
+
+
+def _print_table(facts: dict[str, Any]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for name in ("", "true", "status", "as published"):
+        table.add_column(name, overflow="fold")
+    for row in facts["rows"]:
+        table.add_row(row["bound"], _shown(row, ""), row["status"], _shown(row, "published_"))
+    console = Console(highlight=False, markup=False)
+    heads = "1 head" if len(facts["keys"]) == 1 else f"{len(facts['keys'])} heads"
+    console.print(
+        f"{heads} of {', '.join(map(str, sorted(set(facts['keys']))))} keys, {facts['scores']} scores, input dimension "
+        f"{facts['dim']}, {facts['width']} ReLUs, {facts['depth']} block(s)"
+    )
+    console.print(table)
+
+
+def _shown(row: dict[str, Any], prefix: str) -> str:
+    value, logarithm = row[f"{prefix}value"], row[f"{prefix}log10"]
+    if value is None and logarithm is None:
+        return "-"
+    if value is None or (isinstance(value, str) and len(value) > _SHOWN_DIGITS):
+        return f"10^{logarithm:.4f}"
+    return value if isinstance(value, str) else f"{value:.6g}"

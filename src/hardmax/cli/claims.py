@@ -1,0 +1,103 @@
+"""``hardmax claims``: what is true in the papers, checked from scratch."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hardmax.claims import Attack, Finding
+
+_COLOURS = {"holds": "green", "holds with correction": "yellow", "false": "red", "not decidable here": "dim"}
+
+
+def claims(
+    only: Annotated[
+        list[str] | None,
+        typer.Option("--only", help="A statement (V.2, 'Figure 4') or a section (VI); may be repeated."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+    markdown: Annotated[Path | None, typer.Option("--markdown", help="Write a Markdown page here.")] = None,
+    attack: Annotated[
+        int, typer.Option("--attack", min=0, help="Also let adversaries try the true bounds this many times.")
+    ] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the adversaries.")] = 0,
+) -> int:
+    """Check every published statement: verdict, witness, and what is true instead."""
+    from hardmax.claims import as_json as plain
+    from hardmax.claims import as_markdown, check
+
+    findings = _with_progress(check, only, quiet=as_json)
+    attacks = _attacks(attack, seed)
+    if markdown is not None:
+        from hardmax.errors import WriteError
+
+        try:
+            markdown.write_text(as_markdown(findings))
+        except OSError as error:
+            raise WriteError(f"{markdown}: {error.strerror}; expected a place that can be written to") from None
+    if as_json:
+        facts = plain(findings)
+        facts["attacks"] = [
+            {"bound": a.bound, "trials": a.trials, "largest_ratio": a.largest_ratio, "is_broken": a.is_broken}
+            for a in attacks
+        ]
+        typer.echo(json.dumps(facts))
+    else:
+        _print_table(findings, attacks)
+    return 1 if any(a.is_broken for a in attacks) or any(f.correction_holds is False for f in findings) else 0
+
+
+def _with_progress(check: Any, only: list[str] | None, *, quiet: bool) -> Sequence[Finding]:
+    """The findings, with a line that says which claim is being checked where someone watches."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if quiet or not console.is_terminal:
+        found: Sequence[Finding] = check(only)
+        return found
+    with console.status("checking") as status:
+        found = check(only, progress=lambda claim: status.update(f"checking {claim.name}"))
+    return found
+
+
+def _attacks(trials: int, seed: int) -> tuple[Attack, ...]:
+    if trials == 0:
+        return ()
+    import numpy as np
+
+    from hardmax.claims import attack
+
+    return attack(trials=trials, rng=np.random.default_rng(seed))
+
+
+def _print_table(findings: Sequence[Finding], attacks: Sequence[Attack]) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    from hardmax.claims.reporting import correction_word, tally
+
+    table = Table(box=None, pad_edge=False)
+    for name in ("claim", "verdict", "statement, witness, and what is true instead"):
+        table.add_column(name, overflow="fold", no_wrap=name == "claim")
+    for finding in findings:
+        claim, verdict = finding.claim, str(finding.verdict)
+        witness = "; ".join(f"{key} = {value}" for key, value in finding.witness.items())
+        text = f"{escape(claim.says)}\n[dim]{escape(witness)}[/dim]"
+        if claim.correction:
+            text += f"\n[italic]{correction_word(finding)}: {escape(claim.correction)}[/italic]"
+        table.add_row(claim.name, f"[{_COLOURS[verdict]}]{verdict}[/]\n[dim]{claim.decided}[/dim]", text)
+    console = Console(highlight=False)
+    console.print(table)
+    for result in attacks:
+        state = "BROKEN by" if result.is_broken else "unbroken, closest"
+        console.print(
+            f"{escape(result.bound)}: {state} {result.largest_ratio:.12g} of the bound in {result.trials} trials"
+        )
+    console.print(", ".join(f"{count} {verdict}" for verdict, count in tally(findings).items()))
