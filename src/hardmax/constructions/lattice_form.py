@@ -1,0 +1,205 @@
+"""A continuous piecewise-linear function on simplices as a maximum of minima of its affine pieces.
+
+On a convex domain f = max_i min_{j in S_i} g_j for suitable sets S_i of pieces (Tarela and Martinez 1999,
+Ovchinnikov 2002). A set S is used for a part R of a simplex with piece g_i when
+
+    covering:  g_j >= g_i on R for every j in S, and i in S, so that the minimum is f there;
+    staying below:  min_S <= f on the whole domain.
+
+S(R) = {j : g_j >= g_i on R} covers by definition. It also stays below where no g_j crosses g_i inside R: from a
+point y of R to any x, f is piecewise linear on the segment, so that some piece is at least f at y and at most f
+at x. So R starts as the whole simplex and is halved along a crossing only where the second condition, checked
+exactly, fails. Then every j that S does not need is dropped, and every set that covers nothing alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+Point = tuple[Fraction, ...]
+Piece = tuple[Fraction, ...]  # slope entries, then the offset
+Polytope = tuple[Point, ...]  # corners: two in one dimension, in order around in two
+
+
+@dataclass(frozen=True)
+class LatticeForm:
+    """``max_i min_{j in groups[i]} pieces[j]``."""
+
+    pieces: tuple[Piece, ...]
+    groups: tuple[tuple[int, ...], ...]
+
+    def __call__(self, point: Point) -> Fraction:
+        """The value at a point."""
+        values = [at(piece, point) for piece in self.pieces]
+        return max(min(values[j] for j in group) for group in self.groups)
+
+
+def at(piece: Piece, point: Point) -> Fraction:
+    """The value of an affine piece."""
+    return sum((s * x for s, x in zip(piece[:-1], point, strict=True)), piece[-1])
+
+
+def lattice_form(simplices: Sequence[Polytope], pieces: Sequence[Piece]) -> LatticeForm:
+    """The reduced max-min form of the function that is ``pieces[k]`` on ``simplices[k]``.
+
+    The simplices are segments or triangles that tile a convex set, and the pieces agree where they meet; the
+    caller has checked both.
+
+    Exactness: exact; equality on the domain is proved set by set as described above.
+
+    Examples
+    --------
+    >>> F = Fraction
+    >>> line = [((F(0),), (F(1),)), ((F(1),), (F(2),)), ((F(2),), (F(3),))]
+    >>> hat = lattice_form(line, [(F(0), F(0)), (F(1), F(-1)), (F(-1), F(3))])  # 0, x - 1, 3 - x
+    >>> hat.groups
+    ((0,), (1, 2))
+    >>> lattice_form(line[:1], [(F(2), F(1))]).groups  # one piece
+    ((0,),)
+    """
+    return _Search(simplices, pieces).run()
+
+
+class _Search:
+    def __init__(self, simplices: Sequence[Polytope], pieces: Sequence[Piece]) -> None:
+        self.pieces = tuple(dict.fromkeys(pieces))
+        number = {piece: j for j, piece in enumerate(self.pieces)}
+        self.own = [number[piece] for piece in pieces]
+        self.simplices = list(simplices)
+        corners = {point: v for v, point in enumerate(dict.fromkeys(p for s in simplices for p in s))}
+        values = [[at(piece, point) for point in corners] for piece in self.pieces]
+        where = [[corners[point] for point in simplex] for simplex in simplices]
+        shape = (len(self.pieces), len(simplices))
+        #: below[j, k]: piece j is at most f on simplex k
+        self.below: NDArray[np.bool_] = np.zeros(shape, dtype=bool)
+        self.above: NDArray[np.bool_] = np.zeros(shape, dtype=bool)
+        for k, (vertices, owner) in enumerate(zip(where, self.own, strict=True)):
+            f = [values[owner][v] for v in vertices]
+            for j, row in enumerate(values):
+                g = [row[v] for v in vertices]
+                self.below[j, k] = all(x <= y for x, y in zip(g, f, strict=True))
+                self.above[j, k] = all(x >= y for x, y in zip(g, f, strict=True))
+
+    def run(self) -> LatticeForm:
+        parts: list[tuple[int, Polytope, frozenset[int]]] = []
+        for k in range(len(self.simplices)):
+            parts += self._covered_parts(k)
+        groups = self._chosen(parts)
+        used = sorted({j for group in groups for j in group})
+        rename = {j: position for position, j in enumerate(used)}
+        ordered = sorted(tuple(sorted(rename[j] for j in group)) for group in groups)
+        return LatticeForm(tuple(self.pieces[j] for j in used), tuple(ordered))
+
+    def _covered_parts(self, k: int) -> list[tuple[int, Polytope, frozenset[int]]]:
+        """Parts of simplex k, each with a set that covers it and stays below."""
+        owner = self.own[k]
+        found = []
+        waiting = [self.simplices[k]]
+        while waiting:
+            part = waiting.pop()
+            whole = part is self.simplices[k]
+            covering = np.flatnonzero(self.above[:, k]).tolist() if whole else self._above_on(part, owner)
+            if self._stays_below(covering):
+                found.append((k, part, frozenset(self._thinned(covering, owner))))
+            else:
+                waiting += self._halves(part, owner)
+        return found
+
+    def _above_on(self, part: Polytope, owner: int) -> list[int]:
+        f = [at(self.pieces[owner], point) for point in part]
+        return [
+            j
+            for j, piece in enumerate(self.pieces)
+            if all(at(piece, point) >= y for point, y in zip(part, f, strict=True))
+        ]
+
+    def _stays_below(self, group: Sequence[int]) -> bool:
+        """Whether the minimum over the group is at most f everywhere."""
+        safe = self.below[list(group)].any(axis=0)
+        for k in np.flatnonzero(~safe).tolist():
+            part: Polytope = self.simplices[k]
+            for j in group:
+                gap = _difference(self.pieces[j], self.pieces[self.own[k]])
+                part = _clipped(part, gap)
+                if not part:
+                    break
+            if part:  # all of the group exceed f on an open set
+                return False
+        return True
+
+    def _thinned(self, group: Sequence[int], owner: int) -> list[int]:
+        """The group without pieces that it can do without; its own piece stays."""
+        kept = list(group)
+        # first those that are above f most often: they do least to keep the minimum down
+        for j in sorted(group, key=lambda j: int(self.below[j].sum())):
+            rest = [other for other in kept if other != j]
+            if j != owner and self._stays_below(rest):
+                kept = rest
+        return kept
+
+    def _halves(self, part: Polytope, owner: int) -> list[Polytope]:
+        """The part cut along a piece that crosses the owner's inside it, as evenly as can be."""
+        best: list[Polytope] = []
+        evenness = -1
+        for j in range(len(self.pieces)):
+            gap = _difference(self.pieces[j], self.pieces[owner])
+            values = [at(gap, point) for point in part]
+            if min(values) < 0 < max(values):
+                even = min(sum(v > 0 for v in values), sum(v < 0 for v in values))
+                if even > evenness:
+                    evenness = even
+                    best = [_clipped(part, gap), _clipped(part, tuple(-g for g in gap))]
+        assert best, "a part that nothing crosses stays below"
+        return best
+
+    def _chosen(self, parts: list[tuple[int, Polytope, frozenset[int]]]) -> list[frozenset[int]]:
+        """A small choice of the sets that still covers every part: greedily the one that covers most."""
+        candidates = list(dict.fromkeys(group for _, _, group in parts))
+        covers = []
+        for group in candidates:
+            members = sorted(group)
+            covered = set()
+            for number, (k, part, own_group) in enumerate(parts):
+                owner = self.own[k]
+                if group is own_group or group == own_group or (owner in group and (
+                    self.above[members, k].all()
+                    or all(at(self.pieces[j], x) >= at(self.pieces[owner], x) for x in part for j in members)
+                )):
+                    covered.add(number)
+            covers.append(covered)
+        missing = set(range(len(parts)))
+        chosen = []
+        while missing:
+            best = max(range(len(candidates)), key=lambda c: (len(covers[c] & missing), -len(candidates[c])))
+            chosen.append(candidates[best])
+            missing -= covers[best]
+        return chosen
+
+
+def _difference(first: Piece, second: Piece) -> Piece:
+    return tuple(x - y for x, y in zip(first, second, strict=True))
+
+
+def _clipped(part: Polytope, piece: Piece) -> Polytope:
+    """The part where the piece is not negative; nothing where that has no interior."""
+    values = [at(piece, point) for point in part]
+    if all(v <= 0 for v in values):
+        return ()
+    if all(v >= 0 for v in values):
+        return part
+    corners: list[Point] = []
+    for i, point in enumerate(part):
+        following = (i + 1) % len(part)
+        if values[i] >= 0:
+            corners.append(point)
+        if values[i] * values[following] < 0:
+            share = values[i] / (values[i] - values[following])
+            other = part[following]
+            corners.append(tuple(x + share * (y - x) for x, y in zip(point, other, strict=True)))
+    # in one dimension the two corners are each other's followers, so that the crossing comes twice
+    return tuple(dict.fromkeys(corners))

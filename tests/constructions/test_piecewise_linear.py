@@ -1,0 +1,229 @@
+"""Piecewise-linear functions as max-min forms, maxout networks and transformers, judged by plain interpolation."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import hardmax as hm
+from hardmax.constructions.piecewise_linear import (
+    approximate,
+    difference_of_maxima,
+    max_of_minima,
+    piecewise_linear,
+    piecewise_linear_from_pieces,
+)
+
+
+def _interpolated_on_line(points, values, x):
+    """The oracle on the line: between which neighbours, and where between them."""
+    pairs = sorted(zip(points, values, strict=True))
+    for (a, u), (b, v) in zip(pairs[:-1], pairs[1:], strict=True):  # noqa: RUF007
+        if a <= x <= b:
+            return u + Fraction(v - u) * (x - a) / (b - a)
+    raise AssertionError(x)
+
+
+def _interpolated_in_plane(points, values, triangles, x):
+    """The oracle in the plane: barycentric coordinates in the first triangle that holds the point."""
+    for corners in triangles:
+        (ax, ay), (bx, by), (cx, cy) = (points[v] for v in corners)
+        area = (bx - ax) * (cy - ay) - (by - ay) * (cx - ax)
+        s = Fraction((x[0] - ax) * (cy - ay) - (x[1] - ay) * (cx - ax)) / area
+        t = Fraction((bx - ax) * (x[1] - ay) - (by - ay) * (x[0] - ax)) / area
+        if s >= 0 and t >= 0 and s + t <= 1:
+            return values[corners[0]] * (1 - s - t) + values[corners[1]] * s + values[corners[2]] * t
+    return None
+
+
+KNOTS = st.lists(st.integers(-6, 6), min_size=2, max_size=8, unique=True)
+
+
+@given(KNOTS, st.data())
+def test_functions_on_the_line_equal_their_interpolation(points, data):
+    values = data.draw(st.lists(st.integers(-4, 4), min_size=len(points), max_size=len(points)))
+    f = piecewise_linear(points, values)
+    xs = [Fraction(p) for p in points]
+    xs += data.draw(st.lists(st.fractions(min(points), max(points), max_denominator=12), max_size=6))
+    for x in xs:
+        assert f.form((x,)) == _interpolated_on_line(points, values, x)
+    exact = [_interpolated_on_line(points, values, x) for x in xs]
+    from_network = [Fraction(str(v)) for v in f(np.array([[x] for x in xs], dtype=object))]
+    assert all(abs(a - b) <= f.rounding for a, b in zip(exact, from_network, strict=True))
+    gated, pure = f.to_transformer(), hm.maxout_to_transformer(f.network)
+    for compiled in (gated, pure):
+        through = compiled(np.array([[x] for x in xs], dtype=object))[:, 0]
+        assert [Fraction(str(v)) for v in through] == from_network
+
+
+@settings(max_examples=30)
+@given(st.integers(2, 4), st.integers(2, 4), st.data())
+def test_functions_on_a_grid_equal_their_interpolation(n_x, n_y, data):
+    points = [(i, j) for i in range(n_x) for j in range(n_y)]
+    values = data.draw(st.lists(st.integers(-3, 3), min_size=len(points), max_size=len(points)))
+    f = piecewise_linear(points, values)
+    assert f.rounding == 0.0  # slopes on the integer grid are integers
+    near = st.tuples(st.fractions(0, n_x - 1, max_denominator=9), st.fractions(0, n_y - 1, max_denominator=9))
+    xs = points + data.draw(st.lists(near, max_size=12))
+    expected = [_interpolated_in_plane(f.points, f.values, f.triangles, x) for x in xs]
+    assert [f.form(tuple(map(Fraction, x))) for x in xs] == expected
+    through = f.to_transformer()(np.array(xs, dtype=object))[:, 0]
+    assert [Fraction(str(v)) for v in through] == expected
+
+
+@settings(max_examples=15)
+@given(
+    st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=1, max_size=6, unique=True),
+    st.integers(0, 10**6),
+)
+def test_scattered_points_equal_their_interpolation_on_delaunay_triangles(inner, seed):
+    points = list(dict.fromkeys([(0, 0), (7, 0), (0, 7), (7, 7), *inner]))
+    rng = np.random.default_rng(seed)
+    values = rng.integers(-3, 4, len(points)).tolist()
+    f = piecewise_linear(points, values)
+    for x in [tuple(map(Fraction, p)) for p in points] + [
+        (Fraction(int(a), 5), Fraction(int(b), 5)) for a, b in rng.integers(0, 36, (30, 2))
+    ]:
+        assert f.form(x) == _interpolated_in_plane(f.points, f.values, f.triangles, x)
+
+
+def test_cells_of_the_compiled_function_are_its_linear_pieces():
+    f = piecewise_linear([0, 1, 2, 3, 5], [0, 2, -1, 4, 4])
+    domain = hm.Segment([0.0], [5.0])
+    counts = [
+        hm.enumerate_cells(net, domain).n_regions
+        for net in (f.network, f.to_transformer().on_inputs, hm.maxout_to_transformer(f.network).on_inputs)
+    ]
+    assert counts == [4, 4, 4]
+
+
+def test_convex_functions_need_no_minima_and_concave_ones_one():
+    points = [(i, j) for i in range(4) for j in range(4)]
+    convex = piecewise_linear(points, [i * i + j * j for i, j in points])
+    assert {len(group) for group in convex.form.groups} == {1}
+    assert len(convex.form.groups) == len(convex.form.pieces) == 9  # the two halves of a square agree
+    concave = piecewise_linear(points, [-i * i - j * j for i, j in points])
+    assert len(concave.form.groups) == 1 and len(concave.form.pieces) == 9
+    flat = piecewise_linear(points, [2 * i - j for i, j in points])
+    assert flat.form.groups == ((0,),)
+
+
+def test_a_difference_of_maxima_is_the_hat():
+    plus, minus = hm.TropicalPolynomial([[0], [1], [2]], [0, 0, -2]), hm.TropicalPolynomial([[0], [2]], [0, -2])
+    net = difference_of_maxima(plus, minus)
+    x = np.linspace(-1, 3, 33)[:, None]
+    assert (net(x)[:, 0] == np.maximum(0, np.minimum(x, 2 - x))[:, 0]).all()
+    compiled = hm.maxout_to_transformer(net, 3.0)
+    assert (compiled(x) == net(x)).all()
+    assert compiled.complexity.attention_sublayers == 1  # depth 1: the read-out subtracts
+    assert compiled.error_bound(1.0) == pytest.approx(0.463055513366)  # c_3, as the difference's bound should be
+
+
+def test_a_lattice_form_is_two_layers():
+    net = max_of_minima([[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]], [0.0, 0.0, 1.0], [[0, 1], [2, 0], [1]])
+    x = np.random.default_rng(0).uniform(-3, 3, (200, 2))
+    g = np.stack([x[:, 0], x[:, 1], 1 - x[:, 0] - x[:, 1]])
+    expected = np.maximum(np.maximum(np.minimum(g[0], g[1]), np.minimum(g[2], g[0])), g[1])
+    assert np.abs(net(x)[:, 0] - expected).max() <= 1e-15
+    compiled = hm.maxout_to_transformer(net, 3.0)
+    assert np.abs(compiled(x)[:, 0] - expected).max() <= 1e-14
+    assert compiled.complexity.attention_sublayers == 2
+    assert compiled.error_bound(1.0) <= 2 * 0.463055513367
+
+
+# --- approximation --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("accuracy", [0.1, 0.01])
+def test_a_smooth_function_on_the_line_is_met_within_the_promise(accuracy):
+    def wave(x):
+        return np.sin(3 * x[:, 0]) + x[:, 0] ** 2 / 4
+
+    f = approximate(wave, -2.0, 2.0, accuracy, curvature=9.5)
+    x = np.linspace(-2, 2, 5001)[:, None]
+    compiled = f.to_transformer()
+    measured = np.abs(compiled(x)[:, 0] - wave(x)).max()
+    assert accuracy / 10 < measured <= f.promised <= accuracy
+    temperature = 1e-3
+    soft = np.abs(compiled(x, temperature=temperature)[:, 0] - wave(x)).max()
+    assert soft <= f.promised + compiled.error_bound(temperature)
+
+
+def test_a_smooth_function_in_the_plane_is_met_within_the_promise():
+    def hills(x):
+        return np.sin(3 * x[:, 0]) * np.cos(3 * x[:, 1])
+
+    f = approximate(hills, [0.0, 0.0], [1.0, 1.0], 0.2, curvature=9.0)
+    x = np.random.default_rng(0).uniform(0, 1, (3000, 2))
+    measured = np.abs(f.to_transformer()(x)[:, 0] - hills(x)).max()
+    assert 0.02 < measured <= f.promised <= 0.2
+
+
+# --- bad input ------------------------------------------------------------------------------------
+
+SQUARE = [(0, 0), (1, 0), (1, 1), (0, 1)]
+
+
+@pytest.mark.parametrize(
+    "points, values, triangles, error, words",
+    [
+        ([0, 1, 1], [0, 0, 1], None, hm.errors.DiscontinuityError, "has the values"),
+        ([0], [1], None, hm.errors.EmptyError, "at least two"),
+        ([], [], None, hm.errors.EmptyError, "points"),
+        ([0, 1], [1], None, hm.errors.ShapeError, "as many values"),
+        ([0, None], [1, 1], None, hm.errors.WeightError, "finite"),
+        ([0, np.nan], [1, 1], None, hm.errors.WeightError, "finite"),
+        ([[0, 0, 0]], [1], None, hm.errors.ShapeError, "one or two coordinates"),
+        ([(0, 0), (1, 1), (2, 2)], [0, 0, 0], None, hm.errors.DomainError, "one line|no triangle"),
+        (SQUARE, [0] * 4, [[0, 1, 2], [1, 2, 3]], hm.errors.DomainError, "overlap|area|one side"),
+        (SQUARE, [0] * 4, [[0, 1, 2], [0, 1, 2], [0, 2, 3]], hm.errors.DomainError, "overlap"),
+        (SQUARE, [0] * 4, [[0, 1, 2]], hm.errors.ParameterError, "no corner"),
+        ([(0, 0), (2, 0), (1, 1), (1, 3)], [0] * 4, [[0, 1, 2], [0, 2, 3]], hm.errors.DomainError, "one side"),
+        (SQUARE, [0] * 4, [[0, 1, 7]], hm.errors.ParameterError, "point numbers"),
+        (SQUARE, [0] * 4, [[0, 1]], hm.errors.ShapeError, r"\(n, 3\)"),
+        ([(0, 0), (1, 0), (2, 0), (0, 1)], [0] * 4, [[0, 1, 2], [0, 2, 3]], hm.errors.DomainError, "one line"),
+    ],
+)
+def test_data_that_is_no_continuous_function_is_refused(points, values, triangles, error, words):
+    with pytest.raises(error, match=words):
+        piecewise_linear(points, values, triangles)
+
+
+def test_pieces_that_jump_are_refused():
+    simplices = [[[0.0, 0.0], [1.0, 0.0], [1.0, 1.0]], [[0.0, 0.0], [1.0, 1.0], [0.0, 1.0]]]
+    f = piecewise_linear_from_pieces(simplices, [[1.0, 0.0], [0.0, 1.0]], [0.0, 0.0])
+    assert f([[0.5, 0.25], [0.25, 0.5]]).tolist() == [0.5, 0.5]
+    with pytest.raises(hm.errors.DiscontinuityError, match="pieces 0 and 1"):
+        piecewise_linear_from_pieces(simplices, [[1.0, 0.0], [0.0, 1.0]], [0.0, 0.5])
+    with pytest.raises(hm.errors.ShapeError, match="one piece a simplex"):
+        piecewise_linear_from_pieces(simplices[:1], [[1.0, 0.0], [0.0, 1.0]], [0.0, 0.5])
+    with pytest.raises(hm.errors.ShapeError, match="distinct corners"):
+        piecewise_linear_from_pieces([simplices[0][:2]], [[1.0, 0.0]], [0.0])
+
+
+def test_other_bad_input_is_named():
+    f = piecewise_linear([0, 2], [0, 1])
+    with pytest.raises(hm.errors.DomainError, match="too small for the domain"):
+        f.to_transformer(1.0)
+    with pytest.raises(hm.errors.EmptyError, match="groups"):
+        max_of_minima([[1.0]], [0.0], [])
+    with pytest.raises(hm.errors.EmptyError, match=r"groups\[1\]"):
+        max_of_minima([[1.0]], [0.0], [[0], []])
+    with pytest.raises(hm.errors.ParameterError, match=r"groups\[0\]"):
+        max_of_minima([[1.0]], [0.0], [[1]])
+    with pytest.raises(hm.errors.ParameterError, match="TropicalPolynomial"):
+        difference_of_maxima([[1.0]], [[2.0]])
+    with pytest.raises(hm.errors.ShapeError, match="dimensions 1 and 2"):
+        difference_of_maxima(hm.TropicalPolynomial([[1]], [0]), hm.TropicalPolynomial([[1, 2]], [0]))
+    with pytest.raises(hm.errors.ParameterError, match="limit"):
+        approximate(lambda x: x[:, 0], 0.0, 1.0, 1e-12, curvature=1.0)
+    with pytest.raises(hm.errors.DomainError, match="low < high"):
+        approximate(lambda x: x[:, 0], 1.0, 0.0, 0.1, curvature=1.0)
+    with pytest.raises(hm.errors.ParameterError, match="accuracy"):
+        approximate(lambda x: x[:, 0], 0.0, 1.0, -0.1, curvature=1.0)
+    with pytest.raises(hm.errors.ShapeError, match="one a point"):
+        approximate(lambda x: x, 0.0, 1.0, 0.1, curvature=1.0)
+    with pytest.raises(hm.errors.WeightError, match="finite values"):
+        approximate(lambda x: x[:, 0] * np.inf, 1.0, 2.0, 0.1, curvature=1.0)
