@@ -153,6 +153,7 @@ class _Coincident(_Overlapping):
         finite = points[~points[:, :dim].any(axis=1), dim:] if points.shape[1] > dim else points
         if len(finite) >= dim:
             spread = np.linalg.svd(finite - finite.mean(axis=0), compute_uv=False)[dim - 2] / len(finite) ** 0.5
-            if spread > 4.0 * dim * float(room.max()):
+            rounding = 1e-12 * float(np.abs(finite).max())  # of the mean and of the singular values
+            if spread > 4.0 * dim * float(room.max()) + rounding:
                 return True
         return self._overlap(cell, facet, other, other_facet)

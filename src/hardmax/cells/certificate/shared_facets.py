@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from hardmax.arithmetic.rationals import fraction
 from hardmax.cells.certificate.corners import ExactShape
 from hardmax.cells.polytopes import Polytopes
+from hardmax.errors import PrecisionError
 from hardmax.networks import operations as op
 from hardmax.networks.graph import Graph
 
@@ -130,7 +131,10 @@ def share_facet(one: ExactShape, two: ExactShape) -> bool:
             if not restricted:  # a whole hyperplane
                 return True
             normals = [[-a for a in r[1:]] for r in restricted]
-            if exact_interior_point(normals, [r[0] for r in restricted]).exists:
+            try:
+                if exact_interior_point(normals, [r[0] for r in restricted]).exists:
+                    return True
+            except PrecisionError:  # there is a point, too far out to be written as floats
                 return True
     return False
 

@@ -33,7 +33,6 @@ class BoundedSum:
     error: float
 
 
-@np.errstate(over="ignore", invalid="ignore")
 def polygon_sums(pieces: Polytopes, errors: FloatArray) -> list[BoundedSum]:
     """The areas' sum as a polynomial in M, lowest coefficient first: one number on bounded domains.
 
@@ -94,7 +93,6 @@ def _total(terms: list[float], bounds: list[float], divisor: int) -> BoundedSum:
     return BoundedSum(value, _SAFETY * (fsum(bounds) / divisor + 2 * _ROUNDOFF * abs(value)))
 
 
-@np.errstate(over="ignore", invalid="ignore")
 def polytope_sum(pieces: Polytopes, errors: FloatArray) -> BoundedSum:
     """The sum of the volumes of bounded polytopes of dimension three or more."""
     corners: list[tuple[int, ...]] = []
