@@ -12,8 +12,9 @@ Examples
 True
 """
 
-from hardmax.claims.adversaries import Attack as Attack
-from hardmax.claims.adversaries import attack as attack
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from hardmax.claims.entries import Claim as Claim
 from hardmax.claims.entries import Decided as Decided
 from hardmax.claims.entries import Finding as Finding
@@ -22,4 +23,22 @@ from hardmax.claims.entries import Verdict as Verdict
 from hardmax.claims.reporting import as_json as as_json
 from hardmax.claims.reporting import as_markdown as as_markdown
 from hardmax.claims.reporting import check as check
-from hardmax.claims.statements import ledger as ledger
+
+if TYPE_CHECKING:
+    from hardmax.claims.adversaries import Attack as Attack
+    from hardmax.claims.adversaries import attack as attack
+    from hardmax.claims.statements import ledger as ledger
+else:
+    # The statements and the adversaries load what they examine; both wait until they are asked for.
+    _LATE = {"Attack": "adversaries", "attack": "adversaries", "ledger": "statements"}
+
+    def __getattr__(name: str) -> object:
+        """Load the ledger or the adversaries on first use."""
+        if name not in _LATE:
+            raise AttributeError(f"module 'hardmax.claims' has no attribute {name!r}")
+        value = globals()[name] = getattr(import_module(f"hardmax.claims.{_LATE[name]}"), name)
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), "Attack", "attack", "ledger"})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from itertools import combinations, product
+from itertools import combinations_with_replacement, product
 from math import comb, e, log10, prod
 from typing import Any
 
@@ -45,7 +45,7 @@ def _minkowski_bound(bound: Any) -> Outcome:
     loosest = 0.0
     checked = 0
     for heads in (1, 2, 3, 4):
-        for sizes in combinations(range(2, 9), heads):
+        for sizes in combinations_with_replacement(range(2, 9), heads):
             for dim in (1, 2, 3, 4):
                 tight, limit = bounds.max_joint_cells(sizes, dim, affine=False), bound(sizes, dim)
                 checked += 1

@@ -82,7 +82,8 @@ def _counts(sizes: list[int], dim: int, width: int, depth: int, affine: bool) ->
             _row("cells of some network, at least", b.cells_lower(n, dim, width, depth, affine), "attained",
                  published.cells_lower(n, dim, width, depth))
         )  # fmt: skip
-    return rows + [
+    return [
+        *rows,
         _row("factor of one more block, at least", growth.lower, "lower bound", None),
         _row("factor of one more block, at most", growth.upper, "upper bound", None),
         _row("exponent of N", b.key_exponent(n_heads, dim, affine, depth), "exact",

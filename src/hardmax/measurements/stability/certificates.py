@@ -24,9 +24,9 @@ IntArray = NDArray[np.int32]
 #: Numbers handled at once; a block of scores and its statistics stay in cache.
 _BLOCK_NUMBERS = 1 << 21
 
-#: Relative error of a measured value and its bound together, proved generously: sums of n positive terms err by at
-#: most n 2^-53, the exponential by 2e-13 for exponents down to -700, Newton's last step by 1e-12.
-_OUTWARD = 1.0 + 1e-11
+#: Relative error of a measured value and its bound together, generously: the exponential errs by 5e-13 for exponents
+#: down to 2^-1020, Newton's last step by 1e-12; sums of n positive terms add at most n 2^-53 each.
+_RELATIVE_ERROR = 1e-11
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +37,8 @@ class Certificate:
     runner-up (infinite where every rival is masked, zero at a tie). Measured: ``value`` is tau log sum e^{s / tau} -
     max s; ``gradient`` the 1-norm between the softmax weights and the winner's unit vector; ``hessian`` the
     spectral norm of the Hessian of the soft maximum. Each has its sharp bound at this margin and number of keys
-    (``value_bound``, ...) and its slack, bound minus measured. Bounds are rounded outward by 1e-11.
+    (``value_bound``, ...) and its slack, bound minus measured. Bounds are rounded outward by 1e-11 (and by
+    N 2^-51, which matters beyond ten thousand keys).
 
     Exactness: certified; measured values carry a relative error below 1e-11, which the bounds allow for.
     """
@@ -66,19 +67,23 @@ class Certificate:
         return np.asarray(np.exp(-self.margin / self.temperature))
 
     @property
+    def _outward(self) -> FloatArray:
+        return np.asarray(1.0 + _RELATIVE_ERROR + self.n_live * 2.0**-51)
+
+    @property
     def value_bound(self) -> FloatArray:
         """tau log(1 + (N - 1) t)."""
-        return self.temperature * np.log1p(self._mass) * _OUTWARD
+        return self.temperature * np.log1p(self._mass) * self._outward
 
     @property
     def gradient_bound(self) -> FloatArray:
         """2 (N - 1) t / (1 + (N - 1) t)."""
-        return 2 * self._mass / (1 + self._mass) * _OUTWARD
+        return 2 * self._mass / (1 + self._mass) * self._outward
 
     @property
     def hessian_bound(self) -> FloatArray:
         """The exact supremum at this margin."""
-        return hessian_supremum(self.n_live, self._weight) / self.temperature * _OUTWARD
+        return hessian_supremum(self.n_live, self._weight) / self.temperature * self._outward
 
     @property
     def value_slack(self) -> FloatArray:
@@ -231,7 +236,7 @@ def _ratio(measured: FloatArray, bound: FloatArray) -> float:
 def _viewed(scores: ArrayLike) -> NDArray[Any]:
     try:
         array = np.asarray(scores)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RuntimeError) as error:  # torch raises RuntimeError
         raise ShapeError(f"scores: expected an array (..., N) of numbers ({error})") from None
     if array.dtype.kind not in "fiub":
         raise WeightError(f"scores: expected real numbers, got dtype {array.dtype}")
