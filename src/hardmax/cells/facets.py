@@ -147,7 +147,8 @@ class _Coincident(_Overlapping):
             gap = np.abs(points[:, None] - others[None]).max(axis=2)
         dim = self._cells.dim
         if points.shape[1] > dim:  # a corner at infinity is no finite one, however large the errors
-            gap[points[:, :dim].any(axis=1)[:, None] != others[:, :dim].any(axis=1)[None]] = np.inf
+            is_far, are_far = (np.asarray(corners[:, :dim].any(axis=1)) for corners in (points, others))
+            gap[is_far[:, None] != are_far[None]] = np.inf
         if not bool((gap <= room).any(axis=1).all()):
             return False
         finite = points[~points[:, :dim].any(axis=1), dim:] if points.shape[1] > dim else points
