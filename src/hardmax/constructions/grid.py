@@ -59,10 +59,10 @@ def grid_transformer(n_keys: int, dim: int, folds: int, depth: int, *, coordinat
     >>> grid_transformer(1, 2, 1, 1)([0.25, 0.75]).tolist()
     [0.25, 0.75]
     """
-    _check_sizes(n_keys=n_keys, dim=dim, folds=folds, depth=depth)
+    check_sizes(n_keys=n_keys, dim=dim, folds=folds, depth=depth)
     if coordinates not in ("scaled", "unit"):
         raise ParameterError(f"coordinates: expected 'scaled' or 'unit', got {coordinates!r}")
-    _check_exact("n_keys, folds", 2 * n_keys * n_keys * folds)
+    check_exact("n_keys, folds", 2 * n_keys * n_keys * folds)
     if coordinates == "unit":
         return Network(_folding_block(n_keys, dim, folds, 1.0 / n_keys, 1.0) * depth, dim)
     inner = _folding_block(n_keys, dim, folds, 1.0, float(n_keys))
@@ -89,19 +89,19 @@ def general_position_transformer(n_keys: int, dim: int, width: int, depth: int) 
     >>> general_position_transformer(1, 1, 1, 1)([[0.0], [0.5], [1.0]]).tolist()
     [[0.0], [0.5], [2.0]]
     """
-    _check_sizes(n_keys=n_keys, dim=dim, width=width, depth=depth)
+    check_sizes(n_keys=n_keys, dim=dim, width=width, depth=depth)
     folds = width // dim
     if folds == 0 and depth > 1:
         raise ParameterError(
             f"width: folding blocks need a ReLU a coordinate, expected at least dim = {dim}, got {width}; use depth=1"
         )
-    _check_exact("n_keys, width", 2 * n_keys * n_keys * max(folds, 1))
+    check_exact("n_keys, width", 2 * n_keys * n_keys * max(folds, 1))
     inner = _folding_block(n_keys, dim, folds, 1.0, float(n_keys)) * (depth - 1) if depth > 1 else []
     rows, shifts = _crossing_hyperplanes(width, dim)
     out = np.zeros((dim, width))
     out[np.arange(width) % dim, np.arange(width)] = 1.0
     # residual, so that where no ReLU is active neighbouring attention cells still differ in their maps
-    last = [_cutting_heads(n_keys, dim, 1.0), Residual(Affine(rows, shifts), ReLU(), Affine(out))]
+    last = [cutting_heads(n_keys, dim, 1.0), Residual(Affine(rows, shifts), ReLU(), Affine(out))]
     return Network([Affine(n_keys * np.eye(dim)), *inner, *last], dim)
 
 
@@ -114,10 +114,10 @@ def _folding_block(n_keys: int, dim: int, folds: int, cell: float, height: float
         # up, down, up, ...: the first ReLU rises, each later one turns the slope round
         out[axis, units] = [height if m == 0 else 2 * height * (-1) ** m for m in range(folds)]
     shifts = -np.tile(np.arange(folds, dtype=np.float64), dim)
-    return [_cutting_heads(n_keys, dim, cell), Affine(rows, shifts), ReLU(), Affine(out)]
+    return [cutting_heads(n_keys, dim, cell), Affine(rows, shifts), ReLU(), Affine(out)]
 
 
-def _cutting_heads(n_keys: int, dim: int, cell: float) -> Residual:
+def cutting_heads(n_keys: int, dim: int, cell: float) -> Residual:
     """z -> z minus the corner of its cell: the head of a coordinate tells in which [j, j + 1] cell it lies."""
     index = np.arange(n_keys, dtype=np.float64)
     # scores j z - cell j (j + 1) / 2 cross their neighbours' at the multiples of the cell (Lemma F.1)
@@ -141,19 +141,21 @@ def _crossing_hyperplanes(width: int, dim: int) -> tuple[FloatArray, FloatArray]
         powers, targets = [[t**k for k in range(dim)] for t in roots], [t**dim for t in roots]
         largest = max(comb(dim, k) * reach ** (dim - k) for k in range(dim))  # a coefficient of such a polynomial
         scale = 4 * 2 ** max(largest, 1).bit_length()
-    _check_exact("width, dim", scale * dim * max(reach, 1) ** dim)
+    check_exact("width, dim", scale * dim * max(reach, 1) ** dim)
     rows = scale * np.array(powers, dtype=np.float64)
     shifts = [-scale * sum(row) / 2 - target for row, target in zip(powers, targets, strict=True)]
     return rows, np.array(shifts, dtype=np.float64)
 
 
-def _check_sizes(**sizes: int) -> None:
+def check_sizes(**sizes: int) -> None:
+    """Refuse sizes that are no positive integers, by name."""
     for name, size in sizes.items():
         if not isinstance(size, int | np.integer) or isinstance(size, bool) or size < 1:
             raise ParameterError(f"{name}: expected an integer of at least 1, got {size!r}")
 
 
-def _check_exact(what: str, largest: int) -> None:
+def check_exact(what: str, largest: int) -> None:
+    """Refuse weights that floats would round."""
     if largest > _LARGEST:
         raise PrecisionError(
             f"{what}: the weights would be integers up to {largest}, beyond 2**53, where floats skip some; "

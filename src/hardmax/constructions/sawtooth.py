@@ -1,0 +1,79 @@
+"""Depth: networks whose linear pieces on a segment multiply with every layer."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hardmax.constructions.compiled import CompiledTransformer, maxout_to_transformer
+from hardmax.constructions.grid import check_exact, check_sizes, cutting_heads
+from hardmax.constructions.maxout_form import maxout_network
+from hardmax.networks.layers import Affine, Layer
+from hardmax.networks.network import Network
+
+
+def sawtooth_network(teeth: int, depth: int) -> Network:
+    """The maxout network on the line whose graph on [0, 1] zigzags between 0 and 1 in teeth^depth linear pieces.
+
+    Each layer is a zigzag of ``teeth`` pieces of slope +-teeth as a difference of two maxima, of rank
+    floor(teeth / 2) + 1: the kinks that bend upwards belong to the first, the others to the second. The next
+    layer reads the difference.
+
+    Exactness: the weights are integers.
+
+    Examples
+    --------
+    >>> tent = sawtooth_network(2, 1)
+    >>> tent([[0.0], [0.25], [0.5], [1.0]]).tolist()
+    [[0.0], [0.5], [1.0], [0.0]]
+    >>> sawtooth_network(1, 3)([0.3]).tolist()  # one piece: the identity
+    [0.3]
+    """
+    check_sizes(teeth=teeth, depth=depth)
+    check_exact("teeth", 2 * teeth * (teeth + 1))
+    rank = teeth // 2 + 1
+    slopes, offsets = np.zeros((rank, 2)), np.zeros((rank, 2))
+    for i in range(rank):
+        rising = min(i, (teeth - 1) // 2)  # the first maximum may have a piece less
+        slopes[i] = teeth * (1 + 2 * rising), 2 * teeth * i
+        offsets[i] = -2 * rising * (rising + 1) - (i - rising), -2 * i * i
+    first = (slopes[:, :, None], offsets)
+    later = (np.stack([slopes, -slopes], axis=2) + 0.0, offsets)  # <., (c_1, c_2)> = . * (c_1 - c_2)
+    return maxout_network([first, *([later] * (depth - 1)), ([[[1.0, -1.0]]], [[0.0]])])
+
+
+def sawtooth_transformer(teeth: int, depth: int, bound: float | None = None) -> CompiledTransformer:
+    """``sawtooth_network`` as a transformer: attention only, or with ``bound`` gated feed-forward layers.
+
+    Width and tokens do not grow with depth, the number of linear pieces on [0, 1] is teeth^depth.
+
+    Examples
+    --------
+    >>> from hardmax.cells.domains import Segment
+    >>> from hardmax.cells.search import count_cells
+    >>> count_cells(sawtooth_transformer(2, 4).on_inputs, Segment([0.0], [1.0]))
+    16
+    """
+    return maxout_to_transformer(sawtooth_network(teeth, depth), bound)
+
+
+def digit_transformer(n_keys: int, dim: int, depth: int) -> Network:
+    """Attention and residuals alone, with constant keys: n_keys^(dim * depth) cells on the unit cube.
+
+    Block l subtracts the l-th digit in base n_keys of every coordinate, so that each block cuts every cell of
+    those before it. All pieces have slope one: such a network only ever translates.
+
+    Exactness: after the scaling by n_keys^depth all weights are integers.
+
+    Examples
+    --------
+    >>> net = digit_transformer(10, 1, 2)  # two decimals
+    >>> net([[0.255], [0.9925], [0.125]]).tolist()  # what is left behind the second, times 100
+    [[0.5], [0.25], [0.5]]
+    """
+    check_sizes(n_keys=n_keys, dim=dim, depth=depth)
+    check_exact("n_keys, depth", n_keys ** (depth + 1))
+    scale = n_keys**depth
+    blocks: list[Layer] = [
+        cutting_heads(n_keys, dim, float(n_keys ** (depth - 1 - level))) for level in range(depth)
+    ]
+    return Network([Affine(scale * np.eye(dim)), *blocks], dim)

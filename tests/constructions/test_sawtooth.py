@@ -1,0 +1,59 @@
+"""Linear pieces that multiply with depth, counted by the line engine."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import hardmax as hm
+from hardmax.constructions.sawtooth import digit_transformer, sawtooth_network, sawtooth_transformer
+
+UNIT = hm.Segment([0.0], [1.0])
+
+
+def _zigzag(teeth, x):
+    """The oracle: distance travelled, reflected at both ends."""
+    travelled = teeth * x
+    whole = travelled.numerator // travelled.denominator
+    return travelled - whole if whole % 2 == 0 else 1 - (travelled - whole)
+
+
+@given(st.integers(1, 7), st.integers(1, 4), st.fractions(0, 1, max_denominator=200))
+def test_the_network_is_the_iterated_zigzag(teeth, depth, x):
+    expected = x
+    for _ in range(depth):
+        expected = _zigzag(teeth, expected)
+    assert Fraction(str(sawtooth_network(teeth, depth)(np.array([x], dtype=object))[0])) == expected
+
+
+@pytest.mark.parametrize("bound", [1.0, None])
+@pytest.mark.parametrize("teeth, depth", [(2, 1), (2, 8), (3, 4), (5, 3), (1, 2)])
+def test_pieces_on_the_segment_grow_exponentially_with_depth(teeth, depth, bound):
+    compiled = sawtooth_transformer(teeth, depth, bound)
+    cells = hm.enumerate_cells(compiled.on_inputs, UNIT)
+    assert cells.n_regions == teeth**depth
+    assert compiled.complexity.tokens <= teeth // 2 + 2
+
+
+def test_parameters_grow_linearly_with_depth():
+    sizes = [sawtooth_transformer(2, depth).complexity.parameters for depth in (2, 3, 4)]
+    assert sizes[2] - sizes[1] == sizes[1] - sizes[0] > 0
+
+
+@pytest.mark.parametrize("n_keys, dim, depth", [(3, 1, 4), (2, 2, 3), (3, 2, 2), (1, 1, 2)])
+def test_attention_without_feed_forward_layers_has_exponentially_many_regions(n_keys, dim, depth):
+    domain = UNIT if dim == 1 else hm.Box([0.0] * dim, [1.0] * dim)
+    cells = hm.enumerate_cells(digit_transformer(n_keys, dim, depth), domain)
+    assert cells.n_cells == cells.n_regions == n_keys ** (dim * depth)
+
+
+def test_bad_sizes_are_refused():
+    for build in (sawtooth_network, sawtooth_transformer):
+        with pytest.raises(hm.errors.ParameterError, match="at least 1"):
+            build(0, 1)
+    with pytest.raises(hm.errors.ParameterError, match="depth"):
+        digit_transformer(2, 1, 0)
+    with pytest.raises(hm.errors.PrecisionError, match=r"2\*\*53"):
+        digit_transformer(2, 1, 60)
