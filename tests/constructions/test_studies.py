@@ -1,0 +1,42 @@
+"""The studies run, and their tables hold what they compute."""
+
+import csv
+import importlib.util
+
+import pytest
+
+from conftest import REPOSITORY
+
+STUDY = REPOSITORY / "studies" / "region_growth.py"
+
+
+@pytest.fixture(scope="module")
+def region_growth():
+    specification = importlib.util.spec_from_file_location("region_growth", STUDY)
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def table():
+    with STUDY.with_suffix(".csv").open() as file:
+        return list(csv.reader(file))
+
+
+def test_constructed_networks_have_the_published_counts(region_growth, table):
+    rows = []
+    region_growth.built(rows)
+    published = [row for row in table[1:] if row[0] == "built"]
+    assert [[str(entry) for entry in row] for row in rows] == published
+
+
+def test_the_random_parts_run_and_lie_within_the_published_range(region_growth, table):
+    rows = []
+    region_growth.random_plane(rows, 1)
+    region_growth.random_sequence(rows, 1)
+    published = {(row[0], row[1], row[2]): row for row in table[1:] if row[0] != "built"}
+    assert len(rows) == len(published)
+    for part, family, depth, _, _, count, _, _ in rows:
+        row = published[part, family, str(depth)]
+        assert int(row[6]) <= count <= int(row[7])
