@@ -154,8 +154,9 @@ class CellComplex:
     def rays(self, index: int) -> FloatArray:
         """The directions in which a cell is unbounded, (n_rays, dim): unit vectors, none for a bounded cell.
 
-        With the vertices they span the cell: cell = conv(vertices) + cone(rays), where a cell without a
-        finite vertex gets its apex from ``interior_point``.
+        They generate the cell's recession cone and none is a combination of the others; a line in the cell
+        counts as two opposite rays. With the vertices they span the cell: conv(vertices) + cone(rays), where
+        a cell without a vertex can start from any of its points.
         """
         part = slice(self.pieces.vertex_start[index], self.pieces.vertex_start[index + 1])
         if self.pieces.directions is None:
@@ -165,7 +166,7 @@ class CellComplex:
         if len(directions) == 0:
             return np.empty((0, self.dim))
         unit = directions / np.linalg.norm(directions, axis=1, keepdims=True)
-        return np.unique(np.round(unit, 15) + 0.0, axis=0)
+        return _generators(np.unique(np.round(unit, 12) + 0.0, axis=0))
 
     def exact_cell(self, index: int) -> ExactPolytope:
         """A cell in rationals, rebuilt from its label and walls."""
@@ -317,3 +318,16 @@ class CellComplex:
     def __repr__(self) -> str:
         state = "" if self.is_complete else ", incomplete"
         return f"CellComplex({self.n_cells} cells in dimension {self.dim}, {self.exactness.value}{state})"
+
+
+def _generators(directions: FloatArray) -> FloatArray:
+    """Directions that generate the same cone, none a combination of the others: the ends of a box of half-width M
+    that bounds an unbounded cell are directions of it too, but most are no rays."""
+    from scipy.optimize import nnls
+
+    kept = list(range(len(directions)))
+    for index in range(len(directions)):
+        others = [k for k in kept if k != index]
+        if others and nnls(directions[others].T, directions[index])[1] < 1e-9:
+            kept = others
+    return np.asarray(directions[kept])

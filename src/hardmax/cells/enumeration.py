@@ -287,8 +287,11 @@ class Enumeration:
         """Finished cells, batch by batch; in one order whatever the number of workers only after sorting by path."""
         return self._run(self._step_cells, workers)
 
-    def count(self, workers: int = 1) -> Iterator[int]:
-        """Numbers of cells that add up to the total; the last stage is counted without being built."""
+    def count(self, workers: int = 1) -> Iterator[tuple[int, Polytopes]]:
+        """Numbers of cells that add up to the total, each with the pieces these cells lie in.
+
+        The last stage is counted without being built.
+        """
         return self._run(self._step_count, workers)
 
     def _step_cells(self, chunk: _Chunk) -> tuple[list[_Chunk], CellBatch | None]:
@@ -297,11 +300,11 @@ class Enumeration:
             return [], self._finished(chunk)
         return self._children(chunk), None
 
-    def _step_count(self, chunk: _Chunk) -> tuple[list[_Chunk], int | None]:
+    def _step_count(self, chunk: _Chunk) -> tuple[list[_Chunk], tuple[int, Polytopes] | None]:
         chunk = self._opened(chunk)
         stage_index = chunk.state.stage
         if stage_index == self.program.n_stages:
-            return [], len(chunk)
+            return [], (len(chunk), chunk.pieces)
         counter = getattr(self.engine, "count", None)
         if stage_index < self.program.n_stages - 1 or counter is None:
             return self._children(chunk), None
@@ -312,7 +315,7 @@ class Enumeration:
         total, doubtful = counter(chunk.pieces, self.program.guards(chunk.state), stage)
         for index in doubtful:
             total += len(self._settled(chunk, int(index), stage)[0])
-        return [], total
+        return [], (total, chunk.pieces)
 
     def _run(self, step: Callable[[_Chunk], tuple[list[_Chunk], _Result | None]], workers: int) -> Iterator[_Result]:
         """Depth first: the newest chunk is opened next, by whichever worker is free."""

@@ -33,13 +33,13 @@ class Progress:
             self._task = self._bar.add_task("0 cells", total=1.0)
         return self
 
-    def advance(self, cells: int, pieces: Polytopes | None) -> None:
-        """More cells were finished; their polytopes tell how much of the domain is done."""
+    def advance(self, cells: int, pieces: Polytopes) -> None:
+        """More cells were finished; the pieces they fill tell how much of the domain is done."""
         if self._bar is None:
             return
         self._cells += cells
         text = f"{self._cells:,} cells"
-        if pieces is not None and pieces.dim <= 2 and self._volume < float("inf"):
+        if pieces.dim <= 2 and self._volume < float("inf"):
             from hardmax.cells.volumes import volumes
 
             self._done += float(volumes(pieces).sum()) / self._volume

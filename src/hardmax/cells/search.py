@@ -154,9 +154,9 @@ def count_cells(
     total, is_complete = 0, True
     with Progress(progress, domain) as bar:
         try:
-            for number in run.counts():
+            for number, pieces in run.counts():
                 total += number
-                bar.advance(number, None)
+                bar.advance(number, pieces)
         except KeyboardInterrupt:
             is_complete = False
     return CellCount.of(total, mode, is_complete)
@@ -193,10 +193,10 @@ class _Run:
             self._iterator = self._enumeration.cells(self.workers)
         return self._iterator
 
-    def counts(self) -> Iterator[int]:
-        """Numbers that add up to the number of cells."""
+    def counts(self) -> Iterator[tuple[int, Polytopes]]:
+        """Numbers that add up to the number of cells, with the pieces counted."""
         if self.mode is Exactness.EXACT:
-            return (len(batch) for batch in self.batches())
+            return ((len(batch), batch.pieces) for batch in self.batches())
         return self._enumeration.count(self.workers)
 
     def is_exhausted(self) -> bool:
