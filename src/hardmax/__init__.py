@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from hardmax.networks.lowering import lower as lower
     from hardmax.networks.network import Network as Network
     from hardmax.networks.skeleton import skeleton as skeleton
+    from hardmax.networks.torch_export import to_torch as to_torch
     from hardmax.networks.torch_modules import from_torch as from_torch
     from hardmax.tropical.minkowski import joint_cells as joint_cells
     from hardmax.tropical.minkowski import minkowski_vertices as minkowski_vertices
@@ -94,6 +95,7 @@ _NAMES = {
     "power_diagram": "hardmax.cells.power_diagram",
     "read": "hardmax.networks.files",
     "skeleton": "hardmax.networks.skeleton",
+    "to_torch": "hardmax.networks.torch_export",
     "verify": "hardmax.cells.verification",
     "write": "hardmax.networks.files",
 }
