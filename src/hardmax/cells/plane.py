@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.arithmetic.rationals import nearest_float, rational
+from hardmax.arithmetic.rationals import fraction, nearest_float, rational
 from hardmax.cells.domains import Domain
 from hardmax.cells.polytopes import Cut, Polytopes, domain_wall
 from hardmax.networks.slices import Guards
@@ -25,6 +25,8 @@ IntArray = NDArray[np.int64]
 ObjectArray = NDArray[np.object_]
 
 _COLUMNS = 9
+#: Coefficients of more bits are scaled down before they are rounded to floats.
+_MOST_BITS = 900
 
 
 @dataclass(eq=False)
@@ -172,7 +174,7 @@ class PlaneEngine:
             for edge in range(plain.vertex_start[child], plain.vertex_start[child + 1]):
                 wall = int(plain.walls[edge])
                 own = _stage_wall(wall, columns, label, rows, stage)
-                line = wall_row(wall) if own is None else own
+                line = _within_floats(wall_row(wall) if own is None else own)
                 floats = [nearest_float(value) for value in line]
                 corners[edge, 3:6] = floats
                 corners[edge, 6:9] = [
@@ -180,6 +182,13 @@ class PlaneEngine:
                     for f, v in zip(floats, line, strict=True)
                 ]
         return labels.reshape(len(children), stage.n_choices), Polygons.of(plain.vertex_start, corners, plain.walls)
+
+
+def _within_floats(line: ObjectArray) -> ObjectArray:
+    """The line times a power of two, where its coefficients would overflow: any positive multiple is the same line."""
+    largest = fraction(max(abs(value) for value in line))
+    bits = largest.numerator.bit_length() - largest.denominator.bit_length()
+    return np.asarray(line / rational(1 << bits)) if bits > _MOST_BITS else line
 
 
 def _stage_wall(
