@@ -292,6 +292,45 @@ def _block_net(numbers: Any) -> Any:
     return Network([Residual(Attention(heads, output)), Affine(ffn[:, :2], ffn[:, 2]), ReLU()], 2)
 
 
+def _two_blocks(numbers: Any) -> Any:
+    from hardmax.networks.layers import Affine
+    from hardmax.networks.network import Network
+
+    blocks = [_block_net(numbers[start : start + 26]).layers for start in (0, 26)]
+    between = Affine(numbers[52:56].astype(float).reshape(2, 2), numbers[56:58].astype(float))
+    return Network([*blocks[0], between, *blocks[1]], 2)
+
+
+def _routing(name: str, trials: int, rng: np.random.Generator) -> Attack:
+    """Inputs closer than the routing radius that change a label: the ratio is radius over distance, where one does."""
+    tries, most = max(4, trials // 1000), 0.0
+    witness = "no label changed within any radius"
+    for _ in range(tries):
+        numbers = rng.integers(-6, 7, 58)
+        net, x = _two_blocks(numbers), rng.integers(-64, 65, 2) / 16
+        norm = float(rng.choice([1.0, 2.0, np.inf]))
+        found = stability.routing_radius(net, x, norm)
+        if not 0 < found.lower < np.inf:
+            continue
+        steps = rng.standard_normal((400, 2))
+        steps *= found.lower / np.linalg.norm(steps, ord=norm, axis=1, keepdims=True)
+        steps *= 1 - rng.choice([1e-9, 1e-3, 0.3], (400, 1))
+        # Inputs and weights are dyadic, but the steps are not: a unit that is zero throughout a cell may flicker.
+        changed = (net.labels(x + steps) != net.labels(x)).any(axis=1)
+        for step in (step for step in steps[changed] if _moves(net, x, x + step)):
+            ratio = found.lower / float(np.linalg.norm(step, ord=norm))
+            if ratio > most:
+                most, witness = ratio, f"x = {x.tolist()}, step = {step.tolist()}, numbers = {numbers.tolist()}"
+    return Attack(name, tries * 400, most, 1.0, witness)
+
+
+def _moves(net: Any, x: FloatArray, other: FloatArray) -> bool:
+    """Whether two inputs have different labels in rational arithmetic."""
+    from hardmax.arithmetic.rationals import rational_array
+
+    return bool((net.labels(rational_array(x)) != net.labels(rational_array(other))).any())
+
+
 _LIFT = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]])
 
 
@@ -320,6 +359,8 @@ ADVERSARIES: dict[str, Callable[[str, int, np.random.Generator], Attack]] = {
     "2-3-3 ReLU maximum": _networks(_relu_net, (21,), 34),
     "Serra": _networks(_relu_net, (21,), bounds.serra(2, [3, 3])),
     "block": _networks(_block_net, (26,), bounds.block_upper([2, 2], 2, 2, affine=True)),
+    "two blocks": _networks(_two_blocks, (58,), bounds.cells_upper([2, 2], 2, 2, 2, affine=True)),
+    "routing radius": _routing,
     "maxout": _networks(
         _maxout_net, (30,), bounds.maxout_layer(2, 3, 2) * bounds.maxout_layer(2, 2, 2)
     ),

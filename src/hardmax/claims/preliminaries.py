@@ -53,6 +53,17 @@ def _first_layer(number: int) -> Outcome:
 
 
 def _two_layers(number: int) -> Outcome:
+    """A network with 34 cells, and Serra's bound of 40; that 34 is the maximum is proved as follows.
+
+    Three generic lines are unique up to affine maps, so the seven cells of the first layer differ only by the ReLU
+    pattern of the triangle; the complement of that pattern does not occur. A cell with k active units has an image
+    of dimension min(k, 2), where three walls make 7, 4 or 1 cells. Triangle 100 or 000: three cells of rank two,
+    three of rank one, one of rank zero, at most 21 + 12 + 1 = 34. Otherwise count 7 + sum_a X_a + sum_{a<b} I_ab,
+    X_a the cells that unit a's wall crosses, I_ab those where walls a and b meet. Triangle 111: a plane that meets
+    the three axis rays beyond the simplex misses it, so X <= 6; a line meets at most two of the three coordinate
+    quarter-planes, so I <= 3: together 7 + 18 + 9 = 34. Triangle 110: cell 000 is not cut, so X <= 6; a line that
+    meets 101 and 011 has h_1 + h_2 - h_3 - 1 > 0 between them and meets neither 110 nor 111, so I <= 3: 34 again.
+    """
     from hardmax.networks.layers import Affine, ReLU
     from hardmax.networks.network import Network
 
