@@ -13,6 +13,7 @@ import typer
 from hardmax import __version__
 from hardmax.cli.bounds import bounds
 from hardmax.cli.claims import claims
+from hardmax.cli.compile import compile_
 from hardmax.cli.report import report
 from hardmax.errors import HardmaxError
 
@@ -26,6 +27,7 @@ app = typer.Typer(
 app.command()(report)
 app.command()(claims)
 app.command()(bounds)
+app.command("compile")(compile_)
 
 
 def _show_version(wanted: bool) -> None:

@@ -23,6 +23,7 @@ from hardmax.constructions.triangulation import (
     checked_triangles,
     exact_points,
     piece_through,
+    rational_rows,
     segments_of,
     triangles_of,
 )
@@ -198,11 +199,11 @@ def piecewise_linear_from_pieces(
     seen: dict[Point, tuple[int, Fraction]] = {}
     chosen = []
     for number, (simplex, row) in enumerate(zip(simplices, rows, strict=True)):
-        corners, _ = exact_points(simplex, np.zeros(len(np.asarray(simplex))))
-        if len(corners) != pieces.dim + 1 or len(corners[0]) != pieces.dim:
+        corners = list(dict.fromkeys(rational_rows(f"simplex {number}", simplex)))
+        if len(corners) != pieces.dim + 1 or any(len(corner) != pieces.dim for corner in corners):
             raise ShapeError(
                 f"simplex {number}: expected {pieces.dim + 1} distinct corners in dimension {pieces.dim}, got "
-                f"{len(corners)} in dimension {len(corners[0])}"
+                f"{len(corners)}, or some in another dimension"
             )
         for point in corners:
             first, value = seen.setdefault(point, (number, at(row, point)))

@@ -22,7 +22,7 @@ def exact_points(points: ArrayLike, values: ArrayLike) -> tuple[list[Point], lis
 
     A point that comes twice with one value counts once.
     """
-    rows, heights = _rows("points", points), _rows("values", values)
+    rows, heights = rational_rows("points", points), rational_rows("values", values)
     if any(len(row) != 1 for row in heights):
         raise ShapeError("values: expected one number a point, got rows of several")
     if len(rows) != len(heights):
@@ -158,7 +158,8 @@ def _turn(a: Point, b: Point, c: Point) -> Fraction:
     return (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0])
 
 
-def _rows(what: str, values: ArrayLike) -> list[Point]:
+def rational_rows(what: str, values: ArrayLike) -> list[Point]:
+    """An array of one or two axes as rows of rationals."""
     try:
         array: NDArray[Any] = np.asarray(values)
     except ValueError:

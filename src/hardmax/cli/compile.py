@@ -1,0 +1,118 @@
+"""``hardmax compile``: a maxout network or a piecewise-linear function -> a transformer that computes it."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from hardmax.constructions.compiled import CompiledTransformer
+
+
+class Variant(StrEnum):
+    """G has gated feed-forward layers and a bound on the input, D attention only and none."""
+
+    G = "G"
+    D = "D"
+
+
+def compile_(
+    source: Annotated[
+        Path,
+        typer.Argument(
+            help="A maxout or ReLU network (.npz, .onnx, .safetensors), a table of points and values (.csv), "
+            "or affine pieces (.json)."
+        ),
+    ],
+    out: Annotated[Path, typer.Option("-o", "--out", help="The transformer, usually an .onnx file.")],
+    temperature: Annotated[
+        float | None, typer.Option(help="Write Softmax at this temperature; without it, Hardmax.")
+    ] = None,
+    variant: Annotated[
+        Variant | None,
+        typer.Option(help="G: gated feed-forward layers, inputs up to --bound. D: attention only, any input."),
+    ] = None,
+    bound: Annotated[
+        float | None, typer.Option(help="Variant G: the largest |x| to compute right. Tables have their own.")
+    ] = None,
+    dtype: Annotated[str, typer.Option(help="float32 or float64: what an ONNX model computes in.")] = "float32",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+) -> None:
+    """Compile a maxout network or a piecewise-linear function to a transformer."""
+    from hardmax.errors import ParameterError
+    from hardmax.networks.files import write
+
+    if temperature is not None and not temperature > 0:
+        raise ParameterError(
+            f"--temperature: expected a number above 0, got {temperature:g}, where Softmax has no value; leave the "
+            "option out to write Hardmax, the limit"
+        )
+    compiled, rounding = _compiled(source, variant, bound, temperature)
+    error = 0.0 if temperature is None else compiled.error_bound(temperature)
+    write(compiled.on_inputs, out, temperature or 0.0, dtype=dtype)
+    facts = {
+        "source": str(source),
+        "out": str(out),
+        "variant": compiled.variant,
+        "bound": compiled.bound,
+        "temperature": temperature or 0.0,
+        "error_bound": error,
+        "rounding": rounding,
+        "complexity": {name: [before, after] for name, before, after in compiled.complexity.rows()},
+    }
+    if as_json:
+        typer.echo(json.dumps(facts))
+    else:
+        _print_table(facts)
+
+
+def _compiled(
+    source: Path, variant: Variant | None, bound: float | None, temperature: float | None
+) -> tuple[CompiledTransformer, float]:
+    """The transformer, and how far its source's pieces had to be rounded."""
+    from hardmax.constructions.compiled import maxout_to_transformer
+    from hardmax.constructions.function_files import read_function
+    from hardmax.constructions.piecewise_linear import PiecewiseLinear
+    from hardmax.errors import ParameterError
+    from hardmax.networks.files import read
+
+    if variant is Variant.D and bound is not None:
+        raise ParameterError(f"--bound {bound:g} belongs to variant G; variant D has none, leave one of the two out")
+    if variant is Variant.D and temperature is not None:
+        raise ParameterError(
+            f"--temperature {temperature:g} needs variant G: variant D is exact for hard attention only"
+        )
+    is_table = source.suffix.lower() in (".csv", ".json")
+    function = read_function(source) if is_table else read(source)
+    if isinstance(function, PiecewiseLinear):
+        if variant is Variant.D:
+            return maxout_to_transformer(function.network), function.rounding
+        return function.to_transformer(bound), function.rounding
+    if bound is None and (variant is Variant.G or temperature is not None):
+        raise ParameterError(
+            f"{source}: variant G needs --bound, the largest |x| of an input; softmax needs variant G. Without "
+            "--temperature, variant D needs no bound"
+        )
+    return maxout_to_transformer(function, bound), 0.0
+
+
+def _print_table(facts: dict[str, Any]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None)
+    for heading in ("", "source", "transformer"):
+        table.add_column(heading, justify="left" if not heading else "right")
+    for name, (before, after) in facts["complexity"].items():
+        table.add_row(name, *(f"{cell:,}" if isinstance(cell, int) else cell for cell in (before, after)))
+    console = Console(highlight=False, markup=False, soft_wrap=True)
+    console.print(table)
+    where = "for all inputs" if facts["bound"] is None else f"for |x| <= {facts['bound']:g}"
+    how = "hard"
+    if facts["temperature"]:
+        how = f"within {facts['error_bound']:.3g} at temperature {facts['temperature']:g}"
+    console.print(f"variant {facts['variant']}, {how}, {where}, written to {facts['out']}")
