@@ -7,6 +7,7 @@ neighbours named within a tolerance, and from intervals shorter than the spacing
 
 import random
 from fractions import Fraction
+from math import log2
 
 import numpy as np
 import pytest
@@ -212,8 +213,16 @@ class _Witness(Enumeration):
             row = pieces.corners[first + place]
             assert all(_within(number, value, row[2]) for number, value in zip(row[:2], corner, strict=True))
             line = list(self.follower.wall_row(int(pieces.walls[first + place]), label))
-            line += [0] * (3 - len(line))
+            line = _like(row[3:6], [*map(fraction, line), *[Fraction(0)] * (3 - len(line))])
             assert all(_within(*numbers) for numbers in zip(row[3:6], line, row[6:9], strict=True))
+
+
+def _like(floats, line):
+    """The exact line, times the power of two by which a line beyond the float range was scaled down."""
+    place = max(range(3), key=lambda k: abs(line[k]))
+    ratio = abs(line[place] / Fraction(float(floats[place]))) if floats[place] and line[place] else Fraction(1)
+    power = round(log2(ratio.numerator) - log2(ratio.denominator))
+    return [value / 2**power for value in line] if power > 1 else line
 
 
 def _within(number, exact, error):
