@@ -27,7 +27,8 @@ class Complexity:
     """Sizes of a source network and of the transformer that computes the same function.
 
     ``heads`` is the most in one attention sublayer, ``feed_forward`` the most ReLUs a token (0: attention only).
-    Parameters are entries of dense weight matrices; ``nonzero`` counts what the construction sets.
+    Parameters are entries of dense weight matrices, embedding and read-out included; ``nonzero`` counts those that
+    the construction sets.
     """
 
     source_depth: int
@@ -222,15 +223,16 @@ def maxout_to_transformer(
     append_all(middle, 0, sublayers, kind)
     embed(first, 0)
     extract(last, 0)
+    embedding, read_out = Network.from_graph(first.build()), Network.from_graph(last.build())
     return CompiledTransformer(
         variant,
         bound,
         form,
         Network.from_graph(middle.build()),
         Network.from_graph(whole.build()),
-        _complexity(net, form, (n_tokens, d_model), [sublayer for _, sublayer in sublayers]),
-        Network.from_graph(first.build()),
-        Network.from_graph(last.build()),
+        _complexity(net, form, (n_tokens, d_model), [sublayer for _, sublayer in sublayers], [embedding, read_out]),
+        embedding,
+        read_out,
     )
 
 
@@ -247,12 +249,18 @@ def _checked_bound(bound: Any) -> float:
     return value
 
 
-def _complexity(net: Network, form: MaxoutForm, shape: tuple[int, int], sublayers: list[Sublayer]) -> Complexity:
+def _complexity(
+    net: Network, form: MaxoutForm, shape: tuple[int, int], sublayers: list[Sublayer], ends: list[Network]
+) -> Complexity:
     dense = [layer for layer in sublayers if isinstance(layer, FeedForwardSublayer)]
     heads = [layer for layer in sublayers if not isinstance(layer, FeedForwardSublayer)]
     arrays: list[FloatArray] = [a for d in dense for a in (d.first, d.shifts, d.second, d.correction)]
     for group in (group for layer in heads for group in layer.groups):
+        # W_Q has a column a position, each the query there
         arrays += [group.queries, group.keys, group.values, group.output]
+    for node in (node for end in ends for node in end.graph.nodes):
+        if isinstance(node.operation, op.Linear):
+            arrays += [a for a in (node.operation.weight, node.operation.bias) if a is not None]
     return Complexity(
         source_depth=len(form.layers) + (form.read_out is not None),
         source_width=max(form.widths),
@@ -264,6 +272,6 @@ def _complexity(net: Network, form: MaxoutForm, shape: tuple[int, int], sublayer
         feed_forward=max((layer.width for layer in dense), default=0),
         attention_sublayers=len(heads),
         feed_forward_sublayers=len(dense),
-        parameters=sum(layer.n_parameters for layer in sublayers),
+        parameters=sum(layer.n_parameters for layer in sublayers) + sum(end.n_parameters for end in ends),
         nonzero=sum(int(np.count_nonzero(array)) for array in arrays),
     )
