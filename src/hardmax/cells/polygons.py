@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.cells.polytopes import Polytopes
+from hardmax.cells.space import Solids
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -78,14 +79,13 @@ def _turns(
     owner = np.repeat(np.arange(len(sizes)), sizes)
     base, here = corners[start[owner]], corners
     following = start[owner] + (np.arange(len(owner)) - start[owner] + 1) % sizes[owner]
-    errors = np.zeros(len(pieces.vertices)) if pieces.error is None else pieces.error
-    slack = errors[here] + errors[base] + (1e-12 if is_guess else 0.0)
+    slacks = [errors[here] + errors[base] + (1e-12 if is_guess else 0.0) for errors in _errors(pieces)]
     parts = [pieces.vertices] if pieces.directions is None else [pieces.vertices, pieces.directions]
     scale = [1.0 + float(np.abs(part).max()) for part in parts]  # so that no area overflows
     edges = [(part[here] - part[base]) / size for part, size in zip(parts, scale, strict=True)]
     slacks = [
-        np.where(slack + np.abs(edge).max(axis=1) > 0, slack / size + 4 * _ROUNDOFF * np.abs(edge).max(axis=1), 0.0)
-        for edge, size in zip(edges, scale, strict=True)
+        slack / size + 4 * _ROUNDOFF * np.abs(edge).max(axis=1)
+        for slack, edge, size in zip(slacks, edges, scale, strict=False)
     ]
     turn, is_certain = np.zeros(len(sizes)), np.zeros(len(sizes), dtype=bool)
     is_open = np.ones(len(sizes), dtype=bool)
@@ -106,6 +106,14 @@ def _turns(
         # only a certain zero leaves the sign to the next coefficient
         is_open &= ~is_clear if is_guess else (total == 0) & (bound == 0)
     return turn, is_certain
+
+
+def _errors(pieces: Polytopes) -> tuple[FloatArray, FloatArray]:
+    """Bounds on the errors of vertices and of directions, (n_vertices,) each."""
+    if isinstance(pieces, Solids) and pieces.directions is not None:  # the two are known apart
+        return pieces.corners[:, 4], pieces.corners[:, 5]
+    both = np.zeros(len(pieces.vertices)) if pieces.error is None else pieces.error
+    return both, both
 
 
 def _edges_of(pieces: Polytopes) -> IntArray:
