@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from hardmax import claims as claims
+    from hardmax import constructions as constructions
     from hardmax import errors as errors
     from hardmax import networks as networks
     from hardmax.cells.domains import Box as Box
@@ -35,11 +36,11 @@ if TYPE_CHECKING:
     from hardmax.constructions.compiled import maxout_to_transformer as maxout_to_transformer
     from hardmax.constructions.grid import grid_transformer as grid_transformer
     from hardmax.constructions.maxout_form import maxout_network as maxout_network
-    from hardmax.constructions.piecewise_linear import approximate as approximate
-    from hardmax.constructions.piecewise_linear import difference_of_maxima as difference_of_maxima
-    from hardmax.constructions.piecewise_linear import max_of_minima as max_of_minima
-    from hardmax.constructions.piecewise_linear import piecewise_linear as piecewise_linear
-    from hardmax.constructions.piecewise_linear import piecewise_linear_from_pieces as piecewise_linear_from_pieces
+    from hardmax.constructions.piecewise import approximate as approximate
+    from hardmax.constructions.piecewise import difference_of_maxima as difference_of_maxima
+    from hardmax.constructions.piecewise import max_of_minima as max_of_minima
+    from hardmax.constructions.piecewise import piecewise_linear as piecewise_linear
+    from hardmax.constructions.piecewise import piecewise_linear_from_pieces as piecewise_linear_from_pieces
     from hardmax.errors import HardmaxError as HardmaxError
     from hardmax.measurements import bounds as bounds
     from hardmax.measurements import stability as stability
@@ -77,21 +78,21 @@ _NAMES = {
     "Segment": "hardmax.cells.domains",
     "Space": "hardmax.cells.domains",
     "TropicalPolynomial": "hardmax.tropical.polynomial",
-    "approximate": "hardmax.constructions.piecewise_linear",
+    "approximate": "hardmax.constructions.piecewise",
     "count_cells": "hardmax.cells.search",
-    "difference_of_maxima": "hardmax.constructions.piecewise_linear",
+    "difference_of_maxima": "hardmax.constructions.piecewise",
     "enumerate_cells": "hardmax.cells.search",
     "from_torch": "hardmax.networks.torch_modules",
     "grid_transformer": "hardmax.constructions.grid",
     "joint_cells": "hardmax.tropical.minkowski",
     "load_cells": "hardmax.cells.storage",
     "lower": "hardmax.networks.lowering",
-    "max_of_minima": "hardmax.constructions.piecewise_linear",
+    "max_of_minima": "hardmax.constructions.piecewise",
     "maxout_network": "hardmax.constructions.maxout_form",
     "maxout_to_transformer": "hardmax.constructions.compiled",
     "minkowski_vertices": "hardmax.tropical.minkowski",
-    "piecewise_linear": "hardmax.constructions.piecewise_linear",
-    "piecewise_linear_from_pieces": "hardmax.constructions.piecewise_linear",
+    "piecewise_linear": "hardmax.constructions.piecewise",
+    "piecewise_linear_from_pieces": "hardmax.constructions.piecewise",
     "power_diagram": "hardmax.cells.power_diagram",
     "read": "hardmax.networks.files",
     "skeleton": "hardmax.networks.skeleton",
@@ -104,6 +105,7 @@ _NAMES = {
 _MODULES = {
     "bounds": "hardmax.measurements.bounds",
     "claims": "hardmax.claims",
+    "constructions": "hardmax.constructions",
     "errors": "hardmax.errors",
     "networks": "hardmax.networks",
     "stability": "hardmax.measurements.stability",

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hardmax as hm
-from hardmax.constructions.piecewise_linear import (
+from hardmax.constructions.piecewise import (
     approximate,
     difference_of_maxima,
     max_of_minima,
@@ -86,6 +86,14 @@ def test_scattered_points_equal_their_interpolation_on_delaunay_triangles(inner,
     for x in [tuple(map(Fraction, p)) for p in points] + [
         (Fraction(int(a), 5), Fraction(int(b), 5)) for a, b in rng.integers(0, 36, (30, 2))
     ]:
+        assert f.form(x) == _interpolated_in_plane(f.points, f.values, f.triangles, x)
+
+
+def test_a_triangle_that_other_pieces_cross_is_cut_until_its_sets_stay_below():
+    """One set a triangle is not enough here: its minimum would rise above the function elsewhere."""
+    points = [(0, 0), (9, 0), (0, 9), (9, 9), (3, 8), (2, 9), (7, 6)]
+    f = piecewise_linear(points, [-2, 4, -4, 1, -2, -1, 1])
+    for x in [(Fraction(9 * i, 20), Fraction(9 * j, 20)) for i in range(21) for j in range(21)]:
         assert f.form(x) == _interpolated_in_plane(f.points, f.values, f.triangles, x)
 
 

@@ -76,7 +76,7 @@ def _compiled(
     """The transformer, and how far its source's pieces had to be rounded."""
     from hardmax.constructions.compiled import maxout_to_transformer
     from hardmax.constructions.function_files import read_function
-    from hardmax.constructions.piecewise_linear import PiecewiseLinear
+    from hardmax.constructions.piecewise import PiecewiseLinear
     from hardmax.errors import ParameterError
     from hardmax.networks.files import read
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hardmax.constructions.piecewise_linear import (
+from hardmax.constructions.piecewise import (
     PiecewiseLinear,
     difference_of_maxima,
     max_of_minima,
