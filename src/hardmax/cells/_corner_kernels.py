@@ -34,6 +34,8 @@ def place_corner(corners, lines, n_slots, values, i, j, row, to_corners, to_bits
         _blend(corners, i, j, values[i, 0], values[i, 1], -values[j, 0], values[j, 1], 0, dim, dim, to_corners, to)
     else:
         _cross_far(corners, lines, n_slots, values, i, j, to_corners, to_bits, to, dim)
+    if row[0, 0] == 0.0 and row[1, 0] == 0.0 and row[2, 0] == 0.0:
+        _meet_at_origin(lines, n_slots, to_corners, to_bits, to, mode)
     size, worst = 0.0, 0.0
     for k in range(columns):
         size = max(size, abs(to_corners[to, k]))
@@ -44,6 +46,19 @@ def place_corner(corners, lines, n_slots, values, i, j, row, to_corners, to_bits
         _refine(lines, n_slots, row, to_corners, to_bits, to, system, mode)
     if mode.exact:
         _make_exact(lines, n_slots, row, to_corners, to_bits, to, mode)
+
+
+@_jit
+def _meet_at_origin(lines, n_slots, to_corners, to_bits, to, mode):
+    """Where every wall's constant is exactly zero the corner's finite part is zero, whatever the normals."""
+    dim = mode.dim
+    for slot in range(n_slots):
+        is_held = (to_bits[to, slot >> 6] >> np.uint64(slot & 63)) & ONE
+        if is_held and (lines[slot, 0] != 0.0 or lines[slot, dim + 1] != 0.0):
+            return
+    for k in range(dim):
+        to_corners[to, k] = 0.0
+    to_corners[to, mode.columns] = 0.0
 
 
 @_jit

@@ -4,7 +4,8 @@ The waiting polytopes lie on a stack; a child inherits only the choices that sti
 argmax walks from winner to winner across facets (``_winner_kernels``).
 
 Arrays are passed one by one on purpose: bundles of them are counted in and out at every call, which costs
-more than the cutting.
+more than the cutting. Compiled code is kept on disk by the date of this file alone: after a change in another
+kernel file, touch this one.
 """
 
 # mypy: ignore-errors
@@ -45,6 +46,7 @@ from hardmax.cells._winner_kernels import (
     largest_errors,
     leader,
     mark_dropped,
+    set_home,
     violator,
 )
 
@@ -91,8 +93,8 @@ def _load_row(coef, error, r, row):
 
 
 @_jit
-def _still_open(coef, error, table, limits, dropped, corners, bits, lines, n, n_slots, groups, n_groups, labels,
-                row, values, signs, ties, mode):  # fmt: skip
+def _still_open(coef, terms, error, table, limits, dropped, corners, bits, lines, n, n_slots, groups, n_groups, labels,
+                row, values, signs, ties, gaps, scores, mode):  # fmt: skip
     """Decide the groups that do not cross the polytope; returns how many stay open, in order."""
     dim, infinite = mode.dim, mode.infinite
     drift, far_drift = largest_errors(corners, n, mode)
@@ -125,11 +127,11 @@ def _still_open(coef, error, table, limits, dropped, corners, bits, lines, n, n_
                 if found & UNKNOWN or found == POSITIVE | NEGATIVE:
                     label = OPEN
         else:
-            own = leader(coef, table, dropped, g, corners, bound, far_bound, ties, mode)
+            own = leader(terms, table, dropped, g, corners, scores, mode)
             label = first_equal(coef, table, dropped, g, own, mode) - r
             for i in range(n):
-                rival = violator(coef, error, table, dropped, g, corners, bits, lines, n_slots, i, own, bound,
-                                 far_bound, ties, row, values, mode)  # fmt: skip
+                rival = violator(coef, terms, error, table, dropped, g, corners, bits, lines, n_slots, i, own, bound,
+                                 far_bound, ties, gaps, scores, row, values, mode)  # fmt: skip
                 if rival != -1:
                     label = OPEN
                     break
@@ -250,12 +252,13 @@ def cut_polytopes(
     s_lines, s_numbers = np.empty((room, dim + 4)), np.empty((nodes, 2 * n_all + 1), dtype=np.int32)
     s_ends = np.zeros((nodes + 1, 2), dtype=np.int64)
     coef, error, row = np.empty((n_rows, dim + 1)), np.empty(dim + 1), np.empty((3, dim + 1))
+    terms, scores = np.empty((dim + 1, n_rows)), np.empty(n_rows)  # terms: the transpose of coef
     limits, dropped = np.empty((n_all, 3)), np.zeros(n_rows, dtype=np.uint8)
     values, signs = np.empty((capacity, 4)), np.empty(capacity, dtype=np.int64)
     sides, ends = np.empty((capacity, 4), dtype=np.int64), np.empty((capacity, 2), dtype=np.int64)
     system = np.empty((4 * dim, 2 * dim + 4))
     ties, queue = np.empty(n_rows + 1, dtype=np.int64), np.empty(n_rows + 1, dtype=np.int64)
-    seen = np.zeros(n_rows, dtype=np.uint8)
+    seen, gaps, homes = np.zeros(n_rows, dtype=np.uint8), np.zeros(n_rows), np.zeros((n_rows, dim))
     groups, labels = np.empty(n_all, dtype=np.int64), np.zeros(n_all, dtype=np.int64)
     candidates = np.empty(n_all, dtype=np.int64)
     children, used, facets, n_doubtful = 0, 0, 0, 0
@@ -282,18 +285,18 @@ def cut_polytopes(
             error[k] = errors[piece, k]
             exact = exact and error[k] == 0.0
             for r in range(n_rows):
-                coef[r, k] = rows[piece, k, r]
+                coef[r, k] = terms[k, r] = rows[piece, k, r]
         mode = Mode(dim, columns, infinite, certified, exact)
         _set_limits(coef, error, table, limits, corners_a, n, mode)
         n_groups = 0
         for g in range(n_all):
             if not table[g, IS_RELU]:
-                mark_dropped(coef, table, limits, dropped, g, twin, corners_a, n, ties, mode)
+                mark_dropped(terms, table, limits, dropped, g, twin, corners_a, n, scores, mode)
             if not table[g, IS_RELU] or twin[table[g, START]] == table[g, START]:
                 groups[n_groups] = g
                 n_groups += 1
-        n_open = _still_open(coef, error, table, limits, dropped, corners_a, bits_a, lines_a, n, n_slots, groups,
-                             n_groups, labels, row, values, signs, ties, mode)  # fmt: skip
+        n_open = _still_open(coef, terms, error, table, limits, dropped, corners_a, bits_a, lines_a, n, n_slots, groups,
+                             n_groups, labels, row, values, signs, ties, gaps, scores, mode)  # fmt: skip
         n_candidates = n_open
         for c in range(n_candidates):
             candidates[c] = groups[c]
@@ -305,8 +308,9 @@ def cut_polytopes(
                 n, n_slots, n_groups = _pop(s_corners, s_bits, s_lines, s_numbers, s_ends, depth, corners_a, bits_a,
                                             lines_a, candidates, n_candidates, groups, labels)  # fmt: skip
                 depth -= 1
-                n_open = _still_open(coef, error, table, limits, dropped, corners_a, bits_a, lines_a, n, n_slots,
-                                     groups, n_groups, labels, row, values, signs, ties, mode)  # fmt: skip
+                n_open = _still_open(coef, terms, error, table, limits, dropped, corners_a, bits_a, lines_a, n,
+                                     n_slots, groups, n_groups, labels, row, values, signs, ties, gaps, scores,
+                                     mode)  # fmt: skip
             if n_open == 0:
                 if not count_only:
                     for g in range(n_all):
@@ -355,23 +359,26 @@ def cut_polytopes(
             bound, far_bound = limits[g, 0] + drift * limits[g, 1], limits[g, 2] + far_drift * limits[g, 1]
             for k in range(table[g, SIZE]):
                 seen[k] = 0
-            first = leader(coef, table, dropped, g, corners_a, bound, far_bound, ties, mode)
-            n_ties = ahead(coef, table, dropped, g, corners_a, 0, first, bound, far_bound, ties, mode)[1]
+            first = leader(terms, table, dropped, g, corners_a, scores, mode)
+            n_ties = ahead(terms, table, dropped, g, corners_a, 0, first, bound, far_bound, ties, gaps, scores,
+                           mode)[1]  # fmt: skip
             ties[n_ties] = first
             waiting = 0
             for t in range(n_ties + 1):
                 own = first_equal(coef, table, dropped, g, ties[t], mode)
                 if not seen[own - start]:
                     seen[own - start] = 1
+                    set_home(corners_a, bits_a, n, -1, homes, own, mode)
                     queue[waiting] = own
                     waiting += 1
             found = 0
             while waiting > 0 and depth >= 0:
                 waiting -= 1
                 own = queue[waiting]
-                m, m_slots = claim(coef, error, table, limits, dropped, g, corners_a, bits_a, lines_a, n, n_slots,
-                                   own, corners_b, bits_b, lines_b, corners_c, bits_c, lines_c, new_corners,
-                                   new_bits, row, values, signs, sides, ends, system, ties, mode)  # fmt: skip
+                m, m_slots = claim(coef, terms, error, table, limits, dropped, g, corners_a, bits_a, lines_a, n,
+                                   n_slots, own, corners_b, bits_b, lines_b, corners_c, bits_c, lines_c, new_corners,
+                                   new_bits, row, values, signs, sides, ends, system, ties, gaps, homes,
+                                   scores, mode)  # fmt: skip
                 if m == EMPTY:
                     continue
                 if m < 0:
@@ -380,8 +387,8 @@ def cut_polytopes(
                 for slot in range(m_slots):
                     if np.int64(lines_b[slot, dim + 3]) >> RIVAL_BITS != table[g, COLUMN]:
                         continue
-                    rival = across(coef, error, table, limits, dropped, g, corners_b, bits_b, lines_b, m, m_slots,
-                                   slot, own, row, values, mode)  # fmt: skip
+                    rival = across(coef, terms, error, table, limits, dropped, g, corners_b, bits_b, lines_b, m,
+                                   m_slots, slot, own, row, values, scores, mode)  # fmt: skip
                     if rival == FAILED:
                         depth = FAILED
                         break
@@ -390,6 +397,7 @@ def cut_polytopes(
                     lines_b[slot, dim + 3] = wall | (rival - start)
                     if not seen[rival - start]:
                         seen[rival - start] = 1
+                        set_home(corners_b, bits_b, m, slot, homes, rival, mode)
                         queue[waiting] = rival
                         waiting += 1
                 if depth < 0:

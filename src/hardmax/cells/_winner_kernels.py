@@ -53,12 +53,17 @@ def largest_errors(corners, n, mode):
 
 
 @_jit
-def _score(coef, k, corners, i, first, dim):
-    """Row k at corner i: its value, or where ``first`` is dim its slope towards infinity."""
-    value = 0.0 if first else coef[k, 0]
-    for c in range(dim):
-        value += coef[k, c + 1] * corners[i, first + c]
-    return value
+def _set_scores(terms, first, last, corners, i, scores, mode):
+    """Scores of rows at a corner, or their slopes towards it where it lies at infinity; returns which it is."""
+    far = is_far(corners, i, mode)
+    start = mode.dim if far else 0
+    for k in range(first, last):
+        scores[k] = 0.0 if far else terms[0, k]
+    for c in range(mode.dim):
+        x = corners[i, start + c]
+        for k in range(first, last):  # contiguous, so that it vectorises
+            scores[k] += terms[c + 1, k] * x
+    return far
 
 
 @_jit
@@ -70,35 +75,59 @@ def _load_lead(coef, error, own, rival, row):
 
 
 @_jit
-def ahead(coef, table, dropped, g, corners, i, own, bound, far_bound, ties, mode):
-    """The row that leads ``own`` most at a corner, beyond doubt, or -1; and how many ``ties`` may lie about it."""
-    dim = mode.dim
-    start, limit = (dim, far_bound) if is_far(corners, i, mode) else (0, bound)
-    own_value = _score(coef, own, corners, i, start, dim)
-    best, best_lead, n_ties = -1, limit, 0
-    for k in range(table[g, START], table[g, START] + table[g, SIZE]):
-        if k == own or dropped[k]:
+def ahead(terms, table, dropped, g, corners, i, own, bound, far_bound, ties, gaps, scores, mode):
+    """A row that leads ``own`` at a corner beyond doubt, or -1; and how many ``ties`` may lie about it.
+
+    ``gaps`` are the leads of ``own`` at some point of its own. On the way from there to the corner the row that
+    is chosen takes over first, so that its wall is likely to bound the part where ``own`` wins.
+    """
+    first, last = table[g, START], table[g, START] + table[g, SIZE]
+    limit = far_bound if _set_scores(terms, first, last, corners, i, scores, mode) else bound
+    own_value = scores[own]
+    best, nearest, n_ties = -1, np.inf, 0
+    for k in range(first, last):
+        lead = scores[k] - own_value
+        if lead < -limit or k == own or dropped[k]:
             continue
-        lead = _score(coef, k, corners, i, start, dim) - own_value
-        if lead > best_lead:
-            best, best_lead = k, lead
-        elif not abs(lead) > limit:
+        if lead > limit:
+            way = gaps[k] / lead
+            if way < nearest or best < 0:
+                best, nearest = k, way
+        else:
             ties[n_ties] = k
             n_ties += 1
     return best, n_ties
 
 
 @_jit
-def leader(coef, table, dropped, g, corners, bound, far_bound, ties, mode):
+def leader(terms, table, dropped, g, corners, scores, mode):
     """A row that no other beats beyond doubt at the first corner."""
-    own = table[g, START]
-    while dropped[own]:
-        own += 1
-    while True:
-        best = ahead(coef, table, dropped, g, corners, 0, own, bound, far_bound, ties, mode)[0]
-        if best < 0:
-            return own
-        own = best
+    first, last = table[g, START], table[g, START] + table[g, SIZE]
+    _set_scores(terms, first, last, corners, 0, scores, mode)
+    best = -1
+    for k in range(first, last):
+        if not dropped[k] and (best < 0 or scores[k] > scores[best]):
+            best = k
+    return best
+
+
+@_jit
+def set_home(corners, bits, n, slot, homes, own, mode):
+    """A point of row ``own``'s part, as far as floats tell: the middle of a facet, or for slot -1 the first corner."""
+    dim = mode.dim
+    size, count = 1.0, 0
+    for k in range(dim):
+        homes[own, k] = 0.0
+    for i in range(n):
+        for k in range(dim):
+            size = max(size, 2.0 * abs(corners[i, k]))
+    for i in range(n if slot >= 0 else 1):
+        if slot < 0 or (bits[i, slot >> 6] >> np.uint64(slot & 63)) & ONE:
+            count += 1
+            for k in range(dim):
+                homes[own, k] += corners[i, k] + (size * corners[i, dim + k] if mode.infinite else 0.0)
+    for k in range(dim):
+        homes[own, k] /= count
 
 
 @_jit
@@ -115,7 +144,7 @@ def first_equal(coef, table, dropped, g, own, mode):
 
 
 @_jit
-def mark_dropped(coef, table, limits, dropped, g, twin, corners, n, ties, mode):
+def mark_dropped(terms, table, limits, dropped, g, twin, corners, n, scores, mode):
     """Mark rows that can never be named: twins of an earlier row of the group, or beaten at every corner."""
     first, last = table[g, START], table[g, START] + table[g, SIZE]
     for r in range(first, last):
@@ -127,17 +156,14 @@ def mark_dropped(coef, table, limits, dropped, g, twin, corners, n, ties, mode):
                     break
     drift, far_drift = largest_errors(corners, n, mode)
     bound, far_bound = limits[g, 0] + drift * limits[g, 1], limits[g, 2] + far_drift * limits[g, 1]
-    own = leader(coef, table, dropped, g, corners, bound, far_bound, ties, mode)
+    own = leader(terms, table, dropped, g, corners, scores, mode)
     for r in range(first, last):
-        beaten = r != own
-        for i in range(n):
-            if not beaten:
-                break
-            at, limit = (mode.dim, far_bound) if is_far(corners, i, mode) else (0, bound)
-            lead = _score(coef, own, corners, i, at, mode.dim) - _score(coef, r, corners, i, at, mode.dim)
-            beaten = lead > limit
-        if beaten:
-            dropped[r] = 1
+        dropped[r] |= 2  # beaten so far
+    for i in range(n):
+        limit = far_bound if _set_scores(terms, first, last, corners, i, scores, mode) else bound
+        for r in range(first, last):
+            if not scores[own] - scores[r] > limit:
+                dropped[r] &= 1
 
 
 @_jit
@@ -150,10 +176,10 @@ def _touches(bits, lines, n_slots, i, wall, dim):
 
 
 @_jit
-def violator(coef, error, table, dropped, g, corners, bits, lines, n_slots, i, own, bound, far_bound, ties, row,
-             values, mode):  # fmt: skip
+def violator(coef, terms, error, table, dropped, g, corners, bits, lines, n_slots, i, own, bound, far_bound, ties,
+             gaps, scores, row, values, mode):  # fmt: skip
     """A row that beats ``own`` at a corner, -1 if none does, -2 if that is in doubt."""
-    best, n_ties = ahead(coef, table, dropped, g, corners, i, own, bound, far_bound, ties, mode)
+    best, n_ties = ahead(terms, table, dropped, g, corners, i, own, bound, far_bound, ties, gaps, scores, mode)
     if best >= 0:
         return best
     wall = table[g, COLUMN] << RIVAL_BITS
@@ -170,9 +196,9 @@ def violator(coef, error, table, dropped, g, corners, bits, lines, n_slots, i, o
 
 
 @_jit
-def claim(coef, error, table, limits, dropped, g, corners, bits, lines, n, n_slots, own, to_corners, to_bits,
+def claim(coef, terms, error, table, limits, dropped, g, corners, bits, lines, n, n_slots, own, to_corners, to_bits,
           to_lines, corners_c, bits_c, lines_c, new_corners, new_bits, row, values, signs, sides, ends, system,
-          ties, mode):  # fmt: skip
+          ties, gaps, homes, scores, mode):  # fmt: skip
     """Clip a polytope to where ``own`` wins. Returns the part's corners and slots, or EMPTY, or what went wrong.
 
     The last column of corners marks those where ``own`` is known to win.
@@ -182,6 +208,11 @@ def claim(coef, error, table, limits, dropped, g, corners, bits, lines, n, n_slo
     _copy(corners, bits, lines, n, n_slots, to_corners, to_bits, to_lines)
     for i in range(n):
         to_corners[i, mark] = 0.0
+    for k in range(table[g, START], table[g, START] + table[g, SIZE]):
+        gaps[k] = terms[0, own] - terms[0, k]
+        for c in range(dim):
+            gaps[k] += (terms[c + 1, own] - terms[c + 1, k]) * homes[own, c]
+        gaps[k] = max(0.0, gaps[k])
     at = 0
     while at < n:
         if to_corners[at, mark] == 1.0:
@@ -189,8 +220,8 @@ def claim(coef, error, table, limits, dropped, g, corners, bits, lines, n, n_slo
             continue
         drift, far_drift = largest_errors(to_corners, n, mode)
         bound, far_bound = limits[g, 0] + drift * limits[g, 1], limits[g, 2] + far_drift * limits[g, 1]
-        rival = violator(coef, error, table, dropped, g, to_corners, to_bits, to_lines, n_slots, at, own, bound,
-                         far_bound, ties, row, values, mode)  # fmt: skip
+        rival = violator(coef, terms, error, table, dropped, g, to_corners, to_bits, to_lines, n_slots, at, own, bound,
+                         far_bound, ties, gaps, scores, row, values, mode)  # fmt: skip
         if rival == -2:
             return FAILED, 0
         found = POSITIVE
@@ -234,7 +265,8 @@ def _copy(corners, bits, lines, n, n_slots, to_corners, to_bits, to_lines):
 
 
 @_jit
-def across(coef, error, table, limits, dropped, g, corners, bits, lines, n, n_slots, slot, own, row, values, mode):
+def across(coef, terms, error, table, limits, dropped, g, corners, bits, lines, n, n_slots, slot, own, row, values,
+           scores, mode):  # fmt: skip
     """Who wins beyond a facet of ``own``'s part: of the rows tied on all of it, the lowest inside.
 
     FAILED if that is in doubt; -2 if the slot holds no facet any more.
@@ -245,23 +277,19 @@ def across(coef, error, table, limits, dropped, g, corners, bits, lines, n, n_sl
     drift, far_drift = largest_errors(corners, n, mode)
     bound, far_bound = limits[g, 0] + drift * limits[g, 1], limits[g, 2] + far_drift * limits[g, 1]
     word, shift = slot >> 6, np.uint64(slot & 63)
-    inside, n_held = 0, 0
+    inside, held = 0, -1
     for i in range(n):
         if (bits[i, word] >> shift) & ONE:
-            n_held += 1
+            held = i
         else:
             inside = i
-    if n_held == 0:
+    if held < 0:
         return -2
+    limit = far_bound if _set_scores(terms, first, first + table[g, SIZE], corners, held, scores, mode) else bound
     for k in range(first, first + table[g, SIZE]):
-        if k == own or k == rival or dropped[k]:
+        if abs(scores[k] - scores[own]) > limit or k == own or k == rival or dropped[k]:
             continue
         tied = True
-        for i in range(n):  # what floats rule out at once
-            if tied and (bits[i, word] >> shift) & ONE:
-                at, limit = (dim, far_bound) if is_far(corners, i, mode) else (0, bound)
-                lead = _score(coef, k, corners, i, at, dim) - _score(coef, own, corners, i, at, dim)
-                tied = not abs(lead) > limit
         if tied:
             _load_lead(coef, error, k, own, row)
         for i in range(n):  # what needs proof

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import factorial, inf, lcm, nextafter
+from math import factorial, lcm, ulp
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.arithmetic.rationals import ObjectArray, fraction, nearest_float, rational
+from hardmax.arithmetic.rationals import ObjectArray, fraction, rational
 from hardmax.cells._exact_cutting import Piece, Point, Vertex, choices_of, integer_rows, reduced
 from hardmax.cells.domains import Domain
 from hardmax.cells.polytopes import Polytopes, domain_wall
@@ -203,13 +203,16 @@ def to_polytopes(polytopes: Sequence[ExactPolytope]) -> Polytopes:
 
 def corner_numbers(polytopes: Sequence[ExactPolytope]) -> tuple[FloatArray, FloatArray]:
     """The nearest floats to all corners' coordinates, p then q, and bounds on their distances."""
-    points = [point for polytope in polytopes for point in polytope.points]
-    numbers = np.empty((len(points), len(points[0]) - 1))
-    errors = np.empty(numbers.shape)
-    for i, point in enumerate(points):
-        for j, x in enumerate(point[1:]):
-            numbers[i, j], errors[i, j] = rounded_up(fraction(x) / point[0])
-    return numbers, errors
+    known: dict[Point, list[tuple[float, float]]] = {}  # neighbouring polytopes share corners
+    rows = []
+    for polytope in polytopes:
+        for point in polytope.points:
+            row = known.get(point)
+            if row is None:
+                row = known[point] = [nearest(x, point[0]) for x in point[1:]]
+            rows.append(row)
+    both = np.array(rows)
+    return np.ascontiguousarray(both[:, :, 0]), np.ascontiguousarray(both[:, :, 1])
 
 
 def incidence_words(polytopes: Sequence[ExactPolytope]) -> NDArray[np.uint64]:
@@ -266,13 +269,24 @@ def _cleared(row: tuple[int, ...], pivot_row: tuple[int, ...], column: int) -> t
     return reduced([pivot * x - factor * y for x, y in zip(row, pivot_row, strict=True)])
 
 
-def rounded_up(exact: Any) -> tuple[float, float]:
-    """The nearest float to a rational, and a bound on its distance, zero where they are equal."""
-    number = nearest_float(exact)
-    if abs(number) == inf:
-        raise PrecisionError("a corner or wall lies beyond the range of floats; rescale the weights or the domain")
-    distance = abs(fraction(exact) - fraction(number))
-    return number, nextafter(float(distance), inf) if distance else 0.0
+def nearest(numerator: int, denominator: int) -> tuple[float, float]:
+    """The nearest float to a quotient, and a bound on its distance, zero where they are equal.
+
+    Examples
+    --------
+    >>> nearest(3, 4)
+    (0.75, 0.0)
+    >>> nearest(1, 3)[1] == 2.0**-55, nearest(1, 1 << 1080)
+    (True, (0.0, 5e-324))
+    """
+    try:
+        number = numerator / denominator  # correctly rounded for integers of any size
+    except OverflowError:
+        raise PrecisionError(
+            "a corner or wall lies beyond the range of floats; rescale the weights or the domain"
+        ) from None
+    a, b = number.as_integer_ratio()
+    return number, 0.0 if a * denominator == b * numerator else max(ulp(number) / 2, ulp(0.0))
 
 
 def _in_order(polytope: ExactPolytope) -> ExactPolytope:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.arithmetic.rationals import rational
+from hardmax.arithmetic.rationals import fraction, rational
 from hardmax.cells.domains import Domain
 from hardmax.cells.polytopes import Cut, Polytopes, split_wall
 from hardmax.errors import ParameterError
@@ -103,6 +103,21 @@ class SpaceEngine:
 
     ``certified``: signs are proved, and pieces where a sign stays doubtful are handed back. Otherwise values
     within rounding of zero count as zero.
+
+    Exactness: certified; each corner carries a proved bound on the error of its coordinates.
+
+    Examples
+    --------
+    >>> from hardmax.cells.domains import Box, Space
+    >>> cube = SpaceEngine(Box([0.0] * 3, [1.0] * 3), certified=True).root()
+    >>> len(cube.vertices), len(cube.walls), cube.error.max()
+    (8, 6, 0.0)
+
+    All of space is a cube whose corners lie at infinity:
+
+    >>> everything = SpaceEngine(Space(3), certified=True).root()
+    >>> everything.vertices[7].tolist(), everything.directions[7].tolist()
+    ([0.0, 0.0, 0.0], [1.0, 1.0, 1.0])
     """
 
     def __init__(self, domain: Domain, certified: bool) -> None:
@@ -167,7 +182,7 @@ class SpaceEngine:
 
     def _solids(self, polytopes: Sequence[Any], row_of: Callable[[int, int], Any]) -> Solids:
         """Exact polytopes as floats; ``row_of(polytope, wall)`` gives the exact row of a wall."""
-        from hardmax.cells.exact_polytopes import corner_numbers, incidence_words, rounded_up
+        from hardmax.cells.exact_polytopes import corner_numbers, incidence_words, nearest
 
         numbers, errors = corner_numbers(polytopes)
         parts = np.split(errors, 2, axis=1) if self._is_unbounded else [errors]
@@ -175,7 +190,8 @@ class SpaceEngine:
         walls = [(child, wall) for child, polytope in enumerate(polytopes) for wall in polytope.walls]
         lines = np.zeros((len(walls), self.dim + 3))
         for facet, (child, wall) in enumerate(walls):
-            rounded = [rounded_up(value) for value in row_of(child, wall)]
+            exact = [fraction(value) for value in row_of(child, wall)]
+            rounded = [nearest(value.numerator, value.denominator) for value in exact]
             lines[facet, : len(rounded)] = [number for number, _ in rounded]
             lines[facet, -2] = rounded[0][1]
             lines[facet, -1] = max((error for _, error in rounded[1:]), default=0.0)
