@@ -110,7 +110,7 @@ class SpaceEngine:
     --------
     >>> from hardmax.cells.domains import Box, Space
     >>> cube = SpaceEngine(Box([0.0] * 3, [1.0] * 3), certified=True).root()
-    >>> len(cube.vertices), len(cube.walls), cube.error.max()
+    >>> len(cube.vertices), len(cube.walls), float(cube.error.max())
     (8, 6, 0.0)
 
     All of space is a cube whose corners lie at infinity:
