@@ -36,6 +36,20 @@ def listed_reasons() -> list[str]:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(_SkipWatch(), "skip-watch")
+    if not hasattr(config, "workerinput"):  # once a run, before any worker starts
+        _drop_stale_kernels()
+
+
+def _drop_stale_kernels() -> None:
+    """Remove compiled kernels older than a source file beside them.
+
+    numba notices an edit in a function's own file but not in the files it calls, and would test old code.
+    """
+    for cache in (REPOSITORY / "src").rglob("__pycache__"):
+        newest = max((path.stat().st_mtime for path in cache.parent.glob("_*.py")), default=0.0)
+        for compiled in [*cache.glob("*.nbi"), *cache.glob("*.nbc")]:
+            if compiled.stat().st_mtime < newest:
+                compiled.unlink(missing_ok=True)
 
 
 class _SkipWatch:

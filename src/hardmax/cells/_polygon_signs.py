@@ -110,13 +110,16 @@ def exact_sign(c0, c1, c2, polygon, before, after, terms):
 
 
 @jit
-def _is_zero(polygon, i, c0, c1, c2, e0, e1, e2):
-    """Whether every term of a line's value at a corner is certainly zero; a product that underflows is not."""
-    if c0 != 0.0 or e0 != 0.0 or e1 != 0.0 or e2 != 0.0:
+def is_zero(polygon, i, c0, c1, c2, e0, e1, e2):
+    """Whether every term of a line's value at a corner is certainly zero; a product that underflows is not.
+
+    Lines through the origin are zero there whatever the errors of their slopes.
+    """
+    if c0 != 0.0 or e0 != 0.0:
         return False
-    if c1 == 0.0 and c2 == 0.0:
-        return True
-    return polygon[i, ERROR] == 0.0 and (c1 == 0.0 or polygon[i, X] == 0.0) and (c2 == 0.0 or polygon[i, Y] == 0.0)
+    sharp = polygon[i, ERROR] == 0.0
+    no_x = (c1 == 0.0 and e1 == 0.0) or (sharp and polygon[i, X] == 0.0)
+    return no_x and ((c2 == 0.0 and e2 == 0.0) or (sharp and polygon[i, Y] == 0.0))
 
 
 @jit
@@ -142,7 +145,7 @@ def line_signs(polygon, n, c0, c1, c2, e0, e1, e2, exact, certified, signs, valu
         elif value < -bound:
             signs[i] = -1
             found |= 2
-        elif not certified or _is_zero(polygon, i, c0, c1, c2, e0, e1, e2):
+        elif not certified or is_zero(polygon, i, c0, c1, c2, e0, e1, e2):
             signs[i] = 0
         else:
             before = i - 1 if i > 0 else n - 1

@@ -19,6 +19,7 @@ from hardmax.cells._polygon_signs import (
     Y,
     exact_sign,
     is_exact,
+    is_zero,
     jit,
     line_signs,
     two_sum,
@@ -83,7 +84,7 @@ def _violator(polygon, walls, n, at, j, scores, errors, first, size, dropped, co
         bound = 1.0000001 * (bound + 4.0 * U * (abs(row[0]) + abs(t1) + abs(t2))) + TINY
         if value > bound:
             return k
-        if value >= -bound:
+        if value >= -bound and not is_zero(polygon, at, row[0], row[1], row[2], row[3], row[4], row[5]):
             sign = DOUBT
             if exact == 1.0 and is_exact(polygon, before) and is_exact(polygon, at):
                 sign = exact_sign(row[0], row[1], row[2], polygon, before, at, terms)
