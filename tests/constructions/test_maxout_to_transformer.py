@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 import hardmax as hm
 from hardmax.constructions.maxout_form import maxout_form, maxout_network
 from hardmax.constructions.soft_error import published_softmax_error
+from hardmax.networks import operations as op
+from hardmax.networks.graph import GraphBuilder
 from hardmax.networks.library import random_maxout_network, random_relu_network
 from oracles import evaluation_oracle
 
@@ -58,6 +60,18 @@ def test_both_variants_equal_the_source_in_rationals_ties_included(layers, data)
         x = np.array(points, dtype=object).reshape(len(points), size)
         assert _fractions(compiled.read_out(compiled.network(compiled.tokens(x)))) == expected
         assert _fractions(compiled.on_inputs(x)) == expected
+
+
+@settings(max_examples=20)
+@given(_maxout_layers(max_depth=3, max_width=3, max_rank=3), st.integers(0, 10**6))
+def test_weights_of_full_length_are_not_rounded(layers, seed):
+    rng = np.random.default_rng(seed)
+    layers = [(weights + rng.normal(size=weights.shape), biases / 10) for weights, biases in layers]
+    net = maxout_network(layers)
+    point = [Fraction(1, 3)] * net.input_shape[0]
+    expected = evaluation_oracle.hard(_described(layers), point)[0]
+    for bound in (1, None):
+        assert _fractions(hm.maxout_to_transformer(net, bound)(np.array([point], dtype=object))) == [expected]
 
 
 @pytest.mark.parametrize("bound", [8.0, None])
@@ -112,6 +126,48 @@ def test_relu_networks_and_mixed_ranks_compile():
     net = hm.Network(layers, 2)
     form = maxout_form(net)
     assert [layer.rank for layer in form.layers] == [2, 1, 2, 3, 1] and form.read_out is not None
+    x = np.array([[Fraction(a, 3), Fraction(b, 7)] for a in range(-3, 4) for b in range(-3, 4)], dtype=object)
+    for bound in (1, None):
+        assert (hm.maxout_to_transformer(net, bound)(x) == net(x)).all()
+
+
+@pytest.mark.extras
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_networks_read_from_files_compile_too(dtype, tmp_path):
+    pytest.importorskip("onnx", reason="needs onnx, which is not installed")
+    net = random_maxout_network([2, 3, 4, 2], 3, rng=np.random.default_rng(0))
+    hm.write(net, tmp_path / "net.onnx", dtype=dtype)
+    x = np.array([[Fraction(a, 3), Fraction(b, 7)] for a in range(-3, 4) for b in range(-3, 4)], dtype=object)
+    for bound in (1, None):
+        assert (hm.maxout_to_transformer(hm.read(tmp_path / "net.onnx"), bound)(x) == net(x)).all()
+
+
+@pytest.mark.extras
+def test_torch_modules_compile_too():
+    torch = pytest.importorskip("torch", reason="needs torch, which is not installed")
+
+    class Maxout(torch.nn.Module):
+        def forward(self, x):
+            return x.reshape(-1, 2, 3).amax(dim=1)  # every third entry competes
+
+    torch.manual_seed(0)
+    module = torch.nn.Sequential(
+        torch.nn.Linear(3, 5), torch.nn.ReLU(), torch.nn.BatchNorm1d(5), torch.nn.Linear(5, 6), Maxout(),
+        torch.nn.LeakyReLU(0.2), torch.nn.Linear(3, 2),
+    ).eval()  # fmt: skip
+    net = hm.from_torch(module, torch.randn(4, 3))
+    x = np.array([[Fraction(a, 3), Fraction(1, 7), Fraction(-a, 5)] for a in range(-3, 4)], dtype=object)
+    for bound in (1, None):
+        assert (hm.maxout_to_transformer(net, bound)(x) == net(x)).all()
+
+
+def test_transposed_groups_and_factors_compile():
+    builder = GraphBuilder((2,))
+    value = builder.add(op.Linear(op.frozen(np.arange(12.0).reshape(6, 2) - 5), op.frozen(np.arange(6.0))), 0)
+    value = builder.add(op.Transpose((1, 0)), builder.add(op.Reshape((3, 2)), value))  # (2, 3)
+    value = builder.add(op.Scale(op.frozen([[1.0], [-0.7]])), builder.add(op.Shift(op.frozen(0.3)), value))
+    value = builder.add(op.MaxLast(), value)
+    net = hm.Network.from_graph(builder.build())
     x = np.array([[Fraction(a, 3), Fraction(b, 7)] for a in range(-3, 4) for b in range(-3, 4)], dtype=object)
     for bound in (1, None):
         assert (hm.maxout_to_transformer(net, bound)(x) == net(x)).all()

@@ -80,8 +80,10 @@ def _next_pieces(form: MaxoutForm, before: int, layer: MaxoutLayer, limit: float
     for token in range(n_tokens):
         rows = slice(token * after, (token + 1) * after)
         first[rows, width : width + before] = pieces[token]
-        first[rows, 2 * width + token] = 2 * limit
-        offsets[rows] = shifts[token] - limit
+        # B (2 e_q - 1) is written on the position code alone, whose sum is 1: b - B might round
+        first[rows, 2 * width :] = -limit
+        first[rows, 2 * width + token] = limit
+        offsets[rows] = shifts[token]
         second[:after, rows] = np.eye(after)
     correction[:after] -= limit
     old = np.concatenate([np.arange(before), width + np.arange(before)])  # s and y

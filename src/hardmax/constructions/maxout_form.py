@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -134,47 +135,55 @@ def maxout_form(net: Network) -> MaxoutForm:
                 f"{node.name}: a maxout network is a chain of layers, but this one reads other values than the one "
                 "before it (residual or attention); only affine maps, ReLU and Maxout can be compiled"
             )
-        parts.take(node.operation, node.name, node.shape)
+        parts.take(node.operation, node.name, net.graph.shape_of(index), node.shape)
     return parts.form()
 
 
 class _Parts:
-    """Layers so far and the affine map that awaits its maximum."""
+    """Layers so far and the affine map that awaits its maximum.
+
+    Shapes matter only where an operation looks at them: the values are kept as one flat vector, so that files
+    whose vectors carry axes of size one, or that group and transpose before a maximum, are read alike.
+    """
 
     def __init__(self, input_dim: int) -> None:
         self._input_dim = self._width = input_dim
         self._layers: list[MaxoutLayer] = []
         self._rows: FloatArray | None = None
         self._shifts = np.zeros(input_dim)
-        self._rank: int | None = None  # set between a maxout layer's grouping and its maximum
 
-    def take(self, operation: op.Operation, where: str, shape: tuple[int, ...]) -> None:
-        """Append one operation of the graph."""
-        if self._rank is not None and not isinstance(operation, op.MaxLast):
-            raise OperatorError(f"{where}: expected the maximum of the groups made just before")
-        if isinstance(operation, op.Linear):
+    def take(self, operation: op.Operation, where: str, before: tuple[int, ...], after: tuple[int, ...]) -> None:
+        """Append one operation of the graph, which maps this shape to that."""
+        size = prod(after)
+        if isinstance(operation, op.Linear) and prod(before[:-1]) == 1:
             self._flush()
             bias = np.zeros(len(operation.weight)) if operation.bias is None else operation.bias
             self._rows, self._shifts = operation.weight, bias
-        elif isinstance(operation, op.Shift) and operation.constant.ndim <= 1 and len(shape) == 1:
+        elif isinstance(operation, op.Shift) and size == prod(before):
             self._flush()
-            self._rows, self._shifts = np.eye(self._width), np.broadcast_to(operation.constant, shape)
-        elif isinstance(operation, op.Scale) and operation.factor.ndim <= 1 and len(shape) == 1:
+            self._rows = np.eye(self._width)
+            self._shifts = np.broadcast_to(operation.constant, after).reshape(-1)
+        elif isinstance(operation, op.Scale) and size == prod(before):
             self._flush()
-            self._rows = np.diag(np.broadcast_to(operation.factor, shape))
+            self._rows = np.diag(np.broadcast_to(operation.factor, after).reshape(-1))
             self._shifts = np.zeros(self._width)
-        elif isinstance(operation, op.Reshape) and len(shape) <= 2:
-            self._rank = shape[-1] if len(shape) == 2 else None
-        elif isinstance(operation, op.MaxLast) and len(shape) == 1 and self._rank is not None:
+        elif isinstance(operation, op.Reshape):
+            pass
+        elif isinstance(operation, op.Take | op.Transpose):
+            numbers = np.arange(prod(before)).reshape(before)
+            picked = numbers.transpose(operation.order) if isinstance(operation, op.Transpose) else operation.positions
             rows, shifts = self._pending()
-            pieces = rows.reshape(shape[0], self._rank, -1).swapaxes(0, 1)
-            self._append(pieces, shifts.reshape(shape[0], self._rank).T)
-        elif isinstance(operation, op.Relu) and len(shape) == 1:
+            self._rows, self._shifts = rows[picked.reshape(-1)], shifts[picked.reshape(-1)]
+        elif isinstance(operation, op.MaxLast):
+            rows, shifts = self._pending()
+            rank = before[-1]
+            self._append(rows.reshape(size, rank, -1).swapaxes(0, 1), shifts.reshape(size, rank).T)
+        elif isinstance(operation, op.Relu):
             self._relu(operation.slope, where)
         else:
             raise OperatorError(
-                f"{where}: {operation.name} on shape {shape} is no part of a maxout network; only affine maps, ReLU "
-                "and Maxout on vectors can be compiled"
+                f"{where}: {operation.name} from shape {before} to {after} is no part of a maxout network; only "
+                "affine maps, ReLU and Maxout on vectors can be compiled"
             )
 
     def _relu(self, slope: float, where: str) -> None:
@@ -190,7 +199,7 @@ class _Parts:
     def _pending(self) -> tuple[FloatArray, FloatArray]:
         if self._rows is None:
             return np.eye(self._width), np.zeros(self._width)
-        return self._rows, self._shifts
+        return self._rows, np.asarray(self._shifts)
 
     def _flush(self) -> None:
         if self._rows is not None:
@@ -198,7 +207,7 @@ class _Parts:
 
     def _append(self, weights: Any, biases: Any) -> None:
         self._layers.append(MaxoutLayer(weights, biases))
-        self._width, self._rows, self._rank = weights.shape[1], None, None
+        self._width, self._rows = weights.shape[1], None
 
     def form(self) -> MaxoutForm:
         """Everything taken, a trailing affine map as the read-out."""
