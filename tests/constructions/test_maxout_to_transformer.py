@@ -112,6 +112,15 @@ def test_a_plane_of_tokens_has_the_regions_of_the_source(bound):
     assert cells.n_cells == cells.n_regions == source.n_regions >= 20
 
 
+def test_variant_d_has_the_regions_of_the_source_in_all_of_space_and_they_verify():
+    net = random_maxout_network([2, 3, 3, 1], 3, rng=np.random.default_rng(0))
+    compiled = hm.maxout_to_transformer(net)
+    assert hm.enumerate_cells(compiled.on_inputs, hm.Space(2)).n_regions == (
+        hm.enumerate_cells(net, hm.Space(2)).n_regions
+    )
+    assert hm.verify(hm.enumerate_cells(compiled.on_inputs, hm.Box([-2, -2], [2, 2]))).ok
+
+
 def test_relu_networks_and_mixed_ranks_compile():
     layers = [
         hm.Affine([[1.0, -2.0], [0.5, 1.0], [3.0, 1.0]], [0.0, -1.0, 0.5]),

@@ -71,6 +71,7 @@ def digit_transformer(n_keys: int, dim: int, depth: int) -> Network:
     [[0.5], [0.25], [0.5]]
     """
     check_sizes(n_keys=n_keys, dim=dim, depth=depth)
+    n_keys = int(n_keys)  # numpy's integers would overflow before the check
     check_exact("n_keys, depth", n_keys ** (depth + 1))
     scale = n_keys**depth
     blocks: list[Layer] = [
