@@ -59,7 +59,8 @@ _USES = {
 
 @pytest.mark.parametrize("use", _USES)
 def test_a_warm_import_takes_less_than_half_a_second(use):
-    probe = f"import time\nstart = time.perf_counter()\n{_USES[use]}\nprint(time.perf_counter() - start)"
+    # processor time: the other test processes must not count
+    probe = f"import time\nstart = time.process_time()\n{_USES[use]}\nprint(time.process_time() - start)"
 
     def seconds() -> float:
         done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
