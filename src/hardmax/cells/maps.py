@@ -41,7 +41,7 @@ def map_classes(maps: FloatArray, error: FloatArray | None, exact_map: Callable[
     keys: list[Any] = [None] * n
     for group in groups:
         if len(group) == 1:
-            keys[group[0]] = (-1, int(group[0]))
+            keys[group[0]] = ("alone", int(group[0]))  # equal to no tuple of rationals
             continue
         for index in group:
             exact = exact_map(int(index))
