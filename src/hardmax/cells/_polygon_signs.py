@@ -9,6 +9,8 @@ inside), and bounds on the errors of those three. Edge i's wall number stands in
 
 import numba
 
+from hardmax.arithmetic._expansions import sign_of_sum, two_product
+
 jit = numba.njit(cache=True, nogil=True)
 inline = numba.njit(cache=True, nogil=True, inline="always")
 
@@ -21,46 +23,6 @@ RIVAL_BITS = 24
 DOUBT = 2  # a sign that is not known
 # Exact products of three floats neither overflow nor underflow inside these limits.
 _SMALLEST, _LARGEST = 2.0**-250, 2.0**250
-
-
-@inline
-def two_sum(a, b):
-    s = a + b
-    t = s - a
-    return s, (a - (s - t)) + (b - t)
-
-
-@inline
-def _two_product(a, b):
-    p = a * b
-    t = 134217729.0 * a
-    ah = t - (t - a)
-    al = a - ah
-    t = 134217729.0 * b
-    bh = t - (t - b)
-    bl = b - bh
-    return p, ((ah * bh - p) + ah * bl + al * bh) + al * bl
-
-
-@jit
-def _sign_of_sum(terms, n):
-    """The sign of the exact sum of floats (Shewchuk's growing expansion; ``terms`` is overwritten)."""
-    m = 0
-    for i in range(n):
-        q = terms[i]
-        out = 0
-        for j in range(m):
-            q, small = two_sum(q, terms[j])
-            if small != 0.0:
-                terms[out] = small
-                out += 1
-        if q != 0.0:
-            terms[out] = q
-            out += 1
-        m = out
-    if m == 0:
-        return 0
-    return 1 if terms[m - 1] > 0.0 else -1
 
 
 @jit
@@ -101,12 +63,12 @@ def exact_sign(c0, c1, c2, polygon, before, after, terms):
             p, q, r = c2, a0, b1
         else:
             p, q, r = -c2, a1, b0
-        high, low = _two_product(p, q)
-        hh, hl = _two_product(high, r)
-        lh, ll = _two_product(low, r)
+        high, low = two_product(p, q)
+        hh, hl = two_product(high, r)
+        lh, ll = two_product(low, r)
         terms[n], terms[n + 1], terms[n + 2], terms[n + 3] = ll, lh, hl, hh
         n += 4
-    return _sign_of_sum(terms, n)
+    return sign_of_sum(terms, n)
 
 
 @jit

@@ -4,6 +4,7 @@
 
 import numpy as np
 
+from hardmax.arithmetic._expansions import two_sum
 from hardmax.cells._polygon_parts import copy_row, keep_side
 from hardmax.cells._polygon_signs import (
     DOUBT,
@@ -22,7 +23,6 @@ from hardmax.cells._polygon_signs import (
     is_zero,
     jit,
     line_signs,
-    two_sum,
 )
 
 

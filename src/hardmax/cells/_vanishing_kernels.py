@@ -16,6 +16,8 @@ import math
 import numba
 import numpy as np
 
+from hardmax.arithmetic._expansions import sign_of_sum, two_product
+
 _jit = numba.njit(cache=True, nogil=True, error_model="numpy")
 
 DOUBT = 2  # a sign that is not known
@@ -27,47 +29,6 @@ PRIMES = 2**31 - np.array(
 )  # fmt: skip
 # Products of two floats within these limits are split without overflow or underflow.
 _SMALLEST, _LARGEST = 2.0**-480, 2.0**480
-
-
-@_jit
-def two_sum(a, b):
-    """a + b rounded, and the rounding error."""
-    s = a + b
-    t = s - a
-    return s, (a - (s - t)) + (b - t)
-
-
-@_jit
-def _two_product(a, b):
-    p = a * b
-    t = 134217729.0 * a
-    ah = t - (t - a)
-    al = a - ah
-    t = 134217729.0 * b
-    bh = t - (t - b)
-    bl = b - bh
-    return p, ((ah * bh - p) + ah * bl + al * bh) + al * bl
-
-
-@_jit
-def sign_of_sum(terms, n):
-    """The sign of the exact sum of n floats; ``terms`` is overwritten by an expansion of growing parts."""
-    m = 0
-    for i in range(n):
-        q = terms[i]
-        out = 0
-        for j in range(m):
-            q, small = two_sum(q, terms[j])
-            if small != 0.0:
-                terms[out] = small
-                out += 1
-        if q != 0.0:
-            terms[out] = q
-            out += 1
-        m = out
-    if m == 0:
-        return 0
-    return 1 if terms[m - 1] > 0.0 else -1
 
 
 @_jit
@@ -89,7 +50,7 @@ def exact_sign(row, constant, corners, i, first, dim):
                 continue
             if not (_SMALLEST < abs(a) < _LARGEST and _SMALLEST < abs(x) < _LARGEST):
                 return DOUBT
-            terms[n + 1], terms[n] = _two_product(a, x)
+            terms[n + 1], terms[n] = two_product(a, x)
             n += 2
     return sign_of_sum(terms, n)
 

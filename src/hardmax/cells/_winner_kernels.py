@@ -10,6 +10,7 @@ group decide; what lies within it is settled pair by pair, exactly where that is
 import numba
 import numpy as np
 
+from hardmax.arithmetic._expansions import two_sum
 from hardmax.cells._space_kernels import (
     NEGATIVE,
     NO_ROOM,
@@ -21,7 +22,7 @@ from hardmax.cells._space_kernels import (
     crossings,
     keep,
 )
-from hardmax.cells._vanishing_kernels import DOUBT, two_sum
+from hardmax.cells._vanishing_kernels import DOUBT
 
 # called from compiled code only: no wrappers, and no cache beside the caller's
 _jit = numba.njit(nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
