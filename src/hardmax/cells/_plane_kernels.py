@@ -27,6 +27,29 @@ from hardmax.cells._polygon_winners import interior_winner, name_neighbours, win
 
 
 @jit
+def _inherit(numbers, frame, n_candidates, pending, first, count, candidate, is_relu, group_start, rows, body, n,
+             errors, certified):
+    """Hand a child the pending choices that still cross it, and settle the labels of those that do not.
+
+    ``frame`` is where the child's numbers start: labels, then pending choices. Returns how many are left. The
+    source may be the child's own list, since writing never overtakes reading.
+    """
+    left = 0
+    for k in range(count):
+        slot = pending[first + k]
+        group = candidate[slot]
+        if is_relu[group]:
+            r = group_start[group]
+            sign = one_sided(body, n, rows[0, r], rows[1, r], rows[2, r], errors[0], errors[1], errors[2], certified)
+            if sign != 0:
+                numbers[frame + slot] = 1 if sign == 1 else 0
+                continue
+        numbers[frame + n_candidates + left] = slot
+        left += 1
+    return left
+
+
+@jit
 def cut_polygons(first_piece, start, corners, walls, rows, errors, certified, group_start, group_size, is_relu, columns,
                  twin, group_of_row, count_only, counts, out_parent, out_labels, out_start, out_corners, out_walls,
                  doubtful, max_corners, pool_size):
@@ -255,19 +278,8 @@ def cut_polygons(first_piece, start, corners, walls, rows, errors, certified, gr
                     for k in range(n_candidates):
                         numbers[number_top + k] = keep_labels[k]
                     numbers[number_top + c] = j
-                    left = 0
-                    for k in range(rest):
-                        q = keep_pending[k]
-                        h = candidate[q]
-                        if is_relu[h]:
-                            rr = group_start[h]
-                            sign = one_sided(work, m, rows[piece, 0, rr], rows[piece, 1, rr], rows[piece, 2, rr], e0,
-                                              e1, e2, certified)
-                            if sign != 0:
-                                numbers[number_top + q] = 1 if sign == 1 else 0
-                                continue
-                        numbers[number_top + n_candidates + left] = q
-                        left += 1
+                    left = _inherit(numbers, number_top, n_candidates, keep_pending, 0, rest, candidate, is_relu,
+                                    group_start, rows[piece], work, m, errors[piece], certified)
                     frame_corner[top], frame_number[top] = corner_top, number_top
                     frame_corners[top], frame_pending[top] = m, left
                     top += 1
@@ -320,34 +332,11 @@ def cut_polygons(first_piece, start, corners, walls, rows, errors, certified, gr
                 for k in range(n_candidates):
                     numbers[second_number + k] = numbers[number_at + k]
                 numbers[second_number + c] = 0
-                left = 0
-                for k in range(rest):
-                    q = numbers[pending_at + done + k]
-                    h = candidate[q]
-                    if is_relu[h]:
-                        rr = group_start[h]
-                        sign = one_sided(other, m2, rows[piece, 0, rr], rows[piece, 1, rr], rows[piece, 2, rr], e0, e1,
-                                          e2, certified)
-                        if sign != 0:
-                            numbers[second_number + q] = 1 if sign == 1 else 0
-                            continue
-                    numbers[second_number + n_candidates + left] = q
-                    left += 1
-                left_second = left
+                left_second = _inherit(numbers, second_number, n_candidates, numbers, pending_at + done, rest,
+                                       candidate, is_relu, group_start, rows[piece], other, m2, errors[piece], certified)
                 numbers[number_at + c] = 1
-                left = 0
-                for k in range(rest):
-                    q = numbers[pending_at + done + k]
-                    h = candidate[q]
-                    if is_relu[h]:
-                        rr = group_start[h]
-                        sign = one_sided(work, m1, rows[piece, 0, rr], rows[piece, 1, rr], rows[piece, 2, rr], e0, e1,
-                                          e2, certified)
-                        if sign != 0:
-                            numbers[number_at + q] = 1 if sign == 1 else 0
-                            continue
-                    numbers[pending_at + left] = q
-                    left += 1
+                left = _inherit(numbers, number_at, n_candidates, numbers, pending_at + done, rest, candidate, is_relu,
+                                group_start, rows[piece], work, m1, errors[piece], certified)
                 frame_corner[top], frame_number[top] = corner_at, number_at
                 frame_corners[top], frame_pending[top] = m1, left
                 top += 1
