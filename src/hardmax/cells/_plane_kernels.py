@@ -333,7 +333,8 @@ def cut_polygons(first_piece, start, corners, walls, rows, errors, certified, gr
                     numbers[second_number + k] = numbers[number_at + k]
                 numbers[second_number + c] = 0
                 left_second = _inherit(numbers, second_number, n_candidates, numbers, pending_at + done, rest,
-                                       candidate, is_relu, group_start, rows[piece], other, m2, errors[piece], certified)
+                                       candidate, is_relu, group_start, rows[piece], other, m2, errors[piece],
+                                       certified)
                 numbers[number_at + c] = 1
                 left = _inherit(numbers, number_at, n_candidates, numbers, pending_at + done, rest, candidate, is_relu,
                                 group_start, rows[piece], work, m1, errors[piece], certified)
