@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from hardmax.constructions.piecewise import piecewise_linear_from_pieces as piecewise_linear_from_pieces
     from hardmax.errors import HardmaxError as HardmaxError
     from hardmax.measurements import bounds as bounds
+    from hardmax.measurements import fidelity as fidelity
     from hardmax.measurements import stability as stability
     from hardmax.networks.files import read as read
     from hardmax.networks.files import write as write
@@ -107,6 +108,7 @@ _MODULES = {
     "claims": "hardmax.claims",
     "constructions": "hardmax.constructions",
     "errors": "hardmax.errors",
+    "fidelity": "hardmax.measurements.fidelity",
     "networks": "hardmax.networks",
     "stability": "hardmax.measurements.stability",
 }

@@ -1,0 +1,300 @@
+"""How much of a soft network is its skeleton: the two compared on given inputs.
+
+Every number here is measured on the inputs given, in floating point, and says nothing of other inputs. A
+decision is the position of the first maximum over the last axis of an output.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hardmax.cells.complex import Exactness
+from hardmax.errors import EmptyError, ParameterError, ShapeError
+from hardmax.measurements.attention_rows import AttentionRows as AttentionRows
+from hardmax.measurements.attention_rows import attention_rows as attention_rows
+from hardmax.measurements.hardening import HeadOf as HeadOf
+from hardmax.measurements.hardening import harden as harden
+from hardmax.measurements.hardening import heads_of as heads_of
+from hardmax.measurements.hardening import soft_network
+from hardmax.networks.network import Network, check_temperature
+from hardmax.networks.skeleton import skeleton
+
+Source = Network | str | os.PathLike[str]
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Fidelity:
+    """Soft outputs against hard ones on ``n`` inputs.
+
+    ``relative_error`` is the mean over inputs of |hard - soft| / |soft| (Euclidean), ``kl`` the mean divergence of
+    softmax(hard) from softmax(soft) in nats, ``agreement`` the share of equal decisions. What does not apply
+    is None: the divergence where outputs are no logits, decisions where an output is one number, accuracies
+    without labels.
+    """
+
+    n: int
+    relative_error: float
+    kl: float | None
+    agreement: float | None
+    soft_accuracy: float | None
+    hard_accuracy: float | None
+    exactness: Exactness = Exactness.ESTIMATED
+
+
+@dataclass(frozen=True)
+class Hardened:
+    """The fidelity of a network in which only ``heads``, (layer, head) pairs, are hard."""
+
+    heads: tuple[tuple[int, int], ...]
+    fidelity: Fidelity
+
+
+@dataclass(frozen=True)
+class AtTemperature:
+    """The fidelity of a network at another temperature than its own."""
+
+    temperature: float
+    fidelity: Fidelity
+
+
+def compare(
+    source: Source,
+    inputs: ArrayLike,
+    labels: ArrayLike | None = None,
+    logits: bool = True,
+    *,
+    hard: Network | None = None,
+) -> Fidelity:
+    """The network against its skeleton, or against ``hard``, on the inputs (..., *input_shape).
+
+    Parameters
+    ----------
+    labels
+        The right decision for each input, or for each position where outputs are (positions, classes).
+    logits
+        Whether outputs are logits, so that a divergence makes sense. A Softmax at the model's end is taken
+        off first.
+    hard
+        Another network to compare with, such as ``hm.skeleton(net, reference=x)``.
+
+    Exactness: estimated; rounded, and about these inputs only.
+
+    Examples
+    --------
+    >>> from hardmax.networks.layers import Affine, Attention, Head
+    >>> head = Head(keys=[[1.0], [-1.0]], values=[[1.0, 0.0], [0.0, 1.0]], query=[[1.0]])
+    >>> net = Network([Attention([head])], input_dim=1, temperature=1.0)
+    >>> f = compare(net, [[2.0], [-2.0]], labels=[0, 0])
+    >>> f.agreement, f.soft_accuracy, f.hard_accuracy, round(f.relative_error, 4)
+    (1.0, 0.5, 0.5, 0.0259)
+    >>> compare(Network([Affine([[2.0]])], input_dim=1), [[1.0]])
+    Traceback (most recent call last):
+        ...
+    hardmax.errors.EmptyError: expected a model with attention, got Network((1,) -> (1,), 1 operations, \
+1 parameters, 0 choices, hard) without any; fidelity compares soft attention with hard
+    """
+    trial = _Trial(source, inputs, labels, logits)
+    return trial.judge(skeleton(trial.net) if hard is None else hard)
+
+
+def by_layer(
+    source: Source, inputs: ArrayLike, labels: ArrayLike | None = None, logits: bool = True
+) -> tuple[Hardened, ...]:
+    """The fidelity with one attention layer hard at a time, all else as it was, in order.
+
+    Exactness: estimated; rounded, and about these inputs only.
+
+    Examples
+    --------
+    >>> from hardmax.networks.layers import Attention, Head
+    >>> head = Head(keys=[[1.0], [-1.0]], values=[[1.0], [-1.0]], query=[[1.0]])
+    >>> net = Network([Attention([head, head])], input_dim=1, temperature=1.0)
+    >>> [hardened.heads for hardened in by_layer(net, [[2.0]])]
+    [((0, 0), (0, 1))]
+    """
+    trial = _Trial(source, inputs, labels, logits)
+    layers: dict[int, list[tuple[int, int]]] = {}
+    for head in heads_of(trial.net):
+        layers.setdefault(head.layer, []).append((head.layer, head.head))
+    return tuple(trial.with_hard(heads) for heads in layers.values())
+
+
+def by_head(
+    source: Source, inputs: ArrayLike, labels: ArrayLike | None = None, logits: bool = True
+) -> tuple[Hardened, ...]:
+    """The fidelity with one head hard at a time, all else as it was, in order.
+
+    Exactness: estimated; rounded, and about these inputs only.
+
+    Examples
+    --------
+    >>> from hardmax.networks.layers import Attention, Head
+    >>> head = Head(keys=[[1.0], [-1.0]], values=[[1.0], [-1.0]], query=[[1.0]])
+    >>> net = Network([Attention([head, head])], input_dim=1, temperature=1.0)
+    >>> [hardened.heads for hardened in by_head(net, [[2.0]])]
+    [((0, 0),), ((0, 1),)]
+    """
+    trial = _Trial(source, inputs, labels, logits)
+    return tuple(trial.with_hard([(head.layer, head.head)]) for head in heads_of(trial.net))
+
+
+def temperature_path(
+    source: Source,
+    inputs: ArrayLike,
+    temperatures: Iterable[float] | None = None,
+    labels: ArrayLike | None = None,
+    logits: bool = True,
+) -> tuple[AtTemperature, ...]:
+    """The network at its own temperature against itself at others, down to zero.
+
+    Only attention cools: GELU and SiLU stay as they are, unlike in ``compare``. Without ``temperatures`` the
+    path halves the network's own eight times and ends at zero.
+
+    Exactness: estimated; rounded, and about these inputs only.
+
+    Examples
+    --------
+    >>> from hardmax.networks.layers import Attention, Head
+    >>> head = Head(keys=[[1.0], [-1.0]], values=[[1.0], [-1.0]], query=[[1.0]])
+    >>> net = Network([Attention([head])], input_dim=1, temperature=1.0)
+    >>> [(at.temperature, round(at.fidelity.relative_error, 3)) for at in temperature_path(net, [[1.0]], [1.0, 0.0])]
+    [(1.0, 0.0), (0.0, 0.313)]
+    """
+    trial = _Trial(source, inputs, labels, logits)
+    own = trial.net.temperature
+    path = [own / 2**k for k in range(9)] + [0.0] if temperatures is None else temperatures
+    checked = [check_temperature(temperature) for temperature in path]
+    if not checked:
+        raise EmptyError("temperatures: expected at least one temperature, got none")
+    return tuple(AtTemperature(tau, trial.judge(trial.net.with_temperature(tau))) for tau in checked)
+
+
+def greedy(
+    source: Source, inputs: ArrayLike, max_loss: float, labels: ArrayLike | None = None, logits: bool = True
+) -> tuple[Hardened, ...]:
+    """Heads hardened one after another while at most ``max_loss`` of the decisions change.
+
+    Each step adds the head that keeps most decisions, then the one with the smaller relative error, then
+    the first. The last entry holds the largest set found; entry k holds k heads, entry 0 none. Finding the
+    largest set of all would take every subset: this one cannot be extended by one head, but a larger may
+    exist. It costs about h^2 / 2 evaluations for h heads.
+
+    Exactness: estimated; rounded, and about these inputs only. The size is a lower bound of the largest.
+
+    Examples
+    --------
+    >>> from hardmax.networks.layers import Affine, Attention, Head
+    >>> sure = Head(keys=[[1.0], [-1.0]], values=[[9.0], [-9.0]], query=[[1.0]])
+    >>> swung = Head(keys=[[1.0], [0.0]], values=[[0.0], [-20.0]], query=[[1.0]])
+    >>> layers = [Attention([sure, swung]), Affine([[1.0, 1.0], [0.0, 0.0]])]
+    >>> net = Network(layers, input_dim=1, temperature=1.0)
+    >>> [hardened.heads for hardened in greedy(net, [[0.1]], max_loss=0.0)]
+    [(), ((0, 0),)]
+    >>> greedy(net, [[0.1]], max_loss=1.0)[-1].heads
+    ((0, 0), (0, 1))
+    """
+    if not 0 <= max_loss <= 1:
+        raise ParameterError(f"max_loss: expected a share of decisions from 0 to 1, got {max_loss!r}")
+    trial = _Trial(source, inputs, labels, logits)
+    if trial.decisions is None:
+        raise ParameterError(
+            f"greedy counts equal decisions, and outputs of shape {trial.net.output_shape} decide nothing; "
+            "expected at least two numbers on the last axis"
+        )
+    n_decisions = trial.decisions.size
+    steps = [trial.with_hard([])]
+    left = [(head.layer, head.head) for head in heads_of(trial.net)]
+    while left:
+        tried = [trial.with_hard([*steps[-1].heads, head]) for head in left]
+        best = min(tried, key=lambda hardened: (-_agreement(hardened), hardened.fidelity.relative_error))
+        # counted in whole decisions, so that a loss of 3 in 10 is not refused for the rounding of 1 - 0.7
+        if round((1 - _agreement(best)) * n_decisions) > max_loss * n_decisions * (1 + 1e-12):
+            break
+        steps.append(best)
+        left.remove(best.heads[-1])
+    return tuple(steps)
+
+
+def _agreement(hardened: Hardened) -> float:
+    agreement = hardened.fidelity.agreement
+    assert agreement is not None  # greedy refused such networks
+    return agreement
+
+
+class _Trial:
+    """A soft network, its inputs and what it made of them, checked once."""
+
+    def __init__(self, source: Source, inputs: ArrayLike, labels: ArrayLike | None, logits: bool) -> None:
+        self.net = soft_network(source)
+        outputs = self.net(inputs)
+        rank = len(self.net.output_shape)
+        self.n = prod(outputs.shape[: outputs.ndim - rank])
+        if not self.n:
+            raise EmptyError("inputs: expected at least one input, got none")
+        self.inputs = np.asarray(inputs).reshape(self.n, *self.net.input_shape)
+        self.soft = outputs.reshape(self.n, *self.net.output_shape).astype(np.float64)
+        self.decisions = self.soft.argmax(axis=-1) if rank and self.net.output_shape[-1] > 1 else None
+        self.logits = logits and self.decisions is not None
+        self.labels = None if labels is None else self._labels(labels)
+
+    def _labels(self, labels: ArrayLike) -> NDArray[np.int64]:
+        if self.decisions is None:
+            raise ParameterError(
+                f"labels need decisions, and outputs of shape {self.net.output_shape} decide nothing; leave them out"
+            )
+        array = np.asarray(labels)
+        if array.dtype.kind not in "iu" or array.size != self.decisions.size or array.ndim > self.decisions.ndim:
+            raise ShapeError(
+                f"labels: expected integers of shape {self.decisions.shape}, got {array.dtype} of shape {array.shape}"
+            )
+        classes = self.net.output_shape[-1]
+        if not 0 <= array.min() <= array.max() < classes:
+            raise ParameterError(f"labels: expected 0 to {classes - 1}, got {array.min()} to {array.max()}")
+        return array.reshape(self.decisions.shape).astype(np.int64)
+
+    def with_hard(self, heads: Iterable[tuple[int, int]]) -> Hardened:
+        chosen = tuple(heads)
+        return Hardened(chosen, self.judge(harden(self.net, chosen)))
+
+    def judge(self, other: Network) -> Fidelity:
+        if (other.input_shape, other.output_shape) != (self.net.input_shape, self.net.output_shape):
+            raise ShapeError(
+                f"expected a hard network {self.net.input_shape} -> {self.net.output_shape}, got "
+                f"{other.input_shape} -> {other.output_shape}"
+            )
+        hard = other(self.inputs).astype(np.float64)
+        decisions = None if self.decisions is None else hard.argmax(axis=-1)
+        return Fidelity(
+            self.n,
+            _relative_error(self.soft, hard),
+            _divergence(self.soft, hard) if self.logits else None,
+            None if decisions is None else float(np.mean(decisions == self.decisions)),
+            None if self.labels is None else float(np.mean(self.decisions == self.labels)),
+            None if self.labels is None else float(np.mean(decisions == self.labels)),
+        )
+
+
+def _relative_error(soft: Array, hard: Array) -> float:
+    size = np.linalg.norm(soft.reshape(len(soft), -1), axis=1)
+    change = np.linalg.norm((hard - soft).reshape(len(soft), -1), axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return float(np.mean(np.where(change == 0, 0.0, change / size)))
+
+
+def _divergence(soft: Array, hard: Array) -> float:
+    """The mean of KL(softmax(soft) || softmax(hard)) over the last axis, in nats."""
+    p, q = _log_softmax(soft), _log_softmax(hard)
+    return float(max(0.0, np.mean(np.sum(np.exp(p) * (p - q), axis=-1))))
+
+
+def _log_softmax(x: Array) -> Array:
+    shifted = x - x.max(axis=-1, keepdims=True)
+    return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True)))
