@@ -5,7 +5,7 @@ import pytest
 
 import hardmax as hm
 from hardmax.arithmetic.rationals import lattice_exponent
-from hardmax.errors import MissingModelError, ParameterError, ShapeError
+from hardmax.errors import ParameterError, ShapeError
 from hardmax.networks import library
 from oracles.cell_oracle import oracle_cells
 
@@ -55,7 +55,7 @@ def _weights(net):
     ]
 
 
-@pytest.mark.parametrize("name", library.builtin_names())
+@pytest.mark.parametrize("name", COUNTS)
 def test_built_in_networks_have_their_published_counts(name):
     net = library.builtin(name)
     result = oracle_cells(_described(net.layers), net.input_shape[0])
@@ -63,7 +63,7 @@ def test_built_in_networks_have_their_published_counts(name):
 
 
 def test_every_built_in_network_is_counted_and_described():
-    assert set(COUNTS) == set(library.builtin_names())
+    assert {*COUNTS, "lookup"} == set(library.builtin_names())  # the trained one: test_lookup_model.py
     assert all(library.describe_builtin(name).endswith((".", ")")) for name in library.builtin_names())
 
 
@@ -87,12 +87,6 @@ def test_the_depths_of_figure_one_are_one_transformer_cut_short():
 def test_an_unknown_name_is_refused_with_the_known_ones(name):
     with pytest.raises(ParameterError, match="expected one of demo, figure-1-depth-1"):
         library.builtin(name)
-
-
-def test_the_trained_model_is_named_as_not_shipped():
-    with pytest.raises(MissingModelError, match=r"'lookup' .* is not shipped in this version"):
-        library.builtin("lookup")
-    assert "lookup" not in library.builtin_names()
 
 
 # ---- random networks ----

@@ -1,7 +1,8 @@
 """Built-in networks: seeded random ones, the figures' configurations, and the default of ``hardmax report``.
 
-All of them are in the papers' conditioned setting: each head has constant keys and values, attention and
-feed-forward are residual, and the input is the query token alone.
+All but the trained one are in the papers' conditioned setting: each head has constant keys and values,
+attention and feed-forward are residual, and the input is the query token alone. The trained one, "lookup",
+takes its context with the question; for a fixed context it is in that setting too.
 
 Random weights are standard normal draws, scaled per layer and rounded to multiples of 1/1024. Such
 numbers are short dyadic rationals: sums and products of a few of them are exact in binary64 and cheap as
@@ -10,7 +11,8 @@ stay rare; on a coarse one (quarters, say) pre-activations vanish on whole cells
 ``resolution`` changes the grid, ``resolution=None`` leaves the draws as they are.
 
 The weights of the networks that ``builtin`` gives are written down, not drawn: a generator's stream may
-change between numpy versions, a published figure may not.
+change between numpy versions, a published figure may not. The trained one is read from a file beside this
+one, lookup.npz, which needs numpy alone; lookup.onnx holds the same weights for other programs.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 from math import sqrt
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -32,8 +35,8 @@ FloatArray = NDArray[np.float64]
 #: The network that ``hardmax report`` analyses when it is given none.
 DEFAULT_BUILTIN = "demo"
 
-#: Names kept for trained models that a later version ships.
-_RESERVED = {"lookup": "a small trained transformer"}
+#: Where the trained models are; training/lookup.py writes them.
+_MODELS = Path(__file__).with_name("models")
 
 
 # --- random networks ----------------------------------------------------------------------------
@@ -272,18 +275,27 @@ def describe_builtin(name: str) -> str:
 def builtin(name: str = DEFAULT_BUILTIN) -> Network:
     """A built-in network by name; without one, the network that ``hardmax report`` shows.
 
-    The name ``"lookup"`` is kept for the trained model, which this version does not ship.
+    ``"lookup"`` is a trained model and the only one at a temperature of its own, 1: five key-value pairs and
+    a question, as an array (6, 16), to the logits of eight values. Row i is one-hot in its key (entries 0-7)
+    and in its value (8-15); the last row is one-hot in the asked key. Cells are those of
+    ``builtin("lookup").with_temperature(0)``.
+
+    Exactness: exact; the weights are the stored binary numbers.
 
     Examples
     --------
     >>> builtin("figure-2").n_choices
     6
+    >>> builtin("lookup").input_shape, builtin("lookup").temperature
+    ((6, 16), 1.0)
     >>> builtin("figure-8")
     Traceback (most recent call last):
         ...
     hardmax.errors.ParameterError: no built-in network is called 'figure-8'; expected one of demo, ...
     """
     _check_name(name)
+    if name == "lookup":
+        return _trained(name)
     if name == "demo":
         return Network(_blocks(weights.DEMO), 2)
     if name.startswith("figure-1-depth-"):
@@ -301,15 +313,22 @@ def builtin(name: str = DEFAULT_BUILTIN) -> Network:
 
 
 def _check_name(name: str) -> None:
-    if name in _RESERVED:
-        raise MissingModelError(
-            f"the built-in network {name!r} ({_RESERVED[name]}) is not shipped in this version; "
-            f"use one of {', '.join(_DESCRIPTIONS)}, or read a model of your own with hm.read(path)"
-        )
     if name not in _DESCRIPTIONS:
         raise ParameterError(
             f"no built-in network is called {name!r}; expected one of {', '.join(_DESCRIPTIONS)}"
         )
+
+
+def _trained(name: str) -> Network:
+    file = _MODELS / f"{name}.npz"
+    if not file.is_file():
+        raise MissingModelError(
+            f"the built-in network {name!r} should be in {file}, but this installation lacks the file; reinstall "
+            "hardmax, or use another built-in network"
+        )
+    from hardmax.networks.files import read  # not needed for any other network here
+
+    return read(file)
 
 
 _DESCRIPTIONS = {
@@ -324,6 +343,7 @@ _DESCRIPTIONS = {
     "figure-4-heads-3": "Three parabola heads of six keys on R^3: 92 joint cells, the maximum (not 216).",
     "figure-5": "One affine head of five keys on the plane, its values a field of arrows.",
     "figure-7": "One block on the plane: residual attention of four keys, then residual ReLU units.",
+    "lookup": "A trained two-layer transformer that looks up a key among five key-value pairs.",
 }
 
 

@@ -1,0 +1,136 @@
+"""Train the shipped lookup model and write it into the package: ``python training/lookup.py``.
+
+The task: a context of key-value pairs with distinct keys, then a key; answer its value. One input is an
+array (N_PAIRS + 1, N_KEYS + N_VALUES): row i of the context is one-hot in its key and one-hot in its value,
+the last row is one-hot in the asked key and zero elsewhere. Embedding is affine from there on, so the input
+may be any real array and the network has cells.
+
+Context tokens attend to the context, and so does the asking token, never to itself. With the context
+fixed the keys of every head are therefore constants and the asking token's path is the papers' conditioned
+setting. No norm, ReLU feed-forward layers, queries and keys in the plane.
+
+Everything is seeded and runs in one thread. Another torch version may give other weights; the accuracy is
+what a retraining reproduces.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+import hardmax as hm
+
+N_KEYS, N_VALUES, N_PAIRS = 8, 8, 5
+WIDTH, HIDDEN, N_LAYERS, N_HEADS, KEY_DIM, VALUE_DIM = 16, 32, 2, 2, 2, 8
+STEPS, BATCH, RATE = 5000, 256, 4e-3
+GRID = 1024  # weights are rounded to multiples of 1 / GRID: short dyadic rationals, cheap in exact arithmetic
+FOLDER = Path(__file__).parents[1] / "src" / "hardmax" / "networks" / "models"
+
+
+def examples(count: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Inputs (count, N_PAIRS + 1, N_KEYS + N_VALUES) and the values asked for (count,)."""
+    keys = rng.permuted(np.tile(np.arange(N_KEYS), (count, 1)), axis=1)[:, :N_PAIRS]
+    values = rng.integers(N_VALUES, size=(count, N_PAIRS))
+    asked = rng.integers(N_PAIRS, size=count)
+    rows = np.arange(count)
+    x = np.zeros((count, N_PAIRS + 1, N_KEYS + N_VALUES))
+    x[:, :-1, :N_KEYS] = np.eye(N_KEYS)[keys]
+    x[:, :-1, N_KEYS:] = np.eye(N_VALUES)[values]
+    x[rows, -1, keys[rows, asked]] = 1.0
+    return x, values[rows, asked]
+
+
+class Block(nn.Module):
+    """Residual attention to the context, then a residual ReLU layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.query = nn.ModuleList(nn.Linear(WIDTH, KEY_DIM) for _ in range(N_HEADS))
+        self.key = nn.ModuleList(nn.Linear(WIDTH, KEY_DIM, bias=False) for _ in range(N_HEADS))
+        self.value = nn.ModuleList(nn.Linear(WIDTH, VALUE_DIM, bias=False) for _ in range(N_HEADS))
+        self.output = nn.Linear(N_HEADS * VALUE_DIM, WIDTH)
+        self.first = nn.Linear(WIDTH, HIDDEN)
+        self.second = nn.Linear(HIDDEN, WIDTH)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        context = tokens[:, :N_PAIRS]
+        heads = []
+        for query, key, value in zip(self.query, self.key, self.value, strict=True):
+            scores = query(tokens) @ key(context).transpose(1, 2)  # (batch, N_PAIRS + 1, N_PAIRS)
+            heads.append(scores.softmax(-1) @ value(context))
+        tokens = tokens + self.output(torch.cat(heads, -1))
+        return tokens + self.second(torch.relu(self.first(tokens)))
+
+
+class Lookup(nn.Module):
+    """Embedding, blocks, and the logits of the values at the asking token."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Linear(N_KEYS + N_VALUES, WIDTH)
+        self.blocks = nn.ModuleList(Block() for _ in range(N_LAYERS))
+        self.readout = nn.Linear(WIDTH, N_VALUES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        tokens = self.embed(x)
+        for block in self.blocks:
+            tokens = block(tokens)
+        return self.readout(tokens[:, -1])
+
+
+def train(seed: int) -> Lookup:
+    """The trained module, its weights rounded to the grid."""
+    torch.set_num_threads(1)
+    torch.manual_seed(seed)
+    rng = np.random.default_rng(seed)
+    model = Lookup()
+    optimiser = torch.optim.Adam(model.parameters(), lr=RATE)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, STEPS)
+    for step in range(STEPS):
+        x, answers = examples(BATCH, rng)
+        loss = functional.cross_entropy(model(torch.tensor(x, dtype=torch.float32)), torch.tensor(answers))
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        schedule.step()
+        if step % 500 == 0:
+            print(f"step {step}: loss {loss.item():.4f}", flush=True)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_((parameter * GRID).round() / GRID)
+    return model.eval()
+
+
+def accuracy(net: hm.Network, x: np.ndarray, answers: np.ndarray, temperature: float) -> float:
+    """The share of inputs whose largest logit is the answer."""
+    return float(np.mean(net(x, temperature=temperature).argmax(-1) == answers))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, default=FOLDER, help="the folder to write lookup.npz and lookup.onnx to")
+    arguments = parser.parse_args()
+    start = time.perf_counter()
+    model = train(arguments.seed)
+    x, answers = examples(10_000, np.random.default_rng(arguments.seed + 1))
+    net = hm.from_torch(model, torch.tensor(x[:2], dtype=torch.float32))
+    soft, hard = (accuracy(net, x, answers, temperature) for temperature in (1.0, 0.0))
+    print(f"{time.perf_counter() - start:.0f} s, {net.n_parameters} numbers; accuracy {soft:.4f}, hard {hard:.4f}")
+    if soft < 0.99:
+        raise SystemExit("below 99%: nothing written")
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    hm.write(net, arguments.out / "lookup.npz")
+    hm.write(net, arguments.out / "lookup.onnx", temperature=1.0)
+    for file in ("lookup.npz", "lookup.onnx"):
+        print(file, (arguments.out / file).stat().st_size, "bytes")
+
+
+if __name__ == "__main__":
+    main()
