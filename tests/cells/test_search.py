@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import hardmax as hm
-from cells.descriptions import Question, label_set, random_question, triple
+from cells.descriptions import Question, label_set, moving_tokens, random_question, triple
 from hardmax.cells import enumeration
-from hardmax.errors import IncompleteError, ParameterError
+from hardmax.errors import IncompleteError, ParameterError, QuadraticScoresError
 from oracles.cell_oracle import exact
 from oracles.network_cases import random_network
 
@@ -135,6 +135,24 @@ def test_points_are_located_in_the_cell_whose_label_they_have():
             cell = truth.pieces[tuple(cells.labels[index].tolist())]
             values = [sum(a * x for a, x in zip(row, homogeneous, strict=True)) for row in cell.rows]
             assert min(values, default=0) >= 0, question.name  # inside the closed cell
+
+
+def test_points_of_a_quadratic_segment_are_located_by_interval_and_parts_know_what_they_lack():
+    net, start, end = moving_tokens(20)
+    cells = hm.enumerate_cells(net, hm.Segment(start, end))
+    assert cells.locate(cells.interior_points).tolist() == list(range(cells.n_cells))
+    assert cells.locate([[-0.5], [1.5]]).tolist() == [-1, -1]
+    part = hm.enumerate_cells(net, hm.Segment(start, end), max_cells=2)
+    assert sorted(part.locate(cells.interior_points).tolist()) == [-1] * (cells.n_cells - 2) + [0, 1]
+
+
+def test_irrational_ends_are_no_rational_cell():
+    net, start, end = moving_tokens(20)
+    cells = hm.enumerate_cells(net, hm.Segment(start, end))
+    with pytest.raises(QuadraticScoresError, match="cell 0 ends where a quadratic score ties"):
+        cells.exact_cell(0)
+    straight = hm.enumerate_cells(hm.Network([hm.Affine([[3.0]], [-1.0]), hm.ReLU()], 1), hm.Box([0], [1]))
+    assert [[str(x) for (x,) in straight.exact_cell(k).vertices] for k in (0, 1)] == [["0", "1/3"], ["1/3", "1"]]
 
 
 # --- stopping early -----------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from hardmax.cells.exact_polytopes import ExactPolytope, rebuild
 from hardmax.cells.maps import map_classes
 from hardmax.cells.polygons import in_order
 from hardmax.cells.polytopes import Polytopes
-from hardmax.errors import IncompleteError, ShapeError
+from hardmax.errors import IncompleteError, QuadraticScoresError, ShapeError
 from hardmax.networks import operations as op
 from hardmax.networks.network import Network
 from hardmax.networks.slices import Arithmetic, SliceProgram
@@ -171,6 +171,14 @@ class CellComplex:
     def exact_cell(self, index: int) -> ExactPolytope:
         """A cell in rationals, rebuilt from its label and walls."""
         label = self.labels[index]
+        if self.dim == 1:
+            walls = self.pieces.walls[self.pieces.facet_start[index] : self.pieces.facet_start[index + 1]]
+            rows = [self.follower.wall_row(int(wall), label) for wall in walls]
+            if any(len(row) > 2 and row[2] != 0 for row in rows):
+                raise QuadraticScoresError(
+                    f"cell {index} ends where a quadratic score ties, at an irrational number in general; "
+                    "its ends as floats with error bounds are in pieces.vertices and pieces.error"
+                )
         return rebuild(self.pieces, index, lambda wall: self.follower.wall_row(wall, label))
 
     @cached_property
@@ -255,8 +263,9 @@ class CellComplex:
         if self.dim == 1:  # a label may own several intervals where scores are quadratic
             hits = [self._interval(float(x)) for x in u[inside, 0]]
         found[inside] = hits
-        for index in np.flatnonzero(inside & (found < 0)):
-            found[index] = self._search(u[index])
+        if self.dim > 1:
+            for index in np.flatnonzero(inside & (found < 0)):
+                found[index] = self._search(u[index])
         return found
 
     def _interval(self, x: float) -> int:

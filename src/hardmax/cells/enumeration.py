@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from hardmax.arithmetic.rationals import rational
 from hardmax.cells.domains import Domain
-from hardmax.cells.polytopes import Cut, Polytopes, split_wall
+from hardmax.cells.polytopes import ROOT_BIT, Cut, Polytopes, split_wall
 from hardmax.networks.entrywise import EntrywiseProgram
 from hardmax.networks.graph import Graph
 from hardmax.networks.slices import Arithmetic, Guards, SliceProgram, SliceState
@@ -132,6 +132,8 @@ class ExactFollower:
                 row[0] = rational(float(bounds[axis])) * (1 if is_high else -1)
             return row
         column, rival = split_wall(wall)
+        if self.program.dim == 1:  # which root is meant, not who the rival is
+            rival &= ~ROOT_BIT
         index = next(i for i, stage in enumerate(self.program.stages) if (stage.columns == column).any())
         stage = self.program.stages[index]
         group = int(np.flatnonzero(stage.columns == column)[0])

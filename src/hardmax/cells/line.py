@@ -32,7 +32,7 @@ from hardmax.arithmetic.rationals import ObjectArray, rational
 from hardmax.cells._line_envelope import envelope
 from hardmax.cells.domains import Domain
 from hardmax.cells.plane import label_dtype
-from hardmax.cells.polytopes import Cut, Polytopes, domain_wall, wall_of_choice
+from hardmax.cells.polytopes import ROOT_BIT, Cut, Polytopes, domain_wall, wall_of_choice
 from hardmax.errors import CertificateError, DomainError, PrecisionError
 from hardmax.networks.slices import Guards, SliceProgram, SliceState
 from hardmax.networks.stages import Stage
@@ -42,9 +42,6 @@ if TYPE_CHECKING:
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
-
-#: Set in a wall's number where the lower option takes over as u grows; quadratic guards only.
-ROOT_BIT = 1 << 23
 
 _RIVAL_BITS = 24
 #: Coefficients that ``line_pieces`` holds at once.

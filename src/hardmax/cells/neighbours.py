@@ -252,7 +252,7 @@ def interval_pairs(cells: CellComplex) -> IntArray:
 def _by_exact_low_end(cells: CellComplex, run: IntArray) -> IntArray:
     """Intervals of a line in the order of their low ends, which are roots of their walls' exact equations."""
     from hardmax.arithmetic.quadratic import QuadraticNumber, compare, crossing
-    from hardmax.cells.line import ROOT_BIT
+    from hardmax.cells.polytopes import ROOT_BIT
 
     ends = []
     for index in run:

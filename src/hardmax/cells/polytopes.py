@@ -26,6 +26,8 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 _RIVAL_BITS = 24
+#: Set in a rival on a line where the lower option takes over as u grows: which root of a quadratic is meant.
+ROOT_BIT = 1 << 23
 
 
 @dataclass(eq=False)
