@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from hardmax.measurements import bounds as bounds
     from hardmax.measurements import fidelity as fidelity
     from hardmax.measurements import stability as stability
+    from hardmax.measurements.sampling import sample_cells as sample_cells
     from hardmax.networks.files import read as read
     from hardmax.networks.files import write as write
     from hardmax.networks.layers import Affine as Affine
@@ -96,6 +97,7 @@ _NAMES = {
     "piecewise_linear_from_pieces": "hardmax.constructions.piecewise",
     "power_diagram": "hardmax.cells.power_diagram",
     "read": "hardmax.networks.files",
+    "sample_cells": "hardmax.measurements.sampling",
     "skeleton": "hardmax.networks.skeleton",
     "to_torch": "hardmax.networks.torch_export",
     "verify": "hardmax.cells.verification",

@@ -1,0 +1,220 @@
+"""Counting cells by sampling: a lower bound, what it has covered, and an estimate with an interval.
+
+Points are drawn uniformly from a bounded domain and their labels counted. A label that was seen is a cell, so the
+number of distinct labels is a lower bound of the number of cells, as far as float labels can be trusted; how much
+was missed is estimated from the labels seen once and twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import exp, log, sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardmax.cells.complex import Exactness
+from hardmax.cells.domains import Domain
+from hardmax.errors import DomainError, NotPiecewiseAffineError, ParameterError
+from hardmax.measurements._sampled_codes import Coder, Codes
+from hardmax.networks import operations as op
+from hardmax.networks.network import Network
+
+_CHUNK = 1 << 16  # points drawn together
+_NORMAL_975 = 1.959963984540054  # the interval holds 95 %
+_LEAST_COVERAGE = 0.99
+_MOST_UNSEEN = 0.01  # of the distinct labels
+
+
+@dataclass(frozen=True)
+class CellSample:
+    """What sampling says about the number of cells.
+
+    Attributes
+    ----------
+    n_samples, n_distinct : points drawn, and distinct labels among them.
+    n_once, n_twice : labels seen exactly once, exactly twice.
+    coverage : the Good-Turing estimate 1 - n_once / n_samples of the share of the domain whose cells were seen.
+    estimate, interval : Chao1's estimate of the number of cells and its 95 % interval.
+    is_hashed : labels are longer than 64 bits, so distinct labels may share a code: of m labels two do with
+        probability at most m^2 / 2^65, and then n_distinct is too small. Otherwise codes are labels, without collision.
+    warning : a sentence where the count is limited by the samples, else None.
+    exactness : always *estimated*.
+    """
+
+    n_samples: int
+    n_distinct: int
+    n_once: int
+    n_twice: int
+    coverage: float
+    estimate: float
+    interval: tuple[float, float]
+    is_hashed: bool
+    exactness: Exactness = Exactness.ESTIMATED
+
+    @property
+    def is_limited_by_samples(self) -> bool:
+        """Whether more samples would likely show more cells: coverage below 99 %, or over 1 % more cells estimated."""
+        return self.coverage < _LEAST_COVERAGE or self.estimate - self.n_distinct > _MOST_UNSEEN * self.n_distinct
+
+    @property
+    def warning(self) -> str | None:
+        """A sentence where the count is limited by the samples."""
+        if not self.is_limited_by_samples:
+            return None
+        return (
+            f"{self.n_samples} samples show {self.n_distinct} cells, {self.n_once} of them once: coverage "
+            f"{self.coverage:.4f}, about {self.estimate:.0f} cells estimated. The count is limited by the samples; "
+            "take more, or hm.count_cells for the true number."
+        )
+
+
+def sample_cells(
+    net: Network, domain: Domain, n_samples: int, rng: np.random.Generator | None = None, device: str = "cpu"
+) -> CellSample:
+    """Distinct labels among uniform samples of a domain, with Good-Turing coverage and Chao1's estimate.
+
+    Each slice coordinate is the middle of one of 2^32 equal parts of its range, drawn uniformly and independently
+    with ``rng`` (a fresh generator where None). Labels are those of ``net.labels``, ties to the lowest index.
+
+    Exactness: *estimated*. ``n_distinct`` bounds the number of cells from below, provided that no label is that of
+    rounding (weights so long that a score which should tie does not) or of a tie on a null set. ``coverage``,
+    ``estimate`` and ``interval`` are statistics: Chao1 itself estimates a lower bound, its interval is asymptotic,
+    and cells far smaller than 1 / n_samples of the domain stay invisible to all three.
+
+    Parameters
+    ----------
+    net : a network at temperature 0 whose operations are piecewise affine.
+    domain : a bounded domain: ``hm.Box``, ``hm.Plane`` or ``hm.Segment``.
+    n_samples : how many points to draw.
+    rng : the source of randomness.
+    device : only "cpu".
+
+    Examples
+    --------
+    >>> from hardmax.cells.domains import Box
+    >>> from hardmax.networks.layers import Affine, ReLU
+    >>> net = Network([Affine([[1.0, 0.0], [0.0, 1.0]]), ReLU()], 2)
+    >>> found = sample_cells(net, Box([-1, -1], [1, 1]), 1000, rng=np.random.default_rng(0))
+    >>> found.n_distinct, found.coverage, found.estimate, found.is_limited_by_samples
+    (4, 1.0, 4.0, False)
+
+    One sample covers nothing that it could know of:
+
+    >>> sample_cells(net, Box([-1, -1], [1, 1]), 1, rng=np.random.default_rng(0)).coverage
+    0.0
+    """
+    count = _checked(net, domain, n_samples, device)
+    if rng is not None and not isinstance(rng, np.random.Generator):
+        raise ParameterError(f"rng: expected a numpy Generator such as numpy.random.default_rng(0), got {rng!r}")
+    coder = Coder(net, domain)
+    table = _Table()
+    source = np.random.default_rng() if rng is None else rng
+    for start in range(0, count, _CHUNK):
+        size = min(_CHUNK, count - start)
+        table.add(coder.codes(_draws(source, domain.dim, size)))
+    return _summary(count, table.frequencies, coder.is_hashed)
+
+
+def _draws(rng: np.random.Generator, dim: int, size: int) -> NDArray[np.uint32]:
+    """Uniform 32-bit integers (dim, size), two from each 64-bit one, which costs half as much."""
+    pairs = rng.integers(0, 1 << 64, size=(dim * size + 1) // 2, dtype=np.uint64)
+    return pairs.view(np.uint32)[: dim * size].reshape(dim, size)
+
+
+def _checked(net: Network, domain: Domain, n_samples: int, device: str) -> int:
+    if not isinstance(net, Network):
+        raise ParameterError(f"expected an hm.Network, got {type(net).__name__}; hm.read(path) reads a file")
+    if not isinstance(domain, Domain):
+        raise DomainError(f"expected an hm.Box, hm.Plane or hm.Segment, got {type(domain).__name__}")
+    if not domain.is_bounded:
+        raise DomainError(
+            f"{type(domain).__name__}: there is no uniform distribution on an unbounded domain; sample an hm.Box, "
+            "hm.Plane or hm.Segment, or count all of space with hm.count_cells"
+        )
+    if isinstance(n_samples, bool) or not isinstance(n_samples, int | np.integer) or n_samples < 1:
+        raise ParameterError(f"n_samples: expected an integer of at least 1, got {n_samples!r}")
+    if device != "cpu":
+        raise ParameterError(f'device: expected "cpu", the only device that samples cells here, got {device!r}')
+    if net.smooth_operations:
+        raise NotPiecewiseAffineError(
+            f"the network has no polyhedral cells because of {net.smooth_operations[0]}; "
+            "take hm.skeleton(network) first"
+        )
+    soft = any(isinstance(n.operation, op.Hardmax) and not n.operation.always_hard for n in net.graph.nodes)
+    if net.temperature > 0 and soft:
+        raise NotPiecewiseAffineError(
+            f"softmax attention at temperature {net.temperature:g} has no polyhedral cells; "
+            "take hm.skeleton(network), its zero-temperature limit, first"
+        )
+    return int(n_samples)
+
+
+def _summary(n: int, frequencies: NDArray[np.int64], is_hashed: bool) -> CellSample:
+    distinct = len(frequencies)
+    once, twice = int((frequencies == 1).sum()), int((frequencies == 2).sum())
+    estimate, interval = chao1(n, frequencies)
+    return CellSample(n, distinct, once, twice, 1.0 - once / n, estimate, interval, is_hashed)
+
+
+def chao1(n_samples: int, frequencies: NDArray[np.int64]) -> tuple[float, tuple[float, float]]:
+    """Chao1's estimate of the number of classes from the frequencies of those seen, with a 95 % interval.
+
+    With f1 classes seen once, f2 twice, D in all and A = (n - 1) / n: D + A f1^2 / (2 f2), or D + A f1 (f1 - 1) / 2
+    where f2 = 0. The interval takes the unseen number to be log-normal (Chao 1987), so it never ends below D; where
+    none is estimated unseen it comes from the probability that a class of each frequency is missed.
+
+    Exactness: estimated.
+
+    Examples
+    --------
+    >>> chao1(10, np.array([5, 1, 1, 1, 2]))[0]
+    9.05
+    >>> chao1(40, np.array([20, 20]))[0]
+    2.0
+    """
+    distinct = len(frequencies)
+    f1, f2 = float((frequencies == 1).sum()), float((frequencies == 2).sum())
+    a = (n_samples - 1) / n_samples
+    unseen = a * f1 * f1 / (2 * f2) if f2 else a * f1 * (f1 - 1) / 2
+    if unseen > 0:
+        r = f1 / f2 if f2 else 0.0
+        if f2:
+            variance = f2 * (a * r**2 / 2 + a**2 * r**3 + a**2 * r**4 / 4)
+        else:
+            variance = (
+                a * f1 * (f1 - 1) / 2 + a**2 * f1 * (2 * f1 - 1) ** 2 / 4 - a**2 * f1**4 / (4 * (distinct + unseen))
+            )
+        spread = exp(_NORMAL_975 * sqrt(log(1 + max(variance, 0.0) / unseen**2)))
+        return distinct + unseen, (distinct + unseen / spread, distinct + unseen * spread)
+    times, classes = np.unique(np.minimum(frequencies, 700), return_counts=True)  # exp(-700) is as good as zero
+    missed = np.exp(-times.astype(np.float64))
+    variance = float((classes * (missed - missed**2)).sum()) - float((classes * times * missed).sum()) ** 2 / n_samples
+    kept = 1.0 - float((classes * missed).sum()) / distinct
+    half = _NORMAL_975 * sqrt(max(variance, 0.0)) / kept
+    return float(distinct), (float(max(distinct, distinct / kept - half)), distinct / kept + half)
+
+
+class _Table:
+    """How often each code was seen, in memory that grows with the distinct codes only."""
+
+    def __init__(self) -> None:
+        self._keys, self._counts, self._used = np.zeros(1 << 12, np.uint64), np.zeros(1 << 12, np.int64), 0
+
+    def add(self, codes: Codes) -> None:
+        from hardmax.measurements import _sampling_kernels as kernels
+
+        done = 0
+        while True:
+            done, self._used = kernels.tally(codes, done, self._keys, self._counts, self._used)
+            if done == len(codes):
+                return
+            size = 4 * len(self._keys)
+            keys, counts = np.zeros(size, np.uint64), np.zeros(size, np.int64)
+            kernels.move_entries(self._keys, self._counts, keys, counts)
+            self._keys, self._counts = keys, counts
+
+    @property
+    def frequencies(self) -> NDArray[np.int64]:
+        """(n_distinct,) how often each was seen."""
+        return self._counts[self._counts > 0]

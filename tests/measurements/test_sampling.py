@@ -1,0 +1,181 @@
+"""Sampled cells: the compiled labels, the counting table, the statistics, and the exact count they stay below."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+import hardmax as hm
+from hardmax.errors import DomainError, NotPiecewiseAffineError, ParameterError, PrecisionError
+from hardmax.measurements import _sampled_codes, sampling
+from laws.small_networks import boxes, networks
+from networks.builders import network_of
+
+
+def _rng(seed=0):
+    return np.random.default_rng(seed)
+
+
+def _draws(dim, n, seed=0):
+    return _rng(seed).integers(0, 1 << 32, size=(dim, n), dtype=np.uint32)
+
+
+def _wide_network(rng, n_units):
+    """More choices than one word holds, of every kind."""
+    heads = [hm.Head(rng.normal(size=(n, 3)), rng.normal(size=(n, 2)), rng.normal(size=(3, 2))) for n in (1, 3, 6)]
+    return hm.Network(
+        [
+            hm.Residual(hm.Attention(heads, output=rng.normal(size=(2, 6)))),
+            hm.Affine(rng.normal(size=(n_units, 2)), rng.normal(size=n_units)),
+            hm.ReLU(0.25),
+            hm.Affine(rng.normal(size=(15, n_units))),
+            hm.Maxout(5),
+            hm.Residual(hm.Affine(rng.normal(size=(7, 3)), rng.normal(size=7)), hm.ReLU(), hm.Affine(np.ones((3, 7)))),
+        ],
+        2,
+    )
+
+
+@pytest.mark.parametrize("n_units", [1, 4, 7, 38, 130])
+@pytest.mark.parametrize(
+    "domain",
+    [hm.Box([-2, -1], [1, 3]), hm.Plane([0.5, 0.0], [[1.0, 1.0], [0.0, 2.0]]), hm.Segment([-3.0, 1.0], [2.0, 0.5])],
+    ids=["box", "plane", "segment"],
+)
+def test_compiled_codes_are_the_packed_labels_of_the_network(n_units, domain):
+    net = _wide_network(_rng(n_units), n_units)
+    coder = _sampled_codes.Coder(net, domain)
+    assert coder.program is not None
+    assert coder.is_hashed == (n_units > 38)
+    draws = _draws(domain.dim, 3001)
+    expected = _sampled_codes.pack_labels(net.labels(coder.points(draws)), _sampled_codes.group_sizes(net))
+    assert np.array_equal(coder.codes(draws), expected)
+
+
+@pytest.mark.parametrize("n_units", [7, 130])
+def test_distinct_codes_are_distinct_labels(n_units):
+    net = _wide_network(_rng(n_units), n_units)
+    labels = net.labels(_rng().uniform(-2, 2, (4000, 2)))
+    codes = _sampled_codes.pack_labels(labels, _sampled_codes.group_sizes(net))
+    pairs = {(int(code), label.tobytes()) for code, label in zip(codes, labels, strict=True)}
+    assert len(pairs) == len(np.unique(codes)) == len(np.unique(labels, axis=0))
+
+
+@given(networks(), boxes(), st.integers(0, 1000))
+@example([("attention", [([[0], [-1], [1]], [[1], [2], [3]], [[1, 0]], None)], None)], ([-1, -1], [1, 1]), 0)
+@settings(deadline=None)
+def test_there_are_never_more_distinct_labels_than_cells(layers, box, seed):
+    net, domain = network_of(layers, 2), hm.Box(*box)
+    found = hm.sample_cells(net, domain, 3000, rng=_rng(seed))
+    exact = hm.count_cells(net, domain)
+    assert 1 <= found.n_distinct <= exact
+    assert found.n_distinct <= found.interval[0] <= found.estimate + 1e-9 or found.estimate == found.n_distinct
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_many_samples_find_every_cell(seed):
+    rng = _rng(seed)
+    layers = [
+        hm.Residual(hm.Attention([hm.Head(rng.integers(-3, 4, (4, 2)), rng.integers(-3, 4, (4, 2)), np.eye(2))])),
+        hm.Affine(rng.integers(-3, 4, (4, 2)), rng.integers(-2, 3, 4)),
+        hm.ReLU(),
+    ]
+    net, domain = hm.Network(layers, 2), hm.Box([-2, -2], [2, 2])
+    found = hm.sample_cells(net, domain, 400_000, rng=rng)
+    assert found.n_distinct == hm.count_cells(net, domain)
+    assert not found.is_limited_by_samples
+    assert found.warning is None
+
+
+def test_networks_without_layers_are_sampled_through_their_labels():
+    net = _wide_network(_rng(1), 7)
+    plain = hm.Network.from_graph(net.graph)
+    domain = hm.Box([-2, -2], [2, 2])
+    assert _sampled_codes.Coder(plain, domain).program is None
+    assert hm.sample_cells(plain, domain, 70_000, rng=_rng(5)) == hm.sample_cells(net, domain, 70_000, rng=_rng(5))
+
+
+def test_a_network_without_choices_is_one_cell():
+    found = hm.sample_cells(hm.Network([hm.Affine([[1.0]])], 1), hm.Segment([0.0], [1.0]), 100, rng=_rng())
+    assert (found.n_distinct, found.coverage, found.estimate) == (1, 1.0, 1.0)
+
+
+@given(st.lists(st.integers(0, 40), max_size=200))
+def test_the_table_counts_like_a_dictionary(values):
+    table = sampling._Table()
+    table.add(np.array(values, dtype=np.uint64))
+    assert sorted(table.frequencies.tolist()) == sorted(Counter(values).values())
+
+
+def test_the_table_grows_and_keeps_its_counts():
+    codes = np.repeat(_rng().integers(0, 1 << 64, 30_000, dtype=np.uint64), 3)
+    codes[:2] = [0, (1 << 64) - 1]
+    table = sampling._Table()
+    for part in np.array_split(_rng(1).permutation(codes), 7):
+        table.add(part)
+    assert sorted(table.frequencies.tolist()) == sorted(Counter(codes.tolist()).values())
+
+
+@pytest.mark.parametrize(
+    ("frequencies", "estimate"),
+    [
+        ([1] * 4 + [2] * 2 + [5], 7 + 12 / 13 * 4),
+        ([1, 1, 1, 9], 4 + 11 / 12 * 3),
+        ([6, 6], 2.0),
+        ([1], 1.0),
+        ([1, 5], 2.0),
+    ],
+)
+def test_chao1_is_its_formula(frequencies, estimate):
+    value, (low, high) = sampling.chao1(sum(frequencies), np.array(frequencies))
+    assert value == pytest.approx(estimate)
+    assert len(frequencies) <= low <= high
+    assert high >= value
+
+
+def test_the_interval_holds_the_number_of_equally_likely_classes_as_often_as_it_says():
+    held = 0
+    for seed in range(300):
+        counts = np.bincount(_rng(seed).integers(0, 200, 400))
+        low, high = sampling.chao1(400, counts[counts > 0])[1]
+        held += low <= 200 <= high
+    assert 0.9 <= held / 300 <= 0.99
+
+
+def test_too_few_samples_are_said_to_be_too_few():
+    net = _wide_network(_rng(3), 38)
+    found = hm.sample_cells(net, hm.Box([-2, -2], [2, 2]), 50, rng=_rng())
+    assert found.is_limited_by_samples
+    assert found.coverage == 1 - found.n_once / 50
+    assert "limited by the samples" in str(found.warning)
+    assert found.exactness == "estimated"
+
+
+def test_bad_arguments_are_named():
+    net, box = hm.Network([hm.ReLU()], 2), hm.Box([-1, -1], [1, 1])
+    for n_samples in (0, -3, 2.5, True, "9"):
+        with pytest.raises(ParameterError, match="n_samples"):
+            hm.sample_cells(net, box, n_samples)
+    with pytest.raises(DomainError, match="uniform"):
+        hm.sample_cells(net, hm.Space(2), 10)
+    with pytest.raises(DomainError, match="dimension 3"):
+        hm.sample_cells(net, hm.Box([0] * 3, [1] * 3), 10)
+    with pytest.raises(DomainError, match="list"):
+        hm.sample_cells(net, [0, 1], 10)
+    with pytest.raises(ParameterError, match="cuda"):
+        hm.sample_cells(net, box, 10, device="cuda")
+    with pytest.raises(ParameterError, match="rng"):
+        hm.sample_cells(net, box, 10, rng=3)
+    with pytest.raises(ParameterError, match=r"hm\.Network"):
+        hm.sample_cells("net", box, 10)
+    soft = hm.Network([hm.Attention([hm.Head([[1.0], [2.0]], [[1.0], [2.0]], [[1.0, 0.0]])])], 2, temperature=1.0)
+    with pytest.raises(NotPiecewiseAffineError, match="temperature 1"):
+        hm.sample_cells(soft, box, 10)
+
+
+def test_numbers_that_overflow_are_refused_as_everywhere():
+    net = hm.Network([hm.Affine([[1e200]]), hm.Affine([[1e200]]), hm.ReLU()], 1)
+    with pytest.raises(PrecisionError, match="overflows"):
+        hm.sample_cells(net, hm.Segment([1.0], [2.0]), 10)
