@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, cmp_to_key
 from itertools import pairwise
 from typing import Any
 
@@ -271,9 +271,10 @@ def _coefficients(points: Sequence[Number], values: Sequence[Number]) -> list[Nu
 
 
 def tile_the_line(shapes: Sequence[ExactShape], domain: Domain, is_complete: bool) -> str | None:
-    """What is wrong with intervals given in order: gaps (if complete), overlaps; None where nothing is."""
+    """What is wrong with intervals of a line: gaps (if complete), overlaps; None where nothing is."""
     if not shapes:
         return None
+    shapes = sorted(shapes, key=cmp_to_key(_by_low_end))
     for left, right in pairwise(shapes):
         high, low = left.ends[1], right.ends[0]
         if high is None or low is None:
@@ -289,6 +290,13 @@ def tile_the_line(shapes: Sequence[ExactShape], domain: Domain, is_complete: boo
             if (end is None) != (wanted is None) or (end is not None and wanted is not None and compare(end, wanted)):
                 return f"the {name} cell does not reach the end of the domain"
     return None
+
+
+def _by_low_end(one: ExactShape, two: ExactShape) -> int:
+    first, second = one.ends[0], two.ends[0]
+    if first is None or second is None:
+        return (first is not None) - (second is not None)
+    return compare(first, second)
 
 
 def strays(shape: ExactShape, corner: int, floats: NDArray[np.float64], error: float) -> bool:

@@ -38,11 +38,12 @@ def check_volume(subject: Subject) -> Check:
 
 
 def _line(subject: Subject) -> Check:
-    order = np.argsort(subject.centres[:, 0], kind="stable")
     if subject.in_rationals:
-        reason = tile_the_line([subject.shape(int(i)) for i in order], subject.domain, subject.is_complete)
+        shapes = [subject.shape(index) for index in range(subject.n_cells)]
+        reason = tile_the_line(shapes, subject.domain, subject.is_complete)
         return Check("volume", reason is None, reason or "the intervals meet end to end, exactly")
     domain = subject.domain
+    order = np.lexsort((subject.corners[1::2, 0], subject.corners[::2, 0]))
     ends, slack = subject.corners[:, 0].reshape(-1, 2)[order], subject.errors.reshape(-1, 2)[order]
     low, high = (-subject.far, subject.far) if domain.low is None or domain.high is None else (
         float(domain.low[0]), float(domain.high[0])
