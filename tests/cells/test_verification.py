@@ -172,7 +172,7 @@ def test_thin_cells_are_settled_in_rationals_and_pass():
 def test_intervals_thinner_than_floats_are_put_in_their_order(mode):
     """Five walls within an ulp of one third."""
     slopes = np.array([3.0, 3.0, 6.0, 9.0, 12.0])
-    bias = np.array([-1.0, -1.0 + 2.0**-53, -2.0 - 2.0**-51, -3.0 + 2.0**-51, -4.0 - 2.0**-50])
+    bias = np.array([-1.0, -1.0 + 2.0**-53, -2.0 - 2.0**-51, -3.0 + 2.0**-51, -4.0 - 2.0**-49])
     net = hm.Network([hm.Affine(slopes[:, None], bias), hm.ReLU()], 1)
     found = hm.enumerate_cells(net, hm.Segment([0.0], [1.0]), exactness=mode)
     assert found.n_cells == 6
