@@ -143,7 +143,10 @@ class SliceProgram:
         terms = max(tensor.degree_terms for tensor in tensors)
         parts = [_padded(t.coefficients, terms).reshape(len(t), terms, -1) for t in tensors]
         rows = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=2)
-        if self.arithmetic is not Arithmetic.BOUNDED:
+        if self.arithmetic is Arithmetic.RATIONAL:
+            return Guards(rows, None)
+        if self.arithmetic is Arithmetic.FLOAT:
+            _refuse_overflow(rows, self.graph.nodes[stage.nodes[0]].name)
             return Guards(rows, None)
         error = np.zeros((len(rows), terms))
         for tensor in tensors:
@@ -315,6 +318,14 @@ class SliceProgram:
             return Tensor(dense, winners=index)
         bounds = Bounds.of_one_hot(len(parents)) if source.bounds is not None else None
         return Tensor(hot.astype(np.float64)[:, None], bounds, index)
+
+
+def _refuse_overflow(rows: Array, name: str) -> None:
+    """Refuse guards that are no numbers; one sum tells, unless it overflows itself."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = rows.sum()
+    if not np.isfinite(total) and not np.isfinite(rows).all():
+        raise PrecisionError(f"{name}: its input overflows binary64 on some cell; rescale the weights or the domain")
 
 
 def _selected_rows(hot: Tensor, values: Tensor) -> Tensor:
