@@ -263,7 +263,7 @@ class Enumeration:
         self._domain = domain
         self._follower: ExactFollower | None = None
         self._settling = threading.Lock()
-        self._workers = 1
+        self._workers, self._n_shared = 1, 0
         self.n_settled = 0
         widths = [prod(node.shape) for node in graph.nodes] or [1]
         terms = domain.dim + (2 if domain.dim == 1 else 1)
@@ -321,7 +321,7 @@ class Enumeration:
 
     def _run(self, step: Callable[[_Chunk], tuple[list[_Chunk], _Result | None]], workers: int) -> Iterator[_Result]:
         """Depth first: the newest chunk is opened next, by whichever worker is free."""
-        self._workers = workers
+        self._workers, self._n_shared = workers, 0
         stack = [self._start()]
         if workers == 1:
             while stack:
@@ -392,10 +392,11 @@ class Enumeration:
         return chunk.n_decided + 8
 
     def _chunk_size(self, children: int) -> int:
-        """Pieces a chunk: bounded memory, and at least one chunk a worker where there is enough to do."""
-        if self._workers == 1 or children < 64 * self._workers:
+        """Pieces a chunk: bounded memory, and enough chunks for every worker, but no more than that early on."""
+        if self._workers == 1 or children < 64 * self._workers or self._n_shared >= 2 * self._workers:
             return self._chunk
-        return min(self._chunk, -(-children // self._workers))
+        self._n_shared += 2 * self._workers
+        return min(self._chunk, -(-children // (2 * self._workers)))
 
     def _settled(self, chunk: _Chunk, index: int, stage: Stage) -> tuple[NDArray[Any], Polytopes]:
         stage_index = chunk.state.stage
