@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from hardmax.cells.exact_polytopes import ExactPolytope, split
 from hardmax.cells.prefixes import prefix_ids, stage_of_columns
+from hardmax.errors import CertificateError
 from hardmax.networks.stages import Stage
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 _RIVAL_MASK = (1 << 24) - 1
+#: Numbers compared at once.
+_MOST_NUMBERS = 1 << 22
 
 
 def facet_pairs(cells: CellComplex, stages: list[IntArray], wanted: NDArray[np.bool_] | None) -> IntArray:
@@ -35,10 +38,10 @@ def facet_pairs(cells: CellComplex, stages: list[IntArray], wanted: NDArray[np.b
     meets = _Coincident(cells, facets) if bool(cells.continuous_columns.all()) else _Overlapping(cells, facets)
     found = set()
     for ours, theirs in groups:
-        for cell, facet in ours:
-            for other, other_facet in theirs:
-                if meets(cell, facet, other, other_facet):
-                    found.add((min(cell, other), max(cell, other)))
+        for first, second in meets.candidates(ours, theirs):
+            (cell, facet), (other, other_facet) = ours[first], theirs[second]
+            if meets(cell, facet, other, other_facet):
+                found.add((min(cell, other), max(cell, other)))
     return np.array(sorted(found), dtype=np.int64).reshape(-1, 2)
 
 
@@ -88,23 +91,50 @@ class _Facets:
         return self._points[places], self._error[places]
 
 
+    def boxes(self, facets: list[tuple[int, int]]) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """The lowest and highest coordinates of each facet's corners, (n, k), and its largest error, (n,)."""
+        corners = [self.corners(cell, facet) for cell, facet in facets]
+        low = np.array([points.min(axis=0) for points, _ in corners])
+        high = np.array([points.max(axis=0) for points, _ in corners])
+        return low, high, np.array([errors.max() for _, errors in corners])
+
+
 class _Overlapping:
     """Whether two facets on one wall overlap in full dimension, decided in rationals where boxes do not tell."""
+
+    _belief = False  # of a float complex, where rationals find no such cell
 
     def __init__(self, cells: CellComplex, facets: _Facets) -> None:
         self._cells = cells
         self._facets = facets
         self._exact: Callable[[int], ExactPolytope] = lru_cache(maxsize=4096)(cells.exact_cell)
 
+    def candidates(self, ours: list[tuple[int, int]], theirs: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Positions of facets, one of each list, whose corners' boxes do not tell them apart."""
+        if len(ours) == len(theirs) == 1:
+            return [(0, 0)]
+        if not ours or not theirs:
+            return []
+        low, high, error = self._facets.boxes(ours)
+        other_low, other_high, other_error = self._facets.boxes(theirs)
+        found: list[tuple[int, int]] = []
+        step = max(1, _MOST_NUMBERS // other_low.size)
+        with np.errstate(over="ignore", invalid="ignore"):  # what is no number tells nothing apart
+            for first in range(0, len(ours), step):
+                part = slice(first, first + step)
+                room = 1.0000001 * (error[part, None] + other_error[None])[..., None]
+                apart = self._apart(low[part, None], high[part, None], other_low[None], other_high[None], room)
+                found += [(first + int(i), int(j)) for i, j in np.argwhere(~apart.any(axis=2))]
+        return found
+
+    def _apart(
+        self, low: FloatArray, high: FloatArray, other_low: FloatArray, other_high: FloatArray, room: FloatArray
+    ) -> NDArray[np.bool_]:
+        """Whether two boxes are certainly apart, by coordinate; at infinity boxes say nothing."""
+        apart = np.asarray((low > other_high + room) | (other_low > high + room))
+        return apart if self._cells.pieces.directions is None else np.zeros_like(apart)
+
     def __call__(self, cell: int, facet: int, other: int, other_facet: int) -> bool:
-        points, errors = self._facets.corners(cell, facet)
-        others, other_errors = self._facets.corners(other, other_facet)
-        if self._cells.pieces.directions is None:
-            room = 1.0000001 * (errors.max(initial=0.0) + other_errors.max(initial=0.0))
-            if bool((points.min(axis=0) > others.max(axis=0) + room).any()):
-                return False
-            if bool((others.min(axis=0) > points.max(axis=0) + room).any()):
-                return False
         return self._overlap(cell, facet, other, other_facet)
 
     def _overlap(self, cell: int, facet: int, other: int, other_facet: int) -> bool:
@@ -121,7 +151,13 @@ class _Overlapping:
         inside = (1,) * n
         highest = int(self._cells.labels.shape[1])  # columns beyond any choice, so that new walls are new
         stage = Stage((), np.arange(n), np.ones(n, int), np.ones(n, bool), highest + np.arange(n), np.arange(n))
-        for labels, part in split(self._exact(cell), rows, stage):
+        try:
+            exact = self._exact(cell)
+        except CertificateError:
+            if self._cells.exactness != "estimated":
+                raise
+            return self._belief  # walls that float mode made to meet, and that do not
+        for labels, part in split(exact, rows, stage):
             if labels == inside:
                 return shared in part.walls
         return False
@@ -134,6 +170,14 @@ class _Coincident(_Overlapping):
     their errors, two facets without overlap would both have to be thinner than those errors; a facet whose finite
     corners spread further in every direction along it is the same one. What is left is decided in rationals.
     """
+
+    _belief = True  # the corners agree
+
+    def _apart(
+        self, low: FloatArray, high: FloatArray, other_low: FloatArray, other_high: FloatArray, room: FloatArray
+    ) -> NDArray[np.bool_]:
+        """Whether the boxes of two facets certainly differ: then so do some of their corners."""
+        return np.asarray((np.abs(low - other_low) > room) | (np.abs(high - other_high) > room))
 
     def __call__(self, cell: int, facet: int, other: int, other_facet: int) -> bool:
         points, errors = self._facets.corners(cell, facet)
