@@ -98,6 +98,17 @@ class _Facets:
         high = np.array([points.max(axis=0) for points, _ in corners])
         return low, high, np.array([errors.max() for _, errors in corners])
 
+    def reach(self, facets: list[tuple[int, int]]) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Bounds on each facet's coordinates, (n, dim), infinite where it may be unbounded, and its largest error."""
+        low, high, error = self.boxes(facets)
+        if self._pieces.directions is None:
+            return low, high, error
+        dim = self._pieces.dim
+        # a direction that is not exact may lean any way
+        is_vague = (error > 0) & ((low[:, :dim] < 0) | (high[:, :dim] > 0)).any(axis=1)
+        low = np.where((low[:, :dim] < 0) | is_vague[:, None], -np.inf, low[:, dim:])
+        return low, np.where((high[:, :dim] > 0) | is_vague[:, None], np.inf, high[:, dim:]), error
+
 
 class _Overlapping:
     """Whether two facets on one wall overlap in full dimension, decided in rationals where boxes do not tell."""
@@ -115,8 +126,8 @@ class _Overlapping:
             return [(0, 0)]
         if not ours or not theirs:
             return []
-        low, high, error = self._facets.boxes(ours)
-        other_low, other_high, other_error = self._facets.boxes(theirs)
+        low, high, error = self._bounds(ours)
+        other_low, other_high, other_error = self._bounds(theirs)
         found: list[tuple[int, int]] = []
         step = max(1, _MOST_NUMBERS // other_low.size)
         with np.errstate(over="ignore", invalid="ignore"):  # what is no number tells nothing apart
@@ -127,12 +138,14 @@ class _Overlapping:
                 found += [(first + int(i), int(j)) for i, j in np.argwhere(~apart.any(axis=2))]
         return found
 
+    def _bounds(self, facets: list[tuple[int, int]]) -> tuple[FloatArray, FloatArray, FloatArray]:
+        return self._facets.reach(facets)
+
     def _apart(
         self, low: FloatArray, high: FloatArray, other_low: FloatArray, other_high: FloatArray, room: FloatArray
     ) -> NDArray[np.bool_]:
-        """Whether two boxes are certainly apart, by coordinate; at infinity boxes say nothing."""
-        apart = np.asarray((low > other_high + room) | (other_low > high + room))
-        return apart if self._cells.pieces.directions is None else np.zeros_like(apart)
+        """Whether two facets are certainly apart, by coordinate."""
+        return np.asarray((low > other_high + room) | (other_low > high + room))
 
     def __call__(self, cell: int, facet: int, other: int, other_facet: int) -> bool:
         return self._overlap(cell, facet, other, other_facet)
@@ -172,6 +185,9 @@ class _Coincident(_Overlapping):
     """
 
     _belief = True  # the corners agree
+
+    def _bounds(self, facets: list[tuple[int, int]]) -> tuple[FloatArray, FloatArray, FloatArray]:
+        return self._facets.boxes(facets)
 
     def _apart(
         self, low: FloatArray, high: FloatArray, other_low: FloatArray, other_high: FloatArray, room: FloatArray
