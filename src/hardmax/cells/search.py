@@ -125,6 +125,8 @@ def enumerate_cells(
                     break
         except KeyboardInterrupt:
             is_complete = False
+    if found == 0 and is_complete:
+        raise _lost_every_cell()
     if writer is not None:
         return writer.finish(is_complete, run.n_settled)
     batches.sort(key=lambda batch: batch.path)
@@ -159,7 +161,16 @@ def count_cells(
                 bar.advance(number, pieces)
         except KeyboardInterrupt:
             is_complete = False
+    if total == 0 and is_complete:
+        raise _lost_every_cell()
     return CellCount.of(total, mode, is_complete)
+
+
+def _lost_every_cell() -> PrecisionError:
+    return PrecisionError(
+        "float mode lost every cell: its numbers are too small or too close for binary64; "
+        "use exactness='certified', which proves each sign"
+    )
 
 
 class _Run:
