@@ -21,6 +21,8 @@ is cached by the date of its own file, and would not notice a change in another.
 import numba
 import numpy as np
 
+from hardmax.arithmetic._expansions import two_product, two_sum
+
 #: What a sign can be besides -1, 0 and 1, and what a choice or a piece can end with besides a count.
 UNKNOWN = 2
 FULL = -1
@@ -33,27 +35,6 @@ SLACK = 1.0 + 2.0**-40  # covers the rounding of the bounds themselves
 FLOAT_GAP = 2.0**-44  # float mode: breakpoints this close, beside the interval and themselves, are one
 
 _jit = numba.njit(cache=True, nogil=True)
-
-
-@_jit
-def two_sum(a, b):  # type: ignore[no-untyped-def]
-    """Rounded sum and its exact error."""
-    total = a + b
-    part = total - a
-    return total, (a - (total - part)) + (b - part)
-
-
-@_jit
-def two_product(a, b):  # type: ignore[no-untyped-def]
-    """Rounded product and its exact error, for factors below 2**990 and products above 2**-900."""
-    product = a * b
-    scaled = 134217729.0 * a
-    a_high = scaled - (scaled - a)
-    a_low = a - a_high
-    scaled = 134217729.0 * b
-    b_high = scaled - (scaled - b)
-    b_low = b - b_high
-    return product, ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low
 
 
 @_jit

@@ -66,7 +66,6 @@ def cut_polygons(first_piece, start, corners, walls, rows, errors, certified, gr
     candidate = np.empty(n_groups, dtype=np.int64)  # group of each candidate
     alias_from = np.empty(n_groups, dtype=np.int64)
     alias_to = np.empty(n_groups, dtype=np.int64)
-    slot_of_group = np.empty(n_groups, dtype=np.int64)
     dropped = np.zeros(n_rows, dtype=np.uint8)
     most_keys = 1
     for g in range(n_groups):
@@ -139,7 +138,6 @@ def cut_polygons(first_piece, start, corners, walls, rows, errors, certified, gr
                     base[g] = -1
                 else:
                     candidate[n_candidates] = g
-                    slot_of_group[g] = n_candidates
                     n_candidates += 1
                     base[g] = -1
             else:
@@ -157,7 +155,6 @@ def cut_polygons(first_piece, start, corners, walls, rows, errors, certified, gr
                     base[g] = best - r
                 else:
                     candidate[n_candidates] = g
-                    slot_of_group[g] = n_candidates
                     n_candidates += 1
                     base[g] = -1
         # rows known to equal an earlier row of their group never win

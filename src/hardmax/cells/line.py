@@ -31,7 +31,6 @@ from hardmax.arithmetic.quadratic import QuadraticNumber, compare, crossing
 from hardmax.arithmetic.rationals import ObjectArray, rational
 from hardmax.cells._line_envelope import envelope
 from hardmax.cells.domains import Domain
-from hardmax.cells.plane import label_dtype
 from hardmax.cells.polytopes import ROOT_BIT, Cut, Polytopes, domain_wall, wall_of_choice
 from hardmax.errors import CertificateError, DomainError, PrecisionError
 from hardmax.networks.slices import Guards, SliceProgram, SliceState
@@ -117,7 +116,7 @@ class LineEngine:
         rows = _three_terms(guards.coefficients)
         errors = np.zeros(rows.shape[:2]) if guards.error is None else _three_terms(guards.error)
         ends = _ends(pieces)
-        labels = np.empty((len(ends), stage.n_choices), dtype=label_dtype(stage))
+        labels = np.empty((len(ends), stage.n_choices), dtype=stage.label_dtype)
         counts = np.zeros(len(ends), dtype=np.int64)
         group_of_row = np.repeat(np.arange(stage.n_choices), stage.group_size)
         room, position, n_children = max(1024, 4 * len(ends)), 0, 0
@@ -152,7 +151,7 @@ class LineEngine:
         """
         low, high = (self._exact_end(pieces, index, side, wall_row) for side in (0, 1))
         scores = [tuple(rows[:, row]) for row in range(rows.shape[1])]
-        labels = np.zeros(stage.n_choices, dtype=label_dtype(stage))
+        labels = np.zeros(stage.n_choices, dtype=stage.label_dtype)
         events: list[tuple[QuadraticNumber, int, int, int]] = []
         for group, (first, size) in enumerate(zip(stage.group_start, stage.group_size, strict=True)):
             options = scores[first : first + size]

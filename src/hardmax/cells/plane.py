@@ -101,7 +101,7 @@ class PlaneEngine:
         rows = _three_terms(guards.coefficients)
         errors = np.zeros((len(rows), 3)) if guards.error is None else _three_terms(guards.error[..., None])[..., 0]
         n = len(pieces)
-        label_type = label_dtype(stage)
+        label_type = stage.label_dtype
         doubtful = np.empty(n, dtype=np.int64)
         counts = np.zeros(n, dtype=np.int64)
         capacity = 0 if count_only else int(min(max(4 * n, 1024), limit))
@@ -163,7 +163,7 @@ class PlaneEngine:
 
         exact = rebuild(pieces, index, wall_row)
         children = split(exact, rows, stage)
-        labels = np.array([label for label, _ in children], dtype=label_dtype(stage))
+        labels = np.array([label for label, _ in children], dtype=stage.label_dtype)
         plain = to_polytopes([polytope for _, polytope in children])
         corners = np.zeros((len(plain.vertices), _COLUMNS))
         corners[:, :2] = plain.vertices
@@ -207,12 +207,6 @@ def _stage_wall(
     if stage.is_relu[group]:
         return np.asarray(rows[:, first] if label[group] == 1 else -rows[:, first])
     return np.asarray(rows[:, first + int(label[group])] - rows[:, first + rival])
-
-
-def label_dtype(stage: Stage) -> Any:
-    """The smallest unsigned integer type that holds every label of a stage."""
-    largest = int(stage.group_size.max(initial=1))
-    return np.uint8 if largest <= 256 else np.uint16 if largest <= 65536 else np.uint32
 
 
 def _three_terms(coefficients: NDArray[Any]) -> NDArray[np.float64]:

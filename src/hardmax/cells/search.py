@@ -269,9 +269,8 @@ class _WallRow:
         return self._follower.wall_row(wall, self._label)
 
 
-def _checked(net: Network, exactness: str) -> Exactness:
-    if exactness not in _MODES:
-        raise ParameterError(f"exactness: expected one of {', '.join(map(repr, _MODES))}, got {exactness!r}")
+def check_polyhedral(net: Network) -> None:
+    """Refuse what has no polyhedral cells: smooth operations, softmax at a positive temperature."""
     if not isinstance(net, Network):
         raise ParameterError(f"expected an hm.Network, got {type(net).__name__}; hm.read(path) reads a file")
     if net.smooth_operations:
@@ -285,6 +284,12 @@ def _checked(net: Network, exactness: str) -> Exactness:
             f"softmax attention at temperature {net.temperature:g} has no polyhedral cells; "
             "take hm.skeleton(network), its zero-temperature limit, first"
         )
+
+
+def _checked(net: Network, exactness: str) -> Exactness:
+    if exactness not in _MODES:
+        raise ParameterError(f"exactness: expected one of {', '.join(map(repr, _MODES))}, got {exactness!r}")
+    check_polyhedral(net)
     return _MODES[exactness]
 
 

@@ -167,7 +167,7 @@ class SpaceEngine:
                 return rows[:, first + label] - rows[:, first + split_wall(wall)[1]]
             return self._domain_row(wall) if wall < 0 else wall_row(wall)
 
-        labels = np.array([label for label, _ in children], dtype=_label_dtype(stage))
+        labels = np.array([label for label, _ in children], dtype=stage.label_dtype)
         solids = self._solids([polytope for _, polytope in children], row_of)
         return labels.reshape(len(children), stage.n_choices), solids
 
@@ -217,7 +217,7 @@ class SpaceEngine:
         group_of_row = np.repeat(np.arange(stage.n_choices), stage.group_size)
         table = np.column_stack([stage.group_start, stage.group_size, stage.is_relu, stage.columns]).astype(np.int64)
         doubtful = np.empty(n, dtype=np.int64)
-        label_type = _label_dtype(stage)
+        label_type = stage.label_dtype
         capacity = 0 if count_only else int(min(max(8 * n, 1024), limit))
         per_child = max(16, 2 * len(pieces.vertices) // max(1, n))
         facets_per_child = max(8, 2 * len(pieces.walls) // max(1, n))
@@ -267,12 +267,6 @@ class SpaceEngine:
         parents, labels = (np.concatenate([part[k] for part in parts]) for k in (0, 1))
         solids = parts[0][2] if len(parts) == 1 else Solids.join([part[2] for part in parts])
         return Cut(parents, labels, solids, joined, position), n_children
-
-
-def _label_dtype(stage: Stage) -> Any:
-    """The smallest unsigned integer type that holds every label of a stage."""
-    largest = int(stage.group_size.max(initial=1))
-    return np.uint8 if largest <= 256 else np.uint16 if largest <= 65536 else np.uint32
 
 
 def _all_terms(coefficients: NDArray[Any], dim: int) -> FloatArray:

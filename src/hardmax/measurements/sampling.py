@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from hardmax.cells.complex import Exactness
 from hardmax.cells.domains import Domain
-from hardmax.errors import DomainError, NotPiecewiseAffineError, ParameterError
+from hardmax.cells.search import check_polyhedral
+from hardmax.errors import DomainError, ParameterError
 from hardmax.measurements._sampled_codes import Coder, Codes
-from hardmax.networks import operations as op
 from hardmax.networks.network import Network
 
 _CHUNK = 1 << 16  # points drawn together
@@ -123,8 +123,7 @@ def _draws(rng: np.random.Generator, dim: int, size: int) -> NDArray[np.uint32]:
 
 
 def _checked(net: Network, domain: Domain, n_samples: int, device: str) -> int:
-    if not isinstance(net, Network):
-        raise ParameterError(f"expected an hm.Network, got {type(net).__name__}; hm.read(path) reads a file")
+    check_polyhedral(net)
     if not isinstance(domain, Domain):
         raise DomainError(f"expected an hm.Box, hm.Plane or hm.Segment, got {type(domain).__name__}")
     if not domain.is_bounded:
@@ -136,17 +135,6 @@ def _checked(net: Network, domain: Domain, n_samples: int, device: str) -> int:
         raise ParameterError(f"n_samples: expected an integer of at least 1, got {n_samples!r}")
     if device != "cpu":
         raise ParameterError(f'device: expected "cpu", the only device that samples cells here, got {device!r}')
-    if net.smooth_operations:
-        raise NotPiecewiseAffineError(
-            f"the network has no polyhedral cells because of {net.smooth_operations[0]}; "
-            "take hm.skeleton(network) first"
-        )
-    soft = any(isinstance(n.operation, op.Hardmax) and not n.operation.always_hard for n in net.graph.nodes)
-    if net.temperature > 0 and soft:
-        raise NotPiecewiseAffineError(
-            f"softmax attention at temperature {net.temperature:g} has no polyhedral cells; "
-            "take hm.skeleton(network), its zero-temperature limit, first"
-        )
     return int(n_samples)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -42,6 +42,12 @@ class Stage:
     def n_rows(self) -> int:
         """How many guard rows the stage has."""
         return len(self.twin)
+
+    @property
+    def label_dtype(self) -> Any:
+        """The smallest unsigned integer type that holds every label of the stage."""
+        largest = int(self.group_size.max(initial=1))
+        return np.uint8 if largest <= 256 else np.uint16 if largest <= 65536 else np.uint32
 
     @cached_property
     def has_twins(self) -> bool:
