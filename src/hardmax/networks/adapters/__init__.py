@@ -1,0 +1,1 @@
+"""Models of others, seen through their attention: ``hm.models``."""
