@@ -29,7 +29,10 @@ import hardmax as hm
 N_KEYS, N_VALUES, N_PAIRS = 8, 8, 5
 WIDTH, HIDDEN, N_LAYERS, N_HEADS, KEY_DIM, VALUE_DIM = 16, 32, 2, 2, 2, 8
 STEPS, BATCH, RATE = 5000, 256, 4e-3
-GRID = 1024  # weights are rounded to multiples of 1 / GRID: short dyadic rationals, cheap in exact arithmetic
+# Weights are rounded to multiples of 1 / GRID. Keys and values of the second layer, which take six products of weights,
+# are then multiples of 2^-42: exact in binary64 for every context, so a network conditioned on one is written without
+# rounding (hardmax.networks.lookup).
+GRID = 128
 FOLDER = Path(__file__).parents[1] / "src" / "hardmax" / "networks" / "models"
 
 

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from hardmax.networks.layers import Maxout as Maxout
     from hardmax.networks.layers import ReLU as ReLU
     from hardmax.networks.layers import Residual as Residual
+    from hardmax.networks.library import builtin as builtin
     from hardmax.networks.lowering import lower as lower
     from hardmax.networks.network import Network as Network
     from hardmax.networks.skeleton import skeleton as skeleton
@@ -81,6 +82,7 @@ _NAMES = {
     "Space": "hardmax.cells.domains",
     "TropicalPolynomial": "hardmax.tropical.polynomial",
     "approximate": "hardmax.constructions.piecewise",
+    "builtin": "hardmax.networks.library",
     "count_cells": "hardmax.cells.search",
     "difference_of_maxima": "hardmax.constructions.piecewise",
     "enumerate_cells": "hardmax.cells.search",

@@ -67,9 +67,13 @@ def test_every_built_in_network_is_counted_and_described():
     assert all(library.describe_builtin(name).endswith((".", ")")) for name in library.builtin_names())
 
 
-def test_the_default_is_a_transformer_on_the_plane():
-    net = library.builtin()
-    assert library.DEFAULT_BUILTIN in library.builtin_names()
+def test_the_default_is_the_trained_model():
+    assert library.DEFAULT_BUILTIN == "lookup" in library.builtin_names()
+    assert hm.builtin().input_shape == (6, 16) and hm.builtin().temperature == 1.0
+
+
+def test_the_demonstration_is_a_transformer_on_the_plane():
+    net = hm.builtin("demo")
     assert net.input_shape == net.output_shape == (2,)
     assert {type(layer) for layer in net.layers} == {hm.Residual}
 

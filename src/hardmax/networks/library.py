@@ -2,7 +2,7 @@
 
 All but the trained one are in the papers' conditioned setting: each head has constant keys and values,
 attention and feed-forward are residual, and the input is the query token alone. The trained one, "lookup",
-takes its context with the question; for a fixed context it is in that setting too.
+takes its context with the question; for a fixed context it is in that setting too (``conditioned_lookup``).
 
 Random weights are standard normal draws, scaled per layer and rounded to multiples of 1/1024. Such
 numbers are short dyadic rationals: sums and products of a few of them are exact in binary64 and cheap as
@@ -28,12 +28,18 @@ from numpy.typing import ArrayLike, NDArray
 from hardmax.errors import MissingModelError, ParameterError, ShapeError
 from hardmax.networks import _builtin_weights as weights
 from hardmax.networks.layers import Affine, Attention, Head, Layer, Maxout, ReLU, Residual
+from hardmax.networks.lookup import LookupExamples as LookupExamples
+from hardmax.networks.lookup import conditioned_lookup as conditioned_lookup
+from hardmax.networks.lookup import lookup_examples as lookup_examples
+from hardmax.networks.lookup import lookup_input as lookup_input
+from hardmax.networks.lookup import lookup_question as lookup_question
+from hardmax.networks.lookup import lookup_tokens as lookup_tokens
 from hardmax.networks.network import Network
 
 FloatArray = NDArray[np.float64]
 
 #: The network that ``hardmax report`` analyses when it is given none.
-DEFAULT_BUILTIN = "demo"
+DEFAULT_BUILTIN = "lookup"
 
 #: Where the trained models are; training/lookup.py writes them.
 _MODELS = Path(__file__).with_name("models")
@@ -277,8 +283,9 @@ def builtin(name: str = DEFAULT_BUILTIN) -> Network:
 
     ``"lookup"`` is a trained model and the only one at a temperature of its own, 1: five key-value pairs and
     a question, as an array (6, 16), to the logits of eight values. Row i is one-hot in its key (entries 0-7)
-    and in its value (8-15); the last row is one-hot in the asked key. Cells are those of
-    ``builtin("lookup").with_temperature(0)``.
+    and in its value (8-15); the last row is one-hot in the asked key: ``lookup_examples`` draws such inputs and
+    names their tokens. Cells along segments are those of ``builtin("lookup").with_temperature(0)``; for one context
+    ``conditioned_lookup`` gives the network of the question alone, with cells on planes and boxes too.
 
     Exactness: exact; the weights are the stored binary numbers.
 

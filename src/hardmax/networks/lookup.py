@@ -1,0 +1,310 @@
+"""The trained lookup model's inputs, and the model for one fixed context, exactly.
+
+An input is an array (6, 16): five key-value pairs and a question. Row i of the context is one-hot in its key
+(entries 0-7) and in its value (8-15); the last row is one-hot in the asked key. The answer is that key's value.
+
+The asking token attends to the context only, and the context attends to itself only. With the context fixed
+the keys and values of every head are therefore constants, and the logits are a function of the question
+alone: the papers' conditioned setting. ``conditioned_lookup`` writes that function as a network of constant
+``hm.Head`` layers on R^16, whose cells on planes, boxes and segments are exact; the question may be any vector
+there, a mixture of two or three questions for example:
+
+    hard = conditioned_lookup(x)
+    plane = hm.Plane.through(lookup_question(0), lookup_question(2), lookup_question(3))
+    cells = hm.enumerate_cells(hard, plane)
+
+Cut directly, the network of (6, 16) inputs has cells on segments only: there its keys may move too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hardmax.arithmetic.rationals import float_array, rational, rational_array
+from hardmax.errors import ParameterError, PrecisionError, ShapeError
+from hardmax.networks import evaluation
+from hardmax.networks import operations as op
+from hardmax.networks.layers import Affine, Attention, Head, Layer, ReLU, Residual
+from hardmax.networks.network import Network
+
+FloatArray = NDArray[np.float64]
+Array = NDArray[Any]
+
+N_KEYS, N_VALUES, N_PAIRS = 8, 8, 5
+_WIDTH = N_KEYS + N_VALUES
+_LINEARS_PER_HEAD, _LINEARS_PER_BLOCK = 3, 3  # query, key, value; output, first, second
+
+
+class LookupExamples(NamedTuple):
+    """Inputs of the lookup model: ``inputs`` (n, 6, 16), the right values ``labels`` (n,), names of the tokens."""
+
+    inputs: FloatArray
+    labels: NDArray[np.int64]
+    tokens: tuple[tuple[str, ...], ...]
+
+
+def lookup_examples(n: int, *, rng: np.random.Generator) -> LookupExamples:
+    """``n`` random questions as the model was trained on: distinct keys, any values, one of the keys asked.
+
+    Examples
+    --------
+    >>> inputs, labels, tokens = lookup_examples(3, rng=np.random.default_rng(0))
+    >>> inputs.shape, labels.shape
+    ((3, 6, 16), (3,))
+    >>> [len(names) for names in tokens], tokens[0][-1][:5]
+    ([6, 6, 6], 'ask k')
+    >>> lookup_examples(0, rng=np.random.default_rng(0)).tokens
+    ()
+    """
+    if not isinstance(n, int | np.integer) or n < 0:
+        raise ParameterError(f"n: expected a number of examples of at least 0, got {n!r}")
+    if not isinstance(rng, np.random.Generator):
+        raise ParameterError(
+            f"rng: expected a numpy Generator, got {type(rng).__name__}; pass np.random.default_rng(seed)"
+        )
+    keys = rng.permuted(np.tile(np.arange(N_KEYS), (n, 1)), axis=1)[:, :N_PAIRS]
+    values = rng.integers(N_VALUES, size=(n, N_PAIRS))
+    asked = rng.integers(N_PAIRS, size=n)
+    inputs, labels = np.zeros((n, N_PAIRS + 1, _WIDTH)), np.zeros(n, dtype=np.int64)
+    for index, (of_keys, of_values, position) in enumerate(zip(keys, values, asked, strict=True)):
+        pairs = list(zip(of_keys.tolist(), of_values.tolist(), strict=True))
+        inputs[index] = lookup_input(pairs, pairs[position][0])
+        labels[index] = pairs[position][1]
+    return LookupExamples(inputs, labels, tuple(lookup_tokens(x) for x in inputs))
+
+
+def lookup_input(pairs: Mapping[int, int] | Sequence[tuple[int, int]], asked: int) -> FloatArray:
+    """The input (6, 16) of five (key, value) pairs, in order, and the key asked for.
+
+    Examples
+    --------
+    >>> x = lookup_input({0: 1, 2: 4, 3: 4, 5: 6, 7: 2}, asked=2)
+    >>> np.flatnonzero(x[1]).tolist(), np.flatnonzero(x[-1]).tolist()
+    ([2, 12], [2])
+    >>> lookup_input({0: 1}, asked=0)
+    Traceback (most recent call last):
+        ...
+    hardmax.errors.ParameterError: expected 5 pairs with distinct keys, got 1 pairs with 1 keys
+    """
+    listed = list(pairs.items()) if isinstance(pairs, Mapping) else [tuple(pair) for pair in pairs]
+    if len(listed) != N_PAIRS or len({key for key, _ in listed}) != N_PAIRS:
+        raise ParameterError(
+            f"expected {N_PAIRS} pairs with distinct keys, got {len(listed)} pairs with "
+            f"{len({key for key, _ in listed})} keys"
+        )
+    if asked not in {key for key, _ in listed}:
+        raise ParameterError(
+            f"asked: expected one of the keys {[key for key, _ in listed]}, got {asked!r}; the model was not "
+            "trained to say that a key is absent. For any other question replace the last row by lookup_question(key)"
+        )
+    x = np.zeros((N_PAIRS + 1, _WIDTH))
+    for row, (key, value) in enumerate(listed):
+        if value not in range(N_VALUES):
+            raise ParameterError(f"pair {row}: expected a value from 0 to {N_VALUES - 1}, got {value!r}")
+        x[row] = lookup_question(key)
+        x[row, N_KEYS + value] = 1.0
+    x[-1] = lookup_question(asked)
+    return x
+
+
+def lookup_question(key: int) -> FloatArray:
+    """The asking token (16,) for a key from 0 to 7.
+
+    Examples
+    --------
+    >>> lookup_question(2)[:4].tolist()
+    [0.0, 0.0, 1.0, 0.0]
+    """
+    if key not in range(N_KEYS):
+        raise ParameterError(f"key: expected an integer from 0 to {N_KEYS - 1}, got {key!r}")
+    return np.eye(_WIDTH)[key]
+
+
+def lookup_tokens(x: ArrayLike) -> tuple[str, ...]:
+    """Names of the six tokens of one input, such as "k3=v5" and "ask k3".
+
+    Examples
+    --------
+    >>> lookup_tokens(lookup_input({0: 1, 2: 4, 3: 4, 5: 6, 7: 2}, asked=2))
+    ('k0=v1', 'k2=v4', 'k3=v4', 'k5=v6', 'k7=v2', 'ask k2')
+    >>> lookup_tokens(np.zeros((6, 16)))
+    Traceback (most recent call last):
+        ...
+    hardmax.errors.ParameterError: row 0: expected one key and one value, each marked by a 1 among zeros, got ...
+    """
+    rows = _rows("x", x, N_PAIRS + 1)
+    names = []
+    for index, row in enumerate(rows):
+        key, value = np.flatnonzero(row[:N_KEYS]), np.flatnonzero(row[N_KEYS:])
+        is_question = index == N_PAIRS
+        if key.size != 1 or value.size != (not is_question) or not np.isin(row, (0.0, 1.0)).all():
+            wanted = "one key and no value" if is_question else "one key and one value"
+            raise ParameterError(
+                f"row {index}: expected {wanted}, each marked by a 1 among zeros, got {row.tolist()}"
+            )
+        names.append(f"ask k{key[0]}" if is_question else f"k{key[0]}=v{value[0]}")
+    return tuple(names)
+
+
+def conditioned_lookup(context: ArrayLike, net: Network | None = None) -> Network:
+    """The lookup model for one context, as a network on the asking token (16,) alone.
+
+    Layers: ``Affine``, then twice ``Residual(Attention, Affine)`` and ``Residual(Affine, ReLU, Affine)``, then
+    ``Affine``; each head holds the context's five keys in the plane. For every question q the result is that of the
+    model on the context with q as its last row.
+
+    Parameters
+    ----------
+    context
+        The pairs (5, 16), or a whole input (6, 16) whose question is then ignored. Any real numbers will do.
+    net
+        A network of the lookup model's architecture, at the temperature wanted; unless given, the built-in one at
+        temperature 0. A training script's ``hm.from_torch(model, ...)`` is one too.
+
+    Exactness: exact at temperature 0. Keys and values are computed in rationals and refused where one is no
+    binary64 number; for the built-in weights and one-hot pairs each is a multiple of 2^-42 below 2^11. At a positive
+    temperature the keys and values of the second layer are rounded.
+
+    Examples
+    --------
+    >>> x = lookup_input({0: 1, 2: 4, 3: 4, 5: 6, 7: 2}, asked=2)
+    >>> net = conditioned_lookup(x)
+    >>> net.n_choices, int(net(x[-1]).argmax())
+    (68, 4)
+    >>> conditioned_lookup(x[:3])
+    Traceback (most recent call last):
+        ...
+    hardmax.errors.ShapeError: context: expected 5 rows of 16 numbers, got shape (3, 16)
+    """
+    if net is None:
+        from hardmax.networks.library import builtin  # which imports this file
+
+        net = builtin("lookup").with_temperature(0.0)
+    given = np.asarray(context, dtype=np.float64)
+    if given.shape == (N_PAIRS + 1, _WIDTH):
+        given = given[:-1]
+    rows = _rows("context", given, N_PAIRS)
+    parts = _Parts.of(net)
+    tokens = parts.embed(_numbers(rows, net.temperature))
+    layers: list[Layer] = [Affine(parts.embed.weight, parts.embed.bias)]
+    for number, block in enumerate(parts.blocks):
+        heads, mixed = [], []
+        for head in block.heads:
+            keys, values = head.key(tokens), head.value(tokens)
+            mixed.append(_attend(head.query(tokens) @ keys.T, net.temperature) @ values)
+            stored = [_stored(array, f"block {number}", net.temperature) for array in (keys, values)]
+            heads.append(Head(stored[0], stored[1], head.query.weight, head.query.bias))
+        tokens = tokens + block.output(np.concatenate(mixed, axis=1))
+        hidden = block.first(tokens)
+        tokens = tokens + block.second(np.where(hidden > 0, hidden, 0 * hidden))
+        layers.append(Residual(Attention(heads), block.output.layer))
+        layers.append(Residual(block.first.layer, ReLU(), block.second.layer))
+    return Network([*layers, parts.readout.layer], _WIDTH, net.temperature)
+
+
+@dataclass(frozen=True, eq=False)
+class _Linear:
+    """A linear map of the network that acts on rows of floats or of rationals alike."""
+
+    weight: Array
+    bias: Array | None
+
+    def __call__(self, rows: Array) -> Array:
+        exact = rows.dtype == object
+        weight = rational_array(self.weight) if exact else self.weight
+        result = rows @ weight.T
+        if self.bias is not None:
+            result = result + (rational_array(self.bias) if exact else self.bias)
+        return np.asarray(result)
+
+    @property
+    def layer(self) -> Affine:
+        return Affine(self.weight, self.bias)
+
+
+class _HeadParts(NamedTuple):
+    query: _Linear
+    key: _Linear
+    value: _Linear
+
+
+class _Block(NamedTuple):
+    heads: tuple[_HeadParts, ...]
+    output: _Linear
+    first: _Linear
+    second: _Linear
+
+
+class _Parts(NamedTuple):
+    """The linear maps of a network of the lookup model's architecture, which its graph holds in this order."""
+
+    embed: _Linear
+    blocks: tuple[_Block, ...]
+    readout: _Linear
+
+    @classmethod
+    def of(cls, net: Network) -> _Parts:
+        nodes = net.graph.nodes
+        maps = [_Linear(n.operation.weight, n.operation.bias) for n in nodes if isinstance(n.operation, op.Linear)]
+        choices = [nodes[index].operation for index in net.graph.choice_nodes]
+        # a block's choices are its heads and then one ReLU layer
+        n_blocks = sum(isinstance(choice, op.Relu) for choice in choices)
+        n_heads = (len(choices) - n_blocks) // max(n_blocks, 1)
+        size = _LINEARS_PER_HEAD * n_heads + _LINEARS_PER_BLOCK
+        expected = ([op.Hardmax] * n_heads + [op.Relu]) * n_blocks
+        if (
+            net.input_shape != (N_PAIRS + 1, _WIDTH)
+            or net.output_shape != (N_VALUES,)
+            or [type(choice) for choice in choices] != expected
+            or len(maps) != 2 + n_blocks * size
+        ):
+            raise ParameterError(
+                f"net: expected a network of the lookup model's architecture, {(N_PAIRS + 1, _WIDTH)} -> "
+                f"{(N_VALUES,)} with blocks of attention heads and one ReLU layer, got {net!r}"
+            )
+        blocks = []
+        for start in range(1, len(maps) - 1, size):
+            of_block = maps[start : start + size]
+            heads = tuple(_HeadParts(*of_block[3 * head : 3 * head + 3]) for head in range(n_heads))
+            blocks.append(_Block(heads, *of_block[-3:]))
+        return cls(maps[0], tuple(blocks), maps[-1])
+
+
+def _rows(name: str, given: ArrayLike, count: int) -> FloatArray:
+    try:
+        rows = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ParameterError(f"{name}: expected an array of numbers, got {type(given).__name__}") from None
+    if rows.shape != (count, _WIDTH):
+        raise ShapeError(f"{name}: expected {count} rows of {_WIDTH} numbers, got shape {rows.shape}")
+    return rows
+
+
+def _numbers(rows: FloatArray, temperature: float) -> Array:
+    return rational_array(rows) if temperature == 0 else rows
+
+
+def _attend(scores: Array, temperature: float) -> Array:
+    """Attention weights of every row; hard ones are one-hot at the first maximum."""
+    if temperature > 0:
+        return evaluation.softmax(scores, temperature)
+    winners = np.array([max(range(len(row)), key=row.__getitem__) for row in scores.tolist()])
+    return np.where(winners[:, None] == np.arange(scores.shape[1]), rational(1), rational(0))
+
+
+def _stored(values: Array, where: str, temperature: float) -> FloatArray:
+    """Keys or values as the floats that they are."""
+    if temperature > 0:
+        return values
+    floats = float_array(values)
+    if not (rational_array(floats) == values).all():
+        raise PrecisionError(
+            f"{where}: a key or value of this context is no binary64 number, so the network conditioned on it "
+            "would be rounded; round the weights to multiples of 1/128, or the context to fewer digits"
+        )
+    return floats
