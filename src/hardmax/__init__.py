@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from hardmax.measurements import fidelity as fidelity
     from hardmax.measurements import stability as stability
     from hardmax.measurements.sampling import sample_cells as sample_cells
+    from hardmax.networks.adapters import models as models
+    from hardmax.networks.adapters.capturing import capture as capture
     from hardmax.networks.files import read as read
     from hardmax.networks.files import write as write
     from hardmax.networks.layers import Affine as Affine
@@ -83,6 +85,7 @@ _NAMES = {
     "TropicalPolynomial": "hardmax.tropical.polynomial",
     "approximate": "hardmax.constructions.piecewise",
     "builtin": "hardmax.networks.library",
+    "capture": "hardmax.networks.adapters.capturing",
     "count_cells": "hardmax.cells.search",
     "difference_of_maxima": "hardmax.constructions.piecewise",
     "enumerate_cells": "hardmax.cells.search",
@@ -113,6 +116,7 @@ _MODULES = {
     "constructions": "hardmax.constructions",
     "errors": "hardmax.errors",
     "fidelity": "hardmax.measurements.fidelity",
+    "models": "hardmax.networks.adapters.models",
     "networks": "hardmax.networks",
     "stability": "hardmax.measurements.stability",
 }

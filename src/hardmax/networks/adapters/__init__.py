@@ -1,1 +1,6 @@
-"""Models of others, seen through their attention: ``hm.models``."""
+"""Adapters: one file for each kind of model, all giving the same ``Capture``."""
+
+from hardmax.networks.adapters.captured import Capture, CapturedHead
+from hardmax.networks.adapters.capturing import capture
+
+__all__ = ["Capture", "CapturedHead", "capture"]

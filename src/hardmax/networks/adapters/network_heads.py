@@ -1,0 +1,266 @@
+"""The heads of a network of this package, or of a file it reads, on given inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hardmax.errors import EmptyError, OperatorError
+from hardmax.networks import operations as op
+from hardmax.networks.adapters.captured import Capture, CapturedHead, read_only
+from hardmax.networks.adapters.score_paths import ScorePath, WeightUse, scale_of, score_path, weight_use
+from hardmax.networks.graph import GraphBuilder
+from hardmax.networks.network import Network
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+Fetch = Callable[[int], FloatArray]  # a graph value on the input at hand
+
+
+def capture_network(
+    net: Network, inputs: ArrayLike, source: str, name_tokens: Callable[[int, int], Sequence[str] | None]
+) -> tuple[Capture, ...]:
+    """What every head of the network sees on each input, evaluated in binary64.
+
+    Heads are counted as ``hm.fidelity`` counts them: each attention node of a file is a layer and its third
+    axis from the end counts the heads; the heads of one ``hm.Attention`` form a layer. A masked attention,
+    which a file's graph holds as one node for each number of visible keys, is one layer all the same.
+    A Softmax that only turns outputs into probabilities is no head.
+    """
+    plans = _plans(net)
+    if not plans:
+        raise EmptyError(
+            f"expected a model with attention, got {net!r} without any; only attention heads have queries, keys "
+            "and values to capture"
+        )
+    needed = sorted({value for plan in plans for value in plan.taps})
+    array = np.asarray(inputs) if not isinstance(inputs, np.ndarray) else inputs
+    if array.dtype == np.float32:
+        array = array.astype(np.float64)
+    flat = _tapped(net, needed)(array)
+    flat = flat.reshape(-1, flat.shape[-1])
+    if not len(flat):
+        raise EmptyError("inputs: expected at least one input, got none")
+    ends = np.cumsum([prod(net.graph.shape_of(value)) for value in needed])[:-1]
+    captures = []
+    for position, row in enumerate(flat):
+        parts = dict(zip(needed, np.split(row, ends), strict=True))
+
+        def fetch(value: int, parts: dict[int, FloatArray] = parts) -> FloatArray:
+            return np.asarray(parts[value].reshape(net.graph.shape_of(value)), dtype=np.float64)
+
+        heads = tuple(head for plan in plans for head in plan.heads(fetch))
+        n_keys, n_queries = max(h.n_keys for h in heads), max(h.n_queries for h in heads)
+        tokens = name_tokens(position, n_keys) or tuple(map(str, range(n_keys)))
+        queries = tokens if len(tokens) >= n_queries else tuple(map(str, range(n_queries)))
+        captures.append(Capture(source, tuple(tokens), heads, tuple(queries)))
+    return tuple(captures)
+
+
+def _tapped(net: Network, values: Sequence[int]) -> Network:
+    """The network whose output is the given values, laid end to end: one pass gives them all."""
+    builder = GraphBuilder(net.graph.input_shape)
+    for node in net.graph.nodes:
+        builder.add(node.operation, *node.inputs, name=node.name)
+    ends = [
+        builder.add(op.Reshape((prod(net.graph.shape_of(value)),)), value, name=f"captured value {value}")
+        for value in values
+    ]
+    output = builder.add(op.Concat(0), *ends, name="all captured values")
+    return Network.from_graph(builder.build(output), net.temperature)
+
+
+def _plans(net: Network) -> list[_Plan]:
+    """The attention layers in order, with where their queries, keys and values are found."""
+    graph = net.graph
+    groups: dict[object, list[int]] = {}
+    paths: dict[int, ScorePath] = {}
+    for index, node in enumerate(graph.nodes):
+        if not isinstance(node.operation, op.Hardmax) or node.operation.always_hard:
+            continue
+        if weight_use(graph, [index]) is None and _reaches_output(net, index):
+            continue  # probabilities, not attention
+        paths[index] = score_path(graph, index)
+        groups.setdefault(paths[index].product, []).append(index)
+    plans: list[_Plan] = []
+    layer, previous, first = -1, None, 0
+    for nodes in groups.values():
+        name = graph.nodes[nodes[0]].name
+        if net.layers is not None:
+            name = name.rsplit(" head ", 1)[0]
+        if net.layers is None or name != previous:
+            layer, previous, first = layer + 1, name, 0
+        use = weight_use(graph, nodes)
+        if use is None:
+            raise OperatorError(
+                f"{graph.nodes[nodes[0]].name}: the weights are not multiplied with values; expected attention of "
+                "the form softmax(queries keys^T) values, so this head cannot be captured"
+            )
+        plan = _Plan(net, layer, first, name, tuple(paths[index] for index in nodes), use)
+        plans.append(plan)
+        first += len(plan.layout)
+    return plans
+
+
+def _reaches_output(net: Network, index: int) -> bool:
+    """Whether the node's weights are the network's output, entries rearranged at most."""
+    nodes = net.graph.nodes
+    value = len(nodes)
+    while value - 1 > index and isinstance(nodes[value - 1].operation, op.Reshape | op.Transpose | op.Take):
+        value = nodes[value - 1].inputs[0]
+    return value - 1 == index
+
+
+@dataclass(frozen=True, eq=False)
+class _Plan:
+    """One attention layer (or one head of it, where heads are separate): how to read its heads off."""
+
+    net: Network
+    layer: int
+    first: int
+    name: str
+    paths: tuple[ScorePath, ...]
+    use: WeightUse
+
+    @property
+    def taps(self) -> list[int]:
+        """The graph values that must be known."""
+        product = self.net.graph.nodes[self.product - 1]
+        moving = [bias.value for path in self.paths for bias in path.moving]
+        values = [self.use.values] if isinstance(self.use.values, int) else []
+        return [*product.inputs, *moving, *values]
+
+    @property
+    def product(self) -> int:
+        """The graph value that holds the dot products."""
+        return self.paths[0].product
+
+    @property
+    def layout(self) -> IntArray:
+        """(heads, n_q, n_k): which entry of the nodes stands where, -1 where a key is hidden."""
+        entries = self.use.entries
+        if self.use.turned:
+            entries = entries.swapaxes(-1, -2)
+        if entries.ndim < 3 or self.net.layers is not None:
+            return entries.reshape(1, -1, entries.shape[-1])
+        if prod(entries.shape[:-3]) > 1:
+            raise OperatorError(
+                f"{self.name}: attention weights of shape {entries.shape} mix several sequences; expected axes "
+                "(heads, queries, keys). Read the model with one sequence an input (batch_first in torch)."
+            )
+        return entries.reshape(entries.shape[-3:])
+
+    def heads(self, fetch: Fetch) -> list[CapturedHead]:
+        """The heads on one input."""
+        left, right, factor = self._factors(fetch)
+        places = np.concatenate([path.places for path in self.paths])
+        biases = self._biases(fetch)
+        found = []
+        for head, entries in enumerate(self.layout):
+            visible = entries >= 0
+            where = places[entries]
+            of_query, of_key, turned = self._rows(where, visible, len(right))
+            queries, keys = (right[of_query], left[of_key]) if turned else (left[of_query], right[of_key])
+            bias = None if biases is None else np.where(visible, biases[entries], 0.0) / self.paths[0].factor
+            found.append(
+                CapturedHead(
+                    self.layer,
+                    self.first + head,
+                    self.name,
+                    queries / factor[turned],
+                    keys / factor[1 - turned],
+                    self._values(fetch, head),
+                    self.net.temperature / (self.paths[0].factor * factor[0] * factor[1]),
+                    None if bias is None else bias / (factor[0] * factor[1]),
+                    None if visible.all() else visible,
+                )
+            )
+        return found
+
+    def _factors(self, fetch: Fetch) -> tuple[FloatArray, FloatArray, tuple[float, float]]:
+        """The rows of both sides of the product, and the numbers they were scaled by on the way."""
+        graph = self.net.graph
+        node = graph.nodes[self.product - 1]
+        operation = node.operation
+        if isinstance(operation, op.Linear):
+            rows = fetch(node.inputs[0])
+            return rows.reshape(-1, rows.shape[-1]), operation.weight, (scale_of(graph, node.inputs[0]), 1.0)
+        if isinstance(operation, op.ConstantMatMul):
+            moving, scale = fetch(node.inputs[0]), scale_of(graph, node.inputs[0])
+            sides = (operation.constant, moving) if operation.on_left else (moving, operation.constant)
+            scales = (1.0, scale) if operation.on_left else (scale, 1.0)
+        else:
+            sides = (fetch(node.inputs[0]), fetch(node.inputs[1]))
+            scales = (scale_of(graph, node.inputs[0]), scale_of(graph, node.inputs[1]))
+        lead = np.broadcast_shapes(sides[0].shape[:-2], sides[1].shape[:-2])
+        left = np.broadcast_to(sides[0], (*lead, *sides[0].shape[-2:]))
+        right = np.broadcast_to(sides[1], (*lead, *sides[1].shape[-2:])).swapaxes(-1, -2)
+        return left.reshape(-1, left.shape[-1]), right.reshape(-1, right.shape[-1]), scales
+
+    def _rows(self, where: IntArray, visible: NDArray[np.bool_], n_right: int) -> tuple[IntArray, IntArray, bool]:
+        """For each query and key of a head, its row on the two sides of the product, and whether sides are swapped."""
+        shape = self.net.graph.shape_of(self.product)
+        columns = shape[-1]
+        rows = where // columns  # rows of the left side, all leading axes run together
+        lead = rows // shape[-2] if n_right > columns else np.zeros_like(rows)
+        others = lead * columns + where % columns
+        for turned, (of_query, of_key) in enumerate(((rows, others), (others, rows))):
+            query = _one_a_line(of_query, visible)
+            key = _one_a_line(of_key.T, visible.T)
+            if query is not None and key is not None:
+                return query, key, bool(turned)
+        raise OperatorError(
+            f"{self.name}: rows of the scores mix several queries; expected a matrix of queries by keys for "
+            "each head"
+        )
+
+    def _biases(self, fetch: Fetch) -> FloatArray | None:
+        """What is added to each entry of the scores, in the units that enter the choice."""
+        if all(path.shift is None and not path.moving for path in self.paths) and self._linear_bias() is None:
+            return None
+        parts = []
+        for path in self.paths:
+            total = np.zeros(len(path.places)) if path.shift is None else path.shift.copy()
+            for bias in path.moving:
+                total += bias.factor * fetch(bias.value).reshape(-1)[bias.places]
+            of_linear = self._linear_bias()
+            if of_linear is not None:
+                total += path.factor * of_linear[path.places % len(of_linear)]
+            parts.append(total)
+        return np.concatenate(parts)
+
+    def _linear_bias(self) -> FloatArray | None:
+        operation: Any = self.net.graph.nodes[self.product - 1].operation
+        return operation.bias if isinstance(operation, op.Linear) else None
+
+    def _values(self, fetch: Fetch, head: int) -> FloatArray:
+        values = self.use.values
+        array = fetch(values) if isinstance(values, int) else values
+        if self.use.turned:
+            array = array.swapaxes(-1, -2)
+        if array.ndim == 2:
+            return read_only(array)
+        lead = self.use.entries.shape[:-2]
+        spread = np.broadcast_to(array, (*lead, *array.shape[-2:]))
+        return read_only(spread.reshape(-1, *array.shape[-2:])[head])
+
+
+def _one_a_line(rows: IntArray, visible: NDArray[np.bool_]) -> IntArray | None:
+    """The one row that the visible entries of each line come from; None if some line has several.
+
+    A line without a visible entry, a key that nobody sees, takes its place after its neighbour: it changes
+    no score.
+    """
+    lowest = np.where(visible, rows, rows.max(initial=0) + 1).min(axis=1)
+    if not (np.where(visible, rows, lowest[:, None]) == lowest[:, None]).all():
+        return None
+    seen = visible.any(axis=1)
+    if not seen.all():
+        anchor = int(np.argmax(seen))
+        lowest = np.where(seen, lowest, np.clip(lowest[anchor] + np.arange(len(lowest)) - anchor, 0, None))
+    return lowest
