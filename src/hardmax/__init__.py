@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from hardmax.measurements import bounds as bounds
     from hardmax.measurements import fidelity as fidelity
     from hardmax.measurements import stability as stability
+    from hardmax.measurements.head_analysis import analyse_heads as analyse_heads
     from hardmax.measurements.sampling import sample_cells as sample_cells
     from hardmax.networks.adapters import models as models
     from hardmax.networks.adapters.capturing import capture as capture
@@ -83,6 +84,7 @@ _NAMES = {
     "Segment": "hardmax.cells.domains",
     "Space": "hardmax.cells.domains",
     "TropicalPolynomial": "hardmax.tropical.polynomial",
+    "analyse_heads": "hardmax.measurements.head_analysis",
     "approximate": "hardmax.constructions.piecewise",
     "builtin": "hardmax.networks.library",
     "capture": "hardmax.networks.adapters.capturing",

@@ -1,0 +1,228 @@
+"""The keys of one head on one input, or on several inputs that share them: live, reachable, chosen.
+
+A power diagram needs one set of keys with one bias each. Where all queries of a head see the same keys that is the
+set. Under a mask (a causal one, a window) or with biases that differ from query to query it is what the *reference
+query* sees: the last of the queries that see most keys. For a causal head that is the last position, which sees all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardmax.cells.cell_shares import Shares
+from hardmax.cells.power_diagram import PowerDiagram, power_diagram
+from hardmax.cells.reachable import Reachable
+from hardmax.networks.adapters.captured import CapturedHead
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Ball:
+    """All queries within ``radius`` of ``centre``.
+
+    ``holds_origin`` matters without biases: at the origin all scores tie, so every live key wins somewhere near it.
+    """
+
+    centre: FloatArray
+    radius: float
+
+    @property
+    def holds_origin(self) -> bool:
+        """Whether the origin lies inside."""
+        return bool(np.linalg.norm(self.centre) < self.radius)
+
+
+@dataclass(frozen=True, eq=False)
+class KeySet:
+    """One set of keys, and every query that met it.
+
+    Parameters
+    ----------
+    captures
+        Which inputs share these keys.
+    positions
+        (n,) the places of the reference query's keys among all keys of the head.
+    n_positions
+        How many keys the head has, hidden ones included.
+    is_uniform
+        Whether every query sees the same keys with the same biases, so that the diagram is everybody's.
+    diagram
+        The power diagram of the reference query's keys.
+    n_chosen
+        (n_positions,) how many rows each key wins, each row among the keys it sees.
+    is_seen
+        (n_positions,) which keys some query sees.
+    hull, ball
+        Which keys of the diagram some query of the convex hull of the queries, or of ``around``, would choose;
+        None where it was not asked.
+    around
+        The ball.
+
+    Exactness: live and reachable keys certified, rows counted exactly.
+    """
+
+    captures: tuple[int, ...]
+    positions: IntArray
+    n_positions: int
+    is_uniform: bool
+    diagram: PowerDiagram
+    n_chosen: IntArray
+    is_seen: BoolArray
+    hull: Reachable | None
+    ball: Reachable | None
+    around: Ball | None
+
+    def __post_init__(self) -> None:
+        for array in (self.positions, self.n_chosen, self.is_seen):
+            array.setflags(write=False)
+
+    @property
+    def n_keys(self) -> int:
+        """How many keys the reference query sees."""
+        return len(self.positions)
+
+    @property
+    def live(self) -> BoolArray:
+        """(n_positions,) which keys own a cell with interior; False beside the reference query's keys."""
+        return self._placed(self.diagram.live)
+
+    @property
+    def reachable_from_hull(self) -> BoolArray | None:
+        """(n_positions,) which keys win, alone, at some point of the hull of the queries."""
+        return None if self.hull is None else self._placed(self.hull.is_reachable)
+
+    @property
+    def reachable_from_ball(self) -> BoolArray | None:
+        """(n_positions,) which keys win, alone, at some point of the ball."""
+        return None if self.ball is None else self._placed(self.ball.is_reachable)
+
+    @property
+    def never_chosen(self) -> tuple[int, ...]:
+        """Keys that some query sees and none chooses."""
+        return tuple(int(key) for key in np.flatnonzero(self.is_seen & (self.n_chosen == 0)))
+
+    @property
+    def shares(self) -> FloatArray:
+        """(n_positions,) the share of the rows that each key wins."""
+        return np.asarray(self.n_chosen / self.n_chosen.sum())
+
+    def cell_shares(self, *, n_samples: int = 0, rng: np.random.Generator | None = None) -> Shares | None:
+        """The share of query directions (of Gaussian queries, with biases) in each cell of the diagram.
+
+        Computed for one coordinate and, without biases, for two; above that sampled, or None without samples.
+
+        Exactness: certified where computed, else estimated with an interval.
+        """
+        is_computed = self.diagram.dim == 1 or (self.diagram.dim == 2 and not self.diagram.terms.has_bias)
+        if not is_computed and n_samples == 0:
+            return None
+        return self.diagram.shares() if is_computed else self.diagram.shares(n_samples=n_samples, rng=rng)
+
+    def _placed(self, values: BoolArray) -> BoolArray:
+        result = np.zeros(self.n_positions, dtype=bool)
+        result[self.positions] = values
+        result.setflags(write=False)
+        return result
+
+
+class Diagrams:
+    """Power diagrams already made: heads of one group share their keys, and so may inputs."""
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[bytes, ...], PowerDiagram] = {}
+
+    def of(self, keys: FloatArray, biases: FloatArray | None) -> PowerDiagram:
+        """The diagram of these keys, made once."""
+        name = _name(keys, biases)
+        if name not in self._made:
+            self._made[name] = power_diagram(keys, biases)
+        return self._made[name]
+
+
+def reference_keys(head: CapturedHead) -> tuple[IntArray, FloatArray | None, bool]:
+    """Positions and biases of what the reference query sees, and whether all queries see the same."""
+    row = head.n_queries - 1
+    is_uniform = True
+    positions = np.arange(head.n_keys)
+    if head.visible is not None:
+        counts = head.visible.sum(axis=1)
+        row = int(np.flatnonzero(counts == counts.max())[-1])
+        is_uniform = bool((head.visible == head.visible[row]).all())
+        positions = np.flatnonzero(head.visible[row])
+    biases = head.biases
+    if biases is not None and biases.ndim == 2:
+        seen = biases[:, positions]
+        is_uniform = is_uniform and bool((seen == seen[row]).all())
+        biases = biases[row]
+    return positions, None if biases is None else biases[positions], is_uniform
+
+
+def key_sets(
+    heads: Sequence[CapturedHead],
+    winners: Sequence[IntArray],
+    diagrams: Diagrams,
+    *,
+    from_hull: bool,
+    from_ball: bool,
+    radius: float | None,
+) -> tuple[KeySet, ...]:
+    """The sets of keys of one head over several inputs; inputs whose keys and biases coincide share one."""
+    groups: dict[tuple[bytes, ...], list[int]] = {}
+    references = [reference_keys(head) for head in heads]
+    for number, (head, (positions, biases, _)) in enumerate(zip(heads, references, strict=True)):
+        name = (*_name(head.keys[positions], biases), positions.tobytes(), str(head.n_keys).encode())
+        groups.setdefault(name, []).append(number)
+    found = []
+    for members in groups.values():
+        first = heads[members[0]]
+        positions, biases, _ = references[members[0]]
+        queries = np.unique(np.concatenate([heads[number].queries for number in members]), axis=0)
+        n_chosen = np.zeros(first.n_keys, dtype=np.int64)
+        is_seen = np.zeros(first.n_keys, dtype=bool)
+        for number in members:
+            n_chosen += np.bincount(winners[number], minlength=first.n_keys)
+            visible = heads[number].visible
+            is_seen |= True if visible is None else visible.any(axis=0)
+        diagram = diagrams.of(first.keys[positions], biases)
+        around = ball_of(queries, radius) if from_ball else None
+        hull = diagram.reachable(hull=queries) if from_hull else None
+        ball = None if around is None else diagram.reachable(ball=(around.centre, around.radius))
+        is_uniform = all(references[number][2] for number in members)
+        found.append(
+            KeySet(
+                tuple(members), positions, first.n_keys, is_uniform, diagram, n_chosen, is_seen, hull, ball, around
+            )
+        )
+    return tuple(found)
+
+
+def ball_of(queries: FloatArray, radius: float | None) -> Ball:
+    """The ball around the mean of the queries that holds them all, or of the given radius.
+
+    Examples
+    --------
+    >>> ball = ball_of(np.array([[1.0, 0.0], [3.0, 0.0]]), None)
+    >>> ball.centre.tolist(), round(ball.radius, 9), ball.holds_origin
+    ([2.0, 0.0], 1.0, False)
+    >>> ball_of(np.array([[1.0]]), None).radius
+    0.0
+    """
+    centre = queries.mean(axis=0)
+    centre.setflags(write=False)
+    if radius is not None:
+        return Ball(centre, radius)
+    farthest = float(np.linalg.norm(queries - centre, axis=1).max())
+    # Rounded up, so that no query is left outside.
+    return Ball(centre, farthest * (1 + 1e-12))
+
+
+def _name(keys: FloatArray, biases: FloatArray | None) -> tuple[bytes, ...]:
+    shape = str(keys.shape).encode()
+    return (shape, keys.tobytes(), b"" if biases is None else biases.tobytes())

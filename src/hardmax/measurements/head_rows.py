@@ -1,0 +1,149 @@
+"""The rows of one captured head, each against the keys it sees: winner, margin, entropy, nearest wall.
+
+The captured numbers are taken at their binary value. Query q sees keys j with scores s_j = <q, k_j> + b_j; its winner
+is the largest, the lowest index at a tie. The wall between winner i and key j is the set of queries with s_i = s_j,
+at distance (s_i - s_j) / |k_i - k_j| from q, and the *routing radius* is the least of these: every query closer than
+that has the same winner, the keys being fixed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import inf, isqrt, log
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardmax.arithmetic.rationals import fraction, nearest_float, rational
+from hardmax.errors import PrecisionError
+from hardmax.networks.adapters.captured import CapturedHead
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+
+_UNIT_ROUNDOFF = 2.0**-53
+_ARRAYS = ("winners", "n_visible", "margins", "entropies", "radii", "walls", "is_certified")
+
+
+@dataclass(frozen=True, eq=False)
+class HeadRows:
+    """One number a row: a row is one query with the keys it sees.
+
+    ``winners`` are exact, ties to the lowest index. ``margins`` (winner minus runner-up, infinite where one key is
+    seen, zero at a tie) and ``radii`` (distance from the query to the nearest wall, infinite where there is none) have
+    a proved relative error below 1e-8; ``walls`` is the key beyond the nearest wall, -1 where there is none.
+    ``entropies`` of the softmax weights, in nats, are plain floats. ``is_certified`` says that the margin exceeds
+    temperature * log(keys seen - 1), so that the stability bound guarantees the winner more than half of the weight;
+    a row so close to that threshold that rounding could decide counts as not certified. ``n_settled`` rows were
+    decided in rationals.
+    """
+
+    winners: IntArray
+    n_visible: IntArray
+    margins: FloatArray
+    entropies: FloatArray
+    radii: FloatArray
+    walls: IntArray
+    is_certified: BoolArray
+    n_settled: int
+
+    def __post_init__(self) -> None:
+        for name in _ARRAYS:
+            getattr(self, name).setflags(write=False)
+
+    def __len__(self) -> int:
+        return len(self.winners)
+
+    @classmethod
+    def join(cls, parts: Sequence[HeadRows]) -> HeadRows:
+        """The rows of several inputs, one after another."""
+        joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _ARRAYS}
+        return cls(**joined, n_settled=sum(part.n_settled for part in parts))
+
+
+def head_rows(head: CapturedHead) -> HeadRows:
+    """What each row of a captured head does.
+
+    Exactness: winners exact; margins and radii certified; entropies estimated (plain floats).
+
+    Examples
+    --------
+    >>> keys, values = [[3.0, 4.0], [0.0, 0.0]], [[1.0], [2.0]]
+    >>> rows = head_rows(CapturedHead(0, 0, "demo", [[1.0, 1.0], [0.0, 0.0]], keys, values, 1.0))
+    >>> rows.winners.tolist(), rows.margins.tolist(), rows.radii.round(9).tolist(), rows.walls.tolist()
+    ([0, 0], [7.0, 0.0], [1.4, 0.0], [1, 1])
+
+    One key has no rival, and a repeated key no wall:
+
+    >>> head_rows(CapturedHead(0, 0, "one", [[2.0]], [[1.0]], [[5.0]], 1.0)).radii.tolist()
+    [inf]
+    >>> rows = head_rows(CapturedHead(0, 0, "twice", [[2.0]], [[1.0], [1.0]], [[5.0], [6.0]], 1.0))
+    >>> rows.margins.tolist(), rows.radii.tolist(), rows.is_certified.tolist()
+    ([0.0], [inf], [False])
+    """
+    from hardmax.measurements._head_kernels import row_geometry
+
+    n = head.n_queries
+    where = f"layer {head.layer}, head {head.head} ({head.name})"
+    biases = np.zeros((1, head.n_keys)) if head.biases is None else np.atleast_2d(head.biases)
+    with np.errstate(over="ignore", invalid="ignore"):
+        scores = np.ascontiguousarray(head.scores)
+        lengths = np.linalg.norm(head.keys, axis=1) * (1 + 1e-12)
+        reach = np.linalg.norm(head.queries, axis=1) * lengths.max() + np.abs(biases).max()
+        errors = 4.0 * (head.keys.shape[1] + 8) * _UNIT_ROUNDOFF * reach + 1e-300
+    if np.isnan(scores).any() or np.isposinf(scores).any() or not np.isfinite(errors).all():
+        raise PrecisionError(
+            f"{where}: scores overflow binary64, expected them below 1.8e308; divide queries or keys by a power of two"
+        )
+    winners, n_visible, walls = (np.empty(n, dtype=np.int64) for _ in range(3))
+    margins, entropies, radii = (np.empty(n) for _ in range(3))
+    doubtful = np.empty(n, dtype=bool)
+    row_geometry(
+        scores, errors, head.keys, lengths, biases, head.temperature,
+        winners, n_visible, margins, entropies, radii, walls, doubtful,
+    )  # fmt: skip
+    for row in np.flatnonzero(doubtful).tolist():
+        seen = np.flatnonzero(np.isfinite(scores[row]))
+        of_row = biases[row if len(biases) > 1 else 0]
+        winners[row], margins[row], radii[row], walls[row] = _settled(head.queries[row], head.keys, of_row, seen)
+    # Margins are known to a relative 1e-8; rows that close to the threshold are not certified.
+    threshold = np.array([head.temperature * log(max(count - 1, 1)) for count in n_visible.tolist()])
+    is_certified = (n_visible == 1) | (margins * (1 - 2e-8) > threshold)
+    return HeadRows(winners, n_visible, margins, entropies, radii, walls, is_certified, int(doubtful.sum()))
+
+
+def _settled(query: FloatArray, keys: FloatArray, biases: FloatArray, seen: IntArray) -> tuple[int, float, float, int]:
+    """Winner, margin, distance and wall of one row in rationals; the floats are the nearest ones."""
+    exact_query = [rational(x) for x in query.tolist()]
+    exact_keys = {int(j): [rational(x) for x in keys[j].tolist()] for j in seen}
+    scores = {
+        j: sum((a * b for a, b in zip(exact_query, key, strict=True)), rational(float(biases[j])))
+        for j, key in exact_keys.items()
+    }
+    winner = min(scores, key=lambda j: (-scores[j], j))
+    own = exact_keys[winner]
+    margin, square, wall = None, None, -1
+    for j, key in exact_keys.items():
+        if j == winner:
+            continue
+        gap = scores[winner] - scores[j]
+        margin = gap if margin is None else min(margin, gap)
+        length = sum(((a - b) * (a - b) for a, b in zip(own, key, strict=True)), rational(0))
+        if length != 0 and (square is None or gap * gap < square * length):
+            square, wall = gap * gap / length, j
+    return (
+        int(winner),
+        inf if margin is None else nearest_float(margin),
+        inf if square is None else _root(fraction(square)),
+        wall,
+    )
+
+
+def _root(square: Fraction) -> float:
+    """The square root of a rational, to within one unit in the last place."""
+    bits = max(0, 128 - square.numerator.bit_length() + square.denominator.bit_length())
+    shift = bits + bits % 2
+    return nearest_float(Fraction(isqrt((square.numerator << shift) // square.denominator), 1 << (shift // 2)))
