@@ -7,6 +7,7 @@ import hardmax as hm
 from hardmax.arithmetic.rationals import lattice_exponent
 from hardmax.errors import ParameterError, ShapeError
 from hardmax.networks import library
+from networks.oracle_words import described
 from oracles.cell_oracle import oracle_cells
 
 # Cells, regions and maps on the whole space; the figures 2, 3 and 4 are reference values 8, 1 and 4.
@@ -25,27 +26,6 @@ COUNTS = {
 }
 
 
-def _described(layers):
-    """The layers in the oracles' words."""
-    result = []
-    for layer in layers:
-        if isinstance(layer, hm.Affine):
-            result.append(("affine", layer.weight.tolist(), _listed(layer.bias)))
-        elif isinstance(layer, hm.ReLU):
-            result.append(("relu",))
-        elif isinstance(layer, hm.Attention):
-            heads = [tuple(map(_listed, (h.keys, h.values, h.query, h.query_bias))) for h in layer.heads]
-            result.append(("attention", heads, _listed(layer.output)))
-        else:
-            assert isinstance(layer, hm.Residual)
-            result.append(("residual", _described(layer.layers)))
-    return result
-
-
-def _listed(array):
-    return None if array is None else array.tolist()
-
-
 def _weights(net):
     return [
         array
@@ -58,7 +38,7 @@ def _weights(net):
 @pytest.mark.parametrize("name", COUNTS)
 def test_built_in_networks_have_their_published_counts(name):
     net = library.builtin(name)
-    result = oracle_cells(_described(net.layers), net.input_shape[0])
+    result = oracle_cells(described(net.layers), net.input_shape[0])
     assert (result.cells, result.regions, result.maps) == (COUNTS[name],) * 3
 
 

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.arithmetic.rationals import float_array, rational, rational_array
-from hardmax.errors import ParameterError, PrecisionError, ShapeError
+from hardmax.errors import ParameterError, PrecisionError, ShapeError, WeightError
 from hardmax.networks import evaluation
 from hardmax.networks import operations as op
 from hardmax.networks.layers import Affine, Attention, Head, Layer, ReLU, Residual
@@ -179,16 +179,13 @@ def conditioned_lookup(context: ArrayLike, net: Network | None = None) -> Networ
     >>> conditioned_lookup(x[:3])
     Traceback (most recent call last):
         ...
-    hardmax.errors.ShapeError: context: expected 5 rows of 16 numbers, got shape (3, 16)
+    hardmax.errors.ShapeError: context: expected 5 or 6 rows of 16 numbers, got shape (3, 16)
     """
     if net is None:
         from hardmax.networks.library import builtin  # which imports this file
 
         net = builtin("lookup").with_temperature(0.0)
-    given = np.asarray(context, dtype=np.float64)
-    if given.shape == (N_PAIRS + 1, _WIDTH):
-        given = given[:-1]
-    rows = _rows("context", given, N_PAIRS)
+    rows = _rows("context", context, N_PAIRS, N_PAIRS + 1)[:N_PAIRS]
     parts = _Parts.of(net)
     tokens = parts.embed(_numbers(rows, net.temperature))
     layers: list[Layer] = [Affine(parts.embed.weight, parts.embed.bias)]
@@ -275,13 +272,16 @@ class _Parts(NamedTuple):
         return cls(maps[0], tuple(blocks), maps[-1])
 
 
-def _rows(name: str, given: ArrayLike, count: int) -> FloatArray:
+def _rows(name: str, given: ArrayLike, *counts: int) -> FloatArray:
     try:
         rows = np.asarray(given, dtype=np.float64)
     except (TypeError, ValueError):
         raise ParameterError(f"{name}: expected an array of numbers, got {type(given).__name__}") from None
-    if rows.shape != (count, _WIDTH):
-        raise ShapeError(f"{name}: expected {count} rows of {_WIDTH} numbers, got shape {rows.shape}")
+    if rows.ndim != 2 or rows.shape[0] not in counts or rows.shape[1] != _WIDTH:
+        wanted = " or ".join(map(str, counts))
+        raise ShapeError(f"{name}: expected {wanted} rows of {_WIDTH} numbers, got shape {rows.shape}")
+    if not np.isfinite(rows).all():
+        raise WeightError(f"{name}: expected finite numbers, got NaN or infinite entries")
     return rows
 
 
