@@ -1,7 +1,7 @@
 """The command line: one file per command, registered here.
 
 Exit codes: 0 done, 2 bad input (one line on standard error, no traceback), 3 stopped early with what was
-found kept, 130 interrupted.
+found kept, 130 interrupted. ``hardmax claims`` exits with 1 where a true bound was broken.
 """
 
 import sys
@@ -11,23 +11,42 @@ from typing import Annotated
 import typer
 
 from hardmax import __version__
-from hardmax.cli.bounds import bounds
-from hardmax.cli.claims import claims
-from hardmax.cli.compile import compile_
+from hardmax.cli import bounds as bounds_command
+from hardmax.cli import claims as claims_command
+from hardmax.cli import compile as compile_command
+from hardmax.cli import count as count_command
+from hardmax.cli import map as map_command
+from hardmax.cli import sample as sample_command
+from hardmax.cli import skeleton as skeleton_command
+from hardmax.cli.messages import for_the_command_line
 from hardmax.cli.report import report
 from hardmax.errors import HardmaxError
 
 app = typer.Typer(
     name="hardmax",
     help="The exact geometry of transformers at zero temperature.",
-    no_args_is_help=True,
-    add_completion=False,
+    epilog="""[bold]Examples[/bold]
+  hardmax report
+  hardmax count builtin:demo --box -2 2
+  hardmax skeleton model.onnx --inputs X.npz -o hard.onnx
+
+`hardmax COMMAND --help` has more. Every command takes --json. Exit codes: 0 done, 2 bad input, 3 stopped early with \
+what was found kept, 130 interrupted.""",
+    invoke_without_command=True,
+    rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
-app.command()(report)
-app.command()(claims)
-app.command()(bounds)
-app.command("compile")(compile_)
+
+LOOK, COUNT, CHANGE, CHECK = "Look at a model", "Count its cells", "Change or build a model", "Check what was published"
+
+app.command(rich_help_panel=LOOK)(report)
+app.command("count", rich_help_panel=COUNT, epilog=count_command.EXAMPLES)(count_command.count)
+app.command("map", rich_help_panel=COUNT, epilog=map_command.EXAMPLES)(map_command.map_)
+app.command("sample", rich_help_panel=COUNT, epilog=sample_command.EXAMPLES)(sample_command.sample)
+app.command("skeleton", rich_help_panel=CHANGE, epilog=skeleton_command.EXAMPLES)(skeleton_command.skeleton)
+app.command("compile", rich_help_panel=CHANGE, epilog=compile_command.EXAMPLES)(compile_command.compile_)
+app.command("claims", rich_help_panel=CHECK, epilog=claims_command.EXAMPLES)(claims_command.claims)
+app.command("bounds", rich_help_panel=CHECK, epilog=bounds_command.EXAMPLES)(bounds_command.bounds)
 
 
 def _show_version(wanted: bool) -> None:
@@ -36,14 +55,15 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-# The callback also keeps `hardmax report` a subcommand: typer drops the name of an only command.
 @app.callback()
 def _root(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    pass
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -62,18 +82,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     try:
         code = app(arguments, prog_name="hardmax", standalone_mode=False)
-    except typer.Abort:
+    except (typer.Abort, KeyboardInterrupt):
         return 130
     except HardmaxError as error:
         return _refuse(str(error))
-    except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
-        return _refuse(f"{error.filename}: {error.strerror}; expected a file that can be read.")
     except typer.TyperException as error:  # a wrong option or argument
-        return _refuse(f"{error.format_message()} See `hardmax --help`.")
+        return _refuse(f"{error.format_message()} See `hardmax {_command(arguments)}--help`.")
+    except OSError as error:
+        return _refuse(f"{error.filename or 'a file'}: {error.strerror or error}; expected a file that can be used.")
+    except MemoryError:
+        return _refuse("there is not enough memory for this; try a smaller domain, --max-cells or --cells-only.")
     return code if isinstance(code, int) else 0
+
+
+def _command(arguments: Sequence[str] | None) -> str:
+    """The name of the command that was asked for and a space, where there is one."""
+    first = next(iter(sys.argv[1:] if arguments is None else arguments), "")
+    names = {command.name for command in app.registered_commands}
+    return f"{first} " if first in names else ""
 
 
 def _refuse(message: str) -> int:
     """Say in one line what was wrong with the input, and return the exit code that goes with it."""
-    print(f"hardmax: {' '.join(message.split())}", file=sys.stderr)
+    print(f"hardmax: {for_the_command_line(message)}", file=sys.stderr)
     return 2

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from math import log10
 from typing import Annotated, Any
 
 import typer
+
+from hardmax.cli.output import JsonOption, print_json
+
+EXAMPLES = """[bold]Examples[/bold]
+  hardmax bounds --keys 6 --heads 3 --dim 3 --bias-free
+  hardmax bounds --keys 512 --heads 8 --dim 512 --width 2048 --depth 96
+  hardmax bounds --keys 64 --margin 5 --temperature 0.5 --json
+
+Every bound stands beside the formula as published, right or wrong."""
 
 _MOST_DIGITS = 4000  # beyond, an integer is given by its logarithm alone
 _SHOWN_DIGITS = 30
@@ -29,7 +37,7 @@ def bounds(
     temperature: Annotated[
         float, typer.Option("--temperature", help="Of the same scores; sqrt(d_k) on raw dot products.")
     ] = 1.0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Print exact bounds on the number of cells, each beside the published formula."""
     sizes = _sizes(keys, heads)
@@ -42,7 +50,7 @@ def bounds(
         "rows": [*_counts(sizes, dim, width, depth, affine), *_stability(sizes, margin, temperature)],
     }
     if as_json:
-        typer.echo(json.dumps(facts))
+        print_json(facts)
     else:
         _print_table(facts)
 

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from hardmax.cli.output import ForceOption, JsonOption, check_target, print_json, write_text
+from hardmax.cli.progress import working
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hardmax.claims import Attack, Finding
+
+EXAMPLES = """[bold]Examples[/bold]
+  hardmax claims
+  hardmax claims --only V.2 --only "Figure 4"
+  hardmax claims --markdown claims.md --attack 10000 --seed 1
+
+Exits with 1 where an adversary broke a true bound or a correction failed."""
 
 _COLOURS = {"holds": "green", "holds with correction": "yellow", "false": "red", "not decidable here": "dim"}
 
@@ -21,49 +30,36 @@ def claims(
         list[str] | None,
         typer.Option("--only", help="A statement (V.2, 'Figure 4') or a section (VI); may be repeated."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+    as_json: JsonOption = False,
     markdown: Annotated[Path | None, typer.Option("--markdown", help="Write a Markdown page here.")] = None,
     attack: Annotated[
         int, typer.Option("--attack", min=0, help="Also let adversaries try the true bounds this many times.")
     ] = 0,
-    seed: Annotated[int, typer.Option("--seed", help="Seed of the adversaries.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the adversaries.")] = 0,
+    force: ForceOption = False,
 ) -> int:
     """Check every published statement: verdict, witness, and what is true instead."""
     from hardmax.claims import as_json as plain
     from hardmax.claims import as_markdown, check
 
-    findings = _with_progress(check, only, quiet=as_json)
-    attacks = _attacks(attack, seed)
+    check_target(markdown, force=force)
+    with working("checking") as say:
+        findings = check(only, progress=lambda claim: say(f"checking {claim.name}"))
+        if attack:
+            say("letting adversaries try the true bounds")
+        attacks = _attacks(attack, seed)
     if markdown is not None:
-        from hardmax.errors import WriteError
-
-        try:
-            markdown.write_text(as_markdown(findings))
-        except OSError as error:
-            raise WriteError(f"{markdown}: {error.strerror}; expected a place that can be written to") from None
+        write_text(markdown, as_markdown(findings))
     if as_json:
         facts = plain(findings)
         facts["attacks"] = [
             {"bound": a.bound, "trials": a.trials, "largest_ratio": a.largest_ratio, "is_broken": a.is_broken}
             for a in attacks
         ]
-        typer.echo(json.dumps(facts))
+        print_json(facts)
     else:
         _print_table(findings, attacks)
     return 1 if any(a.is_broken for a in attacks) or any(f.correction_holds is False for f in findings) else 0
-
-
-def _with_progress(check: Any, only: list[str] | None, *, quiet: bool) -> Sequence[Finding]:
-    """The findings, with a line that says which claim is being checked where someone watches."""
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    if quiet or not console.is_terminal:
-        found: Sequence[Finding] = check(only)
-        return found
-    with console.status("checking") as status:
-        found = check(only, progress=lambda claim: status.update(f"checking {claim.name}"))
-    return found
 
 
 def _attacks(trials: int, seed: int) -> tuple[Attack, ...]:

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-import json
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hardmax.cli.output import ForceOption, JsonOption, check_target, print_json
+from hardmax.cli.progress import working
+
 if TYPE_CHECKING:
     from hardmax.constructions.compiled import CompiledTransformer
+
+
+EXAMPLES = """[bold]Examples[/bold]
+  hardmax compile maxout.npz -o transformer.onnx
+  hardmax compile table.csv -o transformer.onnx --temperature 0.01
+  hardmax compile relu.onnx -o transformer.npz --variant G --bound 10
+
+A table has one point a row, its coordinates and then the value."""
 
 
 class Variant(StrEnum):
@@ -40,7 +50,8 @@ def compile_(
         float | None, typer.Option(help="Variant G: the largest |x| to compute right. Tables have their own.")
     ] = None,
     dtype: Annotated[str, typer.Option(help="float32 or float64: what an ONNX model computes in.")] = "float32",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+    force: ForceOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Compile a maxout network or a piecewise-linear function to a transformer."""
     from hardmax.errors import ParameterError
@@ -51,7 +62,9 @@ def compile_(
             f"--temperature: expected a number above 0, got {temperature:g}, where Softmax has no value; leave the "
             "option out to write Hardmax, the limit"
         )
-    compiled, rounding = _compiled(source, variant, bound, temperature)
+    check_target(out, force=force, endings=(".onnx", ".npz", ".safetensors"))
+    with working(f"compiling {source}"):
+        compiled, rounding = _compiled(source, variant, bound, temperature)
     error = 0.0 if temperature is None else compiled.error_bound(temperature)
     write(compiled.on_inputs, out, temperature or 0.0, dtype=dtype)
     facts = {
@@ -65,7 +78,7 @@ def compile_(
         "complexity": {name: [before, after] for name, before, after in compiled.complexity.rows()},
     }
     if as_json:
-        typer.echo(json.dumps(facts))
+        print_json(facts)
     else:
         _print_table(facts)
 

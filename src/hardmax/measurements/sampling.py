@@ -7,6 +7,7 @@ was missed is estimated from the labels seen once and twice.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import exp, log, sqrt
 
@@ -40,6 +41,7 @@ class CellSample:
         probability at most m^2 / 2^65, and then n_distinct is too small. Otherwise codes are labels, without collision.
     warning : a sentence where the count is limited by the samples, else None.
     exactness : always *estimated*.
+    is_complete : False where an interrupt left fewer samples than were asked for.
     """
 
     n_samples: int
@@ -51,6 +53,7 @@ class CellSample:
     interval: tuple[float, float]
     is_hashed: bool
     exactness: Exactness = Exactness.ESTIMATED
+    is_complete: bool = True
 
     @property
     def is_limited_by_samples(self) -> bool:
@@ -70,7 +73,13 @@ class CellSample:
 
 
 def sample_cells(
-    net: Network, domain: Domain, n_samples: int, rng: np.random.Generator | None = None, device: str = "cpu"
+    net: Network,
+    domain: Domain,
+    n_samples: int,
+    rng: np.random.Generator | None = None,
+    device: str = "cpu",
+    *,
+    progress: Callable[[int, int], None] | None = None,
 ) -> CellSample:
     """Distinct labels among uniform samples of a domain, with Good-Turing coverage and Chao1's estimate.
 
@@ -89,6 +98,9 @@ def sample_cells(
     n_samples : how many points to draw.
     rng : the source of randomness.
     device : only "cpu".
+    progress : called after each part with the samples drawn and the distinct labels seen so far.
+
+    An interrupt (Ctrl-C) returns what the samples drawn so far say, marked incomplete; with none drawn it is raised.
 
     Examples
     --------
@@ -110,10 +122,18 @@ def sample_cells(
     coder = Coder(net, domain)
     table = _Table()
     source = np.random.default_rng() if rng is None else rng
-    for start in range(0, count, _CHUNK):
-        size = min(_CHUNK, count - start)
-        table.add(coder.codes(_draws(source, domain.dim, size)))
-    return _summary(count, table.frequencies, coder.is_hashed)
+    done = 0
+    try:
+        while done < count:
+            size = min(_CHUNK, count - done)
+            table.add(coder.codes(_draws(source, domain.dim, size)))
+            done += size
+            if progress is not None:
+                progress(done, table.n_distinct)
+    except KeyboardInterrupt:
+        if done == 0:
+            raise
+    return _summary(done, table.frequencies, coder.is_hashed, done == count)
 
 
 def _draws(rng: np.random.Generator, dim: int, size: int) -> NDArray[np.uint32]:
@@ -138,11 +158,13 @@ def _checked(net: Network, domain: Domain, n_samples: int, device: str) -> int:
     return int(n_samples)
 
 
-def _summary(n: int, frequencies: NDArray[np.int64], is_hashed: bool) -> CellSample:
+def _summary(n: int, frequencies: NDArray[np.int64], is_hashed: bool, is_complete: bool) -> CellSample:
     distinct = len(frequencies)
     once, twice = int((frequencies == 1).sum()), int((frequencies == 2).sum())
     estimate, interval = chao1(n, frequencies)
-    return CellSample(n, distinct, once, twice, 1.0 - once / n, estimate, interval, is_hashed)
+    return CellSample(
+        n, distinct, once, twice, 1.0 - once / n, estimate, interval, is_hashed, is_complete=is_complete
+    )
 
 
 def chao1(n_samples: int, frequencies: NDArray[np.int64]) -> tuple[float, tuple[float, float]]:
@@ -201,6 +223,11 @@ class _Table:
             keys, counts = np.zeros(size, np.uint64), np.zeros(size, np.int64)
             kernels.move_entries(self._keys, self._counts, keys, counts)
             self._keys, self._counts = keys, counts
+
+    @property
+    def n_distinct(self) -> int:
+        """How many different codes were seen."""
+        return self._used
 
     @property
     def frequencies(self) -> NDArray[np.int64]:

@@ -1,0 +1,144 @@
+"""``hardmax count``: how many cells, regions and affine maps a model has on a domain."""
+
+from __future__ import annotations
+
+import time
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hardmax.cli.domains import Asked, BoxOption, MarginOption, PlaneOption, SegmentOption, SpaceOption, domain_of
+from hardmax.cli.output import JsonOption, print_json, print_line
+from hardmax.cli.progress import working
+from hardmax.cli.sources import InputsOption, ModelArgument, ReferenceOption, hardened, read_model, read_points
+
+if TYPE_CHECKING:
+    from hardmax.cells.domains import Domain
+    from hardmax.networks.network import Network
+
+EXAMPLES = """[bold]Examples[/bold]
+  hardmax count builtin:demo --box -2 2
+  hardmax count model.onnx --inputs X.npz --segment 0 1
+  hardmax count model.npz --plane 0,0,1 1,0,1 0,1,1 --exactness exact
+  hardmax count big.onnx --inputs X.csv --plane 3 7 9 --cells-only --json
+
+Rows count from 0. Cells are closed full-dimensional sets with one label; a region is a largest connected union of \
+cells on which the output is one affine map."""
+
+
+class Mode(StrEnum):
+    """How signs are decided."""
+
+    CERTIFIED = "certified"
+    EXACT = "exact"
+    FLOAT = "float"
+
+
+ExactnessOption = Annotated[
+    Mode,
+    typer.Option(
+        "--exactness",
+        help="certified: floats with proved signs. exact: rationals throughout. float: signs believed, estimated.",
+    ),
+]
+MaxCellsOption = Annotated[
+    int | None, typer.Option("--max-cells", min=1, help="Stop after this many cells and exit with 3.")
+]
+
+
+def count(
+    model: ModelArgument,
+    inputs: InputsOption = None,
+    exactness: ExactnessOption = Mode.CERTIFIED,
+    max_cells: MaxCellsOption = None,
+    cells_only: Annotated[
+        bool, typer.Option("--cells-only", help="Count cells alone, in memory that does not grow with them.")
+    ] = False,
+    verify: Annotated[bool, typer.Option("--verify", help="Check the certificate by other means.")] = False,
+    reference: ReferenceOption = None,
+    as_json: JsonOption = False,
+    segment: SegmentOption = None,
+    plane: PlaneOption = None,
+    margin: MarginOption = 0.2,
+    box: BoxOption = None,
+    space: SpaceOption = False,
+) -> int:
+    """Count the cells, regions and affine maps of a model on a domain.
+
+    A soft model is counted at temperature zero, as its skeleton. Ctrl-C keeps the count so far and exits with 3.
+    """
+    from hardmax.errors import ParameterError
+
+    if cells_only and (verify or max_cells):
+        option = "--verify" if verify else "--max-cells"
+        raise ParameterError(f"--cells-only keeps no cells, so {option} cannot act on them; leave one of the two out")
+    net, name = read_model(model)
+    points = read_points(inputs, net.input_shape)
+    named = domain_of(Asked(segment, plane, margin, box, space), net.input_shape, points)
+    hard = hardened(net, name, points, reference)
+    start = time.perf_counter()
+    if cells_only:
+        found = _cells_alone(hard.network, named.domain, exactness)
+    else:
+        found = _everything(hard.network, named.domain, exactness, max_cells, verify)
+    facts = {
+        "model": hard.name,
+        "domain": named.facts,
+        **found,
+        "seconds": time.perf_counter() - start,
+        "changes": list(hard.changes),
+    }
+    if as_json:
+        print_json(facts)
+    else:
+        for line in _lines(facts):
+            print_line(line)
+    return 0 if facts["is_complete"] else 3
+
+
+def _cells_alone(net: Network, domain: Domain, mode: Mode) -> dict[str, Any]:
+    from hardmax.cells.search import count_cells
+
+    number = count_cells(net, domain, exactness=mode.value, progress=True)
+    return {"n_cells": int(number), "exactness": number.exactness.value, "is_complete": number.is_complete}
+
+
+def _everything(net: Network, domain: Domain, mode: Mode, max_cells: int | None, verify: bool) -> dict[str, Any]:
+    from hardmax.cells.search import enumerate_cells
+
+    cells = enumerate_cells(net, domain, exactness=mode.value, max_cells=max_cells, progress=True)
+    found: dict[str, Any] = {
+        "n_cells": cells.n_cells,
+        "n_regions": None,
+        "n_maps": None,
+        "exactness": cells.exactness.value,
+        "is_complete": cells.is_complete,
+    }
+    if cells.is_complete:
+        with working("merging cells into regions"):
+            found |= {"n_regions": cells.n_regions, "n_maps": cells.n_maps}
+    if verify and cells.is_complete:
+        with working("checking the certificate"):
+            checks = cells.certificate
+        checks.raise_if_failed()
+        found["checks"] = [{"name": c.name, "passed": c.passed, "detail": c.detail} for c in checks.checks]
+    return found
+
+
+def _lines(facts: dict[str, Any]) -> list[str]:
+    counts = "1 cell" if facts["n_cells"] == 1 else f"{facts['n_cells']:,} cells"
+    for key, word in (("n_regions", "region"), ("n_maps", "affine map")):
+        if facts.get(key) is not None:
+            counts += f", {facts[key]:,} {word}{'' if facts[key] == 1 else 's'}"
+    least = "" if facts["is_complete"] else "at least "
+    stopped = "" if facts["is_complete"] else "; stopped early, so this is a lower bound"
+    of = facts["model"]
+    if facts["changes"]:
+        of = f"the skeleton of {of}"
+    lines = [f"{of}: {least}{counts} on {facts['domain']['text']} ({facts['exactness']}{stopped})"]
+    if facts["changes"]:
+        lines.append(f"{len(facts['changes'])} change(s) made it hard; `hardmax skeleton` lists them")
+    if "checks" in facts:
+        lines.append("verified: " + ", ".join(check["name"] for check in facts["checks"]))
+    return lines

@@ -1,0 +1,195 @@
+"""The domain options that ``count``, ``map`` and ``sample`` share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hardmax.cli.sources import row_of
+from hardmax.errors import DomainError, ParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from hardmax.cells.domains import Domain
+
+_PANEL = "Domain"
+_MOST_FREE_DIMENSIONS = 3  # all of space is the default up to here
+_POINT = "a row number of --inputs, or numbers separated by commas"
+
+SegmentOption = Annotated[
+    tuple[str, str] | None,
+    typer.Option("--segment", metavar="A B", rich_help_panel=_PANEL, help=f"From point A to B, each {_POINT}."),
+]
+PlaneOption = Annotated[
+    tuple[str, str, str] | None,
+    typer.Option(
+        "--plane", metavar="A B C", rich_help_panel=_PANEL, help="A square of the plane through three such points."
+    ),
+]
+MarginOption = Annotated[
+    float,
+    typer.Option("--margin", rich_help_panel=_PANEL, help="How far --plane reaches beyond its points, in their units."),
+]
+BoxOption = Annotated[
+    tuple[str, str] | None,
+    typer.Option(
+        "--box",
+        metavar="LOW HIGH",
+        rich_help_panel=_PANEL,
+        help="A box of the input space: numbers for all axes (-1 1), or one a coordinate (-1,0 1,2).",
+    ),
+]
+SpaceOption = Annotated[
+    bool,
+    typer.Option("--space", rich_help_panel=_PANEL, help="All of the input space; the default up to 3 dimensions."),
+]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The domain options of one command line, as they were typed."""
+
+    segment: tuple[str, str] | None
+    plane: tuple[str, str, str] | None
+    margin: float
+    box: tuple[str, str] | None
+    space: bool
+
+
+@dataclass(frozen=True)
+class NamedDomain:
+    """A domain, and what to call it."""
+
+    domain: Domain
+    text: str
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Kind, dimension and words, for JSON; a box with its bounds."""
+        from hardmax.cells.domains import Box
+
+        facts = {"kind": type(self.domain).__name__.lower(), "dim": self.domain.dim, "text": self.text}
+        if isinstance(self.domain, Box):
+            facts |= {"low": self.domain.low.tolist(), "high": self.domain.high.tolist()}
+        return facts
+
+
+def domain_of(
+    asked: Asked, input_shape: Sequence[int], points: NDArray[np.float64] | None, *, is_bounded: bool = False
+) -> NamedDomain:
+    """The domain that the options name.
+
+    Parameters
+    ----------
+    points : the rows of --inputs, which points may be given by.
+    is_bounded : refuse all of space, where the command needs a bounded domain.
+
+    Examples
+    --------
+    >>> domain_of(Asked(None, None, 0.2, ("-1", "1"), False), (2,), None).text
+    'the box [-1, 1]^2'
+    >>> domain_of(Asked(None, None, 0.2, None, False), (2,), None).text
+    'all of R^2'
+    """
+    from hardmax.cells.domains import Plane, Segment, Space
+
+    chosen = [
+        name
+        for name, value in (
+            ("--segment", asked.segment),
+            ("--plane", asked.plane),
+            ("--box", asked.box),
+            ("--space", asked.space),
+        )
+        if value
+    ]
+    if len(chosen) > 1:
+        raise ParameterError(f"expected one domain, got {' and '.join(chosen)}; leave all but one out")
+    shape, size = tuple(input_shape), prod(input_shape)
+    if asked.segment:
+        a, b = (_point(text, shape, points, "--segment") for text in asked.segment)
+        names = [_name(text, points) for text in asked.segment]
+        return NamedDomain(Segment(a, b), f"the segment from {names[0]} to {names[1]}")
+    if asked.plane:
+        a, b, c = (_point(text, shape, points, "--plane") for text in asked.plane)
+        names = [_name(text, points) for text in asked.plane]
+        domain = Plane.through(a, b, c, margin=_margin(asked.margin))
+        return NamedDomain(domain, f"the plane through {names[0]}, {names[1]} and {names[2]}")
+    if asked.box:
+        return _box(asked.box, size)
+    if is_bounded:
+        raise DomainError(
+            "expected a bounded domain: --box LOW HIGH, --segment A B or --plane A B C, such as --box -1 1"
+        )
+    if not asked.space and size > _MOST_FREE_DIMENSIONS:
+        raise DomainError(
+            f"the input has {size} entries (shape {shape}), too many for all of space by default; give --segment A B "
+            "or --plane A B C (with --inputs FILE, A, B and C are its row numbers), --box LOW HIGH or --space"
+        )
+    return NamedDomain(Space(size), f"all of R^{size}")
+
+
+def _box(asked: tuple[str, str], size: int) -> NamedDomain:
+    from hardmax.cells.domains import Box
+
+    ends = []
+    for text in asked:
+        values = _numbers(text, "--box")
+        if len(values) not in (1, size):
+            raise ParameterError(f"--box: expected 1 or {size} numbers separated by commas, got {len(values)}: {text}")
+        ends.append(values * size if len(values) == 1 else values)
+    domain = Box(*ends)
+    axes = [f"[{low:g}, {high:g}]" for low, high in zip(*ends, strict=True)]
+    same = len(set(axes)) == 1
+    text = f"the box {axes[0]}" + (f"^{size}" if size > 1 else "")
+    if not same:
+        text = f"the box {' x '.join(axes[:4])}" + (f" x ... ({size} axes)" if size > 4 else "")
+    return NamedDomain(domain, text)
+
+
+def _margin(margin: float) -> float:
+    if not 0 <= margin < float("inf"):
+        raise ParameterError(f"--margin: expected a number of at least 0, got {margin:g}")
+    return margin
+
+
+def _is_row(text: str) -> bool:
+    return text.strip().isdecimal()
+
+
+def _name(text: str, points: NDArray[np.float64] | None) -> str:
+    short = text if len(text) <= 40 else f"{text[:37]}..."
+    return f"input {text}" if points is not None and _is_row(text) else f"({short})"
+
+
+def _point(text: str, shape: tuple[int, ...], points: NDArray[np.float64] | None, option: str) -> NDArray[np.float64]:
+    """An input: a row of the points where the text is a whole number and there are points, else the numbers in it."""
+    import numpy as np
+
+    if points is not None and _is_row(text):
+        return row_of(points, int(text), option)
+    values = _numbers(text, option)
+    if len(values) != prod(shape):
+        hint = f"; to take row {text.strip()} of a file, give it with --inputs FILE" if _is_row(text) else ""
+        raise ParameterError(
+            f"{option}: expected {prod(shape)} numbers separated by commas (shape {shape}), got {len(values)}: "
+            f"{text[:60]}{hint}"
+        )
+    return np.array(values).reshape(shape)
+
+
+def _numbers(text: str, option: str) -> list[float]:
+    try:
+        values = [float(part) for part in text.split(",")]
+    except ValueError:
+        raise ParameterError(f"{option}: expected {_POINT}, got {text[:60]!r}") from None
+    if not all(abs(value) < float("inf") for value in values):
+        raise ParameterError(f"{option}: expected finite numbers, got {text[:60]!r}")
+    return values

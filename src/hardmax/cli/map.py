@@ -1,0 +1,97 @@
+"""``hardmax map``: every cell of a model on a domain, in a file; as a table and a picture where wanted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hardmax.cli.count import ExactnessOption, MaxCellsOption, Mode
+from hardmax.cli.domains import Asked, BoxOption, MarginOption, PlaneOption, SegmentOption, SpaceOption, domain_of
+from hardmax.cli.output import ForceOption, JsonOption, check_target, print_json, print_line, write_text
+from hardmax.cli.progress import working
+from hardmax.cli.sources import InputsOption, ModelArgument, ReferenceOption, hardened, read_model, read_points
+
+EXAMPLES = """[bold]Examples[/bold]
+  hardmax map builtin:demo --box -2 2 -o cells.npz --svg cells.svg
+  hardmax map model.onnx --inputs X.npz --segment 0 1 -o walls.npz --csv walls.csv
+  hardmax map model.npz -o cells.npz --max-cells 100000 --force
+
+In Python, hm.load_cells("cells.npz") reads the file."""
+
+
+def map_(
+    model: ModelArgument,
+    out: Annotated[Path, typer.Option("-o", "--out", help="Where the cells go: an .npz that hm.load_cells reads.")],
+    inputs: InputsOption = None,
+    table: Annotated[
+        Path | None, typer.Option("--csv", help="Also write a table, one cell a row: label, map, region, volume.")
+    ] = None,
+    picture: Annotated[
+        Path | None, typer.Option("--svg", help="Also draw the cells of a bounded plane, coloured by region.")
+    ] = None,
+    exactness: ExactnessOption = Mode.CERTIFIED,
+    max_cells: MaxCellsOption = None,
+    reference: ReferenceOption = None,
+    force: ForceOption = False,
+    as_json: JsonOption = False,
+    segment: SegmentOption = None,
+    plane: PlaneOption = None,
+    margin: MarginOption = 0.2,
+    box: BoxOption = None,
+    space: SpaceOption = False,
+) -> int:
+    """Save every cell of a model on a domain: label, affine map and polytope.
+
+    A soft model is mapped at temperature zero, as its skeleton. Ctrl-C saves the cells found so far, marked
+    incomplete, and exits with 3.
+    """
+    from hardmax.cells.search import enumerate_cells
+    from hardmax.errors import DomainError
+
+    check_target(out, force=force, endings=(".npz",))
+    check_target(table, force=force, endings=(".csv",))
+    check_target(picture, force=force, endings=(".svg",))
+    net, name = read_model(model)
+    points = read_points(inputs, net.input_shape)
+    named = domain_of(Asked(segment, plane, margin, box, space), net.input_shape, points)
+    if picture is not None and (named.domain.dim != 2 or not named.domain.is_bounded):
+        raise DomainError(
+            f"--svg draws a bounded domain of 2 dimensions, got {named.text}; give --box LOW HIGH or --plane A B C"
+        )
+    hard = hardened(net, name, points, reference)
+    cells = enumerate_cells(hard.network, named.domain, exactness=exactness.value, max_cells=max_cells, progress=True)
+    with working(f"writing {out}"):
+        cells.save(out)
+    written = [out]
+    if table is not None:
+        from hardmax.cli.cell_table import cells_csv
+
+        with working(f"writing {table}"):
+            write_text(table, cells_csv(cells))
+        written.append(table)
+    if picture is not None:
+        from hardmax.cli.plane_svg import plane_svg
+
+        with working(f"drawing {picture}"):
+            write_text(picture, plane_svg(cells, title=f"{hard.name}: {cells.n_cells:,} cells on {named.text}"))
+        written.append(picture)
+    if as_json:
+        print_json(
+            {
+                "model": hard.name,
+                "domain": named.facts,
+                "n_cells": cells.n_cells,
+                "exactness": cells.exactness.value,
+                "is_complete": cells.is_complete,
+                "written": [str(path) for path in written],
+                "changes": list(hard.changes),
+            }
+        )
+    else:
+        of = f"the skeleton of {hard.name}" if hard.changes else hard.name
+        state = cells.exactness.value if cells.is_complete else f"{cells.exactness.value}; stopped early, more exist"
+        number = "1 cell" if cells.n_cells == 1 else f"{cells.n_cells:,} cells"
+        print_line(f"{of}: {number} on {named.text} ({state}), written to {', '.join(map(str, written))}")
+    return 0 if cells.is_complete else 3

@@ -1,0 +1,81 @@
+"""What commands print and write: JSON for machines, tables for people, files whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from hardmax.errors import WriteError
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+ForceOption = Annotated[bool, typer.Option("--force", help="Replace files that exist.")]
+
+
+def print_json(facts: Mapping[str, Any]) -> None:
+    """One JSON object in one line; numbers that JSON has no word for become null."""
+    typer.echo(json.dumps(_plain(facts), allow_nan=False))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(entry) for entry in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def print_line(text: str) -> None:
+    """One line for people, as it is."""
+    from rich.console import Console
+
+    Console(highlight=False, markup=False, soft_wrap=True).print(text)
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "") -> None:
+    """A table for people; the first column is text, the others are numbers."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, title=title or None, title_justify="left", title_style="bold")
+    for index, name in enumerate(columns):
+        table.add_column(name, justify="right" if index else "left", no_wrap=index == 0)
+    for row in rows:
+        table.add_row(*row)
+    Console(highlight=False, markup=False).print(table)
+
+
+def check_target(path: Path | None, *, force: bool, endings: Sequence[str] = ()) -> None:
+    """Refuse a file that could not or should not be written, before the work that would fill it.
+
+    Raises
+    ------
+    WriteError
+        The file exists and ``force`` is not given, is a folder, has another ending, or its folder is missing or
+        cannot be written to.
+    """
+    if path is None:
+        return
+    if path.is_dir():
+        raise WriteError(f"{path}: expected the name of a file, got a folder; add a file name")
+    if endings and path.suffix.lower() not in endings:
+        raise WriteError(f"{path}: expected a file ending in {', '.join(endings)}, got {path.suffix or 'no ending'!r}")
+    if path.exists() and not force:
+        raise WriteError(f"{path}: the file exists; give --force to replace it, or another name")
+    folder = path.parent
+    if not folder.is_dir():
+        raise WriteError(f"{path}: cannot be written, there is no folder {folder}; create it first, or choose another")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise WriteError(f"{path}: cannot be written, the folder {folder} allows no new files; choose another")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Put text into a file in one step."""
+    from hardmax.networks.files import write_bytes
+
+    write_bytes(path, text.encode())

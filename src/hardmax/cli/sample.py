@@ -1,0 +1,94 @@
+"""``hardmax sample``: the number of cells from random inputs, with what it missed."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from hardmax.cli.domains import Asked, BoxOption, MarginOption, PlaneOption, SegmentOption, SpaceOption, domain_of
+from hardmax.cli.messages import for_the_command_line
+from hardmax.cli.output import JsonOption, print_json, print_line
+from hardmax.cli.progress import sampling
+from hardmax.cli.sources import InputsOption, ModelArgument, ReferenceOption, hardened, read_model, read_points
+
+EXAMPLES = """[bold]Examples[/bold]
+  hardmax sample builtin:demo --box -2 2
+  hardmax sample model.onnx --inputs X.npz --plane 0 1 2 --samples 1e5 --seed 7
+  hardmax sample model.npz --box -1 1 --samples 1e7 --json
+
+hardmax count gives the true number where it can be afforded."""
+
+
+def sample(
+    model: ModelArgument,
+    inputs: InputsOption = None,
+    samples: Annotated[float, typer.Option("--samples", "-n", help="How many inputs to draw; 1e6 is fine.")] = 1e6,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the draws.")] = 0,
+    reference: ReferenceOption = None,
+    as_json: JsonOption = False,
+    segment: SegmentOption = None,
+    plane: PlaneOption = None,
+    margin: MarginOption = 0.2,
+    box: BoxOption = None,
+    space: SpaceOption = False,
+) -> int:
+    """Estimate the number of cells from uniform samples of a bounded domain.
+
+    Prints the distinct labels seen (a lower bound), the Good-Turing coverage, Chao1's estimate with its 95 % interval,
+    and a warning where the samples limit the count. Ctrl-C keeps the samples drawn so far and exits with 3.
+    """
+    import numpy as np
+
+    from hardmax.errors import DomainError, ParameterError
+    from hardmax.measurements.sampling import sample_cells
+
+    if not (samples >= 1 and samples == int(min(samples, 2.0**62))):
+        raise ParameterError(f"--samples: expected a whole number of at least 1, got {samples:g}")
+    if space:
+        raise DomainError("--space: nothing is uniform on all of space; give --box LOW HIGH, or use `hardmax count`")
+    net, name = read_model(model)
+    points = read_points(inputs, net.input_shape)
+    named = domain_of(Asked(segment, plane, margin, box, space), net.input_shape, points, is_bounded=True)
+    hard = hardened(net, name, points, reference)
+    rng = np.random.default_rng(seed)
+    with sampling(int(samples)) as advance:
+        found = sample_cells(hard.network, named.domain, int(samples), rng=rng, progress=advance)
+    facts: dict[str, Any] = {
+        "model": hard.name,
+        "domain": named.facts,
+        "seed": seed,
+        "n_samples": found.n_samples,
+        "is_complete": found.is_complete,
+        "n_distinct": found.n_distinct,
+        "n_once": found.n_once,
+        "n_twice": found.n_twice,
+        "coverage": found.coverage,
+        "estimate": found.estimate,
+        "interval": list(found.interval),
+        "is_hashed": found.is_hashed,
+        "warning": found.warning,
+        "exactness": found.exactness.value,
+        "changes": list(hard.changes),
+    }
+    if as_json:
+        print_json(facts)
+    else:
+        for line in _lines(facts):
+            print_line(line)
+    return 0 if found.is_complete else 3
+
+
+def _lines(facts: dict[str, Any]) -> list[str]:
+    of = f"the skeleton of {facts['model']}" if facts["changes"] else facts["model"]
+    low, high = facts["interval"]
+    stopped = "" if facts["is_complete"] else "; stopped early"
+    lines = [
+        f"{of}: at least {facts['n_distinct']:,} cells seen in {facts['n_samples']:,} samples of "
+        f"{facts['domain']['text']} (estimated{stopped})",
+        f"coverage {facts['coverage']:.6f}, Chao1 estimate {facts['estimate']:,.1f}, 95 % interval "
+        f"[{low:,.1f}, {high:,.1f}]",
+    ]
+    if facts["warning"]:
+        lines.append(f"warning: {for_the_command_line(facts['warning'])}")
+    return lines

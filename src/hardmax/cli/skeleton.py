@@ -1,0 +1,178 @@
+"""``hardmax skeleton``: a model -> its zero-temperature limit, what was changed, and what that costs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hardmax.cli.output import ForceOption, JsonOption, check_target, print_json, print_line, print_table
+from hardmax.cli.progress import working
+from hardmax.cli.sources import InputsOption, ModelArgument, ReferenceOption, read_labels, read_model, read_points
+from hardmax.cli.sources import reference_of as reference_input
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from hardmax.measurements.fidelity import Fidelity
+    from hardmax.networks.network import Network
+
+EXAMPLES = """[bold]Examples[/bold]
+  hardmax skeleton model.onnx -o hard.onnx
+  hardmax skeleton model.onnx --inputs X.npz
+  hardmax skeleton model.onnx --inputs X.npz --labels y.csv --max-loss 0.05
+  hardmax skeleton bert.onnx --inputs X.npz --reference 0 -o hard.npz
+
+With --inputs the model is compared with its skeleton: all of it, one layer at a time, one head at a time, and the \
+largest set of heads found that can be hard together."""
+
+_SHOWN_CHANGES = 12
+
+
+def skeleton(
+    model: ModelArgument,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="Write the hard model: .onnx, .npz or .safetensors.")
+    ] = None,
+    inputs: InputsOption = None,
+    labels: Annotated[
+        str | None,
+        typer.Option(
+            "--labels", metavar="FILE", help="Right answers; by default the array `labels` of --inputs, if any."
+        ),
+    ] = None,
+    max_loss: Annotated[
+        float,
+        typer.Option("--max-loss", min=0.0, max=1.0, help="Share of decisions that hard heads together may change."),
+    ] = 0.01,
+    brief: Annotated[
+        bool, typer.Option("--brief", help="Compare the whole model only, not layer by layer and head by head.")
+    ] = False,
+    reference: ReferenceOption = None,
+    dtype: Annotated[str, typer.Option(help="float32 or float64: what an ONNX model computes in.")] = "float32",
+    force: ForceOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a model hard: what changes, and with --inputs what that costs.
+
+    Softmax becomes Hardmax, GELU and SiLU become ReLU; norms are kept, or frozen at an input with --reference.
+    """
+    from hardmax.errors import ParameterError
+    from hardmax.networks.files import write
+    from hardmax.networks.skeleton import skeleton as hardened
+
+    check_target(out, force=force, endings=(".onnx", ".npz", ".safetensors"))
+    if labels is not None and inputs is None:
+        raise ParameterError(f"--labels {labels} are the right answers to --inputs; expected --inputs FILE beside it")
+    net, name = read_model(model)
+    points = read_points(inputs, net.input_shape)
+    hard = hardened(net, reference=reference_input(points, reference))
+    facts: dict[str, Any] = {
+        "model": name,
+        "input_shape": list(net.input_shape),
+        "output_shape": list(net.output_shape),
+        "temperature": net.temperature,
+        "changes": list(hard.changes),
+        "has_cells": not hard.smooth_operations,
+        "out": None if out is None else str(out),
+    }
+    if points is not None:
+        answers = read_labels(labels, inputs)
+        facts["fidelity"] = _fidelity(net, None if reference is None else hard, points, answers, max_loss, brief)
+    if out is not None:
+        write(hard, out, dtype=dtype)
+    if as_json:
+        print_json(facts)
+    else:
+        _print(facts)
+
+
+def _fidelity(
+    net: Network,
+    frozen: Network | None,
+    points: NDArray[Any],
+    labels: NDArray[Any] | None,
+    max_loss: float,
+    brief: bool,
+) -> dict[str, Any]:
+    """Soft against hard on the inputs: all heads, by layer, by head, and greedily as many as the loss allows."""
+    from hardmax.measurements import fidelity
+
+    with working("comparing the model with its skeleton") as say:
+        whole = fidelity.compare(net, points, labels, hard=frozen)
+        facts: dict[str, Any] = {"n_inputs": whole.n, "exactness": whole.exactness.value, "whole": _row(whole)}
+        if brief:
+            return facts
+        say("comparing layer by layer")
+        facts["by_layer"] = [
+            {"layer": layer, **_row(hardened.fidelity)}
+            for layer, hardened in enumerate(fidelity.by_layer(net, points, labels))
+        ]
+        say("comparing head by head")
+        facts["by_head"] = [
+            {"layer": hardened.heads[0][0], "head": hardened.heads[0][1], **_row(hardened.fidelity)}
+            for hardened in fidelity.by_head(net, points, labels)
+        ]
+        if whole.agreement is not None:
+            say("looking for heads that can be hard together")
+            best = fidelity.greedy(net, points, max_loss, labels)[-1]
+            facts["greedy"] = {
+                "max_loss": max_loss,
+                "heads": [list(pair) for pair in best.heads],
+                "n_heads": len(facts["by_head"]),
+                **_row(best.fidelity),
+            }
+    return facts
+
+
+def _row(found: Fidelity) -> dict[str, float | None]:
+    return {
+        "relative_error": found.relative_error,
+        "kl": found.kl,
+        "agreement": found.agreement,
+        "soft_accuracy": found.soft_accuracy,
+        "hard_accuracy": found.hard_accuracy,
+    }
+
+
+def _print(facts: dict[str, Any]) -> None:
+    changes = facts["changes"]
+    print_line(f"{facts['model']}: {len(changes)} change(s) at temperature zero" if changes else
+               f"{facts['model']}: already hard, nothing was changed")  # fmt: skip
+    for change in changes[:_SHOWN_CHANGES]:
+        print_line(f"  {change}")
+    if len(changes) > _SHOWN_CHANGES:
+        print_line(f"  and {len(changes) - _SHOWN_CHANGES} more; --json lists them all")
+    if "fidelity" in facts:
+        _print_fidelity(facts["fidelity"])
+    if facts["out"] is not None:
+        print_line(f"written to {facts['out']}")
+
+
+def _print_fidelity(facts: dict[str, Any]) -> None:
+    rows = [("all of it", facts["whole"])]
+    rows += [(f"layer {row['layer']}", row) for row in facts.get("by_layer", ())]
+    rows += [(f"layer {row['layer']} head {row['head']}", row) for row in facts.get("by_head", ())]
+    if "greedy" in facts:
+        chosen = facts["greedy"]
+        rows.append((f"{len(chosen['heads'])} of {chosen['n_heads']} heads together", chosen))
+    columns = {
+        "relative_error": "relative error",
+        "kl": "KL (nats)",
+        "agreement": "same decision",
+        "soft_accuracy": "soft accuracy",
+        "hard_accuracy": "hard accuracy",
+    }
+    kept = [key for key in columns if facts["whole"][key] is not None]
+    print_table(
+        ["made hard", *(columns[key] for key in kept)],
+        [[name, *(f"{row[key]:.4f}" for key in kept)] for name, row in rows],
+        title=f"\nsoft against hard on {facts['n_inputs']} inputs ({facts['exactness']})",
+    )
+    if "greedy" in facts:
+        heads = " ".join(f"{layer}.{head}" for layer, head in facts["greedy"]["heads"]) or "none"
+        print_line(
+            f"Heads that are hard together while at most {facts['greedy']['max_loss']:.2%} of decisions change "
+            f"(layer.head): {heads}. Found greedily; a larger set may exist."
+        )
