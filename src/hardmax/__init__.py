@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from hardmax.measurements import fidelity as fidelity
     from hardmax.measurements import stability as stability
     from hardmax.measurements.head_analysis import analyse_heads as analyse_heads
+    from hardmax.measurements.kv_cache import kv_cache as kv_cache
     from hardmax.measurements.sampling import sample_cells as sample_cells
     from hardmax.networks.adapters import models as models
     from hardmax.networks.adapters.capturing import capture as capture
@@ -94,6 +95,7 @@ _NAMES = {
     "from_torch": "hardmax.networks.torch_modules",
     "grid_transformer": "hardmax.constructions.grid",
     "joint_cells": "hardmax.tropical.minkowski",
+    "kv_cache": "hardmax.measurements.kv_cache",
     "load_cells": "hardmax.cells.storage",
     "lower": "hardmax.networks.lowering",
     "max_of_minima": "hardmax.constructions.piecewise",
