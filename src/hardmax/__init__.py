@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from hardmax.constructions.piecewise import piecewise_linear_from_pieces as piecewise_linear_from_pieces
     from hardmax.errors import HardmaxError as HardmaxError
     from hardmax.measurements import bounds as bounds
+    from hardmax.measurements import dynamics as dynamics
     from hardmax.measurements import fidelity as fidelity
     from hardmax.measurements import stability as stability
     from hardmax.measurements.head_analysis import analyse_heads as analyse_heads
@@ -118,6 +119,7 @@ _MODULES = {
     "bounds": "hardmax.measurements.bounds",
     "claims": "hardmax.claims",
     "constructions": "hardmax.constructions",
+    "dynamics": "hardmax.measurements.dynamics",
     "errors": "hardmax.errors",
     "fidelity": "hardmax.measurements.fidelity",
     "models": "hardmax.networks.adapters.models",

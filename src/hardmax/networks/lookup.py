@@ -122,7 +122,8 @@ def lookup_question(key: int) -> FloatArray:
     """
     if key not in range(N_KEYS):
         raise ParameterError(f"key: expected an integer from 0 to {N_KEYS - 1}, got {key!r}")
-    return np.eye(_WIDTH)[key]
+    question: FloatArray = np.eye(_WIDTH)[key]
+    return question
 
 
 def lookup_tokens(x: ArrayLike) -> tuple[str, ...]:
@@ -294,7 +295,7 @@ def _attend(scores: Array, temperature: float) -> Array:
     if temperature > 0:
         return evaluation.softmax(scores, temperature)
     winners = np.array([max(range(len(row)), key=row.__getitem__) for row in scores.tolist()])
-    return np.where(winners[:, None] == np.arange(scores.shape[1]), rational(1), rational(0))
+    return np.asarray(np.where(winners[:, None] == np.arange(scores.shape[1]), rational(1), rational(0)))
 
 
 def _stored(values: Array, where: str, temperature: float) -> FloatArray:
