@@ -118,7 +118,7 @@ def test_rows_next_to_a_wall_are_settled_in_rationals(shift):
     head = _captured([thirds, -thirds, thirds * 1e-160], keys)
     rows = head_rows(head)
     _assert_rows(head, rows)
-    assert rows.n_settled > 0
+    assert (rows.n_settled > 0) == (shift > 0)  # a repeated key needs no arithmetic
 
 
 def test_the_compiled_rows_are_those_of_plain_numpy():
