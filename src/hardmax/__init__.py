@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from hardmax import constructions as constructions
     from hardmax import errors as errors
     from hardmax import networks as networks
+    from hardmax import reports as reports
     from hardmax.cells.domains import Box as Box
     from hardmax.cells.domains import Plane as Plane
     from hardmax.cells.domains import Segment as Segment
@@ -124,6 +125,7 @@ _MODULES = {
     "fidelity": "hardmax.measurements.fidelity",
     "models": "hardmax.networks.adapters.models",
     "networks": "hardmax.networks",
+    "reports": "hardmax.reports",
     "stability": "hardmax.measurements.stability",
 }
 

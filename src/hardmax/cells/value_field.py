@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hardmax.cells.power_diagram import PowerDiagram
+from hardmax.cells.power_diagram import Extent, PowerDiagram
 from hardmax.errors import ParameterError, ShapeError, WeightError
 from hardmax.tropical.maslov import softmax
 
@@ -37,8 +38,28 @@ class ValueField:
         if temperature == 0:
             hard: FloatArray = self.values[self.diagram.assign(queries)]
             return hard
-        soft: FloatArray = softmax(self._scores(queries), temperature) @ self.values
+        soft: FloatArray = self.weights(queries, temperature) @ self.values
         return soft
+
+    def weights(self, queries: ArrayLike, temperature: float) -> FloatArray:
+        """The attention weights (..., N) at queries (..., d) and a positive temperature.
+
+        Exactness: estimated (floats).
+        """
+        soft: FloatArray = softmax(self._scores(queries), temperature)
+        return soft
+
+    def plot(self, ax: Any, *, temperature: float = 0.0, extent: Extent | None = None) -> Any:
+        """Draw which key each query of a plane attends to, soft or hard, and return ``ax``; dimension 2 only.
+
+        ``ax`` is matplotlib's Axes; ``extent`` is ((x0, x1), (y0, y1)), by default a window around the keys. The walls
+        are those of the hard head, the same at every temperature.
+
+        Exactness: estimated (floats); for looking at.
+        """
+        from hardmax.cells.drawing import draw_field
+
+        return draw_field(self, ax, temperature, extent)
 
     def _scores(self, queries: ArrayLike) -> FloatArray:
         points = np.asarray(queries, dtype=np.float64)

@@ -15,6 +15,7 @@ from hardmax.cli import bounds as bounds_command
 from hardmax.cli import claims as claims_command
 from hardmax.cli import compile as compile_command
 from hardmax.cli import count as count_command
+from hardmax.cli import figures as figures_command
 from hardmax.cli import map as map_command
 from hardmax.cli import sample as sample_command
 from hardmax.cli import skeleton as skeleton_command
@@ -45,6 +46,7 @@ app.command("map", rich_help_panel=COUNT, epilog=map_command.EXAMPLES)(map_comma
 app.command("sample", rich_help_panel=COUNT, epilog=sample_command.EXAMPLES)(sample_command.sample)
 app.command("skeleton", rich_help_panel=CHANGE, epilog=skeleton_command.EXAMPLES)(skeleton_command.skeleton)
 app.command("compile", rich_help_panel=CHANGE, epilog=compile_command.EXAMPLES)(compile_command.compile_)
+app.command("figures", rich_help_panel=CHECK, epilog=figures_command.EXAMPLES)(figures_command.figures)
 app.command("claims", rich_help_panel=CHECK, epilog=claims_command.EXAMPLES)(claims_command.claims)
 app.command("bounds", rich_help_panel=CHECK, epilog=bounds_command.EXAMPLES)(bounds_command.bounds)
 

@@ -1,0 +1,78 @@
+"""``hardmax figures``: the paper's figures, drawn from exact numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hardmax.cli.output import ForceOption, JsonOption, print_json, print_line
+
+EXAMPLES = """[bold]Examples[/bold]
+  hardmax figures -o figures
+  hardmax figures 4 6 -o paper --format pdf --force
+  hardmax figures 6 --seed 1 -o again --json"""
+
+
+def figures(
+    numbers: Annotated[
+        list[int] | None, typer.Argument(help="Which figures, from 1 to 7; default: all.", show_default=False)
+    ] = None,
+    out: Annotated[Path, typer.Option("-o", "--out", help="Folder for the files; made if needed.")] = Path("figures"),
+    formats: Annotated[
+        str, typer.Option("--format", help="File formats, separated by commas: pdf, svg, png.")
+    ] = "pdf,svg,png",
+    force: ForceOption = False,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the random draws of figure 6.")] = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Draw the paper's seven figures, with their numbers as CSV and captions that say what is true."""
+    from hardmax.reports.figures.writing import checked_formats, checked_numbers
+    from hardmax.reports.figures.writing import figures as write
+
+    wanted, kinds = checked_numbers(numbers or None), checked_formats(formats.split(","))
+    with _progress(len(wanted), quiet=as_json) as step:
+        files = write(wanted, out, formats=kinds, force=force, seed=seed, progress=step)
+    if as_json:
+        facts = {
+            "schema": 1,
+            "folder": str(out),
+            "seed": seed,
+            "figures": [
+                {"number": number, "files": [file.name for file in files if _is_of(file, number)]} for number in wanted
+            ],
+        }
+        print_json(facts)
+    else:
+        names = "figure" if len(wanted) == 1 else "figures"
+        print_line(f"{names} {', '.join(map(str, wanted))}: {len(files)} files written to {out}")
+
+
+def _is_of(file: Path, number: int) -> bool:
+    return file.name.startswith((f"figure-{number}.", f"figure-{number}-"))
+
+
+@contextmanager
+def _progress(count: int, *, quiet: bool) -> Iterator[Callable[[int, str], None] | None]:
+    """A bar on a terminal; nothing elsewhere."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    if quiet or not console.is_terminal:
+        yield None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("figures", total=count)
+        begun = 0
+
+        def step(number: int, name: str) -> None:
+            nonlocal begun
+            bar.update(task, completed=begun, description=f"figure {number}: {name}")
+            begun += 1
+
+        yield step

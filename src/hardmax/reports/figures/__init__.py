@@ -1,0 +1,25 @@
+"""The seven figures of the tropical paper, drawn from exact numbers; matplotlib is used in this folder only.
+
+``hm.reports.figures(...)`` draws them: the package is callable, since a function of its own name beside it would be
+hidden by the first import of one of its modules.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from hardmax.reports.figures.writing import FORMATS as FORMATS
+from hardmax.reports.figures.writing import NUMBERS as NUMBERS
+from hardmax.reports.figures.writing import contents as contents
+from hardmax.reports.figures.writing import figures as figures
+
+
+class _Figures(ModuleType):
+    def __call__(self, *args: Any, **options: Any) -> tuple[Path, ...]:
+        return figures(*args, **options)
+
+
+sys.modules[__name__].__class__ = _Figures
