@@ -54,21 +54,25 @@ class Block(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.query = nn.ModuleList(nn.Linear(WIDTH, KEY_DIM) for _ in range(N_HEADS))
-        self.key = nn.ModuleList(nn.Linear(WIDTH, KEY_DIM, bias=False) for _ in range(N_HEADS))
-        self.value = nn.ModuleList(nn.Linear(WIDTH, VALUE_DIM, bias=False) for _ in range(N_HEADS))
+        self.query = nn.Linear(WIDTH, N_HEADS * KEY_DIM)
+        self.key = nn.Linear(WIDTH, N_HEADS * KEY_DIM, bias=False)
+        self.value = nn.Linear(WIDTH, N_HEADS * VALUE_DIM, bias=False)
         self.output = nn.Linear(N_HEADS * VALUE_DIM, WIDTH)
         self.first = nn.Linear(WIDTH, HIDDEN)
         self.second = nn.Linear(HIDDEN, WIDTH)
 
     def forward(self, tokens: Tensor) -> Tensor:
         context = tokens[:, :N_PAIRS]
-        heads = []
-        for query, key, value in zip(self.query, self.key, self.value, strict=True):
-            scores = query(tokens) @ key(context).transpose(1, 2)  # (batch, N_PAIRS + 1, N_PAIRS)
-            heads.append(scores.softmax(-1) @ value(context))
-        tokens = tokens + self.output(torch.cat(heads, -1))
+        queries, keys, values = _by_head(self.query(tokens)), _by_head(self.key(context)), _by_head(self.value(context))
+        scores = queries @ keys.transpose(2, 3)  # (batch, N_HEADS, N_PAIRS + 1, N_PAIRS)
+        mixed = scores.softmax(-1) @ values
+        tokens = tokens + self.output(mixed.transpose(1, 2).flatten(2))
         return tokens + self.second(torch.relu(self.first(tokens)))
+
+
+def _by_head(rows: Tensor) -> Tensor:
+    """(batch, tokens, heads * size) -> (batch, heads, tokens, size)."""
+    return rows.unflatten(-1, (N_HEADS, -1)).transpose(1, 2)
 
 
 class Lookup(nn.Module):

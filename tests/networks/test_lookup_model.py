@@ -42,6 +42,26 @@ def questions():
     return inputs, np.array(answers)
 
 
+def _choices_by_token(net, labels):
+    """The network's choices sorted by the token that makes them, (..., 6, choices of a token)."""
+    parts, start = [], 0
+    for index, count in zip(net.graph.choice_nodes, net.graph.choice_counts, strict=True):
+        node = net.graph.nodes[index]
+        part = labels[..., start : start + count]
+        if isinstance(node.operation, op.Hardmax):  # (heads, tokens)
+            part = np.swapaxes(part.reshape(*labels.shape[:-1], -1, N_PAIRS + 1), -1, -2)
+        else:  # (tokens, units)
+            part = part.reshape(*labels.shape[:-1], N_PAIRS + 1, -1)
+        parts.append(part)
+        start += count
+    return np.concatenate(parts, axis=-1)
+
+
+def _question_choices(net, labels):
+    """Those that the last token makes."""
+    return _choices_by_token(net, labels)[..., -1, :]
+
+
 def _accuracy(net, inputs, answers, temperature=None):
     return np.mean(net(inputs, temperature=temperature).argmax(-1) == answers)
 
@@ -52,8 +72,8 @@ def test_it_answers_at_least_ninety_nine_in_a_hundred_at_its_own_temperature(net
 
 
 def test_its_hard_accuracy_is_the_recorded_one(net, questions):
-    # training/README.md: 95% on 10000 inputs; the skeleton loses some answers, and that is the finding
-    assert _accuracy(net, *questions, temperature=0.0) == pytest.approx(0.95, abs=0.02)
+    # training/README.md: 90% on 10000 inputs; the skeleton loses some answers, and that is the finding
+    assert _accuracy(net, *questions, temperature=0.0) == pytest.approx(0.902, abs=0.02)
 
 
 @pytest.mark.parametrize(
@@ -80,9 +100,10 @@ def test_the_order_of_the_pairs_does_not_matter(net, questions):
 
 def test_two_layers_of_two_heads_see_the_plane_and_the_context_only(net):
     nodes = net.graph.nodes
-    heads = [node for node in nodes if isinstance(node.operation, op.Hardmax)]
-    assert [node.shape[-2:] for node in heads] == [(N_PAIRS + 1, N_PAIRS)] * 4  # five keys: never the question's
-    scores = [nodes[node.inputs[0] - 1] for node in heads]
+    layers = [node for node in nodes if isinstance(node.operation, op.Hardmax)]
+    assert [node.shape[-3:] for node in layers] == [(2, N_PAIRS + 1, N_PAIRS)] * 2  # five keys: never the question's
+    assert [(head.layer, head.head) for head in hm.fidelity.heads_of(net)] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    scores = [nodes[node.inputs[0] - 1] for node in layers]
     assert all(isinstance(node.operation, op.MatMul) for node in scores)
     assert all(net.graph.shape_of(node.inputs[0])[-1] == 2 for node in scores)  # d_k
     assert sum(isinstance(node.operation, op.Relu) for node in nodes) == 2 and not net.smooth_operations
@@ -93,13 +114,9 @@ def test_the_context_does_not_see_the_question(net, questions):
     one = questions[0][:20]
     other = one.copy()
     other[:, -1] = np.random.default_rng(0).normal(size=other[:, -1].shape)
-    before, after = net.labels(one), net.labels(other)
-    start = 0
-    for index, count in zip(net.graph.choice_nodes, net.graph.choice_counts, strict=True):
-        context = count // (N_PAIRS + 1) * N_PAIRS
-        assert np.array_equal(before[:, start : start + context], after[:, start : start + context]), index
-        start += count
-    assert not np.array_equal(before, after)
+    before, after = _choices_by_token(net, net.labels(one)), _choices_by_token(net, net.labels(other))
+    assert np.array_equal(before[:, :-1], after[:, :-1])
+    assert not np.array_equal(before[:, -1], after[:, -1])
 
 
 def test_weights_are_short_dyadic_numbers_in_small_files(net):
@@ -133,16 +150,6 @@ def test_a_missing_file_is_named_with_the_remedy(monkeypatch, tmp_path):
 PAIRS = {0: 1, 2: 4, 3: 4, 5: 6, 7: 2}
 
 
-def _question_choices(net, labels):
-    """Of the whole network's choices those that the last of its six tokens makes."""
-    parts, start = [], 0
-    for count in net.graph.choice_counts:
-        last = count // (N_PAIRS + 1) * N_PAIRS
-        parts.append(labels[..., start + last : start + count])
-        start += count
-    return np.concatenate(parts, axis=-1)
-
-
 @pytest.mark.parametrize("temperature", [0.0, 1.0, 0.25])
 def test_with_its_context_fixed_it_is_a_network_of_the_question(net, questions, temperature):
     tempered = net.with_temperature(temperature)
@@ -169,18 +176,18 @@ def test_keys_and_values_of_every_context_are_binary_numbers(net):
     maps = [node.operation for node in net.graph.nodes if isinstance(node.operation, op.Linear)]
     size = [np.abs(m.weight) for m in maps]
     bias = [0.0 if m.bias is None else np.abs(m.bias) for m in maps]
+    _, key, value, output, first, second = range(1, 7)
     embed = size[0][:, :8].max(axis=1) + size[0][:, 8:].max(axis=1) + bias[0]  # one key and one value
-    mixed = np.concatenate([size[3] @ embed, size[6] @ embed])
-    middle = embed + size[7] @ mixed + bias[7]
-    after = middle + size[9] @ (size[8] @ middle + bias[8]) + bias[9]
-    assert max((size[k] @ after).max() for k in (11, 12, 14, 15)) < 2.0 ** (53 - 42)
+    middle = embed + size[output] @ (size[value] @ embed) + bias[output]
+    after = middle + size[second] @ (size[first] @ middle + bias[first]) + bias[second]
+    assert max((size[6 + k] @ after).max() for k in (key, value)) < 2.0 ** (53 - 42)
     given = lookup.conditioned_lookup(lookup.lookup_input(PAIRS, 2))
     heads = [head for layer in given.layers[1:-1:2] for head in layer.layers[0].heads]
     assert [head.keys.shape for head in heads] == [(N_PAIRS, 2)] * 4
     assert min(lattice_exponent(a) for head in heads for a in (head.keys, head.values)) >= -42
 
 
-@pytest.mark.parametrize(("asked", "cells"), [((0, 2, 3), 100), ((5, 7, 3), 175)], ids=str)
+@pytest.mark.parametrize(("asked", "cells"), [((0, 2, 3), 45), ((5, 7, 3), 65)], ids=str)
 def test_every_cell_on_a_plane_of_questions_is_proved(asked, cells):
     """The engine in floats and in rationals, the independent check, and sampling of the whole network agree."""
     x = lookup.lookup_input(PAIRS, 2)

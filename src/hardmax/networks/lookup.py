@@ -37,7 +37,7 @@ Array = NDArray[Any]
 
 N_KEYS, N_VALUES, N_PAIRS = 8, 8, 5
 _WIDTH = N_KEYS + N_VALUES
-_LINEARS_PER_HEAD, _LINEARS_PER_BLOCK = 3, 3  # query, key, value; output, first, second
+_MAPS_PER_BLOCK = 6  # query, key, value, output, first, second
 
 
 class LookupExamples(NamedTuple):
@@ -220,6 +220,12 @@ class _Linear:
             result = result + (rational_array(self.bias) if exact else self.bias)
         return np.asarray(result)
 
+    def split(self, n_heads: int) -> list[_Linear]:
+        """The rows that each head reads, in order."""
+        weights = np.split(self.weight, n_heads)
+        biases = [None] * n_heads if self.bias is None else np.split(self.bias, n_heads)
+        return [_Linear(weight, bias) for weight, bias in zip(weights, biases, strict=True)]
+
     @property
     def layer(self) -> Affine:
         return Affine(self.weight, self.bias)
@@ -249,27 +255,27 @@ class _Parts(NamedTuple):
     def of(cls, net: Network) -> _Parts:
         nodes = net.graph.nodes
         maps = [_Linear(n.operation.weight, n.operation.bias) for n in nodes if isinstance(n.operation, op.Linear)]
-        choices = [nodes[index].operation for index in net.graph.choice_nodes]
-        # a block's choices are its heads and then one ReLU layer
-        n_blocks = sum(isinstance(choice, op.Relu) for choice in choices)
-        n_heads = (len(choices) - n_blocks) // max(n_blocks, 1)
-        size = _LINEARS_PER_HEAD * n_heads + _LINEARS_PER_BLOCK
-        expected = ([op.Hardmax] * n_heads + [op.Relu]) * n_blocks
+        choices = [nodes[index] for index in net.graph.choice_nodes]
+        attention = [node for node in choices if isinstance(node.operation, op.Hardmax)]
+        n_blocks = len(attention)
         if (
             net.input_shape != (N_PAIRS + 1, _WIDTH)
             or net.output_shape != (N_VALUES,)
-            or [type(choice) for choice in choices] != expected
-            or len(maps) != 2 + n_blocks * size
+            or [type(node.operation) for node in choices] != [op.Hardmax, op.Relu] * n_blocks
+            or any(len(node.shape) < 3 or node.shape[-2:] != (N_PAIRS + 1, N_PAIRS) for node in attention)
+            or len(maps) != 2 + n_blocks * _MAPS_PER_BLOCK
         ):
             raise ParameterError(
                 f"net: expected a network of the lookup model's architecture, {(N_PAIRS + 1, _WIDTH)} -> "
-                f"{(N_VALUES,)} with blocks of attention heads and one ReLU layer, got {net!r}"
+                f"{(N_VALUES,)} with blocks of attention to the context and one ReLU layer, got {net!r}"
             )
         blocks = []
-        for start in range(1, len(maps) - 1, size):
-            of_block = maps[start : start + size]
-            heads = tuple(_HeadParts(*of_block[3 * head : 3 * head + 3]) for head in range(n_heads))
-            blocks.append(_Block(heads, *of_block[-3:]))
+        for number, node in enumerate(attention):
+            start = 1 + number * _MAPS_PER_BLOCK
+            query, key, value, output, first, second = maps[start : start + _MAPS_PER_BLOCK]
+            parts = (part.split(node.shape[-3]) for part in (query, key, value))
+            heads = tuple(_HeadParts(*of_head) for of_head in zip(*parts, strict=True))
+            blocks.append(_Block(heads, output, first, second))
         return cls(maps[0], tuple(blocks), maps[-1])
 
 
