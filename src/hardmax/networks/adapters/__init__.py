@@ -2,5 +2,6 @@
 
 from hardmax.networks.adapters.captured import Capture, CapturedHead
 from hardmax.networks.adapters.capturing import capture
+from hardmax.networks.adapters.models import minilm, sceptr, smollm2
 
-__all__ = ["Capture", "CapturedHead", "capture"]
+__all__ = ["Capture", "CapturedHead", "capture", "minilm", "sceptr", "smollm2"]

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from hardmax.errors import ParameterError, ShapeError
+from hardmax.networks.adapters.calls import NameTokens
 from hardmax.networks.adapters.captured import Capture
+from hardmax.networks.adapters.sceptr_models import ReceptorModel
+from hardmax.networks.adapters.text_models import TextModel
 from hardmax.networks.network import Network
-
-NameTokens = Callable[[int, int], Sequence[str] | None]
 
 
 def capture(source: Any, inputs: Any, *, tokens: Sequence[Any] | None = None) -> tuple[Capture, ...]:
@@ -58,6 +59,18 @@ def capture(source: Any, inputs: Any, *, tokens: Sequence[Any] | None = None) ->
         from hardmax.networks.adapters.network_heads import capture_network
 
         return capture_network(source, inputs, "network", names)
+    if isinstance(source, TextModel | ReceptorModel):
+        if tokens is not None:
+            raise ParameterError(f"tokens: {source!r} names its own tokens; leave tokens out")
+        return source.capture(inputs)
+    if hasattr(source, "named_modules"):  # a torch module; torch itself is not imported before it is needed
+        if hasattr(source, "config") and hasattr(source.config, "_attn_implementation"):
+            from hardmax.networks.adapters.hugging_face import capture_hugging_face
+
+            return capture_hugging_face(source, inputs, names)
+        from hardmax.networks.adapters.torch_encoders import capture_torch
+
+        return capture_torch(source, inputs, names)
     raise ParameterError(
         f"expected a network, the path of a file, a torch module, a Hugging Face model or a model of hm.models, "
         f"got a {type(source).__name__}"

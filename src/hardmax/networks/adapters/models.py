@@ -1,5 +1,23 @@
-"""``hm.models``: trained models that come as packages, and the values that capturing them gives."""
+"""``hm.models``: trained models that come as packages, and the values that capturing them gives.
+
+Each loader reads the files of an installed package, never the network, and never unpickles anything; each
+model has ``capture``, which gives one ``Capture`` for each text or sequence.
+"""
 
 from hardmax.networks.adapters.captured import Capture, CapturedHead
+from hardmax.networks.adapters.minilm_model import minilm
+from hardmax.networks.adapters.sceptr_models import SCEPTR_VARIANTS, ReceptorModel, sceptr
+from hardmax.networks.adapters.smollm2_model import CausalModel, smollm2
+from hardmax.networks.adapters.text_models import TextModel
 
-__all__ = ["Capture", "CapturedHead"]
+__all__ = [
+    "SCEPTR_VARIANTS",
+    "Capture",
+    "CapturedHead",
+    "CausalModel",
+    "ReceptorModel",
+    "TextModel",
+    "minilm",
+    "sceptr",
+    "smollm2",
+]

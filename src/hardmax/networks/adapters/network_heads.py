@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import EmptyError, OperatorError
 from hardmax.networks import operations as op
+from hardmax.networks.adapters.calls import NameTokens, named_capture
 from hardmax.networks.adapters.captured import Capture, CapturedHead, read_only
 from hardmax.networks.adapters.score_paths import ScorePath, WeightUse, scale_of, score_path, weight_use
 from hardmax.networks.graph import GraphBuilder
@@ -23,7 +24,7 @@ Fetch = Callable[[int], FloatArray]  # a graph value on the input at hand
 
 
 def capture_network(
-    net: Network, inputs: ArrayLike, source: str, name_tokens: Callable[[int, int], Sequence[str] | None]
+    net: Network, inputs: ArrayLike, source: str, name_tokens: NameTokens
 ) -> tuple[Capture, ...]:
     """What every head of the network sees on each input, evaluated in binary64.
 
@@ -55,10 +56,7 @@ def capture_network(
             return np.asarray(parts[value].reshape(net.graph.shape_of(value)), dtype=np.float64)
 
         heads = tuple(head for plan in plans for head in plan.heads(fetch))
-        n_keys, n_queries = max(h.n_keys for h in heads), max(h.n_queries for h in heads)
-        tokens = name_tokens(position, n_keys) or tuple(map(str, range(n_keys)))
-        queries = tokens if len(tokens) >= n_queries else tuple(map(str, range(n_queries)))
-        captures.append(Capture(source, tuple(tokens), heads, tuple(queries)))
+        captures.append(named_capture(source, heads, position, name_tokens))
     return tuple(captures)
 
 
@@ -263,4 +261,4 @@ def _one_a_line(rows: IntArray, visible: NDArray[np.bool_]) -> IntArray | None:
     if not seen.all():
         anchor = int(np.argmax(seen))
         lowest = np.where(seen, lowest, np.clip(lowest[anchor] + np.arange(len(lowest)) - anchor, 0, None))
-    return lowest
+    return np.asarray(lowest)

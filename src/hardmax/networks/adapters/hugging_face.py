@@ -1,0 +1,233 @@
+"""Hugging Face encoders and decoders, through the function that every model of theirs calls for attention.
+
+transformers lets each model choose its attention function by name. While a model is captured its choice is a
+function of ours, which notes what it is given and then computes what the plain ("eager") function does. What
+arrives there has been through rotary embeddings; the mask holds causality, windows and padding; keys come
+with fewer heads than queries where they are grouped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import numpy as np
+
+from hardmax.errors import EmptyError, MissingExtraError, OperatorError, ParameterError, ShapeError
+from hardmax.networks.adapters.calls import AttentionCall, NameTokens, hidden_as_infinite, named_capture
+from hardmax.networks.adapters.captured import Capture
+from hardmax.networks.adapters.torch_encoders import evaluating, to_numpy
+
+_NAME = "hardmax_capture"
+_RECORDER: ContextVar[list[AttentionCall] | None] = ContextVar("hardmax_capture", default=None)
+_NAMES: ContextVar[dict[int, str]] = ContextVar("hardmax_capture_names", default={})  # noqa: B039
+#: Arguments by which some models change the scores in a way that is no dot product plus bias.
+_NOT_DOT_PRODUCTS = {"softcap": "scores are capped by tanh", "s_aux": "an extra score without a key is added"}
+
+
+def capture_hugging_face(model: Any, inputs: Any, name_tokens: NameTokens) -> tuple[Capture, ...]:
+    """What every attention head of the model sees, one capture for each sequence.
+
+    ``inputs`` are token numbers (a list, an array, or one for each sequence), or a mapping as a tokenizer
+    gives it. Sequences run one by one, without their padding, in evaluation mode.
+    """
+    captures = []
+    for position, arguments in enumerate(_sequences(model, inputs)):
+        calls = attention_calls(model, arguments)
+        heads = tuple(head for layer, call in enumerate(calls) for head in call.heads(0, layer))
+        captures.append(named_capture(type(model).__name__, heads, position, name_tokens))
+    return tuple(captures)
+
+
+def attention_calls(model: Any, arguments: Mapping[str, Any]) -> list[AttentionCall]:
+    """Every attention of one run of the model on one sequence, in order."""
+    torch, _ = _libraries()
+    calls: list[AttentionCall] = []
+    with evaluating(model), recording(model, calls), torch.no_grad():
+        try:
+            model(**arguments)
+        except (OperatorError, ShapeError):
+            raise
+        except Exception as error:
+            detail = (str(error).strip().splitlines() or [""])[0]
+            shapes = {key: tuple(value.shape) for key, value in arguments.items() if hasattr(value, "shape")}
+            raise ShapeError(
+                f"{type(model).__name__} fails on inputs {shapes} ({type(error).__name__}: {detail}); pass what "
+                "its tokenizer gives"
+            ) from error
+    if not calls:
+        raise OperatorError(
+            f"{type(model).__name__} does not take its attention from the AttentionInterface of transformers, so "
+            "its heads cannot be captured; expected a model such as BertModel or LlamaForCausalLM, and "
+            "transformers of version 5"
+        )
+    return calls
+
+
+@contextmanager
+def recording(model: Any, calls: list[AttentionCall]) -> Iterator[None]:
+    """While inside, the model's attention is ours and every call of it is appended to ``calls``."""
+    _, transformers = _libraries()
+    try:
+        from transformers import AttentionInterface, AttentionMaskInterface
+        from transformers.masking_utils import eager_mask
+    except ImportError:
+        raise MissingExtraError(
+            f"capturing Hugging Face models needs a newer transformers than {transformers.__version__}: "
+            "pip install -U transformers"
+        ) from None
+    AttentionInterface.register(_NAME, _attention)
+    AttentionMaskInterface.register(_NAME, eager_mask)
+    parts = [part for part in model.modules() if isinstance(part, transformers.PreTrainedModel)]
+    configs = {id(part.config): part.config for part in parts}
+    before = {key: config._attn_implementation for key, config in configs.items()}
+    named = _NAMES.set({id(part): name for name, part in model.named_modules()})
+    recorder = _RECORDER.set(calls)
+    try:
+        for config in configs.values():
+            config._attn_implementation = _NAME
+        yield
+    finally:
+        for key, config in configs.items():
+            config._attn_implementation = before[key]
+        _RECORDER.reset(recorder)
+        _NAMES.reset(named)
+
+
+def _attention(
+    module: Any,
+    query: Any,  # (batch, heads, n_q, d_k)
+    key: Any,  # (batch, key heads, n_k, d_k)
+    value: Any,
+    attention_mask: Any,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    **others: Any,
+) -> tuple[Any, Any]:
+    """The plain attention of transformers, which also notes what it was given."""
+    torch, _ = _libraries()
+    name = _NAMES.get().get(id(module), type(module).__name__)
+    for argument, reason in _NOT_DOT_PRODUCTS.items():
+        if others.get(argument) is not None:
+            raise OperatorError(
+                f"{name} ({type(module).__name__}): {reason} ({argument}), so the scores are not those of any keys"
+            )
+    scaling = query.shape[-1] ** -0.5 if scaling is None else float(scaling)
+    if attention_mask is not None:
+        attention_mask = attention_mask[..., : key.shape[-2]]
+    calls = _RECORDER.get()
+    if calls is not None:
+        added = None if attention_mask is None else _numbers(torch, attention_mask)
+        calls.append(AttentionCall(name, to_numpy(query), to_numpy(key), to_numpy(value), 1 / scaling, added))
+    groups = query.shape[1] // key.shape[1]
+    scores = query @ key.repeat_interleave(groups, dim=1).transpose(-1, -2) * scaling
+    if attention_mask is not None:
+        added = attention_mask
+        if added.dtype == torch.bool:
+            added = torch.where(added, 0.0, torch.finfo(scores.dtype).min)
+        scores = scores + added
+    weights = torch.softmax(scores, dim=-1, dtype=torch.float32).to(query.dtype)
+    output = weights @ value.repeat_interleave(groups, dim=1)
+    return output.transpose(1, 2).contiguous(), weights
+
+
+def _numbers(torch: Any, mask: Any) -> Any:
+    """The mask as numbers added to the scores, (batch or 1, heads or 1, n_q or 1, n_k)."""
+    if mask.dtype == torch.bool:
+        return np.where(mask.cpu().numpy(), 0.0, -np.inf)
+    return hidden_as_infinite(to_numpy(mask), torch.finfo(mask.dtype).min / 2)
+
+
+def _sequences(model: Any, inputs: Any) -> list[dict[str, Any]]:
+    """The arguments of the model for each sequence, with a batch axis of one and no padding."""
+    torch, _ = _libraries()
+    if not isinstance(inputs, Mapping):
+        return [{"input_ids": ids[None]} for ids in _token_numbers(torch, model, inputs)]
+    if not inputs:
+        raise EmptyError("inputs: expected what a tokenizer gives, got an empty mapping")
+    given: dict[str, Any] = {}
+    for key, value in inputs.items():
+        try:
+            given[key] = value if isinstance(value, torch.Tensor) else torch.as_tensor(np.asarray(value))
+        except (TypeError, ValueError) as error:
+            raise ShapeError(f"inputs[{key!r}]: expected an array, got rows of several lengths ({error})") from None
+        if given[key].dim() == 1:
+            given[key] = given[key][None]
+    if len({len(value) for value in given.values()}) > 1:
+        raise ShapeError(f"inputs: expected one row a sequence in each of {sorted(given)}, got several counts")
+    mask = given.get("attention_mask")
+    result = []
+    for row in range(len(next(iter(given.values())))):
+        arguments = {}
+        for key, value in given.items():
+            part = value[row]
+            if mask is not None and part.shape[:1] == mask[row].shape:
+                part = part[mask[row].bool()]
+            arguments[key] = part[None]
+        if "input_ids" in arguments:
+            arguments["input_ids"] = _checked(torch, model, arguments["input_ids"][0], row)[None]
+        result.append(arguments)
+    return result
+
+
+def _token_numbers(torch: Any, model: Any, inputs: Any) -> list[Any]:
+    if isinstance(inputs, str):
+        raise ParameterError(
+            "inputs: expected token numbers, got a text; a model alone has no tokenizer. Pass "
+            "tokenizer(text), or use a model of hm.models"
+        )
+    rows: Sequence[Any] = inputs
+    if not isinstance(inputs, torch.Tensor | np.ndarray):
+        if not isinstance(inputs, Sequence):
+            raise ParameterError(f"inputs: expected token numbers, got a {type(inputs).__name__}")
+        if not len(inputs):
+            raise EmptyError("inputs: expected at least one token, got none")
+        if not isinstance(inputs[0], Sequence | torch.Tensor | np.ndarray):
+            rows = [inputs]
+    elif inputs.ndim == 1:
+        rows = [inputs]
+    return [_checked(torch, model, row, position) for position, row in enumerate(rows)]
+
+
+def _checked(torch: Any, model: Any, row: Any, position: int) -> Any:
+    """Token numbers of one sequence: integers, in the vocabulary, within the context."""
+    try:
+        ids = row if isinstance(row, torch.Tensor) else torch.as_tensor(np.asarray(row))
+    except (TypeError, ValueError):
+        raise ParameterError(f"sequence {position}: expected token numbers, got {row!r:.80}") from None
+    if ids.dim() != 1:
+        raise ShapeError(f"sequence {position}: expected a list of token numbers, got shape {tuple(ids.shape)}")
+    if not len(ids):
+        raise EmptyError(f"sequence {position}: expected at least one token, got none")
+    if ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
+        raise ParameterError(f"sequence {position}: expected token numbers (integers), got {ids.dtype}")
+    size = getattr(model.config, "vocab_size", None)
+    if size is not None and (int(ids.min()) < 0 or int(ids.max()) >= size):
+        raise ParameterError(
+            f"sequence {position}: expected token numbers from 0 to {size - 1}, got {int(ids.min())} to "
+            f"{int(ids.max())}; is this the model's own tokenizer?"
+        )
+    check_length(type(model).__name__, len(ids), getattr(model.config, "max_position_embeddings", None), position)
+    return ids.long()
+
+
+def check_length(model: str, n_tokens: int, context: int | None, position: int) -> None:
+    """Refuses a sequence that is longer than the model's context."""
+    if context is not None and n_tokens > context:
+        raise ParameterError(
+            f"{model}: text {position} has {n_tokens} tokens, more than the model's context of {context}; shorten "
+            "it, or split it and capture the parts"
+        )
+
+
+def _libraries() -> tuple[Any, Any]:
+    try:
+        import torch
+        import transformers
+    except ImportError as error:
+        raise MissingExtraError(
+            f"Hugging Face models need torch and transformers ({error}): pip install 'hardmax[torch,models]'"
+        ) from None
+    return torch, transformers

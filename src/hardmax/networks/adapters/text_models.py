@@ -1,0 +1,89 @@
+"""A language model with its tokenizer: texts go in, captures come out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hardmax.errors import EmptyError, MissingExtraError, ParameterError
+from hardmax.networks.adapters.calls import named_capture
+from hardmax.networks.adapters.captured import Capture
+from hardmax.networks.adapters.hugging_face import attention_calls, check_length
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TextModel:
+    """A Hugging Face model and the tokenizer it was trained with.
+
+    ``context`` is the largest number of tokens, special ones included. ``model`` and ``tokenizer`` are those
+    of the transformers and tokenizers packages, for whatever is not offered here.
+    """
+
+    name: str
+    model: Any
+    tokenizer: Any
+    context: int
+
+    def __repr__(self) -> str:
+        config = self.model.config
+        return (
+            f"{type(self).__name__}({self.name}, {config.num_hidden_layers} layers of "
+            f"{config.num_attention_heads} heads, context {self.context})"
+        )
+
+    def tokens(self, text: str) -> tuple[str, ...]:
+        """The tokens of a text as words and pieces of words, special ones included."""
+        return self._encoded(text, 0)[1]
+
+    def capture(self, texts: str | list[str] | tuple[str, ...]) -> tuple[Capture, ...]:
+        """What every attention head sees on each text.
+
+        Exactness: queries, keys and values are what the model computed in its own number type; scores and
+        weights are recomputed from them in binary64.
+        """
+        import torch
+
+        captures = []
+        for position, text in enumerate(_texts(texts)):
+            numbers, tokens = self._encoded(text, position)
+            calls = attention_calls(self.model, {"input_ids": torch.tensor([numbers])})
+            heads = tuple(head for layer, call in enumerate(calls) for head in call.heads(0, layer))
+            captures.append(named_capture(self.name, heads, position, lambda *_, names=tokens: names))
+        return tuple(captures)
+
+    def _encoded(self, text: str, position: int) -> tuple[list[int], tuple[str, ...]]:
+        if not isinstance(text, str):
+            raise ParameterError(f"text {position}: expected a string, got a {type(text).__name__}")
+        if not text.strip():
+            raise EmptyError(f"text {position}: expected at least one word, got {text!r}")
+        encoding = self.tokenizer.encode(text)
+        check_length(self.name, len(encoding.ids), self.context, position)
+        return list(encoding.ids), tuple(self._spelled(encoding))
+
+    def _spelled(self, encoding: Any) -> list[str]:
+        """How the tokens are shown."""
+        return list(encoding.tokens)
+
+
+def _texts(texts: Any) -> list[str]:
+    if isinstance(texts, str):
+        return [texts]
+    if not isinstance(texts, list | tuple):
+        raise ParameterError(f"expected a text or a list of texts, got a {type(texts).__name__}")
+    if not texts:
+        raise EmptyError("expected at least one text, got an empty list")
+    return list(texts)
+
+
+def package_folder(package: str, what: str, remedy: str) -> Path:
+    """Where an installed package keeps its files; the package itself is not imported."""
+    from importlib.util import find_spec
+
+    try:
+        spec = find_spec(package)
+    except (ImportError, ValueError):
+        spec = None
+    if spec is None or not spec.submodule_search_locations:
+        raise MissingExtraError(f"{what} comes with the package {package}, which is not installed: {remedy}")
+    return Path(next(iter(spec.submodule_search_locations)))

@@ -1,0 +1,207 @@
+"""torch modules built on ``nn.MultiheadAttention``: ``nn.TransformerEncoder`` and what contains it.
+
+A hook before each attention module sees its inputs; queries, keys and values are then projected as the
+module itself does it. In evaluation mode torch has a fused path that passes the modules by, so it is
+switched off for the time of the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from math import sqrt
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardmax.errors import EmptyError, MissingExtraError, OperatorError, ParameterError, ShapeError, WeightError
+from hardmax.networks.adapters.calls import AttentionCall, NameTokens, captures_of, hidden_as_infinite
+from hardmax.networks.adapters.captured import Capture
+
+FloatArray = NDArray[np.float64]
+
+
+def capture_torch(module: Any, inputs: Any, name_tokens: NameTokens) -> tuple[Capture, ...]:
+    """What every ``nn.MultiheadAttention`` inside the module sees, one capture for each sequence.
+
+    Positions that a key padding mask hides are left out, as keys and, in self-attention, as queries. The
+    module runs in evaluation mode (no dropout) and is left as it was.
+    """
+    torch = _torch()
+    _check_supported(torch, module)
+    args, kwargs = _arguments(torch, module, inputs)
+    with evaluating(module), record_torch(module) as calls:
+        try:
+            module(*args, **kwargs)
+        except Exception as error:
+            detail = (str(error).strip().splitlines() or [""])[0]
+            shapes = [tuple(part.shape) for part in (*args, *kwargs.values()) if isinstance(part, torch.Tensor)]
+            raise ShapeError(
+                f"{type(module).__name__} fails on inputs of shapes {shapes} ({type(error).__name__}: {detail}); "
+                "pass them as the module takes them"
+            ) from error
+    if not calls:
+        raise OperatorError(
+            f"{type(module).__name__} holds nn.MultiheadAttention modules but ran none of them on this input"
+        )
+    if len({len(call.queries) for call in calls}) > 1:
+        raise OperatorError(
+            f"{type(module).__name__}: its attention modules see batches of different sizes, so their rows cannot "
+            "be told apart; capture the parts one by one"
+        )
+    return captures_of(type(module).__name__, calls, name_tokens)
+
+
+@contextmanager
+def record_torch(module: Any) -> Iterator[list[AttentionCall]]:
+    """While inside, every call of an ``nn.MultiheadAttention`` of the module is appended to the list given."""
+    torch = _torch()
+    calls: list[AttentionCall] = []
+    hooks = []
+    for name, part in module.named_modules():
+        if isinstance(part, torch.nn.MultiheadAttention):
+
+            def hook(part: Any, args: Any, kwargs: Any, name: str = name) -> None:
+                calls.append(_call(torch, part, name or type(part).__name__, args, kwargs))
+
+            hooks.append(part.register_forward_pre_hook(hook, with_kwargs=True))
+    fast = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with torch.no_grad():
+            yield calls
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast)
+        for hook_handle in hooks:
+            hook_handle.remove()
+
+
+def _call(torch: Any, part: Any, name: str, args: Any, kwargs: Mapping[str, Any]) -> AttentionCall:
+    """The queries, keys and values of one call, as ``nn.MultiheadAttention`` makes them."""
+    order = ("query", "key", "value", "key_padding_mask", "need_weights", "attn_mask")
+    given = dict(zip(order, args, strict=False)) | dict(kwargs)
+    sources = [given["query"], given["key"], given["value"]]
+    in_batch = sources[0].dim() == 3
+    if not in_batch:
+        sources = [source[None] for source in sources]
+    elif not part.batch_first:
+        sources = [source.transpose(0, 1) for source in sources]
+    if part.in_proj_weight is not None:
+        weights = part.in_proj_weight.chunk(3)
+    else:
+        weights = (part.q_proj_weight, part.k_proj_weight, part.v_proj_weight)
+    biases = (None, None, None) if part.in_proj_bias is None else part.in_proj_bias.chunk(3)
+    projected = [torch.nn.functional.linear(*parts) for parts in zip(sources, weights, biases, strict=True)]
+    batch = len(projected[0])
+    if part.bias_k is not None:  # one learnt key and value after the others
+        projected[1] = torch.cat([projected[1], part.bias_k.expand(batch, -1, -1)], dim=1)
+        projected[2] = torch.cat([projected[2], part.bias_v.expand(batch, -1, -1)], dim=1)
+    if part.add_zero_attn:
+        projected[1:] = [torch.nn.functional.pad(tensor, (0, 0, 0, 1)) for tensor in projected[1:]]
+    split = [tensor.unflatten(-1, (part.num_heads, part.head_dim)).transpose(1, 2) for tensor in projected]
+    queries, keys, values = (to_numpy(tensor) for tensor in split)
+    added = _added(torch, part, given, (batch, part.num_heads, queries.shape[2], keys.shape[2]))
+    padding = given.get("key_padding_mask")
+    if padding is not None:
+        hidden = _mask_numbers(torch, padding).reshape(batch, -1) == -np.inf
+        padding = np.pad(hidden, ((0, 0), (0, keys.shape[2] - hidden.shape[1])))
+    is_self = given["query"] is given["key"]
+    return AttentionCall(name, queries, keys, values, sqrt(part.head_dim), added, padding, is_self)
+
+
+def _added(torch: Any, part: Any, given: Mapping[str, Any], shape: tuple[int, ...]) -> FloatArray | None:
+    """Both masks as numbers added to the scores; learnt and zero keys at the end are never hidden."""
+    batch, heads, n_queries, n_keys = shape
+    total = None
+    mask, padding = given.get("attn_mask"), given.get("key_padding_mask")
+    if mask is not None:
+        numbers = _mask_numbers(torch, mask)
+        # (n_q, n_k), or (batch * heads, n_q, n_k)
+        total = numbers[None, None] if numbers.ndim == 2 else numbers.reshape(batch, heads, n_queries, -1)
+    if padding is not None:
+        numbers = _mask_numbers(torch, padding).reshape(batch, 1, 1, -1)
+        total = numbers if total is None else total + numbers
+    if total is None:
+        return None
+    total = np.broadcast_to(total, (len(total), total.shape[1], n_queries, total.shape[3]))
+    return np.pad(total, ((0, 0), (0, 0), (0, 0), (0, n_keys - total.shape[3])))
+
+
+def _mask_numbers(torch: Any, mask: Any) -> FloatArray:
+    if mask.dtype == torch.bool:
+        return np.where(mask.cpu().numpy(), -np.inf, 0.0)
+    return hidden_as_infinite(to_numpy(mask), torch.finfo(mask.dtype).min / 2)
+
+
+def to_numpy(tensor: Any) -> FloatArray:
+    """A tensor of any device and number type as binary64."""
+    return np.asarray(tensor.detach().cpu().double().numpy())
+
+
+@contextmanager
+def evaluating(module: Any) -> Iterator[None]:
+    """While inside, the module and its parts are in evaluation mode."""
+    training = [part for part in module.modules() if part.training]
+    for part in training:
+        part.training = False
+    try:
+        yield
+    finally:
+        for part in training:
+            part.training = True
+
+
+def _check_supported(torch: Any, module: Any) -> None:
+    if any(isinstance(part, torch.nn.MultiheadAttention) for part in module.modules()):
+        return
+    suspects = sorted(
+        {type(part).__name__ for part in module.modules() if "att" in type(part).__name__.lower()}
+    )
+    if suspects:
+        raise OperatorError(
+            f"{type(module).__name__}: its attention modules {', '.join(suspects)} are not nn.MultiheadAttention, "
+            "so no hook knows their queries and keys; try hm.capture(hm.from_torch(module, x), x)"
+        )
+    raise EmptyError(
+        f"expected a model with attention, got a {type(module).__name__} without nn.MultiheadAttention; if it "
+        "computes attention by itself, try hm.capture(hm.from_torch(module, x), x)"
+    )
+
+
+def _arguments(torch: Any, module: Any, inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """What to call the module with: a tensor, a tuple of tensors, or a dictionary of named ones."""
+    if isinstance(inputs, Mapping):
+        return (), {key: _argument(torch, module, value, key) for key, value in inputs.items()}
+    if isinstance(inputs, tuple) and any(isinstance(part, torch.Tensor) for part in inputs):
+        return tuple(_argument(torch, module, part, f"inputs[{i}]") for i, part in enumerate(inputs)), {}
+    if isinstance(module, torch.nn.MultiheadAttention):  # self-attention
+        return (_argument(torch, module, inputs, "inputs"),) * 3, {}
+    return (_argument(torch, module, inputs, "inputs"),), {}
+
+
+def _argument(torch: Any, module: Any, given: Any, what: str) -> Any:
+    if given is None or isinstance(given, bool):
+        return given
+    try:
+        tensor = given if isinstance(given, torch.Tensor) else torch.as_tensor(np.asarray(given))
+    except (TypeError, ValueError) as error:
+        raise ParameterError(f"{what}: expected a tensor, got a {type(given).__name__} ({error})") from None
+    if 0 in tensor.shape:
+        raise EmptyError(f"{what}: expected at least one entry, got shape {tuple(tensor.shape)}")
+    if tensor.is_complex():
+        raise ParameterError(f"{what}: expected real numbers, got {tensor.dtype}")
+    if not tensor.is_floating_point():
+        return tensor  # token numbers or a mask
+    if torch.isnan(tensor).any():
+        raise WeightError(f"{what}: expected numbers, got NaN")
+    kinds = [weight for weight in module.parameters() if weight.is_floating_point()]
+    return tensor.to(kinds[0]) if kinds else tensor
+
+
+def _torch() -> Any:
+    try:
+        import torch
+    except ImportError:
+        raise MissingExtraError("capturing torch modules needs torch: pip install 'hardmax[torch]'") from None
+    return torch
