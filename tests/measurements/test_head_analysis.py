@@ -268,6 +268,20 @@ def test_a_given_radius_is_that_of_the_ball_and_what_is_not_asked_is_not_there()
     assert hull.n_reachable_hull == 1 and hull.n_reachable_ball is None
 
 
+@given(_heads(masked=False), st.integers(1, 9))
+@example(_captured([[1.0, 1.0]], [[1.0, 0.0], [0.0, 1.0], [0.1, 0.1]]), 5)
+@example(_captured([[0.0]], [[0.0]]), 1)
+def test_what_a_ball_reaches_is_what_the_diagram_says_and_witnesses_are_inside(head, radius):
+    (found,) = hm.analyse_heads(_capture(head), reach="ball", radius=radius)
+    (keys,) = found.key_sets
+    slow = keys.diagram.reachable(ball=(keys.around.centre, radius))
+    assert (keys.ball.is_reachable == slow.is_reachable).all()
+    reached = np.flatnonzero(keys.ball.is_reachable)
+    witnesses = keys.ball.witnesses[reached]
+    assert (np.linalg.norm(witnesses - keys.around.centre, axis=1) <= radius).all()
+    assert keys.diagram.assign(witnesses).tolist() == reached.tolist()
+
+
 def test_cell_shares_are_computed_in_the_plane_and_sampled_on_request_above():
     (plane,) = hm.analyse_heads(_capture(_captured([[1.0, 0.0]], [[1.0, 0.0], [-1.0, 0.0]])))
     shares = plane.key_sets[0].cell_shares()

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from hardmax.cells.cell_shares import Shares
 from hardmax.cells.power_diagram import PowerDiagram, power_diagram
-from hardmax.cells.reachable import Reachable
+from hardmax.cells.reachable import MOST_RIVALS, Reachable
 from hardmax.networks.adapters.captured import CapturedHead
 
 FloatArray = NDArray[np.float64]
@@ -193,7 +193,7 @@ def key_sets(
         diagram = diagrams.of(first.keys[positions], biases)
         around = ball_of(queries, radius) if from_ball else None
         hull = diagram.reachable(hull=queries) if from_hull else None
-        ball = None if around is None else diagram.reachable(ball=(around.centre, around.radius))
+        ball = None if around is None else reachable_from(diagram, around)
         is_uniform = all(references[number][2] for number in members)
         found.append(
             KeySet(
@@ -221,6 +221,26 @@ def ball_of(queries: FloatArray, radius: float | None) -> Ball:
     farthest = float(np.linalg.norm(queries - centre, axis=1).max())
     # Rounded up, so that no query is left outside.
     return Ball(centre, farthest * (1 + 1e-12))
+
+
+def reachable_from(diagram: PowerDiagram, ball: Ball) -> Reachable:
+    """Which keys win somewhere in the ball: ``diagram.reachable``, at once where the answer is every live key.
+
+    Without biases cells are cones, so a ball around the origin meets each of them, near the origin.
+
+    Exactness: certified.
+    """
+    room = ball.radius - float(np.linalg.norm(ball.centre)) * (1 + 1e-12)
+    if diagram.terms.has_bias or room <= 1e-9 * ball.radius:
+        return diagram.reachable(ball=(ball.centre, ball.radius))
+    witnesses = np.full(diagram.keys.shape, np.nan)
+    for key in np.flatnonzero(diagram.live).tolist():
+        inner = diagram.interior_point(key)
+        # Halving is exact, so what the interior point wins its multiple wins too.
+        witnesses[key] = np.ldexp(inner, int(np.floor(np.log2(0.5 * room / np.linalg.norm(inner)))))
+    n_keys = len(diagram.keys)
+    reasons = np.zeros((n_keys, n_keys)) if n_keys <= MOST_RIVALS else None
+    return Reachable(diagram.live.copy(), witnesses, reasons, 0)
 
 
 def _name(keys: FloatArray, biases: FloatArray | None) -> tuple[bytes, ...]:
