@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -91,27 +92,43 @@ class Lookup(nn.Module):
         return self.readout(tokens[:, -1])
 
 
-def train(seed: int) -> Lookup:
-    """The trained module, its weights rounded to the grid."""
+def train(seed: int, steps: int = STEPS, watch: Callable[[int, Lookup, float], object] | None = None) -> Lookup:
+    """The trained module, its weights rounded to the grid.
+
+    ``watch`` is called with the step, the model and the batch's loss before each update, and once at the end with the
+    loss of a fresh batch.
+    """
     torch.set_num_threads(1)
     torch.manual_seed(seed)
     rng = np.random.default_rng(seed)
     model = Lookup()
     optimiser = torch.optim.Adam(model.parameters(), lr=RATE)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, STEPS)
-    for step in range(STEPS):
-        x, answers = examples(BATCH, rng)
-        loss = functional.cross_entropy(model(torch.tensor(x, dtype=torch.float32)), torch.tensor(answers))
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
+    for step in range(steps):
+        loss = _loss(model, rng)
+        if watch is not None:
+            watch(step, model, loss.item())
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
         schedule.step()
         if step % 500 == 0:
             print(f"step {step}: loss {loss.item():.4f}", flush=True)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.copy_((parameter * GRID).round() / GRID)
-    return model.eval()
+    if watch is not None:
+        watch(steps, model, _loss(model, rng).item())
+    return rounded(model)
+
+
+def _loss(model: Lookup, rng: np.random.Generator) -> Tensor:
+    x, answers = examples(BATCH, rng)
+    return functional.cross_entropy(model(torch.tensor(x, dtype=torch.float32)), torch.tensor(answers))
+
+
+def rounded(model: Lookup) -> Lookup:
+    """A copy of the model with its weights on the grid, ready to be read."""
+    copy = Lookup()
+    copy.load_state_dict({name: (weight * GRID).round() / GRID for name, weight in model.state_dict().items()})
+    return copy.eval()
 
 
 def accuracy(net: hm.Network, x: np.ndarray, answers: np.ndarray, temperature: float) -> float:
