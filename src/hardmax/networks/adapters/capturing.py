@@ -87,8 +87,11 @@ def _token_names(tokens: Sequence[Any] | None) -> NameTokens:
     shared = all(isinstance(name, str) for name in given)
 
     def names(position: int, n_keys: int) -> Sequence[str]:
-        if not shared and position >= len(given):
-            raise ShapeError(f"tokens: expected a list of names for each input, got {len(given)} lists")
+        if not shared and (position >= len(given) or not isinstance(given[position], list | tuple)):
+            raise ShapeError(
+                f"tokens: expected a list of names, or one such list for each input, got {len(given)} entries and "
+                f"none for input {position}"
+            )
         own = given if shared else list(given[position])
         if len(own) != n_keys or not all(isinstance(name, str) for name in own):
             raise ShapeError(f"tokens: expected {n_keys} names for the keys of input {position}, got {len(own)}")
