@@ -124,7 +124,7 @@ def _refuted() -> tuple[Preset, ...]:
             "The maximum is 34, and this network attains it on the whole plane. A second wall cannot cross all seven "
             "cells of the first layer.",
             "Change a weight of layer 2 and try to beat 34. (Serra's bound, 40, is not attained either.)",
-            window=(-1.5, 2.0, -1.5, 2.0), claims=("III.3",),
+            window=(-2.0, 6.0, -1.5, 6.5), claims=("III.3",),
         ),
         Preset(
             "216-or-92", "216 vertices of three heads: 92 (Figure 4)", REFUTED, _slabs(6),
@@ -132,7 +132,7 @@ def _refuted() -> tuple[Preset, ...]:
             "216 = 6³ counts candidate sums. At most 92 are vertices; 91 of them have their cell on the slice of space "
             "that you see here, the last one on the other side.",
             "Count the vertices of the sum beside the field. Drag keys: no position gives more.",
-            window=(-1.5, 4.5, -2.5, 3.5), claims=("Figure 4",),
+            window=(-2.0, 6.0, -3.5, 4.5), claims=("Figure 4",),
         ),
         Preset(
             "dead-key", "Dead keys are not the light ones (Figure 3)", REFUTED, builtin("figure-3"),
@@ -152,8 +152,9 @@ def _refuted() -> tuple[Preset, ...]:
         ),
         Preset(
             "two-n", "Two heads without bias: 2N cells, not N² (Theorem V.2)", REFUTED,
-            Network([Attention([Head([[1.25, 0], [0, 1.25], [-1.25, 0], [0, -1.25]], np.eye(4, 2), np.eye(2)),
-                                Head([[1, 0.5], [-0.5, 1], [-1, -0.5], [0.5, -1]], -np.eye(4, 2), np.eye(2))],
+            Network([Attention([Head([[1.25, 0], [0, 1.25], [-1.25, 0], [0, -1.25]], [[0.5, 0], [0, 0.5], [-0.5, 0], [0, -0.5]], np.eye(2)),
+                                Head([[1, 0.5], [-0.5, 1], [-1, -0.5], [0.5, -1]], [[0.25, 0.25], [-0.25, 0.25], [-0.25, -0.25], [0.25, -0.25]],
+                                     np.eye(2))],
                                [[1, 0, 1, 0], [0, 1, 0, 1]])], 2),
             "For H = d = 2 heads of N = 4 keys there are of the order N² = 16 cells.",
             "Without bias all walls pass through the origin, so at most 2N = 8. With biases 16 can be reached.",
@@ -252,7 +253,7 @@ def _refuted() -> tuple[Preset, ...]:
 
 
 def _builtins() -> tuple[Preset, ...]:
-    windows: dict[str, Window] = {"figure-2": (-1.5, 2.0, -1.5, 2.0), "figure-3": (-2.0, 7.0, -4.5, 4.5)}
+    windows: dict[str, Window] = {"figure-2": (-2.0, 6.0, -1.5, 6.5), "figure-3": (-2.0, 7.0, -4.5, 4.5)}
     titles = {
         "demo": "demo: two layers of two heads",
         "figure-1-depth-1": "figure-1-depth-1: one block",

@@ -1,0 +1,200 @@
+"""``explore``: one page that opens from disk, where the geometry can be dragged and is counted exactly.
+
+The page is a single file: style, scripts and presets are inside, nothing is fetched, and a content security policy
+says so. Its scripts are the files of ``pages/explorer``, joined in the order below.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from hardmax.cells.domains import Plane, Space
+from hardmax.cells.search import enumerate_cells
+from hardmax.errors import NotPiecewiseAffineError, ParameterError, WriteError
+from hardmax.networks.files import package_version, write_bytes
+from hardmax.networks.network import Network
+from hardmax.reports.explorer_layers import network_of, page_layers
+from hardmax.reports.explorer_presets import BUILTINS, Preset, presets
+from hardmax.reports.palette import KEY_COLOURS
+
+_PAGES = Path(__file__).with_name("pages")
+
+#: The exact engine, which also runs in the background thread.
+_EXACT = ("polygons", "cells", "regions", "jobs")
+
+#: Everything else, each file using only those before it at load time.
+_SCRIPTS = (
+    "dom", "state", "address", "evaluate", "shader", "field", "counting", "plane", "network_map", "dual", "edits",
+    "editor", "readout", "downloads", "counts_panel", "bench", "main", "controls", "start",
+)  # fmt: skip
+
+
+def explore(
+    out: str | os.PathLike[str] = "explorer.html", *, network: Network | None = None, force: bool = False
+) -> Path:
+    """Write the explorer page and return its path.
+
+    Parameters
+    ----------
+    out
+        The file to write.
+    network
+        A network on the plane to open with, besides the presets; at most 8 layers, 4 heads of 32 keys each, and 4
+        coordinates between layers.
+    force
+        Replace a file that exists.
+
+    Exactness: the counts stored with the presets are certified; those the page makes are exact. Where a network's
+    maps had to be multiplied out with rounding, the page says that it shows the rounded network.
+
+    Raises
+    ------
+    WriteError
+        The file exists and ``force`` is not given, or cannot be written; nothing is changed then.
+    ShapeError
+        A network that the page cannot draw, with what it can.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> page = explore(Path(folder.name) / "explorer.html")
+    >>> page.name, page.stat().st_size < 5_000_000
+    ('explorer.html', True)
+    >>> explore(page)
+    Traceback (most recent call last):
+        ...
+    hardmax.errors.WriteError: ...explorer.html: the file exists; ...
+    >>> folder.cleanup()
+    """
+    path = Path(out)
+    if path.exists() and not path.is_dir() and not force:
+        raise WriteError(f"{path}: the file exists; pass force=True (on the command line --force) or another name")
+    if not path.parent.is_dir():
+        raise WriteError(f"{path}: there is no folder {path.parent}; create it first, or write elsewhere")
+    write_bytes(path, explorer_html(network).encode())
+    return path
+
+
+def explorer_html(network: Network | None = None) -> str:
+    """The page as text; ``network`` comes first among the presets where one is given.
+
+    Examples
+    --------
+    >>> page = explorer_html()
+    >>> page.startswith("<!doctype html>"), "http-equiv=\\"Content-Security-Policy\\"" in page
+    (True, True)
+    """
+    from jinja2 import Environment, StrictUndefined
+    from markupsafe import Markup
+
+    chosen, note = presets(), ""
+    if network is not None:
+        mine, unrounded = _own_preset(network)
+        chosen = (mine, *chosen)
+        note = "" if unrounded else "Your network's query and output maps were multiplied out and rounded once."
+    folder = _PAGES / "explorer"
+    style = (_PAGES / "theme.css").read_text("utf-8") + (folder / "page.css").read_text("utf-8")
+    exact = "\n".join(_script(folder, name) for name in _EXACT)
+    script = '"use strict";\n{\n' + "\n".join(_script(folder, name) for name in _SCRIPTS) + "}\n"
+    data = {
+        "version": package_version(),
+        "palette": list(KEY_COLOURS),
+        "presets": [preset_data(preset) for preset in chosen],
+    }
+    policy = "; ".join(
+        [
+            "default-src 'none'",
+            f"script-src {_hash(exact)} {_hash(script)}",
+            f"style-src {_hash(style)}",
+            "worker-src blob:",
+            "img-src blob:",
+            "base-uri 'none'",
+            "form-action 'none'",
+        ]
+    )
+    page = Environment(autoescape=True, undefined=StrictUndefined).from_string(
+        (folder / "page.html").read_text("utf-8")
+    )
+    return page.render(
+        policy=policy,
+        version=package_version(),
+        note=note,
+        style=Markup(style),  # noqa: S704 - our own files, hashed in the policy
+        # "<" never appears raw in the data, so nothing inside can end the element
+        data=Markup(json.dumps(data, allow_nan=False).replace("<", "\\u003c")),  # noqa: S704
+        exact=Markup(exact),  # noqa: S704
+        script=Markup(script),  # noqa: S704
+    )
+
+
+def preset_data(preset: Preset) -> dict[str, Any]:
+    """A preset as the page holds it: state, story, and the library's certified counts of the same network.
+
+    Exactness: certified.
+
+    Examples
+    --------
+    >>> data = preset_data(next(p for p in presets() if p.name == "49-or-34"))
+    >>> data["library"]["plane"]  # cells, regions, maps
+    [34, 34, 34]
+    """
+    layers, _ = page_layers(preset.network)
+    x0, x1, y0, y1 = preset.window
+    network = network_of(layers)
+    window = Plane([0.0, 0.0], [[1.0, 0.0], [0.0, 1.0]], ((x0, x1), (y0, y1)))
+    names = ("What it is", "In the library", "Try") if preset.group == BUILTINS else ("The paper", "What is true", "Try")
+    return {
+        "name": preset.name,
+        "title": preset.title,
+        "group": preset.group,
+        "story": [[name, text] for name, text in zip(names, (preset.printed, preset.true, preset.to_try), strict=True)],
+        "claims": list(preset.claims),
+        "library": {"window": _counts(network, window), "plane": _counts(network, Space(2))},
+        "state": {
+            "layers": layers,
+            "window": list(preset.window),
+            "temperature": preset.temperature,
+            "view": preset.view,
+            "layer": preset.layer,
+            "query": list(preset.query),
+        },
+    }
+
+
+def _counts(network: Network, domain: Plane | Space) -> list[int]:
+    cells = enumerate_cells(network, domain)
+    return [cells.n_cells, cells.n_regions, cells.n_maps]
+
+
+def _own_preset(network: Network) -> tuple[Preset, bool]:
+    if not isinstance(network, Network):
+        raise ParameterError(f"network: expected an hm.Network, got a {type(network).__name__}; read files with hm.read")
+    if network.smooth_operations:
+        raise NotPiecewiseAffineError(
+            f"the explorer needs a network with cells; {', '.join(network.smooth_operations)} has none. "
+            "Take hm.skeleton(network) first"
+        )
+    layers, unrounded = page_layers(network)
+    own = Preset(
+        "own", "Your network", BUILTINS, network_of(layers),
+        "The network that this page was made with.",
+        "Its cells, regions and maps are counted by the page and were counted by the library.",
+        "Drag anything; Reset brings it back.",
+        temperature=min(network.temperature, 4.0),
+    )  # fmt: skip
+    return own, unrounded
+
+
+def _script(folder: Path, name: str) -> str:
+    return (folder / f"{name}.js").read_text("utf-8")
+
+
+def _hash(text: str) -> str:
+    """The text's hash as a content security policy names it."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -1,0 +1,42 @@
+// Small helpers for the document. Text only ever enters as text, never as markup.
+
+const $ = (id) => document.getElementById(id);
+
+function fill(node, attributes, children) {
+  for (const [name, value] of Object.entries(attributes ?? {})) {
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else if (value === false || value === null || value === undefined) continue;
+    else node.setAttribute(name, value === true ? "" : value);
+  }
+  node.append(...children.filter((child) => child !== null && child !== undefined));
+  return node;
+}
+
+const el = (tag, attributes, ...children) => fill(document.createElement(tag), attributes, children);
+
+const SVG_NAMESPACE = "http://www.w3.org/2000/svg";
+const svg = (tag, attributes, ...children) => fill(document.createElementNS(SVG_NAMESPACE, tag), attributes, children);
+
+const replace = (node, ...children) => node.replaceChildren(...children);
+
+// Short decimals for people; the exact number is in the tables and downloads.
+const shown = (x, digits = 3) => {
+  if (!Number.isFinite(x)) return "–";
+  const rounded = Number(x.toPrecision(Math.max(digits, 1)));
+  return String(Math.abs(rounded) < 1e-12 ? 0 : rounded).replace("-", "−");
+};
+
+const thousands = (n) => n.toLocaleString("en-GB").replace(/,/g, "\u202f");
+
+const plural = (n, one, many = `${one}s`) => `${thousands(n)} ${n === 1 ? one : many}`;
+
+const reducedMotion = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
+
+const isDark = () => {
+  const chosen = document.documentElement.dataset.theme;
+  return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+};
+
+const cssColour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+const rgbOf = (hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16) / 255);

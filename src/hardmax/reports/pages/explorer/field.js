@@ -1,0 +1,160 @@
+// Draws the field: by WebGL 2 where there is one, by a coarse canvas otherwise.
+
+const KIND_NUMBERS = { attention: 0, relu: 1, affine: 1, maxout: 2 };
+
+// The layers as the shader's rows: {rows, kinds, sizes, slopes}, or null where they do not fit.
+function packed(layers) {
+  const rows = new Float32Array(12 * MOST_ROWS), kinds = new Int32Array(32), sizes = new Int32Array(32);
+  const slopes = new Float32Array(8);
+  let at = 0, width = 2;
+  const put = (key, bias, value) => {
+    if (at >= MOST_ROWS) throw new RangeError("too many rows");
+    rows.set(key, 12 * at);
+    rows[12 * at + 4] = bias;
+    rows.set(value, 12 * at + 8);
+    at += 1;
+  };
+  try {
+    layers.forEach((layer, l) => {
+      const kind = KIND_NUMBERS[layer.kind];
+      if (kind === 0) {
+        kinds.set([0, at, layer.heads.length, layer.residual ? 1 : 0], 4 * l);
+        layer.heads.forEach((head, h) => {
+          sizes[4 * l + h] = head.keys.length;
+          head.keys.forEach((key, j) => put(key, head.biases[j], head.values[j]));
+        });
+        width = layer.heads[0].values[0].length;
+      } else if (kind === 1) {
+        kinds.set([1, at, layer.rows.length, layer.residual ? 1 : 0], 4 * l);
+        slopes[l] = layer.kind === "affine" ? 1 : layer.slope;
+        const unit = (i) => layer.rows.map((_, k) => (k === i ? 1 : 0));
+        layer.rows.forEach((row, i) => {
+          put(row, layer.shifts[i], layer.readout ? layer.readout.map((line) => line[i]) : unit(i));
+        });
+        put(layer.offset ?? [0, 0, 0, 0], 0, [0, 0, 0, 0]);
+        width = layer.readout ? layer.readout.length : layer.rows.length;
+      } else {
+        width /= layer.rank;
+        kinds.set([2, width, layer.rank, 0], 4 * l);
+      }
+    });
+  } catch (error) {
+    if (error instanceof RangeError) return null;
+    throw error;
+  }
+  return { rows, kinds, sizes, slopes };
+}
+
+class WebGLField {
+  constructor(canvas) {
+    const gl = canvas.getContext("webgl2", { antialias: false, alpha: false, preserveDrawingBuffer: true });
+    if (!gl) throw new Error("no WebGL 2");
+    this.gl = gl;
+    this.canvas = canvas;
+    this.program = this.linked(VERTEX_SHADER, FRAGMENT_SHADER);
+    this.block = gl.createBuffer();
+    gl.bindBufferBase(gl.UNIFORM_BUFFER, 0, this.block);
+    gl.bufferData(gl.UNIFORM_BUFFER, 48 * MOST_ROWS, gl.DYNAMIC_DRAW);
+    gl.uniformBlockBinding(this.program, gl.getUniformBlockIndex(this.program, "Weights"), 0);
+    gl.bindVertexArray(gl.createVertexArray());
+    gl.useProgram(this.program);
+    this.at = {};
+    for (const name of ["kinds", "sizes", "slopes", "n_layers", "view", "head", "temperature", "strength", "scale",
+      "extent", "resolution", "palette", "paper"]) this.at[name] = gl.getUniformLocation(this.program, name);
+  }
+  linked(...sources) {
+    const { gl } = this, program = gl.createProgram();
+    sources.forEach((source, i) => {
+      const shader = gl.createShader(i === 0 ? gl.VERTEX_SHADER : gl.FRAGMENT_SHADER);
+      gl.shaderSource(shader, source);
+      gl.compileShader(shader);
+      if (!gl.getShaderParameter(shader, gl.COMPILE_STATUS)) throw new Error(gl.getShaderInfoLog(shader));
+      gl.attachShader(program, shader);
+    });
+    gl.linkProgram(program);
+    if (!gl.getProgramParameter(program, gl.LINK_STATUS)) throw new Error(gl.getProgramInfoLog(program));
+    return program;
+  }
+  draw(layers, look) {
+    const { gl, at } = this, weights = packed(layers);
+    if (!weights) return false;
+    gl.viewport(0, 0, this.canvas.width, this.canvas.height);
+    gl.bufferSubData(gl.UNIFORM_BUFFER, 0, weights.rows);
+    gl.uniform4iv(at.kinds, weights.kinds);
+    gl.uniform4iv(at.sizes, weights.sizes);
+    gl.uniform1fv(at.slopes, weights.slopes);
+    gl.uniform1i(at.n_layers, layers.length);
+    gl.uniform1i(at.view, VIEWS.indexOf(look.view));
+    gl.uniform1i(at.head, look.head);
+    gl.uniform1f(at.temperature, look.temperature);
+    gl.uniform1f(at.strength, look.strength);
+    gl.uniform1f(at.scale, look.scale);
+    gl.uniform4fv(at.extent, look.window);
+    gl.uniform2f(at.resolution, this.canvas.width, this.canvas.height);
+    gl.uniform3fv(at.palette, PALETTE.flat());
+    gl.uniform3fv(at.paper, look.paper);
+    gl.drawArrays(gl.TRIANGLES, 0, 3);
+    return true;
+  }
+  finish() { this.gl.readPixels(0, 0, 1, 1, this.gl.RGBA, this.gl.UNSIGNED_BYTE, new Uint8Array(4)); }
+}
+
+// Without WebGL: one colour for every square of 6 pixels, in JavaScript.
+class CanvasField {
+  constructor(canvas) {
+    this.canvas = canvas;
+    this.context = canvas.getContext("2d");
+    this.step = 6;
+  }
+  draw(layers, look) {
+    const { canvas, context, step } = this, [x0, x1, y0, y1] = look.window;
+    for (let py = 0; py < canvas.height; py += step) {
+      for (let px = 0; px < canvas.width; px += step) {
+        const x = x0 + ((x1 - x0) * (px + step / 2)) / canvas.width;
+        const y = y1 - ((y1 - y0) * (py + step / 2)) / canvas.height;
+        const [r, g, b] = this.shade(layers, [x, y], look).map((c) => Math.round(255 * c));
+        context.fillStyle = `rgb(${r} ${g} ${b})`;
+        context.fillRect(px, py, step, step);
+      }
+    }
+    return true;
+  }
+  shade(layers, z, look) {
+    const last = layers[layers.length - 1], { choices } = throughLayers(layers, z, look.temperature);
+    const mixed = [0, 0, 0];
+    let total = 0, share = 1;
+    if (look.view === "output") {
+      const [u, v = 0] = addedAt(layers, z, look.temperature), size = Math.hypot(u, v), hue = Math.atan2(v, u);
+      const chroma = size / (size + look.scale);
+      return [0, 2.1, 4.2].map((turn) => 0.65 + 0.3 * chroma * Math.cos(hue - turn));
+    }
+    if (last.kind === "attention") {
+      choices.forEach(({ weights }, h) => {
+        if (look.head >= 0 && look.head !== h) return;
+        weights.forEach((w, j) => PALETTE[j % 16].forEach((c, i) => { mixed[i] += w * c; }));
+        share = Math.min(share, Math.max(...weights));
+        total += 1;
+      });
+    } else if (last.kind === "relu") {
+      choices.forEach((p, i) => { if (p > 0) { PALETTE[i % 16].forEach((c, k) => { mixed[k] += c; }); total += 1; } });
+    }
+    if (!total) return look.paper;
+    const level = look.strength * (look.view === "share" ? Math.max(0, (share - 0.3) / 0.7) : 1);
+    return look.paper.map((p, i) => p + level * (mixed[i] / total - p));
+  }
+  finish() {}
+}
+
+// The field of a canvas, and the sentence to show where it is the coarse one.
+function fieldOn(canvas) {
+  try {
+    return { field: new WebGLField(canvas), notice: "" };
+  } catch (error) {
+    const fresh = canvas.cloneNode();
+    canvas.replaceWith(fresh);
+    return {
+      field: new CanvasField(fresh),
+      notice: `The field is drawn coarsely: this browser gave no WebGL 2 (${error.message}). All counts stay exact.`,
+    };
+  }
+}
