@@ -18,8 +18,7 @@ def _rng(seed=0):
     return np.random.default_rng(seed)
 
 
-def _draws(dim, n, seed=0):
-    return _rng(seed).integers(0, 1 << 32, size=(dim, n), dtype=np.uint32)
+KEY = (1 << 64) - 12345  # near the end, so that the stream wraps around
 
 
 def _wide_network(rng, n_units):
@@ -49,9 +48,87 @@ def test_compiled_codes_are_the_packed_labels_of_the_network(n_units, domain):
     coder = _sampled_codes.Coder(net, domain)
     assert coder.program is not None
     assert coder.is_hashed == (n_units > 38)
-    draws = _draws(domain.dim, 3001)
-    expected = _sampled_codes.pack_labels(net.labels(coder.points(draws)), _sampled_codes.group_sizes(net))
-    assert np.array_equal(coder.codes(draws), expected)
+    points = coder.points(coder.draws(KEY, 70, 3001))
+    expected = _sampled_codes.pack_labels(net.labels(points), _sampled_codes.group_sizes(net))
+    assert np.array_equal(coder.codes(KEY, 70, 3001), expected)
+
+
+@pytest.mark.parametrize("dim", [1, 3, 4, 5])
+@pytest.mark.parametrize("n_keys", [2, 5, 9, 12])
+def test_compiled_codes_agree_in_every_dimension_and_for_many_keys(dim, n_keys):
+    rng = _rng(10 * dim + n_keys)
+    heads = [hm.Head(rng.normal(size=(n_keys, dim)), rng.normal(size=(n_keys, dim)), rng.normal(size=(dim, dim)))] * 2
+    layers = [
+        hm.Residual(hm.Attention(heads, output=rng.normal(size=(dim, 2 * dim)))),
+        hm.Affine(rng.normal(size=(6, dim)), rng.normal(size=6)),
+        hm.ReLU(),
+        hm.Affine(rng.normal(size=(3 * dim, 6)), rng.normal(size=3 * dim)),
+        hm.Maxout(3),
+        hm.Affine(rng.normal(size=(2 * dim, dim)), rng.normal(size=2 * dim)),
+        hm.Maxout(2),
+        hm.Residual(hm.ReLU(-0.5)),  # reads its input twice: nothing may be fused into it
+        hm.Affine(rng.normal(size=(dim, dim))),  # no choice depends on it
+    ]
+    net, domain = hm.Network(layers, dim), hm.Box([-1.0] * dim, [1.5] * dim)
+    coder = _sampled_codes.Coder(net, domain)
+    labels = net.labels(coder.points(coder.draws(KEY, 0, 2000)))
+    assert coder.program is not None
+    assert len(np.unique(labels, axis=0)) > 3
+    expected = _sampled_codes.pack_labels(labels, _sampled_codes.group_sizes(net))
+    assert np.array_equal(coder.codes(KEY, 0, 2000), expected)
+
+
+@pytest.mark.parametrize("dim", [2, 4])
+@pytest.mark.parametrize("first", range(6))
+def test_of_equal_keys_the_lowest_wins_whatever_rounding_does(dim, first):
+    rng = _rng(first)
+    keys = rng.normal(size=(11, dim))
+    keys[first + 1 :: 2] = keys[first]
+    net = hm.Network([hm.Attention([hm.Head(keys, rng.normal(size=(11, dim)), rng.normal(size=(dim, dim)))])], dim)
+    coder = _sampled_codes.Coder(net, hm.Box([-1.0] * dim, [1.0] * dim))
+    assert coder.program is not None
+    winners = set(coder.codes(KEY, 0, 20_000).tolist())
+    assert winners.isdisjoint(range(first + 1, 11, 2))
+
+
+def test_a_part_of_the_stream_is_the_same_by_itself():
+    coder = _sampled_codes.Coder(_wide_network(_rng(1), 7), hm.Box([-2, -1], [1, 3]))
+    parts = [coder.codes(KEY, start, 500) for start in (0, 500)]
+    assert np.array_equal(coder.codes(KEY, 0, 1000), np.concatenate(parts))
+    assert np.array_equal(coder.draws(KEY, 0, 1000)[:, 500:], coder.draws(KEY, 500, 500))
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_draws_are_uniform_and_independent(dim):
+    net = hm.Network([hm.ReLU()], dim)
+    draws = _sampled_codes.Coder(net, hm.Box([0] * dim, [1] * dim)).draws(7, 0, 64_000) >> np.uint32(30)
+    boxes = np.bincount((draws * 4 ** np.arange(dim)[:, None]).sum(axis=0).astype(int), minlength=4**dim)
+    expected = 64_000 / 4**dim
+    statistic = ((boxes - expected) ** 2 / expected).sum()
+    freedom = 4**dim - 1
+    assert abs(statistic - freedom) < 5 * np.sqrt(2 * freedom)
+
+
+def test_an_interrupt_keeps_the_samples_drawn_so_far():
+    def stop(drawn, seen):
+        assert seen == 4
+        if drawn > 100_000:
+            raise KeyboardInterrupt
+
+    net, box = hm.Network([hm.ReLU()], 2), hm.Box([-1, -1], [1, 1])
+    found = hm.sample_cells(net, box, 10**9, rng=_rng(), progress=stop)
+    assert not found.is_complete
+    assert 100_000 < found.n_samples < 300_000
+    assert found.n_distinct == 4
+
+
+def test_an_interrupt_before_the_first_sample_is_an_interrupt(monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_sampled_codes.Coder, "codes", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        hm.sample_cells(hm.Network([hm.ReLU()], 2), hm.Box([-1, -1], [1, 1]), 10)
 
 
 @pytest.mark.parametrize("n_units", [7, 130])

@@ -83,8 +83,9 @@ def sample_cells(
 ) -> CellSample:
     """Distinct labels among uniform samples of a domain, with Good-Turing coverage and Chao1's estimate.
 
-    Each slice coordinate is the middle of one of 2^32 equal parts of its range, drawn uniformly and independently
-    with ``rng`` (a fresh generator where None). Labels are those of ``net.labels``, ties to the lowest index.
+    Each slice coordinate is the middle of one of 2^32 equal parts of its range, drawn uniformly from a stream of
+    splitmix64 that begins at a number of ``rng`` (a fresh generator where None). Labels are those of ``net.labels``,
+    ties to the lowest index.
 
     Exactness: *estimated*. ``n_distinct`` bounds the number of cells from below, provided that no label is that of
     rounding (weights so long that a score which should tie does not) or of a tie on a null set. ``coverage``,
@@ -122,11 +123,12 @@ def sample_cells(
     coder = Coder(net, domain)
     table = _Table()
     source = np.random.default_rng() if rng is None else rng
+    key = int(source.integers(0, 1 << 64, dtype=np.uint64))
     done = 0
     try:
         while done < count:
             size = min(_CHUNK, count - done)
-            table.add(coder.codes(_draws(source, domain.dim, size)))
+            table.add(coder.codes(key, done, size))
             done += size
             if progress is not None:
                 progress(done, table.n_distinct)
@@ -134,12 +136,6 @@ def sample_cells(
         if done == 0:
             raise
     return _summary(done, table.frequencies, coder.is_hashed, done == count)
-
-
-def _draws(rng: np.random.Generator, dim: int, size: int) -> NDArray[np.uint32]:
-    """Uniform 32-bit integers (dim, size), two from each 64-bit one, which costs half as much."""
-    pairs = rng.integers(0, 1 << 64, size=(dim * size + 1) // 2, dtype=np.uint64)
-    return pairs.view(np.uint32)[: dim * size].reshape(dim, size)
 
 
 def _checked(net: Network, domain: Domain, n_samples: int, device: str) -> int:
