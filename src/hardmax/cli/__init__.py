@@ -15,6 +15,7 @@ from hardmax.cli import bounds as bounds_command
 from hardmax.cli import claims as claims_command
 from hardmax.cli import compile as compile_command
 from hardmax.cli import count as count_command
+from hardmax.cli import explore as explore_command
 from hardmax.cli import figures as figures_command
 from hardmax.cli import map as map_command
 from hardmax.cli import sample as sample_command
@@ -41,6 +42,7 @@ what was found kept, 130 interrupted.""",
 LOOK, COUNT, CHANGE, CHECK = "Look at a model", "Count its cells", "Change or build a model", "Check what was published"
 
 app.command(rich_help_panel=LOOK)(report)
+app.command("explore", rich_help_panel=LOOK, epilog=explore_command.EXAMPLES)(explore_command.explore)
 app.command("count", rich_help_panel=COUNT, epilog=count_command.EXAMPLES)(count_command.count)
 app.command("map", rich_help_panel=COUNT, epilog=map_command.EXAMPLES)(map_command.map_)
 app.command("sample", rich_help_panel=COUNT, epilog=sample_command.EXAMPLES)(sample_command.sample)

@@ -15,10 +15,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from hardmax.reports.explorer import explore as explore
     from hardmax.reports.figures.writing import figures as figures
 
 # public name -> the module that defines it, or a package of that name that can be called
 _NAMES = {
+    "explore": "hardmax.reports.explorer",
     "figures": "hardmax.reports.figures",
 }
 

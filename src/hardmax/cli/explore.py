@@ -1,0 +1,50 @@
+"""``hardmax explore``: the interactive page, one file that opens from disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hardmax.cli.output import ForceOption, JsonOption, check_target, print_json, print_line
+from hardmax.cli.progress import working
+from hardmax.cli.sources import complete_model, hard_model
+
+EXAMPLES = """[bold]Examples[/bold]
+  hardmax explore
+  hardmax explore builtin:figure-2 -o maximum.html
+  hardmax explore net.npz -o net.html --force
+
+The page needs no server and no network: open it in a browser."""
+
+
+def explore(
+    model: Annotated[
+        str | None,
+        typer.Argument(
+            help="A network on the plane to open with: a file, or builtin:NAME; default: the examples alone.",
+            autocompletion=complete_model,
+            show_default=False,
+        ),
+    ] = None,
+    out: Annotated[Path, typer.Option("-o", "--out", help="Where the page goes.")] = Path("explorer.html"),
+    force: ForceOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Write a page where keys are dragged, the temperature is moved and cells are counted exactly.
+
+    A soft model is shown with its own temperature on the slider and counted at temperature zero, as its skeleton.
+    """
+    from hardmax.reports.explorer import explore as write
+    from hardmax.reports.explorer_presets import presets
+
+    check_target(out, force=force, endings=(".html", ".htm"))
+    network = None if model is None else hard_model(model, None, None).network
+    with working(f"counting the examples for {out}"):
+        page = write(out, network=network, force=force)
+    n_presets = len(presets()) + (network is not None)
+    if as_json:
+        print_json({"schema": 1, "page": str(page), "bytes": page.stat().st_size, "model": model, "presets": n_presets})
+    else:
+        print_line(f"{page}: the explorer with {n_presets} examples; open it in a browser")
