@@ -91,9 +91,10 @@ def draw_hull(values: Values, ax: Any) -> Any:
         )  # fmt: skip
         text = f"$k_{key + 1}$" if is_corner else f"$k_{key + 1}$ owns no cell"
         above = y >= values.hull[:, 1].mean() and is_corner
+        leader = {"arrowstyle": "-", "linewidth": 0.5, "color": INK}
         ax.annotate(
             text, (x, y), xytext=(0, 6 if above else -11) if is_corner else (-30, -32), textcoords="offset points",
-            ha="center", color=INK, arrowprops=None if is_corner else {"arrowstyle": "-", "linewidth": 0.5, "color": INK},
+            ha="center", color=INK, arrowprops=None if is_corner else leader,
         )  # fmt: skip
     plain_axes(ax)
     return draw_frame(ax, _WINDOW)

@@ -24,7 +24,7 @@ IntArray = NDArray[np.int64]
 
 _KEYS, _DIM = 6, 3
 _HEADS = (1, 2, 3)
-_VIEW = (0.45, -0.72)  # azimuth and elevation of the eye, in radians
+_VIEW = (-0.4, -0.62)  # azimuth and elevation of the eye, in radians
 _GROUPS = ((0,), (1,), (2,), (0, 1), (0, 2), (1, 2))  # the heads whose winners can change along a face
 _LIGHT = np.array([-0.35, 0.45, 0.82])
 

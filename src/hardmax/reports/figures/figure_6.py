@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.cells.domains import Box, Space
-from hardmax.cells.search import enumerate_cells
+from hardmax.cells.search import count_cells, enumerate_cells
+from hardmax.claims._witnesses import random_transformer
 from hardmax.measurements import bounds
 from hardmax.measurements.sampling import sample_cells
-from hardmax.networks.library import random_transformer
 from hardmax.reports.figures.style import PAGE, panel_title
 from hardmax.reports.figures.tables import Caption, Table, Value
 from hardmax.reports.palette import FAINT, INK, key_colour
@@ -25,7 +25,7 @@ FloatArray = NDArray[np.float64]
 
 _DEPTHS, _KEYS_A, _WIDTH, _SIDE = (1, 2), (2, 3, 4, 5), 3, 4.0
 _HEADS, _KEYS_B, _DIM = (1, 2, 3), (2, 3, 4, 5, 6, 7), 4
-_DRAWS, _SAMPLES = 120, 200_000
+_DRAWS, _SAMPLES = 150, 200_000
 _RESAMPLES = 1000
 _PUBLISHED_SLOPE = 0.13  # for L = 1
 
@@ -56,43 +56,47 @@ class Values:
     vertices: tuple[Series, ...]
     maximum: dict[int, tuple[int, ...]]  # by number of heads: largest number of vertices for each number of keys
     most_missed: float  # largest share of a network's cells that sampling did not see
+    missed_in_square: float  # the same among the cells that meet the sampled square
     fewer_regions: float  # share of networks with fewer regions than cells
 
 
-def compute(rng: np.random.Generator) -> Values:
-    """Draw Gaussian networks and heads, count exactly, sample, and fit slopes.
+def compute(rng: np.random.Generator, draws: int = _DRAWS) -> Values:
+    """Draw Gaussian networks and heads, ``draws`` of each kind, count exactly, sample, and fit slopes.
 
     Exactness: counts of cells, regions and vertices certified; sampled counts are lower bounds; means and slopes
     estimated, with intervals from resampling the draws.
     """
     cells: list[Series] = []
-    missed, fewer = 0.0, 0
+    missed, missed_in_square, fewer = 0.0, 0.0, 0
     for depth in _DEPTHS:
-        table = np.array([[_network_counts(depth, n, rng) for _ in range(_DRAWS)] for n in _KEYS_A])
+        table = np.array([[_network_counts(depth, n, rng) for _ in range(draws)] for n in _KEYS_A])
         for place, (quantity, exactness) in enumerate(_QUANTITIES):
             cells.append(_series(quantity, depth, _KEYS_A, table[:, :, place], exactness, rng))
         missed = max(missed, float((1.0 - table[:, :, 2] / table[:, :, 0]).max()))
+        missed_in_square = max(missed_in_square, float((1.0 - table[:, :, 2] / table[:, :, 3]).max()))
         fewer += int((table[:, :, 1] < table[:, :, 0]).sum())
     vertices = []
     for n_heads in _HEADS:
-        counts = np.array([[_vertex_count(n_heads, n, rng) for _ in range(_DRAWS)] for n in _KEYS_B])
+        counts = np.array([[_vertex_count(n_heads, n, rng) for _ in range(draws)] for n in _KEYS_B])
         vertices.append(_series("vertices", n_heads, _KEYS_B, counts, "certified", rng))
     maximum = {
         heads: tuple(bounds.max_joint_cells([n] * heads, _DIM, affine=False) for n in _KEYS_B) for heads in _HEADS
     }
-    share = fewer / (len(_DEPTHS) * len(_KEYS_A) * _DRAWS)
-    return Values(tuple(cells), tuple(vertices), maximum, missed, share)
+    share = fewer / (len(_DEPTHS) * len(_KEYS_A) * draws)
+    return Values(tuple(cells), tuple(vertices), maximum, missed, missed_in_square, share)
 
 
-_QUANTITIES = (("cells", "certified"), ("regions", "certified"), ("sampled labels", "lower bound"))
+_QUANTITIES = (("cells", "certified"), ("regions", "certified"), ("sampled labels", "lower bound"),
+               ("cells in the square", "certified"))  # fmt: skip
 
 
-def _network_counts(depth: int, n_keys: int, rng: np.random.Generator) -> tuple[int, int, int]:
-    """Cells and regions on the whole plane, and distinct labels among samples of a square."""
-    net = random_transformer(2, n_keys, n_heads=1, width=_WIDTH, depth=depth, affine=False, rng=rng)
+def _network_counts(depth: int, n_keys: int, rng: np.random.Generator) -> tuple[int, int, int, int]:
+    """Cells and regions on the whole plane, distinct labels among samples of a square, and cells that meet it."""
+    net = random_transformer(rng, n_keys, depth, _WIDTH)
+    square = Box([-_SIDE, -_SIDE], [_SIDE, _SIDE])
     cells = enumerate_cells(net, Space(2))
-    seen = sample_cells(net, Box([-_SIDE, -_SIDE], [_SIDE, _SIDE]), _SAMPLES, rng=rng)
-    return cells.n_cells, cells.n_regions, seen.n_distinct
+    seen = sample_cells(net, square, _SAMPLES, rng=rng)
+    return cells.n_cells, cells.n_regions, seen.n_distinct, count_cells(net, square)
 
 
 def _vertex_count(n_heads: int, n_keys: int, rng: np.random.Generator) -> int:
@@ -133,42 +137,52 @@ def draw(values: Values, figure: Any) -> None:
 
 def draw_cells(cells: tuple[Series, ...], ax: Any) -> Any:
     """Exact means filled, regions open, sampled lower bounds crossed; bars are 95 % intervals."""
-    looks = {
-        "cells": ("o", "-", 4.2, None),
-        "regions": ("s", ":", 3.6, "white"),
-        "sampled labels": ("x", "--", 4.0, None),
-    }
-    for series in cells:
-        marker, line, size, face = looks[series.quantity]
-        colour = key_colour(series.parameter - 1)
-        name = {"cells": "cells, exact", "regions": "regions, exact", "sampled labels": "labels sampled"}[
-            series.quantity
-        ]
-        _draw_series(
-            series, ax, marker=marker, linestyle=line, markersize=size, markerfacecolor=face or colour, color=colour,
-            label=f"$L = {series.parameter}$: {name} ({series.slope:.2f})",
-        )  # fmt: skip
-    _log_axes(ax, _KEYS_A, (8, 10, 15, 20, 30, 40))
+    for quantity, (name, marker, line, size) in _LOOKS.items():
+        for series in cells:
+            if series.quantity != quantity:
+                continue
+            colour = key_colour(series.parameter - 1)
+            face = "white" if quantity == "regions" else colour
+            look = {"marker": marker, "linestyle": line, "markersize": size, "markerfacecolor": face, "color": colour}
+            _draw_series(series, ax, **look)
+        face = "white" if quantity == "regions" else INK
+        ax.plot([], [], label=name, color=INK, marker=marker, linestyle=line, markersize=size, markerfacecolor=face)
+    for depth in sorted({series.parameter for series in cells}):
+        shown = [series for series in cells if series.parameter == depth and series.quantity in _LOOKS]
+        lines = [f"{series.slope:.2f} {_LOOKS[series.quantity][0].split()[0].rstrip(',')}" for series in shown]
+        middle = float(np.exp(np.mean([np.log(series.means[-1]) for series in shown])))
+        text = "\n".join([f"$L = {depth}$, slopes:", *lines])
+        ax.annotate(text, (_KEYS_A[-1], middle), xytext=(10, 0), textcoords="offset points", va="center", fontsize=7.0)
+    _log_axes(ax, _KEYS_A, (5, 10, 15, 20, 30, 40, 50, 60))
+    ax.set_xlim(1.88, 7.0)
+    ax.set_ylim(7.5, 88)
     ax.set_ylabel("mean count")
-    ax.legend(
-        loc="upper left", bbox_to_anchor=(0.0, 0.72), title="slope in brackets", title_fontsize=7.0, alignment="left"
-    )
+    ax.legend(loc="upper left", ncols=3, columnspacing=1.2)
     return ax
 
 
+_LOOKS = {
+    "cells": ("cells, exact", "o", "-", 4.2),
+    "regions": ("regions, exact", "s", ":", 3.4),
+    "sampled labels": ("labels sampled", "x", "--", 4.0),
+}
+
+
 def draw_vertices(vertices: tuple[Series, ...], maximum: dict[int, tuple[int, ...]], ax: Any) -> Any:
-    """Exact means with intervals, the largest number possible, and N^H where that is more."""
+    """Exact means with intervals, and the largest number possible, N^H in this dimension."""
     for series in vertices:
         colour = key_colour(series.parameter + 1)
-        _draw_series(
-            series, ax, marker="o", linestyle="-", markersize=4.2, color=colour,
-            label=f"$H = {series.parameter}$: exact ({series.slope:.2f})",
-        )  # fmt: skip
+        _draw_series(series, ax, marker="o", linestyle="-", markersize=4.2, color=colour)
+        end = (series.keys[-1], float(series.means[-1]))
+        text = f"$H = {series.parameter}$, slope {series.slope:.2f}"
+        ax.annotate(text, end, xytext=(7, 0), textcoords="offset points", va="center", fontsize=7.0)
         ax.plot(series.keys, maximum[series.parameter], color=colour, linewidth=0.8, linestyle="--")
-    ax.plot([], [], color=FAINT, linewidth=0.8, linestyle="--", label="largest possible: $N^H$")
+    ax.plot([], [], color=INK, marker="o", markersize=4.2, label="vertices, exact")
+    ax.plot([], [], color=INK, linewidth=0.8, linestyle="--", label="largest possible: $N^H$")
     _log_axes(ax, _KEYS_B, (2, 5, 10, 20, 50, 100, 200, 300))
+    ax.set_xlim(1.88, 11.4)
     ax.set_ylabel("mean number of vertices")
-    ax.legend(loc="upper left", title="slope in brackets", title_fontsize=7.0, alignment="left")
+    ax.legend(loc="upper left")
     return ax
 
 
@@ -230,19 +244,20 @@ def caption(values: Values) -> Caption:
     vertices = ", ".join(_slope_text(series) for series in values.vertices)
     three = values.vertices[2]
     return Caption(
-        f"Log-log plots over {_DRAWS} random draws; bars and brackets are 95 % intervals from resampling the draws. "
-        f"(a) Transformers on the plane with Gaussian weights, one bias-free head and {_WIDTH} ReLUs a block: exact "
-        f"means of cells (filled) and regions (open) on the whole plane, and distinct labels among {_SAMPLES:,} "
-        f"uniform samples of [-{_SIDE:g}, {_SIDE:g}]^2 (crosses), a lower bound on cells. Slopes of cells: "
-        f"{_slope_text(by['cells', 1])} for L = 1, {_slope_text(by['cells', 2])} for L = 2. (b) Vertices of the "
-        f"Minkowski sum of H Gaussian heads in dimension {_DIM}, exact, with the largest number possible (dashed). "
-        f"Slopes: {vertices} for H = 1, 2, 3.",
+        f"Log-log plots over {values.cells[0].counts.shape[1]} random draws; bars and brackets are 95 % intervals from "
+        "resampling the draws. (a) Transformers on the plane with Gaussian weights, one residual bias-free head and "
+        f"{_WIDTH} ReLUs a block: exact means of cells (filled) and regions (open) on the whole plane, and distinct "
+        f"labels among {_SAMPLES:,} uniform samples of [-{_SIDE:g}, {_SIDE:g}]^2 (crosses), a lower bound on cells. "
+        f"Slopes of cells: {_slope_text(by['cells', 1])} for L = 1, {_slope_text(by['cells', 2])} for L = 2. (b) "
+        f"Vertices of the Minkowski sum of H Gaussian heads in dimension {_DIM}, exact, with the largest number "
+        f"possible (dashed). Slopes: {vertices} for H = 1, 2, 3.",
         "(a) Sampled labels as a lower bound on linear regions, since exact counting is intractable, with a slope of "
         "about 0.13 for L = 1; d_ff, H and the sampled domain are not given, and there is no uniform distribution on "
         "the plane. (b) H = 3 falls short of N^H because interior points do not reach the hull.",
         "(a) Exact counting takes milliseconds a network. Labels bound cells from below, not regions: "
         f"{100 * values.fewer_regions:.0f} % of these networks have fewer regions than cells. Sampling missed up to "
-        f"{100 * values.most_missed:.0f} % of a network's cells, most of them outside the sampled square. (b) For N = "
+        f"{100 * values.most_missed:.0f} % of a network's cells, and up to {100 * values.missed_in_square:.0f} % of "
+        "those that meet the sampled square. (b) For N = "
         f"5 every key is a corner of its own hull and still the sum has {three.means[3]:.1f} of 125 vertices on "
         "average: the loss comes from the sum, not from interior points.",
     )
