@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from hardmax.cells.complex import Exactness
 from hardmax.errors import EmptyError, ParameterError
 from hardmax.measurements.head_keys import Diagrams, KeySet, key_sets
-from hardmax.measurements.head_rows import HeadRows, head_rows
+from hardmax.measurements.head_rows import HeadRows, head_rows, one_thread_each
 from hardmax.networks.adapters.captured import Capture, CapturedHead
 
 FloatArray = NDArray[np.float64]
@@ -283,10 +283,9 @@ def analyse_heads(
     wanted = _wanted(reach)
     if radius is not None and not (isfinite(radius) and radius >= 0):
         raise ParameterError(f"radius: expected a finite distance of at least 0 in query space, got {radius}")
-    diagrams = Diagrams()
-    return HeadAnalyses(
-        _analysis(heads, diagrams, wanted, None if radius is None else float(radius)) for heads in _by_head(given)
-    )
+    diagrams, size = Diagrams(), None if radius is None else float(radius)
+    with one_thread_each():
+        return HeadAnalyses(_analysis(heads, diagrams, wanted, size) for heads in _by_head(given))
 
 
 def _wanted(reach: str | Sequence[str]) -> frozenset[str]:

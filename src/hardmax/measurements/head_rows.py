@@ -9,9 +9,12 @@ that has the same winner, the keys being fixed.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 from math import inf, isqrt, log
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -113,6 +116,19 @@ def head_rows(head: CapturedHead) -> HeadRows:
     threshold = np.array([head.temperature * log(max(count - 1, 1)) for count in n_visible.tolist()])
     is_certified = (n_visible == 1) | (margins * (1 - 2e-8) > threshold)
     return HeadRows(winners, n_visible, margins, entropies, radii, walls, is_certified, int(doubtful.sum()))
+
+
+def one_thread_each() -> AbstractContextManager[Any]:
+    """While open, matrix products run on one thread: a head's are so small that threads only wait for one another."""
+    return cast("AbstractContextManager[Any]", _blas_controller().limit(limits=1, user_api="blas"))
+
+
+@cache
+def _blas_controller() -> Any:
+    """Finding the BLAS libraries takes milliseconds, so it is done once."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
 
 
 def _settled(query: FloatArray, keys: FloatArray, biases: FloatArray, seen: IntArray) -> tuple[int, float, float, int]:

@@ -18,6 +18,7 @@ from hardmax.measurements.cached_head import CachedHead as CachedHead
 from hardmax.measurements.cached_head import CacheReach as CacheReach
 from hardmax.measurements.cached_head import Standing as Standing
 from hardmax.measurements.head_keys import Diagrams
+from hardmax.measurements.head_rows import one_thread_each
 from hardmax.networks.adapters.captured import Capture, CapturedHead, read_only
 
 IntArray = NDArray[np.int64]
@@ -41,7 +42,8 @@ class KVCache(tuple[CachedHead, ...]):
 
         Exactness: certified, for the cached keys.
         """
-        return [head.numbers(radius, relative=relative) for head in self]
+        with one_thread_each():
+            return [head.numbers(radius, relative=relative) for head in self]
 
 
 def kv_cache(
