@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
+from hardmax.cli.completion import complete_model
 from hardmax.cli.output import ForceOption, JsonOption, check_target, print_json, print_line
 from hardmax.cli.progress import working
-from hardmax.cli.sources import complete_model, hard_model
+from hardmax.cli.sources import hard_model
 
 EXAMPLES = """[bold]Examples[/bold]
   hardmax explore

@@ -125,11 +125,12 @@ def explorer_html(network: Network | None = None) -> str:
         policy=policy,
         version=package_version(),
         note=note,
-        style=Markup(style),  # noqa: S704 - our own files, hashed in the policy
+        # our own files, and their hashes are in the policy
+        style=Markup(style),
         # "<" never appears raw in the data, so nothing inside can end the element
-        data=Markup(json.dumps(data, allow_nan=False).replace("<", "\\u003c")),  # noqa: S704
-        exact=Markup(exact),  # noqa: S704
-        script=Markup(script),  # noqa: S704
+        data=Markup(json.dumps(data, allow_nan=False).replace("<", "\\u003c")),
+        exact=Markup(exact),
+        script=Markup(script),
     )
 
 
@@ -148,7 +149,8 @@ def preset_data(preset: Preset) -> dict[str, Any]:
     x0, x1, y0, y1 = preset.window
     network = network_of(layers)
     window = Plane([0.0, 0.0], [[1.0, 0.0], [0.0, 1.0]], ((x0, x1), (y0, y1)))
-    names = ("What it is", "In the library", "Try") if preset.group == BUILTINS else ("The paper", "What is true", "Try")
+    published = preset.group != BUILTINS
+    names = ("The paper", "What is true", "Try") if published else ("What it is", "In the library", "Try")
     return {
         "name": preset.name,
         "title": preset.title,
@@ -174,7 +176,9 @@ def _counts(network: Network, domain: Plane | Space) -> list[int]:
 
 def _own_preset(network: Network) -> tuple[Preset, bool]:
     if not isinstance(network, Network):
-        raise ParameterError(f"network: expected an hm.Network, got a {type(network).__name__}; read files with hm.read")
+        raise ParameterError(
+            f"network: expected an hm.Network, got a {type(network).__name__}; read files with hm.read"
+        )
     if network.smooth_operations:
         raise NotPiecewiseAffineError(
             f"the explorer needs a network with cells; {', '.join(network.smooth_operations)} has none. "

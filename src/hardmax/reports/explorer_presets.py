@@ -65,17 +65,16 @@ def _theorems() -> tuple[Preset, ...]:
             _one_head([[-1.25, 0.75], [0.25, 1.25], [1.25, 0.5], [0.75, -1.0], [-0.75, -1.0], [0.25, -0.25]],
                       [-1.0625, -0.8125, -0.90625, -0.78125, -0.78125, -0.25]),
             "Routing by the largest score <q, k> is the power diagram with the keys as sites.",
-            "So it is, with or without biases: site k, power |k|² + 2b. A bias of -|k|²/2 makes it the Voronoi diagram.",
+            "So it is, with or without biases: site k, power |k|² + 2b. Biases of -|k|²/2 give the Voronoi diagram.",
             "Drag a key. Lower its bias until its cell is gone: the key is dead, and its colour leaves the plane.",
             temperature=0.25, claims=("IV.3",),
         ),
         Preset(
             "two-heads", "Two heads and their Minkowski sum (Definition III.13)", THEOREMS,
-            Network([Attention([Head([[0, 0], [1.5, 0], [0, 1.5]], [[0, 0], [0.5, 0], [0, 0.5]], np.eye(2)),
-                                Head([[0, 0], [1, 0.5], [0.5, 1]], [[0, 0], [0, -0.5], [-0.5, 0]], np.eye(2))],
-                               [[1, 0, 1, 0], [0, 1, 0, 1]])], 2),
+            _two_triangles(),
             "Joint cells of several heads are the vertices of the sum of their Newton polytopes.",
-            "True. Two triangles, each with three cells: their sum is a pentagon, so there are five joint cells, not nine.",
+            "True. Two triangles, each with three cells: their sum is a pentagon, so there are five joint cells, "
+            "not nine.",
             "Point at a cell: its vertex of the sum lights up. Turn one triangle upside down and the sum is a hexagon.",
             temperature=0.0, claims=("III.13",),
         ),
@@ -108,7 +107,7 @@ def _theorems() -> tuple[Preset, ...]:
             "voronoi", "Keys of one length: Voronoi, and nobody dies (Remark IV.6)", THEOREMS,
             _one_head([[1.25, 0], [0.75, 1], [-0.75, 1], [-1.25, 0], [-0.75, -1], [0.75, -1]], [0.0] * 6),
             "With normalised keys the diagram degenerates to an ordinary Voronoi diagram.",
-            "It is one, and no degeneracy: distinct keys on a circle are all vertices of their hull, so all have cells.",
+            "It is one, and no degeneracy: distinct keys on a circle are all vertices of their hull, so all live.",
             "Pull one key inside the hexagon of the others. Its cell vanishes the moment it leaves the hull.",
             claims=("IV.6",),
         ),
@@ -119,7 +118,7 @@ def _refuted() -> tuple[Preset, ...]:
     plus = [[1, 0], [0, 1], [-1, 0], [0, -1]]
     return (
         Preset(
-            "49-or-34", "49 regions of a 2-3-3 network: 34 (Figure 2)", REFUTED, builtin("figure-2"),
+            "49-or-34", "49 regions of a 2-3-3 network? At most 34 (Figure 2)", REFUTED, builtin("figure-2"),
             "Two layers of three ReLUs reach a maximum of 7 × 7 = 49 regions.",
             "The maximum is 34, and this network attains it on the whole plane. A second wall cannot cross all seven "
             "cells of the first layer.",
@@ -127,7 +126,7 @@ def _refuted() -> tuple[Preset, ...]:
             window=(-2.0, 6.0, -1.5, 6.5), claims=("III.3",),
         ),
         Preset(
-            "216-or-92", "216 vertices of three heads: 92 (Figure 4)", REFUTED, _slabs(6),
+            "216-or-92", "216 vertices of three heads? At most 92 (Figure 4)", REFUTED, _slabs(6),
             "Three heads of six keys in space raise the vertex count from 6 to 216.",
             "216 = 6³ counts candidate sums. At most 92 are vertices; 91 of them have their cell on the slice of space "
             "that you see here, the last one on the other side.",
@@ -137,8 +136,8 @@ def _refuted() -> tuple[Preset, ...]:
         Preset(
             "dead-key", "Dead keys are not the light ones (Figure 3)", REFUTED, builtin("figure-3"),
             "Cells disappear because their weights are relatively small.",
-            "The key of length 5 is dead and the key at the origin, of length 0, is alive. A key lives exactly if it is "
-            "a vertex of the keys' convex hull.",
+            "The key of length 5 is dead and the key at the origin, of length 0, is alive. A key lives exactly if it "
+            "is a vertex of the keys' convex hull.",
             "Move key 2 to the right, past the segment between keys 0 and 1: it comes to life.",
             window=(-2.0, 7.0, -4.5, 4.5), query=(3.0, 2.0), claims=("Figure 3",),
         ),
@@ -152,10 +151,7 @@ def _refuted() -> tuple[Preset, ...]:
         ),
         Preset(
             "two-n", "Two heads without bias: 2N cells, not N² (Theorem V.2)", REFUTED,
-            Network([Attention([Head([[1.25, 0], [0, 1.25], [-1.25, 0], [0, -1.25]], [[0.5, 0], [0, 0.5], [-0.5, 0], [0, -0.5]], np.eye(2)),
-                                Head([[1, 0.5], [-0.5, 1], [-1, -0.5], [0.5, -1]], [[0.25, 0.25], [-0.25, 0.25], [-0.25, -0.25], [0.25, -0.25]],
-                                     np.eye(2))],
-                               [[1, 0, 1, 0], [0, 1, 0, 1]])], 2),
+            _two_squares(),
             "For H = d = 2 heads of N = 4 keys there are of the order N² = 16 cells.",
             "Without bias all walls pass through the origin, so at most 2N = 8. With biases 16 can be reached.",
             "Give the keys biases and watch the tips of the cones come apart.",
@@ -191,7 +187,7 @@ def _refuted() -> tuple[Preset, ...]:
         Preset(
             "moving-walls", "The feed-forward walls move (Figure 7)", REFUTED, builtin("figure-7"),
             "A block's partition is the common refinement of attention's and the feed-forward layer's.",
-            "Attention first adds a value, another one in each cell, so the same ReLU wall lies elsewhere in each cell.",
+            "Attention first adds a value, another one in each cell, so the same ReLU wall lies elsewhere in each.",
             "Drag the values: the ReLU walls shift within one cell and nowhere else.",
             claims=("E-refinement",),
         ),
@@ -199,8 +195,8 @@ def _refuted() -> tuple[Preset, ...]:
             "step", "Hard attention jumps (Section III-E)", REFUTED,
             Network([Residual(Attention([Head([[1, 0], [-1, 0]], [[0, 0], [0, 1]], np.eye(2))]))], 2),
             "Zero-temperature blocks are closed under continuous piecewise linear functions.",
-            "This one jumps by the whole difference of the values along its wall. In general it is piecewise affine and "
-            "discontinuous.",
+            "This one jumps by the whole difference of the values along its wall. In general it is piecewise affine "
+            "and discontinuous.",
             "Look at the output field and bring the temperature to zero. Give both keys one value: the jump is gone.",
             view="output", temperature=0.5, claims=("III-E-closure",),
         ),
@@ -234,20 +230,19 @@ def _refuted() -> tuple[Preset, ...]:
             "curvature", "The curvature bound is broken (Theorem VI.1)", REFUTED,
             _one_head([[1, 0], [-1, 0]], [0.0, 0.0]),
             "The Hessian of the soft maximum is at most (N - 1) t / tau.",
-            "With N = 2 and margin near log 4 it is 8/25, above the printed 1/4. The true bound replaces N - 1 by N, and "
-            "the printed one fails at every large enough margin.",
+            "With N = 2 and margin near log 4 it is 8/25, above the printed 1/4. The true bound replaces N - 1 by N, "
+            "and the printed one fails at every large enough margin.",
             "Drag q to the right: the measured curvature stays above the published bound, for ever.",
             temperature=1.0, view="share", query=(0.6875, 0.0), claims=("VI.1-hessian",),
         ),
         Preset(
             "vacuous", "A margin that promises nothing (Example VI.2)", REFUTED,
-            _one_head([[round(32 * np.cos(a)) / 32, round(32 * np.sin(a)) / 32] for a in np.arange(16) * np.pi / 8],
-                      [0.0] * 16),
+            _one_loud_key(),
             "A standard head of d_k = 64 with margin 2 is nearly hard: its temperature is 1 / sqrt(d_k) = 1/8.",
-            "The temperature of softmax(<q, k> / sqrt(d_k)) on raw products is sqrt(d_k) = 8. There the published bounds "
-            "are above what is true of any weights at all: they say nothing.",
-            "Read the bounds at q with tau = 1/8, then move the temperature up and see them become vacuous.",
-            temperature=0.5, view="share", query=(1.5, 0.3125), claims=("VI.2", "III-D"),
+            "The temperature of softmax(<q, k> / sqrt(d_k)) on raw products is sqrt(d_k) = 8. There the published "
+            "bounds are above what is true of any weights at all: they say nothing.",
+            "The margin at q is 2. At tau = 1/8 the bounds are tiny; move the temperature up to 8 and read them again.",
+            temperature=0.125, view="share", query=(1.328125, 0.0), claims=("VI.2", "III-D"),
         ),
     )  # fmt: skip
 
@@ -293,17 +288,39 @@ def _one_head(keys: Any, biases: Sequence[float]) -> Network:
     return Network([Attention([affine_head(sites, biases, -sites / 2)])], 2)
 
 
+def _one_loud_key() -> Network:
+    """A key of length 2 and fifteen around the origin, of length 1/2."""
+    angles = 2 * np.pi * np.arange(15) / 15
+    quiet = np.round(32 * np.column_stack([np.cos(angles), np.sin(angles)])) / 64
+    return _one_head(np.vstack([[2.0, 0.0], quiet]), [0.0] * 16)
+
+
+def _two_triangles() -> Network:
+    """CASES.md 2, halved: bias-free heads whose Newton polytopes are triangles with two parallel sides."""
+    first = Head([[0.0, 0.0], [1.5, 0.0], [0.0, 1.5]], [[0.0, 0.0], [0.5, 0.0], [0.0, 0.5]], np.eye(2))
+    second = Head([[0.0, 0.0], [1.0, 0.5], [0.5, 1.0]], [[0.0, 0.0], [0.0, -0.5], [-0.5, 0.0]], np.eye(2))
+    return Network([Attention([first, second], np.hstack([np.eye(2)] * 2))], 2)
+
+
+def _two_squares() -> Network:
+    """Two bias-free heads whose keys are a square and the same square turned."""
+    squares = ([[1.25, 0], [0, 1.25], [-1.25, 0], [0, -1.25]], [[1, 0.5], [-0.5, 1], [-1, -0.5], [0.5, -1]])
+    heads = [Head(keys, np.asarray(keys) / size, np.eye(2)) for keys, size in zip(squares, (2, 4), strict=True)]
+    return Network([Attention(heads, np.hstack([np.eye(2)] * 2))], 2)
+
+
 def _slabs(n_keys: int) -> Network:
     """Three parabola heads on the slice x_3 = 1 (CASES.md 4 and 5), scaled to a small window.
 
-    Head h has scores 2 p <u_h, x> - p^2 divided by 32, for p = (7 j + o_h) / 8: its cells are slabs across u_h.
+    Head h has scores 2 p <u_h, x> - p^2 for p = (7 j + o_h) / 8, divided by a number that brings the keys into the
+    window: its cells are slabs across u_h.
     """
-    heads = []
+    heads, size = [], 4 if n_keys < 4 else 8
     for direction, start in zip(((1, 1), (1, -2), (1, 3)), (0, 1, 3), strict=True):
         p = (7 * np.arange(n_keys) + start) / 8
-        keys = np.outer(2 * p, direction) / 16
+        keys = np.outer(2 * p, direction) / size
         values = np.outer(np.arange(n_keys), direction) / 8
-        heads.append(affine_head(keys, -(p**2) / 16, values))
+        heads.append(affine_head(keys, -(p**2) / size, values))
     return Network([Attention(heads, np.hstack([np.eye(2)] * 3))], 2)
 
 

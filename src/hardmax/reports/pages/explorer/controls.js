@@ -103,6 +103,7 @@ Object.assign(App.prototype, {
     const parts = preset ? preset.story : [["Shared", "This network came with the link."], ["Try", "Choose an example above to start from something known."]];
     replace($("story-text"), ...parts.map(([name, text]) => el("div", {}, el("h3", {}, name), el("p", {}, text))));
     $("story-claims").textContent = preset?.claims.length ? `hardmax claims --only ${preset.claims.map((c) => (c.includes(" ") ? `"${c}"` : c)).join(" --only ")}` : "";
+    $("story-check").hidden = !preset?.claims.length;
     $("preset").value = preset ? preset.name : "";
   },
 
@@ -122,6 +123,7 @@ Object.assign(App.prototype, {
     $("drag-values").disabled = !draggable || layer.heads[0].values[0].length !== 2;
     $("drag-keys").disabled = !draggable;
     $("from-input").checked = isFromInput(state);
+    $("from-input-box").hidden = state.layer === 0;
     $("from-input").disabled = state.layer === 0 || sizes[state.layer] !== 2;
     $("remove-layer").disabled = !canRemoveLayer(state.layers, state.layer);
     $("add-attention").disabled = state.layers.length >= LIMITS.layers;

@@ -12,7 +12,7 @@ function countsTable(app) {
   const state = (part) => (part?.stopped ? mark("estimated", "stopped") : part?.current ? mark("exact") : mark("waiting", "counting…"));
   const rows = [
     row("in the window", network?.answer?.counts, state(network), network?.stopped),
-    row("on the whole plane", plane?.answer?.counts, state(plane), plane?.stopped),
+    row("whole plane", plane?.answer?.counts, state(plane), plane?.stopped),
   ];
   if (library) {
     const same = [["network", "window"], ["plane", "plane"]].every(([part, key]) => {
@@ -26,7 +26,7 @@ function countsTable(app) {
   }
   return el("table", { id: "counts" },
     el("thead", {}, el("tr", {}, el("th", {}, el("span", { class: "hidden" }, "where")), ...["cells", "regions", "maps"].map((w) => el("th", { scope: "col" }, w)),
-      el("th", { scope: "col" }, "exactness"))),
+      el("th", { scope: "col" }, el("span", { class: "hidden" }, "exactness")))),
     el("tbody", {}, ...rows));
 }
 

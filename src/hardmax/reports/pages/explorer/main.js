@@ -3,7 +3,7 @@
 const PAGE = JSON.parse($("data").textContent);
 const PALETTE = PAGE.palette.map(rgbOf);
 
-const SLIDER_END = 200, HOTTEST = 4, OCTAVES = 10, TEMPERATURE_GRID = 1024;
+const SLIDER_END = 200, HOTTEST = 8, OCTAVES = 11, TEMPERATURE_GRID = 1024;
 const toTemperature = (at) => (at <= 0 ? 0 : Math.max(1, Math.round(TEMPERATURE_GRID * HOTTEST * 2 ** (-OCTAVES * (1 - at / SLIDER_END)))) / TEMPERATURE_GRID);
 const toSlider = (tau) => (tau <= 0 ? 0 : Math.min(SLIDER_END, Math.max(1, Math.round(SLIDER_END * (1 + Math.log2(tau / HOTTEST) / OCTAVES)))));
 
@@ -65,6 +65,7 @@ class App {
   }
   begin() {
     this.answers = {};
+    this.asked = "";
     this.stop();
     this.story();
     this.touch();
@@ -125,6 +126,7 @@ class App {
       for (const part of Object.values(this.answers)) part.current = false;
       this.counting.request(this.state);
     }
+    this.plane.setWindow(view);
     if (this.pending) return;
     this.pending = requestAnimationFrame(() => { this.pending = 0; this.draw(); });
   }
@@ -136,8 +138,11 @@ class App {
     this.drawCounts();
   }
   drawCounts() {
+    const { network, plane } = this.answers;
+    const key = JSON.stringify([network, plane].map((part) => [part?.answer?.counts, part?.current, part?.stopped]).concat([this.libraryCounts()]));
+    if (key === this.countsShown) return;
+    this.countsShown = key;
     replace($("counts-box"), countsTable(this));
-    const { network } = this.answers;
     const big = network?.answer?.counts;
     $("big-count").textContent = big ? thousands(big[0]) : network?.stopped ? "stopped" : "…";
     $("big-word").textContent = big ? (big[0] === 1 ? "cell" : "cells") : "";
@@ -159,7 +164,6 @@ class App {
 
   draw() {
     const { state } = this, view = state.window;
-    this.plane.setWindow(view);
     const layers = shownLayers(state);
     const dark = isDark();
     this.field.draw(layers, {
@@ -183,8 +187,9 @@ class App {
     return layer.kind === "attention" && live?.length === layer.heads.length ? live : null;
   }
   drawLayerAnswer() {
-    const answer = this.answers.layer?.answer;
-    if (!answer || !this.plane.window) return;
+    const answer = this.answers.layer?.answer, looks = JSON.stringify([this.state.window, this.state.head, this.state.layer]);
+    if (!answer || (answer === this.answerShown && looks === this.looksShown)) return;
+    Object.assign(this, { answerShown: answer, looksShown: looks });
     const layer = this.state.layers[this.state.layer], last = nChoices(layer, this.state.layers);
     const total = answer.cells[0]?.label.length ?? 0;
     this.plane.drawWalls(answer.walls, (wall) => {
@@ -275,7 +280,6 @@ class App {
     const [x0, x1, y0, y1] = this.state.window, a = snap(dx), b = snap(dy);
     if (!a && !b) return;
     this.state.window = [x0 + a, x1 + a, y0 + b, y1 + b];
-    this.plane.setWindow(this.state.window);
     this.touch();
   }
   zoom(factor, x, y) {

@@ -61,6 +61,7 @@ class Plane {
   // handles: [{id, kind, head, index, at, colour, name, dead, shape}]
   drawHandles(handles) {
     const wanted = new Set(handles.map((handle) => handle.id));
+    const size = Math.min(2.2, Math.max(0.7, SIDE / (this.root.clientWidth || SIDE))); // the same for every finger
     for (const [id, node] of this.nodes) if (!wanted.has(id)) { node.remove(); this.nodes.delete(id); }
     for (const handle of handles) {
       let node = this.nodes.get(handle.id);
@@ -72,7 +73,7 @@ class Plane {
       }
       node.handle = handle;
       const [x, y] = this.toScreen(handle.at);
-      node.setAttribute("transform", `translate(${x.toFixed(2)} ${y.toFixed(2)})`);
+      node.setAttribute("transform", `translate(${x.toFixed(2)} ${y.toFixed(2)}) scale(${size.toFixed(3)})`);
       node.setAttribute("class", `handle ${handle.kind}${handle.dead ? " dead" : ""}`);
       node.setAttribute("aria-label", `${handle.name}${handle.dead ? ", dead" : ""}`);
       node.setAttribute("aria-valuetext", `x ${handle.at[0]}, y ${handle.at[1]}`);
