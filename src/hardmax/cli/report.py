@@ -1,8 +1,7 @@
-"""``hardmax report``: what a network is, and one hard evaluation of it."""
+"""``hardmax report``: one page about a model, and its summary on the terminal."""
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 from pathlib import Path
@@ -10,36 +9,119 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hardmax.cli.output import ForceOption, JsonOption, print_json, print_line
+from hardmax.cli.progress import working
+from hardmax.cli.sources import BUILTIN, complete_model
+
 if TYPE_CHECKING:
     from hardmax.networks.network import Network
+    from hardmax.reports.report_page import Report
 
+EXAMPLES = """[bold]Examples[/bold]
+  hardmax report
+  hardmax report model.onnx --inputs X.npz -o model.html
+  hardmax report builtin:demo -o demo.html --force --open
+
+Without -o the page is report.html; one that an earlier report left there is replaced, any other file is not. Without \
+--inputs a seeded sample is drawn, and the page says so."""
+
+_DEFAULT = Path("report.html")
 _SHOWN = 8  # numbers of an array shown to people; --json has them all
 
 
 def report(
     model: Annotated[
-        Path | None,
-        typer.Argument(help="A network file (.onnx, .npz, .safetensors); default: the built-in one."),
+        str | None,
+        typer.Argument(
+            metavar="[MODEL]",
+            help="A network file (.onnx, .npz, .safetensors) or builtin:NAME; default: the trained lookup model.",
+            autocompletion=complete_model,
+            show_default=False,
+        ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+    inputs: Annotated[
+        str | None,
+        typer.Option(
+            "--inputs",
+            metavar="FILE",
+            help="Inputs: .npz (its arrays `inputs`, `labels`, `tokens`, or FILE:name), .npy, or .csv.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="The page to write; default: report.html.", show_default=False)
+    ] = None,
+    force: ForceOption = False,
+    show: Annotated[bool, typer.Option("--open", help="Open the page in a browser when it is done.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """Print the summary of a network: shapes, operations, parameters, choices, one hard evaluation."""
-    if model is None:
-        from hardmax.networks.library import DEFAULT_BUILTIN, builtin, describe_builtin
-
-        facts = {
-            "source": f"built-in: {DEFAULT_BUILTIN}",
-            "description": describe_builtin(DEFAULT_BUILTIN),
-            **summary(builtin()),
-        }
-    else:
-        from hardmax.networks.files import read
-
-        facts = {"source": str(model), **summary(read(model))}
+    """Write a page about a model: fidelity, heads, cells, bounds, stability. One file, no network needed."""
+    with working("starting") as say:
+        made = _made(model, inputs, out, force, say)
+    facts = {**_facts(made), **summary(made.subject.net)}
     if as_json:
-        typer.echo(json.dumps(facts))
+        print_json(facts)
     else:
         _print_table(facts)
+    if show:
+        import webbrowser
+
+        webbrowser.open(made.path.resolve().as_uri())
+
+
+def _made(model: str | None, inputs: str | None, out: Path | None, force: bool, say: Any) -> Report:
+    """The page, written; a model of ours by name, a file by path."""
+    from hardmax.reports.report_page import is_report, make_report
+
+    source: Any = model
+    name = None
+    if model is not None and model.startswith(BUILTIN):
+        from hardmax.networks.library import DEFAULT_BUILTIN, builtin
+
+        name = f"built-in: {model[len(BUILTIN) :]}"
+        source = None if model == BUILTIN + DEFAULT_BUILTIN else builtin(model[len(BUILTIN) :])
+    points: Any = inputs
+    labels = None
+    if inputs is not None and not inputs.lower().endswith((".npz", ".npy")):  # .csv, or one array of several
+        from hardmax.cli.sources import read_labels, read_points
+        from hardmax.networks.files import read
+        from hardmax.networks.library import builtin
+        from hardmax.networks.network import Network
+
+        if source is None:
+            net = builtin()
+        else:
+            net = source if isinstance(source, Network) else read(source)
+            source, name = net, name or Path(str(model)).name
+        points, labels = read_points(inputs, net.input_shape), read_labels(None, inputs)
+    target = out or _DEFAULT
+    ours = out is None and is_report(target)  # what `hardmax report` left here before
+    return make_report(source, target, points, labels=labels, name=name, force=force or ours, progress=say)
+
+
+def _facts(made: Report) -> dict[str, Any]:
+    """What the page says in short, the same whenever it is made."""
+    from hardmax.reports.report_parts.sections import plain
+
+    document = made.document
+    return {
+        "source": document.title,
+        **({"description": document.description} if document.description else {}),
+        "report": str(made.path),
+        "bytes": made.path.stat().st_size,
+        "n_inputs": len(made.subject.inputs),
+        "inputs": made.subject.inputs.note,
+        "answer": document.as_json()["answer"],
+        "sections": {
+            section.name: {
+                "absent": section.absent or None,
+                "facts": {
+                    fact.label: {"value": plain(fact.value), "exactness": fact.exactness and str(fact.exactness)}
+                    for fact in section.facts
+                },
+            }
+            for section in document.sections
+        },
+    }
 
 
 def summary(net: Network) -> dict[str, Any]:
@@ -83,6 +165,8 @@ def _print_table(facts: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    for sentence in facts["answer"]:
+        print_line(f"{sentence['text']}{' [' + sentence['exactness'] + ']' if sentence['exactness'] else ''}")
     evaluation = facts["evaluation"]
     kind = "hard" if facts["temperature"] == 0 else f"softmax at temperature {facts['temperature']:g}"
     if "Hardmax" not in facts["operations"]:
@@ -96,17 +180,22 @@ def _print_table(facts: dict[str, Any]) -> None:
         "operations": ", ".join(f"{count} {name}" for name, count in facts["operations"].items()),
         "parameters": f"{facts['n_parameters']:,}",
         "choices": f"{facts['n_choices']:,}",
-        "an input": _numbers(evaluation["input"]),
+        "inputs": facts["inputs"],
+        "a point": _numbers(evaluation["input"]),
         "its hard output": _numbers(evaluation["output"]),
         "its label": _numbers(evaluation["label"]),
     }
-    table = Table(show_header=False, box=None)
+    table = Table(show_header=False, box=None, pad_edge=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     for name, text in rows.items():
         if text:
             table.add_row(name, text)
-    Console(highlight=False, markup=False).print(table)
+    console = Console(highlight=False, markup=False)
+    console.print()
+    console.print(table)
+    console.print()
+    print_line(f"written to {facts['report']} ({facts['bytes'] / 1000:,.0f} kB); open it in a browser")
 
 
 def _numbers(values: list[Any]) -> str:

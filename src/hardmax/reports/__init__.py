@@ -17,11 +17,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from hardmax.reports.explorer import explore as explore
     from hardmax.reports.figures.writing import figures as figures
+    from hardmax.reports.report_page import report as report
 
 # public name -> the module that defines it, or a package of that name that can be called
 _NAMES = {
     "explore": "hardmax.reports.explorer",
     "figures": "hardmax.reports.figures",
+    "report": "hardmax.reports.report_page",
 }
 
 __all__ = sorted(_NAMES)

@@ -1,0 +1,351 @@
+"use strict";
+(function () {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const find = (selector, inside) => (inside || document).querySelector(selector);
+  const all = (selector, inside) => Array.from((inside || document).querySelectorAll(selector));
+  for (const element of all(".needs-script")) element.hidden = false;
+
+  // All text from the data goes in here, as text and never as markup.
+  function make(name, properties, ...children) {
+    const element = document.createElement(name);
+    for (const [key, value] of Object.entries(properties || {})) {
+      if (key === "class") element.className = value;
+      else element.setAttribute(key, value);
+    }
+    for (const child of children) element.append(child);
+    return element;
+  }
+
+  // ---- numbers as people read them ----
+  function shown(value, kind) {
+    if (value === null || value === undefined) return "–";
+    if (value === true) return "yes";
+    if (value === false) return "no";
+    if (value === "inf") return "∞";
+    if (value === "-inf") return "−∞";
+    if (kind === "text" || kind === "prose" || typeof value === "string") return String(value);
+    if (kind === "share") return (100 * value).toFixed(1) + " %";
+    if (kind === "count" && Number.isInteger(value)) return value.toLocaleString("en").replace("-", "−");
+    return short(value);
+  }
+  function short(value) {
+    const text = Math.abs(value) >= 1e-4 && Math.abs(value) < 1e4 ? String(Number(value.toPrecision(4))) : value === 0 ? "0" : value.toExponential(3).replace(/\.?0+e/, "e");
+    return text.replace("-", "−");
+  }
+
+  // ---- theme, print ----
+  const themes = ["system", "light", "dark"];
+  let theme = "system";
+  try { theme = localStorage.getItem("hardmax-theme") || "system"; } catch (error) { theme = "system"; }
+  function setTheme(name) {
+    theme = themes.includes(name) ? name : "system";
+    if (theme === "system") document.documentElement.removeAttribute("data-theme");
+    else document.documentElement.setAttribute("data-theme", theme);
+    find("#theme").textContent = "Theme: " + theme;
+    try { localStorage.setItem("hardmax-theme", theme); } catch (error) { return; }
+  }
+  setTheme(theme);
+  find("#theme").addEventListener("click", () => setTheme(themes[(themes.indexOf(theme) + 1) % 3]));
+  find("#print").addEventListener("click", () => window.print());
+  let opened = [];
+  window.addEventListener("beforeprint", () => {
+    opened = all("details.table:not([open])");
+    for (const table of opened) table.open = true;
+  });
+  window.addEventListener("afterprint", () => { for (const table of opened) table.open = false; });
+
+  // ---- contents: mark where the reader is ----
+  if ("IntersectionObserver" in window) {
+    const links = new Map(all(".contents a").map((link) => [link.getAttribute("href").slice(1), link]));
+    const watch = new IntersectionObserver((entries) => {
+      for (const entry of entries) {
+        if (!entry.isIntersecting || !links.has(entry.target.id)) continue;
+        for (const link of links.values()) link.removeAttribute("aria-current");
+        links.get(entry.target.id).setAttribute("aria-current", "location");
+      }
+    }, { rootMargin: "-10% 0px -75% 0px" });
+    for (const section of all("main > section")) watch.observe(section);
+  }
+  // A link to a table opens it.
+  function openTarget() {
+    const target = location.hash.startsWith("#table-") && document.getElementById(location.hash.slice(1));
+    if (target) { target.open = true; target.scrollIntoView(); }
+  }
+  window.addEventListener("hashchange", openTarget);
+  openTarget();
+
+  // ---- one diagram at a time ----
+  for (const picker of all("[data-picker]")) {
+    const figures = all('figure[data-of="' + picker.dataset.picker + '"]');
+    const select = find("select", picker);
+    const show = () => { for (const figure of figures) figure.hidden = figure.id !== select.value; };
+    select.addEventListener("change", show);
+    for (const button of all("button[data-step]", picker)) {
+      button.addEventListener("click", () => {
+        const count = select.options.length;
+        select.selectedIndex = (select.selectedIndex + Number(button.dataset.step) + count) % count;
+        show();
+      });
+    }
+    show();
+  }
+
+  // ---- tables: more rows, downloads ----
+  function addRows(button) {
+    const table = data.tables[button.dataset.table];
+    const body = find("tbody", find('table[data-table="' + button.dataset.table + '"]'));
+    const start = body.rows.length;
+    const stop = Math.min(start + 200, table.rows.length);
+    for (const row of table.rows.slice(start, stop)) {
+      const line = make("tr");
+      row.forEach((value, index) => {
+        const kind = table.columns[index].kind;
+        line.append(make("td", { class: kind }, shown(value, kind)));
+      });
+      body.append(line);
+    }
+    const rest = find(".rest", button.parentElement);
+    rest.textContent = stop === table.rows.length ? "All " + stop.toLocaleString("en") + " rows." : "The first " + stop.toLocaleString("en") + " of " + table.rows.length.toLocaleString("en") + " rows.";
+    if (stop === table.rows.length) button.remove();
+  }
+  for (const button of all("button.more")) button.addEventListener("click", () => addRows(button));
+
+  function csv(table) {
+    const cell = (value) => {
+      if (value === null) return "";
+      let text = String(value);
+      if (typeof value === "string" && /^[=+\-@\t\r]/.test(text) && !/^-?inf$/.test(text)) text = "'" + text;
+      return /[",\r\n]/.test(text) ? '"' + text.replace(/"/g, '""') + '"' : text;
+    };
+    const heading = table.columns.map((column) => cell(column.key + (column.exactness ? " (" + column.exactness + ")" : "")));
+    return [heading, ...table.rows.map((row) => row.map(cell))].map((row) => row.join(",")).join("\r\n") + "\r\n";
+  }
+  function save(name, text, type) {
+    const link = make("a", { href: URL.createObjectURL(new Blob([text], { type: type })), download: name });
+    document.body.append(link);
+    link.click();
+    link.remove();
+    setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+  }
+  for (const button of all("[data-download]")) {
+    button.addEventListener("click", () => {
+      const kind = button.dataset.download;
+      if (kind === "all") return save("report.json", JSON.stringify(data, null, 1), "application/json");
+      const table = data.tables[button.dataset.table];
+      if (kind === "csv") return save(table.name + ".csv", csv(table), "text/csv");
+      return save(table.name + ".json", JSON.stringify(table, null, 1), "application/json");
+    });
+  }
+
+  // ---- the cells of a slice ----
+  const drawing = data.drawing.cells;
+  if (!drawing) return;
+  const map = find("#cell-map svg.map, #cell-line svg.map") || find("svg.map");
+  const shapes = new Map(all(".cells [data-cell]", map).map((shape) => [Number(shape.dataset.cell), shape]));
+  const table = data.tables["cells"];
+  const maps = grouped(data.tables["cell-maps"]);
+  const corners = grouped(data.tables["cell-corners"]);
+  function grouped(source) {
+    const found = new Map();
+    for (const row of source.rows) {
+      if (!found.has(row[0])) found.set(row[0], []);
+      found.get(row[0]).push(row);
+    }
+    return found;
+  }
+
+  const colouring = find("#colouring");
+  drawing.colourings.forEach((colour, index) => colouring.append(make("option", { value: index }, colour.name)));
+  function recolour() {
+    const colour = drawing.colourings[Number(colouring.value)];
+    for (const [cell, shape] of shapes) shape.setAttribute("class", "cell " + colour.of[cell]);
+    const legend = find("#colour-legend");
+    legend.replaceChildren();
+    for (const [mark, text] of colour.legend.slice(0, 24)) {
+      const swatch = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+      swatch.setAttribute("class", "swatch");
+      swatch.setAttribute("viewBox", "0 0 20 20");
+      const square = document.createElementNS("http://www.w3.org/2000/svg", "rect");
+      for (const [key, value] of Object.entries({ x: 2, y: 3, width: 16, height: 14, class: "cell " + mark })) square.setAttribute(key, value);
+      swatch.append(square);
+      swatch.setAttribute("aria-hidden", "true");
+      legend.append(make("li", {}, swatch, text));
+    }
+  }
+  colouring.addEventListener("change", recolour);
+  recolour();
+
+  const panel = find("#cell-panel");
+  const number = find("#cell-number");
+  number.max = drawing.n_cells - 1;
+  let chosen = null;
+  let pinned = false;
+  function equation(row) {
+    const names = row.length === 5 ? ["u", "v"] : ["u"];
+    const terms = names.map((name, index) => [row[2 + index], " " + name]).concat([[row[row.length - 1], ""]]);
+    return "y" + row[1] + " =" + terms.map(([value, name], index) => (value < 0 ? (index ? " − " : " −") : index ? " + " : " ") + short(Math.abs(value)) + name).join("");
+  }
+  function describe(cell) {
+    const row = table.rows[cell];
+    const columns = table.columns.map((column) => column.key);
+    const value = (key) => row[columns.indexOf(key)];
+    const size = columns.includes("area") ? "area" : "length";
+    panel.replaceChildren(make("h3", {}, "Cell " + cell));
+    const facts = make("ul");
+    facts.append(make("li", {}, size + " " + short(value(size)) + " in slice coordinates"));
+    facts.append(make("li", {}, "region " + value("region") + ", affine map " + value("map") + ", " + corners.get(cell).length + (size === "area" ? " corners" : " ends")));
+    for (const part of value("choices").split("; ")) if (part) facts.append(make("li", part.startsWith("ReLUs on") ? { class: "bits" } : {}, part));
+    const list = make("ul", { class: "equation" });
+    for (const entry of maps.get(cell)) list.append(make("li", {}, equation(entry)));
+    panel.append(make("div", { class: "columns" }, facts, list));
+  }
+  function choose(cell) {
+    if (!shapes.has(cell)) return;
+    chosen = cell;
+    number.value = cell;
+    describe(cell);
+    const outline = find(".chosen-cell", map);
+    if (outline) outline.setAttribute("d", "M" + shapes.get(cell).getAttribute("points").split(" ").join("L") + "Z");
+  }
+  function hint() {
+    panel.replaceChildren(make("p", {}, "Point at a cell, press one, or step through them with the arrows above: here stand its choices, its size and its affine map."));
+  }
+  hint();
+  const cellOf = (event) => event.target.dataset && event.target.dataset.cell !== undefined ? Number(event.target.dataset.cell) : null;
+  map.addEventListener("pointermove", (event) => {
+    const cell = cellOf(event);
+    if (cell !== null && !pinned && event.pointerType === "mouse" && !event.buttons && cell !== chosen) choose(cell);
+  });
+  map.addEventListener("click", (event) => {
+    const cell = cellOf(event);
+    if (cell === null || moved) return;
+    pinned = !(pinned && cell === chosen);
+    choose(cell);
+  });
+  const step = (by) => { pinned = true; choose(((chosen === null ? (by > 0 ? -1 : 0) : chosen) + by + drawing.n_cells) % drawing.n_cells); };
+  find("#cell-before").addEventListener("click", () => step(-1));
+  find("#cell-after").addEventListener("click", () => step(1));
+  number.addEventListener("change", () => { pinned = true; choose(Math.min(Math.max(Math.round(Number(number.value)) || 0, 0), drawing.n_cells - 1)); });
+  const rows = find('table[data-table="cells"] tbody');
+  rows.addEventListener("click", (event) => {
+    const line = event.target.closest("tr");
+    if (line) { pinned = true; choose(Number(line.cells[0].textContent.replace(/,/g, ""))); }
+  });
+
+  // ---- zoom and pan of the map of a plane ----
+  let moved = false;
+  const view = find(".window", map);
+  if (!view) return;
+  const width = view.width.baseVal.value;
+  const height = view.height.baseVal.value;
+  const left = view.x.baseVal.value;
+  const top = view.y.baseVal.value;
+  let box = [0, 0, width, height];
+  const marks = all(".marks circle", view).map((mark) => [mark, Number(mark.getAttribute("r"))]);
+  const names = all(".marks text", view).map((name) => [name, Number(name.getAttribute("x")), Number(name.getAttribute("y"))]);
+  function apply() {
+    box[2] = Math.min(Math.max(box[2], width * 1e-5), width);
+    box[3] = box[2] * height / width;
+    box[0] = Math.min(Math.max(box[0], 0), width - box[2]);
+    box[1] = Math.min(Math.max(box[1], 0), height - box[3]);
+    view.setAttribute("viewBox", box.join(" "));
+    const scale = box[2] / width;
+    for (const [mark, radius] of marks) mark.setAttribute("r", radius * scale);
+    for (const [name, x, y] of names) {
+      const anchor = name.previousElementSibling;
+      const cx = Number(anchor.getAttribute("cx"));
+      const cy = Number(anchor.getAttribute("cy"));
+      name.setAttribute("transform", "translate(" + cx + " " + cy + ") scale(" + scale + ") translate(" + -cx + " " + -cy + ")");
+    }
+    drawAxes();
+  }
+  const axes = find(".axes", map);
+  function ticks(low, high) {
+    const raw = (high - low) / 5;
+    const size = Math.pow(10, Math.floor(Math.log10(raw)));
+    const unit = [1, 2, 2.5, 5, 10].map((factor) => factor * size).find((value) => value >= raw * (1 - 1e-9));
+    const found = [];
+    for (let index = Math.ceil(low / unit - 1e-9); index <= Math.floor(high / unit + 1e-9); index++) found.push(index * unit);
+    return [found, Math.max(0, Math.min(12, Math.ceil(-Math.log10(unit) - 1e-9) + (Math.abs(unit / size - 2.5) < 1e-9 ? 1 : 0)))];
+  }
+  function drawAxes() {
+    const [[u0, u1], [v0, v1]] = drawing.extent;
+    const u = (x) => u0 + (x / width) * (u1 - u0);
+    const v = (y) => v1 - (y / height) * (v1 - v0);
+    const low = [u(box[0]), v(box[1] + box[3])];
+    const high = [u(box[0] + box[2]), v(box[1])];
+    axes.replaceChildren();
+    const add = (name, attributes, text) => {
+      const element = document.createElementNS("http://www.w3.org/2000/svg", name);
+      for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+      if (text !== undefined) element.textContent = text;
+      axes.append(element);
+    };
+    const written = (value, digits) => value.toFixed(digits).replace("-", "−").replace(/^−(0(\.0+)?)$/, "$1");
+    const [across, acrossDigits] = ticks(low[0], high[0]);
+    for (const at of across) {
+      const x = left + (at - low[0]) / (high[0] - low[0]) * width;
+      add("line", { x1: x, x2: x, y1: top + height, y2: top + height + 4, class: "tick" });
+      add("text", { x: x, y: top + height + 17, class: "tick-text", "text-anchor": "middle" }, written(at, acrossDigits));
+    }
+    const [upward, upwardDigits] = ticks(low[1], high[1]);
+    for (const at of upward) {
+      const y = top + (high[1] - at) / (high[1] - low[1]) * height;
+      add("line", { x1: left - 4, x2: left, y1: y, y2: y, class: "tick" });
+      add("text", { x: left - 8, y: y + 4, class: "tick-text", "text-anchor": "end" }, written(at, upwardDigits));
+    }
+    add("text", { x: left + width / 2, y: top + height + 35, class: "axis", "text-anchor": "middle" }, "u");
+    add("text", { x: left, y: top - 10, class: "axis" }, "v");
+  }
+  function zoom(factor, at) {
+    const [x, y] = at || [0.5, 0.5];
+    const before = box.slice();
+    box[2] = Math.min(Math.max(before[2] * factor, width * 1e-5), width);
+    box[3] = box[2] * height / width;
+    box[0] = before[0] + (before[2] - box[2]) * x;
+    box[1] = before[1] + (before[3] - box[3]) * y;
+    apply();
+  }
+  function place(event) {
+    const frame = view.getBoundingClientRect();
+    return [(event.clientX - frame.left) / frame.width, (event.clientY - frame.top) / frame.height];
+  }
+  find("#zoom-in").addEventListener("click", () => zoom(0.6));
+  find("#zoom-out").addEventListener("click", () => zoom(1 / 0.6));
+  find("#zoom-all").addEventListener("click", () => { box = [0, 0, width, height]; apply(); });
+  // The wheel zooms only while the map has the focus or a control key is held, so that the page still scrolls.
+  view.addEventListener("wheel", (event) => {
+    if (!event.ctrlKey && !event.metaKey && document.activeElement !== view) return;
+    event.preventDefault();
+    zoom(Math.exp(Math.max(-1, Math.min(1, event.deltaY * 0.003))), place(event));
+  }, { passive: false });
+  view.setAttribute("tabindex", "0");
+  view.setAttribute("role", "application");
+  view.setAttribute("aria-label", "Map of cells. Arrow keys move, plus and minus zoom, 0 shows the whole slice, n and p go to the next and previous cell.");
+  view.addEventListener("keydown", (event) => {
+    const by = { ArrowLeft: [-0.1, 0], ArrowRight: [0.1, 0], ArrowUp: [0, -0.1], ArrowDown: [0, 0.1] }[event.key];
+    if (by) { box[0] += by[0] * box[2]; box[1] += by[1] * box[3]; apply(); }
+    else if (event.key === "+" || event.key === "=") zoom(0.6);
+    else if (event.key === "-") zoom(1 / 0.6);
+    else if (event.key === "0") { box = [0, 0, width, height]; apply(); }
+    else if (event.key === "n") step(1);
+    else if (event.key === "p") step(-1);
+    else return;
+    event.preventDefault();
+  });
+  let grip = null;
+  view.addEventListener("pointerdown", (event) => {
+    moved = false;
+    if (event.button === 0 && box[2] < width) grip = [event.clientX, event.clientY, box[0], box[1]];
+  });
+  view.addEventListener("pointermove", (event) => {
+    if (!grip || !event.buttons) return;
+    const frame = view.getBoundingClientRect();
+    const [dx, dy] = [event.clientX - grip[0], event.clientY - grip[1]];
+    if (Math.hypot(dx, dy) > 4) moved = true;
+    box[0] = grip[2] - dx / frame.width * box[2];
+    box[1] = grip[3] - dy / frame.height * box[3];
+    apply();
+  });
+  window.addEventListener("pointerup", () => { grip = null; setTimeout(() => { moved = false; }, 0); });
+})();

@@ -1,0 +1,216 @@
+"""``hm.reports.report``: one self-contained page on one model."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+from numpy.typing import ArrayLike
+
+from hardmax import __version__
+from hardmax.cells.domains import Domain
+from hardmax.errors import WriteError
+from hardmax.networks.files import write_bytes
+from hardmax.reports.palette import KEY_COLOURS
+from hardmax.reports.report_parts.about import EXACTNESS_MEANS
+from hardmax.reports.report_parts.document import Document, gather
+from hardmax.reports.report_parts.sections import Table
+from hardmax.reports.report_parts.subject import Source, Subject, read_subject
+
+#: What a page may weigh.
+MOST_BYTES = 5_000_000
+
+_PAGES = Path(__file__).with_name("pages")
+#: By this a page of ours is recognised: `hardmax report` without a file name replaces the page it wrote before.
+_GENERATOR = '<meta name="generator" content="hardmax report'
+
+
+def report(
+    source: Source,
+    out: str | os.PathLike[str] = "report.html",
+    inputs: ArrayLike | str | os.PathLike[str] | None = None,
+    *,
+    labels: ArrayLike | None = None,
+    tokens: Sequence[str] | Sequence[Sequence[str]] | None = None,
+    plane: Domain | None = None,
+    name: str | None = None,
+    force: bool = False,
+    progress: Callable[[str], None] | None = None,
+) -> Path:
+    """Write a page about a model and return where it is: one HTML file that needs no network and no server.
+
+    Parameters
+    ----------
+    source
+        A network, the path of a file that ``hm.read`` reads, or None for the built-in lookup model.
+    out
+        The file to write. An existing one is refused without ``force``.
+    inputs
+        Inputs (n, *input_shape), or a file: .npy, or .npz with ``inputs`` and perhaps ``labels`` and ``tokens``.
+        Without them a seeded sample is drawn, and the page says so.
+    labels
+        The right decision for each input.
+    tokens
+        Names of the positions: one list for all inputs, or a list for each.
+    plane
+        ``hm.Plane`` or ``hm.Segment`` whose cells are drawn; by default a plane through the first inputs.
+    name
+        What to call the model; by default its file name.
+    progress
+        Called with a few words whenever something new is begun.
+
+    Exactness: every number on the page carries its own.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from hardmax.networks.layers import Affine, ReLU
+    >>> from hardmax.networks.network import Network
+    >>> net = Network([Affine([[1.0, 0.0], [0.0, 1.0]]), ReLU(), Affine([[1.0, 1.0], [0.0, 1.0]])], 2)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = report(net, Path(folder) / "report.html", [[1.0, 2.0], [-1.0, 0.5], [0.5, -1.0]])
+    ...     path.name, "4 cells" in path.read_text(encoding="utf-8")
+    ('report.html', True)
+    """
+    told = progress or (lambda text: None)
+    return make_report(
+        source, out, inputs, labels=labels, tokens=tokens, plane=plane, name=name, force=force, progress=told
+    ).path
+
+
+@dataclass(frozen=True, eq=False)
+class Report:
+    """A page that was written: where, about what, and all that it says."""
+
+    path: Path
+    subject: Subject
+    document: Document
+
+
+def make_report(
+    source: Source,
+    out: str | os.PathLike[str],
+    inputs: ArrayLike | str | os.PathLike[str] | None,
+    *,
+    labels: ArrayLike | None = None,
+    tokens: Sequence[str] | Sequence[Sequence[str]] | None = None,
+    plane: Domain | None = None,
+    name: str | None = None,
+    force: bool = False,
+    progress: Callable[[str], None] = lambda text: None,
+) -> Report:
+    """The same as ``report``, giving back what the page says as well."""
+    path = Path(out)
+    check_writable(path, force)  # before the work, not after
+    progress("reading the model")
+    subject = read_subject(source, inputs, labels, tokens, name)
+    made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    document = gather(subject, plane, made, progress)
+    progress("writing the page")
+    page = render(document).encode()
+    if len(page) > MOST_BYTES:
+        raise WriteError(
+            f"{path}: the page would weigh {len(page):,} bytes, more than {MOST_BYTES:,}; give fewer inputs, or a "
+            "smaller plane= with fewer cells. Nothing was written"
+        )
+    write_bytes(path, page)
+    return Report(path, subject, document)
+
+
+# --- the page -----------------------------------------------------------------------------------
+
+
+def render(document: Document) -> str:
+    """The page as text."""
+    style = _read("theme.css") + _key_styles() + _read("report.css")
+    script = _read("report.js")
+    environment = Environment(
+        loader=FileSystemLoader(_PAGES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("report.html").render(
+        document=document,
+        tables=document.tables,
+        rows_of=Table.shown_rows,
+        means=EXACTNESS_MEANS,
+        version=__version__,
+        style=Markup(style),
+        script=Markup(script),
+        policy=_policy(style, script),
+        data=embedded(document.as_json()),
+    )
+
+
+def embedded(data: Any) -> Markup:
+    """JSON that can stand inside a script element: nothing in it can end the element or begin another.
+
+    Examples
+    --------
+    >>> str(embedded({"token": "</script>&"}))
+    '{"token":"\\\\u003c/script\\\\u003e\\\\u0026"}'
+    """
+    text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))
+
+
+def _policy(style: str, script: str) -> str:
+    """A content security policy: no network at all, no style and no script but ours, known by its hash."""
+    style_hash, script_hash = (
+        base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (style, script)
+    )
+    return (
+        f"default-src 'none'; style-src 'sha256-{style_hash}'; script-src 'sha256-{script_hash}'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _key_styles() -> str:
+    """The colours of keys as classes k0, k1, ..."""
+    return "".join(f".k{index}{{--key:{colour}}}" for index, colour in enumerate(KEY_COLOURS)) + "\n"
+
+
+def _read(name: str) -> str:
+    return (_PAGES / name).read_text(encoding="utf-8")
+
+
+# --- the file -----------------------------------------------------------------------------------
+
+
+def check_writable(path: Path, force: bool) -> None:
+    """Refuse a place where the page could not be written, or a file that is not ours to replace."""
+    if path.is_dir():
+        raise WriteError(f"{path}: expected a file to write, got a folder; name a file in it, such as report.html")
+    if not path.parent.is_dir():
+        raise WriteError(f"{path}: the folder {path.parent} does not exist; make it first")
+    if path.exists() and not force:
+        raise WriteError(f"{path}: the file exists already; choose another name, or replace it with force (--force)")
+    if not os.access(path.parent, os.W_OK):
+        raise WriteError(f"{path}: the folder {path.parent} cannot be written to; choose another")
+
+
+def is_report(path: Path) -> bool:
+    """Whether a file is a page that ``report`` wrote, by its generator; False where it cannot be read.
+
+    Examples
+    --------
+    >>> is_report(Path("no such file"))
+    False
+    """
+    try:
+        with path.open("rb") as file:
+            head = file.read(4096)
+    except OSError:
+        return False
+    return _GENERATOR.encode() in head

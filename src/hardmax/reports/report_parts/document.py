@@ -1,0 +1,200 @@
+"""The whole page before it is drawn: what is said at the top, and the sections in order."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from hardmax import __version__
+from hardmax.cells.complex import Exactness
+from hardmax.cells.domains import Domain
+from hardmax.errors import HardmaxError
+from hardmax.measurements.fidelity import Fidelity
+from hardmax.measurements.head_analysis import COLUMNS, analyse_heads
+from hardmax.networks.adapters.captured import Capture
+from hardmax.networks.adapters.capturing import capture
+from hardmax.reports.report_parts import heads
+from hardmax.reports.report_parts.about import about_section
+from hardmax.reports.report_parts.bounds import bounds_section
+from hardmax.reports.report_parts.cell_search import Looked
+from hardmax.reports.report_parts.cells import cells_section
+from hardmax.reports.report_parts.fidelity import fidelity_section, kept
+from hardmax.reports.report_parts.sections import Column, Fact, Section, Table, as_text, legible, rows_of
+from hardmax.reports.report_parts.seen_heads import SeenHead, seen_heads
+from hardmax.reports.report_parts.stability import stability_section
+from hardmax.reports.report_parts.subject import Subject
+from hardmax.reports.report_parts.temperature import temperature_section
+
+#: Inputs whose heads are looked at; on more, margins are pooled from these only.
+MOST_CAPTURES = 100
+SCHEMA = 1
+
+_LIBRARIES = ("numpy", "scipy", "numba", "highspy")
+
+
+@dataclass(frozen=True)
+class Document:
+    """Everything a page shows, with its numbers ready for download."""
+
+    title: str
+    description: str
+    made: str
+    answer: tuple[Fact, ...]  # sentences, each with what is proved of it
+    highlights: tuple[Fact, ...]
+    sections: tuple[Section, ...]
+
+    @property
+    def tables(self) -> dict[str, Table]:
+        """Every table by name."""
+        return {table.name: table for section in self.sections for table in section.tables}
+
+    def as_json(self) -> dict[str, Any]:
+        """The whole document as plain values: what the page embeds and offers for download."""
+        return {
+            "schema": SCHEMA,
+            "generator": f"hardmax {__version__}",
+            "made": self.made,
+            "model": self.title,
+            "answer": [
+                {"text": said.text, "exactness": said.exactness and str(said.exactness)} for said in self.answer
+            ],
+            "sections": [section.as_json() for section in self.sections],
+            "tables": {name: table.as_json() for name, table in self.tables.items()},
+            "drawing": {section.name: dict(section.data) for section in self.sections if section.data},
+        }
+
+
+def gather(
+    subject: Subject, plane: Domain | None, made: str, told: Callable[[str], None] = lambda text: None
+) -> Document:
+    """Every section for one subject; ``told`` hears what is being done."""
+    told("running the model and its skeleton")
+    fidelity, whole = fidelity_section(subject, told)
+    told("looking at every head")
+    seen, captures, why = _seen(subject)
+    if seen:
+        head_section = heads.heads_section(seen, _summary(captures), told)
+    else:
+        head_section = Section(heads.NAME, heads.TITLE, absent=why)
+    told("finding every cell")
+    cell_section, looked = cells_section(subject, plane, told)
+    told("bounds and margins")
+    stability, certified = stability_section(seen)
+    sections = (
+        about_section(subject, _versions(), made),
+        fidelity,
+        head_section,
+        cell_section,
+        bounds_section(looked, seen),
+        stability,
+        temperature_section(subject),
+    )
+    return Document(
+        legible(subject.name),
+        subject.description,
+        made,
+        tuple(_answer(subject, whole, looked, certified, stability)),
+        tuple(_highlights(whole, looked, certified, head_section)),
+        sections,
+    )
+
+
+def _seen(subject: Subject) -> tuple[tuple[SeenHead, ...], tuple[Capture, ...], str]:
+    """Every head on the first inputs, or why none can be seen."""
+    if not subject.has_attention:
+        return (), (), "The model has no attention, so it has no heads."
+    try:
+        captures = capture(subject.net, subject.inputs.points[:MOST_CAPTURES])
+    except HardmaxError as error:
+        return (), (), f"The heads of this model cannot be read off: {error}"
+    return seen_heads(captures, subject.inputs.tokens), captures, ""
+
+
+_SUMMARY_LABELS = {
+    "n_rows": ("queries", "count"),
+    "n_keys": ("keys", "count"),
+    "n_live": ("live", "count"),
+    "n_reachable_hull": ("reachable", "count"),
+    "n_chosen": ("chosen", "count"),
+    "margin_median": ("median margin", "number"),
+    "entropy_mean": ("mean entropy", "number"),
+    "radius_median": ("median distance to a wall", "number"),
+    "radius_smallest": ("least distance to a wall", "number"),
+}
+
+
+def _summary(captures: Sequence[Capture]) -> Table:
+    """One row a head, over all captured inputs."""
+    columns = [
+        Column("layer", "layer", "count", Exactness.EXACT),
+        Column("head", "head", "count", Exactness.EXACT),
+        Column("name", "name in the model"),
+        Column("key_dim", "dimension", "count", Exactness.EXACT),
+    ]
+    columns += [Column(key, label, kind, COLUMNS[key][0]) for key, (label, kind) in _SUMMARY_LABELS.items()]
+    records = [{**row, "name": legible(row["name"], 60)} for row in analyse_heads(captures, reach="hull").table()]
+    return Table("heads", "Every head, over all inputs", tuple(columns), rows_of(records, columns), shown=80)
+
+
+def _answer(
+    subject: Subject, whole: Fidelity | None, looked: Looked | None, certified: float | None, stability: Section
+) -> list[Fact]:
+    sentences = []
+    if whole is None:
+        sentences.append(Fact("", subject.not_soft or "There is no skeleton to compare with."))
+    elif whole.agreement is None:
+        error = as_text(whole.relative_error)
+        text = f"The skeleton's outputs differ from the model's by a relative error of {error} on {whole.n:,} inputs."
+        sentences.append(Fact("", text, whole.exactness))
+    else:
+        text = (
+            f"Of {whole.n:,} decisions, the skeleton keeps {round(whole.agreement * whole.n):,} "
+            f"({as_text(whole.agreement, 'share')}) when every soft attention becomes a hard choice of one key."
+        )
+        sentences.append(Fact("", text, whole.exactness))
+    if looked is not None:
+        cells = looked.cells
+        word = "plane" if cells.dim == 2 else "line"
+        text = (
+            f"On {looked.where} the hard model consists of exactly {cells.n_cells:,} cells; within each it is one "
+            "affine map."
+        )
+        if looked.cells.n_regions < looked.cells.n_cells:
+            text = text[:-1] + f", and they join into {cells.n_regions:,} linear regions of the {word}."
+        sentences.append(Fact("", text, cells.exactness))
+    if certified is not None:
+        rows = stability.facts[0].text
+        share = as_text(certified, "share")
+        text = f"For {share} of its {rows} attention rows the margin alone proves softmax close to hard"
+        text += "; for the others it proves nothing." if certified < 1 else "."
+        sentences.append(Fact("", text, Exactness.CERTIFIED))
+    return sentences
+
+
+def _highlights(
+    whole: Fidelity | None, looked: Looked | None, certified: float | None, head_section: Section
+) -> list[Fact]:
+    found = []
+    if whole is not None and whole.agreement is not None:
+        found.append(Fact(f"decisions kept, {kept(whole)}", as_text(whole.agreement, "share"), whole.exactness))
+    if looked is not None:
+        what = "cells on the plane shown" if looked.cells.dim == 2 else "cells on the line shown"
+        found.append(Fact(what, as_text(looked.cells.n_cells, "count"), looked.cells.exactness))
+    if len(head_section.facts) > 1:
+        found.append(Fact("drawn keys that own a cell", head_section.facts[1].text, head_section.facts[1].exactness))
+    if certified is not None:
+        found.append(Fact("attention rows with a certificate", as_text(certified, "share"), Exactness.CERTIFIED))
+    return found
+
+
+def _versions() -> list[tuple[str, str]]:
+    found = [("hardmax", __version__), ("Python", platform.python_version())]
+    for name in _LIBRARIES:
+        try:
+            found.append((name, version(name)))
+        except PackageNotFoundError:
+            continue
+    return found

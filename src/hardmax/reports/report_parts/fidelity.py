@@ -1,0 +1,170 @@
+"""The section on fidelity: how much of the model its skeleton keeps, as a whole, by layer and by head."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import ceil
+from time import perf_counter
+from typing import Any
+
+from markupsafe import Markup
+
+from hardmax.cells.complex import Exactness
+from hardmax.measurements import fidelity as measured
+from hardmax.networks.skeleton import skeleton
+from hardmax.reports.report_parts.sections import Column, Fact, Figure, Section, Table, as_text, rows_of
+from hardmax.reports.report_parts.subject import Subject
+from hardmax.reports.report_parts.svg import Frame, picture, round_ticks, tag
+
+TITLE = "What the skeleton keeps"
+NAME = "fidelity"
+_GREEDY_SECONDS = 8.0  # greedy hardening is shown where it is expected to take no longer
+_MOST_BARS = 60
+_ROW = 22.0
+
+_COLUMNS = (
+    Column("what", "made hard"),
+    Column("agreement", "decisions kept", "share", Exactness.ESTIMATED),
+    Column("relative_error", "relative error", "number", Exactness.ESTIMATED),
+    Column("kl", "divergence (nats)", "number", Exactness.ESTIMATED),
+    Column("soft_accuracy", "accuracy, soft", "share", Exactness.ESTIMATED),
+    Column("hard_accuracy", "accuracy, hard", "share", Exactness.ESTIMATED),
+)
+
+
+def fidelity_section(
+    subject: Subject, told: Callable[[str], None] = lambda text: None
+) -> tuple[Section, measured.Fidelity | None]:
+    """The model against its skeleton, whole and in parts, and the comparison of the whole (None if there is none)."""
+    if subject.not_soft:
+        return Section(NAME, TITLE, absent=subject.not_soft), None
+    points, labels = subject.inputs.points, subject.inputs.labels
+    try:
+        hard = skeleton(subject.net)
+    except ValueError as error:
+        return Section(NAME, TITLE, absent=f"There is no skeleton to compare with: {error}"), None
+    start = perf_counter()
+    whole = measured.compare(subject.net, points, labels, hard=hard)
+    seconds = perf_counter() - start
+    told("layer by layer")
+    by_layer = measured.by_layer(subject.net, points, labels)
+    told("head by head")
+    by_head = measured.by_head(subject.net, points, labels)
+    records = [_record("everything (the skeleton)", whole)]
+    if len(by_layer) > 1:
+        records += [_record(_layer_name(part), part.fidelity) for part in by_layer]
+    if len(by_head) > len(by_layer):
+        records += [_record(_head_name(part.heads[0]), part.fidelity) for part in by_head]
+    tables = [Table("fidelity", "The model with some heads made hard", _COLUMNS, rows_of(records, _COLUMNS))]
+    notes = [
+        "Relative error is |hard − soft| / |soft| of the outputs, averaged over inputs; divergence is that of the two "
+        "softmax distributions of the outputs."
+    ]
+    n = len(by_head)
+    if whole.agreement is None:
+        notes.append("The outputs are single numbers and decide nothing, so only errors are compared.")
+    elif n > 1 and n * (n + 1) / 2 * seconds <= _GREEDY_SECONDS:
+        told("greedy")
+        tables.append(_greedy(subject, notes))
+    figures = []
+    if len(records) > 1 and whole.agreement is not None:
+        figures.append(_bars(records))
+    section = Section(
+        NAME,
+        TITLE,
+        "The skeleton is the model at temperature zero: each attention takes the one best key instead of a mixture. "
+        "Both are run on the same inputs, first with everything hard, then with one part hard at a time to see which "
+        "part it is that matters.",
+        notes=tuple(notes),
+        facts=_facts(whole),
+        figures=tuple(figures),
+        tables=tuple(tables),
+    )
+    return section, whole
+
+
+def kept(whole: measured.Fidelity) -> str:
+    """How many decisions the skeleton keeps, in words."""
+    assert whole.agreement is not None
+    return f"{round(whole.agreement * whole.n):,} of {whole.n:,}"
+
+
+def _facts(whole: measured.Fidelity) -> tuple[Fact, ...]:
+    estimated = Exactness.ESTIMATED
+    facts = []
+    if whole.agreement is not None:
+        facts.append(Fact("decisions kept", as_text(whole.agreement, "share"), estimated, whole.agreement))
+    facts.append(Fact("relative error", as_text(whole.relative_error), estimated, whole.relative_error))
+    for label, value in (("accuracy, soft", whole.soft_accuracy), ("accuracy, hard", whole.hard_accuracy)):
+        if value is not None:
+            facts.append(Fact(label, as_text(value, "share"), estimated, value))
+    return tuple(facts)
+
+
+def _record(what: str, part: measured.Fidelity) -> dict[str, Any]:
+    return {"what": what, **{column.key: getattr(part, column.key) for column in _COLUMNS[1:]}}
+
+
+def _layer_name(part: measured.Hardened) -> str:
+    return f"layer {part.heads[0][0]}" + (f" (all {len(part.heads)} heads)" if len(part.heads) > 1 else "")
+
+
+def _head_name(head: tuple[int, int]) -> str:
+    return f"layer {head[0]}, head {head[1]}"
+
+
+def _greedy(subject: Subject, notes: list[str]) -> Table:
+    """As many heads as can be hard while no decision changes, then in the order in which decisions are lost."""
+    steps = measured.greedy(subject.net, subject.inputs.points, 1.0, subject.inputs.labels)
+    columns = (
+        Column("n", "heads made hard", "count", Exactness.EXACT),
+        Column("added", "the one added"),
+        *_COLUMNS[1:],
+    )
+    records = [
+        {
+            "n": len(step.heads),
+            "added": _head_name(step.heads[-1]) if step.heads else "none",
+            **_record("", step.fidelity),
+        }
+        for step in steps
+    ]
+    free = max(len(step.heads) for step in steps if step.fidelity.agreement == 1.0)
+    notes.append(
+        f"Made hard one after another, each time the one that costs least, {free} of {len(steps) - 1} heads can be "
+        "hard without changing any decision on these inputs (a larger set may exist)."
+    )
+    return Table("greedy", "Heads made hard one after another", columns, rows_of(records, columns))
+
+
+def _bars(records: Sequence[dict[str, Any]]) -> Figure:
+    """Decisions kept, one bar a part."""
+    shown = records[:_MOST_BARS]
+    left, width, top = 190.0, 760.0, 30.0
+    height = top + _ROW * len(shown) + 46
+    lowest = min(record["agreement"] for record in shown)
+    start = max(0.0, min(0.9, ceil(lowest * 10 - 1) / 10 - 0.1)) if lowest > 0.5 else 0.0
+    frame = Frame(((start, 1.0), (0.0, 1.0)), left, top, width - left - 60, _ROW * len(shown))
+    bars = []
+    for row, record in enumerate(shown):
+        y = top + row * _ROW
+        end = frame.x(max(record["agreement"], start))
+        kind = "bar whole" if row == 0 else "bar"
+        bars.append(tag("text", record["what"], x=left - 10, y=y + 15, class_="tick-text", text_anchor="end"))
+        bars.append(tag("rect", x=left, y=y + 4, width=max(end - left, 0.5), height=_ROW - 8, class_=kind))
+        bars.append(tag("text", as_text(record["agreement"], "share"), x=end + 6, y=y + 15, class_="tick-text"))
+    ticks = [(at, as_text(at, "share")) for at in round_ticks(start, 1.0)]
+    svg = picture(
+        width,
+        height,
+        "Share of decisions kept with one part of the model made hard",
+        Markup("").join(bars),
+        frame.bottom_axis(ticks, "decisions kept"),
+        class_="chart",
+    )
+    caption = "Share of decisions that stay the same when one part of the attention is made hard, all else soft."
+    if len(records) > len(shown):
+        caption += f" Drawn are the first {len(shown)} of {len(records)} rows."
+    if start > 0:
+        caption += f" The axis starts at {as_text(start, 'share')}."
+    return Figure("fidelity-bars", svg, caption, ("fidelity",))

@@ -1,0 +1,120 @@
+"""Every attention head with all that was seen of it: its captures over the inputs, pooled where keys coincide."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardmax.networks.adapters.captured import Capture, CapturedHead
+from hardmax.networks.evaluation import first_argmax
+from hardmax.reports.report_parts.sections import legible
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class SeenHead:
+    """One head on every input. ``captured[i]`` is what it saw on input i."""
+
+    layer: int
+    head: int
+    captured: tuple[CapturedHead, ...]
+    key_names: tuple[tuple[str, ...], ...]  # for each input
+    query_names: tuple[tuple[str, ...], ...]
+
+    @property
+    def title(self) -> str:
+        """How the page calls it, counted from zero as everywhere in this package."""
+        return f"Layer {self.layer}, head {self.head}"
+
+    @property
+    def keys_are_fixed(self) -> bool:
+        """Whether keys, biases and masks are the same on every input, so that one diagram serves them all."""
+        first = self.captured[0]
+        return all(
+            np.array_equal(first.keys, other.keys) and _same(first.biases, other.biases) and other.visible is None
+            for other in self.captured
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """What one diagram shows: the queries of one input, or of all where the keys are fixed."""
+
+    title: str
+    head: CapturedHead
+    key_names: tuple[str, ...]
+    queries: FloatArray
+    query_names: tuple[str, ...]
+    winners: NDArray[np.int64]
+    margins: FloatArray
+
+
+def seen_heads(captures: Sequence[Capture], tokens: Sequence[Sequence[str]] | None) -> tuple[SeenHead, ...]:
+    """The heads of all captures, in order, with names for their keys and queries."""
+    found = []
+    for position, head in enumerate(captures[0].heads):
+        of_head = tuple(capture.heads[position] for capture in captures)
+        keys, queries = [], []
+        for index, (capture, one) in enumerate(zip(captures, of_head, strict=True)):
+            given = None if tokens is None else tokens[index]
+            keys.append(_names(given, capture.tokens, one.n_keys, "key"))
+            queries.append(_names(given, capture.query_tokens, one.n_queries, "query"))
+        found.append(SeenHead(head.layer, head.head, of_head, tuple(keys), tuple(queries)))
+    return tuple(found)
+
+
+def drawn_heads(seen: SeenHead, inputs: Sequence[int], most_queries: int) -> list[Drawn]:
+    """What to draw of a head: one picture where its keys are fixed, else one for each of the given inputs."""
+    if seen.keys_are_fixed:
+        pooled = list(enumerate(seen.captured))
+        queries = np.concatenate([one.queries for _, one in pooled])[:most_queries]
+        names = [_of_input(name, i, one) for i, one in pooled for name in seen.query_names[i]][:most_queries]
+        scores = np.concatenate([one.scores for _, one in pooled])[:most_queries]
+        return [_drawn("all inputs", seen.captured[0], seen.key_names[0], queries, names, scores)]
+    result = []
+    for index in inputs:
+        one = seen.captured[index]
+        names = list(seen.query_names[index][:most_queries])
+        scores = one.scores[:most_queries]
+        title = f"input {index}"
+        result.append(_drawn(title, one, seen.key_names[index], one.queries[:most_queries], names, scores))
+    return result
+
+
+def _drawn(
+    title: str,
+    head: CapturedHead,
+    key_names: tuple[str, ...],
+    queries: FloatArray,
+    names: list[str],
+    scores: FloatArray,
+) -> Drawn:
+    winners = first_argmax(scores)
+    if scores.shape[1] == 1:
+        margins = np.full(len(scores), np.inf)
+    else:
+        top = np.partition(scores, scores.shape[1] - 2, axis=1)
+        margins = top[:, -1] - top[:, -2]
+    return Drawn(title, head, key_names, queries, tuple(names), winners, margins)
+
+
+def _of_input(name: str, index: int, head: CapturedHead) -> str:
+    return f"input {index}" if head.n_queries == 1 else f"input {index}: {name}"
+
+
+def _names(given: Sequence[str] | None, captured: Sequence[str], count: int, what: str) -> tuple[str, ...]:
+    """Names for the positions: the caller's, then the capture's unless they are bare numbers, then numbers."""
+    for names in (given, captured):
+        if names is not None and len(names) >= count and tuple(names[:count]) != tuple(map(str, range(count))):
+            return tuple(legible(name, 80) for name in names[:count])
+    return tuple(f"{what} {index}" for index in range(count))
+
+
+def _same(first: FloatArray | None, second: FloatArray | None) -> bool:
+    if first is None or second is None:
+        return first is second
+    return np.array_equal(first, second)
