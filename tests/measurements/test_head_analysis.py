@@ -271,15 +271,20 @@ def test_a_given_radius_is_that_of_the_ball_and_what_is_not_asked_is_not_there()
 @given(_heads(masked=False), st.integers(1, 9))
 @example(_captured([[1.0, 1.0]], [[1.0, 0.0], [0.0, 1.0], [0.1, 0.1]]), 5)
 @example(_captured([[0.0]], [[0.0]]), 1)
-def test_what_a_ball_reaches_is_what_the_diagram_says_and_witnesses_are_inside(head, radius):
-    (found,) = hm.analyse_heads(_capture(head), reach="ball", radius=radius)
+def test_what_queries_and_balls_reach_is_what_the_diagram_says_and_witnesses_are_inside(head, radius):
+    (found,) = hm.analyse_heads(_capture(head), radius=radius)
     (keys,) = found.key_sets
-    slow = keys.diagram.reachable(ball=(keys.around.centre, radius))
-    assert (keys.ball.is_reachable == slow.is_reachable).all()
-    reached = np.flatnonzero(keys.ball.is_reachable)
-    witnesses = keys.ball.witnesses[reached]
-    assert (np.linalg.norm(witnesses - keys.around.centre, axis=1) <= radius).all()
-    assert keys.diagram.assign(witnesses).tolist() == reached.tolist()
+    for quick, slow in (
+        (keys.ball, keys.diagram.reachable(ball=(keys.around.centre, radius))),
+        (keys.hull, keys.diagram.reachable(hull=head.queries)),
+    ):
+        assert (quick.is_reachable == slow.is_reachable).all()
+        reached = np.flatnonzero(quick.is_reachable)
+        assert np.isnan(quick.witnesses[~quick.is_reachable]).all()
+        scores = quick.witnesses[reached] @ head.keys.T + (0.0 if head.biases is None else head.biases)
+        assert (scores[np.arange(len(reached)), reached] >= scores.max(axis=1) - 1e-12).all()  # rounded witnesses
+    inside = keys.ball.witnesses[keys.ball.is_reachable]
+    assert (np.linalg.norm(inside - keys.around.centre, axis=1) <= radius * (1 + 1e-12)).all()
 
 
 def test_cell_shares_are_computed_in_the_plane_and_sampled_on_request_above():

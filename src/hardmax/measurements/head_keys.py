@@ -192,8 +192,8 @@ def key_sets(
             is_seen |= True if visible is None else visible.any(axis=0)
         diagram = diagrams.of(first.keys[positions], biases)
         around = ball_of(queries, radius) if from_ball else None
-        hull = diagram.reachable(hull=queries) if from_hull else None
-        ball = None if around is None else reachable_from(diagram, around)
+        hull = hull_reach(diagram, queries) if from_hull else None
+        ball = None if around is None else ball_reach(diagram, around)
         is_uniform = all(references[number][2] for number in members)
         found.append(
             KeySet(
@@ -223,7 +223,22 @@ def ball_of(queries: FloatArray, radius: float | None) -> Ball:
     return Ball(centre, farthest * (1 + 1e-12))
 
 
-def reachable_from(diagram: PowerDiagram, ball: Ball) -> Reachable:
+def hull_reach(diagram: PowerDiagram, queries: FloatArray) -> Reachable:
+    """Which keys win somewhere in the hull of the queries: ``diagram.reachable``, asked of the live keys only.
+
+    A dead key scores at most a mixture of live ones, so it wins nowhere and never ties with a key that beats all
+    live rivals. Without biases it ties with everyone at the origin, which floats cannot tell from winning.
+
+    Exactness: certified.
+    """
+    live = np.flatnonzero(diagram.live)
+    if len(live) == len(diagram.keys):
+        return diagram.reachable(hull=queries)
+    found = power_diagram(diagram.keys[live], None if diagram.biases is None else diagram.biases[live])
+    return _placed(found.reachable(hull=queries), live, diagram)
+
+
+def ball_reach(diagram: PowerDiagram, ball: Ball) -> Reachable:
     """Which keys win somewhere in the ball: ``diagram.reachable``, at once where the answer is every live key.
 
     Without biases cells are cones, so a ball around the origin meets each of them, near the origin.
@@ -241,6 +256,18 @@ def reachable_from(diagram: PowerDiagram, ball: Ball) -> Reachable:
     n_keys = len(diagram.keys)
     reasons = np.zeros((n_keys, n_keys)) if n_keys <= MOST_RIVALS else None
     return Reachable(diagram.live.copy(), witnesses, reasons, 0)
+
+
+def _placed(found: Reachable, places: IntArray, diagram: PowerDiagram) -> Reachable:
+    """An answer about some keys of a diagram as one about all of them; the others are not reachable."""
+    n_keys = len(diagram.keys)
+    is_reachable, witnesses = np.zeros(n_keys, dtype=bool), np.full(diagram.keys.shape, np.nan)
+    is_reachable[places], witnesses[places] = found.is_reachable, found.witnesses
+    reasons = None
+    if found.rivals is not None and n_keys <= MOST_RIVALS:
+        reasons = np.zeros((n_keys, n_keys))
+        reasons[np.ix_(places, places)] = found.rivals
+    return Reachable(is_reachable, witnesses, reasons, found.n_settled)
 
 
 def _name(keys: FloatArray, biases: FloatArray | None) -> tuple[bytes, ...]:
