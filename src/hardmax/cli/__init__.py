@@ -4,6 +4,7 @@ Exit codes: 0 done, 2 bad input (one line on standard error, no traceback), 3 st
 found kept, 130 interrupted. ``hardmax claims`` exits with 1 where a true bound was broken.
 """
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -18,10 +19,11 @@ from hardmax.cli import count as count_command
 from hardmax.cli import explore as explore_command
 from hardmax.cli import figures as figures_command
 from hardmax.cli import map as map_command
+from hardmax.cli import report as report_command
 from hardmax.cli import sample as sample_command
 from hardmax.cli import skeleton as skeleton_command
+from hardmax.cli.completion import join_words
 from hardmax.cli.messages import for_the_command_line
-from hardmax.cli.report import report
 from hardmax.errors import HardmaxError
 
 app = typer.Typer(
@@ -41,7 +43,7 @@ what was found kept, 130 interrupted.""",
 
 LOOK, COUNT, CHANGE, CHECK = "Look at a model", "Count its cells", "Change or build a model", "Check what was published"
 
-app.command(rich_help_panel=LOOK)(report)
+app.command("report", rich_help_panel=LOOK, epilog=report_command.EXAMPLES)(report_command.report)
 app.command("explore", rich_help_panel=LOOK, epilog=explore_command.EXAMPLES)(explore_command.explore)
 app.command("count", rich_help_panel=COUNT, epilog=count_command.EXAMPLES)(count_command.count)
 app.command("map", rich_help_panel=COUNT, epilog=map_command.EXAMPLES)(map_command.map_)
@@ -84,6 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     >>> main(["report", "--no-such-option"])
     2
     """
+    join_words(os.environ)
     try:
         code = app(arguments, prog_name="hardmax", standalone_mode=False)
     except (typer.Abort, KeyboardInterrupt):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hardmax.cli.completion import BUILTIN, complete_model
 from hardmax.errors import EmptyError, FileFormatError, NotPiecewiseAffineError, ParameterError, ShapeError, WeightError
 
 if TYPE_CHECKING:
@@ -18,24 +19,8 @@ if TYPE_CHECKING:
 
     from hardmax.networks.network import Network
 
-BUILTIN = "builtin:"
 _INPUT_NAMES = ("inputs", "points", "X", "x")
 _LABEL_NAMES = ("labels", "targets", "Y", "y")
-
-
-def complete_model(incomplete: str) -> list[str]:
-    """Built-in names for the shell; it completes file names itself where none fits.
-
-    Examples
-    --------
-    >>> complete_model("builtin:figure-2")
-    ['builtin:figure-2']
-    >>> complete_model("my_model")
-    []
-    """
-    from hardmax.networks.library import builtin_names
-
-    return [BUILTIN + name for name in builtin_names() if incomplete and (BUILTIN + name).startswith(incomplete)]
 
 
 ModelArgument = Annotated[
