@@ -42,25 +42,26 @@ def tinted(colour: str, share: float) -> str:
     Examples
     --------
     >>> tinted("#0072b2", 1.0), tinted("#0072b2", 0.5), tinted("#0072b2", 0.0)
-    ('#0072b2', '#80b8d8', '#ffffff')
+    ('#0072b2', '#80b9d9', '#ffffff')
     """
     red, green, blue = (int(colour[start : start + 2], 16) for start in (1, 3, 5))
     return "#" + "".join(f"{int(255 + (part - 255) * share + 0.5):02x}" for part in (red, green, blue))
 
 
-def label_colours(labels: NDArray[Any], sizes: tuple[int, ...] = ()) -> list[str]:
-    """A colour for each label (n, n_choices), the same for the same label wherever it is drawn.
+def label_shades(labels: NDArray[Any], sizes: tuple[int, ...] = ()) -> list[tuple[str, float]]:
+    """A pure colour and its share for each label (n, n_choices), the same for the same label wherever it is drawn.
 
-    The leading choices, whose numbers of options are ``sizes`` (one choice where empty), give the hue: a key keeps
-    its colour. The others shift the tint, the earlier ones more.
+    The leading choices, whose numbers of options are ``sizes`` (one choice where empty), give the colour: a key keeps
+    its own. The others shift the share. Drawn on paper the share mixes the colour with white (``label_colours``); on a
+    page that may be dark it is an opacity.
 
     Examples
     --------
-    >>> first, second, other = label_colours(np.array([[1, 0], [1, 1], [2, 0]]))
-    >>> first == second, first == label_colours(np.array([[1, 0]]))[0]
-    (False, True)
-    >>> label_colours(np.empty((1, 0), dtype=int))  # a network without choices has one cell
-    ['#bcd9ea']
+    >>> first, second, other = label_shades(np.array([[1, 0], [1, 1], [2, 0]]))
+    >>> first[0] == second[0] == key_colour(1), first == second, other[0] == key_colour(2)
+    (True, False, True)
+    >>> label_shades(np.empty((1, 0), dtype=int))  # a network without choices has one cell
+    [('#0072b2', 0.47)]
     """
     codes = np.asarray(labels, dtype=np.int64)
     leading = max(len(sizes), 1)
@@ -70,8 +71,17 @@ def label_colours(labels: NDArray[Any], sizes: tuple[int, ...] = ()) -> list[str
     rest = codes[:, leading:]
     # steps that never line up, so that the cells on the two sides of a wall differ in tint
     steps = np.mod(_GOLDEN * (1.0 + np.arange(rest.shape[1])) + 0.31, 1.0)
-    place = np.mod(rest @ steps, 1.0) if rest.shape[1] else np.full(len(codes), 0.5)
-    shares = _PALEST + (_STRONGEST - _PALEST) * np.abs(2.0 * place - 1.0)
-    if not rest.shape[1]:
-        shares = np.full(len(codes), 0.5 * (_PALEST + _STRONGEST))
-    return [tinted(key_colour(int(hue)), float(share)) for hue, share in zip(hues, shares, strict=True)]
+    places = np.abs(2.0 * np.mod(rest @ steps, 1.0) - 1.0) if rest.shape[1] else np.full(len(codes), 0.5)
+    shares = _PALEST + (_STRONGEST - _PALEST) * places
+    return [(key_colour(int(hue)), float(share)) for hue, share in zip(hues, shares, strict=True)]
+
+
+def label_colours(labels: NDArray[Any], sizes: tuple[int, ...] = ()) -> list[str]:
+    """The shade of each label as one opaque colour, ``#rrggbb``, for white paper.
+
+    Examples
+    --------
+    >>> label_colours(np.array([[0]])), label_colours(np.empty((0, 3), dtype=int))
+    (['#87bddb'], [])
+    """
+    return [tinted(colour, share) for colour, share in label_shades(labels, sizes)]

@@ -328,6 +328,24 @@ class CellComplex:
         state = "" if self.is_complete else ", incomplete"
         return f"CellComplex({self.n_cells} cells in dimension {self.dim}, {self.exactness.value}{state})"
 
+    def plot(self, ax: Any, *, extent: ArrayLike | None = None) -> Any:
+        """Draw the cells on matplotlib's ``ax`` and return it; on a plane or a segment only.
+
+        On a plane walls between regions are dark and walls inside a region pale; ``extent`` is ((u0, u1), (v0, v1)). On
+        a segment the outputs are drawn over bands in the cells' colours; ``extent`` is (low, high). By default the
+        whole domain is drawn, or a window around all vertices where it is unbounded.
+
+        Exactness: estimated (floats); for looking at.
+        """
+        from hardmax.cells.drawing import draw_complex
+
+        return draw_complex(self, ax, extent)
+
+    def _repr_html_(self) -> str:
+        from hardmax.cells.notebook import complex_html
+
+        return complex_html(self)
+
 
 def _generators(directions: FloatArray) -> FloatArray:
     """Directions that generate the same cone, none a combination of the others: the ends of a box of half-width M

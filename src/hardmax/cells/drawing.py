@@ -62,7 +62,7 @@ def plane_window(cells: CellComplex) -> Window:
         (x0, y0), (x1, y1) = cells.domain.low.tolist(), cells.domain.high.tolist()
         return (x0, x1), (y0, y1)
     finite = [cells.vertices(index) for index in range(cells.n_cells)]
-    return _around(np.vstack([*finite, np.zeros((1, 2))]))
+    return _around(np.vstack(finite) if any(map(len, finite)) else np.zeros((1, 2)))
 
 
 def _around(points: FloatArray, margin: float = _MARGIN) -> Window:
@@ -270,7 +270,7 @@ def segment_ends(cells: CellComplex, low: float, high: float) -> FloatArray:
 
 
 def _draw_segment(cells: CellComplex, ax: Any, extent: Any) -> Any:
-    low, high = _segment_range(cells, extent)
+    low, high = segment_range(cells, extent)
     ends = segment_ends(cells, low, high)
     is_seen = ends[:, 0] < ends[:, 1]
     colours = cell_colours(cells)
@@ -286,7 +286,8 @@ def _draw_segment(cells: CellComplex, ax: Any, extent: Any) -> Any:
     return ax
 
 
-def _segment_range(cells: CellComplex, extent: Any) -> tuple[float, float]:
+def segment_range(cells: CellComplex, extent: Any) -> tuple[float, float]:
+    """The range of a line that is drawn: what was asked for, the domain, or all ends and some room."""
     if extent is not None:
         bounds = np.asarray(extent, dtype=np.float64).reshape(-1)
         if bounds.shape != (2,) or not np.isfinite(bounds).all() or not bounds[0] < bounds[1]:

@@ -11,6 +11,7 @@ index lives. Ties are assigned to the lowest index.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -247,6 +248,23 @@ class PowerDiagram:
         Exactness: estimated (floats).
         """
         return clipped_polyhedra(self, extent)
+
+    def plot(self, ax: Any, *, extent: Extent | None = None, names: Sequence[str] | None = None) -> Any:
+        """Draw the cells and keys on matplotlib's ``ax`` and return it; dimension 2 only.
+
+        ``extent`` is ((x0, x1), (y0, y1)), by default a window around the keys. A star is a key that owns a cell, a
+        cross one that owns none; ``names`` are written beside them.
+
+        Exactness: estimated (floats); for looking at.
+        """
+        from hardmax.cells.drawing import draw_diagram
+
+        return draw_diagram(self, ax, extent, names)
+
+    def _repr_html_(self) -> str:
+        from hardmax.cells.notebook import diagram_html
+
+        return diagram_html(self)
 
     def shares(
         self,

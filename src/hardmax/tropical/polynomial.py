@@ -91,6 +91,16 @@ class TropicalPolynomial:
     def __repr__(self) -> str:
         return f"TropicalPolynomial({self.n_terms} terms in dimension {self.dim})"
 
+    def _repr_html_(self) -> str:
+        from hardmax.tropical._html import block, table
+
+        rows = [
+            (term, self.slopes[term, :8].tolist() + ["..."] * (self.dim > 8), float(self.offsets[term]))
+            for term in range(min(self.n_terms, 12))
+        ]
+        title = f"Tropical polynomial: the maximum of {self.n_terms:,} terms in dimension {self.dim}"
+        return block(title, table(("term", "slope", "offset"), rows, total=self.n_terms), exactness="exact")
+
     def terms(self, x: ArrayLike) -> FloatArray:
         """The value of every term, shape ``(..., terms)``, at points ``(..., dim)``.
 

@@ -15,7 +15,7 @@ from hardmax.measurements import bounds
 from hardmax.measurements.sampling import sample_cells
 from hardmax.reports.figures.style import PAGE, panel_title
 from hardmax.reports.figures.tables import Caption, Table, Value
-from hardmax.reports.palette import FAINT, INK, key_colour
+from hardmax.reports.palette import INK, key_colour
 from hardmax.tropical.minkowski import minkowski_vertices
 
 NAME = "growth of counts with the number of keys"
