@@ -11,20 +11,30 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from hardmax.errors import EmptyError, MissingExtraError, OperatorError, ParameterError, ShapeError
+from hardmax.errors import EmptyError, HardmaxError, MissingExtraError, OperatorError, ParameterError, ShapeError
 from hardmax.networks.adapters.calls import AttentionCall, NameTokens, hidden_as_infinite, named_capture
 from hardmax.networks.adapters.captured import Capture
 from hardmax.networks.adapters.torch_encoders import evaluating, to_numpy
 
 _NAME = "hardmax_capture"
-_RECORDER: ContextVar[list[AttentionCall] | None] = ContextVar("hardmax_capture", default=None)
-_NAMES: ContextVar[dict[int, str]] = ContextVar("hardmax_capture_names", default={})  # noqa: B039
 #: Arguments by which some models change the scores in a way that is no dot product plus bias.
 _NOT_DOT_PRODUCTS = {"softcap": "scores are capped by tanh", "s_aux": "an extra score without a key is added"}
+
+
+@dataclass(frozen=True, eq=False)
+class _Recorder:
+    """Where the attention function notes its calls, and what the model calls its modules."""
+
+    calls: list[AttentionCall]
+    names: dict[int, str]
+
+
+_RECORDER: ContextVar[_Recorder | None] = ContextVar(_NAME, default=None)
 
 
 def capture_hugging_face(model: Any, inputs: Any, name_tokens: NameTokens) -> tuple[Capture, ...]:
@@ -48,7 +58,7 @@ def attention_calls(model: Any, arguments: Mapping[str, Any]) -> list[AttentionC
     with evaluating(model), recording(model, calls), torch.no_grad():
         try:
             model(**arguments)
-        except (OperatorError, ShapeError):
+        except HardmaxError:
             raise
         except Exception as error:
             detail = (str(error).strip().splitlines() or [""])[0]
@@ -83,8 +93,7 @@ def recording(model: Any, calls: list[AttentionCall]) -> Iterator[None]:
     parts = [part for part in model.modules() if isinstance(part, transformers.PreTrainedModel)]
     configs = {id(part.config): part.config for part in parts}
     before = {key: config._attn_implementation for key, config in configs.items()}
-    named = _NAMES.set({id(part): name for name, part in model.named_modules()})
-    recorder = _RECORDER.set(calls)
+    recorder = _RECORDER.set(_Recorder(calls, {id(part): name for name, part in model.named_modules()}))
     try:
         for config in configs.values():
             config._attn_implementation = _NAME
@@ -93,7 +102,6 @@ def recording(model: Any, calls: list[AttentionCall]) -> Iterator[None]:
         for key, config in configs.items():
             config._attn_implementation = before[key]
         _RECORDER.reset(recorder)
-        _NAMES.reset(named)
 
 
 def _attention(
@@ -108,7 +116,8 @@ def _attention(
 ) -> tuple[Any, Any]:
     """The plain attention of transformers, which also notes what it was given."""
     torch, _ = _libraries()
-    name = _NAMES.get().get(id(module), type(module).__name__)
+    recorder = _RECORDER.get()
+    name = type(module).__name__ if recorder is None else recorder.names.get(id(module), type(module).__name__)
     for argument, reason in _NOT_DOT_PRODUCTS.items():
         if others.get(argument) is not None:
             raise OperatorError(
@@ -117,10 +126,10 @@ def _attention(
     scaling = query.shape[-1] ** -0.5 if scaling is None else float(scaling)
     if attention_mask is not None:
         attention_mask = attention_mask[..., : key.shape[-2]]
-    calls = _RECORDER.get()
-    if calls is not None:
+    if recorder is not None:
         added = None if attention_mask is None else _numbers(torch, attention_mask)
-        calls.append(AttentionCall(name, to_numpy(query), to_numpy(key), to_numpy(value), 1 / scaling, added))
+        arrays = (to_numpy(query), to_numpy(key), to_numpy(value))
+        recorder.calls.append(AttentionCall(name, *arrays, 1 / scaling, added))
     groups = query.shape[1] // key.shape[1]
     scores = query @ key.repeat_interleave(groups, dim=1).transpose(-1, -2) * scaling
     if attention_mask is not None:

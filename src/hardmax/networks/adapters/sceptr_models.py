@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ from hardmax.networks.adapters.torch_encoders import record_torch
 
 _PIP = "pip install 'hardmax[torch,models]'"
 _REINSTALL = "pip install --force-reinstall sceptr brings the published files back"
+_LARGE_SCORES = ("left_aligned",)  # variants that single precision does not serve
 _COLUMNS = ("TRAV", "CDR3A", "TRBV", "CDR3B")
 
 #: Variant, as the package names it -> the folder of its weights.
@@ -65,8 +67,8 @@ class ReceptorModel:
             A mapping with some of TRAV, CDR3A, TRBV and CDR3B, a list of such mappings, or a data frame with
             these columns. A text is the CDR3 of the beta chain (of the alpha chain for "a_sceptr").
 
-        Exactness: queries, keys and values are what the model computed in binary32; scores and weights are
-        recomputed from them in binary64.
+        Exactness: queries, keys and values are what the model computed in its own number type; scores and
+        weights are recomputed from them in binary64.
         """
         captures: list[Capture] = []
         for position, receptor in enumerate(_records(receptors, self.variant)):
@@ -75,7 +77,8 @@ class ReceptorModel:
             stack = self.bert._self_attention_stack
             with record_torch(stack) as calls:
                 batch = tokens[None]
-                stack(self.bert._embed(batch), self.bert._get_padding_mask(batch))
+                embedded = self.bert._embed(batch).to(next(stack.parameters()).dtype)
+                stack(embedded, self.bert._get_padding_mask(batch))
             captures.extend(captures_of(self.name, calls, lambda *_, names=names: names))
         return tuple(captures)
 
@@ -109,13 +112,19 @@ class ReceptorModel:
         )
 
 
-def sceptr(variant: str = "default", folder: str | os.PathLike[str] | None = None) -> ReceptorModel:
+def sceptr(
+    variant: str = "default", folder: str | os.PathLike[str] | None = None, *, precision: str | None = None
+) -> ReceptorModel:
     """A variant of SCEPTR (3 layers of 8 heads, 4 in "large") with its tokeniser.
 
     ``folder`` holds config.json and state_dict.pt; without it those of the installed package are read. The
     weights are read with ``weights_only``, so nothing in them is unpickled but tensors.
 
-    Exactness: exact; the weights are the file's binary32 numbers.
+    ``precision`` is the number type it computes in, "single" or "double". Unless given it is single, as
+    published, but for "left_aligned": there scores reach 9600 after division by the temperature, and
+    in single precision the model's own probabilities are wrong by 1e-4.
+
+    Exactness: exact; the weights are the file's binary32 numbers in either precision.
 
     Raises
     ------
@@ -129,6 +138,8 @@ def sceptr(variant: str = "default", folder: str | os.PathLike[str] | None = Non
     if variant not in SCEPTR_VARIANTS:
         known = ", ".join(SCEPTR_VARIANTS)
         raise ParameterError(f"no variant of SCEPTR is called {variant!r}; expected one of {known}")
+    if precision not in (None, "single", "double"):
+        raise ParameterError(f"precision: expected 'single' or 'double', got {precision!r}")
     try:
         import torch
         from libtcrlm.config_reader import ConfigReader
@@ -140,9 +151,13 @@ def sceptr(variant: str = "default", folder: str | os.PathLike[str] | None = Non
         place = Path(folder)
     try:
         reader = ConfigReader(json.loads((place / "config.json").read_text()))
-        weights = torch.load(place / "state_dict.pt", map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a foreign pickle is warned of before it is refused
+            weights = torch.load(place / "state_dict.pt", map_location="cpu", weights_only=True)
         bert = reader.get_bert()
         bert.load_state_dict(weights)
+        if precision == "double" or (precision is None and variant in _LARGE_SCORES):
+            bert.double()
         return ReceptorModel(reader.get_model_name(), variant, bert.eval(), reader.get_tokeniser())
     except FileNotFoundError as error:
         raise FileFormatError(f"{error.filename}: expected a file of SCEPTR, found none; {_REINSTALL}") from None

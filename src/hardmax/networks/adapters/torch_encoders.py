@@ -15,7 +15,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.errors import EmptyError, MissingExtraError, OperatorError, ParameterError, ShapeError, WeightError
+from hardmax.errors import (
+    EmptyError,
+    HardmaxError,
+    MissingExtraError,
+    OperatorError,
+    ParameterError,
+    ShapeError,
+    WeightError,
+)
 from hardmax.networks.adapters.calls import AttentionCall, NameTokens, captures_of, hidden_as_infinite
 from hardmax.networks.adapters.captured import Capture
 
@@ -34,6 +42,8 @@ def capture_torch(module: Any, inputs: Any, name_tokens: NameTokens) -> tuple[Ca
     with evaluating(module), record_torch(module) as calls:
         try:
             module(*args, **kwargs)
+        except HardmaxError:
+            raise
         except Exception as error:
             detail = (str(error).strip().splitlines() or [""])[0]
             shapes = [tuple(part.shape) for part in (*args, *kwargs.values()) if isinstance(part, torch.Tensor)]

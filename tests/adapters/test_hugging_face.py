@@ -1,0 +1,166 @@
+"""Hugging Face models with random weights: masks, rotary embeddings, grouped keys, and bad input."""
+
+import sys
+
+import numpy as np
+import pytest
+
+import hardmax as hm
+from adapters.agreement import worst_difference
+from hardmax.errors import EmptyError, MissingExtraError, OperatorError, ParameterError, ShapeError
+
+torch = pytest.importorskip("torch", reason="needs torch, which is not installed")
+transformers = pytest.importorskip("transformers", reason="needs transformers, which is not installed")
+
+pytestmark = pytest.mark.extras
+
+_SIZES = {
+    "vocab_size": 50,
+    "hidden_size": 16,
+    "intermediate_size": 24,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "max_position_embeddings": 12,
+}
+_IDS = [3, 14, 15, 9, 26, 5]
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+
+
+def _bert():
+    return transformers.BertModel(transformers.BertConfig(**_SIZES)).eval()
+
+
+def _llama(**changes):
+    sizes = _SIZES | {"num_key_value_heads": 2} | changes
+    return transformers.LlamaForCausalLM(transformers.LlamaConfig(**sizes)).eval()
+
+
+def _own(model, ids, **others):
+    """Per layer the probabilities that the model itself returns."""
+    model.config._attn_implementation = "eager"
+    with torch.no_grad():
+        return model(torch.tensor([ids]), output_attentions=True, **others).attentions
+
+
+@pytest.mark.parametrize("make", [_bert, _llama])
+def test_captured_weights_are_the_models_own(make):
+    model = make()
+    captures = hm.capture(model, [_IDS, _IDS[:2]])
+    assert [len(capture.tokens) for capture in captures] == [6, 2]
+    for capture, ids in zip(captures, (_IDS, _IDS[:2]), strict=True):
+        own = _own(model, ids)
+        assert worst_difference(capture, lambda layer, head, of=own: of[layer][0, head]) < 1e-6
+
+
+def test_grouped_keys_go_to_the_heads_that_share_them():
+    (capture,) = hm.capture(_llama(), _IDS)
+    assert [capture.head(0, head).key_group for head in range(4)] == [0, 0, 1, 1]
+    assert capture.head(0, 0).keys is capture.head(0, 1).keys
+    assert capture.head(0, 0).keys is not capture.head(0, 2).keys
+    assert np.array_equal(capture.head(1, 3).visible, np.tri(6, dtype=bool))
+
+
+def test_keys_are_captured_after_rotary_embeddings():
+    model = _llama()
+    with torch.no_grad():
+        hidden = model.model.layers[0].input_layernorm(model.model.embed_tokens(torch.tensor([7, 7])))
+        bare = model.model.layers[0].self_attn.k_proj(hidden)[:, :4].numpy()
+    keys = hm.capture(model, [7, 7])[0].head(0, 0).keys
+    assert np.array_equal(bare[0], bare[1])
+    assert np.allclose(keys[0], bare[0], atol=1e-6)  # position zero is not rotated
+    assert not np.allclose(keys[1], bare[1], atol=1e-3)
+    assert np.allclose(np.linalg.norm(keys, axis=1), np.linalg.norm(bare, axis=1), atol=1e-6)
+
+
+def test_a_sliding_window_hides_what_is_too_long_ago():
+    sizes = _SIZES | {"num_key_value_heads": 4, "sliding_window": 2, "head_dim": 4}
+    model = transformers.MistralForCausalLM(transformers.MistralConfig(**sizes)).eval()
+    (capture,) = hm.capture(model, _IDS)
+    distance = np.subtract.outer(np.arange(6), np.arange(6))
+    assert np.array_equal(capture.head(0, 0).visible, (distance >= 0) & (distance < 2))
+    own = _own(model, _IDS)
+    assert worst_difference(capture, lambda layer, head: own[layer][0, head]) < 1e-6
+
+
+def test_padded_batches_run_without_their_padding():
+    model = _bert()
+    ids = np.array([_IDS, [*_IDS[:3], 0, 0, 0]])
+    mask = np.array([[1] * 6, [1, 1, 1, 0, 0, 0]])
+    whole, short = hm.capture(model, {"input_ids": ids, "attention_mask": mask})
+    assert len(whole.tokens) == 6
+    assert len(short.tokens) == 3
+    own = _own(model, ids[1].tolist(), attention_mask=torch.tensor(mask[1:]))
+    assert worst_difference(short, lambda layer, head: own[layer][0, head][:3, :3]) < 1e-6
+
+
+def test_the_model_is_left_as_it_was():
+    model = _llama().train()
+    before = model.config._attn_implementation
+    ids = torch.tensor([_IDS])
+    hm.capture(model, ids)
+    assert model.training
+    assert model.config._attn_implementation == before
+    with pytest.raises(ParameterError):
+        hm.capture(model, [[99]])
+    assert model.config._attn_implementation == before
+
+
+def test_half_precision_models_are_captured_as_they_compute():
+    model = _bert().to(torch.bfloat16)
+    (capture,) = hm.capture(model, _IDS)
+    own = _own(model, _IDS)
+    assert worst_difference(capture, lambda layer, head: own[layer][0, head].float()) < 1e-2
+
+
+def test_names_may_be_given():
+    assert hm.capture(_bert(), [1, 2], tokens=["a", "b"])[0].tokens == ("a", "b")
+
+
+def test_capped_scores_are_refused_by_name():
+    sizes = _SIZES | {"num_key_value_heads": 4, "head_dim": 4, "attn_logit_softcapping": 5.0}
+    model = transformers.Gemma2ForCausalLM(transformers.Gemma2Config(**sizes)).eval()
+    with pytest.raises(OperatorError, match=r"Gemma2Attention.*capped by tanh"):
+        hm.capture(model, _IDS)
+    assert model.config._attn_implementation != "hardmax_capture"
+
+
+def test_a_model_without_attention_is_refused():
+    config = transformers.MambaConfig(vocab_size=50, hidden_size=8, state_size=4, num_hidden_layers=1)
+    with pytest.raises(OperatorError, match="MambaModel does not take its attention"):
+        hm.capture(transformers.MambaModel(config).eval(), _IDS)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "error", "says"),
+    [
+        ("a text", ParameterError, "no tokenizer"),
+        ([], EmptyError, "at least one token"),
+        ([[]], EmptyError, "sequence 0"),
+        ({}, EmptyError, "empty mapping"),
+        ([1.5, 2.0], ParameterError, "integers"),
+        ([1, 50], ParameterError, "from 0 to 49, got 1 to 50"),
+        ([-1], ParameterError, "from 0 to 49"),
+        ([["a"]], ParameterError, "token numbers"),
+        (list(range(13)), ParameterError, "13 tokens, more than the model's context of 12"),
+        (np.zeros((1, 2, 3), dtype=int), ShapeError, r"\(2, 3\)"),
+        (7, ParameterError, "got a int"),
+        ({"input_ids": [[1, 2]], "attention_mask": [[1, 1], [1, 1]]}, ShapeError, "several counts"),
+        ({"input_ids": [[1, 2], [1]]}, ShapeError, "several lengths"),
+        ({"pixel_values": np.zeros((1, 3, 4, 4))}, ShapeError, "fails on inputs"),
+    ],
+)
+def test_bad_token_numbers_are_refused(inputs, error, says):
+    with pytest.raises(error, match=says):
+        hm.capture(_bert(), inputs)
+
+
+def test_without_transformers_the_pip_line_is_named(monkeypatch):
+    model = _bert()
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'hardmax\[torch,models\]'"):
+        hm.capture(model, _IDS)
