@@ -1,0 +1,200 @@
+"""GGUF files of a tiny Llama: weights come back in transformers' order, and damaged files are named."""
+
+import sys
+
+import numpy as np
+import pytest
+
+import hardmax as hm
+from adapters.agreement import worst_difference
+from hardmax.errors import FileFormatError, MissingExtraError, OperatorError
+from hardmax.networks.adapters.gguf_files import read_llama
+
+torch = pytest.importorskip("torch", reason="needs torch, which is not installed")
+transformers = pytest.importorskip("transformers", reason="needs transformers, which is not installed")
+gguf = pytest.importorskip("gguf", reason="needs gguf, which is not installed")
+
+pytestmark = pytest.mark.extras
+
+_TOKENS = ["<end>", *"abcdefgh", "ab"]
+_HEADS, _GROUPS, _WIDTH = 4, 2, 32
+
+
+def _by_pairs(weight, heads):
+    """llama.cpp's order of the rows of a head: first and second halves interleaved."""
+    rows, columns = weight.shape
+    return weight.reshape(heads, 2, rows // heads // 2, columns).swapaxes(1, 2).reshape(rows, columns)
+
+
+def _names(model):
+    names = {
+        "model.embed_tokens.weight": "token_embd.weight",
+        "model.norm.weight": "output_norm.weight",
+        "lm_head.weight": "output.weight",
+    }
+    parts = {"q_proj": "attn_q", "k_proj": "attn_k", "v_proj": "attn_v", "o_proj": "attn_output"}
+    parts |= {"gate_proj": "ffn_gate", "up_proj": "ffn_up", "down_proj": "ffn_down"}
+    parts |= {"input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm"}
+    for name in model.state_dict():
+        if ".layers." in name:
+            names[name] = f"blk.{name.split('.')[2]}.{parts[name.split('.')[-2]]}.weight"
+    return names
+
+
+def _model():
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(
+        vocab_size=len(_TOKENS),
+        hidden_size=_WIDTH,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=_HEADS,
+        num_key_value_heads=_GROUPS,
+        max_position_embeddings=16,
+        rms_norm_eps=1e-5,
+        rope_theta=500.0,
+        tie_word_embeddings=False,
+        bos_token_id=0,
+        eos_token_id=0,
+    )
+    return transformers.LlamaForCausalLM(config).eval()
+
+
+def _write(path, model, architecture="llama", drop=(), extra=(), change=None, quantized=False):
+    writer = gguf.GGUFWriter(path, architecture)
+    writer.add_context_length(16)
+    writer.add_embedding_length(_WIDTH)
+    writer.add_feed_forward_length(64)
+    writer.add_block_count(2)
+    writer.add_head_count(_HEADS)
+    writer.add_head_count_kv(_GROUPS)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_rope_freq_base(500.0)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_token_list(_TOKENS)
+    writer.add_token_types([3] + [1] * (len(_TOKENS) - 1))
+    writer.add_token_merges(["a b"])
+    writer.add_bos_token_id(0)
+    writer.add_eos_token_id(0)
+    names = _names(model)
+    for name, tensor in model.state_dict().items():
+        array = tensor.numpy().copy()
+        if names[name] in drop:
+            continue
+        if "q_proj" in name or "k_proj" in name:
+            array = _by_pairs(array, _HEADS if "q_proj" in name else _GROUPS)
+        if change is not None:
+            array = change(names[name], array)
+        if quantized and array.ndim == 2:
+            kind = gguf.GGMLQuantizationType.Q4_1
+            writer.add_tensor(names[name], gguf.quantize(np.ascontiguousarray(array), kind), raw_dtype=kind)
+        else:
+            writer.add_tensor(names[name], np.ascontiguousarray(array))
+    for name in extra:
+        writer.add_tensor(name, np.zeros(4, dtype=np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+@pytest.fixture(scope="module")
+def original():
+    return _model()
+
+
+@pytest.fixture
+def file(tmp_path, original):
+    return _write(tmp_path / "tiny.gguf", original)
+
+
+def test_every_weight_comes_back_and_the_model_computes_the_same(file, original):
+    model = hm.models.smollm2(file)
+    for name, weight in original.state_dict().items():
+        assert torch.equal(model.model.state_dict()[name], weight), name
+    ids = torch.tensor([[1, 5, 3, 8]])
+    with torch.no_grad():
+        assert torch.equal(model.model(ids).logits, original(ids).logits)
+    assert repr(model) == "CausalModel(tiny, 2 layers of 4 heads, context 16)"
+
+
+def test_the_file_brings_its_tokenizer(file):
+    model = hm.models.smollm2(file)
+    assert model.tokens("abcab<end>") == ("ab", "c", "ab", "<end>")
+    (capture,) = model.capture("cabbage".replace("abb", "ab"))
+    assert capture.tokens == ("c", "ab", "a", "g", "e")
+
+
+def test_quantized_weights_are_close_to_the_originals(tmp_path, original):
+    contents = read_llama(_write(tmp_path / "small.gguf", original, quantized=True))
+    for name, weight in original.state_dict().items():
+        spread = float(weight.max() - weight.min())
+        assert np.abs(contents.weights[name] - weight.numpy()).max() <= spread / 15 + 1e-6
+
+
+def test_a_wrong_order_of_rows_would_be_noticed(file, original, monkeypatch):
+    monkeypatch.setattr("hardmax.networks.adapters.gguf_files._by_halves", lambda weight, heads: weight)
+    wrong, right = hm.models.smollm2(file), hm.capture(original, [1, 5, 3, 8])[0]
+    (capture,) = hm.capture(wrong.model, [1, 5, 3, 8])
+    assert worst_difference(capture, lambda layer, head: right.head(layer, head).weights) > 1e-4
+
+
+@pytest.mark.parametrize("share", [0.001, 0.01, 0.05, 0.5, 0.9, 0.999])
+def test_a_truncated_file_is_named(file, share):
+    data = file.read_bytes()
+    file.write_bytes(data[: max(5, int(share * len(data)))])
+    with pytest.raises(FileFormatError, match=r"tiny\.gguf: a damaged or truncated GGUF file.*fetch it again"):
+        hm.models.smollm2(file)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_file_with_a_damaged_header_is_read_or_named(file, seed):
+    rng = np.random.default_rng(seed)
+    data = bytearray(file.read_bytes())
+    for place in rng.integers(4, 1200, size=8):
+        data[place] = rng.integers(256)
+    file.write_bytes(data)
+    try:
+        read_llama(file)
+    except (FileFormatError, OperatorError) as error:
+        assert "tiny.gguf" in str(error)
+
+
+@pytest.mark.parametrize("data", [b"", b"GG", b"PK\x03\x04 a zip", b"\x80\x04 a pickle"])
+def test_a_file_of_another_kind_is_named(tmp_path, data):
+    (tmp_path / "other.gguf").write_bytes(data)
+    with pytest.raises(FileFormatError, match="which begins with b'GGUF'"):
+        hm.models.smollm2(tmp_path / "other.gguf")
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(FileFormatError, match=r"absent\.gguf: expected a GGUF file, found none"):
+        hm.models.smollm2(tmp_path / "absent.gguf")
+
+
+def test_another_family_is_refused(tmp_path, original):
+    path = _write(tmp_path / "other.gguf", original, architecture="mamba")
+    with pytest.raises(OperatorError, match="expected a model of the Llama family, got 'mamba'"):
+        hm.models.smollm2(path)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"drop": ("blk.1.attn_k.weight",)}, "1 too few and 0 unknown ones"),
+        ({"extra": ("blk.0.attn_q.bias",)}, "0 too few and 1 unknown ones"),
+        ({"change": lambda _, array: array * np.float32(np.nan)}, "NaN or infinite"),
+        ({"change": lambda name, array: array[:, :-1] if "ffn_up" in name else array}, "do not fit the sizes"),
+        ({"change": lambda name, array: array[:-1] if "attn_q" in name else array}, "damaged"),
+    ],
+)
+def test_weights_that_do_not_fit_are_refused(tmp_path, original, options, says):
+    with pytest.raises(FileFormatError, match=says):
+        hm.models.smollm2(_write(tmp_path / "odd.gguf", original, **options))
+
+
+def test_without_gguf_the_pip_line_is_named(file, monkeypatch):
+    monkeypatch.setitem(sys.modules, "gguf", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'hardmax\[models\]'"):
+        hm.models.smollm2(file)
