@@ -53,8 +53,8 @@ def result_html(result: Any) -> str:
     ... class Found:
     ...     name: str
     ...     values: object
-    >>> html = result_html(Found("<i>", np.array([1.0, 3.0])))
-    >>> "&lt;i&gt;" in html, "2 numbers from 1 to 3" in html
+    >>> html = result_html(Found("<i>", np.arange(9.0)))
+    >>> "&lt;i&gt;" in html, "9 numbers from 0 to 8" in html
     (True, True)
     """
     named = {field.name: getattr(result, field.name) for field in fields(result)}

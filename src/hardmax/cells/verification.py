@@ -54,6 +54,13 @@ class Verification:
                 "after it was made, its file is damaged, or this is a bug in hardmax: please report it"
             )
 
+    def _repr_html_(self) -> str:
+        from hardmax.tropical._html import block, table
+
+        title = "Every check passed" if self.ok else "Some checks failed"
+        rows = [(check.name, check.passed, check.detail) for check in self.checks]
+        return block(title, table(("check", "passed", "detail"), rows, most=40), exactness=self.exactness.value)
+
     def __str__(self) -> str:
         return "\n".join(f"{'ok  ' if c.passed else 'FAIL'} {c.name}: {c.detail}" for c in self.checks)
 

@@ -72,6 +72,15 @@ class Finding:
     correction_witness: Mapping[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
 
+    def _repr_html_(self) -> str:
+        from hardmax.tropical._html import block, table
+
+        claim = self.claim
+        rows = [("says", claim.says), *((f"witness: {key}", value) for key, value in self.witness.items())]
+        rows += [("true instead", claim.correction)] if claim.correction else []
+        rows += [(f"there: {key}", value) for key, value in self.correction_witness.items()]
+        return block(f"{claim.name}: {self.verdict}", table((), rows, most=60), exactness=str(claim.decided))
+
     def as_dict(self) -> dict[str, Any]:
         """The finding as plain values, ready for JSON."""
         claim = self.claim

@@ -8,11 +8,23 @@ from typing import Any
 
 from hardmax.claims.entries import Claim, Finding, Verdict, checked
 from hardmax.errors import ParameterError
+from hardmax.tropical._html import block, table
+
+
+class Findings(tuple[Finding, ...]):
+    """Findings in the order of the papers; a notebook shows them as a table."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        rows = [(found.claim.name, found.verdict, found.claim.decided, found.claim.says) for found in self]
+        title = ", ".join(f"{count} {verdict}" for verdict, count in tally(self).items()) or "No findings"
+        return block(title, table(("claim", "verdict", "decided by", "statement"), rows, most=200))
 
 
 def check(
     only: str | Iterable[str] | None = None, *, progress: Callable[[Claim], None] | None = None
-) -> tuple[Finding, ...]:
+) -> Findings:
     """Check every published statement, or those asked for, from scratch.
 
     Parameters
@@ -37,7 +49,7 @@ def check(
         if progress is not None:
             progress(claim)
         findings.append(checked(claim))
-    return tuple(findings)
+    return Findings(findings)
 
 
 def selected(only: str | Iterable[str] | None) -> tuple[Claim, ...]:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.cells.complex import Exactness
+from hardmax.cells.notebook import ShownAsTable
 from hardmax.errors import EmptyError, ParameterError, ShapeError
 from hardmax.measurements.attention_rows import AttentionRows as AttentionRows
 from hardmax.measurements.attention_rows import attention_rows as attention_rows
@@ -31,7 +32,7 @@ Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
-class Fidelity:
+class Fidelity(ShownAsTable):
     """Soft outputs against hard ones on ``n`` inputs.
 
     ``relative_error`` is the mean over inputs of |hard - soft| / |soft| (Euclidean), ``kl`` the mean divergence of

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from hardmax.cells.complex import Exactness
 from hardmax.cells.domains import Domain
+from hardmax.cells.notebook import ShownAsTable
 from hardmax.cells.search import check_polyhedral
 from hardmax.errors import DomainError, ParameterError
 from hardmax.measurements._sampled_codes import Coder, Codes
@@ -28,7 +29,7 @@ _MOST_UNSEEN = 0.01  # of the distinct labels
 
 
 @dataclass(frozen=True)
-class CellSample:
+class CellSample(ShownAsTable):
     """What sampling says about the number of cells.
 
     Attributes

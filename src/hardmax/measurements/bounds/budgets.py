@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log10
 
+from hardmax.cells.notebook import ShownAsTable
 from hardmax.errors import ParameterError
 from hardmax.measurements.bounds import as_published
 from hardmax.measurements.bounds._counts import count, counts
@@ -13,7 +14,7 @@ from hardmax.measurements.bounds.attention import max_joint_cells
 
 
 @dataclass(frozen=True)
-class Budget:
+class Budget(ShownAsTable):
     """What one way of splitting a model dimension into heads can do.
 
     ``max_cells`` is the tight maximum of joint cells, ``published`` what Theorem V.2 predicts.

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hardmax.cells.notebook import ShownAsTable
 from hardmax.errors import EmptyError, ShapeError, WeightError
 from hardmax.measurements.stability._checks import temperature_of
 from hardmax.measurements.stability.curvature import hessian_supremum
@@ -30,7 +31,7 @@ _RELATIVE_ERROR = 1e-11
 
 
 @dataclass(frozen=True, eq=False)
-class Certificate:
+class Certificate(ShownAsTable):
     """Statistics of score rows: arrays of the rows' shape (the scores' shape without its last axis).
 
     ``winner`` is the first largest score, ``n_live`` the number of keys that are not masked, ``margin`` winner minus
@@ -113,7 +114,7 @@ class Certificate:
 
 
 @dataclass(frozen=True)
-class StreamSummary:
+class StreamSummary(ShownAsTable):
     """What a stream of rows came to, in memory that does not grow with it.
 
     The ``tightest`` numbers are the largest ratio of measured to bound over all rows: at most 1 where all bounds hold.

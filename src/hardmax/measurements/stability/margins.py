@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from math import exp, inf, log, log1p, nextafter, sqrt
 from typing import Any
 
+from hardmax.cells.notebook import ShownAsTable
 from hardmax.errors import ParameterError
 from hardmax.measurements.bounds._counts import count
 from hardmax.measurements.stability._checks import margin_of, real, share_of, temperature_of
@@ -26,7 +27,7 @@ def _up(value: float) -> float:
 
 
 @dataclass(frozen=True)
-class StabilityBounds:
+class StabilityBounds(ShownAsTable):
     """Bounds that hold for all scores of ``n_keys`` keys with this margin, at this temperature.
 
     Every number is rounded outward. With P the soft maximum tau log sum e^{s / tau}, p its gradient (the softmax

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.arithmetic.rationals import fraction, nearest_float
+from hardmax.cells.notebook import ShownAsTable
 from hardmax.errors import NotPiecewiseAffineError, ParameterError, ShapeError, WeightError
 from hardmax.networks import operations as op
 from hardmax.networks.network import Network
@@ -32,7 +33,7 @@ _MOST_GAP = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
-class RoutingRadius:
+class RoutingRadius(ShownAsTable):
     """The distance from an input to the nearest wall of its cell, and that wall.
 
     ``lower <= true distance <= upper`` is proved; ``distance`` lies between them. ``choice`` is the column of the label
