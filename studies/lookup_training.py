@@ -105,13 +105,11 @@ def names(rows, start):
     return sorted({row["subject"] for row in rows if row["subject"].startswith(start)})
 
 
-def draw_model(ax, rows, seeds, first, second):
-    """Two numbers of the whole model, each (quantity, label); the first seed in full colour, the others thin."""
-    for seed in reversed(seeds):
-        for (quantity, label), colour in zip((first, second), (KEY_COLOURS[0], KEY_COLOURS[5]), strict=True):
-            steps, values = series(rows, quantity, ("model",), seed)
-            style = {"lw": 2.0, "label": label} if seed == seeds[0] else {"lw": 1.0, "alpha": 0.45}
-            ax.plot(steps, values[:, 0], color=colour, **style)
+def draw_model(ax, rows, seed, quantities):
+    """Numbers of the whole model, each (quantity, label)."""
+    for (quantity, label), colour in zip(quantities, (KEY_COLOURS[0], KEY_COLOURS[5]), strict=True):
+        steps, values = series(rows, quantity, ("model",), seed)
+        ax.plot(steps, values[:, 0], color=colour, label=label)
     return ax
 
 
@@ -123,59 +121,67 @@ def draw_cells(ax, rows, seed):
         ("segment", KEY_COLOURS[2], "segments of questions"),
     ):
         steps, values = series(rows, "cells", names(rows, start), seed)
-        ax.fill_between(steps, values.min(axis=1), values.max(axis=1), color=colour, alpha=0.18, lw=0)
-        ax.plot(steps, np.median(values, axis=1), color=colour, lw=2.0, label=label)
-    ax.set_yscale("log")
-    ax.set_ylabel("cells (certified)")
-    ax.legend(loc="upper left", frameon=False)
+        ax.fill_between(steps, values.min(axis=1), values.max(axis=1), color=colour, alpha=0.16, lw=0)
+        ax.plot(steps, np.median(values, axis=1), color=colour, label=label)
     return ax
 
 
 def draw_heads(ax, rows, seed, quantity):
-    """One line a head, in one colour across panels."""
+    """One line a head, in one colour across panels; the second layer's dashed, for readers without colour."""
     steps, values = series(rows, quantity, HEADS, seed)
     for column, head in enumerate(HEADS):
-        ax.plot(steps, values[:, column], color=KEY_COLOURS[(0, 4, 5, 1)[column]], lw=2.0, label=head)
+        colour, dashes = KEY_COLOURS[(0, 4, 5, 1)[column]], "-" if column < 2 else (0, (4, 1))
+        ax.plot(steps, values[:, column], color=colour, ls=dashes, label=head)
     return ax
 
 
+def draw_seed(panels, rows, seed):
+    """One column of panels: the training run of one seed."""
+    n_keys = max(row["value"] for row in rows if row["quantity"] == "keys")
+    answers, losses, cells, live, margins = panels
+    draw_model(answers, rows, seed, (("soft_accuracy", "at temperature 1"), ("hard_accuracy", "at temperature 0")))
+    answers.set(ylabel="right answers", ylim=(0, 1.04))
+    divergence = ("kl", "divergence of the\nhard answers from\nthe soft ones")
+    draw_model(losses, rows, seed, (("loss", "training loss"), divergence))
+    losses.set(ylabel="nats", yscale="log")
+    draw_cells(cells, rows, seed).set(ylabel="cells", yscale="log")
+    draw_heads(live, rows, seed, "live_keys").set(ylabel=f"live keys of {n_keys:g}", ylim=(3.9, n_keys + 0.06))
+    draw_heads(margins, rows, seed, "margin_median").set(ylabel="median margin", yscale="log", xlabel="training step")
+    margins.axhline(log(n_keys - 1), color=INK, lw=1, ls=":", label="certificate above")
+    for ax in panels:
+        ax.set_xscale("symlog", linthresh=1, linscale=0.3)
+        ax.set_xticks([0, 1, 10, 100, 1000], ["0", "1", "10", "100", "1000"])
+        ax.set_xlim(0, None)
+        ax.minorticks_off()
+        ax.grid(color=FAINT, alpha=0.25, lw=0.6)
+
+
 def draw(rows, path):
-    """All panels to a .png and an .svg."""
+    """All panels to a .png and an .svg: a column a seed, with one scale a row."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    style = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "svg.hashsalt": "hardmax"}
+    style = {
+        "font.size": 8.5, "lines.linewidth": 1.8, "axes.spines.top": False, "axes.spines.right": False,
+        "axes.edgecolor": FAINT, "xtick.color": INK, "ytick.color": INK, "svg.hashsalt": "hardmax",
+    }  # fmt: skip
     seeds = sorted({row["seed"] for row in rows})
-    n_keys = max(row["value"] for row in rows if row["quantity"] == "keys")
     with plt.rc_context(style):
-        figure, panels = plt.subplots(3, 2, figsize=(8.6, 8.8), sharex=True, layout="constrained")
-        accuracies = ("soft_accuracy", "temperature 1"), ("hard_accuracy", "temperature 0")
-        answers = draw_model(panels[0, 0], rows, seeds, *accuracies)
-        answers.set(title="Answers: soft and hard", ylabel="share of right answers", ylim=(0, 1.03))
-        answers.legend(loc="upper left", frameon=False)
-        losses = draw_model(panels[0, 1], rows, seeds, ("loss", "loss"), ("kl", "divergence, hard from soft"))
-        losses.set(title="Loss, and how far the skeleton strays", ylabel="nats", yscale="log")
-        losses.legend(loc="lower left", frameon=False)
-        draw_cells(panels[1, 0], rows, seeds[0]).set_title("Cells of the skeleton")
-        live = draw_heads(panels[1, 1], rows, seeds[0], "live_keys")
-        live.set(title="Live keys", ylabel=f"mean of {n_keys:g} keys", ylim=(1.5, n_keys + 0.1))
-        margins = draw_heads(panels[2, 0], rows, seeds[0], "margin_median")
-        margins.axhline(log(n_keys - 1), color=INK, lw=1, ls=":")
-        margins.annotate("below: no certificate", (1, log(n_keys - 1)), (0, 3), textcoords="offset points", color=INK)
-        margins.set(title="Margins of the asking token", ylabel="median margin / temperature", yscale="log")
-        shares = draw_heads(panels[2, 1], rows, seeds[0], "certified_share")
-        shares.set(title="Rows with a certificate", ylabel="share", ylim=(-0.02, 1.03))
-        shares.legend(loc="upper left", frameon=False)
-        for ax in panels.flat:
-            ax.set_xscale("symlog", linthresh=1)
-            ax.set_xlim(0, None)
-            ax.grid(color=FAINT, alpha=0.25, lw=0.6)
-            ax.title.set_fontweight("bold")
-        for ax in panels[-1]:
-            ax.set_xlabel("training step")
-        for ending, options in (("png", {"dpi": 160}), ("svg", {"metadata": {"Date": None}})):
+        size = (2.0 + 2.75 * len(seeds), 9.6)
+        figure, panels = plt.subplots(
+            5, len(seeds), figsize=size, sharex=True, sharey="row", squeeze=False, layout="constrained"
+        )
+        for column, seed in enumerate(seeds):
+            draw_seed(panels[:, column], rows, seed)
+            panels[0, column].set_title("seed 0, the shipped model" if seed == 0 else f"seed {seed}", fontweight="bold")
+        for row in panels:
+            for ax in row[1:]:
+                ax.set_ylabel("")
+            row[-1].legend(loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False, handlelength=1.6)
+        figure.align_ylabels(panels[:, 0])
+        for ending, options in (("png", {"dpi": 150}), ("svg", {"metadata": {"Date": None}})):
             figure.savefig(path.with_suffix(f".{ending}"), **options)
         plt.close(figure)
 

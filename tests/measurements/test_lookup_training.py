@@ -1,0 +1,79 @@
+"""The study of the shipped model's training runs, and its table ends at the shipped model."""
+
+import importlib.util
+
+import numpy as np
+import pytest
+
+import hardmax as hm
+from conftest import REPOSITORY
+from hardmax.networks.lookup import lookup_examples
+
+STUDY = REPOSITORY / "studies" / "lookup_training.py"
+
+
+@pytest.fixture(scope="module")
+def study():
+    specification = importlib.util.spec_from_file_location("lookup_training", STUDY)
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def table(study):
+    return study.read_table(STUDY.with_suffix(".csv"))
+
+
+def test_the_table_ends_at_the_shipped_model(study, table):
+    inputs, labels, _ = lookup_examples(500, rng=np.random.default_rng(2024))
+    probes = study.probes(np.random.default_rng(7))
+    shipped = hm.dynamics.snapshot(hm.builtin("lookup"), probes, inputs=inputs, labels=labels, queries=(-1,))
+    last = max(row["step"] for row in table)
+    published = {
+        (row["subject"], row["quantity"]): row["value"] for row in table if (row["seed"], row["step"]) == (0, last)
+    }
+    assert published.keys() - {(r.subject, r.quantity) for r in shipped} == {("model", "loss")}
+    for record in shipped:
+        assert published[record.subject, record.quantity] == pytest.approx(record.value, rel=1e-6), record
+
+
+def test_every_number_of_the_table_says_how_far_it_can_be_trusted(table):
+    exactness = {quantity: set() for quantity in {row["quantity"] for row in table}}
+    for row in table:
+        exactness[row["quantity"]].add(row["exactness"])
+    assert exactness["cells"] == exactness["live_keys"] == {"certified"}
+    assert exactness["loss"] == exactness["hard_accuracy"] == {"estimated"}
+    assert all(len(kinds) == 1 for kinds in exactness.values())
+
+
+@pytest.mark.extras
+def test_a_short_run_trains_records_and_draws(study, tmp_path, capsys):
+    pytest.importorskip("torch", reason="needs torch, which is not installed")
+    pytest.importorskip("onnx", reason="needs onnx, which is not installed")
+    pytest.importorskip("matplotlib", reason="needs matplotlib, which is not installed")
+    out = tmp_path / "short.csv"
+    study.main(["--seeds", "0", "--steps", "2", "--examples", "4", "--out", str(out)])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["short.csv", "short.png", "short.svg"]
+    rows = study.read_table(out)
+    assert {row["step"] for row in rows} == {0, 1, 2} and {row["seed"] for row in rows} == {0}
+    assert len({row["subject"] for row in rows if row["quantity"] == "cells"}) == 20
+    with pytest.raises(SystemExit, match="give --force"):
+        study.main(["--out", str(out)])
+
+
+@pytest.mark.extras
+def test_training_watched_is_training_unwatched(study):
+    pytest.importorskip("torch", reason="needs torch, which is not installed")
+    pytest.importorskip("onnx", reason="needs onnx, which is not installed")
+    script = study.training_script()
+    inputs = lookup_examples(5, rng=np.random.default_rng(0)).inputs.astype(np.float32)
+    recorder, _ = study.record(0, 3, 4)
+    watched = []
+    models = [
+        script.train(0, 3),
+        script.train(0, 3, lambda step, model, loss: watched.append(hm.from_torch(model, inputs[:2]))),
+    ]
+    one, other = (hm.from_torch(model, inputs[:2])(inputs) for model in models)
+    assert np.array_equal(one, other) and len(watched) == 4
+    assert [step for step, _ in recorder.series("model", "loss")] == [0, 1, 2, 3]
