@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hardmax.cli.output import ForceOption, JsonOption, check_target, print_json
+from hardmax.cli.output import Dtype, DtypeOption, ForceOption, JsonOption, check_target, print_json
 from hardmax.cli.progress import working
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def compile_(
     bound: Annotated[
         float | None, typer.Option(help="Variant G: the largest |x| to compute right. Tables have their own.")
     ] = None,
-    dtype: Annotated[str, typer.Option(help="float32 or float64: what an ONNX model computes in.")] = "float32",
+    dtype: DtypeOption = Dtype.FLOAT32,
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -66,7 +66,7 @@ def compile_(
     with working(f"compiling {source}"):
         compiled, rounding = _compiled(source, variant, bound, temperature)
     error = 0.0 if temperature is None else compiled.error_bound(temperature)
-    write(compiled.on_inputs, out, temperature or 0.0, dtype=dtype)
+    write(compiled.on_inputs, out, temperature or 0.0, dtype=dtype.value)
     facts = {
         "source": str(source),
         "out": str(out),

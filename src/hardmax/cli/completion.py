@@ -58,4 +58,4 @@ def join_words(environment: MutableMapping[str, str]) -> None:
         words[index:stop] = [joined if is_asked else BUILTIN + joined]
         at = index if is_asked else at - (stop - index - 1) * (at >= stop)
         break
-    environment |= {"COMP_WORDS": "\n".join(words), "COMP_CWORD": str(at)}
+    environment["COMP_WORDS"], environment["COMP_CWORD"] = "\n".join(words), str(at)

@@ -62,6 +62,9 @@ def map_(
         )
     hard = hardened(net, name, points, reference)
     cells = enumerate_cells(hard.network, named.domain, exactness=exactness.value, max_cells=max_cells, progress=True)
+    if cells.n_cells == 0:
+        print_line(f"{hard.name}: stopped before the first cell; nothing was written")
+        return 3
     with working(f"writing {out}"):
         cells.save(out)
     written = [out]

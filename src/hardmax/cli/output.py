@@ -6,6 +6,7 @@ import json
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,13 +14,25 @@ import typer
 
 from hardmax.errors import WriteError
 
+SCHEMA = 1  # of what --json prints: raised when a key changes its meaning
+
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+
+
+class Dtype(StrEnum):
+    """What an ONNX model computes in."""
+
+    FLOAT32 = "float32"
+    FLOAT64 = "float64"
+
+
+DtypeOption = Annotated[Dtype, typer.Option("--dtype", help="What an ONNX model computes in.")]
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace files that exist.")]
 
 
 def print_json(facts: Mapping[str, Any]) -> None:
-    """One JSON object in one line; numbers that JSON has no word for become null."""
-    typer.echo(json.dumps(_plain(facts), allow_nan=False))
+    """One JSON object in one line, with its schema; numbers that JSON has no word for become null."""
+    typer.echo(json.dumps(_plain({"schema": SCHEMA, **facts}), allow_nan=False))
 
 
 def _plain(value: Any) -> Any:

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hardmax.cli.output import ForceOption, JsonOption, check_target, print_json, print_line, print_table
+from hardmax.cli.output import (
+    Dtype,
+    DtypeOption,
+    ForceOption,
+    JsonOption,
+    check_target,
+    print_json,
+    print_line,
+    print_table,
+)
 from hardmax.cli.progress import working
 from hardmax.cli.sources import InputsOption, ModelArgument, ReferenceOption, read_labels, read_model, read_points
 from hardmax.cli.sources import reference_of as reference_input
@@ -50,7 +59,7 @@ def skeleton(
         bool, typer.Option("--brief", help="Compare the whole model only, not layer by layer and head by head.")
     ] = False,
     reference: ReferenceOption = None,
-    dtype: Annotated[str, typer.Option(help="float32 or float64: what an ONNX model computes in.")] = "float32",
+    dtype: DtypeOption = Dtype.FLOAT32,
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -67,6 +76,8 @@ def skeleton(
         raise ParameterError(f"--labels {labels} are the right answers to --inputs; expected --inputs FILE beside it")
     net, name = read_model(model)
     points = read_points(inputs, net.input_shape)
+    if points is not None and reference is None and net.temperature == 0:
+        raise ParameterError(f"{name}: it is hard already, so there is nothing to compare; leave --inputs out")
     hard = hardened(net, reference=reference_input(points, reference))
     facts: dict[str, Any] = {
         "model": name,
@@ -81,7 +92,7 @@ def skeleton(
         answers = read_labels(labels, inputs)
         facts["fidelity"] = _fidelity(net, None if reference is None else hard, points, answers, max_loss, brief)
     if out is not None:
-        write(hard, out, dtype=dtype)
+        write(hard, out, dtype=dtype.value)
     if as_json:
         print_json(facts)
     else:

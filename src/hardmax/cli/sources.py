@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hardmax.cli.completion import BUILTIN, complete_model
+from hardmax.cli.completion import BUILTIN as BUILTIN
+from hardmax.cli.completion import complete_model as complete_model
 from hardmax.errors import EmptyError, FileFormatError, NotPiecewiseAffineError, ParameterError, ShapeError, WeightError
 
 if TYPE_CHECKING:
