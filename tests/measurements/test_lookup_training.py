@@ -1,6 +1,8 @@
-"""The study of the shipped model's training runs, and its table ends at the shipped model."""
+"""The studies of the shipped model run, and their tables are about the model that ships."""
 
+import csv
 import importlib.util
+from math import comb
 
 import numpy as np
 import pytest
@@ -12,12 +14,21 @@ from hardmax.networks.lookup import lookup_examples
 STUDY = REPOSITORY / "studies" / "lookup_training.py"
 
 
-@pytest.fixture(scope="module")
-def study():
-    specification = importlib.util.spec_from_file_location("lookup_training", STUDY)
+def _module(path):
+    specification = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def study():
+    return _module(STUDY)
+
+
+@pytest.fixture(scope="module")
+def every_input():
+    return _module(STUDY.with_name("lookup_every_input.py"))
 
 
 @pytest.fixture(scope="module")
@@ -77,3 +88,40 @@ def test_training_watched_is_training_unwatched(study):
     one, other = (hm.from_torch(model, inputs[:2])(inputs) for model in models)
     assert np.array_equal(one, other) and len(watched) == 4
     assert [step for step, _ in recorder.series("model", "loss")] == [0, 1, 2, 3]
+
+
+# ---- every input ----
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.0])
+def test_five_questions_at_once_are_answered_as_one_by_one(every_input, temperature):
+    net = hm.builtin("lookup")
+    x = lookup_examples(50, rng=np.random.default_rng(4)).inputs
+    keys, values = x[:, :5, :8].argmax(axis=2), x[:, :5, 8:].argmax(axis=2)
+    maps = every_input.maps_of(net)
+    together, gaps = every_input.logits(maps, every_input.embedded(maps, keys, values), temperature)
+    for position in range(5):
+        x[:, -1] = np.eye(16)[keys[:, position]]
+        np.testing.assert_allclose(together[:, position], net(x, temperature), rtol=0, atol=1e-10)
+    assert np.isinf(gaps).all() if temperature else (gaps > 0).all()
+
+
+def test_every_context_is_listed_once(every_input):
+    sets = [tuple(keys[0]) for keys, _ in every_input.contexts()]
+    values = next(every_input.contexts())[1]
+    assert len(set(sets)) == len(sets) == comb(8, 5)
+    assert len({tuple(row) for row in values.tolist()}) == len(values) == 8**5
+
+
+def test_the_table_of_every_input_is_complete_and_fits_a_sample(every_input, tmp_path):
+    with STUDY.with_name("lookup_every_input.csv").open(newline="") as file:
+        soft, hard = csv.DictReader(file)
+    assert int(soft["inputs"]) == int(hard["inputs"]) == comb(8, 5) * 8**5 * 5 == int(soft["right"])
+    inputs, labels, _ = lookup_examples(4000, rng=np.random.default_rng(9))
+    sampled = np.mean(hm.builtin("lookup")(inputs, temperature=0.0).argmax(axis=1) == labels)
+    assert int(hard["right"]) / int(hard["inputs"]) == pytest.approx(sampled, abs=0.02)
+    logit_error, score_error = every_input.rounding_errors(every_input.maps_of(hm.builtin("lookup")))
+    assert float(hard["smallest logit gap"]) > logit_error and float(hard["smallest score gap"]) > score_error
+    assert (soft["exactness"], hard["exactness"]) == ("estimated", "certified")
+    every_input.main(["--contexts", "4096", "--out", str(tmp_path / "short.csv")])
+    assert (tmp_path / "short.csv").read_text().count("\n") == 3
