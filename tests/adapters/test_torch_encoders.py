@@ -113,6 +113,15 @@ def test_padding_is_left_out_of_keys_and_queries():
     assert worst_difference(short, lambda layer, head: alone.head(layer, head).weights) < 1e-6
 
 
+def test_padding_is_left_out_where_torch_would_pack_the_batch_into_a_nested_tensor():
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    encoder, x = nn.TransformerEncoder(layer, 2, enable_nested_tensor=True).eval(), torch.randn(2, 5, 8)
+    padding = torch.tensor([[False, False, False, True, True], [False] * 5])
+    short, _ = hm.capture(encoder, {"src": x, "src_key_padding_mask": padding})
+    (alone,) = hm.capture(encoder, x[:1, :3])
+    assert worst_difference(short, lambda layer, head: alone.head(layer, head).weights) < 1e-6
+
+
 def test_a_sequence_without_batch_axis_and_one_with_the_batch_second():
     attention = nn.MultiheadAttention(8, 2).eval()
     x = torch.randn(5, 8)
