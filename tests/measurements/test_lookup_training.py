@@ -90,6 +90,17 @@ def test_training_watched_is_training_unwatched(study):
     assert [step for step, _ in recorder.series("model", "loss")] == [0, 1, 2, 3]
 
 
+@pytest.mark.extras
+def test_a_twelfth_of_the_training_is_enough_to_learn_the_task(study):
+    """Full training, half a minute, ends at 100% (training/README.md); this is what every run of the tests can afford."""
+    pytest.importorskip("torch", reason="needs torch, which is not installed")
+    pytest.importorskip("onnx", reason="needs onnx, which is not installed")
+    script = study.training_script()
+    inputs, labels, _ = lookup_examples(2000, rng=np.random.default_rng(8))
+    net = hm.from_torch(script.train(1, 400), inputs[:2].astype(np.float32))
+    assert script.accuracy(net, inputs, labels, temperature=1.0) > 0.98
+
+
 # ---- every input ----
 
 
