@@ -92,7 +92,7 @@ def test_training_watched_is_training_unwatched(study):
 
 @pytest.mark.extras
 def test_a_twelfth_of_the_training_is_enough_to_learn_the_task(study):
-    """Full training, half a minute, ends at 100% (training/README.md); this is what every run of the tests can afford."""
+    """Full training, half a minute, ends at 100% (training/README.md); the tests can afford this much."""
     pytest.importorskip("torch", reason="needs torch, which is not installed")
     pytest.importorskip("onnx", reason="needs onnx, which is not installed")
     script = study.training_script()
