@@ -226,11 +226,9 @@ def _opened(file: Path, where: str) -> Any:
     if file.is_dir():
         raise FileFormatError(f"{where}: expected a file, got a folder")
     try:
-        data = np.load(file, allow_pickle=False)
-        if isinstance(data, np.ndarray):
-            return data
-        with data:
-            return {name: data[name] for name in data.files}
+        with open(file, "rb") as opened:
+            data = np.load(opened, allow_pickle=False)
+            return data if isinstance(data, np.ndarray) else {name: data[name] for name in data.files}
     except Exception as error:  # zipfile, zlib and numpy raise many kinds on damaged bytes
         text = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise FileFormatError(f"{where}: cannot be read as numpy arrays ({text})") from None

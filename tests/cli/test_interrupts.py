@@ -1,0 +1,133 @@
+"""Ctrl-C and progress: what was found is kept whole, and only a terminal is shown anything."""
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import hardmax as hm
+from cli.commands import facts_of, run
+from hardmax.cells.progress import Progress
+from hardmax.networks.library import random_relu_network
+
+DEMO = ["builtin:demo", "--box", "-2", "2"]
+
+
+@pytest.fixture
+def interrupted(monkeypatch):
+    """Ctrl-C arrives when the first cells have been found."""
+
+    def advance(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Progress, "advance", advance)
+
+
+def test_an_interrupted_count_keeps_a_lower_bound(interrupted, capsys):
+    code, facts = facts_of(capsys, "count", *DEMO)
+    assert code == 3
+    assert facts["is_complete"] is False and facts["n_cells"] > 0
+
+
+def test_an_interrupted_map_is_saved_whole_and_marked(interrupted, capsys, tmp_path):
+    code, out, _ = run(capsys, "map", *DEMO, "-o", tmp_path / "cells.npz")
+    assert code == 3 and "stopped early" in out
+    assert not hm.load_cells(tmp_path / "cells.npz").is_complete
+    assert [path.name for path in tmp_path.iterdir()] == ["cells.npz"]
+
+
+def test_a_map_interrupted_before_the_first_cell_writes_nothing(capsys, tmp_path, monkeypatch):
+    def batches(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("hardmax.cells.search._Run.batches", batches)
+    code, out, _ = run(capsys, "map", *DEMO, "-o", tmp_path / "cells.npz")
+    assert code == 3 and "nothing was written" in out
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interrupt_elsewhere_is_130_with_nothing_written(capsys, tmp_path, monkeypatch):
+    def stopped(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("hardmax.cells.storage.write_arrays", stopped)
+    assert run(capsys, "map", *DEMO, "-o", tmp_path / "cells.npz")[0] == 130
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interrupted_sample_keeps_what_was_drawn(capsys, monkeypatch):
+    calls = []
+
+    def codes(_, key, first, size):
+        if first:
+            raise KeyboardInterrupt
+        calls.append((key, first))
+        return np.zeros(size, dtype=np.uint64)
+
+    monkeypatch.setattr("hardmax.measurements._sampled_codes.Coder.codes", codes)
+    code, facts = facts_of(capsys, "sample", *DEMO, "-n", "1e9")
+    assert code == 3 and len(calls) == 1
+    assert facts["is_complete"] is False and 0 < facts["n_samples"] < 1e9
+
+
+def test_a_real_interrupt_leaves_a_whole_file_or_none(tmp_path):
+    hm.write(random_relu_network([2, 60, 60, 60, 1], rng=np.random.default_rng(0)), tmp_path / "net.npz")
+    arguments = ["map", "net.npz", "--box", "-4", "4", "--exactness", "exact", "-o", "cells.npz"]  # hours of work
+    command = [sys.executable, "-m", "hardmax.cli", *arguments]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    time.sleep(5)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    names = {path.name for path in tmp_path.iterdir()}
+    assert process.returncode in (3, 130), err
+    assert "Traceback" not in err
+    assert names in ({"net.npz"}, {"net.npz", "cells.npz"})
+    if "cells.npz" in names:
+        assert process.returncode == 3 and not hm.load_cells(tmp_path / "cells.npz").is_complete
+
+
+def _on_a_terminal(*arguments):
+    """What a command shows on a terminal of its own, and its exit code."""
+    import pty
+
+    main, worker = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "hardmax.cli", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=worker,
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "100"},
+    )
+    os.close(worker)
+    shown = b""
+    while select.select([main], [], [], 60)[0]:
+        try:
+            part = os.read(main, 65536)
+        except OSError:  # the terminal is closed with its last user
+            break
+        if not part:
+            break
+        shown += part
+    os.close(main)
+    out, _ = process.communicate(timeout=60)
+    return shown.decode(errors="replace"), out.decode(), process.returncode
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["count", *DEMO], "of the domain"),
+        (["sample", *DEMO, "-n", "3e5"], "cells seen"),
+    ],
+    ids=["count", "sample"],
+)
+def test_a_terminal_sees_progress_and_a_pipe_does_not(arguments, words, capsys):
+    shown, out, code = _on_a_terminal(*arguments, "--json")
+    assert code == 0
+    assert words in shown
+    assert out.startswith("{") and out.count("\n") == 1
+    assert run(capsys, *arguments)[2] == ""
