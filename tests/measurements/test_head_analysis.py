@@ -106,6 +106,7 @@ def _assert_rows(head, rows):
 @example(_captured([[0.0, 0.0]], [[1.0, 2.0], [3.0, 4.0]]))  # all scores tie at the origin
 @example(_captured([[2.0]], [[1.0], [1.0], [0.0]]))  # a repeated winner
 @example(_captured([[2.0]], [[1.0], [1.0]], biases=[0.0, 1.0]))  # parallel scores
+@example(_captured([[1.0]], [[1.0], [1.0]], biases=[0.0, 1e-20]))  # parallel, and closer than floats can tell
 @example(_captured([[1.0]], [[3.0]]))  # one key
 def test_rows_are_what_fractions_say(head):
     _assert_rows(head, head_rows(head))
@@ -195,6 +196,7 @@ def test_chosen_keys_are_in_the_hull_the_hull_in_the_ball_and_all_reachable_keys
     assert keys.is_uniform and found.n_keys == head.n_keys
     clear = found.margins > 0
     assert keys.reachable_from_hull[found.winners[clear]].all()
+    assert (np.linalg.norm(head.queries - keys.around.centre, axis=1) <= keys.around.radius).all()
     if keys.around.radius > 0:
         assert not (keys.reachable_from_hull & ~keys.reachable_from_ball).any()
     assert not (keys.reachable_from_ball & ~keys.live).any()
@@ -276,6 +278,7 @@ def test_a_given_radius_is_that_of_the_ball_and_what_is_not_asked_is_not_there()
 
 @given(_heads(masked=False), st.integers(1, 9))
 @example(_captured([[1.0, 1.0]], [[1.0, 0.0], [0.0, 1.0], [0.1, 0.1]]), 5)
+@example(_captured([[1.0]], [[1.0], [0.0]], biases=[0.0, 50.0]), 5)  # with biases the origin is no cone's tip
 @example(_captured([[0.0]], [[0.0]]), 1)
 def test_what_queries_and_balls_reach_is_what_the_diagram_says_and_witnesses_are_inside(head, radius):
     (found,) = hm.analyse_heads(_capture(head), radius=radius)
@@ -320,6 +323,12 @@ def test_tables_are_plain_numbers_that_add_up():
     for name in ("n_rows", "n_keys", "n_live", "n_reachable_hull", "n_chosen", "n_never_chosen"):
         assert summary[name]["value"] == sum(row[name] for row in table)
     assert summary["certified_share"]["value"] == pytest.approx(np.mean([row["certified_share"] for row in table]))
+    each, row = found.head(1, 0), table[2]
+    assert (row["margin_median"], row["margin_smallest"]) == (np.median(each.margins), each.margins.min())
+    assert (row["radius_median"], row["radius_smallest"]) == (np.median(each.routing_radii), each.routing_radii.min())
+    lengths = np.linalg.norm(heads[0].queries, axis=1)
+    assert row["radius_relative"] == pytest.approx(np.median(each.routing_radii / lengths))
+    assert row["entropy_mean"] == pytest.approx(each.entropies.mean())
     rows = found.head(1, 0).table()
     assert [row["name"] for row in rows] == list(COLUMNS) and all(row["exactness"] in _exactnesses() for row in rows)
 

@@ -211,8 +211,10 @@ def test_heads_of_one_group_share_their_diagram():
 
 def test_what_is_no_cache_is_refused_by_name():
     both_ways = CapturedHead(0, 0, "encoder", [[1.0], [2.0]], [[1.0], [3.0]], [[0.0]] * 2, 1.0)
-    with pytest.raises(ParameterError, match="expected a causal head"):
-        hm.kv_cache(both_ways)
+    padded = CapturedHead(0, 0, "encoder", [[1.0], [2.0]], [[1.0], [3.0]], [[0.0]] * 2, 1.0, visible=np.ones((2, 2)))
+    for head in (both_ways, padded):
+        with pytest.raises(ParameterError, match="expected a causal head"):
+            hm.kv_cache(head)
     blind = CapturedHead(0, 0, "odd", [[1.0]], [[1.0], [3.0]], [[0.0]] * 2, 1.0, visible=[[True, False]])
     with pytest.raises(ParameterError, match="to see its own key"):
         hm.kv_cache(blind)
