@@ -57,6 +57,70 @@ def test_captured_weights_are_the_models_own(make):
         assert worst_difference(capture, lambda layer, head, of=own: of[layer][0, head]) < 1e-6
 
 
+_GROUPED = {"num_key_value_heads": 2, "head_dim": 4}
+_FAMILIES = {
+    "RobertaModel": ("RobertaConfig", {"max_position_embeddings": 14, "pad_token_id": 1}),
+    "Qwen3ForCausalLM": ("Qwen3Config", _GROUPED),  # queries and keys are normalised
+    "Gemma3ForCausalLM": ("Gemma3TextConfig", _GROUPED),  # temperature is not sqrt(d_k)
+    "GPTNeoXForCausalLM": ("GPTNeoXConfig", {}),  # rotary on a part of the coordinates
+    "ModernBertModel": ("ModernBertConfig", {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}),  # windows
+}
+
+
+@pytest.mark.parametrize("family", _FAMILIES)
+def test_other_families_are_captured_too(family):
+    config, changes = _FAMILIES[family]
+    model = getattr(transformers, family)(getattr(transformers, config)(**(_SIZES | changes))).eval()
+    (capture,) = hm.capture(model, _IDS)
+    own = _own(model, _IDS)
+    assert len(capture.heads) == 8
+    assert worst_difference(capture, lambda layer, head: own[layer][0, head]) < 1e-6
+
+
+def test_relative_positions_become_biases():
+    config = transformers.T5Config(vocab_size=50, d_model=16, d_ff=24, num_layers=2, num_heads=4, d_kv=4)
+    model = transformers.T5EncoderModel(config).eval()
+    (capture,) = hm.capture(model, _IDS)
+    assert capture.head(1, 3).biases.shape == (6, 6)
+    own = _own(model, _IDS)
+    assert worst_difference(capture, lambda layer, head: own[layer][0, head]) < 1e-6
+
+
+def test_images_are_captured_patch_by_patch():
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    model = transformers.ViTModel(transformers.ViTConfig(**sizes, image_size=16, patch_size=8)).eval()
+    captures = hm.capture(model, {"pixel_values": torch.randn(2, 3, 16, 16)})
+    assert [capture.head(0, 1).scores.shape for capture in captures] == [(5, 5), (5, 5)]
+
+
+def test_an_encoder_and_a_decoder_are_captured_in_the_order_they_run():
+    sizes = {"d_model": 16, "encoder_ffn_dim": 8, "decoder_ffn_dim": 8, "vocab_size": 50}
+    sizes |= {f"{part}_{what}": 1 for part in ("encoder", "decoder") for what in ("layers", "attention_heads")}
+    (capture,) = hm.capture(transformers.BartModel(transformers.BartConfig(**sizes)).eval(), _IDS)
+    assert [head.name for head in capture.heads] == [
+        "encoder.layers.0.self_attn",
+        "decoder.layers.0.self_attn",
+        "decoder.layers.0.encoder_attn",
+    ]
+
+
+def test_scores_changed_in_an_unknown_way_are_refused(monkeypatch):
+    from transformers.models.bert import modeling_bert
+
+    plain = modeling_bert.eager_attention_forward
+    monkeypatch.setattr(
+        modeling_bert,
+        "eager_attention_forward",
+        lambda module, query, *others, **named: plain(module, query.tanh() + query, *others, **named),
+    )
+    model = _bert()
+    for part in model.modules():
+        if hasattr(part, "query"):
+            part.query.weight.data *= 50
+    with pytest.raises(OperatorError, match=r"encoder\.layer\.0\.attention\.self: the weights differ"):
+        hm.capture(model, _IDS)
+
+
 def test_grouped_keys_go_to_the_heads_that_share_them():
     (capture,) = hm.capture(_llama(), _IDS)
     assert [capture.head(0, head).key_group for head in range(4)] == [0, 0, 1, 1]

@@ -1,13 +1,14 @@
 """Hugging Face encoders and decoders, through the function that every model of theirs calls for attention.
 
 transformers lets each model choose its attention function by name. While a model is captured its choice is a
-function of ours, which notes what it is given and then computes what the plain ("eager") function does. What
+function of ours, which notes what it is given and then calls the model's plain ("eager") function. What
 arrives there has been through rotary embeddings; the mask holds causality, windows and padding; keys come
 with fewer heads than queries where they are grouped.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -114,7 +115,11 @@ def _attention(
     dropout: float = 0.0,
     **others: Any,
 ) -> tuple[Any, Any]:
-    """The plain attention of transformers, which also notes what it was given."""
+    """The model's own plain attention, which also notes what it was given.
+
+    What was noted is compared with the weights that the model computes: a model may change its scores by an
+    argument that is not known here.
+    """
     torch, _ = _libraries()
     recorder = _RECORDER.get()
     name = type(module).__name__ if recorder is None else recorder.names.get(id(module), type(module).__name__)
@@ -123,30 +128,43 @@ def _attention(
             raise OperatorError(
                 f"{name} ({type(module).__name__}): {reason} ({argument}), so the scores are not those of any keys"
             )
-    scaling = query.shape[-1] ** -0.5 if scaling is None else float(scaling)
-    if attention_mask is not None:
-        attention_mask = attention_mask[..., : key.shape[-2]]
-    if recorder is not None:
-        added = None if attention_mask is None else _numbers(torch, attention_mask)
-        arrays = (to_numpy(query), to_numpy(key), to_numpy(value))
-        recorder.calls.append(AttentionCall(name, *arrays, 1 / scaling, added))
+    scale = query.shape[-1] ** -0.5 if scaling is None else float(scaling)
+    terms = [_as_numbers(torch, term, query.dtype) for term in (attention_mask, others.get("position_bias"))]
+    terms = [term[..., : key.shape[-2]] for term in terms if term is not None]
     groups = query.shape[1] // key.shape[1]
-    scores = query @ key.repeat_interleave(groups, dim=1).transpose(-1, -2) * scaling
-    if attention_mask is not None:
-        added = attention_mask
-        if added.dtype == torch.bool:
-            added = torch.where(added, 0.0, torch.finfo(scores.dtype).min)
-        scores = scores + added
+    scores = sum(terms, query @ key.repeat_interleave(groups, dim=1).transpose(-1, -2) * scale)
     weights = torch.softmax(scores, dim=-1, dtype=torch.float32).to(query.dtype)
-    output = weights @ value.repeat_interleave(groups, dim=1)
-    return output.transpose(1, 2).contiguous(), weights
+    own = getattr(sys.modules.get(type(module).__module__), "eager_attention_forward", None)
+    if own is None:
+        result = (weights @ value.repeat_interleave(groups, dim=1)).transpose(1, 2).contiguous(), weights
+    else:
+        result = own(module, query, key, value, attention_mask, scaling=scaling, dropout=dropout, **others)
+        _compare(torch, name, weights, result[1])
+    if recorder is not None:
+        lowest = torch.finfo(query.dtype).min / 2
+        added = [hidden_as_infinite(to_numpy(term), lowest) for term in terms]
+        arrays = (to_numpy(query), to_numpy(key), to_numpy(value))
+        recorder.calls.append(AttentionCall(name, *arrays, 1 / scale, sum(added[1:], added[0]) if added else None))
+    return result
 
 
-def _numbers(torch: Any, mask: Any) -> Any:
-    """The mask as numbers added to the scores, (batch or 1, heads or 1, n_q or 1, n_k)."""
-    if mask.dtype == torch.bool:
-        return np.where(mask.cpu().numpy(), 0.0, -np.inf)
-    return hidden_as_infinite(to_numpy(mask), torch.finfo(mask.dtype).min / 2)
+def _compare(torch: Any, name: str, weights: Any, own: Any) -> None:
+    """Refuses weights that are not those the model computes by itself."""
+    if own is None or own.shape != weights.shape:
+        return
+    difference = float((own - weights).abs().max())
+    if difference > torch.finfo(weights.dtype).eps ** 0.5:
+        raise OperatorError(
+            f"{name}: the weights differ from softmax(queries keys^T + mask) by {difference:.2g}, so this attention "
+            "is of a kind that is not known here and cannot be captured"
+        )
+
+
+def _as_numbers(torch: Any, mask: Any, dtype: Any) -> Any:
+    """A mask as numbers added to the scores, (batch or 1, heads or 1, n_q or 1, n_k)."""
+    if mask is None or mask.dtype != torch.bool:
+        return mask
+    return torch.zeros(mask.shape, dtype=dtype).masked_fill(~mask.cpu(), torch.finfo(dtype).min).to(mask.device)
 
 
 def _sequences(model: Any, inputs: Any) -> list[dict[str, Any]]:
@@ -224,7 +242,7 @@ def _checked(torch: Any, model: Any, row: Any, position: int) -> Any:
 
 def check_length(model: str, n_tokens: int, context: int | None, position: int) -> None:
     """Refuses a sequence that is longer than the model's context."""
-    if context is not None and n_tokens > context:
+    if context is not None and 0 < context < n_tokens:  # some models write -1 for no limit
         raise ParameterError(
             f"{model}: text {position} has {n_tokens} tokens, more than the model's context of {context}; shorten "
             "it, or split it and capture the parts"
