@@ -139,7 +139,8 @@ def caption(values: Values) -> Caption:
         'As tau falls the landscape undergoes "a sharp topological change", and "previously hidden geometric regions '
         'emerge".',
         f"The cells in which a key has the largest weight are the same {values.field.n_cells} at every temperature "
-        "(certified): dividing scores by tau changes no winner. What shrinks are the bands beside the walls in which "
-        "the winner does not dominate, in proportion to tau. Without biases, Z(q; tau) = Z(q / tau; 1): "
+        f"(certified; the {_ARROWS}^2 arrows have {values.n_partitions} pattern of winners for all four): dividing "
+        "scores by tau changes no winner. What shrinks are the bands beside the walls in which the winner "
+        "does not dominate, in proportion to tau. Without biases, Z(q; tau) = Z(q / tau; 1): "
         "temperature is a zoom.",
     )

@@ -15,7 +15,7 @@ from hardmax.measurements import bounds
 from hardmax.measurements.sampling import sample_cells
 from hardmax.reports.figures.style import PAGE, panel_title
 from hardmax.reports.figures.tables import Caption, Table, Value
-from hardmax.reports.palette import INK, key_colour
+from hardmax.reports.palette import FAINT, INK, key_colour
 from hardmax.tropical.minkowski import minkowski_vertices
 
 NAME = "growth of counts with the number of keys"
@@ -60,14 +60,15 @@ class Values:
     fewer_regions: float  # share of networks with fewer regions than cells
 
 
-def compute(rng: np.random.Generator, draws: int = _DRAWS) -> Values:
-    """Draw Gaussian networks and heads, ``draws`` of each kind, count exactly, sample, and fit slopes.
+def compute(rng: np.random.Generator, draws: int | None = None) -> Values:
+    """Draw Gaussian networks and heads, ``draws`` of each kind (150 unless given), count exactly, sample, fit slopes.
 
     Exactness: counts of cells, regions and vertices certified; sampled counts are lower bounds; means and slopes
     estimated, with intervals from resampling the draws.
     """
     cells: list[Series] = []
     missed, missed_in_square, fewer = 0.0, 0.0, 0
+    draws = _DRAWS if draws is None else draws
     for depth in _DEPTHS:
         table = np.array([[_network_counts(depth, n, rng) for _ in range(draws)] for n in _KEYS_A])
         for place, (quantity, exactness) in enumerate(_QUANTITIES):
@@ -153,9 +154,13 @@ def draw_cells(cells: tuple[Series, ...], ax: Any) -> Any:
         middle = float(np.exp(np.mean([np.log(series.means[-1]) for series in shown])))
         text = "\n".join([f"$L = {depth}$, slopes:", *lines])
         ax.annotate(text, (_KEYS_A[-1], middle), xytext=(10, 0), textcoords="offset points", va="center", fontsize=7.0)
+    reference = 8.4 * (np.array(_KEYS_A) / _KEYS_A[0]) ** _PUBLISHED_SLOPE  # its height means nothing
+    ax.plot(_KEYS_A, reference, color=FAINT, linewidth=0.8)
+    ax.annotate(f"{_PUBLISHED_SLOPE:g} as printed, $L = 1$", (_KEYS_A[-1], reference[-1]), xytext=(10, 0),
+                textcoords="offset points", va="center", fontsize=7.0, color=INK)  # fmt: skip
     _log_axes(ax, _KEYS_A, (5, 10, 15, 20, 30, 40, 50, 60))
     ax.set_xlim(1.88, 7.0)
-    ax.set_ylim(7.5, 88)
+    ax.set_ylim(7.3, 88)
     ax.set_ylabel("mean count")
     ax.legend(loc="upper left", ncols=3, columnspacing=1.2)
     return ax
@@ -247,10 +252,10 @@ def caption(values: Values) -> Caption:
         f"Log-log plots over {values.cells[0].counts.shape[1]} random draws; bars and brackets are 95 % intervals from "
         "resampling the draws. (a) Transformers on the plane with Gaussian weights, one residual bias-free head and "
         f"{_WIDTH} ReLUs a block: exact means of cells (filled) and regions (open) on the whole plane, and distinct "
-        f"labels among {_SAMPLES:,} uniform samples of [-{_SIDE:g}, {_SIDE:g}]^2 (crosses), a lower bound on cells. "
-        f"Slopes of cells: {_slope_text(by['cells', 1])} for L = 1, {_slope_text(by['cells', 2])} for L = 2. (b) "
-        f"Vertices of the Minkowski sum of H Gaussian heads in dimension {_DIM}, exact, with the largest number "
-        f"possible (dashed). Slopes: {vertices} for H = 1, 2, 3.",
+        f"labels among {_SAMPLES:,} uniform samples of [-{_SIDE:g}, {_SIDE:g}]^2 (crosses), a lower bound on cells; "
+        f"the thin line has the printed slope. Slopes of cells: {_slope_text(by['cells', 1])} for L = 1, "
+        f"{_slope_text(by['cells', 2])} for L = 2. (b) Vertices of the Minkowski sum of H Gaussian heads in dimension "
+        f"{_DIM}, exact, with the largest number possible (dashed). Slopes: {vertices} for H = 1, 2, 3.",
         "(a) Sampled labels as a lower bound on linear regions, since exact counting is intractable, with a slope of "
         "about 0.13 for L = 1; d_ff, H and the sampled domain are not given, and there is no uniform distribution on "
         "the plane. (b) H = 3 falls short of N^H because interior points do not reach the hull.",

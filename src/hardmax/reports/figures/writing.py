@@ -164,4 +164,4 @@ def _check_absent(folder: Path, numbers: tuple[int, ...], formats: tuple[str, ..
 
 
 def _exists(file: Path) -> WriteError:
-    return WriteError(f"{file}: the file exists; expected a new name, or force=True (--force) to replace it")
+    return WriteError(f"{file}: the file exists; expected a folder without it, or force=True (--force) to replace it")
