@@ -12,7 +12,9 @@ see most keys sees. Counts of keys are sums over the sets.
 
 Reachable. From the *hull*: some mixture of the queries seen would choose the key. From the *ball*: so would some query
 within the given radius of the mean of the queries; by default the radius is the largest distance of a query from that
-mean, so that the ball holds the hull. All queries of the set count, those at earlier positions of a causal text too.
+mean, so that the ball holds the hull. All queries of the set count, those at earlier positions of a causal text too
+(under rotary embeddings each turned by its own position). A ball that holds the origin reaches every live key of a
+head without biases, since all its scores tie there: it then says nothing, and the hull does.
 
 Every number is about the captured queries and keys, taken at their binary values.
 """
@@ -52,7 +54,7 @@ COLUMNS: dict[str, tuple[Exactness, str]] = {
     "n_live": (_CERTIFIED, "keys that win somewhere in query space"),
     "n_reachable_hull": (_CERTIFIED, "keys that win somewhere in the hull of the queries seen"),
     "n_reachable_ball": (_CERTIFIED, "keys that win somewhere in the ball around the queries seen"),
-    "ball_radius": (_ESTIMATED, "largest radius of such a ball"),
+    "ball_radius": (_EXACT, "largest radius of such a ball"),
     "ball_holds_origin": (_ESTIMATED, "whether such a ball holds the origin, where the scores of all keys tie"),
     "n_chosen": (_EXACT, "keys that win a row"),
     "n_never_chosen": (_EXACT, "keys that win no row"),
