@@ -76,6 +76,16 @@ def test_names_in_a_drawing_are_text():
     assert list(root.iter(f"{SVG}script")) == []
 
 
+def test_the_points_of_a_plane_are_marked(capsys, tmp_path):
+    points, drawing = ["0,0", "1,0", "0.5,1"], tmp_path / "cells.svg"
+    options = ["--plane", *points, "-o", tmp_path / "cells.npz", "--svg", drawing]
+    assert run(capsys, "map", "builtin:demo", *options)[0] == 0
+    root = ElementTree.parse(drawing).getroot()
+    names = [text.text for text in root.iter(f"{SVG}text")]
+    assert {f"({point})" for point in points} <= set(names)
+    assert len(list(root.iter(f"{SVG}circle"))) == 3
+
+
 def test_a_drawing_of_too_many_cells_is_refused(monkeypatch):
     monkeypatch.setattr("hardmax.cli.plane_svg._MOST_CELLS", 3)
     cells = hm.enumerate_cells(hm.Network([hm.ReLU()], 2), hm.Box([-1, -1], [1, 1]))

@@ -96,6 +96,14 @@ def test_labels_that_do_not_fit_are_refused(labels, words, soft, data, capsys, t
     assert not (tmp_path / "hard.npz").exists()
 
 
+def test_the_shipped_model_comes_with_examples(capsys):
+    code, facts = facts_of(capsys, "skeleton", "builtin:lookup", "--inputs", "builtin:lookup", "--brief")
+    assert code == 0 and facts["fidelity"]["n_inputs"] == 400
+    assert facts["fidelity"]["whole"]["soft_accuracy"] > 0.99
+    arguments = ["builtin:lookup", "--inputs", "builtin:lookup", "--segment", "0", "1"]
+    assert facts_of(capsys, "count", *arguments)[1]["n_cells"] > 10
+
+
 def test_comparing_a_hard_model_is_refused(data, capsys):
     code, _, err = run(capsys, "skeleton", "builtin:demo", "--inputs", data)
     assert code == 2 and is_one_line(err) and "hard already" in err

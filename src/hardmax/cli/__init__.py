@@ -96,7 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except typer.TyperException as error:  # a wrong option or argument
         return _refuse(f"{error.format_message()} See `hardmax {_command(arguments)}--help`.")
     except OSError as error:
-        return _refuse(f"{error.filename or 'a file'}: {error.strerror or error}; expected a file that can be used.")
+        return _refuse(f"{error.filename or 'output'}: {error.strerror or error}; expected a file that can be used.")
     except MemoryError:
         return _refuse("there is not enough memory for this; try a smaller domain, --max-cells or --cells-only.")
     return code if isinstance(code, int) else 0

@@ -69,6 +69,7 @@ class NamedDomain:
 
     domain: Domain
     text: str
+    marks: tuple[tuple[float, float, str], ...] = ()  # named points of a plane, in its coordinates
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -121,7 +122,8 @@ def domain_of(
         a, b, c = (_point(text, shape, points, "--plane") for text in asked.plane)
         names = [_name(text, points) for text in asked.plane]
         domain = Plane.through(a, b, c, margin=_margin(asked.margin))
-        return NamedDomain(domain, f"the plane through {names[0]}, {names[1]} and {names[2]}")
+        text = f"the plane through {names[0]}, {names[1]} and {names[2]}"
+        return NamedDomain(domain, text, ((0.0, 0.0, names[0]), (1.0, 0.0, names[1]), (0.0, 1.0, names[2])))
     if asked.box:
         return _box(asked.box, size)
     if is_bounded:

@@ -78,7 +78,8 @@ def map_(
         from hardmax.cli.plane_svg import plane_svg
 
         with working(f"drawing {picture}"):
-            write_text(picture, plane_svg(cells, title=f"{hard.name}: {cells.n_cells:,} cells on {named.text}"))
+            title = f"{Path(hard.name).name}: {cells.n_cells:,} cells on {named.text}"
+            write_text(picture, plane_svg(cells, title=title, marks=named.marks))
         written.append(picture)
     if as_json:
         print_json(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
@@ -20,15 +21,16 @@ IntArray = NDArray[np.int64]
 _SIDE = 900.0  # the longer side of the drawing, in its own units
 _EDGE = 56.0  # around it, for the numbers
 _MOST_CELLS = 50_000
+_FEW_CELLS = 3000  # more are drawn with thin lines
 _SHOWN_CHOICES = 24
 
 
-def plane_svg(cells: CellComplex, *, title: str) -> str:
+def plane_svg(cells: CellComplex, *, title: str, marks: Sequence[tuple[float, float, str]] = ()) -> str:
     """The cells of a bounded plane as SVG: neighbouring regions in different colours, outlined.
 
     Cells of one region share a colour and are parted by faint lines. A browser shows a cell's number, label, area
     and region where the pointer rests. Cells of an incomplete complex are coloured one by one, since regions need
-    all of them.
+    all of them. ``marks`` are named points (u, v, name).
 
     Exactness: a picture; corners are rounded to a thousandth of a unit of 900.
 
@@ -66,11 +68,12 @@ def plane_svg(cells: CellComplex, *, title: str) -> str:
     corners[:, 1] = height + 2 * _EDGE - corners[:, 1]  # v grows upwards
     groups = cells.region_of if cells.is_complete else np.arange(cells.n_cells)
     colours = _colours(groups, cells.neighbours) if cells.is_complete else groups
+    line = 1.4 if cells.n_cells < _FEW_CELLS else 0.5
     parts = [
         f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {width + 2 * _EDGE:.0f} {height + 2 * _EDGE:.0f}' "
         f"role='img' font-family='system-ui, sans-serif' font-size='15' fill='{INK}'>",
         f"<title>{escape(title)}</title>",
-        f"<style>.c{{stroke:{INK};stroke-width:1.4;stroke-linejoin:round;fill-opacity:.72}}"
+        f"<style>.c{{stroke:{INK};stroke-width:{line};stroke-linejoin:round;fill-opacity:.72}}"
         ".c:hover{fill-opacity:1}.i{fill:none;stroke:#fff;stroke-width:1.9;stroke-opacity:.8}</style>",
         f"<rect width='100%' height='100%' fill='#fff'/><text x='{_EDGE:.0f}' y='34'>{escape(title)} "
         f"({cells.exactness.value})</text>",
@@ -87,6 +90,12 @@ def plane_svg(cells: CellComplex, *, title: str) -> str:
         inner = _inner_edges(cells, corners, groups)
         if inner:
             parts.append(f"<path class='i' d='{''.join(inner)}'/>")
+    for u, v, name in marks:
+        x, y = (u - low[0]) * scale + _EDGE, height + _EDGE - (v - low[1]) * scale
+        parts.append(
+            f"<circle cx='{x:.3f}' cy='{y:.3f}' r='5' stroke='#fff' stroke-width='1.5'/><text x='{x + 9:.3f}' "
+            f"y='{y - 9:.3f}' stroke='#fff' stroke-width='4' paint-order='stroke'>{escape(name)}</text>"
+        )
     parts += [*_frame(low, high, width, height), "</svg>", ""]
     return "\n".join(parts)
 

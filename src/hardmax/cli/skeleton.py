@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = """[bold]Examples[/bold]
   hardmax skeleton model.onnx -o hard.onnx
+  hardmax skeleton builtin:lookup --inputs builtin:lookup
   hardmax skeleton model.onnx --inputs X.npz
   hardmax skeleton model.onnx --inputs X.npz --labels y.csv --max-loss 0.05
   hardmax skeleton bert.onnx --inputs X.npz --reference 0 -o hard.npz

@@ -12,6 +12,7 @@ import typer
 
 from hardmax.cli.completion import BUILTIN as BUILTIN
 from hardmax.cli.completion import complete_model as complete_model
+from hardmax.cli.progress import working
 from hardmax.errors import EmptyError, FileFormatError, NotPiecewiseAffineError, ParameterError, ShapeError, WeightError
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from hardmax.networks.network import Network
 
 _INPUT_NAMES = ("inputs", "points", "X", "x")
+_EXAMPLES = f"{BUILTIN}lookup"
+_N_EXAMPLES = 400  # seeded, so that two commands speak of the same ones
 _LABEL_NAMES = ("labels", "targets", "Y", "y")
 
 
@@ -38,7 +41,8 @@ InputsOption = Annotated[
     typer.Option(
         "--inputs",
         metavar="FILE",
-        help="Inputs of the model: .npz (its array `inputs`, or FILE:name), .npy, or .csv with one input a row.",
+        help="Inputs: .npz (its array `inputs`, or FILE:name), .npy, .csv with one input a row, or builtin:lookup for "
+        "examples of that model.",
     ),
 ]
 ReferenceOption = Annotated[
@@ -82,7 +86,8 @@ def read_model(source: str) -> tuple[Network, str]:
 
     if source in builtin_names() and not Path(source).exists():
         raise FileFormatError(f"{source}: no such file; for the built-in network write {BUILTIN}{source}")
-    return read(source), source
+    with working(f"reading {source}"):
+        return read(source), source
 
 
 def hard_model(source: str, points: NDArray[np.float64] | None, reference: int | None) -> HardModel:
@@ -133,7 +138,10 @@ def read_points(source: str | None, input_shape: Sequence[int]) -> NDArray[np.fl
         return None
     import numpy as np
 
-    array, where = _array(source, _INPUT_NAMES, "--inputs")
+    if source == _EXAMPLES:
+        array, where = _examples()[0], f"--inputs {source}"
+    else:
+        array, where = _array(source, _INPUT_NAMES, "--inputs")
     shape = tuple(input_shape)
     if array.dtype.kind not in "fiub":
         raise WeightError(f"{where}: expected numbers, got {array.dtype}")
@@ -153,6 +161,8 @@ def read_points(source: str | None, input_shape: Sequence[int]) -> NDArray[np.fl
 
 def read_labels(source: str | None, inputs: str | None) -> NDArray[Any] | None:
     """The right decisions: of a file, or of the array `labels` beside the inputs where there is one."""
+    if source is None and inputs == _EXAMPLES:
+        return _examples()[1]
     if source is not None:
         array, where = _array(source, _LABEL_NAMES, "--labels")
         if array.ndim == 2 and array.shape[1] == 1:  # a .csv of one column
@@ -166,6 +176,16 @@ def read_labels(source: str | None, inputs: str | None) -> NDArray[Any] | None:
         return None
     stored = _npz(_split(inputs)[0])
     return next((stored[name] for name in _LABEL_NAMES if name in stored), None)
+
+
+def _examples() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Questions of the trained lookup model and their answers, the same ones every time."""
+    import numpy as np
+
+    from hardmax.networks.lookup import lookup_examples
+
+    drawn = lookup_examples(_N_EXAMPLES, rng=np.random.default_rng(0))
+    return drawn.inputs, drawn.labels
 
 
 def _split(source: str) -> tuple[Path, str]:
