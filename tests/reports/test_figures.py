@@ -19,16 +19,11 @@ from conftest import REPOSITORY
 from hardmax.cli import main
 from hardmax.errors import MissingExtraError, ParameterError, WriteError
 from hardmax.networks.library import builtin
-
-pytestmark = pytest.mark.extras
-
-try:
-    import matplotlib
-except ImportError:
-    pytest.skip("needs matplotlib, which is not installed", allow_module_level=True)
-
 from hardmax.reports.figures import figure_1, figure_2, figure_3, figure_4, figure_5, figure_6, figure_7
 from hardmax.reports.figures.writing import contents, figure_module
+
+pytestmark = pytest.mark.extras
+matplotlib = pytest.importorskip("matplotlib", reason="needs matplotlib, which is not installed")
 
 _FEW = 4  # draws of figure 6, which takes 150 for print
 
@@ -116,8 +111,10 @@ def test_every_drawn_wall_separates_its_two_cells(values):
 
 
 def test_a_label_has_one_colour_in_all_panels(values):
-    first = {tuple(label): colour for label, colour in zip(values[7].refinement.labels, values[7].refinement.colours)}
-    second = {tuple(label): colour for label, colour in zip(values[7].block.labels, values[7].block.colours)}
+    first, second = (
+        dict(zip(map(tuple, found.labels.tolist()), found.colours, strict=True))
+        for found in (values[7].refinement, values[7].block)
+    )
     shared = first.keys() & second.keys()
     assert len(shared) > 10 and all(first[label] == second[label] for label in shared)
 
@@ -348,7 +345,8 @@ def test_the_package_is_callable_whoever_imported_it_first():
 def test_numbers_of_the_tables_are_those_drawn(values):
     (row,) = [row for row in _rows(figure_2.tables(values[2])[""].csv()) if row["panel"] == "both layers" and
               row["domain"] == "plane"]  # fmt: skip
-    assert (row["cells"], row["published maximum"], row["Serra's bound"], row["exactness"]) == ("34", "49", "40", "exact")
+    columns = ("cells", "published maximum", "Serra's bound", "exactness")
+    assert tuple(row[column] for column in columns) == ("34", "49", "40", "exact")
     rows = _rows(figure_4.tables(values[4])[""].csv())
     assert [(row["heads"], row["vertices"], row["sums of one key a head, as published"]) for row in rows] == [
         ("1", "6", "6"), ("2", "36", "36"), ("3", "92", "216"),
