@@ -8,19 +8,24 @@ query* sees: the last of the queries that see most keys. For a causal head that 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from hashlib import blake2b
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.cells.cell_shares import Shares
 from hardmax.cells.power_diagram import PowerDiagram, power_diagram
-from hardmax.cells.reachable import MOST_RIVALS, Reachable
+from hardmax.cells.reachable import Reachable
 from hardmax.networks.adapters.captured import CapturedHead
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
+
+
+#: Above this many keys the reasons why a key cannot be reached are not kept; ``diagram.reachable`` gives them again.
+MOST_REASONS = 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +66,7 @@ class KeySet:
         (n_positions,) which keys some query sees.
     hull, ball
         Which keys of the diagram some query of the convex hull of the queries, or of ``around``, would choose;
-        None where it was not asked.
+        None where it was not asked. Above 256 keys without the reasons (``rivals``).
     around
         The ball.
 
@@ -233,9 +238,9 @@ def hull_reach(diagram: PowerDiagram, queries: FloatArray) -> Reachable:
     """
     live = np.flatnonzero(diagram.live)
     if len(live) == len(diagram.keys):
-        return diagram.reachable(hull=queries)
+        return _lean(diagram.reachable(hull=queries))
     found = power_diagram(diagram.keys[live], None if diagram.biases is None else diagram.biases[live])
-    return _placed(found.reachable(hull=queries), live, diagram)
+    return _placed(_lean(found.reachable(hull=queries)), live, diagram)
 
 
 def ball_reach(diagram: PowerDiagram, ball: Ball) -> Reachable:
@@ -247,15 +252,18 @@ def ball_reach(diagram: PowerDiagram, ball: Ball) -> Reachable:
     """
     room = ball.radius - float(np.linalg.norm(ball.centre)) * (1 + 1e-12)
     if diagram.terms.has_bias or room <= 1e-9 * ball.radius:
-        return diagram.reachable(ball=(ball.centre, ball.radius))
+        return _lean(diagram.reachable(ball=(ball.centre, ball.radius)))
     witnesses = np.full(diagram.keys.shape, np.nan)
     for key in np.flatnonzero(diagram.live).tolist():
         inner = diagram.interior_point(key)
         # Halving is exact, so what the interior point wins its multiple wins too.
         witnesses[key] = np.ldexp(inner, int(np.floor(np.log2(0.5 * room / np.linalg.norm(inner)))))
-    n_keys = len(diagram.keys)
-    reasons = np.zeros((n_keys, n_keys)) if n_keys <= MOST_RIVALS else None
-    return Reachable(diagram.live.copy(), witnesses, reasons, 0)
+    return Reachable(diagram.live.copy(), witnesses, None, 0)
+
+
+def _lean(found: Reachable) -> Reachable:
+    """Without the reasons where there are many keys: a model has hundreds of heads, and reasons are N x N."""
+    return found if len(found.is_reachable) <= MOST_REASONS else replace(found, rivals=None)
 
 
 def _placed(found: Reachable, places: IntArray, diagram: PowerDiagram) -> Reachable:
@@ -264,12 +272,17 @@ def _placed(found: Reachable, places: IntArray, diagram: PowerDiagram) -> Reacha
     is_reachable, witnesses = np.zeros(n_keys, dtype=bool), np.full(diagram.keys.shape, np.nan)
     is_reachable[places], witnesses[places] = found.is_reachable, found.witnesses
     reasons = None
-    if found.rivals is not None and n_keys <= MOST_RIVALS:
+    if found.rivals is not None:
         reasons = np.zeros((n_keys, n_keys))
         reasons[np.ix_(places, places)] = found.rivals
     return Reachable(is_reachable, witnesses, reasons, found.n_settled)
 
 
 def _name(keys: FloatArray, biases: FloatArray | None) -> tuple[bytes, ...]:
+    """A short name by which equal keys and biases are recognised."""
     shape = str(keys.shape).encode()
-    return (shape, keys.tobytes(), b"" if biases is None else biases.tobytes())
+    return (shape, _digest(keys), b"" if biases is None else _digest(biases))
+
+
+def _digest(array: NDArray[np.generic]) -> bytes:
+    return blake2b(np.ascontiguousarray(array).data, digest_size=32).digest()
