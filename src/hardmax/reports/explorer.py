@@ -29,7 +29,7 @@ _EXACT = ("polygons", "cells", "regions", "jobs")
 
 #: Everything else, each file using only those before it at load time.
 _SCRIPTS = (
-    "dom", "state", "address", "evaluate", "shader", "field", "counting", "plane", "network_map", "dual", "edits",
+    "dom", "state", "address", "evaluate", "shader", "field", "pace", "counting", "plane", "network_map", "dual", "edits",
     "editor", "readout", "downloads", "counts_panel", "bench", "main", "controls", "start",
 )  # fmt: skip
 
@@ -164,6 +164,7 @@ def preset_data(preset: Preset) -> dict[str, Any]:
             "temperature": preset.temperature,
             "view": preset.view,
             "layer": preset.layer,
+            "fromInput": preset.from_input,
             "query": list(preset.query),
         },
     }

@@ -43,6 +43,7 @@ class Preset:
     view: str = "weights"
     query: tuple[float, float] = (0.5, 0.25)
     layer: int = 0
+    from_input: bool = False
     claims: tuple[str, ...] = ()
 
 
@@ -92,8 +93,8 @@ def _theorems() -> tuple[Preset, ...]:
             "Some transformer of depth L has at least (N^d floor(d_ff / 2d)^d)^L regions.",
             "This one folds the square onto itself: (2 N)^(d L) cells with N = 2 keys, d = 2 and L = 2. The printed "
             "formula gives 16.",
-            "Remove the last two layers to see one fold. Choose the last attention layer to see it from the input.",
-            window=_UNIT, query=(0.375, 0.25), claims=("V.7", "F-count"),
+            "Choose layer 2 to see where the first block cuts. Remove the last two layers: one fold is left.",
+            window=_UNIT, query=(0.375, 0.25), layer=3, from_input=True, claims=("V.7", "F-count"),
         ),
         Preset(
             "soft-limit", "Where soft attention is nearly hard (Theorem VI.1)", THEOREMS, builtin("figure-5"),
@@ -122,7 +123,7 @@ def _refuted() -> tuple[Preset, ...]:
             "Two layers of three ReLUs reach a maximum of 7 × 7 = 49 regions.",
             "The maximum is 34, and this network attains it on the whole plane. A second wall cannot cross all seven "
             "cells of the first layer.",
-            "Change a weight of layer 2 and try to beat 34. (Serra's bound, 40, is not attained either.)",
+            "Change a weight of layer 2 and try to beat 34. Serra's bound, 40, is not attained either.",
             window=(-2.0, 6.0, -1.5, 6.5), claims=("III.3",),
         ),
         Preset(
@@ -242,7 +243,8 @@ def _refuted() -> tuple[Preset, ...]:
             "The temperature of softmax(<q, k> / sqrt(d_k)) on raw products is sqrt(d_k) = 8. There the published "
             "bounds are above what is true of any weights at all: they say nothing.",
             "The margin at q is 2. At tau = 1/8 the bounds are tiny; move the temperature up to 8 and read them again.",
-            temperature=0.125, view="share", query=(1.328125, 0.0), claims=("VI.2", "III-D"),
+            window=(-2.0, 3.0, -2.5, 2.5), temperature=0.125, view="share", query=(1.328125, 0.0),
+            claims=("VI.2", "III-D"),
         ),
     )  # fmt: skip
 
@@ -276,7 +278,7 @@ def _builtins() -> tuple[Preset, ...]:
                 f"The network of hm.grid_transformer({n_keys}, 2, {folds}, {depth}).",
                 f"It has exactly ({n_keys} · {folds})^(2 · {depth}) cells on the unit square, and each is a region.",
                 "Move a wall of the first layer: the square no longer folds onto itself, and cells appear or vanish.",
-                window=_UNIT, query=(0.375, 0.25),
+                window=_UNIT, query=(0.375, 0.25), layer=1, from_input=True,
             )
         )  # fmt: skip
     return tuple(found)

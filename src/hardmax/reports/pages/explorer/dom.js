@@ -22,9 +22,13 @@ const replace = (node, ...children) => node.replaceChildren(...children);
 // Short decimals for people; the exact number is in the tables and downloads.
 const shown = (x, digits = 3) => {
   if (!Number.isFinite(x)) return "–";
-  const rounded = Number(x.toPrecision(Math.max(digits, 1)));
-  return String(Math.abs(rounded) < 1e-12 ? 0 : rounded).replace("-", "−");
+  if (Math.abs(x) < 1e-12) return "0";
+  const text = Math.abs(x) < 1e-3 || Math.abs(x) >= 1e6 ? x.toExponential(digits - 1) : String(Number(x.toPrecision(digits)));
+  return text.replace(/-/g, "−");
 };
+
+// A share of 1 in per cent; only 1 itself reads as 100.
+const percent = (share) => (share < 1 && share > 0.99995 ? "> 99.99" : shown(100 * share, share > 0.99 ? 4 : 3));
 
 const thousands = (n) => n.toLocaleString("en-GB").replace(/,/g, "\u202f");
 

@@ -1,49 +1,30 @@
 // Draws the field: by WebGL 2 where there is one, by a coarse canvas otherwise.
 
-const KIND_NUMBERS = { attention: 0, relu: 1, affine: 1, maxout: 2 };
+const OCTAVE = 1.4426950408889634; // 1 / log 2
 
-// The layers as the shader's rows: {rows, kinds, sizes, slopes}, or null where they do not fit.
-function packed(layers) {
-  const rows = new Float32Array(12 * MOST_ROWS), kinds = new Int32Array(32), sizes = new Int32Array(32);
-  const slopes = new Float32Array(8);
-  let at = 0, width = 2;
-  const put = (key, bias, value) => {
-    if (at >= MOST_ROWS) throw new RangeError("too many rows");
-    rows.set(key, 12 * at);
-    rows[12 * at + 4] = bias;
+// The weights in the order in which the shader reads them; keys and biases over the temperature.
+function packed(layers, temperature) {
+  const rows = new Float32Array(12 * MOST_ROWS), rate = temperature > 0 ? OCTAVE / temperature : 1;
+  let at = 0;
+  const put = (key, bias, value, factor) => {
+    key.forEach((x, i) => { rows[12 * at + i] = factor * x; });
+    rows[12 * at + 4] = factor * bias;
     rows.set(value, 12 * at + 8);
     at += 1;
   };
-  try {
-    layers.forEach((layer, l) => {
-      const kind = KIND_NUMBERS[layer.kind];
-      if (kind === 0) {
-        kinds.set([0, at, layer.heads.length, layer.residual ? 1 : 0], 4 * l);
-        layer.heads.forEach((head, h) => {
-          sizes[4 * l + h] = head.keys.length;
-          head.keys.forEach((key, j) => put(key, head.biases[j], head.values[j]));
-        });
-        width = layer.heads[0].values[0].length;
-      } else if (kind === 1) {
-        kinds.set([1, at, layer.rows.length, layer.residual ? 1 : 0], 4 * l);
-        slopes[l] = layer.kind === "affine" ? 1 : layer.slope;
-        const unit = (i) => layer.rows.map((_, k) => (k === i ? 1 : 0));
-        layer.rows.forEach((row, i) => {
-          put(row, layer.shifts[i], layer.readout ? layer.readout.map((line) => line[i]) : unit(i));
-        });
-        put(layer.offset ?? [0, 0, 0, 0], 0, [0, 0, 0, 0]);
-        width = layer.readout ? layer.readout.length : layer.rows.length;
-      } else {
-        width /= layer.rank;
-        kinds.set([2, width, layer.rank, 0], 4 * l);
-      }
-    });
-  } catch (error) {
-    if (error instanceof RangeError) return null;
-    throw error;
+  for (const layer of layers) {
+    if (layer.kind === "attention") {
+      for (const head of layer.heads) head.keys.forEach((key, j) => put(key, head.biases[j], head.values[j], rate));
+    } else if (layer.kind !== "maxout") {
+      const unit = (i) => layer.rows.map((_, k) => (k === i ? 1 : 0)).slice(0, 4);
+      layer.rows.forEach((row, i) => put(row, layer.shifts[i], layer.readout ? layer.readout.map((line) => line[i]) : unit(i), 1));
+      put(layer.offset ?? [], layer.slope ?? 0, [], 1); // after the units: what is added, and the slope below zero
+    }
   }
-  return { rows, kinds, sizes, slopes };
+  return rows;
 }
+
+const MOST_PROGRAMS = 24;
 
 class WebGLField {
   constructor(canvas) {
@@ -51,16 +32,26 @@ class WebGLField {
     if (!gl) throw new Error("no WebGL 2");
     this.gl = gl;
     this.canvas = canvas;
-    this.program = this.linked(VERTEX_SHADER, FRAGMENT_SHADER);
+    this.programs = new Map();
     this.block = gl.createBuffer();
     gl.bindBufferBase(gl.UNIFORM_BUFFER, 0, this.block);
     gl.bufferData(gl.UNIFORM_BUFFER, 48 * MOST_ROWS, gl.DYNAMIC_DRAW);
-    gl.uniformBlockBinding(this.program, gl.getUniformBlockIndex(this.program, "Weights"), 0);
     gl.bindVertexArray(gl.createVertexArray());
-    gl.useProgram(this.program);
-    this.at = {};
-    for (const name of ["kinds", "sizes", "slopes", "n_layers", "view", "head", "temperature", "strength", "scale",
-      "extent", "resolution", "palette", "paper"]) this.at[name] = gl.getUniformLocation(this.program, name);
+  }
+  program(text) {
+    const { gl, programs } = this;
+    if (!programs.has(text)) {
+      if (programs.size >= MOST_PROGRAMS) {
+        const [oldest, { program }] = programs.entries().next().value;
+        gl.deleteProgram(program);
+        programs.delete(oldest);
+      }
+      const program = this.linked(VERTEX_SHADER, text), at = {};
+      gl.uniformBlockBinding(program, gl.getUniformBlockIndex(program, "Weights"), 0);
+      for (const name of ["strength", "scale", "extent", "resolution", "paper"]) at[name] = gl.getUniformLocation(program, name);
+      programs.set(text, { program, at });
+    }
+    return programs.get(text);
   }
   linked(...sources) {
     const { gl } = this, program = gl.createProgram();
@@ -70,28 +61,24 @@ class WebGLField {
       gl.compileShader(shader);
       if (!gl.getShaderParameter(shader, gl.COMPILE_STATUS)) throw new Error(gl.getShaderInfoLog(shader));
       gl.attachShader(program, shader);
+      gl.deleteShader(shader);
     });
     gl.linkProgram(program);
     if (!gl.getProgramParameter(program, gl.LINK_STATUS)) throw new Error(gl.getProgramInfoLog(program));
     return program;
   }
+  // False where the layers are more than the block holds; nothing is drawn then.
   draw(layers, look) {
-    const { gl, at } = this, weights = packed(layers);
-    if (!weights) return false;
+    const { gl } = this, { text, rows } = fragmentShader(layers, look);
+    if (rows > MOST_ROWS) return false;
+    const { program, at } = this.program(text);
+    gl.useProgram(program);
     gl.viewport(0, 0, this.canvas.width, this.canvas.height);
-    gl.bufferSubData(gl.UNIFORM_BUFFER, 0, weights.rows);
-    gl.uniform4iv(at.kinds, weights.kinds);
-    gl.uniform4iv(at.sizes, weights.sizes);
-    gl.uniform1fv(at.slopes, weights.slopes);
-    gl.uniform1i(at.n_layers, layers.length);
-    gl.uniform1i(at.view, VIEWS.indexOf(look.view));
-    gl.uniform1i(at.head, look.head);
-    gl.uniform1f(at.temperature, look.temperature);
+    gl.bufferSubData(gl.UNIFORM_BUFFER, 0, packed(layers, look.temperature));
     gl.uniform1f(at.strength, look.strength);
     gl.uniform1f(at.scale, look.scale);
     gl.uniform4fv(at.extent, look.window);
     gl.uniform2f(at.resolution, this.canvas.width, this.canvas.height);
-    gl.uniform3fv(at.palette, PALETTE.flat());
     gl.uniform3fv(at.paper, look.paper);
     gl.drawArrays(gl.TRIANGLES, 0, 3);
     return true;

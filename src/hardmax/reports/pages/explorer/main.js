@@ -12,13 +12,14 @@ class App {
     this.history = new History();
     this.answers = {};
     this.asked = "";
-    const fineness = Math.min(2, Math.max(1, devicePixelRatio));
-    for (const id of ["field", "map"]) { $(id).width = SIDE * fineness; $(id).height = SIDE * fineness; }
+    const fineness = SIDE * Math.min(2, Math.max(1, devicePixelRatio));
+    for (const id of ["field", "map"]) { $(id).width = fineness; $(id).height = fineness; }
     const { field, notice } = fieldOn($("field"));
     this.field = field;
+    this.pace = new Pace(fineness);
     $("notice").textContent = notice;
     this.plane = new Plane($("overlay"), {
-      move: (...where) => this.move(...where), done: () => this.keep(),
+      move: (...where) => this.move(...where), nudge: (...where) => this.nudge(...where), done: () => this.keep(),
       remove: (head, index) => this.change((state) => removeKey(state.layers[state.layer].heads[head], index)),
       hover: (point) => this.hover(point),
       pan: (dx, dy) => this.pan(dx, dy),
@@ -166,6 +167,7 @@ class App {
     const { state } = this, view = state.window;
     const layers = shownLayers(state);
     const dark = isDark();
+    this.pace.fit(this.field.canvas, () => this.touch());
     this.field.draw(layers, {
       window: view, temperature: state.temperature, view: state.view, head: state.head,
       strength: dark ? 0.72 : 0.58, scale: outputScale(layers[layers.length - 1]), paper: rgbOf(cssColour("--panel")),
@@ -275,6 +277,12 @@ class App {
     else if (kind === "key") layer.heads[head].keys[index] = at;
     else layer.heads[head].values[index] = at;
     this.touch();
+  }
+  // By the arrow keys: from where it is now, which may be ahead of what is drawn.
+  nudge(kind, head, index, dx, dy) {
+    const of = this.state.layers[this.state.layer].heads?.[head];
+    const [x, y] = kind === "query" ? this.state.query : kind === "key" ? of.keys[index] : of.values[index];
+    this.move(kind, head, index, snap(x + dx), snap(y + dy));
   }
   pan(dx, dy) {
     const [x0, x1, y0, y1] = this.state.window, a = snap(dx), b = snap(dy);

@@ -4,7 +4,7 @@ const SIDE = 512; // units of the drawing, whatever its size on the screen
 const STEPS = { fine: 1 / GRID, plain: 1 / 16, coarse: 1 / 4 };
 
 class Plane {
-  // on: {move(kind, head, index, x, y), done(), remove(head, index), hover(x, y), pan(dx, dy), zoom(factor, x, y)}
+  // on: {move(kind, head, index, x, y), nudge(kind, head, index, dx, dy), done(), remove(head, index), hover(x, y), pan(dx, dy), zoom(factor, x, y)}
   constructor(root, on) {
     this.root = root;
     this.on = on;
@@ -117,12 +117,11 @@ class Plane {
       this.on.hover([x, y]);
     }
   }
-  pressed(event, { kind, head, index, at }) {
+  pressed(event, { kind, head, index }) {
     const step = event.altKey ? STEPS.fine : event.shiftKey ? STEPS.coarse : STEPS.plain;
     const moves = { ArrowLeft: [-step, 0], ArrowRight: [step, 0], ArrowUp: [0, step], ArrowDown: [0, -step] };
     if (moves[event.key]) {
-      const [dx, dy] = moves[event.key];
-      this.on.move(kind, head, index, snap(at[0] + dx), snap(at[1] + dy));
+      this.on.nudge(kind, head, index, ...moves[event.key]);
       this.on.done();
     } else if (["Delete", "Backspace"].includes(event.key) && kind === "key") {
       this.on.remove(head, index);

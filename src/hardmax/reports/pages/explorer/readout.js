@@ -32,7 +32,7 @@ function headReadout(scores, weights, h, temperature, nHeads) {
   }
   return el("div", { class: "at-query" },
     el("p", {}, nHeads > 1 ? `head ${h + 1}: ` : "", `key ${winner} wins, margin `, el("span", { class: "number" }, shown(s.margin)),
-      s.share === undefined ? "" : [`, share ${shown(100 * s.share)} % (at least ${shown(100 * s.guaranteed)} % by its margin)`].join("")),
+      s.share === undefined ? "" : `, share ${percent(s.share)} % (its margin guarantees ${percent(s.guaranteed)} %)`),
     bars,
     rows.length ? el("div", { class: "scroll" }, el("table", { class: "bounds" },
       el("thead", {}, el("tr", {}, ...["at q, in floats", "here", "true bound", "published"].map((text) => el("th", { scope: "col" }, text)))),

@@ -1,7 +1,10 @@
 // The attention field as a fragment shader: every pixel is a query, carried through the layers, soft or hard.
 //
-// Each key or unit is three vectors of the uniform block: key; bias and colour; value. A block of 16 kB is what
-// WebGL 2 promises everywhere, hence at most 320 keys and units.
+// The shader is written for the network's shape: loops are unrolled and every weight has a constant place, which
+// makes it several times as fast as one program for all shapes, most of all where WebGL runs in software. Weights
+// are three vectors a key or unit in a uniform block: key, bias, value. Keys and biases arrive divided by the
+// temperature (in octaves), so that a weight is exp2(score - best). A block of 16 kB is what WebGL 2 promises
+// everywhere, hence at most 320 keys and units.
 
 const MOST_ROWS = 320;
 
@@ -11,93 +14,18 @@ void main() {
   gl_Position = vec4(corner * 2.0 - 1.0, 0.0, 1.0);
 }`;
 
-const FRAGMENT_SHADER = `#version 300 es
+const SHADER_HEAD = `#version 300 es
 precision highp float;
 precision highp int;
 layout(std140) uniform Weights { vec4 rows[${3 * MOST_ROWS}]; };
-uniform ivec4 kinds[8];   // kind, first row, heads or units, residual
-uniform ivec4 sizes[8];   // keys of each head
-uniform float slopes[8];
-uniform int n_layers, view, head;
-uniform float temperature, strength, scale;
 uniform vec4 extent;      // x0, x1, y0, y1
 uniform vec2 resolution;
-uniform vec3 palette[16];
+uniform float strength, scale;
 uniform vec3 paper;
 out vec4 colour;
+`;
 
-vec3 field_colour;  // of the last layer's winners
-float field_share;  // the least share of a winner among the shown heads
-
-vec4 attend(vec4 z, int layer) {
-  ivec4 info = kinds[layer];
-  vec4 total = info.w == 1 ? z : vec4(0.0);
-  vec3 mixed = vec3(0.0);
-  float share = 1.0, heads_shown = 0.0;
-  int start = info.y;
-  for (int h = 0; h < info.z; h++) {
-    int n = sizes[layer][h];
-    float best = -3.0e38;
-    int winner = 0;
-    for (int j = 0; j < n; j++) {
-      int at = 3 * (start + j);
-      float s = dot(rows[at], z) + rows[at + 1].x;
-      if (s > best) { best = s; winner = j; }
-    }
-    vec4 value = rows[3 * (start + winner) + 2];
-    vec3 tone = palette[winner & 15];
-    float top = 1.0;
-    if (temperature > 0.0) {
-      float sum = 0.0, rate = 1.4426950408889634 / temperature;
-      value = vec4(0.0);
-      tone = vec3(0.0);
-      for (int j = 0; j < n; j++) {
-        int at = 3 * (start + j);
-        float w = exp2((dot(rows[at], z) + rows[at + 1].x - best) * rate);
-        sum += w;
-        value += w * rows[at + 2];
-        tone += w * palette[j & 15];
-      }
-      value /= sum;
-      tone /= sum;
-      top = 1.0 / sum;
-    }
-    total += value;
-    if (head < 0 || head == h) { mixed += tone; share = min(share, top); heads_shown += 1.0; }
-    start += n;
-  }
-  field_colour = mixed / max(heads_shown, 1.0);
-  field_share = share;
-  return total;
-}
-
-vec4 rectify(vec4 z, int layer) {
-  ivec4 info = kinds[layer];
-  vec4 total = info.w == 1 ? z : vec4(0.0);
-  vec3 mixed = vec3(0.0);
-  float on = 0.0;
-  for (int i = 0; i < info.z; i++) {
-    int at = 3 * (info.y + i);
-    float p = dot(rows[at], z) + rows[at + 1].x;
-    if (p > 0.0) { mixed += palette[i & 15]; on += 1.0; }
-    total += (p > 0.0 ? p : slopes[layer] * p) * rows[at + 2];
-  }
-  field_colour = on > 0.0 ? mix(paper, mixed / on, 0.35 + 0.65 * on / float(info.z)) : paper;
-  field_share = 1.0;
-  return total + rows[3 * (info.y + info.z)]; // the row after the units is the offset
-}
-
-vec4 largest(vec4 z, int layer) {
-  int rank = kinds[layer].z;
-  vec4 found = vec4(0.0);
-  for (int g = 0; g < kinds[layer].y; g++) {
-    float best = -3.0e38;
-    for (int j = 0; j < rank; j++) best = max(best, z[g * rank + j]);
-    found[g] = best;
-  }
-  return found;
-}
-
+const OKLAB = `
 vec3 from_oklab(vec3 lab) {
   float l = lab.x + 0.3963377774 * lab.y + 0.2158037573 * lab.z;
   float m = lab.x - 0.1055613458 * lab.y - 0.0638541728 * lab.z;
@@ -109,31 +37,100 @@ vec3 from_oklab(vec3 lab) {
   rgb = clamp(rgb, 0.0, 1.0);
   return mix(12.92 * rgb, 1.055 * pow(rgb, vec3(1.0 / 2.4)) - 0.055, step(0.0031308, rgb));
 }
+`;
 
-void main() {
-  vec2 unit = gl_FragCoord.xy / resolution;
-  vec4 z = vec4(mix(extent.x, extent.y, unit.x), mix(extent.z, extent.w, unit.y), 0.0, 0.0);
-  field_colour = paper;
-  field_share = 1.0;
-  vec4 added = z;
-  for (int layer = 0; layer < n_layers; layer++) {
-    int kind = kinds[layer].x;
-    vec4 before = kind < 2 && kinds[layer].w == 1 ? z : vec4(0.0);
-    if (kind == 0) z = attend(z, layer);
-    else if (kind == 1) z = rectify(z, layer);
-    else z = largest(z, layer);
-    added = z - before;
+// Colours are constants of the text: fewer reads for each pixel.
+const literal = (j) => `vec3(${PALETTE[j % 16].map((c) => c.toFixed(5)).join(", ")})`;
+
+const PARTS = "xyzw";
+const GLSL_TYPES = ["", "float", "vec2", "vec3", "vec4"];
+const swizzle = (width) => `.${PARTS.slice(0, width)}`;
+const zero = (width) => `${GLSL_TYPES[width]}(0.0)`;
+// <row, z> + bias; products written out, since a dot of four where two are zero costs twice as much
+const affineOf = (row, z, width) => {
+  const terms = [...PARTS.slice(0, width)].map((part) => `rows[${3 * row}].${part} * ${width > 1 ? `${z}.${part}` : z}`);
+  return `${terms.join(" + ")} + rows[${3 * row + 1}].x`;
+};
+
+function attentionCode({ heads, residual }, name, z, width, start, { soft, head, last, needsValue }) {
+  const out = heads[0].values[0].length, code = [`${GLSL_TYPES[out]} ${name} = ${residual ? z : zero(out)};`];
+  let row = start;
+  const shownHeads = head >= 0 && head < heads.length ? [head] : heads.map((_, h) => h);
+  heads.forEach(({ keys }, h) => {
+    const n = keys.length, id = `${name}_${h}`, tinted = last && shownHeads.includes(h), first = row;
+    row += n;
+    if (!tinted && !needsValue) return;
+    keys.forEach((_, j) => code.push(`float ${id}_${j} = ${affineOf(first + j, z, width)};`));
+    if (soft) {
+      const best = keys.map((_, j) => `${id}_${j}`).reduce((a, b) => `max(${a}, ${b})`);
+      code.push(`float ${id}_best = ${best};`);
+      keys.forEach((_, j) => code.push(`${id}_${j} = exp2(${id}_${j} - ${id}_best);`));
+      const sum = (of) => keys.map((_, j) => of(j)).join(" + ");
+      code.push(`float ${id}_share = 1.0 / (${sum((j) => `${id}_${j}`)});`);
+      if (tinted) code.push(`tone += ${id}_share * (${sum((j) => `${id}_${j} * ${literal(j)}`)});`, `share = min(share, ${id}_share);`);
+      if (needsValue) code.push(`${name} += ${id}_share * (${sum((j) => `${id}_${j} * rows[${3 * (first + j) + 2}]${swizzle(out)}`)});`);
+    } else {
+      // no branches: the later key takes over by a factor of 0 or 1, and ties stay with the first
+      code.push(`float ${id}_best = ${id}_0, ${id}_wins;`);
+      if (tinted) code.push(`vec3 ${id}_tone = ${literal(0)};`);
+      if (needsValue) code.push(`${GLSL_TYPES[out]} ${id}_value = rows[${3 * first + 2}]${swizzle(out)};`);
+      for (let j = 1; j < n; j++) {
+        code.push(`${id}_wins = float(${id}_${j} > ${id}_best);`, `${id}_best = max(${id}_best, ${id}_${j});`);
+        if (tinted) code.push(`${id}_tone = mix(${id}_tone, ${literal(j)}, ${id}_wins);`);
+        if (needsValue) code.push(`${id}_value = mix(${id}_value, rows[${3 * (first + j) + 2}]${swizzle(out)}, ${id}_wins);`);
+      }
+      if (tinted) code.push(`tone += ${id}_tone;`);
+      if (needsValue) code.push(`${name} += ${id}_value;`);
+    }
+  });
+  if (last) code.push(`tone /= ${shownHeads.length}.0;`);
+  return { code, out, rows: row - start };
+}
+
+function unitsCode(layer, name, z, width, start, { last }) {
+  const n = layer.rows.length, out = layer.readout ? layer.readout.length : n;
+  const code = [`${GLSL_TYPES[out]} ${name} = rows[${3 * (start + n)}]${swizzle(out)}${layer.residual ? ` + ${z}` : ""};`];
+  if (last) code.push(`float ${name}_on = 0.0;`);
+  for (let i = 0; i < n; i++) {
+    const id = `${name}_${i}`, value = `rows[${3 * (start + i) + 2}]${swizzle(out)}`;
+    code.push(`float ${id} = ${affineOf(start + i, z, width)};`);
+    if (last && layer.kind === "relu") code.push(`tone += step(1.0e-30, ${id}) * ${literal(i)}; ${name}_on += step(1.0e-30, ${id});`);
+    const bent = layer.kind === "affine" ? id : `max(${id}, ${layer.slope ? `rows[${3 * (start + n) + 1}].x * ${id}` : "0.0"})`;
+    code.push(`${name} += ${bent} * ${value};`);
   }
-  vec3 shade;
-  if (view == 1) {
+  // the more units are on, the stronger the colour
+  if (last) code.push(`tone = ${name}_on > 0.0 ? mix(paper, tone / ${name}_on, 0.35 + 0.65 * ${name}_on / ${n}.0) : paper;`);
+  return { code, out, rows: n + 1 };
+}
+
+function maxoutCode({ rank }, name, z, width) {
+  const out = width / rank, part = (i) => (width > 1 ? `${z}.${PARTS[i]}` : z);
+  const groups = Array.from({ length: out }, (_, g) => Array.from({ length: rank }, (_, j) => part(g * rank + j)).reduce((a, b) => `max(${a}, ${b})`));
+  return { code: [`${GLSL_TYPES[out]} ${name} = ${GLSL_TYPES[out]}(${groups.join(", ")});`], out, rows: 0 };
+}
+
+// The program's text for these layers and this look; equal texts mean equal programs.
+function fragmentShader(layers, { view, head, temperature }) {
+  const code = ["vec2 unit = gl_FragCoord.xy / resolution;", "vec2 z = mix(extent.xz, extent.yw, unit);", "vec3 tone = vec3(0.0);", "float share = 1.0;"];
+  let z = "z", width = 2, row = 0, before = "";
+  layers.forEach((layer, l) => {
+    const last = l === layers.length - 1, name = `z${l}`;
+    const look = { soft: temperature > 0, head, last, needsValue: !last || view === "output" };
+    const part = layer.kind === "attention" ? attentionCode(layer, name, z, width, row, look)
+      : layer.kind === "maxout" ? maxoutCode(layer, name, z, width) : unitsCode(layer, name, z, width, row, look);
+    code.push(...part.code);
+    before = layer.residual ? ` - ${z}` : "";
+    row += part.rows;
+    [z, width] = [name, part.out];
+  });
+  if (view === "output") {
     // direction is hue, length is chroma; strength tells light pages from dark ones
-    float size = length(added.xy), chroma = 0.17 * size / (size + scale);
-    vec2 unit_z = size > 0.0 ? added.xy / size : vec2(0.0);
-    shade = from_oklab(vec3(strength > 0.6 ? 0.52 : 0.82, chroma * unit_z));
-  } else if (view == 2) {
-    shade = mix(paper, field_colour, strength * smoothstep(0.3, 1.0, field_share));
+    code.push(`${GLSL_TYPES[width]} added = ${z}${before};`,
+      `vec2 pair = ${width === 1 ? "vec2(added, 0.0)" : "added.xy"};`, "float size = length(pair);",
+      "vec2 lab = size > 0.0 ? 0.17 * pair / (size + scale) : vec2(0.0);",
+      "colour = vec4(from_oklab(vec3(strength > 0.6 ? 0.52 : 0.82, lab)), 1.0);");
   } else {
-    shade = mix(paper, field_colour, strength);
+    code.push(`colour = vec4(mix(paper, tone, strength${view === "share" ? " * smoothstep(0.3, 1.0, share)" : ""}), 1.0);`);
   }
-  colour = vec4(shade, 1.0);
-}`;
+  return { text: `${SHADER_HEAD}${view === "output" ? OKLAB : ""}void main() {\n  ${code.join("\n  ")}\n}`, rows: row };
+}

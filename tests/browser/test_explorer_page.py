@@ -1,0 +1,422 @@
+"""The explorer in a browser: its own exact counts against the library's, and every control."""
+
+import base64
+import json
+import xml.etree.ElementTree as ET
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import hardmax as hm
+from hardmax.reports.explorer import explore, explorer_html
+from hardmax.reports.explorer_layers import network_of
+from hardmax.reports.explorer_presets import presets
+
+NAMES = [preset.name for preset in presets()]
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    return explore(tmp_path_factory.mktemp("explorer") / "explorer.html").as_uri()
+
+
+def _settled(page):
+    page.wait_for_selector("html[data-counting=no]", state="attached")
+    return page.evaluate("hardmaxExplorer.counts")
+
+
+def _open(page, address, name):
+    page.goto(f"{address}#p.{name}")
+    return _settled(page)
+
+
+def _library(layers, window):
+    x0, x1, y0, y1 = window
+    found = {}
+    for key, domain in (("window", hm.Plane([0, 0], np.eye(2), ((x0, x1), (y0, y1)))), ("plane", hm.Space(2))):
+        cells = hm.enumerate_cells(network_of(layers), domain)
+        found[key] = [cells.n_cells, cells.n_regions, cells.n_maps]
+    return found
+
+
+def _state(page):
+    return page.evaluate("hardmaxExplorer.state")
+
+
+# ---- counts ----
+
+
+def test_the_page_s_counts_are_the_library_s_on_every_preset(page, address):
+    """Cells, regions and maps, in the window and on the whole plane."""
+    page.goto(address)
+    for name in NAMES:
+        page.select_option("#preset", name)
+        own = _settled(page)
+        (stored,) = (data["library"] for data in page.evaluate("hardmaxExplorer.presets") if data["name"] == name)
+        assert own == stored, name
+        assert page.inner_text("#verdict") == "The page and the library agree."
+        assert page.inner_text("#big-count") == str(own["window"][0])
+
+
+def test_the_page_s_counts_are_the_library_s_on_degenerate_networks(page, address):
+    """Small integers: coinciding walls, dead units, duplicate keys and vanishing pre-activations are common."""
+    page.goto(address)
+    rng = np.random.default_rng(11)
+    for index in range(40):
+        layers, window = _random_layers(rng), [-3.0, 3.0, -2.0, 4.0]
+        own = page.evaluate(
+            """([layers, window]) => Object.fromEntries([["window", window], ["plane", null]].map(([name, domain]) => {
+                 const c = exactComplex(layers, domain);
+                 return [name, [c.nCells, c.nRegions, c.nMaps]];
+               }))""",
+            [layers, window],
+        )
+        assert own == _library(layers, window), (index, layers)
+
+
+def _random_layers(rng):
+    layers, width, scale = [], 2, int(rng.choice([1, 2, 4]))
+
+    def draw(*shape):
+        return (rng.integers(-4, 5, shape) / scale).tolist()
+
+    for kind in rng.choice(["attention", "relu", "bare", "maxout"], rng.integers(1, 4)):
+        residual = bool(rng.integers(2)) and kind in ("attention", "relu")
+        out = width if residual else int(rng.integers(1, 4))
+        if kind == "attention":
+            sizes = rng.integers(1, 5, rng.integers(1, 3))
+            heads = [{"keys": draw(n, width), "biases": draw(n), "values": draw(n, out)} for n in sizes]
+            layers.append({"kind": "attention", "heads": heads, "residual": residual})
+        elif kind == "maxout":
+            rank = int(rng.integers(1, 4))
+            layers.append({"kind": "affine", "rows": draw(out * rank, width), "shifts": draw(out * rank)})
+            layers.append({"kind": "maxout", "rank": rank})
+        else:
+            units = out if kind == "bare" else int(rng.integers(1, 4))
+            read = {"readout": draw(out, units), "offset": draw(out)} if kind == "relu" else {}
+            slope = float(rng.choice([0.0, 0.25]))
+            layers.append(
+                {"kind": "relu", "rows": draw(units, width), "shifts": draw(units), "readout": None, "offset": None}
+                | read
+                | {"slope": slope, "residual": residual}
+            )
+        width = out
+    return layers
+
+
+def test_a_layer_added_in_the_page_is_counted_as_the_library_counts_it(page, address):
+    _open(page, address, "power-diagram")
+    for button in ("#add-relu", "#add-attention"):
+        page.click(button)
+        own = _settled(page)
+        state = _state(page)
+        assert own == _library(state["layers"], state["window"])
+    page.click("#remove-layer")
+    assert [layer["kind"] for layer in _state(page)["layers"]] == ["attention", "relu"]
+
+
+def test_a_count_that_would_take_too_long_is_stopped_and_said_so(page, address):
+    page.goto(address)
+    angles = np.round(64 * np.array([[np.cos(a), np.sin(a)] for a in np.arange(32) * 2.4])) / 64
+    units = {
+        "kind": "relu", "rows": angles.tolist(), "shifts": (np.arange(32) / 64).tolist(), "residual": True,
+        "readout": (3 * angles.T).tolist(), "offset": [0, 0], "slope": 0,
+    }  # fmt: skip
+    state = {"layers": [units] * 8, "window": [-2, 2, -2, 2]}
+    page.evaluate("state => hardmaxExplorer.openState(state)", state)
+    page.wait_for_function("() => document.getElementById('stopped').textContent !== ''", timeout=45_000)
+    assert "stopped: more than" in page.inner_text("#stopped") or "longer than" in page.inner_text("#stopped")
+    assert page.inner_text("#big-badge") == "not counted"
+
+
+# ---- moving things ----
+
+
+def test_a_key_is_dragged_with_the_mouse_and_lands_on_the_grid(page, address):
+    _open(page, address, "power-diagram")
+    before = _state(page)["layers"][0]["heads"][0]["keys"][0]
+    box = page.get_by_role("slider", name="key 0").locator(".mark").bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x + 40, y + 25, steps=5)
+    page.mouse.up()
+    _settled(page)
+    state = _state(page)
+    after = state["layers"][0]["heads"][0]["keys"][0]
+    assert after[0] > before[0] and after[1] < before[1]
+    assert all((64 * entry).is_integer() for entry in after)
+    assert page.evaluate("hardmaxExplorer.counts") == _library(state["layers"], state["window"])
+    page.click("#undo")
+    assert _state(page)["layers"][0]["heads"][0]["keys"][0] == before
+    page.click("#redo")
+    assert _state(page)["layers"][0]["heads"][0]["keys"][0] == after
+    page.click("#reset")
+    assert _state(page)["layers"][0]["heads"][0]["keys"][0] == before
+
+
+def test_keys_and_the_query_move_with_the_arrow_keys_and_delete_removes(page, address):
+    _open(page, address, "power-diagram")
+    key = page.get_by_role("slider", name="key 1")
+    x, y = _state(page)["layers"][0]["heads"][0]["keys"][1]
+    key.focus()
+    for pressed, moved in (("ArrowRight", [x + 1 / 16, y]), ("Shift+ArrowUp", [x + 1 / 16, y + 1 / 4])):
+        page.keyboard.press(pressed)
+        assert _state(page)["layers"][0]["heads"][0]["keys"][1] == moved
+    page.keyboard.press("Alt+ArrowDown")
+    assert _state(page)["layers"][0]["heads"][0]["keys"][1] == [x + 1 / 16, y + 1 / 4 - 1 / 64]
+    page.keyboard.press("Delete")
+    assert len(_state(page)["layers"][0]["heads"][0]["keys"]) == 5
+    page.get_by_role("slider", name="query q").focus()
+    page.keyboard.press("ArrowLeft")
+    assert _state(page)["query"] == [0.4375, 0.25]
+    page.keyboard.press("Control+z")
+    page.keyboard.press("Control+z")
+    assert len(_state(page)["layers"][0]["heads"][0]["keys"]) == 6
+
+
+def test_values_are_dragged_in_their_own_mode(page, address):
+    _open(page, address, "moving-walls")
+    page.click("#drag-values")
+    page.get_by_role("slider", name="value 2").focus()
+    before = _state(page)["layers"][0]["heads"][0]["values"][2]
+    page.keyboard.press("Shift+ArrowUp")
+    assert _state(page)["layers"][0]["heads"][0]["values"][2] == [before[0], before[1] + 0.25]
+    state = _state(page)
+    assert _settled(page) == _library(state["layers"], state["window"])
+
+
+def test_numbers_can_be_typed_and_nonsense_is_put_back(page, address):
+    _open(page, address, "bounded-cells")
+    bias = page.get_by_label("head 1, key 4, bias")
+    assert page.locator(".status.dead").count() == 1  # key 4, inside the hull of the others
+    bias.fill("0.5")
+    bias.press("Enter")
+    assert _settled(page)["plane"] == [5, 5, 5]
+    assert page.locator(".status.dead").count() == 0
+    bias.fill("")
+    bias.press("Enter")
+    assert _state(page)["layers"][0]["heads"][0]["biases"][4] == 0.5
+
+
+def test_heads_and_keys_are_added_and_removed(page, address):
+    _open(page, address, "two-heads")
+    page.get_by_role("button", name="Add a head to this layer").click()
+    page.get_by_role("button", name="Add a key to head 3").click()
+    page.get_by_role("button", name="Remove key 0 of head 1", exact=True).click()
+    page.get_by_role("button", name="Remove head 2", exact=True).click()
+    state = _state(page)
+    assert [len(head["keys"]) for head in state["layers"][0]["heads"]] == [2, 4]
+    assert _settled(page) == _library(state["layers"], state["window"])
+
+
+def test_dead_keys_are_marked_in_the_plane_and_the_table(page, address):
+    _open(page, address, "dead-key")
+    dead = page.locator("#overlay .handle.dead")
+    assert dead.count() == 1 and dead.get_attribute("aria-label") == "key 2, dead"
+    assert page.locator("#editor .status").all_inner_texts() == ["live", "live", "dead", "live"]
+
+
+# ---- pictures ----
+
+
+def _pixels(page):
+    return page.evaluate("document.getElementById('field').toDataURL()")
+
+
+def test_the_field_follows_temperature_view_and_head(page, address):
+    _open(page, address, "two-heads")
+    seen = [_pixels(page)]
+    for act in (
+        lambda: page.locator("#temperature").fill("150"),
+        lambda: page.click("#view-share"),
+        lambda: page.click("#view-output"),
+        lambda: page.get_by_role("button", name="head 2", exact=True).click(),
+    ):
+        act()
+        page.wait_for_timeout(60)
+        seen.append(_pixels(page))
+    assert len(set(seen)) == len(seen) - 1  # the output is of all heads, whichever is chosen
+    assert page.inner_text("#temperature-text") != "0 (hard)"
+
+
+def test_cooling_ends_at_zero(page, address):
+    page.emulate_media(reduced_motion="reduce")
+    _open(page, address, "soft-limit")
+    page.click("#play")
+    page.wait_for_function("() => document.getElementById('temperature-text').textContent === '0 (hard)'")
+    assert _state(page)["temperature"] == 0
+
+
+def test_the_hard_field_shows_the_winner_s_colour_where_the_library_says_so(page, address):
+    _open(page, address, "figure-5")
+    net = hm.networks.library.builtin("figure-5")
+    points = np.random.default_rng(3).uniform(-1.9, 1.9, (40, 2))
+    colours = page.evaluate(
+        """points => { const canvas = document.getElementById("field"), copy = document.createElement("canvas");
+             copy.width = copy.height = canvas.width;
+             const context = copy.getContext("2d"); context.drawImage(canvas, 0, 0);
+             const at = (t) => canvas.width * (t + 2) / 4;
+             return points.map(([x, y]) => [...context.getImageData(at(x), at(-y), 1, 1).data].join()); }""",
+        points.tolist(),
+    )
+    winners = net.labels(points)[:, 0].tolist()
+    assert len(set(zip(colours, winners, strict=True))) == len(set(winners)) == 5
+
+
+def test_vertices_of_the_sum_are_the_joint_cells_and_light_up_with_them(page, address):
+    _open(page, address, "two-heads")
+    assert page.locator("#dual circle.vertex title").count() == 5
+    page.hover("#overlay", position={"x": 30, "y": 30})
+    chosen = page.locator("#dual circle.chosen title")
+    assert chosen.count() == 1 and chosen.text_content() == "joint cell 2 · 2"
+    assert page.locator("#overlay .highlight path").count() == 1
+    page.locator("#dual circle.vertex").nth(0).hover()
+    assert page.locator("#overlay .highlight path").count() == 1
+
+
+def test_without_webgl_the_page_says_so_and_counts_all_the_same(page, address):
+    page.add_init_script(
+        """const get = HTMLCanvasElement.prototype.getContext;
+           HTMLCanvasElement.prototype.getContext = function (kind, ...rest) {
+             return kind === "webgl2" ? null : get.call(this, kind, ...rest);
+           };"""
+    )
+    assert _open(page, address, "power-diagram")["window"] == [6, 6, 6]
+    assert "no WebGL 2" in page.inner_text("#notice")
+    assert len(_pixels(page)) > 2000
+
+
+def test_the_frame_time_is_recorded(page, address, screenshot):
+    """512 x 512, 16 keys, 4 heads, drawn in software here; a graphics card takes about a thousandth."""
+    page.goto(address)
+    found = [page.evaluate("size => hardmaxBench({ frames: 5, size })", size) for size in (512, 256)]
+    assert all(one["kind"] == "WebGL 2" and one["median"] > 0 for one in found)
+    screenshot("explorer-bench").with_suffix(".json").write_text(json.dumps(found))
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_fits_a_phone_in_light_and_dark(page, address, scheme, screenshot):
+    page.emulate_media(color_scheme=scheme)
+    for name, width in (("demo", 1440), ("moving-walls", 390)):
+        page.set_viewport_size({"width": width, "height": 900})
+        _open(page, address, name)
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        screenshot(f"explorer-{name}-{scheme}-{width}")
+
+
+def test_every_control_has_a_name(page, address):
+    _open(page, address, "demo")
+    nameless = page.evaluate(
+        """() => [...document.querySelectorAll("button, input, select, [role=slider]")]
+             .filter((node) => !(node.ariaLabel || node.textContent.trim() || node.labels?.length))
+             .map((node) => node.outerHTML)"""
+    )
+    assert nameless == []
+
+
+# ---- addresses ----
+
+
+def test_a_view_is_shared_by_its_address(page, address, browser):
+    _open(page, address, "power-diagram")
+    page.get_by_role("slider", name="key 3").focus()
+    page.keyboard.press("Shift+ArrowLeft")
+    page.click("#view-share")
+    wanted = _state(page)
+    link = page.evaluate("hardmaxExplorer.address()")
+    page.wait_for_function("link => location.hash === link", arg=link)
+    page.goto("about:blank")
+    page.goto(address + link)
+    _settled(page)
+    assert _state(page) == wanted
+
+
+def _link(content):
+    return "#1." + base64.urlsafe_b64encode(json.dumps(content).encode()).decode().rstrip("=")
+
+
+_MARKUP = "<img src=x onerror=document.title='broken'>"
+_ONE_KEY = {"kind": "attention", "heads": [{"keys": [[1, 0]], "biases": [0], "values": [[0, 0]]}], "residual": True}
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        "#nonsense",
+        "#1.###",
+        "#2.e30",
+        "#p." + _MARKUP,
+        "#p.%E0%A4%A",
+        "#1." + "A" * 300_000,
+        _link({}),
+        _link({"layers": [], "window": [0, 1, 0, 1]}),
+        _link({"layers": [_ONE_KEY], "window": [0, 0, 0, 1]}),
+        _link({"layers": [_ONE_KEY], "window": [-2, 2, -2, "2"]}),
+        _link({"layers": [_ONE_KEY] * 9, "window": [-2, 2, -2, 2]}),
+        _link({"layers": [{"kind": _MARKUP}], "window": [-2, 2, -2, 2]}),
+        _link({"layers": [_ONE_KEY | {"heads": []}], "window": [-2, 2, -2, 2]}),
+        _link({"layers": [_ONE_KEY], "window": [-2, 2, -2, 1e-300]}),
+        _link({"layers": [_ONE_KEY], "window": [-2, 2, -2, 2], "view": _MARKUP}),
+        _link({"layers": [_ONE_KEY], "window": [-2, 2, -2, 2], "layer": 3}),
+    ],
+    ids=range(16),
+)
+def test_a_bad_address_is_refused_with_a_sentence(page, address, link):
+    page.goto(address + link)
+    _settled(page)
+    assert page.inner_text("#message").startswith("This link was not opened: ")
+    assert page.title() == "hardmax explorer" and page.locator("img").count() == 0
+    assert _state(page)["layers"]  # the first example is there instead
+
+
+def test_text_of_a_preset_is_shown_as_text(page, monkeypatch, tmp_path):
+    from hardmax.reports import explorer
+
+    preset = presets()[0]
+    evil = type(preset)(**{**vars(preset), "title": f"</script>{_MARKUP}", "true": _MARKUP + "."})
+    monkeypatch.setattr(explorer, "presets", lambda: (evil,))
+    file = tmp_path / "evil.html"
+    file.write_text(explorer_html())
+    page.goto(file.as_uri())
+    _settled(page)
+    assert page.inner_text("#story-title") == f"</script>{_MARKUP}" and _MARKUP in page.inner_text("#story-text")
+    assert page.locator("img").count() == 0 and page.title() == "hardmax explorer"
+
+
+# ---- what leaves the page ----
+
+
+def _downloaded(page, button):
+    with page.expect_download() as download:
+        page.click(button)
+    return download.value.path().read_bytes()
+
+
+def test_pictures_and_numbers_can_be_downloaded(page, address):
+    counts = _open(page, address, "moving-walls")
+    drawing = ET.fromstring(_downloaded(page, "#save-svg"))
+    assert drawing[0].text == "16 cells, 16 regions, 16 affine maps (exact)"
+    assert sum(1 for node in drawing if node.get("fill") not in (None, "none")) == counts["window"][0]
+    assert _downloaded(page, "#save-png").startswith(b"\x89PNG")
+    numbers = json.loads(_downloaded(page, "#save-json"))
+    assert numbers["counts"]["window"] == {"cells": 16, "regions": 16, "maps": 16, "exactness": "exact"}
+    state = numbers["state"]
+    x0, x1, y0, y1 = state["window"]
+    cells = hm.enumerate_cells(network_of(state["layers"]), hm.Plane([0, 0], np.eye(2), ((x0, x1), (y0, y1))))
+    own = {tuple(cell["label"]): cell["map"] for cell in numbers["cells"]}
+    assert set(own) == {tuple(label) for label in cells.labels.tolist()}
+    for label, slope, offset in zip(cells.labels.tolist(), cells.slopes, cells.offsets, strict=True):
+        rows = [[Fraction(entry) for entry in row] for row in own[tuple(label)]]
+        assert rows == [[*map(Fraction, s), Fraction(o)] for s, o in zip(slope.tolist(), offset.tolist(), strict=True)]
+
+
+@pytest.mark.parametrize("name", ["demo", "depth", "49-or-34", "dead-key"])
+def test_the_python_code_builds_the_network_that_was_counted(page, address, name, capsys):
+    counts = _open(page, address, name)
+    page.click("#python")
+    code = page.inner_text("#python-code")
+    page.click("#python-close")
+    exec(compile(code, "explorer.py", "exec"), {})
+    assert capsys.readouterr().out.split() == [*map(str, counts["window"]), "certified"]
