@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,8 @@ from hardmax.networks.adapters.captured import Capture, CapturedHead, read_only
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 NameTokens = Callable[[int, int], Sequence[str] | None]
+#: Is told a call and may give other results for it, (batch, heads, n_q, d_v); None leaves the model's own.
+Note: TypeAlias = "Callable[[AttentionCall], FloatArray | None]"
 _Mask = tuple[FloatArray | None, BoolArray | None]
 
 

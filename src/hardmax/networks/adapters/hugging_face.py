@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from hardmax.errors import EmptyError, HardmaxError, MissingExtraError, OperatorError, ParameterError, ShapeError
-from hardmax.networks.adapters.calls import AttentionCall, NameTokens, hidden_as_infinite, named_capture
+from hardmax.networks.adapters.calls import AttentionCall, NameTokens, Note, hidden_as_infinite, named_capture
 from hardmax.networks.adapters.captured import Capture
 from hardmax.networks.adapters.torch_encoders import evaluating, to_numpy
 
@@ -29,9 +29,9 @@ _NOT_DOT_PRODUCTS = {"softcap": "scores are capped by tanh", "s_aux": "an extra 
 
 @dataclass(frozen=True, eq=False)
 class _Recorder:
-    """Where the attention function notes its calls, and what the model calls its modules."""
+    """What the attention function tells of its calls, and what the model calls its modules."""
 
-    calls: list[AttentionCall]
+    note: Note
     names: dict[int, str]
 
 
@@ -77,9 +77,14 @@ def attention_calls(model: Any, arguments: Mapping[str, Any]) -> list[AttentionC
     return calls
 
 
-@contextmanager
-def recording(model: Any, calls: list[AttentionCall]) -> Iterator[None]:
+def recording(model: Any, calls: list[AttentionCall]) -> AbstractContextManager[None]:
     """While inside, the model's attention is ours and every call of it is appended to ``calls``."""
+    return noting(model, calls.append)
+
+
+@contextmanager
+def noting(model: Any, note: Note) -> Iterator[None]:
+    """While inside, ``note`` is told every call of the model's attention, and may give other results for it."""
     _, transformers = _libraries()
     try:
         from transformers import AttentionInterface, AttentionMaskInterface
@@ -94,7 +99,7 @@ def recording(model: Any, calls: list[AttentionCall]) -> Iterator[None]:
     parts = [part for part in model.modules() if isinstance(part, transformers.PreTrainedModel)]
     configs = {id(part.config): part.config for part in parts}
     before = {key: config._attn_implementation for key, config in configs.items()}
-    recorder = _RECORDER.set(_Recorder(calls, {id(part): name for name, part in model.named_modules()}))
+    recorder = _RECORDER.set(_Recorder(note, {id(part): name for name, part in model.named_modules()}))
     try:
         for config in configs.values():
             config._attn_implementation = _NAME
@@ -144,7 +149,10 @@ def _attention(
         lowest = torch.finfo(query.dtype).min / 2
         added = [hidden_as_infinite(to_numpy(term), lowest) for term in terms]
         arrays = (to_numpy(query), to_numpy(key), to_numpy(value))
-        recorder.calls.append(AttentionCall(name, *arrays, 1 / scale, sum(added[1:], added[0]) if added else None))
+        added_sum = sum(added[1:], added[0]) if added else None
+        replaced = recorder.note(AttentionCall(name, *arrays, 1 / scale, added_sum))
+        if replaced is not None:
+            return torch.from_numpy(replaced).to(query).transpose(1, 2).contiguous(), result[1]
     return result
 
 

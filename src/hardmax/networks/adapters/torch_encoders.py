@@ -24,7 +24,7 @@ from hardmax.errors import (
     ShapeError,
     WeightError,
 )
-from hardmax.networks.adapters.calls import AttentionCall, NameTokens, captures_of, hidden_as_infinite
+from hardmax.networks.adapters.calls import AttentionCall, NameTokens, Note, captures_of, hidden_as_infinite
 from hardmax.networks.adapters.captured import Capture
 
 FloatArray = NDArray[np.float64]
@@ -66,25 +66,42 @@ def capture_torch(module: Any, inputs: Any, name_tokens: NameTokens) -> tuple[Ca
 @contextmanager
 def record_torch(module: Any) -> Iterator[list[AttentionCall]]:
     """While inside, every call of an ``nn.MultiheadAttention`` of the module is appended to the list given."""
-    torch = _torch()
     calls: list[AttentionCall] = []
+    with noting_torch(module, calls.append):
+        yield calls
+
+
+@contextmanager
+def noting_torch(module: Any, note: Note) -> Iterator[None]:
+    """While inside, ``note`` is told every call of an ``nn.MultiheadAttention``, and may give other results for it."""
+    torch = _torch()
     hooks = []
     for name, part in module.named_modules():
         if isinstance(part, torch.nn.MultiheadAttention):
 
-            def hook(part: Any, args: Any, kwargs: Any, name: str = name) -> None:
-                calls.append(_call(torch, part, name or type(part).__name__, args, kwargs))
+            def hook(part: Any, args: Any, kwargs: Any, result: Any, name: str = name) -> Any:
+                replaced = note(_call(torch, part, name or type(part).__name__, args, kwargs))
+                return None if replaced is None else (_mixed(torch, part, replaced, result[0]), result[1])
 
-            hooks.append(part.register_forward_pre_hook(hook, with_kwargs=True))
+            hooks.append(part.register_forward_hook(hook, with_kwargs=True))
     fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
         with torch.no_grad():
-            yield calls
+            yield
     finally:
         torch.backends.mha.set_fastpath_enabled(fast)
         for hook_handle in hooks:
             hook_handle.remove()
+
+
+def _mixed(torch: Any, part: Any, heads: FloatArray, own: Any) -> Any:
+    """What the attention module makes of its heads' results (batch, heads, n_q, d_v), laid out as ``own``."""
+    side_by_side = torch.from_numpy(heads).to(own).transpose(1, 2).flatten(2)  # (batch, n_q, heads * d_v)
+    mixed = part.out_proj(side_by_side)
+    if own.dim() == 2:
+        return mixed[0]
+    return mixed if part.batch_first else mixed.transpose(0, 1)
 
 
 def _call(torch: Any, part: Any, name: str, args: Any, kwargs: Mapping[str, Any]) -> AttentionCall:
