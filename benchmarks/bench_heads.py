@@ -21,7 +21,7 @@ import numpy as np
 
 import hardmax as hm
 from hardmax.measurements._head_kernels import row_geometry_plain
-from hardmax.measurements.head_rows import head_rows
+from hardmax.measurements.head_rows import head_rows, one_thread_each
 
 TEXT = (
     "The rain had not stopped for three days, and the river stood higher than anyone in the village could remember. "
@@ -62,8 +62,9 @@ def _made_up(n_heads, n_tokens, dim, rng):
 def bench_rows(capture, failures):
     head = capture.heads[0]
     scores = head.scores
-    ours, rows = _best(lambda: head_rows(head), 5)
-    theirs, plain = _best(lambda: row_geometry_plain(scores, head.keys, head.temperature), 3)
+    with one_thread_each():
+        ours, rows = _best(lambda: head_rows(head), 20)
+        theirs, plain = _best(lambda: row_geometry_plain(scores, head.keys, head.temperature), 10)
     equal = np.allclose(rows.radii, plain[-1], rtol=1e-8) and (rows.winners == plain[0]).all()
     print(
         f"rows of one head {head.queries.shape} x {head.keys.shape}: ours {1e3 * ours:.2f} ms, proved; "
