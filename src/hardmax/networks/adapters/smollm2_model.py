@@ -38,13 +38,13 @@ class CausalModel(TextModel):
         numbers, tokens = self._encoded(prompt, 0)
         ids = torch.tensor([numbers])
         if len(numbers) == 1:
-            calls = attention_calls(self.model, {"input_ids": ids})
+            calls = attention_calls(self.model, self._arguments(numbers))
         else:
             calls = []
             with torch.no_grad():
-                cache = self.model(input_ids=ids[:, :-1], use_cache=True).past_key_values
+                before = self.model(input_ids=ids[:, :-1], use_cache=True, logits_to_keep=1)
                 with recording(self.model, calls):
-                    self.model(input_ids=ids[:, -1:], past_key_values=cache, use_cache=True)
+                    self.model(input_ids=ids[:, -1:], past_key_values=before.past_key_values, use_cache=True)
         return _last_query(self.name, calls, tokens)
 
     def continuation(self, prompt: str, n_tokens: int = 20) -> str:
@@ -61,13 +61,16 @@ class CausalModel(TextModel):
         written: list[int] = []
         with torch.no_grad():
             while len(written) < n_tokens and len(numbers) + len(written) < self.context:
-                result = self.model(input_ids=ids, past_key_values=cache, use_cache=True)
+                result = self.model(input_ids=ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
                 likeliest = int(result.logits[0, -1].argmax())
                 if likeliest == self.model.config.eos_token_id:
                     break
                 written.append(likeliest)
                 ids, cache = torch.tensor([[likeliest]]), result.past_key_values
         return str(self.tokenizer.decode(written))
+
+    def _arguments(self, numbers: list[int]) -> dict[str, Any]:
+        return super()._arguments(numbers) | {"logits_to_keep": 1}  # the next words of all others are not wanted
 
     def _spelled(self, encoding: Any) -> list[str]:
         # a piece of a letter of several bytes has no text of its own

@@ -42,12 +42,10 @@ class TextModel:
         Exactness: queries, keys and values are what the model computed in its own number type; scores and
         weights are recomputed from them in binary64.
         """
-        import torch
-
         captures = []
         for position, text in enumerate(_texts(texts)):
             numbers, tokens = self._encoded(text, position)
-            calls = attention_calls(self.model, {"input_ids": torch.tensor([numbers])})
+            calls = attention_calls(self.model, self._arguments(numbers))
             heads = tuple(head for layer, call in enumerate(calls) for head in call.heads(0, layer))
             captures.append(named_capture(self.name, heads, position, lambda *_, names=tokens: names))
         return tuple(captures)
@@ -60,6 +58,12 @@ class TextModel:
         encoding = self.tokenizer.encode(text)
         check_length(self.name, len(encoding.ids), self.context, position)
         return list(encoding.ids), tuple(self._spelled(encoding))
+
+    def _arguments(self, numbers: list[int]) -> dict[str, Any]:
+        """What the model is called with."""
+        import torch
+
+        return {"input_ids": torch.tensor([numbers])}
 
     def _spelled(self, encoding: Any) -> list[str]:
         """How the tokens are shown."""
