@@ -119,6 +119,27 @@ def test_scales_before_and_after_the_product_become_the_temperature():
     assert np.array_equal(capture.head(0, 0).keys, keys)
 
 
+def _scaled(factor):
+    def build(builder):
+        product = builder.add(op.Linear(op.frozen(RNG.normal(size=(4, 3)))), 0)
+        return builder.add(op.Shift(op.frozen(1.5)), builder.add(op.Scale(op.frozen(factor)), product))
+
+    return _scores_graph(build)
+
+
+@pytest.mark.parametrize("shape", [(6, 1), (1, 4), ()])
+def test_a_factor_for_each_query_or_key_of_either_sign_goes_into_them(shape):
+    factor = RNG.normal(size=shape) - 0.5
+    (capture,) = _check(_scaled(factor), RNG.normal(size=(1, 6, 3)))
+    assert capture.head(0, 0).temperature > 0
+
+
+@pytest.mark.parametrize("factor", [RNG.normal(size=(6, 4)), np.zeros(())])
+def test_a_factor_for_each_pair_or_of_zero_is_refused(factor):
+    with pytest.raises(OperatorError, match="weights: the scores of one head are multiplied"):
+        hm.capture(_scaled(factor), RNG.normal(size=(6, 3)))
+
+
 def test_constants_and_moving_tensors_added_to_the_scores_become_biases():
     keys, slope = RNG.normal(size=(4, 3)), RNG.normal(size=(1, 3))
 

@@ -186,6 +186,45 @@ def test_a_causal_network_read_from_a_module_has_its_masked_rows_in_one_layer():
         assert np.allclose(one.weights, other.weights, atol=1e-5)
 
 
+class _Grouped(nn.Module):
+    """Causal attention as decoders have it: rotary embeddings, keys for two heads each, a temperature a head."""
+
+    def __init__(self):
+        super().__init__()
+        self.query, self.key, self.value = nn.Linear(8, 16), nn.Linear(8, 8), nn.Linear(8, 8)
+        angles = torch.arange(5.0)[:, None] * torch.tensor([1.0, 0.1]).repeat(2)
+        self.register_buffer("cos", angles.cos())
+        self.register_buffer("sin", angles.sin())
+        self.register_buffer("hidden", torch.ones(5, 5, dtype=torch.bool).triu(1))
+        self.register_buffer("scale", torch.tensor([0.5, 1.0, 2.0, 4.0])[:, None, None])
+
+    def rotated(self, x):
+        return x * self.cos + torch.cat([-x[..., 2:], x[..., :2]], -1) * self.sin
+
+    def weights(self, x):
+        split = [part.unflatten(-1, (-1, 4)).transpose(-3, -2) for part in (self.query(x), self.key(x))]
+        q, k = self.rotated(split[0]), self.rotated(split[1]).repeat_interleave(2, -3)
+        return torch.softmax((q @ k.transpose(-1, -2) * self.scale).masked_fill(self.hidden, -torch.inf), -1)
+
+    def forward(self, x):
+        v = self.value(x).unflatten(-1, (-1, 4)).transpose(-3, -2).repeat_interleave(2, -3)
+        return (self.weights(x) @ v).transpose(-3, -2).flatten(-2)
+
+
+def test_a_decoders_attention_written_by_hand_is_followed_through_its_graph():
+    pytest.importorskip("onnx", reason="needs onnx, which is not installed")
+    module, x = _Grouped().eval(), torch.randn(3, 5, 8)
+    captures = hm.capture(hm.from_torch(module, x), x.numpy())
+    with torch.no_grad():
+        weights, outputs = module.weights(x), module(x)
+    for sequence, capture in enumerate(captures):
+        assert len(capture.heads) == 4
+        assert [round(head.temperature, 9) for head in capture.heads] == [2.0, 1.0, 0.5, 0.25]
+        assert worst_difference(capture, lambda _, head, b=sequence: weights[b, head]) < 1e-6
+        mixed = np.concatenate([head.weights @ head.values for head in capture.heads], axis=1)
+        assert np.allclose(mixed, outputs[sequence], atol=1e-6)
+
+
 def test_double_precision_and_arrays_are_taken_as_the_module_needs_them():
     attention = nn.MultiheadAttention(4, 1, batch_first=True).double()
     (capture,) = hm.capture(attention, np.ones((1, 3, 4), dtype=np.float32))

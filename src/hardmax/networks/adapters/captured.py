@@ -19,7 +19,7 @@ from hardmax.networks import evaluation
 FloatArray = NDArray[np.float64]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class CapturedHead:
     """One head on one input.
 
@@ -55,6 +55,8 @@ class CapturedHead:
     [[2.0, -2.0, -inf]]
     >>> head.weights.round(3).tolist()
     [[0.982, 0.018, 0.0]]
+    >>> head
+    CapturedHead(layer 0, head 0: 1 queries, 3 keys, d_k 1, temperature 1)
 
     One key, and a hard head with a tie:
 
@@ -110,6 +112,12 @@ class CapturedHead:
                 raise EmptyError(f"{where}: expected every query to see a key, query {blind} sees none")
             object.__setattr__(self, "visible", visible)
 
+    def __repr__(self) -> str:
+        return (
+            f"CapturedHead(layer {self.layer}, head {self.head}: {self.n_queries} queries, {self.n_keys} keys, "
+            f"d_k {self.keys.shape[1]}, temperature {self.temperature:g})"
+        )
+
     @property
     def n_queries(self) -> int:
         """How many queries there are."""
@@ -140,7 +148,7 @@ class CapturedHead:
         return evaluation.softmax(scores, self.temperature)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Capture:
     """Every head of one model on one input.
 
@@ -151,8 +159,8 @@ class Capture:
     --------
     >>> head = CapturedHead(0, 0, "demo", [[2.0]], [[1.0], [-1.0]], [[5.0], [7.0]], 1.0)
     >>> capture = Capture("demo", ("left", "right"), (head,), ("asking",))
-    >>> capture.head(0, 0) is head, capture.n_layers
-    (True, 1)
+    >>> capture.head(0, 0) is head, capture
+    (True, Capture(demo: 1 heads in 1 layers, 2 tokens))
     >>> capture.head(0, 1)
     Traceback (most recent call last):
         ...
@@ -177,6 +185,9 @@ class Capture:
                 f"{self.source}: expected names for {n_keys} keys and {n_queries} queries, got "
                 f"{len(self.tokens)} tokens and {len(self.query_tokens)} query tokens"
             )
+
+    def __repr__(self) -> str:
+        return f"Capture({self.source}: {len(self.heads)} heads in {self.n_layers} layers, {len(self.tokens)} tokens)"
 
     @property
     def n_layers(self) -> int:

@@ -155,30 +155,48 @@ class _Plan:
 
     def heads(self, fetch: Fetch) -> list[CapturedHead]:
         """The heads on one input."""
-        left, right, factor = self._factors(fetch)
+        left, right, scales = self._factors(fetch)
         places = np.concatenate([path.places for path in self.paths])
+        factors = np.concatenate([path.factors for path in self.paths])
         biases = self._biases(fetch)
         found = []
         for head, entries in enumerate(self.layout):
             visible = entries >= 0
-            where = places[entries]
-            of_query, of_key, turned = self._rows(where, visible, len(right))
+            of_query, of_key, turned = self._rows(places[entries], visible, len(right))
             queries, keys = (right[of_query], left[of_key]) if turned else (left[of_query], right[of_key])
-            bias = None if biases is None else np.where(visible, biases[entries], 0.0) / self.paths[0].factor
+            common, per_query, per_key = self._common(factors[entries], visible)
+            unit = common * scales[0] * scales[1]  # scores that enter the choice, per raw dot product
             found.append(
                 CapturedHead(
                     self.layer,
                     self.first + head,
                     self.name,
-                    queries / factor[turned],
-                    keys / factor[1 - turned],
+                    queries * per_query / scales[turned],
+                    keys * per_key / scales[1 - turned],
                     self._values(fetch, head),
-                    self.net.temperature / (self.paths[0].factor * factor[0] * factor[1]),
-                    None if bias is None else bias / (factor[0] * factor[1]),
+                    self.net.temperature / unit,
+                    None if biases is None else np.where(visible, biases[entries], 0.0) / unit,
                     None if visible.all() else visible,
                 )
             )
         return found
+
+    def _common(
+        self, factors: FloatArray, visible: NDArray[np.bool_]
+    ) -> tuple[float, FloatArray | float, FloatArray | float]:
+        """A head's factors as one positive number times a number a query, or times a number a key."""
+        common = abs(float(factors[visible][0]))
+        if (factors[visible] == common).all() and common:
+            return common, 1.0, 1.0
+        per_query, per_key = (_one_a_line(part, shown) for part, shown in ((factors, visible), (factors.T, visible.T)))
+        if common and per_query is not None:
+            return common, per_query[:, None] / common, 1.0
+        if common and per_key is not None:
+            return common, 1.0, per_key[:, None] / common
+        raise OperatorError(
+            f"{self.name}: the scores of one head are multiplied with a different number for each pair of query "
+            "and key, or with zero; expected scaled dot products"
+        )
 
     def _factors(self, fetch: Fetch) -> tuple[FloatArray, FloatArray, tuple[float, float]]:
         """The rows of both sides of the product, and the numbers they were scaled by on the way."""
@@ -225,10 +243,10 @@ class _Plan:
         for path in self.paths:
             total = np.zeros(len(path.places)) if path.shift is None else path.shift.copy()
             for bias in path.moving:
-                total += bias.factor * fetch(bias.value).reshape(-1)[bias.places]
+                total += bias.factors * fetch(bias.value).reshape(-1)[bias.places]
             of_linear = self._linear_bias()
             if of_linear is not None:
-                total += path.factor * of_linear[path.places % len(of_linear)]
+                total += path.factors * of_linear[path.places % len(of_linear)]
             parts.append(total)
         return np.concatenate(parts)
 
@@ -248,17 +266,14 @@ class _Plan:
         return read_only(spread.reshape(-1, *array.shape[-2:])[head])
 
 
-def _one_a_line(rows: IntArray, visible: NDArray[np.bool_]) -> IntArray | None:
-    """The one row that the visible entries of each line come from; None if some line has several.
+def _one_a_line(numbers: NDArray[Any], visible: NDArray[np.bool_]) -> NDArray[Any] | None:
+    """The one number that the visible entries of each line have; None if some line has several.
 
-    A line without a visible entry, a key that nobody sees, takes its place after its neighbour: it changes
-    no score.
+    A line without a visible entry belongs to a key that nobody sees; it takes the first line's number, which
+    changes no score.
     """
-    lowest = np.where(visible, rows, rows.max(initial=0) + 1).min(axis=1)
-    if not (np.where(visible, rows, lowest[:, None]) == lowest[:, None]).all():
+    first = np.take_along_axis(numbers, visible.argmax(axis=1)[:, None], axis=1)
+    if not (numbers == first)[visible].all():
         return None
     seen = visible.any(axis=1)
-    if not seen.all():
-        anchor = int(np.argmax(seen))
-        lowest = np.where(seen, lowest, np.clip(lowest[anchor] + np.arange(len(lowest)) - anchor, 0, None))
-    return np.asarray(lowest)
+    return np.where(seen, first[:, 0], first[np.argmax(seen), 0])

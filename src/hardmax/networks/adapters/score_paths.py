@@ -28,20 +28,20 @@ _MOVES = (op.Reshape, op.Transpose, op.Take)
 
 @dataclass(frozen=True, eq=False)
 class MovingBias:
-    """Scores that another tensor adds: entry e of the node gets ``factor`` times entry ``places[e]`` of ``value``."""
+    """Scores that another tensor adds: ``factors[e]`` times entry ``places[e]`` of ``value`` to entry e of the node."""
 
     value: int
     places: IntArray
-    factor: float
+    factors: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
 class ScorePath:
-    """Entry e of a node's scores is ``factor * product[places[e]] + shift[e]`` plus the moving biases."""
+    """Entry e of a node's scores is ``factors[e] * product[places[e]] + shift[e]`` plus the moving biases."""
 
     product: int  # the value of the dot products
     places: IntArray  # (entries,) flat positions in that value
-    factor: float
+    factors: FloatArray  # (entries,)
     shift: FloatArray | None  # (entries,)
     moving: tuple[MovingBias, ...] = ()
 
@@ -63,7 +63,8 @@ class WeightUse:
 def score_path(graph: Graph, index: int) -> ScorePath:
     """Where the scores of the choosing node ``index`` come from."""
     node = graph.nodes[index]
-    found = _follow(graph, node.inputs[0], np.arange(prod(node.shape)), 1.0, None)
+    n_entries = prod(node.shape)
+    found = _follow(graph, node.inputs[0], np.arange(n_entries), np.ones(n_entries), None)
     if found is None:
         stop = node.inputs[0]
         what = "the network's input" if stop == 0 else _describe(graph.nodes[stop - 1])
@@ -79,24 +80,22 @@ def _describe(node: Node) -> str:
 
 
 def _follow(
-    graph: Graph, value: int, places: IntArray, factor: float, shift: FloatArray | None
+    graph: Graph, value: int, places: IntArray, factors: FloatArray, shift: FloatArray | None
 ) -> ScorePath | None:
     while value:
         node = graph.nodes[value - 1]
         operation = node.operation
         if isinstance(operation, _PRODUCTS):
-            return ScorePath(value, places, factor, shift)
+            return ScorePath(value, places, factors, shift)
         if isinstance(operation, op.Add):
-            return _through_add(graph, node, places, factor, shift)
+            return _through_add(graph, node, places, factors, shift)
         if isinstance(operation, _MOVES):
             places = moved(operation, graph.shape_of(node.inputs[0])).reshape(-1)[places]
         elif isinstance(operation, op.Scale):
-            common = uniform(operation)
-            if common is None or common <= 0:
-                return None
-            places, factor = _spread(graph, node, node.inputs[0])[places], factor * common
+            factors = factors * np.broadcast_to(operation.factor, node.shape).reshape(-1)[places]
+            places = _spread(graph, node, node.inputs[0])[places]
         elif isinstance(operation, op.Shift):
-            added = factor * np.broadcast_to(operation.constant, node.shape).reshape(-1)[places]
+            added = factors * np.broadcast_to(operation.constant, node.shape).reshape(-1)[places]
             shift = added if shift is None else shift + added
             places = _spread(graph, node, node.inputs[0])[places]
         else:
@@ -106,15 +105,15 @@ def _follow(
 
 
 def _through_add(
-    graph: Graph, node: Node, places: IntArray, factor: float, shift: FloatArray | None
+    graph: Graph, node: Node, places: IntArray, factors: FloatArray, shift: FloatArray | None
 ) -> ScorePath | None:
     """The summand that leads to the product of two moving tensors is the score, the other one a bias."""
     found = []
     for this, other in (node.inputs, node.inputs[::-1]):
-        path = _follow(graph, this, _spread(graph, node, this)[places], factor, shift)
+        path = _follow(graph, this, _spread(graph, node, this)[places], factors, shift)
         if path is not None:
-            bias = MovingBias(other, _spread(graph, node, other)[places], factor)
-            found.append(ScorePath(path.product, path.places, path.factor, path.shift, (*path.moving, bias)))
+            bias = MovingBias(other, _spread(graph, node, other)[places], factors)
+            found.append(ScorePath(path.product, path.places, path.factors, path.shift, (*path.moving, bias)))
     moving = [path for path in found if isinstance(graph.nodes[path.product - 1].operation, op.MatMul)]
     return next(iter([*moving, *found]), None)
 
