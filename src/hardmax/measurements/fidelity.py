@@ -9,25 +9,23 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
-from math import prod
-from typing import Any
+from typing import Any, TypeAlias
 
-import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.cells.complex import Exactness
 from hardmax.cells.notebook import ShownAsTable
-from hardmax.errors import EmptyError, ParameterError, ShapeError
+from hardmax.errors import EmptyError, ParameterError
 from hardmax.measurements.attention_rows import AttentionRows as AttentionRows
 from hardmax.measurements.attention_rows import attention_rows as attention_rows
 from hardmax.measurements.hardening import HeadOf as HeadOf
 from hardmax.measurements.hardening import harden as harden
 from hardmax.measurements.hardening import heads_of as heads_of
-from hardmax.measurements.hardening import soft_network
+from hardmax.measurements.trials import Judge, hard_outputs, subject_of
 from hardmax.networks.network import Network, check_temperature
-from hardmax.networks.skeleton import skeleton
 
-Source = Network | str | os.PathLike[str]
+#: A network, the path of a file, a model of ``hm.models``, a Hugging Face model or another torch module.
+Source: TypeAlias = Network | str | os.PathLike[str] | Any
 Array = NDArray[Any]
 
 
@@ -103,7 +101,7 @@ def compare(
 1 parameters, 0 choices, hard) without any; fidelity compares soft attention with hard
     """
     trial = _Trial(source, inputs, labels, logits)
-    return trial.judge(skeleton(trial.net) if hard is None else hard)
+    return trial.fidelity(hard_outputs(trial.subject, hard))
 
 
 def by_layer(
@@ -123,8 +121,8 @@ def by_layer(
     """
     trial = _Trial(source, inputs, labels, logits)
     layers: dict[int, list[tuple[int, int]]] = {}
-    for head in heads_of(trial.net):
-        layers.setdefault(head.layer, []).append((head.layer, head.head))
+    for layer, head in trial.subject.heads:
+        layers.setdefault(layer, []).append((layer, head))
     return tuple(trial.with_hard(heads) for heads in layers.values())
 
 
@@ -144,7 +142,7 @@ def by_head(
     [((0, 0),), ((0, 1),)]
     """
     trial = _Trial(source, inputs, labels, logits)
-    return tuple(trial.with_hard([(head.layer, head.head)]) for head in heads_of(trial.net))
+    return tuple(trial.with_hard([pair]) for pair in trial.subject.heads)
 
 
 def temperature_path(
@@ -170,12 +168,12 @@ def temperature_path(
     [(1.0, 0.0), (0.0, 0.313)]
     """
     trial = _Trial(source, inputs, labels, logits)
-    own = trial.net.temperature
+    own = trial.subject.temperature
     path = [own / 2**k for k in range(9)] + [0.0] if temperatures is None else temperatures
     checked = [check_temperature(temperature) for temperature in path]
     if not checked:
         raise EmptyError("temperatures: expected at least one temperature, got none")
-    return tuple(AtTemperature(tau, trial.judge(trial.net.with_temperature(tau))) for tau in checked)
+    return tuple(AtTemperature(tau, trial.fidelity(trial.subject.run((), tau))) for tau in checked)
 
 
 def greedy(
@@ -205,14 +203,14 @@ def greedy(
     if not 0 <= max_loss <= 1:
         raise ParameterError(f"max_loss: expected a share of decisions from 0 to 1, got {max_loss!r}")
     trial = _Trial(source, inputs, labels, logits)
-    if trial.decisions is None:
+    if trial.judge.decisions is None:
         raise ParameterError(
-            f"greedy counts equal decisions, and outputs of shape {trial.net.output_shape} decide nothing; "
-            "expected at least two numbers on the last axis"
+            f"greedy counts equal decisions, and outputs of shape {trial.subject.soft[0].shape[1:]} decide nothing; "
+            "expected at least two numbers on the last axis, and no embeddings"
         )
-    n_decisions = trial.decisions.size
+    n_decisions = trial.judge.decisions.size
     steps = [trial.with_hard([])]
-    left = [(head.layer, head.head) for head in heads_of(trial.net)]
+    left = list(trial.subject.heads)
     while left:
         tried = [trial.with_hard([*steps[-1].heads, head]) for head in left]
         best = min(tried, key=lambda hardened: (-_agreement(hardened), hardened.fidelity.relative_error))
@@ -231,71 +229,23 @@ def _agreement(hardened: Hardened) -> float:
 
 
 class _Trial:
-    """A soft network, its inputs and what it made of them, checked once."""
+    """A soft model, its inputs and what it made of them, checked once."""
 
-    def __init__(self, source: Source, inputs: ArrayLike, labels: ArrayLike | None, logits: bool) -> None:
-        self.net = soft_network(source)
-        outputs = self.net(inputs)
-        rank = len(self.net.output_shape)
-        self.n = prod(outputs.shape[: outputs.ndim - rank])
-        if not self.n:
-            raise EmptyError("inputs: expected at least one input, got none")
-        self.inputs = np.asarray(inputs).reshape(self.n, *self.net.input_shape)
-        self.soft = outputs.reshape(self.n, *self.net.output_shape).astype(np.float64)
-        self.decisions = self.soft.argmax(axis=-1) if rank and self.net.output_shape[-1] > 1 else None
-        self.logits = logits and self.decisions is not None
-        self.labels = None if labels is None else self._labels(labels)
-
-    def _labels(self, labels: ArrayLike) -> NDArray[np.int64]:
-        if self.decisions is None:
-            raise ParameterError(
-                f"labels need decisions, and outputs of shape {self.net.output_shape} decide nothing; leave them out"
-            )
-        array = np.asarray(labels)
-        if array.dtype.kind not in "iu" or array.size != self.decisions.size or array.ndim > self.decisions.ndim:
-            raise ShapeError(
-                f"labels: expected integers of shape {self.decisions.shape}, got {array.dtype} of shape {array.shape}"
-            )
-        classes = self.net.output_shape[-1]
-        if not 0 <= array.min() <= array.max() < classes:
-            raise ParameterError(f"labels: expected 0 to {classes - 1}, got {array.min()} to {array.max()}")
-        return array.reshape(self.decisions.shape).astype(np.int64)
+    def __init__(self, source: Source, inputs: Any, labels: ArrayLike | None, logits: bool) -> None:
+        self.subject = subject_of(source, inputs)
+        self.judge = Judge(self.subject, labels, logits)
 
     def with_hard(self, heads: Iterable[tuple[int, int]]) -> Hardened:
         chosen = tuple(heads)
-        return Hardened(chosen, self.judge(harden(self.net, chosen)))
+        return Hardened(chosen, self.fidelity(self.subject.run(chosen)))
 
-    def judge(self, other: Network) -> Fidelity:
-        if (other.input_shape, other.output_shape) != (self.net.input_shape, self.net.output_shape):
-            raise ShapeError(
-                f"expected a hard network {self.net.input_shape} -> {self.net.output_shape}, got "
-                f"{other.input_shape} -> {other.output_shape}"
-            )
-        hard = other(self.inputs).astype(np.float64)
-        decisions = None if self.decisions is None else hard.argmax(axis=-1)
+    def fidelity(self, outputs: list[Array]) -> Fidelity:
+        judge = self.judge
         return Fidelity(
-            self.n,
-            _relative_error(self.soft, hard),
-            _divergence(self.soft, hard) if self.logits else None,
-            None if decisions is None else float(np.mean(decisions == self.decisions)),
-            None if self.labels is None else float(np.mean(self.decisions == self.labels)),
-            None if self.labels is None else float(np.mean(decisions == self.labels)),
+            judge.n,
+            judge.relative_error(outputs),
+            judge.divergence(outputs),
+            judge.agreement(outputs),
+            judge.accuracy(),
+            judge.accuracy(outputs),
         )
-
-
-def _relative_error(soft: Array, hard: Array) -> float:
-    size = np.linalg.norm(soft.reshape(len(soft), -1), axis=1)
-    change = np.linalg.norm((hard - soft).reshape(len(soft), -1), axis=1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return float(np.mean(np.where(change == 0, 0.0, change / size)))
-
-
-def _divergence(soft: Array, hard: Array) -> float:
-    """The mean of KL(softmax(soft) || softmax(hard)) over the last axis, in nats."""
-    p, q = _log_softmax(soft), _log_softmax(hard)
-    return float(max(0.0, np.mean(np.sum(np.exp(p) * (p - q), axis=-1))))
-
-
-def _log_softmax(x: Array) -> Array:
-    shifted = x - x.max(axis=-1, keepdims=True)
-    return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True)))

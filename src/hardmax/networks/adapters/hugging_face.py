@@ -45,7 +45,7 @@ def capture_hugging_face(model: Any, inputs: Any, name_tokens: NameTokens) -> tu
     gives it. Sequences run one by one, without their padding, in evaluation mode.
     """
     captures = []
-    for position, arguments in enumerate(_sequences(model, inputs)):
+    for position, arguments in enumerate(sequences(model, inputs)):
         calls = attention_calls(model, arguments)
         heads = tuple(head for layer, call in enumerate(calls) for head in call.heads(0, layer))
         captures.append(named_capture(type(model).__name__, heads, position, name_tokens))
@@ -175,7 +175,7 @@ def _as_numbers(torch: Any, mask: Any, dtype: Any) -> Any:
     return torch.zeros(mask.shape, dtype=dtype).masked_fill(~mask.cpu(), torch.finfo(dtype).min).to(mask.device)
 
 
-def _sequences(model: Any, inputs: Any) -> list[dict[str, Any]]:
+def sequences(model: Any, inputs: Any) -> list[dict[str, Any]]:
     """The arguments of the model for each sequence, with a batch axis of one and no padding."""
     torch, _ = _libraries()
     if not isinstance(inputs, Mapping):

@@ -71,7 +71,7 @@ class ReceptorModel:
         weights are recomputed from them in binary64.
         """
         captures: list[Capture] = []
-        for position, receptor in enumerate(_records(receptors, self.variant)):
+        for position, receptor in enumerate(records_of(receptors, self.variant)):
             tokens = self.tokens_of(receptor, position)
             names = self._names(tokens)
             stack = self.bert._self_attention_stack
@@ -173,7 +173,7 @@ def sceptr(
         ) from None
 
 
-def _records(receptors: Any, variant: str) -> list[dict[str, Any]]:
+def records_of(receptors: Any, variant: str) -> list[dict[str, Any]]:
     """The receptors as mappings from column to text, missing entries left out."""
     if hasattr(receptors, "to_dict") and hasattr(receptors, "columns"):
         receptors = receptors.to_dict("records")

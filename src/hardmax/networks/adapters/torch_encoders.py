@@ -36,9 +36,9 @@ def capture_torch(module: Any, inputs: Any, name_tokens: NameTokens) -> tuple[Ca
     Positions that a key padding mask hides are left out, as keys and, in self-attention, as queries. The
     module runs in evaluation mode (no dropout) and is left as it was.
     """
-    torch = _torch()
-    _check_supported(torch, module)
-    args, kwargs = _arguments(torch, module, inputs)
+    torch = torch_library()
+    check_supported(torch, module)
+    args, kwargs = arguments_of(torch, module, inputs)
     with evaluating(module), record_torch(module) as calls:
         try:
             module(*args, **kwargs)
@@ -74,7 +74,7 @@ def record_torch(module: Any) -> Iterator[list[AttentionCall]]:
 @contextmanager
 def noting_torch(module: Any, note: Note) -> Iterator[None]:
     """While inside, ``note`` is told every call of an ``nn.MultiheadAttention``, and may give other results for it."""
-    torch = _torch()
+    torch = torch_library()
     hooks = []
     for name, part in module.named_modules():
         if isinstance(part, torch.nn.MultiheadAttention):
@@ -179,7 +179,8 @@ def evaluating(module: Any) -> Iterator[None]:
             part.training = True
 
 
-def _check_supported(torch: Any, module: Any) -> None:
+def check_supported(torch: Any, module: Any) -> None:
+    """Refuses a module without ``nn.MultiheadAttention``."""
     if any(isinstance(part, torch.nn.MultiheadAttention) for part in module.modules()):
         return
     suspects = sorted(
@@ -196,7 +197,7 @@ def _check_supported(torch: Any, module: Any) -> None:
     )
 
 
-def _arguments(torch: Any, module: Any, inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def arguments_of(torch: Any, module: Any, inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """What to call the module with: a tensor, a tuple of tensors, or a dictionary of named ones."""
     if isinstance(inputs, Mapping):
         return (), {key: _argument(torch, module, value, key) for key, value in inputs.items()}
@@ -226,7 +227,8 @@ def _argument(torch: Any, module: Any, given: Any, what: str) -> Any:
     return tensor.to(kinds[0]) if kinds else tensor
 
 
-def _torch() -> Any:
+def torch_library() -> Any:
+    """torch, or how to install it."""
     try:
         import torch
     except ImportError:
