@@ -63,23 +63,44 @@ def test_the_page_s_counts_are_the_library_s_on_degenerate_networks(page, addres
     """Small integers: coinciding walls, dead units, duplicate keys and vanishing pre-activations are common."""
     page.goto(address)
     rng = np.random.default_rng(11)
-    for index in range(40):
+    for index in range(60):
         layers, window = _random_layers(rng), [-3.0, 3.0, -2.0, 4.0]
-        own = page.evaluate(
-            """([layers, window]) => Object.fromEntries([["window", window], ["plane", null]].map(([name, domain]) => {
-                 const c = exactComplex(layers, domain);
-                 return [name, [c.nCells, c.nRegions, c.nMaps]];
-               }))""",
-            [layers, window],
-        )
+        own, labels = _counted(page, layers, window)
         assert own == _library(layers, window), (index, layers)
+        x0, x1, y0, y1 = window
+        cells = hm.enumerate_cells(network_of(layers), hm.Plane([0, 0], np.eye(2), ((x0, x1), (y0, y1))))
+        assert sorted(labels) == sorted(cells.labels.tolist()), (index, layers)
+
+
+@pytest.mark.parametrize(
+    ("values", "counts"),
+    [([1, 2, 3, 4], [4, 4, 4]), ([1, 1, 2, 2], [4, 2, 2]), ([1, 2, 1, 2], [4, 4, 2]), ([1, 1, 1, 1], [4, 1, 1])],
+    ids=str,
+)
+def test_cells_that_only_touch_are_not_one_region(page, address, values, counts):
+    page.goto(address)
+    head = {"keys": [[1, 0], [0, 1], [-1, 0], [0, -1]], "biases": [0] * 4, "values": [[value] for value in values]}
+    layers = [{"kind": "attention", "heads": [head], "residual": False}]
+    assert _counted(page, layers, [-1, 1, -1, 1])[0] == {"window": counts, "plane": counts}
+
+
+def _counted(page, layers, window):
+    """Counts and labels by the page's engine alone."""
+    return page.evaluate(
+        """([layers, window]) => {
+             const [inside, all] = [window, null].map((domain) => exactComplex(layers, domain));
+             const counts = (c) => [c.nCells, c.nRegions, c.nMaps];
+             return [{ window: counts(inside), plane: counts(all) }, inside.cells.map((cell) => cell.label)];
+           }""",
+        [layers, window],
+    )
 
 
 def _random_layers(rng):
-    layers, width, scale = [], 2, int(rng.choice([1, 2, 4]))
+    layers, width, scale, most = [], 2, int(rng.choice([1, 2, 4])), int(rng.choice([1, 4]))
 
     def draw(*shape):
-        return (rng.integers(-4, 5, shape) / scale).tolist()
+        return (rng.integers(-most, most + 1, shape) / scale).tolist()
 
     for kind in rng.choice(["attention", "relu", "bare", "maxout"], rng.integers(1, 4)):
         residual = bool(rng.integers(2)) and kind in ("attention", "relu")
@@ -118,12 +139,13 @@ def test_a_layer_added_in_the_page_is_counted_as_the_library_counts_it(page, add
 
 def test_a_count_that_would_take_too_long_is_stopped_and_said_so(page, address):
     page.goto(address)
-    angles = np.round(64 * np.array([[np.cos(a), np.sin(a)] for a in np.arange(32) * 2.4])) / 64
-    units = {
-        "kind": "relu", "rows": angles.tolist(), "shifts": (np.arange(32) / 64).tolist(), "residual": True,
-        "readout": (3 * angles.T).tolist(), "offset": [0, 0], "slope": 0,
+    step = np.arange(32) // 2
+    axis, turn = np.eye(2)[np.arange(32) % 2], np.where(step == 0, 8.0, 16.0 * (-1.0) ** step)
+    folds = {  # sixteen zigzags along each axis, which the next layer cuts again
+        "kind": "relu", "rows": axis.tolist(), "shifts": ((15 - 2 * step) / 8).tolist(), "residual": True,
+        "readout": (axis.T * turn).tolist(), "offset": [0, 0], "slope": 0,
     }  # fmt: skip
-    state = {"layers": [units] * 8, "window": [-2, 2, -2, 2]}
+    state = {"layers": [folds] * 4, "window": [-2, 2, -2, 2]}
     page.evaluate("state => hardmaxExplorer.openState(state)", state)
     page.wait_for_function("() => document.getElementById('stopped').textContent !== ''", timeout=45_000)
     assert "stopped: more than" in page.inner_text("#stopped") or "longer than" in page.inner_text("#stopped")
@@ -341,34 +363,43 @@ _MARKUP = "<img src=x onerror=document.title='broken'>"
 _ONE_KEY = {"kind": "attention", "heads": [{"keys": [[1, 0]], "biases": [0], "values": [[0, 0]]}], "residual": True}
 
 
-@pytest.mark.parametrize(
-    "link",
-    [
-        "#nonsense",
-        "#1.###",
-        "#2.e30",
-        "#p." + _MARKUP,
-        "#p.%E0%A4%A",
-        "#1." + "A" * 300_000,
-        _link({}),
-        _link({"layers": [], "window": [0, 1, 0, 1]}),
-        _link({"layers": [_ONE_KEY], "window": [0, 0, 0, 1]}),
-        _link({"layers": [_ONE_KEY], "window": [-2, 2, -2, "2"]}),
-        _link({"layers": [_ONE_KEY] * 9, "window": [-2, 2, -2, 2]}),
-        _link({"layers": [{"kind": _MARKUP}], "window": [-2, 2, -2, 2]}),
-        _link({"layers": [_ONE_KEY | {"heads": []}], "window": [-2, 2, -2, 2]}),
-        _link({"layers": [_ONE_KEY], "window": [-2, 2, -2, 1e-300]}),
-        _link({"layers": [_ONE_KEY], "window": [-2, 2, -2, 2], "view": _MARKUP}),
-        _link({"layers": [_ONE_KEY], "window": [-2, 2, -2, 2], "layer": 3}),
-    ],
-    ids=range(16),
-)
-def test_a_bad_address_is_refused_with_a_sentence(page, address, link):
-    page.goto(address + link)
-    _settled(page)
-    assert page.inner_text("#message").startswith("This link was not opened: ")
-    assert page.title() == "hardmax explorer" and page.locator("img").count() == 0
-    assert _state(page)["layers"]  # the first example is there instead
+_BAD_LINKS = [
+    "#nonsense",
+    "#1.###",
+    "#2.e30",
+    "#p." + _MARKUP,
+    "#p.%E0%A4%A",
+    "#1." + "A" * 300_000,
+    _link({}),
+    _link({"layers": [], "window": [0, 1, 0, 1]}),
+    _link({"layers": [_ONE_KEY], "window": [0, 0, 0, 1]}),
+    _link({"layers": [_ONE_KEY], "window": [-2, 2, -2, "2"]}),
+    _link({"layers": [_ONE_KEY] * 9, "window": [-2, 2, -2, 2]}),
+    _link({"layers": [{"kind": _MARKUP}], "window": [-2, 2, -2, 2]}),
+    _link({"layers": [_ONE_KEY | {"heads": []}], "window": [-2, 2, -2, 2]}),
+    _link({"layers": [_ONE_KEY], "window": [-2, 2, -2, 1e-300]}),
+    _link({"layers": [_ONE_KEY], "window": [-2, 2, -2, 2], "view": _MARKUP}),
+    _link({"layers": [_ONE_KEY], "window": [-2, 2, -2, 2], "layer": 3}),
+]
+
+
+def test_a_bad_address_is_refused_with_a_sentence(page, address):
+    """The first one while loading, the others typed into the address bar of an open page."""
+    for link in _BAD_LINKS:
+        page.goto(address + link)
+        page.wait_for_selector("#message:not([hidden])")
+        _settled(page)
+        assert page.inner_text("#message").startswith("This link was not opened: "), link
+        assert page.title() == "hardmax explorer" and page.locator("img").count() == 0, link
+        assert _state(page)["layers"], link  # the first example is there instead
+        page.select_option("#preset", "demo")
+        assert page.locator("#message").is_hidden()
+
+
+def test_a_good_address_opens(page, address):
+    page.goto(address + _link({"layers": [_ONE_KEY], "window": [-2, 2, -2, 2]}))
+    assert _settled(page) == {"window": [1, 1, 1], "plane": [1, 1, 1]}
+    assert page.locator("#message").is_hidden() and page.inner_text("#story-title") == "A view of your own"
 
 
 def test_text_of_a_preset_is_shown_as_text(page, monkeypatch, tmp_path):
@@ -412,11 +443,11 @@ def test_pictures_and_numbers_can_be_downloaded(page, address):
         assert rows == [[*map(Fraction, s), Fraction(o)] for s, o in zip(slope.tolist(), offset.tolist(), strict=True)]
 
 
-@pytest.mark.parametrize("name", ["demo", "depth", "49-or-34", "dead-key"])
-def test_the_python_code_builds_the_network_that_was_counted(page, address, name, capsys):
-    counts = _open(page, address, name)
-    page.click("#python")
-    code = page.inner_text("#python-code")
-    page.click("#python-close")
-    exec(compile(code, "explorer.py", "exec"), {})
-    assert capsys.readouterr().out.split() == [*map(str, counts["window"]), "certified"]
+def test_the_python_code_builds_the_network_that_was_counted(page, address, capsys):
+    for name in ("demo", "depth", "49-or-34", "dead-key"):
+        counts = _open(page, address, name)
+        page.click("#python")
+        code = page.inner_text("#python-code")
+        page.click("#python-close")
+        exec(compile(code, "explorer.py", "exec"), {})
+        assert capsys.readouterr().out.split() == [*map(str, counts["window"]), "certified"], name

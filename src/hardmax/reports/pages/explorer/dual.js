@@ -78,6 +78,7 @@ class Dual {
 
 // Corners of the convex hull in order (monotone chain), for drawing.
 function hullOf(points) {
+  if (points.length < 2) return points;
   const sorted = [...points].sort((p, q) => p[0] - q[0] || p[1] - q[1]);
   const turn = (o, a, b) => (a[0] - o[0]) * (b[1] - o[1]) - (a[1] - o[1]) * (b[0] - o[0]);
   const chain = (list) => {
