@@ -102,7 +102,7 @@ class _Step:
         from hardmax.measurements import _sampling_kernels as k
 
         width = {k.FLUSH: 0, k.LARGEST: 1, k.WINNER: self.inner}.get(self.kind, self.size)
-        return range(self.target, self.target + width)
+        return range(self.target, self.target + width) if self.target >= 0 else range(0)
 
 
 def _live(steps: list[_Step]) -> list[_Step]:
@@ -141,9 +141,11 @@ def _fused(steps: list[_Step]) -> list[_Step]:
         for user in users:
             choice = steps[user]
             offset = choice.source - step.target
+            is_label_alone = choice.kind == k.RELU and readers.keys().isdisjoint(choice.writes)
             result[user] = replace(
                 choice,
                 source=step.source,
+                target=-1 if is_label_alone else choice.target,
                 n_in=step.inner,
                 weight=step.constant + offset * step.inner,
                 bias=step.bias if step.bias < 0 else step.bias + offset,
@@ -189,7 +191,7 @@ def _moved(step: _Step, moved: Any) -> _Step:
 
     if step.kind == k.FLUSH:
         return step
-    target = moved(step.target) if len(step.writes) else 0
+    target = moved(step.target) if len(step.writes) else step.target
     inner = moved(step.inner) if step.kind == k.ADD else step.inner
     return replace(step, source=moved(step.source), target=target, inner=inner)
 

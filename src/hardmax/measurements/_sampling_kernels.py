@@ -6,7 +6,7 @@ is vectorised. Sums are taken in the order of the inputs, with fused products as
 and points are short dyadic numbers nothing is rounded, here as in ``net.labels``.
 
 A choice with ``n_in`` above zero computes what it compares from that many registers on the spot, so that scores and
-pre-activations never go through memory.
+pre-activations never go through memory; a RELU with ``target`` -1 is such a one of which only the label is wanted.
 """
 
 # mypy: ignore-errors
@@ -39,16 +39,18 @@ def _draw(registers, key, first, low, width):
     stride = n_words * GAMMA
     unit = 0.5 / 4294967296.0
     for i in range(0, dim, 2):
-        start = key + (np.uint64(first) * n_words + np.uint64(i // 2)) * GAMMA
+        state = key + (np.uint64(first) * n_words + np.uint64(i // 2)) * GAMMA
         row, a, b = registers[i], low[i], width[i]
         if i + 1 == dim:
             for s in range(BLOCK):
-                word = _mixed(start + np.uint64(s) * stride)
+                word = _mixed(state)
+                state += stride
                 row[s] = a + b * ((2.0 * np.float64(word & np.uint64(0xFFFFFFFF)) + 1.0) * unit)
             continue
         other, c, d = registers[i + 1], low[i + 1], width[i + 1]
         for s in range(BLOCK):
-            word = _mixed(start + np.uint64(s) * stride)
+            word = _mixed(state)
+            state += stride
             row[s] = a + b * ((2.0 * np.float64(word & np.uint64(0xFFFFFFFF)) + 1.0) * unit)
             other[s] = c + d * ((2.0 * np.float64(word >> np.uint64(32)) + 1.0) * unit)
 
@@ -198,43 +200,71 @@ def _affine_relu(registers, source, n_in, target, size, constants, weight, bias,
 
 
 @numba.njit(cache=True, nogil=True, fastmath={"contract"})
-def _largest_affine(registers, source, n_in, size, constants, weight, bias, best, winner):
-    """``_first_largest`` of affine functions of at most four registers; four rivals in one pass over the points."""
+def _affine_signs(registers, source, n_in, size, constants, weight, bias, word, shift):
+    """``_affine_relu`` where only the label is wanted; past the last unit, minus infinity leaves no bit."""
+    one, none = np.uint64(1), np.uint64(0)
     z0, z1 = registers[source], registers[source + min(1, n_in - 1)]
     z2, z3 = registers[source + min(2, n_in - 1)], registers[source + min(3, n_in - 1)]
-    a0, a1, a2, a3, a = _function(constants, weight, n_in, bias, 0, size)
-    if n_in <= 2:
-        for s in range(BLOCK):
-            best[s] = a0 * z0[s] + a1 * z1[s] + a
-            winner[s] = 0
-    else:
-        for s in range(BLOCK):
-            best[s] = a0 * z0[s] + a1 * z1[s] + a2 * z2[s] + a3 * z3[s] + a
-            winner[s] = 0
-    for j in range(1, size, 4):
+    for unit in range(0, size, 4):
+        a0, a1, a2, a3, a = _function(constants, weight, n_in, bias, unit, size)
+        b0, b1, b2, b3, b = _function(constants, weight, n_in, bias, unit + 1, size)
+        c0, c1, c2, c3, c = _function(constants, weight, n_in, bias, unit + 2, size)
+        d0, d1, d2, d3, d = _function(constants, weight, n_in, bias, unit + 3, size)
+        m0 = one << np.uint64(shift + unit)
+        m1, m2, m3 = m0 << one, m0 << np.uint64(2), m0 << np.uint64(3)
+        if n_in <= 2:
+            for s in range(BLOCK):
+                x, y = z0[s], z1[s]
+                v0, v1 = a0 * x + a1 * y + a, b0 * x + b1 * y + b
+                v2, v3 = c0 * x + c1 * y + c, d0 * x + d1 * y + d
+                low = (m0 if v0 > 0.0 else none) | (m1 if v1 > 0.0 else none)
+                word[s] |= low | ((m2 if v2 > 0.0 else none) | (m3 if v3 > 0.0 else none))
+        else:
+            for s in range(BLOCK):
+                x, y, z, w = z0[s], z1[s], z2[s], z3[s]
+                v0, v1 = a0 * x + a1 * y + a2 * z + a3 * w + a, b0 * x + b1 * y + b2 * z + b3 * w + b
+                v2, v3 = c0 * x + c1 * y + c2 * z + c3 * w + c, d0 * x + d1 * y + d2 * z + d3 * w + d
+                low = (m0 if v0 > 0.0 else none) | (m1 if v1 > 0.0 else none)
+                word[s] |= low | ((m2 if v2 > 0.0 else none) | (m3 if v3 > 0.0 else none))
+
+
+@numba.njit(cache=True, nogil=True, fastmath={"contract"})
+def _largest_affine(registers, source, n_in, size, constants, weight, bias, best, winner):
+    """``_first_largest`` of affine functions of at most four registers; five in one pass over the points."""
+    z0, z1 = registers[source], registers[source + min(1, n_in - 1)]
+    z2, z3 = registers[source + min(2, n_in - 1)], registers[source + min(3, n_in - 1)]
+    for j in range(0, size, 5):
+        is_first = j == 0
         a0, a1, a2, a3, a = _function(constants, weight, n_in, bias, j, size)
         b0, b1, b2, b3, b = _function(constants, weight, n_in, bias, j + 1, size)
         c0, c1, c2, c3, c = _function(constants, weight, n_in, bias, j + 2, size)
         d0, d1, d2, d3, d = _function(constants, weight, n_in, bias, j + 3, size)
-        k0, k1, k2, k3 = np.uint64(j), np.uint64(j + 1), np.uint64(j + 2), np.uint64(j + 3)
+        e0, e1, e2, e3, e = _function(constants, weight, n_in, bias, j + 4, size)
+        k0, k1, k2 = np.uint64(j), np.uint64(j + 1), np.uint64(j + 2)
+        k3, k4 = np.uint64(j + 3), np.uint64(j + 4)
         if n_in <= 2:
             for s in range(BLOCK):
-                x, y, top, index = z0[s], z1[s], best[s], winner[s]
-                v0, v1 = a0 * x + a1 * y + a, b0 * x + b1 * y + b
-                v2, v3 = c0 * x + c1 * y + c, d0 * x + d1 * y + d
+                x, y = z0[s], z1[s]
+                top, index = -np.inf if is_first else best[s], k0 if is_first else winner[s]
+                v0, v1, v2 = a0 * x + a1 * y + a, b0 * x + b1 * y + b, c0 * x + c1 * y + c
+                v3, v4 = d0 * x + d1 * y + d, e0 * x + e1 * y + e
                 index, top = k0 if v0 > top else index, v0 if v0 > top else top
                 index, top = k1 if v1 > top else index, v1 if v1 > top else top
                 index, top = k2 if v2 > top else index, v2 if v2 > top else top
-                winner[s], best[s] = k3 if v3 > top else index, v3 if v3 > top else top
+                index, top = k3 if v3 > top else index, v3 if v3 > top else top
+                winner[s], best[s] = k4 if v4 > top else index, v4 if v4 > top else top
         else:
             for s in range(BLOCK):
-                x, y, z, w, top, index = z0[s], z1[s], z2[s], z3[s], best[s], winner[s]
+                x, y, z, w = z0[s], z1[s], z2[s], z3[s]
+                top, index = -np.inf if is_first else best[s], k0 if is_first else winner[s]
                 v0, v1 = a0 * x + a1 * y + a2 * z + a3 * w + a, b0 * x + b1 * y + b2 * z + b3 * w + b
                 v2, v3 = c0 * x + c1 * y + c2 * z + c3 * w + c, d0 * x + d1 * y + d2 * z + d3 * w + d
+                v4 = e0 * x + e1 * y + e2 * z + e3 * w + e
                 index, top = k0 if v0 > top else index, v0 if v0 > top else top
                 index, top = k1 if v1 > top else index, v1 if v1 > top else top
                 index, top = k2 if v2 > top else index, v2 if v2 > top else top
-                winner[s], best[s] = k3 if v3 > top else index, v3 if v3 > top else top
+                index, top = k3 if v3 > top else index, v3 if v3 > top else top
+                winner[s], best[s] = k4 if v4 > top else index, v4 if v4 > top else top
 
 
 @numba.njit(cache=True, nogil=True)
@@ -244,15 +274,14 @@ def _select(row, winner, constants, first, step, size):
         for s in range(BLOCK):
             row[s] = constants[first + np.int64(winner[s]) * step]
         return
-    value = constants[first]
-    for s in range(BLOCK):
-        row[s] = value
-    for j in range(1, size, 4):
-        a, b = constants[first + step * j], constants[first + step * min(j + 1, size - 1)]
+    start = constants[first]
+    for j in range(1, max(size, 2), 4):
+        is_first = j == 1
+        a, b = constants[first + step * min(j, size - 1)], constants[first + step * min(j + 1, size - 1)]
         c, d = constants[first + step * min(j + 2, size - 1)], constants[first + step * min(j + 3, size - 1)]
         k0, k1, k2, k3 = np.uint64(j), np.uint64(j + 1), np.uint64(j + 2), np.uint64(j + 3)
         for s in range(BLOCK):
-            index, v = winner[s], row[s]
+            index, v = winner[s], start if is_first else row[s]
             v = a if index == k0 else v
             v = b if index == k1 else v
             v = c if index == k2 else v
@@ -286,7 +315,9 @@ def label_codes(key, first, low, width, program, constants, registers, is_hashed
                 _affine(registers, source, target, size, inner, constants, constant, bias)
             elif kind == RELU:
                 slope = constants[constant]
-                if n_in > 0:
+                if target < 0:
+                    _affine_signs(registers, source, n_in, size, constants, weight, bias, word, shift)
+                elif n_in > 0:
                     _affine_relu(registers, source, n_in, target, size, constants, weight, bias, slope, word, shift)
                 else:
                     _relu(registers, source, target, size, slope, word, shift)
