@@ -187,9 +187,21 @@ def draw_polygons(ax: Any, polygons: Sequence[FloatArray], colours: Sequence[str
 
 
 def draw_segments(ax: Any, segments: FloatArray, colour: str = INK, width: float = 0.6, **style: Any) -> Any:
-    """Draw segments (n, 2, 2) as lines."""
-    for start, end in segments:
-        ax.plot([start[0], end[0]], [start[1], end[1]], color=colour, linewidth=width, solid_capstyle="round", **style)
+    """Draw segments (n, 2, 2), all as one line with gaps."""
+    if len(segments):
+        gaps = np.full((len(segments), 1), np.nan)
+        x, y = (np.hstack([segments[:, :, axis], gaps]).reshape(-1)[:-1] for axis in (0, 1))
+        ax.plot(x, y, color=colour, linewidth=width, solid_capstyle="round", **style)
+    return ax
+
+
+def draw_outlines(ax: Any, polygons: Sequence[FloatArray], width: float = 0.7) -> Any:
+    """Draw the edges of polygons in ink, all as one line with gaps; empty ones are skipped."""
+    drawn = [polygon for polygon in polygons if len(polygon)]
+    if drawn:
+        gap = np.full((1, 2), np.nan)
+        x, y = np.vstack([part for polygon in drawn for part in (polygon, polygon[:2], gap)])[:-1].T
+        ax.plot(x, y, color=INK, linewidth=width, solid_joinstyle="round")
     return ax
 
 
@@ -224,9 +236,7 @@ def draw_diagram(diagram: PowerDiagram, ax: Any, extent: Any = None, names: Sequ
     window = window_of(extent, key_window(diagram))
     polygons = diagram.polygons(window)
     draw_polygons(ax, polygons, [tinted(key_colour(key), 0.45) for key in range(len(polygons))])
-    for polygon in polygons:
-        if len(polygon):
-            ax.fill(polygon[:, 0], polygon[:, 1], facecolor="none", edgecolor=INK, linewidth=0.9)
+    draw_outlines(ax, polygons, 0.9)
     draw_keys(ax, diagram, names)
     return draw_frame(ax, window)
 
@@ -247,15 +257,14 @@ def draw_complex(cells: CellComplex, ax: Any, extent: Any = None) -> Any:
     window = window_of(extent, plane_window(cells))
     polygons = window_polygons(cells, window)
     draw_polygons(ax, polygons, cell_colours(cells))
-    if cells.is_complete:
+    if cells.is_complete and cells.n_regions < cells.n_cells:
         walls = walls_between(cells, polygons)
         sides = cells.region_of[walls.pairs]
         inside = sides[:, 0] == sides[:, 1]
         draw_segments(ax, walls.segments[inside], FAINT, 0.5)
         draw_segments(ax, walls.segments[~inside], INK, 0.8)
     else:
-        for polygon in polygons:
-            ax.fill(polygon[:, 0], polygon[:, 1], facecolor="none", edgecolor=INK, linewidth=0.6)
+        draw_outlines(ax, polygons, 0.8)
     return draw_frame(ax, window)
 
 
@@ -324,9 +333,7 @@ def draw_field(field: ValueField, ax: Any, temperature: float = 0.0, extent: Any
     else:
         image = blended(field.weights(grid(window, _RESOLUTION), temperature))
         ax.imshow(image, extent=(*window[0], *window[1]), origin="lower", interpolation="bilinear")
-    for polygon in diagram.polygons(window):
-        if len(polygon):
-            ax.fill(polygon[:, 0], polygon[:, 1], facecolor="none", edgecolor=INK, linewidth=0.7)
+    draw_outlines(ax, diagram.polygons(window))
     draw_keys(ax, diagram)
     return draw_frame(ax, window)
 

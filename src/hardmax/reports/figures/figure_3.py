@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.cells.drawing import Window, draw_frame, draw_keys, draw_polygons
+from hardmax.cells.drawing import Window, draw_frame, draw_keys, draw_outlines, draw_polygons
 from hardmax.cells.power_diagram import PowerDiagram, power_diagram
 from hardmax.networks.layers import Attention
 from hardmax.networks.library import builtin
@@ -72,9 +72,7 @@ def draw(values: Values, figure: Any) -> None:
 def draw_cells(diagram: PowerDiagram, polygons: tuple[FloatArray, ...], ax: Any, names: list[str]) -> Any:
     """One diagram, with a name beside each key."""
     draw_polygons(ax, polygons, [tinted(key_colour(key), 0.5) for key in range(len(polygons))])
-    for polygon in polygons:
-        if len(polygon):
-            ax.fill(polygon[:, 0], polygon[:, 1], facecolor="none", edgecolor=INK, linewidth=1.0)
+    draw_outlines(ax, polygons, 1.0)
     draw_keys(ax, diagram, names)
     plain_axes(ax)
     return draw_frame(ax, _WINDOW)

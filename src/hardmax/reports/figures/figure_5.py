@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.cells.drawing import Window, blended, draw_frame, draw_keys, grid
+from hardmax.cells.drawing import Window, blended, draw_frame, draw_keys, draw_outlines, grid
 from hardmax.cells.power_diagram import power_diagram
 from hardmax.cells.value_field import ValueField, value_field
 from hardmax.networks.layers import Attention
@@ -84,9 +84,7 @@ def draw_panel(values: Values, panel: Panel, ax: Any) -> Any:
     """Keys' colours mixed by weight, outputs as arrows, walls of the hard head, and where the winner has 90 %."""
     (x0, x1), (y0, y1) = _WINDOW
     ax.imshow(panel.image, extent=(x0, x1, y0, y1), origin="lower", interpolation="nearest")
-    for polygon in values.polygons:
-        if len(polygon):
-            ax.fill(polygon[:, 0], polygon[:, 1], facecolor="none", edgecolor=INK, linewidth=0.7)
+    draw_outlines(ax, values.polygons, 0.7)
     if panel.decided < 0.995:
         x, y = grid(_WINDOW, _PIXELS).transpose(2, 0, 1)
         ax.contour(x, y, panel.largest, levels=[_SURE], colors="white", linewidths=0.9, linestyles="dashed")

@@ -48,8 +48,8 @@ class Values:
         return (
             Panel("attention", self.attention, has_head=True, has_units=False),
             Panel("FFN", self.feed_forward, has_head=False, has_units=True),
-            Panel("as printed", self.refinement, has_head=True, has_units=True),
-            Panel("in truth", self.block, has_head=True, has_units=True),
+            Panel("refinement", self.refinement, has_head=True, has_units=True),
+            Panel("the block", self.block, has_head=True, has_units=True),
         )
 
 
