@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hardmax.cli.completion import BUILTIN, complete_model
 from hardmax.cli.output import ForceOption, JsonOption, print_json, print_line
 from hardmax.cli.progress import working
-from hardmax.cli.sources import BUILTIN, complete_model
 
 if TYPE_CHECKING:
     from hardmax.networks.network import Network
@@ -104,6 +104,7 @@ def _facts(made: Report) -> dict[str, Any]:
 
     document = made.document
     return {
+        "schema": 1,
         "source": document.title,
         **({"description": document.description} if document.description else {}),
         "report": str(made.path),

@@ -15,6 +15,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from numpy.typing import ArrayLike
+from threadpoolctl import threadpool_limits
 
 from hardmax import __version__
 from hardmax.cells.domains import Domain
@@ -114,7 +115,9 @@ def make_report(
     progress("reading the model")
     subject = read_subject(source, inputs, labels, tokens, name)
     made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    document = gather(subject, plane, made, progress)
+    # thousands of small matrix products: threads that wait for one another made them ten times slower
+    with threadpool_limits(limits=1, user_api="blas"):
+        document = gather(subject, plane, made, progress)
     progress("writing the page")
     page = render(document).encode()
     if len(page) > MOST_BYTES:

@@ -193,7 +193,8 @@
     panel.replaceChildren(make("h3", {}, "Cell " + cell));
     const facts = make("ul");
     facts.append(make("li", {}, size + " " + short(value(size)) + " in slice coordinates"));
-    facts.append(make("li", {}, "region " + value("region") + ", affine map " + value("map") + ", " + corners.get(cell).length + (size === "area" ? " corners" : " ends")));
+    const place = value("region") === null ? "" : "region " + value("region") + ", affine map " + value("map") + ", ";
+    facts.append(make("li", {}, place + corners.get(cell).length + (size === "area" ? " corners" : " ends")));
     for (const part of value("choices").split("; ")) if (part) facts.append(make("li", part.startsWith("ReLUs on") ? { class: "bits" } : {}, part));
     const list = make("ul", { class: "equation" });
     for (const entry of maps.get(cell)) list.append(make("li", {}, equation(entry)));

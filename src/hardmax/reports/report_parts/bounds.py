@@ -32,7 +32,6 @@ _COLUMNS = (
     Column("counted", "found here", "count", Exactness.CERTIFIED),
     Column("true", "true bound", "count", Exactness.CERTIFIED),
     Column("published", "as published", "count", Exactness.ESTIMATED),
-    Column("where", "published where"),
     Column("verdict", "the published statement", "prose"),
     Column("remark", "remark", "prose"),
 )
@@ -125,9 +124,9 @@ def _cell_records(looked: Looked, notes: list[str]) -> list[dict[str, Any]]:
             published = (b.as_published.relu_regions(widths[0], dim, len(widths)), "III.3")
         records.append(_record("cells of the slice, by dimensions of images", cells.n_cells, b.serra(dim, widths),
                                remark, *published))  # fmt: skip
-    records.append(
-        _record("linear regions of the slice", cells.n_regions, cells.n_cells, "never more than cells", None, "")
-    )
+    if looked.has_regions:
+        remark = "never more than cells"
+        records.append(_record("linear regions of the slice", cells.n_regions, cells.n_cells, remark, None, ""))
     return records
 
 
@@ -193,17 +192,16 @@ def _curvature_record(seen: Sequence[SeenHead]) -> list[dict[str, Any]]:
 def _record(
     quantity: str, counted: float, true: float, remark: str, published: float | None, claim: str
 ) -> dict[str, Any]:
-    where = verdict = ""
+    verdict = None
     if claim:
         finding = next(found for found in check(claim) if found.claim.name == claim)
-        where, verdict = finding.claim.where, _said(finding.verdict, finding.claim.correction)
+        verdict = f"{finding.claim.where} {_said(finding.verdict, finding.claim.correction)}"
     return {
         "quantity": quantity,
         "counted": counted,
         "true": true,
         "published": published,
-        "where": where or None,
-        "verdict": verdict or None,
+        "verdict": verdict,
         "remark": remark,
     }
 
@@ -225,7 +223,7 @@ def _figure(records: Sequence[dict[str, Any]]) -> Figure:
         y = top + row * (index + 0.5)
         parts.append(tag("line", x1=left, x2=width - 24, y1=y, y2=y, class_="grid"))
         parts.append(tag("text", *_wrapped(record["quantity"], left - 14, y), class_="tick-text", text_anchor="end"))
-        refuted = str(record["verdict"] or "").startswith("refuted")
+        refuted = " refuted" in str(record["verdict"])
         for key, kind in (("true", "true-bound"), ("published", "printed-bound"), ("counted", "count")):
             value = record[key]
             if not _drawable(value):
@@ -247,9 +245,11 @@ def _figure(records: Sequence[dict[str, Any]]) -> Figure:
         frame.bottom_axis(ticks, "how many (logarithmic)"),
         class_="chart",
     )
-    legend = (("count", "found here"), ("true-bound", "true bound"), ("printed-bound", "as published"),
-              ("printed-bound refuted", "as published, refuted"))  # fmt: skip
-    return Figure("bounds-figure", svg, "Counts and bounds on a logarithmic scale.", ("bounds",), legend)
+    legend = [("count", "found here"), ("true-bound", "true bound")]
+    marks = {" refuted" in str(record["verdict"]) for record in records if _drawable(record["published"])}
+    legend += [("printed-bound", "as published")] if False in marks else []
+    legend += [("printed-bound refuted", "as published, refuted")] if True in marks else []
+    return Figure("bounds-figure", svg, "Counts and bounds on a logarithmic scale.", ("bounds",), tuple(legend))
 
 
 def _power_of_ten(exponent: int) -> str:

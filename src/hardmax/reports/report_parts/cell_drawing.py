@@ -33,7 +33,7 @@ def plane_figure(looked: Looked, colouring: Colouring) -> Markup:
         tag("polygon", points=inner.points(cells.vertices(cell)), class_=f"cell {colouring.of[cell]}", data_cell=cell)
         for cell in range(cells.n_cells)
     )
-    lines = tag("path", d=_region_lines(cells, inner), class_="region-line")
+    lines = tag("path", d=_region_lines(cells, inner) if looked.has_regions else "M0 0", class_="region-line")
     marks = Markup("").join(_mark(inner, u, v, name) for (u, v), name in looked.marks)
     window = tag(
         "svg",
@@ -162,7 +162,9 @@ def line_figure(looked: Looked, colouring: Colouring, shown: int) -> Markup:
     )  # curves beyond the frame are few and cut off by the axes' margin
     ticks_x = [(at, as_text(at)) for at in round_ticks(0.0, 1.0)]
     ticks_y = [(at, as_text(at)) for at in round_ticks(low - pad, high + pad)]
-    title = " ".join(["position on the line", *(f"({at[0]:g} is {name})" for at, name in looked.marks)])
+    title = "position on the line"
+    if looked.marks:
+        title += ": " + ", ".join(f"{at[0]:g} is {name}" for at, name in looked.marks)
     return picture(
         _MAP_WIDTH,
         _LINE_HEIGHT,

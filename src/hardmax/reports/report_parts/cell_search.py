@@ -14,6 +14,7 @@ from hardmax.cells.domains import Domain, Plane, Segment
 from hardmax.cells.search import enumerate_cells
 from hardmax.errors import DomainError, ParameterError, QuadraticScoresError
 from hardmax.networks.network import Network
+from hardmax.reports.report_parts.sections import legible
 from hardmax.reports.report_parts.subject import Place, Subject
 
 FloatArray = NDArray[np.float64]
@@ -23,6 +24,8 @@ MOST_CELLS = 2500
 #: Above these sizes cells are not looked for: one search would take minutes.
 MOST_PARAMETERS = 5_000_000
 MOST_CHOICES = 200_000
+#: Maps that agree in floats are compared in rationals; above this many numbers in all it would take minutes.
+MOST_COMPARED = 20_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +41,7 @@ class Looked:
     key_names: tuple[str, ...] | None
     where: str
     notes: tuple[str, ...]
+    has_regions: bool  # whether cells were merged into regions
 
 
 def look(subject: Subject, plane: Domain | None, told: Callable[[str], None]) -> Looked | str:
@@ -54,6 +58,8 @@ def look(subject: Subject, plane: Domain | None, told: Callable[[str], None]) ->
     place = _given(subject, plane) if plane is not None else _chosen(subject)
     if isinstance(place, str):
         return place
+    if place.key_names is None and subject.inputs.tokens is not None:
+        place = replace(place, key_names=tuple(legible(name, 80) for name in subject.inputs.tokens[0]))
     try:
         return _search(place, told)
     except QuadraticScoresError:
@@ -80,7 +86,7 @@ def _chosen(subject: Subject) -> Place | str:
         low, high = float(points.min()), float(points.max())
         pad = 0.2 * (high - low) or 1.0
         ends = [np.full(shape, value) for value in (low - pad, high + pad)]
-        return Place(subject.hard, Segment(*ends), (), "the line of inputs, around those given")
+        return Place(subject.hard, Segment(*ends), (), "a stretch of the line of all inputs")
     if size == 2:
         flat = points.reshape(-1, 2)
         low2, high2 = flat.min(axis=0), flat.max(axis=0)
@@ -88,7 +94,8 @@ def _chosen(subject: Subject) -> Place | str:
         extent = [(float(c - half), float(c + half)) for c in centre]
         marks = tuple(((float(a), float(b)), "") for a, b in flat[:200])
         plane = Plane(np.zeros(shape), np.eye(2).reshape(2, *shape), extent)
-        return Place(subject.hard, plane, marks, "the plane of all inputs, around those given (the dots)")
+        notes = ("The window lies around the inputs, which are the dots.",)
+        return Place(subject.hard, plane, marks, "a window of the plane of all inputs", None, notes)
     picked = _distinct(points)
     names = [f"input {index}" for index in picked]
     if len(picked) >= 3:
@@ -98,7 +105,7 @@ def _chosen(subject: Subject) -> Place | str:
             picked = picked[:2]
         else:
             corners = ((0.0, 0.0), (1.0, 0.0), (0.0, 1.0))
-            where = f"the plane through inputs {picked[0]}, {picked[1]} and {picked[2]}"
+            where = f"a window of the plane through inputs {picked[0]}, {picked[1]} and {picked[2]}"
             return Place(subject.hard, plane, tuple(zip(corners, names, strict=True)), where)
     if len(picked) == 2:
         return _between(subject, picked[0], picked[1])
@@ -119,7 +126,8 @@ def _segment_instead(subject: Subject, place: Place) -> Place:
         "are curves. On a line they are solved exactly, so a line is shown instead of a plane."
     )
     picked = _distinct(subject.inputs.points)
-    return _between(subject, picked[0], picked[1], (*place.notes, note))
+    segment = _between(subject, picked[0], picked[1], (*place.notes, note))
+    return replace(segment, key_names=place.key_names)
 
 
 def _distinct(points: FloatArray) -> list[int]:
@@ -134,7 +142,6 @@ def _distinct(points: FloatArray) -> list[int]:
 
 
 def _search(place: Place, told: Callable[[str], None]) -> Looked:
-    notes = list(place.notes)
     for _ in range(30):
         told("cells")
         cells = enumerate_cells(place.net, place.domain, max_cells=MOST_CELLS)
@@ -143,22 +150,36 @@ def _search(place: Place, told: Callable[[str], None]) -> Looked:
         place = _shrunk(place)
     if not cells.is_complete:
         raise DomainError(f"more than {MOST_CELLS:,} cells remain however small the slice; give another plane")
-    if place.notes != tuple(notes):
-        notes = list(place.notes)
-    return Looked(place.net, cells, place.marks, place.key_names, place.where, tuple(notes))
+    notes = place.notes
+    has_regions = n_alike(cells) * place.net.n_parameters <= MOST_COMPARED
+    if not has_regions:
+        notes += (
+            "Many cells carry maps that agree in floating point. To prove them equal in rationals would take minutes "
+            "in a model of this size, so cells are not merged into regions here.",
+        )
+    return Looked(place.net, cells, place.marks, place.key_names, place.where, notes, has_regions)
+
+
+def n_alike(cells: CellComplex) -> int:
+    """How many cells carry a map that another cell carries too, up to rounding."""
+    maps = cells.maps.reshape(cells.n_cells, -1)
+    size = float(np.abs(maps).max(initial=0.0)) or 1.0
+    _, counts = np.unique(np.round(maps / size, 11), axis=0, return_counts=True)
+    return int(counts[counts > 1].sum())
 
 
 def _shrunk(place: Place) -> Place:
     """The same slice, half as long in every direction, around its centre."""
     domain = place.domain
     note = f"The slice had more than {MOST_CELLS:,} cells, too many to draw, so it was shrunk around its centre."
-    notes = place.notes if note in place.notes else (*place.notes, note)
+    if note not in place.notes:
+        place = replace(place, notes=(*place.notes, note), where=f"the middle of {place.where}")
     if isinstance(domain, Segment):
         middle, quarter = (domain.start + domain.end) / 2, (domain.end - domain.start) / 4
-        return replace(place, domain=Segment(middle - quarter, middle + quarter), marks=(), notes=notes)
+        return replace(place, domain=Segment(middle - quarter, middle + quarter), marks=())
     assert isinstance(domain, Plane)
     extent = [((3 * a + b) / 4, (a + 3 * b) / 4) for a, b in domain.extent]
     inside = tuple(
         mark for mark in place.marks if all(a <= x <= b for x, (a, b) in zip(mark[0], extent, strict=True))
     )
-    return replace(place, domain=Plane(domain.origin, domain.basis, extent), marks=inside, notes=notes)
+    return replace(place, domain=Plane(domain.origin, domain.basis, extent), marks=inside)

@@ -46,7 +46,7 @@ def cells_section(
         f"{len(varying):,} of {len(choices):,} choices differ between cells here; the others are the same all over "
         "the slice."
     )
-    if cells.n_regions == cells.n_cells:
+    if looked.has_regions and cells.n_regions == cells.n_cells > 1:
         notes.append("No two neighbouring cells share their affine map, so every cell is a region of its own.")
     if cells.n_outputs > MOST_OUTPUTS:
         notes.append(f"Maps are listed for the first {MOST_OUTPUTS} of {cells.n_outputs:,} outputs.")
@@ -54,20 +54,19 @@ def cells_section(
         f"Checked again by other means than those that found them (hm.verify): {len(verified.checks)} checks, "
         f"{'all passed' if verified.ok else 'SOME FAILED'}."
     )
-    facts = (
-        Fact("cells", as_text(cells.n_cells, "count"), exactness, cells.n_cells),
-        Fact("linear regions", as_text(cells.n_regions, "count"), exactness, cells.n_regions),
-        Fact("different affine maps", as_text(cells.n_maps, "count"), exactness, cells.n_maps),
-        Fact("verification", "passed" if verified.ok else "failed", verified.exactness, verified.ok),
-    )
-    colours = colourings(cells, varying, looked.key_names)
+    facts = [Fact("cells", as_text(cells.n_cells, "count"), exactness, cells.n_cells)]
+    if looked.has_regions:
+        facts.append(Fact("linear regions", as_text(cells.n_regions, "count"), exactness, cells.n_regions))
+        facts.append(Fact("different affine maps", as_text(cells.n_maps, "count"), exactness, cells.n_maps))
+    facts.append(Fact("verification", "passed" if verified.ok else "failed", verified.exactness, verified.ok))
+    colours = colourings(looked, varying)
     tables = _tables(looked, varying)
     section = Section(
         NAME,
         TITLE,
         lead,
         notes=tuple(notes),
-        facts=facts,
+        facts=tuple(facts),
         figures=(_figure(looked, colours, tuple(table.name for table in tables)),),
         tables=tables,
         data=_script_data(cells, colours),
@@ -80,7 +79,8 @@ def _figure(looked: Looked, colours: Sequence[Colouring], tables: tuple[str, ...
     if isinstance(cells.domain, Plane):
         caption = (
             "Slice coordinates u (to the right) and v (up). Colours: "
-            f"{colours[0].name}. Thin lines part cells, bold lines part linear regions."
+            f"{colours[0].name}. Thin lines part "
+            f"cells{', bold lines part linear regions' if looked.has_regions else ''}."
         )
         return Figure("cell-map", plane_figure(looked, colours[0]), caption, tables)
     caption = (
@@ -117,7 +117,13 @@ def _tables(looked: Looked, varying: Sequence[Choice]) -> tuple[Table, ...]:
     )
     volumes = cells.volumes
     rows = tuple(
-        (cell, int(cells.region_of[cell]), int(cells.map_of[cell]), float(volumes[cell]), words)
+        (
+            cell,
+            int(cells.region_of[cell]) if looked.has_regions else None,
+            int(cells.map_of[cell]) if looked.has_regions else None,
+            float(volumes[cell]),
+            words,
+        )
         for cell, words in enumerate(_words(looked, varying))
     )
     names = ("u", "v")[: cells.dim]

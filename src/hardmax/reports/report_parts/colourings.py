@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hardmax.cells.complex import CellComplex
 from hardmax.reports.palette import KEY_COLOURS
+from hardmax.reports.report_parts.cell_search import Looked
 from hardmax.reports.report_parts.choices import Choice
 
 _MOST_CHOICES = 12
@@ -24,19 +26,19 @@ class Colouring:
     legend: tuple[tuple[str, str], ...]  # (class, meaning)
 
 
-def colourings(
-    cells: CellComplex, varying: Sequence[Choice], key_names: Sequence[str] | None
-) -> tuple[Colouring, ...]:
+def colourings(looked: Looked, varying: Sequence[Choice]) -> tuple[Colouring, ...]:
     """The colourings a slice offers, the one that tells most first."""
+    cells = looked.cells
     attention = [choice for choice in varying if choice.kind != "relu"]
     # later choices depend on more of the network; among equals the one with more winners tells more
     attention.sort(key=lambda c: (-len(np.unique(cells.labels[:, c.column])), -c.column))
-    found = [_by_choice(cells, choice, key_names) for choice in attention[:_MOST_CHOICES]]
-    found.append(_by_region(cells))
+    found = [_by_choice(cells, choice, looked.key_names) for choice in attention[:_MOST_CHOICES]]
+    if looked.has_regions:
+        found.append(_by_region(cells))
     relus = [choice.column for choice in varying if choice.kind == "relu"]
     if relus:
         found.append(_by_activity(cells, relus))
-    return tuple(found)
+    return tuple(found) or (Colouring("nothing", ("k0",) * cells.n_cells, ()),)
 
 
 def _by_choice(cells: CellComplex, choice: Choice, key_names: Sequence[str] | None) -> Colouring:
@@ -73,6 +75,6 @@ def _by_activity(cells: CellComplex, columns: Sequence[int]) -> Colouring:
     return Colouring("ReLUs that are on", tuple(f"t{int(tint)}" for tint in place), legend)
 
 
-def _span(values: np.ndarray) -> str:
+def _span(values: NDArray[np.int64]) -> str:
     low, high = int(values.min()), int(values.max())
     return f"{low}" if low == high else f"{low} to {high}"

@@ -22,7 +22,7 @@ from hardmax.reports.report_parts.bounds import bounds_section
 from hardmax.reports.report_parts.cell_search import Looked
 from hardmax.reports.report_parts.cells import cells_section
 from hardmax.reports.report_parts.fidelity import fidelity_section, kept
-from hardmax.reports.report_parts.sections import Column, Fact, Section, Table, as_text, legible, rows_of
+from hardmax.reports.report_parts.sections import Column, Fact, Section, Table, as_text, legible, rows_of, several
 from hardmax.reports.report_parts.seen_heads import SeenHead, seen_heads
 from hardmax.reports.report_parts.stability import stability_section
 from hardmax.reports.report_parts.subject import Subject
@@ -121,8 +121,8 @@ _SUMMARY_LABELS = {
     "n_chosen": ("chosen", "count"),
     "margin_median": ("median margin", "number"),
     "entropy_mean": ("mean entropy", "number"),
-    "radius_median": ("median distance to a wall", "number"),
-    "radius_smallest": ("least distance to a wall", "number"),
+    "radius_median": ("wall distance, median", "number"),
+    "radius_smallest": ("wall distance, least", "number"),
 }
 
 
@@ -131,10 +131,10 @@ def _summary(captures: Sequence[Capture]) -> Table:
     columns = [
         Column("layer", "layer", "count", Exactness.EXACT),
         Column("head", "head", "count", Exactness.EXACT),
-        Column("name", "name in the model"),
         Column("key_dim", "dimension", "count", Exactness.EXACT),
     ]
     columns += [Column(key, label, kind, COLUMNS[key][0]) for key, (label, kind) in _SUMMARY_LABELS.items()]
+    columns.append(Column("name", "name in the model"))
     records = [{**row, "name": legible(row["name"], 60)} for row in analyse_heads(captures, reach="hull").table()]
     return Table("heads", "Every head, over all inputs", tuple(columns), rows_of(records, columns), shown=80)
 
@@ -159,11 +159,11 @@ def _answer(
         cells = looked.cells
         word = "plane" if cells.dim == 2 else "line"
         text = (
-            f"On {looked.where} the hard model consists of exactly {cells.n_cells:,} cells; within each it is one "
-            "affine map."
+            f"On {looked.where} the hard model consists of exactly {several(cells.n_cells, 'cell')}; within each it "
+            "is one affine map."
         )
-        if looked.cells.n_regions < looked.cells.n_cells:
-            text = text[:-1] + f", and they join into {cells.n_regions:,} linear regions of the {word}."
+        if looked.has_regions and cells.n_regions < cells.n_cells:
+            text = text[:-1] + f", and they join into {several(cells.n_regions, 'linear region')} of the {word}."
         sentences.append(Fact("", text, cells.exactness))
     if certified is not None:
         rows = stability.facts[0].text
@@ -183,11 +183,17 @@ def _highlights(
     if looked is not None:
         what = "cells on the plane shown" if looked.cells.dim == 2 else "cells on the line shown"
         found.append(Fact(what, as_text(looked.cells.n_cells, "count"), looked.cells.exactness))
-    if len(head_section.facts) > 1:
-        found.append(Fact("drawn keys that own a cell", head_section.facts[1].text, head_section.facts[1].exactness))
+    summary = next((table for table in head_section.tables if table.name == "heads"), None)
+    if summary is not None:
+        live, near = (sum(row[_place(summary, key)] for row in summary.rows) for key in ("n_live", "n_reachable_hull"))
+        found.append(Fact("live keys that the queries can reach", f"{near:,} of {live:,}", Exactness.CERTIFIED))
     if certified is not None:
         found.append(Fact("attention rows with a certificate", as_text(certified, "share"), Exactness.CERTIFIED))
     return found
+
+
+def _place(table: Table, key: str) -> int:
+    return [column.key for column in table.columns].index(key)
 
 
 def _versions() -> list[tuple[str, str]]:

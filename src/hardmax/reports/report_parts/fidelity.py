@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import ceil
-from time import perf_counter
 from typing import Any
 
 from markupsafe import Markup
@@ -18,7 +17,9 @@ from hardmax.reports.report_parts.svg import Frame, picture, round_ticks, tag
 
 TITLE = "What the skeleton keeps"
 NAME = "fidelity"
-_GREEDY_SECONDS = 8.0  # greedy hardening is shown where it is expected to take no longer
+#: Evaluations times inputs times parameters that one comparison may cost; beyond, it is left out and the page says so.
+_MOST_WORK = 1e9
+_MOST_GREEDY_WORK = 3e8
 _MOST_BARS = 60
 _ROW = 22.0
 
@@ -43,27 +44,32 @@ def fidelity_section(
         hard = skeleton(subject.net)
     except ValueError as error:
         return Section(NAME, TITLE, absent=f"There is no skeleton to compare with: {error}"), None
-    start = perf_counter()
     whole = measured.compare(subject.net, points, labels, hard=hard)
-    seconds = perf_counter() - start
-    told("layer by layer")
-    by_layer = measured.by_layer(subject.net, points, labels)
-    told("head by head")
-    by_head = measured.by_head(subject.net, points, labels)
+    heads = measured.heads_of(subject.net)
+    n, n_layers = len(heads), len({head.layer for head in heads})
+    work = float(len(points)) * subject.net.n_parameters
+    left_out = []
     records = [_record("everything (the skeleton)", whole)]
-    if len(by_layer) > 1:
-        records += [_record(_layer_name(part), part.fidelity) for part in by_layer]
-    if len(by_head) > len(by_layer):
-        records += [_record(_head_name(part.heads[0]), part.fidelity) for part in by_head]
+    if n_layers > 1 and n_layers * work <= _MOST_WORK:
+        told("layer by layer")
+        records += [_record(_layer_name(p), p.fidelity) for p in measured.by_layer(subject.net, points, labels)]
+    elif n_layers > 1:
+        left_out.append("layer by layer")
+    if n > n_layers and n * work <= _MOST_WORK:
+        told("head by head")
+        records += [_record(_head_name(p.heads[0]), p.fidelity) for p in measured.by_head(subject.net, points, labels)]
+    elif n > n_layers:
+        left_out.append("head by head")
     tables = [Table("fidelity", "The model with some heads made hard", _COLUMNS, rows_of(records, _COLUMNS))]
     notes = [
         "Relative error is |hard − soft| / |soft| of the outputs, averaged over inputs; divergence is that of the two "
         "softmax distributions of the outputs."
     ]
-    n = len(by_head)
+    if left_out:
+        notes.append(f"The model is too large to be taken apart {' and '.join(left_out)} on this page.")
     if whole.agreement is None:
         notes.append("The outputs are single numbers and decide nothing, so only errors are compared.")
-    elif n > 1 and n * (n + 1) / 2 * seconds <= _GREEDY_SECONDS:
+    elif n > 1 and n * (n + 1) / 2 * work <= _MOST_GREEDY_WORK:
         told("greedy")
         tables.append(_greedy(subject, notes))
     figures = []

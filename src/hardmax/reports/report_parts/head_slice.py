@@ -11,10 +11,13 @@ from hardmax.cells.power_diagram import PowerDiagram, power_diagram
 from hardmax.networks.adapters.captured import CapturedHead
 
 FloatArray = NDArray[np.float64]
+Extent = tuple[tuple[float, float], tuple[float, float]]
 
 _ASPECT = 4 / 3
 _PADDING = 0.22  # of the longer side, around the queries
 _NEAR = 4.0  # keys are drawn as points where they do not stretch the picture more than this
+_WIDER = (1.0, 1.6, 2.5, 4.0, 6.0)  # how far out a slice is seen, until it shows some walls
+_ENOUGH = 5  # cells in the picture of a slice
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +36,7 @@ class HeadSlice:
     diagram: PowerDiagram  # of the shown keys in all of query space
     drawn: PowerDiagram  # of the same keys in the plane
     queries: FloatArray  # (n_queries, 2)
-    extent: tuple[tuple[float, float], tuple[float, float]]
+    extent: Extent
     is_whole: bool
     spread: float  # the share of the queries' variance that lies in the plane
     has_own_biases: bool  # whether every query adds its own numbers to the scores; drawn are the last query's
@@ -67,7 +70,24 @@ def slice_head(head: CapturedHead, queries: FloatArray) -> HeadSlice:
     offsets = keys @ centre + (0.0 if shifts is None else shifts)
     points = (queries - centre) @ axes.T
     drawn = power_diagram(flat, offsets)
-    return HeadSlice(head, shown, whole, drawn, points, _extent(points, None), False, spread, has_own)
+    return HeadSlice(head, shown, whole, drawn, points, _with_walls(drawn, points), False, spread, has_own)
+
+
+def _with_walls(drawn: PowerDiagram, points: FloatArray) -> Extent:
+    """The rectangle around the points, seen from further off where it would show next to no walls."""
+    around = _extent(points, None)
+    best, most = around, 0
+    for factor in _WIDER:
+        wider = tuple(
+            ((a + b) / 2 - factor * (b - a) / 2, (a + b) / 2 + factor * (b - a) / 2) for a, b in around
+        )
+        extent = (wider[0], wider[1])
+        visible = sum(len(corners) >= 3 for corners in drawn.polygons(extent))
+        if visible > most:
+            best, most = extent, visible
+        if visible >= _ENOUGH:
+            break
+    return best
 
 
 def _biases(head: CapturedHead) -> tuple[FloatArray | None, bool]:
@@ -97,7 +117,7 @@ def _directions(centred: FloatArray, keys: FloatArray) -> tuple[FloatArray, floa
     return axes, float(((centred @ axes.T) ** 2).sum()) / total if total > 0 else 1.0
 
 
-def _extent(points: FloatArray, keys: FloatArray | None) -> tuple[tuple[float, float], tuple[float, float]]:
+def _extent(points: FloatArray, keys: FloatArray | None) -> Extent:
     """A rectangle four wide and three high around the points, and around the keys where they are not far off."""
     low, high = points.min(axis=0), points.max(axis=0)
     size = float((high - low).max())

@@ -81,7 +81,8 @@ def _stored(path: Path) -> dict[str, NDArray[Any]]:
     if path.suffix not in (".npz", ".npy"):
         raise FileFormatError(f"{path}: expected inputs as .npz or .npy, got {path.suffix or 'no ending'!r}")
     try:
-        with np.load(path, allow_pickle=False) as content:
+        with path.open("rb") as file:  # numpy leaves a damaged archive open when it opens it itself
+            content = np.load(file, allow_pickle=False)
             if isinstance(content, np.ndarray):
                 return {"inputs": content}
             arrays = {name: content[name] for name in content.files}
