@@ -308,6 +308,73 @@ def test_a_trainer_callback_records_what_the_trainer_reports():
 
 
 @pytest.mark.extras
+def test_a_real_trainer_is_recorded_and_not_disturbed(tmp_path):
+    torch = pytest.importorskip("torch", reason="needs torch, which is not installed")
+    pytest.importorskip("onnx", reason="needs onnx, which is not installed")
+    transformers = pytest.importorskip("transformers", reason="needs transformers, which is not installed")
+    pytest.importorskip("accelerate", reason="needs accelerate, which is not installed")
+
+    class Model(torch.nn.Module):
+        """One head with learnt keys and a readout."""
+
+        def __init__(self):
+            super().__init__()
+            self.query, self.read = torch.nn.Linear(2, 2, bias=False), torch.nn.Linear(2, 2)
+            self.keys, self.values = (torch.nn.Parameter(torch.randn(5, 2)) for _ in range(2))
+
+        def logits(self, x):
+            weights = torch.softmax(self.query(x) @ self.keys.T, dim=-1)
+            return self.read(weights @ self.values)
+
+        def forward(self, x, labels):
+            return {"loss": torch.nn.functional.cross_entropy(self.logits(x), labels)}
+
+    class Kept(transformers.TrainerCallback):
+        """A copy of the weights at the beginning and after each step."""
+
+        def __init__(self):
+            self.states = {}
+
+        def on_train_begin(self, args, state, control, model=None, **kwargs):
+            self.states[state.global_step] = {name: value.clone() for name, value in model.state_dict().items()}
+
+        on_step_end = on_train_begin
+
+    def _network(state):
+        w = {name: value.double().numpy() for name, value in state.items()}
+        head = hm.Head(w["keys"], w["values"], w["query.weight"])
+        return hm.Network([hm.Attention([head]), hm.Affine(w["read.weight"], w["read.bias"])], 2, temperature=1.0)
+
+    def _train(*callbacks):
+        torch.manual_seed(5)
+        model, x = Model(), torch.randn(40, 2)
+        arguments = transformers.TrainingArguments(
+            str(tmp_path), max_steps=5, per_device_train_batch_size=8, learning_rate=0.05, logging_steps=1, seed=3,
+            use_cpu=True, save_strategy="no", report_to=[], disable_tqdm=True, dataloader_pin_memory=False,
+        )  # fmt: skip
+        rows = [{"x": row, "labels": int(row[0] > row[1])} for row in x]
+        trainer = transformers.Trainer(model, arguments, train_dataset=rows, callbacks=list(callbacks))
+        trainer.train()
+        losses = [(entry["step"], entry["loss"]) for entry in trainer.state.log_history if "loss" in entry]
+        return losses, model.state_dict()
+
+    probe = Probe("box", hm.Box([-1.0, -1.0], [1.0, 1.0]))
+    points = np.random.default_rng(0).standard_normal((30, 2))
+    recorder = Recorder([probe], every=2, inputs=points, read=lambda model: _network(model.state_dict()))
+    kept = Kept()
+    losses, recorded = _train(recorder.trainer_callback(), kept)
+    same_losses, alone = _train()
+    assert losses == same_losses == recorder.series(MODEL, "loss") and len(losses) == 5
+    assert all(torch.equal(recorded[name], alone[name]) for name in alone)
+    assert sorted(kept.states) == list(range(6))
+    nets = {step: _network(kept.states[step]) for step in (0, 2, 4)}
+    counts = [(step, hm.count_cells(hm.skeleton(net), probe.domain)) for step, net in nets.items()]
+    assert recorder.series("box", "cells") == counts and counts[0][1] > 2
+    kept_decisions = [(step, hm.fidelity.compare(net, points).agreement) for step, net in nets.items()]
+    assert recorder.series(MODEL, "agreement") == kept_decisions
+
+
+@pytest.mark.extras
 def test_without_transformers_the_callback_names_the_pip_line(monkeypatch):
     import sys
 
