@@ -129,6 +129,11 @@ def test_grouped_keys_go_to_the_heads_that_share_them():
     assert np.array_equal(capture.head(1, 3).visible, np.tri(6, dtype=bool))
 
 
+def test_layers_and_heads_under_one_mask_share_it():
+    (capture,) = hm.capture(_llama(), _IDS)
+    assert len({id(head.visible) for head in capture.heads}) == 1
+
+
 def test_keys_are_captured_after_rotary_embeddings():
     model = _llama()
     with torch.no_grad():

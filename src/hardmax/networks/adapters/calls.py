@@ -18,6 +18,7 @@ NameTokens = Callable[[int, int], Sequence[str] | None]
 #: Is told a call and may give other results for it, (batch, heads, n_q, d_v); None leaves the model's own.
 Note: TypeAlias = "Callable[[AttentionCall], FloatArray | None]"
 _Mask = tuple[FloatArray | None, BoolArray | None]
+_Masks = dict[tuple[object, ...], _Mask]
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,20 +43,21 @@ class AttentionCall:
         if n_heads % n_groups:
             raise ShapeError(f"{self.name}: expected key heads to divide {n_heads} query heads, got {n_groups}")
 
-    def heads(self, sequence: int, layer: int) -> list[CapturedHead]:
-        """The heads on one sequence of the batch."""
+    def heads(self, sequence: int, layer: int, masks: _Masks | None = None) -> list[CapturedHead]:
+        """The heads on one sequence of the batch; ``masks`` holds those that calls before this one made."""
+        masks = {} if masks is None else masks
         n_heads, n_groups = self.queries.shape[1], self.keys.shape[1]
         kept: Any = slice(None) if self.padding is None else ~self.padding[sequence]
         asking: Any = kept if self.padded_queries else slice(None)
         keys = [read_only(group[kept]) for group in self.keys[sequence]]  # shared by the heads of a group
         values = [read_only(group[kept]) for group in self.values[sequence]]
-        masks: dict[int, _Mask] = {}  # shared where the model's heads share it
         found = []
         for head in range(n_heads):
             group = head * n_groups // n_heads
             own = 0 if self.added is None else min(head, self.added.shape[1] - 1)
-            if own not in masks:
-                masks[own] = self._mask(sequence, own, asking, kept)
+            mask = (id(self.added), id(self.padding), self.temperature, own)
+            if mask not in masks:
+                masks[mask] = self._mask(sequence, own, asking, kept)
             found.append(
                 CapturedHead(
                     layer,
@@ -65,7 +67,7 @@ class AttentionCall:
                     keys[group],
                     values[group],
                     self.temperature,
-                    *masks[own],
+                    *masks[mask],
                     key_group=group if n_groups < n_heads else None,
                 )
             )
@@ -91,9 +93,17 @@ def captures_of(source: str, calls: Sequence[AttentionCall], name_tokens: NameTo
         raise EmptyError(f"{source}: expected a model with attention, got one that called none")
     captures = []
     for sequence in range(len(calls[0].queries)):
-        heads = tuple(head for layer, call in enumerate(calls) for head in call.heads(sequence, layer))
-        captures.append(named_capture(source, heads, sequence, name_tokens))
+        captures.append(named_capture(source, heads_of_calls(calls, sequence), sequence, name_tokens))
     return tuple(captures)
+
+
+def heads_of_calls(calls: Sequence[AttentionCall], sequence: int = 0) -> tuple[CapturedHead, ...]:
+    """The heads of all layers on one sequence.
+
+    Heads and layers under one mask share it, for it is as large as the scores.
+    """
+    masks: _Masks = {}
+    return tuple(head for layer, call in enumerate(calls) for head in call.heads(sequence, layer, masks))
 
 
 def named_capture(

@@ -123,13 +123,15 @@ class ModelRuns:
 
         Exactness: rounded as the model rounds.
         """
-        chosen = frozenset((int(layer), int(head)) for layer, head in hard)
-        if not chosen <= set(self.heads):
-            last = self.heads[-1]
-            raise ParameterError(
-                f"{self._kind.name}: expected (layer, head) pairs up to {last}, got {min(chosen - set(self.heads))}"
-            )
-        return self._run(chosen, temperature, [])
+        known = set(self.heads)
+        chosen = []
+        for pair in hard:
+            if not isinstance(pair, tuple | list) or tuple(pair) not in known:
+                raise ParameterError(
+                    f"{self._kind.name}: expected (layer, head) pairs from (0, 0) to {self.heads[-1]}, got {pair!r}"
+                )
+            chosen.append((pair[0], pair[1]))
+        return self._run(frozenset(chosen), temperature, [])
 
     def _run(self, hard: frozenset[Pair], scale: float, counts: list[tuple[int, ...]]) -> list[Array]:
         by_layer: dict[int, list[int]] = {}

@@ -18,7 +18,14 @@ from typing import Any
 import numpy as np
 
 from hardmax.errors import EmptyError, HardmaxError, MissingExtraError, OperatorError, ParameterError, ShapeError
-from hardmax.networks.adapters.calls import AttentionCall, NameTokens, Note, hidden_as_infinite, named_capture
+from hardmax.networks.adapters.calls import (
+    AttentionCall,
+    NameTokens,
+    Note,
+    heads_of_calls,
+    hidden_as_infinite,
+    named_capture,
+)
 from hardmax.networks.adapters.captured import Capture
 from hardmax.networks.adapters.torch_encoders import evaluating, to_numpy
 
@@ -33,6 +40,18 @@ class _Recorder:
 
     note: Note
     names: dict[int, str]
+    masks: list[tuple[Any, Any]]  # the last mask of the model and the same as an array: layers share it
+
+    def added(self, terms: list[Any], lowest: float) -> Any:
+        """What is added to the scores, as an array; the same one as long as the model adds the same tensor."""
+        if not terms:
+            return None
+        arrays = []
+        for term in terms:
+            known = [array for tensor, array in self.masks if tensor is term]
+            arrays.append(known[0] if known else hidden_as_infinite(to_numpy(term), lowest))
+        self.masks[:] = zip(terms, arrays, strict=True)
+        return sum(arrays[1:], arrays[0])
 
 
 _RECORDER: ContextVar[_Recorder | None] = ContextVar(_NAME, default=None)
@@ -47,8 +66,7 @@ def capture_hugging_face(model: Any, inputs: Any, name_tokens: NameTokens) -> tu
     captures = []
     for position, arguments in enumerate(sequences(model, inputs)):
         calls = attention_calls(model, arguments)
-        heads = tuple(head for layer, call in enumerate(calls) for head in call.heads(0, layer))
-        captures.append(named_capture(type(model).__name__, heads, position, name_tokens))
+        captures.append(named_capture(type(model).__name__, heads_of_calls(calls), position, name_tokens))
     return tuple(captures)
 
 
@@ -99,7 +117,7 @@ def noting(model: Any, note: Note) -> Iterator[None]:
     parts = [part for part in model.modules() if isinstance(part, transformers.PreTrainedModel)]
     configs = {id(part.config): part.config for part in parts}
     before = {key: config._attn_implementation for key, config in configs.items()}
-    recorder = _RECORDER.set(_Recorder(note, {id(part): name for name, part in model.named_modules()}))
+    recorder = _RECORDER.set(_Recorder(note, {id(part): name for name, part in model.named_modules()}, []))
     try:
         for config in configs.values():
             config._attn_implementation = _NAME
@@ -134,8 +152,8 @@ def _attention(
                 f"{name} ({type(module).__name__}): {reason} ({argument}), so the scores are not those of any keys"
             )
     scale = query.shape[-1] ** -0.5 if scaling is None else float(scaling)
-    terms = [_as_numbers(torch, term, query.dtype) for term in (attention_mask, others.get("position_bias"))]
-    terms = [term[..., : key.shape[-2]] for term in terms if term is not None]
+    given = [term for term in (attention_mask, others.get("position_bias")) if term is not None]
+    terms = [_as_numbers(torch, term, query.dtype, key.shape[-2]) for term in given]
     groups = query.shape[1] // key.shape[1]
     scores = sum(terms, query @ key.repeat_interleave(groups, dim=1).transpose(-1, -2) * scale)
     weights = torch.softmax(scores, dim=-1, dtype=torch.float32).to(query.dtype)
@@ -146,11 +164,9 @@ def _attention(
         result = own(module, query, key, value, attention_mask, scaling=scaling, dropout=dropout, **others)
         _compare(torch, name, weights, result[1])
     if recorder is not None:
-        lowest = torch.finfo(query.dtype).min / 2
-        added = [hidden_as_infinite(to_numpy(term), lowest) for term in terms]
         arrays = (to_numpy(query), to_numpy(key), to_numpy(value))
-        added_sum = sum(added[1:], added[0]) if added else None
-        replaced = recorder.note(AttentionCall(name, *arrays, 1 / scale, added_sum))
+        added = recorder.added(terms, torch.finfo(query.dtype).min / 2)
+        replaced = recorder.note(AttentionCall(name, *arrays, 1 / scale, added))
         if replaced is not None:
             return torch.from_numpy(replaced).to(query).transpose(1, 2).contiguous(), result[1]
     return result
@@ -168,9 +184,11 @@ def _compare(torch: Any, name: str, weights: Any, own: Any) -> None:
         )
 
 
-def _as_numbers(torch: Any, mask: Any, dtype: Any) -> Any:
+def _as_numbers(torch: Any, mask: Any, dtype: Any, n_keys: int) -> Any:
     """A mask as numbers added to the scores, (batch or 1, heads or 1, n_q or 1, n_k)."""
-    if mask is None or mask.dtype != torch.bool:
+    if mask.shape[-1] > n_keys:
+        mask = mask[..., :n_keys]
+    if mask.dtype != torch.bool:
         return mask
     return torch.zeros(mask.shape, dtype=dtype).masked_fill(~mask.cpu(), torch.finfo(dtype).min).to(mask.device)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hardmax.errors import FileFormatError, MissingExtraError, ParameterError
-from hardmax.networks.adapters.calls import AttentionCall
+from hardmax.networks.adapters.calls import heads_of_calls
 from hardmax.networks.adapters.captured import Capture
 from hardmax.networks.adapters.gguf_files import LlamaFile, read_llama
 from hardmax.networks.adapters.hugging_face import attention_calls, recording
@@ -45,7 +45,7 @@ class CausalModel(TextModel):
                 before = self.model(input_ids=ids[:, :-1], use_cache=True, logits_to_keep=1)
                 with recording(self.model, calls):
                     self.model(input_ids=ids[:, -1:], past_key_values=before.past_key_values, use_cache=True)
-        return _last_query(self.name, calls, tokens)
+        return Capture(self.name, tokens, heads_of_calls(calls), tokens[-1:])
 
     def continuation(self, prompt: str, n_tokens: int = 20) -> str:
         """What the model writes next, always taking the likeliest token.
@@ -127,8 +127,3 @@ def _tokenizer(contents: LlamaFile) -> Any:
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens([AddedToken(token, special=True) for token in contents.special])
     return tokenizer
-
-
-def _last_query(name: str, calls: list[AttentionCall], tokens: tuple[str, ...]) -> Capture:
-    heads = tuple(head for layer, call in enumerate(calls) for head in call.heads(0, layer))
-    return Capture(name, tokens, heads, tokens[-1:])

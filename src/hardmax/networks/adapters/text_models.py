@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from hardmax.errors import EmptyError, MissingExtraError, ParameterError
-from hardmax.networks.adapters.calls import named_capture
+from hardmax.networks.adapters.calls import heads_of_calls
 from hardmax.networks.adapters.captured import Capture
 from hardmax.networks.adapters.hugging_face import attention_calls, check_length
 
@@ -46,8 +46,7 @@ class TextModel:
         for position, text in enumerate(_texts(texts)):
             numbers, tokens = self._encoded(text, position)
             calls = attention_calls(self.model, self._arguments(numbers))
-            heads = tuple(head for layer, call in enumerate(calls) for head in call.heads(0, layer))
-            captures.append(named_capture(self.name, heads, position, lambda *_, names=tokens: names))
+            captures.append(Capture(self.name, tokens, heads_of_calls(calls)))
         return tuple(captures)
 
     def _encoded(self, text: str, position: int) -> tuple[list[int], tuple[str, ...]]:
