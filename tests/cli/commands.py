@@ -1,18 +1,21 @@
 """Running a command in this process, and small models and inputs to run it on."""
 
 import json
+import re
 
 import numpy as np
 
 import hardmax as hm
 from hardmax.cli import main
 
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # build servers ask for colours
+
 
 def run(capsys, *arguments):
     """The exit code, standard output and standard error of one command."""
     code = main([str(argument) for argument in arguments])
     captured = capsys.readouterr()
-    return code, captured.out, captured.err
+    return code, _COLOURS.sub("", captured.out), _COLOURS.sub("", captured.err)
 
 
 def facts_of(capsys, *arguments):

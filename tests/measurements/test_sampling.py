@@ -174,6 +174,16 @@ def test_networks_without_layers_are_sampled_through_their_labels():
     assert hm.sample_cells(plain, domain, 70_000, rng=_rng(5)) == hm.sample_cells(net, domain, 70_000, rng=_rng(5))
 
 
+def test_inputs_of_many_numbers_are_drawn_few_at_a_time():
+    net = hm.Network([hm.Affine(_rng().normal(size=(2, 70_000))), hm.ReLU()], 70_000)
+    domain = hm.Segment(-np.ones(70_000), _rng(1).normal(size=70_000))
+    assert _sampled_codes.Coder(net, domain).chunk == 14
+    sizes = []
+    found = hm.sample_cells(net, domain, 40, rng=_rng(), progress=lambda drawn, _: sizes.append(drawn))
+    assert sizes == [14, 28, 40]
+    assert found.n_distinct <= hm.count_cells(net, domain)
+
+
 def test_a_network_without_choices_is_one_cell():
     found = hm.sample_cells(hm.Network([hm.Affine([[1.0]])], 1), hm.Segment([0.0], [1.0]), 100, rng=_rng())
     assert (found.n_distinct, found.coverage, found.estimate) == (1, 1.0, 1.0)

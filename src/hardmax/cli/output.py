@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -14,6 +15,7 @@ import typer
 
 from hardmax.errors import WriteError
 
+_WIDTH_IN_FILES = 120  # of tables; a terminal has a width of its own
 SCHEMA = 1  # of what --json prints: raised when a key changes its meaning
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
@@ -60,7 +62,8 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title:
         table.add_column(name, justify="right" if index else "left", no_wrap=index == 0)
     for row in rows:
         table.add_row(*row)
-    Console(highlight=False, markup=False).print(table)
+    width = None if sys.stdout.isatty() else _WIDTH_IN_FILES
+    Console(highlight=False, markup=False, width=width).print(table)
 
 
 def check_target(path: Path | None, *, force: bool, endings: Sequence[str] = ()) -> None:

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+
+
+def _is_watched() -> bool:
+    """Whether standard error is a terminal; rich would also take FORCE_COLOR for one, as build servers set it."""
+    return sys.stderr.isatty()
 
 
 @contextmanager
@@ -15,13 +21,12 @@ def working(text: str) -> Iterator[Callable[[str], None]]:
     >>> with working("counting") as say:
     ...     say("counting regions")
     """
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
+    if not _is_watched():
         yield lambda _: None
         return
-    with console.status(text) as status:
+    from rich.console import Console
+
+    with Console(stderr=True).status(text) as status:
         yield status.update
 
 
@@ -34,15 +39,13 @@ def sampling(total: int) -> Iterator[Callable[[int, int], None]]:
     >>> with sampling(10) as advance:
     ...     advance(10, 3)
     """
+    if not _is_watched():
+        yield lambda done, seen: None
+        return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield lambda done, seen: None
-        return
-    with Progress(
-        TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn(), console=console, transient=True
-    ) as bar:
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("sampling", total=total)
         yield lambda done, seen: bar.update(task, completed=done, description=f"{done:,} samples, {seen:,} cells seen")

@@ -170,9 +170,9 @@ def _print_fidelity(facts: dict[str, Any]) -> None:
         chosen = facts["greedy"]
         rows.append((f"{len(chosen['heads'])} of {chosen['n_heads']} heads together", chosen))
     columns = {
-        "relative_error": "relative error",
-        "kl": "KL (nats)",
-        "agreement": "same decision",
+        "relative_error": "error",
+        "kl": "KL",
+        "agreement": "agreement",
         "soft_accuracy": "soft accuracy",
         "hard_accuracy": "hard accuracy",
     }
@@ -182,6 +182,7 @@ def _print_fidelity(facts: dict[str, Any]) -> None:
         [[name, *(f"{row[key]:.4f}" for key in kept)] for name, row in rows],
         title=f"\nsoft against hard on {facts['n_inputs']} inputs ({facts['exactness']})",
     )
+    print_line("error: mean of |hard - soft| / |soft|; KL in nats; agreement: share of equal decisions")
     if "greedy" in facts:
         heads = " ".join(f"{layer}.{head}" for layer, head in facts["greedy"]["heads"]) or "none"
         print_line(

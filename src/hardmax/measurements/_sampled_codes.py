@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,6 +15,8 @@ from hardmax.networks.network import Network
 FloatArray = NDArray[np.float64]
 Codes = NDArray[np.uint64]
 
+_CHUNK = 1 << 16  # points drawn together
+_CHUNK_NUMBERS = 1 << 20  # of their inputs, where each input is written out
 _HALF = np.uint64(0xFFFFFFFF)
 
 
@@ -69,6 +73,13 @@ class Coder:
         self.is_hashed = bool(words) and words[-1] > 0
         domain.slice_of(net.input_shape)  # refuses a domain that does not fit
         self.program = program_of(net, domain, words, shifts)
+
+    @property
+    def chunk(self) -> int:
+        """How many points to ask for at once: inputs of many numbers are drawn few at a time, to bound the memory."""
+        if self.program is not None:
+            return _CHUNK
+        return max(1, min(_CHUNK, _CHUNK_NUMBERS // prod(self._net.input_shape)))
 
     def draws(self, key: int, first: int, size: int) -> NDArray[np.uint32]:
         """Draws (dim, size) of points ``first`` onward of the stream that ``key`` begins, uniform 32-bit integers.

@@ -22,7 +22,6 @@ from hardmax.errors import DomainError, ParameterError
 from hardmax.measurements._sampled_codes import Coder, Codes
 from hardmax.networks.network import Network
 
-_CHUNK = 1 << 16  # points drawn together
 _NORMAL_975 = 1.959963984540054  # the interval holds 95 %
 _LEAST_COVERAGE = 0.99
 _MOST_UNSEEN = 0.01  # of the distinct labels
@@ -128,7 +127,7 @@ def sample_cells(
     done = 0
     try:
         while done < count:
-            size = min(_CHUNK, count - done)
+            size = min(coder.chunk, count - done)
             table.add(coder.codes(key, done, size))
             done += size
             if progress is not None:
