@@ -254,7 +254,7 @@ def test_the_field_follows_temperature_view_and_head(page, address):
         lambda: page.locator("#temperature").fill("150"),
         lambda: page.click("#view-share"),
         lambda: page.click("#view-output"),
-        lambda: page.get_by_role("button", name="head 2", exact=True).click(),
+        lambda: page.get_by_role("button", name="■ head 2", exact=True).click(),
     ):
         act()
         page.wait_for_timeout(60)

@@ -146,6 +146,28 @@ def test_layers_of_every_kind_keep_their_function_and_labels():
     assert np.allclose(net(points), back(points)) and np.array_equal(net.labels(points), back.labels(points))
 
 
+@pytest.mark.parametrize("name", ["demo", "figure-1-depth-3", "figure-2", "figure-3", "figure-7", "grid", "every kind"])
+def test_a_bare_graph_is_read_back_into_layers(name):
+    own = {"grid": hm.grid_transformer(3, 2, 2, 2), "every kind": _every_kind()}
+    net = own[name] if name in own else builtin(name)
+    bare = Network.from_graph(net.graph)
+    assert bare.layers is None
+    back = network_of(page_layers(bare)[0])
+    points = np.random.default_rng(2).uniform(-3, 3, (200, 2))
+    assert np.allclose(net(points), back(points)) and np.array_equal(net.labels(points), back.labels(points))
+
+
+def test_a_graph_of_several_rows_is_refused_by_the_operation_that_has_them():
+    from hardmax.networks import operations as op
+    from hardmax.networks.graph import GraphBuilder
+
+    builder = GraphBuilder((2,))
+    column = builder.add(op.Reshape((2, 1)), 0, name="column")
+    value = builder.add(op.Linear(np.array([[1.0], [2.0]])), column, name="rows")
+    with pytest.raises(hm.errors.ShapeError, match="Linear at rows"):
+        page_layers(Network.from_graph(builder.build(value)))
+
+
 def test_products_that_floats_cannot_hold_are_rounded_once_and_said_so():
     net = random_transformer(2, 3, rng=np.random.default_rng(0), resolution=None)
     layers, unrounded = page_layers(net)

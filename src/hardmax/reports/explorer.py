@@ -29,8 +29,8 @@ _EXACT = ("polygons", "cells", "regions", "jobs")
 
 #: Everything else, each file using only those before it at load time.
 _SCRIPTS = (
-    "dom", "state", "address", "evaluate", "shader", "field", "pace", "counting", "plane", "network_map", "dual", "edits",
-    "editor", "readout", "downloads", "counts_panel", "bench", "main", "controls", "start",
+    "dom", "state", "address", "evaluate", "shader", "field", "pace", "counting", "plane", "network_map", "dual",
+    "edits", "editor", "readout", "downloads", "counts_panel", "bench", "main", "controls", "start",
 )  # fmt: skip
 
 

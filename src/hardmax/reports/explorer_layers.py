@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from hardmax.errors import ShapeError
 from hardmax.networks.layers import Affine, Attention, Head, Layer, Maxout, ReLU, Residual
 from hardmax.networks.network import Network
+from hardmax.reports.explorer_graph import graph_layers
 
 FloatArray = NDArray[np.float64]
 PageLayer = dict[str, Any]
@@ -56,13 +57,9 @@ def page_layers(network: Network) -> tuple[list[PageLayer], bool]:
             f"the explorer draws networks on the plane: expected input shape (2,), got {network.input_shape}; use "
             "`hardmax report` for slices of larger networks"
         )
-    if network.layers is None:
-        raise ShapeError(
-            "the explorer needs a network as layers, and this one is a bare graph of operations (read from a foreign "
-            "file); build it from hm.Affine, hm.Attention, ... or store it as .npz with hm.write"
-        )
+    known = network.layers if network.layers is not None else graph_layers(network.graph)
     reader = _Reader()
-    layers = reader.sequence(network.layers, 2)
+    layers = reader.sequence(known, 2)
     if not layers or len(layers) > MOST_LAYERS:
         raise ShapeError(f"the explorer holds 1 to {MOST_LAYERS} layers, got {len(layers)}")
     return layers, reader.unrounded

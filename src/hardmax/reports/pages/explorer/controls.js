@@ -133,7 +133,7 @@ Object.assign(App.prototype, {
     this.drawTabs("layers", state.layers.map((one, i) => `${i + 1} ${kindName(one)}`), state.layer,
       (i) => this.change((next) => { next.layer = i; next.head = -1; }));
     const heads = layer.kind === "attention" ? layer.heads.length : 0;
-    this.drawTabs("heads", heads > 1 ? ["all heads", ...layer.heads.map((_, h) => `head ${h + 1}`)] : [],
+    this.drawTabs("heads", heads > 1 ? ["all heads", ...layer.heads.map((_, h) => `${HEAD_MARKS[h]} head ${h + 1}`)] : [],
       state.head >= heads ? 0 : state.head + 1, (i) => this.change((next) => { next.head = i - 1; }));
     $("axes").textContent = `x ${shown(state.window[0])} to ${shown(state.window[1])}, y ${shown(state.window[2])} to ${shown(state.window[3])}`;
     this.buttons();
@@ -149,5 +149,6 @@ Object.assign(App.prototype, {
   },
 });
 
+const HEAD_MARKS = ["●", "■", "◆", "▲"]; // as its keys are drawn
 const KIND_NAMES = { attention: "attention", relu: "ReLU", affine: "affine", maxout: "maxout" };
 const kindName = (layer) => KIND_NAMES[layer.kind];

@@ -11,7 +11,7 @@ function countsTable(app) {
   const { network, plane } = app.answers, library = app.libraryCounts();
   const state = (part) => (part?.stopped ? mark("estimated", "stopped") : part?.current ? mark("exact") : mark("waiting", "counting…"));
   const rows = [
-    row("in the window", network?.answer?.counts, state(network), network?.stopped),
+    row("window", network?.answer?.counts, state(network), network?.stopped),
     row("whole plane", plane?.answer?.counts, state(plane), plane?.stopped),
   ];
   if (library) {

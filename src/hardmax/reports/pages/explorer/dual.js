@@ -3,19 +3,25 @@
 // With biases the polytopes are lifted by them; what is drawn is the upper side of the lifted sum seen from above,
 // a subdivision whose vertices are sums of keys.
 
+const MOST_SUMMANDS = 6; // more are not drawn one by one
+
 class Dual {
   constructor(root, onHover) { this.root = root; this.onHover = onHover; this.dots = new Map(); }
-  draw(heads, dual) {
+  // noun: what a summand is called
+  draw(heads, dual, noun) {
+    if (!dual) { this.dots.clear(); replace(this.root); return; }
+    const sizes = (lists) => lists.map((list) => list.length).join();
+    if (sizes(dual.live) !== sizes(heads.map((head) => head.keys))) return; // an answer to an older question
     this.dots.clear();
-    if (!dual) { replace(this.root); return; }
-    const usable = dual.labels.every((label) => label.every((j, h) => heads[h]?.keys[j]));
-    if (!usable || dual.labels[0].length !== heads.length) return; // an answer to an older question
     const sums = dual.labels.map((label) => [0, 1].map((axis) => label.reduce((s, j, h) => s + heads[h].keys[j][axis], 0)));
-    const parts = [this.picture(sums, dual.edges, [0, 0, SIDE, heads.length > 1 ? 380 : SIDE], (i) => this.dot(dual, i))];
-    if (heads.length > 1) {
+    if (heads.length === 1) { replace(this.root, this.summand(heads[0], 0, dual, [0, 0, SIDE, SIDE])); return; }
+    const small = heads.length <= MOST_SUMMANDS;
+    const parts = [this.picture(sums, dual.edges, [0, 0, SIDE, small ? 380 : SIDE], (i) => this.dot(dual, i))];
+    if (small) {
       const room = SIDE / Math.max(heads.length, 3);
-      heads.forEach((head, h) => parts.push(this.summand(head, h, dual, [h * room, 390, room, 122])));
-      heads.forEach((_, h) => {
+      heads.forEach((head, h) => {
+        parts.push(this.summand(head, h, dual, [h * room, 390, room, 122]),
+          svg("text", { class: "caption", x: (h + 0.5) * room, y: 510 }, `${noun} ${noun === "head" ? h + 1 : h}`));
         if (h) parts.push(svg("text", { class: "operator", x: h * room, y: 456 }, "+"));
       });
     }
@@ -39,13 +45,14 @@ class Dual {
       if (i !== j) edges.add([Math.min(i, j), Math.max(i, j)].join());
     }
     const pairs = [...edges].map((pair) => pair.split(",").map(Number));
-    const group = this.picture(head.keys, pairs, box, (j) => {
-      const node = svg("circle", { class: dual.live[h][j] ? "vertex" : "vertex dead", r: 4.5 });
+    const alone = dual.live.length === 1, index = new Map(dual.labels.map((label, i) => [label[0], i]));
+    return this.picture(head.keys, pairs, box, (j) => {
+      if (alone && dual.live[h][j]) return this.dot(dual, index.get(j));
+      const node = svg("circle", { class: dual.live[h][j] ? "vertex" : "vertex dead", r: alone ? 7 : 4.5 });
+      if (!dual.live[h][j]) node.append(svg("title", {}, `key ${j}, dead`));
       node.style.setProperty("--key", css(PALETTE[j % 16]));
       return node;
     });
-    group.append(svg("text", { class: "caption", x: box[0] + box[2] / 2, y: box[1] + box[3] - 2 }, `head ${h + 1}`));
-    return group;
   }
   picture(points, edges, [left, top, width, height], dotOf) {
     const margin = Math.min(26, width / 6), low = [0, 1].map((i) => Math.min(...points.map((p) => p[i])));

@@ -202,7 +202,7 @@ class App {
     this.plane.drawHandles(this.handles());
     this.editor.draw(this.state, this.liveKeys());
     const heads = this.layerHeads();
-    this.dual.draw(heads, answer.dual);
+    this.dual.draw(heads, answer.dual, layer.kind === "relu" ? "unit" : "head");
     $("dual-panel").classList.toggle("empty", !answer.dual);
     $("dual-note").textContent = answer.dual ? dualSentence(heads, answer.dual, layer.kind)
       : "The dual picture needs a layer that compares functions of the plane.";

@@ -28,18 +28,24 @@ class NetworkMap {
     this.draw();
   }
   depthOf(choice) { return Math.max(0, this.boundaries.findIndex((end) => choice < end)); }
-  // The first layer's winner gives the hue, the region the shade, so that depth reads as shades within a hue.
+  // The first layer's winners give the hue, the region the shade, so that depth reads as shades within a hue.
   tones() {
     const paper = rgbOf(cssColour("--panel")), representative = new Map();
     const first = this.layers.find((layer) => layer.kind !== "affine");
     this.answer.cells.forEach((cell, i) => { if (!representative.has(cell.region)) representative.set(cell.region, i); });
     return this.answer.cells.map((cell) => {
       const { label } = this.answer.cells[representative.get(cell.region)];
-      const hue = first?.kind === "attention" ? label[0]
-        : label.slice(0, this.boundaries[0]).reduce((sum, bit, i) => sum + bit * 2 ** i, 0);
-      const level = 0.28 + 0.5 * scatter(cell.region);
-      return css(mixed(paper, PALETTE[hue % 16], this.answer.cells.length < 9 ? 0.6 : level));
+      const level = this.answer.cells.length < 9 ? 0.5 + 0.2 * scatter(cell.region) : 0.28 + 0.5 * scatter(cell.region);
+      return css(mixed(paper, this.hue(first, label), level));
     });
+  }
+  // Attention: the winners' colours mixed, as in the field; ReLU: a colour for every pattern.
+  hue(first, label) {
+    if (first?.kind !== "attention") {
+      return PALETTE[label.slice(0, first ? nChoices(first, this.layers) : 0).reduce((sum, bit, i) => sum + bit * 2 ** i, 0) % 16];
+    }
+    const winners = label.slice(0, first.heads.length);
+    return [0, 1, 2].map((i) => winners.reduce((sum, j) => sum + PALETTE[j % 16][i], 0) / winners.length);
   }
   path(points) {
     const { width, height } = this.canvas, [x0, x1, y0, y1] = this.window, path = new Path2D();
