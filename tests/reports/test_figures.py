@@ -2,6 +2,7 @@
 
 import ast
 import csv
+import inspect
 import io
 import json
 import os
@@ -19,7 +20,7 @@ from conftest import REPOSITORY
 from hardmax.cli import main
 from hardmax.errors import MissingExtraError, ParameterError, WriteError
 from hardmax.networks.library import builtin
-from hardmax.reports.figures import figure_1, figure_2, figure_3, figure_4, figure_5, figure_6, figure_7
+from hardmax.reports.figures import figure_1, figure_2, figure_3, figure_4, figure_5, figure_6, figure_7, writing
 from hardmax.reports.figures.writing import contents, figure_module
 
 pytestmark = pytest.mark.extras
@@ -216,6 +217,8 @@ def test_figures_drawn_again_have_the_same_bytes(drawn, tmp_path, monkeypatch):
     for number in range(1, 8):
         assert b"CreationDate" not in drawn[f"figure-{number}.pdf"]
         assert b"<dc:date>" not in drawn[f"figure-{number}.svg"]
+        for ending in ("pdf", "svg", "png"):
+            assert b"hardmax figures %d --seed 0" % number in drawn[f"figure-{number}.{ending}"]
 
 
 def test_pictures_are_print_quality(drawn):
@@ -331,6 +334,11 @@ def test_the_command_writes_what_it_says(tmp_path, capsys):
     assert {file.name for file in tmp_path.iterdir()} == set(told["figures"][0]["files"])
     assert main(["figures", "3", "-o", str(tmp_path), "--format", "svg", "--force"]) == 0
     assert "3 files written" in capsys.readouterr().out
+
+
+def test_the_package_is_called_as_its_function_is():
+    called = list(inspect.signature(hm.reports.figures).parameters.values())
+    assert called == list(inspect.signature(writing.figures).parameters.values())
 
 
 def test_the_package_is_callable_whoever_imported_it_first():

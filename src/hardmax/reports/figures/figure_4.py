@@ -205,6 +205,6 @@ def caption(values: Values) -> Caption:
         f'Minkowski sums raise the vertex count "from 6 to {three.n_sums}", scaling as N^H.',
         f"{three.n_sums} = 6^3 is the number of sums of one key a head, not of vertices. The largest number of "
         f"vertices for three heads of six keys in dimension three is {three.maximum} = 6^3 - 5^3 + 1, and this "
-        f"configuration attains it; for two heads it is {two.maximum}, attained too. N^H is attained "
-        "only up to H = d - 1.",
+        f"configuration attains it; for two heads it is {two.maximum}, attained too. With "
+        "three keys or more, N^H is attained only up to H = d - 1.",
     )

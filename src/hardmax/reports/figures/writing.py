@@ -20,12 +20,6 @@ NUMBERS = (1, 2, 3, 4, 5, 6, 7)
 FORMATS = ("pdf", "svg", "png")
 
 _SCHEMA = 1
-# No dates and no version of the drawing library: the same numbers make the same bytes.
-_METADATA: dict[str, dict[str, Any]] = {
-    "pdf": {"CreationDate": None, "Producer": None, "Creator": "hardmax"},
-    "svg": {"Date": None, "Creator": "hardmax"},
-    "png": {"Software": "hardmax"},
-}
 
 
 def figures(
@@ -94,7 +88,7 @@ def contents(number: int, formats: Iterable[str] = FORMATS, seed: int = 0) -> di
         module.draw(values, figure)
         for kind in formats:
             buffer = BytesIO()
-            figure.savefig(buffer, format=kind, metadata=_METADATA[kind])
+            figure.savefig(buffer, format=kind, metadata=metadata(number, kind, seed))
             files[f"figure-{number}.{kind}"] = buffer.getvalue()
     names = {part: f"figure-{number}{'-' if part else ''}{part}.csv" for part in tables}
     for part, table in tables.items():
@@ -102,6 +96,17 @@ def contents(number: int, formats: Iterable[str] = FORMATS, seed: int = 0) -> di
     text = caption_text(number, module.caption(values), tuple(names.values()), seed)
     files[f"figure-{number}.txt"] = text.encode()
     return files
+
+
+def metadata(number: int, kind: str, seed: int) -> dict[str, Any]:
+    """What a picture's file says of itself: no dates and no drawing library, so that equal numbers make equal bytes."""
+    title, maker = f"Figure {number}: {figure_module(number).NAME}", f"hardmax {package_version()}"
+    origin = f"hardmax figures {number} --seed {seed} ({maker}, schema {_SCHEMA})"
+    if kind == "pdf":
+        return {"Title": title, "Creator": maker, "Subject": origin, "CreationDate": None, "Producer": None}
+    if kind == "svg":
+        return {"Title": title, "Creator": None, "Description": origin, "Date": None}
+    return {"Title": title, "Software": maker, "Description": origin}
 
 
 def figure_module(number: int) -> Any:
