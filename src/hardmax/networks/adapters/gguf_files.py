@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import FileFormatError, MissingExtraError, OperatorError
+from hardmax.networks.adapters.packages import told
 
 #: Name in the file -> name in transformers; {} is the number of the layer.
 _LAYER_NAMES = {
@@ -82,9 +83,8 @@ def read_llama(path: Path) -> LlamaFile:
 
 
 def _damaged(path: Path, error: BaseException) -> FileFormatError:
-    detail = (str(error).strip().splitlines() or [""])[0]
     return FileFormatError(
-        f"{path}: a damaged or truncated GGUF file ({type(error).__name__}: {detail}); fetch it again"
+        f"{path}: a damaged or truncated GGUF file ({told(error)}); fetch it again"
     )
 
 

