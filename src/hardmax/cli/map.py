@@ -44,8 +44,7 @@ def map_(
 ) -> int:
     """Save every cell of a model on a domain: label, affine map and polytope.
 
-    A soft model is mapped at temperature zero, as its skeleton. Ctrl-C saves the cells found so far, marked
-    incomplete, and exits with 3.
+    A soft model is mapped at temperature zero, as its skeleton. Ctrl-C saves what was found and exits with 3.
     """
     from hardmax.cells.search import enumerate_cells
     from hardmax.errors import DomainError

@@ -35,8 +35,9 @@ def sample(
 ) -> int:
     """Estimate the number of cells from uniform samples of a bounded domain.
 
-    Prints the distinct labels seen (a lower bound), the Good-Turing coverage, Chao1's estimate with its 95 % interval,
-    and a warning where the samples limit the count. Ctrl-C keeps the samples drawn so far and exits with 3.
+    Prints the distinct labels seen (a lower bound), the Good-Turing coverage and Chao1's estimate with its interval.
+
+    Warns where the samples limit the count. Ctrl-C keeps the samples drawn so far and exits with 3.
     """
     import numpy as np
 
