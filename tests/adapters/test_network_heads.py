@@ -5,7 +5,15 @@ import pytest
 
 import hardmax as hm
 from adapters.agreement import node_weights, worst_difference
-from hardmax.errors import EmptyError, FileFormatError, OperatorError, ParameterError, ShapeError, WeightError
+from hardmax.errors import (
+    EmptyError,
+    FileFormatError,
+    OperatorError,
+    ParameterError,
+    PickleError,
+    ShapeError,
+    WeightError,
+)
 from hardmax.measurements.hardening import heads_of
 from hardmax.networks import operations as op
 from hardmax.networks.graph import GraphBuilder
@@ -233,6 +241,12 @@ def test_a_network_without_attention_has_nothing_to_capture():
 def test_a_file_that_is_missing_is_named(tmp_path):
     with pytest.raises((FileFormatError, FileNotFoundError), match="absent"):
         hm.capture(tmp_path / "absent.onnx", [[0.0]])
+
+
+def test_a_file_that_would_have_to_be_unpickled_is_refused(tmp_path):
+    (tmp_path / "model.pt").write_bytes(b"\x80\x04N.")
+    with pytest.raises(PickleError, match="nothing is unpickled"):
+        hm.capture(tmp_path / "model.pt", [[0.0]])
 
 
 @pytest.mark.extras
