@@ -104,7 +104,6 @@ def _facts(made: Report) -> dict[str, Any]:
 
     document = made.document
     return {
-        "schema": 1,
         "source": document.title,
         **({"description": document.description} if document.description else {}),
         "report": str(made.path),

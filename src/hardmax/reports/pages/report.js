@@ -140,7 +140,7 @@
   // ---- the cells of a slice ----
   const drawing = data.drawing.cells;
   if (!drawing) return;
-  const map = find("#cell-map svg.map, #cell-line svg.map") || find("svg.map");
+  const map = find("svg.map");
   const shapes = new Map(all(".cells [data-cell]", map).map((shape) => [Number(shape.dataset.cell), shape]));
   const table = data.tables["cells"];
   const maps = grouped(data.tables["cell-maps"]);
@@ -242,6 +242,7 @@
   const left = view.x.baseVal.value;
   const top = view.y.baseVal.value;
   let box = [0, 0, width, height];
+  const face = find(".frame", map); // the window's own rectangle grows with what it holds when zoomed
   const marks = all(".marks circle", view).map((mark) => [mark, Number(mark.getAttribute("r"))]);
   const names = all(".marks text", view).map((name) => [name, Number(name.getAttribute("x")), Number(name.getAttribute("y"))]);
   function apply() {
@@ -308,7 +309,7 @@
     apply();
   }
   function place(event) {
-    const frame = view.getBoundingClientRect();
+    const frame = face.getBoundingClientRect();
     return [(event.clientX - frame.left) / frame.width, (event.clientY - frame.top) / frame.height];
   }
   find("#zoom-in").addEventListener("click", () => zoom(0.6));
@@ -341,7 +342,7 @@
   });
   view.addEventListener("pointermove", (event) => {
     if (!grip || !event.buttons) return;
-    const frame = view.getBoundingClientRect();
+    const frame = face.getBoundingClientRect();
     const [dx, dy] = [event.clientX - grip[0], event.clientY - grip[1]];
     if (Math.hypot(dx, dy) > 4) moved = true;
     box[0] = grip[2] - dx / frame.width * box[2];

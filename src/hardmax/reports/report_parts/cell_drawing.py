@@ -59,7 +59,6 @@ def plane_figure(looked: Looked, colouring: Colouring) -> Markup:
         window,
         outer.border(),
         class_="map",
-        id="cell-map",
     )
 
 
@@ -174,5 +173,4 @@ def line_figure(looked: Looked, colouring: Colouring, shown: int) -> Markup:
         tag("g", *strip, class_="cells"),
         below.bottom_axis(ticks_x, title),
         class_="map",
-        id="cell-line",
     )
