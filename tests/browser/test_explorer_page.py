@@ -188,6 +188,10 @@ def test_keys_and_the_query_move_with_the_arrow_keys_and_delete_removes(page, ad
         assert _state(page)["layers"][0]["heads"][0]["keys"][1] == moved
     page.keyboard.press("Alt+ArrowDown")
     assert _state(page)["layers"][0]["heads"][0]["keys"][1] == [x + 1 / 16, y + 1 / 4 - 1 / 64]
+    bias = _state(page)["layers"][0]["heads"][0]["biases"][1]
+    page.keyboard.press("+")
+    assert _state(page)["layers"][0]["heads"][0]["biases"][1] == bias + 1 / 16
+    page.keyboard.press("-")
     page.keyboard.press("Delete")
     assert len(_state(page)["layers"][0]["heads"][0]["keys"]) == 5
     page.get_by_role("slider", name="query q").focus()
@@ -196,6 +200,36 @@ def test_keys_and_the_query_move_with_the_arrow_keys_and_delete_removes(page, ad
     page.keyboard.press("Control+z")
     page.keyboard.press("Control+z")
     assert len(_state(page)["layers"][0]["heads"][0]["keys"]) == 6
+
+
+def test_a_key_is_dragged_with_a_finger(browser, address):
+    context = browser.new_context(viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
+    page = context.new_page()
+    _open(page, address, "two-n")
+    key = page.get_by_role("slider", name="key 0 of head 1")
+    key.scroll_into_view_if_needed()
+    box = key.locator(".mark").bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    touch = context.new_cdp_session(page)
+    for kind, dx in (("touchStart", 0), ("touchMove", -20), ("touchMove", -40), ("touchEnd", None)):
+        points = [] if dx is None else [{"x": x + dx, "y": y}]
+        touch.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+    after = _state(page)["layers"][0]["heads"][0]["keys"][0]
+    context.close()
+    assert after[0] < 1.25 and after[1] == 0
+
+
+def test_more_keys_than_the_shader_holds_are_said_and_counted(page, address):
+    page.goto(address)
+    angles = np.arange(32) * np.pi / 16
+    keys = (np.round(32 * np.column_stack([np.cos(angles), np.sin(angles)])) / 32).tolist()
+    head = {"keys": keys, "biases": [0] * 32, "values": [[0, 0]] * 32}
+    layer = {"kind": "attention", "heads": [head] * 4, "residual": True}
+    state = {"layers": [layer] * 3, "window": [-2, 2, -2, 2], "layer": 2, "fromInput": True}
+    page.evaluate("state => hardmaxExplorer.openState(state)", state)
+    counts = _settled(page)
+    assert "more than 320 keys" in page.inner_text("#notice") and page.locator("#field").is_hidden()
+    assert counts == _library(state["layers"], state["window"])
 
 
 def test_values_are_dragged_in_their_own_mode(page, address):
@@ -243,7 +277,15 @@ def test_dead_keys_are_marked_in_the_plane_and_the_table(page, address):
 # ---- pictures ----
 
 
+def _at_rest(page):
+    """Wait until the field is drawn finely; in motion it may be coarse."""
+    page.wait_for_timeout(250)
+    page.wait_for_function("() => document.getElementById('field').width === 512")
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+
 def _pixels(page):
+    _at_rest(page)
     return page.evaluate("document.getElementById('field').toDataURL()")
 
 
@@ -257,7 +299,6 @@ def test_the_field_follows_temperature_view_and_head(page, address):
         lambda: page.get_by_role("button", name="■ head 2", exact=True).click(),
     ):
         act()
-        page.wait_for_timeout(60)
         seen.append(_pixels(page))
     assert len(set(seen)) == len(seen) - 1  # the output is of all heads, whichever is chosen
     assert page.inner_text("#temperature-text") != "0 (hard)"
@@ -273,6 +314,7 @@ def test_cooling_ends_at_zero(page, address):
 
 def test_the_hard_field_shows_the_winner_s_colour_where_the_library_says_so(page, address):
     _open(page, address, "figure-5")
+    _at_rest(page)
     net = hm.networks.library.builtin("figure-5")
     points = np.random.default_rng(3).uniform(-1.9, 1.9, (40, 2))
     colours = page.evaluate(

@@ -83,6 +83,11 @@ class WebGLField {
     gl.drawArrays(gl.TRIANGLES, 0, 3);
     return true;
   }
+  get renderer() {
+    const { gl } = this, info = gl.getExtension("WEBGL_debug_renderer_info");
+    return String(gl.getParameter(info ? info.UNMASKED_RENDERER_WEBGL : gl.RENDERER));
+  }
+  get isSoftware() { return /swiftshader|llvmpipe|software|basic render/i.test(this.renderer); }
   finish() { this.gl.readPixels(0, 0, 1, 1, this.gl.RGBA, this.gl.UNSIGNED_BYTE, new Uint8Array(4)); }
 }
 
@@ -92,6 +97,7 @@ class CanvasField {
     this.canvas = canvas;
     this.context = canvas.getContext("2d");
     this.step = 6;
+    this.isSoftware = true;
   }
   draw(layers, look) {
     const { canvas, context, step } = this, [x0, x1, y0, y1] = look.window;

@@ -16,10 +16,12 @@ class App {
     for (const id of ["field", "map"]) { $(id).width = fineness; $(id).height = fineness; }
     const { field, notice } = fieldOn($("field"));
     this.field = field;
-    this.pace = new Pace(fineness);
-    $("notice").textContent = notice;
+    this.pace = new Pace(fineness, field.isSoftware ? LATE.software : LATE.card);
+    this.notice = notice;
     this.plane = new Plane($("overlay"), {
-      move: (...where) => this.move(...where), nudge: (...where) => this.nudge(...where), done: () => this.keep(),
+      move: (...where) => this.move(...where), nudge: (...where) => this.nudge(...where),
+      raise: (head, index, by) => this.change((state) => { const { biases } = state.layers[state.layer].heads[head]; biases[index] = snap(biases[index] + by); }),
+      done: () => this.keep(),
       remove: (head, index) => this.change((state) => removeKey(state.layers[state.layer].heads[head], index)),
       hover: (point) => this.hover(point),
       pan: (dx, dy) => this.pan(dx, dy),
@@ -168,10 +170,13 @@ class App {
     const layers = shownLayers(state);
     const dark = isDark();
     this.pace.fit(this.field.canvas, () => this.touch());
-    this.field.draw(layers, {
+    const isDrawn = this.field.draw(layers, {
       window: view, temperature: state.temperature, view: state.view, head: state.head,
       strength: dark ? 0.72 : 0.58, scale: outputScale(layers[layers.length - 1]), paper: rgbOf(cssColour("--panel")),
     });
+    $("notice").textContent = isDrawn ? this.notice
+      : `The field is not drawn: the layers up to this one have more than ${MOST_ROWS} keys and units. Counts are not affected.`;
+    this.field.canvas.hidden = !isDrawn;
     this.plane.drawHandles(this.handles());
     this.editor.draw(state, this.liveKeys());
     this.plane.drawArrows(state.view === "output" ? this.arrows(layers) : []);

@@ -4,7 +4,7 @@ const SIDE = 512; // units of the drawing, whatever its size on the screen
 const STEPS = { fine: 1 / GRID, plain: 1 / 16, coarse: 1 / 4 };
 
 class Plane {
-  // on: {move(kind, head, index, x, y), nudge(kind, head, index, dx, dy), done(), remove(head, index), hover(x, y), pan(dx, dy), zoom(factor, x, y)}
+  // on: {move(kind, head, index, x, y), nudge(kind, head, index, dx, dy), raise(head, index, by), done(), remove(head, index), hover(x, y), pan(dx, dy), zoom(factor, x, y)}
   constructor(root, on) {
     this.root = root;
     this.on = on;
@@ -123,6 +123,8 @@ class Plane {
     if (moves[event.key]) {
       this.on.nudge(kind, head, index, ...moves[event.key]);
       this.on.done();
+    } else if (["+", "=", "-", "−"].includes(event.key) && kind === "key") {
+      this.on.raise(head, index, ["+", "="].includes(event.key) ? STEPS.plain : -STEPS.plain);
     } else if (["Delete", "Backspace"].includes(event.key) && kind === "key") {
       this.on.remove(head, index);
     } else return;
