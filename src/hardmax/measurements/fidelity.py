@@ -1,7 +1,21 @@
-"""How much of a soft network is its skeleton: the two compared on given inputs.
+"""How much of a soft model is its skeleton: the two compared on given inputs.
 
 Every number here is measured on the inputs given, in floating point, and says nothing of other inputs. A
 decision is the position of the first maximum over the last axis of an output.
+
+Sources. A ``Network`` or a file that ``hm.read`` reads, with an array (..., *input_shape) as inputs; or a trained
+model with what ``hm.capture`` takes for it: a model of ``hm.models`` with texts or receptors, a Hugging Face model
+with token numbers or what its tokenizer gives, another torch module with a tensor whose first axis is the batch.
+
+Trained models run themselves, in evaluation mode, with some heads made hard inside them. Only their attention is made
+hard: norms and activations (GELU, SiLU) are kept, unlike in a skeleton. Masked keys stay masked, ties go to the
+lowest index. Their outputs are
+
+- of a language model (``hm.models.smollm2()``) the logits at every position of every text, each one decision;
+- of an encoder of ``hm.models`` the embedding of a text or receptor, of length 1: no decisions and no divergence, and
+  a relative error of r is a cosine of 1 - r^2 / 2 with the soft embedding;
+- of a Hugging Face model its logits, or where it has none its last hidden states, which decide nothing;
+- of another torch module whatever it gives; of a bare ``nn.TransformerEncoder`` embeddings, which decide nothing.
 """
 
 from __future__ import annotations
@@ -31,7 +45,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Fidelity(ShownAsTable):
-    """Soft outputs against hard ones on ``n`` inputs.
+    """Soft outputs against hard ones on ``n`` inputs, or texts.
 
     ``relative_error`` is the mean over inputs of |hard - soft| / |soft| (Euclidean), ``kl`` the mean divergence of
     softmax(hard) from softmax(soft) in nats, ``agreement`` the share of equal decisions. What does not apply
@@ -66,23 +80,27 @@ class AtTemperature:
 
 def compare(
     source: Source,
-    inputs: ArrayLike,
+    inputs: Any,
     labels: ArrayLike | None = None,
     logits: bool = True,
     *,
     hard: Network | None = None,
 ) -> Fidelity:
-    """The network against its skeleton, or against ``hard``, on the inputs (..., *input_shape).
+    """The network against its skeleton, or against ``hard``; a trained model against itself with every head hard.
 
     Parameters
     ----------
+    source, inputs
+        A network or file and an array (..., *input_shape), or a trained model and what it takes (see the module).
     labels
-        The right decision for each input, or for each position where outputs are (positions, classes).
+        The right decision for each input, or for each position where outputs are (positions, classes); one row
+        for each text. "next" for a language model of ``hm.models``: the next token of the text, at each position
+        but the last.
     logits
         Whether outputs are logits, so that a divergence makes sense. A Softmax at the model's end is taken
         off first.
     hard
-        Another network to compare with, such as ``hm.skeleton(net, reference=x)``.
+        Another network to compare a network with, such as ``hm.skeleton(net, reference=x)``.
 
     Exactness: estimated; rounded, and about these inputs only.
 
@@ -105,7 +123,7 @@ def compare(
 
 
 def by_layer(
-    source: Source, inputs: ArrayLike, labels: ArrayLike | None = None, logits: bool = True
+    source: Source, inputs: Any, labels: ArrayLike | None = None, logits: bool = True
 ) -> tuple[Hardened, ...]:
     """The fidelity with one attention layer hard at a time, all else as it was, in order.
 
@@ -127,7 +145,7 @@ def by_layer(
 
 
 def by_head(
-    source: Source, inputs: ArrayLike, labels: ArrayLike | None = None, logits: bool = True
+    source: Source, inputs: Any, labels: ArrayLike | None = None, logits: bool = True
 ) -> tuple[Hardened, ...]:
     """The fidelity with one head hard at a time, all else as it was, in order.
 
@@ -147,7 +165,7 @@ def by_head(
 
 def temperature_path(
     source: Source,
-    inputs: ArrayLike,
+    inputs: Any,
     temperatures: Iterable[float] | None = None,
     labels: ArrayLike | None = None,
     logits: bool = True,
@@ -155,7 +173,8 @@ def temperature_path(
     """The network at its own temperature against itself at others, down to zero.
 
     Only attention cools: GELU and SiLU stay as they are, unlike in ``compare``. Without ``temperatures`` the
-    path halves the network's own eight times and ends at zero.
+    path halves the network's own eight times and ends at zero. The temperatures of a trained model count in its
+    heads' own (sqrt(d_k) on raw dot products for a standard head), so 1 is the model as it is.
 
     Exactness: estimated; rounded, and about these inputs only.
 
@@ -177,7 +196,7 @@ def temperature_path(
 
 
 def greedy(
-    source: Source, inputs: ArrayLike, max_loss: float, labels: ArrayLike | None = None, logits: bool = True
+    source: Source, inputs: Any, max_loss: float, labels: ArrayLike | None = None, logits: bool = True
 ) -> tuple[Hardened, ...]:
     """Heads hardened one after another while at most ``max_loss`` of the decisions change.
 
@@ -220,6 +239,31 @@ def greedy(
         steps.append(best)
         left.remove(best.heads[-1])
     return tuple(steps)
+
+
+def outputs(
+    source: Source, inputs: Any, heads: Iterable[tuple[int, int]] = (), *, temperature: float | None = None
+) -> tuple[Array, ...]:
+    """What the model gives for each input with the given (layer, head) pairs hard, the others at ``temperature``.
+
+    None is the model's own temperature; that of a trained model counts in its heads' own, as in
+    ``temperature_path``. Texts of several lengths give arrays of several lengths.
+
+    Exactness: rounded as the model rounds.
+
+    Examples
+    --------
+    >>> from hardmax.networks.layers import Attention, Head
+    >>> head = Head(keys=[[1.0], [-1.0]], values=[[1.0], [-1.0]], query=[[1.0]])
+    >>> net = Network([Attention([head, head])], input_dim=1, temperature=1.0)
+    >>> [output.round(3).tolist() for output in outputs(net, [[1.0], [-2.0]], [(0, 1)])]
+    [[0.762, 1.0], [-0.964, -1.0]]
+    >>> [output.tolist() for output in outputs(net, [[0.0]])]
+    [[0.0, 0.0]]
+    """
+    subject = subject_of(source, inputs)
+    tau = subject.temperature if temperature is None else check_temperature(temperature)
+    return tuple(output for block in subject.run(heads, tau) for output in block)
 
 
 def _agreement(hardened: Hardened) -> float:

@@ -47,8 +47,12 @@ def changed_heads(call: AttentionCall, hard: Collection[int], temperature_scale:
     scores = call.queries @ keys.swapaxes(-1, -2)  # (batch, heads, n_q, n_k)
     if call.added is not None:
         scores += call.added * call.temperature
-    if (scores.max(axis=-1) == -np.inf).any():
-        raise EmptyError(f"{call.name}: expected every query to see a key, some query sees none")
+    blind = scores.max(axis=-1) == -np.inf  # (batch, heads, n_q)
+    if call.padding is not None and call.padded_queries:
+        scores[blind & call.padding[:, None, : scores.shape[2]]] = 0.0  # padding: what it sees is of no account
+        blind &= ~call.padding[:, None, : scores.shape[2]]
+    if blind.any():
+        raise EmptyError(f"{call.name}: expected every query to see a key, query {np.argwhere(blind)[0, 2]} sees none")
     chosen = np.zeros(scores.shape[1], dtype=bool)
     chosen[list(hard)] = True
     if temperature_scale == 0:
@@ -153,6 +157,8 @@ class ModelRuns:
             result, self._decides = _called(self._kind, note, forward)
             counts.append(tuple(calls))
             outputs.extend(_unpadded(result, padding[0] if self._kind.padded and padding else None))
+        if not all(np.isfinite(output).all() for output in outputs):
+            raise WeightError(f"{self._kind.name}: expected finite outputs, got NaN or infinite entries")
         return outputs
 
 
@@ -171,8 +177,6 @@ def _called(kind: _Kind, note: Note, forward: Callable[[], Any]) -> tuple[Array,
     if not isinstance(result, torch.Tensor) or not result.is_floating_point():
         raise OperatorError(f"{kind.name}: expected one tensor of numbers as its output, got a {type(result).__name__}")
     array = np.asarray((result if result.dtype == torch.float64 else result.float()).cpu().numpy())
-    if not np.isfinite(array).all():
-        raise WeightError(f"{kind.name}: expected finite outputs, got NaN or infinite entries")
     return array, decides
 
 
