@@ -340,6 +340,36 @@ def test_vertices_of_the_sum_are_the_joint_cells_and_light_up_with_them(page, ad
     assert page.locator("#overlay .highlight path").count() == 1
 
 
+def test_joint_cells_and_live_keys_are_the_library_s(page, address):
+    for name in ("demo", "216-or-92", "power-diagram", "vacuous", "duplicates"):
+        _open(page, address, name)
+        heads = _state(page)["layers"][0]["heads"]
+        joint = hm.joint_cells([(np.array(head["keys"]), np.array(head["biases"])) for head in heads])
+        shown = page.locator("#dual circle.vertex title").all_text_contents()
+        labels = [title.removeprefix("joint cell ").split(" · ") for title in shown if title.startswith("joint")]
+        assert sorted([int(j) for j in label] for label in labels) == sorted(joint.tolist()), name
+        live = [hm.power_diagram(np.array(head["keys"]), np.array(head["biases"])).live for head in heads]
+        marks = page.locator("#editor .status").all_inner_texts()
+        assert marks == ["live" if alive else "dead" for head in live for alive in head], name
+
+
+def test_the_bounds_at_the_query_are_the_library_s(page, address):
+    _open(page, address, "curvature")
+    rows = [row.locator("td").all_inner_texts() for row in page.locator("#readout .bounds tbody tr").all()]
+    true = hm.stability.bounds(2, 1.375, 1.0)
+    printed = hm.bounds.as_published
+    published = [printed.gradient_distance(2, 1.375, 1.0), printed.hessian_norm(2, 1.375, 1.0)]
+    for cells, bound, old in zip(rows, [true.gradient, true.hessian], published, strict=True):
+        assert float(cells[1]) == pytest.approx(bound, rel=5e-3)
+        assert float(cells[2].split()[0]) == pytest.approx(old, rel=5e-3)
+    assert rows[1][2].endswith("broken") and float(rows[1][0]) > published[1]
+
+
+def test_without_threads_the_page_counts_by_itself(page, address):
+    page.add_init_script("window.Worker = class { constructor() { throw new Error('none'); } };")
+    assert _open(page, address, "demo")["window"] == [127, 127, 127]
+
+
 def test_without_webgl_the_page_says_so_and_counts_all_the_same(page, address):
     page.add_init_script(
         """const get = HTMLCanvasElement.prototype.getContext;

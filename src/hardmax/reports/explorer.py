@@ -10,6 +10,7 @@ import base64
 import hashlib
 import json
 import os
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -146,9 +147,7 @@ def preset_data(preset: Preset) -> dict[str, Any]:
     [34, 34, 34]
     """
     layers, _ = page_layers(preset.network)
-    x0, x1, y0, y1 = preset.window
-    network = network_of(layers)
-    window = Plane([0.0, 0.0], [[1.0, 0.0], [0.0, 1.0]], ((x0, x1), (y0, y1)))
+    window, plane = _library_counts(preset)
     published = preset.group != BUILTINS
     names = ("The paper", "What is true", "Try") if published else ("What it is", "In the library", "Try")
     return {
@@ -157,7 +156,7 @@ def preset_data(preset: Preset) -> dict[str, Any]:
         "group": preset.group,
         "story": [[name, text] for name, text in zip(names, (preset.printed, preset.true, preset.to_try), strict=True)],
         "claims": list(preset.claims),
-        "library": {"window": _counts(network, window), "plane": _counts(network, Space(2))},
+        "library": {"window": list(window), "plane": list(plane)},
         "state": {
             "layers": layers,
             "window": list(preset.window),
@@ -170,9 +169,16 @@ def preset_data(preset: Preset) -> dict[str, Any]:
     }
 
 
-def _counts(network: Network, domain: Plane | Space) -> list[int]:
-    cells = enumerate_cells(network, domain)
-    return [cells.n_cells, cells.n_regions, cells.n_maps]
+@cache  # presets and networks never change, and a process may write several pages
+def _library_counts(preset: Preset) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Certified counts of what the page will hold, in the window and on the whole plane."""
+    network = network_of(page_layers(preset.network)[0])
+    x0, x1, y0, y1 = preset.window
+    found = []
+    for domain in (Plane([0.0, 0.0], [[1.0, 0.0], [0.0, 1.0]], ((x0, x1), (y0, y1))), Space(2)):
+        cells = enumerate_cells(network, domain)
+        found.append((cells.n_cells, cells.n_regions, cells.n_maps))
+    return found[0], found[1]
 
 
 def _own_preset(network: Network) -> tuple[Preset, bool]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,7 @@ class Preset:
     claims: tuple[str, ...] = ()
 
 
+@cache
 def presets() -> tuple[Preset, ...]:
     """Every preset, in the order of the page's menu.
 
@@ -324,5 +326,3 @@ def _slabs(n_keys: int) -> Network:
         values = np.outer(np.arange(n_keys), direction) / 8
         heads.append(affine_head(keys, -(p**2) / size, values))
     return Network([Attention(heads, np.hstack([np.eye(2)] * 3))], 2)
-
-

@@ -10,6 +10,7 @@ class Counting {
     this.waiting = null;
     this.left = 0;
     this.worker = null;
+    this.alone = false;
   }
   thread() {
     if (this.worker) return this.worker;
@@ -18,6 +19,7 @@ class Counting {
     this.worker = new Worker(url);
     URL.revokeObjectURL(url);
     this.worker.onmessage = (event) => this.heard(event.data);
+    this.worker.onerror = () => { this.alone = true; this.inPage(this.sent); }; // threads are forbidden here
     return this.worker;
   }
   request(state) {
@@ -43,11 +45,19 @@ class Counting {
     clearTimeout(this.timer);
     // a request that came meanwhile is not kept waiting by one that takes long
     this.timer = setTimeout(() => { if (this.waiting && this.left) this.restart(); }, PATIENCE);
+    this.sent = request;
+    if (this.alone) { this.inPage(request); return; }
     try {
       this.thread().postMessage(request);
     } catch {
-      setTimeout(() => runJobs(request, (message) => this.heard(message)), 0); // no threads here: count in the page
+      this.alone = true;
+      this.inPage(request);
     }
+  }
+  // Without threads the page itself counts, and stands still while it does.
+  inPage(request) {
+    this.left = 3;
+    setTimeout(() => runJobs(request, (message) => this.heard(message)), 0);
   }
   heard(message) {
     this.left -= 1;

@@ -136,12 +136,15 @@ const SHAPES = [
   "M0-9A9 9 0 1 1 0 9A9 9 0 1 1 0-9Z", "M-8-8H8V8H-8Z", "M0-11L11 0L0 11L-11 0Z", "M0-11L10.5 8H-10.5Z",
 ];
 
-function handleNode({ kind, head, colour, text }) {
+const isLight = ([r, g, b]) => 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.62;
+
+function handleNode({ kind, head, index, colour, text }) {
   const shape = kind === "query" ? "M0-10L3-3L10 0L3 3L0 10L-3 3L-10 0L-3-3Z" : SHAPES[head % SHAPES.length];
   const mark = svg("path", { class: "mark", d: kind === "value" ? "M-6-6H6V6H-6Z" : shape });
   mark.style.setProperty("--key", colour);
-  return svg("g", { tabindex: "0", role: "slider" },
-    svg("circle", { class: "reach", r: 20 }), mark, svg("text", { y: "3.6" }, text));
+  const number = svg("text", { y: "3.6" }, text);
+  if (kind === "key" && isLight(PALETTE[index % 16])) number.style.setProperty("--on", "#1f2328");
+  return svg("g", { tabindex: "0", role: "slider" }, svg("circle", { class: "reach", r: 20 }), mark, number);
 }
 
 function arrowPath(x, y, u, v) {
