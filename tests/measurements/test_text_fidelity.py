@@ -303,6 +303,18 @@ def test_a_torch_module_and_the_network_read_from_it_have_the_same_fidelity():
     assert sizes[0] == sizes[1] > 1
 
 
+def test_ranked_heads_are_those_that_lose_least_alone():
+    model = _Classifier().double().eval()
+    x = torch.randn(6, 5, 8, dtype=torch.float64)
+    alone = {part.heads[0]: part.fidelity.kl for part in hm.fidelity.by_head(model, x)}
+    steps = hm.fidelity.ranked(model, x)
+    assert steps[-1].heads == tuple(sorted(alone, key=alone.get))
+    assert [step.heads for step in steps] == [steps[-1].heads[:count] for count in range(5)]
+    assert steps[0].fidelity.agreement == 1.0 and steps[-1].fidelity == hm.fidelity.compare(model, x)
+    errors = {part.heads[0]: part.fidelity.relative_error for part in hm.fidelity.by_head(model, x, logits=False)}
+    assert hm.fidelity.ranked(model, x, logits=False)[-1].heads == tuple(sorted(errors, key=errors.get))
+
+
 @pytest.mark.parametrize("batch_first", [True, False])
 def test_masked_keys_stay_masked_in_torch_and_padding_does_not_count(batch_first):
     torch.manual_seed(1)
@@ -349,6 +361,18 @@ def test_a_hugging_face_decoder_gives_logits_and_ties_go_to_the_first_token():
     other = hm.fidelity.outputs(model, [[1, 9, 9, 4]], temperature=0.0)
     np.testing.assert_allclose(other[0][3], hard[0][3], atol=1e-12)
     assert np.abs(hm.fidelity.outputs(model, [[1, 9, 9, 4]])[0][3] - hm.fidelity.outputs(model, ids)[0][3]).max() > 1e-9
+
+
+def test_heads_that_share_keys_are_hardened_one_by_one():
+    model, hard, seen = _llama(), {(1, 1), (1, 2)}, []
+    (capture,) = hm.capture(model, [[3, 1, 4, 1, 5]])
+    hook = model.model.layers[1].self_attn.o_proj.register_forward_pre_hook(
+        lambda part, args: seen.append(args[0][0].numpy())
+    )
+    hm.fidelity.outputs(model, [[3, 1, 4, 1, 5]], hard)
+    hook.remove()
+    np.testing.assert_allclose(seen[1], _layer_by_hand(capture, 1, hard), atol=1e-7)
+    assert [head.key_group for head in capture.heads[4:]] == [0, 0, 1, 1]
 
 
 def test_the_future_stays_hidden_from_hard_heads():

@@ -203,7 +203,7 @@ def greedy(
     Each step adds the head that keeps most decisions, then the one with the smaller relative error, then
     the first. The last entry holds the largest set found; entry k holds k heads, entry 0 none. Finding the
     largest set of all would take every subset: this one cannot be extended by one head, but a larger may
-    exist. It costs about h^2 / 2 evaluations for h heads.
+    exist. It costs about h^2 / 2 evaluations for h heads; of a large model take ``ranked``.
 
     Exactness: estimated; rounded, and about these inputs only. The size is a lower bound of the largest.
 
@@ -239,6 +239,37 @@ def greedy(
         steps.append(best)
         left.remove(best.heads[-1])
     return tuple(steps)
+
+
+def ranked(
+    source: Source, inputs: Any, labels: ArrayLike | None = None, logits: bool = True
+) -> tuple[Hardened, ...]:
+    """The fidelity with ever more heads hard, those first that change the outputs least when hard alone.
+
+    Heads are in order of their divergence in ``by_head``, of their relative error where there is none, then of
+    layer and head. Entry k holds the first k heads, entry 0 none, the last all. It costs 2 h evaluations for h
+    heads, where ``greedy`` costs about h^2 / 2; heads that matter only together are not found out.
+
+    Exactness: estimated; rounded, and about these inputs only.
+
+    Examples
+    --------
+    >>> from hardmax.networks.layers import Affine, Attention, Head
+    >>> unsure = Head(keys=[[1.0], [-1.0]], values=[[1.0], [-1.0]], query=[[1.0]])
+    >>> sure = Head(keys=[[1.0], [-1.0]], values=[[1.0], [-1.0]], query=[[9.0]])
+    >>> net = Network([Attention([unsure, sure])], input_dim=1, temperature=1.0)
+    >>> [hardened.heads for hardened in ranked(net, [[1.0]])]
+    [(), ((0, 1),), ((0, 1), (0, 0))]
+    """
+    trial = _Trial(source, inputs, labels, logits)
+    alone = [trial.with_hard([pair]) for pair in trial.subject.heads]
+    order = [hardened.heads[0] for hardened in sorted(alone, key=_own_loss)]
+    return tuple(trial.with_hard(order[:count]) for count in range(len(order) + 1))
+
+
+def _own_loss(hardened: Hardened) -> float:
+    found = hardened.fidelity
+    return found.relative_error if found.kl is None else found.kl
 
 
 def outputs(
