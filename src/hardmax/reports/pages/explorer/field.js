@@ -48,7 +48,7 @@ class WebGLField {
       }
       const program = this.linked(VERTEX_SHADER, text), at = {};
       gl.uniformBlockBinding(program, gl.getUniformBlockIndex(program, "Weights"), 0);
-      for (const name of ["strength", "scale", "extent", "resolution", "paper"]) at[name] = gl.getUniformLocation(program, name);
+      for (const name of ["strength", "scale", "part", "extent", "resolution", "paper"]) at[name] = gl.getUniformLocation(program, name);
       programs.set(text, { program, at });
     }
     return programs.get(text);
@@ -69,6 +69,18 @@ class WebGLField {
   }
   // False where the layers are more than the block holds; nothing is drawn then.
   draw(layers, look) {
+    const { gl } = this, [{ heads = [] }] = layers;
+    if (layers.length > 1 || heads.length < 2 || look.head >= 0 || look.view !== "weights") return this.pass(layers, look, 1);
+    // The mixture of several heads' colours is added up head by head: small programs run faster than one large one.
+    gl.clearColor(0, 0, 0, 1);
+    gl.clear(gl.COLOR_BUFFER_BIT);
+    gl.enable(gl.BLEND);
+    gl.blendFunc(gl.ONE, gl.ONE);
+    for (const head of heads) this.pass([{ ...layers[0], heads: [head] }], look, 1 / heads.length);
+    gl.disable(gl.BLEND);
+    return true;
+  }
+  pass(layers, look, part) {
     const { gl } = this, { text, rows } = fragmentShader(layers, look);
     if (rows > MOST_ROWS) return false;
     const { program, at } = this.program(text);
@@ -77,6 +89,7 @@ class WebGLField {
     gl.bufferSubData(gl.UNIFORM_BUFFER, 0, packed(layers, look.temperature));
     gl.uniform1f(at.strength, look.strength);
     gl.uniform1f(at.scale, look.scale);
+    gl.uniform1f(at.part, part);
     gl.uniform4fv(at.extent, look.window);
     gl.uniform2f(at.resolution, this.canvas.width, this.canvas.height);
     gl.uniform3fv(at.paper, look.paper);

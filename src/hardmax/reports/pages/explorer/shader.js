@@ -20,7 +20,7 @@ precision highp int;
 layout(std140) uniform Weights { vec4 rows[${3 * MOST_ROWS}]; };
 uniform vec4 extent;      // x0, x1, y0, y1
 uniform vec2 resolution;
-uniform float strength, scale;
+uniform float strength, scale, part;
 uniform vec3 paper;
 out vec4 colour;
 `;
@@ -130,7 +130,7 @@ function fragmentShader(layers, { view, head, temperature }) {
       "vec2 lab = size > 0.0 ? 0.17 * pair / (size + scale) : vec2(0.0);",
       "colour = vec4(from_oklab(vec3(strength > 0.6 ? 0.52 : 0.82, lab)), 1.0);");
   } else {
-    code.push(`colour = vec4(mix(paper, tone, strength${view === "share" ? " * smoothstep(0.3, 1.0, share)" : ""}), 1.0);`);
+    code.push(`colour = vec4(part * mix(paper, tone, strength${view === "share" ? " * smoothstep(0.3, 1.0, share)" : ""}), 1.0);`);
   }
   return { text: `${SHADER_HEAD}${view === "output" ? OKLAB : ""}void main() {\n  ${code.join("\n  ")}\n}`, rows: row };
 }
