@@ -26,6 +26,7 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 UNIT_ROUNDOFF = 2.0**-53
+_ORDINARY = 256  # binary exponents whose squares are far from the ends of binary64
 
 
 def reachable_from_ball(diagram: PowerDiagram, centre: ArrayLike, radius: float) -> Reachable:
@@ -46,13 +47,17 @@ def reachable_from_ball(diagram: PowerDiagram, centre: ArrayLike, radius: float)
     witnesses = np.full((n_keys, diagram.dim), np.nan)
     weights = np.zeros((n_keys, n_keys if n_keys <= MOST_RIVALS else 0))
     settled = 0
-    biases = np.zeros(n_keys) if diagram.biases is None else diagram.biases
     others = diagram.terms.index[diagram.terms.live]
+    keys, biases, unit = _scaled(diagram, middle, float(size))
+    middle, size = np.ldexp(middle, -unit), np.ldexp(size, -unit)
     for key in np.flatnonzero(diagram.live).tolist():
-        cell = _Cell(diagram.keys, biases, key, others[others != key], middle, float(size))
+        cell = _Cell(keys, biases, key, others[others != key], middle, float(size))
         inner = diagram.interior_point(key)
-        if not diagram.terms.has_bias:
+        if diagram.terms.has_bias:
+            inner = np.ldexp(inner, -unit)
+        elif inner.any():
             # A cone's interior point is a direction; of its multiples take one about as long as the centre.
+            inner = inner / np.abs(inner).max()
             inner = inner * (np.linalg.norm(middle) + float(size)) / np.linalg.norm(inner)
         answer = cell.decide(inner)
         if answer is None:
@@ -63,8 +68,28 @@ def reachable_from_ball(diagram: PowerDiagram, centre: ArrayLike, radius: float)
                 weights[key, cell.rivals] = answer.rivals
         else:
             is_reachable[key] = True
-            witnesses[key] = answer
+            witnesses[key] = np.ldexp(answer, unit)
     return Reachable(is_reachable, witnesses, weights if weights.shape[1] else None, settled)
+
+
+def _scaled(diagram: PowerDiagram, centre: FloatArray, radius: float) -> tuple[FloatArray, FloatArray, int]:
+    """Keys, biases and the binary exponent of the queries, such that squares neither vanish nor overflow.
+
+    Keys, queries and biases scaled by powers of two, the biases by the product of the other two, have the same
+    winners. Numbers of ordinary size are left alone, and so are all where scaling would cost a bias its last digits.
+    """
+    keys = diagram.keys
+    biases = np.zeros(len(keys)) if diagram.biases is None else diagram.biases
+    of_keys, of_queries = (
+        int(np.frexp(largest)[1]) for largest in (np.abs(keys).max(), max(np.abs(centre).max(), radius))
+    )
+    if max(abs(of_keys), abs(of_queries)) <= _ORDINARY:
+        return keys, biases, 0
+    small_keys, small_biases = np.ldexp(keys, -of_keys), np.ldexp(biases, -of_keys - of_queries)
+    back = np.ldexp(small_biases, of_keys + of_queries)
+    if not (np.array_equal(back, biases) and np.array_equal(np.ldexp(small_keys, of_keys), keys)):
+        return keys, biases, 0
+    return small_keys, small_biases, of_queries
 
 
 class _Cell:

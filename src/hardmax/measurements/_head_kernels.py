@@ -76,7 +76,7 @@ def row_geometry(
                 margin = min(margin, 0.0)
                 continue
             margin = min(margin, gap)
-            if gap <= error or (square < 1e-280 and not is_parallel):
+            if gap <= error or (square < 1e-280 and not is_parallel) or not square < 1e300:
                 is_doubtful[row] = True
             if is_parallel:
                 continue
@@ -86,6 +86,8 @@ def row_geometry(
             if high < upper:
                 upper = high
                 rival = j
+            elif high == np.inf:
+                is_doubtful[row] = True
         margins[row] = margin
         if margin > 0.0 and error > TOLERANCE * margin:
             is_doubtful[row] = True

@@ -27,7 +27,7 @@ from hardmax.cells.complex import Exactness
 from hardmax.cells.power_diagram import PowerDiagram, power_diagram
 from hardmax.cells.reachable import Reachable
 from hardmax.errors import ParameterError, ShapeError, WeightError
-from hardmax.measurements.head_rows import HeadRows, head_rows
+from hardmax.measurements.head_rows import HeadRows, head_rows, lengths_of
 from hardmax.measurements.segment_routing import OwnKey, SegmentRouting, segment_routing
 from hardmax.networks.adapters.captured import CapturedHead
 
@@ -202,7 +202,7 @@ class CachedHead:
         Exactness: certified.
         """
         treatment = self._treatment(own)
-        size = float(radius) * (float(np.linalg.norm(self.query)) if relative else 1.0)
+        size = float(radius) * (float(lengths_of(self.query[None])[0]) if relative else 1.0)
         if not (isfinite(size) and size >= 0):
             raise ParameterError(f"radius: expected a finite distance of at least 0, got {radius}")
         diagram, places = self.diagram, self.positions

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from hardmax.cells.complex import Exactness
 from hardmax.errors import EmptyError, ParameterError
 from hardmax.measurements.head_keys import Diagrams, KeySet, key_sets
-from hardmax.measurements.head_rows import HeadRows, head_rows, one_thread_each
+from hardmax.measurements.head_rows import HeadRows, head_rows, lengths_of, one_thread_each
 from hardmax.networks.adapters.captured import Capture, CapturedHead
 
 FloatArray = NDArray[np.float64]
@@ -334,7 +334,7 @@ def _analysis(
 ) -> HeadAnalysis:
     parts = [head_rows(head) for head in heads]
     rows = HeadRows.join(parts)
-    lengths = np.concatenate([np.linalg.norm(head.queries, axis=1) for head in heads])
+    lengths = np.concatenate([lengths_of(head.queries) for head in heads])
     with np.errstate(divide="ignore", invalid="ignore"):
         relative = np.where(lengths > 0, rows.radii / lengths, np.where(rows.radii > 0, np.inf, 0.0))
     sets = key_sets(

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from hardmax.cells.cell_shares import Shares
 from hardmax.cells.power_diagram import PowerDiagram, power_diagram
 from hardmax.cells.reachable import Reachable
+from hardmax.measurements.head_rows import lengths_of
 from hardmax.networks.adapters.captured import CapturedHead
 
 FloatArray = NDArray[np.float64]
@@ -41,7 +42,7 @@ class Ball:
     @property
     def holds_origin(self) -> bool:
         """Whether the origin lies inside."""
-        return bool(np.linalg.norm(self.centre) < self.radius)
+        return bool(lengths_of(self.centre[None])[0] < self.radius)
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,7 +224,7 @@ def ball_of(queries: FloatArray, radius: float | None) -> Ball:
     centre.setflags(write=False)
     if radius is not None:
         return Ball(centre, radius)
-    farthest = float(np.linalg.norm(queries - centre, axis=1).max())
+    farthest = float(lengths_of(queries - centre).max())
     # Rounded up, so that no query is left outside.
     return Ball(centre, farthest * (1 + 1e-12))
 
@@ -250,14 +251,17 @@ def ball_reach(diagram: PowerDiagram, ball: Ball) -> Reachable:
 
     Exactness: certified.
     """
-    room = ball.radius - float(np.linalg.norm(ball.centre)) * (1 + 1e-12)
+    room = ball.radius - float(lengths_of(ball.centre[None])[0]) * (1 + 1e-12)
     if diagram.terms.has_bias or room <= 1e-9 * ball.radius:
         return _lean(diagram.reachable(ball=(ball.centre, ball.radius)))
     witnesses = np.full(diagram.keys.shape, np.nan)
     for key in np.flatnonzero(diagram.live).tolist():
         inner = diagram.interior_point(key)
         # Halving is exact, so what the interior point wins its multiple wins too.
-        witnesses[key] = np.ldexp(inner, int(np.floor(np.log2(0.5 * room / np.linalg.norm(inner)))))
+        length = float(lengths_of(inner[None])[0])
+        if length > 0:  # the only key wins at the origin too
+            inner = np.ldexp(inner, int(np.floor(np.log2(0.5 * room) - np.log2(length))))
+        witnesses[key] = inner
     return Reachable(diagram.live.copy(), witnesses, None, 0)
 
 

@@ -94,8 +94,8 @@ def head_rows(head: CapturedHead) -> HeadRows:
     biases = np.zeros((1, head.n_keys)) if head.biases is None else np.atleast_2d(head.biases)
     with np.errstate(over="ignore", invalid="ignore"):
         scores = np.ascontiguousarray(head.scores)
-        lengths = np.linalg.norm(head.keys, axis=1) * (1 + 1e-12)
-        reach = np.linalg.norm(head.queries, axis=1) * lengths.max() + np.abs(biases).max()
+        lengths = lengths_of(head.keys) * (1 + 1e-12)
+        reach = lengths_of(head.queries) * (1 + 1e-12) * lengths.max() + np.abs(biases).max()
         errors = 4.0 * (head.keys.shape[1] + 8) * _UNIT_ROUNDOFF * reach + 1e-300
     if np.isnan(scores).any() or np.isposinf(scores).any() or not np.isfinite(errors).all():
         raise PrecisionError(
@@ -116,6 +116,21 @@ def head_rows(head: CapturedHead) -> HeadRows:
     threshold = np.array([head.temperature * log(max(count - 1, 1)) for count in n_visible.tolist()])
     is_certified = (n_visible == 1) | (margins * (1 - 2e-8) > threshold)
     return HeadRows(winners, n_visible, margins, entropies, radii, walls, is_certified, int(doubtful.sum()))
+
+
+def lengths_of(vectors: FloatArray) -> FloatArray:
+    """The length of each row of (n, d), whatever its scale: squares of entries below 1e-162 would vanish.
+
+    Exactness: estimated, relative error below (d + 4) * 1.2e-16.
+
+    Examples
+    --------
+    >>> lengths_of(np.array([[3e-200, 4e-200], [3e200, 4e200], [0.0, 0.0]]))
+    array([5.e-200, 5.e+200, 0.e+000])
+    """
+    largest = np.abs(vectors).max(axis=1)
+    exponents = np.frexp(largest)[1]  # powers of two, so that no digit is lost
+    return np.asarray(np.ldexp(np.linalg.norm(np.ldexp(vectors, -exponents[:, None]), axis=1), exponents))
 
 
 def one_thread_each() -> AbstractContextManager[Any]:

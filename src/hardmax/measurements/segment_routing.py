@@ -17,6 +17,7 @@ from hardmax.arithmetic.quadratic import QuadraticNumber
 from hardmax.arithmetic.rationals import rational
 from hardmax.cells._line_envelope import envelope
 from hardmax.cells.complex import Exactness
+from hardmax.measurements.head_rows import lengths_of
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -134,8 +135,8 @@ def _contenders(keys: FloatArray, biases: FloatArray | None, start: FloatArray, 
     shifts = np.zeros(len(keys)) if biases is None else biases
     with np.errstate(over="ignore", invalid="ignore"):
         scores = np.outer(1 - t, keys @ start) + np.outer(t, keys @ end) + shifts  # (points, keys)
-        length = max(float(np.linalg.norm(start)), float(np.linalg.norm(end)))
-        size = length * float(np.linalg.norm(keys, axis=1).max()) + float(np.abs(shifts).max())
+        length = float(lengths_of(np.stack([start, end])).max())
+        size = length * float(lengths_of(keys).max()) + float(np.abs(shifts).max())
         error = 8.0 * (keys.shape[1] + 8) * _UNIT_ROUNDOFF * size + 1e-300
         lowest = np.minimum(scores[:-1], scores[1:]).max(axis=1, keepdims=True) - error
         possible = ~(np.maximum(scores[:-1], scores[1:]) + error < lowest)
