@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import hardmax as hm
-from hardmax.errors import EmptyError, FileFormatError, PickleError, ShapeError, WeightError, WriteError
+from hardmax.errors import EmptyError, FileFormatError, ParameterError, PickleError, ShapeError, WeightError, WriteError
 from hardmax.networks.library import random_relu_network
 from hardmax.networks.lookup import conditioned_lookup, lookup_examples, lookup_question
 from hardmax.reports import report_page
@@ -225,6 +225,34 @@ def test_regions_join_cells_with_one_map(tmp_path):
     net = hm.Network([hm.Affine([[1.0, 0.0], [0.0, 1.0]]), hm.ReLU(), hm.Affine([[1.0, 0.0]])], 2)
     facts = _facts(_data(hm.reports.report(net, tmp_path / "r.html", [[1.0, 2.0], [-1.0, -2.0]])), "cells")
     assert (facts["cells"], facts["linear regions"]) == (4, 2)
+
+
+def test_every_row_of_an_output_is_a_decision(tmp_path):
+    rng = np.random.default_rng(0)
+    head = hm.Head(rng.normal(size=(4, 2)), rng.normal(size=(4, 3)), rng.normal(size=(2, 2)))
+    net = hm.Network([hm.Attention([head])], input_dim=(5, 2), temperature=1.0)
+    inputs = rng.normal(size=(6, 5, 2))
+    made = make_report(net, tmp_path / "r.html", inputs)
+    same = int((net(inputs).argmax(axis=-1) == net(inputs, temperature=0).argmax(axis=-1)).sum())
+    assert made.document.answer[0].text.startswith(f"Of 30 decisions, the skeleton keeps {same} ")
+
+
+def test_captured_heads_have_a_page_of_their_own(tmp_path):
+    examples = lookup_examples(3, rng=np.random.default_rng(0))
+    captures = hm.capture(hm.builtin("lookup"), examples.inputs)
+    data = _data(hm.reports.report(captures, tmp_path / "r.html", name="only heads"))
+    absent = [section["name"] for section in data["sections"] if section["absent"]]
+    assert absent == ["fidelity", "cells", "temperature"]
+    analyses = hm.analyse_heads(captures)
+    assert sum(row["n_live"] for row in _rows(data, "heads")) == sum(head.n_live for head in analyses)
+    one = _data(hm.reports.report(captures[0], tmp_path / "one.html"))
+    assert {row["of"] for row in _rows(one, "head-keys")} == {"input 0"}
+    with pytest.raises(ParameterError, match="beside them"):
+        hm.reports.report(captures, tmp_path / "r.html", examples.inputs, force=True)
+    with pytest.raises(ParameterError, match="expected one model"):
+        hm.reports.report([captures[0], hm.capture(_small_net(), np.zeros((1, 2)))[0]], tmp_path / "x.html")
+    with pytest.raises(ParameterError, match="expected a network"):
+        hm.reports.report(object(), tmp_path / "x.html")
 
 
 # ---- slices of heads ----

@@ -57,6 +57,7 @@ def report(
     """Write a page about a model: fidelity, heads, cells, bounds, stability. One file, no network needed."""
     with working("starting") as say:
         made = _made(model, inputs, out, force, say)
+    assert made.subject is not None  # captures are given in Python only
     facts = {**_facts(made), **summary(made.subject.net)}
     if as_json:
         print_json(facts)
@@ -102,14 +103,15 @@ def _facts(made: Report) -> dict[str, Any]:
     """What the page says in short, the same whenever it is made."""
     from hardmax.reports.report_parts.sections import plain
 
-    document = made.document
+    document, subject = made.document, made.subject
+    assert subject is not None
     return {
         "source": document.title,
         **({"description": document.description} if document.description else {}),
         "report": str(made.path),
         "bytes": made.path.stat().st_size,
-        "n_inputs": len(made.subject.inputs),
-        "inputs": made.subject.inputs.note,
+        "n_inputs": len(subject.inputs),
+        "inputs": subject.inputs.note,
         "answer": document.as_json()["answer"],
         "sections": {
             section.name: {

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
@@ -19,11 +19,12 @@ from threadpoolctl import threadpool_limits
 
 from hardmax import __version__
 from hardmax.cells.domains import Domain
-from hardmax.errors import WriteError
+from hardmax.errors import EmptyError, ParameterError, WriteError
+from hardmax.networks.adapters.captured import Capture
 from hardmax.networks.files import write_bytes
 from hardmax.reports.palette import KEY_COLOURS
 from hardmax.reports.report_parts.about import EXACTNESS_MEANS
-from hardmax.reports.report_parts.document import Document, gather
+from hardmax.reports.report_parts.document import Document, gather, gather_captures
 from hardmax.reports.report_parts.sections import Table
 from hardmax.reports.report_parts.subject import Source, Subject, read_subject
 
@@ -36,7 +37,7 @@ _GENERATOR = '<meta name="generator" content="hardmax report'
 
 
 def report(
-    source: Source,
+    source: Source | Capture | Sequence[Capture],
     out: str | os.PathLike[str] = "report.html",
     inputs: ArrayLike | str | os.PathLike[str] | None = None,
     *,
@@ -52,7 +53,8 @@ def report(
     Parameters
     ----------
     source
-        A network, the path of a file that ``hm.read`` reads, or None for the built-in lookup model.
+        A network, the path of a file that ``hm.read`` reads, or None for the built-in lookup model. Also what
+        ``hm.capture`` gives for a model that is none of these: then the page tells of its heads alone.
     out
         The file to write. An existing one is refused without ``force``.
     inputs
@@ -93,12 +95,12 @@ class Report:
     """A page that was written: where, about what, and all that it says."""
 
     path: Path
-    subject: Subject
+    subject: Subject | None  # None for captures, which come without their model
     document: Document
 
 
 def make_report(
-    source: Source,
+    source: Source | Capture | Sequence[Capture],
     out: str | os.PathLike[str],
     inputs: ArrayLike | str | os.PathLike[str] | None,
     *,
@@ -112,12 +114,21 @@ def make_report(
     """The same as ``report``, giving back what the page says as well."""
     path = Path(out)
     check_writable(path, force)  # before the work, not after
-    progress("reading the model")
-    subject = read_subject(source, inputs, labels, tokens, name)
     made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    captures = _captures(source)
+    if captures is not None and any(given is not None for given in (inputs, labels, tokens, plane)):
+        raise ParameterError(
+            "captures hold their inputs and names already, and have no planes; expected them alone, got inputs=, "
+            "labels=, tokens= or plane= beside them"
+        )
     # thousands of small matrix products: threads that wait for one another made them ten times slower
     with threadpool_limits(limits=1, user_api="blas"):
-        document = gather(subject, plane, made, progress)
+        if captures is not None:
+            subject, document = None, gather_captures(captures, name or captures[0].source, made, progress)
+        else:
+            progress("reading the model")
+            subject = read_subject(cast(Source, source), inputs, labels, tokens, name)
+            document = gather(subject, plane, made, progress)
     progress("writing the page")
     page = render(document).encode()
     if len(page) > MOST_BYTES:
@@ -127,6 +138,16 @@ def make_report(
         )
     write_bytes(path, page)
     return Report(path, subject, document)
+
+
+def _captures(source: object) -> tuple[Capture, ...] | None:
+    """The captures of a source that is one or some; None for any other."""
+    found = (source,) if isinstance(source, Capture) else source
+    if not isinstance(found, tuple | list) or not all(isinstance(one, Capture) for one in found):
+        return None
+    if not found:
+        raise EmptyError("expected at least one capture, got none")
+    return tuple(found)
 
 
 # --- the page -----------------------------------------------------------------------------------

@@ -24,7 +24,7 @@
     if (value === "inf") return "∞";
     if (value === "-inf") return "−∞";
     if (kind === "text" || kind === "prose" || typeof value === "string") return String(value);
-    if (kind === "share") return (100 * value).toFixed(1) + " %";
+    if (kind === "share") return (100 * value).toFixed(1) + "\u00a0%";
     if (kind === "count" && Number.isInteger(value)) return value.toLocaleString("en").replace("-", "−");
     return short(value);
   }

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from math import prod
 
 from hardmax.cells.complex import Exactness
+from hardmax.networks.adapters.captured import Capture
 from hardmax.reports.report_parts.sections import Column, Section, Table, as_text, legible
 from hardmax.reports.report_parts.subject import Subject, array_hash
 
@@ -51,6 +53,34 @@ def about_section(subject: Subject, versions: Sequence[tuple[str, str]], made: s
         ("made", made, None),
         *((name, version, None) for name, version in versions),
     ]
+    return _section(rows)
+
+
+def captures_section(
+    captures: Sequence[Capture], name: str, versions: Sequence[tuple[str, str]], made: str
+) -> Section:
+    """Captured heads and their provenance as a table."""
+    exact = Exactness.EXACT
+    heads = captures[0].heads
+    keys = sorted({head.n_keys for capture in captures for head in capture.heads})
+    dims = sorted({head.keys.shape[1] for head in heads})
+    temperatures = sorted({head.temperature for head in heads})
+    rows: list[tuple[str, str, str | None]] = [
+        ("model", legible(name), None),
+        ("inputs", as_text(len(captures), "count"), exact),
+        ("layers with attention", as_text(captures[0].n_layers, "count"), exact),
+        ("heads", as_text(len(heads), "count"), exact),
+        ("keys of a head", _range([f"{size:,}" for size in keys]), exact),
+        ("dimension of a key", _range([str(size) for size in dims]), exact),
+        ("temperature on raw dot products", _range([f"{value:.6g}" for value in temperatures]), exact),
+        ("SHA-256 of queries and keys", _captures_hash(captures), exact),
+        ("made", made, None),
+        *((library, version, None) for library, version in versions),
+    ]
+    return _section(rows)
+
+
+def _section(rows: Sequence[tuple[str, str, str | None]]) -> Section:
     columns = (Column("what", "what"), Column("value", "value", "prose"), Column("exactness", "exactness"))
     table = Table("about", "The model, its inputs, and how this page came about", columns, tuple(rows), shown=80)
     lead = (
@@ -58,6 +88,18 @@ def about_section(subject: Subject, versions: Sequence[tuple[str, str]], made: s
         "what is proved of it."
     )
     return Section(NAME, TITLE, lead, tables=(table,))
+
+
+def _range(values: Sequence[str]) -> str:
+    return values[0] if len(values) == 1 else f"{values[0]} to {values[-1]}"
+
+
+def _captures_hash(captures: Sequence[Capture]) -> str:
+    digest = hashlib.sha256()
+    for capture in captures:
+        for head in capture.heads:
+            digest.update(head.queries.tobytes() + head.keys.tobytes())
+    return digest.hexdigest()
 
 
 def _shape(sizes: Sequence[int]) -> str:

@@ -19,6 +19,8 @@ from hardmax.reports.report_parts.subject import Place, Subject
 
 FloatArray = NDArray[np.float64]
 
+#: How much wider than high the map of a plane is drawn.
+MAP_ASPECT = 690 / 524
 #: Cells drawn at most: a slice with more is shrunk around its centre until it fits.
 MOST_CELLS = 2500
 #: Above these sizes cells are not looked for: one search would take minutes.
@@ -91,7 +93,8 @@ def _chosen(subject: Subject) -> Place | str:
         flat = points.reshape(-1, 2)
         low2, high2 = flat.min(axis=0), flat.max(axis=0)
         centre, half = (low2 + high2) / 2, 0.6 * float((high2 - low2).max()) or 1.0
-        extent = [(float(c - half), float(c + half)) for c in centre]
+        halves = (half * MAP_ASPECT, half)
+        extent = [(float(c - reach), float(c + reach)) for c, reach in zip(centre, halves, strict=True)]
         marks = tuple(((float(a), float(b)), "") for a, b in flat[:200])
         plane = Plane(np.zeros(shape), np.eye(2).reshape(2, *shape), extent)
         notes = ("The window lies around the inputs, which are the dots.",)

@@ -21,6 +21,7 @@ NAME = "cells"
 #: Outputs whose maps are listed; more would fill the page with numbers.
 MOST_OUTPUTS = 10
 _MOST_WORDS = 14  # choices spelled out for a cell
+_MOST_BITS = 128  # ReLUs told one by one
 
 
 def cells_section(
@@ -42,10 +43,14 @@ def cells_section(
     if isinstance(cells.domain, Plane):
         lead += " Point at a cell, or step through them, to see its choices and its map."
     notes = list(looked.notes)
-    notes.append(
-        f"{len(varying):,} of {len(choices):,} choices differ between cells here; the others are the same all over "
-        "the slice."
-    )
+    if subject.has_frozen_norms:
+        notes.append(
+            "LayerNorm and RMSNorm divide by a number that depends on the input, which no affine map does. Here that "
+            "number is frozen at its value for input 0: exact statements about a nearby network, not about the model "
+            "itself."
+        )
+    note = f"{len(varying):,} of {len(choices):,} choices differ between cells here"
+    notes.append(f"{note}{'.' if len(varying) == len(choices) else '; the others are the same all over the slice.'}")
     if looked.has_regions and cells.n_regions == cells.n_cells > 1:
         notes.append("No two neighbouring cells share their affine map, so every cell is a region of its own.")
     if cells.n_outputs > MOST_OUTPUTS:
@@ -167,7 +172,8 @@ def _words(looked: Looked, varying: Sequence[Choice]) -> list[str]:
             parts.append(f"{len(attention) - _MOST_WORDS} more attention choices")
         if len(relus):
             bits = label[relus]
-            parts.append(f"ReLUs on: {int(bits.sum())} of {len(bits)} ({''.join('1' if bit else '0' for bit in bits)})")
+            which = "".join("1" if bit else "0" for bit in bits) if len(bits) <= _MOST_BITS else ""
+            parts.append(f"ReLUs on: {int(bits.sum())} of {len(bits)}{f' ({which})' if which else ''}")
         texts.append("; ".join(parts))
     return texts
 

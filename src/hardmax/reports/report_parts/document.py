@@ -16,8 +16,11 @@ from hardmax.measurements.fidelity import Fidelity
 from hardmax.measurements.head_analysis import COLUMNS, analyse_heads
 from hardmax.networks.adapters.captured import Capture
 from hardmax.networks.adapters.capturing import capture
+from hardmax.reports.report_parts import cells as cell_part
+from hardmax.reports.report_parts import fidelity as fidelity_part
 from hardmax.reports.report_parts import heads
-from hardmax.reports.report_parts.about import about_section
+from hardmax.reports.report_parts import temperature as temperature_part
+from hardmax.reports.report_parts.about import about_section, captures_section
 from hardmax.reports.report_parts.bounds import bounds_section
 from hardmax.reports.report_parts.cell_search import Looked
 from hardmax.reports.report_parts.cells import cells_section
@@ -97,9 +100,38 @@ def gather(
         subject.description,
         made,
         tuple(_answer(subject, whole, looked, certified, stability)),
-        tuple(_highlights(whole, looked, certified, head_section)),
+        tuple(_highlights(subject, whole, looked, certified, head_section)),
         sections,
     )
+
+
+def gather_captures(
+    captures: Sequence[Capture], name: str, made: str, told: Callable[[str], None] = lambda text: None
+) -> Document:
+    """What can be said of captured heads without the model they come from."""
+    told("looking at every head")
+    summary = _summary(captures[:MOST_CAPTURES])  # first, since it refuses captures of different models
+    seen = seen_heads(captures[:MOST_CAPTURES], None)
+    head_section = heads.heads_section(seen, summary, told)
+    told("bounds and margins")
+    stability, certified = stability_section(seen)
+    why = "Only what the heads saw was given, not the model they belong to."
+    sections = (
+        captures_section(captures, name, _versions(), made),
+        Section(fidelity_part.NAME, fidelity_part.TITLE, absent=why),
+        head_section,
+        Section(cell_part.NAME, cell_part.TITLE, absent=why),
+        bounds_section(None, seen),
+        stability,
+        Section(temperature_part.NAME, temperature_part.TITLE, absent=why),
+    )
+    found = _reach_and_margin(head_section, certified)
+    answer = [
+        Fact("", f"{several(len(seen), 'attention head')} on {several(len(captures), 'input')}.", Exactness.EXACT),
+        *(Fact("", text, Exactness.CERTIFIED) for text in _reach_in_words(head_section)),
+        *_margin_in_words(certified, stability),
+    ]
+    return Document(legible(name), "", made, tuple(answer), tuple(found), sections)
 
 
 def _seen(subject: Subject) -> tuple[tuple[SeenHead, ...], tuple[Capture, ...], str]:
@@ -150,46 +182,69 @@ def _answer(
         text = f"The skeleton's outputs differ from the model's by a relative error of {error} on {whole.n:,} inputs."
         sentences.append(Fact("", text, whole.exactness))
     else:
+        same, decisions = kept(whole, subject)
         text = (
-            f"Of {whole.n:,} decisions, the skeleton keeps {round(whole.agreement * whole.n):,} "
+            f"Of {several(decisions, 'decision')}, the skeleton keeps {same:,} "
             f"({as_text(whole.agreement, 'share')}) when every soft attention becomes a hard choice of one key."
         )
         sentences.append(Fact("", text, whole.exactness))
     if looked is not None:
         cells = looked.cells
         word = "plane" if cells.dim == 2 else "line"
+        frozen = " (its norms frozen at input 0)" if subject.has_frozen_norms else ""
         text = (
-            f"On {looked.where} the hard model consists of exactly {several(cells.n_cells, 'cell')}; within each it "
-            "is one affine map."
+            f"On {looked.where} the hard model{frozen} consists of exactly {several(cells.n_cells, 'cell')}; within "
+            "each it is one affine map."
         )
         if looked.has_regions and cells.n_regions < cells.n_cells:
             text = text[:-1] + f", and they join into {several(cells.n_regions, 'linear region')} of the {word}."
         sentences.append(Fact("", text, cells.exactness))
-    if certified is not None:
-        rows = stability.facts[0].text
-        share = as_text(certified, "share")
-        text = f"For {share} of its {rows} attention rows the margin alone proves softmax close to hard"
-        text += "; for the others it proves nothing." if certified < 1 else "."
-        sentences.append(Fact("", text, Exactness.CERTIFIED))
-    return sentences
+    return [*sentences, *_margin_in_words(certified, stability)]
+
+
+def _margin_in_words(certified: float | None, stability: Section) -> list[Fact]:
+    if certified is None:
+        return []
+    share, rows = as_text(certified, "share"), stability.facts[0].text
+    text = f"For {share} of its {rows} attention rows the margin alone proves softmax close to hard"
+    text += "; for the others it proves nothing." if certified < 1 else "."
+    return [Fact("", text, Exactness.CERTIFIED)]
+
+
+def _reach_in_words(head_section: Section) -> list[str]:
+    live, near = _live_and_near(head_section)
+    return [f"Of {several(live, 'key')} that own a cell, {near:,} can be chosen by mixtures of the queries seen."]
 
 
 def _highlights(
-    whole: Fidelity | None, looked: Looked | None, certified: float | None, head_section: Section
+    subject: Subject, whole: Fidelity | None, looked: Looked | None, certified: float | None, head_section: Section
 ) -> list[Fact]:
     found = []
     if whole is not None and whole.agreement is not None:
-        found.append(Fact(f"decisions kept, {kept(whole)}", as_text(whole.agreement, "share"), whole.exactness))
+        same, decisions = kept(whole, subject)
+        share = as_text(whole.agreement, "share")
+        found.append(Fact(f"decisions kept, {same:,} of {decisions:,}", share, whole.exactness))
     if looked is not None:
         what = "cells on the plane shown" if looked.cells.dim == 2 else "cells on the line shown"
         found.append(Fact(what, as_text(looked.cells.n_cells, "count"), looked.cells.exactness))
-    summary = next((table for table in head_section.tables if table.name == "heads"), None)
-    if summary is not None:
-        live, near = (sum(row[_place(summary, key)] for row in summary.rows) for key in ("n_live", "n_reachable_hull"))
+    return [*found, *_reach_and_margin(head_section, certified)]
+
+
+def _reach_and_margin(head_section: Section, certified: float | None) -> list[Fact]:
+    found = []
+    if not head_section.absent:
+        live, near = _live_and_near(head_section)
         found.append(Fact("live keys that the queries can reach", f"{near:,} of {live:,}", Exactness.CERTIFIED))
     if certified is not None:
         found.append(Fact("attention rows with a certificate", as_text(certified, "share"), Exactness.CERTIFIED))
     return found
+
+
+def _live_and_near(head_section: Section) -> tuple[int, int]:
+    """Live keys of all heads, and those that the queries can reach."""
+    summary = next(table for table in head_section.tables if table.name == "heads")
+    live, near = (sum(row[_place(summary, key)] for row in summary.rows) for key in ("n_live", "n_reachable_hull"))
+    return live, near
 
 
 def _place(table: Table, key: str) -> int:

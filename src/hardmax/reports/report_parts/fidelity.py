@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import ceil
+from math import ceil, prod
 from typing import Any
 
 from markupsafe import Markup
@@ -11,7 +11,7 @@ from markupsafe import Markup
 from hardmax.cells.complex import Exactness
 from hardmax.measurements import fidelity as measured
 from hardmax.networks.skeleton import skeleton
-from hardmax.reports.report_parts.sections import Column, Fact, Figure, Section, Table, as_text, rows_of
+from hardmax.reports.report_parts.sections import Column, Fact, Figure, Section, Table, as_text, filled, rows_of
 from hardmax.reports.report_parts.subject import Subject
 from hardmax.reports.report_parts.svg import Frame, picture, round_ticks, tag
 
@@ -60,7 +60,8 @@ def fidelity_section(
         records += [_record(_head_name(p.heads[0]), p.fidelity) for p in measured.by_head(subject.net, points, labels)]
     elif n > n_layers:
         left_out.append("head by head")
-    tables = [Table("fidelity", "The model with some heads made hard", _COLUMNS, rows_of(records, _COLUMNS))]
+    columns = filled(_COLUMNS, records)
+    tables = [Table("fidelity", "The model with some heads made hard", columns, rows_of(records, columns))]
     notes = [
         "Relative error is |hard − soft| / |soft| of the outputs, averaged over inputs; divergence is that of the two "
         "softmax distributions of the outputs."
@@ -89,10 +90,11 @@ def fidelity_section(
     return section, whole
 
 
-def kept(whole: measured.Fidelity) -> str:
-    """How many decisions the skeleton keeps, in words."""
+def kept(whole: measured.Fidelity, subject: Subject) -> tuple[int, int]:
+    """How many decisions the skeleton keeps, of how many: one for each row of each output."""
     assert whole.agreement is not None
-    return f"{round(whole.agreement * whole.n):,} of {whole.n:,}"
+    decisions = whole.n * prod(subject.net.output_shape[:-1])
+    return round(whole.agreement * decisions), decisions
 
 
 def _facts(whole: measured.Fidelity) -> tuple[Fact, ...]:
@@ -122,7 +124,7 @@ def _head_name(head: tuple[int, int]) -> str:
 def _greedy(subject: Subject, notes: list[str]) -> Table:
     """As many heads as can be hard while no decision changes, then in the order in which decisions are lost."""
     steps = measured.greedy(subject.net, subject.inputs.points, 1.0, subject.inputs.labels)
-    columns = (
+    columns: tuple[Column, ...] = (
         Column("n", "heads made hard", "count", Exactness.EXACT),
         Column("added", "the one added"),
         *_COLUMNS[1:],
@@ -135,6 +137,7 @@ def _greedy(subject: Subject, notes: list[str]) -> Table:
         }
         for step in steps
     ]
+    columns = filled(columns, records)
     free = max(len(step.heads) for step in steps if step.fidelity.agreement == 1.0)
     notes.append(
         f"Made hard one after another, each time the one that costs least, {free} of {len(steps) - 1} heads can be "

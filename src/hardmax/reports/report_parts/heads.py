@@ -20,9 +20,10 @@ from hardmax.reports.report_parts.svg import Frame, cross, picture, tag
 TITLE = "What each head can choose"
 NAME = "heads"
 _WIDTH, _HEIGHT, _PAD = 640.0, 480.0, 6.0
-_MOST_DIAGRAMS = 48
+_MOST_DIAGRAMS = 288
 _INPUTS_DRAWN = 3
 _MOST_QUERIES = 400
+_MOST_MARKS = 12_000  # keys and queries in all diagrams together, so that a page stays small
 _MOST_KEYS = 1024
 _LEAST_LABEL = 0.012  # a cell below this share of the picture carries no name
 _LONGEST_LABEL = 14
@@ -59,11 +60,12 @@ def heads_section(
         "the model really asked. A key without a cell is dead: no query whatever can choose it."
     )
     notes: list[str] = []
-    room = max(1, _MOST_DIAGRAMS // len(seen))
-    n_inputs = min(_INPUTS_DRAWN, room, len(seen[0].captured))
-    drawn_seen = list(seen[:_MOST_DIAGRAMS])
-    if len(seen) > _MOST_DIAGRAMS:
-        notes.append(f"Only the first {_MOST_DIAGRAMS} of {len(seen)} heads are drawn; the table counts them all.")
+    first = seen[0].captured[0]
+    most = max(1, min(_MOST_DIAGRAMS, _MOST_MARKS // (first.n_keys + min(first.n_queries, _MOST_QUERIES))))
+    n_inputs = min(_INPUTS_DRAWN, max(1, most // len(seen)), len(seen[0].captured))
+    drawn_seen = list(seen[:most])
+    if len(seen) > most:
+        notes.append(f"Only the first {most} of {len(seen)} heads are drawn; the table counts them all.")
     figures: list[Figure] = []
     keys: list[dict[str, Any]] = []
     queries: list[dict[str, Any]] = []
@@ -83,9 +85,10 @@ def heads_section(
             queries += _query_records(head, drawn, cut)
     moving = [head for head in drawn_seen if not head.keys_are_fixed]
     if moving and len(moving[0].captured) > n_inputs:
+        first_ones = "drawn is the first" if n_inputs == 1 else f"drawn are the first {n_inputs}"
         notes.append(
-            f"Keys depend on the input here, so a head has a diagram for each input; drawn are the first {n_inputs} of "
-            f"{len(moving[0].captured)}."
+            "Keys depend on the input here, so a head has a diagram for each input; "
+            f"{first_ones} of {len(moving[0].captured)}."
         )
     tables = []
     if summary is not None:
@@ -132,7 +135,7 @@ def _figure(number: int, seen: SeenHead, drawn: Drawn, cut: HeadSlice) -> Figure
             cx=frame.x(u),
             cy=frame.y(v),
             r=4.0 if len(cut.queries) <= 80 else 2.6,
-            class_="query",
+            class_=f"query k{winner % len(KEY_COLOURS)}",
         )
         for (u, v), query, winner, margin in zip(
             cut.queries.tolist(), drawn.query_names, drawn.winners.tolist(), drawn.margins, strict=True
@@ -150,7 +153,7 @@ def _figure(number: int, seen: SeenHead, drawn: Drawn, cut: HeadSlice) -> Figure
         Markup("").join(names),
         class_="diagram",
     )
-    legend = [("query", "a query"), ("dot-cell", "queries that choose one key")]
+    legend = [("query k0", "a query, in the colour of the key it chooses"), ("dot-cell", "queries that choose one key")]
     if sites:
         legend.append(("site", "a key"))
         if dead:

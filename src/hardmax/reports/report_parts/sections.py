@@ -129,6 +129,11 @@ def rows_of(records: Iterable[Mapping[str, Any]], columns: Sequence[Column]) -> 
     return tuple(tuple(record.get(column.key) for column in columns) for record in records)
 
 
+def filled(columns: Sequence[Column], records: Sequence[Mapping[str, Any]]) -> tuple[Column, ...]:
+    """The columns that say something in at least one record."""
+    return tuple(column for column in columns if any(record.get(column.key) is not None for record in records))
+
+
 def plain(value: Any) -> Any:
     """A value as JSON knows it; infinities and NaN become text, since JSON has none."""
     if isinstance(value, np.generic):
@@ -152,7 +157,7 @@ def as_text(value: Any, kind: str = "number") -> str:
     Examples
     --------
     >>> as_text(12345, "count"), as_text(0.68333, "share"), as_text(0.26857807), as_text(True, "flag")
-    ('12,345', '68.3 %', '0.2686', 'yes')
+    ('12,345', '68.3\\xa0%', '0.2686', 'yes')
     >>> as_text(None), as_text(float("inf")), as_text(10**40, "count"), as_text(-0.5)
     ('–', '∞', '1.000 × 10⁴⁰', '−0.5')
     """
@@ -167,7 +172,7 @@ def as_text(value: Any, kind: str = "number") -> str:
     if isinstance(value, int | np.integer):
         return _integer(int(value))
     if kind == "share":
-        return f"{100 * value:.1f} %"
+        return f"{100 * value:.1f}\u00a0%"  # a number stays with its unit
     return f"{value:.4g}".replace("-", "−")
 
 

@@ -34,6 +34,8 @@ class SeenHead:
     def keys_are_fixed(self) -> bool:
         """Whether keys, biases and masks are the same on every input, so that one diagram serves them all."""
         first = self.captured[0]
+        if len(self.captured) == 1 and first.n_queries > 1:
+            return False  # nothing to pool
         return all(
             np.array_equal(first.keys, other.keys) and _same(first.biases, other.biases) and other.visible is None
             for other in self.captured

@@ -54,6 +54,11 @@ class Subject:
     conditioned: Place | None = None  # where to look for cells, if the model itself says so
 
     @property
+    def has_frozen_norms(self) -> bool:
+        """Whether the skeleton with cells divides by what norms divide by at the first input."""
+        return any(isinstance(node.operation, op.Normalize) for node in self.net.graph.nodes) and self.hard is not None
+
+    @property
     def has_attention(self) -> bool:
         """Whether any attention is left once a final Softmax is taken off."""
         return any(isinstance(node.operation, op.Hardmax) for node in self.net.graph.nodes)

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from hardmax.cells.complex import Exactness
 from hardmax.measurements import fidelity as measured
-from hardmax.reports.report_parts.sections import Column, Figure, Section, Table, as_text, rows_of
+from hardmax.reports.report_parts.sections import Column, Figure, Section, Table, as_text, filled, rows_of
 from hardmax.reports.report_parts.subject import Subject
 from hardmax.reports.report_parts.svg import Frame, picture, round_ticks, tag
 
@@ -33,6 +33,7 @@ def temperature_section(subject: Subject) -> Section:
     records: list[dict[str, Any]] = [
         {"temperature": at.temperature, **{c.key: getattr(at.fidelity, c.key) for c in _COLUMNS[1:]}} for at in path
     ]
+    columns = filled(_COLUMNS, records)
     notes = []
     if any("GELU" in change or "SiLU" in change for change in (subject.hard.changes if subject.hard else ())):
         notes.append("Only attention cools here; smooth activations stay as they are, unlike in the skeleton.")
@@ -43,7 +44,7 @@ def temperature_section(subject: Subject) -> Section:
         "again and again shows how far from hard the model works, and whether the change comes early or late.",
         notes=tuple(notes),
         figures=(_figure(records),),
-        tables=(Table("temperature", "The model at other temperatures", _COLUMNS, rows_of(records, _COLUMNS)),),
+        tables=(Table("temperature", "The model at other temperatures", columns, rows_of(records, columns)),),
     )
 
 
