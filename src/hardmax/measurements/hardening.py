@@ -45,8 +45,9 @@ def soft_network(source: Network | str | os.PathLike[str]) -> Network:
         net = source
     else:
         raise ParameterError(
-            f"expected a network or the path of a file, got a {type(source).__name__}; for a torch module use "
-            "hm.from_torch(module, example)"
+            f"expected a network or the path of a file, got a {type(source).__name__}; a torch module becomes a "
+            "network by hm.from_torch(module, example), and the heads of a trained model are measured by "
+            "hm.analyse_heads(hm.capture(model, inputs))"
         )
     net = _without_final_softmax(net)
     if not any(isinstance(node.operation, op.Hardmax) for node in net.graph.nodes):
