@@ -72,16 +72,17 @@ def test_the_page_s_counts_are_the_library_s_on_degenerate_networks(page, addres
         assert sorted(labels) == sorted(cells.labels.tolist()), (index, layers)
 
 
-@pytest.mark.parametrize(
-    ("values", "counts"),
-    [([1, 2, 3, 4], [4, 4, 4]), ([1, 1, 2, 2], [4, 2, 2]), ([1, 2, 1, 2], [4, 4, 2]), ([1, 1, 1, 1], [4, 1, 1])],
-    ids=str,
-)
-def test_cells_that_only_touch_are_not_one_region(page, address, values, counts):
+def test_cells_that_only_touch_are_not_one_region(page, address):
     page.goto(address)
-    head = {"keys": [[1, 0], [0, 1], [-1, 0], [0, -1]], "biases": [0] * 4, "values": [[value] for value in values]}
-    layers = [{"kind": "attention", "heads": [head], "residual": False}]
-    assert _counted(page, layers, [-1, 1, -1, 1])[0] == {"window": counts, "plane": counts}
+    for values, counts in (
+        ([1, 2, 3, 4], [4, 4, 4]),
+        ([1, 1, 2, 2], [4, 2, 2]),
+        ([1, 2, 1, 2], [4, 4, 2]),
+        ([1, 1, 1, 1], [4, 1, 1]),
+    ):
+        head = {"keys": [[1, 0], [0, 1], [-1, 0], [0, -1]], "biases": [0] * 4, "values": [[value] for value in values]}
+        layers = [{"kind": "attention", "heads": [head], "residual": False}]
+        assert _counted(page, layers, [-1, 1, -1, 1])[0] == {"window": counts, "plane": counts}, values
 
 
 def _counted(page, layers, window):
@@ -254,6 +255,23 @@ def test_numbers_can_be_typed_and_nonsense_is_put_back(page, address):
     bias.fill("")
     bias.press("Enter")
     assert _state(page)["layers"][0]["heads"][0]["biases"][4] == 0.5
+
+
+def test_what_was_begun_in_an_older_state_touches_nothing(page, address):
+    """A number half typed when another example opens, and a key pressed on a handle that is already gone."""
+    _open(page, address, "power-diagram")
+    page.get_by_label("head 1, key 5, bias").fill("7")
+    page.select_option("#preset", "49-or-34")
+    _settled(page)
+    assert _state(page)["layers"][0]["shifts"] == [0, 0, -1]
+    _open(page, address, "power-diagram")
+    page.evaluate(
+        """() => { const key = document.querySelector(".handle.key");
+             hardmaxExplorer.open("49-or-34");
+             for (const name of ["Delete", "ArrowLeft", "+"]) key.dispatchEvent(new KeyboardEvent("keydown", { key: name }));
+           }"""
+    )
+    assert _settled(page)["plane"] == [34, 34, 34]
 
 
 def test_heads_and_keys_are_added_and_removed(page, address):

@@ -12,7 +12,9 @@ class Editor {
       this.shape = shape;
       this.inputs = [];
       this.marks = [];
+      this.isRebuilt = true; // a number half typed in the old table belongs to no place in the new one
       replace(this.root, ...this.parts(state, layer));
+      this.isRebuilt = false;
     }
     for (const { input, get } of this.inputs) {
       const text = String(get(layer));
@@ -35,6 +37,7 @@ class Editor {
   number(name, get, set) {
     const input = el("input", { type: "number", step: 1 / GRID, "aria-label": name });
     input.addEventListener("change", () => {
+      if (this.isRebuilt) return;
       const x = snap(Number(input.value));
       if (input.value === "" || !Number.isFinite(x) || Math.abs(x) > LIMITS.size) { this.shape = ""; this.change(() => {}); return; }
       this.change((state) => set(state.layers[state.layer], x));

@@ -19,10 +19,15 @@ class App {
     this.pace = new Pace(fineness, field.isSoftware ? LATE.software : LATE.card);
     this.notice = notice;
     this.plane = new Plane($("overlay"), {
-      move: (...where) => this.move(...where), nudge: (...where) => this.nudge(...where),
-      raise: (head, index, by) => this.change((state) => { const { biases } = state.layers[state.layer].heads[head]; biases[index] = snap(biases[index] + by); }),
-      done: () => this.keep(),
-      remove: (head, index) => this.change((state) => removeKey(state.layers[state.layer].heads[head], index)),
+      move: (...where) => this.move(...where), nudge: (...where) => this.nudge(...where), done: () => this.keep(),
+      raise: (head, index, by) => this.change((state) => {
+        const of = headOf(state, head, index);
+        if (of) of.biases[index] = snap(of.biases[index] + by);
+      }),
+      remove: (head, index) => this.change((state) => {
+        const of = headOf(state, head, index);
+        if (of) removeKey(of, index);
+      }),
       hover: (point) => this.hover(point),
       pan: (dx, dy) => this.pan(dx, dy),
       zoom: (factor, x, y) => { this.zoom(factor, x, y); this.keep(); },
@@ -277,17 +282,17 @@ class App {
   // ---- moving ----
 
   move(kind, head, index, x, y) {
-    const layer = this.state.layers[this.state.layer], at = [x, y].map((c) => Math.max(-LIMITS.size, Math.min(LIMITS.size, c)));
+    const of = headOf(this.state, head, index), at = [x, y].map((c) => Math.max(-LIMITS.size, Math.min(LIMITS.size, c)));
     if (kind === "query") this.state.query = at;
-    else if (kind === "key") layer.heads[head].keys[index] = at;
-    else layer.heads[head].values[index] = at;
+    else if (!of) return;
+    else if (kind === "key") of.keys[index] = at;
+    else of.values[index] = at;
     this.touch();
   }
   // By the arrow keys: from where it is now, which may be ahead of what is drawn.
   nudge(kind, head, index, dx, dy) {
-    const of = this.state.layers[this.state.layer].heads?.[head];
-    const [x, y] = kind === "query" ? this.state.query : kind === "key" ? of.keys[index] : of.values[index];
-    this.move(kind, head, index, snap(x + dx), snap(y + dy));
+    const of = headOf(this.state, head, index), at = kind === "query" ? this.state.query : of?.[`${kind}s`][index];
+    if (at) this.move(kind, head, index, snap(at[0] + dx), snap(at[1] + dy));
   }
   pan(dx, dy) {
     const [x0, x1, y0, y1] = this.state.window, a = snap(dx), b = snap(dy);
@@ -304,6 +309,12 @@ class App {
     this.state.window = next;
     this.touch();
   }
+}
+
+// The head that a handle stands for, or undefined where the handle is older than the state.
+function headOf(state, head, index) {
+  const of = state.layers[state.layer].heads?.[head];
+  return of && index < of.keys.length && of.keys[0].length === 2 ? of : undefined;
 }
 
 const endsWith = (label, tail) => label.slice(label.length - tail.length).join() === tail.join();
