@@ -74,6 +74,15 @@ def test_the_report_of_a_file_with_its_inputs(here, capsys):
     assert json.loads(capsys.readouterr().out)["source"] == "built-in: figure-3"
 
 
+def test_an_interrupted_report_stops_and_writes_nothing(here, capsys, monkeypatch):
+    def advance(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("hardmax.cells.progress.Progress.advance", advance)
+    assert main(["report"]) == 130
+    assert list(here.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     "arguments",
     [["--inputs", "none.npz"], ["--inputs", "net.txt"], ["-o", "none/r.html"], ["-o", "."], ["builtin:none"]],

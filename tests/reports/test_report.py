@@ -353,6 +353,11 @@ def test_bad_labels_are_refused(labels, tmp_path):
         hm.reports.report(_small_net(), tmp_path / "r.html", np.zeros((3, 2)), labels=labels)
 
 
+def test_names_must_be_enough_for_the_keys(tmp_path):
+    with pytest.raises(ShapeError, match="names for the 5 keys of input 0, got 2"):
+        hm.reports.report(_small_net(), tmp_path / "r.html", np.zeros((3, 2)), tokens=["a", "b"])
+
+
 def test_lists_of_tokens_must_match_the_inputs(tmp_path):
     with pytest.raises(ShapeError, match="tokens: expected one list of names, or 3 lists"):
         hm.reports.report(_small_net(), tmp_path / "r.html", np.zeros((3, 2)), tokens=[["a"], ["b"]])

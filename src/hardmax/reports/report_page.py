@@ -37,7 +37,7 @@ _GENERATOR = '<meta name="generator" content="hardmax report'
 
 
 def report(
-    source: Source | Capture | Sequence[Capture],
+    source: Source | Capture | Sequence[Capture] = None,
     out: str | os.PathLike[str] = "report.html",
     inputs: ArrayLike | str | os.PathLike[str] | None = None,
     *,

@@ -200,13 +200,17 @@
     for (const entry of maps.get(cell)) list.append(make("li", {}, equation(entry)));
     panel.append(make("div", { class: "columns" }, facts, list));
   }
+  function outline(shape) {
+    if (shape.hasAttribute("points")) return "M" + shape.getAttribute("points").split(" ").join("L") + "Z";
+    const [x, y, width, height] = ["x", "y", "width", "height"].map((name) => Number(shape.getAttribute(name)));
+    return "M" + x + " " + y + "h" + width + "v" + height + "h" + -width + "Z";
+  }
   function choose(cell) {
     if (!shapes.has(cell)) return;
     chosen = cell;
     number.value = cell;
     describe(cell);
-    const outline = find(".chosen-cell", map);
-    if (outline) outline.setAttribute("d", "M" + shapes.get(cell).getAttribute("points").split(" ").join("L") + "Z");
+    find(".chosen-cell", map).setAttribute("d", outline(shapes.get(cell)));
   }
   function hint() {
     panel.replaceChildren(make("p", {}, "Point at a cell, press one, or step through them with the arrows above: here stand its choices, its size and its affine map."));
@@ -322,6 +326,7 @@
     zoom(Math.exp(Math.max(-1, Math.min(1, event.deltaY * 0.003))), place(event));
   }, { passive: false });
   view.setAttribute("tabindex", "0");
+  map.setAttribute("role", "group"); // what is inside a picture cannot be reached by a screen reader
   view.setAttribute("role", "application");
   view.setAttribute("aria-label", "Map of cells. Arrow keys move, plus and minus zoom, 0 shows the whole slice, n and p go to the next and previous cell.");
   view.addEventListener("keydown", (event) => {

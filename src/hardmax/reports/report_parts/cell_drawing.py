@@ -171,6 +171,7 @@ def line_figure(looked: Looked, colouring: Colouring, shown: int) -> Markup:
         frame.left_axis(ticks_y, "output"),
         window,
         tag("g", *strip, class_="cells"),
+        tag("path", d="M0 0", class_="chosen-cell"),
         below.bottom_axis(ticks_x, title),
         class_="map",
     )

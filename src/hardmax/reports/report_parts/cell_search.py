@@ -23,6 +23,9 @@ FloatArray = NDArray[np.float64]
 MAP_ASPECT = 690 / 524
 #: Cells drawn at most: a slice with more is shrunk around its centre until it fits.
 MOST_CELLS = 2500
+#: Cells times parameters: larger models have fewer cells drawn, down to a few hundred.
+MOST_WORK = 400_000_000
+LEAST_CELLS = 200
 #: Above these sizes cells are not looked for: one search would take minutes.
 MOST_PARAMETERS = 5_000_000
 MOST_CHOICES = 200_000
@@ -145,14 +148,17 @@ def _distinct(points: FloatArray) -> list[int]:
 
 
 def _search(place: Place, told: Callable[[str], None]) -> Looked:
+    most = max(min(MOST_CELLS, MOST_WORK // place.net.n_parameters), min(MOST_CELLS, LEAST_CELLS))
     for _ in range(30):
-        told("cells")
-        cells = enumerate_cells(place.net, place.domain, max_cells=MOST_CELLS)
+        told("finding every cell")
+        cells = enumerate_cells(place.net, place.domain, max_cells=most)
         if cells.is_complete:
             break
-        place = _shrunk(place)
+        if cells.n_cells < most:  # it was stopped from outside, and so are we
+            raise KeyboardInterrupt
+        place = _shrunk(place, most)
     if not cells.is_complete:
-        raise DomainError(f"more than {MOST_CELLS:,} cells remain however small the slice; give another plane")
+        raise DomainError(f"more than {most:,} cells remain however small the slice; give another plane")
     notes = place.notes
     has_regions = n_alike(cells) * place.net.n_parameters <= MOST_COMPARED
     if not has_regions:
@@ -171,10 +177,10 @@ def n_alike(cells: CellComplex) -> int:
     return int(counts[counts > 1].sum())
 
 
-def _shrunk(place: Place) -> Place:
+def _shrunk(place: Place, most: int) -> Place:
     """The same slice, half as long in every direction, around its centre."""
     domain = place.domain
-    note = f"The slice had more than {MOST_CELLS:,} cells, too many to draw, so it was shrunk around its centre."
+    note = f"The slice had more than {most:,} cells, too many to draw, so it was shrunk around its centre."
     if note not in place.notes:
         place = replace(place, notes=(*place.notes, note), where=f"the middle of {place.where}")
     if isinstance(domain, Segment):

@@ -79,10 +79,9 @@ def gather(
     told("looking at every head")
     seen, captures, why = _seen(subject)
     if seen:
-        head_section = heads.heads_section(seen, _summary(captures), told)
+        head_section = heads.heads_section(seen, _summary(captures), len(subject.inputs), told)
     else:
         head_section = Section(heads.NAME, heads.TITLE, absent=why)
-    told("finding every cell")
     cell_section, looked = cells_section(subject, plane, told)
     told("bounds and margins")
     stability, certified = stability_section(seen)
@@ -112,7 +111,7 @@ def gather_captures(
     told("looking at every head")
     summary = _summary(captures[:MOST_CAPTURES])  # first, since it refuses captures of different models
     seen = seen_heads(captures[:MOST_CAPTURES], None)
-    head_section = heads.heads_section(seen, summary, told)
+    head_section = heads.heads_section(seen, summary, len(captures), told)
     told("bounds and margins")
     stability, certified = stability_section(seen)
     why = "Only what the heads saw was given, not the model they belong to."

@@ -51,7 +51,7 @@ _QUERY_COLUMNS = (
 
 
 def heads_section(
-    seen: Sequence[SeenHead], summary: Table | None, told: Callable[[str], None] = lambda text: None
+    seen: Sequence[SeenHead], summary: Table | None, n_given: int, told: Callable[[str], None] = lambda text: None
 ) -> Section:
     """One power diagram a head, or a head and input, with its keys and queries."""
     lead = (
@@ -60,6 +60,12 @@ def heads_section(
         "the model really asked. A key without a cell is dead: no query whatever can choose it."
     )
     notes: list[str] = []
+    notes.append(
+        "Queries and keys are taken as the model computed them, in floating point; what is certified is certified of "
+        "those numbers."
+    )
+    if n_given > len(seen[0].captured):
+        notes.append(f"Heads are looked at on the first {len(seen[0].captured)} of {n_given:,} inputs.")
     first = seen[0].captured[0]
     most = max(1, min(_MOST_DIAGRAMS, _MOST_MARKS // (first.n_keys + min(first.n_queries, _MOST_QUERIES))))
     n_inputs = min(_INPUTS_DRAWN, max(1, most // len(seen)), len(seen[0].captured))

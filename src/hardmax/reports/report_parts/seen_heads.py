@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from hardmax.errors import ShapeError
 from hardmax.networks.adapters.captured import Capture, CapturedHead
 from hardmax.networks.evaluation import first_argmax
 from hardmax.reports.report_parts.sections import legible
@@ -57,6 +58,10 @@ class Drawn:
 
 def seen_heads(captures: Sequence[Capture], tokens: Sequence[Sequence[str]] | None) -> tuple[SeenHead, ...]:
     """The heads of all captures, in order, with names for their keys and queries."""
+    for index, (capture, names) in enumerate(zip(captures, tokens or (), strict=False)):
+        most = max(head.n_keys for head in capture.heads)
+        if len(names) < most:
+            raise ShapeError(f"tokens: expected names for the {most} keys of input {index}, got {len(names)}")
     found = []
     for position, head in enumerate(captures[0].heads):
         of_head = tuple(capture.heads[position] for capture in captures)
