@@ -14,6 +14,7 @@ import hardmax as hm
 from cli.commands import facts_of, run
 from hardmax.cells.progress import Progress
 from hardmax.networks.library import random_relu_network
+from hardmax.reports import explorer
 
 DEMO = ["builtin:demo", "--box", "-2", "2"]
 
@@ -57,6 +58,24 @@ def test_an_interrupt_elsewhere_is_130_with_nothing_written(capsys, tmp_path, mo
 
     monkeypatch.setattr("hardmax.cells.storage.write_arrays", stopped)
     assert run(capsys, "map", *DEMO, "-o", tmp_path / "cells.npz")[0] == 130
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["claims", "--only", "V.7"],
+        ["claims", "--only", "M-regions"],
+        ["claims", "--only", "V.2", "--attack", "50"],
+        ["explore", "-o", "page.html"],
+        ["report", "builtin:demo", "-o", "page.html"],
+    ],
+    ids=" ".join,
+)
+def test_nothing_is_concluded_from_an_interrupted_count(arguments, interrupted, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("hardmax.reports.explorer._library_counts", explorer._library_counts.__wrapped__)
+    assert run(capsys, *arguments) == (130, "", "")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from hardmax.cells.complex import CellComplex
+    from hardmax.cells.domains import Domain
     from hardmax.networks.network import Network
 
 Heads = list[tuple[Any, Any]]
@@ -28,12 +29,27 @@ def line_network(keys: Sequence[float], values: Sequence[float], *more: Any, res
 def cells_on_box(net: Network, size: float) -> CellComplex:
     """The cells of a network in the cube [-size, size]^d."""
     from hardmax.cells.domains import Box, Segment
-    from hardmax.cells.search import enumerate_cells
 
     (dim,) = net.input_shape
     if dim == 1:
-        return enumerate_cells(net, Segment([-size], [size]))
-    return enumerate_cells(net, Box([-size] * dim, [size] * dim))
+        return all_cells(net, Segment([-size], [size]))
+    return all_cells(net, Box([-size] * dim, [size] * dim))
+
+
+def all_cells(net: Network, domain: Domain) -> CellComplex:
+    """Every cell of a network on a domain: a verdict is never drawn from part of them, so Ctrl-C is passed on."""
+    from hardmax.cells.interrupts import uninterrupted
+    from hardmax.cells.search import enumerate_cells
+
+    return uninterrupted(enumerate_cells(net, domain))
+
+
+def cell_count(net: Network, domain: Domain) -> int:
+    """How many cells a network has on a domain; Ctrl-C is passed on."""
+    from hardmax.cells.interrupts import uninterrupted
+    from hardmax.cells.search import count_cells
+
+    return int(uninterrupted(count_cells(net, domain)))
 
 
 def joint_count(heads: Heads) -> int:
@@ -86,11 +102,10 @@ def grid_network(n_keys: int, dim: int, folds: int, depth: int) -> Network:
 def grid_count(n_keys: int, dim: int, folds: int, depth: int) -> int:
     """How many cells that network has on its cube."""
     from hardmax.cells.domains import Box, Segment
-    from hardmax.cells.search import count_cells
 
     side = 2.0 * n_keys
     domain = Segment([0.0], [side]) if dim == 1 else Box([0.0] * dim, [side] * dim)
-    return int(count_cells(grid_network(n_keys, dim, folds, depth), domain))
+    return cell_count(grid_network(n_keys, dim, folds, depth), domain)
 
 
 def random_transformer(rng: np.random.Generator, n_keys: int, depth: int, width: int = 3) -> Network:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hardmax.claims import _witnesses as w
 from hardmax.errors import ParameterError
 from hardmax.measurements import bounds, stability
 
@@ -263,10 +264,9 @@ def _networks(build: Callable[[Any], Any], shape: tuple[int, ...], limit: int) -
 
     def adversary(name: str, trials: int, rng: np.random.Generator) -> Attack:
         from hardmax.cells.domains import Box
-        from hardmax.cells.search import count_cells
 
         box = Box([-1000.0, -1000.0], [1000.0, 1000.0])
-        return _climb_exactly(name, trials, rng, shape, lambda numbers: int(count_cells(build(numbers), box)), limit)
+        return _climb_exactly(name, trials, rng, shape, lambda numbers: w.cell_count(build(numbers), box), limit)
 
     return adversary
 

@@ -134,9 +134,8 @@ def _lower(scores: str) -> Outcome:
 def _onto(image: str) -> Outcome:
     """Each cell of the grid network's block is mapped onto the whole cube, with slopes of one size."""
     from hardmax.cells.domains import Segment
-    from hardmax.cells.search import enumerate_cells
 
-    cells = enumerate_cells(w.grid_network(3, 1, 2, 1), Segment([0.0], [6.0]))
+    cells = w.all_cells(w.grid_network(3, 1, 2, 1), Segment([0.0], [6.0]))
     images = set()
     for cell in range(cells.n_cells):
         ends = cells.vertices(cell)[:, 0]

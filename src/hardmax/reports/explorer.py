@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from hardmax.cells.domains import Plane, Space
+from hardmax.cells.interrupts import uninterrupted
 from hardmax.cells.search import enumerate_cells
 from hardmax.errors import NotPiecewiseAffineError, ParameterError, WriteError
 from hardmax.networks.files import package_version, write_bytes
@@ -176,7 +177,7 @@ def _library_counts(preset: Preset) -> tuple[tuple[int, ...], tuple[int, ...]]:
     x0, x1, y0, y1 = preset.window
     found = []
     for domain in (Plane([0.0, 0.0], [[1.0, 0.0], [0.0, 1.0]], ((x0, x1), (y0, y1))), Space(2)):
-        cells = enumerate_cells(network, domain)
+        cells = uninterrupted(enumerate_cells(network, domain))
         found.append((cells.n_cells, cells.n_regions, cells.n_maps))
     return found[0], found[1]
 
