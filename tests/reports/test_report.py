@@ -11,7 +11,7 @@ import pytest
 
 import hardmax as hm
 from hardmax.errors import EmptyError, FileFormatError, ParameterError, PickleError, ShapeError, WeightError, WriteError
-from hardmax.networks.library import random_relu_network
+from hardmax.networks.library import random_relu_network, random_transformer
 from hardmax.networks.lookup import conditioned_lookup, lookup_examples, lookup_question
 from hardmax.reports import report_page
 from hardmax.reports.report_page import make_report
@@ -143,6 +143,18 @@ def test_bounds_stand_above_what_was_counted(lookup_data):
     for row in rows:
         assert float(row["counted"]) <= float(row["true"]), row["quantity"]
     assert any("refuted" in str(row["verdict"]) for row in rows)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_true_bound_is_that_of_the_choices_which_vary(seed, tmp_path):
+    net = random_transformer(2, 4, n_heads=2, width=3, depth=2, rng=np.random.default_rng(seed))
+    made = make_report(net, tmp_path / "r.html", None)
+    row = _rows(_data(made.path), "bounds")[0]
+    most = hm.bounds.cells_upper([4, 4], 2, 3, 2, affine=True)
+    assert row["counted"] <= row["true"] <= most
+    if any("10 of 10 choices differ" in note for note in made.document.sections[3].notes):
+        assert row["true"] == most
+    assert "Theorem V.5" in row["verdict"]
 
 
 def test_the_same_model_gives_the_same_numbers(lookup, lookup_data, tmp_path):

@@ -27,6 +27,7 @@ _MOST_MARKS = 12_000  # keys and queries in all diagrams together, so that a pag
 _MOST_KEYS = 1024
 _LEAST_LABEL = 0.012  # a cell below this share of the picture carries no name
 _LONGEST_LABEL = 14
+_MOST_NAMED = 10  # queries that carry their names
 
 _KEY_COLUMNS = (
     Column("layer", "layer", "count", Exactness.EXACT),
@@ -147,6 +148,11 @@ def _figure(number: int, seen: SeenHead, drawn: Drawn, cut: HeadSlice) -> Figure
             cut.queries.tolist(), drawn.query_names, drawn.winners.tolist(), drawn.margins, strict=True
         )
     ]
+    if len(cut.queries) <= _MOST_NAMED and len(set(drawn.query_names)) > 1:
+        dots += [
+            tag("text", _short(query), x=frame.x(u) + 8, y=frame.y(v) - 6, class_="query-name")
+            for (u, v), query in zip(cut.queries.tolist(), drawn.query_names, strict=True)
+        ]
     dead = [drawn.key_names[key] for key, live in zip(cut.shown.tolist(), cut.live.tolist(), strict=True) if not live]
     svg = picture(
         _WIDTH,
