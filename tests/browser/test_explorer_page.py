@@ -401,6 +401,22 @@ def test_without_webgl_the_page_says_so_and_counts_all_the_same(page, address):
     assert len(_pixels(page)) > 2000
 
 
+def test_the_field_comes_back_after_the_browser_took_its_graphics(page, address):
+    _open(page, address, "power-diagram")
+    before = _pixels(page)
+    page.evaluate(
+        """async () => { const gl = document.getElementById("field").getContext("webgl2");
+             const ext = gl.getExtension("WEBGL_lose_context");
+             const pause = () => new Promise((done) => setTimeout(done, 150));
+             ext.loseContext(); await pause();
+             if (!gl.isContextLost()) throw new Error("the context was kept");
+             document.getElementById("view-share").click(); await pause();
+             document.getElementById("view-weights").click(); await pause();
+             ext.restoreContext(); await pause(); }"""
+    )
+    assert _pixels(page) == before
+
+
 def test_the_frame_time_is_recorded(page, address, screenshot):
     """512 x 512, 16 keys, 4 heads, drawn in software here; a graphics card takes about a thousandth."""
     page.goto(address)

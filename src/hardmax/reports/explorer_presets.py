@@ -82,13 +82,14 @@ def _theorems() -> tuple[Preset, ...]:
             temperature=0.0, claims=("III.13",),
         ),
         Preset(
-            "tight-joint", "As many joint cells as there can be (V_aff)", THEOREMS,
+            "tight-joint", "As many joint cells as there can be (Theorem V.2)",
+            THEOREMS,
             _slabs(3),
-            "For H heads of N keys the paper counts N^H joint cells.",
-            "On the plane three heads of three keys have at most 1 + 6 + 12 = 19, and these slabs attain it: no point "
-            "sees more than two families of walls.",
+            "For more heads than dimensions the paper bounds joint cells by a multiple of (N H)^floor(d/2): here of 9.",
+            "Without bias 9 is the maximum indeed. With biases it is 1 + e1 + e2 of the numbers N - 1, here 1 + 6 + 12 "
+            "= 19, which these slabs attain; it grows like (N H)².",
             "Add a fourth head, or a key to one of them, and compare with 1 + e1 + e2 of the numbers N - 1.",
-            window=(-1.5, 3.0, -2.0, 2.5), claims=("V.2-standard",),
+            window=(-1.5, 3.0, -2.0, 2.5), claims=("V.2-saturated",),
         ),
         Preset(
             "depth", "Depth multiplies cells (Theorem V.7)", THEOREMS, grid_transformer(2, 2, 2, 2),
@@ -111,7 +112,7 @@ def _theorems() -> tuple[Preset, ...]:
             _one_head([[1.25, 0], [0.75, 1], [-0.75, 1], [-1.25, 0], [-0.75, -1], [0.75, -1]], [0.0] * 6),
             "With normalised keys the diagram degenerates to an ordinary Voronoi diagram.",
             "It is one, and no degeneracy: distinct keys on a circle are all vertices of their hull, so all live.",
-            "Pull one key inside the hexagon of the others. Its cell vanishes the moment it leaves the hull.",
+            "Pull one key inside the hexagon of the others. Its cell vanishes when it is no corner of their hull.",
             claims=("IV.6",),
         ),
     )  # fmt: skip
@@ -123,8 +124,8 @@ def _refuted() -> tuple[Preset, ...]:
         Preset(
             "49-or-34", "49 regions of a 2-3-3 network? At most 34 (Figure 2)", REFUTED, builtin("figure-2"),
             "Two layers of three ReLUs reach a maximum of 7 × 7 = 49 regions.",
-            "The maximum is 34, and this network attains it on the whole plane. A second wall cannot cross all seven "
-            "cells of the first layer.",
+            "The maximum is 34, and this network attains it. A cell where one unit of the first layer is on, or none, "
+            "is mapped to a line or a point, which three walls cut into at most four parts, or not at all.",
             "Change a weight of layer 2 and try to beat 34. Serra's bound, 40, is not attained either.",
             window=(-2.0, 6.0, -1.5, 6.5), claims=("III.3",),
         ),
@@ -209,7 +210,7 @@ def _refuted() -> tuple[Preset, ...]:
             "As tau tends to 0 the output converges uniformly on the interior of each cell.",
             "At the wall the winner's share is 1/2 at every temperature, so the largest error never falls. It is "
             "uniform where the margin is at least some delta > 0.",
-            "Press play: the pale band gets thin but never disappears before tau = 0.",
+            "Press Cool to zero: the pale band gets thin but never disappears before tau = 0.",
             view="share", temperature=0.5, query=(0.046875, 0.0), claims=("IV.4-uniform",),
         ),
         Preset(

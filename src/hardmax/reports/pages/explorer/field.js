@@ -70,6 +70,7 @@ class WebGLField {
   // False where the layers are more than the block holds; nothing is drawn then.
   draw(layers, look) {
     const { gl } = this, [{ heads = [] }] = layers;
+    if (gl.isContextLost()) return true; // it will be drawn when the browser gives the context back
     if (layers.length > 1 || heads.length < 2 || look.head >= 0 || look.view !== "weights") return this.pass(layers, look, 1);
     // The mixture of several heads' colours is added up head by head: small programs run faster than one large one.
     gl.clearColor(0, 0, 0, 1);

@@ -16,6 +16,8 @@ class App {
     for (const id of ["field", "map"]) { $(id).width = fineness; $(id).height = fineness; }
     const { field, notice } = fieldOn($("field"));
     this.field = field;
+    field.canvas.addEventListener("webglcontextlost", (event) => event.preventDefault()); // so that it may come back
+    field.canvas.addEventListener("webglcontextrestored", () => { this.field = new WebGLField(field.canvas); this.touch(); });
     this.pace = new Pace(fineness, field.isSoftware ? LATE.software : LATE.card);
     this.notice = notice;
     this.plane = new Plane($("overlay"), {
