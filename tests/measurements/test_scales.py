@@ -60,7 +60,7 @@ def test_a_short_query_does_not_lose_its_margin_to_rounding():
     query = np.array([[1.1e-200, -0.7e-200, 0.3e-200]])
     other = np.array([0.1, 0.2, 0.3])
     parallel = other + 1e-17 * np.array([0.7, 1.1, 0.0])
-    head = _head(query, np.array([other, parallel + [2.0**-55, 0.0, 0.0]]))
+    head = _head(query, np.array([other, parallel + np.array([2.0**-55, 0.0, 0.0])]))
     rows = head_rows(head)
     winner, margin, square = _exact_row(head)
     assert rows.winners[0] == winner

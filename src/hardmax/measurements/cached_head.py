@@ -18,6 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from math import isfinite
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -146,7 +147,8 @@ class CachedHead:
             return None
         best = int(np.flatnonzero(self.positions == self.winner)[0])
         pair = self._rows(np.array([best]), with_own=True)
-        return float(pair.margins[0]) * (1.0 if pair.winners[0] == 1 else -1.0)
+        margin = float(pair.margins[0])
+        return margin if pair.winners[0] == 1 or margin == 0 else -margin
 
     def standing(self, own: str | OwnKey = OwnKey.IGNORED) -> Standing:
         """Where the current query stands among the cached keys, or among these and its own, frozen.
@@ -202,9 +204,10 @@ class CachedHead:
         Exactness: certified.
         """
         treatment = self._treatment(own)
-        size = float(radius) * (float(lengths_of(self.query[None])[0]) if relative else 1.0)
-        if not (isfinite(size) and size >= 0):
-            raise ParameterError(f"radius: expected a finite distance of at least 0, got {radius}")
+        unit = float(lengths_of(self.query[None])[0]) if relative else 1.0
+        if not (isinstance(radius, Real) and isfinite(float(radius) * unit) and radius >= 0):
+            raise ParameterError(f"radius: expected a finite distance of at least 0, got {radius!r}")
+        size = float(radius) * unit
         diagram, places = self.diagram, self.positions
         if treatment is OwnKey.FROZEN:
             diagram = power_diagram(*self._with_own())
@@ -247,8 +250,12 @@ class CachedHead:
         start, end = self._vector("q0", q0), self._vector("q1", q1)
         own = None
         if own_k0 is not None and own_k1 is not None:
-            bias = self.own_bias if own_bias is None else float(own_bias)
-            own = (self._vector("own_k0", own_k0), self._vector("own_k1", own_k1), bias)
+            bias = self.own_bias if own_bias is None else own_bias
+            if not (isinstance(bias, Real) and isfinite(bias)):
+                raise ParameterError(f"own_bias: expected a finite number, got {bias!r}")
+            own = (self._vector("own_k0", own_k0), self._vector("own_k1", own_k1), float(bias))
+        elif own_bias is not None:
+            raise ParameterError("own_bias: expected own_k0 and own_k1 with it, got neither")
         return segment_routing(self.keys, self.biases, start, end, own)
 
     def towards(self, other: CachedHead) -> SegmentRouting:
@@ -259,6 +266,8 @@ class CachedHead:
 
         Exactness: exact.
         """
+        if not isinstance(other, CachedHead):
+            raise ParameterError(f"towards: expected another cached head, got a {type(other).__name__}")
         same_biases = (self.biases is None) == (other.biases is None) and (
             self.biases is None or np.array_equal(self.biases, np.asarray(other.biases))
         )
@@ -297,7 +306,10 @@ class CachedHead:
         return treatment
 
     def _vector(self, name: str, values: ArrayLike) -> FloatArray:
-        vector = np.asarray(values, dtype=np.float64)
+        try:
+            vector = np.asarray(values, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise WeightError(f"{name}: expected a vector of real numbers, got {values!r:.80}") from None
         if vector.shape != self.query.shape:
             raise ShapeError(f"{name}: expected a vector of shape {self.query.shape}, got {vector.shape}")
         if not np.isfinite(vector).all():

@@ -37,6 +37,12 @@ SCHEMA = "hardmax-dynamics-1"
 COLUMNS = ("step", "subject", "quantity", "value", "exactness")
 
 
+def _step(step: Any) -> int:
+    if not isinstance(step, int | np.integer):
+        raise ParameterError(f"step: expected the number of a step, an integer, got {step!r}")
+    return int(step)
+
+
 class Recorder:
     """A callback that takes a ``snapshot`` at chosen steps of a training run and keeps the records.
 
@@ -84,7 +90,10 @@ class Recorder:
     ) -> None:
         if not isinstance(every, int | np.integer) or every < 1:
             raise ParameterError(f"every: expected a number of steps of at least 1, got {every!r}")
-        self._probes = tuple(probes)
+        self._probes = tuple(probes) if isinstance(probes, Iterable) else (probes,)
+        for probe in self._probes:
+            if not isinstance(probe, Probe):
+                raise ParameterError(f"probes: expected a list of hm.dynamics.Probe, got a {type(probe).__name__}")
         names = [probe.name for probe in self._probes]
         if len(set(names)) < len(names):
             raise ParameterError(f"probes: expected different names, got {names}")
@@ -93,7 +102,9 @@ class Recorder:
         if unknown:
             raise ParameterError(f"expected options among {', '.join(sorted(known))}, got {unknown[0]!r}")
         self._every = int(every)
-        self._steps = None if steps is None else frozenset(int(step) for step in steps)
+        if steps is not None and not isinstance(steps, Iterable):
+            raise ParameterError(f"steps: expected a list of steps, got a {type(steps).__name__}")
+        self._steps = None if steps is None else frozenset(_step(step) for step in steps)
         self._read, self._example, self._options = read, example, options
         self._records: list[Record] = []
 
@@ -113,7 +124,8 @@ class Recorder:
 
     def is_due(self, step: int) -> bool:
         """Whether a snapshot is taken at this step."""
-        return step % self._every == 0 if self._steps is None else step in self._steps
+        number = _step(step)
+        return number % self._every == 0 if self._steps is None else number in self._steps
 
     def __call__(self, step: int, model: Any, **numbers: float) -> tuple[Record, ...]:
         """Record the model if the step is due, with the loop's own numbers; what was recorded, or nothing.

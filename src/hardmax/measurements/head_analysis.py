@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import isfinite
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -281,17 +282,21 @@ def analyse_heads(
     >>> found.n_live, found.certified_share, found.numbers()["radius_median"] is None
     (1, 1.0, True)
     """
-    given = (captures,) if isinstance(captures, Capture) else tuple(captures)
+    if isinstance(captures, Capture):
+        captures = (captures,)
+    if not isinstance(captures, Iterable):
+        raise ParameterError(f"captures: expected values of hm.capture, got a {type(captures).__name__}")
+    given = tuple(captures)
     wanted = _wanted(reach)
-    if radius is not None and not (isfinite(radius) and radius >= 0):
-        raise ParameterError(f"radius: expected a finite distance of at least 0 in query space, got {radius}")
+    if radius is not None and not (isinstance(radius, Real) and isfinite(radius) and radius >= 0):
+        raise ParameterError(f"radius: expected a finite distance of at least 0 in query space, got {radius!r}")
     diagrams, size = Diagrams(), None if radius is None else float(radius)
     with one_thread_each():
         return HeadAnalyses(_analysis(heads, diagrams, wanted, size) for heads in _by_head(given))
 
 
 def _wanted(reach: str | Sequence[str]) -> frozenset[str]:
-    names = (reach,) if isinstance(reach, str) else tuple(reach)
+    names = (reach,) if isinstance(reach, str) or not isinstance(reach, Iterable) else tuple(reach)
     unknown = [name for name in names if name not in ("hull", "ball")]
     if unknown:
         raise ParameterError(f"reach: expected 'hull', 'ball', both or neither, got {unknown[0]!r}")

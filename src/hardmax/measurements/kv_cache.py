@@ -83,6 +83,8 @@ def kv_cache(
     if isinstance(source, CapturedHead):
         heads: tuple[CapturedHead, ...] = (source,)
     else:
+        if not isinstance(source, Capture | Iterable):
+            raise ParameterError(f"kv_cache: expected a capture or captured heads, got a {type(source).__name__}")
         heads = source.heads if isinstance(source, Capture) else tuple(source)
     if not heads:
         raise EmptyError("kv_cache: expected at least one captured head, got none")
@@ -92,13 +94,14 @@ def kv_cache(
 
 def _cached(head: CapturedHead, position: int, own_key: bool, diagrams: Diagrams) -> CachedHead:
     if not isinstance(head, CapturedHead):
-        raise ParameterError(f"kv_cache: expected captured heads, got {type(head).__name__}")
+        remedy = "; pass one capture at a time" if isinstance(head, Capture) else ""
+        raise ParameterError(f"kv_cache: expected captured heads, got a {type(head).__name__}{remedy}")
     where = f"layer {head.layer}, head {head.head} ({head.name})"
-    if not -head.n_queries <= position < head.n_queries:
+    if not isinstance(position, int | np.integer) or not -head.n_queries <= position < head.n_queries:
         raise ParameterError(
-            f"{where}: expected a position between {-head.n_queries} and {head.n_queries - 1}, got {position}"
+            f"{where}: expected a position between {-head.n_queries} and {head.n_queries - 1}, got {position!r}"
         )
-    row = position % head.n_queries
+    row = int(position) % head.n_queries
     seen = np.arange(head.n_keys) if head.visible is None else np.flatnonzero(head.visible[row])
     place = head.n_keys - head.n_queries + row  # queries are the last positions of the text
     if own_key:

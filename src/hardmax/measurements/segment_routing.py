@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.arithmetic.quadratic import QuadraticNumber
+from hardmax.arithmetic.quadratic import QuadraticNumber, compare
 from hardmax.arithmetic.rationals import rational
 from hardmax.cells._line_envelope import envelope
 from hardmax.cells.complex import Exactness
+from hardmax.errors import ParameterError
 from hardmax.measurements.head_rows import lengths_of
 
 FloatArray = NDArray[np.float64]
@@ -69,8 +71,14 @@ class SegmentRouting:
         return float(np.diff(ends)[self.winners == self.own_place].sum()) if self.own_place is not None else 0.0
 
     def winner_at(self, t: float) -> int:
-        """The winner at t; at a breakpoint the one that wins before it."""
-        return int(self.winners[np.searchsorted(self.breakpoints, t)])
+        """The winner at t, from 0 to 1; at a breakpoint the one that wins before it.
+
+        Exactness: exact; t is compared with the breakpoints themselves, not with the floats next to them.
+        """
+        if not (isinstance(t, Real) and 0 <= t <= 1):
+            raise ParameterError(f"t: expected a number from 0 to 1, the ends of the segment, got {t!r}")
+        place = QuadraticNumber.of(t)
+        return int(self.winners[sum(compare(where, place) < 0 for where in self.exact)])
 
 
 def segment_routing(

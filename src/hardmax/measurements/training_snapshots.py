@@ -208,7 +208,8 @@ def _of_head(step: int, found: HeadAnalysis) -> list[Record]:
 def _at(head: CapturedHead, queries: Sequence[int]) -> CapturedHead:
     """The head with the rows of these queries alone."""
     rows = list(queries)
-    beyond = [row for row in rows if not -head.n_queries <= row < head.n_queries]
+    allowed = range(-head.n_queries, head.n_queries)
+    beyond = [row for row in rows if not isinstance(row, int | np.integer) or row not in allowed]
     if beyond or not rows:
         raise ParameterError(
             f"queries: expected positions below {head.n_queries}, the queries of {head.name}, got {rows}"

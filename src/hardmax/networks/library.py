@@ -17,7 +17,7 @@ one, lookup.npz, which needs numpy alone; lookup.onnx holds the same weights for
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from math import sqrt
 from pathlib import Path
@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hardmax.errors import MissingModelError, ParameterError, ShapeError
+from hardmax.errors import MissingModelError, ParameterError, ShapeError, WeightError
 from hardmax.networks import _builtin_weights as weights
 from hardmax.networks.layers import Affine, Attention, Head, Layer, Maxout, ReLU, Residual
 from hardmax.networks.lookup import LookupExamples as LookupExamples
@@ -176,9 +176,11 @@ class _Draw:
             raise ParameterError(
                 f"rng: expected a numpy Generator, got {type(rng).__name__}; pass np.random.default_rng(seed)"
             )
-        if resolution is not None and (resolution < 1 or resolution & (resolution - 1)):
+        if resolution is not None and (
+            not isinstance(resolution, int | np.integer) or resolution < 1 or resolution & (resolution - 1)
+        ):
             raise ParameterError(
-                f"resolution: expected a power of two (or None for unrounded weights), got {resolution}"
+                f"resolution: expected a power of two (or None for unrounded weights), got {resolution!r}"
             )
         self._rng = rng
         self._resolution = resolution
@@ -194,6 +196,8 @@ def _at_least(name: str, size: int, least: int) -> None:
 
 
 def _widths(widths: Sequence[int]) -> list[int]:
+    if not isinstance(widths, Iterable):
+        raise ParameterError(f"widths: expected a list of layer sizes, got a {type(widths).__name__}")
     sizes = list(widths)
     if len(sizes) < 2:
         raise ShapeError(f"widths: expected at least an input and an output size, got {sizes}")
@@ -217,8 +221,10 @@ def affine_head(keys: ArrayLike, biases: ArrayLike, values: ArrayLike) -> Head:
     >>> net([[1.0], [1.5], [2.0]]).tolist()
     [[0.0], [0.0], [1.0]]
     """
-    sites = np.asarray(keys, dtype=np.float64)
-    offsets = np.asarray(biases, dtype=np.float64)
+    try:
+        sites, offsets = np.asarray(keys, dtype=np.float64), np.asarray(biases, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise WeightError(f"affine_head: expected keys and biases as arrays of numbers ({error})") from None
     if sites.ndim != 2 or offsets.shape != sites.shape[:1]:
         raise ShapeError(
             f"affine_head: expected keys (N, d) and biases (N,), got {sites.shape} and {offsets.shape}"
@@ -320,7 +326,7 @@ def builtin(name: str = DEFAULT_BUILTIN) -> Network:
 
 
 def _check_name(name: str) -> None:
-    if name not in _DESCRIPTIONS:
+    if not isinstance(name, str) or name not in _DESCRIPTIONS:
         raise ParameterError(
             f"no built-in network is called {name!r}; expected one of {', '.join(_DESCRIPTIONS)}"
         )

@@ -61,7 +61,7 @@ def lookup_examples(n: int, *, rng: np.random.Generator) -> LookupExamples:
     >>> lookup_examples(0, rng=np.random.default_rng(0)).tokens
     ()
     """
-    if not isinstance(n, int | np.integer) or n < 0:
+    if not _is_among(n, None):
         raise ParameterError(f"n: expected a number of examples of at least 0, got {n!r}")
     if not isinstance(rng, np.random.Generator):
         raise ParameterError(
@@ -91,21 +91,26 @@ def lookup_input(pairs: Mapping[int, int] | Sequence[tuple[int, int]], asked: in
         ...
     hardmax.errors.ParameterError: expected 5 pairs with distinct keys, got 1 pairs with 1 keys
     """
-    listed = list(pairs.items()) if isinstance(pairs, Mapping) else [tuple(pair) for pair in pairs]
+    try:
+        listed = [(key, value) for key, value in (pairs.items() if isinstance(pairs, Mapping) else pairs)]
+    except (TypeError, ValueError):
+        raise ParameterError(f"expected {N_PAIRS} pairs (key, value), got {pairs!r:.80}") from None
+    for row, (key, value) in enumerate(listed):
+        for what, number, size in (("key", key, N_KEYS), ("value", value, N_VALUES)):
+            if not _is_among(number, size):
+                raise ParameterError(f"pair {row}: expected a {what} from 0 to {size - 1}, got {number!r}")
     if len(listed) != N_PAIRS or len({key for key, _ in listed}) != N_PAIRS:
         raise ParameterError(
             f"expected {N_PAIRS} pairs with distinct keys, got {len(listed)} pairs with "
             f"{len({key for key, _ in listed})} keys"
         )
-    if asked not in {key for key, _ in listed}:
+    if not _is_among(asked, N_KEYS) or asked not in {key for key, _ in listed}:
         raise ParameterError(
             f"asked: expected one of the keys {[key for key, _ in listed]}, got {asked!r}; the model was not "
             "trained to say that a key is absent. For any other question replace the last row by lookup_question(key)"
         )
     x = np.zeros((N_PAIRS + 1, _WIDTH))
     for row, (key, value) in enumerate(listed):
-        if value not in range(N_VALUES):
-            raise ParameterError(f"pair {row}: expected a value from 0 to {N_VALUES - 1}, got {value!r}")
         x[row] = lookup_question(key)
         x[row, N_KEYS + value] = 1.0
     x[-1] = lookup_question(asked)
@@ -120,7 +125,7 @@ def lookup_question(key: int) -> FloatArray:
     >>> lookup_question(2)[:4].tolist()
     [0.0, 0.0, 1.0, 0.0]
     """
-    if key not in range(N_KEYS):
+    if not _is_among(key, N_KEYS):
         raise ParameterError(f"key: expected an integer from 0 to {N_KEYS - 1}, got {key!r}")
     question: FloatArray = np.eye(_WIDTH)[key]
     return question
@@ -186,6 +191,8 @@ def conditioned_lookup(context: ArrayLike, net: Network | None = None) -> Networ
         from hardmax.networks.library import builtin  # which imports this file
 
         net = builtin("lookup").with_temperature(0.0)
+    if not isinstance(net, Network):
+        raise ParameterError(f"net: expected an hm.Network, got a {type(net).__name__}")
     rows = _rows("context", context, N_PAIRS, N_PAIRS + 1)[:N_PAIRS]
     parts = _Parts.of(net)
     tokens = parts.embed(_numbers(rows, net.temperature))
@@ -279,9 +286,19 @@ class _Parts(NamedTuple):
         return cls(maps[0], tuple(blocks), maps[-1])
 
 
+def _is_among(number: Any, size: int | None) -> bool:
+    """Whether the number is an integer from 0 to ``size`` - 1, or of any size for None; True and False are none."""
+    if not isinstance(number, int | np.integer) or isinstance(number, bool):
+        return False
+    return bool(number >= 0 and (size is None or number < size))
+
+
 def _rows(name: str, given: ArrayLike, *counts: int) -> FloatArray:
     try:
-        rows = np.asarray(given, dtype=np.float64)
+        rows = np.asarray(given)
+        if rows.dtype.kind not in "fiub":
+            raise TypeError(rows.dtype)
+        rows = rows.astype(np.float64)
     except (TypeError, ValueError):
         raise ParameterError(f"{name}: expected an array of numbers, got {type(given).__name__}") from None
     if rows.ndim != 2 or rows.shape[0] not in counts or rows.shape[1] != _WIDTH:

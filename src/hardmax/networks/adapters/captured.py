@@ -7,7 +7,9 @@ model. Queries and keys are those that enter the dot product, after rotary embed
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -79,8 +81,10 @@ class CapturedHead:
 
     def __post_init__(self) -> None:
         where = f"layer {self.layer}, head {self.head} ({self.name})"
+        if not all(isinstance(number, int | np.integer) for number in (self.layer, self.head)):
+            raise ParameterError(f"{where}: expected layer and head as numbers counted from 0")
         for what in ("queries", "keys", "values"):
-            array = read_only(getattr(self, what))
+            array = _numbers(where, what, getattr(self, what))
             if array.ndim != 2 or 0 in array.shape:
                 kind = EmptyError if array.ndim == 2 else ShapeError
                 raise kind(f"{where}: expected {what} as a matrix with entries, got shape {array.shape}")
@@ -92,19 +96,19 @@ class CapturedHead:
                 f"{where}: expected queries (n_q, d_k), keys (n_k, d_k) and values (n_k, d_v), got "
                 f"{self.queries.shape}, {self.keys.shape} and {self.values.shape}"
             )
+        if not isinstance(self.temperature, Real) or not 0 <= self.temperature < np.inf:
+            raise ParameterError(f"{where}: expected a finite temperature >= 0, got {self.temperature!r}")
         object.__setattr__(self, "temperature", float(self.temperature))
-        if not 0 <= self.temperature < np.inf:
-            raise ParameterError(f"{where}: expected a finite temperature >= 0, got {self.temperature}")
         shape = (self.n_queries, self.n_keys)
         if self.biases is not None:
-            biases = read_only(self.biases)
+            biases = _numbers(where, "biases", self.biases)
             if biases.shape not in (shape, shape[1:]):
                 raise ShapeError(f"{where}: expected biases {shape[1:]} or {shape}, got {biases.shape}")
             if not np.isfinite(biases).all():
                 raise WeightError(f"{where}: expected finite biases; say which keys are hidden with visible=")
             object.__setattr__(self, "biases", biases)
         if self.visible is not None:
-            visible = read_only(self.visible, np.bool_)
+            visible = _truths(where, self.visible)
             if visible.shape != shape:
                 raise ShapeError(f"{where}: expected visible {shape}, got {visible.shape}")
             if not visible.any(axis=1).all():
@@ -173,11 +177,21 @@ class Capture:
     query_tokens: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "tokens", tuple(self.tokens))
-        object.__setattr__(self, "heads", tuple(self.heads))
-        object.__setattr__(self, "query_tokens", tuple(self.query_tokens) or self.tokens)
+        for what in ("tokens", "query_tokens", "heads"):
+            given = getattr(self, what)
+            if isinstance(given, str) or not isinstance(given, Iterable):
+                raise ParameterError(f"{self.source}: expected a list of {what}, got a {type(given).__name__}")
+            object.__setattr__(self, what, tuple(given))
+        object.__setattr__(self, "query_tokens", self.query_tokens or self.tokens)
         if not self.heads:
             raise EmptyError(f"{self.source}: expected at least one attention head, got none")
+        places: set[tuple[int, int]] = set()
+        for head in self.heads:
+            if not isinstance(head, CapturedHead):
+                raise ParameterError(f"{self.source}: expected captured heads, got a {type(head).__name__} among them")
+            if (head.layer, head.head) in places:
+                raise ParameterError(f"{self.source}: head {head.head} of layer {head.layer} is there twice")
+            places.add((head.layer, head.head))
         n_keys = max(head.n_keys for head in self.heads)
         n_queries = max(head.n_queries for head in self.heads)
         if len(self.tokens) < n_keys or len(self.query_tokens) < n_queries:
@@ -204,6 +218,31 @@ class Capture:
         raise ParameterError(
             f"{self.source}: there is no head {head} in layer {layer}; expected one of {known}{more}"
         )
+
+
+def _numbers(where: str, what: str, values: Any) -> FloatArray:
+    """Real numbers as a read-only array, refused by name otherwise."""
+    try:
+        if not isinstance(values, np.ndarray):
+            values = np.asarray(values)
+        if values.dtype.kind not in "fiub":
+            raise TypeError(f"an array of {values.dtype}")
+        return read_only(values)
+    except (TypeError, ValueError) as error:
+        raise WeightError(f"{where}: expected {what} as an array of real numbers, got {error}") from None
+
+
+def _truths(where: str, values: Any) -> NDArray[np.bool_]:
+    """True and False, or 1 and 0, as a read-only array."""
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise ShapeError(f"{where}: expected visible as a matrix, got rows of several lengths ({error})") from None
+    if array.dtype.kind not in "biuf" or not np.isin(array, (0, 1)).all():
+        raise ParameterError(
+            f"{where}: expected visible as True and False, got {array.dtype}; what is added to scores goes into biases"
+        )
+    return read_only(values, np.bool_)
 
 
 def read_only(values: Any, dtype: Any = np.float64) -> NDArray[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from hardmax.errors import ParameterError, ShapeError
@@ -83,6 +83,8 @@ def _token_names(tokens: Sequence[Any] | None) -> NameTokens:
         return lambda position, n_keys: None
     if isinstance(tokens, str):
         raise ParameterError(f"tokens: expected a list of names, got the text {tokens!r}; split it into tokens")
+    if not isinstance(tokens, Iterable):
+        raise ParameterError(f"tokens: expected a list of names, got a {type(tokens).__name__}")
     given = list(tokens)
     shared = all(isinstance(name, str) for name in given)
 

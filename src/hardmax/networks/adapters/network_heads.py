@@ -40,10 +40,9 @@ def capture_network(
             "and values to capture"
         )
     needed = sorted({value for plan in plans for value in plan.taps})
-    array = np.asarray(inputs) if not isinstance(inputs, np.ndarray) else inputs
-    if array.dtype == np.float32:
-        array = array.astype(np.float64)
-    flat = _tapped(net, needed)(array)
+    if isinstance(inputs, np.ndarray) and inputs.dtype == np.float32:
+        inputs = inputs.astype(np.float64)
+    flat = _tapped(net, needed)(inputs)
     flat = flat.reshape(-1, flat.shape[-1])
     if not len(flat):
         raise EmptyError("inputs: expected at least one input, got none")
