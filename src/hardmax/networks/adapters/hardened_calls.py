@@ -106,7 +106,10 @@ class ModelRuns:
         if len(set(counts)) > 1:
             raise OperatorError(f"{self._kind.name}: its inputs do not all use the same heads; run them one by one")
         if not counts[0]:
-            raise EmptyError(f"{self._kind.name}: expected a model with attention, got one that called none")
+            raise EmptyError(
+                f"{self._kind.name}: expected a model with attention (nn.MultiheadAttention, or a Hugging Face model "
+                "that uses the AttentionInterface of transformers 5), got one that called none"
+            )
         self.heads = tuple((layer, head) for layer, n_heads in enumerate(counts[0]) for head in range(n_heads))
 
     @property
@@ -218,7 +221,7 @@ def _text_kind(source: text_models.TextModel, texts: Any) -> _Kind:
         source.name,
         source.model,
         hugging_face.noting,
-        tuple(_bound(forward, torch.tensor([row])) for row in numbers),
+        tuple(_bound(forward, torch.tensor([row], device=source.model.device)) for row in numbers),
         tokens=tuple(np.array(row, dtype=np.int64) for row in numbers),
     )
 
