@@ -33,7 +33,7 @@ def report(
     model: Annotated[
         str | None,
         typer.Argument(
-            metavar="[MODEL]",
+            metavar="MODEL",
             help="A network file (.onnx, .npz, .safetensors) or builtin:NAME; default: the trained lookup model.",
             autocompletion=complete_model,
             show_default=False,

@@ -192,7 +192,7 @@ def _answer(
         word = "plane" if cells.dim == 2 else "line"
         frozen = " (its norms frozen at input 0)" if subject.has_frozen_norms else ""
         text = (
-            f"On {looked.where} the hard model{frozen} consists of exactly {several(cells.n_cells, 'cell')}; within "
+            f"On {looked.where}, the hard model{frozen} consists of exactly {several(cells.n_cells, 'cell')}; within "
             "each it is one affine map."
         )
         if looked.has_regions and cells.n_regions < cells.n_cells:

@@ -138,7 +138,7 @@ def _question_plane(net: Network, inputs: Inputs) -> Place | None:
     corners = ((0.0, 0.0), (1.0, 0.0), (0.0, 1.0))
     marks = tuple((corner, f"ask k{key}") for corner, key in zip(corners, asked, strict=True))
     through = f"k{asked[0]}, k{asked[1]} and k{asked[2]}"
-    where = f"a window of the plane of questions through {through}, with the pairs of input 0 fixed,"
+    where = f"a window of the plane of questions through {through}, with the pairs of input 0 fixed"
     note = (
         "With the pairs fixed, every key and value of the model is a constant and only the question moves, so "
         "every statement of this section is exact end to end: from the stored weights to the number of cells."
