@@ -332,6 +332,12 @@ def test_a_line_has_its_strip_and_its_cells(page, tmp_path, screenshot):
     assert page.locator("#cell-line [data-cell]").count() == n_cells
     page.get_by_label("Next cell").click()
     assert "length" in page.locator("#cell-panel").inner_text()
+    window = page.locator("#cell-line .window")
+    whole = [float(number) for number in window.get_attribute("viewBox").split()]
+    page.get_by_label("Zoom in").click()
+    near = [float(number) for number in window.get_attribute("viewBox").split()]
+    assert near[2] < whole[2] and near[3] == whole[3]
+    assert page.locator("#cell-line .axes .axis").text_content().startswith("position on the line: 0 is input 0")
     screenshot("report-line")
 
 

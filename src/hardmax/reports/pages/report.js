@@ -240,7 +240,7 @@
   // ---- zoom and pan of the map of a plane ----
   let moved = false;
   const view = find(".window", map);
-  if (!view) return;
+  const flat = drawing.extent.length === 1; // a line is zoomed along itself only
   const width = view.width.baseVal.value;
   const height = view.height.baseVal.value;
   const left = view.x.baseVal.value;
@@ -251,7 +251,7 @@
   const names = all(".marks text", view).map((name) => [name, Number(name.getAttribute("x")), Number(name.getAttribute("y"))]);
   function apply() {
     box[2] = Math.min(Math.max(box[2], width * 1e-5), width);
-    box[3] = box[2] * height / width;
+    box[3] = flat ? height : box[2] * height / width;
     box[0] = Math.min(Math.max(box[0], 0), width - box[2]);
     box[1] = Math.min(Math.max(box[1], 0), height - box[3]);
     view.setAttribute("viewBox", box.join(" "));
@@ -266,6 +266,7 @@
     drawAxes();
   }
   const axes = find(".axes", map);
+  const titles = all(".axis", axes).map((title) => title.textContent);
   function ticks(low, high) {
     const raw = (high - low) / 5;
     const size = Math.pow(10, Math.floor(Math.log10(raw)));
@@ -275,7 +276,7 @@
     return [found, Math.max(0, Math.min(12, Math.ceil(-Math.log10(unit) - 1e-9) + (Math.abs(unit / size - 2.5) < 1e-9 ? 1 : 0)))];
   }
   function drawAxes() {
-    const [[u0, u1], [v0, v1]] = drawing.extent;
+    const [[u0, u1], [v0, v1]] = flat ? [drawing.extent[0], [0, 1]] : drawing.extent;
     const u = (x) => u0 + (x / width) * (u1 - u0);
     const v = (y) => v1 - (y / height) * (v1 - v0);
     const low = [u(box[0]), v(box[1] + box[3])];
@@ -294,20 +295,21 @@
       add("line", { x1: x, x2: x, y1: top + height, y2: top + height + 4, class: "tick" });
       add("text", { x: x, y: top + height + 17, class: "tick-text", "text-anchor": "middle" }, written(at, acrossDigits));
     }
+    add("text", { x: left + width / 2, y: top + height + 35, class: "axis", "text-anchor": "middle" }, titles[0]);
+    if (flat) return;
     const [upward, upwardDigits] = ticks(low[1], high[1]);
     for (const at of upward) {
       const y = top + (high[1] - at) / (high[1] - low[1]) * height;
       add("line", { x1: left - 4, x2: left, y1: y, y2: y, class: "tick" });
       add("text", { x: left - 8, y: y + 4, class: "tick-text", "text-anchor": "end" }, written(at, upwardDigits));
     }
-    add("text", { x: left + width / 2, y: top + height + 35, class: "axis", "text-anchor": "middle" }, "u");
-    add("text", { x: left, y: top - 10, class: "axis" }, "v");
+    add("text", { x: left, y: top - 10, class: "axis" }, titles[1]);
   }
   function zoom(factor, at) {
     const [x, y] = at || [0.5, 0.5];
     const before = box.slice();
     box[2] = Math.min(Math.max(before[2] * factor, width * 1e-5), width);
-    box[3] = box[2] * height / width;
+    box[3] = flat ? height : box[2] * height / width;
     box[0] = before[0] + (before[2] - box[2]) * x;
     box[1] = before[1] + (before[3] - box[3]) * y;
     apply();

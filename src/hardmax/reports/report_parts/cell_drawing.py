@@ -7,6 +7,7 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from hardmax.cells.complex import CellComplex
+from hardmax.reports.palette import KEY_COLOURS
 from hardmax.reports.report_parts.cell_search import Looked
 from hardmax.reports.report_parts.colourings import Colouring
 from hardmax.reports.report_parts.sections import as_text
@@ -16,7 +17,7 @@ FloatArray = NDArray[np.float64]
 
 _MAP_WIDTH, _MAP_HEIGHT = 760.0, 600.0
 _LEFT, _TOP, _RIGHT, _BOTTOM = 56.0, 30.0, 14.0, 46.0
-_LINE_HEIGHT, _STRIP = 380.0, 44.0
+_LINE_HEIGHT, _STRIP = 440.0, 48.0
 _SHOWN_HIGH = 99.5  # percentile of the outputs that fits into the drawing of a line
 
 
@@ -132,33 +133,46 @@ def line_figure(looked: Looked, colouring: Colouring, shown: int) -> Markup:
     values = offsets[:, :, None] + slopes[:, :, None] * ends[:, None, :]  # (n_cells, shown, 2)
     low, high = float(np.percentile(values, 100 - _SHOWN_HIGH)), float(np.percentile(values, _SHOWN_HIGH))
     pad = 0.06 * (high - low) or 1.0
-    width = _MAP_WIDTH - _LEFT - _RIGHT
-    frame = Frame(((0.0, 1.0), (low - pad, high + pad)), _LEFT, _TOP, width, _LINE_HEIGHT - _TOP - _BOTTOM - _STRIP)
-    order = np.argsort(ends[:, 0], kind="stable")
-    curves = []
-    for output in range(shown):
-        parts = []
-        for cell in order.tolist():
-            corners = np.column_stack([ends[cell], values[cell, output]])
-            parts.append(frame.path(corners))
-        curves.append(tag("path", tag("title", f"output {output}"), d="".join(parts), class_=f"line k{output % 16}"))
-    top = frame.top + frame.height + 6
+    width, height = _MAP_WIDTH - _LEFT - _RIGHT, _LINE_HEIGHT - _TOP - _BOTTOM
+    curves_height = height - _STRIP
+    inner = Frame(((0.0, 1.0), (low - pad, high + pad)), 0.0, 0.0, width, curves_height)
+    order = np.argsort(ends[:, 0], kind="stable").tolist()
+    curves = [
+        tag(
+            "path",
+            tag("title", f"output {output}"),
+            d="".join(inner.path(np.column_stack([ends[cell], values[cell, output]])) for cell in order),
+            class_=f"line k{output % len(KEY_COLOURS)}",
+        )
+        for output in range(shown)
+    ]
     strip = [
         tag(
             "rect",
-            x=frame.x(float(ends[cell, 0])),
-            y=top,
-            width=max(frame.x(float(ends[cell, 1])) - frame.x(float(ends[cell, 0])), 0.05),
-            height=_STRIP - 12,
+            x=inner.x(float(ends[cell, 0])),
+            y=curves_height + 8,
+            width=max(inner.x(float(ends[cell, 1])) - inner.x(float(ends[cell, 0])), 0.05),
+            height=_STRIP - 8,
             class_=f"cell {colouring.of[cell]}",
             data_cell=cell,
         )
-        for cell in order.tolist()
+        for cell in order
     ]
-    below = Frame(((0.0, 1.0), (0.0, 1.0)), _LEFT, top, width, _STRIP - 12)
     window = tag(
-        "svg", tag("g", *curves), x=0, y=0, width=_MAP_WIDTH, height=_LINE_HEIGHT, class_="clip"
-    )  # curves beyond the frame are few and cut off by the axes' margin
+        "svg",
+        *curves,
+        tag("g", *strip, class_="cells"),
+        tag("path", d="M0 0", class_="chosen-cell"),
+        x=_LEFT,
+        y=_TOP,
+        width=width,
+        height=height,
+        viewBox=f"0 0 {number(width)} {number(height)}",
+        preserveAspectRatio="none",
+        class_="window",
+    )
+    outer = Frame(((0.0, 1.0), (0.0, 1.0)), _LEFT, _TOP, width, height)
+    upward = Frame(((0.0, 1.0), (low - pad, high + pad)), _LEFT, _TOP, width, curves_height)
     ticks_x = [(at, as_text(at)) for at in round_ticks(0.0, 1.0)]
     ticks_y = [(at, as_text(at)) for at in round_ticks(low - pad, high + pad)]
     title = "position on the line"
@@ -168,10 +182,9 @@ def line_figure(looked: Looked, colouring: Colouring, shown: int) -> Markup:
         _MAP_WIDTH,
         _LINE_HEIGHT,
         f"Outputs along a line through {cells.n_cells} cells",
-        frame.left_axis(ticks_y, "output"),
+        upward.left_axis(ticks_y, "output"),
+        tag("g", outer.bottom_axis(ticks_x, title), class_="axes"),
         window,
-        tag("g", *strip, class_="cells"),
-        tag("path", d="M0 0", class_="chosen-cell"),
-        below.bottom_axis(ticks_x, title),
+        outer.border(),
         class_="map",
     )
