@@ -22,7 +22,8 @@ function fromAddress(hash) {
   if (version === "p") {
     let name;
     try { name = decodeURIComponent(content); } catch { throw new StateError("the link's preset name is garbled"); }
-    refuse(!PAGE.presets.some((preset) => preset.name === name), "the link names a preset that this page does not have");
+    const isKnown = PAGE.presets.some((preset) => preset.name === name);
+    refuse(!isKnown, "the link names a preset that this page does not have");
     return { preset: name };
   }
   refuse(version !== ADDRESS_VERSION, "the link is of a version that this page does not know");

@@ -6,7 +6,9 @@ function bench({ frames = 40, keys = 16, heads = 4, size = 512, temperature = 0.
     const sites = Array.from({ length: keys }, (_, j) => spot(j + 0.31 * h, 0.3 + (1.5 * j) / keys));
     return { keys: sites, biases: sites.map((key) => -dot(key, key) / 2), values: sites };
   }) };
-  const look = { window: [-2, 2, -2, 2], temperature, view: "weights", head: -1, strength: 0.6, scale: 1, paper: [1, 1, 1] };
+  const look = {
+    window: [-2, 2, -2, 2], temperature, view: "weights", head: -1, strength: 0.6, scale: 1, paper: [1, 1, 1],
+  };
   const times = [];
   for (let frame = -3; frame < frames; frame++) {
     layer.heads[0].keys[0][0] = frame / GRID; // something moves in every frame

@@ -9,7 +9,11 @@ Object.assign(App.prototype, {
     on("undo", "click", () => this.restore(this.history.undo()));
     on("redo", "click", () => this.restore(this.history.redo()));
     on("reset", "click", () => { this.change((state) => Object.assign(state, JSON.parse(this.opened))); });
-    on("temperature", "input", () => { this.stop(); this.state.temperature = toTemperature(Number($("temperature").value)); this.touch(); });
+    on("temperature", "input", () => {
+      this.stop();
+      this.state.temperature = toTemperature(Number($("temperature").value));
+      this.touch();
+    });
     on("temperature", "change", () => this.keep());
     on("play", "click", () => (this.playing ? this.stop() : this.play()));
     on("zoom-in", "click", () => { this.zoom(0.5); this.keep(); });
@@ -23,13 +27,19 @@ Object.assign(App.prototype, {
       state.head = -1;
     }));
     for (const name of VIEWS) on(`view-${name}`, "click", () => this.change((state) => { state.view = name; }));
-    for (const name of ["keys", "values"]) on(`drag-${name}`, "click", () => this.change((state) => { state.handles = name; }));
+    for (const name of HANDLES) on(`drag-${name}`, "click", () => this.change((state) => { state.handles = name; }));
     on("share", "click", () => this.copy(`${location.href.split("#")[0]}${this.address()}`, "The link is copied."));
     on("save-svg", "click", () => this.map.answer && save("hardmax-cells.svg", asSvg(this.map)));
-    on("save-png", "click", async () => { this.draw(); save("hardmax-field.png", await asPng(this.field.canvas, $("overlay"))); });
+    on("save-png", "click", async () => {
+      this.draw();
+      save("hardmax-field.png", await asPng(this.field.canvas, $("overlay")));
+    });
     on("save-json", "click", () => save("hardmax-explorer.json",
       asJson(this.state, { network: this.answers.network?.answer, plane: this.answers.plane?.answer })));
-    on("python", "click", () => { $("python-code").textContent = asPython(this.state); $("python-dialog").showModal(); });
+    on("python", "click", () => {
+      $("python-code").textContent = asPython(this.state);
+      $("python-dialog").showModal();
+    });
     on("python-copy", "click", () => this.copy($("python-code").textContent, "The Python code is copied."));
     on("python-close", "click", () => $("python-dialog").close());
     on("theme", "click", () => {
@@ -45,8 +55,9 @@ Object.assign(App.prototype, {
       this.restore(event.shiftKey ? this.history.redo() : this.history.undo());
     });
     for (const group of new Set(PAGE.presets.map((preset) => preset.group))) {
+      const members = PAGE.presets.filter((preset) => preset.group === group);
       $("preset").append(el("optgroup", { label: group },
-        ...PAGE.presets.filter((preset) => preset.group === group).map((preset) => el("option", { value: preset.name }, preset.title))));
+        ...members.map((preset) => el("option", { value: preset.name }, preset.title))));
     }
   },
 
@@ -100,9 +111,12 @@ Object.assign(App.prototype, {
   story() {
     const preset = this.preset();
     $("story-title").textContent = preset ? preset.title : "A view of your own";
-    const parts = preset ? preset.story : [["Shared", "This network came with the link."], ["Try", "Choose an example above to start from something known."]];
+    const parts = preset?.story ?? [
+      ["Shared", "This network came with the link."], ["Try", "Choose an example above to start from something known."],
+    ];
+    const quoted = (claim) => (claim.includes(" ") ? `"${claim}"` : claim);
     replace($("story-text"), ...parts.map(([name, text]) => el("div", {}, el("h3", {}, name), el("p", {}, text))));
-    $("story-claims").textContent = preset?.claims.length ? `hardmax claims --only ${preset.claims.map((c) => (c.includes(" ") ? `"${c}"` : c)).join(" --only ")}` : "";
+    $("story-claims").textContent = ["hardmax claims", ...(preset?.claims ?? []).map(quoted)].join(" --only ");
     $("story-check").hidden = !preset?.claims.length;
     $("preset").value = preset ? preset.name : "";
   },
@@ -118,7 +132,7 @@ Object.assign(App.prototype, {
     $("temperature-text").textContent = state.temperature === 0 ? "0 (hard)" : shown(state.temperature);
     $("temperature").setAttribute("aria-valuetext", $("temperature-text").textContent);
     for (const name of VIEWS) $(`view-${name}`).setAttribute("aria-pressed", String(state.view === name));
-    for (const name of ["keys", "values"]) $(`drag-${name}`).setAttribute("aria-pressed", String(state.handles === name));
+    for (const name of HANDLES) $(`drag-${name}`).setAttribute("aria-pressed", String(state.handles === name));
     const draggable = !isFromInput(state) && layer.kind === "attention";
     $("drag-values").disabled = !draggable || layer.heads[0].values[0].length !== 2;
     $("drag-keys").disabled = !draggable;
@@ -133,9 +147,11 @@ Object.assign(App.prototype, {
     this.drawTabs("layers", state.layers.map((one, i) => `${i + 1} ${kindName(one)}`), state.layer,
       (i) => this.change((next) => { next.layer = i; next.head = -1; }));
     const heads = layer.kind === "attention" ? layer.heads.length : 0;
-    this.drawTabs("heads", heads > 1 ? ["all heads", ...layer.heads.map((_, h) => `${HEAD_MARKS[h]} head ${h + 1}`)] : [],
+    const names = heads > 1 ? ["all heads", ...layer.heads.map((_, h) => `${HEAD_MARKS[h]} head ${h + 1}`)] : [];
+    this.drawTabs("heads", names,
       state.head >= heads ? 0 : state.head + 1, (i) => this.change((next) => { next.head = i - 1; }));
-    $("axes").textContent = `x ${shown(state.window[0])} to ${shown(state.window[1])}, y ${shown(state.window[2])} to ${shown(state.window[3])}`;
+    const [x0, x1, y0, y1] = state.window.map((x) => shown(x));
+    $("axes").textContent = `x ${x0} to ${x1}, y ${y0} to ${y1}`;
     this.buttons();
   },
 

@@ -14,7 +14,8 @@ class Counting {
   }
   thread() {
     if (this.worker) return this.worker;
-    const source = `"use strict";\n${$("exact").textContent}\nonmessage = (e) => runJobs(e.data, (m) => postMessage(m));`;
+    const listen = "onmessage = (event) => runJobs(event.data, (message) => postMessage(message));";
+    const source = ['"use strict";', $("exact").textContent, listen].join("\n");
     const url = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
     this.worker = new Worker(url);
     URL.revokeObjectURL(url);

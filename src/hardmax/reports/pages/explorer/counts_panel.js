@@ -9,7 +9,10 @@ function countsTable(app) {
     el("td", {}, badge));
   const mark = (kind, text = kind) => el("span", { class: `exactness ${kind}` }, text);
   const { network, plane } = app.answers, library = app.libraryCounts();
-  const state = (part) => (part?.stopped ? mark("estimated", "stopped") : part?.current ? mark("exact") : mark("waiting", "counting…"));
+  const state = (part) => {
+    if (part?.stopped) return mark("estimated", "stopped");
+    return part?.current ? mark("exact") : mark("waiting", "counting…");
+  };
   const rows = [
     row("window", network?.answer?.counts, state(network), network?.stopped),
     row("whole plane", plane?.answer?.counts, state(plane), plane?.stopped),
@@ -20,13 +23,16 @@ function countsTable(app) {
       return own?.current && own.answer && own.answer.counts.join() === library[key].join();
     });
     const settled = network?.current && plane?.current;
-    rows.push(row("library, window", library.window, mark("certified")), row("library, plane", library.plane, mark("certified")));
-    rows.push(el("tr", { class: "verdict" }, el("td", { colspan: 5, id: "verdict" },
-      settled ? (same ? "The page and the library agree." : "The page and the library differ: please report this.") : "")));
+    const verdict = same ? "The page and the library agree." : "The page and the library differ: please report this.";
+    rows.push(
+      row("library, window", library.window, mark("certified")),
+      row("library, plane", library.plane, mark("certified")),
+      el("tr", { class: "verdict" }, el("td", { colspan: 5, id: "verdict" }, settled ? verdict : "")));
   }
+  const silent = (text) => el("th", { scope: "col" }, el("span", { class: "hidden" }, text));
   return el("table", { id: "counts" },
-    el("thead", {}, el("tr", {}, el("th", {}, el("span", { class: "hidden" }, "where")), ...["cells", "regions", "maps"].map((w) => el("th", { scope: "col" }, w)),
-      el("th", { scope: "col" }, el("span", { class: "hidden" }, "exactness")))),
+    el("thead", {}, el("tr", {}, silent("where"),
+      ...["cells", "regions", "maps"].map((word) => el("th", { scope: "col" }, word)), silent("exactness"))),
     el("tbody", {}, ...rows));
 }
 
@@ -48,7 +54,8 @@ function cellSentence(cell, layers) {
 
 function mapSentence(cell) {
   if (!cell?.map) return "";
-  const short = (text) => (text.length > 12 ? shown(text.split("/").reduce((n, d) => n / d), 4) : text.replace("-", "−"));
+  const rounded = (text) => shown(text.split("/").reduce((n, d) => n / d), 4);
+  const short = (text) => (text.length > 12 ? rounded(text) : text.replace("-", "−"));
   const row = ([a, b, c]) => {
     const terms = [[a, "x"], [b, "y"], [c, ""]].filter(([k]) => k !== "0");
     if (!terms.length) return "0";

@@ -23,7 +23,8 @@ const replace = (node, ...children) => node.replaceChildren(...children);
 const shown = (x, digits = 3) => {
   if (!Number.isFinite(x)) return "–";
   if (Math.abs(x) < 1e-12) return "0";
-  const text = Math.abs(x) < 1e-3 || Math.abs(x) >= 1e6 ? x.toExponential(digits - 1) : String(Number(x.toPrecision(digits)));
+  const isExtreme = Math.abs(x) < 1e-3 || Math.abs(x) >= 1e6;
+  const text = isExtreme ? x.toExponential(digits - 1) : String(Number(x.toPrecision(digits)));
   return text.replace(/-/g, "−");
 };
 

@@ -8,17 +8,20 @@ function save(name, blob) {
 
 const python = (value) => {
   if (Array.isArray(value)) return `[${value.map(python).join(", ")}]`;
-  return Object.is(value, -0) ? "0.0" : Number.isInteger(value) && Math.abs(value) < 1e15 ? `${value}.0` : String(value);
+  if (Object.is(value, -0)) return "0.0";
+  return Number.isInteger(value) && Math.abs(value) < 1e15 ? `${value}.0` : String(value);
 };
 
 function asPython(state) {
   const lines = [
-    "import numpy as np", "", "import hardmax as hm", "from hardmax.networks.library import affine_head", "", "layers = [",
+    "import numpy as np", "", "import hardmax as hm", "from hardmax.networks.library import affine_head", "",
+    "layers = [",
   ];
   for (const layer of state.layers) {
     let parts;
     if (layer.kind === "attention") {
-      const heads = layer.heads.map(({ keys, biases, values }) => `        affine_head(${python(keys)}, ${python(biases)}, ${python(values)}),`);
+      const heads = layer.heads.map(({ keys, biases, values }) => (
+        `        affine_head(${python(keys)}, ${python(biases)}, ${python(values)}),`));
       const out = layer.heads[0].values[0].length;
       const mix = layer.heads.length > 1 ? `, np.hstack([np.eye(${out})] * ${layer.heads.length})` : "";
       parts = [`hm.Attention([\n${heads.join("\n")}\n    ]${mix})`];
@@ -33,22 +36,26 @@ function asPython(state) {
   const [x0, x1, y0, y1] = state.window;
   lines.push("]", "net = hm.Network(layers, input_dim=2)",
     `window = hm.Plane([0, 0], np.eye(2), extent=((${x0}, ${x1}), (${y0}, ${y1})))`,
-    "cells = hm.enumerate_cells(net, window)", "print(cells.n_cells, cells.n_regions, cells.n_maps, cells.exactness)", "");
+    "cells = hm.enumerate_cells(net, window)",
+    "print(cells.n_cells, cells.n_regions, cells.n_maps, cells.exactness)", "");
   return lines.join("\n");
 }
 
 function asSvg(map) {
   const [x0, x1, y0, y1] = map.window, tones = map.tones(), ink = cssColour("--ink");
+  const [cells, regions, maps] = map.answer.counts;
   const path = (points) => {
     let text = "";
     for (let i = 0; i < points.length; i += 2) {
-      text += `${i ? "L" : "M"}${((SIDE * (points[i] - x0)) / (x1 - x0)).toFixed(3)} ${((SIDE * (y1 - points[i + 1])) / (y1 - y0)).toFixed(3)}`;
+      const x = (SIDE * (points[i] - x0)) / (x1 - x0), y = (SIDE * (y1 - points[i + 1])) / (y1 - y0);
+      text += `${i ? "L" : "M"}${x.toFixed(3)} ${y.toFixed(3)}`;
     }
     return text;
   };
   const root = svg("svg", { xmlns: SVG_NAMESPACE, viewBox: `0 0 ${SIDE} ${SIDE}`, width: SIDE, height: SIDE },
-    svg("title", {}, `${map.answer.counts[0]} cells, ${map.answer.counts[1]} regions, ${map.answer.counts[2]} affine maps (exact)`),
-    ...map.answer.cells.map((cell, i) => svg("path", { d: `${path(cell.polygon)}Z`, fill: tones[i], stroke: tones[i], "stroke-width": 0.4 },
+    svg("title", {}, `${cells} cells, ${regions} regions, ${maps} affine maps (exact)`),
+    ...map.answer.cells.map((cell, i) => svg("path",
+      { d: `${path(cell.polygon)}Z`, fill: tones[i], stroke: tones[i], "stroke-width": 0.4 },
       svg("title", {}, `cell ${cell.label.join(" ")}, region ${cell.region}`))),
     ...map.answer.walls.map((wall) => svg("path", {
       d: path(wall.ends), fill: "none", stroke: ink, "stroke-width": Math.max(0.5, 2 - 0.5 * map.depthOf(wall.choice)),
@@ -86,6 +93,6 @@ function asJson(state, answers) {
     format: "hardmax.explorer", schema: 1, version: PAGE.version, state,
     counts: { window: named(network?.counts), plane: named(plane?.counts) },
     cells: network?.cells.map(({ label, region, map, polygon }) => ({ label, region, map, polygon })) ?? null,
-    note: "labels, regions and maps are exact (maps: coefficients of x, y, 1 a coordinate); polygons are rounded for drawing",
+    note: "labels, regions and maps are exact (maps: coefficients of x, y, 1 a coordinate); polygons are rounded",
   }, null, 1)], { type: "application/json" });
 }

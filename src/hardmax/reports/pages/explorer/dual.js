@@ -13,7 +13,8 @@ class Dual {
     const sizes = (lists) => lists.map((list) => list.length).join();
     if (sizes(dual.live) !== sizes(heads.map((head) => head.keys))) return; // an answer to an older question
     this.dots.clear();
-    const sums = dual.labels.map((label) => [0, 1].map((axis) => label.reduce((s, j, h) => s + heads[h].keys[j][axis], 0)));
+    const sum = (label, axis) => label.reduce((total, j, h) => total + heads[h].keys[j][axis], 0);
+    const sums = dual.labels.map((label) => [sum(label, 0), sum(label, 1)]);
     if (heads.length === 1) { replace(this.root, this.summand(heads[0], 0, dual, [0, 0, SIDE, SIDE])); return; }
     const small = heads.length <= MOST_SUMMANDS;
     const parts = [this.picture(sums, dual.edges, [0, 0, SIDE, small ? 380 : SIDE], (i) => this.dot(dual, i))];
@@ -71,9 +72,9 @@ class Dual {
       node.setAttribute("cy", y.toFixed(1));
       return node;
     });
-    const hull = hullOf(points).map(at);
+    const corners = hullOf(points).map(at).map(([x, y]) => `${x.toFixed(1)} ${y.toFixed(1)}`);
     return svg("g", {},
-      svg("path", { class: "polytope", d: hull.map(([x, y], i) => `${i ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}`).join("") + "Z" }),
+      svg("path", { class: "polytope", d: `M${corners.join("L")}Z` }),
       svg("path", { class: "edge", d: lines }), ...dots);
   }
   choose(label) {

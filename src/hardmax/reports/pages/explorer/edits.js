@@ -8,10 +8,12 @@ const fitted = (vector, width) => Array.from({ length: width }, (_, i) => vector
 
 const isBiased = (head) => head.biases.some((b) => b !== 0);
 
+const voronoiBias = (key) => snap(-dot(key, key) / 2);
+
 function addKey(head, radius) {
   const width = head.keys[0].length, key = fitted(spot(head.keys.length, radius), width);
   head.keys.push(key);
-  head.biases.push(isBiased(head) ? snap(-dot(key, key) / 2) : 0);
+  head.biases.push(isBiased(head) ? voronoiBias(key) : 0);
   head.values.push(fitted(key.map((x) => snap(-x / 2)), head.values[0].length));
 }
 
@@ -24,22 +26,22 @@ function removeKey(head, index) {
 function addHead(layer, width, radius) {
   const n = layer.heads.length, out = layer.heads[0].values[0].length;
   const keys = [0, 1, 2].map((j) => fitted(spot(j + 0.37 * n, radius * (0.7 + 0.1 * n)), width));
-  layer.heads.push({
-    keys, biases: keys.map((key) => snap(-dot(key, key) / 2)), values: keys.map((key) => fitted(key.map((x) => snap(x / 4)), out)),
-  });
+  const values = keys.map((key) => fitted(key.map((x) => snap(x / 4)), out));
+  layer.heads.push({ keys, biases: keys.map(voronoiBias), values });
 }
 
 function newAttention(width, radius) {
   const keys = [0, 1, 2, 3].map((j) => fitted(spot(j, radius), width));
   return {
     kind: "attention", residual: true,
-    heads: [{ keys, biases: keys.map((key) => snap(-dot(key, key) / 2)), values: keys.map((key) => key.map((x) => snap(-x / 2))) }],
+    heads: [{ keys, biases: keys.map(voronoiBias), values: keys.map((key) => key.map((x) => snap(-x / 2))) }],
   };
 }
 
 function newReLU(width, radius) {
   const rows = [0, 1, 2].map((i) => fitted(spot(i + 0.5, 1), width));
-  const columns = rows.map((row, i) => fitted([i % 2 ? -row[1] : row[0] / 2, i % 2 ? row[0] : row[1] / 2].map(snap), width));
+  const push = ([x, y = 0], i) => (i % 2 ? [-y, x] : [x / 2, y / 2]); // along the wall, or across it
+  const columns = rows.map((row, i) => fitted(push(row, i).map(snap), width));
   return {
     kind: "relu", rows, shifts: rows.map((_, i) => snap((i - 1) * radius / 4)), slope: 0, residual: true,
     readout: Array.from({ length: width }, (_, i) => columns.map((column) => column[i])), offset: fitted([], width),

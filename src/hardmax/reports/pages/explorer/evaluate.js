@@ -27,7 +27,8 @@ function throughLayer(layer, z, temperature) {
     return { output: out, choices };
   }
   if (layer.kind === "maxout") {
-    const groups = Array.from({ length: z.length / layer.rank }, (_, g) => z.slice(g * layer.rank, (g + 1) * layer.rank));
+    const { rank } = layer;
+    const groups = Array.from({ length: z.length / rank }, (_, g) => z.slice(g * rank, (g + 1) * rank));
     return { output: groups.map((group) => Math.max(...group)), choices: groups };
   }
   const before = layer.rows.map((row, i) => dot(row, z) + layer.shifts[i]);

@@ -17,7 +17,8 @@ function packed(layers, temperature) {
       for (const head of layer.heads) head.keys.forEach((key, j) => put(key, head.biases[j], head.values[j], rate));
     } else if (layer.kind !== "maxout") {
       const unit = (i) => layer.rows.map((_, k) => (k === i ? 1 : 0)).slice(0, 4);
-      layer.rows.forEach((row, i) => put(row, layer.shifts[i], layer.readout ? layer.readout.map((line) => line[i]) : unit(i), 1));
+      const column = (i) => (layer.readout ? layer.readout.map((line) => line[i]) : unit(i));
+      layer.rows.forEach((row, i) => put(row, layer.shifts[i], column(i), 1));
       put(layer.offset ?? [], layer.slope ?? 0, [], 1); // after the units: what is added, and the slope below zero
     }
   }
@@ -48,7 +49,9 @@ class WebGLField {
       }
       const program = this.linked(VERTEX_SHADER, text), at = {};
       gl.uniformBlockBinding(program, gl.getUniformBlockIndex(program, "Weights"), 0);
-      for (const name of ["strength", "scale", "part", "extent", "resolution", "paper"]) at[name] = gl.getUniformLocation(program, name);
+      for (const name of ["strength", "scale", "part", "extent", "resolution", "paper"]) {
+        at[name] = gl.getUniformLocation(program, name);
+      }
       programs.set(text, { program, at });
     }
     return programs.get(text);
@@ -71,7 +74,8 @@ class WebGLField {
   draw(layers, look) {
     const { gl } = this, [{ heads = [] }] = layers;
     if (gl.isContextLost()) return true; // it will be drawn when the browser gives the context back
-    if (layers.length > 1 || heads.length < 2 || look.head >= 0 || look.view !== "weights") return this.pass(layers, look, 1);
+    const isMixture = layers.length === 1 && heads.length > 1 && look.head < 0 && look.view === "weights";
+    if (!isMixture) return this.pass(layers, look, 1);
     // The mixture of several heads' colours is added up head by head: small programs run faster than one large one.
     gl.clearColor(0, 0, 0, 1);
     gl.clear(gl.COLOR_BUFFER_BIT);

@@ -35,12 +35,12 @@ function layerJob({ layers, window: view, layer, fromInput }) {
   };
   const heads = ["attention", "relu"].includes(layers[layer].kind) ? comparisons(layers[layer]) : [];
   if (heads.length && heads[0].keys[0].length === 2) {
-    const values = (head) => head.keys.map(() => [0, 0]);
-    const alone = { kind: "attention", residual: false, heads: heads.map((head) => ({ ...head, values: values(head) })) };
+    const bare = heads.map((head) => ({ ...head, values: head.keys.map(() => [0, 0]) }));
+    const alone = { kind: "attention", residual: false, heads: bare };
     const whole = exactComplex([alone], null, limits);
     const live = heads.map((head, h) => head.keys.map((_, j) => whole.cells.some((cell) => cell.label[h] === j)));
-    const edges = [...new Set(whole.walls.map(({ first, second }) => [Math.min(first, second), Math.max(first, second)].join()))]
-      .map((pair) => pair.split(",").map(Number));
+    const pairs = whole.walls.map(({ first, second }) => [Math.min(first, second), Math.max(first, second)].join());
+    const edges = [...new Set(pairs)].map((pair) => pair.split(",").map(Number));
     answer.dual = { labels: whole.cells.map((cell) => cell.label), edges, live, count: whole.nCells };
   }
   return answer;

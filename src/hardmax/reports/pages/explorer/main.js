@@ -4,8 +4,17 @@ const PAGE = JSON.parse($("data").textContent);
 const PALETTE = PAGE.palette.map(rgbOf);
 
 const SLIDER_END = 200, HOTTEST = 8, OCTAVES = 11, TEMPERATURE_GRID = 1024;
-const toTemperature = (at) => (at <= 0 ? 0 : Math.max(1, Math.round(TEMPERATURE_GRID * HOTTEST * 2 ** (-OCTAVES * (1 - at / SLIDER_END)))) / TEMPERATURE_GRID);
-const toSlider = (tau) => (tau <= 0 ? 0 : Math.min(SLIDER_END, Math.max(1, Math.round(SLIDER_END * (1 + Math.log2(tau / HOTTEST) / OCTAVES)))));
+
+// The slider is logarithmic from HOTTEST downwards, and its lower end is zero itself.
+function toTemperature(at) {
+  if (at <= 0) return 0;
+  const tau = HOTTEST * 2 ** (-OCTAVES * (1 - at / SLIDER_END));
+  return Math.max(1, Math.round(TEMPERATURE_GRID * tau)) / TEMPERATURE_GRID;
+}
+function toSlider(tau) {
+  if (tau <= 0) return 0;
+  return Math.min(SLIDER_END, Math.max(1, Math.round(SLIDER_END * (1 + Math.log2(tau / HOTTEST) / OCTAVES))));
+}
 
 class App {
   constructor() {
@@ -17,7 +26,10 @@ class App {
     const { field, notice } = fieldOn($("field"));
     this.field = field;
     field.canvas.addEventListener("webglcontextlost", (event) => event.preventDefault()); // so that it may come back
-    field.canvas.addEventListener("webglcontextrestored", () => { this.field = new WebGLField(field.canvas); this.touch(); });
+    field.canvas.addEventListener("webglcontextrestored", () => {
+      this.field = new WebGLField(field.canvas);
+      this.touch();
+    });
     this.pace = new Pace(fineness, field.isSoftware ? LATE.software : LATE.card);
     this.notice = notice;
     this.plane = new Plane($("overlay"), {
@@ -110,7 +122,9 @@ class App {
   writeAddress() {
     const wanted = this.address();
     if (wanted === location.hash) return;
-    try { history.replaceState(null, "", wanted); } catch { /* some browsers refuse this for files; the link button still works */ }
+    try {
+      history.replaceState(null, "", wanted);
+    } catch { /* some browsers refuse this for files; the link button still works */ }
   }
   restore(state) {
     if (!state) return;
@@ -122,15 +136,15 @@ class App {
   libraryCounts() {
     const preset = this.preset();
     if (!preset) return null;
-    const opened = this.opening(preset);
-    const same = JSON.stringify([opened.layers, opened.window]) === JSON.stringify([this.state.layers, this.state.window]);
-    return same ? preset.library : null;
+    const counted = ({ layers, window: view }) => JSON.stringify([layers, view]);
+    return counted(this.opening(preset)) === counted(this.state) ? preset.library : null;
   }
 
   // ---- counting ----
 
   touch() {
-    const { layers, window: view, layer } = this.state, asked = JSON.stringify([layers, view, layer, isFromInput(this.state)]);
+    const { layers, window: view, layer } = this.state;
+    const asked = JSON.stringify([layers, view, layer, isFromInput(this.state)]);
     if (asked !== this.asked) {
       this.asked = asked;
       for (const part of Object.values(this.answers)) part.current = false;
@@ -140,7 +154,10 @@ class App {
     if (this.pending) return;
     this.pending = requestAnimationFrame(() => { this.pending = 0; this.draw(); });
   }
-  busy(on) { $("counts-panel").classList.toggle("busy", on); document.documentElement.dataset.counting = on ? "yes" : "no"; }
+  busy(on) {
+    $("counts-panel").classList.toggle("busy", on);
+    document.documentElement.dataset.counting = on ? "yes" : "no";
+  }
   counted({ part, answer, stopped, milliseconds }, current) {
     this.answers[part] = { answer: answer ?? (stopped ? null : undefined), stopped, current, milliseconds };
     if (part === "layer") this.drawLayerAnswer();
@@ -149,7 +166,8 @@ class App {
   }
   drawCounts() {
     const { network, plane } = this.answers;
-    const key = JSON.stringify([network, plane].map((part) => [part?.answer?.counts, part?.current, part?.stopped]).concat([this.libraryCounts()]));
+    const facts = (part) => [part?.answer?.counts, part?.current, part?.stopped];
+    const key = JSON.stringify([facts(network), facts(plane), this.libraryCounts()]);
     if (key === this.countsShown) return;
     this.countsShown = key;
     replace($("counts-box"), countsTable(this));
@@ -161,11 +179,12 @@ class App {
     badge.textContent = network?.stopped ? "not counted" : network?.current ? "exact" : "counting…";
     if (network?.current && big) $("spoken").textContent = `${spoken(big)}, exact, in the window`;
     $("stopped").textContent = network?.stopped
-      ? `Counting was stopped: ${network.stopped}. Remove keys or layers, or zoom in; hardmax count has no such limit.` : "";
+      ? `Counting was stopped: ${network.stopped}. Remove keys or layers, or zoom in; hardmax count has no limit.` : "";
   }
   drawNetworkAnswer(answer, stopped, current) {
-    if (answer && answer.cells[0]?.label.length === this.state.layers.reduce((n, layer) => n + nChoices(layer, this.state.layers), 0)) {
-      this.map.show(answer, this.state.window, this.state.layers);
+    const { layers } = this.state, nAll = layers.reduce((n, layer) => n + nChoices(layer, layers), 0);
+    if (answer && answer.cells[0]?.label.length === nAll) {
+      this.map.show(answer, this.state.window, layers);
     } else if (stopped && current) { this.map.answer = null; this.map.draw(); }
     this.cellText(this.map.chosen);
   }
@@ -182,7 +201,7 @@ class App {
       strength: dark ? 0.72 : 0.58, scale: outputScale(layers[layers.length - 1]), paper: rgbOf(cssColour("--panel")),
     });
     $("notice").textContent = isDrawn ? this.notice
-      : `The field is not drawn: the layers up to this one have more than ${MOST_ROWS} keys and units. Counts are not affected.`;
+      : `The field is not drawn: there are more than ${MOST_ROWS} keys and units up to this layer. Counts stay exact.`;
     this.field.canvas.hidden = !isDrawn;
     this.plane.drawHandles(this.handles());
     this.editor.draw(state, this.liveKeys());
@@ -201,7 +220,8 @@ class App {
     return layer.kind === "attention" && live?.length === layer.heads.length ? live : null;
   }
   drawLayerAnswer() {
-    const answer = this.answers.layer?.answer, looks = JSON.stringify([this.state.window, this.state.head, this.state.layer]);
+    const answer = this.answers.layer?.answer;
+    const looks = JSON.stringify([this.state.window, this.state.head, this.state.layer]);
     if (!answer || (answer === this.answerShown && looks === this.looksShown)) return;
     Object.assign(this, { answerShown: answer, looksShown: looks });
     const layer = this.state.layers[this.state.layer], last = nChoices(layer, this.state.layers);
@@ -234,8 +254,8 @@ class App {
         }));
       });
     }
-    found.push({ id: "query", kind: "query", head: 0, index: 0, at: state.query, text: "q", colour: "currentColor", name: "query q" });
-    return found;
+    const query = { id: "query", kind: "query", head: 0, index: 0, text: "q", colour: "currentColor", name: "query q" };
+    return [...found, { ...query, at: state.query }];
   }
   arrows(layers) {
     const [x0, x1, y0, y1] = this.state.window, n = 14, found = [];
@@ -277,14 +297,16 @@ class App {
   pointAtCell(index) { this.map.choose(index); this.cellText(index); }
   cellText(index) {
     const cell = this.map.answer?.cells[index];
-    $("cell-label").textContent = cell ? cellSentence(cell, this.state.layers) : "Point at a cell to see its label and its map.";
+    $("cell-label").textContent = cell ? cellSentence(cell, this.state.layers)
+      : "Point at a cell to see its label and its map.";
     $("cell-map").textContent = cell ? mapSentence(cell) : "";
   }
 
   // ---- moving ----
 
   move(kind, head, index, x, y) {
-    const of = headOf(this.state, head, index), at = [x, y].map((c) => Math.max(-LIMITS.size, Math.min(LIMITS.size, c)));
+    const of = headOf(this.state, head, index);
+    const at = [x, y].map((c) => Math.max(-LIMITS.size, Math.min(LIMITS.size, c)));
     if (kind === "query") this.state.query = at;
     else if (!of) return;
     else if (kind === "key") of.keys[index] = at;
@@ -304,8 +326,9 @@ class App {
   }
   zoom(factor, x, y) {
     const [x0, x1, y0, y1] = this.state.window;
+    const about = (end, centre) => snap(centre + (end - centre) * factor);
     const cx = x ?? (x0 + x1) / 2, cy = y ?? (y0 + y1) / 2;
-    const next = [cx + (x0 - cx) * factor, cx + (x1 - cx) * factor, cy + (y0 - cy) * factor, cy + (y1 - cy) * factor].map(snap);
+    const next = [about(x0, cx), about(x1, cx), about(y0, cy), about(y1, cy)];
     const size = next[1] - next[0];
     if (size < 1 / 8 || size > 4096 || next[3] - next[2] < 1 / 8) return;
     this.state.window = next;
@@ -322,14 +345,22 @@ function headOf(state, head, index) {
 const endsWith = (label, tail) => label.slice(label.length - tail.length).join() === tail.join();
 
 function outputScale(layer) {
-  const sizes = layer.kind === "attention" ? layer.heads.flatMap((head) => head.values.map((v) => Math.hypot(...v))) : [1];
+  const heads = layer.kind === "attention" ? layer.heads : [{ values: [[1]] }];
+  const sizes = heads.flatMap((head) => head.values.map((v) => Math.hypot(...v)));
   return Math.max(0.25 * Math.max(...sizes), 1e-3);
 }
 
 function dualSentence(heads, dual, kind) {
-  const sums = heads.reduce((n, head) => n * head.keys.length, 1), most = mostJointCells(heads);
-  const what = heads.length === 1 ? "The keys that are vertices" : kind === "relu" ? "The vertices of the units' zonotope" : "The vertices of the sum";
-  const dead = dual.live.flat().filter((alive) => !alive).length;
-  const tail = heads.length === 1 ? "" : ` Of ${plural(sums, "sum")} of one ${kind === "relu" ? "end a unit" : "key a head"}, ${thousands(dual.count)} are vertices; at most ${thousands(most)} can be.`;
-  return `${what} are the ${heads.length === 1 ? "cells" : "joint cells"} on the whole plane: ${thousands(dual.count)}.${tail}${dead && kind !== "relu" ? ` ${plural(dead, "key")} ${dead === 1 ? "is" : "are"} dead.` : ""}`;
+  const count = thousands(dual.count), dead = dual.live.flat().filter((alive) => !alive).length;
+  const parts = [];
+  if (heads.length === 1) {
+    parts.push(`The keys that are vertices are the cells on the whole plane: ${count}.`);
+  } else {
+    const sums = heads.reduce((n, head) => n * head.keys.length, 1), most = thousands(mostJointCells(heads));
+    const [what, one] = kind === "relu" ? ["the units' zonotope", "end a unit"] : ["the sum", "key a head"];
+    parts.push(`The vertices of ${what} are the joint cells on the whole plane: ${count}.`,
+      `Of ${plural(sums, "sum")} of one ${one}, ${count} are vertices; at most ${most} can be.`);
+  }
+  if (dead && kind !== "relu") parts.push(`${plural(dead, "key")} ${dead === 1 ? "is" : "are"} dead.`);
+  return parts.join(" ");
 }

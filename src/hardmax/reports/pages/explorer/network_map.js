@@ -32,7 +32,7 @@ class NetworkMap {
   tones() {
     const paper = rgbOf(cssColour("--panel")), representative = new Map();
     const first = this.layers.find((layer) => layer.kind !== "affine");
-    this.answer.cells.forEach((cell, i) => { if (!representative.has(cell.region)) representative.set(cell.region, i); });
+    this.answer.cells.forEach(({ region }, i) => { if (!representative.has(region)) representative.set(region, i); });
     return this.answer.cells.map((cell) => {
       const { label } = this.answer.cells[representative.get(cell.region)];
       const level = this.answer.cells.length < 9 ? 0.5 + 0.2 * scatter(cell.region) : 0.28 + 0.5 * scatter(cell.region);
@@ -42,7 +42,8 @@ class NetworkMap {
   // Attention: the winners' colours mixed, as in the field; ReLU: a colour for every pattern.
   hue(first, label) {
     if (first?.kind !== "attention") {
-      return PALETTE[label.slice(0, first ? nChoices(first, this.layers) : 0).reduce((sum, bit, i) => sum + bit * 2 ** i, 0) % 16];
+      const bits = label.slice(0, first ? nChoices(first, this.layers) : 0);
+      return PALETTE[bits.reduce((sum, bit, i) => sum + bit * 2 ** i, 0) % 16];
     }
     const winners = label.slice(0, first.heads.length);
     return [0, 1, 2].map((i) => winners.reduce((sum, j) => sum + PALETTE[j % 16][i], 0) / winners.length);
@@ -115,7 +116,8 @@ function contains(polygon, [x, y]) {
   let side = 0;
   for (let i = 0; i < polygon.length; i += 2) {
     const j = (i + 2) % polygon.length;
-    const turn = (polygon[j] - polygon[i]) * (y - polygon[i + 1]) - (polygon[j + 1] - polygon[i + 1]) * (x - polygon[i]);
+    const [ax, ay, bx, by] = [polygon[i], polygon[i + 1], polygon[j], polygon[j + 1]];
+    const turn = (bx - ax) * (y - ay) - (by - ay) * (x - ax);
     if (turn === 0) continue;
     if (side === 0) side = Math.sign(turn);
     else if (side !== Math.sign(turn)) return false;

@@ -2,7 +2,8 @@
 // once nothing moves. A graphics card never gets there; WebGL in software does with many keys. A screen that shows 30
 // frames a second is no reason, so only software is asked for 60.
 
-const LATE = { software: 26, card: 42 }, EARLY = 18.5, RUN = 120, REST = 160, COARSEST = 128; // milliseconds, and pixels
+const LATE = { software: 26, card: 42 }, EARLY = 18.5, RUN = 120, REST = 160; // milliseconds
+const COARSEST = 128; // pixels
 
 class Pace {
   constructor(finest, late) {

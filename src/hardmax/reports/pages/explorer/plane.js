@@ -4,7 +4,8 @@ const SIDE = 512; // units of the drawing, whatever its size on the screen
 const STEPS = { fine: 1 / GRID, plain: 1 / 16, coarse: 1 / 4 };
 
 class Plane {
-  // on: {move(kind, head, index, x, y), nudge(kind, head, index, dx, dy), raise(head, index, by), done(), remove(head, index), hover(x, y), pan(dx, dy), zoom(factor, x, y)}
+  // on: {move(kind, head, index, x, y), nudge(kind, head, index, dx, dy), raise(head, index, by), remove(head, index),
+  //      hover(point or null), pan(dx, dy), zoom(factor, x, y), done()}
   constructor(root, on) {
     this.root = root;
     this.on = on;
@@ -151,6 +152,7 @@ function arrowPath(x, y, u, v) {
   const length = Math.hypot(u - x, v - y);
   if (length < 1) return "";
   const a = (u - x) / length, b = (v - y) / length, tip = Math.min(5, length / 2);
-  const wing = (side) => `L${(u - tip * a - side * tip * 0.5 * b).toFixed(1)} ${(v - tip * b + side * tip * 0.5 * a).toFixed(1)}`;
-  return `M${x.toFixed(1)} ${y.toFixed(1)}L${u.toFixed(1)} ${v.toFixed(1)}${wing(1)}M${u.toFixed(1)} ${v.toFixed(1)}${wing(-1)}`;
+  const at = (px, py) => `${px.toFixed(1)} ${py.toFixed(1)}`;
+  const wing = (side) => at(u - tip * (a + side * 0.5 * b), v - tip * (b - side * 0.5 * a));
+  return `M${at(x, y)}L${at(u, v)}L${wing(1)}M${at(u, v)}L${wing(-1)}`;
 }

@@ -5,15 +5,18 @@ function readout(state) {
   const { output, choices } = throughLayers(layers, state.query, state.temperature);
   const value = el("p", {}, "output ", el("span", { class: "number" }, `(${output.map((x) => shown(x)).join(", ")})`));
   if (layer.kind === "attention") {
-    return [...choices.map(({ scores, weights }, h) => headReadout(scores, weights, h, state.temperature, choices.length)), value];
+    const nameOf = (h) => (choices.length > 1 ? `head ${h + 1}: ` : "");
+    const heads = choices.map((choice, h) => headReadout(choice, nameOf(h), state.temperature));
+    return [...heads, value];
   }
   if (layer.kind === "relu") {
-    return [el("p", {}, "units on: ", el("span", { class: "number" }, choices.map((p) => (p > 0 ? 1 : 0)).join(" "))), value];
+    const bits = choices.map((p) => (p > 0 ? 1 : 0)).join(" ");
+    return [el("p", {}, "units on: ", el("span", { class: "number" }, bits)), value];
   }
   return [value];
 }
 
-function headReadout(scores, weights, h, temperature, nHeads) {
+function headReadout({ scores, weights }, name, temperature) {
   const bars = el("div", { class: "bars", "aria-hidden": "true" }, ...weights.map((w, j) => {
     const bar = el("span", { class: "bar", title: `key ${j}: ${shown(w)}` });
     bar.style.setProperty("--key", css(PALETTE[j % 16]));
@@ -23,18 +26,22 @@ function headReadout(scores, weights, h, temperature, nHeads) {
   const s = stabilityAt(scores, temperature), winner = scores.indexOf(Math.max(...scores));
   const rows = [];
   if (s.published) {
-    const row = (name, measured, bound, published, trivial) => el("tr", {},
-      el("th", { scope: "row" }, name), el("td", {}, shown(measured)),
-      el("td", {}, shown(bound)), el("td", { class: published < measured * (1 - 1e-9) ? "broken" : "" }, shown(published),
-        published < measured * (1 - 1e-9) ? " broken" : published >= trivial ? " says nothing" : ""));
+    const row = (quantity, measured, bound, published, trivial) => {
+      const isBroken = published < measured * (1 - 1e-9);
+      return el("tr", {},
+        el("th", { scope: "row" }, quantity), el("td", {}, shown(measured)), el("td", {}, shown(bound)),
+        el("td", { class: isBroken ? "broken" : "" }, shown(published),
+          isBroken ? " broken" : published >= trivial ? " says nothing" : ""));
+    };
     rows.push(row("distance from one-hot", s.distance, s.bound.distance, s.published.distance, 2),
       row("curvature", s.curvature, s.bound.curvature, s.published.curvature, 0.5 / temperature));
   }
   return el("div", { class: "at-query" },
-    el("p", {}, nHeads > 1 ? `head ${h + 1}: ` : "", `key ${winner} wins, margin `, el("span", { class: "number" }, shown(s.margin)),
+    el("p", {}, `${name}key ${winner} wins, margin `, el("span", { class: "number" }, shown(s.margin)),
       s.share === undefined ? "" : `, share ${percent(s.share)} % (its margin guarantees ${percent(s.guaranteed)} %)`),
     bars,
     rows.length ? el("div", { class: "scroll" }, el("table", { class: "bounds" },
-      el("thead", {}, el("tr", {}, ...["at q, in floats", "here", "true bound", "published"].map((text) => el("th", { scope: "col" }, text)))),
+      el("thead", {}, el("tr", {},
+        ...["at q, in floats", "here", "true bound", "published"].map((text) => el("th", { scope: "col" }, text)))),
       el("tbody", {}, ...rows))) : null);
 }

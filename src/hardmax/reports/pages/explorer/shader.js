@@ -48,12 +48,14 @@ const swizzle = (width) => `.${PARTS.slice(0, width)}`;
 const zero = (width) => `${GLSL_TYPES[width]}(0.0)`;
 // <row, z> + bias; products written out, since a dot of four where two are zero costs twice as much
 const affineOf = (row, z, width) => {
-  const terms = [...PARTS.slice(0, width)].map((part) => `rows[${3 * row}].${part} * ${width > 1 ? `${z}.${part}` : z}`);
+  const entry = (part) => (width > 1 ? `${z}.${part}` : z);
+  const terms = [...PARTS.slice(0, width)].map((part) => `rows[${3 * row}].${part} * ${entry(part)}`);
   return `${terms.join(" + ")} + rows[${3 * row + 1}].x`;
 };
 
 function attentionCode({ heads, residual }, name, z, width, start, { soft, head, last, needsValue }) {
   const out = heads[0].values[0].length, code = [`${GLSL_TYPES[out]} ${name} = ${residual ? z : zero(out)};`];
+  const valueOf = (at) => `rows[${3 * at + 2}]${swizzle(out)}`;
   let row = start;
   const shownHeads = head >= 0 && head < heads.length ? [head] : heads.map((_, h) => h);
   heads.forEach(({ keys }, h) => {
@@ -67,17 +69,20 @@ function attentionCode({ heads, residual }, name, z, width, start, { soft, head,
       keys.forEach((_, j) => code.push(`${id}_${j} = exp2(${id}_${j} - ${id}_best);`));
       const sum = (of) => keys.map((_, j) => of(j)).join(" + ");
       code.push(`float ${id}_share = 1.0 / (${sum((j) => `${id}_${j}`)});`);
-      if (tinted) code.push(`tone += ${id}_share * (${sum((j) => `${id}_${j} * ${literal(j)}`)});`, `share = min(share, ${id}_share);`);
-      if (needsValue) code.push(`${name} += ${id}_share * (${sum((j) => `${id}_${j} * rows[${3 * (first + j) + 2}]${swizzle(out)}`)});`);
+      if (tinted) {
+        code.push(`tone += ${id}_share * (${sum((j) => `${id}_${j} * ${literal(j)}`)});`);
+        code.push(`share = min(share, ${id}_share);`);
+      }
+      if (needsValue) code.push(`${name} += ${id}_share * (${sum((j) => `${id}_${j} * ${valueOf(first + j)}`)});`);
     } else {
       // no branches: the later key takes over by a factor of 0 or 1, and ties stay with the first
       code.push(`float ${id}_best = ${id}_0, ${id}_wins;`);
       if (tinted) code.push(`vec3 ${id}_tone = ${literal(0)};`);
-      if (needsValue) code.push(`${GLSL_TYPES[out]} ${id}_value = rows[${3 * first + 2}]${swizzle(out)};`);
+      if (needsValue) code.push(`${GLSL_TYPES[out]} ${id}_value = ${valueOf(first)};`);
       for (let j = 1; j < n; j++) {
         code.push(`${id}_wins = float(${id}_${j} > ${id}_best);`, `${id}_best = max(${id}_best, ${id}_${j});`);
         if (tinted) code.push(`${id}_tone = mix(${id}_tone, ${literal(j)}, ${id}_wins);`);
-        if (needsValue) code.push(`${id}_value = mix(${id}_value, rows[${3 * (first + j) + 2}]${swizzle(out)}, ${id}_wins);`);
+        if (needsValue) code.push(`${id}_value = mix(${id}_value, ${valueOf(first + j)}, ${id}_wins);`);
       }
       if (tinted) code.push(`tone += ${id}_tone;`);
       if (needsValue) code.push(`${name} += ${id}_value;`);
@@ -89,29 +94,41 @@ function attentionCode({ heads, residual }, name, z, width, start, { soft, head,
 
 function unitsCode(layer, name, z, width, start, { last }) {
   const n = layer.rows.length, out = layer.readout ? layer.readout.length : n;
-  const code = [`${GLSL_TYPES[out]} ${name} = rows[${3 * (start + n)}]${swizzle(out)}${layer.residual ? ` + ${z}` : ""};`];
+  const offset = `rows[${3 * (start + n)}]${swizzle(out)}`;
+  const code = [`${GLSL_TYPES[out]} ${name} = ${offset}${layer.residual ? ` + ${z}` : ""};`];
   if (last) code.push(`float ${name}_on = 0.0;`);
   for (let i = 0; i < n; i++) {
     const id = `${name}_${i}`, value = `rows[${3 * (start + i) + 2}]${swizzle(out)}`;
     code.push(`float ${id} = ${affineOf(start + i, z, width)};`);
-    if (last && layer.kind === "relu") code.push(`tone += step(1.0e-30, ${id}) * ${literal(i)}; ${name}_on += step(1.0e-30, ${id});`);
-    const bent = layer.kind === "affine" ? id : `max(${id}, ${layer.slope ? `rows[${3 * (start + n) + 1}].x * ${id}` : "0.0"})`;
+    if (last && layer.kind === "relu") {
+      code.push(`tone += step(1.0e-30, ${id}) * ${literal(i)};`, `${name}_on += step(1.0e-30, ${id});`);
+    }
+    const below = layer.slope ? `rows[${3 * (start + n) + 1}].x * ${id}` : "0.0";
+    const bent = layer.kind === "affine" ? id : `max(${id}, ${below})`;
     code.push(`${name} += ${bent} * ${value};`);
   }
   // the more units are on, the stronger the colour
-  if (last) code.push(`tone = ${name}_on > 0.0 ? mix(paper, tone / ${name}_on, 0.35 + 0.65 * ${name}_on / ${n}.0) : paper;`);
+  if (last) {
+    const level = `0.35 + 0.65 * ${name}_on / ${n}.0`;
+    code.push(`tone = ${name}_on > 0.0 ? mix(paper, tone / ${name}_on, ${level}) : paper;`);
+  }
   return { code, out, rows: n + 1 };
 }
 
 function maxoutCode({ rank }, name, z, width) {
   const out = width / rank, part = (i) => (width > 1 ? `${z}.${PARTS[i]}` : z);
-  const groups = Array.from({ length: out }, (_, g) => Array.from({ length: rank }, (_, j) => part(g * rank + j)).reduce((a, b) => `max(${a}, ${b})`));
+  const parts = Array.from({ length: width }, (_, i) => part(i));
+  const groups = Array.from({ length: out }, (_, g) => (
+    parts.slice(g * rank, (g + 1) * rank).reduce((a, b) => `max(${a}, ${b})`)));
   return { code: [`${GLSL_TYPES[out]} ${name} = ${GLSL_TYPES[out]}(${groups.join(", ")});`], out, rows: 0 };
 }
 
 // The program's text for these layers and this look; equal texts mean equal programs.
 function fragmentShader(layers, { view, head, temperature }) {
-  const code = ["vec2 unit = gl_FragCoord.xy / resolution;", "vec2 z = mix(extent.xz, extent.yw, unit);", "vec3 tone = vec3(0.0);", "float share = 1.0;"];
+  const code = [
+    "vec2 unit = gl_FragCoord.xy / resolution;", "vec2 z = mix(extent.xz, extent.yw, unit);",
+    "vec3 tone = vec3(0.0);", "float share = 1.0;",
+  ];
   let z = "z", width = 2, row = 0, before = "";
   layers.forEach((layer, l) => {
     const last = l === layers.length - 1, name = `z${l}`;
@@ -130,7 +147,8 @@ function fragmentShader(layers, { view, head, temperature }) {
       "vec2 lab = size > 0.0 ? 0.17 * pair / (size + scale) : vec2(0.0);",
       "colour = vec4(from_oklab(vec3(strength > 0.6 ? 0.52 : 0.82, lab)), 1.0);");
   } else {
-    code.push(`colour = vec4(part * mix(paper, tone, strength${view === "share" ? " * smoothstep(0.3, 1.0, share)" : ""}), 1.0);`);
+    const level = view === "share" ? "strength * smoothstep(0.3, 1.0, share)" : "strength";
+    code.push(`colour = vec4(part * mix(paper, tone, ${level}), 1.0);`);
   }
   return { text: `${SHADER_HEAD}${view === "output" ? OKLAB : ""}void main() {\n  ${code.join("\n  ")}\n}`, rows: row };
 }

@@ -3,6 +3,7 @@
 const GRID = 64; // what is dragged or typed lands on multiples of 1/64, so that counts stay exact and short
 const LIMITS = { layers: 8, heads: 4, keys: 32, coordinates: 4, size: 1e6, exponent: 64 };
 const VIEWS = ["weights", "output", "share"];
+const HANDLES = ["keys", "values"];
 
 class StateError extends Error {}
 
