@@ -29,6 +29,9 @@ Window = tuple[tuple[float, float], tuple[float, float]]
 _MARGIN = 0.35  # of the spread of the points, around them
 _MOST_OUTPUTS = 8  # lines drawn over a segment
 _RESOLUTION = 256  # pixels of a field, each way
+_MOST_REACH = 1e150  # of a window: products of such coordinates still fit into floats
+_MOST_STRETCH = 50.0  # of a window, beyond which equal scales would leave a line
+_NAME_LENGTH = 40  # letters of a name beside its key
 
 
 # --- what is drawn ------------------------------------------------------------------------------
@@ -56,33 +59,50 @@ def key_window(diagram: PowerDiagram) -> Window:
 
 def plane_window(cells: CellComplex) -> Window:
     """The window of a complex in the plane: its domain, or a window around all vertices where that is unbounded."""
-    if cells.dim != 2:
-        raise ShapeError(f"expected cells in the plane, got dimension {cells.dim}; cut along an hm.Plane first")
+    _check_plane(cells)
     if cells.domain.low is not None and cells.domain.high is not None:
+        _check_reach(np.array([cells.domain.low, cells.domain.high]))
         (x0, y0), (x1, y1) = cells.domain.low.tolist(), cells.domain.high.tolist()
         return (x0, x1), (y0, y1)
     finite = [cells.vertices(index) for index in range(cells.n_cells)]
     return _around(np.vstack(finite) if any(map(len, finite)) else np.zeros((1, 2)))
 
 
+def _check_plane(cells: CellComplex) -> None:
+    if cells.dim != 2:
+        raise ShapeError(f"expected cells in the plane, got dimension {cells.dim}; cut along an hm.Plane first")
+
+
 def _around(points: FloatArray, margin: float = _MARGIN) -> Window:
+    _check_reach(points)
     low, high = points.min(axis=0), points.max(axis=0)
-    half = (0.5 + margin) * max(float((high - low).max()), 1e-9 * (1.0 + float(np.abs(points).max())))
-    if half < 1e-6:
-        half = 1.0
+    spread, size = float((high - low).max()), float(np.abs(points).max())
+    half = (0.5 + margin) * spread if spread > 1e-9 * size else max(1.0, 1e-6 * size)
     (x, y) = ((low + high) / 2).tolist()
     return (x - half, x + half), (y - half, y + half)
 
 
-def window_of(extent: Any, default: Window) -> Window:
-    """A checked window ((x0, x1), (y0, y1)); the default where None."""
-    if extent is None:
-        return default
-    bounds = np.asarray(extent, dtype=np.float64)
+def _check_reach(points: FloatArray) -> None:
+    """Refuse coordinates whose products overflow: nothing could be clipped to a window around them."""
+    reach = float(np.abs(points).max())
+    if not reach < _MOST_REACH:
+        raise DomainError(
+            f"expected a window within {_MOST_REACH:g} to draw, got one that reaches {reach:g}; rescale the keys or "
+            "the domain, or give a smaller extent"
+        )
+
+
+def window_of(extent: Any) -> Window:
+    """A checked window ((x0, x1), (y0, y1))."""
+    try:
+        bounds = np.asarray(extent, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ShapeError(f"extent: expected ((x0, x1), (y0, y1)), four numbers, got {extent!r}") from None
     if bounds.shape != (2, 2):
         raise ShapeError(f"extent: expected ((x0, x1), (y0, y1)), got shape {bounds.shape}")
     if not np.isfinite(bounds).all() or not (bounds[:, 0] < bounds[:, 1]).all():
         raise DomainError(f"extent: expected finite ranges with low < high, got {bounds.tolist()}")
+    _check_reach(bounds)
     (x0, x1), (y0, y1) = bounds.tolist()
     return (x0, x1), (y0, y1)
 
@@ -92,7 +112,8 @@ def window_polygons(cells: CellComplex, extent: Any = None) -> list[FloatArray]:
 
     Exactness: estimated (floats); for drawing.
     """
-    window = window_of(extent, plane_window(cells))
+    _check_plane(cells)
+    window = plane_window(cells) if extent is None else window_of(extent)
     (x0, x1), (y0, y1) = window
     pieces, sides = cells.pieces, ((1.0, 0.0, x1), (-1.0, 0.0, -x0), (0.0, 1.0, y1), (0.0, -1.0, -y0))
     corners = pieces.vertices
@@ -206,10 +227,11 @@ def draw_outlines(ax: Any, polygons: Sequence[FloatArray], width: float = 0.7) -
 
 
 def draw_frame(ax: Any, window: Window) -> Any:
-    """Set the limits of an axes to a window, with equal scales."""
+    """Set the limits of an axes to a window, with equal scales unless that would leave a line."""
     ax.set_xlim(*window[0])
     ax.set_ylim(*window[1])
-    ax.set_aspect("equal")
+    width, height = (high - low for low, high in window)
+    ax.set_aspect("equal" if max(width, height) <= _MOST_STRETCH * min(width, height) else "auto")
     return ax
 
 
@@ -223,9 +245,22 @@ def draw_keys(ax: Any, diagram: PowerDiagram, names: Sequence[str] | None = None
             ax.scatter([x], [y], marker="x", s=0.5 * size, color=INK, linewidth=1.2, zorder=4)
         if names is not None:
             ax.annotate(
-                names[key], (x, y), xytext=(4, 4), textcoords="offset points", fontsize="small", color=INK, zorder=5
-            )
+                shown_name(names[key]), (x, y), xytext=(4, 4), textcoords="offset points", fontsize="small", color=INK,
+                zorder=5, parse_math=False,
+            )  # fmt: skip
     return ax
+
+
+def shown_name(name: object) -> str:
+    """A name, such as a token of a foreign model, as one short line of letters that can be drawn.
+
+    Examples
+    --------
+    >>> shown_name("a\\nb"), shown_name("x" * 50) == "x" * 39 + "…"
+    ('a\ufffdb', True)
+    """
+    line = "".join(letter if letter.isprintable() else "\ufffd" for letter in str(name)[: _NAME_LENGTH + 1])
+    return line if len(line) <= _NAME_LENGTH else f"{line[: _NAME_LENGTH - 1]}…"
 
 
 def draw_diagram(diagram: PowerDiagram, ax: Any, extent: Any = None, names: Sequence[str] | None = None) -> Any:
@@ -233,7 +268,7 @@ def draw_diagram(diagram: PowerDiagram, ax: Any, extent: Any = None, names: Sequ
     if diagram.dim != 2:
         raise ShapeError(f"expected a diagram in dimension 2, got {diagram.dim}; project or slice it first")
     _check_names(names, len(diagram.keys))
-    window = window_of(extent, key_window(diagram))
+    window = key_window(diagram) if extent is None else window_of(extent)
     polygons = diagram.polygons(window)
     draw_polygons(ax, polygons, [tinted(key_colour(key), 0.45) for key in range(len(polygons))])
     draw_outlines(ax, polygons, 0.9)
@@ -254,7 +289,8 @@ def draw_complex(cells: CellComplex, ax: Any, extent: Any = None) -> Any:
     """
     if cells.dim == 1:
         return _draw_segment(cells, ax, extent)
-    window = window_of(extent, plane_window(cells))
+    _check_plane(cells)
+    window = plane_window(cells) if extent is None else window_of(extent)
     polygons = window_polygons(cells, window)
     draw_polygons(ax, polygons, cell_colours(cells))
     if cells.is_complete and cells.n_regions < cells.n_cells:
@@ -298,13 +334,16 @@ def _draw_segment(cells: CellComplex, ax: Any, extent: Any) -> Any:
 def segment_range(cells: CellComplex, extent: Any) -> tuple[float, float]:
     """The range of a line that is drawn: what was asked for, the domain, or all ends and some room."""
     if extent is not None:
-        bounds = np.asarray(extent, dtype=np.float64).reshape(-1)
+        try:
+            bounds = np.asarray(extent, dtype=np.float64).reshape(-1)
+        except (TypeError, ValueError):
+            raise ShapeError(f"extent: expected (low, high) on a line, two numbers, got {extent!r}") from None
         if bounds.shape != (2,) or not np.isfinite(bounds).all() or not bounds[0] < bounds[1]:
             raise DomainError(f"extent: expected (low, high) with low < high on a line, got {extent!r}")
         return float(bounds[0]), float(bounds[1])
     if cells.domain.low is not None and cells.domain.high is not None:
         return float(cells.domain.low[0]), float(cells.domain.high[0])
-    finite = np.concatenate([cells.vertices(index)[:, 0] for index in range(cells.n_cells)])
+    finite = np.concatenate([np.empty(0), *(cells.vertices(index)[:, 0] for index in range(cells.n_cells))])
     if len(finite) == 0:
         return -1.0, 1.0
     room = 0.25 * max(float(np.ptp(finite)), 1.0)
@@ -326,7 +365,7 @@ def draw_field(field: ValueField, ax: Any, temperature: float = 0.0, extent: Any
     diagram = field.diagram
     if diagram.dim != 2:
         raise ShapeError(f"expected a field over the plane, got dimension {diagram.dim}; project or slice it first")
-    window = window_of(extent, key_window(diagram))
+    window = key_window(diagram) if extent is None else window_of(extent)
     if temperature == 0:
         polygons = diagram.polygons(window)
         draw_polygons(ax, polygons, [tinted(key_colour(key), 0.75) for key in range(len(polygons))])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields
 from html import escape
 from math import isfinite
@@ -21,6 +22,7 @@ from hardmax.cells.drawing import (
     walls_between,
     window_polygons,
 )
+from hardmax.errors import DomainError, PrecisionError
 from hardmax.tropical._html import block, table
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 FloatArray = NDArray[np.float64]
 
 _SIDE = 340.0  # of a picture, in pixels
+_LOWEST, _HIGHEST = 0.2, 1.6  # of a picture, in sides: a flat or a tall window is stretched to this
 _MOST_DRAWN = 600  # cells in a picture: more would be slow to show and too small to see
 _MOST_COUNTED = 5000  # cells whose regions are counted for a summary that nobody asked to wait for
 _MOST_KEYS = 2000  # keys of which it is found out who lives
@@ -82,11 +85,19 @@ def _summary(value: Any) -> Any:
 def diagram_html(diagram: PowerDiagram) -> str:
     """A power diagram: its cells where it lies in the plane, and a table of its keys."""
     count, kind = len(diagram.keys), "bias-free" if diagram.biases is None else "affine"
-    title = f"Power diagram of {count:,} {kind} keys in dimension {diagram.dim}"
+    title = f"Power diagram of {count:,} {kind} {'key' if count == 1 else 'keys'} in dimension {diagram.dim}"
     if count > _MOST_KEYS:
         note = f"<div>More than {_MOST_KEYS:,} keys: <code>.live</code> finds out which of them own a cell.</div>"
         return block(title, note)
-    live = diagram.live
+    try:
+        return _diagram_table(diagram, title)
+    except PrecisionError as error:  # a notebook shows what there is, and why not more
+        return block(title, f"<div>{escape(str(error))}</div>")
+
+
+def _diagram_table(diagram: PowerDiagram, title: str) -> str:
+    """Who lives, who neighbours whom, and a picture in the plane."""
+    count, live = len(diagram.keys), diagram.live
     columns = ("key", "site", "power", "owns a cell", "neighbours")
     near: dict[int, list[int]] = {}
     for first, second in diagram.neighbours.tolist():
@@ -102,10 +113,21 @@ def diagram_html(diagram: PowerDiagram) -> str:
         )
         for key in range(min(count, _MOST_ROWS))
     ]
-    picture = _diagram_svg(diagram) if diagram.dim == 2 and count <= _MOST_DRAWN else ""
+    picture = _picture(_diagram_svg, diagram) if diagram.dim == 2 and count <= _MOST_DRAWN else ""
     return block(
-        f"{title}: {int(live.sum()):,} own a cell", picture, table(columns, rows, total=count), exactness="certified"
+        f"{title}: {int(live.sum()):,} own{'s' if live.sum() == 1 else ''} a cell",
+        picture,
+        table(columns, rows, total=count),
+        exactness="certified",
     )
+
+
+def _picture(draw: Callable[[Any], str], value: Any) -> str:
+    """A picture, or the sentence that says why there is none: a notebook must not fail at what is only a look."""
+    try:
+        return draw(value)
+    except DomainError as error:
+        return f"<div>No picture: {escape(str(error))}</div>"
 
 
 def _diagram_svg(diagram: PowerDiagram) -> str:
@@ -148,9 +170,9 @@ def complex_html(cells: CellComplex) -> str:
             f"<div>Too many cells for a picture here (more than {_MOST_DRAWN:,}); <code>.plot(ax)</code> draws.</div>"
         )
     elif cells.dim == 2 and cells.n_cells:
-        picture = _plane_svg(cells)
+        picture = _picture(_plane_svg, cells)
     elif cells.dim == 1 and cells.n_cells:
-        picture = _segment_svg(cells)
+        picture = _picture(_segment_svg, cells)
     title = f"Cell complex: {cells.n_cells:,} {'cell' if cells.n_cells == 1 else 'cells'}{state}"
     return block(title, picture, table((), rows), exactness=cells.exactness.value)
 
@@ -218,7 +240,7 @@ class _Frame:
         self.window = window
         (x0, x1), (y0, y1) = window
         self.width, self._x = _SIDE, _SIDE / (x1 - x0)
-        self.height = min(1.6 * _SIDE, self._x * (y1 - y0)) if height is None else height
+        self.height = min(_HIGHEST * _SIDE, max(_LOWEST * _SIDE, self._x * (y1 - y0))) if height is None else height
         self._y = self.height / (y1 - y0)
 
     def place(self, point: FloatArray) -> tuple[float, float]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.cells.complex import CellComplex, Exactness
+from hardmax.cells.complex import Exactness
 from hardmax.cells.domains import Box, Space
 from hardmax.cells.drawing import (
     Walls,
@@ -26,6 +26,14 @@ from hardmax.reports.figures.tables import Table, Value, label_text, path_text
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
+
+
+class _Counted(Protocol):
+    @property
+    def is_complete(self) -> bool: ...
+
+
+Count = TypeVar("Count", bound=_Counted)
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,10 +66,10 @@ def cell_map(net: Network, window: Window) -> CellMap:
     >>> found.n_cells, found.n_in_window, str(found.exactness)
     (34, 18, 'exact')
     """
-    cells: CellComplex = enumerate_cells(net, Space(2), exactness="exact")
+    cells = whole(enumerate_cells(net, Space(2), exactness="exact"))
     polygons = window_polygons(cells, window)
     (x0, x1), (y0, y1) = window
-    seen = enumerate_cells(net, Box([x0, y0], [x1, y1]), exactness="exact")
+    seen = whole(enumerate_cells(net, Box([x0, y0], [x1, y1]), exactness="exact"))
     return CellMap(
         cells.n_cells,
         cells.n_regions,
@@ -75,6 +83,19 @@ def cell_map(net: Network, window: Window) -> CellMap:
         walls_between(cells, polygons),
         cells.exactness,
     )
+
+
+def whole(count: Count) -> Count:
+    """A count that is complete, as it is: a search that Ctrl-C ended returns a part, which no figure may show.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        It is incomplete, so the interrupt goes on to whoever waits for the figure.
+    """
+    if not count.is_complete:
+        raise KeyboardInterrupt
+    return count
 
 
 def draw_cell_map(found: CellMap, ax: Any) -> Any:
