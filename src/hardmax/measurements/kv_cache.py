@@ -95,7 +95,7 @@ def kv_cache(
 def _cached(head: CapturedHead, position: int, own_key: bool, diagrams: Diagrams) -> CachedHead:
     if not isinstance(head, CapturedHead):
         remedy = "; pass one capture at a time" if isinstance(head, Capture) else ""
-        raise ParameterError(f"kv_cache: expected captured heads, got a {type(head).__name__}{remedy}")
+        raise ParameterError(f"kv_cache: expected captured heads, got {type(head).__name__}{remedy}")
     where = f"layer {head.layer}, head {head.head} ({head.name})"
     if not isinstance(position, int | np.integer) or not -head.n_queries <= position < head.n_queries:
         raise ParameterError(

@@ -143,7 +143,9 @@ def _reference(net: Network, reference: ArrayLike) -> NDArray[np.float64]:
     try:
         point = np.asarray(reference)
     except ValueError as error:
-        raise ShapeError(f"reference: expected one input of shape {net.input_shape}, got rows of several lengths ({error})") from None
+        raise ShapeError(
+            f"reference: expected one input of shape {net.input_shape}, got rows of several lengths ({error})"
+        ) from None
     if point.dtype.kind not in "fiub" or point.shape != net.input_shape:
         raise ShapeError(
             f"reference: expected one input of shape {net.input_shape}, got {point.dtype} of shape {point.shape}"

@@ -15,7 +15,7 @@ from hardmax.networks import operations as op
 from hardmax.networks.adapters.calls import NameTokens, named_capture
 from hardmax.networks.adapters.captured import Capture, CapturedHead, read_only
 from hardmax.networks.adapters.score_paths import ScorePath, WeightUse, scale_of, score_path, weight_use
-from hardmax.networks.graph import GraphBuilder
+from hardmax.networks.graph import Graph, GraphBuilder
 from hardmax.networks.network import Network
 
 FloatArray = NDArray[np.float64]
@@ -86,7 +86,7 @@ def _plans(net: Network) -> list[_Plan]:
         groups.setdefault(paths[index].product, []).append(index)
     plans: list[_Plan] = []
     layer, previous, first = -1, None, 0
-    for nodes in groups.values():
+    for nodes in (together for group in groups.values() for together in _used_together(graph, group)):
         name = graph.nodes[nodes[0]].name
         if net.layers is not None:
             name = name.rsplit(" head ", 1)[0]
@@ -102,6 +102,22 @@ def _plans(net: Network) -> list[_Plan]:
         plans.append(plan)
         first += len(plan.layout)
     return plans
+
+
+def _used_together(graph: Graph, nodes: list[int]) -> list[list[int]]:
+    """The nodes that choose from one product, by the product with values that their weights enter.
+
+    Parts of one masked attention come together before they meet the values; heads or layers that share their
+    scores only do not.
+    """
+    use = weight_use(graph, nodes)
+    ends = np.cumsum([prod(graph.nodes[index].shape) for index in nodes])
+    if use is None:
+        return [nodes]
+    met = set(np.searchsorted(ends, np.unique(use.entries[use.entries >= 0]), side="right").tolist())
+    together = [node for place, node in enumerate(nodes) if place in met]
+    rest = [node for place, node in enumerate(nodes) if place not in met]
+    return [together, *(_used_together(graph, rest) if rest else [])]
 
 
 def _reaches_output(net: Network, index: int) -> bool:
@@ -160,31 +176,43 @@ class _Plan:
         biases = self._biases(fetch)
         found = []
         for head, entries in enumerate(self.layout):
-            visible = entries >= 0
+            is_fixed = (entries >= 0) & (factors[entries] == 0)  # Where wrote a number in place of the score
+            visible = (entries >= 0) & ~is_fixed
             of_query, of_key, turned = self._rows(places[entries], visible, len(right))
             queries, keys = (right[of_query], left[of_key]) if turned else (left[of_query], right[of_key])
             common, per_query, per_key = self._common(factors[entries], visible)
             unit = common * scales[0] * scales[1]  # scores that enter the choice, per raw dot product
-            found.append(
-                CapturedHead(
-                    self.layer,
-                    self.first + head,
-                    self.name,
-                    queries * per_query / scales[turned],
-                    keys * per_key / scales[1 - turned],
-                    self._values(fetch, head),
-                    self.net.temperature / unit,
-                    None if biases is None else np.where(visible, biases[entries], 0.0) / unit,
-                    None if visible.all() else visible,
-                )
+            made = CapturedHead(
+                self.layer,
+                self.first + head,
+                self.name,
+                queries * per_query / scales[turned],
+                keys * per_key / scales[1 - turned],
+                self._values(fetch, head),
+                self.net.temperature / unit,
+                None if biases is None else np.where(visible, biases[entries], 0.0) / unit,
+                None if visible.all() else visible,
             )
+            if is_fixed.any():
+                self._check_hidden(made, np.where(is_fixed, 0.0 if biases is None else biases[entries], -np.inf) / unit)
+            found.append(made)
         return found
+
+    def _check_hidden(self, head: CapturedHead, fixed: FloatArray) -> None:
+        """Refuses numbers written in place of scores unless they give a key no weight at all, as a mask does."""
+        best = head.scores.max(axis=1, keepdims=True)
+        # The smallest binary64 number is exp(-745.2); a hard head needs no more than a lower score.
+        if not (fixed < best - 746.0 * head.temperature).all():
+            raise OperatorError(
+                f"{self.name}: some scores are a number (largest: {fixed.max():.6g}) whatever the query and key, and "
+                "on this input it is not low enough to hide a key, as a mask would; expected masked dot products"
+            )
 
     def _common(
         self, factors: FloatArray, visible: NDArray[np.bool_]
     ) -> tuple[float, FloatArray | float, FloatArray | float]:
         """A head's factors as one positive number times a number a query, or times a number a key."""
-        common = abs(float(factors[visible][0]))
+        common = abs(float(factors[visible][0])) if visible.any() else 0.0
         if (factors[visible] == common).all() and common:
             return common, 1.0, 1.0
         per_query, per_key = (_one_a_line(part, shown) for part, shown in ((factors, visible), (factors.T, visible.T)))
