@@ -1,13 +1,15 @@
 """The command line: one file per command, registered here.
 
 Exit codes: 0 done, 2 bad input (one line on standard error, no traceback), 3 stopped early with what was
-found kept, 130 interrupted. ``hardmax claims`` exits with 1 where a true bound was broken.
+found kept, 130 interrupted, 141 where whoever read the output stopped reading. ``hardmax claims`` exits with 1 where
+a true bound was broken.
 """
 
 import os
+import re
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, TextIO
 
 import typer
 
@@ -24,6 +26,7 @@ from hardmax.cli import sample as sample_command
 from hardmax.cli import skeleton as skeleton_command
 from hardmax.cli.completion import join_words
 from hardmax.cli.messages import for_the_command_line
+from hardmax.cli.output import visible
 from hardmax.errors import HardmaxError
 
 app = typer.Typer(
@@ -87,6 +90,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     2
     """
     join_words(os.environ)
+    _show_what_fits(sys.stdout)
+    try:
+        code = _run(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _read_no_further()
+        return 141  # as a shell says it of a program that SIGPIPE ended
+    return code
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     try:
         code = app(arguments, prog_name="hardmax", standalone_mode=False)
     except (typer.Abort, KeyboardInterrupt):
@@ -94,12 +108,42 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except HardmaxError as error:
         return _refuse(str(error))
     except typer.TyperException as error:  # a wrong option or argument
-        return _refuse(f"{error.format_message()} See `hardmax {_command(arguments)}--help`.")
+        return _refuse(f"{_sentence(error.format_message(), arguments)} See `hardmax {_command(arguments)}--help`.")
+    except SystemExit as end:  # of a library that saw the pipe break
+        if isinstance(end.__context__, BrokenPipeError):
+            raise BrokenPipeError from None
+        raise
+    except BrokenPipeError:
+        raise
     except OSError as error:
         return _refuse(f"{error.filename or 'output'}: {error.strerror or error}; expected a file that can be used.")
     except MemoryError:
         return _refuse("there is not enough memory for this; try a smaller domain, --max-cells or --cells-only.")
     return code if isinstance(code, int) else 0
+
+
+def _show_what_fits(stream: TextIO) -> None:
+    """Let characters that an encoding lacks be escaped: a file name must not end a command that has done its work."""
+    reconfigure = getattr(stream, "reconfigure", None)
+    if reconfigure is not None:
+        reconfigure(errors="backslashreplace")
+
+
+def _read_no_further() -> None:
+    """Send what is left of the output nowhere, so that the interpreter does not complain at its end."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.close(nowhere)
+
+
+def _sentence(message: str, arguments: Sequence[str] | None) -> str:
+    """What is wrong with the options, with its full stop; a file that looks like an option gets a hint."""
+    text = message.strip()
+    words = sys.argv[1:] if arguments is None else arguments
+    file = next((word for word in words if re.fullmatch(r"-[^-].*\.[a-z]+", word)), None)
+    if file is not None and text.startswith("No such option"):
+        text = f"{text.rstrip('.')}; for a file of that name write ./{file}"
+    return text if text.endswith((".", "?", "!")) else f"{text}."
 
 
 def _command(arguments: Sequence[str] | None) -> str:
@@ -111,5 +155,5 @@ def _command(arguments: Sequence[str] | None) -> str:
 
 def _refuse(message: str) -> int:
     """Say in one line what was wrong with the input, and return the exit code that goes with it."""
-    print(f"hardmax: {for_the_command_line(message)}", file=sys.stderr)
+    print(f"hardmax: {visible(for_the_command_line(message))}", file=sys.stderr)
     return 2

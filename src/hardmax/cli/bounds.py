@@ -35,8 +35,13 @@ def bounds(
         float | None, typer.Option("--margin", help="Add what this margin of the scores guarantees.")
     ] = None,
     temperature: Annotated[
-        float, typer.Option("--temperature", help="Of the same scores; sqrt(d_k) on raw dot products.")
-    ] = 1.0,
+        float | None,
+        typer.Option(
+            "--temperature",
+            help="Of the scores of --margin; sqrt(d_k) on raw dot products. Default: 1.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Print exact bounds on the number of cells, each beside the published formula."""
@@ -99,9 +104,16 @@ def _counts(sizes: list[int], dim: int, width: int, depth: int, affine: bool) ->
     ]  # fmt: skip
 
 
-def _stability(sizes: list[int], margin: float | None, temperature: float) -> list[dict[str, Any]]:
+def _stability(sizes: list[int], margin: float | None, asked: float | None) -> list[dict[str, Any]]:
+    from hardmax.errors import ParameterError
+
+    if margin is None and asked is not None:
+        raise ParameterError(
+            f"--temperature {asked:g} acts on --margin alone, counts have none; expected --margin NUMBER beside it"
+        )
     if margin is None:
         return []
+    temperature = 1.0 if asked is None else asked
     from hardmax.measurements import bounds as b
     from hardmax.measurements import stability
 
@@ -117,7 +129,9 @@ def _stability(sizes: list[int], margin: float | None, temperature: float) -> li
 
 
 def _row(name: str, value: float, status: str, published: float | None) -> dict[str, Any]:
-    return {"bound": name, **_number("", value), "status": status, **_number("published_", published)}
+    exactness = "exact" if isinstance(value, int) else "certified"  # floats are rounded outward
+    row = {"bound": name, **_number("", value), "status": status, "exactness": exactness}
+    return row | _number("published_", published)
 
 
 def _number(prefix: str, value: float | None) -> dict[str, Any]:

@@ -53,7 +53,13 @@ def claims(
     if as_json:
         facts = plain(findings)
         facts["attacks"] = [
-            {"bound": a.bound, "trials": a.trials, "largest_ratio": a.largest_ratio, "is_broken": a.is_broken}
+            {
+                "bound": a.bound,
+                "trials": a.trials,
+                "largest_ratio": a.largest_ratio,
+                "is_broken": a.is_broken,
+                "exactness": "estimated",  # the worst that was tried, not the worst there is
+            }
             for a in attacks
         ]
         print_json(facts)

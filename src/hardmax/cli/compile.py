@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hardmax.cli.output import Dtype, DtypeOption, ForceOption, JsonOption, check_target, print_json
+from hardmax.cli.output import Dtype, DtypeOption, ForceOption, JsonOption, check_target, print_json, print_line
 from hardmax.cli.progress import working
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def compile_(
             f"--temperature: expected a number above 0, got {temperature:g}, where Softmax has no value; leave the "
             "option out to write Hardmax, the limit"
         )
-    check_target(out, force=force, endings=(".onnx", ".npz", ".safetensors"))
+    check_target(out, force=force, endings=(".onnx", ".npz", ".safetensors"), beside=(source,))
     with working(f"compiling {source}"):
         compiled, rounding = _compiled(source, variant, bound, temperature)
     error = 0.0 if temperature is None else compiled.error_bound(temperature)
@@ -75,6 +75,7 @@ def compile_(
         "temperature": temperature or 0.0,
         "error_bound": error,
         "rounding": rounding,
+        "exactness": "exact" if error == rounding == 0 else "certified",  # bounds are proved and rounded up
         "complexity": {name: [before, after] for name, before, after in compiled.complexity.rows()},
     }
     if as_json:
@@ -122,10 +123,9 @@ def _print_table(facts: dict[str, Any]) -> None:
         table.add_column(heading, justify="left" if not heading else "right")
     for name, (before, after) in facts["complexity"].items():
         table.add_row(name, *(f"{cell:,}" if isinstance(cell, int) else cell for cell in (before, after)))
-    console = Console(highlight=False, markup=False, soft_wrap=True)
-    console.print(table)
+    Console(highlight=False, markup=False, soft_wrap=True).print(table)
     where = "for all inputs" if facts["bound"] is None else f"for |x| <= {facts['bound']:g}"
     how = "hard"
     if facts["temperature"]:
         how = f"within {facts['error_bound']:.3g} at temperature {facts['temperature']:g}"
-    console.print(f"variant {facts['variant']}, {how}, {where}, written to {facts['out']}")
+    print_line(f"variant {facts['variant']}, {how}, {where}, written to {facts['out']}")

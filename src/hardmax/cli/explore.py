@@ -40,7 +40,7 @@ def explore(
     from hardmax.reports.explorer import explore as write
     from hardmax.reports.explorer_presets import presets
 
-    check_target(out, force=force, endings=(".html", ".htm"))
+    check_target(out, force=force, endings=(".html", ".htm"), beside=(model,))
     network = None if model is None else hard_model(model, None, None).network
     with working(f"counting the examples for {out}"):
         page = write(out, network=network, force=force)

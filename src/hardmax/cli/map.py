@@ -11,7 +11,15 @@ from hardmax.cli.count import ExactnessOption, MaxCellsOption, Mode
 from hardmax.cli.domains import Asked, BoxOption, MarginOption, PlaneOption, SegmentOption, SpaceOption, domain_of
 from hardmax.cli.output import ForceOption, JsonOption, check_target, print_json, print_line, write_text
 from hardmax.cli.progress import working
-from hardmax.cli.sources import InputsOption, ModelArgument, ReferenceOption, hardened, read_model, read_points
+from hardmax.cli.sources import (
+    InputsOption,
+    ModelArgument,
+    ReferenceOption,
+    hardened,
+    inputs_file,
+    read_model,
+    read_points,
+)
 
 EXAMPLES = """[bold]Examples[/bold]
   hardmax map builtin:demo --box -2 2 -o cells.npz --svg cells.svg
@@ -49,9 +57,10 @@ def map_(
     from hardmax.cells.search import enumerate_cells
     from hardmax.errors import DomainError
 
-    check_target(out, force=force, endings=(".npz",))
-    check_target(table, force=force, endings=(".csv",))
-    check_target(picture, force=force, endings=(".svg",))
+    read = (model, inputs_file(inputs))
+    check_target(out, force=force, endings=(".npz",), beside=read)
+    check_target(table, force=force, endings=(".csv",), beside=(*read, out))
+    check_target(picture, force=force, endings=(".svg",), beside=(*read, out, table))
     net, name = read_model(model)
     points = read_points(inputs, net.input_shape)
     named = domain_of(Asked(segment, plane, margin, box, space), net.input_shape, points)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
@@ -16,6 +17,8 @@ import typer
 from hardmax.errors import WriteError
 
 _WIDTH_IN_FILES = 120  # of tables; a terminal has a width of its own
+#: What would move the cursor, colour the terminal or turn the text around: controls, marks of direction, surrogates.
+_INVISIBLE = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
 SCHEMA = 1  # of what --json prints: raised when a key changes its meaning
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
@@ -45,11 +48,26 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
+def visible(text: str) -> str:
+    """Text in which every character can be seen: file names and names in models may hold any.
+
+    Examples
+    --------
+    >>> visible("\\x1b[31mred.onnx"), visible("new\\nline"), visible("plain")
+    ('\\\\x1b[31mred.onnx', 'new\\\\x0aline', 'plain')
+    """
+    return _INVISIBLE.sub(lambda found: _escape(ord(found.group())), text)
+
+
+def _escape(code: int) -> str:
+    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
+
+
 def print_line(text: str) -> None:
-    """One line for people, as it is."""
+    """One line for people, every character of it visible."""
     from rich.console import Console
 
-    Console(highlight=False, markup=False, soft_wrap=True).print(text)
+    Console(highlight=False, markup=False, soft_wrap=True).print(visible(text))
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "") -> None:
@@ -57,23 +75,34 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(box=None, pad_edge=False, title=title or None, title_justify="left", title_style="bold")
+    table = Table(box=None, pad_edge=False)
     for index, name in enumerate(columns):
         table.add_column(name, justify="right" if index else "left", no_wrap=index == 0)
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(visible, row))
     width = None if sys.stdout.isatty() else _WIDTH_IN_FILES
-    Console(highlight=False, markup=False, width=width).print(table)
+    console = Console(highlight=False, markup=False, width=width)
+    if title:
+        console.print()
+        console.print(visible(title), style="bold", soft_wrap=True)
+    console.print(table)
 
 
-def check_target(path: Path | None, *, force: bool, endings: Sequence[str] = ()) -> None:
+def check_target(
+    path: Path | None, *, force: bool, endings: Sequence[str] = (), beside: Iterable[Path | str | None] = ()
+) -> None:
     """Refuse a file that could not or should not be written, before the work that would fill it.
+
+    Parameters
+    ----------
+    beside
+        What the command reads, and what else it writes: not even ``force`` puts the file in their place.
 
     Raises
     ------
     WriteError
-        The file exists and ``force`` is not given, is a folder, has another ending, or its folder is missing or
-        cannot be written to.
+        The file exists and ``force`` is not given, is one of those beside it, is a folder, has another ending, or its
+        folder is missing or cannot be written to.
     """
     if path is None:
         return
@@ -83,11 +112,21 @@ def check_target(path: Path | None, *, force: bool, endings: Sequence[str] = ())
         raise WriteError(f"{path}: expected a file ending in {', '.join(endings)}, got {path.suffix or 'no ending'!r}")
     if path.exists() and not force:
         raise WriteError(f"{path}: the file exists; give --force to replace it, or another name")
+    for other in beside:
+        if other is not None and _is_same(path, Path(other)):
+            raise WriteError(f"{path}: it would replace {other}, which this command uses as well; choose another name")
     folder = path.parent
     if not folder.is_dir():
         raise WriteError(f"{path}: cannot be written, there is no folder {folder}; create it first, or choose another")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise WriteError(f"{path}: cannot be written, the folder {folder} allows no new files; choose another")
+
+
+def _is_same(first: Path, second: Path) -> bool:
+    try:
+        return first == second or os.path.samefile(first, second)
+    except (OSError, ValueError):  # one of the two is not there, or is the name of no file
+        return False
 
 
 def write_text(path: Path, text: str) -> None:

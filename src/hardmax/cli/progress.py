@@ -25,9 +25,12 @@ def working(text: str) -> Iterator[Callable[[str], None]]:
         yield lambda _: None
         return
     from rich.console import Console
+    from rich.text import Text
 
-    with Console(stderr=True).status(text) as status:
-        yield status.update
+    from hardmax.cli.output import visible
+
+    with Console(stderr=True).status(Text(visible(text))) as status:  # as Text: a name may look like markup
+        yield lambda now: status.update(Text(visible(now)))
 
 
 @contextmanager

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hardmax.cli.completion import BUILTIN, complete_model
-from hardmax.cli.output import ForceOption, JsonOption, print_json, print_line
+from hardmax.cli.output import ForceOption, JsonOption, check_target, print_json, print_line, visible
 from hardmax.cli.progress import working
+from hardmax.cli.sources import inputs_file, read_labels, read_points
 
 if TYPE_CHECKING:
     from hardmax.networks.network import Network
@@ -73,6 +74,9 @@ def _made(model: str | None, inputs: str | None, out: Path | None, force: bool, 
     """The page, written; a model of ours by name, a file by path."""
     from hardmax.reports.report_page import is_report, make_report
 
+    target = out or _DEFAULT
+    ours = out is None and is_report(target)  # what `hardmax report` left here before
+    check_target(target, force=force or ours, endings=(".html", ".htm"), beside=(model, inputs_file(inputs)))
     source: Any = model
     name = None
     if model is not None and model.startswith(BUILTIN):
@@ -83,7 +87,6 @@ def _made(model: str | None, inputs: str | None, out: Path | None, force: bool, 
     points: Any = inputs
     labels = None
     if inputs is not None and not inputs.lower().endswith((".npz", ".npy")):  # .csv, or one array of several
-        from hardmax.cli.sources import read_labels, read_points
         from hardmax.networks.files import read
         from hardmax.networks.library import builtin
         from hardmax.networks.network import Network
@@ -94,8 +97,6 @@ def _made(model: str | None, inputs: str | None, out: Path | None, force: bool, 
             net = source if isinstance(source, Network) else read(source)
             source, name = net, name or Path(str(model)).name
         points, labels = read_points(inputs, net.input_shape), read_labels(None, inputs)
-    target = out or _DEFAULT
-    ours = out is None and is_report(target)  # what `hardmax report` left here before
     return make_report(source, target, points, labels=labels, name=name, force=force or ours, progress=say)
 
 
@@ -192,7 +193,7 @@ def _print_table(facts: dict[str, Any]) -> None:
     table.add_column(overflow="fold")
     for name, text in rows.items():
         if text:
-            table.add_row(name, text)
+            table.add_row(name, visible(text))
     console = Console(highlight=False, markup=False)
     console.print()
     console.print(table)

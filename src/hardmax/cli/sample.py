@@ -68,7 +68,7 @@ def sample(
         "estimate": found.estimate,
         "interval": list(found.interval),
         "is_hashed": found.is_hashed,
-        "warning": found.warning,
+        "warning": found.warning and for_the_command_line(found.warning),
         "exactness": found.exactness.value,
         "changes": list(hard.changes),
     }
@@ -85,11 +85,15 @@ def _lines(facts: dict[str, Any]) -> list[str]:
     low, high = facts["interval"]
     stopped = "" if facts["is_complete"] else "; stopped early"
     lines = [
-        f"{of}: at least {facts['n_distinct']:,} cells seen in {facts['n_samples']:,} samples of "
+        f"{of}: at least {_several(facts['n_distinct'], 'cell')} seen in {_several(facts['n_samples'], 'sample')} of "
         f"{facts['domain']['text']} (estimated{stopped})",
         f"coverage {facts['coverage']:.6f}, Chao1 estimate {facts['estimate']:,.1f}, 95 % interval "
         f"[{low:,.1f}, {high:,.1f}]",
     ]
     if facts["warning"]:
-        lines.append(f"warning: {for_the_command_line(facts['warning'])}")
+        lines.append(f"warning: {facts['warning']}")
     return lines
+
+
+def _several(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

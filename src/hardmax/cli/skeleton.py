@@ -18,7 +18,15 @@ from hardmax.cli.output import (
     print_table,
 )
 from hardmax.cli.progress import working
-from hardmax.cli.sources import InputsOption, ModelArgument, ReferenceOption, read_labels, read_model, read_points
+from hardmax.cli.sources import (
+    InputsOption,
+    ModelArgument,
+    ReferenceOption,
+    inputs_file,
+    read_labels,
+    read_model,
+    read_points,
+)
 from hardmax.cli.sources import reference_of as reference_input
 
 if TYPE_CHECKING:
@@ -72,7 +80,8 @@ def skeleton(
     from hardmax.networks.files import write
     from hardmax.networks.skeleton import skeleton as hardened
 
-    check_target(out, force=force, endings=(".onnx", ".npz", ".safetensors"))
+    read = (model, inputs_file(inputs), inputs_file(labels))
+    check_target(out, force=force, endings=(".onnx", ".npz", ".safetensors"), beside=read)
     if labels is not None and inputs is None:
         raise ParameterError(f"--labels {labels} are the right answers to --inputs; expected --inputs FILE beside it")
     net, name = read_model(model)
@@ -180,7 +189,7 @@ def _print_fidelity(facts: dict[str, Any]) -> None:
     print_table(
         ["made hard", *(columns[key] for key in kept)],
         [[name, *(f"{row[key]:.4f}" for key in kept)] for name, row in rows],
-        title=f"\nsoft against hard on {facts['n_inputs']} inputs ({facts['exactness']})",
+        title=f"soft against hard on {facts['n_inputs']} inputs ({facts['exactness']})",
     )
     print_line("error: mean of |hard - soft| / |soft|; KL in nats; agreement: share of equal decisions")
     if "greedy" in facts:

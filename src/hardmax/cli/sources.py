@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _INPUT_NAMES = ("inputs", "points", "X", "x")
 _EXAMPLES = f"{BUILTIN}lookup"
 _N_EXAMPLES = 400  # seeded, so that two commands speak of the same ones
+_NUMPY_STARTS = (b"\x93NUMPY", b"PK\x03\x04", b"PK\x05\x06")  # an array, an archive, an empty archive
 _LABEL_NAMES = ("labels", "targets", "Y", "y")
 
 
@@ -188,6 +189,11 @@ def _examples() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     return drawn.inputs, drawn.labels
 
 
+def inputs_file(source: str | None) -> Path | None:
+    """The file that --inputs or --labels names."""
+    return None if source is None else _split(source)[0]
+
+
 def _split(source: str) -> tuple[Path, str]:
     """A file and the name of an array in it: X.npz:images."""
     file, _, name = source.rpartition(":")
@@ -247,19 +253,26 @@ def _opened(file: Path, where: str) -> Any:
         raise FileFormatError(f"{where}: expected a file, got a folder")
     try:
         with open(file, "rb") as opened:
+            if not opened.read(6).startswith(_NUMPY_STARTS):  # numpy would take it for a pickle, and advise to load it
+                raise FileFormatError(f"{where}: not a numpy file; expected what numpy.save or numpy.savez writes")
+            opened.seek(0)
             data = np.load(opened, allow_pickle=False)
             return data if isinstance(data, np.ndarray) else {name: data[name] for name in data.files}
+    except FileFormatError:
+        raise
     except Exception as error:  # zipfile, zlib and numpy raise many kinds on damaged bytes
         text = str(error).splitlines()[0] if str(error) else type(error).__name__
+        if "allow_pickle" in text:
+            text = "it holds Python objects, and nothing is unpickled; save numbers"
         raise FileFormatError(f"{where}: cannot be read as numpy arrays ({text})") from None
 
 
 def _csv(file: Path, where: str) -> NDArray[np.float64]:
-    """One input a row; a first row of names is skipped."""
+    """One input a row; a first row without any number is taken for names and skipped."""
     import numpy as np
 
     try:
-        lines = file.read_text().splitlines()
+        lines = file.read_text(encoding="utf-8-sig").splitlines()  # spreadsheets write a byte order mark
     except FileNotFoundError:
         raise FileFormatError(f"{where}: no such file; check the path") from None
     except (OSError, UnicodeDecodeError) as error:
@@ -271,7 +284,7 @@ def _csv(file: Path, where: str) -> NDArray[np.float64]:
         try:
             values = [float(entry) for entry in row]
         except ValueError:
-            if not rows and number == 1:
+            if number == 1 and not any(map(_is_number, row)):
                 continue  # names
             raise FileFormatError(f"{where}: line {number}: expected numbers, got {','.join(row)[:60]!r}") from None
         if rows and len(values) != len(rows[0]):
@@ -280,3 +293,11 @@ def _csv(file: Path, where: str) -> NDArray[np.float64]:
     if not rows:
         raise EmptyError(f"{where}: expected at least one input, got none")
     return np.array(rows)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

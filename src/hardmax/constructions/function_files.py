@@ -27,7 +27,8 @@ _FORMS = '{"plus", "minus"}, {"pieces"}, {"pieces", "groups"}, {"pieces", "simpl
 def read_function(path: str | Path) -> PiecewiseLinear | Network:
     """The function in a .csv table or a .json file of affine pieces.
 
-    CSV: one point a row, its one or two coordinates and then the value; a first row of names is skipped.
+    CSV: one point a row, its one or two coordinates and then the value; a first row without any number is taken for
+    names and skipped.
     Numbers are taken as written, ``0.1`` and ``1/3`` exactly.
 
     JSON: an object with one of these sets of keys, a piece being its slope's entries and then its offset:
@@ -48,7 +49,7 @@ def read_function(path: str | Path) -> PiecewiseLinear | Network:
     if ending not in (".csv", ".json"):
         raise FileFormatError(f"{file}: expected a .csv or .json file, got {ending or 'no ending'!r}")
     try:
-        text = file.read_text()
+        text = file.read_text(encoding="utf-8-sig")  # spreadsheets write a byte order mark
     except FileNotFoundError:
         raise FileFormatError(f"{file}: no such file; check the path") from None
     except (OSError, UnicodeDecodeError, ValueError) as error:
@@ -68,7 +69,7 @@ def _from_csv(text: str) -> PiecewiseLinear:
         try:
             rows.append([Fraction(entry) for entry in entries])
         except (ValueError, ZeroDivisionError):
-            if number == 1:  # names of the columns
+            if number == 1 and not any(map(_is_number, entries)):  # names of the columns
                 continue
             raise FileFormatError(f"line {number}: expected numbers, got {row!r}") from None
         if len(entries) not in (2, 3) or len(entries) != len(rows[0]):
@@ -80,6 +81,16 @@ def _from_csv(text: str) -> PiecewiseLinear:
         raise FileFormatError("expected rows of coordinates and a value, got none")
     table = np.array(rows, dtype=object)
     return piecewise_linear(table[:, :-1], table[:, -1])
+
+
+def _is_number(text: str) -> bool:
+    try:
+        Fraction(text)
+    except ZeroDivisionError:  # 1/0 was meant as one
+        return True
+    except ValueError:
+        return False
+    return True
 
 
 def _from_json(text: str) -> PiecewiseLinear | Network:

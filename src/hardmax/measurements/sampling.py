@@ -66,10 +66,14 @@ class CellSample(ShownAsTable):
         if not self.is_limited_by_samples:
             return None
         return (
-            f"{self.n_samples} samples show {self.n_distinct} cells, {self.n_once} of them once: coverage "
-            f"{self.coverage:.4f}, about {self.estimate:.0f} cells estimated. The count is limited by the samples; "
-            "take more, or hm.count_cells for the true number."
+            f"{_several(self.n_samples, 'sample')} showed {_several(self.n_distinct, 'cell')}, {self.n_once} of them "
+            f"once: coverage {self.coverage:.4f}, about {_several(round(self.estimate), 'cell')} estimated. The count "
+            "is limited by the samples; take more, or hm.count_cells for the true number."
         )
+
+
+def _several(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def sample_cells(
@@ -146,6 +150,14 @@ def _checked(net: Network, domain: Domain, n_samples: int, device: str) -> int:
         raise DomainError(
             f"{type(domain).__name__}: there is no uniform distribution on an unbounded domain; sample an hm.Box, "
             "hm.Plane or hm.Segment, or count all of space with hm.count_cells"
+        )
+    low, high = np.array(domain.low), np.array(domain.high)
+    with np.errstate(over="ignore"):
+        is_narrow = np.isfinite(high - low).all()
+    if not is_narrow:
+        raise DomainError(
+            f"{type(domain).__name__}: from {low.min():g} to {high.max():g} is wider than the largest float, so no "
+            "point of it can be drawn; expected ends below 1e300"
         )
     if isinstance(n_samples, bool) or not isinstance(n_samples, int | np.integer) or n_samples < 1:
         raise ParameterError(f"n_samples: expected an integer of at least 1, got {n_samples!r}")
