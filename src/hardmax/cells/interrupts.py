@@ -25,10 +25,11 @@ def uninterrupted(found: _Cells) -> _Cells:
     >>> from hardmax.cells.search import CellCount, Exactness
     >>> uninterrupted(CellCount.of(3, Exactness.CERTIFIED, True))
     3
-    >>> uninterrupted(CellCount.of(3, Exactness.CERTIFIED, False))
-    Traceback (most recent call last):
-        ...
-    KeyboardInterrupt
+    >>> try:
+    ...     uninterrupted(CellCount.of(3, Exactness.CERTIFIED, False))
+    ... except KeyboardInterrupt:
+    ...     print("stopped as well")
+    stopped as well
     """
     if not found.is_complete:
         raise KeyboardInterrupt
