@@ -233,7 +233,8 @@ def _reach_and_margin(head_section: Section, certified: float | None) -> list[Fa
     found = []
     if not head_section.absent:
         live, near = _live_and_near(head_section)
-        found.append(Fact("live keys that the queries can reach", f"{near:,} of {live:,}", Exactness.CERTIFIED))
+        label = f"of {several(live, 'live key')} within reach of the queries"
+        found.append(Fact(label, as_text(near / live, "share"), Exactness.CERTIFIED))
     if certified is not None:
         found.append(Fact("attention rows with a certificate", as_text(certified, "share"), Exactness.CERTIFIED))
     return found

@@ -110,10 +110,10 @@ def heads_section(
         Table("head-queries", "The queries of each diagram", _QUERY_COLUMNS, rows_of(queries, _QUERY_COLUMNS), 12),
     ]
     live = sum(record["live"] for record in keys)
-    facts = [
-        Fact("heads", as_text(len(seen), "count"), Exactness.EXACT, len(seen)),
-        Fact("keys drawn that own a cell", f"{live:,} of {len(keys):,}", Exactness.CERTIFIED, live),
-    ]
+    facts = [Fact("heads", as_text(len(seen), "count"), Exactness.EXACT, len(seen))]
+    if keys:
+        text = f"{live:,} of {len(keys):,}"
+        facts.append(Fact("keys drawn that own a cell", text, Exactness.CERTIFIED, live))
     return Section(
         NAME, TITLE, lead, notes=tuple(notes), facts=tuple(facts), figures=tuple(figures), tables=tuple(tables)
     )
