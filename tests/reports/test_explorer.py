@@ -246,8 +246,9 @@ def test_the_command_refuses_in_one_line(arguments, tmp_path, monkeypatch, capsy
 
 
 def test_a_network_file_of_ours_opens_as_the_first_example(tmp_path, capsys):
-    hm.write(builtin("figure-5"), tmp_path / "net.npz")
+    hm.write(builtin("figure-5"), tmp_path / "net.npz", temperature=0.5)
     assert main(["explore", str(tmp_path / "net.npz"), "-o", str(tmp_path / "net.html")]) == 0
     own = _data((tmp_path / "net.html").read_text())["presets"][0]
     assert own["name"] == "own" and own["library"]["plane"] == [5, 5, 5]
+    assert own["state"]["temperature"] == 0.5
     assert "34 examples" in capsys.readouterr().out

@@ -10,7 +10,7 @@ import typer
 from hardmax.cli.completion import complete_model
 from hardmax.cli.output import ForceOption, JsonOption, check_target, print_json, print_line
 from hardmax.cli.progress import working
-from hardmax.cli.sources import hard_model
+from hardmax.cli.sources import hardened, read_model
 
 EXAMPLES = """[bold]Examples[/bold]
   hardmax explore
@@ -41,7 +41,10 @@ def explore(
     from hardmax.reports.explorer_presets import presets
 
     check_target(out, force=force, endings=(".html", ".htm"), beside=(model,))
-    network = None if model is None else hard_model(model, None, None).network
+    network = None
+    if model is not None:
+        given, name = read_model(model)
+        network = hardened(given, name, None, None).network.with_temperature(given.temperature)
     with working(f"counting the examples for {out}"):
         page = write(out, network=network, force=force)
     n_presets = len(presets()) + (network is not None)

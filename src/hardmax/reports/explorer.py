@@ -26,6 +26,9 @@ from hardmax.reports.palette import KEY_COLOURS
 
 _PAGES = Path(__file__).with_name("pages")
 
+#: The upper end of the page's temperature slider.
+_HOTTEST = 8.0
+
 #: The exact engine, which also runs in the background thread.
 _EXACT = ("polygons", "cells", "regions", "jobs")
 
@@ -198,7 +201,7 @@ def _own_preset(network: Network) -> tuple[Preset, bool]:
         "The network that this page was made with.",
         "Its cells, regions and maps are counted by the page and were counted by the library.",
         "Drag anything; Reset brings it back.",
-        temperature=min(network.temperature, 4.0),
+        temperature=min(network.temperature, _HOTTEST),
     )  # fmt: skip
     return own, unrounded
 
