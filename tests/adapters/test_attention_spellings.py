@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from files.onnx_graphs import save, session, small_model
 
 import hardmax as hm
+from files.onnx_graphs import save, session, small_model
 from hardmax.errors import OperatorError
 
 pytestmark = pytest.mark.extras

@@ -122,7 +122,7 @@ def test_modules_and_networks_agree(name, dtype):
     module = make().to(dtype)
     example = torch.randn(*shape, dtype=dtype)
     net = hm.from_torch(module, example)
-    assert net.input_shape == expected_shape and net.changes == ()
+    assert net.input_shape == expected_shape and all("was folded" in change for change in net.changes)
     x = torch.randn(10, *net.input_shape, dtype=dtype)
     expected = _outputs(module, example, x)
     # torch.onnx rounds the epsilons of norms to float32, hence the looser bound for double
@@ -152,7 +152,8 @@ def test_training_mode_is_read_as_evaluation_and_said():
     modes = [part.training for part in module.modules()]
     net = hm.from_torch(module, torch.zeros(1, 3, 12, 12))
     assert [part.training for part in module.modules()] == modes
-    assert quiet.changes == () and len(net.changes) == 1 and "evaluation mode" in net.changes[0]
+    assert "evaluation mode" in net.changes[0] and net.changes[1:] == quiet.changes
+    assert all("BatchNormalization" in change and "was folded" in change for change in quiet.changes)
     x = np.random.default_rng(0).normal(size=(2, 3, 12, 12))
     assert (net(x) == quiet(x)).all()
 
@@ -234,3 +235,30 @@ def test_a_missing_torch_is_named_with_its_cure(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(hm.errors.MissingExtraError, match=r"hardmax\[torch,onnx\]"):
         hm.from_torch(None, None)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("options", [{}, {"eps": 1e-3}, {"elementwise_affine": False}])
+def test_torch_rms_norm_is_read_and_can_be_frozen(dtype, options):
+    norm = nn.RMSNorm(4, **options).to(dtype)
+    if norm.weight is not None:
+        nn.init.normal_(norm.weight)
+    module = nn.Sequential(nn.Linear(3, 4), norm, nn.SiLU()).to(dtype)
+    x = torch.randn(5, 3, dtype=dtype)
+    net = hm.from_torch(module, x)
+    with torch.no_grad():
+        assert np.allclose(net(x.numpy()), module(x).numpy(), atol=1e-5 if dtype == torch.float32 else 1e-12)
+    frozen = hm.skeleton(net, reference=x[0].numpy())
+    assert [word in change for change, word in zip(frozen.changes, ("was frozen", "ReLU"), strict=True)] == [True] * 2
+    with torch.no_grad():
+        assert np.allclose(frozen(x[0].double().numpy()), np.maximum(module[1](module[0](x[0])).numpy(), 0), atol=1e-5)
+
+
+def test_an_operator_that_torch_cannot_export_is_refused_without_a_word_on_the_terminal(capfd):
+    class Exponential(nn.Module):
+        def forward(self, x):
+            return torch.linalg.matrix_exp(x)
+
+    with pytest.raises(hm.errors.OperatorError, match="cannot be exported"):
+        hm.from_torch(Exponential(), torch.eye(3), batched=False)
+    assert capfd.readouterr() == ("", "")

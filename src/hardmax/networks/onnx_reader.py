@@ -8,7 +8,7 @@ and every other operator has a rule in one of the ``onnx_*`` files of this folde
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from operator import index
 from typing import Any
@@ -65,7 +65,17 @@ def network_from_onnx(
     if batched and made and made[0] == 1:
         final = Data(builder.add(op.Reshape(made[1:]), final.value, name="batch axis removed"))
     graph, temperature = _settle_temperature(fuse_patterns(builder.build(final.value)))
-    return Network.from_graph(graph, temperature)
+    return Network.from_graph(graph, temperature, _folded(model.nodes, values))
+
+
+def _folded(nodes: Sequence[OnnxNode], values: Mapping[str, Value | None]) -> list[str]:
+    """What was folded on the way: batch normalisations of data, which with fixed statistics are affine."""
+    return [
+        f"BatchNormalization at {node.name or node.outputs[0]} was folded into a factor and a shift of each channel: "
+        "with fixed statistics it is affine"
+        for node in nodes
+        if node.op == "BatchNormalization" and isinstance(values.get(node.outputs[0]), Data)
+    ]
 
 
 def _the_input(model: OnnxModel, where: str) -> OnnxInput:

@@ -21,7 +21,7 @@ def skeleton(source: Network | str | os.PathLike[str], *, reference: ArrayLike |
     """The network at temperature zero, piecewise affine where that is possible; ``.changes`` says how.
 
     Softmax becomes Hardmax, GELU and SiLU become ReLU (each the limit ``t f(z / t)`` as t -> 0). Batch
-    normalisation needs no change: it is affine and was folded when the file was read. LayerNorm and RMSNorm
+    normalisation is affine and was folded when the file was read, which is listed too. LayerNorm and RMSNorm
     divide by a standard deviation that depends on the input. With a ``reference`` input that divisor is
     frozen at its value there, so that the skeleton agrees at the reference with the hard network whose
     norms are live; without one they are kept, and the network can be evaluated but has no cells.
@@ -58,9 +58,9 @@ def skeleton(source: Network | str | os.PathLike[str], *, reference: ArrayLike |
     graph = net.graph
     _refuse_other_smooth(graph)
     work = _Work(graph, net.temperature, None if reference is None else _reference(net, reference))
-    work.changes.extend(net.changes)
     for node in graph.nodes:
         work.visit(node)
+    work.changes.extend(net.changes)  # what reading the file changed
     if work.kept_all:
         return Network.from_graph(graph, 0.0, work.changes, net.layers)
     return Network.from_graph(work.builder.build(work.renumbered[-1]), 0.0, work.changes)

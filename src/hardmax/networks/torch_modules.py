@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -83,7 +86,7 @@ def from_torch(module: Any, example_input: Any, *, batched: bool | None = None) 
 
     where = type(module).__name__
     net = network_from_onnx(parse_model(data, where), where, has_batch_axis=has_batch)
-    return Network.from_graph(net.graph, net.temperature, changes)
+    return Network.from_graph(net.graph, net.temperature, [*changes, *net.changes])
 
 
 def _torch() -> Any:
@@ -169,6 +172,36 @@ def _rows_are_independent(torch: Any, module: Any, example: Any) -> bool:
     return True
 
 
+@contextmanager
+def _exporting(torch: Any) -> Iterator[None]:
+    """While inside, the exporter writes ``nn.RMSNorm``, which it does not know, as the operators it consists of.
+
+    And it prints nothing: for an operator it does not know it would print the whole graph.
+    """
+    helper: Any = import_module("torch.onnx.symbolic_helper")
+
+    def rms_norm(graph: Any, x: Any, shape: Any, weight: Any, epsilon: Any) -> Any:
+        count = len(helper._get_const(shape, "is", "normalized_shape"))
+        kind = helper._try_get_scalar_type(x)
+        dtype = torch.float32 if kind is None else kind.dtype()
+        added = helper._get_const(epsilon, "f", "eps")
+        axes = graph.op("Constant", value_t=torch.arange(-count, 0))
+        square = graph.op("ReduceMean", graph.op("Mul", x, x), axes, keepdims_i=1)
+        number = torch.tensor(torch.finfo(dtype).eps if added is None else added, dtype=dtype)
+        constant = graph.op("Constant", value_t=number)
+        result = graph.op("Div", x, graph.op("Sqrt", graph.op("Add", square, constant)))
+        return result if helper._is_none(weight) else graph.op("Mul", result, weight)
+
+    was_logging = torch._C._jit_is_onnx_log_enabled()
+    torch._C._jit_set_onnx_log_enabled(False)
+    torch.onnx.register_custom_op_symbolic("aten::rms_norm", rms_norm, _OPSET)
+    try:
+        yield
+    finally:
+        torch.onnx.unregister_custom_op_symbolic("aten::rms_norm", _OPSET)
+        torch._C._jit_set_onnx_log_enabled(was_logging)
+
+
 def _exported(torch: Any, module: Any, example: Any) -> bytes:
     """The module as the bytes of an ONNX model, traced on the example."""
 
@@ -183,7 +216,7 @@ def _exported(torch: Any, module: Any, example: Any) -> bytes:
             return self.inner(x)
 
     buffer = io.BytesIO()
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), _exporting(torch):
         warnings.simplefilter("ignore")  # tracing warns of every shape it fixes, which is what is wanted
         try:
             torch.onnx.export(
