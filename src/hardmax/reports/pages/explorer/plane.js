@@ -143,7 +143,7 @@ function handleNode({ kind, head, index, colour, text }) {
   const shape = kind === "query" ? "M0-10L3-3L10 0L3 3L0 10L-3 3L-10 0L-3-3Z" : SHAPES[head % SHAPES.length];
   const mark = svg("path", { class: "mark", d: kind === "value" ? "M-6-6H6V6H-6Z" : shape });
   mark.style.setProperty("--key", colour);
-  const number = svg("text", { y: "3.6" }, text);
+  const number = svg("text", kind === "query" ? { x: 12, y: -5 } : { y: 3.6 }, text);
   if (kind === "key" && isLight(PALETTE[index % 16])) number.style.setProperty("--on", "#1f2328");
   return svg("g", { tabindex: "0", role: "slider" }, svg("circle", { class: "reach", r: 20 }), mark, number);
 }
