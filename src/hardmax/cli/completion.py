@@ -1,36 +1,64 @@
-"""What shells are offered for a model: the built-in names. They complete file names by themselves."""
+"""What shells are offered for a model: names of our own and of trained models. They complete file names themselves."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import MutableMapping
+from collections.abc import Iterable, MutableMapping
 
 BUILTIN = "builtin:"
+MODEL = "model:"
+SCEPTR = "sceptr"
 _SHELL = "_HARDMAX_COMPLETE"
-_AFTER_COLON = "_HARDMAX_AFTER_COLON"
+_BEFORE = "_HARDMAX_BEFORE_COLON"
 
 
-def complete_model(incomplete: str) -> list[str]:
-    """Built-in names that begin so; none for zsh, which would read the colon as its own.
+def complete_network(incomplete: str) -> list[str]:
+    """Built-in networks whose names begin so.
 
     Examples
     --------
-    >>> complete_model("builtin:figure-2")
+    >>> complete_network("builtin:figure-2")
     ['builtin:figure-2']
-    >>> complete_model("my_model")
+    >>> complete_network("my_model")
     []
     """
     from hardmax.networks.library import builtin_names
 
+    return _fitting(incomplete, (BUILTIN + name for name in builtin_names()))
+
+
+def complete_model(incomplete: str) -> list[str]:
+    """Built-in networks and trained models whose names begin so.
+
+    Examples
+    --------
+    >>> complete_model("model:m"), complete_model("model:sceptr:ti"), complete_model("builtin:figure-2")
+    (['model:minilm'], ['model:sceptr:tiny'], ['builtin:figure-2'])
+    >>> complete_model("")
+    []
+    """
+    return complete_network(incomplete) + _fitting(incomplete, trained_names())
+
+
+def trained_names() -> tuple[str, ...]:
+    """What trained models are called: those that read text, and every variant of SCEPTR."""
+    from hardmax.networks.adapters.sceptr_models import SCEPTR_VARIANTS
+
+    variants = (f"{SCEPTR}:{variant}" for variant in SCEPTR_VARIANTS if variant != "default")
+    return tuple(MODEL + name for name in ("minilm", "smollm2", SCEPTR, *variants))
+
+
+def _fitting(incomplete: str, names: Iterable[str]) -> list[str]:
+    """The names that begin so, without what the shell keeps; none for zsh, which would read the colon as its own."""
     if os.environ.get(_SHELL) == "complete_zsh":
         return []
-    prefix = "" if os.environ.get(_AFTER_COLON) else BUILTIN
-    names = [prefix + name for name in builtin_names()]
-    return [name for name in names if (incomplete or not prefix) and name.startswith(incomplete)]
+    before = os.environ.get(_BEFORE, "")
+    typed = before + incomplete
+    return [name[len(before) :] for name in names if typed and name.startswith(typed)]
 
 
 def join_words(environment: MutableMapping[str, str]) -> None:
-    """Undo what bash does to ``builtin:demo``: it counts the colon as a word and wants only what follows it.
+    """Undo what bash does to ``builtin:demo``: it counts the colon as a word and wants only what follows the last one.
 
     Examples
     --------
@@ -48,14 +76,16 @@ def join_words(environment: MutableMapping[str, str]) -> None:
         return
     words, at = environment.get("COMP_WORDS", "").split("\n"), int(environment.get("COMP_CWORD") or 0)
     for index in range(len(words) - 1):
-        if words[index] + words[index + 1] != BUILTIN:
+        if words[index] + words[index + 1] not in (BUILTIN, MODEL):
             continue
-        stop = min(index + 3, len(words))
+        stop = index + 2
+        while stop < len(words) and ":" in (words[stop - 1], words[stop]):
+            stop += 1
         is_asked = index < at < stop
-        joined = words[index + 2] if stop == index + 3 else ""
+        before, colon, last = "".join(words[index:stop]).rpartition(":")
         if is_asked:
-            environment[_AFTER_COLON] = "1"
-        words[index:stop] = [joined if is_asked else BUILTIN + joined]
+            environment[_BEFORE] = before + colon
+        words[index:stop] = [last if is_asked else before + colon + last]
         at = index if is_asked else at - (stop - index - 1) * (at >= stop)
         break
     environment["COMP_WORDS"], environment["COMP_CWORD"] = "\n".join(words), str(at)

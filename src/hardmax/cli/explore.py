@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from hardmax.cli.completion import complete_model
+from hardmax.cli.completion import complete_network
 from hardmax.cli.output import ForceOption, JsonOption, check_target, print_json, print_line
 from hardmax.cli.progress import working
 from hardmax.cli.sources import hardened, read_model
@@ -25,7 +25,7 @@ def explore(
         str | None,
         typer.Argument(
             help="A network on the plane to open with: a file, or builtin:NAME; default: the examples alone.",
-            autocompletion=complete_model,
+            autocompletion=complete_network,
             show_default=False,
         ),
     ] = None,

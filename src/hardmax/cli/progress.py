@@ -52,3 +52,24 @@ def sampling(total: int) -> Iterator[Callable[[int, int], None]]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("sampling", total=total)
         yield lambda done, seen: bar.update(task, completed=done, description=f"{done:,} samples, {seen:,} cells seen")
+
+
+@contextmanager
+def steps(total: int, what: str) -> Iterator[Callable[[], None]]:
+    """A bar on standard error, where someone watches, moved by one at each call.
+
+    Examples
+    --------
+    >>> with steps(2, "head by head") as advance:
+    ...     advance()
+    """
+    if not _is_watched():
+        yield lambda: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda: bar.advance(task)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hardmax.cli.completion import complete_model
 from hardmax.cli.output import (
     Dtype,
     DtypeOption,
@@ -20,7 +21,6 @@ from hardmax.cli.output import (
 from hardmax.cli.progress import working
 from hardmax.cli.sources import (
     InputsOption,
-    ModelArgument,
     ReferenceOption,
     inputs_file,
     read_labels,
@@ -28,6 +28,7 @@ from hardmax.cli.sources import (
     read_points,
 )
 from hardmax.cli.sources import reference_of as reference_input
+from hardmax.cli.trained import TextsOption, is_trained, read_trained, refuse_texts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -41,19 +42,37 @@ EXAMPLES = """[bold]Examples[/bold]
   hardmax skeleton model.onnx --inputs X.npz
   hardmax skeleton model.onnx --inputs X.npz --labels y.csv --max-loss 0.05
   hardmax skeleton bert.onnx --inputs X.npz --reference 0 -o hard.npz
+  hardmax skeleton model:minilm --texts sentences.txt
 
 With --inputs the model is compared with its skeleton: all of it, one layer at a time, one head at a time, and the \
 largest set of heads found that can be hard together."""
 
+_MEANINGS = {
+    "relative_error": "error: mean of |hard - soft| / |soft|",
+    "kl": "KL in nats",
+    "agreement": "agreement: share of equal decisions",
+}
 _SHOWN_CHANGES = 12
+_MOST_HEADS = 48  # in a table for people; of more only those that lose most
+_MOST_LOSING = 10
 
 
 def skeleton(
-    model: ModelArgument,
+    model: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODEL",
+            help="A network file (.onnx, .npz, .safetensors), a built-in network such as builtin:lookup, or a trained "
+            "model: model:minilm, model:smollm2, model:sceptr or model:sceptr:VARIANT.",
+            autocompletion=complete_model,
+            show_default=False,
+        ),
+    ],
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help="Write the hard model: .onnx, .npz or .safetensors.")
     ] = None,
     inputs: InputsOption = None,
+    texts: TextsOption = None,
     labels: Annotated[
         str | None,
         typer.Option(
@@ -74,12 +93,18 @@ def skeleton(
 ) -> None:
     """Make a model hard: what changes, and with --inputs what that costs.
 
-    Softmax becomes Hardmax, GELU and SiLU become ReLU; norms are kept, or frozen at an input with --reference.
+    Softmax becomes Hardmax, GELU and SiLU become ReLU; norms are kept, or frozen at an input with --reference. Of a
+    trained model (model:NAME) the attention alone is made hard, while it runs on --texts.
     """
     from hardmax.errors import ParameterError
     from hardmax.networks.files import write
     from hardmax.networks.skeleton import skeleton as hardened
 
+    if is_trained(model):
+        _trained(model, texts, {"-o": out, "--inputs": inputs, "--labels": labels, "--reference": reference},
+                 max_loss, brief, as_json)  # fmt: skip
+        return
+    refuse_texts(model, texts)
     read = (model, inputs_file(inputs), inputs_file(labels))
     check_target(out, force=force, endings=(".onnx", ".npz", ".safetensors"), beside=read)
     if labels is not None and inputs is None:
@@ -107,6 +132,27 @@ def skeleton(
         print_json(facts)
     else:
         _print(facts)
+
+
+def _trained(
+    model: str, texts: Path | None, refused: dict[str, Any], max_loss: float, brief: bool, as_json: bool
+) -> None:
+    """A trained model against itself with its heads hard, on texts."""
+    from hardmax.cli.trained_fidelity import compare_trained
+
+    trained = read_trained(model, texts, refused)
+    facts = {
+        "model": model,
+        "texts": str(texts),
+        "kept_soft": "norms and activations",
+        "fidelity": compare_trained(trained, _row, max_loss, brief),
+    }
+    if as_json:
+        print_json(facts)
+        return
+    n_heads = facts["fidelity"]["n_heads"]  # type: ignore[index]
+    print_line(f"{model}: {n_heads} attention heads made hard inside the model; norms and activations are kept")
+    _print_fidelity(facts["fidelity"])  # type: ignore[arg-type]
 
 
 def _fidelity(
@@ -174,9 +220,11 @@ def _print(facts: dict[str, Any]) -> None:
 def _print_fidelity(facts: dict[str, Any]) -> None:
     rows = [("all of it", facts["whole"])]
     rows += [(f"layer {row['layer']}", row) for row in facts.get("by_layer", ())]
-    rows += [(f"layer {row['layer']} head {row['head']}", row) for row in facts.get("by_head", ())]
-    if "greedy" in facts:
-        chosen = facts["greedy"]
+    heads = facts.get("by_head", [])
+    shown = heads if len(heads) <= _MOST_HEADS else sorted(heads, key=_loss, reverse=True)[:_MOST_LOSING]
+    rows += [(f"layer {row['layer']} head {row['head']}", row) for row in shown]
+    chosen = facts.get("greedy") or facts.get("together")
+    if chosen:
         rows.append((f"{len(chosen['heads'])} of {chosen['n_heads']} heads together", chosen))
     columns = {
         "relative_error": "error",
@@ -191,10 +239,18 @@ def _print_fidelity(facts: dict[str, Any]) -> None:
         [[name, *(f"{row[key]:.4f}" for key in kept)] for name, row in rows],
         title=f"soft against hard on {facts['n_inputs']} inputs ({facts['exactness']})",
     )
-    print_line("error: mean of |hard - soft| / |soft|; KL in nats; agreement: share of equal decisions")
-    if "greedy" in facts:
-        heads = " ".join(f"{layer}.{head}" for layer, head in facts["greedy"]["heads"]) or "none"
+    if len(shown) < len(heads):
+        print_line(f"Of {len(heads)} heads, these {len(shown)} change the output most; --json lists them all.")
+    print_line("; ".join(_MEANINGS[key] for key in kept if key in _MEANINGS))
+    if chosen:
+        names = " ".join(f"{layer}.{head}" for layer, head in chosen["heads"]) or "none"
+        how = "Found greedily" if "greedy" in facts else "Taken in the order of what each loses alone"
         print_line(
-            f"Heads that are hard together while at most {facts['greedy']['max_loss']:.2%} of decisions change "
-            f"(layer.head): {heads}. Found greedily; a larger set may exist."
+            f"Heads that are hard together while at most {chosen['max_loss']:.2%} of decisions change (layer.head): "
+            f"{names}. {how}; a larger set may exist."
         )
+
+
+def _loss(row: dict[str, Any]) -> float:
+    """What a head loses alone: the divergence, or the relative error where there is none."""
+    return float(row["relative_error"] if row["kl"] is None else row["kl"])

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hardmax.cli.completion import BUILTIN as BUILTIN
-from hardmax.cli.completion import complete_model as complete_model
+from hardmax.cli.completion import BUILTIN, MODEL, complete_network
 from hardmax.cli.progress import working
 from hardmax.errors import EmptyError, FileFormatError, NotPiecewiseAffineError, ParameterError, ShapeError, WeightError
 
@@ -33,7 +32,7 @@ ModelArgument = Annotated[
     typer.Argument(
         metavar="MODEL",
         help="A network file (.onnx, .npz, .safetensors), or a built-in network such as builtin:demo.",
-        autocompletion=complete_model,
+        autocompletion=complete_network,
         show_default=False,
     ),
 ]
@@ -82,6 +81,11 @@ def read_model(source: str) -> tuple[Network, str]:
         from hardmax.networks.library import builtin
 
         return builtin(source[len(BUILTIN) :]), source
+    if source.startswith(MODEL):
+        raise ParameterError(
+            f"{source} is no network in a file, so its cells cannot be counted; `hardmax skeleton {source} --texts "
+            f"FILE` compares it with its hard self, `hardmax report {source} --texts FILE` shows its heads"
+        )
     from hardmax.networks.files import read
     from hardmax.networks.library import builtin_names
 

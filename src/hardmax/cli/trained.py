@@ -1,0 +1,161 @@
+"""Trained models by name, ``model:minilm``, and the texts that commands run them on."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hardmax.cli.completion import MODEL, SCEPTR
+from hardmax.cli.progress import working
+from hardmax.errors import EmptyError, FileFormatError, ParameterError
+
+if TYPE_CHECKING:
+    from hardmax.networks.adapters.captured import Capture
+
+_MOST_TEXTS = 1000
+
+TextsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--texts",
+        metavar="FILE",
+        help="For model:minilm and model:smollm2: one text a line, UTF-8. For model:sceptr: one CDR3 a line, or a .csv "
+        "with some of the columns TRAV, CDR3A, TRBV, CDR3B.",
+        show_default=False,
+    ),
+]
+
+
+@dataclass(frozen=True)
+class TrainedModel:
+    """A trained model of ``hm.models`` and the texts, or receptors, to run it on."""
+
+    name: str
+    model: Any
+    texts: list[Any]
+
+    def capture(self, say: Callable[[str], None]) -> tuple[Capture, ...]:
+        """What every head sees on each text."""
+        captures: list[Capture] = []
+        for position, text in enumerate(self.texts):
+            say(f"running {self.name} on text {position + 1} of {len(self.texts)}")
+            captures.extend(self.model.capture([text]))
+        return tuple(captures)
+
+
+def is_trained(source: str | None) -> bool:
+    """Whether a model is named so that it runs on texts.
+
+    Examples
+    --------
+    >>> is_trained("model:minilm"), is_trained("minilm.onnx"), is_trained(None)
+    (True, False, False)
+    """
+    return source is not None and source.startswith(MODEL)
+
+
+def read_trained(source: str, texts: Path | None, refused: dict[str, Any]) -> TrainedModel:
+    """The model and its texts, both checked.
+
+    Parameters
+    ----------
+    refused
+        Options of networks in files, by name, with what was given for them: none applies here.
+    """
+    for option, given in refused.items():
+        if given is not None:
+            raise ParameterError(
+                f"{option} belongs to networks in files, and {source} is run as it is, on texts; leave {option} out"
+            )
+    if texts is None:
+        raise ParameterError(f"{source} is run on texts: expected --texts FILE with one text a line")
+    variant = source[len(MODEL) :]
+    loader = _loader(variant)  # an unknown name is refused before anything is read
+    is_receptors = variant.split(":")[0] == SCEPTR
+    is_table = is_receptors and texts.suffix.lower() == ".csv"
+    given = _receptors(texts) if is_table else _lines(texts)
+    with working(f"loading {source}"):
+        model = loader()
+    if not is_receptors:
+        _check_lengths(model, given, texts)
+    return TrainedModel(source, model, [text for _, text in given])
+
+
+def refuse_texts(source: str, texts: Path | None) -> None:
+    """Refuse --texts for a model that takes arrays."""
+    if texts is not None:
+        raise ParameterError(
+            f"--texts {texts} is for models that read text, such as {MODEL}minilm; {source} takes numbers: expected "
+            "--inputs FILE"
+        )
+
+
+def _loader(variant: str) -> Callable[[], Any]:
+    from hardmax.networks.adapters import models
+
+    if variant == "minilm":
+        return models.minilm
+    if variant == "smollm2":
+        return models.smollm2
+    name, _, kind = variant.partition(":")
+    if name == SCEPTR:
+        if kind and kind not in models.SCEPTR_VARIANTS:
+            known = ", ".join(models.SCEPTR_VARIANTS)
+            raise ParameterError(
+                f"no variant of SCEPTR is called {kind!r}; expected {MODEL}{SCEPTR}:NAME with one of {known}"
+            )
+        return lambda: models.sceptr(kind or "default")
+    raise ParameterError(
+        f"no trained model is called {variant!r}; expected {MODEL}minilm, {MODEL}smollm2, {MODEL}{SCEPTR} or "
+        f"{MODEL}{SCEPTR}:VARIANT"
+    )
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise FileFormatError(f"--texts {file}: no such file; check the path") from None
+    except IsADirectoryError:
+        raise FileFormatError(f"--texts {file}: expected a file, got a folder") from None
+    except UnicodeDecodeError as error:
+        raise FileFormatError(
+            f"--texts {file}: expected UTF-8 text, got the byte {error.object[error.start]:#04x} at {error.start}"
+        ) from None
+
+
+def _lines(file: Path) -> list[tuple[int, Any]]:
+    """Every line that is not blank, with its number."""
+    lines = _text(file).split("\n")
+    return _some([(number, line.strip()) for number, line in enumerate(lines, 1) if line.strip()], file)
+
+
+def _receptors(file: Path) -> list[tuple[int, Any]]:
+    """Every row of a table of receptors, with the number of its line; empty entries are left out."""
+    reader = csv.DictReader(_text(file).splitlines())
+    rows = [(reader.line_num, {k: v for k, v in row.items() if k and v and v.strip()}) for row in reader]
+    return _some([(number, row) for number, row in rows if row], file)
+
+
+def _some(found: list[tuple[int, Any]], file: Path) -> list[tuple[int, Any]]:
+    if not found:
+        raise EmptyError(f"--texts {file}: expected at least one text, got none")
+    if len(found) > _MOST_TEXTS:
+        raise ParameterError(f"--texts {file}: expected at most {_MOST_TEXTS:,} texts, got {len(found):,}; take fewer")
+    return found
+
+
+def _check_lengths(model: Any, texts: list[tuple[int, Any]], file: Path) -> None:
+    """Refuse a text that is longer than the model's context, by its line."""
+    for number, text in texts:
+        n_tokens = len(model.tokenizer.encode(text).ids)
+        if n_tokens > model.context:
+            raise ParameterError(
+                f"--texts {file}: line {number} has {n_tokens:,} tokens, {model.name} takes {model.context:,} at most; "
+                "shorten it, or split it"
+            )
