@@ -13,6 +13,8 @@ from hardmax.cli.completion import BUILTIN, complete_model
 from hardmax.cli.output import ForceOption, JsonOption, check_target, print_json, print_line, visible
 from hardmax.cli.progress import working
 from hardmax.cli.sources import inputs_file, read_labels, read_points
+from hardmax.cli.trained import TextsOption, is_trained, read_trained, refuse_texts
+from hardmax.cli.trained_fidelity import compared_parts
 
 if TYPE_CHECKING:
     from hardmax.networks.network import Network
@@ -22,6 +24,7 @@ EXAMPLES = """[bold]Examples[/bold]
   hardmax report
   hardmax report model.onnx --inputs X.npz -o model.html
   hardmax report builtin:demo -o demo.html --force --open
+  hardmax report model:smollm2 --texts prompts.txt -o heads.html
 
 Without -o the page is report.html; one that an earlier report left there is replaced, any other file is not. Without \
 --inputs a seeded sample is drawn, and the page says so."""
@@ -35,7 +38,8 @@ def report(
         str | None,
         typer.Argument(
             metavar="MODEL",
-            help="A network file (.onnx, .npz, .safetensors) or builtin:NAME; default: the trained lookup model.",
+            help="A network file (.onnx, .npz, .safetensors), builtin:NAME, or a trained model that reads --texts: "
+            "model:minilm, model:smollm2, model:sceptr or model:sceptr:VARIANT; default: the trained lookup model.",
             autocompletion=complete_model,
             show_default=False,
         ),
@@ -48,6 +52,7 @@ def report(
             help="Inputs: .npz (its arrays `inputs`, `labels`, `tokens`, or FILE:name), .npy, or .csv.",
         ),
     ] = None,
+    texts: TextsOption = None,
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help="The page to write; default: report.html.", show_default=False)
     ] = None,
@@ -57,9 +62,10 @@ def report(
 ) -> None:
     """Write a page about a model: fidelity, heads, cells, bounds, stability. One file, no network needed."""
     with working("starting") as say:
-        made = _made(model, inputs, out, force, say)
-    assert made.subject is not None  # captures are given in Python only
-    facts = {**_facts(made), **summary(made.subject.net)}
+        made = _made(model, inputs, texts, out, force, say)
+    facts = _facts(made)
+    if made.subject is not None:
+        facts |= summary(made.subject.net)
     if as_json:
         print_json(facts)
     else:
@@ -70,13 +76,18 @@ def report(
         webbrowser.open(made.path.resolve().as_uri())
 
 
-def _made(model: str | None, inputs: str | None, out: Path | None, force: bool, say: Any) -> Report:
+def _made(model: str | None, inputs: str | None, texts: Path | None, out: Path | None, force: bool, say: Any) -> Report:
     """The page, written; a model of ours by name, a file by path."""
     from hardmax.reports.report_page import is_report, make_report
 
     target = out or _DEFAULT
     ours = out is None and is_report(target)  # what `hardmax report` left here before
-    check_target(target, force=force or ours, endings=(".html", ".htm"), beside=(model, inputs_file(inputs)))
+    check_target(target, force=force or ours, endings=(".html", ".htm"), beside=(model, inputs_file(inputs), texts))
+    if model is not None and is_trained(model):
+        trained = read_trained(model, texts, {"--inputs": inputs}, say)
+        captures, compared = trained.capture(say), compared_parts(trained, say)
+        return make_report(captures, target, None, compared=compared, force=force or ours, progress=say)
+    refuse_texts(model or "the lookup model", texts)
     source: Any = model
     name = None
     if model is not None and model.startswith(BUILTIN):
@@ -105,14 +116,13 @@ def _facts(made: Report) -> dict[str, Any]:
     from hardmax.reports.report_parts.sections import plain
 
     document, subject = made.document, made.subject
-    assert subject is not None
+    inputs = {} if subject is None else {"n_inputs": len(subject.inputs), "inputs": subject.inputs.note}
     return {
         "source": document.title,
         **({"description": document.description} if document.description else {}),
         "report": str(made.path),
         "bytes": made.path.stat().st_size,
-        "n_inputs": len(subject.inputs),
-        "inputs": subject.inputs.note,
+        **inputs,
         "answer": document.as_json()["answer"],
         "sections": {
             section.name: {
@@ -160,16 +170,23 @@ def summary(net: Network) -> dict[str, Any]:
             "input": point.tolist(),
             "output": net(point, temperature=0.0).tolist(),
             "label": net.labels(point).tolist(),
+            "exactness": "estimated",
         },
     }
 
 
 def _print_table(facts: dict[str, Any]) -> None:
+    for sentence in facts["answer"]:
+        print_line(f"{sentence['text']}{' [' + sentence['exactness'] + ']' if sentence['exactness'] else ''}")
+    if "evaluation" in facts:
+        _print_network(facts)
+    print_line(f"written to {facts['report']} ({facts['bytes'] / 1000:,.0f} kB); open it in a browser")
+
+
+def _print_network(facts: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    for sentence in facts["answer"]:
-        print_line(f"{sentence['text']}{' [' + sentence['exactness'] + ']' if sentence['exactness'] else ''}")
     evaluation = facts["evaluation"]
     kind = "hard" if facts["temperature"] == 0 else f"softmax at temperature {facts['temperature']:g}"
     if "Hardmax" not in facts["operations"]:
@@ -198,7 +215,6 @@ def _print_table(facts: dict[str, Any]) -> None:
     console.print()
     console.print(table)
     console.print()
-    print_line(f"written to {facts['report']} ({facts['bytes'] / 1000:,.0f} kB); open it in a browser")
 
 
 def _numbers(values: list[Any]) -> str:

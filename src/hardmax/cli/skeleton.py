@@ -140,7 +140,8 @@ def _trained(
     """A trained model against itself with its heads hard, on texts."""
     from hardmax.cli.trained_fidelity import compare_trained
 
-    trained = read_trained(model, texts, refused)
+    with working("starting") as say:
+        trained = read_trained(model, texts, refused, say)
     facts = {
         "model": model,
         "texts": str(texts),

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hardmax.cli.completion import MODEL, SCEPTR
-from hardmax.cli.progress import working
 from hardmax.errors import EmptyError, FileFormatError, ParameterError
 
 if TYPE_CHECKING:
@@ -59,13 +58,15 @@ def is_trained(source: str | None) -> bool:
     return source is not None and source.startswith(MODEL)
 
 
-def read_trained(source: str, texts: Path | None, refused: dict[str, Any]) -> TrainedModel:
+def read_trained(source: str, texts: Path | None, refused: dict[str, Any], say: Callable[[str], None]) -> TrainedModel:
     """The model and its texts, both checked.
 
     Parameters
     ----------
     refused
         Options of networks in files, by name, with what was given for them: none applies here.
+    say
+        Called with what is being done.
     """
     for option, given in refused.items():
         if given is not None:
@@ -79,8 +80,8 @@ def read_trained(source: str, texts: Path | None, refused: dict[str, Any]) -> Tr
     is_receptors = variant.split(":")[0] == SCEPTR
     is_table = is_receptors and texts.suffix.lower() == ".csv"
     given = _receptors(texts) if is_table else _lines(texts)
-    with working(f"loading {source}"):
-        model = loader()
+    say(f"loading {source}")
+    model = loader()
     if not is_receptors:
         _check_lengths(model, given, texts)
     return TrainedModel(source, model, [text for _, text in given])

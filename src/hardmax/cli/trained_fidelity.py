@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from hardmax.cli.progress import steps, working
@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
 Pair = tuple[int, int]
 
+#: A page takes a model apart head by head up to here; `hardmax skeleton` does it for any.
+MOST_HEADS_APART = 100
+
 
 class Comparison:
     """The model on its texts, run again and again with other heads hard."""
@@ -20,11 +23,10 @@ class Comparison:
     def __init__(self, trained: TrainedModel) -> None:
         from hardmax.measurements.trials import NEXT, Judge, subject_of
 
-        with working(f"running {trained.name}"):
-            self._subject = subject_of(trained.model, trained.texts)
-            following = self._subject.next_tokens
-            has_labels = following is not None and any((tokens >= 0).any() for tokens in following)
-            self._judge = Judge(self._subject, NEXT if has_labels else None, True)
+        self._subject = subject_of(trained.model, trained.texts)
+        following = self._subject.next_tokens
+        has_labels = following is not None and any((tokens >= 0).any() for tokens in following)
+        self._judge = Judge(self._subject, NEXT if has_labels else None, True)
 
     @property
     def heads(self) -> tuple[Pair, ...]:
@@ -94,8 +96,8 @@ def own_loss(hardened: Hardened) -> float:
 
 def compare_trained(trained: TrainedModel, row: Any, max_loss: float, brief: bool) -> dict[str, Any]:
     """The fidelity of a trained model as plain values; ``row`` turns one comparison into them."""
-    comparison = Comparison(trained)
-    with working("comparing the model with every head hard"):
+    with working(f"running {trained.name}, soft and hard"):
+        comparison = Comparison(trained)
         whole = comparison.with_hard(comparison.heads).fidelity
     facts: dict[str, Any] = {
         "n_inputs": whole.n,
@@ -123,3 +125,17 @@ def compare_trained(trained: TrainedModel, row: Any, max_loss: float, brief: boo
             **row(best.fidelity),
         }
     return facts
+
+
+def compared_parts(trained: TrainedModel, say: Callable[[str], None]) -> list[Hardened]:
+    """What a page tells of a trained model: every head hard, then each layer, and each head where they are few."""
+    say(f"running {trained.name}")
+    comparison = Comparison(trained)
+    sets = [list(comparison.heads), *comparison.layers]
+    if len(comparison.heads) <= MOST_HEADS_APART:
+        sets += [[pair] for pair in comparison.heads]
+    found = []
+    for number, heads in enumerate(sets):
+        say(f"comparing soft and hard attention, run {number + 1} of {len(sets)}")
+        found.append(comparison.with_hard(heads))
+    return found

@@ -20,6 +20,7 @@ from threadpoolctl import threadpool_limits
 from hardmax import __version__
 from hardmax.cells.domains import Domain
 from hardmax.errors import EmptyError, ParameterError, WriteError
+from hardmax.measurements.fidelity import Hardened
 from hardmax.networks.adapters.captured import Capture
 from hardmax.networks.files import write_bytes
 from hardmax.reports.palette import KEY_COLOURS
@@ -45,6 +46,7 @@ def report(
     tokens: Sequence[str] | Sequence[Sequence[str]] | None = None,
     plane: Domain | None = None,
     name: str | None = None,
+    compared: Sequence[Hardened] = (),
     force: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> Path:
@@ -68,6 +70,8 @@ def report(
         ``hm.Plane`` or ``hm.Segment`` whose cells are drawn; by default a plane through the first inputs.
     name
         What to call the model; by default its file name.
+    compared
+        Beside captures: what ``hm.fidelity`` measured of their model on the same inputs, such as ``by_layer``.
     progress
         Called with a few words whenever something new is begun.
 
@@ -86,7 +90,16 @@ def report(
     """
     told = progress or (lambda text: None)
     return make_report(
-        source, out, inputs, labels=labels, tokens=tokens, plane=plane, name=name, force=force, progress=told
+        source,
+        out,
+        inputs,
+        labels=labels,
+        tokens=tokens,
+        plane=plane,
+        name=name,
+        compared=compared,
+        force=force,
+        progress=told,
     ).path
 
 
@@ -108,6 +121,7 @@ def make_report(
     tokens: Sequence[str] | Sequence[Sequence[str]] | None = None,
     plane: Domain | None = None,
     name: str | None = None,
+    compared: Sequence[Hardened] = (),
     force: bool = False,
     progress: Callable[[str], None] = lambda text: None,
 ) -> Report:
@@ -121,10 +135,15 @@ def make_report(
             "captures hold their inputs and names already, and have no planes; expected them alone, got inputs=, "
             "labels=, tokens= or plane= beside them"
         )
+    if captures is None and compared:
+        raise ParameterError(
+            f"compared= stands beside captures; expected none for a network, compared here, got {len(compared)}"
+        )
     # thousands of small matrix products: threads that wait for one another made them ten times slower
     with threadpool_limits(limits=1, user_api="blas"):
         if captures is not None:
-            subject, document = None, gather_captures(captures, name or captures[0].source, made, progress)
+            subject = None
+            document = gather_captures(captures, name or captures[0].source, made, progress, compared)
         else:
             progress("reading the model")
             subject = read_subject(cast(Source, source), inputs, labels, tokens, name)

@@ -12,7 +12,7 @@ from hardmax import __version__
 from hardmax.cells.complex import Exactness
 from hardmax.cells.domains import Domain
 from hardmax.errors import HardmaxError
-from hardmax.measurements.fidelity import Fidelity
+from hardmax.measurements.fidelity import Fidelity, Hardened
 from hardmax.measurements.head_analysis import COLUMNS, analyse_heads
 from hardmax.networks.adapters.captured import Capture
 from hardmax.networks.adapters.capturing import capture
@@ -24,7 +24,7 @@ from hardmax.reports.report_parts.about import about_section, captures_section
 from hardmax.reports.report_parts.bounds import bounds_section
 from hardmax.reports.report_parts.cell_search import Looked
 from hardmax.reports.report_parts.cells import cells_section
-from hardmax.reports.report_parts.fidelity import fidelity_section, kept
+from hardmax.reports.report_parts.fidelity import compared_section, fidelity_section, kept
 from hardmax.reports.report_parts.sections import Column, Fact, Section, Table, as_text, legible, rows_of, several
 from hardmax.reports.report_parts.seen_heads import SeenHead, seen_heads
 from hardmax.reports.report_parts.stability import stability_section
@@ -105,9 +105,13 @@ def gather(
 
 
 def gather_captures(
-    captures: Sequence[Capture], name: str, made: str, told: Callable[[str], None] = lambda text: None
+    captures: Sequence[Capture],
+    name: str,
+    made: str,
+    told: Callable[[str], None] = lambda text: None,
+    compared: Sequence[Hardened] = (),
 ) -> Document:
-    """What can be said of captured heads without the model they come from."""
+    """What can be said of captured heads without the model they come from, and what was measured of that elsewhere."""
     told("looking at every head")
     summary = _summary(captures[:MOST_CAPTURES])  # first, since it refuses captures of different models
     seen = seen_heads(captures[:MOST_CAPTURES], None)
@@ -115,9 +119,10 @@ def gather_captures(
     told("bounds and margins")
     stability, certified = stability_section(seen)
     why = "Only what the heads saw was given, not the model they belong to."
+    fidelity, whole = compared_section(compared, len(captures[0].heads))
     sections = (
         captures_section(captures, name, _versions(), made),
-        Section(fidelity_part.NAME, fidelity_part.TITLE, absent=why),
+        fidelity or Section(fidelity_part.NAME, fidelity_part.TITLE, absent=why),
         head_section,
         Section(cell_part.NAME, cell_part.TITLE, absent=why),
         bounds_section(None, seen),
@@ -127,6 +132,7 @@ def gather_captures(
     found = _reach_and_margin(head_section, certified)
     answer = [
         Fact("", f"{several(len(seen), 'attention head')} on {several(len(captures), 'input')}.", Exactness.EXACT),
+        *_whole_in_words(whole),
         *(Fact("", text, Exactness.CERTIFIED) for text in _reach_in_words(head_section)),
         *_margin_in_words(certified, stability),
     ]
@@ -199,6 +205,18 @@ def _answer(
             text = text[:-1] + f", and they join into {several(cells.n_regions, 'linear region')} of the {word}."
         sentences.append(Fact("", text, cells.exactness))
     return [*sentences, *_margin_in_words(certified, stability)]
+
+
+def _whole_in_words(whole: Fidelity | None) -> list[Fact]:
+    """How far a trained model with every head hard is from itself."""
+    if whole is None:
+        return []
+    if whole.agreement is not None:
+        text = f"With every head hard, {as_text(whole.agreement, 'share')} of the model's decisions stay the same."
+    else:
+        error, inputs = as_text(whole.relative_error), several(whole.n, "input")
+        text = f"With every head hard, the model's outputs change by a relative error of {error} on {inputs}."
+    return [Fact("", text, whole.exactness)]
 
 
 def _margin_in_words(certified: float | None, stability: Section) -> list[Fact]:

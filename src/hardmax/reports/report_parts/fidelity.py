@@ -23,6 +23,10 @@ _MOST_GREEDY_WORK = 3e8
 _MOST_BARS = 60
 _ROW = 22.0
 
+_MEASURES = (
+    "Relative error is |hard − soft| / |soft| of the outputs, averaged over inputs; divergence is that of the two "
+    "softmax distributions of the outputs."
+)
 _COLUMNS = (
     Column("what", "made hard"),
     Column("agreement", "decisions kept", "share", Exactness.ESTIMATED),
@@ -62,10 +66,7 @@ def fidelity_section(
         left_out.append("head by head")
     columns = filled(_COLUMNS, records)
     tables = [Table("fidelity", "The model with some heads made hard", columns, rows_of(records, columns))]
-    notes = [
-        "Relative error is |hard − soft| / |soft| of the outputs, averaged over inputs; divergence is that of the two "
-        "softmax distributions of the outputs."
-    ]
+    notes = [_MEASURES]
     if left_out:
         notes.append(f"The model is too large to be taken apart {' and '.join(left_out)} on this page.")
     if whole.agreement is None:
@@ -88,6 +89,41 @@ def fidelity_section(
         tables=tuple(tables),
     )
     return section, whole
+
+
+def compared_section(
+    compared: Sequence[measured.Hardened], n_heads: int
+) -> tuple[Section | None, measured.Fidelity | None]:
+    """What was measured of a model elsewhere, with some heads hard; None where nothing was. And that with all hard."""
+    if not compared:
+        return None, None
+    whole = next((part.fidelity for part in compared if len(part.heads) == n_heads), None)
+    records = [_record(_part_name(part, n_heads), part.fidelity) for part in compared]
+    columns = filled(_COLUMNS, records)
+    notes = [_MEASURES, "Only attention is made hard, inside the running model; its norms and activations are kept."]
+    if compared[0].fidelity.agreement is None:
+        notes.append("The outputs are embeddings and decide nothing, so only errors are compared.")
+    figures = [_bars(records)] if len(records) > 1 and compared[0].fidelity.agreement is not None else []
+    section = Section(
+        NAME,
+        "What hard attention keeps",
+        "The model is run on the same inputs again, with attention that takes the one best key instead of a mixture: "
+        "in every head, then in one part at a time to see which part it is that matters.",
+        notes=tuple(notes),
+        facts=_facts(whole) if whole is not None else (),
+        figures=tuple(figures),
+        tables=(Table("fidelity", "The model with some heads made hard", columns, rows_of(records, columns)),),
+    )
+    return section, whole
+
+
+def _part_name(part: measured.Hardened, n_heads: int) -> str:
+    if len(part.heads) == n_heads:
+        return "every head"
+    if len(part.heads) == 1:
+        return _head_name(part.heads[0])
+    is_layer = len({layer for layer, _ in part.heads}) == 1
+    return _layer_name(part) if is_layer else f"{len(part.heads)} heads together"
 
 
 def kept(whole: measured.Fidelity, subject: Subject) -> tuple[int, int]:
