@@ -1,5 +1,6 @@
 """GGUF files of a tiny Llama: weights come back in transformers' order, and damaged files are named."""
 
+import struct
 import sys
 
 import numpy as np
@@ -60,8 +61,10 @@ def _model():
     return transformers.LlamaForCausalLM(config).eval()
 
 
-def _write(path, model, architecture="llama", drop=(), extra=(), change=None, quantized=False):
+def _write(path, model, architecture="llama", drop=(), extra=(), change=None, quantized=False, add=None):
     writer = gguf.GGUFWriter(path, architecture)
+    if add is not None:
+        add(writer)
     writer.add_context_length(16)
     writer.add_embedding_length(_WIDTH)
     writer.add_feed_forward_length(64)
@@ -192,6 +195,53 @@ def test_another_family_is_refused(tmp_path, original):
 def test_weights_that_do_not_fit_are_refused(tmp_path, original, options, says):
     with pytest.raises(FileFormatError, match=says):
         hm.models.smollm2(_write(tmp_path / "odd.gguf", original, **options))
+
+
+def _with_number(file, key, form, value):
+    """The file with one number of its header replaced."""
+    data = bytearray(file.read_bytes())
+    start = data.index(key.encode()) + len(key) + 4  # the key, then the number's type, then the number
+    data[start : start + struct.calcsize(form)] = struct.pack(form, value)
+    file.write_bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("key", "form", "values"),
+    [
+        ("llama.attention.head_count", "<I", (0, 1, 3, 8, 2**31)),
+        ("llama.attention.head_count_kv", "<I", (0, 1, 3)),
+        ("llama.block_count", "<I", (0, 1, 2**31 - 1)),
+        ("llama.context_length", "<I", (0,)),
+        ("llama.embedding_length", "<I", (0, 16, 2**31)),
+        ("llama.feed_forward_length", "<I", (0, 1, 2**31)),
+        ("llama.attention.layer_norm_rms_epsilon", "<f", (np.nan, -1.0)),
+        ("llama.rope.freq_base", "<f", (0.0, np.inf)),
+    ],
+)
+def test_sizes_that_cannot_be_are_refused_at_once(file, key, form, values):
+    for value in values:
+        _with_number(file, key, form, value)
+        with pytest.raises(FileFormatError, match=r"tiny\.gguf: (?!.*tiny)"):
+            hm.models.smollm2(file)
+
+
+@pytest.mark.parametrize(
+    ("add", "says"),
+    [
+        (lambda w: w.add_rope_scaling_type(gguf.RopeScalingType.LINEAR), "scaled rotary embeddings"),
+        (lambda w: w.add_rope_dimension_count(4), "rotary embeddings of a part"),
+        (lambda w: w.add_tokenizer_pre("llama-bpe"), "splits texts otherwise"),
+        (lambda w: w.add_add_bos_token(True), "puts a token before each text"),
+    ],
+)
+def test_variants_that_would_be_computed_wrongly_are_refused(tmp_path, original, add, says):
+    with pytest.raises(OperatorError, match=says):
+        hm.models.smollm2(_write(tmp_path / "other.gguf", original, add=add))
+
+
+def test_frequencies_of_their_own_are_refused(tmp_path, original):
+    with pytest.raises(OperatorError, match="scaled rotary embeddings"):
+        hm.models.smollm2(_write(tmp_path / "other.gguf", original, extra=("rope_freqs.weight",)))
 
 
 def test_without_gguf_the_pip_line_is_named(file, monkeypatch):

@@ -7,13 +7,14 @@ rotates neighbouring coordinates where transformers rotates halves; they are put
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.errors import FileFormatError, MissingExtraError, OperatorError
+from hardmax.errors import FileFormatError, HardmaxError, MissingExtraError, OperatorError
 from hardmax.networks.adapters.packages import told
 
 #: Name in the file -> name in transformers; {} is the number of the layer.
@@ -29,6 +30,14 @@ _LAYER_NAMES = {
     "blk.{}.ffn_down.weight": "model.layers.{}.mlp.down_proj.weight",
 }
 _NAMES = {"token_embd.weight": "model.embed_tokens.weight", "output_norm.weight": "model.norm.weight"}
+_POSITIVE = {
+    "hidden_size",
+    "intermediate_size",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "num_hidden_layers",
+    "max_position_embeddings",
+}
 _CONTROL = 3  # the type of a token that stands for no text
 
 
@@ -73,11 +82,15 @@ def read_llama(path: Path) -> LlamaFile:
         )
     try:
         sizes = _sizes(fields, "output.weight" in tensors)
+        _check_sizes(sizes, len(tensors), path)
+        _refuse_other_variants(fields, sizes["hidden_size"] // sizes["num_attention_heads"], tensors, path)
         weights = _weights(gguf, tensors, sizes, path)
         vocabulary = [fields[f"tokenizer.ggml.{name}"] for name in ("tokens", "merges", "token_type")]
         special = [token for token, kind in zip(vocabulary[0], vocabulary[2], strict=True) if kind == _CONTROL]
         context = int(fields["llama.context_length"])
-    except (KeyError, ValueError, TypeError) as error:
+    except HardmaxError:
+        raise
+    except (KeyError, ValueError, TypeError, OverflowError, NotImplementedError) as error:
         raise _damaged(path, error) from None
     return LlamaFile(sizes, weights, vocabulary[0], vocabulary[1], special, context)
 
@@ -86,6 +99,42 @@ def _damaged(path: Path, error: BaseException) -> FileFormatError:
     return FileFormatError(
         f"{path}: a damaged or truncated GGUF file ({told(error)}); fetch it again"
     )
+
+
+def _refuse_other_variants(fields: dict[str, Any], key_dim: int, tensors: dict[str, Any], path: Path) -> None:
+    """Refuses files whose rotary embedding or tokenizer is of a kind that would be computed wrongly here."""
+    found = {
+        "scaled rotary embeddings": "rope_freqs.weight" in tensors
+        or fields.get("llama.rope.scaling.type", "none") != "none"
+        or fields.get("llama.rope.scale_linear", 1.0) != 1.0,
+        "rotary embeddings of a part of each head": fields.get("llama.rope.dimension_count", key_dim) != key_dim,
+        "a tokenizer other than byte-level pairs": fields.get("tokenizer.ggml.model", "gpt2") != "gpt2",
+        "a tokenizer that splits texts otherwise than SmolLM's": fields.get("tokenizer.ggml.pre", "smollm") != "smollm",
+        "a tokenizer that puts a token before each text": bool(fields.get("tokenizer.ggml.add_bos_token", False)),
+    }
+    for what, is_there in found.items():
+        if is_there:
+            raise OperatorError(
+                f"{path}: has {what}, which is not read from GGUF, so its numbers would be wrong. Load the model "
+                "with transformers and pass it to hm.capture."
+            )
+
+
+def _check_sizes(sizes: dict[str, Any], n_tensors: int, path: Path) -> None:
+    """Refuses sizes that no model has, before anything is made of that size."""
+    whole = [size for size in sizes.values() if isinstance(size, int) and not isinstance(size, bool)]
+    heads, groups = sizes["num_attention_heads"], sizes["num_key_value_heads"]
+    is_sound = (
+        all(size >= 0 for size in whole)
+        and min(size for name, size in sizes.items() if name in _POSITIVE) > 0
+        and len(_LAYER_NAMES) * sizes["num_hidden_layers"] <= n_tensors
+        and heads % groups == 0
+        and sizes["hidden_size"] % (2 * heads) == 0
+        and all(isfinite(sizes[name]) and sizes[name] > 0 for name in ("rms_norm_eps", "rope_theta"))
+    )
+    if not is_sound:
+        named = ", ".join(f"{name} {value}" for name, value in sizes.items())
+        raise FileFormatError(f"{path}: no Llama with {n_tensors} tensors has these sizes: {named}; fetch it again")
 
 
 def _sizes(fields: dict[str, Any], has_output: bool) -> dict[str, Any]:
@@ -112,7 +161,7 @@ def _weights(gguf: Any, tensors: dict[str, Any], sizes: dict[str, Any], path: Pa
         names |= {there.format(layer): here.format(layer) for there, here in _LAYER_NAMES.items()}
     if not sizes["tie_word_embeddings"]:
         names["output.weight"] = "lm_head.weight"
-    missing, unknown = names.keys() - tensors.keys(), tensors.keys() - names.keys() - {"rope_freqs.weight"}
+    missing, unknown = names.keys() - tensors.keys(), tensors.keys() - names.keys() 
     if missing or unknown:
         raise FileFormatError(
             f"{path}: expected the {len(names)} weights of a Llama, got {len(missing)} too few and {len(unknown)} "
@@ -129,6 +178,16 @@ def _weights(gguf: Any, tensors: dict[str, Any], sizes: dict[str, Any], path: Pa
         elif there.endswith("attn_k.weight"):
             array = _by_halves(array, sizes["num_key_value_heads"])
         weights[here] = np.ascontiguousarray(array)
+    width = sizes["hidden_size"]
+    for name, rows in (
+        ("model.embed_tokens.weight", sizes["vocab_size"]),
+        ("model.layers.0.mlp.gate_proj.weight", sizes["intermediate_size"]),
+    ):
+        if weights[name].shape != (rows, width):
+            raise FileFormatError(
+                f"{path}: expected {name} of shape {(rows, width)}, as the sizes in the file say, got "
+                f"{weights[name].shape}; fetch it again"
+            )
     return weights
 
 
