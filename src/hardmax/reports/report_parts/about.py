@@ -15,6 +15,7 @@ from hardmax.reports.report_parts.subject import Subject, array_hash
 TITLE = "What was analysed"
 NAME = "about"
 _MOST_CHANGES = 40
+_MOST_SHOWN = 10  # inputs that are written out
 
 EXACTNESS_MEANS = (
     (Exactness.EXACT, "decided in whole or rational numbers throughout; no rounding anywhere"),
@@ -73,6 +74,7 @@ def captures_section(
         ("keys of a head", _range([f"{size:,}" for size in keys]), exact),
         ("dimension of a key", _range([str(size) for size in dims]), exact),
         ("temperature on raw dot products", _range([f"{value:.6g}" for value in temperatures]), exact),
+        *((f"input {index}", _in_tokens(capture), None) for index, capture in enumerate(captures[:_MOST_SHOWN])),
         ("SHA-256 of queries and keys", _captures_hash(captures), exact),
         ("made", made, None),
         *((library, version, None) for library, version in versions),
@@ -88,6 +90,11 @@ def _section(rows: Sequence[tuple[str, str, str | None]]) -> Section:
         "what is proved of it."
     )
     return Section(NAME, TITLE, lead, tables=(table,))
+
+
+def _in_tokens(capture: Capture) -> str:
+    """The input as the names of its positions."""
+    return legible(" ".join(token.strip() or token for token in capture.tokens))
 
 
 def _range(values: Sequence[str]) -> str:

@@ -119,6 +119,8 @@ def gather_captures(
     told("bounds and margins")
     stability, certified = stability_section(seen)
     why = "Only what the heads saw was given, not the model they belong to."
+    if compared:
+        why = "This page is about the attention of the model; as a whole it was not looked at, only run."
     fidelity, whole = compared_section(compared, len(captures[0].heads))
     sections = (
         captures_section(captures, name, _versions(), made),
@@ -130,6 +132,9 @@ def gather_captures(
         Section(temperature_part.NAME, temperature_part.TITLE, absent=why),
     )
     found = _reach_and_margin(head_section, certified)
+    if whole is not None and whole.agreement is not None:
+        share = as_text(whole.agreement, "share")
+        found.insert(0, Fact("decisions kept with every head hard", share, whole.exactness))
     answer = [
         Fact("", f"{several(len(seen), 'attention head')} on {several(len(captures), 'input')}.", Exactness.EXACT),
         *_whole_in_words(whole),

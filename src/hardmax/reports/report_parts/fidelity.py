@@ -103,6 +103,10 @@ def compared_section(
     notes = [_MEASURES, "Only attention is made hard, inside the running model; its norms and activations are kept."]
     if compared[0].fidelity.agreement is None:
         notes.append("The outputs are embeddings and decide nothing, so only errors are compared.")
+    else:
+        notes.append("A decision is the largest output: of a language model the likeliest next token at each position.")
+    if n_heads > 1 and not any(len(part.heads) == 1 for part in compared):
+        notes.append("Heads were not made hard one by one for this page; hm.fidelity.by_head does that.")
     figures = [_bars(records)] if len(records) > 1 and compared[0].fidelity.agreement is not None else []
     section = Section(
         NAME,
