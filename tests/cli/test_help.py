@@ -78,6 +78,13 @@ def test_a_colon_with_nothing_after_it_asks_for_all_names():
     assert (asked["COMP_WORDS"].split("\n"), asked["COMP_CWORD"]) == (["hardmax", "map", ""], "2")
 
 
+def test_a_shell_that_asks_nonsense_gets_no_traceback():
+    asked = {"_HARDMAX_COMPLETE": "complete_bash", "COMP_WORDS": "hardmax\nskel", "COMP_CWORD": "x"}
+    command = [sys.executable, "-m", "hardmax.cli"]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **asked})
+    assert done.stderr == ""
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_a_completion_script_is_printed_for_the_program(shell):
     command = [sys.executable, "-m", "hardmax.cli", "--show-completion", shell]

@@ -74,7 +74,8 @@ def join_words(environment: MutableMapping[str, str]) -> None:
     """
     if environment.get(_SHELL) != "complete_bash":
         return
-    words, at = environment.get("COMP_WORDS", "").split("\n"), int(environment.get("COMP_CWORD") or 0)
+    words, place = environment.get("COMP_WORDS", "").split("\n"), environment.get("COMP_CWORD", "")
+    at = int(place) if place.isdecimal() else 0
     for index in range(len(words) - 1):
         if words[index] + words[index + 1] not in (BUILTIN, MODEL):
             continue
