@@ -15,6 +15,7 @@ from hardmax.errors import (
 )
 from hardmax.networks import library, lookup
 from hardmax.networks import operations as op
+from hardmax.networks.graph import GraphBuilder
 from networks.oracle_words import described
 from oracles.cell_oracle import oracle_cells
 
@@ -285,3 +286,17 @@ def test_onnxruntime_computes_what_we_do(net, questions):
     session = runtime.InferenceSession(file, providers=["CPUExecutionProvider"])
     (logits,) = session.run(None, {"input": questions[0].astype(np.float32)})
     np.testing.assert_allclose(logits, net(questions[0]), rtol=1e-4, atol=1e-4)
+
+
+def test_a_network_with_the_same_parts_that_computes_otherwise_is_refused():
+    net = library.builtin("lookup").with_temperature(0.0)
+    builder, renumbered = GraphBuilder(net.graph.input_shape), [0]
+    for node in net.graph.nodes:
+        made = builder.add(node.operation, *(renumbered[value] for value in node.inputs), name=node.name)
+        if isinstance(node.operation, op.Relu):
+            made = builder.add(op.Scale(op.frozen(0.5)), made)
+        renumbered.append(made)
+    other = hm.Network.from_graph(builder.build(renumbered[-1]), 0.0)
+    x = library.lookup_examples(1, rng=np.random.default_rng(0)).inputs[0]
+    with pytest.raises(ParameterError, match="computes as the lookup model does"):
+        library.conditioned_lookup(x, other)

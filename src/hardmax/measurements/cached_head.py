@@ -28,6 +28,7 @@ from hardmax.cells.complex import Exactness
 from hardmax.cells.power_diagram import PowerDiagram, power_diagram
 from hardmax.cells.reachable import Reachable
 from hardmax.errors import ParameterError, ShapeError, WeightError
+from hardmax.measurements._head_html import caches_html
 from hardmax.measurements.head_rows import HeadRows, head_rows, lengths_of
 from hardmax.measurements.segment_routing import OwnKey, SegmentRouting, segment_routing
 from hardmax.networks.adapters.captured import CapturedHead
@@ -53,7 +54,7 @@ class Standing:
     exactness: Exactness = Exactness.CERTIFIED
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class CacheReach:
     """Which tokens some query within ``radius`` of the current one would choose; ``positions``, increasing.
 
@@ -68,13 +69,16 @@ class CacheReach:
     reachable: Reachable
     exactness: Exactness = Exactness.CERTIFIED
 
+    def __repr__(self) -> str:
+        return f"CacheReach(tokens {self.positions.tolist()} within {self.radius:.6g}, own key {self.own})"
+
     @property
     def n_reachable(self) -> int:
         """How many tokens can be chosen."""
         return len(self.positions)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class CachedHead:
     """One head while one token is written: the cached keys, the current query, and the token's own key.
 
@@ -106,6 +110,13 @@ class CachedHead:
     own_position: int
     key_group: int | None
     diagram: PowerDiagram
+
+    def __repr__(self) -> str:
+        own = "no own key" if self.own_key is None else f"own key at {self.own_position}"
+        return f"CachedHead(layer {self.layer}, head {self.head}: {self.n_cached} cached keys, {own})"
+
+    def _repr_html_(self) -> str:
+        return caches_html(f"Head {self.head} of layer {self.layer} ({self.name}), own key ignored", [self.numbers()])
 
     @property
     def n_cached(self) -> int:

@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 
 from hardmax.cells.complex import Exactness
 from hardmax.errors import EmptyError, ParameterError
+from hardmax.measurements._head_html import heads_html, quantities_html
 from hardmax.measurements.head_keys import Diagrams, KeySet, key_sets
 from hardmax.measurements.head_rows import HeadRows, head_rows, lengths_of, one_thread_each
 from hardmax.networks.adapters.captured import Capture, CapturedHead
@@ -63,7 +64,7 @@ COLUMNS: dict[str, tuple[Exactness, str]] = {
 }
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class HeadAnalysis:
     """One head over all captures.
 
@@ -86,6 +87,15 @@ class HeadAnalysis:
     def __post_init__(self) -> None:
         for array in (self.capture_of, self.query_of, self.relative_radii):
             array.setflags(write=False)
+
+    def __repr__(self) -> str:
+        return (
+            f"HeadAnalysis(layer {self.layer}, head {self.head}: {self.n_rows} rows, {self.n_keys} keys, "
+            f"{self.n_live} live, {self.n_chosen} chosen)"
+        )
+
+    def _repr_html_(self) -> str:
+        return quantities_html(f"Head {self.head} of layer {self.layer} ({self.name})", self.table())
 
     @property
     def n_rows(self) -> int:
@@ -198,6 +208,13 @@ class HeadAnalyses(tuple[HeadAnalysis, ...]):
 
     __slots__ = ()
 
+    def __repr__(self) -> str:
+        rows = sum(found.n_rows for found in self)
+        return f"HeadAnalyses({len(self)} heads in {len({found.layer for found in self})} layers, {rows} rows)"
+
+    def _repr_html_(self) -> str:
+        return heads_html(f"{len(self):,} heads", self.table()) + quantities_html("All heads", [*self.summary.values()])
+
     def head(self, layer: int, head: int) -> HeadAnalysis:
         """The analysis of one head."""
         for found in self:
@@ -272,6 +289,8 @@ def analyse_heads(
     >>> (found,) = analyse_heads(Capture("demo", ("a", "b", "c", "d"), (head,), ("p", "q")))
     >>> found.n_keys, found.n_live, found.n_reachable_hull, found.n_never_chosen
     (4, 3, 2, 2)
+    >>> found
+    HeadAnalysis(layer 0, head 0: 2 rows, 4 keys, 3 live, 2 chosen)
     >>> found.margins.tolist(), found.key_sets[0].live.tolist()
     ([2.0, 1.0], [True, True, True, False])
 

@@ -45,7 +45,7 @@ class Ball:
         return bool(lengths_of(self.centre[None])[0] < self.radius)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class KeySet:
     """One set of keys, and every query that met it.
 
@@ -88,6 +88,10 @@ class KeySet:
     def __post_init__(self) -> None:
         for array in (self.positions, self.n_chosen, self.is_seen):
             array.setflags(write=False)
+
+    def __repr__(self) -> str:
+        shared = f"{len(self.captures)} input" + "s" * (len(self.captures) != 1)
+        return f"KeySet({self.n_keys} of {self.n_positions} keys, {int(self.n_chosen.sum())} rows of {shared})"
 
     @property
     def n_keys(self) -> int:

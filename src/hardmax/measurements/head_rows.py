@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.arithmetic.rationals import fraction, nearest_float, rational
+from hardmax.cells.notebook import ShownAsTable
 from hardmax.errors import PrecisionError
 from hardmax.networks.adapters.captured import CapturedHead
 
@@ -31,8 +32,8 @@ _UNIT_ROUNDOFF = 2.0**-53
 _ARRAYS = ("winners", "n_visible", "margins", "entropies", "radii", "walls", "is_certified")
 
 
-@dataclass(frozen=True, eq=False)
-class HeadRows:
+@dataclass(frozen=True, eq=False, repr=False)
+class HeadRows(ShownAsTable):
     """One number a row: a row is one query with the keys it sees.
 
     ``winners`` are exact, ties to the lowest index. ``margins`` (winner minus runner-up, infinite where one key is
@@ -56,6 +57,9 @@ class HeadRows:
     def __post_init__(self) -> None:
         for name in _ARRAYS:
             getattr(self, name).setflags(write=False)
+
+    def __repr__(self) -> str:
+        return f"HeadRows({len(self)} rows, {int(self.is_certified.sum())} certified)"
 
     def __len__(self) -> int:
         return len(self.winners)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import EmptyError, ParameterError
+from hardmax.measurements._head_html import MOST_ROWS, caches_html
 from hardmax.measurements.cached_head import CachedHead as CachedHead
 from hardmax.measurements.cached_head import CacheReach as CacheReach
 from hardmax.measurements.cached_head import Standing as Standing
@@ -28,6 +29,16 @@ class KVCache(tuple[CachedHead, ...]):
     """The cached heads of a decoder in the order of the capture."""
 
     __slots__ = ()
+
+    def __repr__(self) -> str:
+        layers = len({found.layer for found in self})
+        return f"KVCache({len(self)} heads in {layers} layers, {max(found.n_cached for found in self)} cached keys)"
+
+    def _repr_html_(self) -> str:
+        title = f"Key-value cache of {len(self):,} heads; reachable within a tenth of the query's length"
+        with one_thread_each():
+            rows = [head.numbers() for head in self[:MOST_ROWS]]
+        return caches_html(title, rows, total=len(self))
 
     def head(self, layer: int, head: int) -> CachedHead:
         """One head."""

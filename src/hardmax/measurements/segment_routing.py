@@ -20,6 +20,7 @@ from hardmax.cells._line_envelope import envelope
 from hardmax.cells.complex import Exactness
 from hardmax.errors import ParameterError
 from hardmax.measurements.head_rows import lengths_of
+from hardmax.tropical._html import block, table
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -36,7 +37,7 @@ class OwnKey(StrEnum):
     MOVING = "moving"  # the own key moves with the query, on a segment
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SegmentRouting:
     """The winners from t = 0 to t = 1: ``winners[i]`` wins from ``breakpoints[i - 1]`` to ``breakpoints[i]``.
 
@@ -58,6 +59,19 @@ class SegmentRouting:
     def __post_init__(self) -> None:
         for array in (self.winners, self.breakpoints, self.errors):
             array.setflags(write=False)
+
+    def __repr__(self) -> str:
+        ends = np.concatenate([[0.0], self.breakpoints, [1.0]])
+        shown = [f"{key} to {end:.4g}" for key, end in zip(self.winners[:6].tolist(), ends[1:7].tolist(), strict=True)]
+        more = f", and {self.n_pieces - 6} more" if self.n_pieces > 6 else ""
+        return f"SegmentRouting({', '.join(shown)}{more}; own key {self.own})"
+
+    def _repr_html_(self) -> str:
+        ends = np.concatenate([[0.0], self.breakpoints, [1.0]]).tolist()
+        names = ["own key" if key == self.own_place else str(key) for key in self.winners.tolist()]
+        title = f"{self.n_pieces:,} pieces of a segment, own key {self.own}"
+        rows = list(zip(ends[:-1], ends[1:], names, strict=True))
+        return block(title, table(("from", "to", "winner"), rows), exactness=str(self.exactness))
 
     @property
     def n_pieces(self) -> int:

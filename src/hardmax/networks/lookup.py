@@ -209,7 +209,25 @@ def conditioned_lookup(context: ArrayLike, net: Network | None = None) -> Networ
         tokens = tokens + block.second(np.where(hidden > 0, hidden, 0 * hidden))
         layers.append(Residual(Attention(heads), block.output.layer))
         layers.append(Residual(block.first.layer, ReLU(), block.second.layer))
-    return Network([*layers, parts.readout.layer], _WIDTH, net.temperature)
+    made = Network([*layers, parts.readout.layer], _WIDTH, net.temperature)
+    _check_same(net, made, rows)
+    return made
+
+
+def _check_same(net: Network, made: Network, rows: FloatArray) -> None:
+    """Refuses a network that has the lookup model's parts but computes something else with them."""
+    question = (np.arange(_WIDTH) - 7.5) / 8
+    x = np.vstack([rows, question])
+    here, there = made(question), net(x)
+    if np.allclose(here, there, rtol=1e-6, atol=1e-6 * max(1.0, float(np.abs(there).max()))):
+        return
+    # Floats may settle a tie otherwise; rationals do not.
+    if net.temperature == 0 and (made(rational_array(question)) == net(rational_array(x))).all():
+        return
+    raise ParameterError(
+        f"net: expected a network that computes as the lookup model does, got {net!r}: with this context it differs "
+        f"from the model of its linear maps by {float(np.abs(here - there).max()):.3g}. Are scores or residuals scaled?"
+    )
 
 
 @dataclass(frozen=True, eq=False)
