@@ -161,7 +161,7 @@ def _weights(gguf: Any, tensors: dict[str, Any], sizes: dict[str, Any], path: Pa
         names |= {there.format(layer): here.format(layer) for there, here in _LAYER_NAMES.items()}
     if not sizes["tie_word_embeddings"]:
         names["output.weight"] = "lm_head.weight"
-    missing, unknown = names.keys() - tensors.keys(), tensors.keys() - names.keys() 
+    missing, unknown = names.keys() - tensors.keys(), tensors.keys() - names.keys()
     if missing or unknown:
         raise FileFormatError(
             f"{path}: expected the {len(names)} weights of a Llama, got {len(missing)} too few and {len(unknown)} "
