@@ -36,6 +36,19 @@ def test_names_that_look_like_formulas_are_drawn_as_they_are(diagram):
     assert _drawn(diagram.plot(_axes(), names=names)) == names
 
 
+def test_our_own_formulas_are_set_as_formulas():
+    from matplotlib.figure import Figure
+    from matplotlib.text import Text
+
+    from hardmax.reports.figures.writing import NUMBERS, figure_module
+
+    for number in set(NUMBERS) - {6}:  # figure 6 names no keys and takes its time
+        figure, module = Figure(), figure_module(number)
+        module.draw(module.compute(np.random.default_rng(0)), figure)
+        for text in figure.findobj(Text):
+            assert text.get_parse_math() or "$" not in text.get_text(), (number, text.get_text())
+
+
 def test_names_with_controls_and_of_any_length_become_one_short_line(diagram):
     shown = _drawn(diagram.plot(_axes(), names=["a\nb\x1b[31m\x00", "\u202eabc", "x" * 10_000]))
     assert all(name.isprintable() or "\ufffd" in name for name in shown)

@@ -235,8 +235,15 @@ def draw_frame(ax: Any, window: Window) -> Any:
     return ax
 
 
-def draw_keys(ax: Any, diagram: PowerDiagram, names: Sequence[str] | None = None, size: float = 60.0) -> Any:
-    """Mark each key: a white star where it owns a cell, a cross where it owns none; names beside them."""
+def draw_keys(
+    ax: Any, diagram: PowerDiagram, names: Sequence[str] | None = None, size: float = 60.0, **text_style: Any
+) -> Any:
+    """Mark each key: a white star where it owns a cell, a cross where it owns none; names beside them.
+
+    Names are drawn letter by letter, since they may be tokens of a foreign model; our own formulas come with
+    ``parse_math=True``.
+    """
+    text_style = {"fontsize": "small", "color": INK, "zorder": 5, "parse_math": False} | text_style
     for key, (position, alive) in enumerate(zip(diagram.keys, diagram.live, strict=True)):
         x, y = position.tolist()
         if alive:
@@ -244,10 +251,7 @@ def draw_keys(ax: Any, diagram: PowerDiagram, names: Sequence[str] | None = None
         else:
             ax.scatter([x], [y], marker="x", s=0.5 * size, color=INK, linewidth=1.2, zorder=4)
         if names is not None:
-            ax.annotate(
-                shown_name(names[key]), (x, y), xytext=(4, 4), textcoords="offset points", fontsize="small", color=INK,
-                zorder=5, parse_math=False,
-            )  # fmt: skip
+            ax.annotate(shown_name(names[key]), (x, y), xytext=(4, 4), textcoords="offset points", **text_style)
     return ax
 
 

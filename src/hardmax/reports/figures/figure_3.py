@@ -73,7 +73,7 @@ def draw_cells(diagram: PowerDiagram, polygons: tuple[FloatArray, ...], ax: Any,
     """One diagram, with a name beside each key."""
     draw_polygons(ax, polygons, [tinted(key_colour(key), 0.5) for key in range(len(polygons))])
     draw_outlines(ax, polygons, 1.0)
-    draw_keys(ax, diagram, names)
+    draw_keys(ax, diagram, names, parse_math=True)
     plain_axes(ax)
     return draw_frame(ax, _WINDOW)
 

@@ -183,13 +183,14 @@ def tables(values: Values) -> dict[str, Table]:
         for face in polytope.faces:
             corners = label_text(face.corners)
             faces.append((heads, corners, " ".join(str(head + 1) for head in face.heads),
-                          path_text(polytope.seen[list(face.corners), :2]), "exact, outline estimated"))  # fmt: skip
+                          "exact", path_text(polytope.seen[list(face.corners), :2]), "estimated"))  # fmt: skip
     return {
         "": Table(("heads", "vertices", "facets", "sums of one key a head, as published", "largest possible",
                    "exactness"),
                   tuple(counts)),
         "vertices": Table(("heads", "vertex", "winners", "x", "y", "z", "exactness"), tuple(vertices)),
-        "faces": Table(("heads", "corners", "heads that change", "drawn outline", "exactness"), tuple(faces)),
+        "faces": Table(("heads", "corners", "heads that change", "exactness", "drawn outline", "outline exactness"),
+                       tuple(faces)),
     }  # fmt: skip
 
 

@@ -64,8 +64,8 @@ class Values:
 def compute(rng: np.random.Generator, draws: int | None = None) -> Values:
     """Draw Gaussian networks and heads, ``draws`` of each kind (150 unless given), count exactly, sample, fit slopes.
 
-    Exactness: counts of cells, regions and vertices certified; sampled counts are lower bounds; means and slopes
-    estimated, with intervals from resampling the draws.
+    Exactness: counts of cells, regions and vertices certified; sampled counts estimated, being lower bounds; means
+    and slopes estimated, with intervals from resampling the draws.
     """
     cells: list[Series] = []
     missed, missed_in_square, fewer = 0.0, 0.0, 0
@@ -88,7 +88,7 @@ def compute(rng: np.random.Generator, draws: int | None = None) -> Values:
     return Values(tuple(cells), tuple(vertices), maximum, missed, missed_in_square, share)
 
 
-_QUANTITIES = (("cells", "certified"), ("regions", "certified"), ("sampled labels", "lower bound"),
+_QUANTITIES = (("cells", "certified"), ("regions", "certified"), ("sampled labels", "estimated"),
                ("cells in the square", "certified"))  # fmt: skip
 
 
@@ -168,8 +168,8 @@ def draw_cells(cells: tuple[Series, ...], ax: Any) -> Any:
 
 
 _LOOKS = {
-    "cells": ("cells, exact", "o", "-", 4.2),
-    "regions": ("regions, exact", "s", ":", 3.4),
+    "cells": ("cells, certified", "o", "-", 4.2),
+    "regions": ("regions, certified", "s", ":", 3.4),
     "sampled labels": ("labels sampled", "x", "--", 4.0),
 }
 
@@ -183,7 +183,7 @@ def draw_vertices(vertices: tuple[Series, ...], maximum: dict[int, tuple[int, ..
         text = f"$H = {series.parameter}$, slope {series.slope:.2f}"
         ax.annotate(text, end, xytext=(7, 0), textcoords="offset points", va="center", fontsize=7.0)
         ax.plot(series.keys, maximum[series.parameter], color=colour, linewidth=0.8, linestyle="--")
-    ax.plot([], [], color=INK, marker="o", markersize=4.2, label="vertices, exact")
+    ax.plot([], [], color=INK, marker="o", markersize=4.2, label="vertices, certified")
     ax.plot([], [], color=INK, linewidth=0.8, linestyle="--", label="largest possible: $N^H$")
     _log_axes(ax, _KEYS_B, (2, 5, 10, 20, 50, 100, 200, 300))
     ax.set_xlim(1.88, 11.4)
@@ -252,11 +252,11 @@ def caption(values: Values) -> Caption:
     return Caption(
         f"Log-log plots over {values.cells[0].counts.shape[1]} random draws; bars and brackets are 95 % intervals from "
         "resampling the draws. (a) Transformers on the plane with Gaussian weights, one residual bias-free head and "
-        f"{_WIDTH} ReLUs a block: exact means of cells (filled) and regions (open) on the whole plane, and distinct "
-        f"labels among {_SAMPLES:,} uniform samples of [-{_SIDE:g}, {_SIDE:g}]^2 (crosses), a lower bound on cells; "
+        f"{_WIDTH} ReLUs a block: means of cells (filled) and regions (open) on the whole plane (certified), and "
+        f"distinct labels among {_SAMPLES:,} uniform samples of [-{_SIDE:g}, {_SIDE:g}]^2 (crosses), a lower bound on cells; "
         f"the thin line has the printed slope. Slopes of cells: {_slope_text(by['cells', 1])} for L = 1, "
         f"{_slope_text(by['cells', 2])} for L = 2. (b) Vertices of the Minkowski sum of H Gaussian heads in dimension "
-        f"{_DIM}, exact, with the largest number possible (dashed). Slopes: {vertices} for H = 1, 2, 3.",
+        f"{_DIM} (certified), with the largest number possible (dashed). Slopes: {vertices} for H = 1, 2, 3.",
         "(a) Sampled labels as a lower bound on linear regions, since exact counting is intractable, with a slope of "
         "about 0.13 for L = 1; d_ff, H and the sampled domain are not given, and there is no uniform distribution on "
         "the plane. (b) H = 3 falls short of N^H because interior points do not reach the hull.",
