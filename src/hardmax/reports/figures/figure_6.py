@@ -253,8 +253,8 @@ def caption(values: Values) -> Caption:
         f"Log-log plots over {values.cells[0].counts.shape[1]} random draws; bars and brackets are 95 % intervals from "
         "resampling the draws. (a) Transformers on the plane with Gaussian weights, one residual bias-free head and "
         f"{_WIDTH} ReLUs a block: means of cells (filled) and regions (open) on the whole plane (certified), and "
-        f"distinct labels among {_SAMPLES:,} uniform samples of [-{_SIDE:g}, {_SIDE:g}]^2 (crosses), a lower bound on cells; "
-        f"the thin line has the printed slope. Slopes of cells: {_slope_text(by['cells', 1])} for L = 1, "
+        f"distinct labels among {_SAMPLES:,} uniform samples of [-{_SIDE:g}, {_SIDE:g}]^2 (crosses), a lower bound on "
+        f"cells; the thin line has the printed slope. Slopes of cells: {_slope_text(by['cells', 1])} for L = 1, "
         f"{_slope_text(by['cells', 2])} for L = 2. (b) Vertices of the Minkowski sum of H Gaussian heads in dimension "
         f"{_DIM} (certified), with the largest number possible (dashed). Slopes: {vertices} for H = 1, 2, 3.",
         "(a) Sampled labels as a lower bound on linear regions, since exact counting is intractable, with a slope of "
