@@ -138,7 +138,7 @@ def test_the_heads_on_the_page_are_the_library_s(lookup_data):
 
 
 def test_bounds_stand_above_what_was_counted(lookup_data):
-    rows = _rows(lookup_data, "bounds")
+    rows = [*_rows(lookup_data, "bounds"), *_rows(lookup_data, "curvature")]
     assert len(rows) >= 3
     for row in rows:
         assert float(row["counted"]) <= float(row["true"]), row["quantity"]
@@ -439,3 +439,22 @@ def test_a_vision_transformer_with_sixty_inputs_has_a_page_with_the_known_number
     assert _facts(data, "cells")["cells"] == hm.count_cells(hm.skeleton(file), segment) == 1159
     assert _facts(data, "fidelity")["accuracy, soft"] == 1.0
     assert len(_rows(data, "heads")) == 9 and sum(row["rows"] for row in _rows(data, "stability")) == 60 * 9 * 17
+
+
+def test_one_quantity_has_one_mark(lookup_data):
+    marks = {
+        (table, column["key"]): column["exactness"]
+        for table, content in lookup_data["tables"].items()
+        for column in content["columns"]
+    }
+    assert marks["heads", "margin_median"] == marks["stability", "median"] == marks["head-queries", "margin"]
+    assert marks["heads", "n_chosen"] == marks["head-keys", "wins"]
+    medians = {(row["layer"], row["head"]): row["margin_median"] for row in _rows(lookup_data, "heads")}
+    for row in _rows(lookup_data, "stability"):
+        assert row["median"] == medians[row["layer"], row["head"]]
+
+
+def test_halves_of_characters_are_shown_by_their_code(tmp_path):
+    names = {"name": "bad\udcff.onnx", "tokens": ["\ud83d"] * 5}
+    path = hm.reports.report(hm.builtin("demo"), tmp_path / "page.html", np.zeros((3, 2)), **names)
+    assert "bad\\udcff.onnx" in path.read_text(encoding="utf-8")

@@ -35,6 +35,13 @@ _COLUMNS = (
     Column("verdict", "the published statement", "prose"),
     Column("remark", "remark", "prose"),
 )
+_CURVATURE_COLUMNS = (
+    Column("quantity", "quantity"),
+    Column("counted", "measured here", "number", Exactness.ESTIMATED),
+    Column("true", "true bound", "number", Exactness.CERTIFIED),
+    Column("published", "as published", "number", Exactness.ESTIMATED),
+    *_COLUMNS[-2:],
+)
 
 
 @dataclass(frozen=True)
@@ -52,8 +59,8 @@ def bounds_section(looked: Looked | None, seen: Sequence[SeenHead]) -> Section:
     notes: list[str] = []
     if looked is not None:
         records += _cell_records(looked, notes)
-    records += _curvature_record(seen)
-    if not records:
+    curvature = _curvature_record(seen)
+    if not records and not curvature:
         return Section(NAME, TITLE, absent="There are no cells and no soft attention to set bounds beside.")
     counted = [record for record in records if isinstance(record["counted"], int)]
     figures = (_figure(counted),) if counted else ()
@@ -65,7 +72,14 @@ def bounds_section(looked: Looked | None, seen: Sequence[SeenHead]) -> Section:
         "page is made.",
         notes=tuple(notes),
         figures=figures,
-        tables=(Table("bounds", "Counts beside bounds", _COLUMNS, rows_of(records, _COLUMNS)),),
+        tables=tuple(
+            Table(name, caption, columns, rows_of(of_table, columns))
+            for name, caption, columns, of_table in (
+                ("bounds", "Counts beside bounds", _COLUMNS, records),
+                ("curvature", "Curvature beside its bounds", _CURVATURE_COLUMNS, curvature),
+            )
+            if of_table
+        ),
     )
 
 

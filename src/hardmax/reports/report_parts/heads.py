@@ -37,7 +37,7 @@ _KEY_COLUMNS = (
     Column("token", "token"),
     Column("live", "owns a cell", "flag", Exactness.CERTIFIED),
     Column("in_picture", "cell in the picture", "flag", Exactness.ESTIMATED),
-    Column("wins", "queries won", "count", Exactness.ESTIMATED),
+    Column("wins", "queries won", "count", Exactness.EXACT),
 )
 _QUERY_COLUMNS = (
     Column("layer", "layer", "count", Exactness.EXACT),
@@ -47,7 +47,7 @@ _QUERY_COLUMNS = (
     Column("u", "u", "number", Exactness.ESTIMATED),
     Column("v", "v", "number", Exactness.ESTIMATED),
     Column("winner", "chooses"),
-    Column("margin", "margin", "number", Exactness.ESTIMATED),
+    Column("margin", "margin", "number", Exactness.CERTIFIED),
 )
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import ShapeError
+from hardmax.measurements.head_rows import HeadRows, head_rows
 from hardmax.networks.adapters.captured import Capture, CapturedHead
-from hardmax.networks.evaluation import first_argmax
 from hardmax.reports.report_parts.sections import legible
 
 FloatArray = NDArray[np.float64]
@@ -30,6 +31,11 @@ class SeenHead:
     def title(self) -> str:
         """How the page calls it, counted from zero as everywhere in this package."""
         return f"Layer {self.layer}, head {self.head}"
+
+    @cached_property
+    def rows(self) -> tuple[HeadRows, ...]:
+        """For each input, the winner (exact) and the margin (certified) of every query."""
+        return tuple(head_rows(one) for one in self.captured)
 
     @property
     def keys_are_fixed(self) -> bool:
@@ -80,33 +86,18 @@ def drawn_heads(seen: SeenHead, inputs: Sequence[int], most_queries: int) -> lis
         pooled = list(enumerate(seen.captured))
         queries = np.concatenate([one.queries for _, one in pooled])[:most_queries]
         names = [_of_input(name, i, one) for i, one in pooled for name in seen.query_names[i]][:most_queries]
-        scores = np.concatenate([one.scores for _, one in pooled])[:most_queries]
-        return [_drawn("all inputs", seen.captured[0], seen.key_names[0], queries, names, scores)]
+        winners = np.concatenate([rows.winners for rows in seen.rows])[:most_queries]
+        margins = np.concatenate([rows.margins for rows in seen.rows])[:most_queries]
+        return [Drawn("all inputs", seen.captured[0], seen.key_names[0], queries, tuple(names), winners, margins)]
     result = []
     for index in inputs:
         one = seen.captured[index]
-        names = list(seen.query_names[index][:most_queries])
-        scores = one.scores[:most_queries]
+        names, rows = list(seen.query_names[index][:most_queries]), seen.rows[index]
+        winners, margins = rows.winners[:most_queries], rows.margins[:most_queries]
+        queries = one.queries[:most_queries]
         title = f"input {index}"
-        result.append(_drawn(title, one, seen.key_names[index], one.queries[:most_queries], names, scores))
+        result.append(Drawn(title, one, seen.key_names[index], queries, tuple(names), winners, margins))
     return result
-
-
-def _drawn(
-    title: str,
-    head: CapturedHead,
-    key_names: tuple[str, ...],
-    queries: FloatArray,
-    names: list[str],
-    scores: FloatArray,
-) -> Drawn:
-    winners = first_argmax(scores)
-    if scores.shape[1] == 1:
-        margins = np.full(len(scores), np.inf)
-    else:
-        top = np.partition(scores, scores.shape[1] - 2, axis=1)
-        margins = top[:, -1] - top[:, -2]
-    return Drawn(title, head, key_names, queries, tuple(names), winners, margins)
 
 
 def _of_input(name: str, index: int, head: CapturedHead) -> str:

@@ -31,8 +31,8 @@ _COLUMNS = (
     Column("certified", "rows with a certificate", "count", Exactness.CERTIFIED),
     Column("share", "share", "share", Exactness.CERTIFIED),
     Column("needed", "margin needed", "number", Exactness.ESTIMATED),
-    Column("least", "least margin", "number", Exactness.ESTIMATED),
-    Column("median", "median margin", "number", Exactness.ESTIMATED),
+    Column("least", "least margin", "number", Exactness.CERTIFIED),
+    Column("median", "median margin", "number", Exactness.CERTIFIED),
     Column("weight", "mean distance to hard", "number", Exactness.ESTIMATED),
     Column("guarantee", "mean guarantee", "number", Exactness.CERTIFIED),
 )
@@ -120,7 +120,7 @@ def _certificates(head: SeenHead) -> list[Certificate]:
 
 
 def _record(head: SeenHead, of_head: Sequence[Certificate]) -> dict[str, Any]:
-    margins = np.concatenate([certificate.margin for certificate in of_head])
+    margins = np.concatenate([rows.margins for rows in head.rows])
     live = np.concatenate([certificate.n_live for certificate in of_head])
     vacuous = np.concatenate([certificate.is_vacuous for certificate in of_head])
     measured = np.concatenate([certificate.gradient for certificate in of_head])

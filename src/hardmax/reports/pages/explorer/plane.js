@@ -137,7 +137,9 @@ const SHAPES = [
   "M0-9A9 9 0 1 1 0 9A9 9 0 1 1 0-9Z", "M-8-8H8V8H-8Z", "M0-11L11 0L0 11L-11 0Z", "M0-11L10.5 8H-10.5Z",
 ];
 
-const isLight = ([r, g, b]) => 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.62;
+// Whether dark ink has more contrast than white on a colour: relative luminance above 0.215.
+const linear = (c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+const isLight = ([r, g, b]) => 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b) > 0.215;
 
 function handleNode({ kind, head, index, colour, text }) {
   const shape = kind === "query" ? "M0-10L3-3L10 0L3 3L0 10L-3 3L-10 0L-3-3Z" : SHAPES[head % SHAPES.length];
