@@ -180,6 +180,21 @@ def test_models_of_many_heads_are_not_taken_apart_on_the_page(tiny, folder, caps
 
 
 @pytest.mark.extras
+def test_what_is_too_large_for_a_page_is_refused_or_said(tiny, folder, capsys, monkeypatch):
+    arguments = ["report", "model:smollm2", "--texts", "texts.txt", "-o", "page.html"]
+    scores = [8 * len(text.split()) ** 2 for text in TEXTS]  # 8 heads
+    monkeypatch.setattr("hardmax.reports.report_parts.document.MOST_SCORES", max(scores) - 1)
+    code, _, err = run(capsys, *arguments)
+    assert code == 2 and is_one_line(err) and "line 1 has 5 tokens" in err and "of 4 at most" in err
+    monkeypatch.setattr("hardmax.reports.report_parts.document.MOST_SCORES", sum(scores[:2]))
+    assert run(capsys, *arguments)[0] == 0
+    assert "looked at on the first 2 of 3 inputs" in (folder / "page.html").read_text(encoding="utf-8")
+    monkeypatch.setattr("hardmax.reports.report_parts.document.MOST_CAPTURES", 2)
+    code, _, err = run(capsys, *arguments, "--force")
+    assert code == 2 and is_one_line(err) and "2 texts at most, got 3" in err
+
+
+@pytest.mark.extras
 def test_progress_of_a_long_comparison_is_shown_on_a_terminal(tiny, folder, capsys, monkeypatch):
     monkeypatch.setattr("hardmax.cli.progress._is_watched", lambda: True)
     for arguments in (["skeleton"], ["report", "-o", "page.html"]):

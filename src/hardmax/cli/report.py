@@ -85,6 +85,7 @@ def _made(model: str | None, inputs: str | None, texts: Path | None, out: Path |
     check_target(target, force=force or ours, endings=(".html", ".htm"), beside=(model, inputs_file(inputs), texts))
     if model is not None and is_trained(model):
         trained = read_trained(model, texts, {"--inputs": inputs}, say)
+        trained.check_page()
         captures, compared = trained.capture(say), compared_parts(trained, say)
         return make_report(captures, target, None, compared=compared, force=force or ours, progress=say)
     refuse_texts(model or "the lookup model", texts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import isqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -37,6 +38,28 @@ class TrainedModel:
     name: str
     model: Any
     texts: list[Any]
+    file: Path
+    lines: list[int]  # where each text stands in its file
+    n_tokens: list[int]  # of each text; empty for receptors, which are short
+
+    def check_page(self) -> None:
+        """Refuse what is too large for a page: more texts or a longer text than it would look at."""
+        from hardmax.reports.report_parts.document import MOST_CAPTURES, MOST_SCORES
+
+        if len(self.texts) > MOST_CAPTURES:
+            raise ParameterError(
+                f"--texts {self.file}: a page looks at {MOST_CAPTURES} texts at most, got {len(self.texts):,}"
+            )
+        if self.n_tokens:
+            config = self.model.model.config
+            most = isqrt(MOST_SCORES // (config.num_hidden_layers * config.num_attention_heads))
+            longest = max(self.n_tokens)
+            line = self.lines[self.n_tokens.index(longest)]
+            if longest > most:
+                raise ParameterError(
+                    f"--texts {self.file}: line {line} has {longest:,} tokens; a page about {self.name} looks at texts of "
+                    f"{most:,} at most, shorten or split it"
+                )
 
     def capture(self, say: Callable[[str], None]) -> tuple[Capture, ...]:
         """What every head sees on each text."""
@@ -82,9 +105,8 @@ def read_trained(source: str, texts: Path | None, refused: dict[str, Any], say: 
     given = _receptors(texts) if is_table else _lines(texts)
     say(f"loading {source}")
     model = loader()
-    if not is_receptors:
-        _check_lengths(model, given, texts)
-    return TrainedModel(source, model, [text for _, text in given])
+    n_tokens = [] if is_receptors else _lengths(model, given, texts)
+    return TrainedModel(source, model, [text for _, text in given], texts, [line for line, _ in given], n_tokens)
 
 
 def refuse_texts(source: str, texts: Path | None) -> None:
@@ -151,12 +173,13 @@ def _some(found: list[tuple[int, Any]], file: Path) -> list[tuple[int, Any]]:
     return found
 
 
-def _check_lengths(model: Any, texts: list[tuple[int, Any]], file: Path) -> None:
-    """Refuse a text that is longer than the model's context, by its line."""
-    for number, text in texts:
-        n_tokens = len(model.tokenizer.encode(text).ids)
+def _lengths(model: Any, texts: list[tuple[int, Any]], file: Path) -> list[int]:
+    """The tokens of each text; one that is longer than the model's context is refused by its line."""
+    lengths = [len(model.tokenizer.encode(text).ids) for _, text in texts]
+    for (line, _), n_tokens in zip(texts, lengths, strict=True):
         if n_tokens > model.context:
             raise ParameterError(
-                f"--texts {file}: line {number} has {n_tokens:,} tokens, {model.name} takes {model.context:,} at most; "
+                f"--texts {file}: line {line} has {n_tokens:,} tokens, {model.name} takes {model.context:,} at most; "
                 "shorten it, or split it"
             )
+    return lengths

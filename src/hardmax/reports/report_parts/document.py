@@ -33,6 +33,8 @@ from hardmax.reports.report_parts.temperature import temperature_section
 
 #: Inputs whose heads are looked at; on more, margins are pooled from these only.
 MOST_CAPTURES = 100
+#: Scores in all heads on all captured inputs together that a page looks at: about two minutes.
+MOST_SCORES = 100_000_000
 SCHEMA = 1
 
 _LIBRARIES = ("numpy", "scipy", "numba", "highspy")
@@ -113,8 +115,9 @@ def gather_captures(
 ) -> Document:
     """What can be said of captured heads without the model they come from, and what was measured of that elsewhere."""
     told("looking at every head")
-    summary = _summary(captures[:MOST_CAPTURES])  # first, since it refuses captures of different models
-    seen = seen_heads(captures[:MOST_CAPTURES], None)
+    looked_at = captures[: _n_affordable(captures)]
+    summary = _summary(looked_at)  # first, since it refuses captures of different models
+    seen = seen_heads(looked_at, None)
     head_section = heads.heads_section(seen, summary, len(captures), told)
     told("bounds and margins")
     stability, certified = stability_section(seen)
@@ -142,6 +145,16 @@ def gather_captures(
         *_margin_in_words(certified, stability),
     ]
     return Document(legible(name), "", made, tuple(answer), tuple(found), sections)
+
+
+def _n_affordable(captures: Sequence[Capture]) -> int:
+    """How many of the first captures have no more scores than a page can look at; one at least."""
+    total = 0
+    for index, one in enumerate(captures[:MOST_CAPTURES]):
+        total += sum(head.n_queries * head.n_keys for head in one.heads)
+        if total > MOST_SCORES:
+            return max(index, 1)
+    return min(len(captures), MOST_CAPTURES)
 
 
 def _seen(subject: Subject) -> tuple[tuple[SeenHead, ...], tuple[Capture, ...], str]:
