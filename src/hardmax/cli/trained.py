@@ -57,8 +57,8 @@ class TrainedModel:
             line = self.lines[self.n_tokens.index(longest)]
             if longest > most:
                 raise ParameterError(
-                    f"--texts {self.file}: line {line} has {longest:,} tokens; a page about {self.name} looks at texts of "
-                    f"{most:,} at most, shorten or split it"
+                    f"--texts {self.file}: line {line} has {longest:,} tokens; a page about {self.name} looks at texts "
+                    f"of {most:,} at most, shorten or split it"
                 )
 
     def capture(self, say: Callable[[str], None]) -> tuple[Capture, ...]:

@@ -34,7 +34,7 @@ from hardmax.reports.report_parts.temperature import temperature_section
 #: Inputs whose heads are looked at; on more, margins are pooled from these only.
 MOST_CAPTURES = 100
 #: Scores in all heads on all captured inputs together that a page looks at: about two minutes.
-MOST_SCORES = 100_000_000
+MOST_SCORES = 50_000_000
 SCHEMA = 1
 
 _LIBRARIES = ("numpy", "scipy", "numba", "highspy")
