@@ -94,6 +94,20 @@ class CachedHead:
         Of the token being written; None, 0 and -1 where it has no key here (cross-attention).
     diagram
         The power diagram of the cached keys.
+
+    Examples
+    --------
+    >>> from hardmax.measurements.kv_cache import kv_cache
+    >>> x = [[3.0, 0.0], [0.0, 1.0], [2.0, 1.0]]
+    >>> (head,) = kv_cache(CapturedHead(0, 0, "demo", x, x, x, 1.0, visible=np.tri(3, dtype=bool)))
+    >>> head, head.standing("frozen").winner, head.reachable(0.0)
+    (CachedHead(layer 0, head 0: 2 cached keys, own key at 2), 0, CacheReach(tokens [0] within 0, own key ignored))
+
+    One cached key has no rival:
+
+    >>> (head,) = kv_cache(CapturedHead(0, 0, "demo", x[:2], x[:2], x[:2], 1.0, visible=np.tri(2, dtype=bool)))
+    >>> head.routing_radius, head.nearest_wall
+    (inf, -1)
     """
 
     layer: int

@@ -71,6 +71,15 @@ class HeadAnalysis:
     ``rows`` are pooled in the order of the captures, row i coming from capture ``capture_of[i]`` and query
     ``query_of[i]``; ``relative_radii`` are the routing radii divided by the lengths of the queries. The numbers are
     properties; ``table`` lists them with what is proved of each.
+
+    Examples
+    --------
+    >>> head = CapturedHead(0, 0, "demo", [[1.0], [-2.0]], [[1.0], [-1.0], [0.0]], [[5.0], [6.0], [7.0]], 1.0)
+    >>> (found,) = analyse_heads(Capture("demo", ("a", "b", "c"), (head,), ("p", "q")))
+    >>> found.winners.tolist(), found.routing_radii.round(9).tolist(), found.nearest_walls.tolist()
+    ([0, 1], [1.0, 2.0], [1, 0])
+    >>> found.table()[1]["meaning"], found.table()[1]["value"], found.table()[1]["exactness"]
+    ('median of winner minus runner-up score', 1.5, 'certified')
     """
 
     layer: int
@@ -204,7 +213,19 @@ class HeadAnalysis:
 
 
 class HeadAnalyses(tuple[HeadAnalysis, ...]):
-    """The heads of a model in order of layer and head: a tuple that also makes tables."""
+    """The heads of a model in order of layer and head: a tuple that also makes tables.
+
+    Examples
+    --------
+    >>> heads = [CapturedHead(0, number, "demo", [[1.0]], [[1.0], [2.0]], [[5.0], [6.0]], 1.0) for number in (0, 1)]
+    >>> found = analyse_heads(Capture("demo", ("a", "b"), heads))
+    >>> found, found.summary["n_keys"]["value"], [row["head"] for row in found.table()]
+    (HeadAnalyses(2 heads in 1 layers, 2 rows), 4, [0, 1])
+    >>> found.head(7, 0)
+    Traceback (most recent call last):
+        ...
+    hardmax.errors.ParameterError: there is no head 0 in layer 7; expected one of (0, 0), (0, 1)
+    """
 
     __slots__ = ()
 

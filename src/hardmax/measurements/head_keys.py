@@ -72,6 +72,16 @@ class KeySet:
         The ball.
 
     Exactness: live and reachable keys certified, rows counted exactly.
+
+    Examples
+    --------
+    >>> from hardmax.measurements.head_analysis import analyse_heads
+    >>> from hardmax.networks.adapters.captured import Capture
+    >>> keys, queries = [[1.0], [0.0], [-1.0]], [[1.0], [2.0]]
+    >>> head = CapturedHead(0, 0, "demo", queries, keys, keys, 1.0, visible=[[True, False, True]] * 2)
+    >>> (of_set,) = analyse_heads(Capture("demo", ("a", "b", "c"), (head,)))[0].key_sets
+    >>> of_set, of_set.live.tolist(), of_set.reachable_from_hull.tolist(), of_set.never_chosen
+    (KeySet(2 of 3 keys, 2 rows of 1 input), [True, False, True], [True, False, False], (2,))
     """
 
     captures: tuple[int, ...]

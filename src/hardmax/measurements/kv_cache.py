@@ -26,7 +26,19 @@ IntArray = NDArray[np.int64]
 
 
 class KVCache(tuple[CachedHead, ...]):
-    """The cached heads of a decoder in the order of the capture."""
+    """The cached heads of a decoder in the order of the capture.
+
+    Examples
+    --------
+    >>> x = [[3.0, 0.0], [0.0, 1.0], [2.0, 1.0]]
+    >>> cache = kv_cache(CapturedHead(0, 0, "demo", x, x, x, 1.0, visible=np.tri(3, dtype=bool)))
+    >>> cache, cache.head(0, 0).n_cached, cache.table(0.5, relative=False)[0]["n_reachable"]
+    (KVCache(1 heads in 1 layers, 2 cached keys), 2, 1)
+    >>> cache.head(1, 0)
+    Traceback (most recent call last):
+        ...
+    hardmax.errors.ParameterError: there is no head 0 in layer 1; expected one of (0, 0)
+    """
 
     __slots__ = ()
 

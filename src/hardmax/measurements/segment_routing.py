@@ -46,6 +46,12 @@ class SegmentRouting:
     the numbers themselves. Pieces have positive length; of scores that agree throughout the lowest place wins.
 
     Exactness: exact.
+
+    Examples
+    --------
+    >>> found = segment_routing(np.array([[0.0], [1.0]]), None, np.array([-1.0]), np.array([1.0]), None)
+    >>> found, found.winner_at(0.5), found.own_share
+    (SegmentRouting(0 to 0.5, 1 to 1; own key ignored), 0, 0.0)
     """
 
     winners: IntArray

@@ -46,6 +46,11 @@ class Record:
     * of the model: ``agreement``, ``relative_error``, ``kl``, ``soft_accuracy``, ``hard_accuracy``, as
       ``hm.fidelity.compare`` defines them, ``accuracy`` where there is no soft attention, and whatever number the
       training loop handed in, such as ``loss``.
+
+    Examples
+    --------
+    >>> Record(100, MODEL, "loss", 0.25, Exactness.ESTIMATED).row()
+    {'step': 100, 'subject': 'model', 'quantity': 'loss', 'value': 0.25, 'exactness': 'estimated'}
     """
 
     step: int
@@ -71,6 +76,14 @@ class Probe:
 
     ``view`` turns the hard network into the one that is cut: the network conditioned on a context, a part of it, or
     itself (None).
+
+    Examples
+    --------
+    >>> import hardmax as hm
+    >>> net = hm.Network([hm.Affine([[1.0], [2.0]], [0.0, 1.0]), hm.ReLU(), hm.Affine([[1.0, 1.0]])], input_dim=1)
+    >>> first = Probe("first unit", hm.Segment([-1.0], [1.0]), lambda hard: hm.Network(hard.layers[:2], 1))
+    >>> [record.value for record in snapshot(net, [first, Probe("a point", hm.Segment([1.0], [2.0]))])]
+    [3, 1]
     """
 
     name: str

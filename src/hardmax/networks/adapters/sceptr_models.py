@@ -134,6 +134,13 @@ def sceptr(
         No variant has this name.
     FileFormatError
         A file is missing, truncated, or holds more than tensors.
+
+    Examples
+    --------
+    >>> sceptr("huge")
+    Traceback (most recent call last):
+        ...
+    hardmax.errors.ParameterError: no variant of SCEPTR is called 'huge'; expected one of default, mlm_only, ...
     """
     if variant not in SCEPTR_VARIANTS:
         known = ", ".join(SCEPTR_VARIANTS)
