@@ -221,6 +221,12 @@ def test_figures_drawn_again_have_the_same_bytes(drawn, tmp_path, monkeypatch):
             assert b"hardmax figures %d --seed 0" % number in drawn[f"figure-{number}.{ending}"]
 
 
+def test_a_picture_is_the_same_whichever_others_are_asked_for(drawn):
+    for number, kind in ((1, "svg"), (3, "pdf"), (7, "png")):
+        alone = contents(number, (kind,))
+        assert alone[f"figure-{number}.{kind}"] == drawn[f"figure-{number}.{kind}"], number
+
+
 def test_pictures_are_print_quality(drawn):
     files = drawn
     width, height = struct.unpack(">II", files["figure-3.png"][16:24])

@@ -20,6 +20,7 @@ NUMBERS = (1, 2, 3, 4, 5, 6, 7)
 FORMATS = ("pdf", "svg", "png")
 
 _SCHEMA = 1
+_LAYOUTS = 5  # passes until titles above axes of equal scales have their room
 
 
 def figures(
@@ -86,6 +87,9 @@ def contents(number: int, formats: Iterable[str] = FORMATS, seed: int = 0) -> di
     with settings():
         figure = new_figure(*module.SIZE)
         module.draw(values, figure)
+        for _ in range(_LAYOUTS):
+            figure.draw_without_rendering()
+        figure.set_layout_engine("none")  # or each file would move it again, and depend on those asked for before it
         for kind in formats:
             buffer = BytesIO()
             figure.savefig(buffer, format=kind, metadata=metadata(number, kind, seed))
