@@ -227,6 +227,14 @@ def test_a_picture_is_the_same_whichever_others_are_asked_for(drawn):
         assert alone[f"figure-{number}.{kind}"] == drawn[f"figure-{number}.{kind}"], number
 
 
+def test_a_second_table_that_exists_is_refused_before_any_file_is_written(tmp_path):
+    mine = tmp_path / "figure-1-cells.csv"
+    mine.write_text("mine")
+    with pytest.raises(WriteError, match="figure-1-cells.csv: the file exists"):
+        hm.reports.figures(1, tmp_path, formats=("svg",))
+    assert list(tmp_path.iterdir()) == [mine] and mine.read_text() == "mine"
+
+
 def test_pictures_are_print_quality(drawn):
     files = drawn
     width, height = struct.unpack(">II", files["figure-3.png"][16:24])

@@ -70,11 +70,13 @@ def figures(
         for number in wanted:
             if progress is not None:
                 progress(number, figure_module(number).NAME)
-            for name, data in contents(number, kinds, seed).items():
-                if not force and (target / name).exists():
-                    raise _exists(target / name)
-                write_bytes(target / name, data)
-                written.append(target / name)
+            files = {target / name: data for name, data in contents(number, kinds, seed).items()}
+            there = next((file for file in files if file.exists() and not force), None)
+            if there is not None:  # before the first of them is written
+                raise _exists(there)
+            for file, data in files.items():
+                write_bytes(file, data)
+            written += files
     return tuple(written)
 
 
