@@ -36,6 +36,7 @@ app = typer.Typer(
   hardmax report
   hardmax count builtin:demo --box -2 2
   hardmax skeleton model.onnx --inputs X.npz -o hard.onnx
+  hardmax report model:minilm --texts sentences.txt
 
 `hardmax COMMAND --help` has more. Every command takes --json. Exit codes: 0 done, 2 bad input, 3 stopped early with \
 what was found kept, 130 interrupted.""",

@@ -60,7 +60,7 @@ def report(
     show: Annotated[bool, typer.Option("--open", help="Open the page in a browser when it is done.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a page about a model: fidelity, heads, cells, bounds, stability. One file, no network needed."""
+    """Write a page about a model in one file: fidelity, heads, cells, bounds, stability."""
     with working("starting") as say:
         made = _made(model, inputs, texts, out, force, say)
     facts = _facts(made)

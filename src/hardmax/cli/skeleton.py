@@ -91,10 +91,11 @@ def skeleton(
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a model hard: what changes, and with --inputs what that costs.
+    """Make a model hard: what changes, and with --inputs or --texts what that costs.
 
-    Softmax becomes Hardmax, GELU and SiLU become ReLU; norms are kept, or frozen at an input with --reference. Of a
-    trained model (model:NAME) the attention alone is made hard, while it runs on --texts.
+    Softmax becomes Hardmax, GELU and SiLU become ReLU; norms are kept, or frozen at an input with --reference.
+
+    Of a trained model (model:NAME) the attention alone is made hard, while it runs on --texts.
     """
     from hardmax.errors import ParameterError
     from hardmax.networks.files import write
