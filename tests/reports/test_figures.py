@@ -230,7 +230,7 @@ def test_a_picture_is_the_same_whichever_others_are_asked_for(drawn):
 def test_a_second_table_that_exists_is_refused_before_any_file_is_written(tmp_path):
     mine = tmp_path / "figure-1-cells.csv"
     mine.write_text("mine")
-    with pytest.raises(WriteError, match="figure-1-cells.csv: the file exists"):
+    with pytest.raises(WriteError, match=r"figure-1-cells\.csv: the file exists"):
         hm.reports.figures(1, tmp_path, formats=("svg",))
     assert list(tmp_path.iterdir()) == [mine] and mine.read_text() == "mine"
 
