@@ -86,7 +86,7 @@ def _plans(net: Network) -> list[_Plan]:
         groups.setdefault(paths[index].product, []).append(index)
     plans: list[_Plan] = []
     layer, previous, first = -1, None, 0
-    for nodes in (together for group in groups.values() for together in _used_together(graph, group)):
+    for nodes in (together for group in groups.values() for together in used_together(graph, group)):
         name = graph.nodes[nodes[0]].name
         if net.layers is not None:
             name = name.rsplit(" head ", 1)[0]
@@ -104,7 +104,7 @@ def _plans(net: Network) -> list[_Plan]:
     return plans
 
 
-def _used_together(graph: Graph, nodes: list[int]) -> list[list[int]]:
+def used_together(graph: Graph, nodes: list[int]) -> list[list[int]]:
     """The nodes that choose from one product, by the product with values that their weights enter.
 
     Parts of one masked attention come together before they meet the values; heads or layers that share their
@@ -117,7 +117,7 @@ def _used_together(graph: Graph, nodes: list[int]) -> list[list[int]]:
     met = set(np.searchsorted(ends, np.unique(use.entries[use.entries >= 0]), side="right").tolist())
     together = [node for place, node in enumerate(nodes) if place in met]
     rest = [node for place, node in enumerate(nodes) if place not in met]
-    return [together, *(_used_together(graph, rest) if rest else [])]
+    return [together, *(used_together(graph, rest) if rest else [])]
 
 
 def _reaches_output(net: Network, index: int) -> bool:
