@@ -238,7 +238,8 @@ def _truths(where: str, values: Any) -> NDArray[np.bool_]:
         array = np.asarray(values)
     except ValueError as error:
         raise ShapeError(f"{where}: expected visible as a matrix, got rows of several lengths ({error})") from None
-    if array.dtype.kind not in "biuf" or not np.isin(array, (0, 1)).all():
+    is_truth = array.dtype.kind == "b" or (array.dtype.kind in "iuf" and bool(np.isin(array, (0, 1)).all()))
+    if not is_truth:
         raise ParameterError(
             f"{where}: expected visible as True and False, got {array.dtype}; what is added to scores goes into biases"
         )
