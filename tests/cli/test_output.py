@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import hardmax as hm
-from cli.commands import facts_of, run, soft_network
+from cli.commands import facts_of, inputs, run, soft_network
 from hardmax.cli.output import visible
 
 MARK = b"\xef\xbb\xbf"  # what spreadsheets put before their text
@@ -29,6 +29,28 @@ def test_every_row_of_a_table_is_read(text, start, capsys, tmp_path):
     code, facts = facts_of(capsys, "count", "builtin:demo", "--inputs", table, "--segment", "0", "2")
     assert code == 0
     assert facts["n_cells"] == hm.count_cells(hm.builtin("demo"), hm.Segment([1.0, 2.0], [5.0, 1.0]))
+
+
+@pytest.mark.parametrize("kind", ["UP.NPZ", "named.npz:here", "X.npz", "rows.csv", "rows.npy"])
+def test_every_command_reads_the_same_inputs(kind, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    hm.write(soft_network(), "soft.npz")
+    points, labels = inputs(5), np.array([0, 1, 2, 0, 1])
+    with open("UP.NPZ", "wb") as file:
+        np.savez(file, inputs=points, labels=labels)
+    np.savez("named.npz", here=points, there=points[:1], y=labels)
+    np.savez("X.npz", X=points, y=labels)
+    np.save("rows.npy", points)
+    np.savetxt("rows.csv", points, delimiter=",", fmt="%.17g")
+    _, skeleton = facts_of(capsys, "skeleton", "soft.npz", "--inputs", kind, "--brief")
+    _, page = facts_of(capsys, "report", "soft.npz", "--inputs", kind, "-o", "page.html")
+    assert skeleton["fidelity"]["n_inputs"] == page["n_inputs"] == 5
+    found, kept = skeleton["fidelity"]["whole"], page["sections"]["fidelity"]["facts"]
+    assert kept["decisions kept"]["value"] == pytest.approx(found["agreement"])
+    assert kept["relative error"]["value"] == pytest.approx(found["relative_error"])
+    has_labels = kind.lower().split(":")[0].endswith(".npz")
+    assert ("accuracy, soft" in kept) == (found["soft_accuracy"] is not None) == has_labels
+    assert facts_of(capsys, "count", "soft.npz", "--inputs", kind, "--segment", "0", "4")[0] == 0
 
 
 @pytest.mark.parametrize("start", [b"", MARK, MARK + b"x,f\n"])

@@ -341,11 +341,11 @@ _BAD_INPUTS = {
     "nan": (lambda folder: np.full((3, 2), np.nan), WeightError, "finite"),
     "text": (lambda folder: np.array([["a", "b"]]), WeightError, "numbers"),
     "ragged": (lambda folder: [[1.0, 2.0], [3.0]], ShapeError, "several lengths"),
-    "absent": (lambda folder: folder / "none.npz", FileNotFoundError, "no such file"),
-    "ending": (lambda folder: folder / "r.txt", FileFormatError, "npz or .npy"),
-    "damaged": (lambda folder: folder / "bad.npz", FileFormatError, "cannot read"),
+    "absent": (lambda folder: folder / "none.npz", FileFormatError, "no such file"),
+    "ending": (lambda folder: folder / "r.txt", FileFormatError, "npy or .csv"),
+    "damaged": (lambda folder: folder / "bad.npz", FileFormatError, "cannot be read"),
     "nameless": (lambda folder: _saved(folder, "two.npz", a=[0.0], b=[0.0]), FileFormatError, "called inputs"),
-    "pickled": (lambda folder: _saved(folder, "p.npz", inputs=np.array([{}])), PickleError, "never loaded"),
+    "pickled": (lambda folder: _saved(folder, "p.npz", inputs=np.array([{}])), PickleError, "nothing is unpickled"),
 }
 
 

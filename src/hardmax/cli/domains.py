@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 _PANEL = "Domain"
 _MOST_FREE_DIMENSIONS = 3  # all of space is the default up to here
-_LARGEST = 1e150
 _POINT = "a row number of --inputs, or numbers separated by commas"
 
 SegmentOption = Annotated[
@@ -177,9 +176,7 @@ def _point(text: str, shape: tuple[int, ...], points: NDArray[np.float64] | None
     import numpy as np
 
     if points is not None and _is_row(text):
-        row = row_of(points, int(text), option)
-        _check_size(float(np.abs(row).max(initial=0.0)), option)
-        return row
+        return row_of(points, int(text), option)
     values = _numbers(text, option)
     if len(values) != prod(shape):
         hint = f"; to take row {text.strip()} of a file, give it with --inputs FILE" if _is_row(text) else ""
@@ -197,13 +194,10 @@ def _numbers(text: str, option: str) -> list[float]:
         raise ParameterError(f"{option}: expected {_POINT}, got {text[:60]!r}") from None
     if not all(abs(value) < float("inf") for value in values):
         raise ParameterError(f"{option}: expected finite numbers, got {text[:60]!r}")
-    _check_size(max(map(abs, values)), option)
-    return values
+    from hardmax.networks.input_files import LARGEST
 
-
-def _check_size(largest: float, option: str) -> None:
-    if largest > _LARGEST:
+    if max(map(abs, values)) > LARGEST:
         raise ParameterError(
-            f"{option}: expected numbers of size {_LARGEST:g} at most, whose products are floats too, got {largest:g}; "
-            "scale the inputs and the model"
+            f"{option}: expected numbers of size {LARGEST:g} at most, whose products are floats too, got {text[:60]!r}"
         )
+    return values

@@ -12,7 +12,8 @@ import typer
 from hardmax.cli.completion import BUILTIN, complete_model
 from hardmax.cli.output import ForceOption, JsonOption, check_target, print_json, print_line, visible
 from hardmax.cli.progress import working
-from hardmax.cli.sources import inputs_file, read_labels, read_points
+from hardmax.cli.sources import EXAMPLES as LOOKUP_EXAMPLES
+from hardmax.cli.sources import examples, inputs_file
 from hardmax.cli.trained import TextsOption, is_trained, read_trained, refuse_texts
 from hardmax.cli.trained_fidelity import compared_parts
 
@@ -98,17 +99,8 @@ def _made(model: str | None, inputs: str | None, texts: Path | None, out: Path |
         source = None if model == BUILTIN + DEFAULT_BUILTIN else builtin(model[len(BUILTIN) :])
     points: Any = inputs
     labels = None
-    if inputs is not None and not inputs.lower().endswith((".npz", ".npy")):  # .csv, or one array of several
-        from hardmax.networks.files import read
-        from hardmax.networks.library import builtin
-        from hardmax.networks.network import Network
-
-        if source is None:
-            net = builtin()
-        else:
-            net = source if isinstance(source, Network) else read(source)
-            source, name = net, name or Path(str(model)).name
-        points, labels = read_points(inputs, net.input_shape), read_labels(None, inputs)
+    if inputs == LOOKUP_EXAMPLES:
+        points, labels = examples()
     return make_report(source, target, points, labels=labels, name=name, force=force or ours, progress=say)
 
 

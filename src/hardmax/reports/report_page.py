@@ -60,7 +60,7 @@ def report(
     out
         The file to write. An existing one is refused without ``force``.
     inputs
-        Inputs (n, *input_shape), or a file: .npy, or .npz with ``inputs`` and perhaps ``labels`` and ``tokens``.
+        Inputs (n, *input_shape), or a file: .npy, .csv, or .npz with ``inputs`` and perhaps ``labels`` and ``tokens``.
         Without them a seeded sample is drawn, and the page says so.
     labels
         The right decision for each input.

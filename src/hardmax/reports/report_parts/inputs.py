@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import os
-import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hardmax.errors import EmptyError, FileFormatError, ParameterError, PickleError, ShapeError, WeightError
+from hardmax.errors import ParameterError, ShapeError
+from hardmax.networks.input_files import checked_points, stored_inputs
 from hardmax.networks.network import Network
 
 #: Inputs drawn where none are given, and the seed that draws them.
@@ -45,8 +44,7 @@ def read_inputs(
 ) -> Inputs:
     """The inputs for a network, checked once.
 
-    A file is .npy (the inputs) or .npz with ``inputs`` and, if it has them, ``labels`` and ``tokens``; what is given
-    beside the file comes first.
+    Files are those of ``networks.input_files``; what is given beside the file comes first.
     """
     note, where = "", "inputs"
     if inputs is None:
@@ -55,14 +53,14 @@ def read_inputs(
         note = f"{N_SAMPLED} standard normal inputs drawn with seed {SEED}, since none were given."
     elif isinstance(inputs, str | os.PathLike):
         where = str(inputs)
-        stored = _stored(Path(inputs))
-        points = stored["inputs"]
-        labels = stored.get("labels") if labels is None else labels
-        tokens = stored["tokens"].tolist() if tokens is None and "tokens" in stored else tokens
+        stored = stored_inputs(where, where)
+        points = stored.inputs
+        labels = stored.labels if labels is None else labels
+        tokens = stored.tokens if tokens is None else tokens
         note = f"read from {Path(inputs).name}."
     else:
         points, note = _array(inputs), "given as an array."
-    points = _checked(points, net, where)
+    points = checked_points(points, net.input_shape, where)
     n = len(points)
     names = None if tokens is None else _names(tokens, n)
     answers = None if labels is None else _answers(labels, n, net)
@@ -74,57 +72,11 @@ def read_inputs(
     return Inputs(points, answers, names, note if inputs is None else count + note)
 
 
-def _stored(path: Path) -> dict[str, NDArray[Any]]:
-    """The arrays of a file by name; nothing is unpickled."""
-    if not path.is_file():
-        raise FileNotFoundError(2, "no such file of inputs", str(path))
-    if path.suffix not in (".npz", ".npy"):
-        raise FileFormatError(f"{path}: expected inputs as .npz or .npy, got {path.suffix or 'no ending'!r}")
-    try:
-        with path.open("rb") as file:  # numpy leaves a damaged archive open when it opens it itself
-            content = np.load(file, allow_pickle=False)
-            if isinstance(content, np.ndarray):
-                return {"inputs": content}
-            arrays = {name: content[name] for name in content.files}
-    except (zipfile.BadZipFile, EOFError, OSError) as error:
-        raise FileFormatError(f"{path}: expected an array file of numpy, got one it cannot read ({error})") from None
-    except ValueError as error:
-        if "pickle" in str(error):
-            raise PickleError(
-                f"{path}: holds pickled objects, which are never loaded; save plain arrays with numpy.savez"
-            ) from None
-        raise FileFormatError(f"{path}: expected an array file of numpy, got {error}") from None
-    if "inputs" not in arrays:
-        if len(arrays) != 1:
-            found = ", ".join(sorted(arrays)) or "nothing"
-            raise FileFormatError(f"{path}: expected an array called inputs, got {found}; numpy.savez(path, inputs=x)")
-        arrays = {"inputs": next(iter(arrays.values()))}
-    return arrays
-
-
 def _array(values: ArrayLike) -> NDArray[Any]:
     try:
         return np.asarray(values)
     except ValueError as error:
         raise ShapeError(f"inputs: expected an array of numbers, got rows of several lengths ({error})") from None
-
-
-def _checked(points: NDArray[Any], net: Network, where: str) -> NDArray[np.float64]:
-    if points.dtype.kind not in "fiub":
-        raise WeightError(f"{where}: expected an array of numbers, got dtype {points.dtype}")
-    shape, rank = net.input_shape, len(net.input_shape)
-    if points.ndim < rank or points.shape[points.ndim - rank :] != shape:
-        wanted = ", ".join(["n", *map(str, shape)])
-        raise ShapeError(
-            f"{where}: expected inputs of shape ({wanted}), got {points.shape}; the model takes {shape}, and its "
-            "file's batch axis does not count"
-        )
-    points = points.reshape(prod(points.shape[: points.ndim - rank]), *shape).astype(np.float64)
-    if len(points) == 0:
-        raise EmptyError(f"{where}: expected at least one input, got none")
-    if not np.isfinite(points).all():
-        raise WeightError(f"{where}: expected finite inputs, got NaN or infinite entries")
-    return points
 
 
 def _names(tokens: Sequence[Any], n: int) -> tuple[tuple[str, ...], ...]:
