@@ -95,6 +95,7 @@ def smollm2(path: str | os.PathLike[str] | None = None) -> CausalModel:
         The file is missing, truncated, or of another format.
     """
     try:
+        import tokenizers  # noqa: F401
         import torch
         from transformers import LlamaConfig, LlamaForCausalLM
     except ImportError as error:
