@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from hardmax.cells.drawing import (
     walls_between,
     window_polygons,
 )
+from hardmax.cells.interrupts import uninterrupted
 from hardmax.cells.search import enumerate_cells
 from hardmax.networks.network import Network
 from hardmax.reports.figures.style import plain_axes
@@ -26,14 +27,6 @@ from hardmax.reports.figures.tables import Table, Value, label_text, path_text
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
-
-
-class _Counted(Protocol):
-    @property
-    def is_complete(self) -> bool: ...
-
-
-Count = TypeVar("Count", bound=_Counted)
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,10 +59,10 @@ def cell_map(net: Network, window: Window) -> CellMap:
     >>> found.n_cells, found.n_in_window, str(found.exactness)
     (34, 18, 'exact')
     """
-    cells = whole(enumerate_cells(net, Space(2), exactness="exact"))
+    cells = uninterrupted(enumerate_cells(net, Space(2), exactness="exact"))
     polygons = window_polygons(cells, window)
     (x0, x1), (y0, y1) = window
-    seen = whole(enumerate_cells(net, Box([x0, y0], [x1, y1]), exactness="exact"))
+    seen = uninterrupted(enumerate_cells(net, Box([x0, y0], [x1, y1]), exactness="exact"))
     return CellMap(
         cells.n_cells,
         cells.n_regions,
@@ -83,19 +76,6 @@ def cell_map(net: Network, window: Window) -> CellMap:
         walls_between(cells, polygons),
         cells.exactness,
     )
-
-
-def whole(count: Count) -> Count:
-    """A count that is complete, as it is: a search that Ctrl-C ended returns a part, which no figure may show.
-
-    Raises
-    ------
-    KeyboardInterrupt
-        It is incomplete, so the interrupt goes on to whoever waits for the figure.
-    """
-    if not count.is_complete:
-        raise KeyboardInterrupt
-    return count
 
 
 def draw_cell_map(found: CellMap, ax: Any) -> Any:

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.cells.domains import Box, Space
+from hardmax.cells.interrupts import uninterrupted
 from hardmax.cells.search import count_cells, enumerate_cells
 from hardmax.claims._witnesses import random_transformer
 from hardmax.measurements import bounds
 from hardmax.measurements.sampling import sample_cells
-from hardmax.reports.figures.cell_maps import whole
 from hardmax.reports.figures.style import PAGE, panel_title
 from hardmax.reports.figures.tables import Caption, Table, Value
 from hardmax.reports.palette import FAINT, INK, key_colour
@@ -96,9 +96,9 @@ def _network_counts(depth: int, n_keys: int, rng: np.random.Generator) -> tuple[
     """Cells and regions on the whole plane, distinct labels among samples of a square, and cells that meet it."""
     net = random_transformer(rng, n_keys, depth, _WIDTH)
     square = Box([-_SIDE, -_SIDE], [_SIDE, _SIDE])
-    cells = whole(enumerate_cells(net, Space(2)))
-    seen = whole(sample_cells(net, square, _SAMPLES, rng=rng))
-    return cells.n_cells, cells.n_regions, seen.n_distinct, whole(count_cells(net, square))
+    cells = uninterrupted(enumerate_cells(net, Space(2)))
+    seen = uninterrupted(sample_cells(net, square, _SAMPLES, rng=rng))
+    return cells.n_cells, cells.n_regions, seen.n_distinct, uninterrupted(count_cells(net, square))
 
 
 def _vertex_count(n_heads: int, n_keys: int, rng: np.random.Generator) -> int:
