@@ -1,5 +1,6 @@
 """MiniLM with its published weights: every head on twenty sentences, and damaged files."""
 
+import json
 import sys
 from math import sqrt
 
@@ -135,6 +136,36 @@ def test_a_damaged_description_is_named(folder, name):
     _replace(folder / name, b'{"hidden')
     with pytest.raises(FileFormatError, match=f"{name}: damaged"):
         hm.models.minilm(folder)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"num_attention_heads": 0},
+        {"num_attention_heads": 7},
+        {"num_attention_heads": "twelve"},
+        {"hidden_act": "bogus"},
+        {"max_position_embeddings": "many"},
+    ],
+)
+def test_a_description_that_no_model_has_is_named(folder, change):
+    known = json.loads((folder / "config.json").read_text())
+    _replace(folder / "config.json", json.dumps(known | change).encode())
+    with pytest.raises(FileFormatError, match=r"config\.json"):
+        hm.models.minilm(folder)
+
+
+@pytest.mark.parametrize("text", [b"[]", b"null", b"5"])
+def test_a_description_that_is_none_is_named(folder, text):
+    _replace(folder / "config.json", text)
+    with pytest.raises(FileFormatError, match=r"config\.json: damaged"):
+        hm.models.minilm(folder)
+
+
+@pytest.mark.parametrize("place", [5, ["folder"], b"folder"])
+def test_what_is_no_path_is_refused(place):
+    with pytest.raises(ParameterError, match="expected the path of a file or folder"):
+        hm.models.minilm(place)
 
 
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "model.safetensors"])

