@@ -253,3 +253,14 @@ def test_every_name_that_is_offered_can_be_loaded():
     assert {"model:minilm", "model:smollm2", "model:sceptr", "model:sceptr:tiny"} <= set(names)
     variants = {name.split(":")[2] for name in names if name.count(":") == 2}
     assert variants == set(models.SCEPTR_VARIANTS) - {"default"}
+
+
+def test_a_page_may_be_given_what_was_compared(tmp_path):
+    captures = hm.capture(soft_network(), inputs(2))
+    fidelity = hm.fidelity.Fidelity(2, 0.25, None, None, None, None)
+    compared = [hm.fidelity.Hardened(((0, 0), (0, 1)), fidelity), hm.fidelity.Hardened(((0, 1),), fidelity)]
+    page = hm.reports.report(captures, tmp_path / "page.html", compared=compared).read_text(encoding="utf-8")
+    for words in ("relative error of 0.25 on 2 inputs", "layer 0, head 1", "How far the outputs move", "embeddings"):
+        assert words in page
+    with pytest.raises(hm.ParameterError, match="compared="):
+        hm.reports.report(soft_network(), tmp_path / "other.html", compared=compared)

@@ -107,7 +107,9 @@ def compared_section(
         notes.append("A decision is the largest output: of a language model the likeliest next token at each position.")
     if n_heads > 1 and not any(len(part.heads) == 1 for part in compared):
         notes.append("Heads were not made hard one by one for this page; hm.fidelity.by_head does that.")
-    figures = [_bars(records)] if len(records) > 1 and compared[0].fidelity.agreement is not None else []
+    figures = []
+    if len(records) > 1:
+        figures.append(_bars(records) if compared[0].fidelity.agreement is not None else _error_bars(records))
     section = Section(
         NAME,
         "What hard attention keeps",
@@ -188,30 +190,45 @@ def _greedy(subject: Subject, notes: list[str]) -> Table:
 
 def _bars(records: Sequence[dict[str, Any]]) -> Figure:
     """Decisions kept, one bar a part."""
+    lowest = min(record["agreement"] for record in records[:_MOST_BARS])
+    start = max(0.0, min(0.9, ceil(lowest * 10 - 1) / 10 - 0.1)) if lowest > 0.5 else 0.0
+    caption = "Share of decisions that stay the same when one part of the attention is made hard, all else soft."
+    return _chart(records, "agreement", (start, 1.0), "share", "decisions kept", caption)
+
+
+def _error_bars(records: Sequence[dict[str, Any]]) -> Figure:
+    """Relative errors, one bar a part."""
+    largest = max(record["relative_error"] for record in records[:_MOST_BARS])
+    caption = "How far the outputs move when one part of the attention is made hard, all else soft."
+    return _chart(records, "relative_error", (0.0, largest or 1.0), "number", "relative error", caption)
+
+
+def _chart(
+    records: Sequence[dict[str, Any]], key: str, ends: tuple[float, float], kind: str, label: str, caption: str
+) -> Figure:
+    """One number of each record as a bar; the first record is the whole model."""
     shown = records[:_MOST_BARS]
     left, width, top = 190.0, 760.0, 30.0
     height = top + _ROW * len(shown) + 46
-    lowest = min(record["agreement"] for record in shown)
-    start = max(0.0, min(0.9, ceil(lowest * 10 - 1) / 10 - 0.1)) if lowest > 0.5 else 0.0
-    frame = Frame(((start, 1.0), (0.0, 1.0)), left, top, width - left - 60, _ROW * len(shown))
+    start, stop = ends
+    frame = Frame((ends, (0.0, 1.0)), left, top, width - left - 60, _ROW * len(shown))
     bars = []
     for row, record in enumerate(shown):
         y = top + row * _ROW
-        end = frame.x(max(record["agreement"], start))
-        kind = "bar whole" if row == 0 else "bar"
+        end = frame.x(max(record[key], start))
+        class_ = "bar whole" if row == 0 else "bar"
         bars.append(tag("text", record["what"], x=left - 10, y=y + 15, class_="tick-text", text_anchor="end"))
-        bars.append(tag("rect", x=left, y=y + 4, width=max(end - left, 0.5), height=_ROW - 8, class_=kind))
-        bars.append(tag("text", as_text(record["agreement"], "share"), x=end + 6, y=y + 15, class_="tick-text"))
-    ticks = [(at, as_text(at, "share")) for at in round_ticks(start, 1.0)]
+        bars.append(tag("rect", x=left, y=y + 4, width=max(end - left, 0.5), height=_ROW - 8, class_=class_))
+        bars.append(tag("text", as_text(record[key], kind), x=end + 6, y=y + 15, class_="tick-text"))
+    ticks = [(at, as_text(at, kind)) for at in round_ticks(start, stop)]
     svg = picture(
         width,
         height,
-        "Share of decisions kept with one part of the model made hard",
+        f"{label.capitalize()} with one part of the model made hard",
         Markup("").join(bars),
-        frame.bottom_axis(ticks, "decisions kept"),
+        frame.bottom_axis(ticks, label),
         class_="chart",
     )
-    caption = "Share of decisions that stay the same when one part of the attention is made hard, all else soft."
     if len(records) > len(shown):
         caption += f" Drawn are the first {len(shown)} of {len(records)} rows."
     if start > 0:
