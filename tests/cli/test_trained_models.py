@@ -12,6 +12,7 @@ import pytest
 import hardmax as hm
 from cli.commands import facts_of, inputs, is_one_line, run, soft_network
 from hardmax.cli.completion import complete_model
+from hardmax.errors import ParameterError
 from hardmax.networks.adapters import models
 
 TEXTS = ["a b a b b", "b a a", "b b a b"]
@@ -262,5 +263,5 @@ def test_a_page_may_be_given_what_was_compared(tmp_path):
     page = hm.reports.report(captures, tmp_path / "page.html", compared=compared).read_text(encoding="utf-8")
     for words in ("relative error of 0.25 on 2 inputs", "layer 0, head 1", "How far the outputs move", "embeddings"):
         assert words in page
-    with pytest.raises(hm.ParameterError, match="compared="):
+    with pytest.raises(ParameterError, match="compared="):
         hm.reports.report(soft_network(), tmp_path / "other.html", compared=compared)
