@@ -1,5 +1,6 @@
 """Ctrl-C and progress: what was found is kept whole, and only a terminal is shown anything."""
 
+import contextlib
 import os
 import select
 import signal
@@ -99,9 +100,16 @@ def test_a_real_interrupt_leaves_a_whole_file_or_none(tmp_path):
     arguments = ["map", "net.npz", "--box", "-4", "4", "--exactness", "exact", "-o", "cells.npz"]  # hours of work
     command = [sys.executable, "-m", "hardmax.cli", *arguments]
     process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    time.sleep(5)
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    err = "five interrupts did not end it"
+    try:
+        time.sleep(5)
+        for _ in range(5):  # Python may lose an interrupt inside a callback: people press again
+            process.send_signal(signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                _, err = process.communicate(timeout=20)
+                break
+    finally:
+        process.kill()
     names = {path.name for path in tmp_path.iterdir()}
     assert process.returncode in (3, 130), err
     assert "Traceback" not in err
