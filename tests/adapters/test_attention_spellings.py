@@ -160,3 +160,11 @@ def test_a_number_that_hides_no_key_is_refused(tmp_path):
     path = save(small_model(graph.nodes, [1, N, D], graph.constants, outputs=(output,)), tmp_path)
     with pytest.raises(OperatorError, match="not low enough to hide a key"):
         hm.capture(path, np.ones((N, D)))
+
+
+def test_a_masked_softmax_is_one_change_of_the_skeleton(tmp_path):
+    graph = _Graph()
+    output, _ = _where(CAUSAL, -np.inf)(graph)
+    path = save(small_model(graph.nodes, [1, N, D], graph.constants, outputs=(output,)), tmp_path)
+    (change,) = hm.skeleton(path).changes
+    assert "became Hardmax" in change

@@ -92,7 +92,9 @@ class _Work:
             self.renumbered.append(self._normalize(operation, inputs[0], node.name))
             return
         if isinstance(operation, op.Hardmax) and self.temperature > 0 and not operation.always_hard:
-            self.changes.append(f"Softmax at {node.name} became Hardmax: its limit at temperature zero")
+            change = f"Softmax at {node.name} became Hardmax: its limit at temperature zero"
+            if change not in self.changes:  # a masked one is several nodes of one name
+                self.changes.append(change)
         if isinstance(operation, op.Pointwise):
             what = _TO_RELU[operation.kind]
             self.changes.append(f"{what} at {node.name} became ReLU: its limit at temperature zero")
