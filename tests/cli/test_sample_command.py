@@ -25,6 +25,14 @@ def test_people_get_the_count_its_coverage_and_a_warning(capsys):
     assert "warning" not in run(capsys, "sample", "builtin:figure-3", "--box", "-1", "1")[1]
 
 
+def test_the_estimate_is_called_the_lower_one_that_it_is_and_coverage_is_not_rounded_up(capsys):
+    arguments = ["sample", "builtin:figure-1-depth-3", "--box", "-100", "100", "-n", "1e6"]
+    code, facts = facts_of(capsys, *arguments)
+    out = run(capsys, *arguments)[1]
+    assert code == 0 and 0.99995 < facts["coverage"] < 1
+    assert "coverage 1.0" not in out and "Chao1's lower estimate" in out and "interval of that estimate" in out
+
+
 def test_the_same_seed_gives_the_same_numbers(capsys):
     arguments = ["sample", "builtin:demo", "--segment", "-2,-1", "2,1", "-n", "1000", "--json"]
     first = run(capsys, *arguments, "--seed", "1")[1]

@@ -35,7 +35,7 @@ def sample(
 ) -> int:
     """Estimate the number of cells from uniform samples of a bounded domain.
 
-    Prints the distinct labels seen (a lower bound), the Good-Turing coverage and Chao1's estimate with its interval.
+    Prints the distinct labels seen (a lower bound), the Good-Turing coverage and Chao1's lower estimate, its interval.
 
     Warns where the samples limit the count. Ctrl-C keeps the samples drawn so far and exits with 3.
     """
@@ -81,14 +81,16 @@ def sample(
 
 
 def _lines(facts: dict[str, Any]) -> list[str]:
+    from hardmax.measurements.sampling import rounded_down
+
     of = f"the skeleton of {facts['model']}" if facts["changes"] else facts["model"]
     low, high = facts["interval"]
     stopped = "" if facts["is_complete"] else "; stopped early"
     lines = [
         f"{of}: at least {_several(facts['n_distinct'], 'cell')} seen in {_several(facts['n_samples'], 'sample')} of "
         f"{facts['domain']['text']} (estimated{stopped})",
-        f"coverage {facts['coverage']:.6f}, Chao1 estimate {facts['estimate']:,.1f}, 95 % interval "
-        f"[{low:,.1f}, {high:,.1f}]",
+        f"coverage {rounded_down(facts['coverage'])}; Chao1's lower estimate of the number of cells "
+        f"{facts['estimate']:,.1f}, 95 % interval of that estimate [{low:,.1f}, {high:,.1f}], in which cells too small to be hit have no part",
     ]
     if facts["warning"]:
         lines.append(f"warning: {facts['warning']}")

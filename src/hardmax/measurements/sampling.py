@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import exp, log, sqrt
+from math import exp, floor, log, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,9 +67,20 @@ class CellSample(ShownAsTable):
             return None
         return (
             f"{_several(self.n_samples, 'sample')} showed {_several(self.n_distinct, 'cell')}, {self.n_once} of them "
-            f"once: coverage {self.coverage:.4f}, about {_several(round(self.estimate), 'cell')} estimated. The count "
-            "is limited by the samples; take more, or hm.count_cells for the true number."
+            f"once: coverage {rounded_down(self.coverage)}, at least about {_several(round(self.estimate), 'cell')} "
+            "estimated. The count is limited by the samples; take more, or hm.count_cells for the true number."
         )
+
+
+def rounded_down(share: float) -> str:
+    """A share in six decimals that is 1 only where nothing is missing.
+
+    Examples
+    --------
+    >>> rounded_down(0.99999999), rounded_down(1.0), rounded_down(0.0)
+    ('0.999999', '1.000000', '0.000000')
+    """
+    return f"{floor(share * 1e6) / 1e6:.6f}"
 
 
 def _several(count: int, noun: str) -> str:
