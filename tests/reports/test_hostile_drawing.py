@@ -101,6 +101,16 @@ def test_the_window_scales_with_the_keys(scale):
     assert np.allclose(np.array([x0, x1, y0, y1]) / scale, [-2.0, 2.0, -1.0, 3.0])
 
 
+@pytest.mark.parametrize("scale", [1e-150, 1e-100, 1.0, 1e100])
+def test_the_cells_fill_the_window_whatever_the_scale_of_the_keys(scale):
+    """Products of coordinates leave the range of floats long before the coordinates do."""
+    diagram = hm.power_diagram(scale * np.array([[1.0, 0.0], [-1.0, 2.0], [0.0, -1.0]]))
+    (x0, x1), (y0, y1) = key_window(diagram)
+    polygons = [polygon / scale for polygon in diagram.polygons(((x0, x1), (y0, y1)))]
+    areas = [0.5 * abs(x @ np.roll(y, -1) - y @ np.roll(x, -1)) for x, y in (polygon.T for polygon in polygons)]
+    assert min(areas) > 0 and np.isclose(sum(areas), (x1 - x0) / scale * ((y1 - y0) / scale))
+
+
 def test_a_lone_corner_far_away_gets_a_window_with_an_inside():
     net = hm.Network([hm.Affine([[1.0, 0.0], [1.0, 1e-6]], [0.0, -1.0]), hm.ReLU()], 2)
     for low, high in plane_window(hm.enumerate_cells(net, hm.Space(2))):

@@ -61,7 +61,7 @@ def clip(polygon: FloatArray, normal: FloatArray, limit: float) -> FloatArray:
     for i, j in enumerate(following):
         if height[i] <= 0:
             kept.append(polygon[i])
-        if height[i] * height[j] < 0:
+        if min(height[i], height[j]) < 0 < max(height[i], height[j]):  # their product may underflow to zero
             kept.append(polygon[i] + (polygon[j] - polygon[i]) * (height[i] / (height[i] - height[j])))
     return np.array(kept) if len(kept) > 2 else np.empty((0, polygon.shape[1]))
 
