@@ -98,3 +98,8 @@ def test_one_key_around_the_origin_is_reachable_everywhere():
     (analysis,) = hm.analyse_heads(Capture("one", ("a",), (_head([[1.0], [-1.0]], [[0.0]]),), ("p", "q")))
     assert analysis.n_reachable_ball == analysis.n_reachable_hull == 1
     assert np.isfinite(analysis.key_sets[0].ball.witnesses).all()
+
+
+def test_a_key_chosen_at_a_tie_need_not_be_reachable():
+    (analysis,) = hm.analyse_heads(Capture("ties", tuple("ab"), (_head([[0.0]], [[1.0], [2.0]]),)))
+    assert analysis.n_chosen == 1 and analysis.n_reachable_hull == analysis.n_reachable_ball == 0

@@ -14,7 +14,8 @@ Reachable. From the *hull*: some mixture of the queries seen would choose the ke
 within the given radius of the mean of the queries; by default the radius is the largest distance of a query from that
 mean, so that the ball holds the hull. All queries of the set count, those at earlier positions of a causal text too
 (under rotary embeddings each turned by its own position). A ball that holds the origin reaches every live key of a
-head without biases, since all its scores tie there: it then says nothing, and the hull does.
+head without biases, since all its scores tie there: it then says nothing, and the hull does. Winning means alone:
+a key that a row chooses only because ties go to the lowest index is chosen, and need not be reachable.
 
 Every number is about the captured queries and keys, taken at their binary values.
 """
@@ -54,8 +55,8 @@ COLUMNS: dict[str, tuple[Exactness, str]] = {
     "radius_relative": (_ESTIMATED, "median of that distance divided by the length of the query"),
     "n_keys": (_EXACT, "keys"),
     "n_live": (_CERTIFIED, "keys that win somewhere in query space"),
-    "n_reachable_hull": (_CERTIFIED, "keys that win somewhere in the hull of the queries seen"),
-    "n_reachable_ball": (_CERTIFIED, "keys that win somewhere in the ball around the queries seen"),
+    "n_reachable_hull": (_CERTIFIED, "keys that win alone somewhere in the hull of the queries seen"),
+    "n_reachable_ball": (_CERTIFIED, "keys that win alone somewhere in the ball around the queries seen"),
     "ball_radius": (_EXACT, "largest radius of such a ball"),
     "ball_holds_origin": (_ESTIMATED, "whether such a ball holds the origin, where the scores of all keys tie"),
     "n_chosen": (_EXACT, "keys that win a row"),
@@ -153,13 +154,13 @@ class HeadAnalysis:
 
     @property
     def n_reachable_hull(self) -> int | None:
-        """How many win somewhere in the hull of their queries; None if not asked. Exactness: certified."""
+        """How many win alone somewhere in the hull of their queries; None if not asked. Exactness: certified."""
         found = [keys.hull for keys in self.key_sets]
         return None if found[0] is None else sum(part.n_reachable for part in found if part is not None)
 
     @property
     def n_reachable_ball(self) -> int | None:
-        """How many win somewhere in the ball around their queries; None if not asked. Exactness: certified."""
+        """How many win alone somewhere in the ball around their queries; None if not asked. Exactness: certified."""
         found = [keys.ball for keys in self.key_sets]
         return None if found[0] is None else sum(part.n_reachable for part in found if part is not None)
 
