@@ -9,6 +9,7 @@ import pytest
 import hardmax as hm
 from cli.commands import facts_of, is_one_line, run
 from hardmax.cells.domains import Box
+from hardmax.cli.output import visible
 from hardmax.cli.plane_svg import plane_svg
 from hardmax.errors import DomainError
 from hardmax.networks.library import builtin
@@ -74,6 +75,26 @@ def test_names_in_a_drawing_are_text():
     root = ElementTree.fromstring(drawing)
     assert root.find(f"{SVG}title").text == "</title><script>alert(1)</script>&"
     assert list(root.iter(f"{SVG}script")) == []
+
+
+@pytest.mark.parametrize("name", ["\x1b[31mred", "bad\udcff", "line\u2028", "\x00"])
+def test_a_drawing_is_well_formed_whatever_the_names(name):
+    cells = hm.enumerate_cells(builtin("figure-3"), Box([-1, -1], [1, 1]))
+    drawing = plane_svg(cells, title=name, marks=[(0.0, 0.0, name)])
+    assert ElementTree.fromstring(drawing.encode()).find(f"{SVG}title").text == visible(name)
+
+
+@pytest.mark.parametrize("size", [(1e6, 1.0), (1.0, 1e6)])
+def test_a_flat_window_is_stretched_and_says_so(size):
+    cells = hm.enumerate_cells(RELUS, Box([0, 0], size))
+    drawing = plane_svg(cells, title="flat", marks=[(*size, "corner")])
+    root = ElementTree.fromstring(drawing)
+    assert "different scales" in drawing
+    width, height = (float(root.findall(f"{SVG}rect")[-1].get(side)) for side in ("width", "height"))
+    assert {width, height} == {900.0, 180.0}
+    mark = root.find(f"{SVG}circle")
+    assert (float(mark.get("cx")), float(mark.get("cy"))) == (56.0 + width, 56.0)
+    assert "different scales" not in plane_svg(hm.enumerate_cells(RELUS, Box([0, 0], [1, 1])), title="")
 
 
 def test_the_points_of_a_plane_are_marked(capsys, tmp_path):

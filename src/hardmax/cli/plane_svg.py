@@ -9,6 +9,7 @@ from xml.sax.saxutils import escape
 import numpy as np
 from numpy.typing import NDArray
 
+from hardmax.cli.output import visible
 from hardmax.errors import DomainError
 from hardmax.reports.palette import INK, key_colour
 
@@ -19,6 +20,7 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 _SIDE = 900.0  # the longer side of the drawing, in its own units
+_LEAST_SIDE = _SIDE / 5
 _EDGE = 56.0  # around it, for the numbers
 _MOST_CELLS = 50_000
 _FEW_CELLS = 3000  # more are drawn with thin lines
@@ -62,8 +64,13 @@ def plane_svg(cells: CellComplex, *, title: str, marks: Sequence[tuple[float, fl
             "plane"
         )
     low, high = domain.low, domain.high
-    scale = _SIDE / float((high - low).max())
-    width, height = ((high - low) * scale).tolist()
+    sides = (high - low) * (_SIDE / float((high - low).max()))
+    is_stretched = bool(sides.min() < _LEAST_SIDE)
+    sides = np.maximum(sides, _LEAST_SIDE)  # a window of a million by one would be a line
+    scale = sides / (high - low)
+    width, height = sides.tolist()
+    title = visible(title)  # XML has no place for control characters, not even escaped
+    shown = f"{title} ({cells.exactness.value}{'; axes of different scales' if is_stretched else ''})"
     corners = (cells.pieces.vertices - low) * scale + _EDGE
     corners[:, 1] = height + 2 * _EDGE - corners[:, 1]  # v grows upwards
     groups = cells.region_of if cells.is_complete else np.arange(cells.n_cells)
@@ -75,8 +82,8 @@ def plane_svg(cells: CellComplex, *, title: str, marks: Sequence[tuple[float, fl
         f"<title>{escape(title)}</title>",
         f"<style>.c{{stroke:{INK};stroke-width:{line};stroke-linejoin:round;fill-opacity:.72}}"
         ".c:hover{fill-opacity:1}.i{fill:none;stroke:#fff;stroke-width:1.9;stroke-opacity:.8}</style>",
-        f"<rect width='100%' height='100%' fill='#fff'/><text x='{_EDGE:.0f}' y='34'>{escape(title)} "
-        f"({cells.exactness.value})</text>",
+        f"<rect width='100%' height='100%' fill='#fff'/><text x='{_EDGE:.0f}' y='34'>{escape(shown)}"
+        "</text>",
     ]
     start = cells.pieces.vertex_start
     for index, area in enumerate(cells.volumes.tolist()):
@@ -91,10 +98,10 @@ def plane_svg(cells: CellComplex, *, title: str, marks: Sequence[tuple[float, fl
         if inner:
             parts.append(f"<path class='i' d='{''.join(inner)}'/>")
     for u, v, name in marks:
-        x, y = (u - low[0]) * scale + _EDGE, height + _EDGE - (v - low[1]) * scale
+        x, y = (u - low[0]) * scale[0] + _EDGE, height + _EDGE - (v - low[1]) * scale[1]
         parts.append(
             f"<circle cx='{x:.3f}' cy='{y:.3f}' r='5' stroke='#fff' stroke-width='1.5'/><text x='{x + 9:.3f}' "
-            f"y='{y - 9:.3f}' stroke='#fff' stroke-width='4' paint-order='stroke'>{escape(name)}</text>"
+            f"y='{y - 9:.3f}' stroke='#fff' stroke-width='4' paint-order='stroke'>{escape(visible(name))}</text>"
         )
     parts += [*_frame(low, high, width, height), "</svg>", ""]
     return "\n".join(parts)
