@@ -80,6 +80,13 @@ def test_nothing_is_concluded_from_an_interrupted_count(arguments, interrupted, 
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("max_cells", [None, 10**6])
+def test_ctrl_c_while_cells_are_recorded_reaches_the_training(max_cells, interrupted):
+    probe = hm.dynamics.Probe("square", hm.Box([-2, -2], [2, 2]))
+    with pytest.raises(KeyboardInterrupt):
+        hm.dynamics.snapshot(hm.builtin("demo"), [probe], max_cells=max_cells)
+
+
 def test_an_interrupted_sample_keeps_what_was_drawn(capsys, monkeypatch):
     calls = []
 

@@ -168,6 +168,8 @@ def _cells(step: int, probe: Probe, hard: Network, exactness: str, max_cells: in
         cells = enumerate_cells(cut, probe.domain, exactness=exactness, max_cells=max_cells)
     except HardmaxError as error:
         raise type(error)(f"probe {probe.name!r}: {error}") from error
+    if not cells.is_complete and (max_cells is None or cells.n_cells < max_cells):
+        raise KeyboardInterrupt  # Ctrl-C was meant for the training as well
     quantity = "cells" if cells.is_complete else "cells_at_least"
     return Record(step, probe.name, quantity, cells.n_cells, cells.exactness)
 
