@@ -47,7 +47,10 @@ def choices_of(net: Network, whole: Network | None = None) -> tuple[Choice, ...]
     own, names = heads_of(net), heads_of(net if whole is None else whole)
     names = names if len(names) == len(own) else own
     heads = {
-        (head.node, head.slot): f"layer {name.layer}, head {name.head}" for head, name in zip(own, names, strict=True)
+        (index, row): f"layer {name.layer}, head {name.head}"
+        for head, name in zip(own, names, strict=True)
+        for index, rows in head.rows
+        for row in rows
     }
     found: list[Choice] = []
     n_relu = n_max = n_hard = 0
@@ -60,8 +63,7 @@ def choices_of(net: Network, whole: Network | None = None) -> tuple[Choice, ...]
         elif isinstance(node.operation, op.Hardmax):
             lead = node.shape[:-1]
             for i, place in enumerate(np.ndindex(*lead)):
-                slot = place[-2] if (index, None) not in heads and len(place) >= 2 else None
-                title = heads.get((index, slot), f"hard layer {n_hard}")
+                title = heads.get((index, i), f"hard layer {n_hard}")
                 if lead and lead[-1] > 1:
                     title += f", query {place[-1]}"
                 found.append(Choice(start + i, "attention", title, node.shape[-1], index))

@@ -1,0 +1,32 @@
+"""Masked attention of a file: its heads are counted, hardened and captured as what they are in the model."""
+
+import numpy as np
+import pytest
+
+import hardmax as hm
+from adapters.test_attention_spellings import CAUSAL, HOLES, _Graph, _where
+from files.onnx_graphs import save, small_model
+from hardmax.measurements.hardening import harden, heads_of
+
+pytestmark = pytest.mark.extras
+
+
+@pytest.mark.parametrize("visible", [CAUSAL, HOLES], ids=["causal", "holes"])
+def test_heads_of_masked_attention_are_the_models(visible, tmp_path):
+    graph = _Graph()
+    output, _ = _where(visible, -np.inf)(graph)
+    net = hm.read(save(small_model(graph.nodes, [1, 4, 6], graph.constants, outputs=(output,)), tmp_path))
+    x = np.random.default_rng(0).normal(size=(3, 4, 6))
+    captures = hm.capture(net, x)
+    pairs = [(head.layer, head.head) for head in heads_of(net)]
+    assert pairs == [(0, 0), (0, 1)] == [(head.layer, head.head) for head in captures[0].heads]
+    assert len(hm.fidelity.by_head(net, x)) == 2 and len(hm.fidelity.by_layer(net, x)) == 1
+    for pair in pairs:
+        for found, capture in zip(harden(net, [pair])(x), captures, strict=True):
+            for number, head in enumerate(capture.heads):
+                weights = head.weights
+                if (head.layer, head.head) == pair:
+                    weights = np.eye(head.n_keys)[head.scores.argmax(axis=1)]
+                assert np.allclose(found[number], weights @ head.values, atol=1e-12)
+    assert np.allclose(harden(net, pairs)(x), net(x, temperature=0), atol=1e-12)
+    assert (harden(net, [])(x) == net(x)).all()
