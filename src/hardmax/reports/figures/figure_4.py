@@ -203,7 +203,7 @@ def caption(values: Values) -> Caption:
         "head's polytope is flat. A face's colour says along which heads it moves. Drawn after one affine map, the "
         f"same for all three, each to its own scale. Vertices (certified): {len(one.winners)}, "
         f"{len(two.winners)} and {len(three.winners)}.",
-        f'Minkowski sums raise the vertex count "from 6 to {three.n_sums}", scaling as N^H.',
+        f'Minkowski sums raise the vertex count "from 6 to {three.n_sums}", scaling as O(N^H).',
         f"{three.n_sums} = 6^3 is the number of sums of one key a head, not of vertices. The largest number of "
         f"vertices for three heads of six keys in dimension three is {three.maximum} = 6^3 - 5^3 + 1, and this "
         f"configuration attains it; for two heads it is {two.maximum}, attained too. With "

@@ -134,8 +134,8 @@ def caption(values: Values) -> Caption:
         "attention weight; arrows are the output; black lines are the walls of the hard head, where the largest score "
         "ties. Inside the dashed white lines, towards a key, its weight exceeds 90 %: on "
         f"{shares} % of the window at tau = 1, 0.5, 0.1, 0.001 (estimated on {_PIXELS}^2 points).",
-        'As tau falls the landscape undergoes "a sharp topological change", and "previously hidden geometric regions '
-        'emerge".',
+        'As tau falls "the landscape undergoes a sharp topological change", "causing previously hidden geometric '
+        'regions to emerge".',
         f"The cells in which a key has the largest weight are the same {values.field.n_cells} at every temperature "
         f"(certified; the {_ARROWS}^2 arrows have {values.n_partitions} pattern of winners for all four): dividing "
         "scores by tau changes no winner. What shrinks are the bands beside the walls in which the winner "

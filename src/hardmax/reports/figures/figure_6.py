@@ -259,7 +259,8 @@ def caption(values: Values) -> Caption:
         f"{_DIM} (certified), with the largest number possible (dashed). Slopes: {vertices} for H = 1, 2, 3.",
         "(a) Sampled labels as a lower bound on linear regions, since exact counting is intractable, with a slope of "
         "about 0.13 for L = 1; d_ff, H and the sampled domain are not given, and there is no uniform distribution on "
-        "the plane. (b) H = 3 falls short of N^H because interior points do not reach the hull.",
+        'the plane. (b) H = 3 falls short of N^H because "interior points in Gaussian clouds do not affect the '
+        'convex hull".',
         "(a) Exact counting takes milliseconds a network. Labels bound cells from below, not regions: "
         f"{100 * values.fewer_regions:.0f} % of these networks have fewer regions than cells. Sampling missed up to "
         f"{100 * values.most_missed:.0f} % of a network's cells, and up to {100 * values.missed_in_square:.0f} % of "

@@ -68,8 +68,8 @@ def bounds_section(looked: Looked | None, seen: Sequence[SeenHead]) -> Section:
         NAME,
         TITLE,
         "How many cells there are, beside how many a network of this shape can have at most, and beside what the paper "
-        "prints. Published formulas are evaluated as they stand, right or wrong; verdicts are recomputed when this "
-        "page is made.",
+        "prints. Published formulas are evaluated as they stand, right or wrong, and O(f) is read as f; verdicts are "
+        "recomputed when this page is made.",
         notes=tuple(notes),
         figures=figures,
         tables=tuple(

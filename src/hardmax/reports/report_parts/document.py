@@ -241,7 +241,7 @@ def _margin_in_words(certified: float | None, stability: Section) -> list[Fact]:
     if certified is None:
         return []
     share, rows = as_text(certified, "share"), stability.facts[0].text
-    text = f"For {share} of its {rows} attention rows the margin alone proves softmax close to hard"
+    text = f"In {share} of its {rows} attention rows the margin alone proves that one key has most of the weight"
     text += "; for the others it proves nothing." if certified < 1 else "."
     return [Fact("", text, Exactness.CERTIFIED)]
 

@@ -27,6 +27,7 @@ _MEASURES = (
     "Relative error is |hard − soft| / |soft| of the outputs, averaged over inputs; divergence is that of the two "
     "softmax distributions of the outputs."
 )
+_DECISION = "A decision is which output is the largest."
 _COLUMNS = (
     Column("what", "made hard"),
     Column("agreement", "decisions kept", "share", Exactness.ESTIMATED),
@@ -66,7 +67,7 @@ def fidelity_section(
         left_out.append("head by head")
     columns = filled(_COLUMNS, records)
     tables = [Table("fidelity", "The model with some heads made hard", columns, rows_of(records, columns))]
-    notes = [_MEASURES]
+    notes = [_MEASURES] if whole.agreement is None else [_DECISION, _MEASURES]
     if left_out:
         notes.append(f"The model is too large to be taken apart {' and '.join(left_out)} on this page.")
     if whole.agreement is None:
@@ -104,7 +105,7 @@ def compared_section(
     if compared[0].fidelity.agreement is None:
         notes.append("The outputs are embeddings and decide nothing, so only errors are compared.")
     else:
-        notes.append("A decision is the largest output: of a language model the likeliest next token at each position.")
+        notes.insert(0, f"{_DECISION[:-1]}: of a language model, the likeliest next token at each position.")
     if n_heads > 1 and not any(len(part.heads) == 1 for part in compared):
         notes.append("Heads were not made hard one by one for this page; hm.fidelity.by_head does that.")
     figures = []
