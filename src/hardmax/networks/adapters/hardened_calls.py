@@ -19,6 +19,7 @@ from hardmax.errors import EmptyError, HardmaxError, OperatorError, ParameterErr
 from hardmax.networks import evaluation
 from hardmax.networks.adapters import hugging_face, sceptr_models, text_models, torch_encoders
 from hardmax.networks.adapters.calls import AttentionCall, Note
+from hardmax.networks.adapters.packages import told
 
 Array = NDArray[Any]
 FloatArray = NDArray[np.float64]
@@ -173,9 +174,8 @@ def _called(kind: _Kind, note: Note, forward: Callable[[], Any]) -> tuple[Array,
         except HardmaxError:
             raise
         except Exception as error:
-            detail = (str(error).strip().splitlines() or [""])[0]
             raise ShapeError(
-                f"{kind.name} fails on its inputs ({type(error).__name__}: {detail}); pass them as the model takes them"
+                f"{kind.name} fails on its inputs ({told(error)}); pass them as the model takes them"
             ) from error
     if not isinstance(result, torch.Tensor) or not result.is_floating_point():
         raise OperatorError(f"{kind.name}: expected one tensor of numbers as its output, got a {type(result).__name__}")
@@ -209,7 +209,7 @@ def _kind(source: Any, inputs: Any) -> _Kind:
 def _text_kind(source: text_models.TextModel, texts: Any) -> _Kind:
     """Logits of a language model at every position; of an encoder the sentence embedding, of length 1."""
     torch = torch_encoders.torch_library()
-    numbers = [source._encoded(text, position)[0] for position, text in enumerate(text_models._texts(texts))]
+    numbers = [source.encoded(text, position)[0] for position, text in enumerate(text_models.texts_of(texts))]
 
     def forward(ids: Any) -> Any:
         result = source.model(input_ids=ids)
@@ -229,15 +229,12 @@ def _text_kind(source: text_models.TextModel, texts: Any) -> _Kind:
 def _receptor_kind(source: sceptr_models.ReceptorModel, receptors: Any) -> _Kind:
     """The representation that the package gives of a receptor, of length 1."""
     records = sceptr_models.records_of(receptors, source.variant)
-    tokens = [source.tokens_of(record, position)[None] for position, record in enumerate(records)]
-    kind = next(source.bert._self_attention_stack.parameters()).dtype
+    tokens = [source.tokens_of(record, position) for position, record in enumerate(records)]
 
-    def forward(batch: Any) -> Any:
-        embedded = source.bert._embed(batch).to(kind)
-        pooled = source.bert._vector_representation_delegate
-        return pooled.get_vector_representations_of(embedded, source.bert._get_padding_mask(batch)), False
+    def forward(of_one: Any) -> Any:
+        return source.representation(of_one), False
 
-    forwards = tuple(_bound(forward, batch) for batch in tokens)
+    forwards = tuple(_bound(forward, of_one) for of_one in tokens)
     return _Kind(source.name, source.bert, torch_encoders.noting_torch, forwards)
 
 

@@ -75,9 +75,7 @@ class ReceptorModel:
             names = self._names(tokens)
             stack = self.bert._self_attention_stack
             with record_torch(stack) as calls:
-                batch = tokens[None]
-                embedded = self.bert._embed(batch).to(next(stack.parameters()).dtype)
-                stack(embedded, self.bert._get_padding_mask(batch))
+                stack(*self._embedded(tokens))
             captures.extend(captures_of(self.name, calls, lambda *_, names=names: names))
         return tuple(captures)
 
@@ -95,6 +93,17 @@ class ReceptorModel:
                 f"receptor {position}: {self.name} cannot read {dict(receptor)} ({reason}); expected standard gene "
                 "symbols such as TRBV2*01 and CDR3 sequences of amino acids such as CASSEFQGDNEQFF"
             ) from None
+
+    def representation(self, tokens: Any) -> Any:
+        """What the package makes of the tokens of one receptor: a tensor (1, width) of length 1."""
+        pooled = self.bert._vector_representation_delegate
+        return pooled.get_vector_representations_of(*self._embedded(tokens))
+
+    def _embedded(self, tokens: Any) -> tuple[Any, Any]:
+        """What enters the first layer, (1, tokens, width) in the model's number type, and its padding."""
+        batch = tokens[None]
+        kind = next(self.bert._self_attention_stack.parameters()).dtype
+        return self.bert._embed(batch).to(kind), self.bert._get_padding_mask(batch)
 
     def _names(self, tokens: Any) -> tuple[str, ...]:
         """[CLS], then for each residue its loop, letter and place: "CDR3B C1"."""

@@ -35,7 +35,7 @@ class CausalModel(TextModel):
         """
         import torch
 
-        numbers, tokens = self._encoded(prompt, 0)
+        numbers, tokens = self.encoded(prompt, 0)
         ids = torch.tensor([numbers])
         if len(numbers) == 1:
             calls = attention_calls(self.model, self._arguments(numbers))
@@ -56,7 +56,7 @@ class CausalModel(TextModel):
 
         if n_tokens < 1:
             raise ParameterError(f"n_tokens: expected at least 1, got {n_tokens}")
-        numbers, _ = self._encoded(prompt, 0)
+        numbers, _ = self.encoded(prompt, 0)
         ids, cache = torch.tensor([numbers]), None
         written: list[int] = []
         with torch.no_grad():

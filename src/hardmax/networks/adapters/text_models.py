@@ -33,7 +33,7 @@ class TextModel:
 
     def tokens(self, text: str) -> tuple[str, ...]:
         """The tokens of a text as words and pieces of words, special ones included."""
-        return self._encoded(text, 0)[1]
+        return self.encoded(text, 0)[1]
 
     def capture(self, texts: str | list[str] | tuple[str, ...]) -> tuple[Capture, ...]:
         """What every attention head sees on each text.
@@ -42,13 +42,14 @@ class TextModel:
         weights are recomputed from them in binary64.
         """
         captures = []
-        for position, text in enumerate(_texts(texts)):
-            numbers, tokens = self._encoded(text, position)
+        for position, text in enumerate(texts_of(texts)):
+            numbers, tokens = self.encoded(text, position)
             calls = attention_calls(self.model, self._arguments(numbers))
             captures.append(Capture(self.name, tokens, heads_of_calls(calls)))
         return tuple(captures)
 
-    def _encoded(self, text: str, position: int) -> tuple[list[int], tuple[str, ...]]:
+    def encoded(self, text: str, position: int = 0) -> tuple[list[int], tuple[str, ...]]:
+        """The tokens of a text as numbers and as words; ``position`` is its place among others, for what errors say."""
         if not isinstance(text, str):
             raise ParameterError(f"text {position}: expected a string, got a {type(text).__name__}")
         if not text.strip():
@@ -68,7 +69,18 @@ class TextModel:
         return list(encoding.tokens)
 
 
-def _texts(texts: Any) -> list[str]:
+def texts_of(texts: Any) -> list[str]:
+    """One text or several as a list.
+
+    Examples
+    --------
+    >>> texts_of("one"), texts_of(("one", "two"))
+    (['one'], ['one', 'two'])
+    >>> texts_of([])
+    Traceback (most recent call last):
+        ...
+    hardmax.errors.EmptyError: expected at least one text, got an empty list
+    """
     if isinstance(texts, str):
         return [texts]
     if not isinstance(texts, list | tuple):
