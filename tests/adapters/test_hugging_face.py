@@ -1,6 +1,7 @@
 """Hugging Face models with random weights: masks, rotary embeddings, grouped keys, and bad input."""
 
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -233,3 +234,13 @@ def test_without_transformers_the_pip_line_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'hardmax\[torch,models\]'"):
         hm.capture(model, _IDS)
+
+
+def test_threads_that_capture_one_model_hear_their_own_calls_and_leave_it_as_it_was():
+    model = _bert().train()
+    before = model.config._attn_implementation
+    with ThreadPoolExecutor(4) as threads:
+        captures = [found for (found,) in threads.map(lambda n: hm.capture(model, _IDS[:n]), [2, 6] * 8)]
+    assert [len(capture.tokens) for capture in captures] == [2, 6] * 8
+    assert all(len(capture.heads) == 8 for capture in captures)
+    assert model.config._attn_implementation == before and model.training

@@ -1,6 +1,7 @@
 """torch modules seen through hooks: captured scores give the weights that the module itself returns."""
 
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from math import sqrt
 
 import numpy as np
@@ -285,3 +286,11 @@ def test_without_torch_the_pip_line_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'hardmax\[torch\]'"):
         hm.capture(encoder, np.ones((1, 2, 8)))
+
+
+def test_threads_that_capture_one_module_hear_their_own_calls():
+    encoder, fast = _encoder(), torch.backends.mha.get_fastpath_enabled()
+    with ThreadPoolExecutor(4) as threads:
+        captures = [found for (found,) in threads.map(lambda n: hm.capture(encoder, torch.randn(1, n, 8)), [2, 6] * 8)]
+    assert [(len(capture.tokens), len(capture.heads)) for capture in captures] == [(2, 4), (6, 4)] * 8
+    assert torch.backends.mha.get_fastpath_enabled() is fast

@@ -28,7 +28,7 @@ from hardmax.networks.adapters.calls import (
 )
 from hardmax.networks.adapters.captured import Capture
 from hardmax.networks.adapters.packages import told
-from hardmax.networks.adapters.torch_encoders import evaluating, to_numpy
+from hardmax.networks.adapters.torch_encoders import LISTENING, evaluating, to_numpy
 
 _NAME = "hardmax_capture"
 #: Arguments by which some models change the scores in a way that is no dot product plus bias.
@@ -112,20 +112,22 @@ def noting(model: Any, note: Note) -> Iterator[None]:
             f"capturing Hugging Face models needs a newer transformers than {transformers.__version__}: "
             "pip install -U transformers"
         ) from None
+    # The names stay registered, for transformers has no way to take one back; nobody uses them but models in here.
     AttentionInterface.register(_NAME, _attention)
     AttentionMaskInterface.register(_NAME, eager_mask)
     parts = [part for part in model.modules() if isinstance(part, transformers.PreTrainedModel)]
     configs = {id(part.config): part.config for part in parts}
-    before = {key: config._attn_implementation for key, config in configs.items()}
-    recorder = _RECORDER.set(_Recorder(note, {id(part): name for name, part in model.named_modules()}, []))
-    try:
-        for config in configs.values():
-            config._attn_implementation = _NAME
-        yield
-    finally:
-        for key, config in configs.items():
-            config._attn_implementation = before[key]
-        _RECORDER.reset(recorder)
+    with LISTENING:
+        before = {key: config._attn_implementation for key, config in configs.items()}
+        recorder = _RECORDER.set(_Recorder(note, {id(part): name for name, part in model.named_modules()}, []))
+        try:
+            for config in configs.values():
+                config._attn_implementation = _NAME
+            yield
+        finally:
+            for key, config in configs.items():
+                config._attn_implementation = before[key]
+            _RECORDER.reset(recorder)
 
 
 def _attention(

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from math import sqrt
+from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,10 @@ from hardmax.networks.adapters.captured import Capture
 from hardmax.networks.adapters.packages import told
 
 FloatArray = NDArray[np.float64]
+
+#: Held while a model is listened to. Its hooks and settings and torch's switches belong to all threads: two that
+#: changed them together would hear each other's calls, and the later would put back what the earlier had set.
+LISTENING = RLock()
 
 
 def capture_torch(module: Any, inputs: Any, name_tokens: NameTokens) -> tuple[Capture, ...]:
@@ -76,23 +81,23 @@ def noting_torch(module: Any, note: Note) -> Iterator[None]:
     """While inside, ``note`` is told every call of an ``nn.MultiheadAttention``, and may give other results for it."""
     torch = torch_library()
     hooks = []
-    for name, part in module.named_modules():
-        if isinstance(part, torch.nn.MultiheadAttention):
+    with LISTENING, torch.no_grad():
+        fast = torch.backends.mha.get_fastpath_enabled()
+        try:
+            torch.backends.mha.set_fastpath_enabled(False)
+            for name, part in module.named_modules():
+                if isinstance(part, torch.nn.MultiheadAttention):
 
-            def hook(part: Any, args: Any, kwargs: Any, result: Any, name: str = name) -> Any:
-                replaced = note(_call(torch, part, name or type(part).__name__, args, kwargs))
-                return None if replaced is None else (_mixed(torch, part, replaced, result[0]), result[1])
+                    def hook(part: Any, args: Any, kwargs: Any, result: Any, name: str = name) -> Any:
+                        replaced = note(_call(torch, part, name or type(part).__name__, args, kwargs))
+                        return None if replaced is None else (_mixed(torch, part, replaced, result[0]), result[1])
 
-            hooks.append(part.register_forward_hook(hook, with_kwargs=True))
-    fast = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)
-    try:
-        with torch.no_grad():
+                    hooks.append(part.register_forward_hook(hook, with_kwargs=True))
             yield
-    finally:
-        torch.backends.mha.set_fastpath_enabled(fast)
-        for hook_handle in hooks:
-            hook_handle.remove()
+        finally:
+            torch.backends.mha.set_fastpath_enabled(fast)
+            for hook_handle in hooks:
+                hook_handle.remove()
 
 
 def _mixed(torch: Any, part: Any, heads: FloatArray, own: Any) -> Any:
@@ -169,14 +174,15 @@ def to_numpy(tensor: Any) -> FloatArray:
 @contextmanager
 def evaluating(module: Any) -> Iterator[None]:
     """While inside, the module and its parts are in evaluation mode."""
-    training = [part for part in module.modules() if part.training]
-    for part in training:
-        part.training = False
-    try:
-        yield
-    finally:
-        for part in training:
-            part.training = True
+    with LISTENING:
+        training = [part for part in module.modules() if part.training]
+        try:
+            for part in training:
+                part.training = False
+            yield
+        finally:
+            for part in training:
+                part.training = True
 
 
 def check_supported(torch: Any, module: Any) -> None:
