@@ -1,5 +1,6 @@
 """Finite temperature: closed forms against exact arithmetic, measured rows against plain numpy, bad input by name."""
 
+from decimal import Decimal
 from fractions import Fraction
 from math import e, exp, inf, log, nan
 
@@ -239,6 +240,17 @@ def test_any_leading_shape_and_any_real_dtype_is_read():
         assert np.allclose(stability.certify(other, 2.0).hessian, reference.hessian, rtol=1e-12)
     assert stability.certify([1.0, 0.0], 1.0).margin.shape == ()
     assert len(stability.certify(np.empty((0, 5)), 1.0)) == 0
+
+
+@pytest.mark.parametrize(
+    ("n_keys", "margin"), [(198, 5.2832037287379885), (948, 6.853299093186078), (1507, 7.317212408359839)]
+)
+def test_a_margin_just_below_the_threshold_is_vacuous_whatever_its_rounding(n_keys, margin):
+    """The floats of log(N - 1) are too small here, and (N - 1) e^-margin rounds to less than 1 all the same."""
+    assert Decimal(margin) < Decimal(n_keys - 1).ln()
+    scores = np.zeros((1, n_keys))
+    scores[0, 0] = margin
+    assert stability.certify(scores, 1.0).is_vacuous.all()
 
 
 def test_streams_arrays_and_memory_maps_give_the_same_summary(tmp_path):

@@ -103,8 +103,8 @@ class Certificate(ShownAsTable):
 
     @property
     def is_vacuous(self) -> NDArray[np.bool_]:
-        """Where the margin does not guarantee the winner half of the mass."""
-        return np.asarray(self._mass >= 1)
+        """Where the margin does not guarantee the winner half of the mass, or rounding leaves that open."""
+        return np.asarray(self._mass * self._outward >= 1)
 
     @property
     def holds(self) -> bool:
