@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import hardmax as hm
-from hardmax.errors import NotPiecewiseAffineError, ParameterError, PrecisionError, WriteError
+from hardmax.errors import NotPiecewiseAffineError, ParameterError, PrecisionError, ShapeError, WriteError
 from hardmax.measurements.training_snapshots import MODEL
 from hardmax.networks.lookup import conditioned_lookup, lookup_examples, lookup_input, lookup_question
 
@@ -190,6 +190,8 @@ def test_a_network_with_norms_asks_for_a_reference():
         (lambda: Recorder().write("run.txt"), ParameterError, "ending in .csv or .json, got '.txt'"),
         (lambda: snapshot("net"), ParameterError, "expected an hm.Network, got str"),
         (lambda: snapshot(hm.builtin("lookup"), labels=[1]), ParameterError, "pass inputs="),
+        (lambda: snapshot(hm.builtin("demo"), inputs=np.ones((3, 2)), labels=[0, 1]), ShapeError, r"shape \(3,\)"),
+        (lambda: snapshot(hm.builtin("demo"), inputs=np.ones((3, 2)), labels=[0, 1, 9]), ParameterError, "0 to 9"),
         (
             lambda: snapshot(hm.builtin("lookup"), inputs=np.zeros((1, 6, 16)), queries=(6,)),
             ParameterError,

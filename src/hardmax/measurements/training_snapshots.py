@@ -21,6 +21,7 @@ from hardmax.measurements.fidelity import compare
 from hardmax.measurements.hardening import heads_of
 from hardmax.measurements.head_analysis import COLUMNS as HEAD_COLUMNS
 from hardmax.measurements.head_analysis import HeadAnalysis, analyse_heads
+from hardmax.measurements.trials import right_decisions
 from hardmax.networks.adapters.captured import Capture, CapturedHead
 from hardmax.networks.adapters.capturing import capture
 from hardmax.networks.network import Network
@@ -180,7 +181,8 @@ def _fidelity(
     if net.temperature == 0 or not heads_of(net):
         if labels is None:
             return []
-        right = np.mean(net(inputs).argmax(axis=-1) == np.asarray(labels))
+        outputs = net(inputs)
+        right = np.mean(outputs.argmax(axis=-1).reshape(-1) == right_decisions(labels, [outputs]))
         return [Record(step, MODEL, "accuracy", float(right), Exactness.ESTIMATED)]
     found = compare(net, inputs, labels, logits, hard=hard)
     values = {

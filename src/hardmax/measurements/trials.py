@@ -155,20 +155,7 @@ class Judge:
             )
         if isinstance(labels, str):
             return self._next(subject, labels)
-        shapes = [block.shape[:-1] for block in self._soft]
-        if len(shapes) == 1:
-            arrays = [_integers(labels, shapes[0], "labels")]
-        else:
-            rows: Any = labels
-            if not isinstance(rows, Sequence | np.ndarray) or len(rows) != len(shapes):
-                count = len(rows) if hasattr(rows, "__len__") else 1
-                raise ShapeError(f"labels: expected {len(shapes)} rows, one for each input, got {count}")
-            pairs = zip(rows, shapes, strict=True)
-            arrays = [_integers(row, shape, f"labels[{i}]") for i, (row, shape) in enumerate(pairs)]
-        low, high = min(int(array.min()) for array in arrays), max(int(array.max()) for array in arrays)
-        if not 0 <= low <= high < self._classes:
-            raise ParameterError(f"labels: expected 0 to {self._classes - 1}, got {low} to {high}")
-        return np.concatenate([array.reshape(-1) for array in arrays]).astype(np.int64)
+        return right_decisions(labels, self._soft)
 
     def _next(self, subject: Subject, labels: str) -> IntArray:
         following = subject.next_tokens
@@ -181,6 +168,33 @@ class Judge:
         if (joined < 0).all():
             raise EmptyError("labels: expected texts of at least two tokens, got none, so no token has a next one")
         return joined
+
+
+def right_decisions(labels: Any, blocks: Sequence[Array]) -> IntArray:
+    """The labels of outputs (inputs, ..., classes) as one array: an integer below ``classes`` for each decision.
+
+    Examples
+    --------
+    >>> right_decisions([1, 0], [np.zeros((2, 3))])
+    array([1, 0])
+    >>> right_decisions([1, 3], [np.zeros((2, 3))])
+    Traceback (most recent call last):
+        ...
+    hardmax.errors.ParameterError: labels: expected 0 to 2, got 1 to 3
+    """
+    shapes, n_classes = [block.shape[:-1] for block in blocks], blocks[0].shape[-1]
+    if len(shapes) == 1:
+        arrays = [_integers(labels, shapes[0], "labels")]
+    else:
+        if not isinstance(labels, Sequence | np.ndarray) or len(labels) != len(shapes):
+            count = len(labels) if hasattr(labels, "__len__") else 1
+            raise ShapeError(f"labels: expected {len(shapes)} rows, one for each input, got {count}")
+        pairs = zip(labels, shapes, strict=True)
+        arrays = [_integers(row, shape, f"labels[{i}]") for i, (row, shape) in enumerate(pairs)]
+    low, high = min(int(array.min()) for array in arrays), max(int(array.max()) for array in arrays)
+    if not 0 <= low <= high < n_classes:
+        raise ParameterError(f"labels: expected 0 to {n_classes - 1}, got {low} to {high}")
+    return np.concatenate([array.reshape(-1) for array in arrays]).astype(np.int64)
 
 
 def _integers(labels: ArrayLike, shape: tuple[int, ...], what: str) -> Array:
