@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import hardmax as hm
+from hardmax.errors import PrecisionError
 from hardmax.measurements.head_rows import head_rows
 from hardmax.networks.adapters.captured import Capture, CapturedHead
 
@@ -103,3 +104,12 @@ def test_one_key_around_the_origin_is_reachable_everywhere():
 def test_a_key_chosen_at_a_tie_need_not_be_reachable():
     (analysis,) = hm.analyse_heads(Capture("ties", tuple("ab"), (_head([[0.0]], [[1.0], [2.0]]),)))
     assert analysis.n_chosen == 1 and analysis.n_reachable_hull == analysis.n_reachable_ball == 0
+
+
+@pytest.mark.parametrize(
+    ("queries", "keys", "biases"), [([[1e154]], [[1e154], [-1e154]], None), ([[1.0]], [[0.0], [0.0]], [1e308, -1e308])]
+)
+def test_a_margin_beyond_the_largest_float_is_refused(queries, keys, biases):
+    """It would be infinite, which means that there is no rival."""
+    with pytest.raises(PrecisionError, match="two scores differ by more than"):
+        head_rows(_head(np.array(queries), np.array(keys), biases))

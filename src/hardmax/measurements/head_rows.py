@@ -116,6 +116,11 @@ def head_rows(head: CapturedHead) -> HeadRows:
         seen = np.flatnonzero(np.isfinite(scores[row]))
         of_row = biases[row if len(biases) > 1 else 0]
         winners[row], margins[row], radii[row], walls[row] = _settled(head.queries[row], head.keys, of_row, seen)
+    if np.isposinf(margins[n_visible > 1]).any():
+        raise PrecisionError(
+            f"{where}: two scores differ by more than 1.8e308, the largest float; divide queries or keys by a power of "
+            "two"
+        )
     # Margins are known to a relative 1e-8; rows that close to the threshold are not certified.
     threshold = np.array([head.temperature * log(max(count - 1, 1)) for count in n_visible.tolist()])
     is_certified = (n_visible == 1) | (margins * (1 - 2e-8) > threshold)
