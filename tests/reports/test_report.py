@@ -11,6 +11,7 @@ import pytest
 
 import hardmax as hm
 from hardmax.errors import EmptyError, FileFormatError, ParameterError, PickleError, ShapeError, WeightError, WriteError
+from hardmax.networks.adapters.captured import Capture, CapturedHead
 from hardmax.networks.library import random_relu_network, random_transformer
 from hardmax.networks.lookup import conditioned_lookup, lookup_examples, lookup_question
 from hardmax.reports import report_page
@@ -265,6 +266,14 @@ def test_captured_heads_have_a_page_of_their_own(tmp_path):
         hm.reports.report([captures[0], hm.capture(_small_net(), np.zeros((1, 2)))[0]], tmp_path / "x.html")
     with pytest.raises(ParameterError, match="expected a network"):
         hm.reports.report(object(), tmp_path / "x.html")
+
+
+def test_heads_that_are_hard_already_are_left_out_of_stability(tmp_path):
+    queries, keys = [[1.0, 2.0], [3.0, 4.0]], [[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]]
+    heads = [CapturedHead(0, i, "demo", queries, keys, keys, temperature) for i, temperature in enumerate((1.0, 0.0))]
+    made = make_report(Capture("demo", ("a", "b", "c"), tuple(heads)), tmp_path / "r.html", None)
+    (section,) = (part for part in made.document.sections if part.name == "stability")
+    assert section.facts[0].value == 2 and "left out: 1 of 2" in section.notes[-1]
 
 
 # ---- slices of heads ----

@@ -65,7 +65,8 @@ class Certificate(ShownAsTable):
 
     @property
     def _weight(self) -> FloatArray:
-        return np.asarray(np.exp(-self.margin / self.temperature))
+        with np.errstate(over="ignore"):  # a margin that is infinite in temperatures leaves no weight
+            return np.asarray(np.exp(-self.margin / self.temperature))
 
     @property
     def _outward(self) -> FloatArray:

@@ -60,6 +60,11 @@ def bounds_section(looked: Looked | None, seen: Sequence[SeenHead]) -> Section:
     if looked is not None:
         records += _cell_records(looked, notes)
     curvature = _curvature_record(seen)
+    if curvature:
+        notes.append(
+            "Curvature is the norm of the second derivative of temperature × log(sum of exp(score / temperature)) in the "
+            "scores; N is the number of keys, tau the temperature and t = exp(−margin / tau)."
+        )
     if not records and not curvature:
         return Section(NAME, TITLE, absent="There are no cells and no soft attention to set bounds beside.")
     counted = [record for record in records if isinstance(record["counted"], int)]
@@ -115,6 +120,11 @@ def _cell_records(looked: Looked, notes: list[str]) -> list[dict[str, Any]]:
         f"choices; published formulas are read with d = {dim}, the dimension of the slice."
     )
     published_cells = (None, "") if is_quadratic else _published_cells(stages, dim)  # the theorem has fixed keys
+    if published_cells[1]:
+        notes.append(
+            "In the published statement d is the dimension, d_ff the number of ReLUs a block, H the heads, L the blocks, "
+            "V the joint cells of the heads at most, and R(n, d) = C(n, 0) + … + C(n, d)."
+        )
     records = [_record(what, cells.n_cells, most, remark, *published_cells)]
     first = stages[0] if stages else None
     if first is not None and first.kind == "attention" and dim == 2 and first.varying:
@@ -183,9 +193,8 @@ def _curvature_record(seen: Sequence[SeenHead]) -> list[dict[str, Any]]:
             continue
         for one in head.captured:
             certificate = certify(one.scores, temperature)
-            mass = (certificate.n_live - 1) * np.exp(-certificate.margin / temperature)
-            published = mass / temperature
-            with np.errstate(divide="ignore", invalid="ignore"):
+            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+                published = (certificate.n_live - 1) * np.exp(-certificate.margin / temperature) / temperature
                 ratio = np.where(published > 0, certificate.hessian / published, 0.0)
             row = int(ratio.argmax())
             found = (
@@ -225,12 +234,12 @@ def _record(
 def _said(verdict: Verdict, correction: str) -> str:
     words = {Verdict.HOLDS: "holds", Verdict.FALSE: "refuted", Verdict.HOLDS_WITH_CORRECTION: "holds once corrected"}
     word = words.get(verdict, str(verdict))
-    return f"{word}: {correction}" if correction and verdict is not Verdict.HOLDS else word
+    return f"{word}; true is: {correction}" if correction and verdict is not Verdict.HOLDS else word
 
 
 def _figure(records: Sequence[dict[str, Any]]) -> Figure:
     """Counts and bounds on one logarithmic line each."""
-    left, width, row, top = 270.0, 760.0, 40.0, 34.0
+    left, width, row, top = 270.0, 760.0, 40.0, 8.0
     numbers = [value for r in records for value in (r["counted"], r["true"], r["published"]) if _drawable(value)]
     high = max(log10(max(numbers)), 1.0)
     frame = Frame(((0.0, high * 1.02), (0.0, 1.0)), left, top, width - left - 24, row * len(records))

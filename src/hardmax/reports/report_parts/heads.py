@@ -189,8 +189,8 @@ def _caption(seen: SeenHead, drawn: Drawn, cut: HeadSlice, dead: list[str]) -> s
     else:
         text += (
             f" A flat cut through query space, which has {d} dimensions, along the two directions in which the "
-            f"queries vary most ({as_text(cut.spread, 'share')} of their variance). Cells are cut exactly; dots are "
-            "projected onto the cut, so a dot may lie in another colour than the key it chooses."
+            f"queries vary most ({as_text(cut.spread, 'share')} of their variance). Cells are cut, up to rounding; "
+            "dots are projected onto the cut, so a dot may lie in another colour than the key it chooses."
         )
         hidden = live - sum(len(corners) >= 3 for corners in cut.polygons())
         if hidden > 0:

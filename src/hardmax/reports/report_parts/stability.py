@@ -49,14 +49,15 @@ def stability_section(seen: Sequence[SeenHead]) -> tuple[Section, float | None]:
     """Margins and certificates of every head, and the share of all rows with a certificate that says something."""
     if not seen:
         return Section(NAME, TITLE, absent="The model has no attention, so there are no margins."), None
-    if all(head.captured[0].temperature == 0 for head in seen):
+    soft = [head for head in seen if head.captured[0].temperature > 0]
+    if not soft:
         why = "The model's attention is hard already: there is no softness to bound."
         return Section(NAME, TITLE, absent=why), None
     records: list[dict[str, Any]] = []
     bins: list[dict[str, Any]] = []
     panels: list[Markup] = []
     n_rows = n_certified = 0
-    certificates = [(head, _certificates(head)) for head in seen]
+    certificates = [(head, _certificates(head)) for head in soft]
     for head, of_head in certificates:
         record = _record(head, of_head)
         records.append(record)
@@ -71,6 +72,7 @@ def stability_section(seen: Sequence[SeenHead]) -> tuple[Section, float | None]:
             ]
     share = n_certified / n_rows
     notes = [
+        f"The temperature on raw dot products is {_temperatures(seen)} here; it is √d where scores are divided by √d.",
         "A row is one query on one input. With N visible keys the certificate needs margin > temperature × log(N − 1): "
         "then the winner has more than half of the weight whatever the other scores are. Below that the bound is true "
         "but says nothing.",
@@ -79,8 +81,10 @@ def stability_section(seen: Sequence[SeenHead]) -> tuple[Section, float | None]:
     ]
     if not all(certificate.holds for _, of_head in certificates for certificate in of_head):
         notes.append("A measured value exceeds its bound: this is a bug in hardmax, please report it.")
-    if len(seen) > _MOST_PANELS:
-        notes.append(f"Histograms are drawn for the first {_MOST_PANELS} of {len(seen)} heads.")
+    if len(soft) < len(seen):
+        notes.append(f"Heads that are hard already are left out: {len(seen) - len(soft)} of {len(seen)}.")
+    if len(soft) > _MOST_PANELS:
+        notes.append(f"Histograms are drawn for the first {_MOST_PANELS} of {len(soft)} heads.")
     columns, rows = min(3, len(panels)), -(-len(panels) // min(3, len(panels)))
     figure = Figure(
         "margins",
@@ -111,6 +115,11 @@ def stability_section(seen: Sequence[SeenHead]) -> tuple[Section, float | None]:
     return section, share
 
 
+def _temperatures(seen: Sequence[SeenHead]) -> str:
+    values = sorted({one.temperature for head in seen for one in head.captured})
+    return as_text(values[0]) if len(values) == 1 else f"{as_text(values[0])} to {as_text(values[-1])}"
+
+
 def _certificates(head: SeenHead) -> list[Certificate]:
     """One certificate for all inputs where their scores have one shape, else one an input."""
     scores = [one.scores for one in head.captured]
@@ -122,7 +131,7 @@ def _certificates(head: SeenHead) -> list[Certificate]:
 def _record(head: SeenHead, of_head: Sequence[Certificate]) -> dict[str, Any]:
     margins = np.concatenate([rows.margins for rows in head.rows])
     live = np.concatenate([certificate.n_live for certificate in of_head])
-    vacuous = np.concatenate([certificate.is_vacuous for certificate in of_head])
+    is_certified = np.concatenate([rows.is_certified for rows in head.rows])  # of queries and keys, not rounded scores
     measured = np.concatenate([certificate.gradient for certificate in of_head])
     proved = np.concatenate([certificate.gradient_bound for certificate in of_head])
     most = int(live.max())
@@ -130,8 +139,8 @@ def _record(head: SeenHead, of_head: Sequence[Certificate]) -> dict[str, Any]:
         "layer": head.layer,
         "head": head.head,
         "rows": len(margins),
-        "certified": int((~vacuous).sum()),
-        "share": float((~vacuous).mean()),
+        "certified": int(is_certified.sum()),
+        "share": float(is_certified.mean()),
         "needed": head.captured[0].temperature * log(most - 1) if most > 1 else 0.0,
         "least": float(margins.min()),
         "median": float(np.median(margins)),
