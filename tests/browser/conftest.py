@@ -42,7 +42,7 @@ def page(browser) -> Iterator:
     """
     context = browser.new_context(viewport={"width": 1280, "height": 900}, offline=True, accept_downloads=True)
     sheet = context.new_page()
-    sheet.set_default_timeout(20_000)
+    sheet.set_default_timeout(60_000)  # machines that test are busy
     sheet.problems = []
     sheet.on("pageerror", lambda error: sheet.problems.append(f"uncaught: {error}"))
     sheet.on("console", lambda told: sheet.problems.append(told.text) if told.type == "error" else None)

@@ -66,9 +66,9 @@ UNDECIDED = ["Figure 1", "Figure 6a", "M-complexity"]
 
 @pytest.fixture(scope="module")
 def findings():
-    start = time.perf_counter()
+    start = time.process_time()  # other test processes must not count
     found = {finding.claim.name: finding for finding in hm.claims.check()}
-    found["seconds"] = time.perf_counter() - start
+    found["seconds"] = time.process_time() - start
     return found
 
 

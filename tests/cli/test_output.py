@@ -95,7 +95,7 @@ def test_what_an_encoding_lacks_is_escaped(tmp_path):
     environment = {**os.environ, "PYTHONIOENCODING": "latin1"}
     arguments = ["map", "builtin:figure-3", "--box", "-1", "1", "-o", "\u2713.npz"]
     process = _program(*arguments, cwd=tmp_path, env=environment)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=180)
     assert (process.returncode, err) == (0, b"")
     assert b"\\u2713.npz" in out
 
