@@ -25,7 +25,7 @@ from hardmax.networks import operations as op
 from hardmax.networks.evaluation import apply
 from hardmax.networks.graph import Graph
 from hardmax.networks.rounding import UNDERFLOW, UNIT_ROUNDOFF, Bounds
-from hardmax.networks.slices import Arithmetic, SliceProgram, Tensor, _padded, _selected_rows
+from hardmax.networks.slices import Arithmetic, SliceProgram, Tensor, padded, selected_rows
 
 Array = NDArray[Any]
 FloatArray = NDArray[np.float64]
@@ -80,15 +80,15 @@ class EntrywiseProgram(SliceProgram):
         values = result.coefficients
         if isinstance(operation, op.MatMul | op.Multiply):
             if first.winners is not None and isinstance(operation, op.MatMul):
-                return _selected_rows(first, Tensor(_of(operands[1]))).coefficients
+                return selected_rows(first, Tensor(_of(operands[1]))).coefficients
             return _product(operation, operands[0], operands[1])
         terms = values.shape[1]
         if isinstance(operation, op.Add):
-            x, y = (_flat(_padded(_of(operand), terms)) for operand in operands)
+            x, y = (_flat(padded(_of(operand), terms)) for operand in operands)
             entries = apply(operation, x, y).reshape(values.shape)
             return np.asarray(_safe(2) * (entries + UNIT_ROUNDOFF * np.abs(values)))
         if isinstance(operation, _REARRANGED):
-            parts = [_flat(_padded(_of(operand), terms)) for operand in operands]
+            parts = [_flat(padded(_of(operand), terms)) for operand in operands]
             return apply(operation, *parts).reshape(values.shape)
         if first.winners is not None and isinstance(operation, op.Linear):
             return np.full(values.shape, np.inf)  # columns are picked: the bound a tensor is sharp

@@ -141,7 +141,7 @@ class SliceProgram:
         stage = self.stages[state.stage]
         tensors = [state.tensors[self.graph.nodes[index].inputs[0]] for index in stage.nodes]
         terms = max(tensor.degree_terms for tensor in tensors)
-        parts = [_padded(t.coefficients, terms).reshape(len(t), terms, -1) for t in tensors]
+        parts = [padded(t.coefficients, terms).reshape(len(t), terms, -1) for t in tensors]
         rows = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=2)
         if self.arithmetic is Arithmetic.RATIONAL:
             return Guards(rows, None)
@@ -218,7 +218,7 @@ class SliceProgram:
             return self._product(operation, rule, operands[0], operands[1], index)
         if isinstance(operation, op.Add | op.Concat):
             terms = max(t.degree_terms for t in operands)
-            arrays = [_padded(t.coefficients, terms) for t in operands]
+            arrays = [padded(t.coefficients, terms) for t in operands]
             cells = len(first)
             flat = [a.reshape(cells * terms, *a.shape[2:]) for a in arrays]
             result = apply(operation, *flat)
@@ -260,7 +260,7 @@ class SliceProgram:
                 )
             raise QuadraticScoresError(f"{name}: the product has degree above two on the segment; it is not cut")
         if x.winners is not None and isinstance(operation, op.MatMul):
-            return _selected_rows(x, y)
+            return selected_rows(x, y)
         parts: list[Array | None] = [None] * (terms_x + terms_y - 1)
         for i in range(terms_x):
             for j in range(terms_y):
@@ -328,7 +328,7 @@ def _refuse_overflow(rows: Array, name: str) -> None:
         raise PrecisionError(f"{name}: its input overflows binary64 on some cell; rescale the weights or the domain")
 
 
-def _selected_rows(hot: Tensor, values: Tensor) -> Tensor:
+def selected_rows(hot: Tensor, values: Tensor) -> Tensor:
     """A one-hot matrix times a data tensor: rows picked, nothing rounded."""
     assert hot.winners is not None
     data = values.coefficients  # (cell, coefficient, *lead, n, p)
@@ -350,7 +350,8 @@ def _gathered(tensor: Tensor, parents: IntArray) -> Tensor:
     return Tensor(tensor.coefficients[parents], bounds, winners)
 
 
-def _padded(coefficients: Array, terms: int) -> Array:
+def padded(coefficients: Array, terms: int) -> Array:
+    """(cell, coefficient, *shape) with zeros for the coefficients that are missing to ``terms``."""
     missing = terms - coefficients.shape[1]
     if missing == 0:
         return coefficients
