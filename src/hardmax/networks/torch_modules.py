@@ -192,14 +192,16 @@ def _exporting(torch: Any) -> Iterator[None]:
         result = graph.op("Div", x, graph.op("Sqrt", graph.op("Add", square, constant)))
         return result if helper._is_none(weight) else graph.op("Mul", result, weight)
 
-    log = getattr(torch._C, "_jit_onnx_log", None)  # has no switch: exporting switches it on
-    torch._C._jit_onnx_log = lambda *_: None
     torch.onnx.register_custom_op_symbolic("aten::rms_norm", rms_norm, _OPSET)
+    log = getattr(torch._C, "_jit_onnx_log", None)  # has no switch: exporting switches it on
     try:
+        if log is not None:
+            torch._C._jit_onnx_log = lambda *_: None
         yield
     finally:
+        if log is not None:
+            torch._C._jit_onnx_log = log
         torch.onnx.unregister_custom_op_symbolic("aten::rms_norm", _OPSET)
-        torch._C._jit_onnx_log = log
 
 
 def _exported(torch: Any, module: Any, example: Any) -> bytes:
