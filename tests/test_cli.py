@@ -26,7 +26,7 @@ def here(tmp_path, monkeypatch):
 def test_the_report_of_the_builtin_network_names_its_parts_and_its_page(here, capsys):
     assert main(["report"]) == 0
     printed = capsys.readouterr()
-    for word in ("built-in", "input shape", "operations", "parameters", "choices", "hard output", "label"):
+    for word in ("built-in", "input shape", "operations", "parameters", "choices", "inputs", "report.html"):
         assert word in printed.out
     assert "the skeleton keeps" in printed.out and "written to report.html" in printed.out
     assert printed.err == ""

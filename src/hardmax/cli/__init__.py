@@ -31,7 +31,8 @@ from hardmax.errors import HardmaxError
 
 app = typer.Typer(
     name="hardmax",
-    help="The exact geometry of transformers at zero temperature.",
+    help="The exact geometry of transformers at zero temperature: attention picks one key, so the model is affine on "
+    "each of finitely many polyhedral cells. These are counted and drawn, and compared with the soft model.",
     epilog="""[bold]Examples[/bold]
   hardmax report
   hardmax count builtin:demo --box -2 2

@@ -180,7 +180,6 @@ def _print_network(facts: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    evaluation = facts["evaluation"]
     kind = "hard" if facts["temperature"] == 0 else f"softmax at temperature {facts['temperature']:g}"
     if "Hardmax" not in facts["operations"]:
         kind = "none"
@@ -194,9 +193,6 @@ def _print_network(facts: dict[str, Any]) -> None:
         "parameters": f"{facts['n_parameters']:,}",
         "choices": f"{facts['n_choices']:,}",
         "inputs": facts["inputs"],
-        "a point": _numbers(evaluation["input"]),
-        "its hard output": _numbers(evaluation["output"]),
-        "its label": _numbers(evaluation["label"]),
     }
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_column(style="bold", no_wrap=True)

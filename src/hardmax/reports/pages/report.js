@@ -29,7 +29,11 @@
     return short(value);
   }
   function short(value) {
-    const text = Math.abs(value) >= 1e-4 && Math.abs(value) < 1e4 ? String(Number(value.toPrecision(4))) : value === 0 ? "0" : value.toExponential(3).replace(/\.?0+e/, "e");
+    if (value === 0) return "0";
+    const isPlain = Math.abs(value) >= 1e-4 && Math.abs(value) < 1e4;
+    const [digits, power] = (isPlain ? String(Number(value.toPrecision(4))) : value.toExponential(3)).split("e");
+    const raised = power && [...power].map((sign) => "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"["-0123456789".indexOf(sign)] ?? "").join("");
+    const text = raised ? `${digits.replace(/\.?0+$/, "")}\u00a0×\u00a010${raised}` : digits;
     return text.replace("-", "−");
   }
 

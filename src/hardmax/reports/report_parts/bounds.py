@@ -62,8 +62,8 @@ def bounds_section(looked: Looked | None, seen: Sequence[SeenHead]) -> Section:
     curvature = _curvature_record(seen)
     if curvature:
         notes.append(
-            "Curvature is the norm of the second derivative of temperature × log(sum of exp(score / temperature)) in the "
-            "scores; N is the number of keys, tau the temperature and t = exp(−margin / tau)."
+            "Curvature is the norm of the second derivative of temperature × log(sum of exp(score / temperature)) in "
+            "the scores; N is the number of keys, tau the temperature and t = exp(−margin / tau)."
         )
     if not records and not curvature:
         return Section(NAME, TITLE, absent="There are no cells and no soft attention to set bounds beside.")
@@ -122,8 +122,8 @@ def _cell_records(looked: Looked, notes: list[str]) -> list[dict[str, Any]]:
     published_cells = (None, "") if is_quadratic else _published_cells(stages, dim)  # the theorem has fixed keys
     if published_cells[1]:
         notes.append(
-            "In the published statement d is the dimension, d_ff the number of ReLUs a block, H the heads, L the blocks, "
-            "V the joint cells of the heads at most, and R(n, d) = C(n, 0) + … + C(n, d)."
+            "In the published statement d is the dimension, d_ff the number of ReLUs a block, H the heads, L the "
+            "blocks, V the joint cells of the heads at most, and R(n, d) = C(n, 0) + … + C(n, d)."
         )
     records = [_record(what, cells.n_cells, most, remark, *published_cells)]
     first = stages[0] if stages else None

@@ -209,7 +209,7 @@ def _chart(
 ) -> Figure:
     """One number of each record as a bar; the first record is the whole model."""
     shown = records[:_MOST_BARS]
-    left, width, top = 190.0, 760.0, 30.0
+    left, width, top = 190.0, 760.0, 4.0
     height = top + _ROW * len(shown) + 46
     start, stop = ends
     frame = Frame((ends, (0.0, 1.0)), left, top, width - left - 60, _ROW * len(shown))

@@ -28,6 +28,7 @@ _MOST_KEYS = 1024
 _LEAST_LABEL = 0.012  # a cell below this share of the picture carries no name
 _LONGEST_LABEL = 14
 _MOST_NAMED = 10  # queries that carry their names
+_NAME_WIDTH, _NAME_HEIGHT = 38.0, 11.0  # room for one of them, in pixels
 
 _KEY_COLUMNS = (
     Column("layer", "layer", "count", Exactness.EXACT),
@@ -124,6 +125,8 @@ def _figure(number: int, seen: SeenHead, drawn: Drawn, cut: HeadSlice) -> Figure
     polygons = cut.polygons()
     cells, names = [], []
     area = frame.width * frame.height
+    drawn_points = np.vstack([cut.queries, cut.drawn.keys]) if cut.is_whole else cut.queries
+    marks = np.array([[frame.x(x), frame.y(y)] for x, y in drawn_points.tolist()]).reshape(-1, 2)
     for key, corners in zip(cut.shown.tolist(), polygons, strict=True):
         if len(corners) < 3:
             continue
@@ -132,7 +135,7 @@ def _figure(number: int, seen: SeenHead, drawn: Drawn, cut: HeadSlice) -> Figure
         cells.append(tag("polygon", hint, points=frame.points(corners), class_=f"cell k{key % len(KEY_COLOURS)}"))
         pixels = np.array([[frame.x(x), frame.y(y)] for x, y in corners])
         if _area(pixels) >= _LEAST_LABEL * area:
-            x, y = _centroid(pixels)
+            x, y = _clear(pixels, marks)
             names.append(tag("text", _short(name), x=float(x), y=float(y) + 5, class_="name", text_anchor="middle"))
     sites = _sites(frame, drawn, cut) if cut.is_whole else []
     dots = [
@@ -149,10 +152,7 @@ def _figure(number: int, seen: SeenHead, drawn: Drawn, cut: HeadSlice) -> Figure
         )
     ]
     if len(cut.queries) <= _MOST_NAMED and len(set(drawn.query_names)) > 1:
-        dots += [
-            tag("text", _short(query), x=frame.x(u) + 8, y=frame.y(v) - 6, class_="query-name")
-            for (u, v), query in zip(cut.queries.tolist(), drawn.query_names, strict=True)
-        ]
+        dots += _query_names(frame, drawn, cut)
     dead = [drawn.key_names[key] for key, live in zip(cut.shown.tolist(), cut.live.tolist(), strict=True) if not live]
     svg = picture(
         _WIDTH,
@@ -174,6 +174,18 @@ def _figure(number: int, seen: SeenHead, drawn: Drawn, cut: HeadSlice) -> Figure
     return Figure(
         f"head-{number}", svg, _caption(seen, drawn, cut, dead), ("head-keys", "head-queries"), tuple(legend), choice
     )
+
+
+def _query_names(frame: Frame, drawn: Drawn, cut: HeadSlice) -> list[Markup]:
+    """The names of the queries beside their dots; one that would be written over another is left out."""
+    written: list[tuple[float, float]] = []
+    names = []
+    for (u, v), query in zip(cut.queries.tolist(), drawn.query_names, strict=True):
+        x, y = frame.x(u) + 8, frame.y(v) - 6
+        if not any(abs(x - a) < _NAME_WIDTH and abs(y - b) < _NAME_HEIGHT for a, b in written):
+            names.append(tag("text", _short(query), x=x, y=y, class_="query-name"))
+            written.append((x, y))
+    return names
 
 
 def _caption(seen: SeenHead, drawn: Drawn, cut: HeadSlice, dead: list[str]) -> str:
@@ -257,6 +269,19 @@ def _short(name: str) -> str:
 def _area(corners: NDArray[np.float64]) -> float:
     x, y = corners.T
     return abs(float(x @ np.roll(y, -1) - y @ np.roll(x, -1))) / 2
+
+
+def _clear(corners: NDArray[np.float64], marks: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Where a name stands: the centroid of its cell, or a little above or below where that would hide a mark."""
+    centre = _centroid(corners)
+    edges = np.roll(corners, -1, axis=0) - corners
+    for shift in (0.0, -26.0, 26.0, -48.0, 48.0):
+        place: NDArray[np.float64] = centre + np.array([0.0, shift])
+        sides = edges[:, 0] * (place[1] - corners[:, 1]) - edges[:, 1] * (place[0] - corners[:, 0])
+        is_inside = bool((sides >= 0).all() or (sides <= 0).all())
+        if is_inside and not (np.abs(marks - place) < (40.0, 16.0)).all(axis=1).any():
+            return place
+    return centre
 
 
 def _centroid(corners: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from hardmax.cells.complex import Exactness
 
-_SUPERSCRIPT = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+_SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 #: Rows of a table written into the page; the download always has them all.
 SHOWN_ROWS = 40
@@ -160,6 +160,8 @@ def as_text(value: Any, kind: str = "number") -> str:
     ('12,345', '68.3\\xa0%', '0.2686', 'yes')
     >>> as_text(None), as_text(float("inf")), as_text(10**40, "count"), as_text(-0.5)
     ('–', '∞', '1.000 × 10⁴⁰', '−0.5')
+    >>> as_text(-1.25e-7), as_text(0.0), as_text(5e20)
+    ('−1.25\\xa0×\\xa010⁻⁷', '0', '5\\xa0×\\xa010²⁰')
     """
     if value is None:
         return "–"
@@ -173,7 +175,9 @@ def as_text(value: Any, kind: str = "number") -> str:
         return _integer(int(value))
     if kind == "share":
         return f"{100 * value:.1f}\u00a0%"  # a number stays with its unit
-    return f"{value:.4g}".replace("-", "−")
+    digits, _, power = f"{value:.4g}".partition("e")
+    digits = digits.replace("-", "−")
+    return f"{digits}\u00a0×\u00a010{str(int(power)).translate(_SUPERSCRIPT)}" if power else digits
 
 
 def several(number: int, what: str) -> str:

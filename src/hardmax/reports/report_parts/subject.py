@@ -118,7 +118,10 @@ def _inputs(
     from hardmax.networks.lookup import lookup_examples
 
     examples = lookup_examples(N_SAMPLED, rng=np.random.default_rng(SEED))
-    note = f"{N_SAMPLED} random questions with seed {SEED}, each asking for one of five key-value pairs."
+    note = (
+        f"{N_SAMPLED} random questions with seed {SEED}, each asking for one of five key-value pairs: k2=v1 is a pair, "
+        "ask k2 a question."
+    )
     return Inputs(examples.inputs, examples.labels, examples.tokens, note)
 
 

@@ -354,7 +354,8 @@ function dualSentence(heads, dual, kind) {
   const count = thousands(dual.count), dead = dual.live.flat().filter((alive) => !alive).length;
   const parts = [];
   if (heads.length === 1) {
-    parts.push(`The keys that are vertices of the subdivision own the cells of the whole plane: ${count}.`);
+    parts.push("The Newton polytope is the convex hull of the keys; biases lift them and subdivide it.",
+      `The keys that are vertices of the subdivision own the cells of the whole plane: ${count}.`);
   } else {
     const sums = heads.reduce((n, head) => n * head.keys.length, 1), most = thousands(mostJointCells(heads));
     const [what, one] = kind === "relu" ? ["the units' zonotope", "end a unit"] : ["the sum", "key a head"];
