@@ -113,3 +113,11 @@ def test_a_margin_beyond_the_largest_float_is_refused(queries, keys, biases):
     """It would be infinite, which means that there is no rival."""
     with pytest.raises(PrecisionError, match="two scores differ by more than"):
         head_rows(_head(np.array(queries), np.array(keys), biases))
+
+
+@pytest.mark.parametrize("size", [1e-300, 1e-200, 1.0, 1e160, 1e307])
+def test_shares_of_the_plane_do_not_depend_on_the_length_of_the_keys(size):
+    keys = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.25, -1.0]])
+    found, plain = (hm.power_diagram(keys * factor).shares() for factor in (size, 1.0))
+    assert found.exactness == "certified" and np.abs(found.values - plain.values).max() < 1e-15
+    assert abs(found.values.sum() - 1) < 1e-15

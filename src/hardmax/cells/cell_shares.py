@@ -59,12 +59,18 @@ def angle_shares(diagram: PowerDiagram, scale: float) -> Shares:
                 values[key] = 0.5  # all keys on one line: two half-planes
                 continue
             # The cell is spanned by the outward normals of the two edges at this corner of the hull.
-            first, second = (diagram.keys[rival] - diagram.keys[key] for rival in rivals)
+            first, second = (_direction(diagram.keys[key], diagram.keys[rival]) for rival in rivals)
             cross = abs(first[0] * second[1] - first[1] * second[0])
             values[key] = (pi - atan2(cross, float(first @ second))) / (2 * pi)
     error = 16 * np.finfo(float).eps
     low, high = np.maximum(values - error, 0.0), np.minimum(values + error, 1.0)
     return Shares(values, low, high, "certified", 1.0, 0)
+
+
+def _direction(start: FloatArray, end: FloatArray) -> FloatArray:
+    """``end - start`` times a power of two, its largest entry about 1: products of such entries stay floats."""
+    step = end - start
+    return np.asarray(np.ldexp(step, -np.frexp(np.abs(step).max())[1]))
 
 
 def _line_shares(diagram: PowerDiagram, alive: IntArray, scale: float, values: FloatArray) -> None:
