@@ -10,6 +10,7 @@ import pytest
 import hardmax as hm
 from adapters.agreement import worst_difference
 from hardmax.errors import EmptyError, MissingExtraError, OperatorError, ParameterError, ShapeError, WeightError
+from hardmax.networks.adapters.torch_encoders import to_numpy
 
 torch = pytest.importorskip("torch", reason="needs torch, which is not installed")
 nn = torch.nn
@@ -294,3 +295,11 @@ def test_threads_that_capture_one_module_hear_their_own_calls():
         captures = [found for (found,) in threads.map(lambda n: hm.capture(encoder, torch.randn(1, n, 8)), [2, 6] * 8)]
     assert [(len(capture.tokens), len(capture.heads)) for capture in captures] == [(2, 4), (6, 4)] * 8
     assert torch.backends.mha.get_fastpath_enabled() is fast
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_what_was_captured_does_not_change_with_the_tensor_it_came_from(dtype):
+    tensor = torch.ones(3, dtype=dtype)
+    array = to_numpy(tensor)
+    tensor.zero_()
+    assert array.dtype == np.float64 and array.tolist() == [1.0, 1.0, 1.0]

@@ -167,8 +167,8 @@ def _mask_numbers(torch: Any, mask: Any) -> FloatArray:
 
 
 def to_numpy(tensor: Any) -> FloatArray:
-    """A tensor of any device and number type as binary64."""
-    return np.asarray(tensor.detach().cpu().double().numpy())
+    """A tensor of any device and number type as binary64, in memory of its own: a model may go on in its place."""
+    return np.asarray(tensor.detach().to("cpu", torch_library().float64, copy=True).numpy())
 
 
 @contextmanager
