@@ -21,43 +21,27 @@ class Comparison:
     """The model on its texts, run again and again with other heads hard."""
 
     def __init__(self, trained: TrainedModel) -> None:
-        from hardmax.measurements.trials import NEXT, Judge, subject_of
+        from hardmax.measurements.fidelity import Trial
+        from hardmax.measurements.trials import NEXT, subject_of
 
-        self._subject = subject_of(trained.model, trained.texts)
-        following = self._subject.next_tokens
+        subject = subject_of(trained.model, trained.texts)
+        following = subject.next_tokens
         has_labels = following is not None and any((tokens >= 0).any() for tokens in following)
-        self._judge = Judge(self._subject, NEXT if has_labels else None, True)
+        self._trial = Trial(subject, NEXT if has_labels else None, True)
 
     @property
     def heads(self) -> tuple[Pair, ...]:
         """The (layer, head) pairs of the model."""
-        return self._subject.heads
+        return self._trial.subject.heads
 
     @property
     def layers(self) -> list[list[Pair]]:
         """The same, one list a layer."""
-        found: dict[int, list[Pair]] = {}
-        for pair in self.heads:
-            found.setdefault(pair[0], []).append(pair)
-        return list(found.values())
+        return self._trial.layers
 
     def with_hard(self, heads: Iterable[Pair]) -> Hardened:
         """What changes with these heads hard."""
-        from hardmax.measurements.fidelity import Fidelity, Hardened
-
-        chosen, judge = tuple(heads), self._judge
-        outputs = self._subject.run(chosen)
-        return Hardened(
-            chosen,
-            Fidelity(
-                judge.n,
-                judge.relative_error(outputs),
-                judge.divergence(outputs),
-                judge.agreement(outputs),
-                judge.accuracy(),
-                judge.accuracy(outputs),
-            ),
-        )
+        return self._trial.with_hard(heads)
 
     def each(self, sets: list[list[Pair]], what: str) -> list[Hardened]:
         """The same for several sets of heads, with a bar where someone watches."""
@@ -75,6 +59,8 @@ def together(comparison: Comparison, alone: list[Hardened], max_loss: float) -> 
     Heads are taken in the order of what each loses alone, as ``hm.fidelity.ranked`` does, and their number is found by
     halving: the set given keeps that many decisions, but a larger one may as well.
     """
+    from hardmax.measurements.fidelity import own_loss
+
     order = [hardened.heads[0] for hardened in sorted(alone, key=own_loss)]
     fits, too_many = comparison.with_hard([]), len(order) + 1
     while too_many - len(fits.heads) > 1:
@@ -86,12 +72,6 @@ def together(comparison: Comparison, alone: list[Hardened], max_loss: float) -> 
         else:
             too_many = len(tried.heads)
     return fits
-
-
-def own_loss(hardened: Hardened) -> float:
-    """By what heads are ordered: their divergence, or the relative error where there is none."""
-    found = hardened.fidelity
-    return found.relative_error if found.kl is None else found.kl
 
 
 def compare_trained(trained: TrainedModel, row: Any, max_loss: float, brief: bool) -> dict[str, Any]:

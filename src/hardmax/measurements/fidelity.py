@@ -35,7 +35,7 @@ from hardmax.measurements.attention_rows import attention_rows as attention_rows
 from hardmax.measurements.hardening import HeadOf as HeadOf
 from hardmax.measurements.hardening import harden as harden
 from hardmax.measurements.hardening import heads_of as heads_of
-from hardmax.measurements.trials import Judge, hard_outputs, subject_of
+from hardmax.measurements.trials import Judge, Subject, hard_outputs, subject_of
 from hardmax.networks.network import Network, check_temperature
 
 #: A network, the path of a file, a model of ``hm.models``, a Hugging Face model or another torch module.
@@ -118,7 +118,7 @@ def compare(
     hardmax.errors.EmptyError: expected a model with attention, got Network((1,) -> (1,), 1 operations, \
 1 parameters, 0 choices, hard) without any; fidelity compares soft attention with hard
     """
-    trial = _Trial(source, inputs, labels, logits)
+    trial = Trial(subject_of(source, inputs), labels, logits)
     return trial.fidelity(hard_outputs(trial.subject, hard))
 
 
@@ -137,11 +137,8 @@ def by_layer(
     >>> [hardened.heads for hardened in by_layer(net, [[2.0]])]
     [((0, 0), (0, 1))]
     """
-    trial = _Trial(source, inputs, labels, logits)
-    layers: dict[int, list[tuple[int, int]]] = {}
-    for layer, head in trial.subject.heads:
-        layers.setdefault(layer, []).append((layer, head))
-    return tuple(trial.with_hard(heads) for heads in layers.values())
+    trial = Trial(subject_of(source, inputs), labels, logits)
+    return tuple(trial.with_hard(heads) for heads in trial.layers)
 
 
 def by_head(
@@ -159,7 +156,7 @@ def by_head(
     >>> [hardened.heads for hardened in by_head(net, [[2.0]])]
     [((0, 0),), ((0, 1),)]
     """
-    trial = _Trial(source, inputs, labels, logits)
+    trial = Trial(subject_of(source, inputs), labels, logits)
     return tuple(trial.with_hard([pair]) for pair in trial.subject.heads)
 
 
@@ -186,7 +183,7 @@ def temperature_path(
     >>> [(at.temperature, round(at.fidelity.relative_error, 3)) for at in temperature_path(net, [[1.0]], [1.0, 0.0])]
     [(1.0, 0.0), (0.0, 0.313)]
     """
-    trial = _Trial(source, inputs, labels, logits)
+    trial = Trial(subject_of(source, inputs), labels, logits)
     own = trial.subject.temperature
     path = [own / 2**k for k in range(9)] + [0.0] if temperatures is None else temperatures
     checked = [check_temperature(temperature) for temperature in path]
@@ -221,7 +218,7 @@ def greedy(
     """
     if not 0 <= max_loss <= 1:
         raise ParameterError(f"max_loss: expected a share of decisions from 0 to 1, got {max_loss!r}")
-    trial = _Trial(source, inputs, labels, logits)
+    trial = Trial(subject_of(source, inputs), labels, logits)
     if trial.judge.decisions is None:
         raise ParameterError(
             f"greedy counts equal decisions, and outputs of shape {trial.subject.soft[0].shape[1:]} decide nothing; "
@@ -261,13 +258,14 @@ def ranked(
     >>> [hardened.heads for hardened in ranked(net, [[1.0]])]
     [(), ((0, 1),), ((0, 1), (0, 0))]
     """
-    trial = _Trial(source, inputs, labels, logits)
+    trial = Trial(subject_of(source, inputs), labels, logits)
     alone = [trial.with_hard([pair]) for pair in trial.subject.heads]
-    order = [hardened.heads[0] for hardened in sorted(alone, key=_own_loss)]
+    order = [hardened.heads[0] for hardened in sorted(alone, key=own_loss)]
     return tuple(trial.with_hard(order[:count]) for count in range(len(order) + 1))
 
 
-def _own_loss(hardened: Hardened) -> float:
+def own_loss(hardened: Hardened) -> float:
+    """By what ``ranked`` orders heads: their divergence, or the relative error where there is none."""
     found = hardened.fidelity
     return found.relative_error if found.kl is None else found.kl
 
@@ -303,18 +301,28 @@ def _agreement(hardened: Hardened) -> float:
     return agreement
 
 
-class _Trial:
-    """A soft model, its inputs and what it made of them, checked once."""
+class Trial:
+    """A soft model on its inputs, checked once and compared with itself again and again."""
 
-    def __init__(self, source: Source, inputs: Any, labels: ArrayLike | None, logits: bool) -> None:
-        self.subject = subject_of(source, inputs)
-        self.judge = Judge(self.subject, labels, logits)
+    def __init__(self, subject: Subject, labels: ArrayLike | None, logits: bool) -> None:
+        self.subject = subject
+        self.judge = Judge(subject, labels, logits)
+
+    @property
+    def layers(self) -> list[list[tuple[int, int]]]:
+        """The (layer, head) pairs of the model, one list a layer."""
+        found: dict[int, list[tuple[int, int]]] = {}
+        for layer, head in self.subject.heads:
+            found.setdefault(layer, []).append((layer, head))
+        return list(found.values())
 
     def with_hard(self, heads: Iterable[tuple[int, int]]) -> Hardened:
+        """What changes with these heads hard."""
         chosen = tuple(heads)
         return Hardened(chosen, self.fidelity(self.subject.run(chosen)))
 
     def fidelity(self, outputs: list[Array]) -> Fidelity:
+        """How far these outputs are from the soft ones."""
         judge = self.judge
         return Fidelity(
             judge.n,
