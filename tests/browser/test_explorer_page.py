@@ -544,11 +544,11 @@ def _downloaded(page, button):
 def test_pictures_and_numbers_can_be_downloaded(page, address):
     counts = _open(page, address, "moving-walls")
     drawing = ET.fromstring(_downloaded(page, "#save-svg"))
-    assert drawing[0].text == "16 cells, 16 regions, 16 affine maps (exact)"
+    assert drawing[0].text == "17 cells, 17 regions, 17 affine maps (exact)"
     assert sum(1 for node in drawing if node.get("fill") not in (None, "none")) == counts["window"][0]
     assert _downloaded(page, "#save-png").startswith(b"\x89PNG")
     numbers = json.loads(_downloaded(page, "#save-json"))
-    assert numbers["counts"]["window"] == {"cells": 16, "regions": 16, "maps": 16, "exactness": "exact"}
+    assert numbers["counts"]["window"] == {"cells": 17, "regions": 17, "maps": 17, "exactness": "exact"}
     state = numbers["state"]
     x0, x1, y0, y1 = state["window"]
     cells = hm.enumerate_cells(network_of(state["layers"]), hm.Plane([0, 0], np.eye(2), ((x0, x1), (y0, y1))))

@@ -191,9 +191,10 @@ def _refuted() -> tuple[Preset, ...]:
         Preset(
             "moving-walls", "The feed-forward walls move (Figure 7)", REFUTED, builtin("figure-7"),
             "A block's partition is the common refinement of attention's and the feed-forward layer's.",
-            "Attention first adds a value, another one in each cell, so the same ReLU wall lies elsewhere in each.",
+            "Attention first adds a value, another one in each cell, so the same ReLU wall lies elsewhere in each. "
+            "On the whole plane the refinement would have 16 cells, and the block has more.",
             "Drag the values: the ReLU walls shift within one cell and nowhere else.",
-            claims=("E-refinement",),
+            window=(-2.5, 2.5, -2.5, 2.5), claims=("E-refinement",),
         ),
         Preset(
             "step", "Hard attention jumps (Section III-E)", REFUTED,
@@ -245,7 +246,8 @@ def _refuted() -> tuple[Preset, ...]:
             "A standard head of d_k = 64 with margin 2 is nearly hard: its temperature is 1 / sqrt(d_k) = 1/8.",
             "The temperature of softmax(<q, k> / sqrt(d_k)) on raw products is sqrt(d_k) = 8. There the published "
             "bounds are above what is true of any weights at all: they say nothing.",
-            "The margin at q is 2. At tau = 1/8 the bounds are tiny; move the temperature up to 8 and read them again.",
+            "The margin at q is about 2. At tau = 1/8 the bounds are tiny; move the temperature up to 8 and read them "
+            "again.",
             window=(-2.0, 3.0, -2.5, 2.5), temperature=0.125, view="share", query=(1.328125, 0.0),
             claims=("VI.2", "III-D"),
         ),
@@ -253,7 +255,11 @@ def _refuted() -> tuple[Preset, ...]:
 
 
 def _builtins() -> tuple[Preset, ...]:
-    windows: dict[str, Window] = {"figure-2": (-2.0, 6.0, -1.5, 6.5), "figure-3": (-2.0, 7.0, -4.5, 4.5)}
+    windows: dict[str, Window] = {
+        "figure-2": (-2.0, 6.0, -1.5, 6.5),
+        "figure-3": (-2.0, 7.0, -4.5, 4.5),
+        "figure-7": (-2.5, 2.5, -2.5, 2.5),
+    }
     titles = {
         "demo": "demo: two layers of two heads",
         "figure-1-depth-1": "figure-1-depth-1: one block",
