@@ -29,11 +29,6 @@ FloatArray = NDArray[np.float64]
 ZERO_LATTICE = 4096
 
 
-def has_flint() -> bool:
-    """Whether python-flint's rationals are in use."""
-    return _fmpq is not None
-
-
 def rational(value: Any) -> Any:
     """``value`` as an exact rational number.
 
