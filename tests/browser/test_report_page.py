@@ -12,6 +12,7 @@ import hardmax as hm
 from hardmax.networks.graph import GraphBuilder
 from hardmax.networks.network import Network
 from hardmax.reports.report_page import make_report
+from hardmax.reports.report_parts.sections import as_text
 
 EVIL = "</script><img src=x onerror=\"document.title='taken'\">"
 
@@ -177,6 +178,24 @@ def test_more_rows_appear_until_all_are_there(page, lookup):
     assert not button.is_visible()
     page.locator("#table-cells tbody tr").nth(3).click()
     assert page.locator("#cell-panel h3").inner_text() == "Cell 3"
+
+
+def test_rows_that_a_click_adds_are_written_as_the_first_ones_are(page, tmp_path):
+    rng = np.random.default_rng(0)
+    small_and_large = hm.Affine(rng.normal(size=(2, 6)) * [[1e-6], [3e6]])
+    layers = [hm.Affine(rng.normal(size=(6, 2)), rng.normal(size=6)), hm.ReLU(), small_and_large]
+    made = make_report(hm.Network(layers, 2), tmp_path / "r.html", None)
+    _opened(page, made.path)
+    page.locator("#table-cell-maps summary").click()
+    page.locator("#table-cell-maps button.more").click()
+    table = made.document.tables["cell-maps"]
+    texts = "rows => rows.map(row => [...row.cells].map(cell => cell.innerText))"
+    shown = page.locator("#table-cell-maps tbody tr").evaluate_all(texts)
+    assert len(shown) > table.shown
+    kinds = [column.kind for column in table.columns]
+    written = [[as_text(value, kind) for value, kind in zip(row, kinds, strict=True)] for row in table.rows]
+    assert shown == written[: len(shown)]
+    assert all(any(power in text for row in shown for text in row) for power in ("×\u00a010⁻", "×\u00a010⁶", "−"))
 
 
 def test_a_link_to_a_table_opens_it(page, lookup):

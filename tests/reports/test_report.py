@@ -19,6 +19,7 @@ from hardmax.reports.report_page import make_report
 from hardmax.reports.report_parts import cell_search
 from hardmax.reports.report_parts.cell_drawing import shared_wall
 from hardmax.reports.report_parts.head_slice import slice_head
+from hardmax.reports.report_parts.heads import _clear
 
 EVIL = "</script><img src=x onerror=alert(1)>"
 SECTIONS = ["about", "fidelity", "heads", "cells", "bounds", "stability", "temperature"]
@@ -57,6 +58,15 @@ def lookup(tmp_path_factory):
 @pytest.fixture(scope="module")
 def lookup_data(lookup):
     return _data(lookup.path)
+
+
+def test_the_name_of_a_cell_stands_clear_of_dots_and_inside_its_cell():
+    square = np.array([[0.0, 0.0], [200.0, 0.0], [200.0, 200.0], [0.0, 200.0]])
+    assert _clear(square, np.zeros((0, 2))).tolist() == [100.0, 100.0]
+    assert _clear(square, np.array([[105.0, 98.0]])).tolist() == [100.0, 74.0]
+    assert _clear(square, np.array([[105.0, 98.0], [95.0, 74.0]])).tolist() == [100.0, 126.0]
+    flat = square * (1.0, 0.1)  # there is no room above or below
+    assert _clear(flat, np.array([[105.0, 10.0]])).tolist() == [100.0, 10.0]
 
 
 # ---- the page ----

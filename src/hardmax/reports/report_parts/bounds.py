@@ -234,7 +234,9 @@ def _record(
 def _said(verdict: Verdict, correction: str) -> str:
     words = {Verdict.HOLDS: "holds", Verdict.FALSE: "refuted", Verdict.HOLDS_WITH_CORRECTION: "holds once corrected"}
     word = words.get(verdict, str(verdict))
-    return f"{word}; true is: {correction}" if correction and verdict is not Verdict.HOLDS else word
+    if not correction or verdict is Verdict.HOLDS:
+        return word
+    return f"{word}{'; true is' if verdict is Verdict.FALSE else ''}: {correction}"
 
 
 def _figure(records: Sequence[dict[str, Any]]) -> Figure:
