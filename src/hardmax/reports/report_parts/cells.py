@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import ceil, log10
 from typing import Any
 
 import numpy as np
@@ -151,9 +152,14 @@ def _tables(looked: Looked, varying: Sequence[Choice]) -> tuple[Table, ...]:
         for output in range(shown)
     )
     what = "Corners" if cells.dim == 2 else "Ends"
+    caption = "The affine map of each cell"
+    if cells.map_error is not None:
+        most = float(cells.map_error.max())
+        # the next power of ten above, so that what is printed is still a bound
+        caption += f", each number within 1e{ceil(log10(most) + 1e-9)} of the true one" if most else ", not rounded"
     return (
         Table("cells", "Cells", columns, rows, shown=20),
-        Table("cell-maps", "The affine map of each cell", map_columns, maps, shown=8),
+        Table("cell-maps", caption, map_columns, maps, shown=8),
         Table("cell-corners", f"{what} of each cell", corner_columns, corners, shown=8),
     )
 
