@@ -91,6 +91,7 @@ def test_training_watched_is_training_unwatched(study):
 
 
 @pytest.mark.extras
+@pytest.mark.slow
 def test_a_twelfth_of_the_training_is_enough_to_learn_the_task(study):
     """Full training, half a minute, ends at 100% (training/README.md); the tests can afford this much."""
     pytest.importorskip("torch", reason="needs torch, which is not installed")
