@@ -16,7 +16,7 @@ from hardmax.networks.library import random_relu_network, random_transformer
 from hardmax.networks.lookup import conditioned_lookup, lookup_examples, lookup_question
 from hardmax.reports import report_page
 from hardmax.reports.report_page import make_report
-from hardmax.reports.report_parts import cell_search
+from hardmax.reports.report_parts import cell_search, summarised
 from hardmax.reports.report_parts.cell_drawing import shared_wall
 from hardmax.reports.report_parts.head_slice import slice_head
 from hardmax.reports.report_parts.heads import _clear
@@ -421,6 +421,22 @@ def test_a_failure_on_the_way_leaves_nothing_behind(tmp_path, monkeypatch):
     with pytest.raises(RuntimeError, match="planted"):
         hm.reports.report(_small_net(), tmp_path / "r.html")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("share", [0.8, 0.5, 0.42])
+def test_what_is_too_large_for_a_page_is_summarised_and_said(tmp_path, monkeypatch, lookup, share):
+    most = int(share * lookup.path.stat().st_size)
+    monkeypatch.setattr(report_page, "MOST_BYTES", most)
+    monkeypatch.setattr(summarised, "_DIAGRAMS", 3)
+    monkeypatch.setattr(summarised, "_ROWS", 10)
+    path = hm.reports.report(None, tmp_path / "r.html")
+    assert path.stat().st_size <= most
+    data = _data(path)
+    assert _facts(data, "cells")["cells"] == len(lookup.document.tables["cells"].rows)
+    text = path.read_text(encoding="utf-8")
+    assert ("To keep the page small" in text) == ("head-keys" in data["tables"])
+    assert ("too large for one page" in text) == ("cells" not in data["tables"])
+    assert "heads" in data["tables"]
 
 
 def test_a_page_that_grows_too_large_is_refused_and_not_written(tmp_path, monkeypatch):

@@ -28,6 +28,7 @@ from hardmax.reports.report_parts.about import EXACTNESS_MEANS
 from hardmax.reports.report_parts.document import Document, gather, gather_captures
 from hardmax.reports.report_parts.sections import Table
 from hardmax.reports.report_parts.subject import Source, Subject, read_subject
+from hardmax.reports.report_parts.summarised import summaries
 
 #: What a page may weigh.
 MOST_BYTES = 5_000_000
@@ -150,6 +151,11 @@ def make_report(
             document = gather(subject, plane, made, progress)
     progress("writing the page")
     page = render(document).encode()
+    for smaller in summaries(document):
+        if len(page) <= MOST_BYTES:
+            break
+        document = smaller
+        page = render(document).encode()
     if len(page) > MOST_BYTES:
         raise WriteError(
             f"{path}: the page would weigh {len(page):,} bytes, more than {MOST_BYTES:,}; give fewer inputs, or a "
