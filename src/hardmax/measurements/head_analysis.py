@@ -36,7 +36,7 @@ from hardmax.errors import EmptyError, ParameterError
 from hardmax.measurements._head_html import heads_html, quantities_html
 from hardmax.measurements.head_keys import Diagrams, KeySet, key_sets
 from hardmax.measurements.head_rows import HeadRows, head_rows, lengths_of, one_thread_each
-from hardmax.networks.adapters.captured import Capture, CapturedHead
+from hardmax.networks.adapters.captured import Capture, CapturedHead, the_head
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -239,11 +239,7 @@ class HeadAnalyses(tuple[HeadAnalysis, ...]):
 
     def head(self, layer: int, head: int) -> HeadAnalysis:
         """The analysis of one head."""
-        for found in self:
-            if (found.layer, found.head) == (layer, head):
-                return found
-        known = ", ".join(str((found.layer, found.head)) for found in self[:12])
-        raise ParameterError(f"there is no head {head} in layer {layer}; expected one of {known}")
+        return the_head(self, layer, head)
 
     def table(self) -> list[dict[str, Any]]:
         """One dictionary a head, fit for JSON; ``COLUMNS`` says what is proved of each column."""

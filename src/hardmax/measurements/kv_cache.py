@@ -20,7 +20,7 @@ from hardmax.measurements.cached_head import CacheReach as CacheReach
 from hardmax.measurements.cached_head import Standing as Standing
 from hardmax.measurements.head_keys import Diagrams
 from hardmax.measurements.head_rows import one_thread_each
-from hardmax.networks.adapters.captured import Capture, CapturedHead, read_only
+from hardmax.networks.adapters.captured import Capture, CapturedHead, read_only, the_head
 
 IntArray = NDArray[np.int64]
 
@@ -54,11 +54,7 @@ class KVCache(tuple[CachedHead, ...]):
 
     def head(self, layer: int, head: int) -> CachedHead:
         """One head."""
-        for found in self:
-            if (found.layer, found.head) == (layer, head):
-                return found
-        known = ", ".join(str((found.layer, found.head)) for found in self[:12])
-        raise ParameterError(f"there is no head {head} in layer {layer}; expected one of {known}")
+        return the_head(self, layer, head)
 
     def table(self, radius: float = 0.1, *, relative: bool = True) -> list[dict[str, Any]]:
         """One dictionary a head, fit for JSON; reachable keys are those within ``radius`` of the query.

@@ -7,10 +7,10 @@ model. Queries and keys are those that enter the dot product, after rotary embed
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -210,14 +210,29 @@ class Capture:
 
     def head(self, layer: int, head: int) -> CapturedHead:
         """The given head of the given layer."""
-        for found in self.heads:
-            if (found.layer, found.head) == (layer, head):
-                return found
-        known = ", ".join(str((found.layer, found.head)) for found in self.heads[:12])
-        more = "" if len(self.heads) <= 12 else f" and {len(self.heads) - 12} more"
-        raise ParameterError(
-            f"{self.source}: there is no head {head} in layer {layer}; expected one of {known}{more}"
-        )
+        return the_head(self.heads, layer, head, f"{self.source}: ")
+
+
+class InLayer(Protocol):
+    """Anything about one head, which knows its layer and its number there."""
+
+    @property
+    def layer(self) -> int: ...
+    @property
+    def head(self) -> int: ...
+
+
+_InLayer = TypeVar("_InLayer", bound=InLayer)
+
+
+def the_head(heads: Sequence[_InLayer], layer: int, head: int, where: str = "") -> _InLayer:
+    """The one of the heads with this layer and number; ``where`` begins the error if there is none."""
+    for found in heads:
+        if (found.layer, found.head) == (layer, head):
+            return found
+    known = ", ".join(str((found.layer, found.head)) for found in heads[:12])
+    more = "" if len(heads) <= 12 else f" and {len(heads) - 12} more"
+    raise ParameterError(f"{where}there is no head {head} in layer {layer}; expected one of {known}{more}")
 
 
 def _numbers(where: str, what: str, values: Any) -> FloatArray:

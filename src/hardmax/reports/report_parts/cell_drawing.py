@@ -36,19 +36,13 @@ def plane_figure(looked: Looked, colouring: Colouring) -> Markup:
     )
     lines = tag("path", d=_region_lines(cells, inner) if looked.has_regions else "M0 0", class_="region-line")
     marks = Markup("").join(_mark(inner, u, v, name) for (u, v), name in looked.marks)
-    window = tag(
-        "svg",
+    window = _window(
+        width,
+        height,
         tag("g", polygons, class_="cells"),
         lines,
         tag("path", d="M0 0", class_="chosen-cell"),
         tag("g", marks, class_="marks"),
-        x=_LEFT,
-        y=_TOP,
-        width=width,
-        height=height,
-        viewBox=f"0 0 {number(width)} {number(height)}",
-        preserveAspectRatio="none",
-        class_="window",
     )
     ticks = [[(at, as_text(at)) for at in round_ticks(a, b)] for a, b in extent]
     axes = tag("g", outer.bottom_axis(ticks[0], "u"), outer.left_axis(ticks[1], "v", grid=False), class_="axes")
@@ -60,6 +54,21 @@ def plane_figure(looked: Looked, colouring: Colouring) -> Markup:
         window,
         outer.border(),
         class_="map",
+    )
+
+
+def _window(width: float, height: float, *parts: Markup) -> Markup:
+    """The part of a picture that the page's script zooms, at the place that the axes leave free."""
+    return tag(
+        "svg",
+        *parts,
+        x=_LEFT,
+        y=_TOP,
+        width=width,
+        height=height,
+        viewBox=f"0 0 {number(width)} {number(height)}",
+        preserveAspectRatio="none",
+        class_="window",
     )
 
 
@@ -158,18 +167,12 @@ def line_figure(looked: Looked, colouring: Colouring, shown: int) -> Markup:
         )
         for cell in order
     ]
-    window = tag(
-        "svg",
+    window = _window(
+        width,
+        height,
         *curves,
         tag("g", *strip, class_="cells"),
         tag("path", d="M0 0", class_="chosen-cell"),
-        x=_LEFT,
-        y=_TOP,
-        width=width,
-        height=height,
-        viewBox=f"0 0 {number(width)} {number(height)}",
-        preserveAspectRatio="none",
-        class_="window",
     )
     outer = Frame(((0.0, 1.0), (0.0, 1.0)), _LEFT, _TOP, width, height)
     upward = Frame(((0.0, 1.0), (low - pad, high + pad)), _LEFT, _TOP, width, curves_height)
