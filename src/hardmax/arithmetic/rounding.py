@@ -1,0 +1,35 @@
+"""How far a float can be from the number it stands for: one function a lemma of docs/error_bounds.md.
+
+Every sign or bound that is believed rests on one of these; no other file has a constant of its own. The functions take
+floats or arrays and hold no branch, so that kernels compile them as they are: ``dot_error = numba.njit(dot_error)``.
+
+A bound is compared so that nan and infinity prove nothing: ``value > bound`` is believed, ``not value <= bound`` is not.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+#: The largest relative error of one operation on binary64 (u), and more than one loses to underflow (eta).
+UNIT_ROUNDOFF = 2.0**-53
+UNDERFLOW = 2.0**-1074
+#: Lemma 1: makes a bound that was computed in at most 2**29 operations on nonnegative floats an upper bound.
+SAFETY = 1.0 + 2.0**-23
+
+
+def dot_error(n: Any, size: Any, slack: Any = 0.0) -> Any:
+    """Lemma 2: a bound on the error of a float sum of ``n`` products and a constant, in any order, fused or not.
+
+    ``size`` is the float sum of the terms' absolute values; ``slack`` the float sum of what the errors of the given
+    numbers can change, ``|x| dy + |y| dx + dx dy`` a product.
+
+    Exactness: certified, for n below 2**25.
+
+    Examples
+    --------
+    One product of floats is off by a few units in the last place of its size; of subnormals by their spacing:
+
+    >>> dot_error(1, 1.0) < 4 * UNIT_ROUNDOFF, dot_error(1, 0.0) > 0
+    (True, True)
+    """
+    return SAFETY * ((n + 2) * UNIT_ROUNDOFF * size + slack) + (n + 2) * UNDERFLOW
