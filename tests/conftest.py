@@ -1,6 +1,9 @@
 """Hypothesis profiles, the path of the data beside the repository, and the rule on skips."""
 
 import os
+import re
+from functools import cache
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -41,15 +44,27 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _drop_stale_kernels() -> None:
-    """Remove compiled kernels older than a source file beside them.
+    """Remove compiled kernels older than a source file that they are made of.
 
     numba notices an edit in a function's own file but not in the files it calls, and would test old code.
     """
-    for cache in (REPOSITORY / "src").rglob("__pycache__"):
-        newest = max((path.stat().st_mtime for path in cache.parent.glob("_*.py")), default=0.0)
-        for compiled in [*cache.glob("*.nbi"), *cache.glob("*.nbc")]:
-            if compiled.stat().st_mtime < newest:
+    source = REPOSITORY / "src"
+    for folder in source.rglob("__pycache__"):
+        for compiled in [*folder.glob("*.nbi"), *folder.glob("*.nbc")]:
+            kernel = folder.parent / f"{compiled.name.split('.')[0]}.py"
+            if compiled.stat().st_mtime < max((path.stat().st_mtime for path in _made_of(source, kernel)), default=inf):
                 compiled.unlink(missing_ok=True)
+
+
+@cache
+def _made_of(source: Path, kernel: Path) -> frozenset[Path]:
+    """A kernel's file and, through any number of imports, the files that it takes names from."""
+    if not kernel.exists():
+        return frozenset()
+    names = re.findall(r"^from (hardmax[\w.]*) import (\w+)", kernel.read_text(), re.MULTILINE)
+    places = [name.replace(".", "/") for module, first in names for name in (module, f"{module}.{first}")]
+    below = (_made_of(source, source / f"{place}.py") for place in places)
+    return frozenset({kernel}).union(*below)
 
 
 class _SkipWatch:

@@ -1,0 +1,121 @@
+"""Plant each fault of faults.toml in a copy of the tree, run the tests of its folder, and print what survives.
+
+    make mutants                       # all of them, two at a time
+    make mutants ARGS="--only rays"    # those whose name or file contains a word
+
+A fault is one edit of a proof step. It is caught when a test fails (or hangs), and survives when all pass. Faults that
+survive for a reason say so in faults.toml; any other survivor makes the exit status 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+COPIED = ("src", "tests", "pyproject.toml", "README.md", "docs", "studies", "benchmarks", "training")
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One edit: in ``file`` the text ``old``, which stands there once, becomes ``new``; ``tests`` should notice."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+    survives: str = ""  # why no test can notice
+
+    def planted(self, source: str) -> str:
+        if (found := source.count(self.old)) != 1:
+            raise ValueError(f"fault {self.name!r}: expected its text once in {self.file}, found it {found} times")
+        return source.replace(self.old, self.new)
+
+
+@dataclass(frozen=True)
+class Result:
+    fault: Fault
+    caught: bool
+    seconds: float
+    line: str
+
+
+def read_faults() -> list[Fault]:
+    """The faults of faults.toml, in order; a fault without tests is run against those of its folder."""
+    table = tomllib.loads(Path(__file__).with_name("faults.toml").read_text())
+    faults = []
+    for row in table["fault"]:
+        folder = str(Path(row["file"]).parent)
+        tests = row.get("tests") or next(table["tests"][key] for key in _folders(folder) if key in table["tests"])
+        faults.append(Fault(**{**row, "tests": tuple(tests)}))
+    return faults
+
+
+def _folders(folder: str) -> list[str]:
+    """A folder and those around it, nearest first."""
+    return [folder, *(str(parent) for parent in Path(folder).parents)]
+
+
+def try_fault(fault: Fault, limit: float) -> Result:
+    """Whether the tests notice one fault, in a copy of the tree that keeps the dates of files and compiled kernels."""
+    start = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="hardmax-mutant-") as folder:
+        tree = Path(folder) / "tree"
+        tree.mkdir()
+        for name in COPIED:
+            place = ROOT / name
+            if place.is_dir():
+                shutil.copytree(place, tree / name, symlinks=True)
+            elif place.exists():
+                shutil.copy2(place, tree / name)
+        if (ROOT.parent / "shared").is_dir():
+            (Path(folder) / "shared").symlink_to((ROOT.parent / "shared").resolve())
+        path = tree / fault.file
+        path.write_text(fault.planted(path.read_text()))
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider", *fault.tests]
+        environment = {**os.environ, "PYTHONPATH": str(tree / "src"), "CI": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+        try:
+            done = subprocess.run(
+                command, cwd=tree, env=environment, capture_output=True, text=True, timeout=limit, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return Result(fault, True, time.monotonic() - start, "hangs")
+        if done.returncode not in (0, 1, 2):  # 2: a module that does not import any more
+            raise RuntimeError(f"fault {fault.name!r}: pytest ended with {done.returncode}\n{done.stdout[-2000:]}")
+        failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+        return Result(fault, done.returncode != 0, time.monotonic() - start, (failed or ["passed"])[0][:150])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", help="faults whose name or file contains this")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--limit", type=float, default=900.0, help="seconds for one fault")
+    options = parser.parse_args()
+    faults = [fault for fault in read_faults() if options.only in fault.name or options.only in fault.file]
+    results = []
+    with ThreadPoolExecutor(options.jobs) as pool:
+        for result in pool.map(lambda fault: try_fault(fault, options.limit), faults):
+            results.append(result)
+            word = "caught  " if result.caught else "SURVIVED"
+            where = f"{result.fault.file}: {result.fault.name}"
+            print(f"{word} {result.seconds:5.0f} s  {where}  [{result.line}]", flush=True)
+    survivors = [result.fault for result in results if not result.caught]
+    print(f"\n{len(results)} faults planted, {len(results) - len(survivors)} caught, {len(survivors)} survived")
+    for fault in survivors:
+        print(f"  {fault.file}: {fault.name}: {fault.survives or 'NO REASON GIVEN'}")
+    return int(any(not fault.survives for fault in survivors))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
