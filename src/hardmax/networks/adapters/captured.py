@@ -242,9 +242,41 @@ def _numbers(where: str, what: str, values: Any) -> FloatArray:
             values = np.asarray(values)
         if values.dtype.kind not in "fiub":
             raise TypeError(f"an array of {values.dtype}")
-        return read_only(values)
+        floats = read_only(values)
+        check_kept(f"{where}: {what}", values, floats)
+        return floats
     except (TypeError, ValueError) as error:
         raise WeightError(f"{where}: expected {what} as an array of real numbers, got {error}") from None
+
+
+def check_kept(what: str, given: Any, floats: NDArray[Any]) -> None:
+    """Refuses numbers that became others as floats: integers above 2^53, and what has more than 53 bits.
+
+    Examples
+    --------
+    >>> check_kept("keys", [2**53, 3], np.array([2.0**53, 3.0]))
+    >>> check_kept("keys", np.array([2**53 + 1]), np.array([2.0**53]))
+    Traceback (most recent call last):
+        ...
+    hardmax.errors.WeightError: keys: 9007199254740993 is no binary64 number, the nearest is 9007199254740992.0; ...
+    """
+    large = np.abs(floats) >= 2.0**53
+    if hasattr(given, "__array__"):
+        source = np.asarray(given)
+        if source.dtype.kind == "b" or source.dtype.itemsize <= (8 if source.dtype.kind == "f" else 4):
+            return
+        if source.dtype.kind == "f":
+            large = floats != source
+    elif large.any():
+        source = np.asarray(given, dtype=object)
+    if not large.any():
+        return
+    for exact, near in zip(source[large].tolist(), floats[large].tolist(), strict=True):
+        if exact != near and exact == exact:
+            raise WeightError(
+                f"{what}: {exact!r} is no binary64 number, the nearest is {near!r}; round the numbers yourself if "
+                "that is meant, or subtract a common one first"
+            )
 
 
 def _truths(where: str, values: Any) -> NDArray[np.bool_]:
