@@ -52,13 +52,12 @@ def _first_equal(row: Any, value: Any) -> Any:
 def _powers_of_two(row: Any, top: float, lift: float, scale: float, powers: Any, words: Any, bits: Any) -> None:
     """powers[j] = 2^((row[j] - top) * lift * scale), relative error below 1e-14 beside that of the exponent.
 
-    A larger score than ``top``, which only the winner has, counts as ``top``.
+    What a score above ``top`` gets is no number.
     """
     n = len(row)
     for j in range(n):
         x = (row[j] - top) * lift * scale
         x = _LOWEST if x < _LOWEST else x  # a NaN stays one
-        x = 0.0 if x > 0.0 else x
         words[j] = x + _ROUND
         y = (x - (words[j] - _ROUND)) * 0.6931471805599453
         p = 2.505210838544172e-08
@@ -192,14 +191,15 @@ def row_statistics(
             return i
         keys[first] = ~mask
         next_top = np.float64(row[_first_equal(keys, _largest(keys, 0, n))]) if n > 1 else -np.inf
-        live = 0
-        lowest = top
+        live = far_below = 0
         for j in range(n):
             live += row[j] > -np.inf
-            lowest = min(lowest, row[j] if row[j] > -np.inf else top)
-        ahead = np.float64(top) - next_top
-        if np.float64(top) - np.float64(lowest) == np.inf:
+        if shift > 31:  # float32 differ by less than binary64 reaches
+            for j in range(n):
+                far_below += top - row[j] == np.inf  # masked, or too far
+        if live + far_below > n:
             return i
+        ahead = np.float64(top) - next_top
         far = live > 1 and ahead * lift * scale > _FAR
         base = next_top if far else np.float64(top)
         _powers_of_two(row, base, lift, scale, powers, parts, bits)

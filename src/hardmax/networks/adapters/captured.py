@@ -238,11 +238,10 @@ def the_head(heads: Sequence[_InLayer], layer: int, head: int, where: str = "") 
 def _numbers(where: str, what: str, values: Any) -> FloatArray:
     """Real numbers as a read-only array, refused by name otherwise."""
     try:
-        if not isinstance(values, np.ndarray):
-            values = np.asarray(values)
-        if values.dtype.kind not in "fiub":
-            raise TypeError(f"an array of {values.dtype}")
-        floats = read_only(values)
+        array = values if isinstance(values, np.ndarray) else np.asarray(values)
+        if array.dtype.kind not in "fiub":
+            raise TypeError(f"an array of {array.dtype}")
+        floats = read_only(array)
         check_kept(f"{where}: {what}", values, floats)
         return floats
     except (TypeError, ValueError) as error:
