@@ -41,3 +41,30 @@ def soft_row_error(n: Any) -> Any:
     Exactness: certified, for an exponential and logarithm of the library within four units in the last place.
     """
     return 2.0**-37 + n * 4 * UNIT_ROUNDOFF
+
+
+def norm_below(length: Any, n: Any) -> Any:
+    """Lemma (2-norm): at most the length of a vector of n floats or differences of two, of which ``length`` is the float.
+
+    The float is that of sqrt(sum of squares) of the entries scaled by a power of two to at most 1, or of entries whose
+    squares add up to a number between 2^-900 and 2^1000.
+    """
+    return length * (1.0 - 2 * (n + 4) * UNIT_ROUNDOFF) - 2 * UNDERFLOW
+
+
+def norm_above(length: Any, n: Any) -> Any:
+    """Lemma (2-norm): at least the length of a vector of n floats or differences of two, as ``norm_below``."""
+    return length * (1.0 + 2 * (n + 4) * UNIT_ROUNDOFF) + 2 * UNDERFLOW
+
+
+def quotient_below(x: Any, y: Any) -> Any:
+    """Lemma (quotient): at most x / y, where x is at least 0 and the float of a sum of two, y > 0.
+
+    Not for a quotient that overflows: infinity is more than it.
+    """
+    return x / y * (1.0 - 8 * UNIT_ROUNDOFF) - 2 * UNDERFLOW
+
+
+def quotient_above(x: Any, y: Any) -> Any:
+    """Lemma (quotient): at least x / y, where x is at least 0 and the float of a sum of two, y > 0."""
+    return x / y * (1.0 + 8 * UNIT_ROUNDOFF) + 2 * UNDERFLOW

@@ -17,7 +17,7 @@ from hardmax.cells.notebook import ShownAsTable
 from hardmax.errors import ParameterError
 from hardmax.measurements.bounds._counts import count
 from hardmax.measurements.stability._checks import margin_of, real, share_of, temperature_of
-from hardmax.measurements.stability._decimals import digits, exact, log_exceeds, nearest, power_of_ten, up
+from hardmax.measurements.decimals import digits, exact, log_exceeds, nearest, power_of_ten, up
 
 
 @dataclass(frozen=True)
