@@ -4,6 +4,7 @@ HARDMAX_CAMPAIGN=20000 draws that many cases instead of a few.
 """
 
 import os
+from dataclasses import replace
 from fractions import Fraction
 from math import inf, nextafter
 
@@ -92,6 +93,35 @@ def test_a_routing_radius_encloses_the_truth_at_every_scale():
         net = hm.Network(layers, dim)
         for norm in (1, 2, inf):
             _check(hm.stability.routing_radius(net, x, norm), _walls(weights, x), norm)
+
+
+def test_the_radius_of_a_head_behind_a_layer_encloses_the_truth():
+    rng = np.random.default_rng(4)
+    for _ in range(CASES):
+        dim, n = int(rng.integers(1, 4)), int(rng.integers(1, 5))
+        scales = [0, 0, 1] if rng.random() < 0.4 else [0, -400, -200, 150, 300]
+        query, keys = _numbers(rng, (2, dim), scales), _numbers(rng, (n, 2), scales)
+        if n > 1 and rng.random() < 0.3:
+            keys[1] = keys[0] * (1 + 2.0**-52)
+        x = _numbers(rng, dim, scales)
+        net = hm.Network([hm.Attention([hm.Head(keys, np.zeros((n, 1)), query)])], dim)
+        rows = [[Fraction(v) for v in row] for row in query.tolist()]
+        point = [Fraction(v) for v in x.tolist()]
+        exact_keys = [[Fraction(k) for k in key] for key in keys.tolist()]
+        slopes = [[sum(k * row[i] for k, row in zip(key, rows, strict=True)) for i in range(dim)] for key in exact_keys]
+        scores = [sum(a * b for a, b in zip(slope, point, strict=True)) for slope in slopes]
+        winner = scores.index(max(scores))
+        walls = [
+            (scores[winner] - scores[j], [a - b for a, b in zip(slopes[winner], slopes[j], strict=True)])
+            for j in range(n) if j != winner
+        ]  # fmt: skip
+        for norm in (1, 2, inf):
+            found = hm.stability.routing_radius(net, x, norm)
+            if found.choice >= 0:
+                assert found.winner == winner and found.choice == 0
+                place = found.rival - (found.rival > winner)
+                found = replace(found, choice=place)
+            _check(found, walls, norm)
 
 
 @pytest.mark.parametrize("w", [1e-200, 1e-160, 1e-300, 5e-324, 1.0, 1e155, 1e200, 1e300])

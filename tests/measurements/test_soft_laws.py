@@ -15,7 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import hardmax as hm
-from hardmax.errors import HardmaxError, ParameterError, PrecisionError, WeightError
+from hardmax.errors import ParameterError, PrecisionError, WeightError
 from hardmax.networks.adapters.captured import CapturedHead
 from oracles import softmax_oracle as oracle
 
@@ -188,7 +188,7 @@ def test_bounds_are_rounded_up_and_by_no_more_than_they_must(n, ratio, ulps, tau
     t = oracle.exponential(-Fraction(margin) / heat) if n > 1 else Fraction(0)
     if t == oracle.NOTHING:
         for name in ("value", "gradient", "hessian", "hessian_simple", "leak"):
-            assert 0 < getattr(found, name)
+            assert getattr(found, name) > 0
         return
     m = (n - 1) * t
     spread = m / (1 + m) ** 2 if m <= 1 else Fraction(1, 4)
@@ -261,13 +261,8 @@ def test_parameters_that_are_no_floats_are_refused(number):
             call()
 
 
-def test_every_refusal_is_one_of_ours():
-    for call in (
-        lambda: stability.bounds(10, 1.0, 1.0, key_diameter=1e200, value_diameter=1e300),
-        lambda: stability.bounds(10, 1e308, 5e-324, key_diameter=1e308),
-        lambda: stability.transition_width(10**400, 0.1, 1.0),
-    ):  # fmt: skip
-        try:
-            call()
-        except HardmaxError:
-            pass
+def test_bounds_beyond_the_largest_float_are_infinite():
+    found = stability.bounds(10, 1.0, 1.0, key_diameter=1e200, value_diameter=1e300)
+    assert found.query_hessian == found.query_lipschitz == inf and found.output < inf
+    assert stability.bounds(10, 1e308, 5e-324, key_diameter=1e308).query_hessian == 5e-324
+    assert stability.transition_width(10**400, 0.1, 1.0) == pytest.approx(923.23, abs=0.01)

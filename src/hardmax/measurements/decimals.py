@@ -1,9 +1,9 @@
 """Formulas with exponentials and logarithms in decimals: as many digits as a float needs, and no overflow.
 
 Decimal arithmetic rounds every operation, exp and ln included, to the digits of its context, whose exponents reach
-10^18 either way; operators (+, *, unary minus) would round to the 28 digits of Python's own context, so every operation
-is a method of a context. With ``DIGITS`` digits a formula of a few dozen operations on floats and integers has a relative
-error far below ``_SLACK``, also where an exponent of size up to 10^20 is exponentiated.
+10^18 either way; operators (+, *, unary minus) would round to the 28 digits of Python's own context, so every
+operation is a method of a context. With ``DIGITS`` digits a formula of a few dozen operations on floats and integers
+has a relative error far below ``_SLACK``, also where an exponent of size up to 10^20 is exponentiated.
 """
 
 from __future__ import annotations

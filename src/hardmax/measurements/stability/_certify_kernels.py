@@ -17,7 +17,7 @@ FloatArray = NDArray[np.float64]
 
 _ROUND = 6755399441055744.0  # 1.5 * 2^52: adding it leaves the nearest integer in the low bits
 _LOWEST = -1020.0  # exponents below are taken for zero: 2^-1020 is near the least normal number
-_FAR = 900.0  # a winner that leads by so many powers of two is left out, and rivals are weighed against the best of them
+_FAR = 900.0  # where the winner leads by so many powers of two, rivals are weighed against the best of them
 _MOST_STEPS = 60
 
 

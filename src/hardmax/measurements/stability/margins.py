@@ -16,8 +16,8 @@ from typing import Any
 from hardmax.cells.notebook import ShownAsTable
 from hardmax.errors import ParameterError
 from hardmax.measurements.bounds._counts import count
-from hardmax.measurements.stability._checks import margin_of, real, share_of, temperature_of
 from hardmax.measurements.decimals import digits, exact, log_exceeds, nearest, power_of_ten, up
+from hardmax.measurements.stability._checks import margin_of, real, share_of, temperature_of
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,8 @@ class StabilityBounds(ShownAsTable):
     """Bounds that hold for all scores of ``n_keys`` keys with this margin, at this temperature.
 
     Every number is rounded outward, by at most one unit in the last place: infinite where the formula exceeds the
-    largest float, and never zero unless the formula is. With P the soft maximum tau log sum e^{s / tau}, p its gradient (the softmax
-    weights), e_i the winner's unit vector, Z = sum p_j v_j the attention output:
+    largest float, and never zero unless the formula is. With P the soft maximum tau log sum e^{s / tau}, p its
+    gradient (the softmax weights), e_i the winner's unit vector, Z = sum p_j v_j the attention output:
 
     - ``value``: P - max s, sharp;
     - ``gradient``: the 1-norm of p - e_i, sharp; ``leak`` is half of it, the mass beside the winner;
