@@ -7,9 +7,10 @@ query* sees: the last of the queries that see most keys. For a causal head that 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from hardmax.cells.cell_shares import Shares
 from hardmax.cells.power_diagram import PowerDiagram, power_diagram
 from hardmax.cells.reachable import Reachable
+from hardmax.errors import PrecisionError
 from hardmax.measurements.head_rows import lengths_of
 from hardmax.networks.adapters.captured import CapturedHead
 
@@ -67,9 +69,11 @@ class KeySet:
         (n_positions,) which keys some query sees.
     hull, ball
         Which keys of the diagram some query of the convex hull of the queries, or of ``around``, would choose;
-        None where it was not asked. Above 256 keys without the reasons (``rivals``).
+        None where it was not asked, or could not be settled. Above 256 keys without the reasons (``rivals``).
     around
         The ball.
+    refusals
+        Why the hull or the ball could not be settled, a sentence each.
 
     Exactness: live and reachable keys certified, rows counted exactly.
 
@@ -94,6 +98,7 @@ class KeySet:
     hull: Reachable | None
     ball: Reachable | None
     around: Ball | None
+    refusals: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for array in (self.positions, self.n_chosen, self.is_seen):
@@ -212,15 +217,28 @@ def key_sets(
             is_seen |= True if visible is None else visible.any(axis=0)
         diagram = diagrams.of(first.keys[positions], biases)
         around = ball_of(queries, radius) if from_ball else None
-        hull = hull_reach(diagram, queries) if from_hull else None
-        ball = None if around is None else ball_reach(diagram, around)
+        refusals: list[str] = []
+        hull = _unless_refused(hull_reach, diagram, queries, "hull", refusals) if from_hull else None
+        ball = None if around is None else _unless_refused(ball_reach, diagram, around, "ball", refusals)
         is_uniform = all(references[number][2] for number in members)
         found.append(
             KeySet(
-                tuple(members), positions, first.n_keys, is_uniform, diagram, n_chosen, is_seen, hull, ball, around
+                tuple(members), positions, first.n_keys, is_uniform, diagram, n_chosen, is_seen, hull, ball, around,
+                tuple(refusals),
             )
         )
     return tuple(found)
+
+
+def _unless_refused(
+    reach: Callable[[PowerDiagram, Any], Reachable], diagram: PowerDiagram, queries: Any, name: str, refusals: list[str]
+) -> Reachable | None:
+    """The reachable keys, or None with the reason noted: one set that cannot be settled leaves all others standing."""
+    try:
+        return reach(diagram, queries)
+    except PrecisionError as error:
+        refusals.append(f"{name}: {error}")
+        return None
 
 
 def ball_of(queries: FloatArray, radius: float | None) -> Ball:
