@@ -252,7 +252,7 @@ def _chance_of_at_most(n_cells, n_samples, n_distinct):
 
 @pytest.mark.parametrize("n_cells", [1, 2, 3, 7, 20, 40])
 def test_the_upper_end_is_too_low_in_at_most_one_sample_of_twenty(n_cells):
-    """For every number of equally large cells and samples: the chance of all counts whose upper end is below, exactly."""
+    """For every number of equally large cells and samples: the chance of all counts whose upper end is below."""
     for n_samples in (1, 2, 5, 12, 30, 60):
         ends = {d: sampling.most_equal_cells(n_samples, d) for d in range(1, min(n_cells, n_samples) + 1)}
         assert all(ends[d] >= d for d in ends)

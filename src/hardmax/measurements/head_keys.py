@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hardmax.arithmetic.rounding import norm_above
 from hardmax.cells.cell_shares import Shares
 from hardmax.cells.power_diagram import PowerDiagram, power_diagram
 from hardmax.cells.reachable import Reachable
@@ -258,7 +259,7 @@ def ball_of(queries: FloatArray, radius: float | None) -> Ball:
         return Ball(centre, radius)
     farthest = float(lengths_of(queries - centre).max())
     # Rounded up, so that no query is left outside.
-    return Ball(centre, farthest * (1 + 1e-12))
+    return Ball(centre, norm_above(farthest, queries.shape[1]) if farthest else 0.0)
 
 
 def hull_reach(diagram: PowerDiagram, queries: FloatArray) -> Reachable:
@@ -283,7 +284,7 @@ def ball_reach(diagram: PowerDiagram, ball: Ball) -> Reachable:
 
     Exactness: certified.
     """
-    room = ball.radius - float(lengths_of(ball.centre[None])[0]) * (1 + 1e-12)
+    room = ball.radius - norm_above(float(lengths_of(ball.centre[None])[0]), diagram.dim)
     if diagram.terms.has_bias or room <= 1e-9 * ball.radius:
         return _lean(diagram.reachable(ball=(ball.centre, ball.radius)))
     witnesses = np.full(diagram.keys.shape, np.nan)
@@ -292,7 +293,10 @@ def ball_reach(diagram: PowerDiagram, ball: Ball) -> Reachable:
         # Halving is exact, so what the interior point wins its multiple wins too.
         length = float(lengths_of(inner[None])[0])
         if length > 0:  # the only key wins at the origin too
-            inner = np.ldexp(inner, int(np.floor(np.log2(0.5 * room) - np.log2(length))))
+            shift = int(np.floor(np.log2(room) - 1 - np.log2(length)))
+            if (np.ldexp(np.ldexp(inner, shift), -shift) != inner).any():  # digits lost to underflow
+                return _lean(diagram.reachable(ball=(ball.centre, ball.radius)))
+            inner = np.ldexp(inner, shift)
         witnesses[key] = inner
     return Reachable(diagram.live.copy(), witnesses, None, 0)
 

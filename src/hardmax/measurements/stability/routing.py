@@ -126,12 +126,17 @@ def query_radius(
         raise ShapeError(f"expected keys (N, d) and queries (..., d), got {k.shape} and {q.shape}")
     if not (np.isfinite(k).all() and np.isfinite(q).all()):
         raise WeightError("expected finite keys and queries, got NaN or infinite entries")
-    scores = q @ k.T + (0.0 if biases is None else np.asarray(biases, dtype=np.float64))
-    best = scores.argmax(axis=-1)
-    ahead = np.take_along_axis(scores, best[..., None], axis=-1) - scores
-    between = k[best][..., None, :] - k
-    lengths = _dual_norms(between.reshape(-1, k.shape[1]).T, norm).reshape(between.shape[:-1])
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        scores = q @ k.T + (0.0 if biases is None else np.asarray(biases, dtype=np.float64))
+        best = scores.argmax(axis=-1)
+        ahead = np.take_along_axis(scores, best[..., None], axis=-1) - scores
+        between = k[best][..., None, :] - k
+        if not (np.isfinite(ahead).all() and np.isfinite(between).all()):
+            raise PrecisionError(
+                "scores or differences of keys overflow binary64, expected them below 1.8e308; divide queries or keys "
+                "by a power of two"
+            )
+        lengths = _dual_norms(between.reshape(-1, k.shape[1]).T, norm).reshape(between.shape[:-1])
         distances = np.where(lengths > 0, ahead / lengths, inf)
     return np.asarray(distances.min(axis=-1))
 
@@ -245,7 +250,8 @@ class _Guards:
         column = int(walls.columns[position])
         graph = self._net.graph
         owners = np.repeat(graph.choice_nodes, graph.choice_counts)
-        nearest = self._point + step.reshape(self._point.shape)
+        with np.errstate(over="ignore", invalid="ignore"):
+            nearest = self._point + step.reshape(self._point.shape)
         nearest.setflags(write=False)
         return RoutingRadius(
             distance, lower, upper, norm, column, graph.nodes[int(owners[column])].name,
