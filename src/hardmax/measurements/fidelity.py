@@ -197,10 +197,11 @@ def greedy(
 ) -> tuple[Hardened, ...]:
     """Heads hardened one after another while at most ``max_loss`` of the decisions change.
 
-    The share that changes is compared as the nearest float, so that 3 in 10 is a loss of 0.3. Each step adds the head that keeps most decisions, then the one with the smaller relative error, then
-    the first. The last entry holds the largest set found; entry k holds k heads, entry 0 none. Finding the
-    largest set of all would take every subset: this one cannot be extended by one head, but a larger may
-    exist. It costs about h^2 / 2 evaluations for h heads; of a large model take ``ranked``.
+    The share that changes is compared as the nearest float, so that 3 in 10 is a loss of 0.3. Each step adds the head
+    that keeps most decisions, then the one with the smaller relative error, then the first. The last entry holds the
+    largest set found; entry k holds k heads, entry 0 none. Finding the largest set of all would take every subset: this
+    one cannot be extended by one head, but a larger may exist. It costs about h^2 / 2 evaluations for h heads; of a
+    large model take ``ranked``.
 
     Exactness: estimated; rounded, and about these inputs only. The size is a lower bound of the largest.
 
