@@ -104,6 +104,9 @@ def test_the_radius_of_a_head_behind_a_layer_encloses_the_truth():
         if n > 1 and rng.random() < 0.3:
             keys[1] = keys[0] * (1 + 2.0**-52)
         x = _numbers(rng, dim, scales)
+        if n > 1 and rng.random() < 0.4:  # a second key that scores as the first does, but for rounding
+            there = query @ x
+            keys[1] = keys[0] + np.array([there[1], -there[0]])
         net = hm.Network([hm.Attention([hm.Head(keys, np.zeros((n, 1)), query)])], dim)
         rows = [[Fraction(v) for v in row] for row in query.tolist()]
         point = [Fraction(v) for v in x.tolist()]
