@@ -181,14 +181,14 @@ def certify(scores: ArrayLike, temperature: float) -> Certificate:
         _measure(rows[start : start + step], tau, [part[start : start + step] for part in result], start)
     winner, n_live, margin, others, curvature, is_far = (part.reshape(lead) for part in result)
     with np.errstate(over="ignore"):  # a curvature above 1.8e308 is infinite
-        near = (tau * np.log1p(others), 2 * others / (1 + others), curvature / tau)
+        value, gradient, hessian = tau * np.log1p(others), 2 * others / (1 + others), curvature / tau
     if is_far.any():
         with np.errstate(over="ignore"):
             exponent = margin / tau
-        far = (_times_exponential(others, exponent, tau), _times_exponential(2 * others, exponent),
-               _times_exponential(curvature, exponent, 1.0, tau))  # fmt: skip
-        near = tuple(np.where(is_far, small, plain) for small, plain in zip(far, near, strict=True))
-    return Certificate(tau, winner, n_live, margin, *near)
+        value = np.where(is_far, _times_exponential(others, exponent, tau), value)
+        gradient = np.where(is_far, _times_exponential(2 * others, exponent), gradient)
+        hessian = np.where(is_far, _times_exponential(curvature, exponent, 1.0, tau), hessian)
+    return Certificate(tau, winner, n_live, margin, value, gradient, hessian)
 
 
 def certify_blocks(blocks: Iterable[ArrayLike], temperature: float) -> Iterator[Certificate]:

@@ -189,7 +189,10 @@ class _Guards:
         return self._exact(stages, norm) if self._is_exact else self._certified(stages, norm)
 
     def _certified(self, stages: list[_Walls], norm: float) -> RoutingRadius | None:
-        low, high, owners, positions = [], [], [], []
+        low: list[FloatArray] = []
+        high: list[FloatArray] = []
+        owners: list[_Walls] = []
+        positions: list[int] = []
         for walls in stages:
             assert walls.gradient_error is not None
             lengths = _dual_norms(walls.gradients, norm)

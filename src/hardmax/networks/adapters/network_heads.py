@@ -52,7 +52,7 @@ def capture_network(
     for position in range(len(found[needed[0]])):
 
         def fetch(value: int, position: int = position) -> FloatArray:
-            return found[value][position]
+            return np.asarray(found[value][position])
 
         heads = tuple(head for plan in plans for head in plan.heads(fetch))
         captures.append(named_capture(source, heads, position, name_tokens))

@@ -114,7 +114,7 @@ def nothing_untold(module: Any, told_of: Collection[int]) -> Iterator[None]:
     """
     torch = torch_library()
 
-    class Watch(torch.overrides.TorchFunctionMode):  # type: ignore[misc]
+    class Watch(torch.overrides.TorchFunctionMode):  # type: ignore[misc, name-defined]
         """Sees the functions of torch that are called."""
 
         n_calls = 0
