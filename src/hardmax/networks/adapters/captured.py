@@ -259,17 +259,15 @@ def check_kept(what: str, given: Any, floats: NDArray[Any]) -> None:
         ...
     hardmax.errors.WeightError: keys: 9007199254740993 is no binary64 number, the nearest is 9007199254740992.0; ...
     """
-    large = np.abs(floats) >= 2.0**53
-    if hasattr(given, "__array__"):
-        source = np.asarray(given)
-        if source.dtype.kind == "b" or source.dtype.itemsize <= (8 if source.dtype.kind == "f" else 4):
-            return
-        if source.dtype.kind == "f":
-            large = floats != source
-    elif large.any():
-        source = np.asarray(given, dtype=object)
+    source = np.asarray(given) if hasattr(given, "__array__") else None
+    if source is not None and source.dtype.itemsize <= (8 if source.dtype.kind == "f" else 4):
+        return
+    is_long = source is not None and source.dtype.kind == "f"
+    large = floats != source if is_long else np.abs(floats) >= 2.0**53
     if not large.any():
         return
+    if source is None:
+        source = np.asarray(given, dtype=object)
     for exact, near in zip(source[large].tolist(), floats[large].tolist(), strict=True):
         if exact != near and exact == exact:
             raise WeightError(
