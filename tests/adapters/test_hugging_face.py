@@ -244,3 +244,22 @@ def test_threads_that_capture_one_model_hear_their_own_calls_and_leave_it_as_it_
     assert [len(capture.tokens) for capture in captures] == [2, 6] * 8
     assert all(len(capture.heads) == 8 for capture in captures)
     assert model.config._attn_implementation == before and model.training
+
+
+def test_a_model_that_folds_windows_into_its_batch_is_refused():
+    """A head has one set of queries and keys; the first window would be taken for the whole image."""
+    sizes = {"image_size": 16, "patch_size": 4, "embed_dim": 8, "depths": [1], "num_heads": [2], "window_size": 2}
+    model = transformers.SwinModel(transformers.SwinConfig(**sizes)).eval()
+    with pytest.raises(OperatorError, match=r"sees a batch of 4 where one sequence was given.*one window at a time"):
+        hm.capture(model, {"pixel_values": torch.randn(1, 3, 16, 16)})
+
+
+def test_a_model_with_attention_of_two_kinds_is_refused_rather_than_captured_in_part():
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
+             "image_size": 16, "patch_size": 8}  # fmt: skip
+    image = {"pixel_values": torch.randn(1, 3, 16, 16)}
+    pooled = transformers.SiglipVisionModel(transformers.SiglipVisionConfig(**sizes)).eval()
+    with pytest.raises(OperatorError, match=r"in another way \(head.attention \(MultiheadAttention\)\)"):
+        hm.capture(pooled, image)
+    (capture,) = hm.capture(transformers.ViTModel(transformers.ViTConfig(**sizes)).eval(), image)
+    assert len(capture.heads) == 2 and capture.head(0, 0).n_queries == 5

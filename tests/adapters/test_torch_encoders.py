@@ -303,3 +303,27 @@ def test_what_was_captured_does_not_change_with_the_tensor_it_came_from(dtype):
     array = to_numpy(tensor)
     tensor.zero_()
     assert array.dtype == np.float64 and array.tolist() == [1.0, 1.0, 1.0]
+
+
+class _Besides(torch.nn.Module):
+    """An attention module beside which attention is computed by hand, or which sees an input in windows."""
+
+    def __init__(self, how):
+        super().__init__()
+        self.how = how
+        self.known = torch.nn.MultiheadAttention(4, 2, batch_first=True)
+
+    def forward(self, x):
+        if self.how == "windows":
+            parts = x.reshape(-1, 2, 4)
+            return self.known(parts, parts, parts)[0].reshape(x.shape)
+        y = self.known(x, x, x)[0]
+        return torch.nn.functional.scaled_dot_product_attention(y, y, y)
+
+
+@pytest.mark.parametrize(
+    ("how", "words"), [("windows", "sees a batch of 6 where"), ("by hand", "1 calls of scaled_dot_product_attention")]
+)
+def test_attention_that_would_be_left_out_is_named(how, words):
+    with pytest.raises(OperatorError, match=words):
+        hm.capture(_Besides(how).eval(), torch.randn(3, 4, 4))

@@ -1,7 +1,7 @@
 """Bounds on cell counts: reference values, brute force in exact arithmetic, and networks that attain them."""
 
 import itertools
-from math import comb, prod
+from math import comb, exp, inf, log, prod
 
 import numpy as np
 import pytest
@@ -266,3 +266,10 @@ def test_maxout_folds_are_attained_on_a_line():
 def test_bad_input_is_refused_by_name(call, kind):
     with pytest.raises(kind, match=r"expected|digits|divide"):
         call()
+
+
+def test_printed_formulas_beyond_the_largest_float_are_infinite():
+    published = hm.bounds.as_published
+    assert published.zaslavsky_leading(10**200, 2) == inf == published.gradient_distance(10**400, 1.0, 1.0)
+    assert published.gradient_distance(10**310, 800.0, 1.0) == pytest.approx(2 * exp(310 * log(10) - 800), rel=1e-9)
+    assert published.value_gap(1, -1e6, 1.0) == 0.0

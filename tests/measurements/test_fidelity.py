@@ -1,5 +1,7 @@
 """Soft against hard: what hm.fidelity reports is what an independent run of the model shows."""
 
+from math import nextafter
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -200,6 +202,16 @@ def test_a_loss_of_three_decisions_in_ten_is_allowed_when_asked_for():
     assert hm.fidelity.compare(net, changed + kept).agreement == 0.7
     assert hm.fidelity.greedy(net, changed + kept, 0.3)[-1].heads == ((0, 0),)
     assert hm.fidelity.greedy(net, changed + kept, 0.29)[-1].heads == ()
+
+
+@given(st.integers(1, 40), st.data())
+def test_a_loss_of_k_decisions_in_n_is_the_nearest_float_of_their_quotient(n, data):
+    k = data.draw(st.integers(1, n))
+    head = hm.Head([[1.0], [-1.0]], [[1.0, 0.0], [0.0, 0.9]], [[1.0]])
+    net = hm.Network([hm.Attention([head])], 1, temperature=1.0)
+    x = [[-0.01]] * k + [[1.0]] * (n - k)
+    assert len(hm.fidelity.greedy(net, x, k / n)[-1].heads) == 1
+    assert hm.fidelity.greedy(net, x, nextafter(k / n, 0.0))[-1].heads == ()
 
 
 def test_small_networks_are_measured_as_the_formulas_say():

@@ -265,6 +265,26 @@ def test_inputs_with_other_keys_are_counted_side_by_side():
     assert found.n_reachable_hull == 2  # of equal keys the lowest index stands for both
 
 
+def test_a_ball_that_cannot_be_settled_leaves_all_else_standing(monkeypatch):
+    of_diagram = type(hm.power_diagram([[1.0]]))
+    refused = of_diagram.reachable
+
+    def reachable(self, *, hull=None, ball=None, **others):
+        if ball is not None and self.keys[0, 0] == 1.0:
+            raise PrecisionError("key 0 touches the ball")
+        return refused(self, **({"hull": hull} if ball is None else {"ball": ball}), **others)
+
+    monkeypatch.setattr(of_diagram, "reachable", reachable)
+    heads = [_captured([[1.0, 1.0], [2.0, 1.0]], [[size, 0.0], [0.0, 1.0]], biases=[0.0, 0.1]) for size in (1.0, 2.0)]
+    names = tuple("ab")
+    found = hm.analyse_heads([Capture("refused", names, (head,)) for head in heads])[0]
+    first, second = found.key_sets
+    assert first.ball is None and second.ball is not None and first.hull is not None
+    assert first.refusals == ("ball: key 0 touches the ball",) and second.refusals == ()
+    assert found.n_reachable_ball is None and found.n_reachable_hull == 3 and found.n_live == 4
+    assert hm.analyse_heads(Capture("refused", names, (heads[1],)))[0].n_reachable_ball == 1
+
+
 def test_a_given_radius_is_that_of_the_ball_and_what_is_not_asked_is_not_there():
     head = _captured([[2.0, 0.0]], [[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]])
     (near,), (far,) = hm.analyse_heads(_capture(head), radius=1.0), hm.analyse_heads(_capture(head), radius=1.5)

@@ -1,6 +1,8 @@
 """Sampled cells: the compiled labels, the counting table, the statistics, and the exact count they stay below."""
 
 from collections import Counter
+from fractions import Fraction
+from math import exp, inf, log, sqrt
 
 import numpy as np
 import pytest
@@ -148,7 +150,7 @@ def test_there_are_never_more_distinct_labels_than_cells(layers, box, seed):
     found = hm.sample_cells(net, domain, 3000, rng=_rng(seed))
     exact = hm.count_cells(net, domain)
     assert 1 <= found.n_distinct <= exact
-    assert found.n_distinct <= found.interval[0] <= found.estimate + 1e-9 or found.estimate == found.n_distinct
+    assert found.n_distinct == found.interval[0] <= found.estimate <= found.interval[1]
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -216,19 +218,64 @@ def test_the_table_grows_and_keeps_its_counts():
     ],
 )
 def test_chao1_is_its_formula(frequencies, estimate):
-    value, (low, high) = sampling.chao1(sum(frequencies), np.array(frequencies))
+    value, above = sampling.chao1(sum(frequencies), np.array(frequencies))
     assert value == pytest.approx(estimate)
-    assert len(frequencies) <= low <= high
-    assert high >= value
+    assert len(frequencies) <= value <= above
 
 
-def test_the_interval_holds_the_number_of_equally_likely_classes_as_often_as_it_says():
+@pytest.mark.parametrize(
+    "frequencies", [[1] * 4 + [2] * 2 + [5], [1] * 30 + [2] * 7 + [3], [1, 1, 1, 9], [1] * 12 + [4]]
+)
+def test_chao1_s_upper_end_is_its_formula_in_rationals(frequencies):
+    """Chao (1987), the variance by the delta method: of A f1^2 / (2 f2) in multinomial counts, and its limit f2 = 0."""
+    n, distinct = sum(frequencies), len(frequencies)
+    f1, f2, a = frequencies.count(1), frequencies.count(2), Fraction(n - 1, n)
+    if f2:
+        unseen = a * Fraction(f1**2, 2 * f2)
+        variance = a * Fraction(f1**2, 2 * f2) + a**2 * Fraction(f1**3, f2**2) + a**2 * Fraction(f1**4, 4 * f2**3)
+    else:
+        unseen = a * Fraction(f1 * (f1 - 1), 2)
+        variance = unseen + a**2 * Fraction(f1 * (2 * f1 - 1) ** 2, 4) - a**2 * f1**4 / (4 * (distinct + unseen))
+    spread = exp(1.959963984540054 * sqrt(log(1 + variance / unseen**2)))
+    assert sampling.chao1(n, np.array(frequencies))[1] == pytest.approx(distinct + float(unseen) * spread, rel=1e-12)
+
+
+def _chance_of_at_most(n_cells, n_samples, n_distinct):
+    """P(distinct <= n_distinct) of equally large cells, in rationals: one draw after another."""
+    chances = [Fraction(1)] + [Fraction(0)] * n_distinct
+    for _ in range(n_samples):
+        seen = [chance * Fraction(d, n_cells) for d, chance in enumerate(chances)]
+        new = [Fraction(0), *(chance * Fraction(n_cells - d, n_cells) for d, chance in enumerate(chances))]
+        chances = [a + b for a, b in zip(seen, new[: len(seen)], strict=True)]
+    return sum(chances)
+
+
+@pytest.mark.parametrize("n_cells", [1, 2, 3, 7, 20, 40])
+def test_the_upper_end_is_too_low_in_at_most_one_sample_of_twenty(n_cells):
+    """For every number of equally large cells and samples: the chance of all counts whose upper end is below."""
+    for n_samples in (1, 2, 5, 12, 30, 60):
+        ends = {d: sampling.most_equal_cells(n_samples, d) for d in range(1, min(n_cells, n_samples) + 1)}
+        assert all(ends[d] >= d for d in ends)
+        too_low = [d for d, end in ends.items() if end < n_cells]
+        if too_low:
+            assert _chance_of_at_most(n_cells, n_samples, max(too_low)) <= Fraction(1, 20)
+
+
+@pytest.mark.parametrize(("n_cells", "n_samples"), [(100, 500), (2, 2), (200, 400), (1000, 700)])
+def test_the_interval_holds_the_number_of_equally_large_cells_as_often_as_it_says(n_cells, n_samples):
     held = 0
-    for seed in range(300):
-        counts = np.bincount(_rng(seed).integers(0, 200, 400))
-        low, high = sampling.chao1(400, counts[counts > 0])[1]
-        held += low <= 200 <= high
-    assert 0.9 <= held / 300 <= 0.99
+    for seed in range(200):
+        counts = np.bincount(_rng(seed).integers(0, n_cells, n_samples))
+        found = sampling._summary(n_samples, counts[counts > 0], False, True)
+        assert found.interval[0] == found.n_distinct <= n_cells
+        held += n_cells <= found.interval[1]
+    assert held / 200 >= 0.95
+
+
+def test_the_upper_end_comes_down_with_the_samples():
+    ends = [sampling.most_equal_cells(n, 50) for n in (50, 100, 150, 250, 400, 10_000)]
+    assert ends == sorted(ends, reverse=True) and ends[0] == inf and ends[3] < 60 and ends[-1] == 50
+    assert sampling.most_equal_cells(10**9, 10**6) == 10**6
 
 
 def test_too_few_samples_are_said_to_be_too_few():

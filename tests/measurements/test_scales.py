@@ -90,6 +90,30 @@ def test_live_and_reachable_keys_do_not_depend_on_the_scale(biased):
             assert found[0] == found[1], (of_keys, of_queries)
 
 
+@pytest.mark.parametrize("size", [5e-324, 1e-323, 1e-320, 1e-310])
+def test_a_ball_of_the_smallest_floats_is_a_ball(size):
+    keys = [[1.0, 0.0], [-1 / 3, 1.0], [0.0, -1.0]]
+    head = _head([[size, 0.0], [-size, 0.0], [0.0, size], [0.0, -size]], keys)
+    (analysis,) = hm.analyse_heads(Capture("tiny", tuple("abcd"), (head,)))
+    (of_set,) = analysis.key_sets
+    radius = Fraction(of_set.around.radius)
+    assert of_set.ball is None or of_set.refusals == ()
+    for key, witness in enumerate(of_set.ball.witnesses.tolist() if of_set.ball is not None else []):
+        if of_set.ball.is_reachable[key]:
+            scores = [sum(Fraction(a) * Fraction(b) for a, b in zip(witness, k, strict=True)) for k in keys]
+            assert scores.index(max(scores)) == key and scores.count(max(scores)) == 1
+            moved = zip(witness, of_set.around.centre.tolist(), strict=True)
+            assert sum((Fraction(a) - Fraction(b)) ** 2 for a, b in moved) <= radius**2
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-170, 1e-320, 1e200])
+def test_the_closed_form_of_the_radius_does_not_depend_on_the_scale_of_the_keys(scale):
+    keys = np.array([[3.0, 4.0], [0.0, 0.0]]) * scale
+    assert hm.stability.query_radius(keys, [1.0, 1.0]) == pytest.approx(1.4, rel=1e-3)
+    with pytest.raises(PrecisionError, match="overflow"):
+        hm.stability.query_radius([[1e300], [-1e300]], [1e10])
+
+
 def test_walls_beyond_binary64_are_named():
     rows = head_rows(_head([[1.0]], [[1e-300], [2e-300]], [1e10, 0.0]))
     assert rows.walls.tolist() == [1] and rows.radii[0] == inf

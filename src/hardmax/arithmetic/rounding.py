@@ -3,7 +3,8 @@
 Every sign or bound that is believed rests on one of these; no other file has a constant of its own. The functions take
 floats or arrays and hold no branch, so that kernels compile them as they are: ``dot_error = numba.njit(dot_error)``.
 
-A bound is compared so that nan and infinity prove nothing: ``value > bound`` is believed, ``not value <= bound`` is not.
+A bound is compared so that nan and infinity prove nothing: ``value > bound`` is believed, ``not value <= bound`` is
+not.
 """
 
 from __future__ import annotations
@@ -33,3 +34,58 @@ def dot_error(n: Any, size: Any, slack: Any = 0.0) -> Any:
     (True, True)
     """
     return SAFETY * ((n + 2) * UNIT_ROUNDOFF * size + slack) + (n + 2) * UNDERFLOW
+
+
+def soft_row_error(n: Any) -> Any:
+    """Lemma (softmax row): the relative error of a soft sum over n keys, of what follows from it, and of its bounds.
+
+    Exactness: certified, for an exponential and logarithm of the library within four units in the last place.
+    """
+    return 2.0**-37 + n * 4 * UNIT_ROUNDOFF
+
+
+def norm_below(length: Any, n: Any) -> Any:
+    """Lemma (2-norm): at most the length of a vector of n floats or of differences of two; ``length`` is its float.
+
+    The float is that of sqrt(sum of squares) of the entries scaled by a power of two to at most 1, or of entries whose
+    squares add up to a number between 2^-900 and 2^1000.
+    """
+    return length * (1.0 - 2 * (n + 4) * UNIT_ROUNDOFF) - 2 * UNDERFLOW
+
+
+def norm_above(length: Any, n: Any) -> Any:
+    """Lemma (2-norm): at least the length of a vector of n floats or differences of two, as ``norm_below``."""
+    return length * (1.0 + 2 * (n + 4) * UNIT_ROUNDOFF) + 2 * UNDERFLOW
+
+
+def quotient_below(x: Any, y: Any) -> Any:
+    """Lemma (quotient): at most x / y, where x is at least 0 and the float of a sum of two, y > 0.
+
+    Not for a quotient that overflows: infinity is more than it.
+    """
+    return x / y * (1.0 - 8 * UNIT_ROUNDOFF) - 2 * UNDERFLOW
+
+
+def quotient_above(x: Any, y: Any) -> Any:
+    """Lemma (quotient): at least x / y, where x is at least 0 and the float of a sum of two, y > 0."""
+    return x / y * (1.0 + 8 * UNIT_ROUNDOFF) + 2 * UNDERFLOW
+
+
+def chain_error(n: Any, size: Any, slack: Any = 0.0) -> Any:
+    """Lemma (chain of updates): a bound on the error of a sum to which n products were added or taken off, one by one.
+
+    ``size`` bounds the absolute value of every partial sum and of every product; ``slack`` as in ``dot_error``.
+
+    Exactness: certified, for n below 2**25.
+    """
+    return SAFETY * (2 * (n + 2) * UNIT_ROUNDOFF * size + slack) + (n + 2) * UNDERFLOW
+
+
+def bilinear_error(length: Any, pairs: Any, size: Any, slack: Any = 0.0) -> Any:
+    """Lemma (coefficient of a product of polynomials): a sum of ``pairs`` dot products of the given length.
+
+    ``size`` and ``slack`` as in ``dot_error``, over all of them; ``slack`` is a sum of products itself.
+
+    Exactness: certified, for length times pairs below 2**25.
+    """
+    return dot_error(length + pairs, size, slack) + (4 * length + 2) * pairs * UNDERFLOW

@@ -90,8 +90,8 @@ def _lines(facts: dict[str, Any]) -> list[str]:
         f"{of}: at least {_several(facts['n_distinct'], 'cell')} seen in {_several(facts['n_samples'], 'sample')} of "
         f"{facts['domain']['text']} (estimated{stopped})",
         f"coverage {rounded_down(facts['coverage'])}; Chao1's lower estimate of the number of cells "
-        f"{facts['estimate']:,.1f}, 95 % interval of that estimate [{low:,.1f}, {high:,.1f}], in which "
-        "cells too small to be hit have no part",
+        f"{facts['estimate']:,.1f}, 95 % interval [{low:,.0f}, {high:,.1f}], "
+        "which holds for cells of one size; those too small to be hit have no part in it",
     ]
     if facts["warning"]:
         lines.append(f"warning: {facts['warning']}")

@@ -10,12 +10,20 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from hardmax.arithmetic import rounding
+
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
-#: Relative error of margins and distances that are not marked.
-TOLERANCE = 1e-8
+#: Squares between these are summed without scaling; others are marked.
+_LEAST_SQUARE, _MOST_SQUARE = 2.0**-900, 2.0**1000
+_SAFETY = rounding.SAFETY
+
+_norm_below = njit(rounding.norm_below, inline="always")
+_norm_above = njit(rounding.norm_above, inline="always")
+_quotient_below = njit(rounding.quotient_below, inline="always", error_model="numpy")
+_quotient_above = njit(rounding.quotient_above, inline="always", error_model="numpy")
 
 
 @njit(cache=True, error_model="numpy")
@@ -26,6 +34,7 @@ def row_geometry(
     lengths: FloatArray,  # (keys,) norms of the keys, rounded up
     biases: FloatArray,  # (rows or 1, keys)
     temperature: float,
+    tolerance: float,  # relative error of margins and distances that are not marked
     winners: IntArray,  # (rows,) out, as all below; -1 where all keys are masked
     n_visible: IntArray,
     margins: FloatArray,
@@ -36,7 +45,6 @@ def row_geometry(
 ) -> None:
     """Fill the statistics of every row; of equal scores the lowest index wins."""
     n_keys, dim = keys.shape
-    relative = 4.0 * (dim + 8) * 2.0**-53
     for row in range(len(scores)):
         of_row, error, bias = scores[row], errors[row], biases[row if len(biases) > 1 else 0]
         best = -1
@@ -68,33 +76,43 @@ def row_geometry(
                 continue
             gap = top - of_row[j]
             # A wall at least this far needs no square root.
-            if gap - error > upper * (lengths[best] + lengths[j]) * (1.0 + 1e-12) and gap >= margin:
+            if gap - error > upper * (lengths[best] + lengths[j]) * _SAFETY and gap >= margin:
                 continue
             square = _square(keys, best, j)
-            is_parallel = square < 1e-280 and _are_equal(keys, best, j)  # no wall between parallel scores
+            is_parallel = square < _LEAST_SQUARE and _are_equal(keys, best, j)  # no wall between parallel scores
             if is_parallel and bias[j] == bias[best]:
                 margin = min(margin, 0.0)
                 continue
             margin = min(margin, gap)
-            if gap <= error or (square < 1e-280 and not is_parallel) or not square < 1e300:
+            if not gap > error or (square < _LEAST_SQUARE and not is_parallel) or not square < _MOST_SQUARE:
                 is_doubtful[row] = True
             if is_parallel:
                 continue
             length = np.sqrt(square)
-            lower = min(lower, (gap - error) / length * (1.0 - relative))
-            high = (gap + error) / length * (1.0 + relative)
+            lower = min(lower, _quotient_below(gap - error, _norm_above(length, dim)))
+            high = _quotient_above(gap + error, _norm_below(length, dim))
             if high < upper:
                 upper = high
                 rival = j
-            elif high == np.inf:
+            elif not high < np.inf:
                 is_doubtful[row] = True
+        # Of walls that floats cannot tell apart, the first.
+        for j in range(rival):
+            if j != best and of_row[j] > -np.inf:
+                gap = top - of_row[j]
+                if gap - error > upper * (lengths[best] + lengths[j]) * _SAFETY:
+                    continue
+                square = _square(keys, best, j)
+                if square > 0.0 and _quotient_below(gap - error, _norm_above(np.sqrt(square), dim)) <= upper:
+                    rival = j
+                    break
         margins[row] = margin
-        if margin > 0.0 and error > TOLERANCE * margin:
+        if margin > 0.0 and not error <= tolerance * margin:
             is_doubtful[row] = True
         if rival >= 0:
             distances[row] = 0.5 * (lower + upper)
             rivals[row] = rival
-            if not upper - lower <= TOLERANCE * upper:
+            if not upper - lower <= tolerance * upper:
                 is_doubtful[row] = True
         if temperature > 0.0:
             total = 0.0

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from math import log, prod
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.cells.complex import Exactness
-from hardmax.errors import EmptyError
-from hardmax.measurements.hardening import heads_of, soft_network
+from hardmax.measurements.hardening import soft_network
 from hardmax.networks import evaluation
-from hardmax.networks import operations as op
-from hardmax.networks.graph import GraphBuilder
+from hardmax.networks.adapters.network_heads import NOTHING_LEFT, head_layers, tapped
 from hardmax.networks.network import Network
 
 
@@ -22,8 +19,9 @@ from hardmax.networks.network import Network
 class AttentionRows:
     """One head's attention rows, one for each input and query, in that order.
 
-    ``margins`` are winner minus runner-up score (infinite where there is one key only), ``entropies`` those
-    of the softmax weights in nats, ``n_chosen[j]`` how many rows key j wins, ties going to the lowest index.
+    ``margins`` are winner minus runner-up score (infinite where the row sees one key only), ``entropies`` those
+    of the softmax weights in nats, ``n_chosen[j]`` how many rows key j wins, ties going to the lowest index,
+    ``n_visible`` how many keys each row sees.
     """
 
     layer: int
@@ -33,10 +31,11 @@ class AttentionRows:
     margins: NDArray[np.float64]  # (rows,)
     entropies: NDArray[np.float64]  # (rows,)
     n_chosen: NDArray[np.int64]  # (keys,)
+    n_visible: NDArray[np.int64]  # (rows,)
     exactness: Exactness = Exactness.ESTIMATED
 
     def __post_init__(self) -> None:
-        for array in (self.margins, self.entropies, self.n_chosen):
+        for array in (self.margins, self.entropies, self.n_chosen, self.n_visible):
             array.setflags(write=False)
 
     @property
@@ -51,10 +50,9 @@ class AttentionRows:
 
     @property
     def is_certified(self) -> NDArray[np.bool_]:
-        """Per row, whether margin > temperature * log(keys - 1), so that the stability bound says anything."""
-        if self.n_keys == 1:
-            return np.ones(self.n_rows, dtype=bool)
-        return np.asarray(self.margins > self.temperature * log(self.n_keys - 1))
+        """Per row, whether margin > temperature * log(keys seen - 1), so that the stability bound says anything."""
+        threshold = self.temperature * np.log(np.maximum(self.n_visible - 1, 1))
+        return np.asarray((self.n_visible == 1) | (self.margins > threshold))
 
     @property
     def certified_share(self) -> float:
@@ -95,39 +93,30 @@ def attention_rows(source: Network | str | os.PathLike[str], inputs: ArrayLike) 
     ([inf], [0.0], 1.0)
     """
     net = soft_network(source)
-    heads = heads_of(net)
-    nodes = sorted({head.node for head in heads})
-    flat = _scores_network(net, nodes)(inputs)
-    flat = flat.reshape(-1, flat.shape[-1])
-    if not len(flat):
-        raise EmptyError("inputs: expected at least one input, got none")
-    scores: dict[int, NDArray[np.floating]] = {}
-    start = 0
-    for index in nodes:
-        shape = net.graph.nodes[index].shape
-        scores[index] = flat[:, start : start + prod(shape)].reshape(-1, *shape)
-        start += prod(shape)
+    layers = head_layers(net)
+    values = sorted({net.graph.nodes[index].inputs[0] for found in layers for index in found.nodes})
+    of_values = tapped(net, values, inputs)
     result = []
-    for head in heads:
-        of_head = scores[head.node] if head.slot is None else scores[head.node][..., head.slot, :, :]
-        rows = of_head.reshape(-1, of_head.shape[-1]).astype(np.float64)
-        winners = np.bincount(evaluation.first_argmax(rows), minlength=rows.shape[1])
-        margins, entropies = _margins(rows), _entropies(rows, net.temperature)
-        result.append(AttentionRows(head.layer, head.head, head.name, net.temperature, margins, entropies, winners))
+    for found in layers:
+        parts = [of_values[net.graph.nodes[index].inputs[0]] for index in found.nodes]
+        flat = np.concatenate([part.reshape(len(part), -1) for part in parts], axis=1)  # (inputs, entries)
+        factors = [np.ones(part[0].size) if path is None else path.factors
+                   for part, path in zip(parts, found.paths, strict=True)]  # fmt: skip
+        written = np.concatenate(factors) == 0  # Where wrote a number in place of the score
+        for number, entries in enumerate(found.layout, found.first):
+            scores = np.where(entries >= 0, flat[:, entries], -np.inf)
+            best = scores.max(axis=-1, keepdims=True)
+            scores[written[entries] & (scores < best - NOTHING_LEFT * net.temperature)] = -np.inf
+            rows = scores.reshape(-1, scores.shape[-1])
+            winners = np.bincount(evaluation.first_argmax(rows), minlength=rows.shape[1])
+            margins, entropies = _margins(rows), _entropies(rows, net.temperature)
+            result.append(
+                AttentionRows(
+                    found.layer, number, found.name, net.temperature, margins, entropies, winners,
+                    (rows > -np.inf).sum(axis=1),
+                )
+            )  # fmt: skip
     return tuple(result)
-
-
-def _scores_network(net: Network, nodes: list[int]) -> Network:
-    """The network whose output is the scores of all the nodes, laid end to end: one pass gives them all."""
-    builder = GraphBuilder(net.graph.input_shape)
-    for node in net.graph.nodes:
-        builder.add(node.operation, *node.inputs, name=node.name)
-    ends = []
-    for index in nodes:
-        node = net.graph.nodes[index]
-        ends.append(builder.add(op.Reshape((prod(node.shape),)), node.inputs[0], name=f"scores of {node.name}"))
-    output = builder.add(op.Concat(0), *ends, name="all scores")
-    return Network.from_graph(builder.build(output), net.temperature)
 
 
 def _margins(rows: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -197,10 +197,11 @@ def greedy(
 ) -> tuple[Hardened, ...]:
     """Heads hardened one after another while at most ``max_loss`` of the decisions change.
 
-    Each step adds the head that keeps most decisions, then the one with the smaller relative error, then
-    the first. The last entry holds the largest set found; entry k holds k heads, entry 0 none. Finding the
-    largest set of all would take every subset: this one cannot be extended by one head, but a larger may
-    exist. It costs about h^2 / 2 evaluations for h heads; of a large model take ``ranked``.
+    The share that changes is compared as the nearest float, so that 3 in 10 is a loss of 0.3. Each step adds the head
+    that keeps most decisions, then the one with the smaller relative error, then the first. The last entry holds the
+    largest set found; entry k holds k heads, entry 0 none. Finding the largest set of all would take every subset: this
+    one cannot be extended by one head, but a larger may exist. It costs about h^2 / 2 evaluations for h heads; of a
+    large model take ``ranked``.
 
     Exactness: estimated; rounded, and about these inputs only. The size is a lower bound of the largest.
 
@@ -230,8 +231,8 @@ def greedy(
     while left:
         tried = [trial.with_hard([*steps[-1].heads, head]) for head in left]
         best = min(tried, key=lambda hardened: (-_agreement(hardened), hardened.fidelity.relative_error))
-        # counted in whole decisions, so that a loss of 3 in 10 is not refused for the rounding of 1 - 0.7
-        if round((1 - _agreement(best)) * n_decisions) > max_loss * n_decisions * (1 + 1e-12):
+        # counted in whole decisions and divided once, so that 3 in 10 is 0.3 and not 1 - 0.7
+        if round((1 - _agreement(best)) * n_decisions) / n_decisions > max_loss:
             break
         steps.append(best)
         left.remove(best.heads[-1])

@@ -9,11 +9,11 @@ from math import prod
 from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hardmax.errors import EmptyError, ParameterError
 from hardmax.networks import operations as op
-from hardmax.networks.adapters.network_heads import used_together
-from hardmax.networks.adapters.score_paths import weight_use
+from hardmax.networks.adapters.network_heads import head_layers
 from hardmax.networks.graph import Graph, GraphBuilder
 from hardmax.networks.network import Network
 
@@ -29,10 +29,10 @@ Rows: TypeAlias = tuple[tuple[int, tuple[int, ...]], ...]
 class HeadOf:
     """One attention head: the ``head``-th of the ``layer``-th attention layer, both counted from zero.
 
-    ``node`` is the index of the graph's node, ``slot`` the index on that node's head axis, or None where
-    the node has no such axis. ``rows`` says for each node the rows of scores (all axes but the last run together)
-    that are the head's: a masked attention of a file is one node for each number of visible keys, so a head may have
-    rows in several, of which ``node`` is the first.
+    ``rows`` says for each node of the graph, by its index, the rows of scores (all axes but the last run together) that
+    are the head's: a masked attention of a file is one node for each number of visible keys, so a head may have rows in
+    several, of which ``node`` is the first. ``slot`` is the index on that node's head axis, or None where the node has
+    no such axis.
     """
 
     layer: int
@@ -76,7 +76,7 @@ def soft_network(source: Network | str | os.PathLike[str]) -> Network:
 def heads_of(net: Network) -> tuple[HeadOf, ...]:
     """Every soft attention head, layer by layer.
 
-    Of scores (..., heads, queries, keys) read from a file, each Softmax is a layer and its third axis from the
+    Of scores (..., heads, queries, keys) read from a file, each attention is a layer and its third axis from the
     end counts the heads; heads built with ``hm.Head`` are nodes of their own, and those of one
     ``hm.Attention`` form a layer. ``hm.capture`` counts in the same way.
 
@@ -91,58 +91,28 @@ def heads_of(net: Network) -> tuple[HeadOf, ...]:
     >>> heads_of(Network([Affine([[2.0]])], input_dim=1))
     ()
     """
-    nodes = net.graph.nodes
-    soft = _soft_nodes(net.graph)
     found: list[HeadOf] = []
-    if net.layers is not None:
-        layer, previous, first = -1, None, 0
-        for index in soft:
-            name = nodes[index].name.rsplit(" head ", 1)[0]
-            if name != previous:
-                layer, previous, first = layer + 1, name, len(found)
-            whole: Rows = ((index, _all_rows(nodes[index].shape)),)
-            found.append(HeadOf(layer, len(found) - first, name, index, None, whole))
-        return tuple(found)
-    for layer, group in enumerate(_attentions(net.graph, soft)):
-        for head, rows in enumerate(_rows_of_heads(net.graph, group)):
-            has_axis = len(group) == 1 and len(nodes[group[0]].shape) >= 3
-            found.append(HeadOf(layer, head, nodes[group[0]].name, rows[0][0], head if has_axis else None, rows))
+    for of_layer in head_layers(net):
+        axes = net.graph.nodes[of_layer.nodes[0]].shape
+        has_axis = net.layers is None and len(of_layer.nodes) == 1 and len(axes) >= 3
+        for number, entries in enumerate(of_layer.layout, of_layer.first):
+            rows = _rows(net.graph, of_layer.nodes, entries)
+            slot = number if has_axis else None
+            found.append(HeadOf(of_layer.layer, number, of_layer.name, rows[0][0], slot, rows))
     return tuple(found)
 
 
-def _attentions(graph: Graph, soft: tuple[int, ...]) -> list[list[int]]:
-    """The nodes of each attention of a file: the parts of a masked one carry one name and meet the values together."""
-    named: dict[str, list[int]] = {}
-    for index in soft:
-        named.setdefault(graph.nodes[index].name, []).append(index)
-    return sorted(group for nodes in named.values() for group in used_together(graph, nodes))
-
-
-def _rows_of_heads(graph: Graph, group: list[int]) -> list[Rows]:
-    """The rows of each head of one attention."""
-    shapes = [graph.nodes[index].shape for index in group]
-    if len(group) == 1:
-        lead = np.arange(prod(shapes[0][:-1])).reshape(shapes[0][:-1])
-        slots = [lead] if lead.ndim < 2 else list(np.moveaxis(lead, -2, 0))
-        return [((group[0], tuple(slot.reshape(-1).tolist())),) for slot in slots]
-    use = weight_use(graph, group)
-    if use is None or use.entries.ndim < 3:
-        return [tuple((index, _all_rows(shape)) for index, shape in zip(group, shapes, strict=True))]
-    starts = np.cumsum([0, *(prod(shape) for shape in shapes)])
-    heads = []
-    for entries in np.moveaxis(use.entries, -3, 0):
-        shown = np.unique(entries[entries >= 0])
-        rows = []
-        for index, shape, start, end in zip(group, shapes, starts[:-1], starts[1:], strict=True):
-            own = shown[(shown >= start) & (shown < end)] - start
-            if len(own):
-                rows.append((index, tuple(np.unique(own // shape[-1]).tolist())))
-        heads.append(tuple(rows))
-    return heads
-
-
-def _all_rows(shape: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(range(prod(shape[:-1])))
+def _rows(graph: Graph, nodes: tuple[int, ...], entries: NDArray[np.int64]) -> Rows:
+    """The rows of the nodes that some of the entries, counted through all of them, stand in."""
+    shown = np.unique(entries[entries >= 0])
+    rows, start = [], 0
+    for index in nodes:
+        shape = graph.nodes[index].shape
+        own = shown[(shown >= start) & (shown < start + prod(shape))] - start
+        if len(own):
+            rows.append((index, tuple(np.unique(own // shape[-1]).tolist())))
+        start += prod(shape)
+    return tuple(rows)
 
 
 def harden(net: Network, heads: Iterable[HeadOf | tuple[int, int]]) -> Network:

@@ -32,6 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.cells.complex import Exactness
+from hardmax.cells.reachable import Reachable
 from hardmax.errors import EmptyError, ParameterError
 from hardmax.measurements._head_html import heads_html, quantities_html
 from hardmax.measurements.head_keys import Diagrams, KeySet, key_sets
@@ -154,15 +155,19 @@ class HeadAnalysis:
 
     @property
     def n_reachable_hull(self) -> int | None:
-        """How many win alone somewhere in the hull of their queries; None if not asked. Exactness: certified."""
-        found = [keys.hull for keys in self.key_sets]
-        return None if found[0] is None else sum(part.n_reachable for part in found if part is not None)
+        """How many win alone somewhere in the hull of their queries; None if not asked, or if one set was refused.
+
+        Exactness: certified.
+        """
+        return _total(keys.hull for keys in self.key_sets)
 
     @property
     def n_reachable_ball(self) -> int | None:
-        """How many win alone somewhere in the ball around their queries; None if not asked. Exactness: certified."""
-        found = [keys.ball for keys in self.key_sets]
-        return None if found[0] is None else sum(part.n_reachable for part in found if part is not None)
+        """How many win alone somewhere in the ball around their queries; None if not asked, or if one set was refused.
+
+        Exactness: certified.
+        """
+        return _total(keys.ball for keys in self.key_sets)
 
     @property
     def n_chosen(self) -> int:
@@ -390,6 +395,12 @@ def _analysis(
         first.layer, first.head, first.name, first.temperature, first.keys.shape[1], rows,
         capture_of, query_of, relative, sets,
     )  # fmt: skip
+
+
+def _total(parts: Iterable[Reachable | None]) -> int | None:
+    """The reachable keys of all sets; None if one of them is not known."""
+    found = list(parts)
+    return None if None in found else sum(part.n_reachable for part in found if part is not None)
 
 
 def _number(value: float | np.floating[Any]) -> float | None:

@@ -7,16 +7,19 @@ query* sees: the last of the queries that see most keys. For a causal head that 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hardmax.arithmetic.rounding import norm_above
 from hardmax.cells.cell_shares import Shares
 from hardmax.cells.power_diagram import PowerDiagram, power_diagram
 from hardmax.cells.reachable import Reachable
+from hardmax.errors import PrecisionError
 from hardmax.measurements.head_rows import lengths_of
 from hardmax.networks.adapters.captured import CapturedHead
 
@@ -67,9 +70,11 @@ class KeySet:
         (n_positions,) which keys some query sees.
     hull, ball
         Which keys of the diagram some query of the convex hull of the queries, or of ``around``, would choose;
-        None where it was not asked. Above 256 keys without the reasons (``rivals``).
+        None where it was not asked, or could not be settled. Above 256 keys without the reasons (``rivals``).
     around
         The ball.
+    refusals
+        Why the hull or the ball could not be settled, a sentence each.
 
     Exactness: live and reachable keys certified, rows counted exactly.
 
@@ -94,6 +99,7 @@ class KeySet:
     hull: Reachable | None
     ball: Reachable | None
     around: Ball | None
+    refusals: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for array in (self.positions, self.n_chosen, self.is_seen):
@@ -212,15 +218,28 @@ def key_sets(
             is_seen |= True if visible is None else visible.any(axis=0)
         diagram = diagrams.of(first.keys[positions], biases)
         around = ball_of(queries, radius) if from_ball else None
-        hull = hull_reach(diagram, queries) if from_hull else None
-        ball = None if around is None else ball_reach(diagram, around)
+        refusals: list[str] = []
+        hull = _unless_refused(hull_reach, diagram, queries, "hull", refusals) if from_hull else None
+        ball = None if around is None else _unless_refused(ball_reach, diagram, around, "ball", refusals)
         is_uniform = all(references[number][2] for number in members)
         found.append(
             KeySet(
-                tuple(members), positions, first.n_keys, is_uniform, diagram, n_chosen, is_seen, hull, ball, around
+                tuple(members), positions, first.n_keys, is_uniform, diagram, n_chosen, is_seen, hull, ball, around,
+                tuple(refusals),
             )
         )
     return tuple(found)
+
+
+def _unless_refused(
+    reach: Callable[[PowerDiagram, Any], Reachable], diagram: PowerDiagram, queries: Any, name: str, refusals: list[str]
+) -> Reachable | None:
+    """The reachable keys, or None with the reason noted: one set that cannot be settled leaves all others standing."""
+    try:
+        return reach(diagram, queries)
+    except PrecisionError as error:
+        refusals.append(f"{name}: {error}")
+        return None
 
 
 def ball_of(queries: FloatArray, radius: float | None) -> Ball:
@@ -240,7 +259,7 @@ def ball_of(queries: FloatArray, radius: float | None) -> Ball:
         return Ball(centre, radius)
     farthest = float(lengths_of(queries - centre).max())
     # Rounded up, so that no query is left outside.
-    return Ball(centre, farthest * (1 + 1e-12))
+    return Ball(centre, norm_above(farthest, queries.shape[1]) if farthest else 0.0)
 
 
 def hull_reach(diagram: PowerDiagram, queries: FloatArray) -> Reachable:
@@ -265,7 +284,7 @@ def ball_reach(diagram: PowerDiagram, ball: Ball) -> Reachable:
 
     Exactness: certified.
     """
-    room = ball.radius - float(lengths_of(ball.centre[None])[0]) * (1 + 1e-12)
+    room = ball.radius - norm_above(float(lengths_of(ball.centre[None])[0]), diagram.dim)
     if diagram.terms.has_bias or room <= 1e-9 * ball.radius:
         return _lean(diagram.reachable(ball=(ball.centre, ball.radius)))
     witnesses = np.full(diagram.keys.shape, np.nan)
@@ -274,7 +293,10 @@ def ball_reach(diagram: PowerDiagram, ball: Ball) -> Reachable:
         # Halving is exact, so what the interior point wins its multiple wins too.
         length = float(lengths_of(inner[None])[0])
         if length > 0:  # the only key wins at the origin too
-            inner = np.ldexp(inner, int(np.floor(np.log2(0.5 * room) - np.log2(length))))
+            shift = int(np.floor(np.log2(room) - 1 - np.log2(length)))
+            if (np.ldexp(np.ldexp(inner, shift), -shift) != inner).any():  # digits lost to underflow
+                return _lean(diagram.reachable(ball=(ball.centre, ball.radius)))
+            inner = np.ldexp(inner, shift)
         witnesses[key] = inner
     return Reachable(diagram.live.copy(), witnesses, None, 0)
 

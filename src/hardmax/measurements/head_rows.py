@@ -13,22 +13,25 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
-from math import inf, isqrt, log
+from math import inf, isqrt
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.arithmetic.rationals import fraction, nearest_float, rational
+from hardmax.arithmetic.rounding import dot_error, norm_above
 from hardmax.cells.notebook import ShownAsTable
 from hardmax.errors import PrecisionError
+from hardmax.measurements.decimals import log_exceeds
 from hardmax.networks.adapters.captured import CapturedHead
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
-_UNIT_ROUNDOFF = 2.0**-53
+#: Relative error of margins and distances.
+TOLERANCE = 1e-8
 _ARRAYS = ("winners", "n_visible", "margins", "entropies", "radii", "walls", "is_certified")
 
 
@@ -38,11 +41,12 @@ class HeadRows(ShownAsTable):
 
     ``winners`` are exact, ties to the lowest index. ``margins`` (winner minus runner-up, infinite where one key is
     seen, zero at a tie) and ``radii`` (distance from the query to the nearest wall, infinite where there is none) have
-    a proved relative error below 1e-8; ``walls`` is the key beyond the nearest wall, -1 where there is none.
+    a proved relative error below 1e-8, or that of the nearest float where they are subnormal, and are not zero unless
+    they are exactly; ``walls`` is the key beyond the nearest wall, the first of those that are not proved farther than
+    another, -1 where there is none.
     ``entropies`` of the softmax weights, in nats, are plain floats. ``is_certified`` says that the margin exceeds
     temperature * log(keys seen - 1), so that the stability bound guarantees the winner more than half of the weight;
-    a row so close to that threshold that rounding could decide counts as not certified. ``n_settled`` rows were
-    decided in rationals.
+    that is exact. Of ``n_settled`` rows winner, margin and radius were decided in rationals.
     """
 
     winners: IntArray
@@ -91,16 +95,18 @@ def head_rows(head: CapturedHead) -> HeadRows:
     >>> rows.margins.tolist(), rows.radii.tolist(), rows.is_certified.tolist()
     ([0.0], [inf], [False])
     """
-    from hardmax.measurements._head_kernels import row_geometry
+    from hardmax.measurements._head_kernels import row_geometry  # loads the compiler
 
     n = head.n_queries
     where = f"layer {head.layer}, head {head.head} ({head.name})"
     biases = np.zeros((1, head.n_keys)) if head.biases is None else np.atleast_2d(head.biases)
     with np.errstate(over="ignore", invalid="ignore"):
         scores = np.ascontiguousarray(head.scores)
-        lengths = lengths_of(head.keys) * (1 + 1e-12)
-        reach = lengths_of(head.queries) * (1 + 1e-12) * lengths.max() + np.abs(biases).max()
-        errors = 4.0 * (head.keys.shape[1] + 8) * _UNIT_ROUNDOFF * reach + 1e-300
+        dim = head.keys.shape[1]
+        lengths = norm_above(lengths_of(head.keys), dim)
+        # a sum of |products| is at most the product of lengths; one more rounding for the difference of two scores
+        reach = norm_above(lengths_of(head.queries), dim) * lengths.max() + np.abs(biases).max()
+        errors = 2 * dot_error(dim + 1, reach)
     if np.isnan(scores).any() or np.isposinf(scores).any() or not np.isfinite(errors).all():
         raise PrecisionError(
             f"{where}: scores overflow binary64, expected them below 1.8e308; divide queries or keys by a power of two"
@@ -109,28 +115,26 @@ def head_rows(head: CapturedHead) -> HeadRows:
     margins, entropies, radii = (np.empty(n) for _ in range(3))
     doubtful = np.empty(n, dtype=bool)
     row_geometry(
-        scores, errors, head.keys, lengths, biases, head.temperature,
+        scores, errors, head.keys, lengths, biases, head.temperature, TOLERANCE,
         winners, n_visible, margins, entropies, radii, walls, doubtful,
     )  # fmt: skip
     for row in np.flatnonzero(doubtful).tolist():
-        seen = np.flatnonzero(np.isfinite(scores[row]))
-        of_row = biases[row if len(biases) > 1 else 0]
-        winners[row], margins[row], radii[row], walls[row] = _settled(head.queries[row], head.keys, of_row, seen)
+        winners[row], margin, square, walls[row] = _settled(head, biases, scores, row)
+        margins[row] = inf if margin is None else nearest_float(margin) or _least(margin)
+        radii[row] = inf if square is None else root(fraction(square)) or _least(square)
     if np.isposinf(margins[n_visible > 1]).any():
         raise PrecisionError(
             f"{where}: two scores differ by more than 1.8e308, the largest float; divide queries or keys by a power of "
             "two"
         )
-    # Margins are known to a relative 1e-8; rows that close to the threshold are not certified.
-    threshold = np.array([head.temperature * log(max(count - 1, 1)) for count in n_visible.tolist()])
-    is_certified = (n_visible == 1) | (margins * (1 - 2e-8) > threshold)
+    is_certified = _certified(head, biases, scores, n_visible, margins)
     return HeadRows(winners, n_visible, margins, entropies, radii, walls, is_certified, int(doubtful.sum()))
 
 
 def lengths_of(vectors: FloatArray) -> FloatArray:
     """The length of each row of (n, d), whatever its scale: squares of entries below 1e-162 would vanish.
 
-    Exactness: estimated, relative error below (d + 4) * 1.2e-16.
+    Exactness: ``norm_below`` and ``norm_above`` of the lemma on 2-norms enclose it.
 
     Examples
     --------
@@ -155,35 +159,64 @@ def _blas_controller() -> Any:
     return ThreadpoolController()
 
 
-def _settled(query: FloatArray, keys: FloatArray, biases: FloatArray, seen: IntArray) -> tuple[int, float, float, int]:
-    """Winner, margin, distance and wall of one row in rationals; the floats are the nearest ones."""
-    exact_query = [rational(x) for x in query.tolist()]
-    exact_keys = {int(j): [rational(x) for x in keys[j].tolist()] for j in seen}
-    scores = {
-        j: sum((a * b for a, b in zip(exact_query, key, strict=True)), rational(float(biases[j])))
+def _certified(
+    head: CapturedHead, biases: FloatArray, scores: FloatArray, n_visible: IntArray, margins: FloatArray
+) -> BoolArray:
+    """Which rows have margin > temperature * log(keys seen - 1); near the threshold rationals decide."""
+    sizes = np.maximum(n_visible - 1, 1)
+    with np.errstate(over="ignore"):
+        threshold = head.temperature * np.log(sizes)
+        is_above = (n_visible == 1) | (margins * (1 - 2 * TOLERANCE) > threshold)
+        is_below = (margins == 0) | (margins * (1 + 2 * TOLERANCE) < threshold)
+    # One key less than two has a threshold of 0, and margins are 0 at a tie only; the smallest floats are too coarse.
+    is_coarse = (threshold > 0) & (np.minimum(margins, threshold) < 2.0**-1000)
+    for row in np.flatnonzero((~is_above & ~is_below) | (is_coarse & ~is_below & (n_visible > 1))).tolist():
+        _, margin, _, _ = _settled(head, biases, scores, row)
+        ratio = fraction(margin) / Fraction(head.temperature)
+        is_above[row] = not log_exceeds(int(sizes[row]), ratio)
+    return np.asarray(is_above)
+
+
+def _settled(head: CapturedHead, biases: FloatArray, scores: FloatArray, row: int) -> tuple[int, Any, Any, int]:
+    """Winner, margin, squared distance and wall of one row in rationals; None for a margin or distance without rival.
+
+    Of walls at one distance the first.
+    """
+    seen = np.flatnonzero(np.isfinite(scores[row])).tolist()
+    of_row = biases[row if len(biases) > 1 else 0]
+    exact_query = [rational(x) for x in head.queries[row].tolist()]
+    exact_keys = {j: [rational(x) for x in head.keys[j].tolist()] for j in seen}
+    exact = {
+        j: sum((a * b for a, b in zip(exact_query, key, strict=True)), rational(float(of_row[j])))
         for j, key in exact_keys.items()
     }
-    winner = min(scores, key=lambda j: (-scores[j], j))
+    winner = min(exact, key=lambda j: (-exact[j], j))
     own = exact_keys[winner]
     margin, square, wall = None, None, -1
     for j, key in exact_keys.items():
         if j == winner:
             continue
-        gap = scores[winner] - scores[j]
+        gap = exact[winner] - exact[j]
         margin = gap if margin is None else min(margin, gap)
         length = sum(((a - b) * (a - b) for a, b in zip(own, key, strict=True)), rational(0))
         if length != 0 and (square is None or gap * gap < square * length):
             square, wall = gap * gap / length, j
-    return (
-        int(winner),
-        inf if margin is None else nearest_float(margin),
-        inf if square is None else _root(fraction(square)),
-        wall,
-    )
+    return winner, margin, square, wall
 
 
-def _root(square: Fraction) -> float:
-    """The square root of a rational, to within one unit in the last place."""
+def _least(exact: Any) -> float:
+    """The least positive float for a positive number that rounds to zero: zero is a tie, and only that."""
+    return 5e-324 if exact > 0 else 0.0
+
+
+def root(square: Fraction) -> float:
+    """The square root of a rational, to within one unit in the last place.
+
+    Examples
+    --------
+    >>> root(Fraction(9, 4)), root(Fraction(0)), root(Fraction(1, 10**700)), root(Fraction(10**700))
+    (1.5, 0.0, 0.0, inf)
+    """
     bits = max(0, 128 - square.numerator.bit_length() + square.denominator.bit_length())
     shift = bits + bits % 2
     return nearest_float(Fraction(isqrt((square.numerator << shift) // square.denominator), 1 << (shift // 2)))

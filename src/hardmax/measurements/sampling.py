@@ -3,13 +3,25 @@
 Points are drawn uniformly from a bounded domain and their labels counted. A label that was seen is a cell, so the
 number of distinct labels is a lower bound of the number of cells, as far as float labels can be trusted; how much
 was missed is estimated from the labels seen once and twice.
+
+The interval begins at the number seen, which is certain. No sample bounds the number of cells from above: cells far
+smaller than 1 / n of the domain stay invisible. So its upper end rests on an assumption, that all cells are equally
+large, under which it covers the truth in at least 95 % of samples, for every number of cells and samples:
+
+    K equally large cells leave U of them unseen by n points. The K events that a cell is missed, each of probability
+    q = (1 - 1/K)^n, are negatively associated, so P(U >= u) <= exp(-K D(u/K | q)) for u > K q, as for independent ones
+    (Chernoff), D(a | q) = a log(a/q) + (1 - a) log((1 - a)/(1 - q)). The upper end is the largest K for which that is
+    at least 5 % at the number U = K - D unseen; infinite where no K is too large.
+
+Cells of several sizes leave more unseen. Where Chao1's own 95 % interval ends above, the upper end is there; that one
+is asymptotic, and estimates a lower bound of the number of cells.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import exp, floor, log, sqrt
+from math import exp, expm1, floor, inf, log, log1p, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +34,8 @@ from hardmax.errors import DomainError, ParameterError
 from hardmax.measurements._sampled_codes import Coder, Codes
 from hardmax.networks.network import Network
 
-_NORMAL_975 = 1.959963984540054  # the interval holds 95 %
+_NORMAL_975 = 1.959963984540054  # Chao1's interval holds 95 %
+_MISSED = 0.05  # the share of samples whose interval may end too low
 _LEAST_COVERAGE = 0.99
 _MOST_UNSEEN = 0.01  # of the distinct labels
 
@@ -36,7 +49,9 @@ class CellSample(ShownAsTable):
     n_samples, n_distinct : points drawn, and distinct labels among them.
     n_once, n_twice : labels seen exactly once, exactly twice.
     coverage : the Good-Turing estimate 1 - n_once / n_samples of the share of the domain whose cells were seen.
-    estimate, interval : Chao1's estimate of the number of cells and its 95 % interval.
+    estimate : Chao1's estimate of the number of cells, which is one of a lower bound.
+    interval : from ``n_distinct``, which is certain, to an upper end that holds in at least 95 % of samples if all
+        cells are equally large; infinite where the samples are too few to say.
     is_hashed : labels are longer than 64 bits, so distinct labels may share a code: of m labels two do with
         probability at most m^2 / 2^65, and then n_distinct is too small. Otherwise codes are labels, without collision.
     warning : a sentence where the count is limited by the samples, else None.
@@ -104,8 +119,8 @@ def sample_cells(
 
     Exactness: *estimated*. ``n_distinct`` bounds the number of cells from below, provided that no label is that of
     rounding (weights so long that a score which should tie does not) or of a tie on a null set. ``coverage``,
-    ``estimate`` and ``interval`` are statistics: Chao1 itself estimates a lower bound, its interval is asymptotic,
-    and cells far smaller than 1 / n_samples of the domain stay invisible to all three.
+    ``estimate`` and ``interval`` are statistics: Chao1 itself estimates a lower bound, the interval's upper end is
+    proved for cells of one size only, and cells far smaller than 1 / n_samples of the domain stay invisible to all.
 
     Parameters
     ----------
@@ -180,18 +195,18 @@ def _checked(net: Network, domain: Domain, n_samples: int, device: str) -> int:
 def _summary(n: int, frequencies: NDArray[np.int64], is_hashed: bool, is_complete: bool) -> CellSample:
     distinct = len(frequencies)
     once, twice = int((frequencies == 1).sum()), int((frequencies == 2).sum())
-    estimate, interval = chao1(n, frequencies)
+    estimate, above = chao1(n, frequencies)
+    interval = (float(distinct), max(most_equal_cells(n, distinct), above))
     return CellSample(
         n, distinct, once, twice, 1.0 - once / n, estimate, interval, is_hashed, is_complete=is_complete
     )
 
 
-def chao1(n_samples: int, frequencies: NDArray[np.int64]) -> tuple[float, tuple[float, float]]:
-    """Chao1's estimate of the number of classes from the frequencies of those seen, with a 95 % interval.
+def chao1(n_samples: int, frequencies: NDArray[np.int64]) -> tuple[float, float]:
+    """Chao1's estimate of the number of classes from the frequencies of those seen, and its 95 % interval's upper end.
 
     With f1 classes seen once, f2 twice, D in all and A = (n - 1) / n: D + A f1^2 / (2 f2), or D + A f1 (f1 - 1) / 2
-    where f2 = 0. The interval takes the unseen number to be log-normal (Chao 1987), so it never ends below D; where
-    none is estimated unseen it comes from the probability that a class of each frequency is missed.
+    where f2 = 0. The interval takes the unseen number to be log-normal with Chao's variance (1987).
 
     Exactness: estimated.
 
@@ -199,29 +214,58 @@ def chao1(n_samples: int, frequencies: NDArray[np.int64]) -> tuple[float, tuple[
     --------
     >>> chao1(10, np.array([5, 1, 1, 1, 2]))[0]
     9.05
-    >>> chao1(40, np.array([20, 20]))[0]
-    2.0
+    >>> chao1(40, np.array([20, 20]))
+    (2.0, 2.0)
     """
     distinct = len(frequencies)
     f1, f2 = float((frequencies == 1).sum()), float((frequencies == 2).sum())
     a = (n_samples - 1) / n_samples
     unseen = a * f1 * f1 / (2 * f2) if f2 else a * f1 * (f1 - 1) / 2
-    if unseen > 0:
-        r = f1 / f2 if f2 else 0.0
-        if f2:
-            variance = f2 * (a * r**2 / 2 + a**2 * r**3 + a**2 * r**4 / 4)
-        else:
-            variance = (
-                a * f1 * (f1 - 1) / 2 + a**2 * f1 * (2 * f1 - 1) ** 2 / 4 - a**2 * f1**4 / (4 * (distinct + unseen))
-            )
-        spread = exp(_NORMAL_975 * sqrt(log(1 + max(variance, 0.0) / unseen**2)))
-        return distinct + unseen, (distinct + unseen / spread, distinct + unseen * spread)
-    times, classes = np.unique(np.minimum(frequencies, 700), return_counts=True)  # exp(-700) is as good as zero
-    missed = np.exp(-times.astype(np.float64))
-    variance = float((classes * (missed - missed**2)).sum()) - float((classes * times * missed).sum()) ** 2 / n_samples
-    kept = 1.0 - float((classes * missed).sum()) / distinct
-    half = _NORMAL_975 * sqrt(max(variance, 0.0)) / kept
-    return float(distinct), (float(max(distinct, distinct / kept - half)), distinct / kept + half)
+    if unseen == 0:
+        return float(distinct), float(distinct)
+    r = f1 / f2 if f2 else 0.0
+    if f2:
+        variance = f2 * (a * r**2 / 2 + a**2 * r**3 + a**2 * r**4 / 4)
+    else:
+        variance = (
+            a * f1 * (f1 - 1) / 2 + a**2 * f1 * (2 * f1 - 1) ** 2 / 4 - a**2 * f1**4 / (4 * (distinct + unseen))
+        )
+    spread = exp(_NORMAL_975 * sqrt(log(1 + max(variance, 0.0) / unseen**2)))
+    return distinct + unseen, distinct + unseen * spread
+
+
+def most_equal_cells(n_samples: int, n_distinct: int) -> float:
+    """The most equally large cells of which n samples may well have shown so few: 95 % confidence, see the module.
+
+    Exactness: estimated; at least 95 % of samples of K equally large cells give K or more.
+
+    Examples
+    --------
+    >>> most_equal_cells(500, 100), most_equal_cells(2, 1), most_equal_cells(1000, 2)
+    (103.0, inf, 2.0)
+    """
+    limit = n_samples - n_distinct + n_distinct * log(n_distinct / n_samples)  # of the exponent as K grows
+    if limit <= -log(_MISSED):
+        return inf
+    low, high = n_distinct, 2 * n_distinct
+    while not _are_too_many(n_samples, n_distinct, high):
+        low, high = high, 2 * high
+        if high > 2**53:
+            return inf
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if _are_too_many(n_samples, n_distinct, middle) else (middle, high)
+    return float(low)
+
+
+def _are_too_many(n_samples: int, n_distinct: int, n_cells: int) -> bool:
+    """Whether so many equally large cells would leave that many unseen in less than 5 % of samples."""
+    share = (n_cells - n_distinct) / n_cells
+    log_missed = n_samples * log1p(-1 / n_cells) if n_cells > 1 else -inf
+    if share == 0 or log(share) <= log_missed:
+        return False
+    exponent = share * (log(share) - log_missed) + (1 - share) * (log1p(-share) - log(-expm1(log_missed)))
+    return n_cells * exponent > -log(_MISSED)
 
 
 class _Table:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from hardmax.arithmetic.quadratic import QuadraticNumber, compare
 from hardmax.arithmetic.rationals import rational
+from hardmax.arithmetic.rounding import dot_error, norm_above
 from hardmax.cells._line_envelope import envelope
 from hardmax.cells.complex import Exactness
 from hardmax.errors import ParameterError
@@ -25,7 +26,6 @@ from hardmax.tropical._html import block, table
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
-_UNIT_ROUNDOFF = 2.0**-53
 _PARTS = 16
 
 
@@ -163,9 +163,10 @@ def _contenders(keys: FloatArray, biases: FloatArray | None, start: FloatArray, 
     shifts = np.zeros(len(keys)) if biases is None else biases
     with np.errstate(over="ignore", invalid="ignore"):
         scores = np.outer(1 - t, keys @ start) + np.outer(t, keys @ end) + shifts  # (points, keys)
-        length = float(lengths_of(np.stack([start, end])).max())
-        size = length * float(lengths_of(keys).max()) + float(np.abs(shifts).max())
-        error = 8.0 * (keys.shape[1] + 8) * _UNIT_ROUNDOFF * size + 1e-300
+        dim = keys.shape[1]
+        length = norm_above(float(lengths_of(np.stack([start, end])).max()), dim)
+        size = length * norm_above(float(lengths_of(keys).max()), dim) + float(np.abs(shifts).max())
+        error = dot_error(dim + 4, 2 * size)  # two products and sums more, and those of the comparison below
         lowest = np.minimum(scores[:-1], scores[1:]).max(axis=1, keepdims=True) - error
         possible = ~(np.maximum(scores[:-1], scores[1:]) + error < lowest)
     return np.flatnonzero(possible.any(axis=0)).astype(np.int64)

@@ -1,8 +1,8 @@
 """Proved bounds on the rounding errors of slice propagation.
 
 A tensor on a batch of cells carries, a cell and coefficient, one number ``error`` that bounds the
-absolute error of each of its entries. Rules follow the operations: a dot product of length n errs by
-at most ``(n + 2) u`` times the product of norms (any order of summation, fused or not), u = 2**-53.
+absolute error of each of its entries. Rules follow the operations by the lemmas of
+``hardmax.arithmetic.rounding``, with norms in place of sums of absolute values.
 
 Often there is no rounding at all: small integers, dyadic weights, a coordinate slice. Two facts
 detect that. *Lattice*: if all entries are multiples of ``2**unit`` and every partial sum stays below
@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.arithmetic.rationals import ZERO_LATTICE, lattice_exponent
+from hardmax.arithmetic.rounding import SAFETY, UNIT_ROUNDOFF, bilinear_error, chain_error, dot_error
 from hardmax.errors import PrecisionError
 from hardmax.networks import operations as op
 
@@ -29,12 +30,6 @@ if TYPE_CHECKING:
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
-
-#: Unit roundoff of binary64, and the largest error an underflowing operation makes.
-UNIT_ROUNDOFF = 2.0**-53
-UNDERFLOW = 2.0**-1074
-#: Bounds are themselves computed in floats; this factor covers their rounding.
-_SAFETY = 1.0 + 2.0**-40
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +71,7 @@ class Bounds:
         units = [min(u, u + shift) for u in self.unit]
         total = magnitudes(source) * max(1.0, abs(slope))
         _refuse_overflow(total)
-        rounded = _SAFETY * (max(1.0, abs(slope)) * self.error + UNIT_ROUNDOFF * total + UNDERFLOW)
+        rounded = dot_error(1, total, max(1.0, abs(slope)) * self.error)
         exact = (self.error == 0) & _on_lattice(total, units)
         return Bounds(np.where(exact, 0.0, rounded)[parents], tuple(units))
 
@@ -161,11 +156,10 @@ class Bounded:
         constant[0] = self.constant
         total = norm * size + constant  # bounds every partial sum
         _refuse_overflow(total)
-        # norm times size first: a tiny norm times the roundoff would underflow before a huge size could lift it
-        fresh = (length + 2) * UNIT_ROUNDOFF * (norm * size) + UNIT_ROUNDOFF * total * (constant > 0)
+        # the constant is added last, which costs one rounding of the sum
+        slack = norm * before.error + UNIT_ROUNDOFF * total * (constant > 0)
         moves = _moves(size, before.error, norm) | (constant > 0)
-        fresh = np.where(moves, fresh + (length + 2) * UNDERFLOW, 0.0)
-        error = _SAFETY * (norm * before.error + fresh)
+        error = np.where(moves, dot_error(length, norm * size, slack), 0.0)
         units = [min(u + unit, ZERO_LATTICE) for u in before.unit]
         units[0] = min(units[0], self.constant_unit)
         clean = before.error == 0
@@ -190,12 +184,9 @@ class Bounded:
         units = [min(u + self.unit, ZERO_LATTICE) for u in before.unit]
         units[0] = min(units[0], self.constant_unit)
         exact = (before.error == 0) & _on_lattice(total, units)
-        # each row added costs one product and one sum, both within u of numbers below ``total``
-        slack = (2 * UNIT_ROUNDOFF) * (steps[:, None] + 2)
         moves = _moves(size, before.error, self.norm) | (constant > 0)
-        fresh = slack * total[parents] + moves[parents] * (steps[:, None] + 2) * UNDERFLOW
-        error = _SAFETY * (self.norm * before.error[parents] + fresh)
-        return Bounds(np.where(exact[parents], 0.0, error), tuple(units))
+        error = chain_error(steps[:, None], total[parents], (self.norm * before.error)[parents])
+        return Bounds(np.where((exact | ~moves)[parents], 0.0, error), tuple(units))
 
     def selection(self, picked: NDArray[Any]) -> Bounds:
         """Bounds of a linear map applied to a one-hot tensor: a column, plus the bias if there is one."""
@@ -204,7 +195,7 @@ class Bounded:
         if self.constant == 0:
             return Bounds(np.zeros((cells, 1)), (unit,))
         total = np.full((cells, 1), self.norm + self.constant)
-        error = np.where(_on_lattice(total, [unit]), 0.0, UNIT_ROUNDOFF * total * _SAFETY)
+        error = np.where(_on_lattice(total, [unit]), 0.0, SAFETY * UNIT_ROUNDOFF * total)
         return Bounds(error, (unit,))
 
     def combine(self, operands: Sequence[Tensor], terms: int) -> Bounds:
@@ -229,7 +220,7 @@ class Bounded:
         _refuse_overflow(total)
         exact = (error == 0) & (_on_lattice(total, units) | (touched < 2))
         fresh = np.where(touched >= 2, UNIT_ROUNDOFF * total, 0.0)
-        return Bounds(np.where(exact, 0.0, _SAFETY * (error + fresh)), tuple(units))
+        return Bounds(np.where(exact, 0.0, SAFETY * (error + fresh)), tuple(units))
 
     def product(self, x: Tensor, y: Tensor) -> Bounds:
         """Bounds of a bilinear operation's result."""
@@ -252,10 +243,8 @@ class Bounded:
                 inexact[:, i + j] |= (ex > 0) | (ey > 0)
                 units[i + j] = min(units[i + j], x.bounds.unit[i] + y.bounds.unit[j])
         _refuse_overflow(total)
-        fresh = (length + 2 + pairs) * UNIT_ROUNDOFF * total
-        fresh = np.where(moves, fresh + (4 * length + 2) * pairs * UNDERFLOW, fresh)
-        exact = ~inexact & _on_lattice(total, units)
-        return Bounds(np.where(exact, 0.0, _SAFETY * (error + fresh)), tuple(units))
+        exact = ~moves | (~inexact & _on_lattice(total, units))
+        return Bounds(np.where(exact, 0.0, bilinear_error(length, pairs, total, error)), tuple(units))
 
 
 _KINDS: dict[type[op.Operation], str] = {
@@ -285,4 +274,4 @@ def _refuse_overflow(total: FloatArray) -> None:
 def _on_lattice(total: FloatArray, units: Sequence[int]) -> NDArray[np.bool_]:
     """Whether sums below ``total`` of multiples of ``2**unit`` are floats: a boolean a cell and coefficient."""
     limits = np.array([np.ldexp(1.0, min(unit + 53, 1023)) if unit >= -1074 else 0.0 for unit in units])
-    return np.asarray(total * _SAFETY < limits)
+    return np.asarray(total * SAFETY < limits)

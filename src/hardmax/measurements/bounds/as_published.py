@@ -32,7 +32,10 @@ def zaslavsky_leading(n: int, dim: int) -> float:
     >>> zaslavsky_leading(10, 2)
     50.0
     """
-    return float(count("n", n, 0) ** count("dim", dim, 0) / factorial(dim))
+    try:
+        return float(count("n", n, 0) ** count("dim", dim, 0) / factorial(dim))
+    except OverflowError:
+        return inf
 
 
 def relu_regions(width: int, dim: int, depth: int) -> int:
@@ -183,6 +186,16 @@ def standard_temperature(key_dim: int) -> float:
     return 1.0 / sqrt(count("key_dim", key_dim, 1))
 
 
+def _mass(n_keys: int, margin: float, temperature: float) -> float:
+    """(N - 1) e^{-delta / tau}, infinite above the largest float."""
+    rivals = count("n_keys", n_keys, 1) - 1
+    try:
+        return rivals * exp(-margin / temperature)
+    except OverflowError:  # one factor alone is too large
+        exponent = log(rivals) - margin / temperature if rivals else -inf
+        return exp(exponent) if exponent < log(2.0**1023) else inf
+
+
 def value_gap(n_keys: int, margin: float, temperature: float) -> float:
     """Theorem VI.1, value: tau log(1 + (N - 1) e^{-delta / tau}).
 
@@ -191,7 +204,7 @@ def value_gap(n_keys: int, margin: float, temperature: float) -> float:
     >>> f"{value_gap(512, 2.0, 0.125):.3e}"
     '7.188e-06'
     """
-    return temperature * log(1 + (count("n_keys", n_keys, 1) - 1) * exp(-margin / temperature))
+    return temperature * log(1 + _mass(n_keys, margin, temperature))
 
 
 def gradient_distance(n_keys: int, margin: float, temperature: float) -> float:
@@ -202,7 +215,7 @@ def gradient_distance(n_keys: int, margin: float, temperature: float) -> float:
     >>> f"{gradient_distance(512, 2.0, 0.125):.4e}"
     '1.1501e-04'
     """
-    return 2 * (count("n_keys", n_keys, 1) - 1) * exp(-margin / temperature)
+    return 2 * _mass(n_keys, margin, temperature)
 
 
 def hessian_norm(n_keys: int, margin: float, temperature: float) -> float:
@@ -214,7 +227,7 @@ def hessian_norm(n_keys: int, margin: float, temperature: float) -> float:
     >>> round(hessian_norm(2, log(4), 1.0), 12)
     0.25
     """
-    return (count("n_keys", n_keys, 1) - 1) * exp(-margin / temperature) / temperature
+    return _mass(n_keys, margin, temperature) / temperature
 
 
 def affine_remainder(n_keys: int, margin: float, temperature: float) -> float:

@@ -17,6 +17,7 @@ FloatArray = NDArray[np.float64]
 
 _ROUND = 6755399441055744.0  # 1.5 * 2^52: adding it leaves the nearest integer in the low bits
 _LOWEST = -1020.0  # exponents below are taken for zero: 2^-1020 is near the least normal number
+_FAR = 900.0  # where the winner leads by so many powers of two, rivals are weighed against the best of them
 _MOST_STEPS = 60
 
 
@@ -48,11 +49,14 @@ def _first_equal(row: Any, value: Any) -> Any:
 
 
 @njit(cache=True, error_model="numpy", fastmath={"contract"})
-def _powers_of_two(row: Any, top: float, scale: float, powers: Any, words: Any, bits: Any) -> None:
-    """powers[j] = 2^((row[j] - top) * scale), relative error below 1e-14 beside that of the exponent."""
+def _powers_of_two(row: Any, top: float, lift: float, scale: float, powers: Any, words: Any, bits: Any) -> None:
+    """powers[j] = 2^((row[j] - top) * lift * scale), relative error below 1e-14 beside that of the exponent.
+
+    What a score above ``top`` gets is no number.
+    """
     n = len(row)
     for j in range(n):
-        x = (row[j] - top) * scale
+        x = (row[j] - top) * lift * scale
         x = _LOWEST if x < _LOWEST else x  # a NaN stays one
         words[j] = x + _ROUND
         y = (x - (words[j] - _ROUND)) * 0.6931471805599453
@@ -102,7 +106,7 @@ def _secular(powers: Any, u: float) -> tuple[float, float]:
 
 @njit(cache=True, error_model="numpy")
 def _start_below(second: float, m1: float, m2: float, m3: float, m4: float) -> float:
-    """A point below the root, usually close to it.
+    """A point below the root of a row in which the winner has weight 1, usually close to it.
 
     With k = 1 competitor the root is 2 r / (1 + r), and more competitors raise it. So does replacing the sum by
     its Gauss quadrature (weights r at nodes r), which lies below it since every even derivative of 1 / (u - r)
@@ -143,34 +147,35 @@ def _start_below(second: float, m1: float, m2: float, m3: float, m4: float) -> f
 
 
 @njit(cache=True, error_model="numpy")
-def _largest_root(powers: Any, second: float, m1: float, m2: float, m3: float, m4: float) -> float:
-    """The largest root u of 1 / (1 - u) = sum r / (u - r), which lies in [2 r_2 / (1 + r_2), 1].
+def _largest_root(powers: Any, second: float, start: float, winner: float) -> float:
+    """The largest root u of 1 / (1 - winner u) = sum r / (u - r), from a start below it.
 
-    1 / G - (1 - u) is concave and increasing, so Newton's steps from below rise to the root.
+    1 / G - (1 - winner u) is concave and increasing, so Newton's steps from below rise to the root.
     """
-    if second >= 1.0:
-        return 1.0
-    u = max(_start_below(second, m1, m2, m3, m4) * (1.0 - 1e-14), second * (1.0 + 1e-15))
+    u = max(start * (1.0 - 1e-14), second * (1.0 + 1e-15))
     for _ in range(_MOST_STEPS):
         value, slope = _secular(powers, u)
-        h = 1.0 / value - (1.0 - u)
-        step = -h / (slope / (value * value) + 1.0)
+        h = 1.0 / value - (1.0 - winner * u)
+        step = -h / (slope / (value * value) + winner)
         u += step
         if step <= 1e-6 * (u - second):  # the next would be below 1e-12 of that: convergence is quadratic
             break
-    return min(u, 1.0)
+    return u
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def row_statistics(
-    scores: Any, words: Any, shift: Any, mask: Any, scale: float,
-    winner: Any, n_live: Any, margin: Any, others: Any, curvature: Any,
+    scores: Any, words: Any, shift: Any, mask: Any, lift: float, scale: float,
+    winner: Any, n_live: Any, margin: Any, others: Any, curvature: Any, is_far: Any,
 ) -> int:  # fmt: skip
-    """Fill the statistics of every row; return the first row that has none (NaN, +inf, all -inf), or -1.
+    """Fill the statistics of every row; return the first row that has none, or -1.
 
+    None has a row with NaN or +inf, one of -inf only, and one with two scores that differ by more than floats do.
     ``words`` are the bits of the scores as integers of width shift + 1, ``mask`` all of these but the sign;
-    ``scale`` is log2(e) / temperature. ``others`` is the sum of e^{(s_j - s_i) / temperature} over the losing keys
-    j, ``curvature`` the largest eigenvalue of diag(p) - p p', ``n_live`` the number of keys that are not masked.
+    ``lift`` times ``scale`` is log2(e) / temperature, and ``lift`` a power of two.
+    ``others`` is the sum of e^{(s_j - s_i) / temperature} over the losing keys j, ``curvature`` the largest eigenvalue
+    of diag(p) - p p', ``n_live`` the number of keys that are not masked. Where the row ``is_far``, its margin so large
+    that these may underflow, both are to be multiplied with e^{-margin / temperature}.
     """
     rows, n = scores.shape
     keys = np.empty(n, dtype=words.dtype)
@@ -184,24 +189,39 @@ def row_statistics(
         first = _first_equal(row, top)
         if not np.isfinite(top):
             return i
-        _powers_of_two(row, np.float64(top), scale, powers, parts, bits)
+        keys[first] = ~mask
+        next_top = np.float64(row[_first_equal(keys, _largest(keys, 0, n))]) if n > 1 else -np.inf
+        live = far_below = 0
+        for j in range(n):
+            live += row[j] > -np.inf
+        if shift > 31:  # float32 differ by less than binary64 reaches
+            for j in range(n):
+                far_below += top - row[j] == np.inf  # masked, or too far
+        if live + far_below > n:
+            return i
+        ahead = np.float64(top) - next_top
+        far = live > 1 and ahead * lift * scale > _FAR
+        base = next_top if far else np.float64(top)
+        _powers_of_two(row, base, lift, scale, powers, parts, bits)
         powers[first] = 0.0
         m1, m2, m3, m4 = _moments(powers)
         if not m1 < np.inf:
             return i
-        keys[first] = ~mask
-        next_top = np.float64(row[_first_equal(keys, _largest(keys, 0, n))]) if n > 1 else -np.inf
-        live = 0
-        for j in range(n):
-            live += row[j] > -np.inf
         winner[i] = first
         n_live[i] = live
-        margin[i] = np.float64(top) - next_top
+        margin[i] = ahead
         others[i] = m1
+        is_far[i] = far
         curvature[i] = 0.0
-        if m1 > 0.0:
+        if far:
+            # The limit of the equation for weights r t as t goes to zero, whose relative error is t.
+            curvature[i] = _largest_root(powers, 1.0, max(2.0, m1 + m2 / m1), 0.0)
+        elif m1 > 0.0:
             second = powers[_first_equal(row, row.dtype.type(next_top))] if next_top < top else 1.0
-            curvature[i] = _largest_root(powers, second, m1, m2, m3, m4) / (1.0 + m1)
+            u = 1.0
+            if second < 1.0:
+                u = min(1.0, _largest_root(powers, second, _start_below(second, m1, m2, m3, m4), 1.0))
+            curvature[i] = u / (1.0 + m1)
     return -1
 
 

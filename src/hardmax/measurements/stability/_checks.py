@@ -9,13 +9,18 @@ from hardmax.errors import ParameterError
 
 
 def real(name: str, value: Any, meaning: str) -> float:
-    """``value`` as a float that is not NaN."""
+    """``value`` as a float that is not NaN and no other number than the one given."""
     try:
         number = float(value)
-    except (TypeError, ValueError):
-        raise ParameterError(f"{name}: expected {meaning}, got {value!r}") from None
+    except (TypeError, ValueError, OverflowError):
+        raise ParameterError(f"{name}: expected {meaning}, got {value!r:.80}") from None
     if isnan(number):
         raise ParameterError(f"{name}: expected {meaning}, got NaN")
+    if number != value:
+        raise ParameterError(
+            f"{name}: expected {meaning} that a float can hold, got {value!r:.80}; round it to a float yourself, down "
+            "or up as your question needs"
+        )
     return number
 
 

@@ -14,10 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hardmax.arithmetic.rounding import UNDERFLOW, soft_row_error
 from hardmax.cells.notebook import ShownAsTable
-from hardmax.errors import EmptyError, ShapeError, WeightError
+from hardmax.errors import EmptyError, PrecisionError, ShapeError, WeightError
 from hardmax.measurements.stability._checks import temperature_of
 from hardmax.measurements.stability.curvature import hessian_supremum
+from hardmax.networks.adapters.captured import check_kept
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int32]
@@ -25,9 +27,8 @@ IntArray = NDArray[np.int32]
 #: Numbers handled at once; a block of scores and its statistics stay in cache.
 _BLOCK_NUMBERS = 1 << 21
 
-#: Relative error of a measured value and its bound together, generously: the exponential errs by 5e-13 for exponents
-#: down to 2^-1020, Newton's last step by 1e-12; sums of n positive terms add at most n 2^-53 each.
-_RELATIVE_ERROR = 1e-11
+#: Beyond so many temperatures log(1 + m) is m and 1 + m is 1, and numbers are multiplied with e^-m at the very end.
+_FAR = 600.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,9 +40,11 @@ class Certificate(ShownAsTable):
     max s; ``gradient`` the 1-norm between the softmax weights and the winner's unit vector; ``hessian`` the
     spectral norm of the Hessian of the soft maximum. Each has its sharp bound at this margin and number of keys
     (``value_bound``, ...) and its slack, bound minus measured. Bounds are rounded outward by 1e-11 (and by
-    N 2^-51, which matters beyond ten thousand keys).
+    N 2^-51, which matters beyond ten thousand keys), and positive where there is a rival, however far.
 
-    Exactness: certified; measured values carry a relative error below 1e-11, which the bounds allow for.
+    Exactness: certified; ``winner``, ``n_live`` and ``is_vacuous`` are never wrong about the scores given (the last may
+    be True for a margin within 1e-10 of the threshold), ``margin`` is the nearest float. Measured values carry a
+    relative error below 1e-11, which the bounds allow for, down to the smallest floats, where it is their spacing.
     """
 
     temperature: float
@@ -60,52 +63,61 @@ class Certificate(ShownAsTable):
         return int(self.margin.size)
 
     @cached_property
+    def _exponent(self) -> FloatArray:
+        """Margin over temperature, infinite where no rival is left."""
+        with np.errstate(over="ignore"):
+            return np.asarray(self.margin / self.temperature)
+
+    @property
+    def _rivals(self) -> FloatArray:
+        return np.asarray(self.n_live - 1, dtype=np.float64)
+
+    @cached_property
     def _mass(self) -> FloatArray:
-        return (self.n_live - 1) * self._weight
+        return np.asarray(self._rivals * np.exp(-self._exponent))
 
-    @property
-    def _weight(self) -> FloatArray:
-        with np.errstate(over="ignore"):  # a margin that is infinite in temperatures leaves no weight
-            return np.asarray(np.exp(-self.margin / self.temperature))
-
-    @property
-    def _outward(self) -> FloatArray:
-        return np.asarray(1.0 + _RELATIVE_ERROR + self.n_live * 2.0**-51)
+    def _outward(self, near: FloatArray, far: FloatArray) -> FloatArray:
+        """A bound rounded up: ``near``, or ``far`` times the rivals' weight where that is too small to work with."""
+        bound = np.where(self._exponent > _FAR, _times_exponential(far, self._exponent), near)
+        rounded = bound * (1.0 + soft_row_error(self.n_live)) + 4 * UNDERFLOW
+        return np.asarray(np.where(self.n_live > 1, rounded, 0.0))
 
     @property
     def value_bound(self) -> FloatArray:
         """tau log(1 + (N - 1) t)."""
-        return self.temperature * np.log1p(self._mass) * self._outward
+        return self._outward(self.temperature * np.log1p(self._mass), self.temperature * self._rivals)
 
     @property
     def gradient_bound(self) -> FloatArray:
         """2 (N - 1) t / (1 + (N - 1) t)."""
-        return 2 * self._mass / (1 + self._mass) * self._outward
+        return self._outward(2 * self._mass / (1 + self._mass), 2 * self._rivals)
 
     @property
     def hessian_bound(self) -> FloatArray:
         """The exact supremum at this margin."""
-        return hessian_supremum(self.n_live, self._weight) / self.temperature * self._outward
+        with np.errstate(over="ignore"):
+            near = hessian_supremum(self.n_live, np.exp(-self._exponent)) / self.temperature
+            return self._outward(near, self.n_live / self.temperature)
 
     @property
     def value_slack(self) -> FloatArray:
         """Bound minus measured value."""
-        return self.value_bound - self.value
+        return _difference(self.value_bound, self.value)
 
     @property
     def gradient_slack(self) -> FloatArray:
         """Bound minus measured gradient distance."""
-        return self.gradient_bound - self.gradient
+        return _difference(self.gradient_bound, self.gradient)
 
     @property
     def hessian_slack(self) -> FloatArray:
         """Bound minus measured curvature."""
-        return self.hessian_bound - self.hessian
+        return _difference(self.hessian_bound, self.hessian)
 
     @property
     def is_vacuous(self) -> NDArray[np.bool_]:
         """Where the margin does not guarantee the winner half of the mass, or rounding leaves that open."""
-        return np.asarray(self._mass * self._outward >= 1)
+        return np.asarray(self._mass * (1.0 + soft_row_error(self.n_live)) >= 1)
 
     @property
     def holds(self) -> bool:
@@ -167,10 +179,16 @@ def certify(scores: ArrayLike, temperature: float) -> Certificate:
     step = max(1, _BLOCK_NUMBERS // rows.shape[1])
     for start in range(0, len(rows), step):
         _measure(rows[start : start + step], tau, [part[start : start + step] for part in result], start)
-    winner, n_live, margin, others, curvature = (part.reshape(lead) for part in result)
-    return Certificate(
-        tau, winner, n_live, margin, tau * np.log1p(others), 2 * others / (1 + others), curvature / tau
-    )
+    winner, n_live, margin, others, curvature, is_far = (part.reshape(lead) for part in result)
+    with np.errstate(over="ignore"):  # a curvature above 1.8e308 is infinite
+        value, gradient, hessian = tau * np.log1p(others), 2 * others / (1 + others), curvature / tau
+    if is_far.any():
+        with np.errstate(over="ignore"):
+            exponent = margin / tau
+        value = np.where(is_far, _times_exponential(others, exponent, tau), value)
+        gradient = np.where(is_far, _times_exponential(2 * others, exponent), gradient)
+        hessian = np.where(is_far, _times_exponential(curvature, exponent, 1.0, tau), hessian)
+    return Certificate(tau, winner, n_live, margin, value, gradient, hessian)
 
 
 def certify_blocks(blocks: Iterable[ArrayLike], temperature: float) -> Iterator[Certificate]:
@@ -228,11 +246,29 @@ def certify_stream(blocks: Iterable[ArrayLike], temperature: float) -> StreamSum
     )
 
 
+def _times_exponential(
+    factor: ArrayLike, exponent: FloatArray, times: float = 1.0, over: float = 1.0
+) -> FloatArray:
+    """factor * times / over * e^-exponent, rounded once however small the exponential or large the factors are."""
+    bits = np.minimum(exponent, 1e5) * log2(e)
+    whole = np.ceil(bits)
+    (upper, up), (lower, down) = np.frexp(times), np.frexp(over)
+    with np.errstate(over="ignore", under="ignore"):
+        number = np.asarray(factor) * (upper / lower) * np.exp2(whole - bits)
+        return np.asarray(np.ldexp(number, int(up) - int(down) - whole.astype(np.int64)))
+
+
+def _difference(bound: FloatArray, measured: FloatArray) -> FloatArray:
+    """Bound minus measured; zero where both are infinite, beyond the largest float."""
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.where(bound == measured, 0.0, bound - measured))
+
+
 def _ratio(measured: FloatArray, bound: FloatArray) -> float:
     """The largest measured / bound; zero over zero is no violation."""
-    positive = bound > 0
+    positive = (bound > 0) & (bound < np.inf)
     worst = float((measured[positive] / bound[positive]).max(initial=0.0))
-    return np.inf if (measured[~positive] > 0).any() else worst
+    return np.inf if (measured[bound <= 0] > 0).any() else worst
 
 
 def _viewed(scores: ArrayLike) -> NDArray[Any]:
@@ -246,11 +282,14 @@ def _viewed(scores: ArrayLike) -> NDArray[Any]:
         raise ShapeError("scores: expected an array (..., N) with a row of scores last, got a single number")
     if array.shape[-1] == 0:
         raise EmptyError(f"scores: expected at least one key a row, got shape {array.shape}")
+    if not isinstance(scores, np.ndarray):
+        check_kept("scores", scores, array)
     return array
 
 
 def _empty(rows: int) -> list[NDArray[Any]]:
-    return [np.empty(rows, np.int32), np.empty(rows, np.int32), *(np.empty(rows) for _ in range(3))]
+    numbers = [np.empty(rows) for _ in range(3)]
+    return [np.empty(rows, np.int32), np.empty(rows, np.int32), *numbers, np.empty(rows, np.bool_)]
 
 
 def _measure(rows: NDArray[Any], tau: float, result: list[NDArray[Any]], offset: int) -> None:
@@ -258,11 +297,14 @@ def _measure(rows: NDArray[Any], tau: float, result: list[NDArray[Any]], offset:
 
     is_short = rows.dtype.itemsize <= 4 and rows.dtype.kind == "f"
     block = np.ascontiguousarray(rows, dtype=np.float32 if is_short else np.float64)
+    check_kept("scores", rows, block)
     integer: Any = np.int32 if is_short else np.int64
     shift = 31 if is_short else 63
     words = block.view(integer)
+    # one number log2(e) / tau would overflow for the smallest temperatures
+    lift = 2.0**60 if tau < 2.0**-1000 else 1.0
     failed = kernels.row_statistics(
-        block, words, integer(shift), integer(2**shift - 1), log2(e) / tau, *result
+        block, words, integer(shift), integer(2**shift - 1), lift, log2(e) / (tau * lift), *result
     )
     if failed >= 0:
         row = block[failed]
@@ -271,4 +313,9 @@ def _measure(rows: NDArray[Any], tau: float, result: list[NDArray[Any]], offset:
             raise WeightError(f"{where}: key {int(np.isnan(row).argmax())} is NaN; mask a key with -inf instead")
         if np.isposinf(row).any():
             raise WeightError(f"{where}: key {int(np.isposinf(row).argmax())} is +inf; expected finite scores or -inf")
+        if np.isfinite(row).any():
+            raise PrecisionError(
+                f"{where}: two scores differ by more than 1.8e308, the largest float; divide scores and temperature by "
+                "two, which changes no weight"
+            )
         raise EmptyError(f"{where}: all {len(row)} keys are masked (-inf); expected at least one finite score")

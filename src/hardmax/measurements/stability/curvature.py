@@ -62,8 +62,8 @@ def hessian_supremum(n_keys: ArrayLike, t: ArrayLike) -> FloatArray:
     (0.32, 0.5, 0.0)
     """
     n, weight = np.broadcast_arrays(np.asarray(n_keys, dtype=np.float64), np.asarray(t, dtype=np.float64))
-    with np.errstate(divide="ignore"):
-        ideal = np.where(weight > 0, 1.0 / np.maximum(weight, 1e-300) - 2.0, np.inf)
+    with np.errstate(divide="ignore", over="ignore"):
+        ideal = 1.0 / weight - 2.0
     low = np.clip(np.floor(ideal), 1.0, np.maximum(n - 1.0, 1.0))
     high = np.clip(np.ceil(ideal), 1.0, np.maximum(n - 1.0, 1.0))
     best = np.maximum(competitor_curvature(low, weight), competitor_curvature(high, weight))

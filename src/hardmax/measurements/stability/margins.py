@@ -8,30 +8,25 @@ products its temperature is sqrt(d_k), and on the divided scores it is 1 (``stan
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import exp, inf, log, log1p, nextafter, sqrt
+from decimal import Context, Decimal
+from fractions import Fraction
+from math import exp, inf, log, nextafter, sqrt
 from typing import Any
 
 from hardmax.cells.notebook import ShownAsTable
 from hardmax.errors import ParameterError
 from hardmax.measurements.bounds._counts import count
+from hardmax.measurements.decimals import digits, exact, log_exceeds, nearest, power_of_ten, up
 from hardmax.measurements.stability._checks import margin_of, real, share_of, temperature_of
-from hardmax.measurements.stability.curvature import hessian_supremum
-
-#: Bounds are rounded up by this much, relatively, so that they stay bounds in floating point.
-_OUTWARD = 1.0 + 2.0**-48
-
-
-def _up(value: float) -> float:
-    """A little more than a positive number, whatever its size; zero stays zero."""
-    return nextafter(value * _OUTWARD, inf) if value > 0 else 0.0
 
 
 @dataclass(frozen=True)
 class StabilityBounds(ShownAsTable):
     """Bounds that hold for all scores of ``n_keys`` keys with this margin, at this temperature.
 
-    Every number is rounded outward. With P the soft maximum tau log sum e^{s / tau}, p its gradient (the softmax
-    weights), e_i the winner's unit vector, Z = sum p_j v_j the attention output:
+    Every number is rounded outward, by at most one unit in the last place: infinite where the formula exceeds the
+    largest float, and never zero unless the formula is. With P the soft maximum tau log sum e^{s / tau}, p its
+    gradient (the softmax weights), e_i the winner's unit vector, Z = sum p_j v_j the attention output:
 
     - ``value``: P - max s, sharp;
     - ``gradient``: the 1-norm of p - e_i, sharp; ``leak`` is half of it, the mass beside the winner;
@@ -62,7 +57,7 @@ class StabilityBounds(ShownAsTable):
     @property
     def leak(self) -> float:
         """The softmax mass beside the winner, 1 - p_i."""
-        return self.gradient / 2
+        return _half(self.gradient)
 
     @property
     def lipschitz(self) -> float:
@@ -72,7 +67,7 @@ class StabilityBounds(ShownAsTable):
     @property
     def affine_remainder(self) -> float:
         """The factor of |s - s'|^2 in the error of the tangent."""
-        return self.hessian / 2
+        return _half(self.hessian)
 
 
 def bounds(
@@ -99,7 +94,7 @@ def bounds(
     temperature : of the same scores: sqrt(d_k) for raw dot products of a standard head, 1 for divided ones.
     value_diameter, key_diameter : largest distance between two values, two keys; 1 gives results per unit.
 
-    Exactness: proved bounds, rounded outward in floating point.
+    Exactness: certified; proved bounds, rounded outward. ``is_vacuous`` is exact.
 
     Examples
     --------
@@ -123,31 +118,73 @@ def bounds(
             "margin and temperature are both 0: at a tie the limit depends on how they go to zero; "
             "give a positive temperature, or a positive margin"
         )
-    t = competitor_weight(delta, tau) if n > 1 else 0.0
-    mass = (n - 1) * t
-    leak = _up(mass / (1 + mass))
-    spread = _up(mass / (1 + mass) ** 2 if mass <= 1 else 0.25)
-    per_tau = 1 / tau if tau > 0 else 0.0  # at zero temperature t = 0, and t / tau has limit 0
+    c = digits()
+    heat = Decimal(tau)
+    t = _weight(delta, tau, c) if n > 1 else Decimal(0)
+    mass = c.multiply(Decimal(n - 1), t)
+    total = c.add(mass, 1)
+    leak = c.divide(mass, total)
+    spread = c.divide(leak, total) if mass <= 1 else Decimal("0.25")
+    # at zero temperature t = 0, and t / tau has limit 0
+    per_tau = c.divide(Decimal(1), heat) if tau > 0 else Decimal(0)
+    wide, deep = (c.multiply(Decimal(size), per_tau) for size in (value_size, key_size))
+    # log(1 + m) <= m, sharply where 1 + m has no digit of m left
+    value = mass if mass < Decimal("1e-40") else c.ln(total)
     return StabilityBounds(
         n_keys=n,
         margin=delta,
         temperature=tau,
         value_diameter=value_size,
         key_diameter=key_size,
-        value=_up(tau * log1p(mass)),
-        gradient=2 * leak,
-        hessian=_up(float(hessian_supremum(n, t)) * per_tau),
-        hessian_simple=_up(n * t * per_tau),
-        hessian_universal=(0.5 / tau if tau > 0 else inf) if n > 1 else 0.0,
-        output=_up(value_size * leak),
-        query_hessian=_up(key_size**2 * spread * per_tau),
-        query_lipschitz=_up(value_size * key_size * spread * per_tau),
-        is_vacuous=mass >= 1,
+        value=up(c.multiply(heat, value)),
+        gradient=up(c.multiply(Decimal(2), leak)),
+        hessian=up(c.multiply(_supremum(n, t, c), per_tau)),
+        hessian_simple=up(c.multiply(c.multiply(Decimal(n), t), per_tau)),
+        hessian_universal=0.0 if n == 1 else inf if tau == 0 else _universal(tau),
+        output=up(c.multiply(Decimal(value_size), leak)),
+        query_hessian=up(c.multiply(c.multiply(deep, Decimal(key_size)), spread)),
+        query_lipschitz=up(c.multiply(c.multiply(wide, Decimal(key_size)), spread)),
+        is_vacuous=n > 1 and tau > 0 and delta < inf and log_exceeds(n - 1, Fraction(delta) / Fraction(tau)),
     )
 
 
+def _weight(margin: float, temperature: float, context: Context) -> Decimal:
+    """e^{-margin / temperature}, at infinity and at zero temperature 0."""
+    if margin == inf or (temperature == 0 and margin > 0):
+        return Decimal(0)
+    weight = Decimal(1) if margin == 0 else context.exp(context.divide(Decimal(-margin), Decimal(temperature)))
+    return weight if weight > 0 else power_of_ten(context.Emin // 2)  # below 10^-10^18: rounded up
+
+
+def _supremum(n_keys: int, t: Decimal, context: Context) -> Decimal:
+    """The largest (k + 1) t / (1 + k t)^2 with k = 1, ..., N - 1, which is next to k = 1 / t - 2."""
+    if n_keys == 1 or t == 0:
+        return Decimal(0)
+    ideal = context.subtract(context.divide(Decimal(1), t), Decimal(2))
+    low = n_keys - 1 if ideal >= n_keys - 1 else max(1, int(ideal))
+    values = []
+    for k in (low, min(low + 1, n_keys - 1)):
+        below = context.add(context.multiply(Decimal(k), t), Decimal(1))
+        values.append(context.divide(context.multiply(Decimal(k + 1), t), context.multiply(below, below)))
+    return max(values)
+
+
+def _universal(temperature: float) -> float:
+    """1 / (2 tau), rounded up; a power of two is not rounded."""
+    near = 0.5 / temperature
+    is_enough = near == inf or Fraction(near) * Fraction(temperature) >= Fraction(1, 2)
+    return near if is_enough else nextafter(near, inf)
+
+
+def _half(bound: float) -> float:
+    """Half of a bound, rounded up: the least positive float has no half."""
+    return bound / 2 if bound / 2 * 2 >= bound else nextafter(bound / 2, inf)
+
+
 def competitor_weight(margin: float, temperature: float) -> float:
-    """t = e^{-margin / temperature}, the largest weight of a competitor relative to the winner, rounded up.
+    """t = e^{-margin / temperature}, the largest weight of a competitor relative to the winner.
+
+    Exactness: rounded up, to the least float above.
 
     Examples
     --------
@@ -155,12 +192,7 @@ def competitor_weight(margin: float, temperature: float) -> float:
     (1.0, 0.0, 0.0)
     """
     delta, tau = margin_of(margin), temperature_of(temperature)
-    if delta == 0:
-        return 1.0
-    if delta == inf or tau == 0:
-        return 0.0
-    ratio = nextafter(delta / tau, 0.0)
-    return min(1.0, nextafter(exp(-ratio), inf))
+    return min(1.0, up(_weight(delta, tau, digits())))
 
 
 def standard_temperature(key_dim: int) -> float:
@@ -186,7 +218,7 @@ def margin_for_share(n_keys: int, share: float, temperature: float) -> float:
     In the units of the scores the temperature applies to. Sharp: with a smaller margin, N - 1 rivals exactly at it
     take more than the rest.
 
-    Exactness: the nearest floats of an exact formula.
+    Exactness: the nearest float.
 
     Examples
     --------
@@ -196,9 +228,21 @@ def margin_for_share(n_keys: int, share: float, temperature: float) -> float:
     (0.0, 0.0)
     """
     n, wanted, tau = count("n_keys", n_keys, 1), share_of("share", share), temperature_of(temperature)
-    if n == 1:
+    return _least_margin((n - 1) * Fraction(wanted) / (1 - Fraction(wanted)), Fraction(tau))
+
+
+def _least_margin(odds: Fraction, scale: Fraction) -> float:
+    """The float nearest to scale * log(odds), or 0 where that is less."""
+    if odds <= 1 or scale == 0:
         return 0.0
-    return max(0.0, tau * (log(n - 1) + log(wanted) - log1p(-wanted)))
+    # log(odds) loses as many digits as odds - 1 begins with zeros
+    zeros = max(0, -exact(odds - 1, digits()).adjusted())
+
+    def formula(context: Context) -> Decimal:
+        longer = digits(context.prec + zeros)
+        return longer.multiply(exact(scale, longer), longer.ln(exact(odds, longer)))
+
+    return nearest(formula)
 
 
 def transition_width(n_keys: int, leak: float, temperature: float, *, key_distance: float | None = None) -> float:
@@ -208,7 +252,7 @@ def transition_width(n_keys: int, leak: float, temperature: float, *, key_distan
     tau log((N - 1)(1 - leak) / leak); divided by |k_i - k_j| it is the distance of the query from the wall between
     keys i and j. Walls do not move with temperature, and bands are Theta(tau log(N / leak)).
 
-    Exactness: the nearest floats of an exact formula.
+    Exactness: the nearest float.
 
     Examples
     --------
@@ -217,13 +261,11 @@ def transition_width(n_keys: int, leak: float, temperature: float, *, key_distan
     >>> transition_width(2, 0.1, 1.0, key_distance=2.0) == transition_width(2, 0.1, 1.0) / 2
     True
     """
-    width = margin_for_share(n_keys, 1.0 - share_of("leak", leak), temperature)
-    if key_distance is None:
-        return width
-    distance = real("key_distance", key_distance, "a distance > 0")
-    if distance <= 0:
+    n, share, tau = count("n_keys", n_keys, 1), Fraction(share_of("leak", leak)), temperature_of(temperature)
+    distance = 1.0 if key_distance is None else real("key_distance", key_distance, "a distance > 0")
+    if not 0 < distance < inf:
         raise ParameterError(f"key_distance: expected a distance > 0, got {distance:g}; equal keys have no wall")
-    return width / distance
+    return _least_margin((n - 1) * (1 - share) / share, Fraction(tau) / Fraction(distance))
 
 
 def softmax_gap(n: int) -> float:

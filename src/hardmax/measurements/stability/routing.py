@@ -9,18 +9,22 @@ margin / |W'(k_i - k_j)|.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
-from math import inf, isqrt, nextafter, prod, sqrt
+from math import inf, nextafter, prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.arithmetic.rationals import fraction, nearest_float
+from hardmax.arithmetic.rounding import SAFETY, dot_error, norm_above, norm_below, quotient_above, quotient_below
 from hardmax.cells.notebook import ShownAsTable
-from hardmax.errors import NotPiecewiseAffineError, ParameterError, ShapeError, WeightError
+from hardmax.errors import NotPiecewiseAffineError, ParameterError, PrecisionError, ShapeError, WeightError
+from hardmax.measurements.head_rows import lengths_of, root
 from hardmax.networks import operations as op
+from hardmax.networks.adapters.captured import check_kept
 from hardmax.networks.network import Network
 from hardmax.networks.slices import Arithmetic, SliceProgram
 from hardmax.networks.stages import Stage
@@ -30,6 +34,7 @@ IntArray = NDArray[np.int64]
 
 #: Beyond this relative gap between proved ends the floats give way to rationals.
 _MOST_GAP = 1e-6
+_LARGEST = float(np.finfo(np.float64).max)
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,9 +42,11 @@ class RoutingRadius(ShownAsTable):
     """The distance from an input to the nearest wall of its cell, and that wall.
 
     ``lower <= true distance <= upper`` is proved; ``distance`` lies between them. ``choice`` is the column of the label
-    that changes first, ``layer`` where it is decided, ``winner`` and ``rival`` the labels on this side and beyond;
-    ``nearest`` is the nearest point of the wall. An input that nothing bounds has distance infinity and choice -1.
-    On a wall the distance is 0.
+    that changes first, ``layer`` where it is decided, ``winner`` and ``rival`` the labels on this side and beyond; of
+    several walls that are not proved farther than another it is the first. ``nearest`` is the nearest point of the
+    wall, rounded; None where there is no such float. An input that nothing bounds has distance infinity and choice -1;
+    a wall farther than the largest float has ``upper`` infinite and ``lower`` finite. On a wall, and only there,
+    ``upper`` is 0.
     """
 
     distance: float
@@ -86,9 +93,10 @@ def routing_radius(net: Network, x: ArrayLike, norm: float = 2, *, exactness: st
     _check_hard(net)
     point = _point(net, x)
     if exactness == "certified":
-        found = _Guards(net, point, Arithmetic.BOUNDED).nearest(float(norm))
-        if found is not None:
-            return found
+        with suppress(PrecisionError):  # beyond binary64 rationals go on
+            found = _Guards(net, point, Arithmetic.BOUNDED).nearest(float(norm))
+            if found is not None:
+                return found
     result = _Guards(net, point, Arithmetic.RATIONAL).nearest(float(norm))
     assert result is not None
     return result
@@ -118,17 +126,27 @@ def query_radius(
         raise ShapeError(f"expected keys (N, d) and queries (..., d), got {k.shape} and {q.shape}")
     if not (np.isfinite(k).all() and np.isfinite(q).all()):
         raise WeightError("expected finite keys and queries, got NaN or infinite entries")
-    scores = q @ k.T + (0.0 if biases is None else np.asarray(biases, dtype=np.float64))
-    best = scores.argmax(axis=-1)
-    ahead = np.take_along_axis(scores, best[..., None], axis=-1) - scores
-    lengths = np.linalg.norm(k[best][..., None, :] - k, ord=_dual(norm), axis=-1)
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        scores = q @ k.T + (0.0 if biases is None else np.asarray(biases, dtype=np.float64))
+        best = scores.argmax(axis=-1)
+        ahead = np.take_along_axis(scores, best[..., None], axis=-1) - scores
+        between = k[best][..., None, :] - k
+        if not (np.isfinite(ahead).all() and np.isfinite(between).all()):
+            raise PrecisionError(
+                "scores or differences of keys overflow binary64, expected them below 1.8e308; divide queries or keys "
+                "by a power of two"
+            )
+        lengths = _dual_norms(between.reshape(-1, k.shape[1]).T, norm).reshape(between.shape[:-1])
         distances = np.where(lengths > 0, ahead / lengths, inf)
     return np.asarray(distances.min(axis=-1))
 
 
-def _dual(norm: float) -> float:
-    return {1.0: inf, 2.0: 2.0, inf: 1.0}[float(norm)]
+def _dual_norms(columns: FloatArray, norm: float) -> FloatArray:
+    """The norm dual to ``norm`` of each column of (d, n); ``norm_above`` and ``norm_below`` enclose it."""
+    if norm == 2:
+        return lengths_of(columns.T)
+    sizes = np.abs(columns)
+    return np.asarray(sizes.max(axis=0, initial=0.0) if norm == 1 else sizes.sum(axis=0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,36 +189,37 @@ class _Guards:
         return self._exact(stages, norm) if self._is_exact else self._certified(stages, norm)
 
     def _certified(self, stages: list[_Walls], norm: float) -> RoutingRadius | None:
-        dual = _dual(norm)
-        best: tuple[float, _Walls | None, int] = (inf, None, -1)
-        lower = upper = inf
+        low: list[FloatArray] = []
+        high: list[FloatArray] = []
+        owners: list[_Walls] = []
+        positions: list[int] = []
         for walls in stages:
-            if not len(walls.columns):
-                continue
             assert walls.gradient_error is not None
-            slack = float(np.linalg.norm(walls.gradient_error, ord=dual)) * (1 + 1e-12)
-            # numpy's own rounding in a norm of dim terms, generously
-            rounding = (self._dim + 4) * 2.0**-52
-            lengths = np.linalg.norm(walls.gradients, ord=dual, axis=0)
-            longest = lengths * (1 + rounding) + slack
-            shortest = np.maximum(lengths * (1 - rounding) - slack, 0.0)
-            with np.errstate(divide="ignore", invalid="ignore"):
-                low = np.maximum(walls.values - walls.value_error, 0.0) / longest * (1 - 1e-15)
-                high = (walls.values + walls.value_error) / shortest * (1 + 1e-15)
-            low = np.where(longest == 0, inf, low)
-            high = np.where(shortest == 0, inf, high)
-            position = int(high.argmin())
-            lower = min(lower, float(low.min()))
-            if high[position] < best[0]:
-                best = (float(high[position]), walls, position)
-            upper = min(upper, float(high[position]))
-        if lower == upper == inf:
+            lengths = _dual_norms(walls.gradients, norm)
+            slack = norm_above(float(_dual_norms(walls.gradient_error[:, None], norm)[0]), self._dim)
+            slack = slack if walls.gradient_error.any() else 0.0
+            longest = norm_above(norm_above(lengths, self._dim) + slack, 0)
+            shortest = np.maximum(norm_below(norm_below(lengths, self._dim) - slack, 0), 0.0)
+            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+                least = quotient_below(np.maximum(walls.values - walls.value_error, 0.0), longest)
+                most = quotient_above(walls.values + walls.value_error, shortest)
+            # an exact zero is one; a quotient above the largest float is at least that
+            is_zero = (walls.values == 0) & (walls.value_error == 0) & (shortest > 0)
+            low.append(np.clip(np.nan_to_num(least, nan=0.0), 0.0, _LARGEST))
+            high.append(np.where(is_zero, 0.0, np.where(most < inf, most, inf)))
+            owners += [walls] * len(walls.columns)
+            positions += range(len(walls.columns))
+        if not owners:
             return self._free(norm, "certified")
-        _, nearest, position = best
-        if nearest is None or upper - lower > _MOST_GAP * upper:
+        lows, highs = np.concatenate(low), np.concatenate(high)
+        lower, upper = float(lows.min()), float(highs.min())
+        if not upper - lower <= _MOST_GAP * upper < inf:
             return None
-        step = _step(nearest.values[position], nearest.gradients[:, position], norm)
-        return self._result(nearest, position, (lower + upper) / 2, lower, upper, norm, step, "certified")
+        first = int(np.argmax(lows <= upper))
+        walls, position = owners[first], positions[first]
+        step = _step(walls.values[position], walls.gradients[:, position], norm)
+        distance = min(max((lower + upper) / 2, lower), upper)
+        return self._result(walls, position, distance, lower, upper, norm, step, "certified")
 
     def _exact(self, stages: list[_Walls], norm: float) -> RoutingRadius:
         best: tuple[Any, _Walls | None, int] = (None, None, -1)
@@ -217,8 +236,8 @@ class _Guards:
                     best = (size, walls, position)
         if best[1] is None:
             return self._free(norm, "exact")
-        distance = _sqrt(fraction(best[0])) if norm == 2 else nearest_float(best[0])
-        ends = (distance, distance) if distance == 0 else (nextafter(distance, 0.0), nextafter(distance, inf))
+        distance = root(fraction(best[0])) if norm == 2 else nearest_float(best[0])
+        ends = (0.0, 0.0) if best[0] == 0 else (nextafter(distance, 0.0), nextafter(distance, inf))
         walls, position = best[1], best[2]
         gradient = np.array([nearest_float(entry) for entry in walls.gradients[:, position]])
         step = _step(nearest_float(walls.values[position]), gradient, norm)
@@ -234,11 +253,13 @@ class _Guards:
         column = int(walls.columns[position])
         graph = self._net.graph
         owners = np.repeat(graph.choice_nodes, graph.choice_counts)
-        nearest = self._point + step.reshape(self._point.shape)
+        with np.errstate(over="ignore", invalid="ignore"):
+            nearest = self._point + step.reshape(self._point.shape)
         nearest.setflags(write=False)
         return RoutingRadius(
             distance, lower, upper, norm, column, graph.nodes[int(owners[column])].name,
-            int(walls.winners[position]), int(walls.rivals[position]), nearest, exactness,
+            int(walls.winners[position]), int(walls.rivals[position]),
+            nearest if np.isfinite(nearest).all() else None, exactness,
         )  # fmt: skip
 
 
@@ -249,7 +270,7 @@ def _decide(values: NDArray[Any], error: float, stage: Stage, is_exact: bool) ->
         start, size = int(stage.group_start[choice]), int(stage.group_size[choice])
         if stage.is_relu[choice]:
             value = values[start]
-            if not is_exact and error > 0 and abs(value) <= error:
+            if not is_exact and error > 0 and not abs(value) > error:
                 return None
             label[choice] = int(value > 0)
             continue
@@ -258,7 +279,7 @@ def _decide(values: NDArray[Any], error: float, stage: Stage, is_exact: bool) ->
         if not is_exact and error > 0:
             twins = stage.twin[start : start + size]
             rivals = twins != twins[best]
-            if rivals.any() and scores[best] - scores[rivals].max() <= 2 * error * (1 + 1e-12):
+            if rivals.any() and not scores[best] - scores[rivals].max() > 2 * error * SAFETY:
                 return None
             best = int(np.flatnonzero(~rivals)[0])
         label[choice] = best
@@ -291,14 +312,12 @@ def _walls(
     factor = 1.0 if bool(np.all(stage.is_relu)) else 2.0
     slope_error = np.zeros(dim)
     slope_error[: len(error) - 1] = error[1:] * factor
-    # differences of scores are rounded once more
-    extra = 0.0 if is_exact else 2.0**-52
-    sizes = join(gradients, axis=1)
-    if not is_exact and factor == 2.0 and sizes.size:
-        slope_error = slope_error + extra * np.abs(rows[1:]).max(initial=0.0)
     value_error = float(error[0]) * factor
-    if not is_exact and factor == 2.0:
-        value_error += extra * float(np.abs(rows[0]).max(initial=0.0))
+    sizes = join(gradients, axis=1)
+    if not is_exact and factor == 2.0:  # differences of scores are rounded once more
+        largest = np.abs(rows).max(axis=1, initial=0.0)
+        value_error += dot_error(0, 2 * float(largest[0]))
+        slope_error[: len(error) - 1] += np.where(largest[1:] > 0, dot_error(0, 2 * largest[1:]), 0.0)
     return _Walls(
         join(values), sizes, value_error, slope_error, join(columns), join(winners), join(rivals)
     )
@@ -318,25 +337,17 @@ def _step(value: float, gradient: FloatArray, norm: float) -> FloatArray:
     """The shortest displacement that brings a guard to zero."""
     if value == 0:
         return np.zeros(len(gradient))
-    if norm == 2:
-        scale = np.abs(gradient).max()
-        unit = gradient / scale
-        return np.asarray(-(value / scale) * unit / (unit @ unit))
-    if norm == 1:
-        step = np.zeros(len(gradient))
-        axis = int(np.abs(gradient).argmax())
-        step[axis] = -value / gradient[axis]
-        return step
-    return np.asarray(-value * np.sign(gradient) / np.abs(gradient).sum())
-
-
-def _sqrt(square: Fraction) -> float:
-    """The square root of a rational to within one unit in the last place."""
-    if square == 0:
-        return 0.0
-    shift = 2 * max(0, 60 - (square.numerator.bit_length() - square.denominator.bit_length()) // 2)
-    scaled = (square.numerator << (2 * shift)) // square.denominator
-    return nearest_float(Fraction(isqrt(scaled), 1 << shift)) if scaled else sqrt(float(square))
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # a wall farther than floats reach
+        if norm == 2:
+            scale = np.abs(gradient).max()
+            unit = gradient / scale
+            return np.asarray(-(value / scale) * unit / (unit @ unit))
+        if norm == 1:
+            step = np.zeros(len(gradient))
+            axis = int(np.abs(gradient).argmax())
+            step[axis] = -value / gradient[axis]
+            return step
+        return np.asarray(-value * np.sign(gradient) / np.abs(gradient).sum())
 
 
 def _check_hard(net: Network) -> None:
@@ -353,8 +364,9 @@ def _check_hard(net: Network) -> None:
 def _point(net: Network, x: ArrayLike) -> FloatArray:
     try:
         point = np.array(x, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise WeightError(f"x: expected an array of numbers, got {type(x).__name__}") from None
+    check_kept("x", x, point)
     if point.shape != net.input_shape:
         raise ShapeError(f"x: expected one input of shape {net.input_shape}, got {point.shape}")
     if not np.isfinite(point).all():

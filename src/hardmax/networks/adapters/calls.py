@@ -42,6 +42,13 @@ class AttentionCall:
         n_heads, n_groups = self.queries.shape[1], self.keys.shape[1]
         if n_heads % n_groups:
             raise ShapeError(f"{self.name}: expected key heads to divide {n_heads} query heads, got {n_groups}")
+        if self.added is not None:
+            batch, heads = self.added.shape[:2]
+            if batch not in (1, len(self.queries)) or heads not in (1, n_heads):
+                raise ShapeError(
+                    f"{self.name}: expected what is added to the scores for 1 or {len(self.queries)} sequences and 1 "
+                    f"or {n_heads} heads, got {batch} and {heads}"
+                )
 
     def heads(self, sequence: int, layer: int, masks: _Masks | None = None) -> list[CapturedHead]:
         """The heads on one sequence of the batch; ``masks`` holds those that calls before this one made."""
@@ -54,7 +61,7 @@ class AttentionCall:
         found = []
         for head in range(n_heads):
             group = head * n_groups // n_heads
-            own = 0 if self.added is None else min(head, self.added.shape[1] - 1)
+            own = 0 if self.added is None or self.added.shape[1] == 1 else head
             mask = (id(self.added), id(self.padding), self.temperature, own)
             if mask not in masks:
                 masks[mask] = self._mask(sequence, own, asking, kept)
@@ -78,7 +85,7 @@ class AttentionCall:
         if self.added is None:
             return None, None
         shape = (self.queries.shape[2], self.keys.shape[2])
-        added = np.broadcast_to(self.added[min(sequence, len(self.added) - 1), own], shape)[asking][:, kept]
+        added = np.broadcast_to(self.added[sequence if len(self.added) > 1 else 0, own], shape)[asking][:, kept]
         visible = added > -np.inf
         biases = np.where(visible, added, 0.0) * self.temperature
         return (

@@ -28,7 +28,7 @@ from hardmax.networks.adapters.calls import (
 )
 from hardmax.networks.adapters.captured import Capture
 from hardmax.networks.adapters.packages import told
-from hardmax.networks.adapters.torch_encoders import LISTENING, evaluating, to_numpy
+from hardmax.networks.adapters.torch_encoders import LISTENING, evaluating, nothing_untold, to_numpy
 
 _NAME = "hardmax_capture"
 #: Arguments by which some models change the scores in a way that is no dot product plus bias.
@@ -41,6 +41,7 @@ class _Recorder:
 
     note: Note
     names: dict[int, str]
+    told_of: set[int]  # the modules whose attention was noted
     masks: list[tuple[Any, Any]]  # the last mask of the model and the same as an array: layers share it
 
     def added(self, terms: list[Any], lowest: float) -> Any:
@@ -92,6 +93,13 @@ def attention_calls(model: Any, arguments: Mapping[str, Any]) -> list[AttentionC
             "its heads cannot be captured; expected a model such as BertModel or LlamaForCausalLM, and "
             "transformers of version 5"
         )
+    for call in calls:
+        if len(call.queries) != 1:
+            raise OperatorError(
+                f"{type(model).__name__}: {call.name} sees a batch of {len(call.queries)} where one sequence was given "
+                "(windows of it, folded into the batch), and a head has one set of queries and keys; capture the "
+                "attention of one window at a time: hm.capture(hm.from_torch(module, window), window)"
+            )
     return calls
 
 
@@ -117,9 +125,11 @@ def noting(model: Any, note: Note) -> Iterator[None]:
     AttentionMaskInterface.register(_NAME, eager_mask)
     parts = [part for part in model.modules() if isinstance(part, transformers.PreTrainedModel)]
     configs = {id(part.config): part.config for part in parts}
-    with LISTENING:
+    names = {id(part): name for name, part in model.named_modules()}
+    told_of: set[int] = set()
+    with LISTENING, nothing_untold(model, told_of):
         before = {key: config._attn_implementation for key, config in configs.items()}
-        recorder = _RECORDER.set(_Recorder(note, {id(part): name for name, part in model.named_modules()}, []))
+        recorder = _RECORDER.set(_Recorder(note, names, told_of, []))
         try:
             for config in configs.values():
                 config._attn_implementation = _NAME
@@ -168,6 +178,7 @@ def _attention(
     if recorder is not None:
         arrays = (to_numpy(query), to_numpy(key), to_numpy(value))
         added = recorder.added(terms, torch.finfo(query.dtype).min / 2)
+        recorder.told_of.add(id(module))
         replaced = recorder.note(AttentionCall(name, *arrays, 1 / scale, added))
         if replaced is not None:
             return torch.from_numpy(replaced).to(query).transpose(1, 2).contiguous(), result[1]

@@ -14,12 +14,22 @@ from hardmax.errors import EmptyError, OperatorError
 from hardmax.networks import operations as op
 from hardmax.networks.adapters.calls import NameTokens, named_capture
 from hardmax.networks.adapters.captured import Capture, CapturedHead, read_only
-from hardmax.networks.adapters.score_paths import ScorePath, WeightUse, scale_of, score_path, weight_use
+from hardmax.networks.adapters.score_paths import (
+    ScorePath,
+    WeightUse,
+    n_uses,
+    no_products,
+    scale_of,
+    score_path,
+    weight_use,
+)
 from hardmax.networks.graph import Graph, GraphBuilder
 from hardmax.networks.network import Network
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
+#: Scores so many temperatures below the best have weight 0: the smallest binary64 number is exp(-745.2).
+NOTHING_LEFT = 746.0
 Fetch = Callable[[int], FloatArray]  # a graph value on the input at hand
 
 
@@ -28,39 +38,29 @@ def capture_network(
 ) -> tuple[Capture, ...]:
     """What every head of the network sees on each input, evaluated in binary64.
 
-    Heads are counted as ``hm.fidelity`` counts them: each attention node of a file is a layer and its third
-    axis from the end counts the heads; the heads of one ``hm.Attention`` form a layer. A masked attention,
-    which a file's graph holds as one node for each number of visible keys, is one layer all the same.
-    A Softmax that only turns outputs into probabilities is no head.
+    Heads are counted as ``head_layers`` counts them, and ``hm.fidelity`` with it.
     """
-    plans = _plans(net)
+    plans = [_Plan(net, found) for found in head_layers(net)]
     if not plans:
         raise EmptyError(
             f"expected a model with attention, got {net!r} without any; only attention heads have queries, keys "
             "and values to capture"
         )
     needed = sorted({value for plan in plans for value in plan.taps})
-    if isinstance(inputs, np.ndarray) and inputs.dtype == np.float32:
-        inputs = inputs.astype(np.float64)
-    flat = _tapped(net, needed)(inputs)
-    flat = flat.reshape(-1, flat.shape[-1])
-    if not len(flat):
-        raise EmptyError("inputs: expected at least one input, got none")
-    ends = np.cumsum([prod(net.graph.shape_of(value)) for value in needed])[:-1]
+    found = tapped(net, needed, inputs)
     captures = []
-    for position, row in enumerate(flat):
-        parts = dict(zip(needed, np.split(row, ends), strict=True))
+    for position in range(len(found[needed[0]])):
 
-        def fetch(value: int, parts: dict[int, FloatArray] = parts) -> FloatArray:
-            return np.asarray(parts[value].reshape(net.graph.shape_of(value)), dtype=np.float64)
+        def fetch(value: int, position: int = position) -> FloatArray:
+            return np.asarray(found[value][position])
 
         heads = tuple(head for plan in plans for head in plan.heads(fetch))
         captures.append(named_capture(source, heads, position, name_tokens))
     return tuple(captures)
 
 
-def _tapped(net: Network, values: Sequence[int]) -> Network:
-    """The network whose output is the given values, laid end to end: one pass gives them all."""
+def tapped(net: Network, values: Sequence[int], inputs: ArrayLike) -> dict[int, FloatArray]:
+    """Values of the network's graph on each input, (inputs, *shape) in binary64; one pass gives them all."""
     builder = GraphBuilder(net.graph.input_shape)
     for node in net.graph.nodes:
         builder.add(node.operation, *node.inputs, name=node.name)
@@ -69,39 +69,93 @@ def _tapped(net: Network, values: Sequence[int]) -> Network:
         for value in values
     ]
     output = builder.add(op.Concat(0), *ends, name="all captured values")
-    return Network.from_graph(builder.build(output), net.temperature)
+    if isinstance(inputs, np.ndarray) and inputs.dtype == np.float32:
+        inputs = inputs.astype(np.float64)
+    flat = Network.from_graph(builder.build(output), net.temperature)(inputs)
+    flat = flat.reshape(-1, flat.shape[-1])
+    if not len(flat):
+        raise EmptyError("inputs: expected at least one input, got none")
+    shapes = [net.graph.shape_of(value) for value in values]
+    parts = np.split(flat, np.cumsum([prod(shape) for shape in shapes])[:-1], axis=1)
+    return {
+        value: np.asarray(part.reshape(-1, *shape), dtype=np.float64)
+        for value, part, shape in zip(values, parts, shapes, strict=True)
+    }
 
 
-def _plans(net: Network) -> list[_Plan]:
-    """The attention layers in order, with where their queries, keys and values are found."""
+@dataclass(frozen=True, eq=False)
+class HeadLayer:
+    """One soft attention layer of a network (or one head of it, where heads are separate): where its rows stand.
+
+    ``nodes`` are the choosing nodes: a masked attention of a file is one for each number of visible keys. ``paths`` say
+    where their scores come from, None for scores that are no dot products. ``use`` says where the weights meet
+    the values, None if nowhere. ``layout`` (heads, queries, keys) counts through the entries of the nodes
+    laid end to end, -1 where a key is hidden; the heads have numbers from ``first``.
+    """
+
+    layer: int
+    first: int
+    name: str
+    nodes: tuple[int, ...]
+    paths: tuple[ScorePath | None, ...]
+    use: WeightUse | None
+    layout: IntArray
+    n_sequences: int
+
+
+def head_layers(net: Network) -> list[HeadLayer]:
+    """Every soft attention layer in order: what all counting of heads rests on.
+
+    Each attention node of a file is a layer and its third axis from the end counts the heads; the heads of one
+    ``hm.Attention`` form a layer. A Softmax that only turns outputs into probabilities is none.
+    """
     graph = net.graph
     groups: dict[object, list[int]] = {}
-    paths: dict[int, ScorePath] = {}
+    paths: dict[int, ScorePath | None] = {}
     for index, node in enumerate(graph.nodes):
         if not isinstance(node.operation, op.Hardmax) or node.operation.always_hard:
             continue
         if weight_use(graph, [index]) is None and _reaches_output(net, index):
             continue  # probabilities, not attention
-        paths[index] = score_path(graph, index)
-        groups.setdefault(paths[index].product, []).append(index)
-    plans: list[_Plan] = []
+        path = paths[index] = score_path(graph, index)
+        groups.setdefault(("node", index) if path is None else path.product, []).append(index)
+    found: list[HeadLayer] = []
     layer, previous, first = -1, None, 0
-    for nodes in (together for group in groups.values() for together in used_together(graph, group)):
+    for nodes in sorted(together for group in groups.values() for together in used_together(graph, group)):
         name = graph.nodes[nodes[0]].name
         if net.layers is not None:
             name = name.rsplit(" head ", 1)[0]
         if net.layers is None or name != previous:
             layer, previous, first = layer + 1, name, 0
         use = weight_use(graph, nodes)
-        if use is None:
-            raise OperatorError(
-                f"{graph.nodes[nodes[0]].name}: the weights are not multiplied with values; expected attention of "
-                "the form softmax(queries keys^T) values, so this head cannot be captured"
-            )
-        plan = _Plan(net, layer, first, name, tuple(paths[index] for index in nodes), use)
-        plans.append(plan)
-        first += len(plan.layout)
-    return plans
+        entries = _entries(graph, nodes) if use is None else use.entries
+        if use is not None and use.turned:
+            entries = entries.swapaxes(-1, -2)
+        n_sequences = 1
+        if entries.ndim < 3 or net.layers is not None:
+            layout = entries.reshape(1, -1, entries.shape[-1])
+        else:
+            n_sequences = prod(entries.shape[:-3])
+            layout = np.moveaxis(entries, -3, 0).reshape(entries.shape[-3], -1, entries.shape[-1])
+        of_nodes = tuple(paths[index] for index in nodes)
+        found.append(HeadLayer(layer, first, name, tuple(nodes), of_nodes, use, layout, n_sequences))
+        first += len(layout)
+    return found
+
+
+def _entries(graph: Graph, nodes: list[int]) -> IntArray:
+    """The entries of the nodes laid end to end as rows; of one node in its own shape."""
+    shapes = [graph.nodes[index].shape for index in nodes]
+    if len(nodes) == 1:
+        return np.arange(prod(shapes[0])).reshape(shapes[0])
+    width = max(shape[-1] for shape in shapes)
+    starts = np.cumsum([0, *(prod(shape) for shape in shapes)])
+    rows = [
+        np.pad(start + np.arange(prod(shape)).reshape(-1, shape[-1]), ((0, 0), (0, width - shape[-1])),
+               constant_values=-1)
+        for start, shape in zip(starts[:-1], shapes, strict=True)
+    ]  # fmt: skip
+    return np.concatenate(rows)
 
 
 def used_together(graph: Graph, nodes: list[int]) -> list[list[int]]:
@@ -131,14 +185,47 @@ def _reaches_output(net: Network, index: int) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class _Plan:
-    """One attention layer (or one head of it, where heads are separate): how to read its heads off."""
+    """How to read the heads of one layer off; refuses what has no queries, keys and values."""
 
     net: Network
-    layer: int
-    first: int
-    name: str
-    paths: tuple[ScorePath, ...]
-    use: WeightUse
+    found: HeadLayer
+
+    def __post_init__(self) -> None:
+        graph, found = self.net.graph, self.found
+        for index, path in zip(found.nodes, found.paths, strict=True):
+            if path is None:
+                raise no_products(graph, index)
+        if found.use is None:
+            raise OperatorError(
+                f"{graph.nodes[found.nodes[0]].name}: the weights are not multiplied with values; expected attention "
+                "of the form softmax(queries keys^T) values, so this head cannot be captured"
+            )
+        if n_uses(graph, found.nodes) > 1:
+            raise OperatorError(
+                f"{found.name}: the weights are multiplied with values in several places, of which a head has one; "
+                "expected attention of the form softmax(queries keys^T) values"
+            )
+        if found.n_sequences > 1:
+            raise OperatorError(
+                f"{found.name}: attention weights of shape {found.use.entries.shape} mix several sequences; expected "
+                "axes (heads, queries, keys). Read the model with one sequence an input (batch_first in torch)."
+            )
+
+    @property
+    def paths(self) -> tuple[ScorePath, ...]:
+        """Where the scores come from."""
+        return tuple(path for path in self.found.paths if path is not None)
+
+    @property
+    def use(self) -> WeightUse:
+        """Where the weights go."""
+        assert self.found.use is not None
+        return self.found.use
+
+    @property
+    def name(self) -> str:
+        """The layer's."""
+        return self.found.name
 
     @property
     def taps(self) -> list[int]:
@@ -153,21 +240,6 @@ class _Plan:
         """The graph value that holds the dot products."""
         return self.paths[0].product
 
-    @property
-    def layout(self) -> IntArray:
-        """(heads, n_q, n_k): which entry of the nodes stands where, -1 where a key is hidden."""
-        entries = self.use.entries
-        if self.use.turned:
-            entries = entries.swapaxes(-1, -2)
-        if entries.ndim < 3 or self.net.layers is not None:
-            return entries.reshape(1, -1, entries.shape[-1])
-        if prod(entries.shape[:-3]) > 1:
-            raise OperatorError(
-                f"{self.name}: attention weights of shape {entries.shape} mix several sequences; expected axes "
-                "(heads, queries, keys). Read the model with one sequence an input (batch_first in torch)."
-            )
-        return entries.reshape(entries.shape[-3:])
-
     def heads(self, fetch: Fetch) -> list[CapturedHead]:
         """The heads on one input."""
         left, right, scales = self._factors(fetch)
@@ -175,7 +247,7 @@ class _Plan:
         factors = np.concatenate([path.factors for path in self.paths])
         biases = self._biases(fetch)
         found = []
-        for head, entries in enumerate(self.layout):
+        for head, entries in enumerate(self.found.layout):
             is_fixed = (entries >= 0) & (factors[entries] == 0)  # Where wrote a number in place of the score
             visible = (entries >= 0) & ~is_fixed
             of_query, of_key, turned = self._rows(places[entries], visible, len(right))
@@ -183,8 +255,8 @@ class _Plan:
             common, per_query, per_key = self._common(factors[entries], visible)
             unit = common * scales[0] * scales[1]  # scores that enter the choice, per raw dot product
             made = CapturedHead(
-                self.layer,
-                self.first + head,
+                self.found.layer,
+                self.found.first + head,
                 self.name,
                 queries * per_query / scales[turned],
                 keys * per_key / scales[1 - turned],
@@ -201,8 +273,7 @@ class _Plan:
     def _check_hidden(self, head: CapturedHead, fixed: FloatArray) -> None:
         """Refuses numbers written in place of scores unless they give a key no weight at all, as a mask does."""
         best = head.scores.max(axis=1, keepdims=True)
-        # The smallest binary64 number is exp(-745.2); a hard head needs no more than a lower score.
-        if not (fixed < best - 746.0 * head.temperature).all():
+        if not (fixed < best - NOTHING_LEFT * head.temperature).all():
             raise OperatorError(
                 f"{self.name}: some scores are a number (largest: {fixed.max():.6g}) whatever the query and key, and "
                 "on this input it is not low enough to hide a key, as a mask would; expected masked dot products"

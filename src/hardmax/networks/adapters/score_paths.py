@@ -9,7 +9,7 @@ to the product of weights and values.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -60,19 +60,22 @@ class WeightUse:
     turned: bool
 
 
-def score_path(graph: Graph, index: int) -> ScorePath:
-    """Where the scores of the choosing node ``index`` come from."""
+def score_path(graph: Graph, index: int) -> ScorePath | None:
+    """Where the scores of the choosing node ``index`` come from; None if they are no products of queries and keys."""
     node = graph.nodes[index]
     n_entries = prod(node.shape)
-    found = _follow(graph, node.inputs[0], np.arange(n_entries), np.ones(n_entries), None)
-    if found is None:
-        stop = node.inputs[0]
-        what = "the network's input" if stop == 0 else _describe(graph.nodes[stop - 1])
-        raise OperatorError(
-            f"{node.name}: the scores are not products of queries and keys (they come from {what}); expected "
-            "scaled and masked dot products, so only those heads can be captured"
-        )
-    return found
+    return _follow(graph, node.inputs[0], np.arange(n_entries), np.ones(n_entries), None)
+
+
+def no_products(graph: Graph, index: int) -> OperatorError:
+    """The error about a node whose scores have no path."""
+    node = graph.nodes[index]
+    stop = node.inputs[0]
+    what = "the network's input" if stop == 0 else _describe(graph.nodes[stop - 1])
+    return OperatorError(
+        f"{node.name}: the scores are not products of queries and keys (they come from {what}); expected "
+        "scaled and masked dot products, so only those heads can be captured"
+    )
 
 
 def _describe(node: Node) -> str:
@@ -159,7 +162,16 @@ def scale_of(graph: Graph, value: int) -> float:
 
 
 def weight_use(graph: Graph, nodes: Sequence[int]) -> WeightUse | None:
-    """Where the weights that these nodes choose are multiplied with values; None if nowhere."""
+    """Where the weights that these nodes choose are first multiplied with values; None if nowhere."""
+    return next(_uses(graph, nodes), None)
+
+
+def n_uses(graph: Graph, nodes: Sequence[int]) -> int:
+    """In how many places the weights that these nodes choose are multiplied with values."""
+    return sum(1 for _ in _uses(graph, nodes))
+
+
+def _uses(graph: Graph, nodes: Sequence[int]) -> Iterator[WeightUse]:
     entries: dict[int, IntArray] = {}
     start = 0
     for index in nodes:
@@ -171,11 +183,11 @@ def weight_use(graph: Graph, nodes: Sequence[int]) -> WeightUse | None:
             continue
         use = _product_with_values(node, entries)
         if use is not None:
-            return use
+            yield use
+            continue
         carried = _carried(graph, node, entries)
         if carried is not None:
             entries[value] = carried
-    return None
 
 
 def _product_with_values(node: Node, entries: Mapping[int, IntArray]) -> WeightUse | None:

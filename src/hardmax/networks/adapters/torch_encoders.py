@@ -7,7 +7,7 @@ switched off for the time of the run.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from math import sqrt
 from threading import RLock
@@ -60,11 +60,14 @@ def capture_torch(module: Any, inputs: Any, name_tokens: NameTokens) -> tuple[Ca
         raise OperatorError(
             f"{type(module).__name__} holds nn.MultiheadAttention modules but ran none of them on this input"
         )
-    if len({len(call.queries) for call in calls}) > 1:
-        raise OperatorError(
-            f"{type(module).__name__}: its attention modules see batches of different sizes, so their rows cannot "
-            "be told apart; capture the parts one by one"
-        )
+    n_sequences = _n_sequences(torch, module, (*args, *kwargs.values()))
+    for call in calls:
+        if len(call.queries) not in (n_sequences or {len(calls[0].queries)}):
+            raise OperatorError(
+                f"{type(module).__name__}: {call.name} sees a batch of {len(call.queries)} where "
+                f"{' or '.join(map(str, sorted(n_sequences)))} inputs were given, so its rows are parts of inputs "
+                "(windows, say) or of several; capture that attention by itself"
+            )
     return captures_of(type(module).__name__, calls, name_tokens)
 
 
@@ -81,7 +84,8 @@ def noting_torch(module: Any, note: Note) -> Iterator[None]:
     """While inside, ``note`` is told every call of an ``nn.MultiheadAttention``, and may give other results for it."""
     torch = torch_library()
     hooks = []
-    with LISTENING, torch.no_grad():
+    told_of: set[int] = set()
+    with LISTENING, torch.no_grad(), nothing_untold(module, told_of):
         fast = torch.backends.mha.get_fastpath_enabled()
         try:
             torch.backends.mha.set_fastpath_enabled(False)
@@ -89,6 +93,7 @@ def noting_torch(module: Any, note: Note) -> Iterator[None]:
                 if isinstance(part, torch.nn.MultiheadAttention):
 
                     def hook(part: Any, args: Any, kwargs: Any, result: Any, name: str = name) -> Any:
+                        told_of.add(id(part))
                         replaced = note(_call(torch, part, name or type(part).__name__, args, kwargs))
                         return None if replaced is None else (_mixed(torch, part, replaced, result[0]), result[1])
 
@@ -98,6 +103,55 @@ def noting_torch(module: Any, note: Note) -> Iterator[None]:
             torch.backends.mha.set_fastpath_enabled(fast)
             for hook_handle in hooks:
                 hook_handle.remove()
+
+
+@contextmanager
+def nothing_untold(module: Any, told_of: Collection[int]) -> Iterator[None]:
+    """While inside, attention that runs is noticed; at the end, that of which nothing was told is refused.
+
+    Noticed are modules with "attention" in the name of their class and no such module inside, and calls of torch's
+    scaled_dot_product_attention outside of ``nn.MultiheadAttention``. ``told_of`` fills with the ids of the others.
+    """
+    torch = torch_library()
+
+    class Watch(torch.overrides.TorchFunctionMode):  # type: ignore[misc, name-defined]
+        """Sees the functions of torch that are called."""
+
+        n_calls = 0
+
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            self.n_calls += getattr(func, "__name__", "") == "scaled_dot_product_attention"
+            return func(*args, **(kwargs or {}))
+
+    ran: dict[int, str] = {}
+    hooks = []
+    for name, part in module.named_modules():
+        inner = [inside for inside in part.modules() if inside is not part]
+        if _is_attention(part) and not any(map(_is_attention, inner)):
+
+            def hook(of: Any, args: Any, result: Any, name: str = name) -> None:
+                ran[id(of)] = f"{name} ({type(of).__name__})"
+
+            hooks.append(part.register_forward_hook(hook))
+    watch = Watch()
+    try:
+        with watch:
+            yield
+    finally:
+        for handle in hooks:
+            handle.remove()
+    silent = [name for key, name in ran.items() if key not in told_of]
+    if silent or watch.n_calls:
+        what = ", ".join(silent[:3]) or f"{watch.n_calls} calls of scaled_dot_product_attention"
+        raise OperatorError(
+            f"{type(module).__name__}: beside what can be captured it computes attention in another way ({what}), so "
+            "only a part of its heads would be seen; capture the parts that use nn.MultiheadAttention or the "
+            "AttentionInterface of transformers by themselves, or try hm.capture(hm.from_torch(module, x), x)"
+        )
+
+
+def _is_attention(part: Any) -> bool:
+    return "attention" in type(part).__name__.lower()
 
 
 def _mixed(torch: Any, part: Any, heads: FloatArray, own: Any) -> Any:
@@ -164,6 +218,21 @@ def _mask_numbers(torch: Any, mask: Any) -> FloatArray:
     if mask.dtype == torch.bool:
         return np.where(mask.cpu().numpy(), -np.inf, 0.0)
     return hidden_as_infinite(to_numpy(mask), torch.finfo(mask.dtype).min / 2)
+
+
+def _n_sequences(torch: Any, module: Any, given: Iterable[Any]) -> set[int]:
+    """The sizes that a batch of inputs may have; 1 where an input comes without a batch."""
+    tensors = [part for part in given if isinstance(part, torch.Tensor) and part.dim() > 0]
+    if not tensors:
+        return set()
+    first = tensors[0]
+    parts = [part for part in module.modules() if isinstance(part, torch.nn.MultiheadAttention)]
+    sizes = {len(first)}
+    if first.dim() <= 2:
+        sizes.add(1)
+    elif not all(part.batch_first for part in parts):
+        sizes.add(first.shape[1])
+    return sizes
 
 
 def to_numpy(tensor: Any) -> FloatArray:
