@@ -61,7 +61,7 @@ class InteriorPoint:
     """The answer to "is there x with ``normals @ x < limits``?", with its reason.
 
     ``point`` is a witness in floats. Where none was found because the set is so thin that no float nearby lies
-    inside, ``exact_point`` holds a rational witness and ``point`` its rounding. ``certificate`` holds Farkas
+    inside, ``exact_point`` holds a rational witness and ``point`` its rounding (None where that overflows). ``certificate`` holds Farkas
     multipliers, one per row (open rows, then closed rows): nonnegative, not all zero, with
     ``y @ normals == 0`` and ``y @ limits <= 0``, the last strictly where no open row has a part. As floats they are
     the rounding of a multiple of multipliers that are proved to exist; ``exact_certificate`` holds the rationals where
@@ -133,14 +133,23 @@ def interior_point(
     if status == 1:
         answer = _witness(a, b, strict, hint, unit.exponents)
         if answer is not None:
-            return answer
+            return _within_floats(answer)
     if status == 0:
         if proved and len(b) > 24:  # rationals would cost more than the proof in floats
             return InteriorPoint(False, certificate=row_multipliers(multipliers, unit, len(b)))
         exact = farkas_on_support(a, b, strict, multipliers)
         if exact is not None:
             return InteriorPoint(False, certificate=rounded_ray(exact), exact_certificate=exact)
-    return _settle([[Fraction(x) for x in row] for row in a.tolist()], [Fraction(x) for x in b.tolist()], strict)
+    exact_rows, exact_limits = [[Fraction(x) for x in row] for row in a.tolist()], [Fraction(x) for x in b.tolist()]
+    return _within_floats(_settle(exact_rows, exact_limits, strict))
+
+
+def _within_floats(answer: InteriorPoint) -> InteriorPoint:
+    """The answer, refused where its witness overflows."""
+    if answer.exists and answer.point is None:
+        assert answer.exact_point is not None
+        rounded(answer.exact_point)
+    return answer
 
 
 def strictly_below(normals: FloatArray, limits: FloatArray, point: FloatArray) -> NDArray[np.bool_]:
@@ -207,8 +216,9 @@ def _is_witness(signs: NDArray[np.int8], strict: NDArray[np.bool_]) -> bool:
 
 
 def _exact_answer(exact: Vector, *, is_cone: bool) -> InteriorPoint:
-    """A rational witness whose rounding is not one."""
-    return InteriorPoint(True, rounded_ray(exact) if is_cone else rounded(exact), exact_point=exact)
+    """A rational witness whose rounding is not one, or overflows."""
+    nearest = rounded_ray(exact) if is_cone else np.array([nearest_float(x) for x in exact])
+    return InteriorPoint(True, nearest if np.isfinite(nearest).all() else None, exact_point=exact)
 
 
 def farkas_on_support(
@@ -256,6 +266,8 @@ def exact_interior_point(
     normals: Sequence[Sequence[Fraction]], limits: Sequence[Fraction], *, closed: Sequence[bool] | None = None
 ) -> InteriorPoint:
     """``interior_point`` for rational rows, none of which need be a float; ``closed`` rows may be tight.
+
+    Where a witness overflows binary64, ``point`` is None and ``exact_point`` holds it.
 
     Exactness: exact.
 
@@ -313,12 +325,11 @@ def _settle(
     rows.append([zero] * d + [one])
     status, point, multipliers = exact_maximise([zero] * d + [one], rows, [*limits, one])
     if status == "optimal" and point is not None and point[d] > 0:
-        exact = point[:d]
-        is_cone = not any(limits)
-        nearest = rounded_ray(exact) if is_cone else rounded(exact)
-        if _contains(normals, limits, strict, [Fraction(float(x)) for x in nearest]):
+        answer = _exact_answer(point[:d], is_cone=not any(limits))
+        nearest = answer.point
+        if nearest is not None and _contains(normals, limits, strict, [Fraction(float(x)) for x in nearest]):
             return InteriorPoint(True, nearest)
-        return InteriorPoint(True, nearest, exact_point=exact)
+        return answer
     assert multipliers is not None  # s <= 1 bounds the program, so it is never unbounded
     certificate = multipliers[: len(limits)]
     return InteriorPoint(False, certificate=rounded_ray(certificate), exact_certificate=certificate)
