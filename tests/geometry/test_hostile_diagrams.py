@@ -31,7 +31,7 @@ def _head(rng, kind, max_keys=6, max_dim=4):
     biases = None if rng.random() < 0.4 else hostile(rng, (n,), kind if rng.random() < 0.7 else None)
     trick = rng.integers(6)
     if n > 2 and trick == 0:
-        keys[-1] = (keys[0] / 2 + keys[1] / 2) if rng.random() < 0.5 else keys[0] + (keys[1] - keys[0]) / 3.0
+        keys[-1] = (keys[0] / 2 + keys[1] / 2) if rng.random() < 0.5 else keys[0] / 3.0 * 2.0 + keys[1] / 3.0
         if biases is not None:
             biases[-1] = biases[0] / 2 + biases[1] / 2
     elif n > 1 and trick == 1:
@@ -104,7 +104,8 @@ def test_queries_on_walls_go_to_the_lowest_of_the_best(kind):
             if np.isfinite(point).all():
                 queries += [point, ulps_off(rng, point)]
         for query, winner in zip(queries, power_diagram(keys, biases).assign(queries).tolist(), strict=True):
-            scores = [dot(fractions(k), fractions(query)) + Fraction(b) for k, b in zip(keys, shift.tolist(), strict=True)]
+            x = fractions(query)
+            scores = [dot(fractions(k), x) + Fraction(b) for k, b in zip(keys, shift.tolist(), strict=True)]
             assert winner == scores.index(max(scores)), seed
 
 

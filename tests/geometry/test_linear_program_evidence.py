@@ -159,8 +159,8 @@ def test_row_signs_are_exact_at_points_put_onto_walls(kind):
             limits = ulps_off(rng, normals @ point)
         limits = np.where(np.isfinite(limits), limits, 0.0)
         got = strictly_below(normals, limits, point).tolist()
-        x = fractions(point)
-        assert got == [dot(fractions(a), x) < Fraction(b) for a, b in zip(normals.tolist(), limits.tolist(), strict=True)]
+        x, right = fractions(point), fractions(limits)
+        assert got == [dot(fractions(a), x) < b for a, b in zip(normals, right, strict=True)]
 
 
 @pytest.mark.parametrize("kind", KINDS)

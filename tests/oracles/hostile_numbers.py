@@ -1,7 +1,8 @@
 """Numbers on which rounding guards are exercised, and seeds by which laws draw them.
 
 Small integers are exact in floats, so no law that draws them alone can see a missing error bound. These are thirds and
-sevenths, last-ulp perturbations of them, subnormals, and all of them at scales 2**-1000 to 2**1000.
+sevenths, last-ulp perturbations of them, subnormals, numbers whose differences overflow, and all of them at scales
+2**-1000 to 2**1000.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import os
 
 import numpy as np
 
-KINDS = ("integers", "thirds", "sevenths", "ulps", "scaled", "columns", "subnormal", "mixed", "gauss")
+KINDS = ("integers", "thirds", "sevenths", "ulps", "scaled", "columns", "subnormal", "mixed", "huge", "gauss")
 
 
 def n_cases(usual: int) -> int:
@@ -30,6 +31,8 @@ def hostile(rng: np.random.Generator, shape: tuple[int, ...], kind: str | None =
         return rng.integers(-7, 8, shape) / 7.0
     if kind == "gauss":
         return rng.normal(size=shape)
+    if kind == "huge":  # differences overflow
+        return base / 3.0 * 1.75e308
     if kind == "subnormal":
         return rng.integers(-9, 10, shape) * 2.0**-1074
     fine = ulps_off(rng, base / rng.choice([1.0, 3.0, 7.0]))

@@ -170,7 +170,7 @@ def squared_distance(rows: Sequence[Sequence[Fraction]], centre: Sequence[Fracti
             )
             if weights is None:
                 continue
-            foot = [c - sum((u * a[k] for u, a in zip(weights, normals, strict=True)), Fraction(0)) for k, c in enumerate(centre)]
+            foot = [c - dot(weights, [a[k] for a in normals]) for k, c in enumerate(centre)]
             if all(dot(row[:-1], foot) <= row[-1] for row in rows):
                 distance = sum(((f - c) ** 2 for f, c in zip(foot, centre, strict=True)), Fraction(0))
                 best = distance if best is None else min(best, distance)

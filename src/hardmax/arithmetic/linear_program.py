@@ -61,8 +61,8 @@ class InteriorPoint:
     """The answer to "is there x with ``normals @ x < limits``?", with its reason.
 
     ``point`` is a witness in floats. Where none was found because the set is so thin that no float nearby lies
-    inside, ``exact_point`` holds a rational witness and ``point`` its rounding (None where that overflows). ``certificate`` holds Farkas
-    multipliers, one per row (open rows, then closed rows): nonnegative, not all zero, with
+    inside, ``exact_point`` holds a rational witness and ``point`` its rounding (None where that overflows).
+    ``certificate`` holds Farkas multipliers, one per row (open rows, then closed rows): nonnegative, not all zero, with
     ``y @ normals == 0`` and ``y @ limits <= 0``, the last strictly where no open row has a part. As floats they are
     the rounding of a multiple of multipliers that are proved to exist; ``exact_certificate`` holds the rationals where
     those were computed.
@@ -320,7 +320,8 @@ def _settle(
     d = len(normals[0])
     zero, one = Fraction(0), Fraction(1)
     rows = [
-        [*normal, _unit(normal) if open_row else zero] for normal, open_row in zip(normals, strict.tolist(), strict=True)
+        [*normal, _unit(normal) if open_row else zero]
+        for normal, open_row in zip(normals, strict.tolist(), strict=True)
     ]
     rows.append([zero] * d + [one])
     status, point, multipliers = exact_maximise([zero] * d + [one], rows, [*limits, one])

@@ -32,7 +32,7 @@ from hardmax.cells.reachable import (
 from hardmax.cells.reachable_ball import reachable_from_ball
 from hardmax.errors import ParameterError, PrecisionError, ShapeError, WeightError
 from hardmax.tropical._minkowski_terms import Terms, read_terms
-from hardmax.tropical.dual_subdivision import dual_subdivision
+from hardmax.tropical.dual_subdivision import dual_cells
 from hardmax.tropical.polynomial import TropicalPolynomial
 
 FloatArray = NDArray[np.float64]
@@ -155,8 +155,14 @@ class PowerDiagram:
         """
         row = self._row(key)
         rivals = self.terms.index[self.terms.neighbours_of(row)]
-        normals = self.keys[rivals] - self.keys[key]
-        limits = np.zeros(len(rivals)) if self.biases is None else self.biases[key] - self.biases[rivals]
+        with np.errstate(over="ignore"):
+            normals = self.keys[rivals] - self.keys[key]
+            limits = np.zeros(len(rivals)) if self.biases is None else self.biases[key] - self.biases[rivals]
+        if not (np.isfinite(normals).all() and np.isfinite(limits).all()):
+            raise PrecisionError(
+                f"key {int(key)}: the difference to a neighbour overflows binary64, expected differences below 1.8e308; "
+                "divide keys and biases by one power of two, which changes no winner"
+            )
         return Halfspaces(normals, limits, rivals)
 
     def interior_point(self, key: int) -> FloatArray:
@@ -265,7 +271,7 @@ class PowerDiagram:
         if not self.terms.has_bias:
             return (tuple(range(len(self.keys))),)
         if hull is None:
-            return dual_subdivision(TropicalPolynomial(self.keys, self.biases)).cells
+            return dual_cells(TropicalPolynomial(self.keys, self.biases))
         members: dict[int, list[int]] = {}
         for key, row in enumerate(self.terms.of.tolist()):
             members.setdefault(row, []).append(key)

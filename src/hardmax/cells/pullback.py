@@ -201,9 +201,7 @@ def _living(
     return live, points, thin
 
 
-def _propose(
-    rounded: FloatArray, heights: FloatArray, distinct: IntArray, live: BoolArray, points: FloatArray
-) -> None:
+def _propose(rounded: FloatArray, heights: FloatArray, distinct: IntArray, live: BoolArray, points: FloatArray) -> None:
     """Mark the keys that win provably at an interior point of their cell among the rounded scores."""
     dim = rounded.shape[1]
     proposal = power_diagram(rounded[distinct], heights[distinct])

@@ -143,6 +143,7 @@ def reachable_from_cone(diagram: PowerDiagram, queries: ArrayLike) -> Reachable:
     return _play(diagram, points, np.concatenate([lifted, np.eye(diagram.dim + 1)[-1:]]))
 
 
+@np.errstate(over="ignore", invalid="ignore")  # infinities and nan prove nothing
 def _play(diagram: PowerDiagram, points: FloatArray, generators: FloatArray) -> Reachable:
     """The games of all keys, with generators (n, d + 1) whose last coordinate multiplies the bias."""
     index = diagram.terms.index  # distinct scores only: repetitions never beat one another
@@ -403,9 +404,7 @@ def reachable_from_polyhedron(diagram: PowerDiagram, normals: ArrayLike, limits:
     is_full = interior_point(np.concatenate([lifted, upward]), np.zeros(len(rows) + 1)).exists
     if (
         not is_full
-        and not interior_point(
-            upward, np.zeros(1), closed_normals=lifted, closed_limits=np.zeros(len(rows))
-        ).exists
+        and not interior_point(upward, np.zeros(1), closed_normals=lifted, closed_limits=np.zeros(len(rows))).exists
     ):
         raise DomainError("polyhedron: expected a set with at least one point, got an empty one")
     n_keys = len(diagram.keys)

@@ -47,9 +47,7 @@ def _unit_sized(slopes: FloatArray, offsets: FloatArray) -> tuple[FloatArray, Fl
     """
     exponent = int(np.frexp(max(np.abs(slopes).max(), np.abs(offsets).max()))[1])
     scaled = np.ldexp(slopes, -exponent), np.ldexp(offsets, -exponent)
-    is_exact = (np.ldexp(scaled[0], exponent) == slopes).all() and (
-        np.ldexp(scaled[1], exponent) == offsets
-    ).all()
+    is_exact = (np.ldexp(scaled[0], exponent) == slopes).all() and (np.ldexp(scaled[1], exponent) == offsets).all()
     return scaled if is_exact else (slopes, offsets)
 
 
@@ -61,9 +59,7 @@ def _highest_of_each_slope(slopes: FloatArray, offsets: FloatArray) -> NDArray[n
     return np.sort(order[first])
 
 
-def _winners_at_probes(
-    slopes: FloatArray, offsets: FloatArray, candidates: NDArray[np.intp]
-) -> NDArray[np.bool_]:
+def _winners_at_probes(slopes: FloatArray, offsets: FloatArray, candidates: NDArray[np.intp]) -> NDArray[np.bool_]:
     """Terms seen to win alone, beyond rounding error, at one of a few points: most of them, cheaply.
 
     A term is likely to win in the direction in which its slope stands out, near or far.

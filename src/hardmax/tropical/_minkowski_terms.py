@@ -229,7 +229,9 @@ def rational_query(
 
     def beaten(x: Sequence[Fraction]) -> list[int]:
         point = [*x, Fraction(1)] if has_bias else x
-        return [i for i, row in enumerate(rows) if sum((a * b for a, b in zip(row, point, strict=True)), Fraction(0)) >= 0]
+        return [
+            i for i, row in enumerate(rows) if sum((a * b for a, b in zip(row, point, strict=True)), Fraction(0)) >= 0
+        ]
 
     kept = terms.kept[:-1] if has_bias else terms.kept
     if np.isfinite(guess).all() and not beaten([Fraction(x) for x in guess[kept].tolist()]):

@@ -65,8 +65,7 @@ def kleene_star(matrix: ArrayLike) -> FloatMatrix:
     largest = float(finite.max()) if finite.size else 0.0
     if not np.isfinite(2.0 * n * largest):
         raise PrecisionError(
-            f"expected path weights within float64, got {n} vertices with weights up to {largest}; "
-            "scale them down"
+            f"expected path weights within float64, got {n} vertices with weights up to {largest}; scale them down"
         )
     paths = _path_weights(weights, largest)
     np.fill_diagonal(paths, 0.0)
@@ -141,9 +140,7 @@ def _cycle_among(predecessors: NDArray[np.intp]) -> list[int]:
 
 def _refuse(cycle: list[int], weights: FloatMatrix) -> None:
     heads = [*cycle[1:], cycle[0]]
-    weight = sum(
-        (Fraction(float(weights[tail, head])) for tail, head in zip(cycle, heads, strict=True)), Fraction(0)
-    )
+    weight = sum((Fraction(float(weights[tail, head])) for tail, head in zip(cycle, heads, strict=True)), Fraction(0))
     shown = str(weight) if weight.denominator == 1 else repr(float(weight))
     route = " -> ".join(str(vertex) for vertex in [*cycle, cycle[0]])
     raise DivergenceError(

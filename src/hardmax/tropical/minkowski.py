@@ -44,9 +44,10 @@ class JointCells:
 
     ``winners`` (n, H) holds the winning key of every head on each cell, in lexicographic order, and
     ``witnesses`` (n, d) a query strictly inside each cell. Where a cell is so thin that no float was found in it,
-    the row is NaN and ``exact_witnesses`` holds a rational query, by the number of the cell. ``is_complete`` is False where ``max_cells`` stopped the
-    search; then these are cells, but not all of them. ``n_programs`` is how many linear programs the
-    search solved, ``n_settled`` how many of its questions went to rationals.
+    the row is NaN and ``exact_witnesses`` holds a rational query, by the number of the cell.
+    ``is_complete`` is False where ``max_cells`` stopped the search; then these are cells, but not all of them.
+    ``n_programs`` is how many linear programs the search solved, ``n_settled`` how many of its questions went to
+    rationals.
 
     Exactness: certified.
     """
@@ -123,9 +124,7 @@ def common_refinement(heads: Sequence[Head], *, max_cells: int | None = None) ->
     return JointCells(named[order], queries, is_complete, n_programs, n_settled, tuple(terms), exact)
 
 
-def _proved_queries(
-    terms: list[Terms], winners: IntArray, points: FloatArray
-) -> tuple[FloatArray, dict[int, Vector]]:
+def _proved_queries(terms: list[Terms], winners: IntArray, points: FloatArray) -> tuple[FloatArray, dict[int, Vector]]:
     """A query strictly inside each cell from a scaled point in or near it; in rationals where no float was found."""
     from hardmax.tropical import _minkowski_kernels as kernels
 

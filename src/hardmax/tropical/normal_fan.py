@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from hardmax.arithmetic.rationals import nearest_float
 from hardmax.arithmetic.rounding import UNDERFLOW, relative_error
 from hardmax.errors import ParameterError
+from hardmax.tropical._checks import within_range
 from hardmax.tropical._double_description import generators
 from hardmax.tropical._integers import integers, rank
 from hardmax.tropical._minkowski_hull import proved_hull
@@ -69,8 +70,9 @@ class NormalFan:
         """The facets of a vertex's cone, ``{q : normals @ q <= 0}``, none redundant."""
         row = self._row(vertex)
         rivals = self.terms.index[self.terms.neighbours_of(row)]
-        facets: FloatArray = self.points[rivals] - self.points[vertex]
-        return facets
+        with np.errstate(over="ignore"):
+            facets: FloatArray = self.points[rivals] - self.points[vertex]
+        return within_range(facets, "differences of points")
 
     def rays(self, vertex: int) -> tuple[FloatArray, FloatArray]:
         """The extreme rays of a vertex's cone and a basis of the lines it contains.
