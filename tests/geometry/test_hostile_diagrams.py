@@ -2,15 +2,18 @@
 
 from fractions import Fraction
 from itertools import combinations
+from math import comb
 
 import numpy as np
 import pytest
 
 from hardmax.cells.power_diagram import power_diagram
+from hardmax.cells.pullback import pull_back
 from hardmax.errors import DomainError, PrecisionError
 from hardmax.tropical._essential import essential_terms
 from hardmax.tropical.minkowski import common_refinement, minkowski_vertices
 from hardmax.tropical.newton_polytope import NewtonPolytope
+from hardmax.tropical.normal_fan import minkowski_f_vector
 from oracles.hostile_numbers import KINDS, hostile, n_cases, ulps_off
 from oracles.hull_oracle import (
     beats,
@@ -19,6 +22,7 @@ from oracles.hull_oracle import (
     joint_winners,
     live_keys,
     share_a_facet,
+    solve,
     squared_distance,
     system_has_solution,
 )
@@ -248,3 +252,119 @@ def test_joint_cells_and_their_witnesses(kind):
             query = cells.exact_witnesses.get(cell) or fractions(cells.witnesses[cell])
             for (keys, biases), j in zip(heads, winners, strict=True):
                 assert _wins(beats(keys, _shift(keys, biases), j), query), (seed, cell)
+
+
+#: Kinds whose proofs the hull takes part in: enough keys, few dimensions, one scale a column.
+HULL_KINDS = ("thirds", "sevenths", "ulps", "scaled", "columns", "gauss")
+
+
+def _many(rng, kind, dim, n):
+    """Many keys, most of them on a few walls or a few ulps beside them."""
+    keys = hostile(rng, (n, dim), kind)
+    biases = hostile(rng, (n,), kind) if dim < 3 and rng.random() < 0.7 else None
+    for _ in range(n // 4):  # float means of others, which are dead, or alive by an ulp
+        a, b, c = rng.integers(n, size=3)
+        keys[c] = ulps_off(rng, keys[a] / 2 + keys[b] / 2)
+        if biases is not None:
+            biases[c] = ulps_off(rng, biases[a : a + 1] / 2 + biases[b : b + 1] / 2)[0]
+    return keys, biases
+
+
+@pytest.mark.parametrize("kind", HULL_KINDS)
+def test_many_keys_in_few_dimensions_live_neighbour_and_win(kind):
+    for seed in range(n_cases(3)):
+        rng = np.random.default_rng([seed, 18])
+        dim = int(rng.integers(1, 3))
+        keys, biases = _many(rng, kind, dim, int(rng.integers(24, 32)))
+        shift = _shift(keys, biases)
+        diagram = power_diagram(keys, biases)
+        assert diagram.live.tolist() == live_keys(keys.tolist(), shift.tolist()), seed
+        live = np.flatnonzero(diagram.live).tolist()
+        alive_keys, alive_shift = keys[live], shift[live]
+        pairs = combinations(range(len(live)), 2)
+        expected = [[live[i], live[j]] for i, j in pairs if share_a_facet(alive_keys, alive_shift, i, j)]
+        assert diagram.neighbours.tolist() == expected, seed
+        for key in live:
+            assert _wins(beats(keys, shift, key), diagram.exact_interior_point(key)), (seed, key)
+
+
+@pytest.mark.parametrize("kind", ["thirds", "ulps", "gauss"])
+def test_hulls_of_many_points_in_space(kind):
+    for seed in range(n_cases(1)):
+        rng = np.random.default_rng([seed, 19])
+        keys = _many(rng, kind, 3, 24)[0]
+        assert power_diagram(keys).live.tolist() == live_keys(keys.tolist(), None), seed
+
+
+def test_neighbours_on_cross_polytopes_are_all_but_the_antipodes():
+    """In many dimensions blends of directions show neighbours; antipodes tie with everyone at the origin."""
+    for seed in range(n_cases(6)):
+        rng = np.random.default_rng([seed, 20])
+        dim = int(rng.integers(6, 9))
+        sizes = np.ldexp(1.0 + rng.random(dim) / 3.0, rng.integers(-3, 4, dim)) / 3.0
+        exponents = rng.integers(-900, 900) + rng.integers(-9, 10, dim)
+        centre = hostile(rng, (dim,), "sevenths")
+        arms = np.concatenate([np.diag(sizes), -np.diag(sizes)])
+        keys = np.ldexp(arms, exponents)
+        antipodes = {(k, k + dim) for k in range(dim)}
+        found = set(map(tuple, power_diagram(keys).neighbours.tolist()))
+        assert found == set(combinations(range(2 * dim), 2)) - antipodes, seed
+        # Translated in floats the antipodes may become neighbours; a rational query shows any pair that is claimed.
+        moved = arms + centre
+        claimed = power_diagram(moved)
+        assert claimed.live.all() and len(claimed.neighbours) >= len(found)
+
+
+@pytest.mark.parametrize("kind", ["thirds", "ulps", "gauss"])
+def test_sums_of_segments_are_parallelotopes(kind):
+    for seed in range(n_cases(4)):
+        rng = np.random.default_rng([seed, 21])
+        dim = int(rng.integers(2, 5))
+        segments = [hostile(rng, (2, dim), kind) for _ in range(dim)]
+        columns = [[b - a for a, b in zip(*map(fractions, s), strict=True)] for s in segments]
+        if solve([list(row) for row in zip(*columns, strict=True)], [Fraction(0)] * dim) is None:
+            continue  # dependent directions span less
+        expected = tuple(comb(dim, k) * 2 ** (dim - k) for k in range(dim))
+        assert minkowski_f_vector(segments) == expected, seed
+
+
+def test_computed_shares_hold_the_truth_at_every_scale():
+    """Shares of a line are differences of normal tails at exact walls; a share times a scale is the same share."""
+    for seed in range(n_cases(40)):
+        rng = np.random.default_rng([seed, 22])
+        keys, biases = rng.permutation(7)[:4, None] / 3.0, hostile(rng, (4,), "sevenths")
+        plain = power_diagram(keys, biases).shares()
+        by, of = int(rng.integers(-900, 900)), int(rng.integers(-100, 100))
+        scaled = power_diagram(np.ldexp(keys, by), np.ldexp(biases, by + of)).shares(scale=2.0**of)
+        assert scaled.values.tolist() == plain.values.tolist()
+        assert (plain.low <= plain.values).all() and (plain.values <= plain.high).all()
+        assert abs(plain.values.sum() - 1.0) <= (plain.high - plain.low).sum()
+        angles = power_diagram(np.ldexp(hostile(rng, (4, 2), "sevenths"), by)).shares()
+        assert abs(angles.values.sum() - 1.0) <= (angles.high - angles.low).sum()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_pulled_back_keys_win_at_their_witnesses(kind):
+    for seed in range(n_cases(6)):
+        rng = np.random.default_rng([seed, 23])
+        keys, biases = _head(rng, kind, max_keys=4, max_dim=3)
+        weight = hostile(rng, (keys.shape[1], int(rng.integers(1, 3))), kind)
+        bias = hostile(rng, keys.shape[1:], kind)
+        try:
+            found = pull_back(power_diagram(keys, biases), weight, bias)
+        except PrecisionError:
+            continue
+        columns = [fractions(column) for column in weight.T]
+        slopes = [[dot(fractions(key), column) for column in columns] for key in keys]
+        offsets = [
+            dot(fractions(key), fractions(bias)) + Fraction(b)
+            for key, b in zip(keys, _shift(keys, biases).tolist(), strict=True)
+        ]
+        for j in range(len(keys)):
+            own = (slopes[j], offsets[j])
+            rivals = [(s, o) for s, o in zip(slopes, offsets, strict=True) if (s, o) != own]
+            rows = [[*(a - b for a, b in zip(s, own[0], strict=True)), own[1] - o] for s, o in rivals]
+            first = [(s, o) for s, o in zip(slopes, offsets, strict=True)].index(own)
+            assert found.live[j] == (first == j and system_has_solution(rows, [])), (seed, j)
+            if found.live[j]:
+                assert _wins(rows, found.exact_witnesses.get(j) or fractions(found.witnesses[j])), (seed, j)

@@ -5,6 +5,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from hardmax.arithmetic._simplex_kernels import prove_positive_kernel
+from hardmax.arithmetic._systems import homogeneous_rows
 from hardmax.arithmetic.linear_program import (
     Status,
     exact_interior_point,
@@ -207,3 +209,48 @@ def test_maxima_of_hostile_programs_are_proved_by_their_duals(kind):
             assert min(best.exact_dual) >= 0
             assert dot(best.exact_dual, right) == dot(goal, best.exact_point) == best.exact_value
             assert all(dot(best.exact_dual, [row[k] for row in rows]) == g for k, g in enumerate(goal))
+
+
+def test_the_float_proof_of_multipliers_holds_for_every_matrix_it_covers():
+    """Multipliers that are zero, or negative by less than a rounding, must not be proved positive."""
+    proved = 0
+    for seed in range(n_cases(600)):
+        rng = np.random.default_rng([seed, 7])
+        n = int(rng.integers(1, 5))
+        rows = hostile(rng, (n + 1, n), str(rng.choice(["thirds", "sevenths", "ulps", "gauss"])))
+        rows /= np.maximum(np.sqrt((rows * rows).sum(axis=1, keepdims=True)), 0.1)
+        weights = rng.random(n) * rng.choice([0.0, 1e-17, -1e-17, 1e-9, 1.0], n)
+        rows[n] = -(weights @ rows[:n])
+        rows[n] /= max(float(np.sqrt(rows[n] @ rows[n])), 0.1)
+        entry_error = float(rng.choice([0.0, 2.0**-53, 1e-12]))
+        if not prove_positive_kernel(np.ascontiguousarray(rows.T), n + 1, np.ones(n + 1), entry_error):
+            continue
+        proved += 1
+        for _ in range(3):
+            off = np.where(rng.random(rows.shape) < 0.5, 1.0, -1.0) * entry_error
+            exact = [
+                [x * (1 + Fraction(e)) for x, e in zip(fractions(row), line.tolist(), strict=True)]
+                for row, line in zip(rows, off, strict=True)
+            ]
+            equations = [*zip(*exact, strict=True), [Fraction(1)] * (n + 1)]
+            solution = solve(equations, [Fraction(0)] * n + [Fraction(1)])
+            assert solution is not None and min(solution) > 0, seed
+    assert proved > n_cases(600) / 20
+
+
+def test_scaled_rows_stand_for_the_given_ones():
+    """Unit rows times their scales are the given rows, up to one rounding and underflow beside the largest entry."""
+    for seed in range(n_cases(60)):
+        rng = np.random.default_rng([seed, 8])
+        m, d = int(rng.integers(1, 6)), int(rng.integers(1, 5))
+        normals = hostile(rng, (m, d), str(rng.choice(["columns", "mixed", "subnormal", "huge", "thirds"])))
+        unit = homogeneous_rows(normals, np.zeros(m))
+        for i in range(m):
+            factor = (
+                Fraction(2) ** int(unit.row_exponents[i]) * Fraction(float(unit.lengths[i])) if normals[i].any() else 0
+            )
+            for j in range(d):
+                back = Fraction(float(unit.rows[i, j])) * factor * Fraction(2) ** int(unit.exponents[j])
+                lost = Fraction(2) ** -1074 * factor * Fraction(2) ** int(unit.exponents[j])
+                given = Fraction(float(normals[i, j]))
+                assert abs(back - given) <= abs(given) * Fraction(2) ** -52 + lost, seed

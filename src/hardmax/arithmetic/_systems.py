@@ -139,10 +139,11 @@ def unit_rows(mantissas: FloatArray, exponents: IntArray) -> UnitRows:
     powers -= np.where(of_rows == _NO_EXPONENT, 0, of_rows)
     of_columns = powers.max(axis=-2, keepdims=True, initial=_NO_EXPONENT)
     of_columns = np.where(of_columns <= _NO_EXPONENT // 2, 0, of_columns)
-    rows = np.ldexp(mantissas, np.maximum(powers - of_columns, -5000))
-    lengths = np.sqrt((rows * rows).sum(axis=-1, keepdims=True))  # the largest entry is at least 1/2, or all are 0
+    # The largest entry becomes at least 1, so that dividing by the length does not enlarge what underflows here.
+    rows = np.ldexp(mantissas, np.maximum(powers - of_columns + 1, -5000))
+    lengths = np.sqrt((rows * rows).sum(axis=-1, keepdims=True))
     rows = np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
-    return UnitRows(rows, of_columns[..., 0, :], of_rows[..., 0], lengths[..., 0])
+    return UnitRows(rows, of_columns[..., 0, :], of_rows[..., 0] - 1, lengths[..., 0])
 
 
 def point_of(hint: FloatArray, exponents: IntArray, dim: int) -> FloatArray:
@@ -171,8 +172,9 @@ def row_multipliers(multipliers: FloatArray, unit: UnitRows, n_rows: int) -> Flo
     mantissas, powers = np.frexp(np.divide(multipliers[:n_rows], lengths, out=np.zeros(n_rows), where=lengths > 0))
     powers = np.where(mantissas == 0.0, _NO_EXPONENT, powers - exponents)
     scaled = np.ldexp(mantissas, np.maximum(powers - powers.max(initial=_NO_EXPONENT), -5000))
-    total = scaled.sum()
-    return scaled / total if total > 0 else scaled
+    total = float(scaled.sum())
+    result: FloatArray = scaled / total if total > 0 else scaled
+    return result
 
 
 def cone_hint(rows: FloatArray, strict: NDArray[np.bool_]) -> tuple[int, FloatArray, FloatArray, bool]:

@@ -160,7 +160,7 @@ class PowerDiagram:
             limits = np.zeros(len(rivals)) if self.biases is None else self.biases[key] - self.biases[rivals]
         if not (np.isfinite(normals).all() and np.isfinite(limits).all()):
             raise PrecisionError(
-                f"key {int(key)}: the difference to a neighbour overflows binary64, expected differences below 1.8e308; "
+                f"key {int(key)}: the difference to a neighbour overflows binary64, expected differences below 1e308; "
                 "divide keys and biases by one power of two, which changes no winner"
             )
         return Halfspaces(normals, limits, rivals)
