@@ -10,6 +10,7 @@ from hardmax.arithmetic._systems import homogeneous_rows
 from hardmax.arithmetic.linear_program import (
     Status,
     exact_interior_point,
+    farkas_on_support,
     interior_point,
     interior_points,
     maximise,
@@ -236,6 +237,14 @@ def test_the_float_proof_of_multipliers_holds_for_every_matrix_it_covers():
             solution = solve(equations, [Fraction(0)] * n + [Fraction(1)])
             assert solution is not None and min(solution) > 0, seed
     assert proved > n_cases(600) / 20
+
+
+def test_multipliers_of_closed_rows_alone_prove_nothing():
+    """x <= 0 and -x <= 0 have a common point; with one of them open they have none."""
+    rows, zeros, hint = np.array([[1.0], [-1.0]]), np.zeros(2), np.ones(2)
+    assert farkas_on_support(rows, zeros, np.array([False, False]), hint) is None
+    assert farkas_on_support(rows, zeros, np.array([True, False]), hint) == (Fraction(1), Fraction(1))
+    assert farkas_on_support(rows, np.array([0.0, -1.0]), np.array([False, False]), np.ones(3)) is not None
 
 
 def test_scaled_rows_stand_for_the_given_ones():

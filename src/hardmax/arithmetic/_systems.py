@@ -26,6 +26,8 @@ UNIT_ROW_ERROR = relative_error(1)
 #: HiGHS' own tolerance is near this; it only says which of the two hints to follow, and both are checked.
 HINT_DEPTH = 1e-12
 _NO_EXPONENT = -(10**9)
+#: Numbers between this and its inverse are far from the ends of binary64, and so are their quotients.
+_FAR = 2.0**300
 
 
 def read_system(normals: ArrayLike, limits: ArrayLike, words: str) -> tuple[FloatArray, FloatArray]:
@@ -86,30 +88,34 @@ def homogeneous_rows(normals: FloatArray, limits: FloatArray) -> UnitRows:
     """Unit rows of the cone over ``{x : normals @ x < limits}`` and the scales that made them.
 
     The cone is ``{(x, w) : normals @ x < limits w, w > 0}``; where every limit is zero the set is a cone
-    already and neither ``w`` nor its row is added. Rows and columns are multiplied by powers of two, once for
-    both, so that no entry is rounded but those that vanish beside the largest of its row. A leading batch axis
-    is allowed.
+    already and neither ``w`` nor its row is added. Rows and columns are multiplied by powers of two, so that no
+    entry is rounded but those that vanish beside the largest of its row. A leading batch axis is allowed.
     """
-    mantissas, exponents = np.frexp(normals)
-    if not limits.any():
-        return unit_rows(mantissas, exponents)
-    right, right_exponents = np.frexp(-limits)
-    return unit_rows(*_lifted(mantissas, exponents, right, right_exponents))
+    *batch, m, d = normals.shape
+    if limits.any():
+        rows = np.zeros((*batch, m + 1, d + 1))
+        rows[..., :m, :d] = normals
+        rows[..., :m, d] = -limits
+        rows[..., m, d] = -1.0
+    else:
+        rows = np.array(normals, dtype=np.float64)
+    size = np.abs(rows)
+    if size.max(initial=0.0) > _FAR or ((size < 1.0 / _FAR) & (size > 0)).any():
+        return _unit_rows(*np.frexp(rows))
+    # Far from the ends of the range, scaling rows and then columns rounds nothing.
+    of_rows = np.frexp(size.max(axis=-1, keepdims=True, initial=0.0))[1].astype(np.int64) - 1
+    rows = np.ldexp(rows, -of_rows)
+    of_columns = np.frexp(np.abs(rows).max(axis=-2, keepdims=True, initial=0.0))[1].astype(np.int64) - 1
+    return _divided(np.ldexp(rows, -of_columns), of_columns, of_rows)
 
 
 def unit_rows_of(normals: Sequence[Sequence[Fraction]], limits: Sequence[Fraction]) -> UnitRows:
     """``homogeneous_rows`` of rational rows, whatever their size; each entry is rounded once more."""
-    mantissas, exponents = _split(normals)
-    if not any(limits):
-        return unit_rows(mantissas, exponents)
-    right, right_exponents = _split([[-limit] for limit in limits])
-    return unit_rows(*_lifted(mantissas, exponents, right[:, 0], right_exponents[:, 0]))
-
-
-def _split(rows: Sequence[Sequence[Fraction]]) -> tuple[FloatArray, IntArray]:
-    """Mantissas, rounded, and binary exponents of rationals of any size."""
-    mantissas = np.zeros((len(rows), len(rows[0])))
-    exponents = np.zeros(mantissas.shape, dtype=np.int64)
+    rows = normals
+    if any(limits):
+        rows = [[*normal, -limit] for normal, limit in zip(normals, limits, strict=True)]
+        rows.append([Fraction(0)] * len(normals[0]) + [Fraction(-1)])
+    mantissas, exponents = np.zeros((len(rows), len(rows[0]))), np.zeros((len(rows), len(rows[0])), dtype=np.int64)
     for i, row in enumerate(rows):
         for j, value in enumerate(row):
             if value:
@@ -117,33 +123,25 @@ def _split(rows: Sequence[Sequence[Fraction]]) -> tuple[FloatArray, IntArray]:
                 part = value / 2**shift if shift >= 0 else value * 2**-shift  # between 1/2 and 2
                 mantissas[i, j], more = np.frexp(part.numerator / part.denominator)
                 exponents[i, j] = shift + more
-    return mantissas, exponents
+    return _unit_rows(mantissas, exponents)
 
 
-def _lifted(
-    mantissas: FloatArray, exponents: IntArray, right: FloatArray, right_exponents: IntArray
-) -> tuple[FloatArray, IntArray]:
-    """The table of ``normals @ x - limits w`` and of the row ``-w``, split into mantissas and exponents."""
-    *batch, m, d = mantissas.shape
-    table, powers = np.zeros((*batch, m + 1, d + 1)), np.zeros((*batch, m + 1, d + 1), dtype=np.int64)
-    table[..., :m, :d], powers[..., :m, :d] = mantissas, exponents
-    table[..., :m, d], powers[..., :m, d] = right, right_exponents
-    table[..., m, d], powers[..., m, d] = -0.5, 1
-    return table, powers
-
-
-def unit_rows(mantissas: FloatArray, exponents: IntArray) -> UnitRows:
-    """``homogeneous_rows`` of a table given as mantissas of size 1/2 to 1 (or 0) and binary exponents."""
+def _unit_rows(mantissas: FloatArray, exponents: IntArray) -> UnitRows:
+    """Unit rows of a table given as mantissas of size 1/2 to 1 (or 0) and binary exponents of any size."""
     powers = np.where(mantissas == 0.0, _NO_EXPONENT, exponents).astype(np.int64)
-    of_rows = powers.max(axis=-1, keepdims=True, initial=_NO_EXPONENT)
-    powers -= np.where(of_rows == _NO_EXPONENT, 0, of_rows)
-    of_columns = powers.max(axis=-2, keepdims=True, initial=_NO_EXPONENT)
-    of_columns = np.where(of_columns <= _NO_EXPONENT // 2, 0, of_columns)
-    # The largest entry becomes at least 1, so that dividing by the length does not enlarge what underflows here.
-    rows = np.ldexp(mantissas, np.maximum(powers - of_columns + 1, -5000))
+    of_rows = powers.max(axis=-1, keepdims=True, initial=_NO_EXPONENT) - 1
+    powers -= np.where(of_rows < _NO_EXPONENT, 0, of_rows)
+    of_columns = powers.max(axis=-2, keepdims=True, initial=_NO_EXPONENT) - 1
+    of_columns = np.where(of_columns < _NO_EXPONENT // 2, 0, of_columns)
+    # Rows and columns at once: a tiny column is not rounded before it is scaled up.
+    return _divided(np.ldexp(mantissas, np.maximum(powers - of_columns, -5000)), of_columns, of_rows)
+
+
+def _divided(rows: FloatArray, of_columns: IntArray, of_rows: IntArray) -> UnitRows:
+    """Scaled rows divided by their lengths, which are at least 1: what underflowed before is not enlarged."""
     lengths = np.sqrt((rows * rows).sum(axis=-1, keepdims=True))
     rows = np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
-    return UnitRows(rows, of_columns[..., 0, :], of_rows[..., 0] - 1, lengths[..., 0])
+    return UnitRows(rows, of_columns[..., 0, :], of_rows[..., 0], lengths[..., 0])
 
 
 def point_of(hint: FloatArray, exponents: IntArray, dim: int) -> FloatArray:

@@ -175,7 +175,7 @@ class PowerDiagram:
         PrecisionError
             The cell is so thin, or so far out, that no float was found in it; ``exact_interior_point`` has a rational.
         """
-        query, _ = self._witness(key)
+        query, _ = self.witness(key)
         if query is None:
             raise PrecisionError(
                 f"key {int(key)}: no float query was found in its cell, expected one that holds some; ask "
@@ -199,14 +199,17 @@ class PowerDiagram:
         >>> 1 < thin.exact_interior_point(1)[0] < above
         True
         """
-        query, exact = self._witness(key)
+        query, exact = self.witness(key)
         if query is not None:
             return tuple(Fraction(x) for x in query.tolist())
         assert exact is not None
         return exact
 
-    def _witness(self, key: int) -> tuple[FloatArray | None, tuple[Fraction, ...] | None]:
-        """A query that a live key wins, as floats or, where no float was found, in rationals; proved once a key."""
+    def witness(self, key: int) -> tuple[FloatArray | None, tuple[Fraction, ...] | None]:
+        """A query that a live key wins strictly: floats and None, or, where no float was found, None and rationals.
+
+        Exactness: certified.
+        """
         row = self._row(key)
         known = self.__dict__.setdefault("_known_witnesses", {})
         if row not in known:

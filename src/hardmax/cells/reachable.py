@@ -178,6 +178,7 @@ def _play(diagram: PowerDiagram, points: FloatArray, generators: FloatArray) -> 
         elif rivals.shape[1]:
             rivals[key] = reason
     found = _Mixtures(diagram, points, used, game)
+    found.add_clear(np.flatnonzero(reached & ~np.isin(np.arange(n_keys), settled)), mixtures, lifted)
     for row in np.flatnonzero(reached).tolist():
         found.add(row, mixtures[row], exact.get(row))
     everyone = np.zeros((len(diagram.keys), len(diagram.keys) if rivals.shape[1] else 0))
@@ -308,9 +309,30 @@ class _Mixtures:
         self.mixtures = np.zeros((n_keys, len(points)))
         self.exact: dict[int, Point] = {}
 
+    def add_clear(self, rows: IntArray, weights: FloatArray, lifted: FloatArray) -> None:
+        """Record at once the distinct keys that win at their mixtures, rounded, by more than rounding errors."""
+        if self.has_origin or len(rows) == 0:
+            return
+        chosen = self.points[self.places]
+        parts = weights[rows]
+        queries = (parts if self.is_cone else parts / parts.sum(axis=1, keepdims=True)) @ chosen
+        if not self.is_cone:
+            queries = np.clip(queries, chosen.min(axis=0), chosen.max(axis=0))
+        scores = queries @ lifted[:, :-1].T + lifted[:, -1]
+        size = np.abs(queries) @ np.abs(lifted[:, :-1]).T + np.abs(lifted[:, -1])
+        places = np.arange(len(rows))
+        own = scores[places, rows]
+        scores[places, rows] = -np.inf
+        sure = own - scores.max(axis=1) > 2.0 * dot_error(self.diagram.dim, size.max(axis=1))
+        keys = self.diagram.terms.index[rows[sure]]
+        self.witnesses[keys] = queries[sure]
+        self.mixtures[np.ix_(keys, self.places)] = parts[sure]
+
     def add(self, row: int, weights: FloatArray, exact: list[Fraction] | None) -> None:
         """Record the mixture of one distinct key: ``weights`` proved by floats, or ``exact`` ones."""
         key = int(self.diagram.terms.index[row])
+        if np.isfinite(self.witnesses[key]).all():
+            return
         mixture = None if exact is not None else self._float_mixture(row, weights)
         if mixture is None:
             whole = exact if exact is not None else [Fraction(x) for x in weights.tolist()]

@@ -128,8 +128,8 @@ class _Scaled:
 
     def _inner(self, key: int) -> FloatArray:
         """A point inside the cell, about as far away as the ball."""
-        exact = self.diagram.exact_interior_point(key)
-        inner = np.array([nearest_float(x) for x in exact])
+        query, exact = self.diagram.witness(key)
+        inner = np.array([nearest_float(x) for x in exact or ()]) if query is None else query
         if self.diagram.terms.has_bias:
             return np.asarray(np.ldexp(inner, -self.unit))
         # A cone's interior point is a direction; of its multiples take one about as long as the centre.

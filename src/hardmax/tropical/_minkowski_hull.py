@@ -179,10 +179,10 @@ def _float_normals(
         with np.errstate(all="ignore"):
             heights = normals[part] @ points.T
             # Sizes by Hoelder's inequality: the largest entry of the normal times the sum of the point's.
-            largest = (np.abs(normals[part]).max(axis=1) + radius[part])[:, None]
-            size = largest * total[None, :]
+            largest = np.abs(normals[part]).max(axis=1) + radius[part]
             lost = n * (absolute_error + UNDERFLOW) * (largest + 1.0)
-            bound = dot_error(n, size, entry_error * size + radius[part][:, None] * total[None, :] + lost)
+            share = dot_error(n, largest, entry_error * largest + radius[part])
+            bound = share[:, None] * total[None, :] + dot_error(n, 0.0, lost)[:, None]
             below = heights + bound < 1.0
         np.put_along_axis(below, simplices[part], True, axis=1)
         sure[part] &= below.all(axis=1)

@@ -76,9 +76,13 @@ def enough_coordinates(lifted: Sequence[FloatArray], *, has_bias: bool) -> IntAr
 
 def column_exponents(lifted: FloatArray) -> IntArray:
     """Binary exponents by which columns are divided: their largest entries come near one, and no digit is lost."""
-    largest = np.frexp(np.abs(lifted).max(axis=0))[1].astype(np.int64)
-    lowest = np.array([lattice_exponent(column) + 1074 for column in lifted.T], dtype=np.int64)
-    return np.minimum(largest, lowest)
+    size = np.abs(lifted)
+    exponents = np.frexp(size.max(axis=0))[1].astype(np.int64)
+    smallest = np.where(size > 0, size, np.inf).min(axis=0)
+    # Where the smallest entry keeps its 53 digits all do; elsewhere the last digit in use counts.
+    for column in np.flatnonzero(np.frexp(smallest)[1] - 53 - exponents < -1074).tolist():
+        exponents[column] = min(exponents[column], lattice_exponent(lifted[:, column]) + 1074)
+    return exponents
 
 
 @dataclass(frozen=True, eq=False)

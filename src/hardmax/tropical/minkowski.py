@@ -115,20 +115,22 @@ def common_refinement(heads: Sequence[Head], *, max_cells: int | None = None) ->
     limit = np.iinfo(np.int64).max - 1 if max_cells is None else max_cells
     if limit < 1:
         raise ParameterError(f"common_refinement: expected max_cells of at least 1, got {max_cells}")
-    winners, points, n_programs, n_settled = _search(terms, limit)
+    winners, queries, exact, n_programs, n_settled = _search(terms, limit)
     is_complete = len(winners) <= limit
-    winners, points = winners[:limit], points[:limit]
-    named = np.column_stack([part.index[winners[:, head]] for head, part in enumerate(terms)])
-    order = np.lexsort(named.T[::-1])
-    queries, exact = _proved_queries(terms, winners[order], points[order])
-    return JointCells(named[order], queries, is_complete, n_programs, n_settled, tuple(terms), exact)
+    winners, queries = winners[:limit], queries[:limit]
+    for head, part in enumerate(terms):
+        winners[:, head] = part.index[winners[:, head]]
+    order = np.lexsort(winners.T[::-1])
+    exact = {place: exact[cell] for place, cell in enumerate(order.tolist()) if cell in exact} if exact else {}
+    return JointCells(winners[order], queries[order], is_complete, n_programs, n_settled, tuple(terms), exact)
 
 
-def _proved_queries(terms: list[Terms], winners: IntArray, points: FloatArray) -> tuple[FloatArray, dict[int, Vector]]:
+def _proved_queries(
+    terms: list[Terms], flat: FlatHeads, winners: IntArray, points: FloatArray
+) -> tuple[FloatArray, dict[int, Vector]]:
     """A query strictly inside each cell from a scaled point in or near it; in rationals where no float was found."""
     from hardmax.tropical import _minkowski_kernels as kernels
 
-    flat = FlatHeads.from_terms(terms)
     queries = terms[0].query(points)
     sure = kernels.wins_in_every_head(
         np.concatenate([part.given for part in terms]),
@@ -180,8 +182,11 @@ def read_heads(heads: Sequence[Head]) -> list[Terms]:
     return [Terms.from_lifted(rows, exponents, kept, has_bias=has_bias) for rows in lifted]
 
 
-def _search(terms: list[Terms], limit: int) -> tuple[IntArray, FloatArray, int, int]:
-    """Run the compiled search until no question is left open, answering its questions in rationals."""
+def _search(terms: list[Terms], limit: int) -> tuple[IntArray, FloatArray, dict[int, Vector], int, int]:
+    """Run the compiled search until no question is left open, answering its questions in rationals.
+
+    Comes back with winners, queries inside their cells, rational ones where no float was found, and counts.
+    """
     from hardmax.tropical import _minkowski_kernels as kernels
 
     n_heads = len(terms)
@@ -225,9 +230,10 @@ def _search(terms: list[Terms], limit: int) -> tuple[IntArray, FloatArray, int, 
             point = thin.get(winners)
             if point is not None:
                 points[row] = point
+    queries, exact = _proved_queries(sorted_terms, flat, found, points)
     unsorted = np.empty_like(found)
     unsorted[:, order] = found
-    return unsorted, points, n_programs, len(verdicts)
+    return unsorted, queries, exact, n_programs, len(verdicts)
 
 
 def _settle_tuple(terms: list[Terms], first: IntArray, question: tuple[int, ...]) -> tuple[int, FloatArray | None]:
