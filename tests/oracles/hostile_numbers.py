@@ -14,9 +14,9 @@ import numpy as np
 KINDS = ("integers", "thirds", "sevenths", "ulps", "scaled", "columns", "subnormal", "mixed", "huge", "gauss")
 
 
-def n_cases(usual: int) -> int:
-    """How many seeds a law runs: ``usual`` ones, or as many as HARDMAX_CAMPAIGN says."""
-    return int(os.environ.get("HARDMAX_CAMPAIGN", usual))
+def n_cases(usual: int, share: float = 1.0) -> int:
+    """How many seeds a law runs: ``usual`` ones, or that share of as many as HARDMAX_CAMPAIGN says."""
+    return max(usual, int(share * int(os.environ.get("HARDMAX_CAMPAIGN", 0))))
 
 
 def hostile(rng: np.random.Generator, shape: tuple[int, ...], kind: str | None = None) -> np.ndarray:
