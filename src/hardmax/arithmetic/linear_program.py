@@ -353,7 +353,8 @@ def interior_points(normals: ArrayLike, limits: ArrayLike) -> tuple[NDArray[np.b
     Returns
     -------
     exists, points
-        Arrays (systems,) and (systems, dim); a point is NaN where none exists.
+        Arrays (systems,) and (systems, dim); a point is NaN where none exists, and where ``interior_point`` has only a
+        rational one.
 
     Exactness: certified; each witness is checked and each absence proved as in ``interior_point``.
 
@@ -398,6 +399,6 @@ def interior_points(normals: ArrayLike, limits: ArrayLike) -> tuple[NDArray[np.b
     for k in np.flatnonzero(~done):
         answer = interior_point(a[k], b[k])
         exists[k] = answer.exists
-        if answer.point is not None:
+        if answer.point is not None and answer.exact_point is None:
             points[k] = answer.point
     return exists, points

@@ -135,7 +135,9 @@ class _Scaled:
         # A cone's interior point is a direction; of its multiples take one about as long as the centre.
         inner = np.ldexp(inner, -np.frexp(np.abs(inner).max())[1])
         length = float(np.linalg.norm(inner))
-        return inner * ((np.linalg.norm(self.centre) + self.radius) / length) if length > 0 else inner
+        if length > 0:
+            inner = inner * ((np.linalg.norm(self.centre) + self.radius) / length)
+        return np.asarray(inner)
 
 
 class _Cell:

@@ -82,7 +82,8 @@ def column_exponents(lifted: FloatArray) -> IntArray:
     # Where the smallest entry keeps its 53 digits all do; elsewhere the last digit in use counts.
     for column in np.flatnonzero(np.frexp(smallest)[1] - 53 - exponents < -1074).tolist():
         exponents[column] = min(exponents[column], lattice_exponent(lifted[:, column]) + 1074)
-    return exponents
+    result: IntArray = exponents
+    return result
 
 
 @dataclass(frozen=True, eq=False)
