@@ -9,6 +9,8 @@ import pytest
 
 from hardmax.cells.power_diagram import power_diagram
 from hardmax.cells.pullback import pull_back
+from hardmax.cells.reachable import is_won
+from hardmax.cells.reachable_ball import _Cell
 from hardmax.errors import DomainError, PrecisionError
 from hardmax.tropical._essential import essential_terms
 from hardmax.tropical.minkowski import common_refinement, minkowski_vertices
@@ -34,10 +36,10 @@ def _head(rng, kind, max_keys=6, max_dim=4):
     keys = hostile(rng, (n, dim), kind)
     biases = None if rng.random() < 0.4 else hostile(rng, (n,), kind if rng.random() < 0.7 else None)
     trick = rng.integers(6)
-    if n > 2 and trick == 0:
-        keys[-1] = (keys[0] / 2 + keys[1] / 2) if rng.random() < 0.5 else keys[0] / 3.0 * 2.0 + keys[1] / 3.0
+    if n > 2 and trick == 0:  # the mean of two others, an ulp above or below it
+        keys[-1] = ulps_off(rng, keys[0] / 2 + keys[1] / 2)
         if biases is not None:
-            biases[-1] = biases[0] / 2 + biases[1] / 2
+            biases[-1:] = ulps_off(rng, biases[:1] / 2 + biases[1:2] / 2)
     elif n > 1 and trick == 1:
         keys[-1] = ulps_off(rng, keys[0])
     elif n > 1 and trick == 2:
@@ -254,6 +256,75 @@ def test_joint_cells_and_their_witnesses(kind):
                 assert _wins(beats(keys, _shift(keys, biases), j), query), (seed, cell)
 
 
+def test_cells_as_thin_as_a_few_floats_are_won_where_their_witnesses_lie():
+    """Between two walls a few ulps apart, across a direction of thirds; some cells hold no float at all."""
+    without = 0
+    for seed in range(n_cases(40)):
+        rng = np.random.default_rng([seed, 24])
+        dim, ulps = int(rng.integers(1, 3)), int(rng.integers(1, 5))
+        direction = hostile(rng, (dim,), str(rng.choice(["integers", "thirds"])))
+        wall = (1.0 + rng.integers(9)) / rng.choice([1.0, 3.0, 7.0])
+        beyond = wall
+        for _ in range(ulps):
+            beyond = np.nextafter(beyond, np.inf)
+        exponent = int(rng.integers(-400, 400)) * int(rng.integers(2))
+        keys = np.ldexp(np.array([-direction, 0 * direction, direction]), exponent)
+        biases = np.ldexp(np.array([wall, 0.0, -beyond]), exponent)
+        diagram = power_diagram(keys, biases)
+        assert diagram.live.all() or not direction.any()
+        for key in np.flatnonzero(diagram.live).tolist():
+            rows = beats(keys, biases, key)
+            assert _wins(rows, diagram.exact_interior_point(key)), seed
+            try:
+                assert _wins(rows, fractions(diagram.interior_point(key))), seed
+            except PrecisionError:
+                without += 1
+        cells = common_refinement([(keys, biases), (keys[:2], biases[:2])])
+        for cell, winners in enumerate(cells.winners.tolist()):
+            query = cells.exact_witnesses.get(cell) or fractions(cells.witnesses[cell])
+            assert _wins(beats(keys, biases, winners[0]), query), seed
+    assert without > 0
+
+
+@pytest.mark.parametrize("scale", [0, -900, 900])
+def test_points_on_the_edges_of_a_square_are_told_from_points_beside_them(scale):
+    """Seen from its middle an edge's points tie, up to roundings that a missing bound would take for victories."""
+    for seed in range(n_cases(30)):
+        rng = np.random.default_rng([seed, 25])
+        a, b = rng.integers(1, 9, 2) / rng.choice([1.0, 3.0, 7.0])
+        middle = hostile(rng, (2,), "sevenths") * rng.integers(0, 2)
+        corners = middle + np.array([[a, b], [-b, a], [-a, -b], [b, -a]])
+        share = rng.choice([0.5, 1 / 3, 0.25], 4)[:, None]
+        edges = ulps_off(rng, corners * share + np.roll(corners, 1, axis=0) * (1.0 - share))
+        points = np.ldexp(np.concatenate([corners, edges])[rng.permutation(8)], scale)
+        expected = np.flatnonzero(live_keys(points.tolist(), None)).tolist()
+        assert essential_terms(points, np.zeros(8)).tolist() == expected, seed
+        assert np.flatnonzero(power_diagram(points).live).tolist() == expected, seed
+        biases = np.ldexp(np.full(8, 1.0 / 3.0), scale)
+        biases[rng.integers(8)] = 0.0
+        expected = np.flatnonzero(live_keys(points.tolist(), biases.tolist())).tolist()
+        assert essential_terms(points, biases).tolist() == expected, seed
+        assert np.flatnonzero(power_diagram(points, biases).live).tolist() == expected, seed
+
+
+@pytest.mark.parametrize("shape", ["hull", "cone"])
+def test_keys_above_or_below_a_mixture_by_an_ulp_are_told_apart(shape):
+    for seed in range(n_cases(60)):
+        rng = np.random.default_rng([seed, 26])
+        dim = int(rng.integers(1, 4))
+        keys = hostile(rng, (3, dim), str(rng.choice(["thirds", "sevenths", "gauss"])))
+        weight = rng.choice([0.5, 1 / 3, 0.25])
+        keys[2] = ulps_off(rng, keys[0] * weight + keys[1] * (1.0 - weight))
+        queries = hostile(rng, (2, dim), str(rng.choice(["thirds", "sevenths"])))
+        answer = power_diagram(keys).reachable(**{shape: queries})
+        live = live_keys(keys.tolist(), None)
+        for j in range(3):
+            rows = beats(keys, np.zeros(3), j)
+            games = [[*(dot(fractions(q), row[:-1]) for q in queries), Fraction(0)] for row in rows]
+            games += [[Fraction(-1), Fraction(0), Fraction(0)], [Fraction(0), Fraction(-1), Fraction(0)]]
+            assert answer.is_reachable[j] == (live[j] and system_has_solution(games, [])), (seed, j)
+
+
 #: Kinds whose proofs the hull takes part in: enough keys, few dimensions, one scale a column.
 HULL_KINDS = ("thirds", "sevenths", "ulps", "scaled", "columns", "gauss")
 
@@ -368,3 +439,83 @@ def test_pulled_back_keys_win_at_their_witnesses(kind):
             assert found.live[j] == (first == j and system_has_solution(rows, [])), (seed, j)
             if found.live[j]:
                 assert _wins(rows, found.exact_witnesses.get(j) or fractions(found.witnesses[j])), (seed, j)
+
+
+def test_winning_is_exact_at_rational_queries_put_onto_walls():
+    for seed in range(n_cases(60)):
+        rng = np.random.default_rng([seed, 27])
+        keys, biases = _head(rng, str(rng.choice(KINDS)))
+        shift = _shift(keys, biases)
+        diagram = power_diagram(keys, biases)
+        key, other = (int(diagram.terms.index[k]) for k in rng.integers(len(diagram.terms.index), size=2))
+        query = fractions(hostile(rng, keys.shape[1:], "thirds"))
+        normal = [a - b for a, b in zip(fractions(keys[other]), fractions(keys[key]), strict=True)]
+        if any(normal) and rng.random() < 0.8:  # move it onto the wall, exactly
+            step = Fraction(shift[key]) - Fraction(shift[other]) - dot(normal, query)
+            query = [q + step * x / dot(normal, normal) for q, x in zip(query, normal, strict=True)]
+        assert is_won(diagram, key, query) == _wins(beats(keys, shift, key), query), seed
+
+
+def test_slabs_a_few_ulps_thick_hold_their_witnesses():
+    for seed in range(n_cases(80)):
+        rng = np.random.default_rng([seed, 28])
+        dim = int(rng.integers(1, 4))
+        keys, biases = hostile(rng, (3, dim), "thirds"), hostile(rng, (3,), "sevenths")
+        normal = hostile(rng, (dim,), str(rng.choice(["thirds", "sevenths"])))
+        low = float(normal @ hostile(rng, (dim,), "sevenths"))
+        high = low
+        for _ in range(int(rng.integers(1, 4))):
+            high = float(np.nextafter(high, np.inf))
+        rows, limits = (
+            np.concatenate([[normal, -normal], np.eye(dim)]),
+            np.concatenate([[high, -low], np.full(dim, 2.0)]),
+        )
+        closed = [[*fractions(a), Fraction(b)] for a, b in zip(rows, limits.tolist(), strict=True)]
+        try:
+            answer = power_diagram(keys, biases).reachable(polyhedron=(rows, limits))
+        except DomainError:
+            assert not system_has_solution([], closed), seed
+            continue
+        for j in answer.keys.tolist():
+            query = answer.exact_witnesses.get(j) or fractions(answer.witnesses[j])
+            assert _wins(beats(keys, biases, j), query), (seed, j)
+            assert all(dot(row[:-1], query) <= row[-1] for row in closed), (seed, j)
+
+
+def test_float_proofs_about_balls_hold_in_rationals():
+    """Queries an ulp from the sphere, and weights whose reach is the radius up to an ulp."""
+    inside = outside = 0
+    for seed in range(n_cases(300)):
+        rng = np.random.default_rng([seed, 29])
+        m, dim = int(rng.integers(1, 4)), int(rng.integers(1, 4))
+        exponent = int(rng.choice([0, -200, 200]))
+        centre, query = (np.ldexp(hostile(rng, (dim,), "sevenths"), exponent) for _ in range(2))
+        off = [a - b for a, b in zip(fractions(query), fractions(centre), strict=True)]
+        radius = float(np.linalg.norm(query - centre))
+        for _ in range(int(rng.integers(0, 4))):
+            radius = float(np.nextafter(radius, rng.choice([0.0, np.inf])))
+        if _Cell(np.empty((0, dim)), np.empty(0)).is_won(query, centre, radius):
+            inside += 1
+            assert dot(off, off) <= Fraction(radius) ** 2, seed
+        normals, limits = hostile(rng, (m, dim), "thirds"), hostile(rng, (m,), "sevenths")
+        weights = rng.random(m)
+        reach = sum(
+            (
+                Fraction(u) * (dot(fractions(a), fractions(centre)) - Fraction(b))
+                for u, a, b in zip(weights, normals, limits, strict=True)
+            ),
+            Fraction(0),
+        )
+        pull = [dot(fractions(weights), fractions(column)) for column in normals.T]
+        length = float(np.linalg.norm([float(x) for x in pull]))
+        if not length or reach <= 0:
+            continue
+        radius = float(reach) / length
+        for _ in range(int(rng.integers(0, 6))):
+            radius = float(np.nextafter(radius, rng.choice([0.0, np.inf])))
+        if _Cell(normals, limits).ruled_out(weights, centre, radius * rng.choice([1.0, 0.999])) is not None:
+            outside += 1
+            assert _Cell(normals, limits).ruled_out(weights, centre, radius) is None or reach**2 >= (
+                Fraction(radius) ** 2 * dot(pull, pull)
+            ), seed
+    assert outside > 5
