@@ -294,7 +294,7 @@ def test_points_on_the_edges_of_a_square_are_told_from_points_beside_them(scale)
         a, b = rng.integers(1, 9, 2) / rng.choice([1.0, 3.0, 7.0])
         middle = hostile(rng, (2,), "sevenths") * rng.integers(0, 2)
         corners = middle + np.array([[a, b], [-b, a], [-a, -b], [b, -a]])
-        share = rng.choice([0.5, 1 / 3, 0.25], 4)[:, None]
+        share = rng.choice([0.5, 1 / 3, 0.25], 4)[:, None] if rng.random() < 0.3 else np.full((4, 1), 0.5)
         edges = ulps_off(rng, corners * share + np.roll(corners, 1, axis=0) * (1.0 - share))
         points = np.ldexp(np.concatenate([corners, edges])[rng.permutation(8)], scale)
         expected = np.flatnonzero(live_keys(points.tolist(), None)).tolist()
@@ -313,15 +313,27 @@ def test_keys_above_or_below_a_mixture_by_an_ulp_are_told_apart(shape):
         rng = np.random.default_rng([seed, 26])
         dim = int(rng.integers(1, 4))
         keys = hostile(rng, (3, dim), str(rng.choice(["thirds", "sevenths", "gauss"])))
+        biases = hostile(rng, (3,), str(rng.choice(["thirds", "sevenths"])))
         weight = rng.choice([0.5, 1 / 3, 0.25])
-        keys[2] = ulps_off(rng, keys[0] * weight + keys[1] * (1.0 - weight))
-        queries = hostile(rng, (2, dim), str(rng.choice(["thirds", "sevenths"])))
-        answer = power_diagram(keys).reachable(**{shape: queries})
-        live = live_keys(keys.tolist(), None)
+        keys[2] = keys[0] * weight + keys[1] * (1.0 - weight)
+        biases[2:] = ulps_off(rng, biases[:1] * weight + biases[1:2] * (1.0 - weight))
+        normal = keys[1] - keys[0]
+        if not normal.any():
+            continue
+        # Queries on both sides of the wall between the two, where the third may win by less than a rounding.
+        wall = hostile(rng, (dim,), "sevenths")
+        wall = wall + normal * ((biases[0] - biases[1] - normal @ wall) / (normal @ normal))
+        queries = np.array([wall - normal * rng.random(), wall + normal * rng.random()])
+        answer = power_diagram(keys, biases).reachable(**{shape: queries})
+        live = live_keys(keys.tolist(), biases.tolist())
+        generators = [[*fractions(q), Fraction(int(shape == "hull"))] for q in queries]
+        if shape == "cone":
+            generators.append([Fraction(0)] * dim + [Fraction(1)])
+        n = len(generators)
         for j in range(3):
-            rows = beats(keys, np.zeros(3), j)
-            games = [[*(dot(fractions(q), row[:-1]) for q in queries), Fraction(0)] for row in rows]
-            games += [[Fraction(-1), Fraction(0), Fraction(0)], [Fraction(0), Fraction(-1), Fraction(0)]]
+            rows = beats(keys, biases, j)
+            games = [[*(dot(g[:-1], row[:-1]) - g[-1] * row[-1] for g in generators), Fraction(0)] for row in rows]
+            games += [[*(Fraction(-int(k == i)) for k in range(n)), Fraction(0)] for i in range(n)]
             assert answer.is_reachable[j] == (live[j] and system_has_solution(games, [])), (seed, j)
 
 
@@ -498,6 +510,8 @@ def test_float_proofs_about_balls_hold_in_rationals():
             inside += 1
             assert dot(off, off) <= Fraction(radius) ** 2, seed
         normals, limits = hostile(rng, (m, dim), "thirds"), hostile(rng, (m,), "sevenths")
+        if rng.random() < 0.5:  # the centre lies on the walls, up to an ulp: nearly all of the reach cancels
+            limits = ulps_off(rng, normals @ centre)
         weights = rng.random(m)
         reach = sum(
             (
@@ -508,14 +522,13 @@ def test_float_proofs_about_balls_hold_in_rationals():
         )
         pull = [dot(fractions(weights), fractions(column)) for column in normals.T]
         length = float(np.linalg.norm([float(x) for x in pull]))
-        if not length or reach <= 0:
+        if not length:
             continue
-        radius = float(reach) / length
+        radius = max(float(reach), 0.0) / length
         for _ in range(int(rng.integers(0, 6))):
             radius = float(np.nextafter(radius, rng.choice([0.0, np.inf])))
-        if _Cell(normals, limits).ruled_out(weights, centre, radius * rng.choice([1.0, 0.999])) is not None:
-            outside += 1
-            assert _Cell(normals, limits).ruled_out(weights, centre, radius) is None or reach**2 >= (
-                Fraction(radius) ** 2 * dot(pull, pull)
-            ), seed
+        for size in (radius, 0.999 * radius, 0.0):
+            if _Cell(normals, limits).ruled_out(weights, centre, size) is not None:
+                outside += 1
+                assert reach >= 0 and reach**2 >= Fraction(size) ** 2 * dot(pull, pull), seed
     assert outside > 5
