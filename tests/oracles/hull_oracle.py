@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from itertools import product
+from itertools import combinations, product
 from math import gcd
 
 Row = tuple[Fraction, ...]  # (normal..., limit): normal . x < limit
@@ -96,3 +96,104 @@ def joint_winners(
         if lowest and strict_system_has_solution(normals, limits):
             found.add(choice)
     return found
+
+
+def fractions(values: object) -> list[Fraction]:
+    """Floats as the rationals they are."""
+    return [Fraction(float(value)) for value in values]  # type: ignore[attr-defined]
+
+
+def dot(left: Sequence[Fraction], right: Sequence[Fraction]) -> Fraction:
+    """The exact product of two vectors."""
+    return sum((a * b for a, b in zip(left, right, strict=True)), Fraction(0))
+
+
+def solve(matrix: Sequence[Sequence[Fraction]], right: Sequence[Fraction]) -> list[Fraction] | None:
+    """The only solution of a linear system, by Gauss and Jordan; None where there is none or more than one."""
+    table = [[*row, value] for row, value in zip(matrix, right, strict=True)]
+    n = len(matrix[0])
+    for col in range(n):
+        pivot = next((k for k in range(col, len(table)) if table[k][col]), None)
+        if pivot is None:
+            return None
+        table[col], table[pivot] = table[pivot], table[col]
+        lead = table[col][col]
+        table[col] = [value / lead for value in table[col]]
+        for k, row in enumerate(table):
+            if k != col and row[col]:
+                factor = row[col]
+                table[k] = [a - factor * b for a, b in zip(row, table[col], strict=True)]
+    if any(row[n] for row in table[n:]):
+        return None
+    return [table[k][n] for k in range(n)]
+
+
+def system_has_solution(strict: Sequence[Sequence[Fraction]], closed: Sequence[Sequence[Fraction]]) -> bool:
+    """Whether some x satisfies rows (normal..., limit): ``normal x < limit`` strictly, and ``<= limit`` if closed."""
+    rows = {(_tidy(row), True) for row in strict} | {(_tidy(row), False) for row in closed}
+    while rows:
+        width = len(next(iter(rows))[0])
+        if width == 1:
+            return all(row[0] > 0 or (row[0] == 0 and not is_strict) for row, is_strict in rows)
+        kept = {(_tidy(row[1:]), is_strict) for row, is_strict in rows if row[0] == 0}
+        upper = [(row, s) for row, s in rows if row[0] > 0]
+        lower = [(row, s) for row, s in rows if row[0] < 0]
+        for (up, s), (low, t) in product(upper, lower):
+            kept.add((_tidy([up[k] * -low[0] + low[k] * up[0] for k in range(1, width)]), s or t))
+        # An open row makes the closed one with the same numbers needless.
+        rows = {(row, s) for row, s in kept if s or (row, True) not in kept}
+    return True
+
+
+def beats(keys: object, biases: object, key: int) -> list[list[Fraction]]:
+    """Rows (normal..., limit) of "``key`` beats every key that differs from it"."""
+    terms = [[*fractions(k), Fraction(float(b))] for k, b in zip(keys, biases, strict=True)]  # type: ignore[call-overload]
+    own = terms[key]
+    return [
+        [*(a - b for a, b in zip(term[:-1], own[:-1], strict=True)), own[-1] - term[-1]]
+        for term in terms
+        if term != own
+    ]
+
+
+def squared_distance(rows: Sequence[Sequence[Fraction]], centre: Sequence[Fraction]) -> Fraction:
+    """From a point to the set ``normal x <= limit`` of rows, which is not empty: every set of walls is tried."""
+    dim = len(centre)
+    best = None
+    for count in range(min(dim, len(rows)) + 1):
+        for active in combinations(rows, count):
+            # The projection onto the walls: centre - sum_i u_i normal_i with normal_j . projection = limit_j.
+            normals = [row[:-1] for row in active]
+            weights = solve(
+                [[dot(a, b) for b in normals] for a in normals] or [[]],
+                [dot(row[:-1], centre) - row[-1] for row in active] or [Fraction(0)],
+            )
+            if weights is None:
+                continue
+            foot = [c - dot(weights, [a[k] for a in normals]) for k, c in enumerate(centre)]
+            if all(dot(row[:-1], foot) <= row[-1] for row in rows):
+                distance = sum(((f - c) ** 2 for f, c in zip(foot, centre, strict=True)), Fraction(0))
+                best = distance if best is None else min(best, distance)
+    assert best is not None
+    return best
+
+
+def share_a_facet(keys: object, biases: object, first: int, second: int) -> bool:
+    """Whether two keys that differ tie above all others on a set of full dimension within their wall."""
+    own, other = beats(keys, biases, first), beats(keys, biases, second)
+    terms = [[*fractions(k), Fraction(float(b))] for k, b in zip(keys, biases, strict=True)]  # type: ignore[call-overload]
+    wall = [
+        *(a - b for a, b in zip(terms[second][:-1], terms[first][:-1], strict=True)),
+        terms[first][-1] - terms[second][-1],
+    ]
+    lead = next((k for k, x in enumerate(wall[:-1]) if x), None)
+    if lead is None:
+        return False
+    mirrored = [-x for x in wall]
+    rows = [row for row in own if row != wall] + [row for row in other if row != mirrored]
+    restricted = []
+    for row in rows:
+        factor = row[lead] / wall[lead]
+        rest = [x - factor * w for x, w in zip(row, wall, strict=True)]
+        restricted.append([x for k, x in enumerate(rest) if k != lead])
+    return system_has_solution(restricted, [])

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.arithmetic._exact_simplex import exact_maximise, solve_square
-from hardmax.arithmetic._systems import LARGE, UNIT_ROUNDOFF, read_system, rounded
+from hardmax.arithmetic._systems import LARGE, read_system, rounded, rounded_ray
 from hardmax.arithmetic.rationals import nearest_float
+from hardmax.arithmetic.rounding import UNDERFLOW, dot_error, relative_error
 from hardmax.errors import ShapeError, WeightError
 
 FloatArray = NDArray[np.float64]
@@ -94,8 +95,9 @@ def _feasible(
     approximate = np.array([nearest_float(x) for x in point])
     with np.errstate(over="ignore", invalid="ignore"):
         size = np.abs(a) @ np.abs(approximate) + np.abs(b)
-        far = a @ approximate - b < -(4.0 * (a.shape[1] + 4) * UNIT_ROUNDOFF * size + 1e-300)
-        far &= np.isfinite(size)
+        # The point was rounded: each coordinate by one rounding, or by underflow.
+        slack = relative_error(1) * size + UNDERFLOW * (np.abs(a).sum(axis=1) + a.shape[1])
+        far = a @ approximate - b < -dot_error(a.shape[1], size, slack)
     return all(
         sum((r * x for r, x in zip(rows[i], point, strict=True)), Fraction(0)) <= right[i] for i in np.flatnonzero(~far)
     )
@@ -108,10 +110,10 @@ def _maximal_basis(c: FloatArray, a: FloatArray, b: FloatArray) -> list[int] | N
         return None
     from hardmax.arithmetic import _simplex_kernels as kernels
 
-    scale = np.ldexp(1.0, -np.frexp(np.abs(a).max(axis=1, initial=0.0))[1])
+    scale = -np.frexp(np.abs(a).max(axis=1, initial=0.0))[1]
     nonbasic = np.empty(d + 1, np.int64)
-    with np.errstate(over="ignore", invalid="ignore"):
-        scaled_a, scaled_b = a * scale[:, None], b * scale
+    with np.errstate(over="ignore", under="ignore"):
+        scaled_a, scaled_b = np.ldexp(a, scale[:, None]), np.ldexp(b, scale)
     if not (np.isfinite(scaled_a).all() and np.isfinite(scaled_b).all()):
         return None
     status = kernels.maximise_one(
@@ -131,11 +133,11 @@ def _maximal_basis(c: FloatArray, a: FloatArray, b: FloatArray) -> list[int] | N
 def _optimum(status: str, goal: list[Fraction], point: Vector | None, proof: Vector | None) -> Optimum:
     if status == "infeasible":
         assert proof is not None
-        return Optimum(Status.INFEASIBLE, -np.inf, None, rounded(proof), None, None, None, proof)
+        return Optimum(Status.INFEASIBLE, -np.inf, None, rounded_ray(proof), None, None, None, proof)
     assert point is not None and proof is not None
     value = sum((c * x for c, x in zip(goal, point, strict=True)), Fraction(0))
     if status == "unbounded":
-        return Optimum(Status.UNBOUNDED, np.inf, rounded(point), None, rounded(proof), None, point, None, proof)
+        return Optimum(Status.UNBOUNDED, np.inf, rounded(point), None, rounded_ray(proof), None, point, None, proof)
     nearest = float(rounded([value])[0])
     return Optimum(Status.OPTIMAL, nearest, rounded(point), rounded(proof), None, value, point, proof)
 
@@ -169,7 +171,8 @@ def maximise_many(
     from hardmax.arithmetic import _simplex_kernels as kernels
 
     codes, points, _ = kernels.maximise_batch(c, a, b)
-    values = np.einsum("kd,kd->k", c, points)
+    with np.errstate(over="ignore", invalid="ignore"):
+        values = np.einsum("kd,kd->k", c, points)
     names = {kernels.OPTIMAL: Status.OPTIMAL, kernels.UNBOUNDED: Status.UNBOUNDED}
     status = np.empty(len(codes), dtype=object)
     for k, code in enumerate(codes.tolist()):

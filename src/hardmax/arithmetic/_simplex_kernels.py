@@ -16,19 +16,27 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from hardmax.arithmetic import rounding
+
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 PRESENT, ABSENT, UNSURE = 1, 0, -1
 OPTIMAL, UNBOUNDED, INFEASIBLE, FAILED = 0, 1, 2, -1
 
-#: Entries below this count as zero while pivoting on unit rows; the checks afterwards forgive nothing.
+#: Heuristics that decide nothing: entries below these count as zero while pivoting on unit rows, while inverting, and
+#: at the end of phase one. The checks afterwards forgive nothing.
 PIVOT_TOLERANCE = 1e-11
+INVERSE_TOLERANCE = 1e-13
+PHASE_TOLERANCE = 1e-9
 #: Depth at which a cone is called open: above every delta, with room to spare.
 DEPTH = 2.5
 #: Right-hand sides between 1 and 2 that tell rows apart (the golden ratio's multiples spread evenly).
 DELTAS = 1.0 + (np.arange(4096) * 0.6180339887498949) % 1.0
-UNIT_ROUNDOFF = 2.0**-53
+UNDERFLOW = rounding.UNDERFLOW
+
+dot_error = njit(rounding.dot_error)
+solution_error = njit(rounding.solution_error)
 
 
 @njit(cache=True)
@@ -174,9 +182,9 @@ def prove_positive_kernel(columns: FloatArray, m: int, multipliers: FloatArray, 
     """Whether some y > 0 with ``y @ rows == 0`` on the support of ``multipliers`` provably exists.
 
     The rows are ``columns[:, :m].T``; the support must have n + 1 of them. Each entry may differ from the
-    true one by a factor 1 + e, |e| <= ``entry_error``: the proof covers every such matrix. With
-    M = [rows.T; 1] and an approximate inverse R, ||I - R M|| < 1 bounds the distance from R e_n to the true
-    solution, and a solution farther from zero than that bound is positive.
+    true one by a factor 1 + e, |e| <= ``entry_error``, and by ``UNDERFLOW``: the proof covers every such matrix.
+    With M = [rows.T; 1] and an approximate inverse R, |I - R M| <= 1/2 bounds the distance from R e_n to the true
+    solution (lemma "linear system"), and a solution farther from zero than that bound is positive.
     """
     n = len(columns)
     size = n + 1
@@ -203,7 +211,7 @@ def prove_positive_kernel(columns: FloatArray, m: int, multipliers: FloatArray, 
         for i in range(k + 1, size):
             if abs(work[i, k]) > abs(work[best, k]):
                 best = i
-        if not abs(work[best, k]) > 1e-13:
+        if not abs(work[best, k]) > INVERSE_TOLERANCE:
             return False
         if best != k:
             for j in range(size):
@@ -219,10 +227,11 @@ def prove_positive_kernel(columns: FloatArray, m: int, multipliers: FloatArray, 
                 for j in range(size):
                     work[i, j] -= factor * work[k, j]
                     inverse[i, j] -= factor * inverse[k, j]
-    # Rounding of a dot product of length `size` and the errors of the entries, doubled for good measure.
-    slack = 2.0 * ((size + 4) * UNIT_ROUNDOFF + entry_error)
     contraction = 0.0
     for i in range(size):
+        reach = 0.0
+        for k in range(size):
+            reach += abs(inverse[i, k])
         total = 0.0
         for j in range(size):
             value = 0.0
@@ -230,29 +239,32 @@ def prove_positive_kernel(columns: FloatArray, m: int, multipliers: FloatArray, 
             for k in range(size):
                 value += inverse[i, k] * matrix[k, j]
                 weight += abs(inverse[i, k] * matrix[k, j])
-            if i == j:
-                value -= 1.0
-            total += abs(value) + slack * (weight + 1.0)
-        contraction = max(contraction, total)
-    if not contraction < 0.5:
+            diagonal = 1.0 if i == j else 0.0
+            slack = entry_error * weight + (reach + size) * UNDERFLOW
+            total += abs(value - diagonal) + dot_error(size, weight + diagonal, slack)
+        contraction = max(contraction, rounding.SAFETY * total)
+    if not contraction <= 0.5:
         return False
     residual = work[0]
+    reach = 0.0
+    for k in range(size):
+        reach += abs(inverse[k, n])
     for i in range(size):
         value = 0.0
         weight = 0.0
         for k in range(size):
             value += matrix[i, k] * inverse[k, n]
             weight += abs(matrix[i, k] * inverse[k, n])
-        if i == n:
-            value -= 1.0
-        residual[i] = abs(value) + slack * (weight + 1.0)
-    radius = 0.0
+        right = 1.0 if i == n else 0.0
+        slack = entry_error * weight + (reach + size) * UNDERFLOW
+        residual[i] = abs(value - right) + dot_error(size, weight + right, slack)
+    pull = 0.0
     for i in range(size):
         total = 0.0
         for k in range(size):
             total += abs(inverse[i, k]) * residual[k]
-        radius = max(radius, total)
-    radius = 2.1 * radius  # 1 / (1 - contraction) <= 2, and a little for the sums above
+        pull = max(pull, total)
+    radius = solution_error(size, pull)
     smallest = inverse[0, n]
     for i in range(size):
         smallest = min(smallest, inverse[i, n])
@@ -322,7 +334,7 @@ def maximise_one(
         basic[worst], nonbasic[d] = d, basic[worst]
         if _climb(table, m, d, m, basic, nonbasic) != OPTIMAL:
             return FAILED
-        if table[m, d + 1] < -1e-9:
+        if table[m, d + 1] < -PHASE_TOLERANCE:
             _read_multipliers(table, m, d, m, nonbasic, multipliers)
             return INFEASIBLE
         for i in range(m):

@@ -21,15 +21,18 @@ from numpy.typing import ArrayLike, NDArray
 from hardmax.arithmetic._exact_simplex import exact_maximise, solve_square
 from hardmax.arithmetic._maximise import Optimum, Status, maximise, maximise_many
 from hardmax.arithmetic._systems import (
-    UNIT_ROUNDOFF,
+    UNIT_ROW_ERROR,
     cone_hint,
     homogeneous_rows,
     point_of,
     read_system,
     rounded,
+    rounded_ray,
     row_multipliers,
+    unit_rows_of,
 )
 from hardmax.arithmetic.rationals import nearest_float
+from hardmax.arithmetic.rounding import dot_error
 from hardmax.errors import ShapeError, WeightError
 
 __all__ = [
@@ -37,6 +40,7 @@ __all__ = [
     "Optimum",
     "Status",
     "exact_interior_point",
+    "exact_witness",
     "farkas_on_support",
     "interior_point",
     "interior_points",
@@ -48,16 +52,20 @@ __all__ = [
 FloatArray = NDArray[np.float64]
 Vector = tuple[Fraction, ...]
 
+#: Heuristic, decides nothing: multipliers below these shares of the largest are left out of the rational attempt.
+_SUPPORT_CUTOFFS = (1e-9, 0.0)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InteriorPoint:
     """The answer to "is there x with ``normals @ x < limits``?", with its reason.
 
-    ``point`` is a witness in floats. Where the set is so thin that no float nearby lies inside,
-    ``exact_point`` holds a rational witness and ``point`` its rounding. ``certificate`` holds Farkas
-    multipliers, one per row (open rows, then closed rows): nonnegative, not all zero, with
-    ``y @ normals == 0`` and ``y @ limits <= 0``. As floats they are the rounding of multipliers that are
-    proved to exist; ``exact_certificate`` holds the rationals where those were computed.
+    ``point`` is a witness in floats. Where none was found because the set is so thin that no float nearby lies
+    inside, ``exact_point`` holds a rational witness and ``point`` its rounding (None where that overflows).
+    ``certificate`` holds Farkas multipliers, one per row (open rows, then closed rows): nonnegative, not all zero, with
+    ``y @ normals == 0`` and ``y @ limits <= 0``, the last strictly where no open row has a part. As floats they are
+    the rounding of a multiple of multipliers that are proved to exist; ``exact_certificate`` holds the rationals where
+    those were computed.
 
     Exactness: certified; ``exists`` is never a guess.
     """
@@ -119,22 +127,29 @@ def interior_point(
     strict = np.arange(len(b)) < n_open
     if len(b) == 0:
         return InteriorPoint(True, np.zeros(a.shape[1]))
-    rows, exponents = homogeneous_rows(a, b)
-    strict_rows = np.concatenate([strict, np.ones(len(rows) - len(b), dtype=bool)])
-    status, hint, multipliers, proved = cone_hint(rows, strict_rows)
+    unit = homogeneous_rows(a, b)
+    strict_rows = np.concatenate([strict, np.ones(len(unit.rows) - len(b), dtype=bool)])
+    status, hint, multipliers, proved = cone_hint(unit.rows, strict_rows)
     if status == 1:
-        answer = _witness(a, b, strict, hint, exponents)
+        answer = _witness(a, b, strict, hint, unit.exponents)
         if answer is not None:
-            return answer
+            return _within_floats(answer)
     if status == 0:
         if proved and len(b) > 24:  # rationals would cost more than the proof in floats
-            certificate = row_multipliers(multipliers, rows, exponents, a, b)
-            if np.isfinite(certificate).all():
-                return InteriorPoint(False, certificate=certificate)
+            return InteriorPoint(False, certificate=row_multipliers(multipliers, unit, len(b)))
         exact = farkas_on_support(a, b, strict, multipliers)
         if exact is not None:
-            return InteriorPoint(False, certificate=rounded(exact), exact_certificate=exact)
-    return _settle([[Fraction(x) for x in row] for row in a.tolist()], [Fraction(x) for x in b.tolist()], strict)
+            return InteriorPoint(False, certificate=rounded_ray(exact), exact_certificate=exact)
+    exact_rows, exact_limits = [[Fraction(x) for x in row] for row in a.tolist()], [Fraction(x) for x in b.tolist()]
+    return _within_floats(_settle(exact_rows, exact_limits, strict))
+
+
+def _within_floats(answer: InteriorPoint) -> InteriorPoint:
+    """The answer, refused where its witness overflows."""
+    if answer.exists and answer.point is None:
+        assert answer.exact_point is not None
+        rounded(answer.exact_point)
+    return answer
 
 
 def strictly_below(normals: FloatArray, limits: FloatArray, point: FloatArray) -> NDArray[np.bool_]:
@@ -155,10 +170,8 @@ def _row_signs(normals: FloatArray, limits: FloatArray, point: FloatArray) -> ND
     with np.errstate(over="ignore", invalid="ignore"):
         values = normals @ point - limits
         size = np.abs(normals) @ np.abs(point) + np.abs(limits)
-        bound = 2.0 * (normals.shape[1] + 3) * UNIT_ROUNDOFF * size + 1e-300
+        bound = dot_error(normals.shape[1], size)
         sign = np.where(values > bound, 1, np.where(values < -bound, -1, 0)).astype(np.int8)
-        # A finite bound is what makes the two comparisons proofs.
-        sign[~np.isfinite(size)] = 0
     doubtful = np.flatnonzero(sign == 0)
     if len(doubtful):
         exact_point = [Fraction(float(x)) for x in point]
@@ -181,19 +194,31 @@ def _witness(
     """The hint as a point of the set, if it is one."""
     d = a.shape[1]
     point = point_of(hint, exponents, d)
-    if np.isfinite(point).all():
-        sign = _row_signs(a, b, point)
-        if (sign[strict] < 0).all() and (sign <= 0).all():
-            return InteriorPoint(True, point)
-    if len(hint) == d or not np.isfinite(hint).all() or not hint[d] > 0:
+    if np.isfinite(point).all() and _is_witness(_row_signs(a, b, point), strict):
+        return InteriorPoint(True, point)
+    if not np.isfinite(hint).all() or (len(hint) > d and not hint[d] > 0):
         return None
     # Rounding the quotient left a thin set; the quotient itself may still lie inside.
-    whole = [Fraction(float(z)) / Fraction(2) ** int(e) for z, e in zip(hint, exponents, strict=True)]
-    exact = tuple(z / whole[d] for z in whole[:d])
+    exact = exact_witness(hint, exponents, d)
     signs = np.array([_exact_sign(a[i], float(b[i]), exact) for i in range(len(b))])
-    if (signs[strict] < 0).all() and (signs <= 0).all():
-        return InteriorPoint(True, rounded(exact), exact_point=exact)
-    return None
+    return _exact_answer(exact, is_cone=len(hint) == d) if _is_witness(signs, strict) else None
+
+
+def exact_witness(hint: FloatArray, exponents: NDArray[np.int64], dim: int) -> Vector:
+    """The rational point that a vector of the scaled cone stands for; its last coordinate, if any, is positive."""
+    whole = [Fraction(float(z)) / Fraction(2) ** int(e) for z, e in zip(hint, exponents, strict=True)]
+    return tuple(z / whole[dim] for z in whole[:dim]) if len(whole) > dim else tuple(whole)
+
+
+def _is_witness(signs: NDArray[np.int8], strict: NDArray[np.bool_]) -> bool:
+    """Whether signs of ``normals @ x - limits`` make x a point of the set: strict rows strictly, all others too."""
+    return bool((signs[strict] < 0).all() and (signs <= 0).all())
+
+
+def _exact_answer(exact: Vector, *, is_cone: bool) -> InteriorPoint:
+    """A rational witness whose rounding is not one, or overflows."""
+    nearest = rounded_ray(exact) if is_cone else np.array([nearest_float(x) for x in exact])
+    return InteriorPoint(True, nearest if np.isfinite(nearest).all() else None, exact_point=exact)
 
 
 def farkas_on_support(
@@ -211,7 +236,7 @@ def farkas_on_support(
     """
     m, d = normals.shape
     largest = float(hint.max(initial=0.0))
-    for cutoff in (1e-9, 0.0):
+    for cutoff in _SUPPORT_CUTOFFS:
         support = [int(i) for i in np.flatnonzero(hint > cutoff * largest)]
         if not support or len(support) > d + 2:
             continue
@@ -242,6 +267,8 @@ def exact_interior_point(
 ) -> InteriorPoint:
     """``interior_point`` for rational rows, none of which need be a float; ``closed`` rows may be tight.
 
+    Where a witness overflows binary64, ``point`` is None and ``exact_point`` holds it.
+
     Exactness: exact.
 
     Examples
@@ -252,26 +279,22 @@ def exact_interior_point(
     >>> exact_interior_point([[third], [-2 * third]], [third, -2 * third]).exists  # x < 1 and x > 1
     False
     """
-    a = np.array([[nearest_float(x) for x in row] for row in normals], dtype=np.float64)
-    b = np.array([nearest_float(x) for x in limits], dtype=np.float64)
     if len(normals) == 0:
         raise ShapeError("exact_interior_point: expected at least one row, got none; every point will do")
-    strict = np.ones(len(b), dtype=bool) if closed is None else ~np.asarray(closed, dtype=bool)
-    if np.isfinite(a).all() and np.isfinite(b).all():
-        rows, exponents = homogeneous_rows(a, b)
-        beyond = np.ones(len(rows) - len(b), dtype=bool)
-        status, hint, multipliers, _ = cone_hint(rows, np.concatenate([strict, beyond]))
-        if status == 1:
-            point = point_of(hint, exponents, a.shape[1])
-            if np.isfinite(point).all():
-                exact = tuple(Fraction(float(x)) for x in point)
-                if _contains(normals, limits, strict, exact):
-                    return InteriorPoint(True, point)
-        if status == 0:
-            entries = [[*row, limit] for row, limit in zip(normals, limits, strict=True)]
-            proof = farkas_on_support(a, b, strict, multipliers, entries=entries)
-            if proof is not None:
-                return InteriorPoint(False, certificate=rounded(proof), exact_certificate=proof)
+    strict = np.ones(len(limits), dtype=bool) if closed is None else ~np.asarray(closed, dtype=bool)
+    dim = len(normals[0])
+    unit = unit_rows_of(normals, limits)
+    beyond = np.ones(len(unit.rows) - len(limits), dtype=bool)
+    status, hint, multipliers, _ = cone_hint(unit.rows, np.concatenate([strict, beyond]))
+    if status == 1:
+        point = point_of(hint, unit.exponents, dim)
+        if np.isfinite(point).all() and _contains(normals, limits, strict, [Fraction(float(x)) for x in point]):
+            return InteriorPoint(True, point)
+    if status == 0:
+        entries = [[*row, limit] for row, limit in zip(normals, limits, strict=True)]
+        proof = farkas_on_support(np.empty((len(limits), dim)), np.empty(0), strict, multipliers, entries=entries)
+        if proof is not None:
+            return InteriorPoint(False, certificate=rounded_ray(proof), exact_certificate=proof)
     return _settle(normals, limits, strict)
 
 
@@ -293,20 +316,30 @@ def _contains(
 def _settle(
     normals: Sequence[Sequence[Fraction]], limits: Sequence[Fraction], strict: NDArray[np.bool_]
 ) -> InteriorPoint:
-    """The answer in rationals, from nothing."""
+    """The answer in rationals, from nothing: the common depth s <= 1 of the open rows, each in its own units."""
     d = len(normals[0])
     zero, one = Fraction(0), Fraction(1)
-    rows = [[*normal, one if open_row else zero] for normal, open_row in zip(normals, strict.tolist(), strict=True)]
+    rows = [
+        [*normal, _unit(normal) if open_row else zero]
+        for normal, open_row in zip(normals, strict.tolist(), strict=True)
+    ]
     rows.append([zero] * d + [one])
     status, point, multipliers = exact_maximise([zero] * d + [one], rows, [*limits, one])
     if status == "optimal" and point is not None and point[d] > 0:
-        exact = point[:d]
-        nearest = rounded(exact)
-        inside = _contains(normals, limits, strict, [Fraction(float(x)) for x in nearest])
-        return InteriorPoint(True, nearest, exact_point=None if inside else exact)
+        answer = _exact_answer(point[:d], is_cone=not any(limits))
+        nearest = answer.point
+        if nearest is not None and _contains(normals, limits, strict, [Fraction(float(x)) for x in nearest]):
+            return InteriorPoint(True, nearest)
+        return answer
     assert multipliers is not None  # s <= 1 bounds the program, so it is never unbounded
     certificate = multipliers[: len(limits)]
-    return InteriorPoint(False, certificate=rounded(certificate), exact_certificate=certificate)
+    return InteriorPoint(False, certificate=rounded_ray(certificate), exact_certificate=certificate)
+
+
+def _unit(normal: Sequence[Fraction]) -> Fraction:
+    """A power of two about as large as a row's largest entry; 1 for a zero row."""
+    largest = max(map(abs, normal), default=Fraction(0)) or Fraction(1)
+    return Fraction(2) ** (largest.numerator.bit_length() - largest.denominator.bit_length())
 
 
 def interior_points(normals: ArrayLike, limits: ArrayLike) -> tuple[NDArray[np.bool_], FloatArray]:
@@ -320,7 +353,8 @@ def interior_points(normals: ArrayLike, limits: ArrayLike) -> tuple[NDArray[np.b
     Returns
     -------
     exists, points
-        Arrays (systems,) and (systems, dim); a point is NaN where none exists.
+        Arrays (systems,) and (systems, dim); a point is NaN where none exists, and where ``interior_point`` has only a
+        rational one.
 
     Exactness: certified; each witness is checked and each absence proved as in ``interior_point``.
 
@@ -350,20 +384,21 @@ def interior_points(normals: ArrayLike, limits: ArrayLike) -> tuple[NDArray[np.b
         return exists, points
     from hardmax.arithmetic import _simplex_kernels as kernels
 
-    rows, exponents = homogeneous_rows(a, b)
-    status, proved, hints, _ = kernels.cone_batch(np.ascontiguousarray(rows.transpose(0, 2, 1)), 2 * UNIT_ROUNDOFF)
-    candidates = point_of(hints, exponents, d)
+    unit = homogeneous_rows(a, b)
+    columns = np.ascontiguousarray(unit.rows.transpose(0, 2, 1))
+    status, proved, hints, _ = kernels.cone_batch(columns, UNIT_ROW_ERROR)
+    candidates = point_of(hints, unit.exponents, d)
     with np.errstate(over="ignore", invalid="ignore"):
         values = np.einsum("kmd,kd->km", a, candidates) - b
         size = np.einsum("kmd,kd->km", np.abs(a), np.abs(candidates)) + np.abs(b)
-        below = values < -(2.0 * (d + 3) * UNIT_ROUNDOFF * size + 1e-300)
-    inside = (status == kernels.PRESENT) & (below & np.isfinite(size)).all(axis=1)
+        below = values < -dot_error(d, size)
+    inside = (status == kernels.PRESENT) & below.all(axis=1)
     exists[inside] = True
     points[inside] = candidates[inside]
     done = proved | inside
     for k in np.flatnonzero(~done):
         answer = interior_point(a[k], b[k])
         exists[k] = answer.exists
-        if answer.point is not None:
+        if answer.point is not None and answer.exact_point is None:
             points[k] = answer.point
     return exists, points

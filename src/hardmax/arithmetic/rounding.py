@@ -89,3 +89,47 @@ def bilinear_error(length: Any, pairs: Any, size: Any, slack: Any = 0.0) -> Any:
     Exactness: certified, for length times pairs below 2**25.
     """
     return dot_error(length + pairs, size, slack) + (4 * length + 2) * pairs * UNDERFLOW
+def relative_error(n: Any) -> Any:
+    """Lemma "roundings in a row": after ``n`` of them a number has changed by at most this share of itself.
+
+    Underflow is not counted: a caller whose products or quotients may underflow adds ``UNDERFLOW`` for each.
+
+    Exactness: certified, for n below 2**29.
+
+    Examples
+    --------
+    >>> relative_error(2) > 2 * UNIT_ROUNDOFF
+    True
+    """
+    return SAFETY * n * UNIT_ROUNDOFF
+
+
+def difference_dot_error(n: Any, size: Any) -> Any:
+    """Lemma "LP row": ``dot_error`` where each of the ``n`` products has one factor that is a rounded difference.
+
+    ``size`` is the float sum of the absolute values of the computed terms; the constant may be a difference too.
+
+    Exactness: certified, for n below 2**25.
+
+    Examples
+    --------
+    >>> difference_dot_error(3, 1.0) > dot_error(3, 1.0)
+    True
+    """
+    return SAFETY * (n + 4) * UNIT_ROUNDOFF * size + (n + 2) * UNDERFLOW
+
+
+def solution_error(n: Any, pull: Any) -> Any:
+    """Lemma "linear system": how far the true solution of n equations is from a computed one, in each coordinate.
+
+    With R an approximate inverse, ``|I - R M| <= 1/2`` proved, and ``pull`` the largest float sum
+    ``sum_k |R_ik| residual_k`` of a row, residuals rounded up.
+
+    Exactness: certified, for n below 2**25.
+
+    Examples
+    --------
+    >>> solution_error(2, 0.5) >= 1.0, solution_error(2, 0.0) > 0
+    (True, True)
+    """
+    return 2.0 * SAFETY * pull + (2 * n + 2) * UNDERFLOW

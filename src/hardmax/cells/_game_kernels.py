@@ -102,6 +102,11 @@ def solve_games(
         for k in range(n_rivals):
             if rivals[k] != key:
                 count += 1
+        if count == 0:  # nobody to beat
+            fine[problem] = False
+            rows_mix[problem] = 0.0
+            columns_mix[problem] = 0.0
+            continue
         payoff = np.empty((n_generators, count))
         place = 0
         for k in range(n_rivals):

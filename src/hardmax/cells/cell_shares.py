@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import pairwise
 from math import atan2, erfc, pi, sqrt
 from typing import TYPE_CHECKING, Literal
@@ -10,6 +11,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from hardmax.arithmetic.rationals import nearest_float
+from hardmax.arithmetic.rounding import relative_error
 from hardmax.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -62,14 +65,20 @@ def angle_shares(diagram: PowerDiagram, scale: float) -> Shares:
             first, second = (_direction(diagram.keys[key], diagram.keys[rival]) for rival in rivals)
             cross = abs(first[0] * second[1] - first[1] * second[0])
             values[key] = (pi - atan2(cross, float(first @ second))) / (2 * pi)
-    error = 16 * np.finfo(float).eps
+    # An angle: two differences, two products of numbers up to 1 and their difference, divided by lengths of at least
+    # 1/4 in all, atan2 (2 ulp), pi and two operations. A tail: one rounding of the wall, moved by it at most 1/4 of
+    # its share, erfc of a rounded quotient (8 ulp), a difference. Both stay below 32 roundings of a number up to 1.
+    error = relative_error(32)
     low, high = np.maximum(values - error, 0.0), np.minimum(values + error, 1.0)
     return Shares(values, low, high, "certified", 1.0, 0)
 
 
 def _direction(start: FloatArray, end: FloatArray) -> FloatArray:
     """``end - start`` times a power of two, its largest entry about 1: products of such entries stay floats."""
-    step = end - start
+    with np.errstate(over="ignore"):
+        step = end - start
+    if not np.isfinite(step).all():
+        step = np.ldexp(end, -2) - np.ldexp(start, -2)
     return np.asarray(np.ldexp(step, -np.frexp(np.abs(step).max())[1]))
 
 
@@ -77,8 +86,13 @@ def _line_shares(diagram: PowerDiagram, alive: IntArray, scale: float, values: F
     """Live keys in increasing order win consecutive intervals."""
     order = alive[np.argsort(diagram.keys[alive, 0])]
     biases = np.zeros(len(diagram.keys)) if diagram.biases is None else diagram.biases
+    # In rationals, in units of the scale: differences may overflow and quotients lose digits near zero.
     walls = [
-        float((biases[left] - biases[right]) / (diagram.keys[right, 0] - diagram.keys[left, 0]))
+        nearest_float(
+            (Fraction(biases[left]) - Fraction(biases[right]))
+            / (Fraction(diagram.keys[right, 0]) - Fraction(diagram.keys[left, 0]))
+            / Fraction(float(scale))
+        )
         for left, right in pairwise(order.tolist())
     ]
     edges = [-np.inf, *walls, np.inf]
@@ -86,7 +100,7 @@ def _line_shares(diagram: PowerDiagram, alive: IntArray, scale: float, values: F
         # The tail on the far side of zero keeps its digits.
         sign = -1.0 if left >= 0 else 1.0
         near, far = sorted((sign * left, sign * right))
-        values[key] = _below(far / scale) - _below(near / scale)
+        values[key] = _below(far) - _below(near)
 
 
 def _below(x: float) -> float:

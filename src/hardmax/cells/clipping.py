@@ -17,6 +17,9 @@ FloatArray = NDArray[np.float64]
 
 Window = tuple[FloatArray, FloatArray]
 
+#: Corners closer than this share of the window are drawn as one.
+SAME_CORNER = 1e-9
+
 
 class Polyhedron(NamedTuple):
     """A convex polyhedron: vertices (n, 3) and faces, each the cycle of its vertices seen from outside."""
@@ -55,7 +58,10 @@ def clip(polygon: FloatArray, normal: FloatArray, limit: float) -> FloatArray:
     """The part of a convex polygon (n, d) with ``<normal, x> <= limit``."""
     if len(polygon) == 0:
         return polygon
-    height = polygon @ normal - limit
+    # A row times a power of two is the same wall, and its products stay floats.
+    exponent = -int(np.frexp(np.abs(normal).max(initial=0.0))[1])
+    with np.errstate(over="ignore"):
+        height = polygon @ np.ldexp(normal, exponent) - np.ldexp(limit, exponent)
     following = np.roll(np.arange(len(polygon)), -1)
     kept: list[FloatArray] = []
     for i, j in enumerate(following):
@@ -84,8 +90,13 @@ def _polyhedron(diagram: PowerDiagram, key: int, low: FloatArray, high: FloatArr
     vertices: list[FloatArray] = []
     faces: list[list[int]] = []
     for this, (normal, limit) in enumerate(zip(normals, limits, strict=True)):
-        unit = normal / np.linalg.norm(normal)
-        foot = centre + unit * (limit - normal @ centre) / np.linalg.norm(normal)
+        exponent = -int(np.frexp(np.abs(normal).max())[1])
+        with np.errstate(over="ignore", invalid="ignore"):
+            scaled = np.ldexp(normal, exponent)
+            unit = scaled / np.linalg.norm(scaled)
+            foot = centre + unit * (np.ldexp(limit, exponent) - scaled @ centre) / np.linalg.norm(scaled)
+        if not np.isfinite(foot).all():
+            continue  # a wall that far away bounds nothing in the window
         across = np.cross(unit, np.eye(3)[int(np.abs(unit).argmin())])
         across /= np.linalg.norm(across)
         up = np.cross(unit, across)
@@ -93,7 +104,7 @@ def _polyhedron(diagram: PowerDiagram, key: int, low: FloatArray, high: FloatArr
         for other, (clip_normal, clip_limit) in enumerate(zip(normals, limits, strict=True)):
             if other != this:
                 square = clip(square, clip_normal, float(clip_limit))
-        corners = [_find(vertices, corner, 1e-9 * size) for corner in square]
+        corners = [_find(vertices, corner, SAME_CORNER * size) for corner in square]
         cycle = [corner for place, corner in enumerate(corners) if corner != corners[place - 1]]
         if len(set(cycle)) > 2:
             faces.append(cycle)

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hardmax.arithmetic.rounding import dot_error
 from hardmax.cells.cell_shares import Shares, angle_shares, sampled_shares
 from hardmax.cells.clipping import Polyhedron, clipped_polygons, clipped_polyhedra
 from hardmax.cells.reachable import (
@@ -30,8 +31,8 @@ from hardmax.cells.reachable import (
 )
 from hardmax.cells.reachable_ball import reachable_from_ball
 from hardmax.errors import ParameterError, PrecisionError, ShapeError, WeightError
-from hardmax.tropical._minkowski_terms import UNIT_ROUNDOFF, Terms, read_terms
-from hardmax.tropical.dual_subdivision import dual_subdivision
+from hardmax.tropical._minkowski_terms import Terms, read_terms
+from hardmax.tropical.dual_subdivision import dual_cells
 from hardmax.tropical.polynomial import TropicalPolynomial
 
 FloatArray = NDArray[np.float64]
@@ -100,8 +101,8 @@ class PowerDiagram:
             square = (self.keys * self.keys).sum(axis=1)
             size = float((square + 2.0 * np.abs(biases)).max())
             spread = float(np.ptp(square + 2.0 * biases))
-        if np.isfinite(size) and spread > 8.0 * (self.dim + 4) * UNIT_ROUNDOFF * size + 1e-300:
-            return False
+            if spread > 2.0 * dot_error(self.dim, size):
+                return False
         exact = {
             sum((Fraction(x) ** 2 for x in key), 2 * Fraction(bias))
             for key, bias in zip(self.keys.tolist(), biases.tolist(), strict=True)
@@ -154,16 +155,67 @@ class PowerDiagram:
         """
         row = self._row(key)
         rivals = self.terms.index[self.terms.neighbours_of(row)]
-        normals = self.keys[rivals] - self.keys[key]
-        limits = np.zeros(len(rivals)) if self.biases is None else self.biases[key] - self.biases[rivals]
+        with np.errstate(over="ignore"):
+            normals = self.keys[rivals] - self.keys[key]
+            limits = np.zeros(len(rivals)) if self.biases is None else self.biases[key] - self.biases[rivals]
+        if not (np.isfinite(normals).all() and np.isfinite(limits).all()):
+            raise PrecisionError(
+                f"key {int(key)}: the difference to a neighbour overflows binary64, expected differences below 1e308; "
+                "divide keys and biases by one power of two, which changes no winner"
+            )
         return Halfspaces(normals, limits, rivals)
 
     def interior_point(self, key: int) -> FloatArray:
         """A query that a live key wins strictly.
 
-        Exactness: certified, unless the cell is too thin to hold a float (then it is rounded).
+        Exactness: certified.
+
+        Raises
+        ------
+        PrecisionError
+            The cell is so thin, or so far out, that no float was found in it; ``exact_interior_point`` has a rational.
         """
-        return self.terms.query(self.terms.witnesses[self._row(key)])
+        query, _ = self.witness(key)
+        if query is None:
+            raise PrecisionError(
+                f"key {int(key)}: no float query was found in its cell, expected one that holds some; ask "
+                "exact_interior_point for a rational query"
+            )
+        return query
+
+    def exact_interior_point(self, key: int) -> tuple[Fraction, ...]:
+        """A rational query that a live key wins strictly: ``interior_point`` itself where that exists.
+
+        Exactness: exact.
+
+        Examples
+        --------
+        The middle key wins between 1 and the next float:
+
+        >>> above = np.nextafter(1.0, 2.0)
+        >>> thin = power_diagram([[-1.0], [0.0], [1.0]], [1.0, 0.0, -above])
+        >>> thin.live
+        array([ True, True, True])
+        >>> 1 < thin.exact_interior_point(1)[0] < above
+        True
+        """
+        query, exact = self.witness(key)
+        if query is not None:
+            return tuple(Fraction(x) for x in query.tolist())
+        assert exact is not None
+        return exact
+
+    def witness(self, key: int) -> tuple[FloatArray | None, tuple[Fraction, ...] | None]:
+        """A query that a live key wins strictly: floats and None, or, where no float was found, None and rationals.
+
+        Exactness: certified.
+        """
+        row = self._row(key)
+        known = self.__dict__.setdefault("_known_witnesses", {})
+        if row not in known:
+            known[row] = self.terms.witness(row)
+        query, exact = known[row]
+        return (None if query is None else query.copy()), exact
 
     def assign(self, queries: ArrayLike) -> IntArray:
         """The winning key of each query (..., d); ties go to the lowest index.
@@ -183,7 +235,7 @@ class PowerDiagram:
         with np.errstate(over="ignore", invalid="ignore"):
             scores = queries @ self.keys.T + biases
             size = np.abs(queries) @ np.abs(self.keys.T) + np.abs(biases)
-            bound = 2.0 * (self.dim + 3) * UNIT_ROUNDOFF * size + 1e-300
+            bound = dot_error(self.dim, size)
             # Anyone whose score could still be the largest.
             lowest = (scores - bound).max(axis=1, keepdims=True)
             possible = ~(scores + bound < lowest)
@@ -222,7 +274,7 @@ class PowerDiagram:
         if not self.terms.has_bias:
             return (tuple(range(len(self.keys))),)
         if hull is None:
-            return dual_subdivision(TropicalPolynomial(self.keys, self.biases)).cells
+            return dual_cells(TropicalPolynomial(self.keys, self.biases))
         members: dict[int, list[int]] = {}
         for key, row in enumerate(self.terms.of.tolist()):
             members.setdefault(row, []).append(key)

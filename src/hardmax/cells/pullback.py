@@ -8,21 +8,24 @@ occur: keys whose cells miss it die, and keys that differ by a vector orthogonal
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.arithmetic.linear_program import exact_interior_point
+from hardmax.arithmetic.rationals import nearest_float
+from hardmax.arithmetic.rounding import UNDERFLOW, dot_error, relative_error
 from hardmax.cells.power_diagram import PowerDiagram, power_diagram
-from hardmax.errors import ShapeError, WeightError
+from hardmax.errors import PrecisionError, ShapeError, WeightError
 from hardmax.tropical._integers import integers, rank
-from hardmax.tropical._minkowski_terms import UNIT_ROUNDOFF
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
+Point = tuple[Fraction, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +40,8 @@ class Pullback:
         (N,) keys whose preimage has interior in input space; of keys that become one, the lowest index.
         Exactness: certified, for the exact products of the given floats.
     witnesses
-        (N, d) an input for each living key that it wins (rounded); NaN elsewhere.
+        (N, d) an input for each living key that it wins strictly; NaN elsewhere, and where no float was found:
+        ``exact_witnesses`` then holds a rational input, by key.
     merged
         (N,) the lowest index of the keys with the same score at every input.
     diagram
@@ -52,6 +56,7 @@ class Pullback:
     merged: IntArray
     diagram: PowerDiagram
     nullspace: FloatArray
+    exact_witnesses: Mapping[int, tuple[Fraction, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for array in (self.live, self.witnesses, self.merged, self.nullspace):
@@ -89,21 +94,40 @@ def pull_back(diagram: PowerDiagram, weight: ArrayLike, bias: ArrayLike | None =
     columns = _independent_columns(matrix, exact_rank)
     slopes, offsets = _exact_scores(diagram, matrix[:, columns], shift)
     merged = _first_equal(slopes, offsets)
-    live, points = _living(slopes, offsets, merged)
+    live, points, thin = _living(slopes, offsets, merged)
     witnesses = np.full((len(diagram.keys), matrix.shape[1]), np.nan)
     witnesses[live] = 0.0
     witnesses[np.ix_(np.flatnonzero(live), columns)] = points[live]
+    exact = {}
+    for key, point in thin.items():
+        witnesses[key] = np.nan
+        full = [Fraction(0)] * matrix.shape[1]
+        for place, x in zip(columns.tolist(), point, strict=True):
+            full[place] = x
+        exact[key] = tuple(full)
     own = np.zeros(len(diagram.keys)) if diagram.biases is None else diagram.biases
-    image = power_diagram(diagram.keys @ matrix, diagram.keys @ shift + own)
-    _, _, right = np.linalg.svd(matrix)
-    return Pullback(exact_rank, live, witnesses, merged, image, right[exact_rank:])
+    with np.errstate(over="ignore", invalid="ignore"):
+        image_keys, image_biases = diagram.keys @ matrix, diagram.keys @ shift + own
+    if not (np.isfinite(image_keys).all() and np.isfinite(image_biases).all()):
+        raise PrecisionError(
+            "the keys of input space overflow binary64, expected keys times the query matrix below 1.8e308; divide "
+            "the matrix and its bias by one power of two, and the head's biases with them"
+        )
+    _, _, right = np.linalg.svd(_unit_sized(matrix))
+    image = power_diagram(image_keys, image_biases)
+    return Pullback(exact_rank, live, witnesses, merged, image, right[exact_rank:], exact)
+
+
+def _unit_sized(matrix: FloatArray) -> FloatArray:
+    """The matrix times the power of two that brings its largest entry near one."""
+    return np.asarray(np.ldexp(matrix, -np.frexp(np.abs(matrix).max(initial=0.0))[1]))
 
 
 def _independent_columns(matrix: FloatArray, exact_rank: int) -> IntArray:
     """As many columns as the rank, whose span is the image: floats propose, integers check."""
     from scipy.linalg import qr
 
-    order = qr(matrix, mode="r", pivoting=True)[1]
+    order = qr(_unit_sized(matrix), mode="r", pivoting=True)[1]
     chosen = np.sort(order[:exact_rank])
     rows = integers(matrix)[0].T
     if exact_rank and rank([tuple(int(x) for x in rows[k]) for k in chosen]) == exact_rank:
@@ -146,59 +170,83 @@ def _first_equal(slopes: list[tuple[Fraction, ...]], offsets: list[Fraction]) ->
 
 def _living(
     slopes: list[tuple[Fraction, ...]], offsets: list[Fraction], merged: IntArray
-) -> tuple[BoolArray, FloatArray]:
-    """Which distinct scores win on an open set, each with a point; rationals decide, floats propose."""
+) -> tuple[BoolArray, FloatArray, dict[int, Point]]:
+    """Which distinct scores win on an open set, each with a point; rationals decide, floats propose.
+
+    The points of keys that no float nearby wins come back as rationals.
+    """
     n_keys, dim = len(slopes), len(slopes[0])
     live = np.zeros(n_keys, dtype=bool)
     points = np.zeros((n_keys, dim))
     distinct = np.unique(merged)
     if dim == 0:
         live[max(distinct.tolist(), key=lambda key: offsets[key])] = True
-        return live, points
-    rounded = np.array([[float(x) for x in row] for row in slopes])
-    heights = np.array([float(x) for x in offsets])
-    proposal = power_diagram(rounded[distinct], heights[distinct])
-    # Sure winners first: dead keys are then measured against few rivals.
-    for place in np.flatnonzero(proposal.live):
-        key = int(distinct[place])
-        point = proposal.interior_point(int(place))
-        others = distinct[distinct != key]
-        gap = (rounded[others] - rounded[key]) @ point + heights[others] - heights[key]
-        size = (np.abs(rounded[others]) + np.abs(rounded[key])) @ np.abs(point)
-        size += np.abs(heights[others]) + abs(heights[key])
-        if (gap < -4.0 * (dim + 6) * UNIT_ROUNDOFF * size).all():
-            live[key], points[key] = True, point
+        return live, points, {}
+    rounded = np.array([[nearest_float(x) for x in row] for row in slopes])
+    heights = np.array([nearest_float(x) for x in offsets])
+    if np.isfinite(rounded).all() and np.isfinite(heights).all():
+        # Sure winners first: dead keys are then measured against few rivals.
+        _propose(rounded, heights, distinct, live, points)
+    thin: dict[int, Point] = {}
     for key in distinct.tolist():
         if not live[key]:
-            answer = _wins_somewhere(slopes, offsets, distinct, key, np.flatnonzero(live))
-            if answer is not None:
-                live[key], points[key] = True, answer
-    return live, points
+            point = _wins_somewhere(slopes, offsets, distinct, key, np.flatnonzero(live))
+            if point is not None:
+                live[key], points[key] = True, [nearest_float(x) for x in point]
+                nearest = points[key].tolist()
+                if not np.isfinite(nearest).all() or _unbeaten(
+                    slopes, offsets, distinct, key, [Fraction(x) for x in nearest]
+                ):
+                    thin[key] = point
+    return live, points, thin
+
+
+def _propose(rounded: FloatArray, heights: FloatArray, distinct: IntArray, live: BoolArray, points: FloatArray) -> None:
+    """Mark the keys that win provably at an interior point of their cell among the rounded scores."""
+    dim = rounded.shape[1]
+    proposal = power_diagram(rounded[distinct], heights[distinct])
+    for place in np.flatnonzero(proposal.live):
+        key = int(distinct[place])
+        point = np.array([nearest_float(x) for x in proposal.exact_interior_point(int(place))])
+        others = distinct[distinct != key]
+        with np.errstate(over="ignore", invalid="ignore"):
+            gap = (rounded[others] - rounded[key]) @ point + heights[others] - heights[key]
+            size = (np.abs(rounded[others]) + np.abs(rounded[key])) @ np.abs(point)
+            size += np.abs(heights[others]) + abs(heights[key])
+            # Scores were rounded once, perhaps by underflow, and so was their difference.
+            lost = 2.0 * UNDERFLOW * (np.abs(point).sum() + dim + 1)
+            if (gap < -dot_error(dim + 2, size, relative_error(2) * size + lost)).all():
+                live[key], points[key] = True, point
 
 
 def _wins_somewhere(
     slopes: list[tuple[Fraction, ...]], offsets: list[Fraction], distinct: IntArray, key: int, likely: IntArray
-) -> FloatArray | None:
+) -> Point | None:
     """A point that a score wins strictly, in rationals; rivals join when they win at a trial point."""
     working = [int(i) for i in likely if i != key]
     while True:
+        point: Point = (Fraction(0),) * len(slopes[key])
         if working:
             answer = exact_interior_point(
                 [[a - b for a, b in zip(slopes[i], slopes[key], strict=True)] for i in working],
                 [offsets[key] - offsets[i] for i in working],
             )
-            if not answer.exists or answer.point is None:
+            if not answer.exists:
                 return None
-            rounded = answer.point
-            point = list(answer.exact_point or [Fraction(float(x)) for x in rounded])
-        else:
-            rounded, point = np.zeros(len(slopes[key])), [Fraction(0)] * len(slopes[key])
-        own = _score(slopes[key], offsets[key], point)
-        wrong = [int(i) for i in distinct if i != key and _score(slopes[i], offsets[i], point) >= own]
+            point = tuple(answer.exact_point or map(Fraction, answer.point.tolist()))  # type: ignore[union-attr]
+        wrong = _unbeaten(slopes, offsets, distinct, key, point)
         if not wrong:
-            return rounded
+            return point
         working += wrong
 
 
-def _score(slope: tuple[Fraction, ...], offset: Fraction, point: list[Fraction]) -> Fraction:
+def _unbeaten(
+    slopes: list[tuple[Fraction, ...]], offsets: list[Fraction], distinct: IntArray, key: int, point: Sequence[Fraction]
+) -> list[int]:
+    """The other keys that score at least as well at a point."""
+    own = _score(slopes[key], offsets[key], point)
+    return [int(i) for i in distinct if i != key and _score(slopes[i], offsets[i], point) >= own]
+
+
+def _score(slope: tuple[Fraction, ...], offset: Fraction, point: Sequence[Fraction]) -> Fraction:
     return sum((a * x for a, x in zip(slope, point, strict=True)), offset)

@@ -1,23 +1,26 @@
 """Which keys can win within a distance of a query.
 
-An open cell meets a ball exactly when the cell's distance from the centre is less than the radius. The
-nearest point of the cell solves a nonnegative least-squares problem, and its multipliers u >= 0 prove the
-distance: with g = sum_i u_i (k_i - k_j), every q of the cell has <g, q> <= sum_i u_i (b_j - b_i).
+An open cell meets a ball exactly when the cell's distance from the centre is less than the radius (a ball of radius
+zero is its centre). The nearest point of the cell solves a nonnegative least-squares problem, and its multipliers
+u >= 0 prove the distance: with g = sum_i u_i (k_i - k_j), every q of the cell has <g, q> <= sum_i u_i (b_j - b_i).
+Floats decide with the bounds of docs/error_bounds.md; otherwise the same problem is solved in rationals, where the
+squared distance is a rational number and touching is an exact no.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from itertools import combinations, islice
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.arithmetic._exact_simplex import solve_square
-from hardmax.cells.reachable import MOST_RIVALS, Reachable, RuledOut
-from hardmax.errors import ParameterError, PrecisionError, ShapeError, WeightError
+from hardmax.arithmetic.rationals import nearest_float
+from hardmax.arithmetic.rounding import SAFETY, UNDERFLOW, difference_dot_error, dot_error, relative_error
+from hardmax.cells.reachable import MOST_RIVALS, Point, Reachable, RuledOut, Witness, is_won
+from hardmax.errors import ParameterError, ShapeError, WeightError
 
 if TYPE_CHECKING:
     from hardmax.cells.power_diagram import PowerDiagram
@@ -25,18 +28,24 @@ if TYPE_CHECKING:
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
-UNIT_ROUNDOFF = 2.0**-53
 _ORDINARY = 256  # binary exponents whose squares are far from the ends of binary64
+#: Heuristics that decide nothing: where to look for a witness, what counts as a multiplier, a projection's denominator.
+_STEPS = (0.5, 0.1, 1e-2, 1e-4, 1e-6, 1e-8)
+_CUTOFF, _DENOMINATOR = 1e-9, 1e-14
+#: How many points between the foot and the interior are rounded in search of a float witness.
+_TRIALS = 60
 
 
 def reachable_from_ball(diagram: PowerDiagram, centre: ArrayLike, radius: float) -> Reachable:
     """Reachable from ``{q : |q - centre| <= radius}``."""
-    middle = np.asarray(centre, dtype=np.float64)
+    try:
+        middle, size = np.asarray(centre, dtype=np.float64), np.asarray(radius, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise WeightError(f"ball: expected numbers (centre, radius), got something else ({error})") from error
     if middle.shape != (diagram.dim,):
         raise ShapeError(f"ball: expected a centre of shape ({diagram.dim},), got {middle.shape}")
     if not np.isfinite(middle).all():
         raise WeightError("ball: expected a finite centre, got NaN or infinity")
-    size = np.asarray(radius, dtype=np.float64)
     if size.shape != () or not np.isfinite(size) or size < 0:
         raise ParameterError(
             f"ball: expected a finite radius of at least 0, got {radius}; every live key is reachable from "
@@ -46,192 +55,293 @@ def reachable_from_ball(diagram: PowerDiagram, centre: ArrayLike, radius: float)
     is_reachable = np.zeros(n_keys, dtype=bool)
     witnesses = np.full((n_keys, diagram.dim), np.nan)
     weights = np.zeros((n_keys, n_keys if n_keys <= MOST_RIVALS else 0))
+    exact: dict[int, Point] = {}
     settled = 0
     others = diagram.terms.index[diagram.terms.live]
-    keys, biases, unit = _scaled(diagram, middle, float(size))
-    middle, size = np.ldexp(middle, -unit), np.ldexp(size, -unit)
+    scaled = _Scaled.of(diagram, middle, float(size))
     for key in np.flatnonzero(diagram.live).tolist():
-        cell = _Cell(keys, biases, key, others[others != key], middle, float(size))
-        inner = diagram.interior_point(key)
-        if diagram.terms.has_bias:
-            inner = np.ldexp(inner, -unit)
-        elif inner.any():
-            # A cone's interior point is a direction; of its multiples take one about as long as the centre.
-            inner = inner / np.abs(inner).max()
-            inner = inner * (np.linalg.norm(middle) + float(size)) / np.linalg.norm(inner)
-        answer = cell.decide(inner)
+        rivals = others[others != key]
+        answer = None if scaled is None else scaled.decide(key, rivals)
         if answer is None:
             settled += 1
-            answer = cell.settle(inner)
+            answer = _Exact(diagram, key, rivals, middle, float(size)).settle()
         if isinstance(answer, RuledOut):
             if weights.shape[1]:
-                weights[key, cell.rivals] = answer.rivals
-        else:
-            is_reachable[key] = True
-            witnesses[key] = np.ldexp(answer, unit)
-    return Reachable(is_reachable, witnesses, weights if weights.shape[1] else None, settled)
+                weights[key, rivals] = answer.rivals
+            continue
+        is_reachable[key] = True
+        if answer.query is not None:
+            witnesses[key] = answer.query
+        if answer.exact is not None:
+            exact[key] = answer.exact
+    reasons = weights if weights.shape[1] else None
+    return Reachable(is_reachable, witnesses, reasons, settled, exact_witnesses=exact)
 
 
-def _scaled(diagram: PowerDiagram, centre: FloatArray, radius: float) -> tuple[FloatArray, FloatArray, int]:
-    """Keys, biases and the binary exponent of the queries, such that squares neither vanish nor overflow.
+class _Scaled:
+    """The diagram and the ball in floats, scaled so that squares neither vanish nor overflow.
 
     Keys, queries and biases scaled by powers of two, the biases by the product of the other two, have the same
-    winners. Numbers of ordinary size are left alone, and so are all where scaling would cost a bias its last digits.
+    winners. Numbers of ordinary size are left alone; where scaling would cost a digit there is no such thing, and
+    rationals decide.
     """
-    keys = diagram.keys
-    biases = np.zeros(len(keys)) if diagram.biases is None else diagram.biases
-    of_keys, of_queries = (
-        int(np.frexp(largest)[1]) for largest in (np.abs(keys).max(), max(np.abs(centre).max(), radius))
-    )
-    if max(abs(of_keys), abs(of_queries)) <= _ORDINARY:
-        return keys, biases, 0
-    small_keys, small_biases = np.ldexp(keys, -of_keys), np.ldexp(biases, -of_keys - of_queries)
-    back = np.ldexp(small_biases, of_keys + of_queries)
-    if not (np.array_equal(back, biases) and np.array_equal(np.ldexp(small_keys, of_keys), keys)):
-        return keys, biases, 0
-    return small_keys, small_biases, of_queries
+
+    def __init__(
+        self, diagram: PowerDiagram, keys: FloatArray, biases: FloatArray, unit: int, centre: FloatArray, radius: float
+    ) -> None:
+        self.diagram, self.keys, self.biases, self.unit = diagram, keys, biases, unit
+        self.centre, self.radius = centre, radius
+
+    @classmethod
+    def of(cls, diagram: PowerDiagram, centre: FloatArray, radius: float) -> _Scaled | None:
+        keys = diagram.keys
+        biases = np.zeros(len(keys)) if diagram.biases is None else diagram.biases
+        of_keys, of_queries = (
+            int(np.frexp(largest)[1]) for largest in (np.abs(keys).max(), max(np.abs(centre).max(), radius))
+        )
+        if max(abs(of_keys), abs(of_queries)) <= _ORDINARY:
+            return cls(diagram, keys, biases, 0, centre, radius)
+        with np.errstate(over="ignore", under="ignore"):
+            pairs = [
+                (array, np.ldexp(array, -exponent), exponent)
+                for array, exponent in (
+                    (keys, of_keys),
+                    (biases, of_keys + of_queries),
+                    (centre, of_queries),
+                    (np.array(radius), of_queries),
+                )
+            ]
+            if not all(np.array_equal(np.ldexp(small, exponent), given) for given, small, exponent in pairs):
+                return None
+        small_keys, small_biases, small_centre, small_radius = (small for _, small, _ in pairs)
+        return cls(diagram, small_keys, small_biases, of_queries, small_centre, float(small_radius))
+
+    def decide(self, key: int, rivals: IntArray) -> Witness | RuledOut | None:
+        """A witness, or the weights that keep the cell outside the ball; None where floats cannot tell."""
+        with np.errstate(all="ignore"):  # infinities and nan prove nothing
+            cell = _Cell(self.keys[rivals] - self.keys[key], self.biases[key] - self.biases[rivals])
+            answer = cell.decide(self.centre, self.radius, self._inner(key))
+            if answer is None or isinstance(answer, RuledOut):
+                return answer
+            query = np.ldexp(answer, self.unit)
+            return Witness(query) if np.array_equal(np.ldexp(query, -self.unit), answer) else None
+
+    def _inner(self, key: int) -> FloatArray:
+        """A point inside the cell, about as far away as the ball."""
+        query, exact = self.diagram.witness(key)
+        inner = np.array([nearest_float(x) for x in exact or ()]) if query is None else query
+        if self.diagram.terms.has_bias:
+            return np.asarray(np.ldexp(inner, -self.unit))
+        # A cone's interior point is a direction; of its multiples take one about as long as the centre.
+        inner = np.ldexp(inner, -np.frexp(np.abs(inner).max())[1])
+        length = float(np.linalg.norm(inner))
+        if length > 0:
+            inner = inner * ((np.linalg.norm(self.centre) + self.radius) / length)
+        return np.asarray(inner)
 
 
 class _Cell:
-    """One key's cell against one ball."""
+    """One key's cell in floats: rows ``normals @ q < limits``, both differences rounded once."""
 
-    def __init__(
-        self,
-        keys: FloatArray,
-        biases: FloatArray,
-        key: int,
-        rivals: IntArray,
-        centre: FloatArray,
-        radius: float,
-    ) -> None:
-        self.keys, self.biases, self.key, self.rivals = keys, biases, key, rivals
-        self.centre, self.radius = centre, radius
-        self.normals = keys[rivals] - keys[key]
-        self.limits = biases[key] - biases[rivals]
+    def __init__(self, normals: FloatArray, limits: FloatArray) -> None:
+        self.normals, self.limits = normals, limits
 
-    def is_won(self, query: FloatArray) -> bool:
-        """Whether the key wins strictly at the query, which lies strictly inside the ball; proved."""
-        gap = self.normals @ query - self.limits
-        weight = np.abs(self.normals) @ np.abs(query) + np.abs(self.limits)
-        if not (gap < -(4.0 * (len(query) + 4) * UNIT_ROUNDOFF * weight + 1e-300)).all():
+    def is_won(self, query: FloatArray, centre: FloatArray, radius: float) -> bool:
+        """Whether the key wins strictly at the query, which lies in the ball; proved."""
+        size = np.abs(self.normals) @ np.abs(query) + np.abs(self.limits)
+        if not (self.normals @ query - self.limits < -difference_dot_error(len(query), size)).all():
             return False
-        offset = query - self.centre
-        slack = 1.0 - 8.0 * (len(query) + 4) * UNIT_ROUNDOFF
-        if self.radius == 0.0:
-            return not offset.any()
-        return bool(np.linalg.norm(offset) < self.radius * slack)
+        offset = query - centre
+        if not offset.any():
+            return True
+        # |offset|^2 < radius^2 as one sum of products, times a power of two; offsets carry one rounding each.
+        exponent = -int(np.frexp(max(float(np.abs(offset).max()), radius))[1])
+        offset, far = np.ldexp(offset, exponent), float(np.ldexp(radius, exponent))
+        square = float(offset @ offset)
+        slack = relative_error(3) * square
+        return bool(square - far * far < -dot_error(len(query) + 1, square + far * far, slack))
 
-    def nearest(self) -> tuple[FloatArray, FloatArray]:
-        """The cell's point nearest to the centre and its multipliers, in floats (Lawson and Hanson's LDP)."""
+    def nearest(self, centre: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The cell's point nearest to the centre and its multipliers, in floats (Lawson and Hanson's LDP); a hint."""
         from scipy.optimize import nnls
 
-        violation = self.normals @ self.centre - self.limits
-        size = np.sqrt((self.normals * self.normals).sum(axis=1))
-        unit, height = self.normals / size[:, None], violation / size
+        nothing = centre, np.zeros(len(self.limits))
+        exponents = -np.frexp(np.abs(self.normals).max(axis=1, initial=0.0))[1]
+        normals = np.ldexp(self.normals, exponents[:, None])
+        violation = np.ldexp(self.normals @ centre - self.limits, exponents)
+        size = np.sqrt((normals * normals).sum(axis=1))
+        unit, height = normals / size[:, None], violation / size
         scale = float(np.abs(height).max(initial=0.0)) or 1.0
         system = np.concatenate([-unit.T, height[None, :] / scale])
-        target = np.append(np.zeros(len(self.centre)), 1.0)
+        if not np.isfinite(system).all():
+            return nothing
+        target = np.append(np.zeros(len(centre)), 1.0)
         try:
             weights, _ = nnls(system, target, maxiter=30 * len(height) + 100)
         except RuntimeError:
-            return self.centre, np.zeros(len(height))
+            return nothing
         residual = system @ weights - target
-        if not abs(residual[-1]) > 1e-14:
-            return self.centre, weights / size
-        return self.centre - scale * residual[:-1] / residual[-1], weights / size
+        given = np.ldexp(weights / size, exponents)
+        if not abs(residual[-1]) > _DENOMINATOR:
+            return centre, given
+        return centre - scale * residual[:-1] / residual[-1], given
 
-    def decide(self, inner: FloatArray) -> FloatArray | RuledOut | None:
-        """A witness, or the weights that keep the cell outside the ball; None where floats cannot tell."""
-        if self.is_won(self.centre):
-            return self.centre
-        foot, weights = self.nearest()
-        for step in (0.5, 0.1, 1e-2, 1e-4, 1e-6, 1e-8):
+    def decide(self, centre: FloatArray, radius: float, inner: FloatArray) -> FloatArray | RuledOut | None:
+        """A query of the cell in the ball, or the weights that keep them apart; None where floats cannot tell."""
+        if self.is_won(centre, centre, radius):
+            return centre
+        foot, weights = self.nearest(centre)
+        for step in _STEPS:
             query = foot + step * (inner - foot)
-            if self.is_won(query):
+            if self.is_won(query, centre, radius):
                 return query
-        direction = weights @ self.normals
-        reach = float(weights @ (self.normals @ self.centre - self.limits))
-        length = float(np.linalg.norm(direction))
-        size = float(weights @ (np.abs(self.normals) @ (np.abs(self.centre) + self.radius) + np.abs(self.limits)))
-        if (
-            length > 0
-            and reach - self.radius * length > 16.0 * (len(self.centre) + len(weights)) * UNIT_ROUNDOFF * size
-        ):
+        return self.ruled_out(weights, centre, radius)
+
+    def ruled_out(self, weights: FloatArray, centre: FloatArray, radius: float) -> RuledOut | None:
+        """The weights u, if sum_i u_i (<row_i, c> - limit_i) provably exceeds radius |sum_i u_i row_i|."""
+        largest = float(weights.max(initial=0.0))
+        if not (np.isfinite(largest) and largest > 0.0):
+            return None
+        weights = np.ldexp(weights, -int(np.frexp(largest)[1]))  # any positive multiple proves the same
+        n, d = self.normals.shape
+        violation = self.normals @ centre - self.limits
+        size = np.abs(self.normals) @ np.abs(centre) + np.abs(self.limits)
+        reach = float(weights @ violation)
+        slack = float(weights @ difference_dot_error(d, size)) + n * UNDERFLOW
+        doubt = dot_error(n, float(weights @ np.abs(violation)), slack)
+        pull = weights @ self.normals
+        error = difference_dot_error(n, weights @ np.abs(self.normals))
+        bound = np.abs(pull) + error
+        exponent = int(np.frexp(bound.max())[1])
+        far = np.ldexp(SAFETY * radius * np.linalg.norm(np.ldexp(bound, -exponent)), exponent)
+        if reach - doubt > far + 2.0 * UNDERFLOW:
             return RuledOut(weights / weights.sum(), np.empty(0))
         return None
 
-    def settle(self, inner: FloatArray) -> FloatArray | RuledOut:
-        """The same in rationals: the exact nearest point on the walls that floats found active."""
-        exact_rows = [
-            [
-                Fraction(x) - Fraction(y)
-                for x, y in zip(self.keys[i].tolist(), self.keys[self.key].tolist(), strict=True)
-            ]
-            for i in self.rivals
+
+class _Exact:
+    """One key's cell against one ball, in rationals, whatever the numbers' sizes."""
+
+    def __init__(self, diagram: PowerDiagram, key: int, rivals: IntArray, centre: FloatArray, radius: float) -> None:
+        self.diagram, self.key, self.given = diagram, key, centre
+        biases = np.zeros(len(diagram.keys)) if diagram.biases is None else diagram.biases
+        own = [Fraction(x) for x in diagram.keys[key].tolist()]
+        self.rows = [[Fraction(x) - y for x, y in zip(diagram.keys[i].tolist(), own, strict=True)] for i in rivals]
+        limits = [Fraction(float(biases[key])) - Fraction(float(biases[i])) for i in rivals]
+        self.centre, self.radius = [Fraction(x) for x in centre.tolist()], Fraction(radius)
+        self.violation = [_dot(row, self.centre) - limit for row, limit in zip(self.rows, limits, strict=True)]
+
+    def settle(self) -> Witness | RuledOut:
+        """A query of the cell in the ball, or the weights that keep them apart."""
+        if all(value < 0 for value in self.violation):
+            return Witness(self.given.copy())  # the centre itself is won
+        if self.radius == 0:
+            worst = self.violation.index(max(self.violation))
+            return RuledOut((np.arange(len(self.violation)) == worst) * 1.0, np.empty(0))
+        foot, multipliers = self._nearest()
+        if self._square(foot) >= self.radius**2:
+            total = sum(multipliers.values(), Fraction(0))
+            weights = np.zeros(len(self.violation))
+            for i, value in multipliers.items():
+                weights[i] = nearest_float(value / total)
+            return RuledOut(weights, np.empty(0))
+        return self._witness(foot)
+
+    def _square(self, query: Sequence[Fraction]) -> Fraction:
+        return sum(((q - c) ** 2 for q, c in zip(query, self.centre, strict=True)), Fraction(0))
+
+    def _nearest(self) -> tuple[list[Fraction], dict[int, Fraction]]:
+        """The cell's point nearest to the centre and its multipliers (Lawson and Hanson's LDP, exactly).
+
+        Nonnegative least squares on columns (-row_i, violation_i) and target (0, ..., 0, 1). A column with a positive
+        gradient is independent of those with a part, so each step has one solution, and no set of them comes twice.
+        """
+        columns = [[*(-x for x in row), v] for row, v in zip(self.rows, self.violation, strict=True)]
+        weights = self._start(columns)
+        while True:
+            residual = self._residual(columns, weights)
+            gains = [-_dot(column, residual) for column in columns]
+            best = max((j for j in range(len(columns)) if j not in weights), key=lambda j: gains[j], default=None)
+            if best is None or gains[best] <= 0:
+                break
+            weights[best] = Fraction(0)
+            weights = _least_squares(columns, weights)
+        last = -residual[-1]  # positive: the cell has points
+        foot = [c - r / last for c, r in zip(self.centre, (-x for x in residual[:-1]), strict=True)]
+        return foot, {i: value / last for i, value in weights.items()}
+
+    def _residual(self, columns: list[list[Fraction]], weights: dict[int, Fraction]) -> list[Fraction]:
+        target = [Fraction(0)] * len(self.centre) + [Fraction(1)]
+        return [
+            sum((value * columns[i][k] for i, value in weights.items()), Fraction(0)) - target[k]
+            for k in range(len(target))
         ]
-        exact_limits = [Fraction(float(self.biases[self.key])) - Fraction(float(self.biases[i])) for i in self.rivals]
-        centre = [Fraction(x) for x in self.centre.tolist()]
-        violation = [_dot(row, centre) - limit for row, limit in zip(exact_rows, exact_limits, strict=True)]
-        if all(value < 0 for value in violation):
-            return self.centre  # the centre itself is won, by less than floats can see
-        if self.radius == 0.0:
-            return RuledOut((np.arange(len(violation)) == violation.index(max(violation))) * 1.0, np.empty(0))
-        if all(value <= 0 for value in violation):
-            return self._towards(inner, centre)
-        for active in self._active_sets():
-            projection = _projection(exact_rows, violation, centre, active)
-            if projection is None:
-                continue
-            foot, multipliers = projection
-            if all(_dot(row, foot) <= limit for row, limit in zip(exact_rows, exact_limits, strict=True)):
-                square = sum(((f - c) ** 2 for f, c in zip(foot, centre, strict=True)), Fraction(0))
-                if square >= Fraction(self.radius) ** 2:
-                    weights = np.zeros(len(violation))
-                    weights[list(active)] = [float(u / sum(multipliers)) for u in multipliers]
-                    return RuledOut(weights, np.empty(0))
-                return self._towards(inner, foot)
-        raise PrecisionError(
-            f"key {self.key}: its cell touches the ball of radius {self.radius} to within rounding and the "
-            "walls that touch could not be found; expected a radius clearly above or below the distance. "
-            "Change the radius by one part in 10^9."
-        )
 
-    def _active_sets(self) -> Iterator[tuple[int, ...]]:
-        """Sets of walls that may hold the nearest point: what floats found, then others close by."""
-        foot, weights = self.nearest()
-        found = tuple(int(i) for i in np.flatnonzero(weights > 1e-9 * weights.max(initial=0.0)))
-        if found:
-            yield found
-        slack = np.abs(self.normals @ foot - self.limits)
-        size = np.abs(self.normals) @ np.abs(foot) + np.abs(self.limits)
-        close = [int(i) for i in np.flatnonzero(slack <= 1e-6 * size)]
-        for count in range(1, len(self.centre) + 1):
-            yield from islice(combinations(close, count), 2000)
+    def _start(self, columns: list[list[Fraction]]) -> dict[int, Fraction]:
+        """The weights on the walls that floats find active, if those are a step of the method."""
+        with np.errstate(all="ignore"):
+            normals = np.array([[nearest_float(x) for x in row] for row in self.rows])
+            limits = normals @ self.given - np.array([nearest_float(v) for v in self.violation])
+            if not (np.isfinite(normals).all() and np.isfinite(limits).all()):
+                return {}
+            found = _Cell(normals, limits).nearest(self.given)[1]
+        support = np.flatnonzero(found > _CUTOFF * found.max(initial=0.0)).tolist()
+        solution = _solution(columns, support) if 0 < len(support) <= len(columns[0]) else None
+        if solution is None or min(solution) <= 0:
+            return {}
+        return dict(zip(support, solution, strict=True))
 
-    def _towards(self, inner: FloatArray, foot: list[Fraction]) -> FloatArray:
-        """A query strictly inside both, rounded: the foot, moved a little into the cell."""
-        start = np.array([float(x) for x in foot])
-        for step in (2.0**-k for k in range(1, 60)):
-            query: FloatArray = start + step * (inner - start)
-            if self.is_won(query):
-                return query
-        return np.asarray(start)
+    def _witness(self, foot: list[Fraction]) -> Witness:
+        """A query strictly inside both: the foot, moved into the cell while it stays in the ball."""
+        inner = self.diagram.exact_interior_point(self.key)
+        points = self._between(foot, list(inner))
+        first = next(points)
+        for point in (first, *points):
+            nearest = np.array([nearest_float(x) for x in point])
+            if np.isfinite(nearest).all():
+                exact = [Fraction(x) for x in nearest.tolist()]
+                if self._square(exact) <= self.radius**2 and is_won(self.diagram, self.key, exact):
+                    return Witness(nearest)
+        return Witness(None, tuple(first))
 
+    def _between(self, foot: list[Fraction], inner: list[Fraction]) -> Iterator[list[Fraction]]:
+        """Points of the ball from the foot towards the interior point, each half as far along as the one before."""
 
-def _projection(
-    rows: list[list[Fraction]], violation: list[Fraction], centre: list[Fraction], active: tuple[int, ...]
-) -> tuple[list[Fraction], list[Fraction]] | None:
-    """The centre projected onto some walls and their weights; None where they depend or one pulls inwards."""
-    products = [[_dot(rows[i], rows[j]) for j in active] for i in active]
-    solution = solve_square(products, [violation[i] for i in active])
-    if solution is None or min(solution) < 0:
-        return None
-    foot = [
-        c - sum((u * rows[i][k] for u, i in zip(solution, active, strict=True)), Fraction(0))
-        for k, c in enumerate(centre)
-    ]
-    return foot, solution
+        def at(halvings: int) -> list[Fraction]:
+            return [f + (x - f) / 2**halvings for f, x in zip(foot, inner, strict=True)]
+
+        def is_inside(halvings: int) -> bool:
+            return self._square(at(halvings)) <= self.radius**2
+
+        high = 1
+        while not is_inside(high):
+            high *= 2
+        low = high // 2
+        while high - low > 1:  # not inside at low, inside at high; a ball is convex
+            middle = (low + high) // 2
+            low, high = (low, middle) if is_inside(middle) else (middle, high)
+        for more in range(_TRIALS):
+            yield at(high + more)
 
 
-def _dot(left: list[Fraction], right: list[Fraction]) -> Fraction:
+def _least_squares(columns: list[list[Fraction]], weights: dict[int, Fraction]) -> dict[int, Fraction]:
+    """Weights on the given columns or fewer, all positive, with the least residual on those that are left."""
+    while True:
+        support = list(weights)
+        solution = _solution(columns, support)
+        assert solution is not None  # the columns are independent
+        if min(solution) > 0:
+            return dict(zip(support, solution, strict=True))
+        step = min(weights[i] / (weights[i] - z) for i, z in zip(support, solution, strict=True) if z <= 0)
+        moved = {i: weights[i] + step * (z - weights[i]) for i, z in zip(support, solution, strict=True)}
+        weights = {i: value for i, value in moved.items() if value > 0}
+
+
+def _solution(columns: list[list[Fraction]], support: list[int]) -> list[Fraction] | None:
+    """The weights of some columns that come nearest to (0, ..., 0, 1); None where the columns depend."""
+    products = [[_dot(columns[i], columns[j]) for j in support] for i in support]
+    return solve_square(products, [columns[i][-1] for i in support])
+
+
+def _dot(left: Sequence[Fraction], right: Sequence[Fraction]) -> Fraction:
     return sum((a * b for a, b in zip(left, right, strict=True)), Fraction(0))

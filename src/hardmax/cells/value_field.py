@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.cells.power_diagram import Extent, PowerDiagram
-from hardmax.errors import ParameterError, ShapeError, WeightError
+from hardmax.errors import ParameterError, PrecisionError, ShapeError, WeightError
 from hardmax.tropical.maslov import softmax
 
 FloatArray = NDArray[np.float64]
@@ -67,8 +67,16 @@ class ValueField:
             raise ShapeError(f"expected queries of shape (..., {self.diagram.dim}), got {points.shape}")
         if not np.isfinite(points).all():
             raise WeightError("expected finite queries, got NaN or infinity")
-        scores: FloatArray = points @ self.diagram.keys.T
-        return scores if self.diagram.biases is None else scores + self.diagram.biases
+        with np.errstate(over="ignore", invalid="ignore"):
+            scores: FloatArray = points @ self.diagram.keys.T
+            if self.diagram.biases is not None:
+                scores = scores + self.diagram.biases
+        if not np.isfinite(scores).all():
+            raise PrecisionError(
+                "a score overflows binary64, expected queries times keys below 1.8e308; divide keys, biases and "
+                "temperature by one power of two, which changes no weight"
+            )
+        return scores
 
     def margin(self, queries: ArrayLike) -> FloatArray:
         """Winner minus runner-up score at each query; infinite for a single key.
@@ -96,8 +104,11 @@ class ValueField:
     @cached_property
     def diameter(self) -> float:
         """The largest distance between two values."""
-        gaps = self.values[:, None, :] - self.values[None, :, :]
-        return float(np.sqrt((gaps * gaps).sum(axis=2)).max())
+        exponent = int(np.frexp(np.abs(self.values).max(initial=0.0))[1])
+        values = np.ldexp(self.values, -exponent)  # so that squares neither overflow nor vanish
+        gaps = values[:, None, :] - values[None, :, :]
+        with np.errstate(over="ignore"):
+            return float(np.ldexp(np.sqrt((gaps * gaps).sum(axis=2)).max(), exponent))
 
     @property
     def n_cells(self) -> int:

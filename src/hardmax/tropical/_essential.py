@@ -5,10 +5,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from hardmax.arithmetic.rounding import dot_error
+
 FloatArray = NDArray[np.float64]
 
 # Entries of a block of term values: 2**21 doubles are 16 MiB.
 _BLOCK = 2**21
+#: Keeps a quotient finite where all slopes agree; it only chooses where to look.
+_NOT_ZERO = 1e-300
 
 
 def essential_terms(slopes: FloatArray, offsets: FloatArray) -> NDArray[np.intp]:
@@ -43,9 +47,7 @@ def _unit_sized(slopes: FloatArray, offsets: FloatArray) -> tuple[FloatArray, Fl
     """
     exponent = int(np.frexp(max(np.abs(slopes).max(), np.abs(offsets).max()))[1])
     scaled = np.ldexp(slopes, -exponent), np.ldexp(offsets, -exponent)
-    is_exact = (np.ldexp(scaled[0], exponent) == slopes).all() and (
-        np.ldexp(scaled[1], exponent) == offsets
-    ).all()
+    is_exact = (np.ldexp(scaled[0], exponent) == slopes).all() and (np.ldexp(scaled[1], exponent) == offsets).all()
     return scaled if is_exact else (slopes, offsets)
 
 
@@ -57,9 +59,7 @@ def _highest_of_each_slope(slopes: FloatArray, offsets: FloatArray) -> NDArray[n
     return np.sort(order[first])
 
 
-def _winners_at_probes(
-    slopes: FloatArray, offsets: FloatArray, candidates: NDArray[np.intp]
-) -> NDArray[np.bool_]:
+def _winners_at_probes(slopes: FloatArray, offsets: FloatArray, candidates: NDArray[np.intp]) -> NDArray[np.bool_]:
     """Terms seen to win alone, beyond rounding error, at one of a few points: most of them, cheaply.
 
     A term is likely to win in the direction in which its slope stands out, near or far.
@@ -71,7 +71,7 @@ def _winners_at_probes(
     s, o = slopes[candidates], offsets[candidates]
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         directions = s - s.mean(axis=0)
-        spread = np.abs(o - o.mean()).max() / max(float(np.square(directions).sum(axis=1).max()), 1e-300)
+        spread = np.abs(o - o.mean()).max() / max(float(np.square(directions).sum(axis=1).max()), _NOT_ZERO)
         points = np.concatenate([scale * directions for scale in (1.0, spread, 16.0 * spread)])
         step = max(1, _BLOCK // len(o))
         for start in range(0, len(points), step):
@@ -84,7 +84,7 @@ def _clear_winners(slopes: FloatArray, offsets: FloatArray, points: FloatArray) 
     """The terms that win by more than twice the rounding error of any term at some of the points."""
     values = points @ slopes.T + offsets
     size = np.abs(points) @ np.abs(slopes).T + np.abs(offsets)
-    bound = 2.0**-52 * (slopes.shape[1] + 2) * size.max(axis=1) + 1e-300
+    bound = dot_error(slopes.shape[1], size.max(axis=1))
     ordered = np.partition(values, len(offsets) - 2, axis=1)
     is_clear = (ordered[:, -1] - ordered[:, -2] > 2.0 * bound) & np.isfinite(bound)
     return np.asarray(values.argmax(axis=1)[is_clear])
@@ -97,12 +97,12 @@ def _wins_alone(slopes: FloatArray, offsets: FloatArray, term: int, alive: NDArr
     others = np.flatnonzero(alive)
     others = others[others != term]
     # With a height t between the term and the rest, every coefficient is an input as given: forming the
-    # differences of slopes would round them.
-    normals = np.vstack(
+    # differences of slopes would round them. Homogeneous in (x, t, w) with w > 0: no witness overflows.
+    rows = np.vstack(
         [
-            np.column_stack([slopes[others], np.full(len(others), -1.0)]),
-            np.append(-slopes[term], 1.0)[None],
+            np.column_stack([slopes[others], np.full(len(others), -1.0), offsets[others]]),
+            np.concatenate([-slopes[term], [1.0, -offsets[term]]])[None],
+            np.eye(slopes.shape[1] + 2)[-1:] * -1.0,
         ]
     )
-    limits = np.append(-offsets[others], offsets[term])
-    return interior_point(normals, limits).exists
+    return interior_point(rows, np.zeros(len(rows))).exists

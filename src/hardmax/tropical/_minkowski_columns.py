@@ -19,6 +19,8 @@ IntArray = NDArray[np.int64]
 PRIME = 2**31 - 1
 #: Matrices with more entries than this are searched as they are.
 LARGEST = 200_000
+#: Heuristic that decides nothing but whether to look: condition numbers below its inverse mean full rank.
+CLEARLY_REGULAR = 1e-9
 
 
 def spanning_columns(differences: FloatArray, *, keep_last: bool) -> IntArray | None:
@@ -41,9 +43,9 @@ def spanning_columns(differences: FloatArray, *, keep_last: bool) -> IntArray | 
         return None
     if n_rows >= n:
         size = np.abs(differences).max(axis=0)
-        unit = differences / np.where(size > 0, size, 1.0)
+        unit = np.ldexp(differences, -np.frexp(size)[1])
         smallest, *_, largest = np.linalg.eigvalsh(unit.T @ unit) if n > 1 else (float(size[0]),) * 2
-        if smallest > 1e-9 * largest:
+        if smallest > CLEARLY_REGULAR * largest:
             return None  # clearly of full rank: this hint only saves work
     rows = integer_rows(differences)
     residues = np.array([[entry % PRIME for entry in row] for row in rows], dtype=np.int64)

@@ -19,6 +19,9 @@ from hardmax.tropical._minkowski_terms import PRESENT, UNSURE, FlatHeads, Terms,
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
+#: Cosine below which two rows are not parallel, whatever their roundings (dimensions up to millions).
+NEARLY_PARALLEL = 1.0 - 1e-9
+
 
 def facet_pairs(heads: Sequence[Terms], winners: IntArray) -> IntArray:
     """Pairs (first < second) of rows of ``winners`` whose cells share a facet, sorted.
@@ -72,11 +75,13 @@ def _shared_walls(flat: FlatHeads, heads: Sequence[Terms], cell: IntArray) -> li
         walls += [(h, int(other)) for other in near]
     if len(heads) == 1 or not walls:
         return [[wall] for wall in walls]
-    rows = np.array([flat.rows[other] - flat.rows[cell[h]] for h, other in walls])
     with np.errstate(all="ignore"):
+        rows = np.array([flat.rows[other] - flat.rows[cell[h]] for h, other in walls])
+        rows = np.ldexp(rows, -np.frexp(np.abs(rows).max(axis=1, keepdims=True))[1])
         unit = rows / np.sqrt((rows * rows).sum(axis=1, keepdims=True))
-        # Not a proof: pairs that floats might take for parallel are compared in rationals below.
-        close = ~(unit @ unit.T < 1.0 - 1e-9)
+        # Parallel unit rows have a product within a few roundings of 1, far above this: what floats might take for
+        # parallel is compared in rationals below.
+        close = ~(unit @ unit.T < NEARLY_PARALLEL)
     groups: list[list[tuple[int, int]]] = []
     taken = np.zeros(len(walls), dtype=bool)
     for a, wall in enumerate(walls):

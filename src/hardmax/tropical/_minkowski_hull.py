@@ -17,6 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.arithmetic._exact_simplex import solve_square
+from hardmax.arithmetic.rationals import nearest_float
+from hardmax.arithmetic.rounding import SAFETY, UNDERFLOW, dot_error, relative_error, solution_error
 
 if TYPE_CHECKING:
     from hardmax.tropical._minkowski_terms import Terms
@@ -25,7 +27,6 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
-UNIT_ROUNDOFF = 2.0**-53
 #: Beyond this dimension Qhull's facets outnumber the programs that replace them.
 MOST_DIMENSIONS = 5
 #: Below this many terms one program per pair is cheaper than a hull.
@@ -71,6 +72,8 @@ def proved_hull(
     """
     from scipy.spatial import ConvexHull, QhullError
 
+    if not np.isfinite(points).all():
+        return None
     try:
         simplices = ConvexHull(points).simplices.astype(np.int64)
     except (QhullError, ValueError):
@@ -78,7 +81,10 @@ def proved_hull(
     simplices = np.sort(simplices, axis=1)
     if not _closes_up(simplices):
         return None
-    centre = points[np.unique(simplices)].mean(axis=0)
+    with np.errstate(over="ignore"):
+        centre = points[np.unique(simplices)].mean(axis=0)
+    if not np.isfinite(centre).all():
+        return None
     normals, radius, sure = _float_normals(points - centre, simplices, absolute_error)
     exact_centre = [Fraction(x) for x in centre.tolist()]
     decided = sure if every_facet else sure & (np.abs(normals[:, -1]) > radius)
@@ -109,7 +115,7 @@ def proved_hull(
         if key not in groups:
             groups[key] = len(facets)
             facets.append(np.array(on_it, dtype=np.int64))
-            normal_of.append(np.array([float(x) for x in normal]))
+            normal_of.append(_direction(normal))
             upper.append(every_facet or normal[-1] > 0)
         of_simplex[k] = groups[key]
     if not _covers_oddly(points, exact, simplices, of_simplex, sure):
@@ -141,10 +147,11 @@ def _float_normals(
     """Outward normals v with <v, p> = 1 on each simplex, their error radii, and which simplices are proved.
 
     ``points`` are differences to the centre: each entry has a relative error of one rounding, and
-    ``absolute_error`` besides.
+    ``absolute_error`` besides. The lemma "linear system" does the rest.
     """
     n = points.shape[1]
     matrices = points[simplices]  # (F, n, n)
+    entry_error = relative_error(1)
     with np.errstate(all="ignore"):
         try:
             inverses = np.linalg.inv(matrices)
@@ -154,28 +161,29 @@ def _float_normals(
                 if np.linalg.matrix_rank(matrix) == n:
                     inverses[k] = np.linalg.inv(matrix)
         normals = inverses.sum(axis=2)
-        slack = 4.0 * (n + 6) * UNIT_ROUNDOFF
-        weight = np.abs(inverses) @ np.abs(matrices)
-        defect = np.abs(inverses @ matrices - np.eye(n)) + slack * (weight + 1.0)
-        defect += absolute_error * np.abs(inverses).sum(axis=2, keepdims=True)
-        contraction = defect.sum(axis=2).max(axis=1)
-        residual = np.abs((matrices @ normals[:, :, None])[:, :, 0] - 1.0)
-        residual += slack * ((np.abs(matrices) @ np.abs(normals)[:, :, None])[:, :, 0] + 1.0)
-        residual += absolute_error * np.abs(normals).sum(axis=1, keepdims=True)
-        radius = 2.1 * (np.abs(inverses) @ residual[:, :, None])[:, :, 0].max(axis=1)
-        sure = contraction < 0.5
+        size = np.abs(inverses) @ np.abs(matrices)
+        slack = entry_error * size + (absolute_error + UNDERFLOW) * (np.abs(inverses).sum(axis=2, keepdims=True) + n)
+        defect = np.abs(inverses @ matrices - np.eye(n)) + dot_error(n, size + np.eye(n), slack)
+        contraction = SAFETY * defect.sum(axis=2).max(axis=1)
+        size = (np.abs(matrices) @ np.abs(normals)[:, :, None])[:, :, 0]
+        slack = entry_error * size + (absolute_error + UNDERFLOW) * (np.abs(normals).sum(axis=1, keepdims=True) + n)
+        residual = np.abs((matrices @ normals[:, :, None])[:, :, 0] - 1.0) + dot_error(n, size + 1.0, slack)
+        radius = solution_error(n, (np.abs(inverses) @ residual[:, :, None])[:, :, 0].max(axis=1))
+        sure = contraction <= 0.5
     radius[~sure] = np.inf
     normals[~sure] = 0.0
     total = np.abs(points).sum(axis=1)
     step = max(1, BLOCK // len(points))
     for begin in range(0, len(simplices), step):
         part = slice(begin, begin + step)
-        with np.errstate(invalid="ignore"):
+        with np.errstate(all="ignore"):
             heights = normals[part] @ points.T
-            size = np.abs(normals[part]).max(axis=1)
-            bound = (radius[part] + slack * size)[:, None] * total[None, :]
-            bound += (n * absolute_error * (radius[part] + size))[:, None]
-            below = heights + bound < 1.0 - slack
+            # Sizes by Hoelder's inequality: the largest entry of the normal times the sum of the point's.
+            largest = np.abs(normals[part]).max(axis=1) + radius[part]
+            lost = n * (absolute_error + UNDERFLOW) * (largest + 1.0)
+            share = dot_error(n, largest, entry_error * largest + radius[part])
+            bound = share[:, None] * total[None, :] + dot_error(n, 0.0, lost)[:, None]
+            below = heights + bound < 1.0
         np.put_along_axis(below, simplices[part], True, axis=1)
         sure[part] &= below.all(axis=1)
     return normals, radius, sure
@@ -207,15 +215,20 @@ def _exact_facet(
     normal = solve_square(rows, [Fraction(1)] * len(rows))
     if normal is None:
         return None
-    approximate = np.array([float(x) for x in normal])
-    moved = points - np.array([float(c) for c in centre])
-    heights = moved @ approximate
-    error = 8.0 * (points.shape[1] + 6) * UNIT_ROUNDOFF * (np.abs(moved) @ np.abs(approximate) + 1.0)
-    error += absolute_error * float(np.abs(approximate).sum())
-    if (heights > 1.0 + error).any():
-        return None
+    approximate = np.array([nearest_float(x) for x in normal])
+    n = len(normal)
+    with np.errstate(all="ignore"):
+        moved = points - np.array([nearest_float(c) for c in centre])
+        heights = moved @ approximate
+        size = np.abs(moved) @ np.abs(approximate) + 1.0
+        # The difference and the normal were rounded once each, the normal perhaps by underflow.
+        lost = UNDERFLOW * (np.abs(moved).sum(axis=1) + n) + absolute_error * (np.abs(approximate).sum() + n)
+        error = dot_error(n, size, relative_error(2) * size + lost)
+        if (heights > 1.0 + error).any():
+            return None
+        near = np.flatnonzero(~(heights < 1.0 - error))
     on_it = []
-    for i in np.flatnonzero(heights > 1.0 - error):
+    for i in near:
         point = _shifted(points, exact, int(i), centre, cache)
         height = sum((a * b for a, b in zip(normal, point, strict=True)), Fraction(0))
         if height > 1:
@@ -223,6 +236,12 @@ def _exact_facet(
         if height == 1:
             on_it.append(int(i))
     return on_it, normal
+
+
+def _direction(normal: list[Fraction]) -> FloatArray:
+    """A positive multiple of an exact normal, rounded, its largest entry 1."""
+    largest = max(abs(x) for x in normal)
+    return np.array([nearest_float(x / largest) for x in normal])
 
 
 def _covers_oddly(

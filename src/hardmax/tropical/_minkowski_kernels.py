@@ -12,22 +12,33 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from hardmax.arithmetic._simplex_kernels import ABSENT, PRESENT, UNSURE, cone_search, prove_positive_kernel
+from hardmax.arithmetic import rounding
+from hardmax.arithmetic._simplex_kernels import ABSENT, PRESENT, UNSURE, cone_search, dot_error, prove_positive_kernel
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
-UNIT_ROUNDOFF = 2.0**-53
-#: Relative error of one entry of a unit row: a difference, a norm, a quotient.
-ENTRY_ERROR = 4.0 * UNIT_ROUNDOFF
+UNDERFLOW = rounding.UNDERFLOW
+#: Relative error of one entry of a unit row: a difference and two quotients.
+ENTRY_ERROR = rounding.relative_error(3)
+
+difference_dot_error = njit(rounding.difference_dot_error)
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def difference(winner: FloatArray, loser: FloatArray, columns: FloatArray, place: int) -> None:
-    """Write the unit row of <loser - winner, q> < 0 at ``place`` of a matrix stored by columns."""
-    total = 0.0
+    """Write the unit row of <loser - winner, q> < 0 at ``place`` of a matrix stored by columns.
+
+    Divided by its largest entry before its length is taken, so that no square that counts underflows.
+    """
+    largest = 0.0
     for k in range(len(winner)):
         entry = loser[k] - winner[k]
+        columns[k, place] = entry
+        largest = max(largest, abs(entry))
+    total = 0.0
+    for k in range(len(winner)):
+        entry = columns[k, place] / largest
         columns[k, place] = entry
         total += entry * entry
     norm = np.sqrt(total)
@@ -115,7 +126,7 @@ def settle_terms(
                     weight += abs(value)
                 if i == opposed:
                     gap = -gap
-                if not gap < -(n + 4) * 2.0 * UNIT_ROUNDOFF * weight:
+                if not gap < -difference_dot_error(n, weight):
                     if inside[i]:
                         doubtful = True
                     else:
@@ -339,7 +350,7 @@ def search_joint_cells(
             for c in range(n):
                 largest = max(largest, abs(trial[c]))
             for c in range(n):
-                points[level + 1, c] = trial[c] / largest
+                points[level + 1, c] = trial[c] / largest if largest > 0.0 else trial[c]
             n_rows[level + 1] = size
             level += 1
             fresh = True
@@ -365,6 +376,9 @@ def search_joint_cells(
 def _all_below(columns: FloatArray, size: int, point: FloatArray) -> bool:
     """Whether the first rows are negative at ``point`` by more than their rounding errors."""
     n = len(point)
+    lost = 0.0  # by entries that underflowed
+    for k in range(n):
+        lost += UNDERFLOW * (abs(point[k]) + 1.0)
     for i in range(size):
         value = 0.0
         weight = 0.0
@@ -372,9 +386,38 @@ def _all_below(columns: FloatArray, size: int, point: FloatArray) -> bool:
             part = columns[k, i] * point[k]
             value += part
             weight += abs(part)
-        if not value < -(n + 6) * 2.0 * UNIT_ROUNDOFF * weight:
+        if not value < -dot_error(n, weight, ENTRY_ERROR * weight + lost):
             return False
     return True
+
+
+@njit(cache=True)
+def wins_in_every_head(
+    terms: FloatArray,  # (all terms of all heads, n) as given, the bias last
+    neighbour_start: IntArray,
+    neighbours: IntArray,
+    winners: IntArray,  # (cells, H) global indices
+    queries: FloatArray,  # (cells, n), the last coordinate 1 where there are biases
+) -> NDArray[np.bool_]:
+    """Whether each query provably lies strictly inside its cell; False where floats cannot tell."""
+    n = terms.shape[1]
+    sure = np.ones(len(winners), np.bool_)
+    for cell in range(len(winners)):
+        for h in range(winners.shape[1]):
+            own = winners[cell, h]
+            for k in range(neighbour_start[own], neighbour_start[own + 1]):
+                value = 0.0
+                weight = 0.0
+                for c in range(n):
+                    part = (terms[neighbours[k], c] - terms[own, c]) * queries[cell, c]
+                    value += part
+                    weight += abs(part)
+                if not value < -difference_dot_error(n, weight):
+                    sure[cell] = False
+                    break
+            if not sure[cell]:
+                break
+    return sure
 
 
 @njit(cache=True)

@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.arithmetic.linear_program import exact_interior_point
+from hardmax.arithmetic.rationals import nearest_float
+from hardmax.arithmetic.rounding import UNDERFLOW, difference_dot_error, dot_error, relative_error
 from hardmax.tropical._minkowski_hull import Hull
 from hardmax.tropical._minkowski_terms import (
     ABSENT,
     PRESENT,
-    UNIT_ROUNDOFF,
     UNSURE,
     Terms,
     adjacency,
@@ -29,28 +30,39 @@ BoolArray = NDArray[np.bool_]
 
 #: Scores are computed in blocks of at most this many numbers (128 MiB).
 BLOCK = 16_000_000
+#: Heuristics that decide nothing: they keep proposed directions away from zero, from one another and from w = 0.
+_RIDGE, _NOT_ZERO, _TILT, _NUDGE = 1e-9, 1e-300, 1e-3, 1e-6
 
 
 def _directions(terms: Terms) -> FloatArray:
     """For each term a direction in which it does well: away from the mean, in the spread's own metric."""
     centred = terms.rows - terms.rows.mean(axis=0)
     spread = centred.T @ centred / len(centred)
-    spread += np.eye(len(spread)) * (1e-9 * np.trace(spread) / len(spread) + 1e-300)
-    directions: FloatArray = np.linalg.solve(spread, centred.T).T
-    return directions
+    spread += np.eye(len(spread)) * (_RIDGE * np.trace(spread) / len(spread) + _NOT_ZERO)
+    try:
+        directions: FloatArray = np.linalg.solve(spread, centred.T).T
+    except np.linalg.LinAlgError:
+        directions = centred
+    return _unit_sized(np.where(np.isfinite(directions), directions, 0.0))
+
+
+def _unit_sized(points: FloatArray) -> FloatArray:
+    """Each point times the power of two that brings its largest entry near one: squares do not underflow."""
+    return np.asarray(np.ldexp(points, -np.frexp(np.abs(points).max(axis=1, keepdims=True))[1]))
 
 
 def _upward(directions: FloatArray, has_bias: bool) -> FloatArray:
     """Directions bent so that the last coordinate, the weight of the bias, is positive."""
     if has_bias:
         directions = directions.copy()
-        size = np.abs(directions).max(axis=1) + 1e-300
-        directions[:, -1] = np.maximum(directions[:, -1], 1e-3 * size)
+        size = np.abs(directions).max(axis=1)
+        directions[:, -1] = np.maximum(directions[:, -1], _TILT * np.where(size > 0, size, 1.0))
     return directions
 
 
 def winners_at(rows: FloatArray, points: FloatArray) -> tuple[IntArray, BoolArray]:
-    """The best row at each point, and whether it wins by more than the rounding error."""
+    """The best row at each point (of size about one), and whether it wins by more than the rounding error."""
+    n = rows.shape[1]
     centre = rows.mean(axis=0)
     centred = rows - centre
     size = np.sqrt((centred * centred).sum(axis=1)).max()
@@ -65,12 +77,15 @@ def winners_at(rows: FloatArray, points: FloatArray) -> tuple[IntArray, BoolArra
         top = scores[np.arange(len(block)), chosen]
         scores[np.arange(len(block)), chosen] = -np.inf
         gap = top - scores.max(axis=1)
-        bound = 4.0 * (rows.shape[1] + 6) * UNIT_ROUNDOFF * size * np.sqrt((block * block).sum(axis=1))
+        # Cauchy's inequality bounds the terms of every score.
+        bound = 2.0 * difference_dot_error(n, size * np.sqrt((block * block).sum(axis=1)))
         sure[start : start + step] = gap > bound
     return best, sure
 
 
+@np.errstate(all="ignore")  # infinities and nan prove nothing
 def live_terms(terms: Terms) -> tuple[BoolArray, FloatArray]:
+    """Which terms win alone somewhere, and a point for each that does: a hint, near its cell or in it."""
     rows, n = terms.rows, terms.rows.shape[1]
     live = np.zeros(terms.n_rows, dtype=bool)
     witnesses = np.zeros((terms.n_rows, n))
@@ -88,7 +103,8 @@ def live_terms(terms: Terms) -> tuple[BoolArray, FloatArray]:
         return best
 
     record(directions)
-    record(_upward(rows - rows.mean(axis=0), terms.has_bias))
+    centred = rows - rows.mean(axis=0)
+    record(_upward(_unit_sized(np.where(np.isfinite(centred), centred, 0.0)), terms.has_bias))
     todo = np.flatnonzero(~live)
     trial = directions[todo]
     # In few dimensions those still open are mostly dead, and a program tells sooner.
@@ -98,9 +114,9 @@ def live_terms(terms: Terms) -> tuple[BoolArray, FloatArray]:
             break
         best = winners_at(rows, trial)[0]
         push = rows[todo] - rows[best]
-        norm = np.sqrt((push * push).sum(axis=1, keepdims=True)) + 1e-300
-        size = np.sqrt((trial * trial).sum(axis=1, keepdims=True)) + 1e-300
-        trial = _upward(trial / size + push / norm, terms.has_bias)
+        norm = np.sqrt((push * push).sum(axis=1, keepdims=True)) + _NOT_ZERO
+        size = np.sqrt((trial * trial).sum(axis=1, keepdims=True)) + _NOT_ZERO
+        trial = _upward(_unit_sized(trial / size + push / norm), terms.has_bias)
         record(trial)
         keep = ~live[todo]
         todo, trial = todo[keep], trial[keep]
@@ -113,12 +129,13 @@ def _witnesses_of_hull(terms: Terms, hull: Hull) -> FloatArray:
     """A point inside the normal cone of each live vertex: its facets' normals, the upper ones prevailing."""
     size = np.sqrt((hull.normals * hull.normals).sum(axis=1, keepdims=True))
     unit = hull.normals / size
-    weight = np.where(hull.upper, 1.0, 1e-3)[:, None]
+    weight = np.where(hull.upper, 1.0, _TILT)[:, None]
     where = np.concatenate(hull.facets)
     which = np.repeat(np.arange(len(hull.facets)), [len(facet) for facet in hull.facets])
     points = np.zeros_like(terms.rows)
     np.add.at(points, where, (weight * unit)[which])
     alive = np.flatnonzero(hull.live)
+    points = _unit_sized(points)
     best, sure = winners_at(terms.rows, points[alive])
     good = sure & (best == alive)
     if terms.has_bias:
@@ -192,11 +209,12 @@ def settle_exactly(terms: Terms, chosen: int, rival: int, looked_at: list[int]) 
             rows.append([Fraction(0)] * (n - 1) + [Fraction(-1)])
         if not rows:
             point = [Fraction(int(k == n - 1)) for k in range(n)]
-            rounded = np.array([float(x) for x in point])
+            rounded = np.array([nearest_float(x) for x in point])
         else:
             answer = exact_interior_point(rows, [Fraction(0)] * len(rows))
-            if not answer.exists or answer.point is None:
+            if not answer.exists:
                 return False, None
+            assert answer.point is not None  # a cone's witness can be scaled
             rounded = answer.point
             point = list(answer.exact_point or [Fraction(float(x)) for x in rounded])
         wrong = [i for i in _not_beaten(terms, chosen, point) if i != rival]
@@ -207,10 +225,14 @@ def settle_exactly(terms: Terms, chosen: int, rival: int, looked_at: list[int]) 
 
 def _not_beaten(terms: Terms, chosen: int, point: list[Fraction]) -> list[int]:
     """The other terms that reach the score of ``chosen`` at a rational point, best first."""
-    approximate = np.array([float(x) for x in point])
-    gaps = (terms.rows - terms.rows[chosen]) @ approximate
-    weight = np.abs(terms.rows - terms.rows[chosen]) @ np.abs(approximate)
-    close = gaps > -(8.0 * (terms.rows.shape[1] + 6) * UNIT_ROUNDOFF * weight + 1e-300)
+    approximate = np.array([nearest_float(x) for x in point])
+    with np.errstate(all="ignore"):
+        rows = terms.rows - terms.rows[chosen]
+        gaps = rows @ approximate
+        weight = np.abs(rows) @ np.abs(approximate)
+        # Differences and the point were rounded once each, the point perhaps by underflow.
+        lost = UNDERFLOW * (np.abs(rows).sum(axis=1) + len(point))
+        close = ~(gaps < -dot_error(len(point), weight, relative_error(2) * weight + lost))
     close[chosen] = False
     wrong = []
     for i in np.flatnonzero(close)[np.argsort(-gaps[close], kind="stable")]:
@@ -220,6 +242,7 @@ def _not_beaten(terms: Terms, chosen: int, point: list[Fraction]) -> list[int]:
     return wrong
 
 
+@np.errstate(all="ignore")
 def neighbours_by_programs(terms: Terms) -> list[IntArray]:
     """For every term, the live terms whose cells share a facet with its own.
 
@@ -241,6 +264,7 @@ def neighbours_by_programs(terms: Terms) -> list[IntArray]:
     return adjacency(alive[np.column_stack([first[verdict], second[verdict]])], terms.n_rows)
 
 
+@np.errstate(all="ignore")
 def neighbours_of_one(terms: Terms, row: int) -> IntArray:
     """The neighbours of one live term, in memory proportional to the number of terms."""
     alive, part, directions = _living_part(terms)
@@ -278,7 +302,8 @@ def _settle_pairs(part: Terms, first: IntArray, second: IntArray, directions: Fl
 
 def _blend_scores(terms: Terms, directions: FloatArray) -> FloatArray:
     """Scores (directions, terms) in unit directions, terms taken relative to their mean."""
-    unit = directions / np.sqrt((directions * directions).sum(axis=1, keepdims=True))
+    sized = _unit_sized(directions)
+    unit = sized / np.sqrt((sized * sized).sum(axis=1, keepdims=True))
     scores: FloatArray = unit @ (terms.rows - terms.rows.mean(axis=0)).T
     return scores
 
@@ -286,7 +311,8 @@ def _blend_scores(terms: Terms, directions: FloatArray) -> FloatArray:
 def _blend_bound(terms: Terms) -> float:
     centred = terms.rows - terms.rows.mean(axis=0)
     size = float(np.sqrt((centred * centred).sum(axis=1)).max())
-    return float(16.0 * (terms.rows.shape[1] + 8) * UNIT_ROUNDOFF * size)
+    # A blend of two unit directions: two products with weights below 1 + 2 _NUDGE, and their sum.
+    return float(difference_dot_error(terms.rows.shape[1] + 4, size))
 
 
 def _tie_at_blends(i: int, others: IntArray, mine: FloatArray, theirs: FloatArray, bound: float) -> BoolArray:
@@ -301,7 +327,7 @@ def _tie_at_blends(i: int, others: IntArray, mine: FloatArray, theirs: FloatArra
     other = theirs[places, others] - theirs[:, i]
     good: BoolArray = (own > 0) & (other > 0)
     total = np.where(good, own + other, 1.0)
-    for nudge in (-1e-6, 1e-6):
+    for nudge in (-_NUDGE, _NUDGE):
         blend = (other / total * (1.0 + nudge))[:, None] * mine + (own / total)[:, None] * theirs
         first, second = blend[:, i].copy(), blend[places, others]
         good &= (first - second) * np.sign(nudge) > 2.0 * bound

@@ -15,7 +15,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hardmax.errors import EmptyError, ParameterError, PrecisionError, ShapeError, WeightError
+from hardmax.arithmetic.linear_program import exact_interior_point
+from hardmax.arithmetic.rationals import lattice_exponent, nearest_float
+from hardmax.arithmetic.rounding import difference_dot_error
+from hardmax.errors import EmptyError, ParameterError, ShapeError, WeightError
 from hardmax.tropical._minkowski_columns import spanning_columns
 from hardmax.tropical._minkowski_hull import Hull, hull_of_terms
 
@@ -23,7 +26,8 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
-UNIT_ROUNDOFF = 2.0**-53
+Vector = tuple[Fraction, ...]
+
 #: Above this many living keys in many dimensions, neighbours are found for one key at a time.
 MOST_NEIGHBOURS = 3000
 PRESENT, ABSENT, UNSURE = 1, 0, -1
@@ -70,6 +74,18 @@ def enough_coordinates(lifted: Sequence[FloatArray], *, has_bias: bool) -> IntAr
     return kept[kept >= len(lifted)] - len(lifted)
 
 
+def column_exponents(lifted: FloatArray) -> IntArray:
+    """Binary exponents by which columns are divided: their largest entries come near one, and no digit is lost."""
+    size = np.abs(lifted)
+    exponents = np.frexp(size.max(axis=0))[1].astype(np.int64)
+    smallest = np.where(size > 0, size, np.inf).min(axis=0)
+    # Where the smallest entry keeps its 53 digits all do; elsewhere the last digit in use counts.
+    for column in np.flatnonzero(np.frexp(smallest)[1] - 53 - exponents < -1074).tolist():
+        exponents[column] = min(exponents[column], lattice_exponent(lifted[:, column]) + 1074)
+    result: IntArray = exponents
+    return result
+
+
 @dataclass(frozen=True, eq=False)
 class Terms:
     """Distinct terms of one head, scaled column by column by powers of two.
@@ -92,9 +108,8 @@ class Terms:
         """The terms of one head on its own. Equal biases change no winner and are left out."""
         has_bias = biases is not None and bool((biases != biases[0]).any())
         lifted = np.column_stack([keys, biases]) if has_bias and biases is not None else keys
-        exponents = np.frexp(np.abs(lifted).max(axis=0))[1].astype(np.int64)
         kept = enough_coordinates([lifted], has_bias=has_bias)
-        return cls.from_lifted(lifted, exponents, kept, has_bias=has_bias)
+        return cls.from_lifted(lifted, column_exponents(lifted), kept, has_bias=has_bias)
 
     @classmethod
     def from_lifted(cls, lifted: FloatArray, exponents: IntArray, kept: IntArray, *, has_bias: bool) -> Terms:
@@ -107,11 +122,6 @@ class Terms:
         rank[order] = np.arange(len(order))
         rows = lifted[index[order]]
         scaled = np.ldexp(rows, -exponents)
-        if not np.array_equal(np.ldexp(scaled, exponents), rows):
-            raise PrecisionError(
-                "keys whose entries in one coordinate differ by more than a factor 1e300 cannot be scaled "
-                "exactly; expected entries of one coordinate within 300 decimal orders. Drop the tiny ones."
-            )
         of = rank[of.reshape(-1)]
         return cls(scaled, index[order].astype(np.int64), of, exponents, has_bias, kept, width)
 
@@ -119,24 +129,48 @@ class Terms:
     def n_rows(self) -> int:
         return len(self.rows)
 
+    @cached_property
+    def given(self) -> FloatArray:
+        """The distinct terms as given, in the coordinates kept."""
+        return np.asarray(np.ldexp(self.rows, self.exponents))
+
     def query(self, point: FloatArray) -> FloatArray:
-        """The x that a (scaled) witness stands for: a point, or a direction of size one without biases."""
+        """The x that a (scaled) point stands for, rounded: a point, or a direction of size one without biases.
+
+        Not finite where it overflows.
+        """
         mantissa, exponent = np.frexp(point)
         exponent = exponent - self.exponents  # what scaling back would give, without overflowing on the way
         x = np.zeros((*point.shape[:-1], self.width))
-        if self.has_bias:
-            mantissa = mantissa / mantissa[..., -1:]
-            shift = exponent[..., -1:]
-        else:
-            shift = np.where(mantissa != 0, exponent, -(10**6)).max(axis=-1, keepdims=True)
-        with np.errstate(over="ignore"):
+        with np.errstate(all="ignore"):
+            if self.has_bias:
+                mantissa = mantissa / mantissa[..., -1:]
+                shift = exponent[..., -1:]
+            else:
+                shift = np.where(mantissa != 0, exponent, -(10**6)).max(axis=-1, keepdims=True)
             x[..., self.kept] = np.ldexp(mantissa, np.clip(exponent - shift, -5000, 5000))
-        if not np.isfinite(x).all():
-            raise PrecisionError(
-                "a cell's interior point overflows binary64, expected coordinates below 1.8e308; rescale the "
-                "biases (dividing keys and biases by one power of two changes no winner)"
-            )
         return x[..., :-1] if self.has_bias else x
+
+    def lifted(self, query: FloatArray) -> FloatArray:
+        """Queries (..., d) in the coordinates kept, with a last coordinate 1 where there are biases."""
+        whole = np.concatenate([query, np.ones((*query.shape[:-1], 1))], axis=-1) if self.has_bias else query
+        return np.asarray(whole[..., self.kept])
+
+    def witness(self, row: int) -> tuple[FloatArray | None, Vector | None]:
+        """A query that a live term wins strictly: as floats, or in rationals where no float was found.
+
+        Exactness: certified.
+        """
+        query = self.query(self.witnesses[row])
+        if np.isfinite(query).all():
+            point = self.lifted(query)
+            with np.errstate(all="ignore"):
+                rows = np.delete(self.given, row, axis=0) - self.given[row]
+                bound = difference_dot_error(len(point), np.abs(rows) @ np.abs(point))
+                if (rows @ point < -bound).all():
+                    return query, None
+        others = [i for i in range(self.n_rows) if i != row]
+        return rational_query(self, exact_differences(self, row, others, given=True), query)
 
     @cached_property
     def _live(self) -> tuple[BoolArray, FloatArray]:
@@ -151,7 +185,7 @@ class Terms:
 
     @property
     def witnesses(self) -> FloatArray:
-        """A scaled point of each live term's open cell (its rounding, where no float lies inside)."""
+        """A scaled point in or near each live term's open cell; ``witness`` proves one."""
         return self._live[1]
 
     @cached_property
@@ -182,10 +216,52 @@ class Terms:
         return self.neighbours[row]
 
 
-def exact_differences(terms: Terms, winner: int, losers: list[int]) -> list[list[Fraction]]:
-    """Rows of <loser - winner, q> < 0 in rationals."""
-    base = [Fraction(x) for x in terms.rows[winner].tolist()]
-    return [[Fraction(x) - y for x, y in zip(terms.rows[loser].tolist(), base, strict=True)] for loser in losers]
+def exact_differences(terms: Terms, winner: int, losers: list[int], *, given: bool = False) -> list[list[Fraction]]:
+    """Rows of <loser - winner, q> < 0 in rationals; of the terms as given, or scaled."""
+    rows = terms.given if given else terms.rows
+    base = [Fraction(x) for x in rows[winner].tolist()]
+    return [[Fraction(x) - y for x, y in zip(rows[loser].tolist(), base, strict=True)] for loser in losers]
+
+
+def rational_query(
+    terms: Terms, rows: list[list[Fraction]], guess: FloatArray
+) -> tuple[FloatArray | None, Vector | None]:
+    """A query with every row of <row, q> negative, which exists: floats, or rationals where no float was found.
+
+    ``rows`` are in the coordinates kept, as given; with biases the last coordinate of q is 1. ``guess`` is tried first.
+    """
+    has_bias = terms.has_bias
+
+    def beaten(x: Sequence[Fraction]) -> list[int]:
+        point = [*x, Fraction(1)] if has_bias else x
+        return [
+            i for i, row in enumerate(rows) if sum((a * b for a, b in zip(row, point, strict=True)), Fraction(0)) >= 0
+        ]
+
+    kept = terms.kept[:-1] if has_bias else terms.kept
+    if np.isfinite(guess).all() and not beaten([Fraction(x) for x in guess[kept].tolist()]):
+        return guess, None
+    point = [Fraction(0)] * len(kept)
+    working: list[int] = []
+    while wrong := beaten(point):  # rows join when they fail at a trial point
+        working += wrong[: 2 * len(point) + 2]
+        normals = [rows[i][: len(point)] for i in working]
+        limits = [-rows[i][-1] if has_bias else Fraction(0) for i in working]
+        answer = exact_interior_point(normals, limits)
+        assert answer.exists
+        point = list(answer.exact_point or map(Fraction, answer.point.tolist()))  # type: ignore[union-attr]
+    largest = max(map(abs, point), default=Fraction(0))
+    exponent = largest.numerator.bit_length() - largest.denominator.bit_length()
+    # Any multiple of a direction will do: of size one, or so large that small coordinates do not underflow.
+    for shift in (0,) if has_bias else (-exponent, 1000 - exponent):
+        query = np.zeros(terms.width - has_bias)
+        query[kept] = [nearest_float(x * Fraction(2) ** shift) for x in point]
+        if np.isfinite(query).all() and not beaten([Fraction(x) for x in query[kept].tolist()]):
+            return query, None
+    full = [Fraction(0)] * (terms.width - has_bias)
+    for place, x in zip(kept.tolist(), point, strict=True):
+        full[place] = x
+    return None, tuple(full)
 
 
 def adjacency(pairs: IntArray, n: int) -> list[IntArray]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.arithmetic.rationals import nearest_float
 from hardmax.tropical._checks import frozen, within_range
-from hardmax.tropical._epigraph import epigraph
+from hardmax.tropical._epigraph import Corner, Epigraph, epigraph
+from hardmax.tropical._integers import Row
 from hardmax.tropical.polynomial import TropicalPolynomial
 
 FloatArray = NDArray[np.float64]
@@ -63,13 +65,35 @@ def dual_subdivision(polynomial: TropicalPolynomial) -> DualSubdivision:
     (((0,),), 2)
     """
     graph = epigraph(polynomial.slopes, polynomial.offsets, None)
-    corners = sorted(graph.vertices, key=lambda corner: corner.terms)
+    corners = _in_order(graph)
     points = np.array([[nearest_float(entry) for entry in corner.point] for corner in corners])
     lines = np.array(
-        [[nearest_float(entry) for entry in line] for line in graph.lines], dtype=np.float64
+        [[nearest_float(Fraction(entry, _unit(line))) for entry in line] for line in graph.lines], dtype=np.float64
     ).reshape(-1, polynomial.dim)
     return DualSubdivision(
         tuple(corner.terms for corner in corners),
         frozen(within_range(points, "the dual points")),
         frozen(within_range(lines, "the directions")),
     )
+
+
+def dual_cells(polynomial: TropicalPolynomial) -> tuple[tuple[int, ...], ...]:
+    """The maximal cells alone: the terms that attain each vertex of the graph, wherever that vertex lies.
+
+    Exactness: exact.
+
+    Examples
+    --------
+    >>> dual_cells(TropicalPolynomial([[0], [1]], [0, 0]))
+    ((0, 1),)
+    """
+    return tuple(corner.terms for corner in _in_order(epigraph(polynomial.slopes, polynomial.offsets, None)))
+
+
+def _in_order(graph: Epigraph) -> list[Corner]:
+    return sorted(graph.vertices, key=lambda corner: corner.terms)
+
+
+def _unit(line: Row) -> int:
+    """1, or a power of two by which a direction is divided so that its entries stay floats."""
+    return 1 << max(0, max(abs(entry) for entry in line).bit_length() - 1000)

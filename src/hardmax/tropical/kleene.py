@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.arithmetic.rationals import lattice_exponent
+from hardmax.arithmetic.rounding import dot_error
 from hardmax.errors import DivergenceError, PrecisionError, ShapeError
 from hardmax.tropical.semiring import ZERO, maxplus_array
 
@@ -64,8 +65,7 @@ def kleene_star(matrix: ArrayLike) -> FloatMatrix:
     largest = float(finite.max()) if finite.size else 0.0
     if not np.isfinite(2.0 * n * largest):
         raise PrecisionError(
-            f"expected path weights within float64, got {n} vertices with weights up to {largest}; "
-            "scale them down"
+            f"expected path weights within float64, got {n} vertices with weights up to {largest}; scale them down"
         )
     paths = _path_weights(weights, largest)
     np.fill_diagonal(paths, 0.0)
@@ -77,10 +77,10 @@ def _path_weights(weights: FloatMatrix, largest: float) -> FloatMatrix:
     from hardmax.tropical._maxplus_kernels import closure_kernel  # numba loads only when a star is asked for
 
     n = weights.shape[0]
-    # A walk met here is a sum of at most 2 n edges. On a lattice coarse enough nothing rounds; otherwise
-    # each of at most 2 n roundings errs by at most 2 n largest * 2**-53.
+    # A walk met here is a sum of at most 2 n edges. On a lattice coarse enough nothing rounds; otherwise it errs as a
+    # sum of 2 n products with 1 does.
     is_exact = 2.0 * n * largest <= 2.0 ** min(lattice_exponent(weights[weights > ZERO]) + 53, 1023)
-    doubt = 0.0 if is_exact else -8.0 * n * n * largest * 2.0**-53
+    doubt = 0.0 if is_exact else -dot_error(2 * n, 2.0 * n * largest)
     paths = weights.copy()
     if closure_kernel(paths, doubt):
         return paths
@@ -140,9 +140,7 @@ def _cycle_among(predecessors: NDArray[np.intp]) -> list[int]:
 
 def _refuse(cycle: list[int], weights: FloatMatrix) -> None:
     heads = [*cycle[1:], cycle[0]]
-    weight = sum(
-        (Fraction(float(weights[tail, head])) for tail, head in zip(cycle, heads, strict=True)), Fraction(0)
-    )
+    weight = sum((Fraction(float(weights[tail, head])) for tail, head in zip(cycle, heads, strict=True)), Fraction(0))
     shown = str(weight) if weight.denominator == 1 else repr(float(weight))
     route = " -> ".join(str(vertex) for vertex in [*cycle, cycle[0]])
     raise DivergenceError(

@@ -10,7 +10,7 @@ A point repeated exactly counts once, under its lowest index.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -22,8 +22,11 @@ from hardmax.errors import EmptyError, IncompleteError, ParameterError, ShapeErr
 from hardmax.tropical._minkowski_terms import (
     FlatHeads,
     Terms,
+    Vector,
+    column_exponents,
     enough_coordinates,
     exact_differences,
+    rational_query,
     read_terms,
 )
 
@@ -40,10 +43,11 @@ class JointCells:
     """The cells of the common refinement of several heads.
 
     ``winners`` (n, H) holds the winning key of every head on each cell, in lexicographic order, and
-    ``witnesses`` (n, d) a query inside each cell (where a cell is too thin to hold a float near the
-    rational witness, that witness rounded). ``is_complete`` is False where ``max_cells`` stopped the
-    search; then these are cells, but not all of them. ``n_programs`` is how many linear programs the
-    search solved, ``n_settled`` how many of its questions went to rationals.
+    ``witnesses`` (n, d) a query strictly inside each cell. Where a cell is so thin that no float was found in it,
+    the row is NaN and ``exact_witnesses`` holds a rational query, by the number of the cell.
+    ``is_complete`` is False where ``max_cells`` stopped the search; then these are cells, but not all of them.
+    ``n_programs`` is how many linear programs the search solved, ``n_settled`` how many of its questions went to
+    rationals.
 
     Exactness: certified.
     """
@@ -54,6 +58,7 @@ class JointCells:
     n_programs: int
     n_settled: int
     heads: tuple[Terms, ...] = field(repr=False)
+    exact_witnesses: Mapping[int, Vector] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         self.winners.setflags(write=False)
@@ -110,13 +115,46 @@ def common_refinement(heads: Sequence[Head], *, max_cells: int | None = None) ->
     limit = np.iinfo(np.int64).max - 1 if max_cells is None else max_cells
     if limit < 1:
         raise ParameterError(f"common_refinement: expected max_cells of at least 1, got {max_cells}")
-    winners, points, n_programs, n_settled = _search(terms, limit)
+    winners, queries, exact, n_programs, n_settled = _search(terms, limit)
     is_complete = len(winners) <= limit
-    winners, points = winners[:limit], points[:limit]
+    winners, queries = winners[:limit], queries[:limit]
     for head, part in enumerate(terms):
         winners[:, head] = part.index[winners[:, head]]
     order = np.lexsort(winners.T[::-1])
-    return JointCells(winners[order], terms[0].query(points[order]), is_complete, n_programs, n_settled, tuple(terms))
+    exact = {place: exact[cell] for place, cell in enumerate(order.tolist()) if cell in exact} if exact else {}
+    return JointCells(winners[order], queries[order], is_complete, n_programs, n_settled, tuple(terms), exact)
+
+
+def _proved_queries(
+    terms: list[Terms], flat: FlatHeads, winners: IntArray, points: FloatArray
+) -> tuple[FloatArray, dict[int, Vector]]:
+    """A query strictly inside each cell from a scaled point in or near it; in rationals where no float was found."""
+    from hardmax.tropical import _minkowski_kernels as kernels
+
+    queries = terms[0].query(points)
+    sure = kernels.wins_in_every_head(
+        np.concatenate([part.given for part in terms]),
+        flat.neighbour_start,
+        flat.neighbours,
+        winners + flat.first[:-1],
+        terms[0].lifted(queries),
+    )
+    exact: dict[int, Vector] = {}
+    for cell in np.flatnonzero(~sure).tolist():
+        rows = _rows_of(terms, winners[cell].tolist(), given=True)
+        query, vector = rational_query(terms[0], rows, queries[cell])
+        queries[cell] = np.nan if query is None else query
+        if vector is not None:
+            exact[cell] = vector
+    return queries, exact
+
+
+def _rows_of(terms: list[Terms], winners: Sequence[int], *, given: bool) -> list[list[Fraction]]:
+    """Rows of ``row . q < 0`` for a tuple of winners, scaled or as given."""
+    rows: list[list[Fraction]] = []
+    for part, local in zip(terms, winners, strict=False):  # the first heads, where winners are fewer
+        rows += exact_differences(part, local, [int(i) for i in part.neighbours[local]], given=given)
+    return rows
 
 
 def read_heads(heads: Sequence[Head]) -> list[Terms]:
@@ -139,13 +177,16 @@ def read_heads(heads: Sequence[Head]) -> list[Terms]:
         np.column_stack([keys, np.zeros(len(keys)) if biases is None else biases]) if has_bias else keys
         for keys, biases in read
     ]
-    exponents = np.frexp(np.abs(np.concatenate(lifted)).max(axis=0))[1].astype(np.int64)
+    exponents = column_exponents(np.concatenate(lifted))
     kept = enough_coordinates(lifted, has_bias=has_bias)
     return [Terms.from_lifted(rows, exponents, kept, has_bias=has_bias) for rows in lifted]
 
 
-def _search(terms: list[Terms], limit: int) -> tuple[IntArray, FloatArray, int, int]:
-    """Run the compiled search until no question is left open, answering its questions in rationals."""
+def _search(terms: list[Terms], limit: int) -> tuple[IntArray, FloatArray, dict[int, Vector], int, int]:
+    """Run the compiled search until no question is left open, answering its questions in rationals.
+
+    Comes back with winners, queries inside their cells, rational ones where no float was found, and counts.
+    """
     from hardmax.tropical import _minkowski_kernels as kernels
 
     n_heads = len(terms)
@@ -189,18 +230,16 @@ def _search(terms: list[Terms], limit: int) -> tuple[IntArray, FloatArray, int, 
             point = thin.get(winners)
             if point is not None:
                 points[row] = point
+    queries, exact = _proved_queries(sorted_terms, flat, found, points)
     unsorted = np.empty_like(found)
     unsorted[:, order] = found
-    return unsorted, points, n_programs, len(verdicts)
+    return unsorted, queries, exact, n_programs, len(verdicts)
 
 
 def _settle_tuple(terms: list[Terms], first: IntArray, question: tuple[int, ...]) -> tuple[int, FloatArray | None]:
     """Whether the winners of a prefix of heads win together somewhere, in rationals."""
     n = terms[0].rows.shape[1]
-    rows: list[list[Fraction]] = []
-    for h, index in enumerate(question[1:]):
-        local = int(index - first[h])
-        rows += exact_differences(terms[h], local, [int(i) for i in terms[h].neighbours[local]])
+    rows = _rows_of(terms, [int(index - first[h]) for h, index in enumerate(question[1:])], given=False)
     if terms[0].has_bias:
         rows.append([Fraction(0)] * (n - 1) + [Fraction(-1)])
     answer = exact_interior_point(rows, [Fraction(0)] * len(rows))

@@ -15,7 +15,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hardmax.arithmetic.rationals import nearest_float
+from hardmax.arithmetic.rounding import UNDERFLOW, relative_error
 from hardmax.errors import ParameterError
+from hardmax.tropical._checks import within_range
 from hardmax.tropical._double_description import generators
 from hardmax.tropical._integers import integers, rank
 from hardmax.tropical._minkowski_hull import proved_hull
@@ -67,8 +70,9 @@ class NormalFan:
         """The facets of a vertex's cone, ``{q : normals @ q <= 0}``, none redundant."""
         row = self._row(vertex)
         rivals = self.terms.index[self.terms.neighbours_of(row)]
-        facets: FloatArray = self.points[rivals] - self.points[vertex]
-        return facets
+        with np.errstate(over="ignore"):
+            facets: FloatArray = self.points[rivals] - self.points[vertex]
+        return within_range(facets, "differences of points")
 
     def rays(self, vertex: int) -> tuple[FloatArray, FloatArray]:
         """The extreme rays of a vertex's cone and a basis of the lines it contains.
@@ -141,14 +145,14 @@ def minkowski_f_vector(points: Sequence[ArrayLike], *, max_cells: int | None = N
     """
     cells = common_refinement([(part, None) for part in points], max_cells=max_cells)
     arrays = [np.asarray(part, dtype=np.float64) for part in points]
-    directions = np.concatenate([array - array[:1] for array in arrays])
+    directions = [row - part[0] for part in integers(*arrays) for row in part[1:]]  # in integers: nothing is rounded
     exact = _sums(arrays, cells.winners)
     count = cells.n_cells
     return _f_vector(
         count,
         len(cells.neighbours),
-        _dimension(np.concatenate([np.zeros((1, directions.shape[1])), directions])),
-        lambda: _n_facets(np.array([[float(x) for x in row] for row in exact]), exact),
+        rank([tuple(int(x) for x in row) for row in directions]),
+        lambda: _n_facets(np.array([[nearest_float(x) for x in row] for row in exact]), exact),
     )
 
 
@@ -190,7 +194,7 @@ def _f_vector(n_vertices: int, n_edges: int, dimension: int, n_facets: Callable[
 def _n_facets(points: FloatArray, exact: list[list[Fraction]] | None) -> int:
     """The number of facets of a polytope of dimension 4 given by its vertices."""
     if points.shape[1] == 4:
-        error = 0.0 if exact is None else float(np.abs(points).max()) * 2.0**-53
+        error = 0.0 if exact is None else float(np.abs(points).max()) * relative_error(1) + UNDERFLOW
         hull = proved_hull(points, every_facet=True, exact=exact, absolute_error=error)
         if hull is not None:
             return len(hull.facets)

@@ -29,7 +29,7 @@ class RationalCells:
     slopes, offsets
         Arrays (n_cells, channels, dim) and (n_cells, channels): the affine map on each cell, rounded once.
     points
-        Array (n_cells, dim): a point inside each cell.
+        Array (n_cells, dim): a point inside each cell; NaN where none was found among the floats.
     neighbours
         Array (n_pairs, 2): pairs of cells that share a facet, lower index first.
     region_of
@@ -111,9 +111,7 @@ def _full_dimensional(polynomials: list[TropicalPolynomial]) -> tuple[IndexArray
     points = np.zeros((1, dim))
     for level, polynomial in enumerate(polynomials):
         n_terms = polynomial.n_terms
-        places = np.column_stack(
-            [np.repeat(places, n_terms, axis=0), np.tile(np.arange(n_terms), len(places))]
-        )
+        places = np.column_stack([np.repeat(places, n_terms, axis=0), np.tile(np.arange(n_terms), len(places))])
         exists, found = interior_points(*_systems(polynomials[: level + 1], places, places))
         places, points = places[exists], found[exists, :dim]
     return places, points
@@ -206,6 +204,4 @@ def _regions(maps: list[tuple[int, ...]], neighbours: IndexArray) -> IndexArray:
             one, two = sorted((find(first), find(second)))
             leader[two] = one
     numbers: dict[int, int] = {}
-    return np.array(
-        [numbers.setdefault(find(cell), len(numbers)) for cell in range(len(maps))], dtype=np.intp
-    )
+    return np.array([numbers.setdefault(find(cell), len(numbers)) for cell in range(len(maps))], dtype=np.intp)
