@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import ParameterError
-from hardmax.tropical._double_description import generators
+from hardmax.tropical._double_description import generators as generators  # the cones of cells are generated so too
 from hardmax.tropical._integers import integers, rank
 from hardmax.tropical._minkowski_hull import proved_hull
 from hardmax.tropical._minkowski_terms import Terms, read_terms
