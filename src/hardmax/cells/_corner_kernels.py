@@ -11,7 +11,7 @@ import numba
 import numpy as np
 
 from hardmax.arithmetic import rounding
-from hardmax.arithmetic.rounding import SAFETY, UNDERFLOW
+from hardmax.arithmetic.rounding import SAFETY
 from hardmax.cells._vanishing_kernels import exact_sign
 
 # called from compiled code only: no wrappers, and no cache beside the caller's
@@ -195,7 +195,7 @@ def _refine(lines, n_slots, row, to_corners, to_bits, to, system, mode):
     for i in range(dim):
         total = 0.0
         for k in range(dim):
-            entry, size, slack = (-1.0 if i == k else 0.0), 1.0, dim * UNDERFLOW
+            entry, size, slack = (-1.0 if i == k else 0.0), 1.0, 0.0
             for j in range(dim):
                 term = system[i, dim + j] * system[j, k]
                 entry += term
@@ -216,7 +216,7 @@ def _refine(lines, n_slots, row, to_corners, to_bits, to, system, mode):
         for step in range(2):
             for j in range(dim):
                 value = system[j, c3] if part else system[j, c0]
-                size, slack = abs(value), dim * UNDERFLOW + (0.0 if part else system[j, c1])
+                size, slack = abs(value), 0.0 if part else system[j, c1]
                 for k in range(dim):
                     term = system[j, k] * system[moved, k]
                     value += term

@@ -20,7 +20,7 @@ from collections import namedtuple
 import numba
 import numpy as np
 
-from hardmax.arithmetic.rounding import SAFETY, UNDERFLOW
+from hardmax.arithmetic.rounding import SAFETY
 from hardmax.cells._corner_kernels import dot_error, place_corner
 from hardmax.cells._vanishing_kernels import DOUBT, exact_sign, vanishes
 
@@ -41,9 +41,9 @@ Mode = namedtuple("Mode", "dim columns infinite certified exact")
 @_jit
 def _value(row, constant, corners, i, first, drift, dim):
     """A row's value at a point or direction, and a bound on its error."""
-    value, size, bound = 0.0, 0.0, 2.0 * dim * UNDERFLOW
+    value, size, bound = 0.0, 0.0, 0.0
     if constant:
-        value, size, bound = row[0, 0], abs(row[0, 0]), bound + (row[2, 0] + abs(row[1, 0]))
+        value, size, bound = row[0, 0], abs(row[0, 0]), row[2, 0] + abs(row[1, 0])
     for k in range(dim):
         x = corners[i, first + k]
         term = row[0, k + 1] * x
@@ -119,8 +119,7 @@ def all_signs(corners, bits, lines, n, n_slots, row, values, signs, mode):
         sign = DOUBT
         if not infinite:  # the usual case, without a call: a value beyond doubt
             drift = corners[i, dim]
-            value, size = row[0, 0], abs(row[0, 0])
-            bound = 2.0 * dim * UNDERFLOW + (row[2, 0] + abs(row[1, 0]))
+            value, size, bound = row[0, 0], abs(row[0, 0]), row[2, 0] + abs(row[1, 0])
             for k in range(dim):
                 x = corners[i, k]
                 term = row[0, k + 1] * x

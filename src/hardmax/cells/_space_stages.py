@@ -70,12 +70,12 @@ def _still_open(coef, terms, error, table, limits, dropped, corners, bits, lines
                 row, values, signs, ties, gaps, scores, reach, mode):  # fmt: skip
     """Decide the groups that do not cross the polytope; returns how many stay open, in order."""
     dim, infinite = mode.dim, mode.infinite
-    set_reach(corners, n, reach, mode)
+    set_reach(corners, n, error, reach, mode)
     n_open = 0
     for position in range(n_groups):
         g = groups[position]
         r = table[g, START]
-        bound, far_bound = lead_bounds(limits, error, reach, g, mode)
+        bound, far_bound = lead_bounds(limits, reach, g, mode)
         if table[g, IS_RELU]:
             positive, negative, unknown = False, False, False
             for i in range(n):
@@ -225,7 +225,7 @@ def cut_polytopes(
     s_ends = np.zeros((nodes + 1, 2), dtype=np.int64)
     coef, error, row = np.empty((n_rows, dim + 1)), np.empty(dim + 1), np.empty((3, dim + 1))
     terms, scores = np.empty((dim + 1, n_rows)), np.empty(n_rows)  # terms: the transpose of coef
-    limits, reach = np.empty((n_all, dim + 1)), np.empty(2 * dim + 2)
+    limits, reach = np.empty((n_all, dim + 2)), np.empty(2 * dim + 4)
     dropped = np.zeros(n_rows, dtype=np.uint8)
     values, signs = np.empty((capacity, 4)), np.empty(capacity, dtype=np.int64)
     sides, ends = np.empty((capacity, 4), dtype=np.int64), np.empty((capacity, 2), dtype=np.int64)
@@ -260,12 +260,12 @@ def cut_polytopes(
             for r in range(n_rows):
                 coef[r, k] = terms[k, r] = rows[piece, k, r]
         mode = Mode(dim, columns, infinite, certified, exact)
-        set_limits(coef, table, limits, dim)
-        set_reach(corners_a, n, reach, mode)
+        set_limits(coef, error, table, limits, dim)
+        set_reach(corners_a, n, error, reach, mode)
         n_groups = 0
         for g in range(n_all):
             if not table[g, IS_RELU]:
-                bound, far_bound = lead_bounds(limits, error, reach, g, mode)
+                bound, far_bound = lead_bounds(limits, reach, g, mode)
                 mark_dropped(terms, table, bound, far_bound, dropped, g, twin, corners_a, n, scores, mode)
             if not table[g, IS_RELU] or twin[table[g, START]] == table[g, START]:
                 groups[n_groups] = g
@@ -330,8 +330,8 @@ def cut_polytopes(
                         break
                 continue
             # One of the rows that may win at a corner wins on an open set beside it.
-            set_reach(corners_a, n, reach, mode)
-            bound, far_bound = lead_bounds(limits, error, reach, g, mode)
+            set_reach(corners_a, n, error, reach, mode)
+            bound, far_bound = lead_bounds(limits, reach, g, mode)
             for k in range(table[g, SIZE]):
                 seen[k] = 0
             first = leader(terms, table, dropped, g, corners_a, scores, mode)
@@ -359,8 +359,8 @@ def cut_polytopes(
                 if m < 0:
                     depth = m
                     break
-                set_reach(corners_b, m, reach, mode)
-                bound, far_bound = lead_bounds(limits, error, reach, g, mode)
+                set_reach(corners_b, m, error, reach, mode)
+                bound, far_bound = lead_bounds(limits, reach, g, mode)
                 for slot in range(m_slots):
                     if np.int64(lines_b[slot, dim + 3]) >> RIVAL_BITS != table[g, COLUMN]:
                         continue

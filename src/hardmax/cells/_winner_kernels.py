@@ -11,7 +11,6 @@ import numba
 import numpy as np
 
 from hardmax.arithmetic._expansions import two_sum
-from hardmax.arithmetic.rounding import UNDERFLOW
 from hardmax.cells._corner_kernels import difference_error
 from hardmax.cells._space_kernels import (
     FAILED,
@@ -45,46 +44,55 @@ def is_far(corners, i, mode):
 
 
 @_jit
-def set_reach(corners, n, reach, mode):
-    """How far a polytope's corners go: |p| and |q| a coordinate, and the largest errors of p and of q."""
+def set_reach(corners, n, error, reach, mode):
+    """How far a polytope's corners go: |p| a coordinate, |q| a coordinate, the largest errors of p and of q.
+
+    Two more columns: what the errors of a row's coefficients can change of its value there, finite or at infinity.
+    """
     dim, columns = mode.dim, mode.columns
-    reach[:] = 0.0
+    drift, far_drift = 0.0, 0.0
+    for k in range(columns):
+        reach[k] = 0.0
     for i in range(n):
         for k in range(columns):
             reach[k] = max(reach[k], abs(corners[i, k]))
-        reach[2 * dim] = max(reach[2 * dim], corners[i, columns])
+        drift = max(drift, corners[i, columns])
         if mode.infinite:
-            reach[2 * dim + 1] = max(reach[2 * dim + 1], corners[i, columns + 1])
+            far_drift = max(far_drift, corners[i, columns + 1])
+    slack, far_slack = error[0], 0.0
+    for k in range(dim):
+        slack += error[k + 1] * reach[k]
+        if mode.infinite:
+            far_slack += error[k + 1] * reach[dim + k]
+    reach[2 * dim], reach[2 * dim + 1], reach[2 * dim + 2], reach[2 * dim + 3] = drift, far_drift, slack, far_slack
 
 
 @_jit
-def set_limits(coef, table, limits, dim):
-    """Per group: the largest coefficients in absolute value, a term each."""
+def set_limits(coef, error, table, limits, dim):
+    """Per group: the largest coefficients in absolute value, a term each, and their sum with its errors: how steep."""
     limits[:] = 0.0
     for g in range(len(table)):
         for r in range(table[g, START], table[g, START] + table[g, SIZE]):
             for k in range(dim + 1):
                 limits[g, k] = max(limits[g, k], abs(coef[r, k]))
+        for k in range(1, dim + 1):
+            limits[g, dim + 1] += limits[g, k] + error[k]
 
 
 @_jit
-def lead_bounds(limits, error, reach, g, mode):
+def lead_bounds(limits, reach, g, mode):
     """Bounds on the errors of one of a group's rows, or of a difference of two, at any corner, finite or not."""
     dim = mode.dim
-    size, slack, steep = limits[g, 0], error[0] + 3.0 * dim * UNDERFLOW, 0.0
-    far_size, far_slack = 0.0, 3.0 * dim * UNDERFLOW
+    size, far_size = limits[g, 0], 0.0
     for k in range(dim):
-        largest, wrong = limits[g, k + 1], error[k + 1]
-        size += largest * reach[k]
-        slack += wrong * reach[k]
-        steep += largest + wrong
-        if mode.infinite:
-            far_size += largest * reach[dim + k]
-            far_slack += wrong * reach[dim + k]
-    bound = difference_error(dim, size, slack + reach[2 * dim] * steep)
+        size += limits[g, k + 1] * reach[k]
+    bound = difference_error(dim, size, reach[2 * dim + 2] + reach[2 * dim] * limits[g, dim + 1])
     if not mode.infinite:
         return bound, bound
-    return bound, difference_error(dim, far_size, far_slack + reach[2 * dim + 1] * steep)
+    for k in range(dim):
+        far_size += limits[g, k + 1] * reach[dim + k]
+    far_slack = reach[2 * dim + 3] + reach[2 * dim + 1] * limits[g, dim + 1]
+    return bound, difference_error(dim, far_size, far_slack)
 
 
 @_jit
@@ -246,8 +254,8 @@ def claim(coef, terms, error, table, limits, dropped, g, corners, bits, lines, n
         for c in range(dim):
             gaps[k] += (terms[c + 1, own] - terms[c + 1, k]) * homes[own, c]
         gaps[k] = max(0.0, gaps[k])
-    set_reach(to_corners, n, reach, mode)
-    bound, far_bound = lead_bounds(limits, error, reach, g, mode)
+    set_reach(to_corners, n, error, reach, mode)
+    bound, far_bound = lead_bounds(limits, reach, g, mode)
     at = 0
     while at < n:
         if to_corners[at, mark] == 1.0:
@@ -281,8 +289,8 @@ def claim(coef, terms, error, table, limits, dropped, g, corners, bits, lines, n
         if n <= dim and not mode.certified:  # a sliver within rounding
             return EMPTY, 0
         _copy(corners_c, bits_c, lines_c, n, n_slots, to_corners, to_bits, to_lines)
-        set_reach(to_corners, n, reach, mode)
-        bound, far_bound = lead_bounds(limits, error, reach, g, mode)
+        set_reach(to_corners, n, error, reach, mode)
+        bound, far_bound = lead_bounds(limits, reach, g, mode)
         at = 0
     return n, n_slots
 

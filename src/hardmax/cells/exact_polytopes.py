@@ -358,7 +358,7 @@ def cone_rays(rows: Sequence[ObjectArray], dim: int) -> FloatArray:
     --------
     >>> from hardmax.arithmetic.rationals import rational_array
     >>> cone_rays([rational_array([5.0, 0.0, 1.0]), rational_array([0.0, 1e-300, 1.0])], 2).tolist()
-    [[1.0, 0.0], [-1.0, 1e-300]]
+    [[-1.0, 1e-300], [1.0, 0.0]]
     >>> cone_rays([rational_array([0.0, 1.0])], 1).tolist(), cone_rays([], 1).tolist()
     ([[1.0]], [[1.0], [-1.0]])
     """
