@@ -10,16 +10,21 @@ exactly, there, with no error at all. Columns of corners and lines, and ``row``:
 import numba
 import numpy as np
 
+from hardmax.arithmetic import rounding
+from hardmax.arithmetic.rounding import SAFETY
 from hardmax.cells._vanishing_kernels import exact_sign
 
 # called from compiled code only: no wrappers, and no cache beside the caller's
 _jit = numba.njit(nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
-U = 2.0**-53
-SAFETY = 1.0000001  # covers the rounding of the bounds themselves
-UNDERFLOW = 2.0**-1060  # more than a few underflowing products lose
+# the lemmas of docs/error_bounds.md
+dot_error, difference_error = _jit(rounding.dot_error), _jit(rounding.difference_error)
+crossing_room, crossing_error = _jit(rounding.crossing_room), _jit(rounding.crossing_error)
+blend_error, ray_error, corner_error = _jit(rounding.blend_error), _jit(rounding.ray_error), _jit(rounding.corner_error)
+
 COARSE = 2.0**24  # coordinates with no more bits than this after the point are tried as exact
 REFINE = 2.0**-44  # relative error from which a corner is computed again from its walls
+LOOSE = 2.0**-20  # relative error from which a corner is left to rationals
 ONE = np.uint64(1)
 
 
@@ -27,7 +32,8 @@ ONE = np.uint64(1)
 def place_corner(corners, lines, n_slots, values, i, j, row, to_corners, to_bits, to, system, mode):
     """Write to ``to_corners[to]`` the corner on the edge from i (positive) to j where the row vanishes.
 
-    ``to_bits[to]`` are the facets that hold the edge; ``values`` the row's, as ``corner_sign`` leaves them.
+    ``to_bits[to]`` are the facets that hold the edge; ``values`` the row's, as ``corner_sign`` leaves them. Returns
+    whether the corner is placed: finite, and known to a small part of the edge's size at least.
     """
     dim, columns = mode.dim, mode.columns
     if not mode.infinite:
@@ -36,16 +42,34 @@ def place_corner(corners, lines, n_slots, values, i, j, row, to_corners, to_bits
         _cross_far(corners, lines, n_slots, values, i, j, to_corners, to_bits, to, dim)
     if row[0, 0] == 0.0 and row[1, 0] == 0.0 and row[2, 0] == 0.0:
         _meet_at_origin(lines, n_slots, to_corners, to_bits, to, mode)
-    size, worst = 0.0, 0.0
+    size = 0.0
     for k in range(columns):
         size = max(size, abs(to_corners[to, k]))
-    worst = to_corners[to, columns]
+    is_sharp = to_corners[to, columns] <= REFINE * size
     if mode.infinite:
-        worst = max(worst, to_corners[to, columns + 1])
-    if worst > REFINE * size:
+        is_sharp = is_sharp and to_corners[to, columns + 1] <= REFINE * size
+    if not is_sharp:
         _refine(lines, n_slots, row, to_corners, to_bits, to, system, mode)
     if mode.exact:
         _make_exact(lines, n_slots, row, to_corners, to_bits, to, mode)
+    return _is_placed(corners, i, j, to_corners, to, mode)
+
+
+@_jit
+def _is_placed(corners, i, j, to_corners, to, mode):
+    """Whether the coordinates are numbers and their errors small beside the ends'."""
+    dim, columns = mode.dim, mode.columns
+    size, total = 0.0, 0.0
+    for k in range(columns):
+        total += abs(to_corners[to, k])  # nan and infinities stay
+        if k < dim:
+            size = max(size, max(abs(to_corners[to, k]), max(abs(corners[i, k]), abs(corners[j, k]))))
+    is_placed = total < np.inf
+    if mode.certified:
+        is_placed = is_placed and to_corners[to, columns] <= LOOSE * size
+        if mode.infinite:  # parts at infinity have size one
+            is_placed = is_placed and to_corners[to, columns + 1] <= LOOSE
+    return is_placed
 
 
 @_jit
@@ -62,15 +86,20 @@ def _meet_at_origin(lines, n_slots, to_corners, to_bits, to, mode):
 
 
 @_jit
-def _blend(corners, i, j, at, at_slack, against, against_slack, start, error, dim, to_corners, to):
-    """Write the point between two where values ``at`` > 0 and ``-against`` < 0 balance, and a bound on its error.
+def _blend(corners, i, j, at, at_error, against, against_error, start, error, dim, to_corners, to):
+    """Write the point between two where proved values ``at`` > 0 and ``-against`` < 0 balance, and its error's bound.
 
-    An exact crossing parameter would leave a convex combination of the ends' errors; its own error moves
-    the point along the edge, never further than its length.
+    The floats may have the wrong sign where exact arithmetic proved the right one: the true values are positive, so
+    that zero is nearer to them. Without a share to go by any point of the edge will do, with its length as error.
     """
+    at, against = max(at, 0.0), max(against, 0.0)
     total = at + against
-    t, s = at / total, against / total
-    drift, other_drift = corners[i, error], corners[j, error]
+    t, s, doubt = 0.5, 0.5, 1.0
+    if 0.0 < total < np.inf:
+        t, s = at / total, against / total
+        room = crossing_room(total, at_error + against_error)
+        if room > 0.0:
+            doubt = min(1.0, crossing_error(t, s, at_error, against_error, room))
     length, size = 0.0, 0.0
     for k in range(start, start + dim):
         x, y = corners[i, k], corners[j, k]
@@ -78,13 +107,11 @@ def _blend(corners, i, j, at, at_slack, against, against_slack, start, error, di
         to_corners[to, k] = x + t * step if t <= 0.5 else y - s * step
         length = max(length, abs(step))
         size = max(size, abs(x) + abs(y))
-    room = total - at_slack - against_slack
-    doubt = 1.0
-    if room > 0.0:
-        doubt = min(1.0, SAFETY * (s * at_slack + t * against_slack) / room)
-    moved = doubt * (length + abs(drift - other_drift))
-    rounding = 8.0 * U * size + UNDERFLOW if size > 0.0 else 0.0
-    to_corners[to, error] = SAFETY * (s * drift + t * other_drift + moved + rounding)
+    drift, other_drift = corners[i, error], corners[j, error]
+    if size == 0.0 and drift == 0.0 and other_drift == 0.0:
+        to_corners[to, error] = 0.0  # an edge from the origin to itself, exactly
+    else:
+        to_corners[to, error] = blend_error(t, s, doubt, length, size, drift, other_drift)
 
 
 @_jit
@@ -92,7 +119,7 @@ def _cross_far(corners, lines, n_slots, values, i, j, to_corners, to_bits, to, d
     """The same on an unbounded domain, where the ends and the new corner may lie at infinity."""
     error, far_error = 2 * dim, 2 * dim + 1
     beta, slack, other_beta, other_slack = values[i, 2], values[i, 3], -values[j, 2], values[j, 3]
-    if beta == 0.0 and other_beta == 0.0:
+    if slack == 0.0 and other_slack == 0.0:  # both values at infinity vanish
         # The ends have the same part at infinity, for else the row would be constant along the edge.
         _blend(corners, i, j, values[i, 0], values[i, 1], -values[j, 0], values[j, 1], 0, error, dim, to_corners, to)
         nearest = i if corners[i, far_error] <= corners[j, far_error] else j
@@ -111,24 +138,25 @@ def _cross_far(corners, lines, n_slots, values, i, j, to_corners, to_bits, to, d
             to_corners[to, k] = 0.0
         to_corners[to, far_error] = 0.0
     # p = p_i - a_i l / <row, l> with l the difference of the parts at infinity, or the same from j
-    total = beta + other_beta
-    room = total - slack - other_slack
-    best = np.inf
-    for end in (i, j):
-        value, bound = values[end, 0], values[end, 1]
-        ratio = value / total
-        ratio_error = SAFETY * (bound + abs(ratio) * (slack + other_slack)) / room if room > 0.0 else np.inf
-        length, size = 0.0, 0.0
-        for k in range(dim):
-            step = corners[j, dim + k] - corners[i, dim + k]
-            length = max(length, abs(step))
-            size = max(size, abs(corners[end, k]) + 4.0 * abs(ratio * step))
-        doubt = corners[end, error] + ratio_error * length + 8.0 * U * size + UNDERFLOW
-        doubt = SAFETY * (doubt + (abs(ratio) + ratio_error) * (corners[i, far_error] + corners[j, far_error]))
-        if doubt < best or end == i:
-            best = doubt
+    total = max(beta, 0.0) + max(other_beta, 0.0)  # both proved not negative
+    room = crossing_room(total, slack + other_slack)
+    best, nearest, best_ratio = np.inf, i, 0.0
+    if room > 0.0:
+        for end in (i, j):
+            value, bound = values[end, 0], values[end, 1]
+            ratio = value / total
+            ratio_error = crossing_error(1.0, abs(ratio), slack + other_slack, bound, room)
+            length, size = 0.0, 0.0
             for k in range(dim):
-                to_corners[to, k] = corners[end, k] + ratio * (corners[j, dim + k] - corners[i, dim + k])
+                step = corners[j, dim + k] - corners[i, dim + k]
+                length = max(length, abs(step))
+                size = max(size, abs(corners[end, k]) + 4.0 * abs(ratio * step))
+            drift = corners[i, far_error] + corners[j, far_error]
+            doubt = ray_error(ratio, ratio_error, length, size, corners[end, error], drift)
+            if doubt < best:
+                best, nearest, best_ratio = doubt, end, ratio
+    for k in range(dim):
+        to_corners[to, k] = corners[nearest, k] + best_ratio * (corners[j, dim + k] - corners[i, dim + k])
     to_corners[to, error] = best
 
 
@@ -173,10 +201,10 @@ def _refine(lines, n_slots, row, to_corners, to_bits, to, system, mode):
                 entry += term
                 size += abs(term)
                 slack += abs(system[i, dim + j]) * system[j, c2]
-            total += abs(entry) + slack + (dim + 2) * U * size
+            total += abs(entry) + dot_error(dim, size, slack)
+        if not SAFETY * total < 0.5:
+            return
         gap = max(gap, SAFETY * total)
-    if not gap < 0.5:
-        return
     moved, value_row, bound_row = 2 * dim, 2 * dim + 1, 2 * dim + 2  # further rows of system
     for part in range(2 if infinite else 1):
         first, error = part * dim, mode.columns + part
@@ -195,7 +223,7 @@ def _refine(lines, n_slots, row, to_corners, to_bits, to, system, mode):
                     size += abs(term)
                     slack += system[j, c2] * abs(system[moved, k])
                 system[value_row, j] = value
-                system[bound_row, j] = abs(value) + slack + (dim + 2) * U * size + UNDERFLOW
+                system[bound_row, j] = abs(value) + dot_error(dim, size, slack)
             bound = 0.0
             for i in range(dim):
                 change, reach = 0.0, 0.0
@@ -204,9 +232,9 @@ def _refine(lines, n_slots, row, to_corners, to_bits, to, system, mode):
                     reach += abs(system[i, dim + j]) * system[bound_row, j]
                 if step == 0:
                     system[moved, i] -= change
-                bound = max(bound, reach)
-        bound = SAFETY * bound / (1.0 - gap)
-        if bound < to_corners[to, error]:
+                bound = max(bound, reach) if reach < np.inf else np.inf
+        bound = corner_error(dim, bound, gap)
+        if bound < np.inf and not bound >= to_corners[to, error]:
             for k in range(dim):
                 to_corners[to, first + k] = system[moved, k]
             to_corners[to, error] = bound

@@ -20,18 +20,16 @@ from collections import namedtuple
 import numba
 import numpy as np
 
-from hardmax.cells._corner_kernels import place_corner
+from hardmax.arithmetic.rounding import SAFETY
+from hardmax.cells._corner_kernels import dot_error, place_corner
 from hardmax.cells._vanishing_kernels import DOUBT, exact_sign, vanishes
 
 # called from compiled code only: no wrappers, and no cache beside the caller's
 _jit = numba.njit(nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
-U = 2.0**-53
-SAFETY = 1.0000001  # covers the rounding of the bounds themselves
-TINY = 2.0**-900  # above this, underflow in a product changes nothing
 ONE, NONE = np.uint64(1), np.uint64(0)
 POSITIVE, NEGATIVE, UNKNOWN = 1, 2, 4  # bits: what occurs among the signs of a row
-NO_ROOM, NO_SLOT = -2, -3  # instead of a number of corners
+FAILED, NO_ROOM, NO_SLOT = -1, -2, -3  # instead of a number of corners: in doubt, or too many for the arrays
 
 # columns: coordinates of a corner (dim, or 2 dim on unbounded domains); exact: the stage's rows are exact floats
 Mode = namedtuple("Mode", "dim columns infinite certified exact")
@@ -53,7 +51,7 @@ def _value(row, constant, corners, i, first, drift, dim):
         size += abs(term)
         slack = row[2, k + 1] + abs(row[1, k + 1])
         bound += slack * abs(x) + drift * (abs(row[0, k + 1]) + slack)
-    return value, SAFETY * (bound + (dim + 2) * U * size)
+    return value, dot_error(dim, size, bound)
 
 
 @_jit
@@ -86,7 +84,8 @@ def _proved_sign(corners, bits, lines, n_slots, i, row, constant, first, drift, 
 def corner_sign(corners, bits, lines, n_slots, i, row, values, mode):
     """The sign of a row at corner i, or DOUBT; ``values[i]`` holds its value.
 
-    Values: finite part, its bound, part at infinity (0.0 where it vanishes), its bound.
+    Values: finite part, its bound, part at infinity, its bound; the last two are zero where that part vanishes, and
+    the bound is positive where it does not.
     """
     dim, columns = mode.dim, mode.columns
     drift = corners[i, columns]
@@ -99,14 +98,14 @@ def corner_sign(corners, bits, lines, n_slots, i, row, values, mode):
     if is_far:
         far_drift = corners[i, columns + 1]
         slope, slack = _value(row, False, corners, i, dim, far_drift, dim)
-        if abs(slope) > slack and abs(slope) > TINY:
+        if abs(slope) > slack:
             sign = 1 if slope > 0.0 else -1
         else:
             sign = _proved_sign(corners, bits, lines, n_slots, i, row, False, dim, far_drift, mode)
         if sign != 0:
             values[i, 2], values[i, 3] = slope, slack
             return sign
-    if abs(value) > bound and abs(value) > TINY:
+    if abs(value) > bound:
         return 1 if value > 0.0 else -1
     return _proved_sign(corners, bits, lines, n_slots, i, row, True, 0, drift, mode)
 
@@ -128,8 +127,8 @@ def all_signs(corners, bits, lines, n, n_slots, row, values, signs, mode):
                 size += abs(term)
                 slack = row[2, k + 1] + abs(row[1, k + 1])
                 bound += slack * abs(x) + drift * (abs(row[0, k + 1]) + slack)
-            bound = SAFETY * (bound + (dim + 2) * U * size)
-            if abs(value) > bound and abs(value) > TINY:
+            bound = dot_error(dim, size, bound)
+            if abs(value) > bound:
                 values[i, 0], values[i, 1], values[i, 2], values[i, 3] = value, bound, 0.0, 0.0
                 sign = 1 if value > 0.0 else -1
         if sign == DOUBT:
@@ -166,7 +165,7 @@ def _is_edge(bits, n, i, j):
 @_jit
 def crossings(corners, bits, lines, n, n_slots, row, values, signs, sides, ends, new_corners, new_bits, system,
               mode):  # fmt: skip
-    """New corners where a row of known signs vanishes inside edges; returns their number, or NO_ROOM.
+    """New corners where a row of known signs vanishes inside edges; returns their number, NO_ROOM, or FAILED.
 
     Two corners span an edge when no third one lies on all their common facets.
     """
@@ -213,7 +212,8 @@ def crossings(corners, bits, lines, n, n_slots, row, values, signs, sides, ends,
             n_new += 1
     for new in range(n_new):
         i, j = ends[new, 0], ends[new, 1]
-        place_corner(corners, lines, n_slots, values, i, j, row, new_corners, new_bits, new, system, mode)
+        if not place_corner(corners, lines, n_slots, values, i, j, row, new_corners, new_bits, new, system, mode):
+            return FAILED
     return n_new
 
 

@@ -16,16 +16,15 @@ import numba
 import numpy as np
 
 from hardmax.cells._space_kernels import (
+    FAILED,
     NEGATIVE,
     NO_ROOM,
     NO_SLOT,
     NONE,
     ONE,
     POSITIVE,
-    SAFETY,
     UNKNOWN,
     Mode,
-    U,
     all_signs,
     crossings,
     keep,
@@ -33,7 +32,6 @@ from hardmax.cells._space_kernels import (
 from hardmax.cells._winner_kernels import (
     COLUMN,
     EMPTY,
-    FAILED,
     IS_RELU,
     RIVAL_BITS,
     SIZE,
@@ -43,10 +41,12 @@ from hardmax.cells._winner_kernels import (
     claim,
     first_equal,
     is_far,
-    largest_errors,
+    lead_bounds,
     leader,
     mark_dropped,
     set_home,
+    set_limits,
+    set_reach,
     violator,
 )
 
@@ -60,33 +60,6 @@ Output = namedtuple("Output", "parents labels vertex_start corners bits facet_st
 
 
 @_jit
-def _set_limits(coef, error, table, limits, corners, n, mode):
-    """Per group: bounds on the error of a difference of two rows at any corner, but for the corners' errors.
-
-    The bound is ``limits[g, 0] + drift * limits[g, 1]``, at infinity ``limits[g, 2] + far_drift * limits[g, 1]``.
-    """
-    dim = mode.dim
-    reach, far, largest = np.zeros(dim), np.zeros(dim), np.empty(dim + 1)
-    for i in range(n):
-        for k in range(dim):
-            reach[k] = max(reach[k], SAFETY * abs(corners[i, k]))
-            if mode.infinite:
-                far[k] = max(far[k], SAFETY * abs(corners[i, dim + k]))
-    rounding = (dim + 4) * U
-    for g in range(len(table)):
-        largest[:] = 0.0
-        for r in range(table[g, START], table[g, START] + table[g, SIZE]):
-            for k in range(dim + 1):
-                largest[k] = max(largest[k], abs(coef[r, k]))
-        base, steep, far_base = error[0] + rounding * largest[0], 0.0, 0.0
-        for k in range(dim):
-            base += (error[k + 1] + rounding * largest[k + 1]) * reach[k]
-            far_base += (error[k + 1] + rounding * largest[k + 1]) * far[k]
-            steep += largest[k + 1] + error[k + 1]
-        limits[g, 0], limits[g, 1], limits[g, 2] = 2.0 * SAFETY * base, 2.0 * SAFETY * steep, 2.0 * SAFETY * far_base
-
-
-@_jit
 def _load_row(coef, error, r, row):
     for k in range(len(error)):
         row[0, k], row[1, k], row[2, k] = coef[r, k], 0.0, error[k]
@@ -94,16 +67,15 @@ def _load_row(coef, error, r, row):
 
 @_jit
 def _still_open(coef, terms, error, table, limits, dropped, corners, bits, lines, n, n_slots, groups, n_groups, labels,
-                row, values, signs, ties, gaps, scores, mode):  # fmt: skip
+                row, values, signs, ties, gaps, scores, reach, mode):  # fmt: skip
     """Decide the groups that do not cross the polytope; returns how many stay open, in order."""
     dim, infinite = mode.dim, mode.infinite
-    drift, far_drift = largest_errors(corners, n, mode)
+    set_reach(corners, n, error, reach, mode)
     n_open = 0
     for position in range(n_groups):
         g = groups[position]
         r = table[g, START]
-        bound = limits[g, 0] + drift * limits[g, 1]
-        far_bound = limits[g, 2] + far_drift * limits[g, 1]
+        bound, far_bound = lead_bounds(limits, reach, g, mode)
         if table[g, IS_RELU]:
             positive, negative, unknown = False, False, False
             for i in range(n):
@@ -253,7 +225,8 @@ def cut_polytopes(
     s_ends = np.zeros((nodes + 1, 2), dtype=np.int64)
     coef, error, row = np.empty((n_rows, dim + 1)), np.empty(dim + 1), np.empty((3, dim + 1))
     terms, scores = np.empty((dim + 1, n_rows)), np.empty(n_rows)  # terms: the transpose of coef
-    limits, dropped = np.empty((n_all, 3)), np.zeros(n_rows, dtype=np.uint8)
+    limits, reach = np.empty((n_all, dim + 2)), np.empty(2 * dim + 4)
+    dropped = np.zeros(n_rows, dtype=np.uint8)
     values, signs = np.empty((capacity, 4)), np.empty(capacity, dtype=np.int64)
     sides, ends = np.empty((capacity, 4), dtype=np.int64), np.empty((capacity, 2), dtype=np.int64)
     system = np.empty((4 * dim, 2 * dim + 4))
@@ -287,16 +260,18 @@ def cut_polytopes(
             for r in range(n_rows):
                 coef[r, k] = terms[k, r] = rows[piece, k, r]
         mode = Mode(dim, columns, infinite, certified, exact)
-        _set_limits(coef, error, table, limits, corners_a, n, mode)
+        set_limits(coef, error, table, limits, dim)
+        set_reach(corners_a, n, error, reach, mode)
         n_groups = 0
         for g in range(n_all):
             if not table[g, IS_RELU]:
-                mark_dropped(terms, table, limits, dropped, g, twin, corners_a, n, scores, mode)
+                bound, far_bound = lead_bounds(limits, reach, g, mode)
+                mark_dropped(terms, table, bound, far_bound, dropped, g, twin, corners_a, n, scores, mode)
             if not table[g, IS_RELU] or twin[table[g, START]] == table[g, START]:
                 groups[n_groups] = g
                 n_groups += 1
         n_open = _still_open(coef, terms, error, table, limits, dropped, corners_a, bits_a, lines_a, n, n_slots, groups,
-                             n_groups, labels, row, values, signs, ties, gaps, scores, mode)  # fmt: skip
+                             n_groups, labels, row, values, signs, ties, gaps, scores, reach, mode)  # fmt: skip
         n_candidates = n_open
         for c in range(n_candidates):
             candidates[c] = groups[c]
@@ -310,7 +285,7 @@ def cut_polytopes(
                 depth -= 1
                 n_open = _still_open(coef, terms, error, table, limits, dropped, corners_a, bits_a, lines_a, n,
                                      n_slots, groups, n_groups, labels, row, values, signs, ties, gaps, scores,
-                                     mode)  # fmt: skip
+                                     reach, mode)  # fmt: skip
             if n_open == 0:
                 if not count_only:
                     for g in range(n_all):
@@ -355,8 +330,8 @@ def cut_polytopes(
                         break
                 continue
             # One of the rows that may win at a corner wins on an open set beside it.
-            drift, far_drift = largest_errors(corners_a, n, mode)
-            bound, far_bound = limits[g, 0] + drift * limits[g, 1], limits[g, 2] + far_drift * limits[g, 1]
+            set_reach(corners_a, n, error, reach, mode)
+            bound, far_bound = lead_bounds(limits, reach, g, mode)
             for k in range(table[g, SIZE]):
                 seen[k] = 0
             first = leader(terms, table, dropped, g, corners_a, scores, mode)
@@ -378,17 +353,19 @@ def cut_polytopes(
                 m, m_slots = claim(coef, terms, error, table, limits, dropped, g, corners_a, bits_a, lines_a, n,
                                    n_slots, own, corners_b, bits_b, lines_b, corners_c, bits_c, lines_c, new_corners,
                                    new_bits, row, values, signs, sides, ends, system, ties, gaps, homes,
-                                   scores, mode)  # fmt: skip
+                                   scores, reach, mode)  # fmt: skip
                 if m == EMPTY:
                     continue
                 if m < 0:
                     depth = m
                     break
+                set_reach(corners_b, m, error, reach, mode)
+                bound, far_bound = lead_bounds(limits, reach, g, mode)
                 for slot in range(m_slots):
                     if np.int64(lines_b[slot, dim + 3]) >> RIVAL_BITS != table[g, COLUMN]:
                         continue
-                    rival = across(coef, terms, error, table, limits, dropped, g, corners_b, bits_b, lines_b, m,
-                                   m_slots, slot, own, row, values, scores, mode)  # fmt: skip
+                    rival = across(coef, terms, error, table, bound, far_bound, dropped, g, corners_b, bits_b, lines_b,
+                                   m, m_slots, slot, own, row, values, scores, mode)  # fmt: skip
                     if rival == FAILED:
                         depth = FAILED
                         break

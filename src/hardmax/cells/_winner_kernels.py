@@ -11,9 +11,10 @@ import numba
 import numpy as np
 
 from hardmax.arithmetic._expansions import two_sum
+from hardmax.cells._corner_kernels import difference_error
 from hardmax.cells._space_kernels import (
+    FAILED,
     NEGATIVE,
-    NO_ROOM,
     ONE,
     POSITIVE,
     UNKNOWN,
@@ -29,7 +30,7 @@ _jit = numba.njit(nogil=True, error_model="numpy", no_cpython_wrapper=True, no_c
 
 RIVAL_BITS = 24
 START, SIZE, IS_RELU, COLUMN = 0, 1, 2, 3  # columns of the table of groups
-FAILED, EMPTY = -1, 0  # instead of a number of corners: in doubt, no open set
+EMPTY = 0  # instead of a number of corners: no open set
 
 
 @_jit
@@ -43,14 +44,55 @@ def is_far(corners, i, mode):
 
 
 @_jit
-def largest_errors(corners, n, mode):
-    """The largest errors among the corners, of finite parts and of parts at infinity."""
-    drift, far = 0.0, 0.0
+def set_reach(corners, n, error, reach, mode):
+    """How far a polytope's corners go: |p| a coordinate, |q| a coordinate, the largest errors of p and of q.
+
+    Two more columns: what the errors of a row's coefficients can change of its value there, finite or at infinity.
+    """
+    dim, columns = mode.dim, mode.columns
+    drift, far_drift = 0.0, 0.0
+    for k in range(columns):
+        reach[k] = 0.0
     for i in range(n):
-        drift = max(drift, corners[i, mode.columns])
+        for k in range(columns):
+            reach[k] = max(reach[k], abs(corners[i, k]))
+        drift = max(drift, corners[i, columns])
         if mode.infinite:
-            far = max(far, corners[i, mode.columns + 1])
-    return drift, far
+            far_drift = max(far_drift, corners[i, columns + 1])
+    slack, far_slack = error[0], 0.0
+    for k in range(dim):
+        slack += error[k + 1] * reach[k]
+        if mode.infinite:
+            far_slack += error[k + 1] * reach[dim + k]
+    reach[2 * dim], reach[2 * dim + 1], reach[2 * dim + 2], reach[2 * dim + 3] = drift, far_drift, slack, far_slack
+
+
+@_jit
+def set_limits(coef, error, table, limits, dim):
+    """Per group: the largest coefficients in absolute value, a term each, and their sum with its errors: how steep."""
+    limits[:] = 0.0
+    for g in range(len(table)):
+        for r in range(table[g, START], table[g, START] + table[g, SIZE]):
+            for k in range(dim + 1):
+                limits[g, k] = max(limits[g, k], abs(coef[r, k]))
+        for k in range(1, dim + 1):
+            limits[g, dim + 1] += limits[g, k] + error[k]
+
+
+@_jit
+def lead_bounds(limits, reach, g, mode):
+    """Bounds on the errors of one of a group's rows, or of a difference of two, at any corner, finite or not."""
+    dim = mode.dim
+    size, far_size = limits[g, 0], 0.0
+    for k in range(dim):
+        size += limits[g, k + 1] * reach[k]
+    bound = difference_error(dim, size, reach[2 * dim + 2] + reach[2 * dim] * limits[g, dim + 1])
+    if not mode.infinite:
+        return bound, bound
+    for k in range(dim):
+        far_size += limits[g, k + 1] * reach[dim + k]
+    far_slack = reach[2 * dim + 3] + reach[2 * dim + 1] * limits[g, dim + 1]
+    return bound, difference_error(dim, far_size, far_slack)
 
 
 @_jit
@@ -145,7 +187,7 @@ def first_equal(coef, table, dropped, g, own, mode):
 
 
 @_jit
-def mark_dropped(terms, table, limits, dropped, g, twin, corners, n, scores, mode):
+def mark_dropped(terms, table, bound, far_bound, dropped, g, twin, corners, n, scores, mode):
     """Mark rows that can never be named: twins of an earlier row of the group, or beaten at every corner."""
     first, last = table[g, START], table[g, START] + table[g, SIZE]
     for r in range(first, last):
@@ -155,8 +197,6 @@ def mark_dropped(terms, table, limits, dropped, g, twin, corners, n, scores, mod
                 if twin[k] == twin[r]:
                     dropped[r] = 1
                     break
-    drift, far_drift = largest_errors(corners, n, mode)
-    bound, far_bound = limits[g, 0] + drift * limits[g, 1], limits[g, 2] + far_drift * limits[g, 1]
     own = leader(terms, table, dropped, g, corners, scores, mode)
     for r in range(first, last):
         dropped[r] |= 2  # beaten so far
@@ -199,7 +239,7 @@ def violator(coef, terms, error, table, dropped, g, corners, bits, lines, n_slot
 @_jit
 def claim(coef, terms, error, table, limits, dropped, g, corners, bits, lines, n, n_slots, own, to_corners, to_bits,
           to_lines, corners_c, bits_c, lines_c, new_corners, new_bits, row, values, signs, sides, ends, system,
-          ties, gaps, homes, scores, mode):  # fmt: skip
+          ties, gaps, homes, scores, reach, mode):  # fmt: skip
     """Clip a polytope to where ``own`` wins. Returns the part's corners and slots, or EMPTY, or what went wrong.
 
     The last column of corners marks those where ``own`` is known to win.
@@ -214,13 +254,13 @@ def claim(coef, terms, error, table, limits, dropped, g, corners, bits, lines, n
         for c in range(dim):
             gaps[k] += (terms[c + 1, own] - terms[c + 1, k]) * homes[own, c]
         gaps[k] = max(0.0, gaps[k])
+    set_reach(to_corners, n, error, reach, mode)
+    bound, far_bound = lead_bounds(limits, reach, g, mode)
     at = 0
     while at < n:
         if to_corners[at, mark] == 1.0:
             at += 1
             continue
-        drift, far_drift = largest_errors(to_corners, n, mode)
-        bound, far_bound = limits[g, 0] + drift * limits[g, 1], limits[g, 2] + far_drift * limits[g, 1]
         rival = violator(coef, terms, error, table, dropped, g, to_corners, to_bits, to_lines, n_slots, at, own, bound,
                          far_bound, ties, gaps, scores, row, values, mode)  # fmt: skip
         if rival == -2:
@@ -240,7 +280,7 @@ def claim(coef, terms, error, table, limits, dropped, g, corners, bits, lines, n
         n_new = crossings(to_corners, to_bits, to_lines, n, n_slots, row, values, signs, sides, ends, new_corners,
                           new_bits, system, mode)  # fmt: skip
         if n_new < 0:
-            return NO_ROOM, 0
+            return n_new, 0
         wall = (table[g, COLUMN] << RIVAL_BITS) | (rival - table[g, START])
         n, n_slots = keep(to_corners, to_bits, to_lines, n, n_slots, signs, 1, new_corners, new_bits, n_new, row,
                           wall, corners_c, bits_c, lines_c, mode)  # fmt: skip
@@ -249,6 +289,8 @@ def claim(coef, terms, error, table, limits, dropped, g, corners, bits, lines, n
         if n <= dim and not mode.certified:  # a sliver within rounding
             return EMPTY, 0
         _copy(corners_c, bits_c, lines_c, n, n_slots, to_corners, to_bits, to_lines)
+        set_reach(to_corners, n, error, reach, mode)
+        bound, far_bound = lead_bounds(limits, reach, g, mode)
         at = 0
     return n, n_slots
 
@@ -266,8 +308,8 @@ def _copy(corners, bits, lines, n, n_slots, to_corners, to_bits, to_lines):
 
 
 @_jit
-def across(coef, terms, error, table, limits, dropped, g, corners, bits, lines, n, n_slots, slot, own, row, values,
-           scores, mode):  # fmt: skip
+def across(coef, terms, error, table, bound, far_bound, dropped, g, corners, bits, lines, n, n_slots, slot, own, row,
+           values, scores, mode):  # fmt: skip
     """Who wins beyond a facet of ``own``'s part: of the rows tied on all of it, the lowest inside.
 
     FAILED if that is in doubt; -2 if the slot holds no facet any more.
@@ -275,8 +317,6 @@ def across(coef, terms, error, table, limits, dropped, g, corners, bits, lines, 
     dim, first = mode.dim, table[g, START]
     wall = table[g, COLUMN] << RIVAL_BITS
     rival = first + (np.int64(lines[slot, dim + 3]) & ((1 << RIVAL_BITS) - 1))
-    drift, far_drift = largest_errors(corners, n, mode)
-    bound, far_bound = limits[g, 0] + drift * limits[g, 1], limits[g, 2] + far_drift * limits[g, 1]
     word, shift = slot >> 6, np.uint64(slot & 63)
     inside, held = 0, -1
     for i in range(n):

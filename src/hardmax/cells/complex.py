@@ -7,19 +7,23 @@ from __future__ import annotations
 
 import os
 from enum import StrEnum
-from functools import cached_property
+from functools import cached_property, partial
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hardmax.arithmetic.quadratic import distance
 from hardmax.cells.domains import Domain
 from hardmax.cells.enumeration import ExactFollower
-from hardmax.cells.exact_polytopes import ExactPolytope, rebuild
+from hardmax.cells.exact_polytopes import ExactPolytope, cone_rays, rebuild, volume
+from hardmax.cells.line import exact_end
+from hardmax.cells.locating import cells_at
 from hardmax.cells.maps import map_classes
 from hardmax.cells.polygons import in_order
 from hardmax.cells.polytopes import Polytopes
+from hardmax.cells.volumes import certified_volumes, rounded, volumes
 from hardmax.errors import IncompleteError, QuadraticScoresError, ShapeError
 from hardmax.networks import operations as op
 from hardmax.networks.network import Network
@@ -144,7 +148,11 @@ class CellComplex:
     # --- geometry -----------------------------------------------------------------------------
 
     def vertices(self, index: int) -> FloatArray:
-        """The finite vertices of a cell, (n_vertices, dim); counter-clockwise in the plane."""
+        """The finite vertices of a cell, (n_vertices, dim); counter-clockwise in the plane.
+
+        Exactness: certified in certified and exact results: every coordinate is within ``pieces.error`` of the true
+        vertex's. Vertices that differ may have equal floats; ``exact_cell`` tells them apart.
+        """
         part = slice(self.pieces.vertex_start[index], self.pieces.vertex_start[index + 1])
         points = self.pieces.vertices[part]
         if self.pieces.directions is not None:
@@ -157,16 +165,15 @@ class CellComplex:
         They generate the cell's recession cone and none is a combination of the others; a line in the cell
         counts as two opposite rays. With the vertices they span the cell: conv(vertices) + cone(rays), where
         a cell without a vertex can start from any of its points.
+
+        Exactness: exact but for the rounding of each entry to a float, a few units in its last place: the rays are
+        found in rationals, from the normals of the cell's walls.
         """
         part = slice(self.pieces.vertex_start[index], self.pieces.vertex_start[index + 1])
-        if self.pieces.directions is None:
+        if self.pieces.directions is None or not self.pieces.directions[part].any():
             return np.empty((0, self.dim))
-        directions = self.pieces.directions[part]
-        directions = directions[directions.any(axis=1)]
-        if len(directions) == 0:
-            return np.empty((0, self.dim))
-        unit = directions / np.linalg.norm(directions, axis=1, keepdims=True)
-        return _generators(np.unique(np.round(unit, 12) + 0.0, axis=0))
+        walls = self.pieces.walls[self.pieces.facet_start[index] : self.pieces.facet_start[index + 1]]
+        return cone_rays([self._inward(index, int(wall)) for wall in walls if wall >= 0], self.dim)
 
     def exact_cell(self, index: int) -> ExactPolytope:
         """A cell in rationals, rebuilt from its label and walls."""
@@ -181,16 +188,40 @@ class CellComplex:
                 )
         return rebuild(self.pieces, index, lambda wall: self.follower.wall_row(wall, label))
 
-    @cached_property
+    @property
     def volumes(self) -> FloatArray:
-        """The volume of each cell in slice coordinates, (n_cells,); infinite where unbounded."""
-        from hardmax.cells.volumes import volumes
+        """The volume of each cell in slice coordinates, (n_cells,): positive, and infinite where unbounded.
 
-        return volumes(self.pieces)
+        Exactness: certified in certified and exact results, each within ``volume_errors`` of the true volume: floats
+        where they clear their own bound, else the cell's exact corners. A volume beyond the range of floats is given
+        as the nearest of them that is not zero. Estimated otherwise.
+        """
+        return self._measured[0]
+
+    @property
+    def volume_errors(self) -> FloatArray:
+        """Bounds on the errors of ``volumes``, (n_cells,): below a thousandth of each; infinite where estimated."""
+        return self._measured[1]
+
+    @cached_property
+    def _measured(self) -> tuple[FloatArray, FloatArray]:
+        if self.exactness is Exactness.ESTIMATED:
+            return volumes(self.pieces), np.full(self.n_cells, np.inf)
+        return certified_volumes(self.pieces, self._exact_volume)
+
+    def _exact_volume(self, index: int) -> tuple[float, float]:
+        if self.dim > 1:
+            return rounded(volume(self.exact_cell(index)))
+        ends = [exact_end(self.domain, self.pieces, index, side, partial(self._inward, index)) for side in (0, 1)]
+        assert ends[0] is not None and ends[1] is not None
+        return distance(ends[1], ends[0])
 
     @cached_property
     def interior_points(self) -> FloatArray:
-        """A point inside each cell, (n_cells, dim): the mean of its vertices (of the rays' ends where unbounded)."""
+        """A point of each cell, (n_cells, dim): the mean of its vertices (of the rays' ends where unbounded).
+
+        Exactness: estimated (floats); in a cell thinner than the spacing of floats it may lie outside.
+        """
         pieces = self.pieces
         points = pieces.vertices
         if pieces.directions is not None:
@@ -248,7 +279,10 @@ class CellComplex:
     def locate(self, points: ArrayLike) -> IntArray:
         """The cell of each point (n, dim) in slice coordinates, (n,); -1 outside the domain or the cells found.
 
-        A point on a wall belongs to the cell its tie-broken label names, or to any cell that holds it.
+        The network's label at the point says which, ties broken towards the lowest index: that cell holds the point,
+        on a wall perhaps. On walls a label may own no cell; then the first cell that holds the point is given.
+
+        Exactness: certified: floats decide where every score clears its proved bound, rationals elsewhere.
         """
         u = np.asarray(points, dtype=np.float64)
         if u.ndim != 2 or u.shape[1] != self.dim:
@@ -257,40 +291,8 @@ class CellComplex:
         inside: NDArray[np.bool_] = np.ones(len(u), dtype=bool)
         if self.domain.low is not None and self.domain.high is not None:
             inside = np.asarray(((u >= self.domain.low) & (u <= self.domain.high)).all(axis=1))
-        inputs = self.domain.points(u[inside], self.network.input_shape)
-        labels = self.network.labels(inputs).astype(self.labels.dtype)
-        hits = [self._index_of_label.get(label.tobytes(), -1) for label in labels]
-        if self.dim == 1:  # a label may own several intervals where scores are quadratic
-            hits = [self._interval(float(x)) for x in u[inside, 0]]
-        found[inside] = hits
-        if self.dim > 1:
-            for index in np.flatnonzero(inside & (found < 0)):
-                found[index] = self._search(u[index])
+        found[inside] = cells_at(self, self._index_of_label, u[inside])
         return found
-
-    def _interval(self, x: float) -> int:
-        low = self.pieces.vertices[self.pieces.vertex_start[:-1], 0]
-        high = self.pieces.vertices[self.pieces.vertex_start[:-1] + 1, 0]
-        if self.pieces.directions is not None:
-            ends = self.pieces.directions[:, 0]
-            low = np.where(ends[self.pieces.vertex_start[:-1]] < 0, -np.inf, low)
-            high = np.where(ends[self.pieces.vertex_start[:-1] + 1] > 0, np.inf, high)
-        hits = np.flatnonzero((low <= x) & (x <= high))
-        return int(hits[0]) if len(hits) else -1
-
-    def _search(self, point: FloatArray) -> int:
-        """A cell that holds a point up to rounding, by its walls: for points on walls, where labels tie."""
-        from hardmax.arithmetic.rationals import rational_array
-
-        exact = rational_array(np.concatenate([[1.0], point]))
-        order = np.argsort(np.abs(self.interior_points - point).max(axis=1), kind="stable")
-        for index in order:
-            start, stop = self.pieces.facet_start[index], self.pieces.facet_start[index + 1]
-            label = self.labels[index]
-            if all((self.follower.wall_row(int(w), label)[: self.dim + 1] * exact).sum() >= 0
-                   for w in self.pieces.walls[start:stop] if w >= 0 or self.domain.is_bounded):
-                return int(index)
-        return -1
 
     # --- certificate and file -----------------------------------------------------------------
 
@@ -345,16 +347,3 @@ class CellComplex:
         from hardmax.cells.notebook import complex_html
 
         return complex_html(self)
-
-
-def _generators(directions: FloatArray) -> FloatArray:
-    """Directions that generate the same cone, none a combination of the others: the ends of a box of half-width M
-    that bounds an unbounded cell are directions of it too, but most are no rays."""
-    from scipy.optimize import nnls
-
-    kept = list(range(len(directions)))
-    for index in range(len(directions)):
-        others = [k for k in kept if k != index]
-        if others and nnls(directions[others].T, directions[index])[1] < 1e-9:
-            kept = others
-    return np.asarray(directions[kept])

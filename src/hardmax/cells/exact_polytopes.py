@@ -24,6 +24,7 @@ from hardmax.cells.domains import Domain
 from hardmax.cells.polytopes import Polytopes, domain_wall
 from hardmax.errors import CertificateError, EmptyError, ParameterError, PrecisionError
 from hardmax.networks.stages import Stage
+from hardmax.tropical.normal_fan import generators
 
 FloatArray = NDArray[np.float64]
 
@@ -150,7 +151,7 @@ def rebuild(pieces: Polytopes, index: int, wall_row: Callable[[int], ObjectArray
     """
     dim, is_unbounded = pieces.dim, pieces.directions is not None
     walls = [int(wall) for wall in pieces.walls[pieces.facet_start[index] : pieces.facet_start[index + 1]]]
-    incidence = _incidence_of(pieces, index)
+    incidence = incidence_masks(pieces, index)
     equations: list[tuple[int, ...]] = []
     for wall in walls:
         if is_unbounded and wall < 0:  # M - x or x + M
@@ -223,7 +224,8 @@ def incidence_words(polytopes: Sequence[ExactPolytope]) -> NDArray[np.uint64]:
     return np.array(bits, dtype=np.uint64)
 
 
-def _incidence_of(pieces: Polytopes, index: int) -> list[int]:
+def incidence_masks(pieces: Polytopes, index: int) -> list[int]:
+    """For each vertex of a piece the facets it lies on, as the bits of an integer."""
     first, last = int(pieces.vertex_start[index]), int(pieces.vertex_start[index + 1])
     n = last - first
     if pieces.incidence is not None:
@@ -342,6 +344,36 @@ def _turns_right(first: Point, second: Point, third: Point) -> bool:
     return next((total[power] < 0 for power in (2, 1, 0) if total[power]), False)
 
 
+# --- rays ------------------------------------------------------------------------------------------
+
+
+def cone_rays(rows: Sequence[ObjectArray], dim: int) -> FloatArray:
+    """Unit vectors that generate the cone where the linear parts of rows (c, a) are not negative, (n_rays, dim).
+
+    None is a combination of the others but for opposite pairs, which stand for lines.
+
+    Exactness: exact but for the rounding of each entry, a few units in its last place.
+
+    Examples
+    --------
+    >>> from hardmax.arithmetic.rationals import rational_array
+    >>> cone_rays([rational_array([5.0, 0.0, 1.0]), rational_array([0.0, 1e-300, 1.0])], 2).tolist()
+    [[-1.0, 1e-300], [1.0, 0.0]]
+    >>> cone_rays([rational_array([0.0, 1.0])], 1).tolist(), cone_rays([], 1).tolist()
+    ([[1.0]], [[1.0], [-1.0]])
+    """
+    normals = [tuple(-x for x in row[1:]) for row in integer_rows([list(row) for row in rows])]
+    found = generators([(*normal, *(0,) * (dim - len(normal))) for normal in normals], dim)
+    vectors = [vector for line in found.lines for vector in (line, tuple(-x for x in line))]
+    vectors += [ray.vector for ray in found.rays]
+    units = np.empty((len(vectors), dim))
+    for place, vector in enumerate(vectors):
+        largest = max(abs(x) for x in vector)
+        entries = np.array([x / largest for x in vector])  # correctly rounded for integers of any size
+        units[place] = entries / np.sqrt((entries * entries).sum())
+    return units
+
+
 # --- volume ----------------------------------------------------------------------------------------
 
 
@@ -366,19 +398,32 @@ def volume(polytope: ExactPolytope) -> Any:
     if not polytope.is_bounded:
         raise ParameterError("expected a bounded polytope, got one with corners at infinity")
     dim = polytope.dim
-    facets = [
-        sum(1 << i for i, mask in enumerate(polytope.incidence) if mask >> facet & 1)
-        for facet in range(len(polytope.walls))
-    ]
-    simplices: dict[int, list[tuple[int, ...]]] = {}
     total = rational(0)
-    for simplex in _triangulated((1 << len(polytope.points)) - 1, facets, simplices):
+    for simplex in triangulation(polytope.incidence):
         rows = [polytope.points[i][: dim + 1] for i in simplex]
         weight = 1
         for row in rows:
             weight *= row[0]
         total += rational(abs(_determinant(rows))) / rational(weight)
     return total / factorial(dim)
+
+
+def triangulation(incidence: Sequence[int]) -> list[tuple[int, ...]]:
+    """Simplices, as tuples of vertices, that fill a polytope without overlap; ``incidence`` as in ``ExactPolytope``.
+
+    Examples
+    --------
+    >>> triangulation([0b0101, 0b0110, 0b1001, 0b1010])  # a square
+    [(0, 1, 3), (0, 2, 3)]
+    """
+    facets: dict[int, int] = {}
+    for vertex, mask in enumerate(incidence):
+        bit, rest = 1 << vertex, mask
+        while rest:
+            lowest = rest & -rest
+            facets[lowest] = facets.get(lowest, 0) | bit
+            rest ^= lowest
+    return _triangulated((1 << len(incidence)) - 1, list(facets.values()), {})
 
 
 def _triangulated(face: int, facets: Sequence[int], known: dict[int, list[tuple[int, ...]]]) -> list[tuple[int, ...]]:

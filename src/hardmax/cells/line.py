@@ -149,7 +149,7 @@ class LineEngine:
 
         Exactness: exact.
         """
-        low, high = (self._exact_end(pieces, index, side, wall_row) for side in (0, 1))
+        low, high = (exact_end(self.domain, pieces, index, side, wall_row) for side in (0, 1))
         scores = [tuple(rows[:, row]) for row in range(rows.shape[1])]
         labels = np.zeros(stage.n_choices, dtype=stage.label_dtype)
         events: list[tuple[QuadraticNumber, int, int, int]] = []
@@ -179,20 +179,6 @@ class LineEngine:
         children = self._intervals(np.hstack([ends[:-1, :3], ends[1:, 3:]]), np.array(walls))
         return np.array(all_labels), children
 
-    def _exact_end(
-        self, pieces: Polytopes, index: int, side: int, wall_row: Callable[[int], ObjectArray]
-    ) -> QuadraticNumber | None:
-        """The exact low (side 0) or high (side 1) end of an interval; None where it is infinite."""
-        wall = int(pieces.walls[2 * index + side])
-        if wall < 0:
-            bound = self.domain.high if side else self.domain.low
-            return None if bound is None else QuadraticNumber.of(float(bound[0]))
-        # The wall's function is positive inside, so it rises at a low end: at most one root does.
-        end = crossing(list(wall_row(wall & ~ROOT_BIT)), rising=side == 0)
-        if end is None:
-            raise CertificateError(f"wall {wall} of piece {index} on the line crosses zero nowhere; a bug")
-        return end
-
     def _intervals(self, ends: FloatArray, walls: IntArray) -> Polytopes:
         """Intervals from rows (end, 1 or 0 where it is infinite, error), low and high."""
         end, finite, error = ends.reshape(-1, 3).T
@@ -201,6 +187,24 @@ class LineEngine:
         vertices = np.where(finite == 1.0, end, 0.0)[:, None]
         bound = error.copy() if self.certified else None
         return Polytopes(1, start, vertices, start, walls.reshape(-1), bound, directions)
+
+
+def exact_end(
+    domain: Domain, pieces: Polytopes, index: int, side: int, wall_row: Callable[[int], ObjectArray]
+) -> QuadraticNumber | None:
+    """The exact low (side 0) or high (side 1) end of an interval; None where it is infinite.
+
+    Exactness: exact.
+    """
+    wall = int(pieces.walls[2 * index + side])
+    if wall < 0:
+        bound = domain.high if side else domain.low
+        return None if bound is None else QuadraticNumber.of(float(bound[0]))
+    # The wall's function is positive inside, so it rises at a low end: at most one root does.
+    end = crossing(list(wall_row(wall & ~ROOT_BIT)), rising=side == 0)
+    if end is None:
+        raise CertificateError(f"wall {wall} of piece {index} on the line crosses zero nowhere; a bug")
+    return end
 
 
 def _by_position(x: tuple[QuadraticNumber, int, int, int], y: tuple[QuadraticNumber, int, int, int]) -> int:

@@ -69,8 +69,11 @@ class EntrywiseProgram(SliceProgram):
         super().__init__(graph, origin, basis, Arithmetic.BOUNDED)
         self._fused = {}  # a ReLU fused with the map after it would keep one bound a tensor
         self._absolute = tuple(operation.cast(np.abs) for operation in self._operations)
-        start = self._start
-        self._start = _sharpened(start, np.zeros(start.coefficients.shape))
+        self._start = self._started(self._start)
+
+    def _started(self, start: Tensor) -> Tensor:
+        assert start.bounds is not None
+        return _sharpened(start, np.full(start.coefficients.shape, np.inf))
 
     def _apply(self, index: int, operands: list[Tensor]) -> Tensor:
         result = super()._apply(index, operands)

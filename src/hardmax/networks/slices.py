@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.arithmetic.rationals import rational, rational_array
+from hardmax.arithmetic.rationals import lattice_exponent, rational, rational_array
 from hardmax.errors import NotPiecewiseAffineError, PrecisionError, QuadraticScoresError
 from hardmax.networks import operations as op
 from hardmax.networks.evaluation import apply
@@ -135,6 +135,21 @@ class SliceProgram:
         state = SliceState(0, {0: self._start})
         self._run(state)
         return state
+
+    def at(self, points: Array, error: NDArray[np.float64]) -> SliceState:
+        """Single points (n, *input_shape) as cells, before any choice, for a program along an empty basis.
+
+        ``error`` (n,) bounds the error of the points' entries; guards then have one coefficient, their value.
+        """
+        exact = points[error == 0]
+        bounds = Bounds(np.asarray(error, dtype=np.float64)[:, None], (lattice_exponent(exact),))
+        state = SliceState(0, {0: self._started(Tensor(points[:, None], bounds))})
+        self._run(state)
+        return state
+
+    def _started(self, start: Tensor) -> Tensor:
+        """The input as the program keeps it."""
+        return start
 
     def guards(self, state: SliceState) -> Guards:
         """The guards of the state's next stage."""

@@ -19,7 +19,7 @@ from hardmax.arithmetic.rationals import nearest_float
 from hardmax.arithmetic.rounding import UNDERFLOW, relative_error
 from hardmax.errors import ParameterError
 from hardmax.tropical._checks import within_range
-from hardmax.tropical._double_description import generators
+from hardmax.tropical._double_description import generators as generators  # the cones of cells are generated so too
 from hardmax.tropical._integers import integers, rank
 from hardmax.tropical._minkowski_hull import proved_hull
 from hardmax.tropical._minkowski_terms import Terms, read_terms
