@@ -164,7 +164,7 @@ def test_a_file_with_a_damaged_header_is_read_or_named(file, seed):
         assert "tiny.gguf" in str(error)
 
 
-@pytest.mark.parametrize("data", [b"", b"GG", b"PK\x03\x04 a zip", b"\x80\x04 a pickle"])
+@pytest.mark.parametrize("data", [b"G", b"GG", b"PK\x03\x04 a zip", b"\x80\x04 a pickle"])
 def test_a_file_of_another_kind_is_named(tmp_path, data):
     (tmp_path / "other.gguf").write_bytes(data)
     with pytest.raises(FileFormatError, match="which begins with b'GGUF'"):
@@ -189,7 +189,7 @@ def test_another_family_is_refused(tmp_path, original):
         ({"extra": ("blk.0.attn_q.bias",)}, "0 too few and 1 unknown ones"),
         ({"change": lambda _, array: array * np.float32(np.nan)}, "NaN or infinite"),
         ({"change": lambda name, array: array[:, :-1] if "ffn_up" in name else array}, "do not fit the sizes in"),
-        ({"change": lambda name, array: array[:-1] if "attn_q" in name else array}, "damaged"),
+        ({"change": lambda name, array: array[:-1] if "attn_q" in name else array}, "do not fit the sizes in"),
     ],
 )
 def test_weights_that_do_not_fit_are_refused(tmp_path, original, options, says):

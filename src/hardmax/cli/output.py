@@ -115,7 +115,7 @@ def check_target(
     for other in beside:
         if other is not None and _is_same(path, Path(other)):
             raise WriteError(f"{path}: it would replace {other}, which this command uses as well; choose another name")
-    folder = path.parent
+    folder = Path(os.path.realpath(path)).parent if path.is_symlink() else path.parent  # links are followed
     if not folder.is_dir():
         raise WriteError(f"{path}: cannot be written, there is no folder {folder}; create it first, or choose another")
     if not os.access(folder, os.W_OK | os.X_OK):

@@ -276,7 +276,7 @@ def _graph(nodes: list[dict[str, Any]], shape: tuple[int, ...], arrays: Mapping[
     for count, node in enumerate(nodes):
         inputs = _sizes(node["inputs"])
         if not inputs or not all(value <= count for value in inputs):
-            raise FileFormatError(f"node {count} reads values {shown(inputs, 40)}, some of which are not made before it")
+            raise FileFormatError(f"node {count} reads values {shown(inputs, 40)}, which are not all made before")
         operation = _operation(node["operation"], arrays)
         fault = _fault(operation, tuple(builder.shape_of(value) for value in inputs))
         if fault is not None:

@@ -245,8 +245,9 @@ def check_writable(path: Path, force: bool) -> None:
         raise WriteError(f"{path}: the folder {path.parent} does not exist; make it first")
     if path.exists() and not force:
         raise WriteError(f"{path}: the file exists already; choose another name, or replace it with force (--force)")
-    if not os.access(path.parent, os.W_OK):
-        raise WriteError(f"{path}: the folder {path.parent} cannot be written to; choose another")
+    folder = Path(os.path.realpath(path)).parent  # links are followed
+    if not os.access(folder, os.W_OK):
+        raise WriteError(f"{path}: the folder {folder} cannot be written to; choose another")
 
 
 def is_report(path: Path) -> bool:
