@@ -95,7 +95,7 @@ def load_cells(path: str | os.PathLike[str], *, limits: Limits = LIMITS) -> Cell
         ...
     hardmax.errors.FileFormatError: absent.npz: no such file...
     """
-    if isinstance(path, str | os.PathLike) and Path(path).is_dir():
+    if isinstance(path, str | os.PathLike) and os.path.isdir(path):
         from hardmax.cells.streaming import StreamedCells
 
         return StreamedCells.open(path).load()
@@ -175,7 +175,8 @@ def restore_context(
         exactness = Exactness(header["exactness"])
         wanted = header["input_hash"]
     except HardmaxError as error:
-        raise FileFormatError(f"{error}" if str(error).startswith(where) else f"{where}: {error}") from None
+        said = shown(error, 800)
+        raise FileFormatError(said if said.startswith(where) else f"{where}: {said}") from None
     except Exception as error:  # a damaged description lacks keys, types, values: all one to the user
         raise FileFormatError(f"{where}: its description is damaged ({reason(error)})") from None
     if network_hash(network) != wanted:

@@ -53,7 +53,7 @@ def read_function(path: str | Path) -> PiecewiseLinear | Network:
     try:
         return _from_csv(text) if ending == ".csv" else _from_json(text)
     except HardmaxError as error:
-        raise type(error)(f"{where}: {error}") from None
+        raise type(error)(f"{where}: {shown(error, 800)}") from None
 
 
 def _from_csv(text: str) -> PiecewiseLinear:
@@ -127,14 +127,14 @@ def _from_json(text: str) -> PiecewiseLinear | Network:
         return piecewise_linear_from_pieces(content["simplices"], pieces.slopes, pieces.offsets)
     if keys in ({"points", "values"}, {"points", "values", "triangles"}):
         return piecewise_linear(content["points"], content["values"], content.get("triangles"))
-    shown = ", ".join(sorted(map(str, keys))) if keys is not None else type(content).__name__
-    raise FileFormatError(f"expected an object with the keys {_FORMS}, got {shown or 'none'}")
+    got = shown(", ".join(sorted(map(str, keys))) if keys is not None else type(content).__name__)
+    raise FileFormatError(f"expected an object with the keys {_FORMS}, got {got or 'none'}")
 
 
 def _polynomial(content: dict[str, Any], name: str) -> TropicalPolynomial:
     try:
         rows = np.array(content[name], dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         rows = np.empty(0)
     if rows.ndim != 2 or rows.shape[1] < 2:
         raise ShapeError(f"{name}: expected rows of equal length, each a slope's entries and then an offset")

@@ -144,7 +144,7 @@ def _relu_network(arrays: Arrays, where: str) -> Network:
             built += [ly.Affine(arrays[f"W{i}"], arrays[f"b{i}"]), ly.ReLU()]
         net = Network(built[:-1], input_dim=int(np.shape(arrays["W0"])[1]))
     except HardmaxError as error:
-        raise type(error)(f"{where}: {error}") from None
+        raise type(error)(f"{where}: {shown(error, 800)}") from None
     widths = [net.input_shape[0], *(layer.weight.shape[0] for layer in built if isinstance(layer, ly.Affine))]
     if "widths" in arrays and arrays["widths"].tolist() != widths:
         said = shown(arrays["widths"].tolist(), 80)
@@ -230,9 +230,10 @@ def _restored(text: bytes, arrays: Mapping[str, Array], where: str, limits: Limi
             net = Network.from_graph(_graph(structure["nodes"], shape, arrays))
         _check_room(net.graph, limits)
         changes = [_text(change) for change in structure["changes"]]
-        return Network.from_graph(net.graph, structure["temperature"], changes, net.layers)
+        temperature = _plain(float)(structure["temperature"], None)
+        return Network.from_graph(net.graph, temperature, changes, net.layers)
     except HardmaxError as error:
-        raise type(error)(f"{where}: {error}") from None
+        raise type(error)(f"{where}: {shown(error, 800)}") from None
     except Exception as error:  # a damaged structure lacks keys, types, values: all one to the user
         raise FileFormatError(f"{where}: the description of the network is damaged ({reason(error)})") from None
 

@@ -257,6 +257,14 @@ def replacing(file: Path) -> Iterator[IO[bytes]]:
         raise WriteError(f"{where}: cannot be written, no file can have this name; choose another") from None
 
 
+def folder_of(file: Path) -> Path:
+    """The folder that a file is written to, links followed."""
+    try:
+        return Path(os.path.realpath(file)).parent
+    except ValueError:  # a zero byte in the name, which writing will refuse
+        return file.parent
+
+
 def _state(target: Path) -> os.stat_result | None:
     try:
         return os.stat(target)
@@ -398,7 +406,7 @@ def contents(file: Path, limits: Limits = LIMITS, where: str | None = None) -> b
     where = where or shown(file)
     with open_file(file, limits, where) as opened:
         try:
-            data = opened.read(limits.file_bytes + 1)
+            data = opened.read()  # with a number it would make room for that many bytes first
         except OSError as error:
             raise FileFormatError(f"{where}: cannot be read ({error.strerror or error})") from None
         except MemoryError:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 from array import array as packed
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,7 +50,7 @@ def split_name(source: str) -> tuple[Path, str]:
     ('images', '')
     """
     file, _, name = source.rpartition(":")
-    if file and not Path(source).exists() and file.lower().endswith(".npz"):
+    if file and not os.path.exists(source) and file.lower().endswith(".npz"):
         return Path(file), name
     return Path(source), ""
 
@@ -124,7 +125,8 @@ def checked_points(array: NDArray[Any], input_shape: Sequence[int], where: str) 
     count = prod(array.shape[: array.ndim - len(shape)]) if is_whole else len(array)
     if count == 0:
         raise EmptyError(f"{where}: expected at least one input, got none")
-    points = array.astype(np.float64).reshape(count, *shape)
+    with np.errstate(invalid="ignore"):  # what is not finite is refused below
+        points = array.astype(np.float64).reshape(count, *shape)
     largest = np.abs(points.reshape(count, -1)).max(axis=1, initial=0.0)
     if not np.isfinite(largest).all():
         row = int(np.argmin(np.isfinite(largest)))
@@ -161,8 +163,9 @@ def _single(file: Path, where: str) -> NDArray[Any]:
 def _table(file: Path, where: str) -> NDArray[np.float64]:
     """The numbers of a table, packed as they are read."""
     numbers, width, n_rows = packed("d"), 0, 0
-    with open_file(file, LIMITS, where) as opened:
-        rows = csv.reader(_lines(opened, where))
+    # spreadsheets write a byte order mark
+    with io.TextIOWrapper(open_file(file, LIMITS, where), encoding="utf-8-sig") as text:
+        rows = csv.reader(_lines(text, where))
         try:
             for row in rows:
                 if not any(entry.strip() for entry in row):
@@ -187,8 +190,7 @@ def _table(file: Path, where: str) -> NDArray[np.float64]:
     return np.array(numbers).reshape(n_rows, width)
 
 
-def _lines(opened: IO[bytes], where: str) -> Iterator[str]:
-    text = io.TextIOWrapper(opened, encoding="utf-8-sig")  # spreadsheets write a byte order mark
+def _lines(text: io.TextIOWrapper, where: str) -> Iterator[str]:
     try:
         while line := text.readline(LIMITS.text_bytes + 1):
             if len(line) > LIMITS.text_bytes:

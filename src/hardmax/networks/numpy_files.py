@@ -56,7 +56,8 @@ def npz_arrays(source: IO[bytes], where: str, limits: Limits = LIMITS) -> dict[s
         raise
     except Exception as error:  # zipfile and zlib raise many kinds on damaged bytes
         raise FileFormatError(
-            f"{where}: expected an .npz file, got bytes that do not parse as one ({reason(error)}); it may be truncated"
+            f"{where}: expected an .npz file of numpy arrays, got bytes that cannot be read as one ({reason(error)}); "
+            "it may be truncated"
         ) from None
 
 

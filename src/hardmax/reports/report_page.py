@@ -22,7 +22,7 @@ from hardmax.cells.domains import Domain
 from hardmax.errors import EmptyError, ParameterError, WriteError
 from hardmax.measurements.fidelity import Hardened
 from hardmax.networks.adapters.captured import Capture
-from hardmax.networks.files import write_bytes
+from hardmax.networks.files import folder_of, write_bytes
 from hardmax.reports.palette import KEY_COLOURS
 from hardmax.reports.report_parts.about import EXACTNESS_MEANS
 from hardmax.reports.report_parts.document import Document, gather, gather_captures
@@ -239,13 +239,13 @@ def _read(name: str) -> str:
 
 def check_writable(path: Path, force: bool) -> None:
     """Refuse a place where the page could not be written, or a file that is not ours to replace."""
-    if path.is_dir():
+    if os.path.isdir(path):
         raise WriteError(f"{path}: expected a file to write, got a folder; name a file in it, such as report.html")
-    if not path.parent.is_dir():
+    if not os.path.isdir(path.parent):
         raise WriteError(f"{path}: the folder {path.parent} does not exist; make it first")
-    if path.exists() and not force:
+    if os.path.exists(path) and not force:
         raise WriteError(f"{path}: the file exists already; choose another name, or replace it with force (--force)")
-    folder = Path(os.path.realpath(path)).parent  # links are followed
+    folder = folder_of(path)
     if not os.access(folder, os.W_OK):
         raise WriteError(f"{path}: the folder {folder} cannot be written to; choose another")
 

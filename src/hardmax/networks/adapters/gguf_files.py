@@ -6,6 +6,7 @@ rotates neighbouring coordinates where transformers rotates halves; they are put
 
 from __future__ import annotations
 
+import os
 import struct
 from dataclasses import dataclass
 from math import isfinite, prod
@@ -67,7 +68,7 @@ def read_llama(path: Path, limits: Limits = LIMITS) -> LlamaFile:
     except ImportError:
         raise MissingExtraError("GGUF files need gguf: pip install 'hardmax[models]'") from None
     where = shown(path)
-    if not path.exists():
+    if not os.path.exists(path):
         raise FileFormatError(f"{where}: expected a GGUF file, found none")
     data = contents(path, limits)
     if data[:4] != b"GGUF":
