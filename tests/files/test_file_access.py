@@ -142,7 +142,7 @@ def test_the_default_stops_a_bomb_of_a_few_bytes(tmp_path):
     data[directory + 24 : directory + 28] = (3 << 30).to_bytes(4, "little")  # the size unpacked
     path.write_bytes(data)
     for read in (hm.read, hm.load_cells, _read_inputs):
-        with pytest.raises(FileFormatError, match=r"at most, got 3,221,225,472 unpacked; pass limits=hm\.Limits"):
+        with pytest.raises(FileFormatError, match=r"at most, got 3,221,225,472 unpacked; .*pass limits=hm\.Limits"):
             read(path)
 
 

@@ -46,6 +46,8 @@ _KINDS = {
     "directions": "f",
     "incidence": "u",
 }
+#: Beyond any complex that can be computed; a basis of this many vectors still is a small thing.
+_MOST_DIMENSIONS = 1024
 _OPTIONAL = ("map_error", "error", "directions", "incidence")
 
 
@@ -171,7 +173,7 @@ def restore_context(
         kind = _DOMAINS[header["domain"]]
         values = [_domain_array(arrays[f"domain.{entry.name}"]) for entry in fields(kind)]  # type: ignore[arg-type]
         domain = Space(int(values[0])) if kind is Space else kind(*values)
-        domain.slice_of(network.input_shape)
+        _check_domain(domain, network)
         exactness = Exactness(header["exactness"])
         wanted = header["input_hash"]
     except HardmaxError as error:
@@ -187,6 +189,13 @@ def restore_context(
     if network.temperature != 0 or network.smooth_operations:
         raise FileFormatError(f"{where}: the network inside has no cells: it is soft, or smooth; the file is damaged")
     return network, domain, exactness
+
+
+def _check_domain(domain: Domain, network: Network) -> None:
+    """Refuse a domain that is none of the network's, before a basis of its size is made."""
+    if domain.dim > _MOST_DIMENSIONS:
+        raise FileFormatError(f"a domain of {domain.dim} dimensions, expected at most {_MOST_DIMENSIONS}")
+    domain.slice_of(network.input_shape)
 
 
 def _domain_array(array: Array) -> Array:
@@ -267,6 +276,9 @@ def _fault(cells: CellComplex, pieces: Polytopes) -> str | None:
     """What is wrong with a complex whose arrays have the right types, or None."""
     from hardmax.cells.certificate.subject import Subject, layout_fault
 
+    for start, total in ((pieces.vertex_start, len(pieces.vertices)), (pieces.facet_start, len(pieces.walls))):
+        if start.ndim != 1 or (start < 0).any() or (start > total).any():  # differences of others may overflow
+            return f"vertex or facet ranges reach outside the {total} there are"
     for name, array in cell_arrays(cells).items():
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             return f"array {name!r} holds NaN or infinite numbers"

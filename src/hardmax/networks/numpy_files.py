@@ -24,7 +24,7 @@ _NPY = b"\x93NUMPY"
 _HEADER = {
     "descr": re.compile(r"'descr'\s*:\s*'([^']{1,20})'"),
     "fortran_order": re.compile(r"'fortran_order'\s*:\s*(True|False)"),
-    "shape": re.compile(r"'shape'\s*:\s*\(([\d\s,]{0,400})\)"),
+    "shape": re.compile(r"'shape'\s*:\s*\(([\dL\s,]{0,400})\)"),
 }
 _NUMBER_TYPE = re.compile(r"[<>|=]?(?:f[248]|[iu][1248]|b1|[US]\d{1,8})")
 _MOST_HEADER = 1 << 16
@@ -79,8 +79,8 @@ def _check_entries(entries: list[zipfile.ZipInfo], most: int, where: str) -> Non
     total = sum(entry.file_size for entry in entries)
     if total > most:
         raise FileFormatError(
-            f"{where}: expected arrays of {most:,} bytes at most, got {total:,} unpacked; pass "
-            "limits=hm.Limits(unpacked_bytes=...) to read them all the same"
+            f"{where}: expected arrays of {most:,} bytes at most, got {total:,} unpacked; write the file with "
+            "numpy.savez, which packs nothing, or pass limits=hm.Limits(unpacked_bytes=...) to read it all the same"
         )
 
 
@@ -124,7 +124,7 @@ def _npy_header(source: IO[bytes], where: str) -> tuple[np.dtype[Any], bool, tup
     length = int.from_bytes(source.read(width), "little")
     text = source.read(min(length, _MOST_HEADER)).decode("latin1")
     found = {name: pattern.findall(text) for name, pattern in _HEADER.items()}
-    if "'descr'" in text and "O" in "".join(found["descr"]):
+    if "O" in "".join(found["descr"]):
         raise PickleError(f"{where}: it holds Python objects, and nothing is unpickled; save plain numbers instead")
     if length > _MOST_HEADER or any(len(matches) != 1 for matches in found.values()):
         raise FileFormatError(
@@ -133,7 +133,8 @@ def _npy_header(source: IO[bytes], where: str) -> tuple[np.dtype[Any], bool, tup
         )
     if not _NUMBER_TYPE.fullmatch(found["descr"][0]):
         raise WeightError(f"{where}: expected numbers of at most 8 bytes, or text, got {shown(found['descr'][0])!r}")
-    shape = tuple(int(size) for size in found["shape"][0].split(",") if size.strip())
+    sizes = found["shape"][0].replace("L", "")  # which Python 2 put behind an integer
+    shape = tuple(int(size) for size in sizes.split(",") if size.strip())
     if len(shape) > 32:
         raise FileFormatError(f"{where}: a shape of {len(shape)} axes; expected at most 32")
     dtype = np.dtype(found["descr"][0])
