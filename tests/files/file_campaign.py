@@ -253,7 +253,7 @@ def _array_changed(array: Any, rng: np.random.Generator) -> Any:
         case 1:
             return array[: int(rng.integers(0, len(array) + 1))] if array.ndim else array[None]
         case 2:
-            return array.reshape(-1) if rng.random() < 0.5 else array[None]
+            return [array.reshape(-1), array[None], array.reshape(-1)[:1].squeeze()][int(rng.integers(3))]
         case 3:
             return np.concatenate([array, array[-1:]]) if array.ndim else array
         case 4:

@@ -209,7 +209,15 @@ def _set(arrays, name, at, value):
 _BAD_INDICES = {
     "a wall that is the cell's own choice": (lambda a: _set(a, "walls", 0, int(a["labels"][0, 0])), "itself"),
     "a facet beyond the last": (lambda a: _set(a, "incidence", (0, 0), 1 << 63), "a facet that its cell does not have"),
-    "incidence of one axis": (lambda a: a.update(incidence=a["incidence"][:, 0]), "incidence"),
+    "incidence of one axis": (lambda a: a.update(incidence=a["incidence"][:, 0]), "'incidence' has shape"),
+    "labels without axes": (lambda a: a.update(labels=np.uint8(1)), "'labels' has shape"),
+    "vertices without axes": (lambda a: a.update(vertices=np.float64(1)), "'vertices' has shape"),
+    "ranges that overflow": (lambda a: _set(a, "vertex_start", slice(1, 3), [2**63 - 1, -2]), "ranges do not fit"),
+    "a range that goes back": (lambda a: _set(a, "facet_start", 1, 0), "ranges do not fit"),
+    "a domain of any dimension": (
+        lambda a: a.update({"domain.low": -np.ones(2000), "domain.high": np.ones(2000)}),
+        "expected at most 1024",
+    ),
     "incidence without words": (lambda a: a.update(incidence=a["incidence"][:, :0]), "incidence"),
     "an error below zero": (lambda a: _set(a, "error", 0, -1.0), "errors below 0"),
     "errors of another shape": (lambda a: a.update(error=a["error"][:-1]), "errors have shape"),

@@ -46,6 +46,11 @@ _KINDS = {
     "directions": "f",
     "incidence": "u",
 }
+#: How many axes each has; maps have those of the network's output besides.
+_RANKS = {
+    **dict.fromkeys(("labels", "map_error", "vertices", "directions", "incidence"), 2),
+    **dict.fromkeys(("vertex_start", "facet_start", "walls", "error"), 1),
+}
 #: Beyond any complex that can be computed; a basis of this many vectors still is a small thing.
 _MOST_DIMENSIONS = 1024
 _OPTIONAL = ("map_error", "error", "directions", "incidence")
@@ -233,6 +238,8 @@ def restored(
         size_is_right = array.dtype.itemsize == 8 or name == "labels"
         if array.dtype.kind != kind or not size_is_right:
             raise FileFormatError(f"{where}: array {name!r} holds {array.dtype}, which this version does not write")
+        if array.ndim != (rank := _RANKS.get(name, 2 + len(network.output_shape))):
+            raise FileFormatError(f"{where}: array {name!r} has shape {array.shape}, expected {rank} axes")
         found[name] = array
     pieces = Polytopes(
         domain.dim,
@@ -276,9 +283,10 @@ def _fault(cells: CellComplex, pieces: Polytopes) -> str | None:
     """What is wrong with a complex whose arrays have the right types, or None."""
     from hardmax.cells.certificate.subject import Subject, layout_fault
 
-    for start, total in ((pieces.vertex_start, len(pieces.vertices)), (pieces.facet_start, len(pieces.walls))):
-        if start.ndim != 1 or (start < 0).any() or (start > total).any():  # differences of others may overflow
-            return f"vertex or facet ranges reach outside the {total} there are"
+    ranges = {"vertex": (pieces.vertex_start, len(pieces.vertices)), "facet": (pieces.facet_start, len(pieces.walls))}
+    for name, (start, total) in ranges.items():
+        if (start < 0).any() or (start > total).any():  # differences of larger numbers may overflow
+            return f"the {name} ranges do not fit {total} entries"
     for name, array in cell_arrays(cells).items():
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             return f"array {name!r} holds NaN or infinite numbers"
@@ -297,13 +305,13 @@ def _index_fault(cells: CellComplex, pieces: Polytopes) -> str | None:
         return "an interval has other than two ends"
     owner = np.repeat(np.arange(cells.n_cells), n_facets)
     inner = pieces.walls >= 0
-    column, rival = split_wall(pieces.walls[inner])
+    column, rival = split_wall(pieces.walls[inner])  # type: ignore[arg-type]
     rival = rival & (ROOT_BIT - 1) if cells.dim == 1 else rival
     if (cells.labels[owner[inner], column] == rival).any():
         return "a wall lies between a choice and itself"
     if pieces.incidence is None:
         return None
-    words = pieces.incidence.shape[1] if pieces.incidence.ndim == 2 else 0
+    words = pieces.incidence.shape[1]
     if words == 0 or len(pieces.incidence) != n_vertices or int(n_facets.max(initial=0)) > 64 * words:
         return f"incidence of shape {pieces.incidence.shape} for {int(n_facets.max(initial=0))} facets of a cell"
     room = np.repeat(n_facets, np.diff(pieces.vertex_start))[:, None] - 64 * np.arange(words)  # bits of each word

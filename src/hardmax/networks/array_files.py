@@ -321,10 +321,10 @@ def _text(value: Any, _arrays: object = None) -> str:
     return value
 
 
-def _plain(kind: type) -> Callable[[Any, object], Any]:
+def _plain(kind: Callable[[Any], Any]) -> Callable[[Any, object], Any]:
     def plain(value: Any, _arrays: object) -> Any:
         if type(value) is not kind and not (kind is float and type(value) is int):
-            raise FileFormatError(f"expected a {kind.__name__}, got {shown(value, 60)}")
+            raise FileFormatError(f"expected a {getattr(kind, '__name__', kind)}, got {shown(value, 60)}")
         return kind(value)
 
     return plain
@@ -357,7 +357,7 @@ def _fault(operation: op.Operation, shapes: tuple[op.Shape, ...]) -> str | None:
     if isinstance(operation, op.Linear):
         weight, bias = operation.weight, operation.bias
         if weight.ndim != 2 or (bias is not None and bias.shape != weight.shape[:1]):
-            return f"expected a matrix and a bias of its rows, got {weight.shape} and {np.shape(bias)}"
+            return f"expected a matrix and a bias of its rows, got {weight.shape} and {getattr(bias, 'shape', None)}"
     if isinstance(operation, op.ConstantMatMul) and operation.constant.ndim < 2:
         return f"expected a matrix, got shape {operation.constant.shape}"
     if isinstance(operation, op.Concat) and operation.axis not in range(rank):

@@ -72,7 +72,7 @@ def _token_names(array: NDArray[Any], where: str) -> list[Any]:
             f"{where}: expected {_TOKENS!r} as text, one name a position, for all inputs or for each, got "
             f"{array.dtype} of shape {array.shape}"
         )
-    return array.tolist()
+    return list(array.tolist())
 
 
 def stored_array(source: str, names: Sequence[str], where: str) -> NDArray[Any]:

@@ -96,17 +96,15 @@ def npy_array(source: IO[bytes], size: int, where: str) -> Array:
                 f"{where}: its header says {dtype} of shape {shown(shape, 80)}, {shown(wanted)} bytes, but "
                 f"{size - begin:,} follow; the file is damaged"
             )
-        flat = np.empty(prod(shape), dtype)
-        view, done = memoryview(flat).cast("B") if flat.size else b"", 0
+        raw, done = np.empty(wanted, dtype=np.uint8), 0
         while done < wanted:
             part = source.read(min(_CHUNK, wanted - done))
             if not part:
                 raise FileFormatError(f"{where}: it ends after {done:,} of {wanted:,} bytes; it may be truncated")
-            view[done : done + len(part)] = part
+            raw[done : done + len(part)] = np.frombuffer(part, dtype=np.uint8)
             done += len(part)
-        return _sound(flat.astype(dtype.newbyteorder("="), copy=False), where).reshape(
-            shape, order="F" if is_fortran else "C"
-        )
+        flat = _sound(raw.view(dtype).astype(dtype.newbyteorder("="), copy=False), where)
+        return flat.reshape(shape, order="F" if is_fortran else "C")
     except HardmaxError:
         raise
     except Exception as error:  # zlib, and shapes that numpy has no room for
