@@ -12,7 +12,7 @@ import sys
 import threading
 import zipfile
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +22,7 @@ import hardmax as hm
 from conftest import REPOSITORY
 from hardmax.constructions.function_files import read_function
 from hardmax.errors import FileFormatError, ParameterError, WriteError
-from hardmax.networks import files
+from hardmax.networks import array_files, files
 from hardmax.networks import operations as op
 from hardmax.networks.files import replacing, write_bytes
 from hardmax.networks.graph import GraphBuilder
@@ -202,6 +202,13 @@ def test_a_description_that_is_too_long_is_not_parsed(tmp_path):
     with pytest.raises(FileFormatError, match=r"a description of 1,\d\d\d bytes, expected at most 1,000; pass limits="):
         hm.read(path, limits=hm.Limits(text_bytes=1000))
     assert hm.read(path).changes == ("x" * 1000,)
+
+
+def test_limits_are_limits(tmp_path):
+    hm.write(_net(), tmp_path / "net.npz")
+    for read in (hm.read, hm.load_cells):
+        with pytest.raises(ParameterError, match=r"expected limits as hm\.Limits\(\.\.\.\), got a int"):
+            read(tmp_path / "net.npz", limits=1 << 30)
 
 
 @pytest.mark.parametrize("bad", [{"file_bytes": 0}, {"entries": -1}, {"text_bytes": 2.0}, {"unpacked_bytes": True}])
@@ -411,7 +418,7 @@ def test_a_layer_that_files_do_not_know_is_refused_when_it_is_written(layer, end
     if ending == "safetensors":
         pytest.importorskip("safetensors", reason="needs safetensors, which is not installed")
     net, path = _net(layer), tmp_path / f"net.{ending}"
-    with pytest.raises(WriteError, match=r"hm\.read would refuse.*hm\.Network\.from_graph"):
+    with pytest.raises(WriteError, match=rf"net\.{ending}: .*hm\.read would refuse.*hm\.Network\.from_graph"):
         hm.write(net, path)
     assert os.listdir(tmp_path) == []
     hm.write(hm.Network.from_graph(net.graph, net.temperature), path)  # as the message says
@@ -430,6 +437,16 @@ def test_an_operation_that_files_do_not_know_is_refused_too(operation, tmp_path)
     with pytest.raises(WriteError, match=r"hm\.read would refuse"):
         hm.write(hm.Network.from_graph(builder.build()), tmp_path / "net.npz")
     assert os.listdir(tmp_path) == []
+
+
+def test_every_layer_and_operation_of_ours_has_a_place_in_files():
+    ours = hm.networks.layers
+    layers = {kind for kind in vars(ours).values() if isinstance(kind, type) and issubclass(kind, ours.Layer | ours.Head)}
+    operations = {kind for kind in vars(op).values() if isinstance(kind, type) and issubclass(kind, op.Operation)}
+    assert set(array_files._LAYERS.values()) == layers - {ours.Layer}
+    assert set(array_files._OPERATIONS.values()) == operations - {op.Operation}
+    annotations = {str(entry.type) for kind in operations for entry in fields(kind)}
+    assert annotations == set(array_files._FIELDS)
 
 
 def test_cells_that_could_not_be_loaded_are_not_saved(tmp_path):
@@ -465,7 +482,7 @@ _CALLS = {
                    "networks/adapters/sceptr_models.py"),
     ".read_bytes": ("cells/streaming.py",),
     ".open": ("networks/numpy_files.py", "networks/array_files.py", "cells/storage.py", "cells/streaming.py",
-              "networks/onnx_files.py", "reports/report_page.py", "cli/report.py"),
+              "networks/onnx_files.py", "cli/report.py"),
 }  # fmt: skip
 
 

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import re
+import stat
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
@@ -110,6 +111,14 @@ def check_target(
         return
     if os.path.isdir(path):
         raise WriteError(f"{path}: expected the name of a file, got a folder; add a file name")
+    try:
+        is_file = stat.S_ISREG(os.stat(path).st_mode)
+    except FileNotFoundError:
+        is_file = True  # or will be one
+    except (OSError, ValueError) as error:  # a name that is too long, a loop of links
+        raise WriteError(f"{path}: cannot be written ({getattr(error, 'strerror', None) or error})") from None
+    if not is_file:
+        raise WriteError(f"{path}: expected the name of a file, got a pipe or a device; choose another")
     if endings and path.suffix.lower() not in endings:
         raise WriteError(f"{path}: expected a file ending in {', '.join(endings)}, got {path.suffix or 'no ending'!r}")
     if os.path.exists(path) and not force:

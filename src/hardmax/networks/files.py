@@ -191,7 +191,10 @@ def write(
         from hardmax.networks import array_files
 
         kept = net if temperature is None else net.with_temperature(temperature)
-        data = array_files.npz_bytes(kept) if ending == ".npz" else array_files.safetensors_bytes(kept)
+        try:
+            data = array_files.npz_bytes(kept) if ending == ".npz" else array_files.safetensors_bytes(kept)
+        except WriteError as error:
+            raise WriteError(f"{shown(file)}: {error}") from None
     write_bytes(file, data)
 
 
@@ -374,6 +377,8 @@ def open_file(file: Path, limits: Limits = LIMITS, where: str | None = None) -> 
         There is no such file, it is none, it is too large, or it cannot be read.
     """
     where = where or shown(file)
+    if not isinstance(limits, Limits):
+        raise ParameterError(f"{where}: expected limits as hm.Limits(...), got a {type(limits).__name__}")
     try:
         mode = os.stat(file).st_mode  # first, since to open a device may do something
         if stat.S_ISREG(mode):

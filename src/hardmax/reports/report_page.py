@@ -19,10 +19,10 @@ from threadpoolctl import threadpool_limits
 
 from hardmax import __version__
 from hardmax.cells.domains import Domain
-from hardmax.errors import EmptyError, ParameterError, WriteError
+from hardmax.errors import EmptyError, HardmaxError, ParameterError, WriteError
 from hardmax.measurements.fidelity import Hardened
 from hardmax.networks.adapters.captured import Capture
-from hardmax.networks.files import folder_of, write_bytes
+from hardmax.networks.files import folder_of, open_file, write_bytes
 from hardmax.reports.palette import KEY_COLOURS
 from hardmax.reports.report_parts.about import EXACTNESS_MEANS
 from hardmax.reports.report_parts.document import Document, gather, gather_captures
@@ -259,8 +259,8 @@ def is_report(path: Path) -> bool:
     False
     """
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             head = file.read(4096)
-    except OSError:
+    except (HardmaxError, OSError):
         return False
     return _GENERATOR.encode() in head
