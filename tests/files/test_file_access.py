@@ -441,7 +441,8 @@ def test_an_operation_that_files_do_not_know_is_refused_too(operation, tmp_path)
 
 def test_every_layer_and_operation_of_ours_has_a_place_in_files():
     ours = hm.networks.layers
-    layers = {kind for kind in vars(ours).values() if isinstance(kind, type) and issubclass(kind, ours.Layer | ours.Head)}
+    kinds = [kind for kind in vars(ours).values() if isinstance(kind, type)]
+    layers = {kind for kind in kinds if issubclass(kind, ours.Layer | ours.Head)}
     operations = {kind for kind in vars(op).values() if isinstance(kind, type) and issubclass(kind, op.Operation)}
     assert set(array_files._LAYERS.values()) == layers - {ours.Layer}
     assert set(array_files._OPERATIONS.values()) == operations - {op.Operation}
