@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from hardmax.measurements.sampling import sample_cells as sample_cells
     from hardmax.networks.adapters import models as models
     from hardmax.networks.adapters.capturing import capture as capture
+    from hardmax.networks.files import Limits as Limits
     from hardmax.networks.files import read as read
     from hardmax.networks.files import write as write
     from hardmax.networks.layers import Affine as Affine
@@ -79,6 +80,7 @@ _NAMES = {
     "Box": "hardmax.cells.domains",
     "HardmaxError": "hardmax.errors",
     "Head": "hardmax.networks.layers",
+    "Limits": "hardmax.networks.files",
     "Maxout": "hardmax.networks.layers",
     "Network": "hardmax.networks.network",
     "Plane": "hardmax.cells.domains",

@@ -164,7 +164,7 @@ def test_a_file_with_a_damaged_header_is_read_or_named(file, seed):
         assert "tiny.gguf" in str(error)
 
 
-@pytest.mark.parametrize("data", [b"", b"GG", b"PK\x03\x04 a zip", b"\x80\x04 a pickle"])
+@pytest.mark.parametrize("data", [b"G", b"GG", b"PK\x03\x04 a zip", b"\x80\x04 a pickle"])
 def test_a_file_of_another_kind_is_named(tmp_path, data):
     (tmp_path / "other.gguf").write_bytes(data)
     with pytest.raises(FileFormatError, match="which begins with b'GGUF'"):
@@ -189,7 +189,7 @@ def test_another_family_is_refused(tmp_path, original):
         ({"extra": ("blk.0.attn_q.bias",)}, "0 too few and 1 unknown ones"),
         ({"change": lambda _, array: array * np.float32(np.nan)}, "NaN or infinite"),
         ({"change": lambda name, array: array[:, :-1] if "ffn_up" in name else array}, "do not fit the sizes in"),
-        ({"change": lambda name, array: array[:-1] if "attn_q" in name else array}, "damaged"),
+        ({"change": lambda name, array: array[:-1] if "attn_q" in name else array}, "do not fit the sizes in"),
     ],
 )
 def test_weights_that_do_not_fit_are_refused(tmp_path, original, options, says):
@@ -248,3 +248,74 @@ def test_without_gguf_the_pip_line_is_named(file, monkeypatch):
     monkeypatch.setitem(sys.modules, "gguf", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'hardmax\[models\]'"):
         hm.models.smollm2(file)
+
+
+# --- sizes that the file does not have ------------------------------------------------------------------
+
+
+def _text(value):
+    return struct.pack("<Q", len(value)) + value.encode()
+
+
+def _file(fields=b"", n_fields=0, tensors=b"", n_tensors=0, data=b"", version=3):
+    head = b"GGUF" + struct.pack("<IQQ", version, n_tensors, n_fields) + fields + tensors
+    return head + b"\0" * (-len(head) % 32) + data
+
+
+def _tensor(name, shape, kind=0, offset=0):
+    return _text(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *shape, kind, offset)
+
+
+_NUMBER, _LIST, _STRING = 4, 9, 8
+_VAST = 1 << 62
+_LIES = {
+    "as many values as there are numbers": _file(n_fields=_VAST),
+    "as many tensors as there are numbers": _file(n_tensors=_VAST),
+    "a text without end": _file(struct.pack("<Q", _VAST) + b"x", 1),
+    "an array without end": _file(_text("a") + struct.pack("<IIQ", _LIST, _STRING, _VAST), 1),
+    "an array of arrays": _file(_text("a") + struct.pack("<IIQIQ", _LIST, _LIST, 1, 0, 0), 1),
+    "a type that does not exist": _file(_text("a") + struct.pack("<II", 99, 0), 1),
+    "two values of one name": _file((_text("a") + struct.pack("<II", _NUMBER, 1)) * 2, 2),
+    "two tensors of one name": _file(tensors=_tensor("t", (1,)) * 2, n_tensors=2, data=bytes(64)),
+    "a tensor without axes": _file(tensors=_tensor("t", ()), n_tensors=1, data=bytes(64)),
+    "a tensor of many axes": _file(tensors=_tensor("t", (1,) * 5), n_tensors=1, data=bytes(64)),
+    "a tensor beyond the end": _file(tensors=_tensor("t", (17,)), n_tensors=1, data=bytes(64)),
+    "a tensor that begins beyond the end": _file(tensors=_tensor("t", (1,), 0, _VAST), n_tensors=1, data=bytes(64)),
+    "a tensor whose size is more than a number": _file(tensors=_tensor("t", (_VAST,) * 4), n_tensors=1, data=bytes(64)),
+    "a tensor without entries": _file(tensors=_tensor("t", (0,)), n_tensors=1, data=bytes(64)),
+    "a row that is no number of blocks": _file(tensors=_tensor("t", (16,), 3), n_tensors=1, data=bytes(640)),
+    "a kind of number that does not exist": _file(tensors=_tensor("t", (1,), 77), n_tensors=1, data=bytes(64)),
+    "tensors on top of one another": _file(
+        tensors=b"".join(_tensor(f"t{k}", (1000,)) for k in range(100)), n_tensors=100, data=bytes(4000)
+    ),
+    "an alignment to three bytes": _file(_text("general.alignment") + struct.pack("<II", _NUMBER, 3), 1),
+    "an alignment to none": _file(_text("general.alignment") + struct.pack("<II", _NUMBER, 0), 1),
+    "the other byte order": _file(version=3 << 24),
+}
+
+
+@pytest.mark.parametrize("name", _LIES)
+def test_sizes_are_checked_against_the_file_before_anything_is_made_of_them(name, tmp_path):
+    (tmp_path / "lie.gguf").write_bytes(_LIES[name])
+    with pytest.raises(FileFormatError, match=r"lie\.gguf: a damaged or truncated GGUF file \(.*\); fetch it again"):
+        read_llama(tmp_path / "lie.gguf")
+
+
+def test_a_sound_file_of_another_family_is_read_as_far_as_its_name(tmp_path):
+    """What the lies are told about: without them the file is one."""
+    fields = _text("general.architecture") + struct.pack("<I", _STRING) + _text("none")
+    data = _file(fields, 1, _tensor("t", (16,)), 1, bytes(64))
+    (tmp_path / "sound.gguf").write_bytes(data)
+    with pytest.raises(OperatorError, match="expected a model of the Llama family, got 'none'"):
+        read_llama(tmp_path / "sound.gguf")
+
+
+@pytest.mark.parametrize("merge", ["abc", "a  ", "  b", "a x", "b a", "   "])
+def test_a_merge_that_is_none_is_refused(tmp_path, original, merge):
+    path = _write(tmp_path / "odd.gguf", original)
+    data = path.read_bytes()
+    start = data.index(b"tokenizer.ggml.merges") + len(b"tokenizer.ggml.merges") + 16
+    assert data[start : start + 11] == struct.pack("<Q", 3) + b"a b"
+    path.write_bytes(data[:start] + _text(merge) + data[start + 11 :])
+    with pytest.raises(FileFormatError, match=r"the merge .* is not of two tokens to a third"):
+        read_llama(path)

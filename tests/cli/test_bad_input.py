@@ -1,5 +1,6 @@
 """What a person may get wrong: one line that says what to do, exit code 2, nothing written."""
 
+import os
 import pickle
 import re
 
@@ -42,6 +43,15 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "page.html").write_bytes((tmp_path / "soft.npz").read_bytes())
     (tmp_path / "linked.npz").symlink_to("soft.npz")
     (tmp_path / "place").mkdir()
+    os.mkfifo("pipe.npz")
+    (tmp_path / "device.npz").symlink_to("/dev/zero")
+    (tmp_path / "loop.npz").symlink_to("loop.npz")
+    np.savez_compressed("bomb.npz", inputs=np.zeros((2, 2)))
+    data = bytearray((tmp_path / "bomb.npz").read_bytes())
+    start = data.rindex(b"PK\x01\x02") + 24
+    data[start : start + 4] = (3 << 30).to_bytes(4, "little")  # the size unpacked
+    (tmp_path / "bomb.npz").write_bytes(data)
+    (tmp_path / "long.csv").write_text("0,1\n" + "7" * 200_000 + ",1\n")
     return tmp_path
 
 
@@ -54,6 +64,11 @@ MODELS = [
     (["count", "broken.npz"], "broken.npz"),
     (["count", "good.npz"], "good.npz"),
     (["skeleton", "absent.npz"], "no such file"),
+    (["count", "pipe.npz"], "got a pipe"),
+    (["count", "device.npz"], "got a device"),
+    (["count", "loop.npz"], "cannot be read"),
+    (["count", "bomb.npz"], "got 3,221,225,472 unpacked; write the file with numpy.savez"),
+    (["count", "n" * 300 + ".npz"], "cannot be read (File name too long)"),
     (["sample", "absent.npz", "--box", "0", "1"], "no such file"),
     (["map", "absent.npz", "-o", "cells.npz"], "no such file"),
 ]
@@ -76,6 +91,9 @@ INPUTS = [
     ("bare.csv", "at least one"),
     ("binary.csv", "text"),
     ("absent.csv", "no such file"),
+    ("pipe.npz", "got a pipe"),
+    ("bomb.npz", "in Python, limits= with more unpacked_bytes reads it"),
+    ("long.csv", "line 2"),
     ("text.txt", ".csv"),
 ]
 DOMAINS = [
@@ -119,6 +137,10 @@ OTHERS = [
     (["map", "builtin:demo", "-o", "place"], "folder"),
     (["map", "builtin:demo", "-o", "nowhere/cells.npz"], "no folder"),
     (["map", "builtin:demo", "-o", "kept.npz"], "--force"),
+    (["map", "builtin:demo", "-o", "pipe.npz", "--force"], "got a pipe"),
+    (["map", "builtin:demo", "-o", "device.npz", "--force"], "got a pipe or a device"),
+    (["map", "builtin:demo", "-o", "loop.npz", "--force"], "cannot be written"),
+    (["map", "builtin:demo", "-o", "n" * 300 + ".npz"], "cannot be written (File name too long)"),
     (["map", "builtin:demo", "-o", "cells.npz", "--csv", "kept.npz"], ".csv"),
     (["map", "builtin:demo", "-o", "cells.npz", "--svg", "cells.svg"], "--box"),
     (["map", "builtin:demo", "-o", "cells.npz", "--svg", "cells.svg", "--segment", "0,0", "1,1"], "2 dimensions"),

@@ -1,13 +1,18 @@
 """Slice propagation: coefficients are the network on its cell, bounds hold, compiled loops equal their twins."""
 
 import itertools
+from math import prod
 
 import numpy as np
 import pytest
 
 from hardmax.arithmetic.rationals import fraction
+from hardmax.cells.domains import Segment
+from hardmax.cells.search import enumerate_cells
+from hardmax.networks import operations as op
 from hardmax.networks._rounding_kernels import row_magnitudes
 from hardmax.networks._slice_kernels import relu_then_linear, relu_then_linear_plain
+from hardmax.networks.graph import GraphBuilder
 from hardmax.networks.layers import Affine, ReLU
 from hardmax.networks.network import Network
 from hardmax.networks.slices import Arithmetic, SliceProgram
@@ -94,3 +99,26 @@ def test_repeated_neurons_are_known_as_twins():
     net = Network([Affine([[1.0, 2.0], [0.0, 1.0], [1.0, 2.0]], [1.0, 0.0, 1.0]), ReLU()], 2)
     (stage,) = Plan.of(net.graph).stages
     assert stage.twin.tolist() == [0, 1, 0]
+
+
+_LEADS = [((1,), ()), ((), (1,)), ((2, 1), (3,)), ((3,), (2, 3)), ((), ())]
+
+
+@pytest.mark.parametrize(("scores_lead", "values_lead"), _LEADS)
+def test_attention_and_its_values_may_have_other_numbers_of_axes(scores_lead, values_lead):
+    """A product of matrices broadcasts the axes before them, whichever of the two has more."""
+    rng = np.random.default_rng(3)
+    builder = GraphBuilder((2,))
+    n_scores, n_values = 4 * prod(scores_lead), 6 * prod(values_lead)
+    scores = builder.add(op.Linear(op.frozen(rng.integers(-3, 4, (n_scores, 2))), op.frozen(np.arange(n_scores))), 0)
+    hot = builder.add(op.Hardmax(), builder.add(op.Reshape((*scores_lead, 2, 2)), scores))
+    values = builder.add(op.Linear(op.frozen(rng.integers(-3, 4, (n_values, 2)))), 0)
+    builder.add(op.MatMul(), hot, builder.add(op.Reshape((*values_lead, 2, 3)), values))
+    net = Network.from_graph(builder.build())
+    segment = Segment([-2.0, 1.0], [3.0, -1.0])
+    cells = enumerate_cells(net, segment)
+    middles = cells.interior_points
+    terms = cells.maps.reshape(cells.n_cells, 2, -1)
+    affine = (terms[:, 0] + middles * terms[:, 1]).reshape(cells.n_cells, *net.output_shape)
+    assert cells.n_cells > 1 and np.allclose(affine, net(segment.points(middles, (2,))))
+    assert cells.certificate.ok

@@ -9,22 +9,22 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import fields
+from collections.abc import Mapping
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.cells.complex import CellComplex, Exactness
 from hardmax.cells.domains import Box, Domain, Plane, Segment, Space
-from hardmax.cells.polytopes import Polytopes
+from hardmax.cells.polytopes import ROOT_BIT, Polytopes, split_wall
 from hardmax.errors import FileFormatError, HardmaxError, ParameterError, WriteError
-from hardmax.networks.files import package_version, refuse_pickle
+from hardmax.networks.files import LIMITS, Limits, as_path, open_file, package_version, reason, refuse_pickle, shown
+from hardmax.networks.files import replacing as replacing
 from hardmax.networks.network import Network
+from hardmax.networks.numpy_files import npz_arrays
 
 Array = NDArray[Any]
 Arrays = dict[str, Array]
@@ -46,6 +46,13 @@ _KINDS = {
     "directions": "f",
     "incidence": "u",
 }
+#: How many axes each has; maps have those of the network's output besides.
+_RANKS = {
+    **dict.fromkeys(("labels", "map_error", "vertices", "directions", "incidence"), 2),
+    **dict.fromkeys(("vertex_start", "facet_start", "walls", "error"), 1),
+}
+#: Beyond any complex that can be computed; a basis of this many vectors still is a small thing.
+_MOST_DIMENSIONS = 1024
 _OPTIONAL = ("map_error", "error", "directions", "incidence")
 
 
@@ -60,6 +67,7 @@ def save_cells(cells: CellComplex, path: str | os.PathLike[str]) -> None:
     if not isinstance(cells, CellComplex):
         raise ParameterError(f"expected a CellComplex to save, got {type(cells).__name__}")
     file = _npz_path(path)
+    _check_whole(cells, shown(file))
     header = {
         **describe(cells.network, cells.domain, cells.exactness),
         "is_complete": cells.is_complete,
@@ -70,8 +78,11 @@ def save_cells(cells: CellComplex, path: str | os.PathLike[str]) -> None:
     write_arrays(file, header, arrays)
 
 
-def load_cells(path: str | os.PathLike[str]) -> CellComplex:
+def load_cells(path: str | os.PathLike[str], *, limits: Limits = LIMITS) -> CellComplex:
     """The cell complex in a file that ``cells.save`` wrote, or in a folder that ``stream_to`` filled.
+
+    Every index is checked: which vertices, facets and walls belong to a cell, which facets meet in a vertex. ``limits``
+    says how large the file may be, packed and unpacked.
 
     Exactness: as stored; ``hm.verify`` checks what was loaded.
 
@@ -91,27 +102,21 @@ def load_cells(path: str | os.PathLike[str]) -> CellComplex:
         ...
     hardmax.errors.FileFormatError: absent.npz: no such file...
     """
-    if isinstance(path, str | os.PathLike) and Path(path).is_dir():
+    if isinstance(path, str | os.PathLike) and os.path.isdir(path):
         from hardmax.cells.streaming import StreamedCells
 
         return StreamedCells.open(path).load()
     file = _npz_path(path)
-    header, arrays = read_arrays(file, FORMAT)
-    network, domain, exactness = restore_context(header, arrays, str(file))
-    try:
-        return restored(
-            network,
-            domain,
-            exactness,
-            arrays,
-            is_complete=bool(header["is_complete"]),
-            n_settled=int(header["n_settled"]),
-            where=str(file),
+    where = shown(file)
+    header, arrays = read_arrays(file, FORMAT, limits)
+    network, domain, exactness = restore_context(header, arrays, where, limits)
+    is_complete, n_settled = header.get("is_complete"), header.get("n_settled")
+    if type(is_complete) is not bool or type(n_settled) is not int or not 0 <= n_settled < 1 << 63:
+        raise FileFormatError(
+            f"{where}: its description is damaged: is_complete is {shown(is_complete, 40)}, n_settled "
+            f"{shown(n_settled, 40)}"
         )
-    except (KeyError, TypeError, ValueError) as error:
-        if isinstance(error, HardmaxError):
-            raise
-        raise FileFormatError(f"{file}: its description is damaged ({type(error).__name__}: {error})") from None
+    return restored(network, domain, exactness, arrays, is_complete=is_complete, n_settled=n_settled, where=where)
 
 
 # --- what the files hold ----------------------------------------------------------------------------
@@ -163,29 +168,45 @@ def context_arrays(network: Network, domain: Domain) -> Arrays:
 
 
 def restore_context(
-    header: Mapping[str, Any], arrays: Mapping[str, Array], where: str
+    header: Mapping[str, Any], arrays: Mapping[str, Array], where: str, limits: Limits = LIMITS
 ) -> tuple[Network, Domain, Exactness]:
     """Network, domain and exactness as stored, the network's hash compared."""
-    from hardmax.networks.array_files import network_from_npz
+    from hardmax.networks.array_files import description_bytes, network_from_npz
 
     try:
-        network = network_from_npz(arrays["network"].astype(np.uint8).tobytes(), f"{where}: network")
+        network = network_from_npz(description_bytes(arrays["network"], where), f"{where}: network", limits)
         kind = _DOMAINS[header["domain"]]
-        names = [entry.name for entry in fields(kind)]  # type: ignore[arg-type]
-        values = [arrays[f"domain.{name}"] for name in names]
+        values = [_domain_array(arrays[f"domain.{entry.name}"]) for entry in fields(kind)]  # type: ignore[arg-type]
         domain = Space(int(values[0])) if kind is Space else kind(*values)
+        _check_domain(domain, network)
         exactness = Exactness(header["exactness"])
         wanted = header["input_hash"]
     except HardmaxError as error:
-        raise FileFormatError(f"{where}: {error}") from None
-    except (KeyError, TypeError, ValueError) as error:
-        raise FileFormatError(f"{where}: its description is damaged ({type(error).__name__}: {error})") from None
+        said = shown(error, 800)
+        raise FileFormatError(said if said.startswith(where) else f"{where}: {said}") from None
+    except Exception as error:  # a damaged description lacks keys, types, values: all one to the user
+        raise FileFormatError(f"{where}: its description is damaged ({reason(error)})") from None
     if network_hash(network) != wanted:
         raise FileFormatError(
             f"{where}: the network inside is not the one the cells were found for (its hash differs); the file is "
             "damaged"
         )
+    if network.temperature != 0 or network.smooth_operations:
+        raise FileFormatError(f"{where}: the network inside has no cells: it is soft, or smooth; the file is damaged")
     return network, domain, exactness
+
+
+def _check_domain(domain: Domain, network: Network) -> None:
+    """Refuse a domain that is none of the network's, before a basis of its size is made."""
+    if domain.dim > _MOST_DIMENSIONS:
+        raise FileFormatError(f"a domain of {domain.dim} dimensions, expected at most {_MOST_DIMENSIONS}")
+    domain.slice_of(network.input_shape)
+
+
+def _domain_array(array: Array) -> Array:
+    if array.dtype.kind not in "fiu" or array.dtype.itemsize != 8:
+        raise FileFormatError(f"a domain of {array.dtype}, which this version does not write")
+    return array
 
 
 def cell_arrays(cells: Any) -> Arrays:
@@ -207,8 +228,6 @@ def restored(
     where: str,
 ) -> CellComplex:
     """The complex in stored arrays, refused where they do not fit together."""
-    from hardmax.cells.certificate.subject import Subject, layout_fault
-
     found: Arrays = {}
     for name, kind in _KINDS.items():
         if name not in arrays:
@@ -216,11 +235,11 @@ def restored(
                 continue
             raise FileFormatError(f"{where}: expected an array {name!r}, found none")
         array = arrays[name]
-        size_is_right = kind == "u" or array.dtype.itemsize == 8
+        size_is_right = array.dtype.itemsize == 8 or name == "labels"
         if array.dtype.kind != kind or not size_is_right:
             raise FileFormatError(f"{where}: array {name!r} holds {array.dtype}, which this version does not write")
-        if kind == "f" and not np.isfinite(array).all():
-            raise FileFormatError(f"{where}: array {name!r} holds NaN or infinite numbers")
+        if array.ndim != (rank := _RANKS.get(name, 2 + len(network.output_shape))):
+            raise FileFormatError(f"{where}: array {name!r} has shape {array.shape}, expected {rank} axes")
         found[name] = array
     pieces = Polytopes(
         domain.dim,
@@ -233,11 +252,73 @@ def restored(
         found.get("incidence"),
     )
     labels, maps, map_error = found["labels"], found["maps"], found.get("map_error")
-    cells = CellComplex(network, domain, exactness, labels, maps, map_error, pieces, is_complete, n_settled)
-    fault = layout_fault(Subject(cells, thorough=False))
+
+    def with_pieces(pieces: Polytopes) -> CellComplex:
+        return CellComplex(network, domain, exactness, labels, maps, map_error, pieces, is_complete, n_settled)
+
+    # in the plane a complex puts corners that come with their incidence in order: not before they are checked
+    unordered = domain.dim == 2 and pieces.incidence is not None
+    cells = with_pieces(replace(pieces, incidence=None) if unordered else pieces)
+    fault = _fault(cells, pieces)
     if fault is not None:
         raise FileFormatError(f"{where}: {fault}; the file is damaged")
-    return cells
+    if not unordered:
+        return cells
+    try:
+        return with_pieces(pieces)
+    except Exception as error:  # corners that are not those of a polygon can make any step fail
+        raise FileFormatError(f"{where}: its corners do not make polygons ({reason(error)})") from None
+
+
+def _check_whole(cells: CellComplex, where: str) -> None:
+    """Refuse to write what could not be read again."""
+    fault = _fault(cells, cells.pieces)
+    if fault is not None:
+        raise WriteError(
+            f"{where}: hm.load_cells would refuse these cells ({fault}); hm.verify says more. Nothing was written"
+        )
+
+
+def _fault(cells: CellComplex, pieces: Polytopes) -> str | None:
+    """What is wrong with a complex whose arrays have the right types, or None."""
+    from hardmax.cells.certificate.subject import Subject, layout_fault
+
+    ranges = {"vertex": (pieces.vertex_start, len(pieces.vertices)), "facet": (pieces.facet_start, len(pieces.walls))}
+    for name, (start, total) in ranges.items():
+        if (start < 0).any() or (start > total).any():  # differences of larger numbers may overflow
+            return f"the {name} ranges do not fit {total} entries"
+    for name, array in cell_arrays(cells).items():
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            return f"array {name!r} holds NaN or infinite numbers"
+        if name in ("error", "map_error") and (array < 0).any():
+            return f"array {name!r} holds errors below 0"
+    return layout_fault(Subject(cells, thorough=False)) or _index_fault(cells, pieces)
+
+
+def _index_fault(cells: CellComplex, pieces: Polytopes) -> str | None:
+    """What is wrong with the numbers that say which vertex, facet and wall belongs where, or None."""
+    n_vertices = len(pieces.vertices)
+    if pieces.error is not None and pieces.error.shape != (n_vertices,):
+        return f"errors have shape {pieces.error.shape}, expected {(n_vertices,)}"
+    n_facets = np.diff(pieces.facet_start)
+    if cells.dim == 1 and not (np.diff(pieces.vertex_start) == 2).all():
+        return "an interval has other than two ends"
+    owner = np.repeat(np.arange(cells.n_cells), n_facets)
+    inner = pieces.walls >= 0
+    column, rival = split_wall(pieces.walls[inner])  # type: ignore[arg-type]
+    rival = rival & (ROOT_BIT - 1) if cells.dim == 1 else rival
+    if (cells.labels[owner[inner], column] == rival).any():
+        return "a wall lies between a choice and itself"
+    if pieces.incidence is None:
+        return None
+    words = pieces.incidence.shape[1]
+    if words == 0 or len(pieces.incidence) != n_vertices or int(n_facets.max(initial=0)) > 64 * words:
+        return f"incidence of shape {pieces.incidence.shape} for {int(n_facets.max(initial=0))} facets of a cell"
+    room = np.repeat(n_facets, np.diff(pieces.vertex_start))[:, None] - 64 * np.arange(words)  # bits of each word
+    beyond = np.where(room >= 64, 0, ~np.uint64(0) << np.clip(room, 0, 63).astype(np.uint64))
+    if (pieces.incidence & beyond).any():
+        return "a vertex lies on a facet that its cell does not have"
+    return None
 
 
 # --- bytes --------------------------------------------------------------------------------------------
@@ -254,52 +335,31 @@ def write_arrays(file: Path, header: Mapping[str, Any], arrays: Mapping[str, Arr
                 np.lib.format.write_array(entry, np.asarray(array, order="C"), allow_pickle=False)
 
 
-@contextmanager
-def replacing(file: Path) -> Iterator[IO[bytes]]:
-    """A new file that takes the place of ``file`` when it is finished, and vanishes when it is not."""
-    if file.is_dir():
-        raise WriteError(f"{file}: expected the name of a file, got a folder")
-    temporary = file.with_name(f".{file.name}.{secrets.token_hex(6)}.part")
-    try:
-        # in the same folder, so that the last step is one rename on one disk
-        with open(temporary, "xb") as out:
-            yield out
-            out.flush()
-            os.fsync(out.fileno())
-        os.replace(temporary, file)
-    except OSError as error:
-        raise WriteError(f"{file}: cannot be written ({error.strerror or error}); nothing was changed") from None
-    finally:
-        with suppress(OSError):  # after the rename there is nothing to remove
-            os.unlink(temporary)
-
-
-def read_arrays(file: Path, format_: str) -> tuple[dict[str, Any], Arrays]:
+def read_arrays(file: Path, format_: str, limits: Limits = LIMITS) -> tuple[dict[str, Any], Arrays]:
     """The description and the arrays of a file that ``write_arrays`` wrote."""
+    from hardmax.networks.array_files import description_bytes
+
+    where = shown(file)
     try:
-        with open(file, "rb") as opened:
-            refuse_pickle(opened.read(1024), str(file))
-            opened.seek(0)
-            with np.load(opened, allow_pickle=False) as stored:
-                arrays = {name: stored[name] for name in stored.files}
-        header = json.loads(arrays.pop(_KEY).astype(np.uint8).tobytes())
+        with open_file(file, limits) as opened:
+            refuse_pickle(opened.read(1024), where)
+            arrays = npz_arrays(opened, where, limits)
+        text = description_bytes(arrays.pop(_KEY), where)
+        header = dict(json.loads(text)) if len(text) <= limits.text_bytes else {}
         kind, schema = header["format"], header["schema"]
-    except FileNotFoundError:
-        raise FileFormatError(f"{file}: no such file; check the path") from None
     except HardmaxError:
         raise
-    except Exception as error:  # zipfile, zlib, numpy and json raise many kinds on damaged bytes
+    except Exception as error:  # json raises many kinds on damaged bytes
         raise FileFormatError(
-            f"{file}: expected an .npz file of {format_}, got something else ({type(error).__name__}: {error}); it may "
-            "be truncated"
+            f"{where}: expected an .npz file of {format_}, got something else ({reason(error)}); it may be truncated"
         ) from None
     if kind != format_:
         hint = "; hm.read reads networks" if kind == "hardmax.network" else ""
-        raise FileFormatError(f"{file}: expected {format_}, got {kind}{hint}")
+        raise FileFormatError(f"{where}: expected {format_}, got {shown(kind, 40)}{hint}")
     if schema != SCHEMA:
         raise FileFormatError(
-            f"{file}: expected schema {SCHEMA} of {format_}, got schema {schema}; read it with the version of hardmax "
-            "that wrote it, or a newer one"
+            f"{where}: expected schema {SCHEMA} of {format_}, got schema {shown(schema, 40)}; read it with the version "
+            "of hardmax that wrote it, or a newer one"
         )
     return header, arrays
 
@@ -307,7 +367,8 @@ def read_arrays(file: Path, format_: str) -> tuple[dict[str, Any], Arrays]:
 def _npz_path(path: str | os.PathLike[str]) -> Path:
     if not isinstance(path, str | os.PathLike):
         raise ParameterError(f"expected the path of an .npz file, got a {type(path).__name__}")
-    file = Path(path)
+    file = as_path(path)
     if file.suffix.lower() != ".npz":
-        raise FileFormatError(f"{file}: expected a file ending in .npz, got {file.suffix or 'no ending'!r}")
+        ending = shown(file.suffix, 40) or "no ending"
+        raise FileFormatError(f"{shown(file)}: expected a file ending in .npz, got {ending!r}")
     return file

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import re
+import stat
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
@@ -104,19 +105,29 @@ def check_target(
         The file exists and ``force`` is not given, is one of those beside it, is a folder, has another ending, or its
         folder is missing or cannot be written to.
     """
+    from hardmax.networks.files import folder_of
+
     if path is None:
         return
-    if path.is_dir():
+    if os.path.isdir(path):
         raise WriteError(f"{path}: expected the name of a file, got a folder; add a file name")
+    try:
+        is_file = stat.S_ISREG(os.stat(path).st_mode)
+    except FileNotFoundError:
+        is_file = True  # or will be one
+    except (OSError, ValueError) as error:  # a name that is too long, a loop of links
+        raise WriteError(f"{path}: cannot be written ({getattr(error, 'strerror', None) or error})") from None
+    if not is_file:
+        raise WriteError(f"{path}: expected the name of a file, got a pipe or a device; choose another")
     if endings and path.suffix.lower() not in endings:
         raise WriteError(f"{path}: expected a file ending in {', '.join(endings)}, got {path.suffix or 'no ending'!r}")
-    if path.exists() and not force:
+    if os.path.exists(path) and not force:
         raise WriteError(f"{path}: the file exists; give --force to replace it, or another name")
     for other in beside:
         if other is not None and _is_same(path, Path(other)):
             raise WriteError(f"{path}: it would replace {other}, which this command uses as well; choose another name")
-    folder = path.parent
-    if not folder.is_dir():
+    folder = folder_of(path) if os.path.islink(path) else path.parent
+    if not os.path.isdir(folder):
         raise WriteError(f"{path}: cannot be written, there is no folder {folder}; create it first, or choose another")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise WriteError(f"{path}: cannot be written, the folder {folder} allows no new files; choose another")

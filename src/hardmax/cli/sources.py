@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,7 +86,7 @@ def read_model(source: str) -> tuple[Network, str]:
     from hardmax.networks.files import read
     from hardmax.networks.library import builtin_names
 
-    if source in builtin_names() and not Path(source).exists():
+    if source in builtin_names() and not os.path.exists(source):
         raise FileFormatError(f"{source}: no such file; for the built-in network write {BUILTIN}{source}")
     with working(f"reading {source}"):
         return read(source), source

@@ -140,16 +140,9 @@ def _loader(variant: str) -> Callable[[], Any]:
 
 
 def _text(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8-sig")
-    except FileNotFoundError:
-        raise FileFormatError(f"--texts {file}: no such file; check the path") from None
-    except IsADirectoryError:
-        raise FileFormatError(f"--texts {file}: expected a file, got a folder") from None
-    except UnicodeDecodeError as error:
-        raise FileFormatError(
-            f"--texts {file}: expected UTF-8 text, got the byte {error.object[error.start]:#04x} at {error.start}"
-        ) from None
+    from hardmax.networks.files import shown, text_of
+
+    return text_of(file, where=f"--texts {shown(file)}")
 
 
 def _lines(file: Path) -> list[tuple[int, Any]]:
@@ -160,8 +153,12 @@ def _lines(file: Path) -> list[tuple[int, Any]]:
 
 def _receptors(file: Path) -> list[tuple[int, Any]]:
     """Every row of a table of receptors, with the number of its line; empty entries are left out."""
-    reader = csv.DictReader(_text(file).splitlines())
-    rows = [(reader.line_num, {k: v for k, v in row.items() if k and v and v.strip()}) for row in reader]
+    reader = csv.DictReader(_text(file).splitlines(), restkey="")  # entries beyond the names have none
+    try:
+        rows = [(reader.line_num, {k: v for k, v in row.items() if k and v and v.strip()}) for row in reader]
+    except csv.Error as error:  # an entry of more than 131,072 characters
+        line = f"--texts {file}: line {reader.line_num}"
+        raise FileFormatError(f"{line}: expected a table of receptors ({error})") from None
     return _some([(number, row) for number, row in rows if row], file)
 
 

@@ -18,6 +18,7 @@ from hardmax.constructions.piecewise import (
     piecewise_linear_from_pieces,
 )
 from hardmax.errors import FileFormatError, HardmaxError, ShapeError
+from hardmax.networks.files import LIMITS, Limits, as_path, shown, text_of
 from hardmax.networks.network import Network
 from hardmax.tropical.polynomial import TropicalPolynomial
 
@@ -44,34 +45,29 @@ def read_function(path: str | Path) -> PiecewiseLinear | Network:
     FileFormatError
         What the file holds is none of these.
     """
-    file = Path(path)
-    ending = file.suffix.lower()
+    file = as_path(path)
+    where, ending = shown(file), file.suffix.lower()
     if ending not in (".csv", ".json"):
-        raise FileFormatError(f"{file}: expected a .csv or .json file, got {ending or 'no ending'!r}")
-    try:
-        text = file.read_text(encoding="utf-8-sig")  # spreadsheets write a byte order mark
-    except FileNotFoundError:
-        raise FileFormatError(f"{file}: no such file; check the path") from None
-    except (OSError, UnicodeDecodeError, ValueError) as error:
-        raise FileFormatError(f"{file}: cannot be read as text ({error})") from None
+        raise FileFormatError(f"{where}: expected a .csv or .json file, got {shown(ending, 40) or 'no ending'!r}")
+    text = text_of(file, Limits(file_bytes=LIMITS.text_bytes))
     try:
         return _from_csv(text) if ending == ".csv" else _from_json(text)
     except HardmaxError as error:
-        raise type(error)(f"{file}: {error}") from None
+        raise type(error)(f"{where}: {shown(error, 800)}") from None
 
 
 def _from_csv(text: str) -> PiecewiseLinear:
     rows = []
-    for number, row in enumerate(csv.reader(text.splitlines()), 1):
+    for number, row in enumerate(_rows(text), 1):
         entries = [entry.strip() for entry in row]
         if not any(entries):
             continue
         try:
-            rows.append([Fraction(entry) for entry in entries])
+            rows.append([_number(entry) for entry in entries])
         except (ValueError, ZeroDivisionError):
             if number == 1 and not any(map(_is_number, entries)):  # names of the columns
                 continue
-            raise FileFormatError(f"line {number}: expected numbers, got {row!r}") from None
+            raise FileFormatError(f"line {number}: expected numbers, got {shown(row, 80)}") from None
         if len(entries) not in (2, 3) or len(entries) != len(rows[0]):
             raise FileFormatError(
                 f"line {number}: expected one or two coordinates and a value, as many in every row, got "
@@ -83,9 +79,24 @@ def _from_csv(text: str) -> PiecewiseLinear:
     return piecewise_linear(table[:, :-1], table[:, -1])
 
 
+def _rows(text: str) -> list[list[str]]:
+    try:
+        return list(csv.reader(text.splitlines()))
+    except csv.Error as error:  # an entry of more than 131,072 characters
+        raise FileFormatError(f"expected a table of numbers ({error})") from None
+
+
+def _number(text: str) -> Fraction:
+    """A number as it is written; one that no float comes near is refused before it is worked out."""
+    exponent = text.lower().partition("e")[2].lstrip("+-")
+    if len(text) > 2000 or len(exponent.lstrip("0")) > 3:
+        raise ValueError("expected a number within the range of floats")
+    return Fraction(text)
+
+
 def _is_number(text: str) -> bool:
     try:
-        Fraction(text)
+        _number(text)
     except ZeroDivisionError:  # 1/0 was meant as one
         return True
     except ValueError:
@@ -116,14 +127,14 @@ def _from_json(text: str) -> PiecewiseLinear | Network:
         return piecewise_linear_from_pieces(content["simplices"], pieces.slopes, pieces.offsets)
     if keys in ({"points", "values"}, {"points", "values", "triangles"}):
         return piecewise_linear(content["points"], content["values"], content.get("triangles"))
-    shown = ", ".join(sorted(map(str, keys))) if keys is not None else type(content).__name__
-    raise FileFormatError(f"expected an object with the keys {_FORMS}, got {shown or 'none'}")
+    got = shown(", ".join(sorted(map(str, keys))) if keys is not None else type(content).__name__)
+    raise FileFormatError(f"expected an object with the keys {_FORMS}, got {got or 'none'}")
 
 
 def _polynomial(content: dict[str, Any], name: str) -> TropicalPolynomial:
     try:
         rows = np.array(content[name], dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         rows = np.empty(0)
     if rows.ndim != 2 or rows.shape[1] < 2:
         raise ShapeError(f"{name}: expected rows of equal length, each a slope's entries and then an offset")

@@ -172,6 +172,9 @@ def rational_rows(what: str, values: ArrayLike) -> list[Point]:
         return []
     grid = array.reshape(len(array), -1)
     try:
-        return [tuple(fraction(int(x) if isinstance(x, np.integer) else x) for x in row) for row in grid]
+        rows = [tuple(fraction(int(x) if isinstance(x, np.integer) else x) for x in row) for row in grid]
+        for row in rows:
+            tuple(map(float, row))  # a number beyond all floats is none that a network could hold
+        return rows
     except (AttributeError, TypeError, ValueError, OverflowError):
-        raise WeightError(f"{what}: expected finite numbers, got an array of other objects") from None
+        raise WeightError(f"{what}: expected finite numbers, got other objects, or numbers beyond all floats") from None

@@ -182,7 +182,7 @@ class Recorder:
         file = Path(path)
         if file.suffix.lower() not in (".csv", ".json"):
             raise ParameterError(f"{file}: expected a name ending in .csv or .json, got {file.suffix or 'no ending'!r}")
-        if file.exists() and not force:
+        if os.path.exists(file) and not force:
             raise WriteError(f"{file}: the file exists; pass force=True to replace it, or another name")
         from hardmax.networks.files import package_version, write_bytes
 

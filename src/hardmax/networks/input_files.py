@@ -8,7 +8,10 @@ right decisions as ``labels`` (or ``targets``, ``Y``, ``y``) and the names of po
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+import io
+import os
+from array import array as packed
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -17,14 +20,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.errors import EmptyError, FileFormatError, PickleError, ShapeError, WeightError
+from hardmax.errors import EmptyError, FileFormatError, ShapeError, WeightError
+from hardmax.networks.files import LIMITS, open_file, shown
+from hardmax.networks.numpy_files import npy_array, npz_arrays
 
 INPUT_NAMES = ("inputs", "points", "X", "x")
 LABEL_NAMES = ("labels", "targets", "Y", "y")
 _TOKENS = "tokens"
 #: Products of two larger numbers are not floats any more.
 LARGEST = 1e150
-_NUMPY_STARTS = (b"\x93NUMPY", b"PK\x03\x04", b"PK\x05\x06")  # an array, an archive, an empty archive
+_ARCHIVES = (b"PK\x03\x04", b"PK\x05\x06")  # an archive, an empty archive
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +50,7 @@ def split_name(source: str) -> tuple[Path, str]:
     ('images', '')
     """
     file, _, name = source.rpartition(":")
-    if file and not Path(source).exists() and file.lower().endswith(".npz"):
+    if file and not os.path.exists(source) and file.lower().endswith(".npz"):
         return Path(file), name
     return Path(source), ""
 
@@ -57,8 +62,17 @@ def stored_inputs(source: str, where: str) -> StoredInputs:
     if file.suffix.lower() == ".npz":
         arrays = _archive(file, where)
         labels = next((arrays[name] for name in LABEL_NAMES if name in arrays), None)
-        tokens = arrays[_TOKENS].tolist() if _TOKENS in arrays else None
+        tokens = _token_names(arrays[_TOKENS], where) if _TOKENS in arrays else None
     return StoredInputs(inputs, labels, tokens)
+
+
+def _token_names(array: NDArray[Any], where: str) -> list[Any]:
+    if array.dtype.kind != "U" or array.ndim not in (1, 2):
+        raise FileFormatError(
+            f"{where}: expected {_TOKENS!r} as text, one name a position, for all inputs or for each, got "
+            f"{array.dtype} of shape {array.shape}"
+        )
+    return list(array.tolist())
 
 
 def stored_array(source: str, names: Sequence[str], where: str) -> NDArray[Any]:
@@ -68,24 +82,23 @@ def stored_array(source: str, names: Sequence[str], where: str) -> NDArray[Any]:
     if ending == ".csv":
         return _table(file, where)
     if ending == ".npy":
-        data = _opened(file, where)
-        if not isinstance(data, np.ndarray):
-            raise FileFormatError(f"{where}: expected one array, got an archive of several; name it .npz")
-        return data
+        return _single(file, where)
     if ending != ".npz":
-        raise FileFormatError(f"{where}: expected a .npz, .npy or .csv file, got {ending or 'no ending'!r}")
+        raise FileFormatError(f"{where}: expected a .npz, .npy or .csv file, got {shown(ending, 40) or 'no ending'!r}")
     arrays = _archive(file, where)
+    held = shown(", ".join(sorted(arrays))) or "no arrays"
     if wanted:
         if wanted not in arrays:
-            raise FileFormatError(f"{where}: the file holds {', '.join(sorted(arrays)) or 'no arrays'}, not {wanted!r}")
+            raise FileFormatError(f"{where}: the file holds {held}, not {shown(wanted, 40)!r}")
         return arrays[wanted]
     for name in names:
         if name in arrays:
             return arrays[name]
     if len(arrays) == 1:
         return next(iter(arrays.values()))
-    held = ", ".join(sorted(arrays)) or "no arrays"
-    raise FileFormatError(f"{where}: expected an array called {names[0]}, found {held}; say which with {file}:NAME")
+    raise FileFormatError(
+        f"{where}: expected an array called {names[0]}, found {held}; say which with {shown(file)}:NAME"
+    )
 
 
 def checked_points(array: NDArray[Any], input_shape: Sequence[int], where: str) -> NDArray[np.float64]:
@@ -112,7 +125,8 @@ def checked_points(array: NDArray[Any], input_shape: Sequence[int], where: str) 
     count = prod(array.shape[: array.ndim - len(shape)]) if is_whole else len(array)
     if count == 0:
         raise EmptyError(f"{where}: expected at least one input, got none")
-    points = array.astype(np.float64).reshape(count, *shape)
+    with np.errstate(invalid="ignore"):  # what is not finite is refused below
+        points = array.astype(np.float64).reshape(count, *shape)
     largest = np.abs(points.reshape(count, -1)).max(axis=1, initial=0.0)
     if not np.isfinite(largest).all():
         row = int(np.argmin(np.isfinite(largest)))
@@ -128,57 +142,62 @@ def checked_points(array: NDArray[Any], input_shape: Sequence[int], where: str) 
 
 
 def _archive(file: Path, where: str) -> dict[str, NDArray[Any]]:
-    data = _opened(file, where)
-    if isinstance(data, np.ndarray):
-        raise FileFormatError(f"{where}: expected an archive of arrays, got one array; name it .npy")
-    return dict(data)
+    with open_file(file, LIMITS, where) as opened:
+        start = opened.read(6)
+        if start == b"\x93NUMPY":
+            raise FileFormatError(f"{where}: expected an archive of arrays, got one array; name it .npy")
+        if not start.startswith(_ARCHIVES):
+            raise FileFormatError(f"{where}: not a numpy file; expected what numpy.save or numpy.savez writes")
+        return npz_arrays(opened, where, LIMITS)
 
 
-def _opened(file: Path, where: str) -> Any:
-    """The array of an .npy file, or the arrays of an .npz by name."""
-    if not file.exists():
-        raise FileFormatError(f"{where}: no such file; check the path")
-    if file.is_dir():
-        raise FileFormatError(f"{where}: expected a file, got a folder")
-    try:
-        with open(file, "rb") as opened:  # numpy leaves a damaged archive open when it opens it itself
-            if not opened.read(6).startswith(_NUMPY_STARTS):  # numpy would take it for a pickle, and advise to load it
-                raise FileFormatError(f"{where}: not a numpy file; expected what numpy.save or numpy.savez writes")
-            opened.seek(0)
-            data = np.load(opened, allow_pickle=False)
-            return data if isinstance(data, np.ndarray) else {name: data[name] for name in data.files}
-    except FileFormatError:
-        raise
-    except Exception as error:  # zipfile, zlib and numpy raise many kinds on damaged bytes
-        text = str(error).splitlines()[0] if str(error) else type(error).__name__
-        if "allow_pickle" in text:
-            raise PickleError(f"{where}: it holds Python objects, and nothing is unpickled; save numbers") from None
-        raise FileFormatError(f"{where}: cannot be read as numpy arrays ({text})") from None
+def _single(file: Path, where: str) -> NDArray[Any]:
+    with open_file(file, LIMITS, where) as opened:
+        if opened.read(6).startswith(_ARCHIVES):
+            raise FileFormatError(f"{where}: expected one array, got an archive of several; name it .npz")
+        size = opened.seek(0, io.SEEK_END)
+        opened.seek(0)
+        return npy_array(opened, size, where)
 
 
 def _table(file: Path, where: str) -> NDArray[np.float64]:
+    """The numbers of a table, packed as they are read."""
+    numbers, width, n_rows = packed("d"), 0, 0
+    # spreadsheets write a byte order mark
+    with io.TextIOWrapper(open_file(file, LIMITS, where), encoding="utf-8-sig") as text:
+        rows = csv.reader(_lines(text, where))
+        try:
+            for row in rows:
+                if not any(entry.strip() for entry in row):
+                    continue
+                try:
+                    values = [float(entry) for entry in row]
+                except ValueError:
+                    if rows.line_num == 1 and not any(map(_is_number, row)):
+                        continue  # names
+                    said = shown(",".join(row[:60]), 60)
+                    raise FileFormatError(f"{where}: line {rows.line_num}: expected numbers, got {said!r}") from None
+                if n_rows and len(values) != width:
+                    raise ShapeError(
+                        f"{where}: line {rows.line_num} has {len(values)} numbers, the lines before {width}"
+                    )
+                numbers.extend(values)
+                width, n_rows = len(values), n_rows + 1
+        except csv.Error as error:  # an entry of more than 131,072 characters
+            raise FileFormatError(f"{where}: line {rows.line_num}: expected numbers ({error})") from None
+    if not n_rows:
+        raise EmptyError(f"{where}: expected at least one input, got none")
+    return np.array(numbers).reshape(n_rows, width)
+
+
+def _lines(text: io.TextIOWrapper, where: str) -> Iterator[str]:
     try:
-        lines = file.read_text(encoding="utf-8-sig").splitlines()  # spreadsheets write a byte order mark
-    except FileNotFoundError:
-        raise FileFormatError(f"{where}: no such file; check the path") from None
+        while line := text.readline(LIMITS.text_bytes + 1):
+            if len(line) > LIMITS.text_bytes:
+                raise FileFormatError(f"{where}: a line of more than {LIMITS.text_bytes:,} characters; shorten it")
+            yield line
     except (OSError, UnicodeDecodeError) as error:
         raise FileFormatError(f"{where}: cannot be read as text ({error})") from None
-    rows: list[list[float]] = []
-    for number, row in enumerate(csv.reader(lines), 1):
-        if not any(entry.strip() for entry in row):
-            continue
-        try:
-            values = [float(entry) for entry in row]
-        except ValueError:
-            if number == 1 and not any(map(_is_number, row)):
-                continue  # names
-            raise FileFormatError(f"{where}: line {number}: expected numbers, got {','.join(row)[:60]!r}") from None
-        if rows and len(values) != len(rows[0]):
-            raise ShapeError(f"{where}: line {number} has {len(values)} numbers, the lines before {len(rows[0])}")
-        rows.append(values)
-    if not rows:
-        raise EmptyError(f"{where}: expected at least one input, got none")
-    return np.array(rows)
 
 
 def _is_number(text: str) -> bool:

@@ -346,11 +346,14 @@ def _refuse_overflow(rows: Array, name: str) -> None:
 def selected_rows(hot: Tensor, values: Tensor) -> Tensor:
     """A one-hot matrix times a data tensor: rows picked, nothing rounded."""
     assert hot.winners is not None
-    data = values.coefficients  # (cell, coefficient, *lead, n, p)
-    lead = np.broadcast_shapes(hot.winners.shape[1:-1], data.shape[2:-2])
+    data, winners = values.coefficients, hot.winners  # (cell, coefficient, *lead, n, p) and (cell, *lead, query)
+    lead = np.broadcast_shapes(winners.shape[1:-1], data.shape[2:-2])
     cells, terms = data.shape[:2]
-    queries = hot.winners.shape[-1]
-    index = np.broadcast_to(hot.winners, (cells, *lead, queries))
+    queries = winners.shape[-1]
+    # axes that one of the two lacks stand in front of its own, behind cells and coefficients
+    winners = winners.reshape(cells, *(1,) * (len(lead) + 2 - winners.ndim), *winners.shape[1:])
+    data = data.reshape(cells, terms, *(1,) * (len(lead) + 4 - data.ndim), *data.shape[2:])
+    index = np.broadcast_to(winners, (cells, *lead, queries))
     where = np.broadcast_to(index[:, None, ..., None], (cells, terms, *lead, queries, data.shape[-1]))
     source = np.broadcast_to(data, (cells, terms, *lead, *data.shape[-2:]))
     bounds = values.bounds

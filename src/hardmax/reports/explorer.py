@@ -78,9 +78,9 @@ def explore(
     >>> folder.cleanup()
     """
     path = Path(out)
-    if path.exists() and not path.is_dir() and not force:
+    if os.path.exists(path) and not os.path.isdir(path) and not force:
         raise WriteError(f"{path}: the file exists; pass force=True (on the command line --force) or another name")
-    if not path.parent.is_dir():
+    if not os.path.isdir(path.parent):
         raise WriteError(f"{path}: there is no folder {path.parent}; create it first, or write elsewhere")
     write_bytes(path, explorer_html(network).encode())
     return path

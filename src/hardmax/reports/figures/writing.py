@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from hardmax.errors import ParameterError, WriteError
-from hardmax.networks.files import package_version, write_bytes
+from hardmax.networks.files import package_version, shown, write_bytes
 from hardmax.reports.figures.style import new_figure, settings
 from hardmax.reports.figures.tables import Caption
 
@@ -71,7 +71,7 @@ def figures(
             if progress is not None:
                 progress(number, figure_module(number).NAME)
             files = {target / name: data for name, data in contents(number, kinds, seed).items()}
-            there = next((file for file in files if file.exists() and not force), None)
+            there = next((file for file in files if os.path.exists(file) and not force), None)
             if there is not None:  # before the first of them is written
                 raise _exists(there)
             for file, data in files.items():
@@ -158,9 +158,10 @@ def _check_folder(folder: Path) -> None:
     """Make the folder if needed, and see that it takes files."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
+        why = getattr(error, "strerror", None) or error
         raise WriteError(
-            f"{folder}: expected a folder, or a place where one can be made ({error.strerror}); nothing was drawn"
+            f"{shown(folder)}: expected a folder, or a place where one can be made ({why}); nothing was drawn"
         ) from None
     if not os.access(folder, os.W_OK | os.X_OK):
         raise WriteError(f"{folder}: expected a folder that can be written to; nothing was drawn")
@@ -170,7 +171,7 @@ def _check_absent(folder: Path, numbers: tuple[int, ...], formats: tuple[str, ..
     """Refuse before the first figure is computed, not after."""
     for number in numbers:
         for ending in (*formats, "csv", "txt"):
-            if not force and (folder / f"figure-{number}.{ending}").exists():
+            if not force and os.path.exists(folder / f"figure-{number}.{ending}"):
                 raise _exists(folder / f"figure-{number}.{ending}")
 
 
