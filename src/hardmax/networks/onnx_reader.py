@@ -26,7 +26,7 @@ from hardmax.networks.onnx_constants import FOLDED, REARRANGEMENTS, fold, is_fol
 from hardmax.networks.onnx_files import Budget, OnnxInput, OnnxModel, OnnxNode, check_schema
 from hardmax.networks.onnx_translation import Array, Data, Translation, Value
 from hardmax.networks.onnx_windows import WINDOW_RULES
-from hardmax.networks.patterns import fuse_patterns
+from hardmax.networks.patterns import fuse_patterns, maxima_first
 
 _RULES = {**ARITHMETIC_RULES, **ATTENTION_RULES, **WINDOW_RULES}
 
@@ -67,8 +67,12 @@ def network_from_onnx(
     made = builder.shape_of(final.value)
     if batched and made and made[0] == 1:
         final = Data(builder.add(op.Reshape(made[1:]), final.value, name="batch axis removed"))
-    graph, temperature = _settle_temperature(fuse_patterns(builder.build(final.value)))
-    return Network.from_graph(graph, temperature, _folded(model.nodes, values))
+    try:
+        fused, moved = maxima_first(fuse_patterns(builder.build(final.value), budget.tick))
+    except FileFormatError as error:
+        raise FileFormatError(f"{where}: {error}") from None
+    graph, temperature = _settle_temperature(fused)
+    return Network.from_graph(graph, temperature, [*_folded(model.nodes, values), *moved])
 
 
 def _folded(nodes: Sequence[OnnxNode], values: Mapping[str, Value | None]) -> list[str]:

@@ -129,9 +129,11 @@ class Translation:
         return values
 
     def attribute(self, name: str, default: Any = None) -> Any:
-        """An attribute of the node."""
+        """An attribute of the node; a default is rounded to float32, as the attributes of a file are."""
         value = self.node.attributes.get(name)
-        return default if value is None else value
+        if value is None:
+            return float(np.float32(default)) if isinstance(default, float) else default
+        return value
 
     # --- building -------------------------------------------------------------------------------
 

@@ -45,16 +45,21 @@ def sliding_windows(
     --------
     >>> sliding_windows((3,), (2,), (1,), (1,), [(1, 0)]).positions.tolist()
     [[-1, 0], [0, 1], [1, 2]]
-    >>> sliding_windows((1,), (2,), (1,), (1,), [(0, 0)]).positions.tolist()
-    []
+    >>> sliding_windows((1,), (2,), (1,), (1,), [(0, 0)])
+    Traceback (most recent call last):
+        ...
+    hardmax.errors.FileFormatError: a window of size 2 does not fit into 1 padded entries
     """
     columns, paddings, counts = [], [], []
     for size, width, stride, dilation, (before, after) in zip(space, kernel, strides, dilations, pads, strict=True):
         if min(width, stride, dilation) < 1:
             raise FileFormatError("a window with a kernel, stride or dilation below 1")
-        spare = size + before + after - (dilation * (width - 1) + 1)
-        count = max(0, -(-spare // stride) + 1 if round_up else spare // stride + 1)
-        if round_up and count and (count - 1) * stride >= size + before:
+        reach = dilation * (width - 1) + 1
+        spare = size + before + after - reach
+        if spare < 0:
+            raise FileFormatError(f"a window of size {reach} does not fit into {size + before + after} padded entries")
+        count = -(-spare // stride) + 1 if round_up else spare // stride + 1
+        if round_up and (count - 1) * stride >= size + before:
             count -= 1
         index = np.arange(count)[:, None] * stride + np.arange(width) * dilation - before
         inside = (index >= 0) & (index < size)
@@ -140,10 +145,15 @@ def _pool_windows(t: Translation, x: Data) -> Windows:
     if not space or len(kernel) != len(space):
         raise FileFormatError(f"a pool with kernel {kernel} on a tensor of shape {t.shape(x)}")
     strides, dilations = _sizes(t, "strides", len(space)), _sizes(t, "dilations", len(space))
+    if max(dilations) > 1 and t.attribute("auto_pad", "NOTSET").startswith("SAME"):
+        raise OperatorError(
+            "a dilated pool with auto_pad, on which onnxruntime and the ONNX standard disagree; write its pads as "
+            "numbers"
+        )
     pads = _pads(t, space, kernel, strides, dilations)
     windows = sliding_windows(space, kernel, strides, dilations, pads, round_up=bool(t.attribute("ceil_mode", 0)))
     if not (windows.positions >= 0).any(axis=1).all():
-        raise FileFormatError(f"a pool with a window that lies in the padding alone (pads {pads}, kernel {kernel})")
+        raise OperatorError(f"a pool with a window that lies in the padding alone (pads {pads}, kernel {kernel})")
     return windows
 
 
