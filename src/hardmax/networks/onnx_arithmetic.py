@@ -90,7 +90,7 @@ def _mean(t: Translation) -> Value:
 def _where(t: Translation) -> Value:
     condition = t.constant(0).astype(bool)
     x, y = t.tensor(1), t.tensor(2)
-    shape = np.broadcast_shapes(t.shape(x), t.shape(y), condition.shape)
+    shape = t.fits(np.broadcast_shapes(t.shape(x), t.shape(y), condition.shape), 24)
     for data, other, chosen in ((x, y, condition), (y, x, ~condition)):
         if isinstance(data, Data) and not isinstance(other, Data):
             kept, filling = np.broadcast_to(chosen, shape), np.broadcast_to(other, shape)
@@ -142,7 +142,7 @@ def _at_least(t: Translation, x: Data, floor: Array) -> Data:
     if np.isneginf(floor).any() or np.abs(floor).max() > _FAR:
         bounds = np.isfinite(floor) | np.isposinf(floor)
         t.finite(np.where(bounds, floor, 0.0), "a bound")
-        wide = t.broadcast(x, shape)
+        wide = t.broadcast(x, t.fits(shape, 80))
         positions = t.positions(wide)[..., None]
         pair = np.concatenate([positions, np.where(np.broadcast_to(bounds, shape)[..., None], -1, positions)], -1)
         filling = np.where(bounds, floor, 0.0)

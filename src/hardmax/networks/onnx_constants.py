@@ -32,6 +32,8 @@ _NO_LARGER = """Cast CastLike Concat Shape Size Trilu CumSum ReduceProd ReduceSu
 _BROADCAST = """Add Sub Mul Div Mod Pow Max Min Sum Mean Where Equal Greater GreaterOrEqual Less LessOrEqual And Or Xor
     Not Neg Abs Floor Ceil Round Sign Sqrt Exp Log Sin Cos Tanh Erf Sigmoid Reciprocal Relu LeakyRelu PRelu HardSigmoid
     HardSwish Gelu"""
+#: Operators that leave every entry where it is in the order of all.
+RESHAPES = ("Reshape", "Flatten", "Squeeze", "Unsqueeze")
 #: Operators that only move entries of their first operand.
 REARRANGEMENTS = frozenset(_MOVING.split())
 _ENTRYWISE = frozenset(_BROADCAST.split())
@@ -95,6 +97,12 @@ def rearranged(node: OnnxNode, positions: Array, how: Operands, opset: int, budg
     operands = [positions.astype(np.float64), *how]  # every operator moves floats; not all of them move integers
     budget.room(24 * prod(check_size(_bound(node, operands))), node.op)
     return [array.astype(np.int64, copy=False) for array in run_node(node, operands, opset)]
+
+
+def reshaped(node: OnnxNode, shape: Sequence[int], how: Operands, opset: int, budget: Budget) -> tuple[int, ...]:
+    """The shape that one of the ``RESHAPES`` gives a tensor of this shape."""
+    budget.room(8 * prod(check_size(shape)), node.op)
+    return run_node(node, [np.zeros(shape, np.float32), *how], opset)[0].shape
 
 
 def refuse_training(node: OnnxNode, operands: Sequence[Any]) -> None:

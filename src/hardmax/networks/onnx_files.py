@@ -28,7 +28,6 @@ from hardmax.errors import (
     MissingExtraError,
     OperatorError,
     OpsetError,
-    ParameterError,
     WeightError,
 )
 
@@ -37,36 +36,42 @@ Array = NDArray[Any]
 OLDEST_OPSET, NEWEST_OPSET = 7, 28  # 7 brought numpy's broadcasting; 28 is the newest that was checked
 _STANDARD_DOMAINS = ("", "ai.onnx")
 
-#: What reading a file may cost, unless ``limits`` says otherwise. The bytes are those of everything made while
-#: reading (folded constants, weights in float64, index arrays); a large file may take eight times its own size.
-LIMITS: Mapping[str, float] = {"bytes": 1 << 30, "nodes": 100_000, "seconds": 8.0}
+#: What reading a file may cost unless told otherwise: bytes of everything made while reading (folded constants,
+#: weights in float64, index arrays; a large file may take eight times its own size), nodes with functions written
+#: out, and seconds.
+MADE_BYTES, NODES, SECONDS = 1 << 30, 100_000, 6
 _BYTES_A_BYTE = 8
+_SMALL = 1 << 16  # bytes
 _PRODUCTS_A_SECOND = 1e9  # multiply-adds of a constant matrix product; a slow core does as many
 
 
 class Budget:
     """What is left of the limits on reading one file. Each method raises FileFormatError where it is not enough.
 
-    Seconds are those the processor spends, so that a busy machine reads what an idle one does.
+    ``limits`` may have the attributes ``made_bytes``, ``nodes`` and ``seconds``; ``held`` is the size of the file.
+    Seconds are those the processor spends once the file is parsed, so that a busy machine reads what an idle one
+    does.
     """
 
-    def __init__(self, limits: Mapping[str, float] | None = None, held: int = 0) -> None:
-        unknown = sorted(set(limits or ()) - set(LIMITS))
-        if unknown or any(not isinstance(v, int | float) or not v > 0 for v in (limits or {}).values()):
-            raise ParameterError(
-                f"limits: expected positive numbers for any of {', '.join(LIMITS)}, got {dict(limits or {})!r}"
-            )
-        chosen = {**LIMITS, "bytes": max(LIMITS["bytes"], _BYTES_A_BYTE * held), **(limits or {})}
-        self.nodes, self._seconds = chosen["nodes"], chosen["seconds"]
-        self._bytes = self._left = chosen["bytes"]
-        self._start = time.thread_time()
+    def __init__(self, limits: object = None, held: int = 0) -> None:
+        self._bytes = self._left = float(max(getattr(limits, "made_bytes", MADE_BYTES), _BYTES_A_BYTE * held))
+        self._nodes = float(getattr(limits, "nodes", NODES))
+        self._seconds = float(getattr(limits, "seconds", SECONDS))
+        self._start: float | None = None
+
+    @classmethod
+    def unlimited(cls) -> Budget:
+        """For a model that the caller has made himself."""
+        budget = cls()
+        budget._bytes = budget._left = budget._nodes = budget._seconds = float("inf")
+        return budget
 
     def room(self, n_bytes: float, what: str) -> None:
         """Check, before an allocation, that it fits."""
         if not n_bytes <= self._left:
             raise FileFormatError(
                 f"{what} needs {n_bytes:.3g} bytes, and {self._left:.3g} are left of the {self._bytes:.3g} that "
-                f"reading a file may take; {_raise('bytes')}"
+                f"reading a file may take; {_raise('made_bytes')}"
             )
 
     def spend(self, n_bytes: float, what: str) -> None:
@@ -76,8 +81,8 @@ class Budget:
 
     def check_nodes(self, count: float, what: str) -> None:
         """Refuse more nodes than the limit."""
-        if count > self.nodes:
-            raise FileFormatError(f"{what} has {count:.3g} nodes, more than {self.nodes:.3g}; {_raise('nodes')}")
+        if count > self._nodes:
+            raise FileFormatError(f"{what} has {count:.3g} nodes, more than {self._nodes:.3g}; {_raise('nodes')}")
 
     def work(self, products: float, what: str) -> None:
         """Check, before a matrix product of constants, that its multiplications fit into the time left."""
@@ -85,12 +90,14 @@ class Budget:
 
     def tick(self, ahead: float = 0.0, what: str = "the file") -> None:
         """Refuse to go on once the seconds are over, or where ``ahead`` more would not fit."""
-        if time.thread_time() - self._start + ahead > self._seconds:
+        now = time.thread_time()
+        self._start = now if self._start is None else self._start
+        if now - self._start + ahead > self._seconds:
             raise FileFormatError(f"{what} takes more than {self._seconds:g} seconds to read; {_raise('seconds')}")
 
 
 def _raise(limit: str) -> str:
-    return f"if you trust the file, raise the limit: hm.read(path, limits={{{limit!r}: ...}})"
+    return f"if you trust the file, raise the limit: hm.read(path, limits=hm.Limits({limit}=...))"
 
 
 @dataclass(frozen=True)
@@ -130,6 +137,7 @@ class OnnxModel:
     outputs: tuple[str, ...]
     constants: Mapping[str, Array]
     nodes: tuple[OnnxNode, ...]
+    budget: Budget = field(default_factory=Budget, repr=False)  # what reading it may cost yet
 
 
 def _onnx() -> Any:
@@ -190,6 +198,7 @@ def parse_model(data: bytes, where: str, folder: Path | None = None, budget: Bud
                 for tensor in proto.graph.initializer
             },
             nodes=tuple(_node(onnx, node, outside) for node in proto.graph.node),
+            budget=budget,
         )
     except FileFormatError as error:
         raise FileFormatError(
@@ -407,7 +416,9 @@ def run_node(node: OnnxNode, operands: Sequence[Array | None], opset: int) -> li
     arrays = [array for array in operands if array is not None]
     try:
         kinds = tuple((int(onnx.helper.np_dtype_to_tensor_dtype(a.dtype)), a.ndim) for a in arrays)
-        session = _session(copy.SerializeToString(deterministic=True), kinds, min(opset, _newest_opset()))
+        # Sessions are kept for small tensors only: one keeps about as much memory as it has ever used.
+        session_of = _session if sum(a.nbytes for a in arrays) < _SMALL else _session.__wrapped__
+        session = session_of(copy.SerializeToString(deterministic=True), kinds, min(opset, _newest_opset()))
         fed = {name: np.ascontiguousarray(a).reshape(a.shape)
                for name, a in zip([name for name in names if name], arrays, strict=True)}  # fmt: skip
         return [np.asarray(array) for array in session.run(None, fed)]
@@ -452,7 +463,6 @@ def _quiet(runtime: Any) -> Any:
     options = runtime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 4
-    options.enable_cpu_mem_arena = False  # what a node allocated is given back with it
     options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
     return options
 

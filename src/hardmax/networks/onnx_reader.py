@@ -22,8 +22,17 @@ from hardmax.networks.graph import Graph, GraphBuilder, Node
 from hardmax.networks.network import Network
 from hardmax.networks.onnx_arithmetic import ARITHMETIC_RULES
 from hardmax.networks.onnx_attention import ATTENTION_RULES
-from hardmax.networks.onnx_constants import FOLDED, REARRANGEMENTS, fold, is_folded, rearranged, refuse_training
-from hardmax.networks.onnx_files import Budget, OnnxInput, OnnxModel, OnnxNode, check_schema
+from hardmax.networks.onnx_constants import (
+    FOLDED,
+    REARRANGEMENTS,
+    RESHAPES,
+    fold,
+    is_folded,
+    rearranged,
+    refuse_training,
+    reshaped,
+)
+from hardmax.networks.onnx_files import OnnxInput, OnnxModel, OnnxNode, check_schema
 from hardmax.networks.onnx_translation import Array, Data, Translation, Value
 from hardmax.networks.onnx_windows import WINDOW_RULES
 from hardmax.networks.patterns import fuse_patterns, maxima_first
@@ -38,7 +47,6 @@ def network_from_onnx(
     input_shape: Sequence[int] | None = None,
     output: str | None = None,
     has_batch_axis: bool | None = None,
-    budget: Budget | None = None,
 ) -> Network:
     """The network in a parsed ONNX model, as it computes one input at a time.
 
@@ -50,8 +58,7 @@ def network_from_onnx(
     result = _the_output(model, where, output)
     shape, batched = _resolve_shape(source, where, input_shape, has_batch_axis)
     builder = GraphBuilder(shape)
-    budget = Budget() if budget is None else budget
-    translation = Translation(builder, model.opset, budget)
+    translation = Translation(builder, model.opset, model.budget)
     reads = Counter(name for node in model.nodes for name in node.inputs)
     translation.read_once = {name for name, times in reads.items() if times == 1 and name != result}
     data = Data(0)
@@ -68,7 +75,8 @@ def network_from_onnx(
     if batched and made and made[0] == 1:
         final = Data(builder.add(op.Reshape(made[1:]), final.value, name="batch axis removed"))
     try:
-        fused, moved = maxima_first(fuse_patterns(builder.build(final.value), budget.tick))
+        tick = model.budget.tick
+        fused, moved = maxima_first(fuse_patterns(builder.build(final.value), tick), tick)
     except FileFormatError as error:
         raise FileFormatError(f"{where}: {error}") from None
     graph, temperature = _settle_temperature(fused)
@@ -245,6 +253,8 @@ def _rearranged(t: Translation) -> Sequence[Value]:
     if t.node.op == "Transpose":
         rank = len(t.shape(x))
         return [Data(t.transpose(x, t.attribute("perm", tuple(range(rank))[::-1])).value)]
+    if t.node.op in RESHAPES:
+        return [Data(t.reshape(x, reshaped(t.node, t.shape(x), how, t.opset, t.budget)).value)]
     pieces = rearranged(t.node, t.positions(x), how, t.opset, t.budget)
     if any(piece.size == 0 for piece in pieces):
         raise OperatorError(f"a tensor of shape {t.shape(x)} is cut to nothing; empty tensors are not read")

@@ -151,6 +151,12 @@ class Translation:
         self._made[made] = (operation, values)
         return Data(made)
 
+    def fits(self, shape: Sequence[int], width: int) -> Shape:
+        """The shape, refused where an array of so many bytes an entry would not fit into the budget."""
+        sizes = check_size(shape)
+        self.budget.room(width * prod(sizes), self.node.op)
+        return sizes
+
     def reshape(self, x: Tensor, shape: Sequence[int]) -> Any:
         """The same entries in another shape."""
         if not isinstance(x, Data):
@@ -174,7 +180,7 @@ class Translation:
 
     def take(self, x: Data, positions: NDArray[np.int64]) -> Data:
         """Entries by flat position; a reshape where all are kept in order."""
-        self.budget.room(16 * prod(check_size(positions.shape)), self.node.op)
+        self.fits(positions.shape, 16)
         flat = positions.reshape(-1)
         if flat.size == prod(self.shape(x)) and (flat == np.arange(flat.size)).all():
             return Data(self.reshape(x, positions.shape).value)
@@ -195,15 +201,14 @@ class Translation:
 
     def positions(self, x: Data) -> NDArray[np.int64]:
         """The flat position of each entry, in the tensor's shape."""
-        shape = check_size(self.shape(x))
-        self.budget.room(16 * prod(shape), self.node.op)
+        shape = self.fits(self.shape(x), 16)
         return np.arange(prod(shape), dtype=np.int64).reshape(shape)
 
     def broadcast(self, x: Data, shape: Sequence[int]) -> Data:
         """The tensor repeated to a larger shape."""
         if self.shape(x) == tuple(shape):
             return x
-        return self.take(x, np.broadcast_to(self.positions(x), check_size(shape)))
+        return self.take(x, np.broadcast_to(self.positions(x), self.fits(shape, 16)))
 
     def shift(self, x: Data, constant: Array, private: bool = True) -> Data:
         """``x + constant``; a linear map that nothing else reads (``private``) takes it as its bias."""

@@ -35,11 +35,12 @@ def sliding_windows(
     pads: Sequence[tuple[int, int]],
     *,
     round_up: bool = False,
+    fits: Callable[[Sequence[int], int], object] = lambda shape, width: check_size(shape),
 ) -> Windows:
     """The windows of a kernel over a padded space, in the order of their positions.
 
     With ``round_up`` a last window may reach beyond the padding, provided it starts before the padding at
-    the end does.
+    the end does. ``fits`` is asked before arrays of a shape, with so many bytes an entry, are made.
 
     Examples
     --------
@@ -52,6 +53,7 @@ def sliding_windows(
     """
     columns, paddings, counts = [], [], []
     for size, width, stride, dilation, (before, after) in zip(space, kernel, strides, dilations, pads, strict=True):
+        fits([max(size + before + after, 0), max(width, 0)], 0)
         if min(width, stride, dilation) < 1:
             raise FileFormatError("a window with a kernel, stride or dilation below 1")
         reach = dilation * (width - 1) + 1
@@ -66,7 +68,7 @@ def sliding_windows(
         columns.append(np.where(inside, index, -1))
         paddings.append((index >= -before) & (index < size + after))
         counts.append(count)
-    check_size([*counts, *kernel])
+    fits([*counts, *kernel], 40)
     positions = np.zeros((1, 1), dtype=np.int64)
     padded = np.ones((1, 1), dtype=bool)
     for size, column, inside_padding in zip(space, columns, paddings, strict=True):
@@ -116,12 +118,11 @@ def _conv(t: Translation) -> Value:
     space, kernel = shape[2:], weight.shape[2:]
     strides, dilations = _sizes(t, "strides", len(space)), _sizes(t, "dilations", len(space))
     pads = _pads(t, space, kernel, strides, dilations)
-    windows = sliding_windows(space, kernel, strides, dilations, pads)
+    windows = sliding_windows(space, kernel, strides, dilations, pads, fits=t.fits)
     channels = np.arange(weight.shape[1]) * prod(space)
-    check_size([*windows.positions.shape, len(channels)])
-    spread = np.where(
-        windows.positions[:, None, :] < 0, -1, windows.positions[:, None, :] + channels[:, None]
-    )  # (windows, channels of a group, taps)
+    t.fits([*windows.positions.shape, len(channels)], 10)
+    spread = windows.positions[:, None, :] + channels[:, None]  # (windows, channels of a group, taps)
+    spread[np.broadcast_to(windows.positions[:, None, :] < 0, spread.shape)] = -1
     convolution = op.Convolution(
         weight=op.frozen(weight.reshape(groups, weight.shape[0] // groups, -1)),
         bias=op.frozen(t.weights(2)) if t.has(2) else None,
@@ -151,7 +152,8 @@ def _pool_windows(t: Translation, x: Data) -> Windows:
             "numbers"
         )
     pads = _pads(t, space, kernel, strides, dilations)
-    windows = sliding_windows(space, kernel, strides, dilations, pads, round_up=bool(t.attribute("ceil_mode", 0)))
+    round_up = bool(t.attribute("ceil_mode", 0))
+    windows = sliding_windows(space, kernel, strides, dilations, pads, round_up=round_up, fits=t.fits)
     if not (windows.positions >= 0).any(axis=1).all():
         raise OperatorError(f"a pool with a window that lies in the padding alone (pads {pads}, kernel {kernel})")
     return windows
@@ -161,7 +163,7 @@ def _in_each_channel(t: Translation, x: Data, windows: IntArray, shape: Sequence
     """Flat positions (examples, channels, *shape, taps) of the same windows in every channel."""
     examples, channels, *space = t.shape(x)
     starts = np.arange(examples * channels)[:, None, None] * prod(space)
-    check_size([examples * channels, *windows.shape])
+    t.fits([examples * channels, *windows.shape], 16)
     return (starts + windows).reshape(examples, channels, *shape, windows.shape[1])
 
 
@@ -215,7 +217,7 @@ def _pad(t: Translation) -> Value:
         amounts[axis] = (max(before, 0), max(after, 0))
         cuts[axis] = slice(max(-before, 0), t.shape(x)[axis] - max(-after, 0))  # negative pads crop
     positions = t.positions(x)[tuple(cuts)]
-    check_size([size + sum(amount) for size, amount in zip(positions.shape, amounts, strict=True)])
+    t.fits([size + sum(amount) for size, amount in zip(positions.shape, amounts, strict=True)], 40)
     mode = t.attribute("mode", "constant")
     if mode == "constant":
         value = t.constant(2) if t.has(2) else np.asarray(t.attribute("value", 0.0))

@@ -234,7 +234,7 @@ def _walk(step: Callable[[int], Iterable[int]], start: int) -> Iterator[int]:
 _MOVES = (op.Take, op.Reshape, op.Transpose, op.Concat)
 
 
-def maxima_first(graph: Graph) -> tuple[Graph, list[str]]:
+def maxima_first(graph: Graph, tick: Callable[[], None] = lambda: None) -> tuple[Graph, list[str]]:
     """The graph with each maximum taken before the monotone activation that all its entries have, and a list of these.
 
     For a nondecreasing function f of one number, max_i f(z_i) = f(max_i z_i), in floats as well: the same
@@ -246,6 +246,7 @@ def maxima_first(graph: Graph) -> tuple[Graph, list[str]]:
     """
     changes: list[str] = []
     while True:
+        tick()
         readers = _users(graph)
         found = {
             value: peeled
