@@ -14,7 +14,7 @@ import os
 import stat
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -430,6 +430,15 @@ def run_node(node: OnnxNode, operands: Sequence[Array | None], opset: int) -> li
     except (RuntimeError, ValueError, TypeError, *_failures(runtime)) as error:
         detail = " ".join(str(error).split())
         raise FileFormatError(f"onnxruntime refuses the node ({detail[-300:]})") from None
+
+
+def without(node: OnnxNode, attribute: str) -> OnnxNode:
+    """The node with one attribute left out."""
+    proto = _onnx().NodeProto()
+    proto.CopyFrom(node.proto)
+    del proto.attribute[:]
+    proto.attribute.extend(entry for entry in node.proto.attribute if entry.name != attribute)
+    return replace(node, proto=proto)
 
 
 def _failures(runtime: Any) -> tuple[type[Exception], ...]:

@@ -1,8 +1,39 @@
-"""ONNX model -> Network.
+"""ONNX model -> Network, as onnxruntime computes it.
 
 All shapes are made static first: the batch axis has size one inside and is invisible outside. Then the
-nodes are visited in order; what depends on no data folds to constants, rearrangements become gathers,
-and every other operator has a rule in one of the ``onnx_*`` files of this folder.
+nodes are visited in order; onnxruntime folds what depends on no data and says where rearrangements move each
+entry, and every other operator has a rule in one of the ``onnx_*`` files of this folder.
+
+A network is a function of real numbers: data is computed with in float64 (or float32, or rationals) whatever the
+file's float type is, a cast of data between float types keeps the value, and a weight that is cast to a smaller
+float type keeps the value it had. Constants that are folded are computed in the number types of the file.
+
+What is refused, each with the node, the reason and a remedy:
+
+=================================  ==================================================================================
+operator                           refused
+=================================  ==================================================================================
+any                                of another domain, or not in ``onnx_operators()``; an attribute or a number of
+                                   operands that its opset does not have; subgraphs (If, Loop, Scan)
+any                                a result without entries; a file that asks for more than its limits (``Limits``)
+any                                a second output that another node reads (MaxPool indices, Dropout masks)
+arithmetic                         weights that are not finite; division by a constant zero
+Add, Where with -inf               read by anything but Softmax and Hardmax; a row that allows no key
+Pow                                exponents other than 1, 2, 3, 1/2, -1/2, -1, or several at once
+Cast, CastLike                     of data to integers or booleans, or to floats of eight bits and fewer; of a
+                                   constant to the type of data (CastLike)
+Equal                              of data, except to its maximum over the last axis inside a Hardmax over that axis
+Where, Gather, Slice, Reshape, ..  a condition, index or shape that depends on data
+Clip                               bounds of several entries
+Dropout, BatchNormalization        in training mode
+MaxPool, AveragePool, Conv         a window that does not fit into its padded input, or lies in the padding alone;
+                                   a pool with both dilations and auto_pad SAME
+Pad                                modes other than constant, reflect, edge and wrap; reflections longer than the axis
+Einsum                             anything but two operands, an explicit result, no ellipsis, no repeated letter, and
+                                   no letter that is summed in one operand alone
+LogSoftmax, ArgMax                 of data: they have no place in a piecewise-affine network
+constants                          what onnxruntime has no kernel for in their number types
+=================================  ==================================================================================
 """
 
 from __future__ import annotations
@@ -33,7 +64,7 @@ from hardmax.networks.onnx_constants import (
     reshaped,
 )
 from hardmax.networks.onnx_files import OnnxInput, OnnxModel, OnnxNode, check_schema
-from hardmax.networks.onnx_translation import Array, Data, Translation, Value
+from hardmax.networks.onnx_translation import Array, Data, Masked, Ties, Translation, Value
 from hardmax.networks.onnx_windows import WINDOW_RULES
 from hardmax.networks.patterns import fuse_patterns, maxima_first
 
@@ -68,8 +99,11 @@ def network_from_onnx(
     for node in model.nodes:
         _translate(translation, node, values, where)
     final = values.get(result)
+    if isinstance(final, Masked) and final.plain is not None:
+        final = final.plain()
     if not isinstance(final, Data):
-        what = "nothing" if final is None else "a constant or a mask"
+        kinds = {Masked: "a mask", Ties: "a comparison of data", type(None): "nothing"}
+        what = kinds.get(type(final), "a constant")
         raise FileFormatError(f"{where}: output {result!r} is {what}; expected a tensor that depends on the input")
     made = builder.shape_of(final.value)
     if batched and made and made[0] == 1:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from hardmax.errors import FileFormatError, OperatorError
 from hardmax.networks import operations as op
 from hardmax.networks.onnx_constants import check_size, integers, normal_axis
+from hardmax.networks.onnx_files import run_node, without
 from hardmax.networks.onnx_translation import Data, Translation, Value
 
 IntArray = NDArray[np.int64]
@@ -206,27 +207,27 @@ def _global_pool(largest: bool) -> Callable[[Translation], Value]:
 def _pad(t: Translation) -> Value:
     x = t.data(0)
     rank = len(t.shape(x))
-    flat = integers(t.constant(1)) if t.has(1) else [int(size) for size in t.attribute("pads")]
+    if t.attribute("mode", "constant") not in _PAD_MODES:
+        raise OperatorError(f"Pad with mode {t.attribute('mode')!r}; {', '.join(_PAD_MODES)} are read")
+    flat = integers(t.constant(1)) if t.has(1) else [int(size) for size in t.attribute("pads", ())]
     given = integers(t.constant(3)) if t.has(3) else range(rank)
     axes = [normal_axis(axis, rank) for axis in given]
     if len(flat) != 2 * len(axes):
         raise FileFormatError(f"pads {flat} for {len(axes)} axes")
-    amounts = [(0, 0)] * rank
-    cuts = [slice(None)] * rank
-    for axis, before, after in zip(axes, flat[: len(axes)], flat[len(axes) :], strict=True):
-        amounts[axis] = (max(before, 0), max(after, 0))
-        cuts[axis] = slice(max(-before, 0), t.shape(x)[axis] - max(-after, 0))  # negative pads crop
-    positions = t.positions(x)[tuple(cuts)]
-    t.fits([size + sum(amount) for size, amount in zip(positions.shape, amounts, strict=True)], 40)
-    mode = t.attribute("mode", "constant")
-    if mode == "constant":
-        value = t.constant(2) if t.has(2) else np.asarray(t.attribute("value", 0.0))
-        return t.embed(x, np.pad(positions, amounts, constant_values=-1), value.reshape(()))
-    modes: dict[str, Any] = {"reflect": "reflect", "edge": "edge", "wrap": "wrap"}
-    if mode not in modes:
-        raise OperatorError(f"Pad with mode {mode!r}; constant, reflect, edge and wrap are read")
-    return t.take(x, np.pad(positions, amounts, mode=modes[mode]))
+    largest = list(t.shape(x))
+    for axis, amount in zip([*axes, *axes], flat, strict=True):
+        largest[axis] += max(amount, 0)
+    t.fits(largest, 40)
+    # Positions count from one here, so that zero, which onnxruntime pads with, marks the padding.
+    operands: list[Any] = [t.positions(x) + 1.0]
+    if t.has(1):
+        operands += [t.constant(1), np.zeros(()), *([t.constant(3)] if t.has(3) else [])]
+    places = run_node(without(t.node, "value"), operands, t.opset)[0].astype(np.int64) - 1
+    value = t.constant(2) if t.has(2) else np.asarray(t.attribute("value", 0.0))
+    return t.embed(x, places, value.reshape(()))
 
+
+_PAD_MODES = ("constant", "reflect", "edge", "wrap")
 
 WINDOW_RULES: dict[str, Callable[[Translation], Value]] = {
     "Conv": _conv,
