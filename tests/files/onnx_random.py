@@ -326,6 +326,7 @@ def _softmax(op):
             if not m.add(op, [name], **axis):
                 m.nodes.pop()
                 m.data.remove(name)
+                m.moving.remove(name)
                 return False
             m.data.remove(name)
             return True
