@@ -1042,7 +1042,10 @@ def compare(m, n_inputs=3):
     close = 2e-4 if single else 1e-9
     for trial in range(n_inputs):
         x = m.values["x"] if trial == 0 else m.numbers(m.input_shape)
-        expected = session.run(None, {"x": x})[0]
+        try:
+            expected = session.run(None, {"x": x})[0]
+        except Exception as error:
+            return "void", str(error)  # a PRelu that broadcasts its data into its data's own buffer
         if not np.isfinite(expected).all():
             continue
         if batched and expected.shape[:1] == (1,):

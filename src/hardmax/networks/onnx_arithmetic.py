@@ -136,13 +136,13 @@ def _at_least(t: Translation, x: Data, floor: Array) -> Data:
 
     A floor so far off that the sum would swallow digits of x is compared with instead, entry by entry.
     """
-    shape = np.broadcast_shapes(t.shape(x), floor.shape)
     if np.isneginf(floor).all():
-        return t.broadcast(x, shape)
+        return x
     if np.isneginf(floor).any() or np.abs(floor).max() > _FAR:
         bounds = np.isfinite(floor) | np.isposinf(floor)
         t.finite(np.where(bounds, floor, 0.0), "a bound")
-        wide = t.broadcast(x, t.fits(shape, 80))
+        shape = t.fits(np.broadcast_shapes(t.shape(x), floor.shape), 80)
+        wide = t.broadcast(x, shape)
         positions = t.positions(wide)[..., None]
         pair = np.concatenate([positions, np.where(np.broadcast_to(bounds, shape)[..., None], -1, positions)], -1)
         filling = np.where(bounds, floor, 0.0)

@@ -220,7 +220,9 @@ def _translate(t: Translation, node: OnnxNode, values: dict[str, Value | None], 
         if any(name in values for name in node.outputs if name):
             raise FileFormatError(f"one of its outputs {list(node.outputs)} has been made before; {_DAMAGED}")
         t.node, t.operands = node, [values[name] for name in node.inputs]
-        values.update((name, value) for name, value in zip(node.outputs, _outputs(t), strict=False) if name)
+        with np.errstate(all="ignore"):  # what is not finite is refused where it is used
+            made = _outputs(t)
+        values.update((name, value) for name, value in zip(node.outputs, made, strict=False) if name)
     except HardmaxError as error:
         raise type(error)(_one_line(f"{where}: {node.where}: {error}")) from None
     except Exception as error:  # a malformed node fails in as many ways as there are operators
