@@ -18,7 +18,7 @@ NAMES = sorted({*onnx_random.OPERATORS, *onnx_random.FOLDS})
 REFUSED = (
     "does not fit into",
     "in the padding alone",
-    "a dilated pool with auto_pad",
+    "a pool with auto_pad that",
     "the mask allows no key",
     "entries compared with their maximum",
     "a comparison of data",
@@ -176,6 +176,16 @@ def test_a_window_larger_than_its_input_is_refused(operator, more, tmp_path):
     model = small_model([(operator, ["x"], ["y"], {"kernel_shape": [6], **more})], [1, 2, 3])
     with pytest.raises(hm.HardmaxError, match="does not fit"):
         hm.read(save(model, tmp_path))
+
+
+@pytest.mark.parametrize("operator", ["MaxPool", "AveragePool"])
+@pytest.mark.parametrize("more", [{"dilations": [2]}, {"strides": [3], "kernel_shape": [1]}])
+def test_automatic_padding_that_is_not_agreed_on_is_refused(operator, more, tmp_path):
+    attributes = {"kernel_shape": [2], "auto_pad": "SAME_UPPER", **more}
+    model = small_model([(operator, ["x"], ["y"], attributes)], [1, 2, 3], opset=19)
+    with pytest.raises(hm.errors.OperatorError, match="auto_pad"):
+        hm.read(save(model, tmp_path))
+    _same([(operator, ["x"], ["y"], attributes | {"dilations": [1], "kernel_shape": [3]})], {}, tmp_path, opset=19)
 
 
 def test_an_attribute_or_operator_that_the_opset_lacks_is_refused(tmp_path):

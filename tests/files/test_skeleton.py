@@ -291,11 +291,12 @@ _CHAINS = {
     "steep leaky relu": [op.Relu(3.0)],
     "clip": [op.Relu(), op.Scale(op.frozen(-1.0)), op.Shift(op.frozen(6.0)), op.Relu(), op.Scale(op.frozen([-1.0]))],
     "minus relu": [op.Relu(), op.Scale(op.frozen(-2.0))],
-    "two relus and a shift": [op.Relu(0.5), op.Shift(op.frozen(-1 / 3)), op.Relu()],
+    "two relus and a shift": [op.Relu(0.5), op.Shift(op.frozen([[-1 / 3]])), op.Relu()],
 }
 _MOVES = {
     "windows": [op.Take(np.array([[0, 1, 4, 5], [2, 3, 6, 7], [2, 2, 2, 1]]))],
     "transposed": [op.Transpose((1, 0))],
+    "all in one": [op.Reshape((8,))],
     "reshaped": [op.Reshape((2, 2, 2)), op.Take(np.array([[7, 0, 3]]))],
 }
 

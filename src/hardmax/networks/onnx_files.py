@@ -305,8 +305,8 @@ def _node(onnx: Any, node: Any, outside: _OutsideTensors) -> OnnxNode:
 
 def _numpy_type(onnx: Any, element: int) -> np.dtype[Any]:
     """The number type an ONNX element type is kept in: itself, or the next larger one that numpy has."""
-    dtype = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(element))
-    if dtype.kind in "fiub" and dtype.isbuiltin == 1:
+    dtype = element_type(element)
+    if dtype is not None:
         return dtype
     name = onnx.TensorProto.DataType.Name(element)
     if name.startswith(("BFLOAT", "FLOAT")):
@@ -320,7 +320,7 @@ def element_type(element: Any) -> np.dtype[Any] | None:
     """The number type a Cast to this ONNX element type makes; None where numpy has no such type of its own."""
     onnx = _onnx()
     try:
-        dtype = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(element))
+        dtype: np.dtype[Any] = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(element))
     except (KeyError, TypeError):
         return None
     return dtype if dtype.kind in "fiub" and dtype.isbuiltin == 1 else None
@@ -427,7 +427,7 @@ def run_node(node: OnnxNode, operands: Sequence[Array | None], opset: int) -> li
         raise OperatorError(
             f"onnxruntime, which folds constants, has no {node.op} of {kinds_of}; compute it before exporting"
         ) from None
-    except (RuntimeError, ValueError, TypeError, *_failures(runtime)) as error:
+    except _failures(runtime) as error:
         detail = " ".join(str(error).split())
         raise FileFormatError(f"onnxruntime refuses the node ({detail[-300:]})") from None
 
@@ -444,7 +444,8 @@ def without(node: OnnxNode, attribute: str) -> OnnxNode:
 def _failures(runtime: Any) -> tuple[type[Exception], ...]:
     state = runtime.capi.onnxruntime_pybind11_state
     names = ("Fail", "InvalidArgument", "InvalidGraph", "RuntimeException", "InvalidProtobuf", "EngineError")
-    return tuple(getattr(state, name) for name in names if hasattr(state, name))
+    own = [getattr(state, name) for name in names if hasattr(state, name)]
+    return (RuntimeError, ValueError, TypeError, *own)
 
 
 @lru_cache(maxsize=256)

@@ -27,7 +27,7 @@ Where, Gather, Slice, Reshape, ..  a condition, index or shape that depends on d
 Clip                               bounds of several entries
 Dropout, BatchNormalization        in training mode
 MaxPool, AveragePool, Conv         a window that does not fit into its padded input, or lies in the padding alone;
-                                   a pool with both dilations and auto_pad SAME
+                                   a pool with auto_pad SAME that has dilations, or skips entries
 Pad                                modes other than constant, reflect, edge and wrap; reflections longer than the axis
 Einsum                             anything but two operands, an explicit result, no ellipsis, no repeated letter, and
                                    no letter that is summed in one operand alone

@@ -176,7 +176,7 @@ class Translation:
         long = [axis for axis in order if self.shape(x)[axis] != 1]
         if long == sorted(long):
             return self.reshape(x, [self.shape(x)[axis] for axis in order])
-        return self.emit(op.Transpose(order), x)
+        return self.emit(op.Transpose(tuple(order)), x)
 
     def take(self, x: Data, positions: NDArray[np.int64]) -> Data:
         """Entries by flat position; a reshape where all are kept in order."""

@@ -147,10 +147,12 @@ def _pool_windows(t: Translation, x: Data) -> Windows:
     if not space or len(kernel) != len(space):
         raise FileFormatError(f"a pool with kernel {kernel} on a tensor of shape {t.shape(x)}")
     strides, dilations = _sizes(t, "strides", len(space)), _sizes(t, "dilations", len(space))
-    if max(dilations) > 1 and t.attribute("auto_pad", "NOTSET").startswith("SAME"):
+    if t.attribute("auto_pad", "NOTSET").startswith("SAME") and (
+        max(dilations) > 1 or any((-(-n // s) - 1) * s + k < n for n, k, s in zip(space, kernel, strides, strict=True))
+    ):
         raise OperatorError(
-            "a dilated pool with auto_pad, on which onnxruntime and the ONNX standard disagree; write its pads as "
-            "numbers"
+            "a pool with auto_pad that is dilated or skips entries, on which onnxruntime and the ONNX standard "
+            "disagree; write its pads as numbers"
         )
     pads = _pads(t, space, kernel, strides, dilations)
     round_up = bool(t.attribute("ceil_mode", 0))

@@ -193,8 +193,8 @@ def _polynomial(graph: Graph, value: int, atoms: dict[int, tuple[int, int]]) -> 
         if v not in known:
             node = graph.nodes[v - 1] if v > 0 and depth and _scalar(graph, v) else None
             other = node is None or (isinstance(node.operation, op.Pointwise) and node.operation.kind != "square")
-            parts = [None] if node is None or other else [of(i, depth - 1) for i in node.inputs]
-            known[v] = None if node is None or None in parts else _combined(node.operation, parts)
+            parts = [] if node is None or other else [of(i, depth - 1) for i in node.inputs]
+            known[v] = None if node is None or not parts or None in parts else _combined(node.operation, parts)
         return known[v]
 
     return of(value, _DEEPEST)
@@ -334,6 +334,8 @@ def _with_maxima_first(graph: Graph, found: dict[int, Peeled]) -> Graph:
         largest = builder.add(node.operation, largest, name=node.name)
         largest = builder.add(minus, largest, name=node.name) if falling else largest
         for part in chain:
-            largest = builder.add(part.operation, largest, name=part.name)
+            # numbers without axes: the maximum may have fewer axes than its entries had
+            operation = part.operation.cast(lambda array: op.frozen(array.reshape(())))
+            largest = builder.add(operation, largest, name=part.name)
         renumbered[value] = largest
     return builder.build(renumbered[len(graph.nodes)])
