@@ -201,6 +201,8 @@ def parse_model(data: bytes, where: str, folder: Path | None = None, budget: Bud
             budget=budget,
         )
     except FileFormatError as error:
+        if "hm.Limits(" in str(error):
+            raise FileFormatError(f"{where}: {error}") from None
         raise FileFormatError(
             f"{where}: expected an ONNX model; {error}. The file may be truncated or of another format; "
             "export it again."
