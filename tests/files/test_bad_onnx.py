@@ -12,6 +12,7 @@ import pytest
 import hardmax as hm
 from files.onnx_graphs import relative_error, run, save, small_model
 from hardmax.networks import files as network_files
+from hardmax.networks import onnx_constants, onnx_windows
 from hardmax.networks.onnx_files import Budget, parse_model
 from hardmax.networks.onnx_reader import network_from_onnx
 
@@ -434,6 +435,38 @@ def test_a_long_axis_moved_often_is_refused_by_its_bytes_in_all():
     with pytest.raises(hm.errors.FileFormatError, match=r"n\d+.*made_bytes"):
         _read_within(small_model(_LONG, [1, 10**5], constants), made_bytes=10**7)
     assert _read_within(small_model(_LONG, [1, 100], constants), made_bytes=10**7).output_shape == (21,)
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        [("Exp", ["c"], ["e"], {}), ("Add", ["x", "e"], ["y"], {})],
+        [("Expand", ["x", "wide"], ["y"], {})],
+        [("Pad", ["x", "pads"], ["y"], {})],
+        [("Tile", ["x", "wide"], ["y"], {})],
+        [("Gather", ["x", "places"], ["y"], {"axis": 1})],
+    ],
+)
+def test_nothing_is_run_that_would_not_fit(nodes, monkeypatch):
+    def run_nothing(*arguments):
+        raise AssertionError("it was run")
+
+    for module in (onnx_constants, onnx_windows):
+        monkeypatch.setattr(module, "run_node", run_nothing)
+    constants = {"c": np.ones((10**5, 1), np.float32), "wide": np.array([10**5, 1]), "pads": np.array([0, 0, 0, 10**5])}
+    model = small_model(nodes, [1, 3], constants | {"places": np.zeros(10**5, np.int64)})
+    with pytest.raises(hm.errors.FileFormatError, match="made_bytes"):
+        _read_within(model, made_bytes=10**6)
+    with pytest.raises(AssertionError, match="it was run"):
+        _read_unguarded(model)
+
+
+def _read_unguarded(model):
+    """Read with nothing in the way, and tell what was really raised."""
+    try:
+        return _read_within(model, made_bytes=10**9)
+    except hm.HardmaxError as error:
+        raise (error.__cause__ or error) from None
 
 
 def test_limits_are_raised_by_the_argument_they_name():

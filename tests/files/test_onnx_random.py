@@ -253,6 +253,13 @@ def test_weights_keep_their_value_through_a_cast_and_overflow_is_refused(tmp_pat
     assert net([1.0, 1.0, 1.0]).tolist() == [1.0, 0.0, 2.0]  # rounded first, as onnxruntime does
 
 
+def test_defaults_of_attributes_are_float32_as_written_ones_are(tmp_path):
+    x = np.array([[0.1, -0.7, 2.9]])
+    for attributes in ({}, {"alpha": 0.2, "beta": 0.5}):
+        model = small_model([("HardSigmoid", ["x"], ["y"], attributes)], [1, 3], opset=18, dtype="float64")
+        assert relative_error(hm.read(save(model, tmp_path))(x), run(model, x)) < 1e-14
+
+
 @pytest.mark.parametrize("kind", ["BFLOAT16", "FLOAT8E4M3FN", "INT4", "UINT4"])
 def test_number_types_that_numpy_lacks_are_read_at_their_value(kind, tmp_path):
     element = getattr(onnx.TensorProto, kind)

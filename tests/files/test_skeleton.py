@@ -278,7 +278,8 @@ def test_a_silu_beside_something_large_far_away_keeps_it(tmp_path):
 @pytest.mark.extras
 def test_a_norm_repeated_by_a_constant_of_higher_rank_keeps_its_shape(tmp_path):
     tall = {"eps": np.full((1, 1, 1, 1), 1e-5, np.float32)}
-    model = small_model(NORM, [1, 3, 4], CONSTANTS | tall)
+    turned = [(*NORM[-1][:2], ["z"], {}), ("Transpose", ["z"], ["y"], {"perm": [0, 3, 2, 1]})]
+    model = small_model([*NORM[:-1], *turned], [1, 3, 4], CONSTANTS | tall)
     x = RNG.normal(size=(1, 3, 4)).astype(np.float32)
     assert relative_error(hm.read(save(model, tmp_path))(x[0]), run(model, x)[0]) < 3e-6
 
@@ -311,6 +312,7 @@ def test_a_maximum_moved_before_its_activation_is_the_same_function(name, moves,
     graph = _graph(*_CHAINS[name], *_MOVES[moves], op.MaxLast())
     moved, changes = maxima_first(graph)
     assert _choices(moved)[0] == "MaxLast" and sorted(_choices(moved)) == sorted(_choices(graph)) and len(changes) == 1
+    assert moved.output_shape == graph.output_shape
     x = np.array(entries, dtype=object).reshape(2, 4)
     before, after = (hm.Network.from_graph(g) for g in (graph, moved))
     assert (before(x) == after(x)).all()
