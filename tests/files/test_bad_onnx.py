@@ -1,7 +1,10 @@
 """Bad files and bad arguments: one named error each, one line, and nothing left behind."""
 
 import os
+import resource
 import stat
+import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,6 +12,9 @@ import pytest
 import hardmax as hm
 from files.onnx_graphs import relative_error, run, save, small_model
 from hardmax.networks import files as network_files
+from hardmax.networks import onnx_constants, onnx_windows
+from hardmax.networks.onnx_files import Budget, parse_model
+from hardmax.networks.onnx_reader import network_from_onnx
 
 onnx = pytest.importorskip("onnx", reason="needs onnx, which is not installed")
 TensorProto, helper, numpy_helper = onnx.TensorProto, onnx.helper, onnx.numpy_helper
@@ -344,6 +350,131 @@ def test_a_tensor_file_that_is_absent_or_short_is_refused(tmp_path):
     (tmp_path / "short.bin").write_bytes(b"1234")
     _refused("FileFormatError", _with_external_tensor(tmp_path, "short.bin"), "has 4")
     _refused("FileFormatError", _with_external_tensor(tmp_path, "short.bin", offset=-8, length=4), "has 4")
+
+
+def test_a_pipe_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    _refused("FileFormatError", _with_external_tensor(tmp_path, "pipe"), "no regular file")
+    (tmp_path / "folder").mkdir()
+    _refused("FileFormatError", _with_external_tensor(tmp_path, "folder"), "cannot be read|no regular file")
+
+
+def test_tensors_that_overlap_in_one_file_are_paid_for(tmp_path):
+    (tmp_path / "weights.bin").write_bytes(np.float32([1, 2, 3]).tobytes())
+    model = onnx.load(_with_external_tensor(tmp_path, "weights.bin"), load_external_data=False)
+    for position in range(9):
+        model.graph.initializer.add().CopyFrom(model.graph.initializer[0])
+        model.graph.initializer[-1].name = f"c{position}"
+    data = model.SerializeToString()
+    assert len(parse_model(data, "model", tmp_path).constants) == 10
+    with pytest.raises(hm.errors.FileFormatError, match="made_bytes"):
+        parse_model(data, "model", tmp_path, _budget(made_bytes=100))
+
+
+# ---- files that ask for more than they hold ----
+
+
+def _budget(**limits):
+    return Budget(SimpleNamespace(**limits))
+
+
+def _read_within(model, **limits):
+    return network_from_onnx(parse_model(model.SerializeToString(), "model", None, _budget(**limits)), "model")
+
+
+def _functions(depth, last=()):
+    """A model of ``depth`` functions that each call the one before twice."""
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("local", 1)]
+    functions = []
+    for level in range(depth):
+        name, domain = (f"F{level - 1}", "local") if level else ("Neg", "")
+        name, domain = last if last and level == depth - 1 else (name, domain)
+        body = [helper.make_node(name, [a], [b], domain=domain) for a, b in ("ab", "bc")]
+        functions.append(helper.make_function("local", f"F{level}", ["a"], ["c"], body, opsets))
+    model = small_model([(f"F{depth - 1}", ["x"], ["y"], {"domain": "local"})], [1, 3], functions=functions)
+    model.opset_import.append(helper.make_opsetid("local", 1))
+    return model
+
+
+def _repeated(operator, times, start, shape=(1, 3), **constants):
+    nodes = [start]
+    nodes += [(operator, ["e"] if operator != "MatMul" else ["e", "e"], [f"e{i}"], {}) for i in range(times)]
+    nodes += [("ReduceSum", [f"e{times - 1}"], ["r"], {"keepdims": 0}), ("Add", ["x", "r"], ["y"], {})]
+    return small_model(nodes, list(shape), constants)
+
+
+_FULL = ("ConstantOfShape", ["s"], ["e"], {"value": numpy_helper.from_array(np.float32([0.001]))})
+_LONG = [("Concat", ["x", "c"], ["a0"], {"axis": 1})]
+_LONG += [("Slice", [f"a{i}", "b", "e"], [f"a{i + 1}"], {}) for i in range(80)]
+_LONG += [("Identity", ["a80"], ["y"], {})]
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        (_functions(30), "nodes"),
+        (_functions(5, ("F4", "local")), "calls itself"),
+        (_repeated("Exp", 40, _FULL, s=np.array([1 << 26])), "bytes"),
+        (_repeated("MatMul", 9, _FULL, s=np.array([8192, 8192])), "seconds"),
+        (small_model([("Range", ["a", "b", "c"], ["r"], {}), ("Gather", ["x", "r"], ["y"], {})], [3],
+                     {"a": np.array(0), "b": np.array(2**62), "c": np.array(1)}), "entries"),
+        (small_model([("Conv", ["x", "w"], ["y"], {})], [1, 1, 4000, 4000], {"w": np.ones((1, 1, 9, 9), np.float32)}),
+         "entries"),
+        (small_model([("Max", ["x", "c"], ["y"], {})], [1, 10**6], {"c": np.full((90, 1), 1e9, np.float32)}), "bytes"),
+    ],
+)  # fmt: skip
+def test_a_small_file_that_asks_for_much_is_refused_at_once(model, words, tmp_path):
+    start, before = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    _refused("FileFormatError", save(model, tmp_path), words)
+    assert time.process_time() - start < 5
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1.5 * (1 << 20)  # in kilobytes
+
+
+def test_a_long_axis_moved_often_is_refused_by_its_bytes_in_all():
+    constants = {"c": np.ones((1, 1), np.float32), "b": np.array([0, 0]), "e": np.array([1, -1])}
+    with pytest.raises(hm.errors.FileFormatError, match=r"n\d+.*made_bytes"):
+        _read_within(small_model(_LONG, [1, 10**5], constants), made_bytes=10**7)
+    assert _read_within(small_model(_LONG, [1, 100], constants), made_bytes=10**7).output_shape == (21,)
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        [("Exp", ["c"], ["e"], {}), ("Add", ["x", "e"], ["y"], {})],
+        [("Expand", ["x", "wide"], ["y"], {})],
+        [("Pad", ["x", "pads"], ["y"], {})],
+        [("Tile", ["x", "wide"], ["y"], {})],
+        [("Gather", ["x", "places"], ["y"], {"axis": 1})],
+    ],
+)
+def test_nothing_is_run_that_would_not_fit(nodes, monkeypatch):
+    def run_nothing(*arguments):
+        raise AssertionError("it was run")
+
+    for module in (onnx_constants, onnx_windows):
+        monkeypatch.setattr(module, "run_node", run_nothing)
+    constants = {"c": np.ones((10**5, 1), np.float32), "wide": np.array([10**5, 1]), "pads": np.array([0, 0, 0, 10**5])}
+    model = small_model(nodes, [1, 3], constants | {"places": np.zeros(10**5, np.int64)})
+    with pytest.raises(hm.errors.FileFormatError, match="made_bytes"):
+        _read_within(model, made_bytes=10**6)
+    with pytest.raises(AssertionError, match="it was run"):
+        _read_unguarded(model)
+
+
+def _read_unguarded(model):
+    """Read with nothing in the way, and tell what was really raised."""
+    try:
+        return _read_within(model, made_bytes=10**9)
+    except hm.HardmaxError as error:
+        raise (error.__cause__ or error) from None
+
+
+def test_limits_are_raised_by_the_argument_they_name():
+    with pytest.raises(hm.errors.FileFormatError, match=r"Limits\(nodes="):
+        _read_within(_functions(5), nodes=31)
+    assert _read_within(_functions(5), nodes=100).output_shape == (3,)
+    with pytest.raises(hm.errors.FileFormatError, match=r"Limits\(seconds="):
+        _read_within(_repeated("Exp", 200, _FULL, s=np.array([1 << 10])), seconds=1e-3)
 
 
 def test_local_functions_are_read(tmp_path):

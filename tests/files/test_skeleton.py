@@ -9,7 +9,7 @@ import hardmax as hm
 from files.onnx_graphs import relative_error, run, save, small_model
 from hardmax.networks import operations as op
 from hardmax.networks.graph import GraphBuilder
-from hardmax.networks.patterns import fuse_patterns
+from hardmax.networks.patterns import fuse_patterns, maxima_first
 
 RNG = np.random.default_rng(0)
 integers = st.integers(-3, 3)
@@ -212,7 +212,36 @@ UNRELATED = {
         *NORM[3:],
     ],
     "a division by the variance": [*NORM[:5], ("Div", ["d", "e"], ["y"], {})],
+    "a gelu a little too wide": [
+        ("Div", ["x", "near root"], ["a"], {}),
+        *GELU[1:],
+        ("Mul", ["x", "c"], ["d"], {}),
+        ("Mul", ["d", "half"], ["y"], {}),
+    ],
+    "a gelu with a little more": [
+        *GELU,
+        ("Mul", ["x", "c"], ["d"], {}),
+        ("Mul", ["d", "half"], ["e"], {}),
+        ("Mul", ["x", "tiny"], ["f"], {}),
+        ("Sub", ["e", "f"], ["g"], {}),
+        ("Add", ["g", "f"], ["h"], {}),
+        ("Mul", ["g", "x"], ["y"], {}),
+    ],
+    "a silu of twice the input": [
+        ("Mul", ["x", "two"], ["a"], {}),
+        ("Sigmoid", ["a"], ["s"], {}),
+        ("Mul", ["x", "s"], ["y"], {}),
+    ],
+    "a silu and a step that is far away": [
+        ("Sigmoid", ["x"], ["s"], {}),
+        ("Sub", ["s", "one"], ["t"], {}),
+        ("Mul", ["x", "t"], ["u"], {}),
+        ("Sub", ["x", "thirty"], ["v"], {}),
+        ("Exp", ["v"], ["e"], {}),
+        ("Add", ["u", "e"], ["y"], {}),
+    ],
 }
+CONSTANTS |= {"near root": np.float32(1.41425), "tiny": np.float32(1e-7), "thirty": np.float32(30)}
 
 
 @pytest.mark.extras
@@ -221,7 +250,7 @@ def test_functions_that_only_look_alike_are_left_as_they_are(name, tmp_path):
     model = small_model(UNRELATED[name], [1, 4, 4], CONSTANTS)
     net = hm.read(save(model, tmp_path))
     found = {entry.split(" at ")[0] for entry in net.smooth_operations}
-    rms_of_a_deviation = {"RMSNorm"} if "mean" in name else set()
+    rms_of_a_deviation = {"RMSNorm"} if "mean" in name else {"gelu"} if "more" in name else set()
     assert found & {"gelu", "gelu_tanh", "silu", "LayerNorm", "RMSNorm"} == rms_of_a_deviation
     x = RNG.normal(size=(6, 4, 4)).astype(np.float32)
     assert relative_error(net(x), run(model, x)) < 3e-6
@@ -230,3 +259,124 @@ def test_functions_that_only_look_alike_are_left_as_they_are(name, tmp_path):
 def test_a_graph_without_patterns_is_returned_as_it_is():
     graph = _graph(op.Relu(), op.Pointwise("tanh"))
     assert fuse_patterns(graph) is graph
+
+
+@pytest.mark.extras
+def test_a_silu_beside_something_large_far_away_keeps_it(tmp_path):
+    nodes = [
+        *SPELLED["silu"][0][:1],
+        ("Mul", ["x", "s"], ["p"], {}),
+        ("Sub", ["x", "thirty"], ["v"], {}),
+        ("Exp", ["v"], ["e"], {}),
+        ("Add", ["p", "e"], ["y"], {}),
+    ]
+    net = hm.read(save(small_model(nodes, [1, 1], CONSTANTS), tmp_path))
+    assert sorted(entry.split(" at ")[0] for entry in net.smooth_operations) == ["exp", "silu"]
+    assert abs(net([40.0])[0] - (40 + np.exp(10))) < 1e-6
+
+
+@pytest.mark.extras
+def test_a_norm_repeated_by_a_constant_of_higher_rank_keeps_its_shape(tmp_path):
+    tall = {"eps": np.full((1, 1, 1, 1), 1e-5, np.float32)}
+    turned = [(*NORM[-1][:2], ["z"], {}), ("Transpose", ["z"], ["y"], {"perm": [0, 3, 2, 1]})]
+    model = small_model([*NORM[:-1], *turned], [1, 3, 4], CONSTANTS | tall)
+    x = RNG.normal(size=(1, 3, 4)).astype(np.float32)
+    assert relative_error(hm.read(save(model, tmp_path))(x[0]), run(model, x)[0]) < 3e-6
+
+
+# ---- maxima before activations ----
+
+_CHAINS = {
+    "relu": [op.Relu()],
+    "leaky relu": [op.Relu(0.25)],
+    "steep leaky relu": [op.Relu(3.0)],
+    "clip": [op.Relu(), op.Scale(op.frozen(-1.0)), op.Shift(op.frozen(6.0)), op.Relu(), op.Scale(op.frozen([-1.0]))],
+    "minus relu": [op.Relu(), op.Scale(op.frozen(-2.0))],
+    "two relus and a shift": [op.Relu(0.5), op.Shift(op.frozen([[-1 / 3]])), op.Relu()],
+}
+_MOVES = {
+    "windows": [op.Take(np.array([[0, 1, 4, 5], [2, 3, 6, 7], [2, 2, 2, 1]]))],
+    "transposed": [op.Transpose((1, 0))],
+    "all in one": [op.Reshape((8,))],
+    "reshaped": [op.Reshape((2, 2, 2)), op.Take(np.array([[7, 0, 3]]))],
+}
+
+
+def _choices(graph):
+    return [node.operation.name for node in graph.nodes if isinstance(node.operation, op.CHOICES)]
+
+
+@pytest.mark.parametrize("name", _CHAINS)
+@given(st.sampled_from(sorted(_MOVES)), st.lists(st.fractions(-3, 3, max_denominator=7), min_size=8, max_size=8))
+def test_a_maximum_moved_before_its_activation_is_the_same_function(name, moves, entries):
+    graph = _graph(*_CHAINS[name], *_MOVES[moves], op.MaxLast())
+    moved, changes = maxima_first(graph)
+    assert _choices(moved)[0] == "MaxLast" and sorted(_choices(moved)) == sorted(_choices(graph)) and len(changes) == 1
+    assert moved.output_shape == graph.output_shape
+    x = np.array(entries, dtype=object).reshape(2, 4)
+    before, after = (hm.Network.from_graph(g) for g in (graph, moved))
+    assert (before(x) == after(x)).all()
+    assert (before(x.astype(float)) == after(x.astype(float))).all()
+    assert after.n_choices < before.n_choices
+
+
+@given(st.lists(integers, min_size=8, max_size=8))
+def test_a_maximum_of_several_relus_is_taken_before_them(entries):
+    builder = GraphBuilder((2, 4))
+    left, right = (builder.add(op.Take(np.array(places)), 0) for places in ([[0, 1]], [[6, 7]]))
+    both = [builder.add(op.Relu(), builder.add(op.Shift(op.frozen(c)), x)) for x, c in ((left, 1.0), (right, -1.0))]
+    graph = builder.build(builder.add(op.MaxLast(), builder.add(op.Concat(1), *both)))
+    moved, changes = maxima_first(graph)
+    assert _choices(moved) == ["MaxLast", "Relu"] and len(changes) == 1
+    x = np.reshape(entries, (2, 4))
+    assert (hm.Network.from_graph(graph)(x) == hm.Network.from_graph(moved)(x)).all()
+
+
+@pytest.mark.parametrize(
+    "operations",
+    [
+        [op.Relu(-1.0), op.MaxLast()],
+        [op.Relu(), op.Scale(op.frozen([1.0, 2.0, 1.0, 1.0])), op.MaxLast()],
+        [op.Relu(), op.Scale(op.frozen(0.0)), op.MaxLast()],
+        [op.Relu(), op.Shift(op.frozen([[0.0] * 4, [1.0] * 4])), op.MaxLast()],
+        [op.Relu(), op.Shift(op.frozen(np.ones((2, 1, 1)))), op.MaxLast()],
+        [op.Relu(), op.Hardmax(), op.MaxLast()],
+        [op.Shift(op.frozen(1.0)), op.MaxLast()],
+    ],
+)
+def test_what_is_not_one_monotone_function_of_each_entry_stays_after_the_maximum(operations):
+    graph = _graph(*operations)
+    moved, changes = maxima_first(graph)
+    assert moved is graph and changes == []
+
+
+def test_a_relu_that_others_read_as_well_stays():
+    builder = GraphBuilder((2, 4))
+    relu = builder.add(op.Relu(), 0)
+    largest = builder.add(op.MaxLast(), relu)
+    total = builder.add(op.Reduce((1,), False, 1), relu)
+    graph = builder.build(builder.add(op.Add(), largest, total))
+    assert maxima_first(graph)[0] is graph
+
+
+@pytest.mark.extras
+def test_relu_then_max_pool_has_the_cells_of_max_pool_then_relu(tmp_path):
+    constants = {"w": RNG.normal(size=(4, 1, 3, 3)).astype(np.float32), "b": RNG.normal(size=4).astype(np.float32)}
+    constants |= {"v": RNG.normal(size=(36, 5)).astype(np.float32)}
+    order = [("Relu", {}), ("MaxPool", {"kernel_shape": [2, 2], "strides": [2, 2]})]
+    plane = hm.Plane(RNG.normal(size=(1, 8, 8)), RNG.normal(size=(2, 1, 8, 8)))
+    counts = []
+    for (first, how), (second, more) in (order, order[::-1]):
+        nodes = [("Conv", ["x", "w", "b"], ["c"], {}), (first, ["c"], ["d"], how), (second, ["d"], ["e"], more)]
+        nodes += [("Flatten", ["e"], ["f"], {}), ("MatMul", ["f", "v"], ["g"], {}), ("Relu", ["g"], ["y"], {})]
+        net = hm.read(save(small_model(nodes, [1, 1, 8, 8], constants), tmp_path))
+        counts.append(hm.enumerate_cells(net, plane).n_cells)
+        moved = [change for change in net.changes if "was moved before the ReLU at n1" in change]
+        assert len(moved) == (first == "Relu") and hm.skeleton(net).changes == net.changes
+    assert counts[0] == counts[1] > 100
+
+
+def test_the_relu_that_a_skeleton_makes_is_moved_as_well():
+    net = _net(op.Pointwise("gelu"), op.MaxLast())
+    hard = hm.skeleton(net)
+    assert _choices(hard.graph) == ["MaxLast", "Relu"] and "was moved" in hard.changes[-1]

@@ -7,7 +7,9 @@ tensors one an entry.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -15,10 +17,13 @@ import numpy as np
 
 from hardmax.errors import FileFormatError, OperatorError, ParameterError, WeightError
 from hardmax.networks import operations as op
-from hardmax.networks.onnx_constants import ELEMENT_TYPES, axes_of
+from hardmax.networks.onnx_constants import axes_of
+from hardmax.networks.onnx_files import element_type
 from hardmax.networks.onnx_translation import LOWEST, Array, Data, Masked, Tensor, Ties, Translation, Value
 
 Rule = Callable[[Translation], Value]
+
+_FAR = 2.0**16  # a bound beyond this is not subtracted from data and added back
 
 
 def _add(t: Translation) -> Value:
@@ -26,18 +31,28 @@ def _add(t: Translation) -> Value:
     if isinstance(second, Masked):
         first, second = second, first
         t.operands = [first, second]
+        t.node = replace(t.node, inputs=t.node.inputs[::-1])
     if isinstance(first, Masked):
-        total = t.add(first.scores, t.tensor(1))
-        return Masked(total, np.broadcast_to(first.allowed, t.shape(total)))
+        other = t.tensor(1)
+        total = t.add(first.scores, other, private=False)
+        plain = first.plain
+        whole = None if plain is None else (lambda: t.add(plain(), other, private=False))
+        return Masked(total, np.broadcast_to(first.allowed, t.shape(total)), whole)
     x, y = t.tensor(0), t.tensor(1)
     for data, constant in ((x, y), (y, x)):
         if isinstance(data, Data) and not isinstance(constant, Data) and (constant <= LOWEST).any():
-            forbidden = constant <= LOWEST
-            total = t.shift(data, np.where(forbidden, 0.0, constant))
-            total = t.broadcast(total, np.broadcast_shapes(t.shape(total), constant.shape))
-            return Masked(total, np.broadcast_to(~forbidden, t.shape(total)))
+            return _masked_sum(t, data, constant)
     private = all(name in t.read_once for name in t.node.inputs)
     return _value(t.add(x, y, private))
+
+
+def _masked_sum(t: Translation, data: Data, constant: Array) -> Masked:
+    """``data + constant`` where the constant forbids keys, if a Softmax or Hardmax reads it."""
+    forbidden = constant <= LOWEST
+    total = t.shift(data, np.where(forbidden, 0.0, constant), private=False)
+    total = t.broadcast(total, np.broadcast_shapes(t.shape(total), constant.shape))
+    plain = (lambda: t.shift(data, constant, private=False)) if np.isfinite(constant).all() else None
+    return Masked(total, np.broadcast_to(~forbidden, t.shape(total)), plain)
 
 
 def _sub(t: Translation) -> Value:
@@ -75,22 +90,34 @@ def _mean(t: Translation) -> Value:
 def _where(t: Translation) -> Value:
     condition = t.constant(0).astype(bool)
     x, y = t.tensor(1), t.tensor(2)
+    shape = t.fits(np.broadcast_shapes(t.shape(x), t.shape(y), condition.shape), 24)
     for data, other, chosen in ((x, y, condition), (y, x, ~condition)):
         if isinstance(data, Data) and not isinstance(other, Data):
-            shape = np.broadcast_shapes(t.shape(data), other.shape, chosen.shape)
             kept, filling = np.broadcast_to(chosen, shape), np.broadcast_to(other, shape)
             wide = t.broadcast(data, shape)
             if not kept.all() and (filling[~kept] <= LOWEST).all():
-                return Masked(wide, kept)
-            return t.shift(t.scale(wide, kept), np.where(kept, 0.0, filling))
-    return _value(t.add(t.multiply(x, condition), t.multiply(y, ~condition)))
+                finite = np.isfinite(filling[~kept]).all()
+                plain = functools.partial(_select, t, wide, kept, filling) if finite else None
+                return Masked(wide, kept, plain)
+            return _select(t, wide, kept, filling)
+    if not isinstance(x, Data) or not isinstance(y, Data):
+        raise OperatorError("Where of constants with a condition that is none")
+    # One gather from the two joined: a choice known beforehand, free of rounding.
+    joined = t.emit(op.Concat(0), t.flat(x), t.flat(y))
+    places = np.where(condition, np.broadcast_to(t.positions(x), shape),
+                      np.broadcast_to(t.positions(y), shape) + prod(t.shape(x)))  # fmt: skip
+    return t.take(joined, places)
+
+
+def _select(t: Translation, x: Data, kept: Array, filling: Array) -> Data:
+    return t.shift(t.scale(x, kept), np.where(kept, 0.0, filling))
 
 
 def _max(t: Translation, sign: float = 1.0) -> Value:
     """The maximum of any number of tensors, or with sign -1 the minimum, as -max(-x)."""
     tensors = [t.tensor(position) for position in range(len(t.operands))]
     moving = [t.scale(x, sign) for x in tensors if isinstance(x, Data)]
-    fixed = [sign * np.asarray(x) for x in tensors if not isinstance(x, Data)]
+    fixed = [sign * np.asarray(x, dtype=np.float64) for x in tensors if not isinstance(x, Data)]
     shape = np.broadcast_shapes(*(t.shape(x) for x in tensors))
     largest = moving[0]
     if len(moving) > 1:
@@ -101,13 +128,25 @@ def _max(t: Translation, sign: float = 1.0) -> Value:
         for other in fixed[1:]:
             floor = np.maximum(floor, other)
         largest = _at_least(t, largest, floor)
-    return t.scale(largest, sign)
+    return t.scale(t.broadcast(largest, shape), sign)
 
 
 def _at_least(t: Translation, x: Data, floor: Array) -> Data:
-    """``max(x, floor)`` as ``floor + relu(x - floor)``; entries of -inf bound nothing."""
+    """``max(x, floor)`` as ``floor + relu(x - floor)``; entries of -inf bound nothing.
+
+    A floor so far off that the sum would swallow digits of x is compared with instead, entry by entry.
+    """
     if np.isneginf(floor).all():
         return x
+    if np.isneginf(floor).any() or np.abs(floor).max() > _FAR:
+        bounds = np.isfinite(floor) | np.isposinf(floor)
+        t.finite(np.where(bounds, floor, 0.0), "a bound")
+        shape = t.fits(np.broadcast_shapes(t.shape(x), floor.shape), 80)
+        wide = t.broadcast(x, shape)
+        positions = t.positions(wide)[..., None]
+        pair = np.concatenate([positions, np.where(np.broadcast_to(bounds, shape)[..., None], -1, positions)], -1)
+        filling = np.where(bounds, floor, 0.0)
+        return t.emit(op.MaxLast(), t.embed(wide, pair, np.broadcast_to(filling, shape)[..., None]))
     floor = t.finite(floor, "a bound")
     return t.shift(t.emit(op.Relu(), t.shift(x, -floor, private=False)), floor)
 
@@ -115,17 +154,21 @@ def _at_least(t: Translation, x: Data, floor: Array) -> Data:
 def _clip(t: Translation) -> Value:
     low = t.constant(1) if t.has(1) else np.asarray(t.attribute("min", -np.inf))
     high = t.constant(2) if t.has(2) else np.asarray(t.attribute("max", np.inf))
+    low, high = np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
+    if low.size != 1 or high.size != 1:
+        raise FileFormatError(f"Clip with bounds of shapes {low.shape} and {high.shape}; expected one number each")
     clipped = t.data(0)
-    # opset 6 spelled "no bound" as the extreme floats
-    if low > LOWEST:
-        clipped = _at_least(t, clipped, np.asarray(low))
-    if high < -LOWEST:
-        clipped = t.scale(_at_least(t, t.scale(clipped, -1.0), -np.asarray(high)), -1.0)
+    # the lowest floats of the types spell "no bound"
+    if low.reshape(()) > LOWEST:
+        clipped = _at_least(t, clipped, low.reshape(()))
+    if high.reshape(()) < -LOWEST:
+        clipped = t.scale(_at_least(t, t.scale(clipped, -1.0), -high.reshape(())), -1.0)
     return clipped
 
 
 def _prelu(t: Translation) -> Value:
-    x, slope = t.data(0), t.weights(1)
+    slope = t.weights(1)
+    x = t.broadcast(t.data(0), np.broadcast_shapes(t.shape(t.data(0)), slope.shape))
     if slope.size and (slope == slope.flat[0]).all():
         return t.emit(op.Relu(float(slope.flat[0])), x)
     # slope x + (1 - slope) relu(x): one choice an entry, as for the plain ReLU
@@ -143,7 +186,7 @@ def _hard_swish(t: Translation) -> Value:
 
 def _pow(t: Translation) -> Value:
     exponent = t.weights(1)
-    x = t.data(0)
+    x = t.broadcast(t.data(0), np.broadcast_shapes(t.shape(t.data(0)), exponent.shape))
     power = float(exponent.flat[0]) if exponent.size and (exponent == exponent.flat[0]).all() else None
     if power == -0.5:
         return t.emit(op.Pointwise("reciprocal"), t.emit(op.Pointwise("sqrt"), x))
@@ -173,11 +216,17 @@ def _pointwise(kind: str) -> Rule:
 
 def _cast(t: Translation) -> Value:
     value = t.operands[0]
-    if isinstance(value, Ties):
+    if t.node.op == "CastLike":
+        like = t.operands[1]
+        if not isinstance(value, Data | Masked):
+            raise OperatorError("a constant is cast to the type of data, which may round it; use Cast")
+        target = np.dtype(np.float64) if isinstance(like, Data) else t.constant(1).dtype
+    else:
+        target = element_type(t.attribute("to")) or np.dtype(object)
+    if isinstance(value, Ties) and target.kind in "fiub":
         return value
-    to = t.attribute("to")
-    if t.node.op != "CastLike" and ELEMENT_TYPES.get(to) is not np.float64:
-        raise OperatorError(f"data is cast to ONNX element type {to}, which rounds; only casts to floats are read")
+    if target.kind != "f":
+        raise OperatorError(f"data is cast to {target}, which rounds; only casts of data to floats are read")
     return t.data(0)
 
 

@@ -19,12 +19,16 @@ def _weights(always_hard: bool) -> Callable[[Translation], Value]:
 
     def rule(t: Translation) -> Value:
         scores = t.operands[0]
-        if isinstance(scores, Ties):  # our own spelling of a double Hardmax: the first of the tied maxima
-            return t.emit(choice, scores.scores)
+        ties = isinstance(scores, Ties)
         allowed = scores.allowed if isinstance(scores, Masked) else None
-        x = scores.scores if isinstance(scores, Masked) else t.data(0)
+        x = scores.scores if isinstance(scores, Masked | Ties) else t.data(0)
         rank = len(t.shape(x))
         axis = normal_axis(t.attribute("axis", 1 if t.opset < 13 else -1), rank)
+        if ties and (not always_hard or axis != rank - 1):
+            raise OperatorError(
+                "entries compared with their maximum are read where Hardmax chooses the first along the same axis, "
+                "which is how a double Hardmax is written, and nowhere else"
+            )
         if t.opset < 13 and axis < rank - 1:
             # Before opset 13 the trailing axes were flattened into one.
             flat = (*t.shape(x)[:axis], prod(t.shape(x)[axis:]))
@@ -32,9 +36,9 @@ def _weights(always_hard: bool) -> Callable[[Translation], Value]:
             return _back(t, _choose(t, choice, t.reshape(x, flat), mask), t.shape(x))
         if allowed is None:
             return t.on_last_axis(choice, x, axis)
-        if axis != rank - 1:
-            raise OperatorError("masked scores are weighed along the last axis only; transpose them in the model")
-        return _choose(t, choice, x, allowed)
+        order = [*(a for a in range(rank) if a != axis), axis]
+        chosen = _choose(t, choice, t.transpose(x, order), allowed.transpose(order))
+        return Data(t.transpose(chosen, [int(a) for a in np.argsort(order)]).value)
 
     return rule
 

@@ -1,8 +1,39 @@
-"""ONNX model -> Network.
+"""ONNX model -> Network, as onnxruntime computes it.
 
 All shapes are made static first: the batch axis has size one inside and is invisible outside. Then the
-nodes are visited in order; what depends on no data folds to constants, rearrangements become gathers,
-and every other operator has a rule in one of the ``onnx_*`` files of this folder.
+nodes are visited in order; onnxruntime folds what depends on no data and says where rearrangements move each
+entry, and every other operator has a rule in one of the ``onnx_*`` files of this folder.
+
+A network is a function of real numbers: data is computed with in float64 (or float32, or rationals) whatever the
+file's float type is, a cast of data between float types keeps the value, and a weight that is cast to a smaller
+float type keeps the value it had. Constants that are folded are computed in the number types of the file.
+
+What is refused, each with the node, the reason and a remedy:
+
+=================================  ==================================================================================
+operator                           refused
+=================================  ==================================================================================
+any                                of another domain, or not in ``onnx_operators()``; an attribute or a number of
+                                   operands that its opset does not have; subgraphs (If, Loop, Scan)
+any                                a result without entries; a file that asks for more than its limits (``Limits``)
+any                                a second output that another node reads (MaxPool indices, Dropout masks)
+arithmetic                         weights that are not finite; division by a constant zero
+Add, Where with -inf               read by anything but Softmax and Hardmax; a row that allows no key
+Pow                                exponents other than 1, 2, 3, 1/2, -1/2, -1, or several at once
+Cast, CastLike                     of data to integers or booleans, or to floats of eight bits and fewer; of a
+                                   constant to the type of data (CastLike)
+Equal                              of data, except to its maximum over the last axis inside a Hardmax over that axis
+Where, Gather, Slice, Reshape, ..  a condition, index or shape that depends on data
+Clip                               bounds of several entries
+Dropout, BatchNormalization        in training mode
+MaxPool, AveragePool, Conv         a window that does not fit into its padded input, or lies in the padding alone;
+                                   a pool with auto_pad SAME that has dilations, or skips entries
+Pad                                modes other than constant, reflect, edge and wrap; reflections longer than the axis
+Einsum                             anything but two operands, an explicit result, no ellipsis, no repeated letter, and
+                                   no letter that is summed in one operand alone
+LogSoftmax, ArgMax                 of data: they have no place in a piecewise-affine network
+constants                          what onnxruntime has no kernel for in their number types
+=================================  ==================================================================================
 """
 
 from __future__ import annotations
@@ -10,6 +41,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import prod
 from operator import index
 from typing import Any
 
@@ -21,11 +53,20 @@ from hardmax.networks.graph import Graph, GraphBuilder, Node
 from hardmax.networks.network import Network
 from hardmax.networks.onnx_arithmetic import ARITHMETIC_RULES
 from hardmax.networks.onnx_attention import ATTENTION_RULES
-from hardmax.networks.onnx_constants import FOLDS, REARRANGEMENTS, shape_slice
-from hardmax.networks.onnx_files import OnnxInput, OnnxModel, OnnxNode
-from hardmax.networks.onnx_translation import Data, Translation, Value
+from hardmax.networks.onnx_constants import (
+    FOLDED,
+    REARRANGEMENTS,
+    RESHAPES,
+    fold,
+    is_folded,
+    rearranged,
+    refuse_training,
+    reshaped,
+)
+from hardmax.networks.onnx_files import OnnxInput, OnnxModel, OnnxNode, check_schema
+from hardmax.networks.onnx_translation import Array, Data, Masked, Ties, Translation, Value
 from hardmax.networks.onnx_windows import WINDOW_RULES
-from hardmax.networks.patterns import fuse_patterns
+from hardmax.networks.patterns import fuse_patterns, maxima_first
 
 _RULES = {**ARITHMETIC_RULES, **ATTENTION_RULES, **WINDOW_RULES}
 
@@ -48,7 +89,7 @@ def network_from_onnx(
     result = _the_output(model, where, output)
     shape, batched = _resolve_shape(source, where, input_shape, has_batch_axis)
     builder = GraphBuilder(shape)
-    translation = Translation(builder, model.opset)
+    translation = Translation(builder, model.opset, model.budget)
     reads = Counter(name for node in model.nodes for name in node.inputs)
     translation.read_once = {name for name, times in reads.items() if times == 1 and name != result}
     data = Data(0)
@@ -58,14 +99,22 @@ def network_from_onnx(
     for node in model.nodes:
         _translate(translation, node, values, where)
     final = values.get(result)
+    if isinstance(final, Masked) and final.plain is not None:
+        final = final.plain()
     if not isinstance(final, Data):
-        what = "nothing" if final is None else "a constant or a mask"
+        kinds = {Masked: "a mask", Ties: "a comparison of data", type(None): "nothing"}
+        what = kinds.get(type(final), "a constant")
         raise FileFormatError(f"{where}: output {result!r} is {what}; expected a tensor that depends on the input")
     made = builder.shape_of(final.value)
     if batched and made and made[0] == 1:
         final = Data(builder.add(op.Reshape(made[1:]), final.value, name="batch axis removed"))
-    graph, temperature = _settle_temperature(fuse_patterns(builder.build(final.value)))
-    return Network.from_graph(graph, temperature, _folded(model.nodes, values))
+    try:
+        tick = model.budget.tick
+        fused, moved = maxima_first(fuse_patterns(builder.build(final.value), tick), tick)
+    except FileFormatError as error:
+        raise FileFormatError(f"{where}: {error}") from None
+    graph, temperature = _settle_temperature(fused)
+    return Network.from_graph(graph, temperature, [*_folded(model.nodes, values), *moved])
 
 
 def _folded(nodes: Sequence[OnnxNode], values: Mapping[str, Value | None]) -> list[str]:
@@ -164,11 +213,16 @@ def _open_shape(where: str, source: OnnxInput, found: str) -> DynamicShapeError:
 def _translate(t: Translation, node: OnnxNode, values: dict[str, Value | None], where: str) -> None:
     """Add what one node makes to ``values``."""
     try:
+        t.budget.tick()
         for name in node.inputs:
             if name not in values:
-                raise FileFormatError(f"input {name!r} is made by no earlier node; the file is damaged")
+                raise FileFormatError(f"input {name!r} is made by no earlier node, or by one not read; {_DAMAGED}")
+        if any(name in values for name in node.outputs if name):
+            raise FileFormatError(f"one of its outputs {list(node.outputs)} has been made before; {_DAMAGED}")
         t.node, t.operands = node, [values[name] for name in node.inputs]
-        values.update(zip(node.outputs, _outputs(t), strict=False))
+        with np.errstate(all="ignore"):  # what is not finite is refused where it is used
+            made = _outputs(t)
+        values.update((name, value) for name, value in zip(node.outputs, made, strict=False) if name)
     except HardmaxError as error:
         raise type(error)(_one_line(f"{where}: {node.where}: {error}")) from None
     except Exception as error:  # a malformed node fails in as many ways as there are operators
@@ -177,6 +231,9 @@ def _translate(t: Translation, node: OnnxNode, values: dict[str, Value | None], 
             f"({type(error).__name__}: {error}); check the file with onnx.checker"
         )
         raise FileFormatError(_one_line(message)) from error
+
+
+_DAMAGED = "the file is damaged, or needs an output that is not read"
 
 
 def _one_line(message: str) -> str:
@@ -190,38 +247,51 @@ def _outputs(t: Translation) -> Sequence[Value]:
         raise OperatorError(
             f"operators of the domain {node.domain!r} are not translated; export the model with standard operators"
         )
-    if node.op in ("Shape", "Size") and isinstance(t.operands[0], Data):
-        shape = t.shape(t.operands[0])
-        return [shape_slice(shape, node.attributes) if node.op == "Shape" else np.array(int(np.prod(shape)))]
-    arrays: list[Any] = t.operands
-    if all(operand is None or isinstance(operand, np.ndarray) for operand in arrays) and node.op in FOLDS:
-        with np.errstate(all="ignore"):  # what is not finite is refused where it is used
-            return [np.asarray(array) for array in FOLDS[node.op](arrays, _attributes(node), t.opset)]
-    if node.op in REARRANGEMENTS:
-        return _rearranged(t)
-    if node.op not in _RULES:
+    if node.op not in _RULES and not is_folded(node.op):
         raise OperatorError(
             f"operator {node.op!r} is not translated. Replace it in the model before exporting, or cut the "
             "model "
             "off before it; hardmax.networks.onnx_reader.onnx_operators() lists what is read."
         )
+    check_schema(node, t.opset)
+    arrays: list[Any] = t.operands
+    if node.op in ("Shape", "Size") and isinstance(arrays[0], Data):
+        shape = t.shape(arrays[0])
+        return [_shape_slice(shape, node) if node.op == "Shape" else np.array(prod(shape), dtype=np.int64)]
+    if is_folded(node.op) and all(operand is None or isinstance(operand, np.ndarray) for operand in arrays):
+        made = fold(node, arrays, t.opset, t.budget)
+        narrowed = node.op in ("Cast", "CastLike") and arrays[0].dtype == np.float64 and made[0].dtype.kind == "f"
+        if narrowed and np.isfinite(made[0]).all():  # a weight is read as it was before it was rounded
+            t.exact[node.outputs[0]] = arrays[0]
+        return made
+    if node.op in REARRANGEMENTS:
+        return _rearranged(t)
+    if node.op not in _RULES:
+        raise OperatorError(f"{node.op} is read where all its operands are constants, and here one is data")
     return [_RULES[node.op](t)]
 
 
-def _attributes(node: OnnxNode) -> dict[str, Any]:
-    return {**node.attributes, "number of outputs": len(node.outputs)}
+def _shape_slice(shape: tuple[int, ...], node: OnnxNode) -> Array:
+    """What the Shape operator gives: its start and end may be negative, and are put inside the axes."""
+    rank = len(shape)
+    ends = [int(node.attributes.get(key, default)) for key, default in (("start", 0), ("end", rank))]
+    start, end = (min(max(bound + rank if bound < 0 else bound, 0), rank) for bound in ends)
+    return np.array(shape[start:end], dtype=np.int64)
 
 
 def _rearranged(t: Translation) -> Sequence[Value]:
     """The outputs of an operator that only moves entries of its first operand."""
+    refuse_training(t.node, t.operands)
     x = t.data(0)
-    how = [t.constant(i) if t.has(i) else None for i in range(1, len(t.operands))]
     if t.node.op in ("Identity", "Dropout"):
         return [x]
+    how = [t.constant(i) if t.has(i) else None for i in range(1, len(t.operands))]
     if t.node.op == "Transpose":
         rank = len(t.shape(x))
         return [Data(t.transpose(x, t.attribute("perm", tuple(range(rank))[::-1])).value)]
-    pieces = REARRANGEMENTS[t.node.op]([t.positions(x), *how], _attributes(t.node), t.opset)
+    if t.node.op in RESHAPES:
+        return [Data(t.reshape(x, reshaped(t.node, t.shape(x), how, t.opset, t.budget)).value)]
+    pieces = rearranged(t.node, t.positions(x), how, t.opset, t.budget)
     if any(piece.size == 0 for piece in pieces):
         raise OperatorError(f"a tensor of shape {t.shape(x)} is cut to nothing; empty tensors are not read")
     return [t.take(x, piece) for piece in pieces]
@@ -249,4 +319,4 @@ def onnx_operators() -> tuple[str, ...]:
     >>> "Hardmax" in onnx_operators(), "LSTM" in onnx_operators()
     (True, False)
     """
-    return tuple(sorted({*_RULES, *FOLDS, "Shape", "Size"} - {"LogSoftmax", "ArgMax"}))
+    return tuple(sorted({*_RULES, *FOLDED} - {"LogSoftmax", "ArgMax"}))

@@ -8,7 +8,7 @@ axis of size one where the file has one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -20,7 +20,7 @@ from hardmax.errors import FileFormatError, OperatorError, WeightError
 from hardmax.networks import operations as op
 from hardmax.networks.graph import GraphBuilder
 from hardmax.networks.onnx_constants import check_size, normal_axis
-from hardmax.networks.onnx_files import OnnxNode
+from hardmax.networks.onnx_files import Budget, OnnxNode
 
 Array = NDArray[Any]
 Shape = tuple[int, ...]
@@ -38,10 +38,15 @@ class Data:
 
 @dataclass(frozen=True, eq=False)
 class Masked:
-    """Scores of which only the allowed entries may win or be weighed; what Softmax makes of ``s + mask``."""
+    """Scores of which only the allowed entries may win or be weighed; what Softmax makes of ``s + mask``.
+
+    ``plain`` builds the tensor as the file spells it, for an operator that weighs nothing; None where the mask is
+    infinite, which only a Softmax or Hardmax can take.
+    """
 
     scores: Data
     allowed: NDArray[np.bool_]  # of the scores' shape
+    plain: Callable[[], Data] | None = None
 
 
 @dataclass(frozen=True)
@@ -58,13 +63,15 @@ Value = Array | Data | Masked | Ties
 class Translation:
     """One file being read: the graph so far and the node at hand."""
 
-    def __init__(self, builder: GraphBuilder, opset: int) -> None:
+    def __init__(self, builder: GraphBuilder, opset: int, budget: Budget) -> None:
         self.builder = builder
         self.opset = opset
+        self.budget = budget
         self.node = OnnxNode("Input", (), ("input",))
         self.operands: list[Value | None] = []
         self.maxima: dict[int, Data] = {}  # value of a kept maximum over the last axis -> what it is of
         self.read_once: set[str] = set()
+        self.exact: dict[str, Array] = {}  # constants as they were before a cast to a smaller float type
         self._made: dict[int, tuple[op.Operation, tuple[int, ...]]] = {}
 
     # --- operands of the node at hand -----------------------------------------------------------
@@ -78,13 +85,15 @@ class Translation:
         value = self.operands[position] if position < len(self.operands) else None
         if value is None:
             raise FileFormatError(f"operand {position} is missing")
+        if isinstance(value, Masked) and value.plain is not None:
+            return value.plain()
         if isinstance(value, Masked | Ties):
             what = "masked scores" if isinstance(value, Masked) else "a comparison of data"
             raise OperatorError(
                 f"operand {position} is {what}, which only Softmax and Hardmax take here; "
                 "apply the mask as the last step before Softmax"
             )
-        return value
+        return value if isinstance(value, Data) else self.exact.get(self.node.inputs[position], value)
 
     def data(self, position: int) -> Data:
         """An operand that depends on the input."""
@@ -120,9 +129,11 @@ class Translation:
         return values
 
     def attribute(self, name: str, default: Any = None) -> Any:
-        """An attribute of the node."""
+        """An attribute of the node; a default is rounded to float32, as the attributes of a file are."""
         value = self.node.attributes.get(name)
-        return default if value is None else value
+        if value is None:
+            return float(np.float32(default)) if isinstance(default, float) else default
+        return value
 
     # --- building -------------------------------------------------------------------------------
 
@@ -133,10 +144,18 @@ class Translation:
     def emit(self, operation: op.Operation, *inputs: Data) -> Data:
         """Append an operation."""
         values = tuple(x.value for x in inputs)
+        self.budget.spend(sum(a.nbytes for a in vars(operation).values() if isinstance(a, np.ndarray)), self.node.op)
         made = self.builder.add(operation, *values, name=self.node.name or self.node.outputs[0])
-        check_size(self.builder.shape_of(made))
+        if not prod(check_size(self.builder.shape_of(made))):
+            raise OperatorError(f"it makes a tensor of shape {self.builder.shape_of(made)}; empty tensors are not read")
         self._made[made] = (operation, values)
         return Data(made)
+
+    def fits(self, shape: Sequence[int], width: int) -> Shape:
+        """The shape, refused where an array of so many bytes an entry would not fit into the budget."""
+        sizes = check_size(shape)
+        self.budget.room(width * prod(sizes), self.node.op)
+        return sizes
 
     def reshape(self, x: Tensor, shape: Sequence[int]) -> Any:
         """The same entries in another shape."""
@@ -150,21 +169,26 @@ class Translation:
 
     def transpose(self, x: Tensor, order: Sequence[int]) -> Any:
         """Axes in another order; a reshape where only axes of size one move."""
+        if sorted(order) != list(range(len(self.shape(x)))):
+            raise FileFormatError(f"axis order {tuple(order)} is no permutation of the axes of shape {self.shape(x)}")
         if not isinstance(x, Data):
             return x.transpose(order)
-        order = tuple(normal_axis(axis, len(self.shape(x))) for axis in order)
         long = [axis for axis in order if self.shape(x)[axis] != 1]
         if long == sorted(long):
             return self.reshape(x, [self.shape(x)[axis] for axis in order])
-        return self.emit(op.Transpose(order), x)
+        return self.emit(op.Transpose(tuple(order)), x)
 
     def take(self, x: Data, positions: NDArray[np.int64]) -> Data:
         """Entries by flat position; a reshape where all are kept in order."""
-        check_size(positions.shape)
+        self.fits(positions.shape, 16)
         flat = positions.reshape(-1)
         if flat.size == prod(self.shape(x)) and (flat == np.arange(flat.size)).all():
             return Data(self.reshape(x, positions.shape).value)
         return self.emit(op.Take(np.array(positions, dtype=np.int64)), x)
+
+    def flat(self, x: Data) -> Data:
+        """The entries in a row."""
+        return Data(self.reshape(x, (prod(self.shape(x)),)).value)
 
     def embed(self, x: Data, positions: NDArray[np.int64], filling: Array) -> Data:
         """Entries by flat position, and ``filling`` where the position is -1."""
@@ -177,12 +201,14 @@ class Translation:
 
     def positions(self, x: Data) -> NDArray[np.int64]:
         """The flat position of each entry, in the tensor's shape."""
-        shape = check_size(self.shape(x))
+        shape = self.fits(self.shape(x), 16)
         return np.arange(prod(shape), dtype=np.int64).reshape(shape)
 
     def broadcast(self, x: Data, shape: Sequence[int]) -> Data:
         """The tensor repeated to a larger shape."""
-        return self.take(x, np.broadcast_to(self.positions(x), check_size(shape)))
+        if self.shape(x) == tuple(shape):
+            return x
+        return self.take(x, np.broadcast_to(self.positions(x), self.fits(shape, 16)))
 
     def shift(self, x: Data, constant: Array, private: bool = True) -> Data:
         """``x + constant``; a linear map that nothing else reads (``private``) takes it as its bias."""

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from hardmax.errors import FileFormatError, OperatorError
 from hardmax.networks import operations as op
 from hardmax.networks.onnx_constants import check_size, integers, normal_axis
+from hardmax.networks.onnx_files import run_node, without
 from hardmax.networks.onnx_translation import Data, Translation, Value
 
 IntArray = NDArray[np.int64]
@@ -35,33 +36,40 @@ def sliding_windows(
     pads: Sequence[tuple[int, int]],
     *,
     round_up: bool = False,
+    fits: Callable[[Sequence[int], int], object] = lambda shape, width: check_size(shape),
 ) -> Windows:
     """The windows of a kernel over a padded space, in the order of their positions.
 
     With ``round_up`` a last window may reach beyond the padding, provided it starts before the padding at
-    the end does.
+    the end does. ``fits`` is asked before arrays of a shape, with so many bytes an entry, are made.
 
     Examples
     --------
     >>> sliding_windows((3,), (2,), (1,), (1,), [(1, 0)]).positions.tolist()
     [[-1, 0], [0, 1], [1, 2]]
-    >>> sliding_windows((1,), (2,), (1,), (1,), [(0, 0)]).positions.tolist()
-    []
+    >>> sliding_windows((1,), (2,), (1,), (1,), [(0, 0)])
+    Traceback (most recent call last):
+        ...
+    hardmax.errors.FileFormatError: a window of size 2 does not fit into 1 padded entries
     """
     columns, paddings, counts = [], [], []
     for size, width, stride, dilation, (before, after) in zip(space, kernel, strides, dilations, pads, strict=True):
+        fits([max(size + before + after, 0), max(width, 0)], 0)
         if min(width, stride, dilation) < 1:
             raise FileFormatError("a window with a kernel, stride or dilation below 1")
-        spare = size + before + after - (dilation * (width - 1) + 1)
-        count = max(0, -(-spare // stride) + 1 if round_up else spare // stride + 1)
-        if round_up and count and (count - 1) * stride >= size + before:
+        reach = dilation * (width - 1) + 1
+        spare = size + before + after - reach
+        if spare < 0:
+            raise FileFormatError(f"a window of size {reach} does not fit into {size + before + after} padded entries")
+        count = -(-spare // stride) + 1 if round_up else spare // stride + 1
+        if round_up and (count - 1) * stride >= size + before:
             count -= 1
         index = np.arange(count)[:, None] * stride + np.arange(width) * dilation - before
         inside = (index >= 0) & (index < size)
         columns.append(np.where(inside, index, -1))
         paddings.append((index >= -before) & (index < size + after))
         counts.append(count)
-    check_size([*counts, *kernel])
+    fits([*counts, *kernel], 40)
     positions = np.zeros((1, 1), dtype=np.int64)
     padded = np.ones((1, 1), dtype=bool)
     for size, column, inside_padding in zip(space, columns, paddings, strict=True):
@@ -111,12 +119,11 @@ def _conv(t: Translation) -> Value:
     space, kernel = shape[2:], weight.shape[2:]
     strides, dilations = _sizes(t, "strides", len(space)), _sizes(t, "dilations", len(space))
     pads = _pads(t, space, kernel, strides, dilations)
-    windows = sliding_windows(space, kernel, strides, dilations, pads)
+    windows = sliding_windows(space, kernel, strides, dilations, pads, fits=t.fits)
     channels = np.arange(weight.shape[1]) * prod(space)
-    check_size([*windows.positions.shape, len(channels)])
-    spread = np.where(
-        windows.positions[:, None, :] < 0, -1, windows.positions[:, None, :] + channels[:, None]
-    )  # (windows, channels of a group, taps)
+    t.fits([*windows.positions.shape, len(channels)], 10)
+    spread = windows.positions[:, None, :] + channels[:, None]  # (windows, channels of a group, taps)
+    spread[np.broadcast_to(windows.positions[:, None, :] < 0, spread.shape)] = -1
     convolution = op.Convolution(
         weight=op.frozen(weight.reshape(groups, weight.shape[0] // groups, -1)),
         bias=op.frozen(t.weights(2)) if t.has(2) else None,
@@ -140,10 +147,18 @@ def _pool_windows(t: Translation, x: Data) -> Windows:
     if not space or len(kernel) != len(space):
         raise FileFormatError(f"a pool with kernel {kernel} on a tensor of shape {t.shape(x)}")
     strides, dilations = _sizes(t, "strides", len(space)), _sizes(t, "dilations", len(space))
+    if t.attribute("auto_pad", "NOTSET").startswith("SAME") and (
+        max(dilations) > 1 or any((-(-n // s) - 1) * s + k < n for n, k, s in zip(space, kernel, strides, strict=True))
+    ):
+        raise OperatorError(
+            "a pool with auto_pad that is dilated or skips entries, on which onnxruntime and the ONNX standard "
+            "disagree; write its pads as numbers"
+        )
     pads = _pads(t, space, kernel, strides, dilations)
-    windows = sliding_windows(space, kernel, strides, dilations, pads, round_up=bool(t.attribute("ceil_mode", 0)))
+    round_up = bool(t.attribute("ceil_mode", 0))
+    windows = sliding_windows(space, kernel, strides, dilations, pads, round_up=round_up, fits=t.fits)
     if not (windows.positions >= 0).any(axis=1).all():
-        raise FileFormatError(f"a pool with a window that lies in the padding alone (pads {pads}, kernel {kernel})")
+        raise OperatorError(f"a pool with a window that lies in the padding alone (pads {pads}, kernel {kernel})")
     return windows
 
 
@@ -151,7 +166,7 @@ def _in_each_channel(t: Translation, x: Data, windows: IntArray, shape: Sequence
     """Flat positions (examples, channels, *shape, taps) of the same windows in every channel."""
     examples, channels, *space = t.shape(x)
     starts = np.arange(examples * channels)[:, None, None] * prod(space)
-    check_size([examples * channels, *windows.shape])
+    t.fits([examples * channels, *windows.shape], 16)
     return (starts + windows).reshape(examples, channels, *shape, windows.shape[1])
 
 
@@ -194,27 +209,27 @@ def _global_pool(largest: bool) -> Callable[[Translation], Value]:
 def _pad(t: Translation) -> Value:
     x = t.data(0)
     rank = len(t.shape(x))
-    flat = integers(t.constant(1)) if t.has(1) else [int(size) for size in t.attribute("pads")]
+    if t.attribute("mode", "constant") not in _PAD_MODES:
+        raise OperatorError(f"Pad with mode {t.attribute('mode')!r}; {', '.join(_PAD_MODES)} are read")
+    flat = integers(t.constant(1)) if t.has(1) else [int(size) for size in t.attribute("pads", ())]
     given = integers(t.constant(3)) if t.has(3) else range(rank)
     axes = [normal_axis(axis, rank) for axis in given]
     if len(flat) != 2 * len(axes):
         raise FileFormatError(f"pads {flat} for {len(axes)} axes")
-    amounts = [(0, 0)] * rank
-    cuts = [slice(None)] * rank
-    for axis, before, after in zip(axes, flat[: len(axes)], flat[len(axes) :], strict=True):
-        amounts[axis] = (max(before, 0), max(after, 0))
-        cuts[axis] = slice(max(-before, 0), t.shape(x)[axis] - max(-after, 0))  # negative pads crop
-    positions = t.positions(x)[tuple(cuts)]
-    check_size([size + sum(amount) for size, amount in zip(positions.shape, amounts, strict=True)])
-    mode = t.attribute("mode", "constant")
-    if mode == "constant":
-        value = t.constant(2) if t.has(2) else np.asarray(t.attribute("value", 0.0))
-        return t.embed(x, np.pad(positions, amounts, constant_values=-1), value.reshape(()))
-    modes: dict[str, Any] = {"reflect": "reflect", "edge": "edge", "wrap": "wrap"}
-    if mode not in modes:
-        raise OperatorError(f"Pad with mode {mode!r}; constant, reflect, edge and wrap are read")
-    return t.take(x, np.pad(positions, amounts, mode=modes[mode]))
+    largest = list(t.shape(x))
+    for axis, amount in zip([*axes, *axes], flat, strict=True):
+        largest[axis] += max(amount, 0)
+    t.fits(largest, 40)
+    # Positions count from one here, so that zero, which onnxruntime pads with, marks the padding.
+    operands: list[Any] = [t.positions(x) + 1.0]
+    if t.has(1):
+        operands += [t.constant(1), np.zeros(()), *([t.constant(3)] if t.has(3) else [])]
+    places = run_node(without(t.node, "value"), operands, t.opset)[0].astype(np.int64) - 1
+    value = t.constant(2) if t.has(2) else np.asarray(t.attribute("value", 0.0))
+    return t.embed(x, places, value.reshape(()))
 
+
+_PAD_MODES = ("constant", "reflect", "edge", "wrap")
 
 WINDOW_RULES: dict[str, Callable[[Translation], Value]] = {
     "Conv": _conv,

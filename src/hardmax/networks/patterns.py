@@ -1,33 +1,44 @@
 """Normalisations and activations that exporters spell out, put back into one operation each.
 
 Old opsets have no LayerNormalization or Gelu, so a file holds the formula. One operation instead of
-eight keeps evaluation close to the original and lets ``hm.skeleton`` treat it by name. A normalisation
-is recognised by its structure. An activation is recognised by its values: a scalar function that agrees
-with GELU or SiLU on a grid over [-8, 8] to 1e-6 is that function, whatever the order of its factors.
+eight keeps evaluation close to the original and lets ``hm.skeleton`` treat it by name. Both are recognised by
+their structure. An activation is a polynomial in its input x and one of erf, tanh and sigmoid of a polynomial
+in x; it is the known function if every coefficient is the known one: exactly for 1/2 and 1, within 1e-6 for
+1/sqrt(2), sqrt(2/pi) and 0.044715, which files hold in float32. Since x^2 erf'(x) and x^2 tanh'(x) stay below
+one, the two functions then differ by less than 1e-6 everywhere.
+
+A maximum of activations is taken before them: max(relu(a), relu(b)) = relu(max(a, b)).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from math import pi, sqrt
 
-import numpy as np
-from numpy.typing import NDArray
-
-from hardmax.networks import evaluation
 from hardmax.networks import operations as op
 from hardmax.networks.graph import Graph, GraphBuilder, Node
 
-FloatArray = NDArray[np.float64]
+#: Powers of x and of the inner function -> coefficient.
+Polynomial = dict[tuple[int, int], float]
 
-_GRID = np.linspace(-8.0, 8.0, 65)
 _CLOSE = 1e-6  # float32 constants such as 1/sqrt(2) are off by 1e-8
-_SEEDS = ("erf", "tanh", "sigmoid")
-_ACTIVATIONS = ("gelu", "gelu_tanh", "silu")
+_HALVES: Polynomial = {(1, 0): 0.5, (1, 1): 0.5}  # x (1 + f) / 2
+#: kind -> (the function inside, its argument, the polynomial around it)
+_ACTIVATIONS: dict[str, tuple[str, Polynomial, Polynomial]] = {
+    "gelu": ("erf", {(1, 0): sqrt(0.5)}, _HALVES),
+    "gelu_tanh": ("tanh", {(1, 0): sqrt(2 / pi), (3, 0): 0.044715 * sqrt(2 / pi)}, _HALVES),
+    "silu": ("sigmoid", {(1, 0): 1.0}, {(1, 1): 1.0}),
+}
+_SEEDS = tuple(inner for inner, _, _ in _ACTIVATIONS.values())
 _DEEPEST = 12  # nodes between an activation's input and output; tanh-GELU has nine
+_TERMS, _DEGREE = 8, 4  # a polynomial beyond these is none of the known ones
 
 
-def fuse_patterns(graph: Graph) -> Graph:
-    """The graph with spelled-out LayerNorm, RMSNorm, GELU and SiLU as single operations."""
+def fuse_patterns(graph: Graph, tick: Callable[[], None] = lambda: None) -> Graph:
+    """The graph with spelled-out LayerNorm, RMSNorm, GELU and SiLU as single operations.
+
+    ``tick`` is called once a candidate, and may raise.
+    """
     replacements: dict[int, tuple[op.Operation, int]] = {}
     for value, node in enumerate(graph.nodes, 1):
         found = _normalization(graph, node)
@@ -36,6 +47,7 @@ def fuse_patterns(graph: Graph) -> Graph:
     users = _users(graph)
     for value, node in enumerate(graph.nodes, 1):
         if isinstance(node.operation, op.Pointwise) and node.operation.kind in _SEEDS:
+            tick()
             match = _activation(graph, users, value)
             if match is not None:
                 replacements[match[0]] = (match[1], match[2])
@@ -88,6 +100,8 @@ def _normalization(graph: Graph, node: Node) -> tuple[op.Operation, int] | None:
         squares = _mean_of(graph, shift.inputs[0])
         if squares is None or _square_of(graph, squares) != deviation:
             continue
+        if node.shape != graph.shape_of(deviation) or shift.shape != graph.shape_of(shift.inputs[0]):
+            continue  # a constant of higher rank repeats the result
         epsilon = float(shift.operation.constant.reshape(())[()])
         source = _centred(graph, deviation)
         if source is None:
@@ -112,7 +126,8 @@ def _centred(graph: Graph, value: int) -> int | None:
         scale = _made_by(graph, negative, op.Scale)
         if scale is None or not isinstance(scale.operation, op.Scale):
             continue
-        if (scale.operation.factor == -1).all() and _mean_of(graph, scale.inputs[0]) == x:
+        same = graph.shape_of(x) == total.shape
+        if same and (scale.operation.factor == -1).all() and _mean_of(graph, scale.inputs[0]) == x:
             return x
     return None
 
@@ -147,18 +162,60 @@ def _scalar(graph: Graph, value: int) -> bool:
 
 def _activation(graph: Graph, users: list[list[int]], seed: int) -> tuple[int, op.Pointwise, int] | None:
     """(output, activation, input) of the largest known activation around a seed function."""
-    targets = {kind: evaluation.apply(op.Pointwise(kind), _GRID) for kind in _ACTIVATIONS}
-    sources = list(_walk(lambda value: graph.nodes[value - 1].inputs if _scalar(graph, value) else (), seed))
-    outputs = list(_walk(lambda value: [user for user in users[value] if _scalar(graph, user)], seed))
-    for output in sorted(outputs, reverse=True):
-        for source in sources:
-            values = _values_from(graph, source, output)
-            if values is None:
+    node = graph.nodes[seed - 1]
+    assert isinstance(node.operation, op.Pointwise)
+    for source in [node.inputs[0], *_walk(lambda v: graph.nodes[v - 1].inputs if _scalar(graph, v) else (), seed)]:
+        argument = _polynomial(graph, node.inputs[0], {source: (1, 0)})
+        for kind, (inner, expected, around) in _ACTIVATIONS.items():
+            if inner != node.operation.kind or not _agree(argument, expected):
                 continue
-            for kind, target in targets.items():
-                if (np.abs(values - target) <= _CLOSE * (1 + np.abs(target))).all():
+            outputs = list(_walk(lambda value: [user for user in users[value] if _scalar(graph, user)], seed))
+            for output in sorted(outputs, reverse=True):
+                if _polynomial(graph, output, {source: (1, 0), seed: (0, 1)}) == around:
                     return output, op.Pointwise(kind), source
     return None
+
+
+def _agree(found: Polynomial | None, expected: Polynomial) -> bool:
+    """The same powers with coefficients that differ by no more than what float32 constants do; 1 is exact."""
+    if found is None or found.keys() != expected.keys():
+        return False
+    return all(
+        found[power] == c or (c != 1.0 and abs(found[power] - c) <= _CLOSE * abs(c)) for power, c in expected.items()
+    )
+
+
+def _polynomial(graph: Graph, value: int, atoms: dict[int, tuple[int, int]]) -> Polynomial | None:
+    """The value as a polynomial in the atoms; None where it is made of anything else, or too large."""
+    known: dict[int, Polynomial | None] = {atom: {power: 1.0} for atom, power in atoms.items()}
+
+    def of(v: int, depth: int) -> Polynomial | None:
+        if v not in known:
+            node = graph.nodes[v - 1] if v > 0 and depth and _scalar(graph, v) else None
+            other = node is None or (isinstance(node.operation, op.Pointwise) and node.operation.kind != "square")
+            parts = [] if node is None or other else [of(i, depth - 1) for i in node.inputs]
+            known[v] = None if node is None or not parts or None in parts else _combined(node.operation, parts)
+        return known[v]
+
+    return of(value, _DEEPEST)
+
+
+def _combined(operation: op.Operation, parts: list[Polynomial | None]) -> Polynomial | None:
+    first, last = parts[0], parts[-1]
+    assert first is not None and last is not None
+    if isinstance(operation, op.Scale):
+        result = {power: c * float(operation.factor.reshape(())) for power, c in first.items()}
+    elif isinstance(operation, op.Shift):
+        result = {**first, (0, 0): first.get((0, 0), 0.0) + float(operation.constant.reshape(()))}
+    elif isinstance(operation, op.Add):
+        result = {power: first.get(power, 0.0) + last.get(power, 0.0) for power in {**first, **last}}
+    else:  # a product, or the square of one operand
+        result = {}
+        for (i, j), c in first.items():
+            for (k, m), d in last.items():
+                result[i + k, j + m] = result.get((i + k, j + m), 0.0) + c * d
+    result = {power: c for power, c in result.items() if c}
+    return result if len(result) <= _TERMS and all(sum(power) <= _DEGREE for power in result) else None
 
 
 def _walk(step: Callable[[int], Iterable[int]], start: int) -> Iterator[int]:
@@ -172,12 +229,113 @@ def _walk(step: Callable[[int], Iterable[int]], start: int) -> Iterator[int]:
                 yield value
 
 
-def _values_from(graph: Graph, source: int, output: int) -> FloatArray | None:
-    """The scalar function source -> output on the grid; None where the output needs anything else."""
-    known: dict[int, FloatArray] = {source: _GRID}
-    for value in range(source + 1, output + 1):
-        node = graph.nodes[value - 1]
-        if _scalar(graph, value) and all(i in known for i in node.inputs):
-            with np.errstate(all="ignore"):
-                known[value] = evaluation.apply(node.operation, *(known[i] for i in node.inputs)).reshape(-1)
-    return known.get(output)
+# --- maxima before activations ---------------------------------------------------------------------
+
+_MOVES = (op.Take, op.Reshape, op.Transpose, op.Concat)
+
+
+def maxima_first(graph: Graph, tick: Callable[[], None] = lambda: None) -> tuple[Graph, list[str]]:
+    """The graph with each maximum taken before the monotone activation that all its entries have, and a list of these.
+
+    For a nondecreasing function f of one number, max_i f(z_i) = f(max_i z_i), in floats as well: the same
+    network with fewer choices. ReLU after MaxPool asks one question a window; before it, one an entry, and then
+    which of several zeros is the largest. ``f`` may be any chain of ReLUs with slopes >= 0, and sums and products
+    with one number; a decreasing chain turns the maximum into a minimum, -max(-z).
+
+    A label then holds the winner before the activation, and one bit a window for the activation.
+    """
+    changes: list[str] = []
+    while True:
+        tick()
+        readers = _users(graph)
+        found = {
+            value: peeled
+            for value, node in enumerate(graph.nodes, 1)
+            if isinstance(node.operation, op.MaxLast) and (peeled := _peeled(graph, readers, value)) is not None
+        }
+        if not found:
+            return graph, changes
+        for value, (chain, _) in found.items():
+            names = dict.fromkeys(node.name for node in chain if isinstance(node.operation, op.Relu))
+            changes.append(
+                f"the maximum at {graph.nodes[value - 1].name} was moved before the ReLU at {' and '.join(names)}: the "
+                "function is the same, and its label names the winner before the ReLU"
+            )
+        graph = _with_maxima_first(graph, found)
+
+
+Peeled = tuple[list[Node], tuple[int, ...]]  # the chain in order of application, and the values it is applied to
+
+
+def _peeled(graph: Graph, readers: list[list[int]], maximum: int) -> Peeled | None:
+    """The monotone chain that all entries of a maximum went through last; None where it holds no ReLU.
+
+    Only what the maximum alone reads is taken off: a ReLU that others read as well has to be there anyway.
+    """
+    inside, leaves = {maximum}, set(graph.nodes[maximum - 1].inputs)
+    chain: list[Node] = []
+    best: Peeled | None = None
+    while True:
+        moves = [v for v in leaves if v and isinstance(graph.nodes[v - 1].operation, _MOVES)]
+        moves = [v for v in moves if inside.issuperset(readers[v])]
+        for value in moves:
+            inside.add(value)
+            leaves.remove(value)
+            leaves.update(graph.nodes[value - 1].inputs)
+        if moves:
+            continue
+        nodes = [graph.nodes[v - 1] for v in leaves if v and inside.issuperset(readers[v])]
+        if len(nodes) < len(leaves) or not all(_same_monotone(graph, node, nodes[0]) for node in nodes):
+            return best
+        inside |= leaves
+        leaves = {node.inputs[0] for node in nodes}
+        chain.insert(0, nodes[0])
+        if isinstance(nodes[0].operation, op.Relu):
+            best = list(chain), tuple(leaves)
+
+
+def _same_monotone(graph: Graph, node: Node, other: Node) -> bool:
+    """Whether two nodes apply the same strictly or weakly monotone function to every entry."""
+    one, two = node.operation, other.operation
+    if isinstance(one, op.Relu) and isinstance(two, op.Relu):
+        return one.slope == two.slope and one.slope >= 0
+    same_shape = node.shape == graph.shape_of(node.inputs[0])
+    if isinstance(one, op.Scale) and isinstance(two, op.Scale):
+        return same_shape and one.factor.size == two.factor.size == 1 and bool(one.factor == two.factor != 0)
+    if isinstance(one, op.Shift) and isinstance(two, op.Shift):
+        return same_shape and one.constant.size == two.constant.size == 1 and bool(one.constant == two.constant)
+    return False
+
+
+def _with_maxima_first(graph: Graph, found: dict[int, Peeled]) -> Graph:
+    builder = GraphBuilder(graph.input_shape)
+    renumbered = {0: 0}
+
+    def moved(value: int, leaves: tuple[int, ...], made: dict[int, int]) -> int:
+        """The value without the chain between it and the leaves."""
+        if value not in made:
+            node = graph.nodes[value - 1]
+            inputs = [moved(i, leaves, made) for i in node.inputs]
+            kept = isinstance(node.operation, _MOVES)
+            made[value] = builder.add(node.operation, *inputs, name=node.name) if kept else inputs[0]
+        return made[value]
+
+    for value, node in enumerate(graph.nodes, 1):
+        if value not in found:
+            inputs = [renumbered[i] for i in node.inputs]
+            renumbered[value] = builder.add(node.operation, *inputs, name=node.name)
+            continue
+        chain, leaves = found[value]
+        largest = moved(node.inputs[0], leaves, {leaf: renumbered[leaf] for leaf in leaves})
+        signs = [float(part.operation.factor.reshape(())) for part in chain if isinstance(part.operation, op.Scale)]
+        falling = sum(sign < 0 for sign in signs) % 2
+        minus = op.Scale(op.frozen(-1.0))
+        largest = builder.add(minus, largest, name=node.name) if falling else largest
+        largest = builder.add(node.operation, largest, name=node.name)
+        largest = builder.add(minus, largest, name=node.name) if falling else largest
+        for part in chain:
+            # numbers without axes: the maximum may have fewer axes than its entries had
+            operation = part.operation.cast(lambda array: op.frozen(array.reshape(())))
+            largest = builder.add(operation, largest, name=part.name)
+        renumbered[value] = largest
+    return builder.build(renumbered[len(graph.nodes)])

@@ -12,6 +12,7 @@ from hardmax.networks import evaluation
 from hardmax.networks import operations as op
 from hardmax.networks.graph import Graph, GraphBuilder, Node
 from hardmax.networks.network import Network
+from hardmax.networks.patterns import maxima_first
 
 #: Smooth activations whose zero-temperature limit, f(z / t) t as t -> 0, is the ReLU.
 _TO_RELU = {"gelu": "GELU", "gelu_tanh": "GELU (tanh form)", "silu": "SiLU"}
@@ -25,6 +26,10 @@ def skeleton(source: Network | str | os.PathLike[str], *, reference: ArrayLike |
     divide by a standard deviation that depends on the input. With a ``reference`` input that divisor is
     frozen at its value there, so that the skeleton agrees at the reference with the hard network whose
     norms are live; without one they are kept, and the network can be evaluated but has no cells.
+
+    Where a file takes a maximum of ReLUs (MaxPool after ReLU), reading it takes the maximum first: the function is
+    the same, max(relu(a), relu(b)) = relu(max(a, b)), and a label holds the winner before the ReLU and one bit a
+    window, in place of one bit an entry and the first of the largest. That is listed too.
 
     Parameters
     ----------
@@ -63,7 +68,8 @@ def skeleton(source: Network | str | os.PathLike[str], *, reference: ArrayLike |
     work.changes.extend(net.changes)  # what reading the file changed
     if work.kept_all:
         return Network.from_graph(graph, 0.0, work.changes, net.layers)
-    return Network.from_graph(work.builder.build(work.renumbered[-1]), 0.0, work.changes)
+    hard, moved = maxima_first(work.builder.build(work.renumbered[-1]))
+    return Network.from_graph(hard, 0.0, [*work.changes, *moved])
 
 
 class _Work:

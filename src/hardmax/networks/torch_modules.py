@@ -81,11 +81,11 @@ def from_torch(module: Any, example_input: Any, *, batched: bool | None = None) 
     finally:
         for part in was_training:
             part.training = True
-    from hardmax.networks.onnx_files import parse_model
+    from hardmax.networks.onnx_files import Budget, parse_model
     from hardmax.networks.onnx_reader import network_from_onnx
 
     where = type(module).__name__
-    net = network_from_onnx(parse_model(data, where), where, has_batch_axis=has_batch)
+    net = network_from_onnx(parse_model(data, where, budget=Budget.unlimited()), where, has_batch_axis=has_batch)
     return Network.from_graph(net.graph, net.temperature, [*changes, *net.changes])
 
 
