@@ -214,7 +214,6 @@ class SpaceEngine:
         if guards.error is not None:
             errors[:, : guards.error.shape[1]] = guards.error
         n = len(pieces)
-        group_of_row = np.repeat(np.arange(stage.n_choices), stage.group_size)
         table = np.column_stack([stage.group_start, stage.group_size, stage.is_relu, stage.columns]).astype(np.int64)
         doubtful = np.empty(n, dtype=np.int64)
         label_type = stage.label_dtype
@@ -239,7 +238,7 @@ class SpaceEngine:
             before = position
             position, children, used, facets, n_doubtful, status = cut_polytopes(
                 position, pieces.vertex_start, pieces.corners, pieces.incidence, pieces.facet_start, pieces.walls,
-                pieces.lines, rows, errors, table, stage.twin, group_of_row, self.certified, self._is_unbounded,
+                pieces.lines, rows, errors, table, stage.twin, stage.group_of_row, self.certified, self._is_unbounded,
                 self.dim, count_only, output, doubtful, room, words,
             )  # fmt: skip
             n_children += children
