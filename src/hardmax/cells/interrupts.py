@@ -83,7 +83,6 @@ class HeldSignals:
 
     def __enter__(self) -> HeldSignals:
         if threading.current_thread() is threading.main_thread() and HeldSignals._current is None:
-            HeldSignals._current = self
             for name in self._names:
                 number = getattr(signal, name, None)
                 if number is None:
@@ -92,6 +91,7 @@ class HeldSignals:
                 if callable(before) or (before is signal.SIG_DFL and name in _ENDINGS):
                     self._before[number] = before
                     signal.signal(number, self._hold)
+            HeldSignals._current = self
         return self
 
     def __exit__(
