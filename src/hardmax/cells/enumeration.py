@@ -41,8 +41,8 @@ _CHUNK_NUMBERS = 1 << 21
 _MOST_CHILDREN = 1 << 16
 #: With a limit on their number: pieces a chunk at least, and children that one piece may have before its stage is cut
 #: in parts, so that the first finished cells do not wait for all others to be begun.
-_FEWEST_PIECES = 16
-_FEWEST_CHILDREN = 1 << 12
+_FEWEST_PIECES = 4
+_FEWEST_CHILDREN = 8
 #: How often the main thread looks whether it was interrupted while others work, in seconds.
 _GLANCE = 0.05
 #: Norms that multiply to more than this leave one bound a tensor too coarse; bounds an entry cost less than rationals.
@@ -323,7 +323,7 @@ class Enumeration:
         self._most_children, self._most_of_one = _MOST_CHILDREN, 0
         if max_cells is not None:
             self._chunk = min(self._chunk, max(_FEWEST_PIECES, max_cells))
-            self._most_children = min(_MOST_CHILDREN, max(_FEWEST_CHILDREN, 4 * max_cells))
+            self._most_children = min(_MOST_CHILDREN, max(_FEWEST_CHILDREN, 2 * max_cells))
             self._most_of_one = self._most_children
         sizes = [int(stage.group_size.max()) for stage in self.program.stages]
         self.label_type: Any = np.uint8 if max(sizes, default=1) <= 256 else np.uint16
@@ -458,7 +458,7 @@ class Enumeration:
             return stage.n_choices
         walls = np.cumsum(np.maximum(stage.group_size[first:] - 1, 1))
         dim = self.engine.dim
-        n = dim
+        n = 1
         while n < walls[-1] and sum(comb(n + 1, k) for k in range(dim + 1)) <= self._most_of_one:
             n += 1
         return first + max(1, int(np.searchsorted(walls, n, side="right")))

@@ -246,8 +246,18 @@ class _Run:
         return next(self._iterator, None) is None
 
 
+#: A domain of dimension d has 2^d corners, which are kept; of so many, one cut takes seconds.
+_MOST_DIMENSIONS = 12
+
+
 def engine_for(domain: Domain, certified: bool) -> Engine:
-    """The engine of a domain's dimension."""
+    """The engine of a domain's dimension, refused where it could not hold the domain's own corners."""
+    if domain.dim > _MOST_DIMENSIONS:
+        raise DomainError(
+            f"{type(domain).__name__} of dimension {domain.dim}: cells are kept by their corners, and the domain alone "
+            f"has 2^{domain.dim} of them; expected at most {_MOST_DIMENSIONS} dimensions. Cut the network along an "
+            "hm.Plane or an hm.Segment, or draw samples with hm.sample_cells"
+        )
     if domain.dim == 1:
         from hardmax.cells.line import LineEngine
 
