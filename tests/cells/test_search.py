@@ -5,8 +5,8 @@ import pytest
 
 import hardmax as hm
 from cells.descriptions import Question, label_set, moving_tokens, random_question, triple
-from hardmax.cells import enumeration
-from hardmax.errors import IncompleteError, ParameterError, QuadraticScoresError
+from hardmax.cells import enumeration, plane, space
+from hardmax.errors import DomainError, IncompleteError, ParameterError, QuadraticScoresError
 from oracles.cell_oracle import exact
 from oracles.network_cases import random_network
 
@@ -233,3 +233,78 @@ def test_arguments_out_of_range_are_refused(arguments, message):
     question = random_question(33, "box")
     with pytest.raises(ParameterError, match=message):
         hm.enumerate_cells(question.net, question.domain, **arguments)
+
+
+# --- what an engine cannot hold, and limits that bound the time ------------------------------------------
+
+
+@pytest.mark.parametrize("dim", [13, 16, 64, 3072])
+@pytest.mark.parametrize("mode", ["certified", "exact", "float"])
+def test_dimensions_whose_corners_cannot_be_kept_are_refused_at_once(dim, mode, monkeypatch):
+    monkeypatch.setattr(enumeration, "_program", lambda *_: pytest.fail("the search was begun"))
+    net = hm.Network([hm.Affine(np.eye(1, dim)), hm.ReLU()], dim)
+    for domain in (hm.Box([-1] * dim, [1] * dim), hm.Space(dim)):
+        for search in (hm.enumerate_cells, hm.count_cells):
+            with pytest.raises(DomainError, match=r"expected at most 12 dimensions\. Cut the network along an hm\.Plane"):
+                search(net, domain, exactness=mode)
+
+
+def test_twelve_dimensions_are_still_cut():
+    net = hm.Network([hm.Affine(np.eye(1, 12)), hm.ReLU()], 12)
+    assert hm.count_cells(net, hm.Space(12)) == 2
+
+
+def test_a_cell_with_too_many_corners_is_refused_by_name(monkeypatch):
+    monkeypatch.setattr(space, "_MOST_BYTES", 1 << 17)
+    normals = np.random.default_rng(0).normal(size=(60, 3))
+    ball = hm.Affine(normals / np.linalg.norm(normals, axis=1, keepdims=True), np.ones(60))  # one cell is nearly a ball
+    net = hm.Network([ball, hm.ReLU()], 3)
+    with pytest.raises(DomainError, match=r"in dimension 3 has more than \d+ corners, and cutting it would need"):
+        hm.count_cells(net, hm.Box([-2] * 3, [2] * 3))
+
+
+class _CutsCounted:
+    """Counts the pieces that an engine is given to cut or settle."""
+
+    def __init__(self, monkeypatch, engine):
+        self.pieces = 0
+        cut, settle = engine.cut, engine.settle
+
+        def counted_cut(own, pieces, *rest):
+            self.pieces += len(pieces)
+            return cut(own, pieces, *rest)
+
+        def counted_settle(own, *arguments):
+            self.pieces += 1
+            return settle(own, *arguments)
+
+        monkeypatch.setattr(engine, "cut", counted_cut)
+        monkeypatch.setattr(engine, "settle", counted_settle)
+
+
+@pytest.mark.parametrize("mode", ["certified", "exact", "float"])
+@pytest.mark.parametrize(("dim", "domain"), [(2, "box"), (2, "space"), (6, "box")])
+def test_a_limit_bounds_the_work_and_not_only_the_result(dim, domain, mode, monkeypatch):
+    """Thousands to billions of cells, of which five are asked for: as many pieces are cut as lead to them."""
+    rng = np.random.default_rng(dim)
+    layers = [hm.Affine(rng.integers(-8, 9, size=(24, dim)), rng.integers(-8, 9, size=24)), hm.ReLU()]
+    layers += [hm.Affine(rng.integers(-2, 3, size=(24, 24)), rng.integers(-8, 9, size=24)), hm.ReLU()]
+    net = hm.Network(layers, dim)
+    place = hm.Box([-1] * dim, [1] * dim) if domain == "box" else hm.Space(dim)
+    counted = _CutsCounted(monkeypatch, plane.PlaneEngine if (dim, domain) == (2, "box") else space.SpaceEngine)
+    part = hm.enumerate_cells(net, place, max_cells=5, exactness=mode)
+    assert part.n_cells == 5 and not part.is_complete and part.certificate.ok is not False
+    assert counted.pieces < 48 * 5 + 100  # a cell lies under at most 48 choices
+
+
+def test_a_limit_changes_which_cells_come_first_but_not_what_they_are(monkeypatch):
+    for seed in (2, 11, 33, 40):
+        for kind in ("box", "space"):
+            question = random_question(seed, kind, 16)
+            whole = hm.enumerate_cells(question.net, question.domain)
+            for mode in ("certified", "exact"):
+                for limit in (1, 3, whole.n_cells, whole.n_cells + 1):
+                    part = hm.enumerate_cells(question.net, question.domain, max_cells=limit, exactness=mode)
+                    assert part.n_cells == min(limit, whole.n_cells)
+                    assert label_set(part) <= label_set(whole), question.name
+                    assert part.is_complete == (limit >= whole.n_cells)

@@ -352,11 +352,18 @@ def test_a_folder_with_something_in_it_is_refused_before_the_search_starts(tmp_p
     assert os.listdir(tmp_path) == ["notes.txt"]
 
 
-def test_a_stream_without_its_manifest_was_not_finished(tmp_path, small_parts):
+def test_a_stream_without_its_manifest_is_a_partial_result(tmp_path, small_parts):
     question = random_question(33, "box")
-    hm.enumerate_cells(question.net, question.domain, stream_to=tmp_path)
+    found = hm.enumerate_cells(question.net, question.domain, stream_to=tmp_path)
     (tmp_path / "manifest.json").unlink()
-    with pytest.raises(FileFormatError, match=r"no manifest\.json; either this is no folder of cells, or writing"):
+    loaded = hm.load_cells(tmp_path)
+    assert not loaded.is_complete and loaded.n_cells == found.n_cells
+    (tmp_path / "part-000001.npz").unlink()  # what follows a gap is not counted on
+    assert hm.load_cells(tmp_path).n_cells == len(next(iter(found)))
+
+
+def test_a_folder_without_network_and_domain_is_refused(tmp_path, small_parts):
+    with pytest.raises(FileFormatError, match=r"no context\.npz; either this is no folder of cells, or writing"):
         hm.load_cells(tmp_path)
 
 

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hardmax as hm
+from hardmax.constructions import lattice_form
 from hardmax.constructions.piecewise import (
     approximate,
     difference_of_maxima,
@@ -157,6 +158,31 @@ def test_a_smooth_function_on_the_line_is_met_within_the_promise(accuracy):
     temperature = 1e-3
     soft = np.abs(compiled(x, temperature=temperature)[:, 0] - wave(x)).max()
     assert soft <= f.promised + compiled.error_bound(temperature)
+
+
+def test_reducing_a_form_looks_again_only_where_a_piece_is_missed(monkeypatch):
+    """Halving the steps makes four times the simplices: sixteen times the work is fair, the fourth power was not."""
+    cuts = []
+    clipped = lattice_form._clipped
+    monkeypatch.setattr(lattice_form, "_clipped", lambda *arguments: cuts.append(1) or clipped(*arguments))
+    work = []
+    for steps in (3, 6):
+        cuts.clear()
+        f = approximate(_bump, [0, 0], [1, 1], 2 * 8 / steps**2 / 8 * 1.0001, curvature=8.0)
+        work.append(len(cuts))
+        assert len(f.triangles) == 2 * steps**2
+    assert work[1] < 24 * work[0]
+
+
+def test_a_hundred_and_twenty_eight_simplices_are_met_at_their_corners():
+    f = approximate(_bump, [0, 0], [1, 1], 2 * 8 / 8**2 / 8 * 1.0001, curvature=8.0)
+    assert len(f.triangles) == 128
+    points = np.array([[float(x) for x in point] for point in f.points])
+    assert np.abs(f(points) - _bump(points)).max() <= f.rounding + 2.0**-50
+
+
+def _bump(x):
+    return np.exp(-4 * ((x[:, 0] - 0.4) ** 2 + (x[:, 1] - 0.6) ** 2))
 
 
 def test_a_smooth_function_in_the_plane_is_met_within_the_promise():

@@ -13,10 +13,10 @@ from __future__ import annotations
 import queue
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from math import prod
+from math import comb, prod
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -24,9 +24,11 @@ from numpy.typing import NDArray
 
 from hardmax.arithmetic.rationals import rational
 from hardmax.cells.domains import Domain
+from hardmax.cells.interrupts import interruptible, poll
 from hardmax.cells.polytopes import ROOT_BIT, Cut, Polytopes, split_wall
 from hardmax.networks.entrywise import EntrywiseProgram
 from hardmax.networks.graph import Graph
+from hardmax.networks.network import Network
 from hardmax.networks.slices import Arithmetic, Guards, SliceProgram, SliceState
 from hardmax.networks.stages import Plan, Stage
 
@@ -37,6 +39,12 @@ _Result = TypeVar("_Result")
 #: Coefficients held at once by one chunk, and children cut before the next chunk is opened.
 _CHUNK_NUMBERS = 1 << 21
 _MOST_CHILDREN = 1 << 16
+#: With a limit on their number: pieces a chunk at least, and children that one piece may have before its stage is cut
+#: in parts, so that the first finished cells do not wait for all others to be begun.
+_FEWEST_PIECES = 4
+_FEWEST_CHILDREN = 8
+#: How often the main thread looks whether it was interrupted while others work, in seconds.
+_GLANCE = 0.05
 #: Norms that multiply to more than this leave one bound a tensor too coarse; bounds an entry cost less than rationals.
 _MOST_GROWTH = 1e7
 
@@ -67,6 +75,40 @@ class CellBatch:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+
+def first_cells(batch: CellBatch, number: int) -> CellBatch:
+    """The first cells of a batch."""
+    if number >= len(batch):
+        return batch
+    error = None if batch.map_error is None else batch.map_error[:number]
+    pieces = batch.pieces.take(0, number)
+    return CellBatch(batch.path, batch.labels[:number], batch.maps[:number], error, pieces)
+
+
+def joined_batches(batches: Sequence[CellBatch]) -> CellBatch:
+    """Several batches as one, in order; at least one."""
+    if len(batches) == 1:
+        return batches[0]
+    errors = [batch.map_error for batch in batches if batch.map_error is not None]
+    return CellBatch(
+        (),
+        np.concatenate([batch.labels for batch in batches]),
+        np.concatenate([batch.maps for batch in batches]),
+        np.concatenate(errors) if len(errors) == len(batches) else None,
+        type(batches[0].pieces).join([batch.pieces for batch in batches]),
+    )
+
+
+def no_cells(network: Network, domain: Domain) -> CellBatch:
+    """What a search has that was stopped before its first cell."""
+    nothing = np.zeros(1, dtype=np.int64)
+    points, none = np.empty((0, domain.dim)), np.empty(0, dtype=np.int64)
+    directions = None if domain.is_bounded else points
+    incidence = np.empty((0, 1), dtype=np.uint64) if domain.dim > 2 else None
+    pieces = Polytopes(domain.dim, nothing, points, nothing, none, None, directions, incidence)
+    labels = np.empty((0, network.n_choices), dtype=np.uint8)
+    return CellBatch((), labels, np.empty((0, domain.dim + 1, *network.output_shape)), None, pieces)
 
 
 @dataclass(eq=False)
@@ -225,7 +267,14 @@ def _in_threads(
         watcher = threading.Thread(target=watch, daemon=True)
         watcher.start()
         try:
-            while (item := results.get()) is not _END:
+            while True:
+                poll()
+                try:
+                    item = results.get(timeout=_GLANCE)
+                except queue.Empty:
+                    continue
+                if item is _END:
+                    return
                 if isinstance(item, _Failure):
                     raise item.error
                 yield item
@@ -251,10 +300,13 @@ class _Failure:
 class Enumeration:
     """One run over a network and a domain: yields finished cells batch by batch, or counts them.
 
-    ``n_settled`` counts the pieces that needed rationals.
+    ``n_settled`` counts the pieces that needed rationals. With ``max_cells``, a limit that the caller keeps, the search
+    goes down sooner: its time depends on the limit and not on how many cells there are.
     """
 
-    def __init__(self, graph: Graph, domain: Domain, engine: Engine, certified: bool) -> None:
+    def __init__(
+        self, graph: Graph, domain: Domain, engine: Engine, certified: bool, max_cells: int | None = None
+    ) -> None:
         origin, basis = domain.slice_of(graph.input_shape)
         self.engine = engine
         self.certified = certified
@@ -268,6 +320,11 @@ class Enumeration:
         widths = [prod(node.shape) for node in graph.nodes] or [1]
         terms = domain.dim + (2 if domain.dim == 1 else 1)
         self._chunk = max(1, min(_MOST_CHILDREN, _CHUNK_NUMBERS // (terms * max(widths))))
+        self._most_children, self._most_of_one = _MOST_CHILDREN, 0
+        if max_cells is not None:
+            self._chunk = min(self._chunk, max(_FEWEST_PIECES, max_cells))
+            self._most_children = min(_MOST_CHILDREN, max(_FEWEST_CHILDREN, 2 * max_cells))
+            self._most_of_one = self._most_children
         sizes = [int(stage.group_size.max()) for stage in self.program.stages]
         self.label_type: Any = np.uint8 if max(sizes, default=1) <= 256 else np.uint16
         if max(sizes, default=1) > 65536:
@@ -325,6 +382,7 @@ class Enumeration:
         stack = [self._start()]
         if workers == 1:
             while stack:
+                poll()
                 children, result = step(stack.pop())
                 stack.extend(reversed(children))
                 if result is not None:
@@ -346,7 +404,7 @@ class Enumeration:
     def _children(self, chunk: _Chunk) -> list[_Chunk]:
         whole = self.program.stages[chunk.state.stage]
         stage = whole.part(chunk.n_decided, self._next_part(chunk, whole))
-        cut = self.engine.cut(chunk.pieces, self.program.guards(chunk.state), stage, _MOST_CHILDREN)
+        cut = self.engine.cut(chunk.pieces, self.program.guards(chunk.state), stage, self._most_children)
         parents, stage_labels, pieces = cut.parents, cut.labels, cut.pieces
         if len(cut.doubtful):
             parts = [pieces] if len(pieces) else []
@@ -384,12 +442,26 @@ class Enumeration:
 
     def _next_part(self, chunk: _Chunk, stage: Stage) -> int:
         """Up to which choice to cut now: a wide stage of few pieces is cut in parts, so that threads can share it."""
-        remaining = stage.n_choices - chunk.n_decided
-        if self._workers == 1 or len(chunk) >= 8 * self._workers or remaining < 32 or stage.has_twins:
+        end = self.part_end(stage, chunk.n_decided)
+        if self._workers == 1 or len(chunk) >= 8 * self._workers or stage.n_choices - chunk.n_decided < 32:
+            return end
+        if stage.has_twins or not getattr(self.engine, "shares_stages", False):
+            return end
+        return min(end, chunk.n_decided + 8)
+
+    def part_end(self, stage: Stage, first: int) -> int:
+        """Up to which choice a stage is cut from ``first`` on, lest one piece has more children than are wanted.
+
+        n hyperplanes cut a piece of dimension d into at most C(n, 0) + ... + C(n, d) parts.
+        """
+        if not self._most_of_one or stage.has_twins or self.engine.dim == 1:
             return stage.n_choices
-        if not getattr(self.engine, "cuts_parts", False):
-            return stage.n_choices
-        return chunk.n_decided + 8
+        walls = np.cumsum(np.maximum(stage.group_size[first:] - 1, 1))
+        dim = self.engine.dim
+        n = 1
+        while n < walls[-1] and sum(comb(n + 1, k) for k in range(dim + 1)) <= self._most_of_one:
+            n += 1
+        return first + max(1, int(np.searchsorted(walls, n, side="right")))
 
     def _chunk_size(self, children: int) -> int:
         """Pieces a chunk: bounded memory, and enough chunks for every worker, but no more than that early on."""
@@ -404,13 +476,14 @@ class Enumeration:
         with self._settling:
             self.n_settled += 1
             follower = self.follower
-            return self.engine.settle(
-                chunk.pieces,
-                index,
-                lambda wall: follower.wall_row(wall, label),
-                follower.rows(stage_index, label),
-                stage,
-            )
+            with interruptible():
+                return self.engine.settle(
+                    chunk.pieces,
+                    index,
+                    lambda wall: follower.wall_row(wall, label),
+                    follower.rows(stage_index, label),
+                    stage,
+                )
 
     def _finished(self, chunk: _Chunk) -> CellBatch:
         output = self.program.output(chunk.state)

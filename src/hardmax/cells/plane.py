@@ -62,7 +62,7 @@ class PlaneEngine:
     """
 
     dim = 2
-    cuts_parts = True  # a stage may be cut some choices at a time
+    shares_stages = True  # threads may cut a wide stage some choices at a time
 
     def __init__(self, domain: Domain, certified: bool) -> None:
         assert domain.low is not None and domain.high is not None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -11,10 +12,19 @@ from numpy.typing import NDArray
 
 from hardmax.cells.complex import CellComplex, Exactness
 from hardmax.cells.domains import Domain
-from hardmax.cells.enumeration import CellBatch, Engine, Enumeration, ExactFollower
+from hardmax.cells.enumeration import (
+    CellBatch,
+    Engine,
+    Enumeration,
+    ExactFollower,
+    first_cells,
+    joined_batches,
+    no_cells,
+)
+from hardmax.cells.interrupts import HeldSignals, interruptible
 from hardmax.cells.polytopes import Polytopes
 from hardmax.cells.progress import Progress
-from hardmax.errors import DomainError, NotPiecewiseAffineError, ParameterError, PrecisionError
+from hardmax.errors import DomainError, NotPiecewiseAffineError, ParameterError, PrecisionError, WriteError
 from hardmax.networks import operations as op
 from hardmax.networks.network import Network
 
@@ -103,34 +113,50 @@ def enumerate_cells(
     mode = _checked(net, exactness)
     if max_cells is not None and max_cells < 1:
         raise ParameterError(f"max_cells: expected at least 1, got {max_cells}")
-    run = _Run(net, domain, mode, workers)
-    batches: list[CellBatch] = []
-    writer = None
-    if stream_to is not None:
-        from hardmax.cells.streaming import StreamWriter, first_cells
+    with HeldSignals(endings=stream_to is not None) as held:
+        run = _Run(net, domain, mode, workers, max_cells)
+        if stream_to is not None:
+            return _streamed(run, stream_to, held, progress)
+        batches: list[CellBatch] = []
+        is_complete = _search(run, batches.append, progress)
+        batches.sort(key=lambda batch: batch.path)
+        cells = _complex(net, domain, mode, batches, is_complete, run.n_settled)
+        cells.is_complete = cells.is_complete and not held.arrived
+        return cells
 
-        writer = StreamWriter(stream_to, net, domain, mode)
+
+def _streamed(run: _Run, folder: str | os.PathLike[str], held: HeldSignals, progress: bool) -> StreamedCells:
+    """The cells written to a folder as they are found; what was found before an error is in it as well."""
+    from hardmax.cells.streaming import StreamWriter
+
+    writer = StreamWriter(folder, run.net, run.domain, run.mode)
+    try:
+        is_complete = _search(run, writer.add, progress)
+    except BaseException:
+        with suppress(WriteError):
+            writer.finish(False, run.n_settled)
+        raise
+    return writer.finish(is_complete and not held.arrived, run.n_settled)
+
+
+def _search(run: _Run, keep: Callable[[CellBatch], None], progress: bool) -> bool:
+    """Hand over every batch of cells, up to the number wanted; whether these are all there are."""
     found, is_complete = 0, True
-    with Progress(progress, domain) as bar:
+    with Progress(progress, run.domain) as bar:
         try:
             for batch in run.batches():
-                if writer is None:
-                    batches.append(batch)
-                else:
-                    writer.add(batch if max_cells is None else first_cells(batch, max_cells - found))
-                found += len(batch)
-                bar.advance(len(batch), batch.pieces)
-                if max_cells is not None and found >= max_cells:
-                    is_complete = found == max_cells and run.is_exhausted()
+                some = batch if run.max_cells is None else first_cells(batch, run.max_cells - found)
+                keep(some)
+                found += len(some)
+                bar.advance(len(some), some.pieces)
+                if found == run.max_cells:
+                    is_complete = len(some) == len(batch) and run.is_exhausted()
                     break
         except KeyboardInterrupt:
             is_complete = False
     if found == 0 and is_complete:
         raise _lost_every_cell()
-    if writer is not None:
-        return writer.finish(is_complete, run.n_settled)
-    batches.sort(key=lambda batch: batch.path)
-    return _complex(net, domain, mode, batches, is_complete, run.n_settled, max_cells)
+    return is_complete
 
 
 def count_cells(
@@ -152,15 +178,17 @@ def count_cells(
     3
     """
     mode = _checked(net, exactness)
-    run = _Run(net, domain, mode, workers)
     total, is_complete = 0, True
-    with Progress(progress, domain) as bar:
-        try:
-            for number, pieces in run.counts():
-                total += number
-                bar.advance(number, pieces)
-        except KeyboardInterrupt:
-            is_complete = False
+    with HeldSignals() as held:
+        run = _Run(net, domain, mode, workers)
+        with Progress(progress, domain) as bar:
+            try:
+                for number, pieces in run.counts():
+                    total += number
+                    bar.advance(number, pieces)
+            except KeyboardInterrupt:
+                is_complete = False
+        is_complete = is_complete and not held.arrived
     if total == 0 and is_complete:
         raise _lost_every_cell()
     return CellCount.of(total, mode, is_complete)
@@ -176,7 +204,9 @@ def _lost_every_cell() -> PrecisionError:
 class _Run:
     """One search: an engine for the domain, in the wanted arithmetic."""
 
-    def __init__(self, net: Network, domain: Domain, mode: Exactness, workers: int) -> None:
+    def __init__(
+        self, net: Network, domain: Domain, mode: Exactness, workers: int, max_cells: int | None = None
+    ) -> None:
         if int(workers) != workers or workers < 1:
             raise ParameterError(f"workers: expected a number of threads of at least 1, got {workers}")
         if not isinstance(domain, Domain):
@@ -187,8 +217,8 @@ class _Run:
         self.engine = engine_for(domain, mode is not Exactness.ESTIMATED)
         self.workers = int(workers)
         self.mode = mode
-        self._enumeration = Enumeration(net.graph, domain, self.engine, mode is Exactness.CERTIFIED)
-        self._net, self._domain = net, domain
+        self.net, self.domain, self.max_cells = net, domain, max_cells
+        self._enumeration = Enumeration(net.graph, domain, self.engine, mode is Exactness.CERTIFIED, max_cells)
         self._iterator: Iterator[CellBatch] | None = None
 
     @property
@@ -216,8 +246,18 @@ class _Run:
         return next(self._iterator, None) is None
 
 
+#: A domain of dimension d has 2^d corners, which are kept; of so many, one cut takes seconds.
+_MOST_DIMENSIONS = 12
+
+
 def engine_for(domain: Domain, certified: bool) -> Engine:
-    """The engine of a domain's dimension."""
+    """The engine of a domain's dimension, refused where it could not hold the domain's own corners."""
+    if domain.dim > _MOST_DIMENSIONS:
+        raise DomainError(
+            f"{type(domain).__name__} of dimension {domain.dim}: cells are kept by their corners, and the domain alone "
+            f"has 2^{domain.dim} of them; expected at most {_MOST_DIMENSIONS} dimensions. Cut the network along an "
+            "hm.Plane or an hm.Segment, or draw samples with hm.sample_cells"
+        )
     if domain.dim == 1:
         from hardmax.cells.line import LineEngine
 
@@ -237,10 +277,10 @@ def _exact_batches(follower: ExactFollower, engine: Engine, enumeration: Enumera
 
     stages = follower.program.stages
     label = np.zeros(enumeration.n_choices, dtype=enumeration.label_type)
-    stack: list[tuple[int, NDArray[Any], Polytopes]] = [(0, label, engine.root())]
+    stack: list[tuple[int, int, NDArray[Any], Polytopes]] = [(0, 0, label, engine.root())]
     number = 0
     while stack:
-        index, label, piece = stack.pop()
+        index, first, label, piece = stack.pop()
         if index == len(stages):
             exact = follower.map(label)
             terms = follower.program.dim + 1
@@ -250,13 +290,16 @@ def _exact_batches(follower: ExactFollower, engine: Engine, enumeration: Enumera
             yield CellBatch((number,), label[None], maps, error, piece)
             number += 1
             continue
-        stage = stages[index]
-        rows = follower.rows(index, label)
-        labels, children = engine.settle(piece, 0, _WallRow(follower, label), rows, stage)
+        last = enumeration.part_end(stages[index], first)
+        stage = stages[index].part(first, last)
+        with interruptible():
+            rows = follower.rows(index, label)
+            labels, children = engine.settle(piece, 0, _WallRow(follower, label), rows, stage)
+        after = (index + 1, 0) if last == stages[index].n_choices else (index, last)
         for child in range(len(labels) - 1, -1, -1):
             chosen = label.copy()
             chosen[stage.columns] = labels[child]
-            stack.append((index + 1, chosen, children.take(child, child + 1)))
+            stack.append((*after, chosen, children.take(child, child + 1)))
 
 
 class _WallRow:
@@ -294,38 +337,12 @@ def _checked(net: Network, exactness: str) -> Exactness:
 
 
 def _complex(
-    net: Network,
-    domain: Domain,
-    mode: Exactness,
-    batches: list[CellBatch],
-    is_complete: bool,
-    n_settled: int,
-    max_cells: int | None,
+    net: Network, domain: Domain, mode: Exactness, batches: list[CellBatch], is_complete: bool, n_settled: int
 ) -> CellComplex:
-    if not batches:
-        n_choices, terms = net.n_choices, domain.dim + 1
-        nothing = np.zeros(1, dtype=np.int64)
-        points, none = np.empty((0, domain.dim)), np.empty(0, dtype=np.int64)
-        directions = None if domain.is_bounded else points
-        incidence = np.empty((0, 1), dtype=np.uint64) if domain.dim > 2 else None
-        pieces = Polytopes(domain.dim, nothing, points, nothing, none, None, directions, incidence)
-        labels: NDArray[Any] = np.empty((0, n_choices), dtype=np.uint8)
-        return CellComplex(net, domain, mode, labels, np.empty((0, terms, *net.output_shape)), None, pieces, False)
-    if len(batches) == 1:
-        only = batches[0]
-        labels, maps, error, pieces = only.labels, only.maps, only.map_error, only.pieces
-    else:
-        labels = np.concatenate([batch.labels for batch in batches])
-        maps = np.concatenate([batch.maps for batch in batches])
-        errors = [batch.map_error for batch in batches if batch.map_error is not None]
-        error = np.concatenate(errors) if len(errors) == len(batches) else None
-        pieces = type(batches[0].pieces).join([batch.pieces for batch in batches])
-    if max_cells is not None and len(labels) > max_cells:
-        labels, maps, pieces = labels[:max_cells], maps[:max_cells], pieces.take(0, max_cells)
-        error = None if error is None else error[:max_cells]
-        is_complete = False
-    if not np.isfinite(maps).all():
+    found = joined_batches(batches) if batches else no_cells(net, domain)
+    if not np.isfinite(found.maps).all():
         raise PrecisionError(
             "the affine maps overflow binary64; rescale the weights or use exactness='exact' on a smaller domain"
         )
+    labels, maps, error, pieces = found.labels, found.maps, found.map_error, found.pieces
     return CellComplex(net, domain, mode, labels, maps, error, pieces, is_complete, n_settled)

@@ -17,13 +17,16 @@ from numpy.typing import NDArray
 from hardmax.arithmetic.rationals import fraction, rational
 from hardmax.cells.domains import Domain
 from hardmax.cells.polytopes import Cut, Polytopes, split_wall
-from hardmax.errors import ParameterError
+from hardmax.errors import DomainError, ParameterError
 from hardmax.networks.slices import Guards
 from hardmax.networks.stages import Stage
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 ObjectArray = NDArray[np.object_]
+
+#: The most room for cutting one polytope, in bytes.
+_MOST_BYTES = 1 << 34
 
 _DONE, _OUTPUT_FULL, _WORKSPACE_FULL, _MORE_WORDS = 0, 1, 2, 3
 
@@ -214,7 +217,6 @@ class SpaceEngine:
         if guards.error is not None:
             errors[:, : guards.error.shape[1]] = guards.error
         n = len(pieces)
-        group_of_row = np.repeat(np.arange(stage.n_choices), stage.group_size)
         table = np.column_stack([stage.group_start, stage.group_size, stage.is_relu, stage.columns]).astype(np.int64)
         doubtful = np.empty(n, dtype=np.int64)
         label_type = stage.label_dtype
@@ -239,7 +241,7 @@ class SpaceEngine:
             before = position
             position, children, used, facets, n_doubtful, status = cut_polytopes(
                 position, pieces.vertex_start, pieces.corners, pieces.incidence, pieces.facet_start, pieces.walls,
-                pieces.lines, rows, errors, table, stage.twin, group_of_row, self.certified, self._is_unbounded,
+                pieces.lines, rows, errors, table, stage.twin, stage.group_of_row, self.certified, self._is_unbounded,
                 self.dim, count_only, output, doubtful, room, words,
             )  # fmt: skip
             n_children += children
@@ -251,7 +253,7 @@ class SpaceEngine:
                 )  # fmt: skip
                 parts.append((output.parents[:children], output.labels[:children], solids))
             if status == _WORKSPACE_FULL:
-                self._capacity = max(self._capacity, 2 * room)
+                self._capacity = max(self._capacity, _checked_room(2 * room, pieces.corners.shape[1], self.dim))
             elif status == _MORE_WORDS:
                 self._words = max(self._words, words + 1)
             elif status == _OUTPUT_FULL:
@@ -267,6 +269,18 @@ class SpaceEngine:
         parents, labels = (np.concatenate([part[k] for part in parts]) for k in (0, 1))
         solids = parts[0][2] if len(parts) == 1 else Solids.join([part[2] for part in parts])
         return Cut(parents, labels, solids, joined, position), n_children
+
+
+def _checked_room(corners: int, width: int, dim: int) -> int:
+    """Corners that a polytope may have, refused where the room to cut it would exceed what a machine has."""
+    n_bytes = 8 * 64 * corners * (width + dim + 6)
+    if n_bytes > _MOST_BYTES:
+        raise DomainError(
+            f"a cell in dimension {dim} has more than {corners // 2:,} corners, and cutting it would need "
+            f"{n_bytes / 2**30:.0f} GiB; expected at most {_MOST_BYTES / 2**30:.0f} GiB. Cut the network along an "
+            "hm.Plane or an hm.Segment, or draw samples with hm.sample_cells"
+        )
+    return corners
 
 
 def _all_terms(coefficients: NDArray[Any], dim: int) -> FloatArray:

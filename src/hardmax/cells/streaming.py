@@ -1,17 +1,20 @@
 """Cells on disk as they are found: ``enumerate_cells(..., stream_to=folder)``.
 
-A folder holds ``context.npz`` (network and domain), numbered parts ``part-000000.npz``, ... and, written
-last, ``manifest.json``; a folder without a manifest was not finished. Memory depends on the size of a part
-and not on the number of cells.
+A folder holds ``context.npz`` (network and domain), numbered parts ``part-000000.npz``, ... and ``manifest.json``,
+which names the parts that are there and says whether they are all. Every file is put in place whole, and the
+manifest after each part: whatever ends the process, and whenever, the folder loads as the partial result that it is
+then. A part that the manifest does not name yet, and the hidden file of one that was being written, are not read.
+Memory depends on the size of a part and not on the number of cells.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import count, pairwise, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +23,7 @@ from numpy.typing import NDArray
 
 from hardmax.cells.complex import CellComplex, Exactness
 from hardmax.cells.domains import Domain
-from hardmax.cells.enumeration import CellBatch
-from hardmax.cells.polytopes import Polytopes
+from hardmax.cells.enumeration import CellBatch, joined_batches, no_cells
 from hardmax.cells.storage import (
     SCHEMA,
     cell_arrays,
@@ -41,6 +43,8 @@ _CONTEXT, _MANIFEST = "context.npz", "manifest.json"
 #: A part is written when it holds this many cells, or bytes.
 _PART_CELLS = 1 << 16
 _PART_BYTES = 1 << 26
+#: Cells wait no longer than this for others, in seconds: what a process that is killed loses.
+_PART_SECONDS = 10.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,8 +80,8 @@ class StreamedCells:
         if not isinstance(folder, str | os.PathLike):
             raise ParameterError(f"expected the path of a folder, got a {type(folder).__name__}")
         where = Path(folder)
-        manifest = _read_manifest(where / _MANIFEST)
-        header, arrays = read_arrays(where / _CONTEXT, _FORMAT)
+        header, arrays = _read_context(where)
+        manifest = _read_manifest(where / _MANIFEST, header)
         network, domain, exactness = restore_context(header, arrays, str(where / _CONTEXT))
         try:
             names = tuple(str(name) for name in manifest["parts"])
@@ -120,7 +124,7 @@ class StreamedCells:
             self.network,
             self.domain,
             self.exactness,
-            _joined(batches, self.network, self.domain),
+            cell_arrays(joined_batches(batches) if batches else no_cells(self.network, self.domain)),
             is_complete=self.is_complete,
             n_settled=self.n_settled,
             where=str(self.folder),
@@ -132,20 +136,22 @@ class StreamedCells:
 
 
 class StreamWriter:
-    """Fills a folder with parts; ``finish`` writes the manifest."""
+    """Fills a folder with parts, after each of which it can be loaded; ``finish`` says whether they are all."""
 
     def __init__(self, folder: str | os.PathLike[str], network: Network, domain: Domain, exactness: Exactness) -> None:
         self.folder = _empty_folder(folder)
         self._header = describe(network, domain, exactness)
         self._network, self._domain, self._exactness = network, domain, exactness
-        write_arrays(self.folder / _CONTEXT, self._header, context_arrays(network, domain), _FORMAT)
         self._waiting: list[CellBatch] = []
         self._n_waiting, self._bytes = 0, 0
+        self._written = time.monotonic()
         self._parts: list[str] = []
         self.n_cells = 0
+        write_arrays(self.folder / _CONTEXT, self._header, context_arrays(network, domain), _FORMAT)
+        self._write_manifest(False, 0)
 
     def add(self, batch: CellBatch) -> None:
-        """More cells; written once there are enough for a part."""
+        """More cells; written once there are enough for a part, or the first of them has waited long enough."""
         if not np.isfinite(batch.maps).all():
             raise PrecisionError(
                 "the affine maps overflow binary64; rescale the weights or use exactness='exact' on a smaller domain"
@@ -153,13 +159,15 @@ class StreamWriter:
         self._waiting.append(batch)
         self._n_waiting += len(batch)
         self._bytes += sum(array.nbytes for array in cell_arrays(batch).values())
-        if self._n_waiting >= _PART_CELLS or self._bytes >= _PART_BYTES:
+        is_late = time.monotonic() > self._written + _PART_SECONDS
+        if self._n_waiting >= _PART_CELLS or self._bytes >= _PART_BYTES or is_late:
             self._flush()
+            self._write_manifest(False, 0)
 
     def _flush(self) -> None:
         if not self._waiting:
             return
-        arrays = _joined(self._waiting, self._network, self._domain)
+        arrays = self._joined()
         paths = [batch.path for batch in self._waiting]
         arrays["batch_start"] = np.cumsum([0, *map(len, self._waiting)])
         arrays["path_start"] = np.cumsum([0, *map(len, paths)])
@@ -169,10 +177,19 @@ class StreamWriter:
         self._parts.append(name)
         self.n_cells += self._n_waiting
         self._waiting, self._n_waiting, self._bytes = [], 0, 0
+        self._written = time.monotonic()
 
-    def finish(self, is_complete: bool, n_settled: int) -> StreamedCells:
-        """Write what is left and the manifest."""
-        self._flush()
+    def _joined(self) -> dict[str, NDArray[Any]]:
+        """The waiting cells as a complex stores them: polygons in order, for which the engine's own numbers serve."""
+        joined = joined_batches(self._waiting)
+        return cell_arrays(
+            CellComplex(
+                self._network, self._domain, self._exactness, joined.labels, joined.maps, joined.map_error,
+                joined.pieces, is_complete=False,
+            )
+        )  # fmt: skip
+
+    def _write_manifest(self, is_complete: bool, n_settled: int) -> None:
         manifest = {
             "format": _FORMAT,
             "schema": SCHEMA,
@@ -184,6 +201,11 @@ class StreamWriter:
         }
         with replacing(self.folder / _MANIFEST) as out:
             out.write(json.dumps(manifest, indent=1).encode())
+
+    def finish(self, is_complete: bool, n_settled: int) -> StreamedCells:
+        """Write what is left, and whether these are all cells."""
+        self._flush()
+        self._write_manifest(is_complete, n_settled)
         return StreamedCells(
             self.folder,
             self.n_cells,
@@ -214,14 +236,25 @@ def _empty_folder(folder: str | os.PathLike[str]) -> Path:
     return where
 
 
-def _read_manifest(file: Path) -> dict[str, Any]:
+def _read_context(folder: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Network and domain, which are the first to be written."""
+    if not (folder / _CONTEXT).exists():
+        raise FileFormatError(
+            f"{folder}: no {_CONTEXT}; either this is no folder of cells, or writing it was ended before the first "
+            "cell; enumerate again into an empty folder"
+        )
+    return read_arrays(folder / _CONTEXT, _FORMAT)
+
+
+def _read_manifest(file: Path, header: Mapping[str, Any]) -> dict[str, Any]:
     try:
         manifest = json.loads(file.read_bytes())
         kind, schema = manifest["format"], manifest["schema"]
-    except FileNotFoundError:
-        raise FileFormatError(
-            f"{file.parent}: no {file.name}; either this is no folder of cells, or writing it was not finished"
-        ) from None
+    except FileNotFoundError:  # ended between the first two files, or written by a version that wrote it last
+        names = list(takewhile(lambda name: (file.parent / name).exists(), map(_part_name, count())))
+        n_cells = sum(len(read_arrays(file.parent / name, _FORMAT)[1].get("labels", ())) for name in names)
+        hash_ = header.get("input_hash")
+        return {"input_hash": hash_, "is_complete": False, "n_cells": n_cells, "n_settled": 0, "parts": names}
     except Exception as error:  # json raises several kinds on damaged text
         raise FileFormatError(f"{file}: damaged ({type(error).__name__}: {error})") from None
     if kind != _FORMAT or schema != SCHEMA:
@@ -243,35 +276,3 @@ def _batches(cells: CellComplex, arrays: Mapping[str, NDArray[Any]]) -> list[Cel
         pieces = cells.pieces.take(first, last)
         found.append(CellBatch(path, cells.labels[first:last], cells.maps[first:last], error, pieces))
     return found
-
-
-def _joined(batches: list[CellBatch], network: Network, domain: Domain) -> dict[str, NDArray[Any]]:
-    """The arrays of batches one after the other."""
-    if not batches:
-        nothing = np.zeros(1, dtype=np.int64)
-        incidence = np.empty((0, 1), dtype=np.uint64) if domain.dim > 2 else None
-        directions = None if domain.is_bounded else np.empty((0, domain.dim))
-        none = np.empty(0, dtype=np.int64)
-        points = np.empty((0, domain.dim))
-        pieces = Polytopes(domain.dim, nothing, points, nothing, none, None, directions, incidence)
-        labels = np.empty((0, network.n_choices), dtype=np.uint8)
-        maps = np.empty((0, domain.dim + 1, *network.output_shape))
-        return cell_arrays(CellBatch((), labels, maps, None, pieces))
-    errors = [batch.map_error for batch in batches if batch.map_error is not None]
-    joined = CellBatch(
-        (),
-        np.concatenate([batch.labels for batch in batches]),
-        np.concatenate([batch.maps for batch in batches]),
-        np.concatenate(errors) if len(errors) == len(batches) else None,
-        Polytopes.join([batch.pieces for batch in batches]),
-    )
-    return cell_arrays(joined)
-
-
-def first_cells(batch: CellBatch, number: int) -> CellBatch:
-    """The first cells of a batch."""
-    if number >= len(batch):
-        return batch
-    error = None if batch.map_error is None else batch.map_error[:number]
-    pieces = batch.pieces.take(0, number)
-    return CellBatch(batch.path, batch.labels[:number], batch.maps[:number], error, pieces)

@@ -111,6 +111,10 @@ def _run(arguments: Sequence[str] | None) -> int:
         return _refuse(str(error))
     except typer.TyperException as error:  # a wrong option or argument
         return _refuse(f"{_sentence(error.format_message(), arguments)} See `hardmax {_command(arguments)}--help`.")
+    except SystemError as error:  # what Python makes of an interrupt that comes while a kernel hands its arrays back
+        if not _is_interrupt(error):
+            raise
+        return 130
     except SystemExit as end:  # of a library that saw the pipe break
         if isinstance(end.__context__, BrokenPipeError):
             raise BrokenPipeError from None
@@ -122,6 +126,12 @@ def _run(arguments: Sequence[str] | None) -> int:
     except MemoryError:
         return _refuse("there is not enough memory for this; try a smaller domain, --max-cells or --cells-only.")
     return code if isinstance(code, int) else 0
+
+
+def _is_interrupt(error: BaseException | None) -> bool:
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__
+    return error is not None
 
 
 def _show_what_fits(stream: TextIO) -> None:

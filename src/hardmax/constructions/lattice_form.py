@@ -84,6 +84,7 @@ class _Search:
                 g = [row[v] for v in vertices]
                 self.below[j, k] = all(x <= y for x, y in zip(g, f, strict=True))
                 self.above[j, k] = all(x >= y for x, y in zip(g, f, strict=True))
+        self.often = self.below.sum(axis=1).tolist()  # on how many simplices each piece is at most f
 
     def run(self) -> LatticeForm:
         parts: list[tuple[int, Polytope, frozenset[int]]] = []
@@ -104,10 +105,11 @@ class _Search:
             part = waiting.pop()
             whole = part is self.simplices[k]
             covering = np.flatnonzero(self.above[:, k]).tolist() if whole else self._above_on(part, owner)
-            if self._stays_below(covering):
-                found.append((k, part, frozenset(self._thinned(covering, owner))))
-            else:
+            reasons = self._reasons(covering)
+            if reasons is None:
                 waiting += self._halves(part, owner)
+            else:
+                found.append((k, part, frozenset(self._thinned(covering, owner, reasons))))
         return found
 
     def _above_on(self, part: Polytope, owner: int) -> list[int]:
@@ -118,28 +120,59 @@ class _Search:
             if all(at(piece, point) >= y for point, y in zip(part, f, strict=True))
         ]
 
-    def _stays_below(self, group: Sequence[int]) -> bool:
-        """Whether the minimum over the group is at most f everywhere."""
-        safe = self.below[list(group)].any(axis=0)
-        for k in np.flatnonzero(~safe).tolist():
-            part: Polytope = self.simplices[k]
-            for j in group:
-                gap = _difference(self.pieces[j], self.pieces[self.own[k]])
-                part = _clipped(part, gap)
-                if not part:
-                    break
-            if part:  # all of the group exceed f on an open set
-                return False
-        return True
+    def _reasons(self, group: Sequence[int]) -> list[tuple[int, ...]] | None:
+        """Why the minimum over the group is at most f: for each simplex some members whose own minimum is.
 
-    def _thinned(self, group: Sequence[int], owner: int) -> list[int]:
-        """The group without pieces that it can do without; its own piece stays."""
+        None where it is not, as on some open set all of the group exceed f.
+        """
+        found = []
+        for k in range(len(self.simplices)):
+            reason = self._reason(group, k)
+            if reason is None:
+                return None
+            found.append(reason)
+        return found
+
+    def _reason(self, group: Sequence[int], k: int) -> tuple[int, ...] | None:
+        """Members of the group whose minimum is at most f on simplex k, or None."""
+        kept = np.asarray(group)[np.argsort([-self.often[j] for j in group], kind="stable")].tolist()
+        alone = next((j for j in kept if self.below[j, k]), None)
+        if alone is not None:
+            return (alone,)
+        part, used = self.simplices[k], []
+        for j in kept:
+            if self.above[j, k]:  # cuts nothing off
+                continue
+            rest = _clipped(part, _difference(self.pieces[j], self.pieces[self.own[k]]))
+            if rest is not part:
+                used.append(j)
+            if not rest:
+                return tuple(used)
+            part = rest
+        return None
+
+    def _thinned(self, group: Sequence[int], owner: int, reasons: list[tuple[int, ...]]) -> list[int]:
+        """The group without pieces that it can do without; its own piece stays.
+
+        A piece is missed only where it is one of the reasons, and only there is looked for others.
+        """
         kept = list(group)
         # first those that are above f most often: they do least to keep the minimum down
-        for j in sorted(group, key=lambda j: int(self.below[j].sum())):
+        for j in sorted(group, key=lambda j: self.often[j]):
+            if j == owner:
+                continue
             rest = [other for other in kept if other != j]
-            if j != owner and self._stays_below(rest):
+            instead: dict[int, tuple[int, ...]] = {}
+            for k, reason in enumerate(reasons):
+                if j in reason:
+                    other = self._reason(rest, k)
+                    if other is None:
+                        break
+                    instead[k] = other
+            else:
                 kept = rest
+                for k, other in instead.items():
+                    reasons[k] = other
         return kept
 
     def _halves(self, part: Polytope, owner: int) -> list[Polytope]:

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from hardmax.cells.complex import Exactness
 from hardmax.cells.domains import Domain
+from hardmax.cells.interrupts import HeldSignals, poll
 from hardmax.cells.notebook import ShownAsTable
 from hardmax.cells.search import check_polyhedral
 from hardmax.errors import DomainError, ParameterError
@@ -155,16 +156,18 @@ def sample_cells(
     source = np.random.default_rng() if rng is None else rng
     key = int(source.integers(0, 1 << 64, dtype=np.uint64))
     done = 0
-    try:
-        while done < count:
-            size = min(coder.chunk, count - done)
-            table.add(coder.codes(key, done, size))
-            done += size
-            if progress is not None:
-                progress(done, table.n_distinct)
-    except KeyboardInterrupt:
-        if done == 0:
-            raise
+    with HeldSignals():
+        try:
+            while done < count:
+                poll()
+                size = min(coder.chunk, count - done)
+                table.add(coder.codes(key, done, size))
+                done += size
+                if progress is not None:
+                    progress(done, table.n_distinct)
+        except KeyboardInterrupt:
+            if done == 0:
+                raise
     return _summary(done, table.frequencies, coder.is_hashed, done == count)
 
 

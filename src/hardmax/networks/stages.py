@@ -73,7 +73,10 @@ class Stage:
 
 
 class Plan:
-    """In which order a graph's operations run, stage by stage, and how each rounds; made once a graph."""
+    """In which order a graph's operations run, stage by stage, and how each rounds; made once a graph.
+
+    It keeps no way back to its graph, or the graph would never be freed.
+    """
 
     _plans: ClassVar[WeakKeyDictionary[Graph, Plan]] = WeakKeyDictionary()
 
@@ -86,7 +89,6 @@ class Plan:
         return plan
 
     def __init__(self, graph: Graph) -> None:
-        self._shape_of = graph.shape_of
         self._nodes = graph.nodes
         level = [0]
         for node in graph.nodes:
@@ -110,7 +112,7 @@ class Plan:
         self.fused = self._relus_before_linear()
         offsets = dict(zip(graph.choice_nodes, np.cumsum([0, *graph.choice_counts]).tolist(), strict=False))
         counts = dict(zip(graph.choice_nodes, graph.choice_counts, strict=True))
-        self.stages = tuple(self._stage(nodes, offsets, counts) for nodes in chosen)
+        self.stages = tuple(self._stage(graph, nodes, offsets, counts) for nodes in chosen)
 
     def _relus_before_linear(self) -> dict[int, int]:
         """ReLU nodes on vectors whose only reader is a linear map: node -> that map's node."""
@@ -141,13 +143,15 @@ class Plan:
             growth.append(max(growth[value] for value in node.inputs) * max(1.0, rule.norm))
         return max(growth)
 
-    def _stage(self, nodes: Sequence[int], offsets: dict[int, int], counts: dict[int, int]) -> Stage:
+    def _stage(
+        self, graph: Graph, nodes: Sequence[int], offsets: dict[int, int], counts: dict[int, int]
+    ) -> Stage:
         starts, sizes, relus, columns, twins = [], [], [], [], []
         row = 0
         for index in nodes:
             node = self._nodes[index]
             is_relu = isinstance(node.operation, op.Relu)
-            size = 1 if is_relu else self._shape_of(node.inputs[0])[-1]
+            size = 1 if is_relu else graph.shape_of(node.inputs[0])[-1]
             count = counts[index]
             starts.append(row + size * np.arange(count))
             sizes.append(np.full(count, size))
