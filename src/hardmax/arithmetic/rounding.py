@@ -17,6 +17,9 @@ UNIT_ROUNDOFF = 2.0**-53
 UNDERFLOW = 2.0**-1074
 #: Lemma 1: makes a bound that was computed in at most 2**29 operations on nonnegative floats an upper bound.
 SAFETY = 1.0 + 2.0**-23
+#: Bits of the widest floats of this machine, 64 where they are extended and 53 where they are not, and their roundoff.
+LONG_BITS = int(np.finfo(np.longdouble).nmant) + 1
+LONG_ROUNDOFF = 2.0**-LONG_BITS
 
 
 def dot_error(n: Any, size: Any, slack: Any = 0.0) -> Any:

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import lcm
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.arithmetic.quadratic import QuadraticNumber, compare, crossing, sign_after
-from hardmax.arithmetic.rationals import ObjectArray, rational
+from hardmax.arithmetic.rationals import ObjectArray, fraction, rational
 from hardmax.cells.certificate.fixed_choices import ExactCell
 from hardmax.cells.domains import Domain
 from hardmax.cells.polytopes import Polytopes, split_wall
@@ -104,7 +105,23 @@ class ExactShape:
         if self.domain.dim == 1:
             low, high = self.ends
             return all(_stays_positive(list(lead), low, high) for lead in self.cell.leads())
-        return all(not _negative(lead, corner) for lead in self.cell.leads() for corner in self.corners)
+        far, near = self._at_corners([(*lead, 0) for lead in self.cell.leads()])
+        return not ((far < 0) | ((far == 0) & (near < 0))).any()
+
+    @cached_property
+    def _whole_corners(self) -> ObjectArray:
+        """The corners as integers (w, p, q), each standing for (p + M q) / w."""
+        whole = [integers([1, *p, *q]) for p, q in self.corners]
+        return np.array(whole, dtype=object).reshape(len(whole), -1)
+
+    def _at_corners(self, rows: Sequence[Sequence[Number]]) -> tuple[ObjectArray, ObjectArray]:
+        """Positive multiples of what functions (c, a, m) are at corners, (row, corner): what M multiplies, and the rest."""
+        table = self._whole_corners
+        functions = np.array([integers(row) for row in rows], dtype=object).reshape(len(rows), table.shape[1] // 2 + 2)
+        dim = self.domain.dim
+        w, p, q = table[:, 0], table[:, 1 : dim + 1].T, table[:, dim + 1 :].T
+        normals = functions[:, 1:-1]
+        return normals @ q + functions[:, -1:] * w, normals @ p + functions[:, :1] * w
 
     def is_proper(self) -> bool:
         """Whether each corner lies strictly inside the facets it is not said to lie on; in the plane also in order."""
@@ -112,16 +129,22 @@ class ExactShape:
         if dim == 1:
             low, high = self.ends
             return low is None or high is None or compare(low, high) < 0
-        for lies_on, corner in zip(self.incidence, self.corners, strict=True):
-            for facet, row in enumerate(self.rows):
-                if facet not in lies_on and not _positive(row, corner):
-                    return False
+        far, near = self._at_corners(self.rows)
+        is_inside = (far > 0) | ((far == 0) & (near > 0))
+        if any(not is_inside[f, k] for k, on in enumerate(self.incidence) for f in range(len(self.rows)) if f not in on):
+            return False
         if dim > 2:
             return True
         (p, q), (p1, q1) = self.corners[:2]
         _, a, b, _ = self.rows[0]
         turns = [(x1 - x) * b - (y1 - y) * a for (x, y), (x1, y1) in ((q, q1), (p, p1))]
         return next((turn > 0 for turn in turns if turn != 0), False)
+
+    @cached_property
+    def half_spaces(self) -> dict[tuple[Number, ...], tuple[Number, ...]]:
+        """The facets' functions (c, a) but for those at infinity, by their multiple with first normal entry 1 or -1."""
+        scaled = [scaled_row(row) for row in self.rows if row[-1] == 0]
+        return dict(zip(scaled, scaled, strict=True))
 
     def interior_points(self) -> list[list[Number]]:
         """Rational points of which at least one is meant to be inside: several where M needs a value."""
@@ -135,21 +158,17 @@ class ExactShape:
         ]
 
 
-def _negative(lead: ObjectArray, corner: Corner) -> bool:
-    p, q = corner
-    at_infinity = sum((a * x for a, x in zip(lead[1:], q, strict=True)), rational(0))
-    if at_infinity != 0:
-        return bool(at_infinity < 0)
-    return bool(sum((a * x for a, x in zip(lead[1:], p, strict=True)), lead[0]) < 0)
+def scaled_row(row: Sequence[Number]) -> tuple[Number, ...]:
+    """A facet's function (c, a, m) as the multiple of (c, a) with first normal entry 1 or -1."""
+    size = next((abs(x) for x in row[1:-1] if x != 0), rational(1))
+    return tuple(x / size for x in row[:-1])
 
 
-def _positive(row: tuple[Number, ...], corner: Corner) -> bool:
-    """Whether a facet's function (c, a, m) is positive at a corner."""
-    p, q = corner
-    at_infinity = sum((a * x for a, x in zip(row[1:-1], q, strict=True)), row[-1])
-    if at_infinity != 0:
-        return bool(at_infinity > 0)
-    return bool(sum((a * x for a, x in zip(row[1:-1], p, strict=True)), row[0]) > 0)
+def integers(numbers: Sequence[Number]) -> list[int]:
+    """The same numbers times a positive one that makes them whole."""
+    exact = [(int(x.p), int(x.q)) if hasattr(x, "p") else fraction(x).as_integer_ratio() for x in numbers]
+    common = lcm(*(below for _, below in exact))
+    return [above * (common // below) for above, below in exact]
 
 
 def _stays_positive(lead: list[Number], low: QuadraticNumber | None, high: QuadraticNumber | None) -> bool:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.arithmetic.rationals import ZERO_LATTICE, lattice_exponent
-from hardmax.arithmetic.rounding import SAFETY
+from hardmax.arithmetic.rounding import LONG_BITS, LONG_ROUNDOFF, SAFETY
 from hardmax.cells.domains import Domain
 from hardmax.networks import operations as op
 from hardmax.networks.evaluation import apply, batched
@@ -28,9 +28,6 @@ IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 LongArray = NDArray[np.longdouble]
 
-#: Bits of the widest floats of this machine: 64 where they are extended, 53 where they are not (rationals do more then).
-LONG_BITS = int(np.finfo(np.longdouble).nmant) + 1
-LONG_ROUNDOFF = 2.0**-LONG_BITS
 #: Smaller numbers are left to rationals, so that no product here underflows.
 _LEAST = 2.0**-400
 
@@ -99,6 +96,29 @@ def followed(
             if graph.last_use[value] == index:
                 values[value] = None
     yield values[-1], row_of
+
+
+def roundings(graph: Graph, domain: Domain, is_quadratic: bool) -> FloatArray:
+    """How many unit roundoffs the operations of any label's map may add up to, (terms,): with absolute values of all
+    weights, and no ReLU off."""
+    start = _inputs(graph, domain, 3 if is_quadratic else domain.dim + 1)
+    values: list[Any] = [Terms(np.abs(start.value), start.units, start.lattice, start.exact)]
+    for node in graph.nodes:
+        operands, operation = [values[value] for value in node.inputs], node.operation
+        if isinstance(operation, op.Relu):
+            factor = max(1.0, abs(operation.slope))
+            values.append(Terms(operands[0].value * factor, operands[0].units * factor, start.lattice, start.exact))
+        elif isinstance(operation, op.MaxLast):
+            value, units = operands[0].value.max(axis=-1), operands[0].units.max(axis=-1)
+            values.append(Terms(value, units, start.lattice, start.exact))
+        elif isinstance(operation, op.Hardmax):
+            value = np.zeros(operands[0].value.shape, dtype=np.longdouble)
+            value[:, 0] = 1.0
+            values.append(Terms(value, np.zeros(value.shape), start.lattice, start.exact))
+        else:
+            values.append(_applied(operation.cast(np.abs), operands, is_quadratic))
+    last = values[-1]
+    return np.asarray((last.units + last.size).reshape(last.value.shape[1], -1).max(axis=1, initial=0.0))
 
 
 def branches(row_of: IntArray, chosen: NDArray[Any]) -> tuple[IntArray, IntArray, IntArray]:

@@ -33,6 +33,12 @@ def check_map_numbers(subject: Subject) -> Check:
 
 def map_numbers(subject: Subject) -> tuple[IntArray, int]:
     """The number of each cell's map by first appearance, (n_cells,), and how many cells rationals were asked for."""
+    if "map numbers" not in subject.memory:
+        subject.memory["map numbers"] = _map_numbers(subject)
+    return subject.memory["map numbers"]
+
+
+def _map_numbers(subject: Subject) -> tuple[IntArray, int]:
     n = subject.n_cells
     maps = subject.cells.maps.reshape(n, -1) + 0.0  # -0.0 and 0.0 are one number
     keys: list[Any] = [row.tobytes() for row in maps]

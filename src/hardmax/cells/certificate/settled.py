@@ -14,8 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.arithmetic.rationals import ZERO_LATTICE
-from hardmax.arithmetic.rounding import SAFETY, UNDERFLOW, UNIT_ROUNDOFF, dot_error, solution_error
-from hardmax.cells.certificate.enclosures import LONG_BITS, LONG_ROUNDOFF, Terms, followed
+from hardmax.arithmetic.rounding import (
+    LONG_BITS,
+    LONG_ROUNDOFF,
+    SAFETY,
+    UNDERFLOW,
+    UNIT_ROUNDOFF,
+    dot_error,
+    solution_error,
+)
+from hardmax.cells.certificate.enclosures import Terms, followed, roundings
 from hardmax.networks import operations as op
 
 if TYPE_CHECKING:
@@ -63,8 +71,8 @@ class Settled:
     """What floats could prove, and what they need for more.
 
     corners, maps : (n_cells,) whether the cell's corners, and its map, are proved right.
-    rows : the function of each facet; corner_scale (n_vertices,) and map_scale (n_cells, terms): what errors one
-        rounding of each operation explains.
+    rows : the function of each facet; corner_scale (n_vertices,) and map_scale (dim + 1,): what errors one rounding
+        of each operation explains.
     """
 
     corners: BoolArray
@@ -83,7 +91,7 @@ def settle(subject: Subject) -> Settled:
         np.zeros(n, dtype=bool),
         Rows.empty(len(pieces.walls), n_terms),
         np.full(len(pieces.vertices), np.inf),
-        np.full((n, subject.dim + 1), np.inf),
+        UNIT_ROUNDOFF * roundings(subject.graph, subject.domain, subject.is_quadratic)[: subject.dim + 1] + UNDERFLOW,
     )
     _domain_rows(subject, found.rows)
     width = max([1, *(int(np.prod(subject.graph.shape_of(subject.graph.nodes[k].inputs[0])))
@@ -263,12 +271,11 @@ class _Batch:
         return lead, bound
 
     def _maps(self, output: Terms, row_of: IntArray) -> None:
-        """Whether each map is within its claimed error, and what errors roundings explain."""
+        """Whether each map is within its claimed error."""
         subject, dim, cells = self.subject, self.subject.dim, self.cells
         n = len(cells)
         value = output.value.reshape(*output.value.shape[:2], -1)[row_of]
         error = output.error.reshape(*output.error.shape[:2], -1)[row_of]
-        units = output.units.reshape(*output.units.shape[:2], -1)[row_of]
         claimed = subject.cells.maps[cells].reshape(n, dim + 1, -1)
         gap = np.abs(value[:, : dim + 1] - claimed).astype(np.float64)
         allowed = subject.map_errors[cells][..., None]
@@ -276,8 +283,6 @@ class _Batch:
         fine = fine.reshape(n, -1).all(axis=1)
         rest = np.abs(value[:, dim + 1 :]).astype(np.float64) + error[:, dim + 1 :]
         self.found.maps[cells] = fine & ~rest.reshape(n, -1).any(axis=1)
-        scale = units[:, : dim + 1] + np.abs(claimed)
-        self.found.map_scale[cells] = UNIT_ROUNDOFF * scale.max(axis=2, initial=0.0) + UNDERFLOW
 
 
 def _ranges(start: IntArray, cells: IntArray) -> tuple[IntArray, IntArray]:

@@ -8,17 +8,19 @@ Attention with choices behind it jumps; there facets overlap in part, which line
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.arithmetic.linear_program import exact_interior_point, interior_points
+from hardmax.arithmetic.linear_program import exact_interior_point
+from hardmax.arithmetic.overlaps import overlaps_on_wall
 from hardmax.arithmetic.rationals import fraction
-from hardmax.arithmetic.rounding import SAFETY, UNDERFLOW, dot_error
-from hardmax.cells.certificate.corners import ExactShape
-from hardmax.cells.certificate.enclosures import LONG_ROUNDOFF, branches
+from hardmax.arithmetic.rounding import SAFETY, UNDERFLOW, UNIT_ROUNDOFF
+from hardmax.cells.certificate.corners import ExactShape, scaled_row
+from hardmax.cells.certificate.enclosures import branches
 from hardmax.cells.certificate.subject import Subject
 from hardmax.errors import PrecisionError
 from hardmax.networks import operations as op
@@ -120,7 +122,7 @@ def _boxes(subject: Subject) -> tuple[FloatArray, FloatArray]:
     """Bounds on each facet's coordinates, (n_facets, dim): infinite where it is unbounded."""
     pieces = subject.pieces
     corner, facet = subject.incident_corner, subject.incident_facet
-    slack = SAFETY * subject.errors[:, None] + 2.0**-50 * np.abs(pieces.vertices) + 4 * UNDERFLOW
+    slack = SAFETY * (subject.errors[:, None] + 2 * UNIT_ROUNDOFF * np.abs(pieces.vertices)) + UNDERFLOW
     low, high = pieces.vertices - slack, pieces.vertices + slack
     if pieces.directions is not None:
         is_far = np.zeros(len(low), dtype=bool)
@@ -134,56 +136,16 @@ def _boxes(subject: Subject) -> tuple[FloatArray, FloatArray]:
 
 def _by_programs(subject: Subject, ours: IntArray, theirs: IntArray, reach: FloatArray) -> NDArray[np.int8]:
     """The same by linear programs in floats on the wall; ``reach`` (n, dim) bounds the coordinates of a common point."""
-    verdict = np.full(len(ours), -1, dtype=np.int8)
-    rows, dim, start = subject.settled.rows, subject.dim, subject.pieces.facet_start
+    rows, start = subject.settled.rows, subject.pieces.facet_start
     others = []
     for facet in (ours, theirs):
         cell = subject.facet_owner[facet]
-        most = int(np.diff(start)[cell].max())
-        index = start[cell][:, None] + np.arange(most)
+        index = start[cell][:, None] + np.arange(int(np.diff(start)[cell].max()))
         usable = (index < start[cell + 1][:, None]) & (index != facet[:, None])
         index = np.where(usable, index, facet[:, None])
-        usable &= rows.infinite[index] == 0
-        others.append((index, usable))
+        others.append((index, usable & (rows.infinite[index] == 0)))
     index, usable = (np.concatenate(parts, axis=1) for parts in zip(*others, strict=True))
-    wall, wall_error = rows.value[ours], rows.error[ours]
-    pivot = 1 + np.abs(wall[:, 1:]).argmax(axis=1)
-    at = np.arange(len(ours))
-    value, error = rows.value[index], rows.error[index]  # (pair, row, term)
-    head, head_error = wall[at, pivot][:, None], wall_error[at, pivot][:, None]
-    ratio = value[at, :, pivot] / head
-    ratio_error = (error[at, :, pivot] + np.abs(ratio) * head_error) / (np.abs(head) - head_error)
-    ratio_error = SAFETY * (ratio_error.astype(np.float64) + 4 * LONG_ROUNDOFF * np.abs(ratio).astype(np.float64))
-    ratio_error = np.where(np.abs(head) > 2 * head_error, ratio_error, np.inf)
-    width = np.abs(ratio).astype(np.float64) + ratio_error
-    reduced = value - ratio[..., None] * wall[:, None]
-    size = (np.abs(value) + np.abs(ratio)[..., None] * np.abs(wall)[:, None]).astype(np.float64)
-    loose = error + width[..., None] * wall_error[:, None]
-    loose = loose + ratio_error[..., None] * np.abs(wall)[:, None].astype(np.float64) + 8 * LONG_ROUNDOFF * size
-    short = reduced.astype(np.float64)
-    loose = SAFETY * (loose + np.abs(reduced - short).astype(np.float64)) + 8 * UNDERFLOW
-    kept = np.array([[k for k in range(dim + 1) if k != p] for p in range(1, dim + 1)])[pivot - 1]  # (pair, terms)
-    short = np.take_along_axis(short, kept[:, None], axis=2)
-    loose = np.take_along_axis(loose, kept[:, None], axis=2)
-    sane = np.isfinite(short).all(axis=(1, 2)) & np.isfinite(np.where(usable[..., None], loose, 0.0)).all(axis=(1, 2))
-    short = np.where((usable & sane[:, None])[..., None], short, 0.0)
-    loose = np.where((usable & sane[:, None])[..., None], loose, 0.0)
-    limits = np.where(usable & sane[:, None], short[..., 0], 1.0)
-    exists, points = interior_points(-short[..., 1:], limits)
-    points = np.where(np.isfinite(points), points, 0.0)
-    margin = limits + (short[..., 1:] * points[:, None]).sum(axis=2)
-    size = np.abs(limits) + (np.abs(short[..., 1:]) * np.abs(points)[:, None]).sum(axis=2)
-    slack = loose[..., 0] + (loose[..., 1:] * np.abs(points)[:, None]).sum(axis=2)
-    bound = dot_error(dim, size, slack) + dim * UNDERFLOW
-    verdict[exists & sane & ((margin > bound) | ~usable).all(axis=1)] = 1
-    far = np.take_along_axis(np.concatenate([np.ones((len(reach), 1)), reach], axis=1), kept, axis=1)
-    ask = np.flatnonzero((verdict < 0) & sane & np.isfinite(far).all(axis=1))
-    if len(ask):
-        extra = SAFETY * (loose[ask] * far[ask][:, None]).sum(axis=2) * SAFETY + dim * UNDERFLOW
-        wide = np.nextafter(limits[ask] + extra, np.inf)
-        exists, _ = interior_points(-short[ask][..., 1:], wide)
-        verdict[ask[~exists]] = 0
-    return verdict
+    return overlaps_on_wall(rows.value[ours], rows.error[ours], rows.value[index], rows.error[index], usable, reach)
 
 
 # --- in rationals ---------------------------------------------------------------------------------------
@@ -191,8 +153,8 @@ def _by_programs(subject: Subject, ours: IntArray, theirs: IntArray, reach: Floa
 
 def share_facet(one: ExactShape, two: ExactShape, facet: int | None = None) -> bool:
     """Whether two cells have a piece of wall in common, in rationals; of a facet of the first if given."""
-    mine, theirs = _half_spaces(one), _half_spaces(two)
-    only = None if facet is None else _scaled(one.rows[facet])
+    mine, theirs = one.half_spaces, two.half_spaces
+    only = None if facet is None else scaled_row(one.rows[facet])
     for wall, row in mine.items():
         opposite = tuple(-x for x in wall)
         if opposite in theirs and (only is None or only == wall):
@@ -209,21 +171,8 @@ def share_facet(one: ExactShape, two: ExactShape, facet: int | None = None) -> b
     return False
 
 
-def _scaled(row: Any) -> tuple[Fraction, ...]:
-    """A row (c, a) as its multiple with first normal entry 1 or -1."""
-    exact = tuple(fraction(x) for x in row[:-1])
-    size = next((abs(x) for x in exact[1:] if x != 0), Fraction(1))
-    return tuple(x / size for x in exact)
-
-
-def _half_spaces(shape: ExactShape) -> dict[tuple[Fraction, ...], tuple[Fraction, ...]]:
-    """The facets' rows (c, a) that are no far walls, by their multiple with first normal entry 1 or -1."""
-    rows = [_scaled(row) for row in shape.rows if row[-1] == 0]
-    return dict(zip(rows, rows, strict=True))
-
-
-def _on(row: tuple[Fraction, ...], wall: tuple[Fraction, ...]) -> list[Fraction]:
+def _on(row: Sequence[Any], wall: Sequence[Any]) -> list[Fraction]:
     """A row restricted to the hyperplane of another, one coordinate eliminated."""
     k = next(k for k in range(1, len(wall)) if wall[k] != 0)
     factor = row[k] / wall[k]
-    return [x - factor * y for position, (x, y) in enumerate(zip(row, wall, strict=True)) if position != k]
+    return [fraction(x - factor * y) for place, (x, y) in enumerate(zip(row, wall, strict=True)) if place != k]
