@@ -12,11 +12,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 #: The largest relative error of one operation on binary64 (u), and more than one loses to underflow (eta).
 UNIT_ROUNDOFF = 2.0**-53
 UNDERFLOW = 2.0**-1074
 #: Lemma 1: makes a bound that was computed in at most 2**29 operations on nonnegative floats an upper bound.
 SAFETY = 1.0 + 2.0**-23
+#: Bits of the widest floats of this machine, 64 where they are extended and 53 where they are not, and their roundoff.
+LONG_BITS = int(np.finfo(np.longdouble).nmant) + 1
+LONG_ROUNDOFF = 2.0**-LONG_BITS
 
 
 def dot_error(n: Any, size: Any, slack: Any = 0.0) -> Any:
@@ -154,6 +159,11 @@ def difference_error(n: Any, size: Any, slack: Any = 0.0) -> Any:
 
 def crossing_room(total: Any, error: Any) -> Any:
     """Lemma "blend on an edge": a lower bound on a sum that ``total`` misses by ``error`` at most, if it is positive.
+def solution_error(matrix: Any, matrix_error: Any, inverse: Any, gap: Any, gap_error: Any) -> Any:
+    """Lemma "a corner from its walls": a bound (n,) on the distance from points to the solutions of linear systems.
+
+    ``matrix`` (n, d, d) is known within ``matrix_error``, ``inverse`` is any approximate inverse, ``gap`` (n, d) is what the
+    equations leave at the points, within ``gap_error``. Infinite where the systems are not proved to have one solution.
 
     Exactness: certified.
 
@@ -245,3 +255,21 @@ def determinant_error(dim: Any, product: Any, moved: Any) -> Any:
     True
     """
     return SAFETY * (0.5 * dim * (dim + 5.0) * UNIT_ROUNDOFF * product + moved) + (2.0 * dim) ** dim * UNDERFLOW
+    The point 0.9 and the equation 2 x = 2, known exactly; then an equation that may be 0 x = 2:
+
+    >>> two, nothing = np.array([[[2.0]]]), np.zeros((1, 1, 1))
+    >>> float(solution_error(two, nothing, 1 / two, np.array([[-0.2]]), np.zeros((1, 1)))[0])  # doctest: +ELLIPSIS
+    0.1000000...
+    >>> float(solution_error(two, two, 1 / two, np.array([[-0.2]]), np.zeros((1, 1)))[0])
+    inf
+    """
+    dim = matrix.shape[-1]
+    one, size = np.eye(dim), np.abs(inverse)
+    with np.errstate(over="ignore", invalid="ignore"):
+        defect = np.abs(one - inverse @ matrix) + dot_error(dim, size @ np.abs(matrix) + one, size @ matrix_error)
+        share = SAFETY * (defect + 2 * dim * UNDERFLOW).sum(axis=-1).max(axis=-1)
+        step = np.abs((inverse @ gap[..., None])[..., 0])
+        slack = (size @ gap_error[..., None])[..., 0]
+        step = step + dot_error(dim, (size @ np.abs(gap)[..., None])[..., 0], slack) + 2 * dim * UNDERFLOW
+        bound = SAFETY * step.max(axis=-1) / (1.0 - share)
+    return np.where(share < 0.5, bound, np.inf)

@@ -240,13 +240,10 @@ class CellComplex:
     @cached_property
     def neighbours(self) -> IntArray:
         """Pairs (i, j), i < j, of cells that share a facet, (n_pairs, 2)."""
-        return self._neighbours_among(None)
-
-    def _neighbours_among(self, wanted: NDArray[np.bool_] | None) -> IntArray:
         from hardmax.cells.neighbours import neighbour_pairs
 
         self._need_complete("neighbours")
-        return neighbour_pairs(self, wanted)
+        return neighbour_pairs(self, None)
 
     @cached_property
     def region_of(self) -> IntArray:
@@ -257,13 +254,12 @@ class CellComplex:
         from scipy.sparse import coo_array
         from scipy.sparse.csgraph import connected_components
 
+        from hardmax.cells.neighbours import pairs_within
+
         self._need_complete("regions")
-        sizes = np.bincount(self.map_of)
-        shared = sizes[self.map_of] > 1
-        if not shared.any():
+        if len(np.unique(self.map_of)) == self.n_cells:
             return np.arange(self.n_cells)
-        pairs = self._neighbours_among(shared)
-        pairs = pairs[self.map_of[pairs[:, 0]] == self.map_of[pairs[:, 1]]]
+        pairs = pairs_within(self, self.map_of)
         ones = np.ones(len(pairs), dtype=np.int8)
         graph = coo_array((ones, (pairs[:, 0], pairs[:, 1])), shape=(self.n_cells, self.n_cells))
         component = connected_components(graph, directed=False)[1]

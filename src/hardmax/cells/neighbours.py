@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from hardmax.arithmetic.rationals import fraction
 from hardmax.cells.exact_polytopes import ExactPolytope
-from hardmax.cells.facets import facet_pairs
+from hardmax.cells.facets import facet_pairs, joining_pairs
 from hardmax.cells.polytopes import Polytopes
 from hardmax.cells.prefixes import prefix_ids, stage_of_columns
 from hardmax.errors import CertificateError
@@ -270,6 +270,14 @@ def _by_exact_low_end(cells: CellComplex, run: IntArray) -> IntArray:
         ends.append((end, int(index)))
     place = cmp_to_key(compare)
     return np.array([index for _, index in sorted(ends, key=lambda item: place(item[0]))], dtype=np.int64)
+
+
+def pairs_within(cells: CellComplex, group: IntArray) -> IntArray:
+    """Facet-sharing pairs of cells of one group: all of them, or enough to connect what they connect, (n, 2)."""
+    if cells.dim > 2 or (cells.dim == 2 and cells.pieces.directions is not None):
+        return joining_pairs(cells, [stage.columns for stage in cells.follower.program.stages], group)
+    pairs = neighbour_pairs(cells, np.bincount(group)[group] > 1)
+    return np.asarray(pairs[group[pairs[:, 0]] == group[pairs[:, 1]]])
 
 
 def neighbour_pairs(cells: CellComplex, wanted: NDArray[np.bool_] | None) -> IntArray:

@@ -103,9 +103,15 @@ def verify(cells: CellComplex, *, thorough: bool = False) -> Verification:
 
 
 def _checks(subject: Subject) -> list[Check]:
-    from hardmax.cells.certificate.adjacency import check_adjacency, check_euler, check_facets
-    from hardmax.cells.certificate.choices import check_corners, check_interior_points, check_labels, check_maps
-    from hardmax.cells.certificate.cover import check_volume
+    from hardmax.cells.certificate.adjacency import check_adjacency, check_volume
+    from hardmax.cells.certificate.choices import (
+        check_corners,
+        check_errors,
+        check_interior_points,
+        check_labels,
+        check_maps,
+    )
+    from hardmax.cells.certificate.regions import check_map_numbers, check_regions
     from hardmax.cells.certificate.subject import layout_fault
 
     fault = layout_fault(subject)
@@ -118,14 +124,12 @@ def _checks(subject: Subject) -> list[Check]:
         ("interior points", check_interior_points),
         ("corners", check_corners),
         ("maps", check_maps),
+        ("error bounds", check_errors),
+        ("map numbers", check_map_numbers),
         ("volume", check_volume),
     ]
     if subject.is_complete:
-        wanted.append(("adjacency", check_adjacency))
-        if subject.dim > 1:
-            wanted.append(("facets", check_facets))
-        if subject.dim == 2:
-            wanted.append(("Euler's relation", check_euler))
+        wanted += [("adjacency", check_adjacency), ("regions", check_regions)]
     done = [Check("layout", True, f"{subject.n_cells} cells in dimension {subject.dim}")]
     for name, check in wanted:
         try:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.arithmetic.rationals import fraction, rational
+from hardmax.arithmetic.quadratic import compare
+from hardmax.arithmetic.rationals import rational
 from hardmax.cells.certificate.check import Check
-from hardmax.cells.certificate.corners import CornerError, strays
-from hardmax.cells.certificate.fixed_choices import exact_inputs, follow
-from hardmax.cells.certificate.subject import RIVAL_BITS, ROOT_BIT, TOLERANCE, Subject
-from hardmax.cells.polytopes import Polytopes
+from hardmax.cells.certificate.corners import CornerError, ExactShape, facets_at_corners, is_closed, strays
+from hardmax.cells.certificate.fixed_choices import exact_inputs, exact_outputs
+from hardmax.cells.certificate.subject import Subject
 from hardmax.errors import PrecisionError, WeightError
-from hardmax.networks import operations as op
 
 FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
+
+#: How many times larger an error bound may be than what one rounding of each operation explains: bounds are sums of
+#: worst cases and often one number a tensor, which costs a factor of up to about 200 in trained networks.
+LOOSENESS = 2.0**12
 
 
 def check_labels(subject: Subject) -> Check:
@@ -23,9 +27,24 @@ def check_labels(subject: Subject) -> Check:
     n, n_distinct = subject.n_cells, len({label.tobytes() for label in subject.labels})
     if n_distinct == n:
         return Check("labels", True, f"{n} distinct labels")
-    if subject.dim == 1 and subject.is_quadratic:
-        return Check("labels", True, f"{n_distinct} labels on {n} intervals: scores are quadratic")
+    if subject.is_quadratic:
+        reason = _overlap(subject)
+        return Check("labels", reason is None, reason or f"{n_distinct} labels on {n} intervals: scores are quadratic")
     return Check("labels", False, f"{n} cells carry only {n_distinct} distinct labels")
+
+
+def _overlap(subject: Subject) -> str | None:
+    """Two intervals with one label that overlap."""
+    known: dict[bytes, list[int]] = {}
+    for index, label in enumerate(subject.labels):
+        known.setdefault(label.tobytes(), []).append(index)
+    for cells in known.values():
+        for one, two in combinations(cells, 2):
+            (low, high), (other_low, other_high) = subject.shape(one).ends, subject.shape(two).ends
+            is_before = high is not None and other_low is not None and compare(high, other_low) <= 0
+            if not is_before and not (other_high is not None and low is not None and compare(other_high, low) <= 0):
+                return f"cells {one} and {two} carry the same label and overlap"
+    return None
 
 
 def check_interior_points(subject: Subject) -> Check:
@@ -36,7 +55,7 @@ def check_interior_points(subject: Subject) -> Check:
         seen = _float_labels(subject)
         if seen is not None:
             doubtful = np.flatnonzero((seen != subject.labels).any(axis=1))
-    wrong = [index for index in doubtful.tolist() if not _owns_a_point(subject, index)]
+    wrong = [index for index, shape in subject.in_shape(doubtful) if not _owns_a_point(subject, index, shape)]
     if wrong:
         detail = f"{len(wrong)} cells have another label inside, cell {wrong[0]} first"
         return Check("interior points", False, detail)
@@ -52,9 +71,9 @@ def _float_labels(subject: Subject) -> NDArray[np.int64] | None:
         return None
 
 
-def _owns_a_point(subject: Subject, index: int) -> bool:
+def _owns_a_point(subject: Subject, index: int, shape: ExactShape) -> bool:
     try:
-        for point in subject.shape(index).interior_points():
+        for point in shape.interior_points():
             label = subject.net.labels(exact_inputs(subject.graph, subject.domain, [point]))[0]
             if np.array_equal(label, subject.labels[index]):
                 return True
@@ -64,25 +83,70 @@ def _owns_a_point(subject: Subject, index: int) -> bool:
 
 
 def check_corners(subject: Subject) -> Check:
-    """Each cell's corners lie on their walls, and its choices win, or tie, there."""
+    """Each cell's corners are those of the set where its choices win: on their walls, within their errors, none missing."""
     n = subject.n_cells
-    doubtful = np.arange(n) if subject.in_rationals else _beaten_cells(subject)
-    for index in doubtful.tolist():
-        reason = _misplaced(subject, index)
+    reason = _named_wrongly(subject) or _open(subject)
+    if reason is not None:
+        return Check("corners", False, reason)
+    doubtful = np.arange(n) if subject.in_rationals else np.flatnonzero(~subject.settled.corners)
+    for index, shape in subject.in_shape(doubtful):
+        reason = _misplaced(subject, index, shape)
         if reason is not None:
             return Check("corners", False, f"cell {index}: {reason}")
-    if subject.in_rationals:
-        return Check("corners", True, f"the choices of {n} cells win or tie at all their corners, in rationals")
-    detail = f"corners lie on their walls and choices win or tie there, up to {TOLERANCE:g} of the largest score"
-    return Check("corners", True, f"{detail}; {len(doubtful)} cells settled in rationals")
+    how = "in rationals" if subject.in_rationals else f"{len(doubtful)} cells in rationals, others by proved bounds"
+    return Check("corners", True, f"{n} cells have the corners of the sets where their choices win or tie, {how}")
 
 
-def _misplaced(subject: Subject, index: int) -> str | None:
-    shape, pieces = subject.shape(index), subject.pieces
+def _named_wrongly(subject: Subject) -> str | None:
+    """Walls that name a cell's own winner as the rival, or one of a ReLU's two sides for the other."""
+    inner = np.flatnonzero(subject.wall_column >= 0)
+    cell, column = subject.facet_owner[inner], subject.wall_column[inner]
+    own, rival = subject.labels[cell, column].astype(np.int64), subject.wall_rival[inner]
+    wrong = np.flatnonzero(own == rival)
+    if subject.dim == 1:
+        walls = subject.pieces.walls.reshape(-1, 2)
+        turned = np.flatnonzero(((walls < 0) & (walls != [-1, -2])).any(axis=1))
+        if len(turned):
+            return f"cell {int(turned[0])}: its low end is said to be the domain's high one, or the other way round"
+    return None if len(wrong) == 0 else f"cell {int(cell[wrong[0]])}: a wall names the cell's own choice as its rival"
+
+
+def _open(subject: Subject) -> str | None:
+    """A polytope that its facets do not bound all around."""
+    pieces, dim, n = subject.pieces, subject.dim, subject.n_cells
+    if dim < 3:  # ends and edges are in order by their layout
+        return None
+    counts = np.bincount(subject.incident_corner, minlength=len(pieces.vertices))
+    owner = np.repeat(np.arange(n), np.diff(pieces.vertex_start))
+    is_plain = np.ones(n, dtype=bool)  # every corner on as many facets as there are dimensions
+    is_plain[owner[counts != dim]] = False
+    plain = is_plain[owner[subject.incident_corner]]
+    facets = subject.incident_facet[plain].reshape(-1, dim)
+    # an edge is what remains when one facet of a corner is left out: two corners share it
+    edges = np.concatenate([np.delete(facets, k, axis=1) for k in range(dim)])
+    _, where, shared = np.unique(edges, axis=0, return_index=True, return_counts=True)
+    if (shared != 2).any():
+        cell = int(subject.facet_owner[edges[where[shared != 2][0], 0]])
+        return f"cell {cell}: an edge has other than two corners"
+    used = np.zeros(len(pieces.walls), dtype=bool)
+    used[subject.incident_facet] = True
+    if not used.all():
+        return f"cell {int(subject.facet_owner[np.argmin(used)])}: a facet has no corner"
+    for index in np.flatnonzero(~is_plain).tolist():
+        n_facets = int(pieces.facet_start[index + 1] - pieces.facet_start[index])
+        if not is_closed(facets_at_corners(pieces, index), n_facets, dim):
+            return f"cell {index}: its facets do not bound it all around"
+    return None
+
+
+def _misplaced(subject: Subject, index: int, shape: ExactShape) -> str | None:
+    pieces = subject.pieces
     first = int(pieces.vertex_start[index])
     try:
         if not shape.is_owned():
             return "another choice wins at one of its corners"
+        if not shape.is_proper():
+            return "a corner lies on, or behind, a wall that it is not said to lie on"
         for corner in range(len(shape.incidence)):
             error = float(subject.errors[first + corner])
             floats = pieces.vertices[first + corner]
@@ -95,122 +159,39 @@ def _misplaced(subject: Subject, index: int) -> str | None:
     return None
 
 
-def _beaten_cells(subject: Subject) -> IntArray:
-    """Cells with a corner at which floats see another choice win clearly, or that misses one of its walls."""
-    graph, pieces = subject.graph, subject.pieces
-    owner = np.repeat(np.arange(subject.n_cells), np.diff(pieces.vertex_start))
-    inputs = subject.inputs(subject.corners)
-    lost = np.zeros((len(graph.choice_nodes), len(owner)))
-    scale = np.zeros((len(graph.choice_nodes), 1))
-    corner, wall = _walls_at_corners(pieces)
-    for first in range(0, len(owner), subject.batch):
-        part = slice(first, first + subject.batch)
-        labels = subject.labels[owner[part]]
-        guards, _ = follow(graph, inputs[part], labels)
-        here = slice(*np.searchsorted(corner, [first, first + subject.batch]))
-        at, column, rival = corner[here] - first, wall[here] >> RIVAL_BITS, wall[here] & ((1 << RIVAL_BITS) - 1)
-        if subject.dim == 1:
-            rival = rival & ~ROOT_BIT
-        begin = 0
-        for place, (node, rows) in enumerate(zip(graph.choice_nodes, guards, strict=True)):
-            end = begin + rows.shape[1]
-            chosen = labels[:, begin:end].astype(np.int64)
-            on_wall = np.flatnonzero((column >= begin) & (column < end))
-            choice = column[on_wall] - begin
-            if isinstance(graph.nodes[node].operation, op.Relu):
-                behind = np.where(chosen == 1, -rows[..., 0], rows[..., 0])
-                off = rows[at[on_wall], choice, 0]
-            else:
-                behind = rows.max(axis=-1) - np.take_along_axis(rows, chosen[..., None], axis=-1)[..., 0]
-                own = rows[at[on_wall], choice, chosen[at[on_wall], choice]]
-                off = own - rows[at[on_wall], choice, rival[on_wall]]
-            begin = end
-            lost[place, part] = behind.max(axis=1, initial=0.0)
-            np.maximum.at(lost[place], first + at[on_wall], np.abs(off))
-            scale[place] = max(scale[place, 0], float(np.abs(rows).max(initial=0.0)))
-    beaten = np.asarray(~(lost <= TOLERANCE * scale).all(axis=0))  # NaN counts as beaten
-    beaten[_off_the_border(subject, corner, wall)] = True
-    return np.unique(owner[beaten])
-
-
-def _walls_at_corners(pieces: Polytopes) -> tuple[IntArray, IntArray]:
-    """Every pair of a corner and a wall it lies on, by corner."""
-    n_corners, start = len(pieces.vertices), pieces.vertex_start
-    if pieces.incidence is not None:
-        words = np.ascontiguousarray(pieces.incidence.astype("<u8"))
-        bits = np.unpackbits(words.view(np.uint8), axis=1, bitorder="little")
-        corner, facet = np.nonzero(bits)
-        offset = np.repeat(pieces.facet_start[:-1], np.diff(start))
-        return corner, pieces.walls[offset[corner] + facet]
-    if pieces.dim == 1:
-        return np.arange(n_corners), pieces.walls
-    here = np.arange(n_corners)
-    before = np.where(np.isin(here, start[:-1]), np.repeat(start[1:], np.diff(start)) - 1, here - 1)
-    return np.repeat(here, 2), pieces.walls[np.stack([before, here], axis=1).reshape(-1)]
-
-
-def _off_the_border(subject: Subject, corner: IntArray, wall: IntArray) -> IntArray:
-    """Corners that are said to lie on the domain's border and do not."""
-    pieces, domain = subject.pieces, subject.domain
-    corner, wall = corner[wall < 0], wall[wall < 0]
-    axis, is_high = np.divmod(-1 - wall, 2)
-    at = pieces.vertices[corner, axis]
-    if domain.low is not None and domain.high is not None:
-        target = np.where(is_high == 1, domain.high[axis], domain.low[axis])
-        return np.asarray(corner[~(np.abs(at - target) <= subject.errors[corner])])
-    assert pieces.directions is not None
-    gap = np.maximum(np.abs(at), np.abs(pieces.directions[corner, axis] - (2 * is_high - 1)))
-    return np.asarray(corner[~(gap <= subject.errors[corner])])
-
-
 def check_maps(subject: Subject) -> Check:
-    """Each cell's map is the network's own: inside the cell, and along its label at as many points as it has terms."""
+    """Each cell's map is the network's own along its label, within its claimed error."""
     n, dim, cells = subject.n_cells, subject.dim, subject.cells
-    doubtful = np.arange(n) if subject.in_rationals else _other_maps(subject)
-    for index in doubtful.tolist():
-        exact = subject.shape(index).cell.output
+    doubtful = subject.by_label(np.arange(n) if subject.in_rationals else np.flatnonzero(~subject.settled.maps))
+    for index, exact in zip(doubtful.tolist(), exact_outputs(subject.graph, subject.domain, subject.labels[doubtful]), strict=True):
         if any(x != 0 for x in exact[dim + 1 :].reshape(-1)):
             return Check("maps", False, f"cell {index}: the output is not affine")
         for term in range(dim + 1):
-            numbers = exact[term].reshape(-1)
-            if cells.map_error is not None and not subject.is_estimated:
-                error = float(cells.map_error[index, term])
-            else:
-                error = TOLERANCE * max([1.0, *(abs(float(fraction(x))) for x in numbers)])
-            if _farther(cells.maps[index, term].reshape(-1), numbers, error):
+            error = float(subject.map_errors[index, term])
+            if _farther(cells.maps[index, term].reshape(-1), exact[term].reshape(-1), error):
                 return Check("maps", False, f"cell {index}: coefficient {term} is off by more than {error:.3g}")
-    if subject.in_rationals:
-        return Check("maps", True, f"{n} affine maps agree with rational ones within their error bounds")
-    detail = f"{n} affine maps agree with the network up to {TOLERANCE:g} of the largest output"
-    return Check("maps", True, f"{detail}; {len(doubtful)} settled in rationals")
+    how = "in rationals" if subject.in_rationals else f"{len(doubtful)} in rationals, others by proved bounds"
+    return Check("maps", True, f"{n} affine maps are the network's own within their error bounds, {how}")
 
 
-def _other_maps(subject: Subject) -> IntArray:
-    """Cells whose map floats find different from the network's."""
-    n, dim = subject.n_cells, subject.dim
-    maps = subject.cells.maps.reshape(n, dim + 1, -1)
-    off = np.zeros(n, dtype=bool)
-    seen = _float_labels(subject)
-    if seen is None:
-        return np.arange(n)
-    inside = subject.net(subject.inputs(subject.centres), temperature=0.0).reshape(n, -1)
-    off |= (seen == subject.labels).all(axis=1) & _differ(maps, subject.centres, inside)
-    for step in np.concatenate([np.zeros((1, dim)), subject.span * np.eye(dim)]):
-        points = subject.centres + step
-        for first in range(0, n, subject.batch):
-            part = slice(first, first + subject.batch)
-            _, output = follow(subject.graph, subject.inputs(points[part]), subject.labels[part])
-            off[part] |= _differ(maps[part], points[part], output.reshape(len(output), -1))
-    return np.flatnonzero(off)
-
-
-def _differ(maps: FloatArray, points: FloatArray, wanted: FloatArray) -> NDArray[np.bool_]:
-    with np.errstate(over="ignore", invalid="ignore"):
-        value = maps[:, 0] + np.einsum("nk,nko->no", points, maps[:, 1:])
-        size = np.abs(maps[:, 0]) + np.einsum("nk,nko->no", np.abs(points), np.abs(maps[:, 1:]))
-        gap = np.abs(value - wanted).max(axis=1, initial=0.0)
-        bound = TOLERANCE * np.maximum(size, np.abs(wanted)).max(axis=1, initial=0.0)
-    return np.asarray(~(gap <= bound))
+def check_errors(subject: Subject) -> Check:
+    """No claimed error is looser than LOOSENESS times what one rounding of each operation explains."""
+    if subject.is_estimated:
+        return Check("error bounds", True, "none are claimed: the complex is estimated")
+    found = subject.settled
+    worst = 0.0
+    for what, claimed, scale in (
+        ("corner", subject.errors, found.corner_scale),
+        ("map", subject.map_errors, np.full(subject.map_errors.shape, found.map_scale.max())),
+    ):
+        with np.errstate(over="ignore", invalid="ignore"):
+            loose = claimed > LOOSENESS * scale
+            worst = max(worst, float((claimed / scale).max(initial=0.0)))
+        if loose.any():
+            at = tuple(int(k) for k in np.argwhere(loose)[0])
+            detail = f"the error {claimed[at]:.3g} of {what} {at[0]} is more than {LOOSENESS:g} times {scale[at]:.3g}"
+            return Check("error bounds", False, f"{detail}, which roundings explain")
+    return Check("error bounds", True, f"the loosest is {worst:.3g} times what roundings explain, {LOOSENESS:g} allowed")
 
 
 def _farther(floats: FloatArray, exact: NDArray[np.object_], error: float) -> bool:

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, cmp_to_key
-from itertools import pairwise
+from functools import cached_property
+from math import lcm
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.arithmetic.quadratic import QuadraticNumber, compare, crossing, sign_after
-from hardmax.arithmetic.rationals import ObjectArray, rational
+from hardmax.arithmetic.rationals import ObjectArray, fraction, rational
 from hardmax.cells.certificate.fixed_choices import ExactCell
 from hardmax.cells.domains import Domain
 from hardmax.cells.polytopes import Polytopes, split_wall
@@ -105,7 +105,46 @@ class ExactShape:
         if self.domain.dim == 1:
             low, high = self.ends
             return all(_stays_positive(list(lead), low, high) for lead in self.cell.leads())
-        return all(not _negative(lead, corner) for lead in self.cell.leads() for corner in self.corners)
+        far, near = self._at_corners([(*lead, 0) for lead in self.cell.leads()])
+        return not ((far < 0) | ((far == 0) & (near < 0))).any()
+
+    @cached_property
+    def _whole_corners(self) -> ObjectArray:
+        """The corners as integers (w, p, q), each standing for (p + M q) / w."""
+        whole = [integers([1, *p, *q]) for p, q in self.corners]
+        return np.array(whole, dtype=object).reshape(len(whole), -1)
+
+    def _at_corners(self, rows: Sequence[Sequence[Number]]) -> tuple[ObjectArray, ObjectArray]:
+        """Positive multiples of what functions (c, a, m) are at corners, (row, corner): what M multiplies, and the rest."""
+        table = self._whole_corners
+        functions = np.array([integers(row) for row in rows], dtype=object).reshape(len(rows), table.shape[1] // 2 + 2)
+        dim = self.domain.dim
+        w, p, q = table[:, 0], table[:, 1 : dim + 1].T, table[:, dim + 1 :].T
+        normals = functions[:, 1:-1]
+        return normals @ q + functions[:, -1:] * w, normals @ p + functions[:, :1] * w
+
+    def is_proper(self) -> bool:
+        """Whether each corner lies strictly inside the facets it is not said to lie on; in the plane also in order."""
+        dim = self.domain.dim
+        if dim == 1:
+            low, high = self.ends
+            return low is None or high is None or compare(low, high) < 0
+        far, near = self._at_corners(self.rows)
+        is_inside = (far > 0) | ((far == 0) & (near > 0))
+        if any(not is_inside[f, k] for k, on in enumerate(self.incidence) for f in range(len(self.rows)) if f not in on):
+            return False
+        if dim > 2:
+            return True
+        (p, q), (p1, q1) = self.corners[:2]
+        _, a, b, _ = self.rows[0]
+        turns = [(x1 - x) * b - (y1 - y) * a for (x, y), (x1, y1) in ((q, q1), (p, p1))]
+        return next((turn > 0 for turn in turns if turn != 0), False)
+
+    @cached_property
+    def half_spaces(self) -> dict[tuple[Number, ...], tuple[Number, ...]]:
+        """The facets' functions (c, a) but for those at infinity, by their multiple with first normal entry 1 or -1."""
+        scaled = [scaled_row(row) for row in self.rows if row[-1] == 0]
+        return dict(zip(scaled, scaled, strict=True))
 
     def interior_points(self) -> list[list[Number]]:
         """Rational points of which at least one is meant to be inside: several where M needs a value."""
@@ -119,12 +158,17 @@ class ExactShape:
         ]
 
 
-def _negative(lead: ObjectArray, corner: Corner) -> bool:
-    p, q = corner
-    at_infinity = sum((a * x for a, x in zip(lead[1:], q, strict=True)), rational(0))
-    if at_infinity != 0:
-        return bool(at_infinity < 0)
-    return bool(sum((a * x for a, x in zip(lead[1:], p, strict=True)), lead[0]) < 0)
+def scaled_row(row: Sequence[Number]) -> tuple[Number, ...]:
+    """A facet's function (c, a, m) as the multiple of (c, a) with first normal entry 1 or -1."""
+    size = next((abs(x) for x in row[1:-1] if x != 0), rational(1))
+    return tuple(x / size for x in row[:-1])
+
+
+def integers(numbers: Sequence[Number]) -> list[int]:
+    """The same numbers times a positive one that makes them whole."""
+    exact = [(int(x.p), int(x.q)) if hasattr(x, "p") else fraction(x).as_integer_ratio() for x in numbers]
+    common = lcm(*(below for _, below in exact))
+    return [above * (common // below) for above, below in exact]
 
 
 def _stays_positive(lead: list[Number], low: QuadraticNumber | None, high: QuadraticNumber | None) -> bool:
@@ -186,117 +230,46 @@ def _meeting(rows: Sequence[tuple[Number, ...]], dim: int) -> Corner:
     return tuple(row[dim] for row in table[:dim]), tuple(row[dim + 1] for row in table[:dim])
 
 
-# --- volumes ------------------------------------------------------------------------------------------
+# --- the combinatorics of a polytope -------------------------------------------------------------------
 
 
-def simplices(incidence: Sequence[Sequence[int]], n_facets: int) -> list[tuple[int, ...]]:
-    """Vertex sets of simplices that fill a polytope: cones from a vertex over the facets that miss it."""
+def is_closed(incidence: Sequence[Sequence[int]], n_facets: int, dim: int) -> bool:
+    """Whether facets, as sets of vertices, bound a polytope of a dimension all around.
+
+    Every face of dimension k must have facets of dimension k - 1 only, an edge two ends, and each facet of a face's
+    facet must belong to two of them. Where vertices lie on just the facets they are said to and strictly inside all
+    others, the polytope is then the set that the facets' half-spaces leave, and has all its vertices.
+    """
     facets = [0] * n_facets
     for vertex, lies_on in enumerate(incidence):
         for facet in lies_on:
             facets[facet] |= 1 << vertex
-    known: dict[int, list[tuple[int, ...]]] = {}
+    known: dict[int, list[int] | None] = {}
 
-    def fill(face: int) -> list[tuple[int, ...]]:
+    def sides(face: int, k: int) -> list[int] | None:
+        """The facets of a face of dimension k, or None where they do not close."""
         if face in known:
             return known[face]
-        apex = (face & -face).bit_length() - 1
-        if face == 1 << apex:
-            return [(apex,)]
         parts = {face & facet for facet in facets} - {face, 0}
-        sides = [part for part in parts if not any(part != other and part & other == part for other in parts)]
-        known[face] = [(apex, *rest) for side in sides if not side >> apex & 1 for rest in fill(side)]
+        found = [part for part in parts if not any(part != other and part & other == part for other in parts)]
+        known[face] = None
+        if k == 1:
+            known[face] = found if len(found) == 2 and face.bit_count() == 2 else None
+            return known[face]
+        ridges: dict[int, int] = {}
+        for part in found:
+            below = sides(part, k - 1)
+            if below is None:
+                return None
+            for ridge in below:
+                ridges[ridge] = ridges.get(ridge, 0) + 1
+        if found and all(count == 2 for count in ridges.values()):
+            known[face] = found
         return known[face]
 
-    return fill((1 << len(incidence)) - 1)
-
-
-def exact_volume(shape: ExactShape) -> list[Number]:
-    """The volume as the coefficients of a polynomial in M, lowest first; one number on bounded domains."""
-    dim, corners = shape.domain.dim, shape.corners
-    parts = (
-        [(0, k, k + 1) for k in range(1, len(corners) - 1)]
-        if dim == 2
-        else (simplices(shape.incidence, len(shape.walls)))
-    )
-    degree = dim if any(x != 0 for _, q in corners for x in q) else 0
-    scales = [rational(m) for m in range(degree + 1)]
-    total = [rational(0)] * (degree + 1)
-    for simplex in parts:
-        base = corners[simplex[0]]
-        values = [_determinant([_difference(corners[k], base, m) for k in simplex[1:]]) for m in scales]
-        part = _coefficients(scales, values)
-        sign = next((1 if c > 0 else -1 for c in reversed(part) if c != 0), 0)
-        total = [x + sign * y for x, y in zip(total, part, strict=True)]
-    factorial = 1
-    for k in range(2, dim + 1):
-        factorial *= k
-    return [x / factorial for x in total]
-
-
-def _difference(corner: Corner, base: Corner, m: Number) -> list[Number]:
-    (p, q), (p0, q0) = corner, base
-    return [a - b + m * (c - d) for a, b, c, d in zip(p, p0, q, q0, strict=True)]
-
-
-def _determinant(rows: list[list[Number]]) -> Number:
-    """Gaussian elimination."""
-    rows = [list(row) for row in rows]
-    product = rational(1)
-    for k in range(len(rows)):
-        pivot = next((i for i in range(k, len(rows)) if rows[i][k] != 0), None)
-        if pivot is None:
-            return rational(0)
-        if pivot != k:
-            rows[k], rows[pivot], product = rows[pivot], rows[k], -product
-        product *= rows[k][k]
-        for i in range(k + 1, len(rows)):
-            factor = rows[i][k] / rows[k][k]
-            rows[i] = [x - factor * y for x, y in zip(rows[i], rows[k], strict=True)]
-    return product
-
-
-def _coefficients(points: Sequence[Number], values: Sequence[Number]) -> list[Number]:
-    """The polynomial through values at points, lowest coefficient first (Newton's divided differences)."""
-    table = list(values)
-    for order in range(1, len(points)):
-        for k in range(len(points) - 1, order - 1, -1):
-            table[k] = (table[k] - table[k - 1]) / (points[k] - points[k - order])
-    result = [rational(0)] * len(points)
-    for k in range(len(points) - 1, -1, -1):  # Horner: result = result * (M - points[k]) + table[k]
-        for j in range(len(points) - 1, 0, -1):
-            result[j] = result[j - 1] - points[k] * result[j]
-        result[0] = table[k] - points[k] * result[0]
-    return result
-
-
-def tile_the_line(shapes: Sequence[ExactShape], domain: Domain, is_complete: bool) -> str | None:
-    """What is wrong with intervals of a line: gaps (if complete), overlaps; None where nothing is."""
-    if not shapes:
-        return None
-    shapes = sorted(shapes, key=cmp_to_key(_by_low_end))
-    for left, right in pairwise(shapes):
-        high, low = left.ends[1], right.ends[0]
-        if high is None or low is None:
-            return "an infinite end lies between two cells"
-        order = compare(high, low)
-        if order > 0:
-            return f"cells overlap near {low.rounded[0]:.17g}"
-        if order < 0 and is_complete:
-            return f"no cell covers the gap after {high.rounded[0]:.17g}"
-    if is_complete:
-        for end, bounds, name in ((shapes[0].ends[0], domain.low, "first"), (shapes[-1].ends[1], domain.high, "last")):
-            wanted = None if bounds is None else QuadraticNumber.of(float(bounds[0]))
-            if (end is None) != (wanted is None) or (end is not None and wanted is not None and compare(end, wanted)):
-                return f"the {name} cell does not reach the end of the domain"
-    return None
-
-
-def _by_low_end(one: ExactShape, two: ExactShape) -> int:
-    first, second = one.ends[0], two.ends[0]
-    if first is None or second is None:
-        return (first is not None) - (second is not None)
-    return compare(first, second)
+    whole = (1 << len(incidence)) - 1
+    top = sides(whole, dim)
+    return top is not None and set(top) == set(facets)
 
 
 def strays(shape: ExactShape, corner: int, floats: NDArray[np.float64], error: float) -> bool:

@@ -7,6 +7,7 @@ own definitions, what the engines got by slice propagation.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.arithmetic.rationals import ObjectArray, rational, rational_array
+from hardmax.cells.certificate.enclosures import branches
 from hardmax.cells.domains import Domain
 from hardmax.networks import operations as op
 from hardmax.networks.evaluation import apply
@@ -22,35 +24,41 @@ from hardmax.networks.graph import Graph
 Array = NDArray[Any]
 IntArray = NDArray[np.int64]
 
+#: Labels followed together, so that what they share is computed once.
+_LABELS_AT_ONCE = 256
 
-def follow(graph: Graph, inputs: Array, labels: Array) -> tuple[list[Array], Array]:
-    """Guards and output at inputs (n, *input_shape) along labels (n, n_choices), whoever would win there.
 
-    Guards come a choosing node each, (n, choices, size): the scores that a maximum compares, or the one
-    number whose sign a ReLU asks for.
+def follow(graph: Graph, points: Array, labels: Array) -> Iterator[tuple[Array, IntArray]]:
+    """Guards of each choosing node, then the output, at points (k, *input_shape) along labels (n, n_choices), whoever
+    would win there: (rows, k, choices, size) or (rows, k, *output_shape), each with the labels' rows (n,).
+
+    A guard is the scores that a maximum compares, or the one number whose sign a ReLU asks for. Labels that agree in
+    all earlier choices share a row.
     """
-    is_exact = inputs.dtype == object
-    operations = graph.operations("exact" if is_exact else "float64")
-    values: list[Any] = [inputs]  # None once nobody reads a value any more
-    guards: list[Array] = []
-    column = 0
+    operations = graph.operations("exact" if points.dtype == object else "float64")
+    values: list[Any] = [points[None]]  # None once nobody reads a value any more
     counts = dict(zip(graph.choice_nodes, graph.choice_counts, strict=True))
-    with np.errstate(over="ignore", invalid="ignore"):
-        for index, (node, operation) in enumerate(zip(graph.nodes, operations, strict=True)):
-            operands = [values[value] for value in node.inputs]
-            if index in counts:
-                source = operands[0]
-                chosen = labels[:, column : column + counts[index]].astype(np.int64)
-                column += counts[index]
-                size = 1 if isinstance(operation, op.Relu) else source.shape[-1]
-                guards.append(source.reshape(len(inputs), counts[index], size))
-                values.append(_chosen(operation, guards[-1], chosen).reshape(len(inputs), *node.shape))
-            else:
-                values.append(apply(operation, *operands))
-            for value in set(node.inputs):
-                if graph.last_use[value] == index:
-                    values[value] = None
-    return guards, values[-1]
+    row_of, column, k = np.zeros(len(labels), dtype=np.int64), 0, len(points)
+    for index, (node, operation) in enumerate(zip(graph.nodes, operations, strict=True)):
+        operands = [values[value] for value in node.inputs]
+        if index in counts:
+            size = 1 if isinstance(operation, op.Relu) else operands[0].shape[-1]
+            guards = operands[0].reshape(-1, k, counts[index], size)
+            yield guards, row_of
+            row_of, parents, chosen = branches(row_of, labels[:, column : column + counts[index]])
+            column += counts[index]
+            values = [None if value is None else value[parents] for value in values]
+            rows = guards[parents].reshape(len(parents) * k, counts[index], size)
+            passed_on = _chosen(operation, rows, np.repeat(chosen, k, axis=0))
+            values.append(passed_on.reshape(len(parents), k, *node.shape))
+        else:
+            n = len(operands[0])
+            result = apply(operation, *(part.reshape(n * k, *part.shape[2:]) for part in operands))
+            values.append(result.reshape(n, k, *result.shape[1:]))
+        for value in set(node.inputs):
+            if graph.last_use[value] == index:
+                values[value] = None
+    yield values[-1], row_of
 
 
 def _chosen(operation: op.Operation, rows: Array, chosen: IntArray) -> Array:
@@ -106,18 +114,35 @@ class ExactCell:
         return False
 
 
-def exact_cell(graph: Graph, domain: Domain, label: Array) -> ExactCell:
-    """Guards and map of one label on a slice, recomputed in rationals by evaluation at a few points."""
-    points = exact_inputs(graph, domain, _nodes(domain.dim))
-    labels = np.broadcast_to(np.asarray(label, dtype=np.int64), (len(points), len(label)))
-    guards, output = follow(graph, points, labels)
-    rows: list[ObjectArray] = []
+def exact_cells(graph: Graph, domain: Domain, labels: Array) -> list[ExactCell]:
+    """Guards and map of each label (n, n_choices) on a slice, recomputed in rationals by evaluation at a few points."""
+    rows: list[list[ObjectArray]] = [[] for _ in labels]
     is_relu: list[bool] = []
-    for node, values in zip(graph.choice_nodes, guards, strict=True):
-        coefficients = _interpolated(values, domain.dim)  # (terms, choices, size)
-        rows += [np.asarray(coefficients[:, choice].T) for choice in range(coefficients.shape[1])]
-        is_relu += [isinstance(graph.nodes[node].operation, op.Relu)] * coefficients.shape[1]
-    return ExactCell(np.asarray(label, dtype=np.int64), rows, is_relu, _interpolated(output, domain.dim))
+    parts = follow(graph, exact_inputs(graph, domain, _nodes(domain.dim)), labels)
+    for node in graph.choice_nodes:
+        values, row_of = next(parts)
+        coefficients = _interpolated(values, domain.dim)  # (rows, terms, choices, size)
+        n_choices = coefficients.shape[2]
+        table = [[np.asarray(row[:, choice].T) for choice in range(n_choices)] for row in coefficients]
+        for cell, row in zip(rows, row_of.tolist(), strict=True):
+            cell += table[row]
+        is_relu += [isinstance(graph.nodes[node].operation, op.Relu)] * n_choices
+    values, row_of = next(parts)
+    outputs = _interpolated(values, domain.dim)
+    return [
+        ExactCell(np.asarray(label, dtype=np.int64), own, is_relu, np.asarray(outputs[row]))
+        for label, own, row in zip(labels, rows, row_of.tolist(), strict=True)
+    ]
+
+
+def exact_outputs(graph: Graph, domain: Domain, labels: Array) -> Iterator[ObjectArray]:
+    """The affine map of each label (n, n_choices) in rationals, (terms, *output_shape)."""
+    points = exact_inputs(graph, domain, _nodes(domain.dim))
+    for first in range(0, len(labels), _LABELS_AT_ONCE):
+        *_, (values, row_of) = follow(graph, points, labels[first : first + _LABELS_AT_ONCE])
+        outputs = _interpolated(values, domain.dim)
+        for row in row_of.tolist():
+            yield np.asarray(outputs[row])
 
 
 def exact_inputs(graph: Graph, domain: Domain, coordinates: Any) -> ObjectArray:
@@ -136,9 +161,9 @@ def _nodes(dim: int) -> list[list[int]]:
 
 
 def _interpolated(values: ObjectArray, dim: int) -> ObjectArray:
-    """Coefficients (terms, ...) from values (n, ...) at ``_nodes``."""
+    """Coefficients (rows, terms, ...) from values (rows, k, ...) at ``_nodes``."""
     if dim == 1:
-        at_0, at_1, at_minus_1 = values
+        at_0, at_1, at_minus_1 = (values[:, k] for k in range(3))
         half = rational(1) / 2
-        return np.stack([at_0, (at_1 - at_minus_1) * half, (at_1 + at_minus_1) * half - at_0])
-    return np.concatenate([values[:1], values[1:] - values[:1]])
+        return np.stack([at_0, (at_1 - at_minus_1) * half, (at_1 + at_minus_1) * half - at_0], axis=1)
+    return np.concatenate([values[:, :1], values[:, 1:] - values[:, :1]], axis=1)

@@ -1,20 +1,27 @@
-"""Do two cells share a facet, and how many corners are there: what verification asks of an adjacency.
+"""Do two cells share a piece of a facet: by their labels, by proved bounds, or in rationals. For verification.
 
-Written from the geometry alone: edges that overlap, corners that coincide, walls with opposite equations.
+Take a point on the wall of choice c of a cell, and let c choose the rival there. Nothing that later choices ask for
+changes if c is a ReLU or a maximum (both options have the same value), or if no choice comes after c. So the cell whose
+label differs in c alone holds the whole facet, provided that it is the set where its choices win: no arithmetic is needed.
+Attention with choices behind it jumps; there facets overlap in part, which linear programs on the wall decide.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hardmax.arithmetic.linear_program import exact_interior_point
+from hardmax.arithmetic.overlaps import overlaps_on_wall
 from hardmax.arithmetic.rationals import fraction
-from hardmax.cells.certificate.corners import ExactShape
-from hardmax.cells.polytopes import Polytopes
+from hardmax.arithmetic.rounding import SAFETY, UNDERFLOW, UNIT_ROUNDOFF
+from hardmax.cells.certificate.corners import ExactShape, scaled_row
+from hardmax.cells.certificate.enclosures import branches
+from hardmax.cells.certificate.subject import Subject
 from hardmax.errors import PrecisionError
 from hardmax.networks import operations as op
 from hardmax.networks.graph import Graph
@@ -23,109 +30,134 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
-#: Edge pairs compared at once.
-_CHUNK = 1 << 20
+#: Linear programs solved together.
+_PROGRAMS = 1 << 12
 
 
-def clusters(points: FloatArray, errors: FloatArray) -> IntArray:
-    """Numbers (n,) for points (n, k): different numbers mean certainly different points.
-
-    Points are boxes of half-width ``errors``; boxes that overlap in every coordinate, directly or through
-    others, get one number.
-    """
-    group = np.zeros(len(points), dtype=np.int64)
-    n_groups = -1
-    while n_groups < (n_groups := int(group.max(initial=-1)) + 1):
-        for axis in range(points.shape[1]):
-            group = _split(group, points[:, axis] - errors, points[:, axis] + errors)
-    return group
+# --- by labels ------------------------------------------------------------------------------------------
 
 
-def _split(group: IntArray, low: FloatArray, high: FloatArray) -> IntArray:
-    """Each group broken where its intervals leave a gap."""
-    n = len(group)
-    order = np.lexsort((low, group))
-    by_height = np.argsort(high, kind="stable")
-    rank = np.empty(n, dtype=np.int64)
-    rank[by_height] = np.arange(n)
-    # the running maximum within a group: groups come in order, so a later group's keys are larger
-    reach = np.maximum.accumulate(group[order] * n + rank[order]) % n
-    new_group = np.ones(n, dtype=bool)
-    new_group[1:] = group[order][1:] != group[order][:-1]
-    new_group[1:] |= low[order][1:] > high[by_height[reach[:-1]]]
-    result = np.empty(n, dtype=np.int64)
-    result[order] = np.cumsum(new_group) - 1
-    return result
+def choice_levels(graph: Graph) -> tuple[IntArray, BoolArray]:
+    """For each choice how many choices, one after the other, come before it; and whether it jumps: an attention's
+    choice that other choices depend on. Both (n_choices,)."""
+    level: list[int] = [0]
+    before: list[frozenset[int]] = [frozenset()]
+    followed: set[int] = set()
+    for index, node in enumerate(graph.nodes):
+        sources = frozenset().union(*(before[value] for value in node.inputs))
+        chooses = isinstance(node.operation, op.CHOICES)
+        level.append(max(level[value] for value in node.inputs) + chooses)
+        if chooses:
+            followed |= sources
+            sources |= {index}
+        before.append(sources)
+    levels, jumps = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=bool)]
+    for node_index, count in zip(graph.choice_nodes, graph.choice_counts, strict=True):
+        levels.append(np.full(count, level[node_index + 1] - 1, dtype=np.int64))
+        is_attention = isinstance(graph.nodes[node_index].operation, op.Hardmax)
+        jumps.append(np.full(count, is_attention and node_index in followed))
+    return np.concatenate(levels), np.concatenate(jumps)
 
 
-def sharing_edges(start: IntArray, corners: FloatArray, pairs: IntArray, tolerance: float) -> BoolArray:
-    """Which pairs of polygons have edges that overlap along a stretch, up to a tolerance."""
-    found = np.zeros(len(pairs), dtype=bool)
-    sizes = np.diff(start)
-    per_pair = sizes[pairs[:, 0]] * sizes[pairs[:, 1]]
-    blocks = np.searchsorted(np.cumsum(per_pair), np.arange(_CHUNK, per_pair.sum() + _CHUNK, _CHUNK)) + 1
-    first = 0
-    for last in np.minimum(blocks, len(pairs)).tolist():
-        if last > first:
-            found[first:last] = _overlaps(start, sizes, corners, pairs[first:last], tolerance)
-        first = max(first, last)
-    return found
+def cells_behind(subject: Subject, facets: IntArray) -> IntArray:
+    """For facets inside the domain the cell whose label differs in the facet's choice alone, (n,); -1 where none was found."""
+    labels = subject.labels
+    weights = np.random.default_rng(0).integers(1, 1 << 63, size=labels.shape[1], dtype=np.uint64) | np.uint64(1)
+    with np.errstate(over="ignore"):
+        keys = (labels.astype(np.uint64) * weights).sum(axis=1, dtype=np.uint64)
+        order = np.argsort(keys, kind="stable")
+        cell, column = subject.facet_owner[facets], subject.wall_column[facets]
+        own, rival = labels[cell, column].astype(np.uint64), subject.wall_rival[facets].astype(np.uint64)
+        wanted = keys[cell] + weights[column] * (rival - own)
+    place = np.minimum(np.searchsorted(keys[order], wanted), len(order) - 1)
+    found = order[place]
+    is_right = keys[found] == wanted
+    for first in range(0, len(facets), 1 << 16):  # equal keys prove nothing: labels are compared
+        part = slice(first, first + (1 << 16))
+        differ = labels[cell[part]] != labels[found[part]]
+        is_right[part] &= (differ.sum(axis=1) == 1) & differ[np.arange(len(differ)), column[part]]
+        is_right[part] &= labels[found[part], column[part]] == rival[part]
+    return np.where(is_right, found, -1)
 
 
-def _overlaps(start: IntArray, sizes: IntArray, corners: FloatArray, pairs: IntArray, tolerance: float) -> BoolArray:
-    one, two = pairs[:, 0], pairs[:, 1]
-    per_pair = sizes[one] * sizes[two]
-    owner = np.repeat(np.arange(len(pairs)), per_pair)
-    place = np.arange(len(owner)) - np.repeat(np.cumsum(per_pair) - per_pair, per_pair)
-    edge_one, edge_two = place // sizes[two][owner], place % sizes[two][owner]
-    tail = corners[start[one[owner]] + edge_one]
-    head = corners[start[one[owner]] + (edge_one + 1) % sizes[one][owner]]
-    first = corners[start[two[owner]] + edge_two]
-    second = corners[start[two[owner]] + (edge_two + 1) % sizes[two][owner]]
-    along = head - tail
-    length = np.hypot(along[:, 0], along[:, 1])
-    with np.errstate(divide="ignore", invalid="ignore"):
-        along = along / length[:, None]
-    from_first, from_second = first - tail, second - tail
-    off = np.maximum(
-        np.abs(along[:, 0] * from_first[:, 1] - along[:, 1] * from_first[:, 0]),
-        np.abs(along[:, 0] * from_second[:, 1] - along[:, 1] * from_second[:, 0]),
+def groups(subject: Subject, facets: IntArray, levels: IntArray) -> list[tuple[IntArray, IntArray]]:
+    """Facets on the two sides of each wall: same choices of earlier levels, same choice, same pair of winners."""
+    labels, cell, column = subject.labels, subject.facet_owner[facets], subject.wall_column[facets]
+    own, rival = labels[cell, column].astype(np.int64), subject.wall_rival[facets]
+    prefix = prefixes(labels, levels)[levels[column], cell] if len(facets) else np.empty(0, dtype=np.int64)
+    keys = np.stack([prefix, column, np.minimum(own, rival), np.maximum(own, rival)], axis=1)
+    _, group = np.unique(keys, axis=0, return_inverse=True)
+    order = np.argsort(group, kind="stable")
+    parts = np.split(order, np.flatnonzero(np.diff(group.reshape(-1)[order])) + 1) if len(order) else []
+    return [(facets[part[own[part] < rival[part]]], facets[part[own[part] > rival[part]]]) for part in parts]
+
+
+def prefixes(labels: NDArray[Any], levels: IntArray) -> IntArray:
+    """Numbers (level, cell) that agree where all choices of earlier levels do."""
+    rows = [np.zeros(len(labels), dtype=np.int64)]
+    for level in range(int(levels.max(initial=0))):
+        rows.append(branches(rows[-1], np.ascontiguousarray(labels[:, levels == level]))[0])
+    return np.stack(rows)
+
+
+# --- by proved bounds -----------------------------------------------------------------------------------
+
+
+def certain_overlaps(subject: Subject, ours: IntArray, theirs: IntArray) -> NDArray[np.int8]:
+    """Whether facets, pairs on opposite sides of one wall, overlap: 1 certainly, 0 certainly not, -1 not known."""
+    verdict = np.full(len(ours), -1, dtype=np.int8)
+    low, high = _boxes(subject)
+    verdict[((low[ours] > high[theirs]) | (low[theirs] > high[ours])).any(axis=1)] = 0
+    rest = np.flatnonzero(verdict < 0)
+    reach = np.minimum(
+        np.maximum(np.abs(low[ours]), np.abs(high[ours])), np.maximum(np.abs(low[theirs]), np.abs(high[theirs]))
     )
-    at_first, at_second = (along * from_first).sum(axis=1), (along * from_second).sum(axis=1)
-    stretch = np.minimum(length, np.maximum(at_first, at_second)) - np.maximum(0.0, np.minimum(at_first, at_second))
-    found = np.zeros(len(pairs), dtype=bool)
-    found[owner[(off <= tolerance) & (stretch > 4 * tolerance)]] = True
-    return found
+    for first in range(0, len(rest), _PROGRAMS):
+        part = rest[first : first + _PROGRAMS]
+        verdict[part] = _by_programs(subject, ours[part], theirs[part], reach[part])
+    return verdict
 
 
-def sharing_corners(pieces: Polytopes, points: FloatArray, corner_ids: IntArray, pairs: IntArray) -> BoolArray:
-    """Which pairs of polytopes have enough corners in common to span a facet."""
-    found = np.zeros(len(pairs), dtype=bool)
-    ids = [set(corner_ids[first:last].tolist()) for first, last in pairwise(pieces.vertex_start.tolist())]
-    _, where = np.unique(corner_ids, return_index=True)
-    place = dict(zip(corner_ids[where].tolist(), where.tolist(), strict=True))
-    for index, (one, two) in enumerate(pairs.tolist()):
-        common = [place[k] for k in ids[one] & ids[two]]
-        if len(common) >= pieces.dim:
-            spread = points[common] - points[common[0]]
-            scale = np.abs(spread).max(initial=0.0)
-            found[index] = scale > 0 and np.linalg.matrix_rank(spread / scale, tol=1e-9) >= pieces.dim - 1
-    return found
+def _boxes(subject: Subject) -> tuple[FloatArray, FloatArray]:
+    """Bounds on each facet's coordinates, (n_facets, dim): infinite where it is unbounded."""
+    pieces = subject.pieces
+    corner, facet = subject.incident_corner, subject.incident_facet
+    slack = SAFETY * (subject.errors[:, None] + 2 * UNIT_ROUNDOFF * np.abs(pieces.vertices)) + UNDERFLOW
+    low, high = pieces.vertices - slack, pieces.vertices + slack
+    if pieces.directions is not None:
+        is_far = np.zeros(len(low), dtype=bool)
+        is_far[corner[pieces.walls[facet] < 0]] = True
+        low[is_far], high[is_far] = -np.inf, np.inf
+    least, most = np.full((len(pieces.walls), subject.dim), np.inf), np.full((len(pieces.walls), subject.dim), -np.inf)
+    np.minimum.at(least, facet, low[corner])
+    np.maximum.at(most, facet, high[corner])
+    return least, most
 
 
-def share_facet(one: ExactShape, two: ExactShape) -> bool:
-    """Whether two cells have a piece of wall in common, in rationals."""
-    from hardmax.arithmetic.linear_program import exact_interior_point
+def _by_programs(subject: Subject, ours: IntArray, theirs: IntArray, reach: FloatArray) -> NDArray[np.int8]:
+    """The same by linear programs in floats on the wall; ``reach`` (n, dim) bounds the coordinates of a common point."""
+    rows, start = subject.settled.rows, subject.pieces.facet_start
+    others = []
+    for facet in (ours, theirs):
+        cell = subject.facet_owner[facet]
+        index = start[cell][:, None] + np.arange(int(np.diff(start)[cell].max()))
+        usable = (index < start[cell + 1][:, None]) & (index != facet[:, None])
+        index = np.where(usable, index, facet[:, None])
+        others.append((index, usable & (rows.infinite[index] == 0)))
+    index, usable = (np.concatenate(parts, axis=1) for parts in zip(*others, strict=True))
+    return overlaps_on_wall(rows.value[ours], rows.error[ours], rows.value[index], rows.error[index], usable, reach)
 
-    if one.domain.dim == 1:
-        from hardmax.arithmetic.quadratic import compare
 
-        ends = [(one.ends[1], two.ends[0]), (two.ends[1], one.ends[0])]
-        return any(a is not None and b is not None and compare(a, b) == 0 for a, b in ends)
-    mine, theirs = _half_spaces(one), _half_spaces(two)
+# --- in rationals ---------------------------------------------------------------------------------------
+
+
+def share_facet(one: ExactShape, two: ExactShape, facet: int | None = None) -> bool:
+    """Whether two cells have a piece of wall in common, in rationals; of a facet of the first if given."""
+    mine, theirs = one.half_spaces, two.half_spaces
+    only = None if facet is None else scaled_row(one.rows[facet])
     for wall, row in mine.items():
         opposite = tuple(-x for x in wall)
-        if opposite in theirs:
+        if opposite in theirs and (only is None or only == wall):
             rest = [r for key, r in mine.items() if key != wall] + [r for key, r in theirs.items() if key != opposite]
             restricted = [_on(r, row) for r in rest]
             if not restricted:  # a whole hyperplane
@@ -139,58 +171,8 @@ def share_facet(one: ExactShape, two: ExactShape) -> bool:
     return False
 
 
-def _half_spaces(shape: ExactShape) -> dict[tuple[Fraction, ...], tuple[Fraction, ...]]:
-    """The facets' rows (c, a) that are no far walls, by their multiple with first normal entry 1 or -1."""
-    found = {}
-    for row in shape.rows:
-        if row[-1] == 0:
-            exact = tuple(fraction(x) for x in row[:-1])
-            size = next((abs(x) for x in exact[1:] if x != 0), Fraction(1))
-            found[tuple(x / size for x in exact)] = exact
-    return found
-
-
-def _on(row: tuple[Fraction, ...], wall: tuple[Fraction, ...]) -> list[Fraction]:
+def _on(row: Sequence[Any], wall: Sequence[Any]) -> list[Fraction]:
     """A row restricted to the hyperplane of another, one coordinate eliminated."""
     k = next(k for k in range(1, len(wall)) if wall[k] != 0)
     factor = row[k] / wall[k]
-    return [x - factor * y for position, (x, y) in enumerate(zip(row, wall, strict=True)) if position != k]
-
-
-def choice_levels(graph: Graph) -> IntArray:
-    """For each choice how many choices, one after the other, come before it: (n_choices,)."""
-    level = [0]
-    for node in graph.nodes:
-        before = max(level[value] for value in node.inputs)
-        level.append(before + isinstance(node.operation, op.CHOICES))
-    parts = [
-        np.full(count, level[node + 1] - 1, dtype=np.int64)
-        for node, count in zip(graph.choice_nodes, graph.choice_counts, strict=True)
-    ]
-    return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
-
-
-def facets_without_neighbour(
-    pieces: Polytopes, labels: NDArray[Any], levels: IntArray, pairs: IntArray, rival_bits: int
-) -> IntArray:
-    """Positions of facets inside the domain across which the adjacency has no cell.
-
-    Across a facet of choice c both cells agree on every choice of an earlier level, so the neighbour's
-    label differs first at c's level, and there it names the rival of the facet.
-    """
-    covered: set[tuple[int, int, int]] = set()
-    for one, two in pairs.tolist():
-        differ = np.flatnonzero(labels[one] != labels[two])
-        if len(differ) == 0:
-            continue
-        for column in differ[levels[differ] == levels[differ].min()].tolist():
-            covered.add((one, column, int(labels[two, column])))
-            covered.add((two, column, int(labels[one, column])))
-    owner = np.repeat(np.arange(len(pieces)), np.diff(pieces.facet_start))
-    mask = (1 << rival_bits) - 1
-    missing = [
-        position
-        for position, (cell, wall) in enumerate(zip(owner.tolist(), pieces.walls.tolist(), strict=True))
-        if wall >= 0 and (cell, wall >> rival_bits, wall & mask) not in covered
-    ]
-    return np.array(missing, dtype=np.int64)
+    return [fraction(x - factor * y) for place, (x, y) in enumerate(zip(row, wall, strict=True)) if place != k]
