@@ -3,8 +3,6 @@
 Every sign or bound that is believed rests on one of these; no other file has a constant of its own. The functions take
 floats or arrays and hold no branch, so that kernels compile them as they are: ``dot_error = numba.njit(dot_error)``.
 
-A bound is compared so that nan and infinity prove nothing: ``value > bound`` is believed, ``not value <= bound`` is
-not.
 A bound is compared so that nan and infinity prove nothing: ``value > bound`` counts, ``not value <= bound`` does not.
 """
 
@@ -39,42 +37,22 @@ def dot_error(n: Any, size: Any, slack: Any = 0.0) -> Any:
     >>> dot_error(1, 1.0) < 4 * UNIT_ROUNDOFF, dot_error(1, 0.0) > 0
     (True, True)
     """
-    return SAFETY * ((n + 2) * UNIT_ROUNDOFF * size + slack) + (n + 2) * UNDERFLOW
+    return SAFETY * ((n + 2) * (UNIT_ROUNDOFF * size + 2.0 * UNDERFLOW) + slack)
 
 
-def soft_row_error(n: Any) -> Any:
-    """Lemma (softmax row): the relative error of a soft sum over n keys, of what follows from it, and of its bounds.
+def relative_error(n: Any) -> Any:
+    """Lemma "roundings in a row": after ``n`` of them a number has changed by at most this share of itself.
 
-    Exactness: certified, for an exponential and logarithm of the library within four units in the last place.
+    Underflow is not counted: a caller whose products or quotients may underflow adds ``UNDERFLOW`` for each.
+
+    Exactness: certified, for n below 2**29.
+
+    Examples
+    --------
+    >>> relative_error(2) > 2 * UNIT_ROUNDOFF
+    True
     """
-    return 2.0**-37 + n * 4 * UNIT_ROUNDOFF
-
-
-def norm_below(length: Any, n: Any) -> Any:
-    """Lemma (2-norm): at most the length of a vector of n floats or of differences of two; ``length`` is its float.
-
-    The float is that of sqrt(sum of squares) of the entries scaled by a power of two to at most 1, or of entries whose
-    squares add up to a number between 2^-900 and 2^1000.
-    """
-    return length * (1.0 - 2 * (n + 4) * UNIT_ROUNDOFF) - 2 * UNDERFLOW
-
-
-def norm_above(length: Any, n: Any) -> Any:
-    """Lemma (2-norm): at least the length of a vector of n floats or differences of two, as ``norm_below``."""
-    return length * (1.0 + 2 * (n + 4) * UNIT_ROUNDOFF) + 2 * UNDERFLOW
-
-
-def quotient_below(x: Any, y: Any) -> Any:
-    """Lemma (quotient): at most x / y, where x is at least 0 and the float of a sum of two, y > 0.
-
-    Not for a quotient that overflows: infinity is more than it.
-    """
-    return x / y * (1.0 - 8 * UNIT_ROUNDOFF) - 2 * UNDERFLOW
-
-
-def quotient_above(x: Any, y: Any) -> Any:
-    """Lemma (quotient): at least x / y, where x is at least 0 and the float of a sum of two, y > 0."""
-    return x / y * (1.0 + 8 * UNIT_ROUNDOFF) + 2 * UNDERFLOW
+    return SAFETY * n * UNIT_ROUNDOFF
 
 
 def chain_error(n: Any, size: Any, slack: Any = 0.0) -> Any:
@@ -95,51 +73,6 @@ def bilinear_error(length: Any, pairs: Any, size: Any, slack: Any = 0.0) -> Any:
     Exactness: certified, for length times pairs below 2**25.
     """
     return dot_error(length + pairs, size, slack) + (4 * length + 2) * pairs * UNDERFLOW
-def relative_error(n: Any) -> Any:
-    """Lemma "roundings in a row": after ``n`` of them a number has changed by at most this share of itself.
-
-    Underflow is not counted: a caller whose products or quotients may underflow adds ``UNDERFLOW`` for each.
-
-    Exactness: certified, for n below 2**29.
-
-    Examples
-    --------
-    >>> relative_error(2) > 2 * UNIT_ROUNDOFF
-    True
-    """
-    return SAFETY * n * UNIT_ROUNDOFF
-
-
-def difference_dot_error(n: Any, size: Any) -> Any:
-    """Lemma "LP row": ``dot_error`` where each of the ``n`` products has one factor that is a rounded difference.
-
-    ``size`` is the float sum of the absolute values of the computed terms; the constant may be a difference too.
-
-    Exactness: certified, for n below 2**25.
-
-    Examples
-    --------
-    >>> difference_dot_error(3, 1.0) > dot_error(3, 1.0)
-    True
-    """
-    return SAFETY * (n + 4) * UNIT_ROUNDOFF * size + (n + 2) * UNDERFLOW
-
-
-def solution_error(n: Any, pull: Any) -> Any:
-    """Lemma "linear system": how far the true solution of n equations is from a computed one, in each coordinate.
-
-    With R an approximate inverse, ``|I - R M| <= 1/2`` proved, and ``pull`` the largest float sum
-    ``sum_k |R_ik| residual_k`` of a row, residuals rounded up.
-
-    Exactness: certified, for n below 2**25.
-
-    Examples
-    --------
-    >>> solution_error(2, 0.5) >= 1.0, solution_error(2, 0.0) > 0
-    (True, True)
-    """
-    return 2.0 * SAFETY * pull + (2 * n + 2) * UNDERFLOW
-    return SAFETY * ((n + 2) * (UNIT_ROUNDOFF * size + 2.0 * UNDERFLOW) + slack)
 
 
 def difference_error(n: Any, size: Any, slack: Any = 0.0) -> Any:
@@ -157,13 +90,23 @@ def difference_error(n: Any, size: Any, slack: Any = 0.0) -> Any:
     return 2.0 * SAFETY * ((n + 3) * (UNIT_ROUNDOFF * size + 2.0 * UNDERFLOW) + slack)
 
 
+def difference_dot_error(n: Any, size: Any) -> Any:
+    """Lemma "LP row": ``dot_error`` where each of the ``n`` products has one factor that is a rounded difference.
+
+    ``size`` is the float sum of the absolute values of the computed terms; the constant may be a difference too.
+
+    Exactness: certified, for n below 2**25.
+
+    Examples
+    --------
+    >>> difference_dot_error(3, 1.0) > dot_error(3, 1.0)
+    True
+    """
+    return SAFETY * (n + 4) * UNIT_ROUNDOFF * size + (n + 2) * UNDERFLOW
+
+
 def crossing_room(total: Any, error: Any) -> Any:
     """Lemma "blend on an edge": a lower bound on a sum that ``total`` misses by ``error`` at most, if it is positive.
-def solution_error(matrix: Any, matrix_error: Any, inverse: Any, gap: Any, gap_error: Any) -> Any:
-    """Lemma "a corner from its walls": a bound (n,) on the distance from points to the solutions of linear systems.
-
-    ``matrix`` (n, d, d) is known within ``matrix_error``, ``inverse`` is any approximate inverse, ``gap`` (n, d) is what the
-    equations leave at the points, within ``gap_error``. Infinite where the systems are not proved to have one solution.
 
     Exactness: certified.
 
@@ -255,12 +198,40 @@ def determinant_error(dim: Any, product: Any, moved: Any) -> Any:
     True
     """
     return SAFETY * (0.5 * dim * (dim + 5.0) * UNIT_ROUNDOFF * product + moved) + (2.0 * dim) ** dim * UNDERFLOW
+
+
+def solution_error(n: Any, pull: Any) -> Any:
+    """Lemma "linear system": how far the true solution of n equations is from a computed one, in each coordinate.
+
+    With R an approximate inverse, ``|I - R M| <= 1/2`` proved, and ``pull`` the largest float sum
+    ``sum_k |R_ik| residual_k`` of a row, residuals rounded up.
+
+    Exactness: certified, for n below 2**25.
+
+    Examples
+    --------
+    >>> solution_error(2, 0.5) >= 1.0, solution_error(2, 0.0) > 0
+    (True, True)
+    """
+    return 2.0 * SAFETY * pull + (2 * n + 2) * UNDERFLOW
+
+
+def solution_bound(matrix: Any, matrix_error: Any, inverse: Any, gap: Any, gap_error: Any) -> Any:
+    """Lemma "a corner from its walls": a bound (n,) on the distance from points to the solutions of linear systems.
+
+    ``matrix`` (n, d, d) is known within ``matrix_error``, ``inverse`` is any approximate inverse, ``gap`` (n, d) is what the
+    equations leave at the points, within ``gap_error``. Infinite where the systems are not proved to have one solution.
+
+    Exactness: certified.
+
+    Examples
+    --------
     The point 0.9 and the equation 2 x = 2, known exactly; then an equation that may be 0 x = 2:
 
     >>> two, nothing = np.array([[[2.0]]]), np.zeros((1, 1, 1))
-    >>> float(solution_error(two, nothing, 1 / two, np.array([[-0.2]]), np.zeros((1, 1)))[0])  # doctest: +ELLIPSIS
+    >>> float(solution_bound(two, nothing, 1 / two, np.array([[-0.2]]), np.zeros((1, 1)))[0])  # doctest: +ELLIPSIS
     0.1000000...
-    >>> float(solution_error(two, two, 1 / two, np.array([[-0.2]]), np.zeros((1, 1)))[0])
+    >>> float(solution_bound(two, two, 1 / two, np.array([[-0.2]]), np.zeros((1, 1)))[0])
     inf
     """
     dim = matrix.shape[-1]
@@ -273,3 +244,38 @@ def determinant_error(dim: Any, product: Any, moved: Any) -> Any:
         step = step + dot_error(dim, (size @ np.abs(gap)[..., None])[..., 0], slack) + 2 * dim * UNDERFLOW
         bound = SAFETY * step.max(axis=-1) / (1.0 - share)
     return np.where(share < 0.5, bound, np.inf)
+
+
+def norm_below(length: Any, n: Any) -> Any:
+    """Lemma (2-norm): at most the length of a vector of n floats or of differences of two; ``length`` is its float.
+
+    The float is that of sqrt(sum of squares) of the entries scaled by a power of two to at most 1, or of entries whose
+    squares add up to a number between 2^-900 and 2^1000.
+    """
+    return length * (1.0 - 2 * (n + 4) * UNIT_ROUNDOFF) - 2 * UNDERFLOW
+
+
+def norm_above(length: Any, n: Any) -> Any:
+    """Lemma (2-norm): at least the length of a vector of n floats or differences of two, as ``norm_below``."""
+    return length * (1.0 + 2 * (n + 4) * UNIT_ROUNDOFF) + 2 * UNDERFLOW
+
+
+def quotient_below(x: Any, y: Any) -> Any:
+    """Lemma (quotient): at most x / y, where x is at least 0 and the float of a sum of two, y > 0.
+
+    Not for a quotient that overflows: infinity is more than it.
+    """
+    return x / y * (1.0 - 8 * UNIT_ROUNDOFF) - 2 * UNDERFLOW
+
+
+def quotient_above(x: Any, y: Any) -> Any:
+    """Lemma (quotient): at least x / y, where x is at least 0 and the float of a sum of two, y > 0."""
+    return x / y * (1.0 + 8 * UNIT_ROUNDOFF) + 2 * UNDERFLOW
+
+
+def soft_row_error(n: Any) -> Any:
+    """Lemma (softmax row): the relative error of a soft sum over n keys, of what follows from it, and of its bounds.
+
+    Exactness: certified, for an exponential and logarithm of the library within four units in the last place.
+    """
+    return 2.0**-37 + n * 4 * UNIT_ROUNDOFF

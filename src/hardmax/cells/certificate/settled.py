@@ -21,7 +21,7 @@ from hardmax.arithmetic.rounding import (
     UNDERFLOW,
     UNIT_ROUNDOFF,
     dot_error,
-    solution_error,
+    solution_bound,
 )
 from hardmax.cells.certificate.enclosures import Terms, followed, roundings
 from hardmax.networks import operations as op
@@ -331,13 +331,13 @@ def _meetings(subject: Subject, found: Settled, corner: IntArray, facet: IntArra
         inverse, normals, off = _best_inverses(normals, off, dim)
     gaps, bounds, sizes = zip(*(_residuals(rows, at, k == 1) for k, at in enumerate(points)), strict=True)
     if facet.shape[1] == dim:
-        limit = np.max([solution_error(normals, off, inverse, gap, bound) for gap, bound in zip(gaps, bounds, strict=True)], axis=0)
+        limit = np.max([solution_bound(normals, off, inverse, gap, bound) for gap, bound in zip(gaps, bounds, strict=True)], axis=0)
         good = limit <= subject.errors[corner]
         is_exact = np.logical_and.reduce([(gap == 0).all(axis=1) & (bound == 0).all(axis=1) for gap, bound in zip(gaps, bounds, strict=True)])
         good |= is_exact & np.isfinite(limit)
     else:  # more walls than needed: nothing may be rounded
         zero = np.zeros((len(corner), dim))
-        limit = solution_error(normals, off, inverse, zero, zero)
+        limit = solution_bound(normals, off, inverse, zero, zero)
         is_exact = np.logical_and.reduce([(gap == 0).all(axis=1) & (bound == 0).all(axis=1) for gap, bound in zip(gaps, bounds, strict=True)])
         good = is_exact & np.isfinite(limit)
     weights = np.abs(inverse) if facet.shape[1] == dim else np.abs(np.linalg.pinv(np.nan_to_num(rows.value[..., 1:].astype(np.float64))))
