@@ -24,7 +24,7 @@ LEAST = Fraction(5e-324)
 ROWS = int(os.environ.get("HARDMAX_CAMPAIGN", "150"))
 
 
-def hostile_row(rng):
+def _hostile_row(rng):
     """A row of scores, -inf where masked, and a temperature."""
     n = int(rng.integers(1, 7))
     exponent = int(rng.choice([0, 0, 0, -1000, -1060, 1000, *rng.integers(-1000, 1000, 2)]))
@@ -89,7 +89,7 @@ def _check_row(certificate, row, truth):
 def test_certificates_are_what_rationals_say():
     rng = np.random.default_rng(0)
     for _ in range(ROWS):
-        scores, tau = hostile_row(rng)
+        scores, tau = _hostile_row(rng)
         exact = [None if score == -inf else Fraction(score) for score in scores.tolist()]
         truth = oracle.soft_row(exact, Fraction(tau))
         certificate = stability.certify(scores[None], tau)
