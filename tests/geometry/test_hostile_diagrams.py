@@ -12,7 +12,8 @@ from hardmax.cells.pullback import pull_back
 from hardmax.cells.reachable import is_won
 from hardmax.cells.reachable_ball import _Cell
 from hardmax.errors import DomainError, PrecisionError
-from hardmax.tropical._essential import essential_terms
+from hardmax.tropical._essential import _clear_winners, essential_terms
+from hardmax.tropical._minkowski_settle import winners_at
 from hardmax.tropical.minkowski import common_refinement, minkowski_vertices
 from hardmax.tropical.newton_polytope import NewtonPolytope
 from hardmax.tropical.normal_fan import minkowski_f_vector
@@ -565,3 +566,23 @@ def test_numbers_on_which_these_computations_once_failed():
     for radius in (0.1, 1 / 3, 0.5, 2 / 3, 1.0, 5 / 7):
         assert thirds.reachable(ball=([1 / 3, -1 / 7], radius)).n_reachable >= 1
     assert power_diagram([[1.0], [0.0]]).assign([[1e-320], [-1e-320]]).tolist() == [0, 1]
+
+
+def test_probes_believe_only_winners_that_win_in_rationals():
+    """Points orthogonal to the difference of two rows, up to roundings: both tie there, or nearly."""
+    for seed in range(n_cases(200)):
+        rng = np.random.default_rng([seed, 31])
+        dim = int(rng.integers(2, 6))
+        rows = hostile(rng, (3, dim), str(rng.choice(["thirds", "sevenths"])))
+        rows[2] = -rows[0] - rows[1]
+        normal, point = rows[1] - rows[0], rows[0] + rows[1]
+        if not normal.any():
+            continue
+        point = point - normal * ((point @ normal) / (normal @ normal))
+        if np.abs(point).max() < 1e-3:
+            continue
+        exact = [dot(fractions(row), fractions(point)) for row in rows]
+        best, sure = winners_at(rows, point[None])
+        clear = _clear_winners(rows, np.zeros(3), point[None])
+        for winner in [*best[sure].tolist(), *clear.tolist()]:
+            assert all(exact[winner] > value for j, value in enumerate(exact) if j != winner), seed
