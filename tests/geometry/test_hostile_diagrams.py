@@ -12,7 +12,8 @@ from hardmax.cells.pullback import pull_back
 from hardmax.cells.reachable import is_won
 from hardmax.cells.reachable_ball import _Cell
 from hardmax.errors import DomainError, PrecisionError
-from hardmax.tropical._essential import essential_terms
+from hardmax.tropical._essential import _clear_winners, essential_terms
+from hardmax.tropical._minkowski_settle import winners_at
 from hardmax.tropical.minkowski import common_refinement, minkowski_vertices
 from hardmax.tropical.newton_polytope import NewtonPolytope
 from hardmax.tropical.normal_fan import minkowski_f_vector
@@ -532,3 +533,56 @@ def test_float_proofs_about_balls_hold_in_rationals():
                 outside += 1
                 assert reach >= 0 and reach**2 >= Fraction(size) ** 2 * dot(pull, pull), seed
     assert outside > 5
+
+
+def test_a_hull_of_one_query_on_a_wall_reaches_only_a_strict_winner():
+    for seed in range(n_cases(120)):
+        rng = np.random.default_rng([seed, 30])
+        dim = int(rng.integers(1, 5))
+        keys, biases = hostile(rng, (3, dim), "thirds"), hostile(rng, (3,), "sevenths")
+        normal = keys[1] - keys[0]
+        if not normal.any():
+            continue
+        query = hostile(rng, (dim,), "sevenths")
+        query = ulps_off(rng, query + normal * ((biases[0] - biases[1] - normal @ query) / (normal @ normal)))
+        for shape in ("hull", "ball"):
+            inside = query[None] if shape == "hull" else (query, 0.0)
+            reached = power_diagram(keys, biases).reachable(**{shape: inside}).is_reachable
+            assert reached.tolist() == [_wins(beats(keys, biases, j), fractions(query)) for j in range(3)], (
+                seed,
+                shape,
+            )
+
+
+def test_numbers_on_which_these_computations_once_failed():
+    assert common_refinement([([[0.0], [-1.0]], None), ([[1e-300], [0.0]], None)]).winners.tolist() == [[0, 0], [1, 1]]
+    assert power_diagram([[1e120], [0.0]], [0, 2e-300]).interior_point(0)[0] > 0
+    tiny = power_diagram([[2.0], [1.0], [-1.0], [0.5]], [-2.5e-187, 1.5e-187, 2.5e-187, -1e89])
+    assert tiny.reachable(ball=([0.0], 1e-242)).keys.tolist() == [2]
+    alone = power_diagram([[1.0], [1.0]], [0.0, 5e-17])
+    assert alone.reachable(hull=[[1.0]]).keys.tolist() == alone.reachable(cone=[[1.0]]).keys.tolist() == [1]
+    assert power_diagram([[0.0], [0.0], [0.5]], [0.0, 2e-180, -1e95]).live.tolist() == [False, True, True]
+    thirds = power_diagram(np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]]) / 3.0, [0.0, 1 / 3, -1 / 7])
+    for radius in (0.1, 1 / 3, 0.5, 2 / 3, 1.0, 5 / 7):
+        assert thirds.reachable(ball=([1 / 3, -1 / 7], radius)).n_reachable >= 1
+    assert power_diagram([[1.0], [0.0]]).assign([[1e-320], [-1e-320]]).tolist() == [0, 1]
+
+
+def test_probes_believe_only_winners_that_win_in_rationals():
+    """Points orthogonal to the difference of two rows, up to roundings: both tie there, or nearly."""
+    for seed in range(n_cases(200)):
+        rng = np.random.default_rng([seed, 31])
+        dim = int(rng.integers(2, 6))
+        rows = hostile(rng, (3, dim), str(rng.choice(["thirds", "sevenths"])))
+        rows[2] = -rows[0] - rows[1]
+        normal, point = rows[1] - rows[0], rows[0] + rows[1]
+        if not normal.any():
+            continue
+        point = point - normal * ((point @ normal) / (normal @ normal))
+        if np.abs(point).max() < 1e-3:
+            continue
+        exact = [dot(fractions(row), fractions(point)) for row in rows]
+        best, sure = winners_at(rows, point[None])
+        clear = _clear_winners(rows, np.zeros(3), point[None])
+        for winner in [*best[sure].tolist(), *clear.tolist()]:
+            assert all(exact[winner] > value for j, value in enumerate(exact) if j != winner), seed
