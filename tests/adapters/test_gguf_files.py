@@ -272,6 +272,7 @@ _LIES = {
     "as many values as there are numbers": _file(n_fields=_VAST),
     "as many tensors as there are numbers": _file(n_tensors=_VAST),
     "a text without end": _file(struct.pack("<Q", _VAST) + b"x", 1),
+    "a last text without end": _file(_text("a") + struct.pack("<IQ", _STRING, _VAST) + b"x", 1),
     "an array without end": _file(_text("a") + struct.pack("<IIQ", _LIST, _STRING, _VAST), 1),
     "an array of arrays": _file(_text("a") + struct.pack("<IIQIQ", _LIST, _LIST, 1, 0, 0), 1),
     "a type that does not exist": _file(_text("a") + struct.pack("<II", 99, 0), 1),

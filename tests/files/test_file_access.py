@@ -402,8 +402,11 @@ class _Named(hm.ReLU):
     """A ReLU by another name."""
 
 
+@dataclass(frozen=True, eq=False)
 class ReLU(hm.networks.layers.Layer):
-    """Another layer by the name of ours."""
+    """Another layer by the name and the fields of ours, which would be read as ours."""
+
+    slope: float = 0.0
 
     def lower(self, builder, value, where):
         return builder.add(op.Scale(op.frozen(5.0)), value, name=where)

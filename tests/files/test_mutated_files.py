@@ -195,6 +195,19 @@ def test_a_field_that_an_operation_cannot_have_is_refused(name, tmp_path):
         hm.read(path)
 
 
+def test_windows_that_the_kernel_does_not_make_are_refused(tmp_path):
+    """Written as ONNX, the network would be that of its kernel; evaluated here, that of its windows."""
+    path = tmp_path / "net.npz"
+    hm.write(file_campaign._graph(False), path)
+    with np.load(path) as stored:
+        arrays = dict(stored)
+    (windows,) = [name for name, array in arrays.items() if array.dtype == np.int64 and array.shape == (4, 4)]
+    arrays[windows][0, 0] = 8
+    np.savez(path, **arrays)
+    with pytest.raises(hm.errors.ShapeError, match="make other windows than those stored"):
+        hm.read(path)
+
+
 def _changed_cells(path, change):
     with np.load(path, allow_pickle=False) as stored:
         arrays = dict(stored)

@@ -136,8 +136,6 @@ def _npy_header(source: IO[bytes], where: str) -> tuple[np.dtype[Any], bool, tup
     if len(shape) > 32:
         raise FileFormatError(f"{where}: a shape of {len(shape)} axes; expected at most 32")
     dtype = np.dtype(found["descr"][0])
-    if dtype.itemsize == 0:
-        raise FileFormatError(f"{where}: its entries have no bytes at all; the file is damaged")
     return dtype, found["fortran_order"][0] == "True", shape, 8 + width + length
 
 
