@@ -7,13 +7,13 @@ exactly, there, with no error at all. Columns of corners and lines, and ``row``:
 
 # mypy: ignore-errors
 
-import numba
 import numpy as np
 
+from hardmax.arithmetic.compiling import inner
 from hardmax.cells._vanishing_kernels import exact_sign
 
 # called from compiled code only: no wrappers, and no cache beside the caller's
-_jit = numba.njit(nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
+_jit = inner(nogil=True, error_model="numpy")
 
 U = 2.0**-53
 SAFETY = 1.0000001  # covers the rounding of the bounds themselves

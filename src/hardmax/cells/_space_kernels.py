@@ -17,14 +17,14 @@ else it is in doubt. The loops follow ``_exact_cutting`` step by step, which is 
 
 from collections import namedtuple
 
-import numba
 import numpy as np
 
+from hardmax.arithmetic.compiling import inner
 from hardmax.cells._corner_kernels import place_corner
 from hardmax.cells._vanishing_kernels import DOUBT, exact_sign, vanishes
 
 # called from compiled code only: no wrappers, and no cache beside the caller's
-_jit = numba.njit(nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
+_jit = inner(nogil=True, error_model="numpy")
 
 U = 2.0**-53
 SAFETY = 1.0000001  # covers the rounding of the bounds themselves
