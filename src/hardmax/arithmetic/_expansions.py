@@ -6,10 +6,10 @@ underflows; callers check that.
 
 # mypy: ignore-errors
 
-import numba
+from hardmax.arithmetic.compiling import inner
 
-_jit = numba.njit(cache=True, nogil=True)
-_inline = numba.njit(cache=True, nogil=True, inline="always")
+_jit = inner(nogil=True)
+_inline = inner(nogil=True, inline="always")
 
 
 @_inline

@@ -13,10 +13,10 @@ of a cone every row is tight, and equal right-hand sides would make each pivot t
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from hardmax.arithmetic import rounding
+from hardmax.arithmetic.compiling import kernel as njit
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]

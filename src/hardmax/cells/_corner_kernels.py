@@ -7,15 +7,15 @@ exactly, there, with no error at all. Columns of corners and lines, and ``row``:
 
 # mypy: ignore-errors
 
-import numba
 import numpy as np
 
 from hardmax.arithmetic import rounding
+from hardmax.arithmetic.compiling import inner
 from hardmax.arithmetic.rounding import SAFETY
 from hardmax.cells._vanishing_kernels import exact_sign
 
 # called from compiled code only: no wrappers, and no cache beside the caller's
-_jit = numba.njit(nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
+_jit = inner(nogil=True, error_model="numpy")
 
 # the lemmas of docs/error_bounds.md
 dot_error, difference_error = _jit(rounding.dot_error), _jit(rounding.difference_error)

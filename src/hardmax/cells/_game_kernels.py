@@ -8,10 +8,10 @@ every query is one that keeps the value at or below zero. Floats only: the calle
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from hardmax.arithmetic._simplex_kernels import PIVOT_TOLERANCE, exchange
+from hardmax.arithmetic.compiling import kernel as njit
 
 FloatArray = NDArray[np.float64]
 

@@ -2,11 +2,12 @@
 
 # mypy: ignore-errors
 
-import numba
 import numpy as np
 
+from hardmax.arithmetic.compiling import kernel
 
-@numba.njit(cache=True, nogil=True)
+
+@kernel(nogil=True)
 def extended_labels(labels, parents, chosen, first):
     """Each child's label: its parent's, with the stage's choices written from column ``first`` on.
 

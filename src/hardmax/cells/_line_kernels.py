@@ -18,10 +18,10 @@ The exact twins, in rationals and quadratic irrationals, are ``arithmetic.quadra
 is cached by the date of its own file, and would not notice a change in another.
 """
 
-import numba
 import numpy as np
 
 from hardmax.arithmetic._expansions import two_product, two_sum
+from hardmax.arithmetic.compiling import inner, kernel
 
 #: What a sign can be besides -1, 0 and 1, and what a choice or a piece can end with besides a count.
 UNKNOWN = 2
@@ -34,10 +34,10 @@ SMALL = 2.0**-900  # below this, the error term of a product may itself underflo
 SLACK = 1.0 + 2.0**-40  # covers the rounding of the bounds themselves
 FLOAT_GAP = 2.0**-44  # float mode: breakpoints this close, beside the interval and themselves, are one
 
-_jit = numba.njit(cache=True, nogil=True)
+_jit = inner(nogil=True)
 
 
-@_jit
+@kernel(nogil=True)
 def polar_sign(d, s, ws, t, wt, certified):  # type: ignore[no-untyped-def]
     """The sign of F(s, t) for d = (d0, d1, d2, bounds on their errors), or UNKNOWN."""
     d0, d1, d2, r0, r1, r2 = d
@@ -78,7 +78,7 @@ def polar_sign(d, s, ws, t, wt, certified):  # type: ignore[no-untyped-def]
     return 1 if value > bound else (-1 if value < -bound else UNKNOWN)
 
 
-@_jit
+@kernel(nogil=True)
 def is_positive(d, s, ws, t, wt, certified):  # type: ignore[no-untyped-def]
     """1 if f > 0 between s and t is proved, isolated zeros allowed; 0 if f = 0 is; UNKNOWN otherwise."""
     lowest = -0.5 * d[1] / d[2] if d[2] > 0.0 else 0.0
@@ -363,7 +363,7 @@ def merge(events, marks, begin, n, span, certified):  # type: ignore[no-untyped-
     return count + 1 if n > begin else 0
 
 
-@_jit
+@kernel(nogil=True)
 def find_breakpoints(  # type: ignore[no-untyped-def]
     position, limit, ends, rows, errors, certified, group_start, group_size, is_relu, twin, group_of_row,
     labels, counts, events, marks,
@@ -435,7 +435,7 @@ def find_breakpoints(  # type: ignore[no-untyped-def]
     return len(ends), n
 
 
-@_jit
+@kernel(nogil=True)
 def build_children(  # type: ignore[no-untyped-def]
     child_start, columns, bent, rival_bits, ends, end_walls, first_labels, counts, events, marks, n_events,
     child_labels, child_ends, child_walls,

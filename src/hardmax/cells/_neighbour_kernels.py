@@ -2,10 +2,10 @@
 
 # mypy: ignore-errors
 
-import numba
+from hardmax.arithmetic.compiling import kernel
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def merge_tilings(group_start, split, column_stage, group_column, is_continuous, cell, end, error, end_column, end_pair,
                   labels, stage_of_column, out_pairs, out_doubt):
     """Overlaps of two tilings of a segment, group by group.

@@ -10,6 +10,7 @@ polygon is that of _polygon_signs.py.
 
 import numpy as np
 
+from hardmax.arithmetic.compiling import kernel
 from hardmax.cells._polygon_parts import copy_row, keep_side, polygon_area
 from hardmax.cells._polygon_signs import (
     COLUMNS,
@@ -49,14 +50,15 @@ def _inherit(numbers, frame, n_candidates, pending, first, count, candidate, is_
     return left
 
 
-@jit
+@kernel(nogil=True)
 def cut_polygons(first_piece, start, corners, walls, rows, errors, certified, group_start, group_size, is_relu, columns,
                  twin, group_of_row, count_only, counts, out_parent, out_labels, out_start, out_corners, out_walls,
-                 doubtful, max_corners, pool_size):
+                 doubtful, max_corners, pool_size, argmax):
     """Split polygons ``first_piece`` onward by every choice of a stage.
 
     Returns (next piece, children, corners written, doubtful pieces, status): status 0 all done, 1 output
-    full (call again from the next piece with fresh output), 2 workspace full (call again with more).
+    full (call again from the next piece with fresh output), 2 workspace full (call again with more). ``argmax`` is
+    None where every choice is a ReLU: the rest is then not even compiled.
     """
     n_pieces = len(start) - 1
     n_groups = len(group_start)
@@ -207,6 +209,8 @@ def cut_polygons(first_piece, start, corners, walls, rows, errors, certified, gr
                         continue
                     split = True
                     break
+                if argmax is None:
+                    continue
                 # an argmax: the cells of its winners, found from one to the next across their walls
                 size = group_size[g]
                 for k3 in range(3):

@@ -7,12 +7,12 @@ inside), and bounds on the errors of those three. Edge i's wall number stands in
 
 # mypy: ignore-errors
 
-import numba
-
 from hardmax.arithmetic._expansions import sign_of_sum, two_product
+from hardmax.arithmetic.compiling import inner
 
-jit = numba.njit(cache=True, nogil=True)
-inline = numba.njit(cache=True, nogil=True, inline="always")
+# called from compiled code only
+jit = inner(nogil=True)
+inline = inner(nogil=True, inline="always")
 
 U = 2.0**-53
 TINY = 2.0**-1070  # covers every product of a bound or a value that underflows

@@ -17,15 +17,15 @@ else it is in doubt. The loops follow ``_exact_cutting`` step by step, which is 
 
 from collections import namedtuple
 
-import numba
 import numpy as np
 
+from hardmax.arithmetic.compiling import inner
 from hardmax.arithmetic.rounding import SAFETY
 from hardmax.cells._corner_kernels import dot_error, place_corner
 from hardmax.cells._vanishing_kernels import DOUBT, exact_sign, vanishes
 
 # called from compiled code only: no wrappers, and no cache beside the caller's
-_jit = numba.njit(nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
+_jit = inner(nogil=True, error_model="numpy")
 
 ONE, NONE = np.uint64(1), np.uint64(0)
 POSITIVE, NEGATIVE, UNKNOWN = 1, 2, 4  # bits: what occurs among the signs of a row

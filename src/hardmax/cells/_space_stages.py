@@ -12,9 +12,9 @@ kernel file, touch this one.
 
 from collections import namedtuple
 
-import numba
 import numpy as np
 
+from hardmax.arithmetic.compiling import inner, kernel
 from hardmax.cells._space_kernels import (
     FAILED,
     NEGATIVE,
@@ -51,7 +51,7 @@ from hardmax.cells._winner_kernels import (
 )
 
 # called from compiled code only: no wrappers, and no cache beside the caller's
-_jit = numba.njit(nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
+_jit = inner(nogil=True, error_model="numpy")
 
 OPEN = -1  # a choice that is not the same on all of a polytope, as far as is known
 DONE, OUTPUT_FULL, WORKSPACE_FULL, MORE_WORDS = 0, 1, 2, 3
@@ -67,7 +67,7 @@ def _load_row(coef, error, r, row):
 
 @_jit
 def _still_open(coef, terms, error, table, limits, dropped, corners, bits, lines, n, n_slots, groups, n_groups, labels,
-                row, values, signs, ties, gaps, scores, reach, mode):  # fmt: skip
+                row, values, signs, ties, gaps, scores, reach, mode, argmax):  # fmt: skip
     """Decide the groups that do not cross the polytope; returns how many stay open, in order."""
     dim, infinite = mode.dim, mode.infinite
     set_reach(corners, n, error, reach, mode)
@@ -98,6 +98,8 @@ def _still_open(coef, terms, error, table, limits, dropped, corners, bits, lines
                 label = 1 if found & POSITIVE else 0
                 if found & UNKNOWN or found == POSITIVE | NEGATIVE:
                     label = OPEN
+        elif argmax is None:
+            label = OPEN
         else:
             own = leader(terms, table, dropped, g, corners, scores, mode)
             label = first_equal(coef, table, dropped, g, own, mode) - r
@@ -157,7 +159,7 @@ def _pop(s_corners, s_bits, s_lines, s_numbers, s_ends, depth, corners, bits, li
     _copy_rows(s_lines, slot, n_slots, lines, 0)
     for c in range(n_candidates):
         labels[candidates[c]] = s_numbers[depth - 1, c]
-    n_groups = s_numbers[depth - 1, n_candidates]
+    n_groups = np.int64(s_numbers[depth - 1, n_candidates])
     for g in range(n_groups):
         groups[g] = s_numbers[depth - 1, n_candidates + 1 + g]
     return n, n_slots, n_groups
@@ -199,17 +201,18 @@ def _write(output, child, used, facets, parent, corners, bits, lines, n, n_slots
 # --- all pieces ------------------------------------------------------------------------------------
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@kernel(nogil=True, error_model="numpy")
 def cut_polytopes(
     first_piece, vertex_start, in_corners, in_bits, facet_start, in_walls, in_lines, rows, errors, table, twin,
-    group_of_row, certified, infinite, dim, count_only, output, doubtful, capacity, words,
+    group_of_row, certified, infinite, dim, count_only, output, doubtful, capacity, words, argmax,
 ):  # fmt: skip
     """Split polytopes ``first_piece`` onward by every choice of a stage.
 
     ``table``: first row, number of rows, whether a ReLU, and label column of each choice. Returns (next piece,
     children, corners written, facets written, doubtful pieces, status). Status: DONE, OUTPUT_FULL (call
     again from the next piece with fresh output), WORKSPACE_FULL or MORE_WORDS (call again with more).
-    ``capacity`` bounds the corners of one polytope, ``words`` its facets in 64s.
+    ``capacity`` bounds the corners of one polytope, ``words`` its facets in 64s. ``argmax`` is None where every choice
+    is a ReLU: the rest is then not even compiled.
     """
     n_pieces, n_all, n_rows = len(vertex_start) - 1, len(table), rows.shape[2]
     width, columns, room, nodes = in_corners.shape[1], 2 * dim if infinite else dim, 64 * capacity, 16 * capacity
@@ -264,14 +267,14 @@ def cut_polytopes(
         set_reach(corners_a, n, error, reach, mode)
         n_groups = 0
         for g in range(n_all):
-            if not table[g, IS_RELU]:
+            if argmax is not None and not table[g, IS_RELU]:
                 bound, far_bound = lead_bounds(limits, reach, g, mode)
                 mark_dropped(terms, table, bound, far_bound, dropped, g, twin, corners_a, n, scores, mode)
             if not table[g, IS_RELU] or twin[table[g, START]] == table[g, START]:
                 groups[n_groups] = g
                 n_groups += 1
         n_open = _still_open(coef, terms, error, table, limits, dropped, corners_a, bits_a, lines_a, n, n_slots, groups,
-                             n_groups, labels, row, values, signs, ties, gaps, scores, reach, mode)  # fmt: skip
+                             n_groups, labels, row, values, signs, ties, gaps, scores, reach, mode, argmax)  # fmt: skip
         n_candidates = n_open
         for c in range(n_candidates):
             candidates[c] = groups[c]
@@ -285,7 +288,7 @@ def cut_polytopes(
                 depth -= 1
                 n_open = _still_open(coef, terms, error, table, limits, dropped, corners_a, bits_a, lines_a, n,
                                      n_slots, groups, n_groups, labels, row, values, signs, ties, gaps, scores,
-                                     reach, mode)  # fmt: skip
+                                     reach, mode, argmax)  # fmt: skip
             if n_open == 0:
                 if not count_only:
                     for g in range(n_all):
@@ -328,6 +331,8 @@ def cut_polytopes(
                                   m, m_slots, candidates, n_candidates, groups, n_open, labels)  # fmt: skip
                     if depth < 0:
                         break
+                continue
+            if argmax is None:
                 continue
             # One of the rows that may win at a corner wins on an open set beside it.
             set_reach(corners_a, n, error, reach, mode)

@@ -13,12 +13,12 @@ corners: see ``_space_kernels``.
 
 import math
 
-import numba
 import numpy as np
 
 from hardmax.arithmetic._expansions import sign_of_sum, two_product
+from hardmax.arithmetic.compiling import inner, kernel
 
-_jit = numba.njit(cache=True, nogil=True, error_model="numpy")
+_jit = inner(nogil=True, error_model="numpy")
 
 DOUBT = 2  # a sign that is not known
 # The largest primes below 2**31: residues multiply within 64 bits.
@@ -31,7 +31,7 @@ PRIMES = 2**31 - np.array(
 _SMALLEST, _LARGEST = 2.0**-480, 2.0**480
 
 
-@_jit
+@kernel(nogil=True, error_model="numpy")
 def exact_sign(row, constant, corners, i, first, dim):
     """The sign of a row at float coordinates ``corners[i, first:]``, or DOUBT where that could overflow.
 
@@ -111,7 +111,7 @@ def _load_wall(matrix, i, lines, slot, base, dim, at_infinity, prime):
         matrix[i, 0] = _residue(1.0, base, prime) if lines[slot, dim + 3] < 0.0 else 0
 
 
-@_jit
+@kernel(nogil=True, error_model="numpy")
 def vanishes(lines, n_slots, bits, i, row, dim, at_infinity):
     """Whether an exact row provably vanishes at corner i, on the facets ``bits[i]``.
 

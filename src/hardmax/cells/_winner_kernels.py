@@ -7,10 +7,10 @@ group decide; what lies within it is settled pair by pair, exactly where that is
 
 # mypy: ignore-errors
 
-import numba
 import numpy as np
 
 from hardmax.arithmetic._expansions import two_sum
+from hardmax.arithmetic.compiling import inner
 from hardmax.cells._corner_kernels import difference_error
 from hardmax.cells._space_kernels import (
     FAILED,
@@ -26,7 +26,7 @@ from hardmax.cells._space_kernels import (
 from hardmax.cells._vanishing_kernels import DOUBT
 
 # called from compiled code only: no wrappers, and no cache beside the caller's
-_jit = numba.njit(nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
+_jit = inner(nogil=True, error_model="numpy")
 
 RIVAL_BITS = 24
 START, SIZE, IS_RELU, COLUMN = 0, 1, 2, 3  # columns of the table of groups

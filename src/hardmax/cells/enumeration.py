@@ -53,6 +53,7 @@ class Engine(Protocol):
     """Cuts pieces of one kind of domain; see the module docstrings of plane, line and space."""
 
     dim: int
+    only_relus: bool
 
     def root(self) -> Polytopes: ...
 
@@ -325,6 +326,7 @@ class Enumeration:
             self._chunk = min(self._chunk, max(_FEWEST_PIECES, max_cells))
             self._most_children = min(_MOST_CHILDREN, max(_FEWEST_CHILDREN, 2 * max_cells))
             self._most_of_one = self._most_children
+        engine.only_relus = all(stage.is_relu.all() for stage in self.program.stages)
         sizes = [int(stage.group_size.max()) for stage in self.program.stages]
         self.label_type: Any = np.uint8 if max(sizes, default=1) <= 256 else np.uint16
         if max(sizes, default=1) > 65536:

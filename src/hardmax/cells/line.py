@@ -63,6 +63,7 @@ class LineEngine:
     """
 
     dim = 1
+    only_relus = False  # one kernel serves all
 
     def __init__(self, domain: Domain, certified: bool) -> None:
         if domain.dim != 1:

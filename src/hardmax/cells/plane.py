@@ -62,6 +62,7 @@ class PlaneEngine:
     """
 
     dim = 2
+    only_relus = False  # whether no stage has an argmax: a smaller kernel is compiled then
     shares_stages = True  # threads may cut a wide stage some choices at a time
 
     def __init__(self, domain: Domain, certified: bool) -> None:
@@ -119,6 +120,7 @@ class PlaneEngine:
                 position, pieces.vertex_start, pieces.corners, pieces.walls, rows, errors, self.certified,
                 stage.group_start, stage.group_size, stage.is_relu, stage.columns, stage.twin, stage.group_of_row,
                 count_only, counts, parent, labels, start, corners, walls, doubtful, self._max_corners, self._pool,
+                None if self.only_relus else True,
             )  # fmt: skip
             n_children += children
             all_doubtful.append(doubtful[:n_doubtful].copy())

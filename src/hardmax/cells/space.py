@@ -123,6 +123,8 @@ class SpaceEngine:
     ([0.0, 0.0, 0.0], [1.0, 1.0, 1.0])
     """
 
+    only_relus = False  # whether no stage has an argmax: a smaller kernel is compiled then
+
     def __init__(self, domain: Domain, certified: bool) -> None:
         if domain.dim < 2:
             raise ParameterError(f"expected a domain of dimension at least 2, got {domain.dim}; use the line engine")
@@ -242,7 +244,7 @@ class SpaceEngine:
             position, children, used, facets, n_doubtful, status = cut_polytopes(
                 position, pieces.vertex_start, pieces.corners, pieces.incidence, pieces.facet_start, pieces.walls,
                 pieces.lines, rows, errors, table, stage.twin, stage.group_of_row, self.certified, self._is_unbounded,
-                self.dim, count_only, output, doubtful, room, words,
+                self.dim, count_only, output, doubtful, room, words, None if self.only_relus else True,
             )  # fmt: skip
             n_children += children
             all_doubtful.append(doubtful[:n_doubtful].copy())

@@ -7,10 +7,10 @@ it in rationals. ``row_geometry_plain`` is the same in plain numpy and judges th
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from hardmax.arithmetic import rounding
+from hardmax.arithmetic.compiling import kernel as njit
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]

@@ -11,8 +11,9 @@ pre-activations never go through memory; a RELU with ``target`` -1 is such a one
 
 # mypy: ignore-errors
 
-import numba
 import numpy as np
+
+from hardmax.arithmetic.compiling import kernel
 
 BLOCK = 256
 MOST_INPUTS = 4  # of a choice that computes its own numbers
@@ -23,7 +24,7 @@ AFFINE, RELU, LARGEST, WINNER, ADD, FLUSH = range(6)
 GAMMA = np.uint64(0x9E3779B97F4A7C15)  # the golden ratio in 64 bits: the step of splitmix64
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@kernel(nogil=True, inline="always")
 def _mixed(code):
     """The finaliser of splitmix64, a bijection of 64-bit words."""
     code = (code ^ (code >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -31,7 +32,7 @@ def _mixed(code):
     return code ^ (code >> np.uint64(31))
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _draw(registers, key, first, low, width):
     """Coordinates low + width * (2 draw + 1) / 2^33 of points ``first`` onward, two draws from each 64-bit word."""
     dim = len(low)
@@ -55,7 +56,7 @@ def _draw(registers, key, first, low, width):
             other[s] = c + d * ((2.0 * np.float64(word >> np.uint64(32)) + 1.0) * unit)
 
 
-@numba.njit(cache=True, nogil=True, fastmath={"contract"})
+@kernel(nogil=True, fastmath={"contract"})
 def _affine(registers, source, target, n_out, n_in, constants, weight, bias):
     """Up to four inputs are added in one pass over the points; the bias comes last, as in a matrix product."""
     first = (n_in - 1) % 4 + 1
@@ -91,7 +92,7 @@ def _affine(registers, source, target, n_out, n_in, constants, weight, bias):
                 result[s] = result[s] + w0 * z0[s] + w1 * z1[s] + w2 * z2[s] + w3 * z3[s] + late
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _relu(registers, source, target, size, slope, word, shift):
     """Units ``size`` in a row, four in one pass over the points."""
     one, none = np.uint64(1), np.uint64(0)
@@ -120,7 +121,7 @@ def _relu(registers, source, target, size, slope, word, shift):
             r0[s] = v0 if v0 > 0.0 else v0 * slope
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _first_largest(registers, source, size, best, winner):
     """The first largest of ``size`` registers, and which it is; two rivals in one pass over the points."""
     first = registers[source]
@@ -140,7 +141,7 @@ def _first_largest(registers, source, size, best, winner):
             winner[s] = index
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _function(constants, weight, n_in, bias, index, size):
     """Weights and constant term of affine function ``index``, padded with zeros; past the last, minus infinity."""
     if index >= size:
@@ -152,7 +153,7 @@ def _function(constants, weight, n_in, bias, index, size):
     return constants[at], w1, w2, w3, constants[bias + index] if bias >= 0 else 0.0
 
 
-@numba.njit(cache=True, nogil=True, fastmath={"contract"})
+@kernel(nogil=True, fastmath={"contract"})
 def _affine_relu(registers, source, n_in, target, size, constants, weight, bias, slope, word, shift):
     """``_relu`` of affine functions of at most four registers; four units in one pass over the points."""
     one, none = np.uint64(1), np.uint64(0)
@@ -199,7 +200,7 @@ def _affine_relu(registers, source, n_in, target, size, constants, weight, bias,
             r0[s] = v0 if v0 > 0.0 else v0 * slope
 
 
-@numba.njit(cache=True, nogil=True, fastmath={"contract"})
+@kernel(nogil=True, fastmath={"contract"})
 def _affine_signs(registers, source, n_in, size, constants, weight, bias, word, shift):
     """``_affine_relu`` where only the label is wanted; past the last unit, minus infinity leaves no bit."""
     one, none = np.uint64(1), np.uint64(0)
@@ -228,7 +229,7 @@ def _affine_signs(registers, source, n_in, size, constants, weight, bias, word, 
                 word[s] |= low | ((m2 if v2 > 0.0 else none) | (m3 if v3 > 0.0 else none))
 
 
-@numba.njit(cache=True, nogil=True, fastmath={"contract"})
+@kernel(nogil=True, fastmath={"contract"})
 def _largest_affine(registers, source, n_in, size, constants, weight, bias, best, winner):
     """``_first_largest`` of affine functions of at most four registers; five in one pass over the points."""
     z0, z1 = registers[source], registers[source + min(1, n_in - 1)]
@@ -267,7 +268,7 @@ def _largest_affine(registers, source, n_in, size, constants, weight, bias, best
                 winner[s], best[s] = k4 if v4 > top else index, v4 if v4 > top else top
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _select(row, winner, constants, first, step, size):
     """The winners' numbers, ``constants[first + step * winner]``: few are selected, many are looked up."""
     if size > MOST_SELECTED:
@@ -288,7 +289,7 @@ def _select(row, winner, constants, first, step, size):
             row[s] = d if index == k3 else v
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def label_codes(key, first, low, width, program, constants, registers, is_hashed, codes):
     """Fill ``codes`` (n,) with the codes of the labels at points ``first`` onward of the stream that ``key`` begins.
 
@@ -350,7 +351,7 @@ def label_codes(key, first, low, width, program, constants, registers, is_hashed
                 codes[start + s] = word[s]
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def tally(codes, first, keys, counts, used):
     """Count codes[first:] into an open-addressing table until done or half full: (next code, slots used)."""
     mask = np.uint64(len(keys) - 1)
@@ -370,7 +371,7 @@ def tally(codes, first, keys, counts, used):
     return len(codes), used
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def move_entries(keys, counts, new_keys, new_counts):
     """Move a table's entries into a larger empty one."""
     mask = np.uint64(len(new_keys) - 1)

@@ -1,10 +1,11 @@
 """Compiled loops of rounding.py."""
 
-import numba
 import numpy as np
 
+from hardmax.arithmetic.compiling import kernel
 
-@numba.njit(cache=True, nogil=True)
+
+@kernel(nogil=True)
 def row_magnitudes(rows):  # type: ignore[no-untyped-def]
     """The largest absolute entry of each row; numpy twin: ``np.abs(rows).max(axis=1)``."""
     result = np.empty(rows.shape[0])

@@ -2,8 +2,9 @@
 
 # mypy: ignore-errors
 
-import numba
 import numpy as np
+
+from hardmax.arithmetic.compiling import kernel
 
 #: A chain of updates is cut here, which bounds the rounding it gathers.
 CHAIN = 64
@@ -11,7 +12,7 @@ CHAIN = 64
 FEW_OUTPUTS = 4
 
 
-@numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+@kernel(nogil=True, fastmath={"reassoc", "contract"})
 def _masked_dots(source, parents, labels, weight, bias):
     """The same for few outputs: one dot product a child, term and output; ``weight`` is (out, in)."""
     n_children = len(parents)
@@ -32,7 +33,7 @@ def _masked_dots(source, parents, labels, weight, bias):
     return result
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def relu_then_linear(source, parents, labels, columns, bias):
     """``columns.T @ (labels * source[parent]) + bias`` for each child and coefficient: (child, term, out).
 

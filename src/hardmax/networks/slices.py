@@ -122,7 +122,7 @@ class SliceProgram:
         self.stages = plan.stages
         self._linear_nodes, self._last_level = plan.linear_nodes, plan.last_level
         self._fused = plan.fused
-        self._columns: dict[int, Array] = {}
+        self._columns: dict[int, tuple[Array, Array]] = {}
         self._rules = plan.rules if arithmetic is Arithmetic.BOUNDED else ()
 
     @property
@@ -291,8 +291,10 @@ class SliceProgram:
 
         operation = self._operations[index]
         assert isinstance(operation, op.Linear)
-        bias = np.empty(0) if operation.bias is None else operation.bias
-        columns = self._columns.setdefault(index, np.ascontiguousarray(operation.weight.T))
+        if index not in self._columns:  # copies: the kernel would be compiled anew for arrays that cannot be written
+            bias = np.empty(0) if operation.bias is None else operation.bias.copy()
+            self._columns[index] = np.array(operation.weight.T, order="C"), bias
+        columns, bias = self._columns[index]
         coefficients = np.ascontiguousarray(source.coefficients)
         result, steps = relu_then_linear(coefficients, parents, active, columns, bias)
         bounds = None

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from hardmax.arithmetic.compiling import kernel
 
 Matrix = NDArray[Any]
 
@@ -21,7 +22,7 @@ _INNER = 256
 _WIDTH = 256
 
 
-@numba.njit(cache=True)
+@kernel
 def _update_two_rows(left, panel, best, row, next_row, start):  # type: ignore[no-untyped-def]
     inner, width = panel.shape
     last = inner - 1
@@ -56,7 +57,7 @@ def _update_two_rows(left, panel, best, row, next_row, start):  # type: ignore[n
             best[1, j] = t if t > s else s
 
 
-@numba.njit(cache=True)
+@kernel
 def matmul_kernel(left, right, result):  # type: ignore[no-untyped-def]
     """Raise ``result`` to ``max_k left[i, k] + right[k, j]`` where that is larger; C-contiguous arrays."""
     n, inner = left.shape
@@ -75,7 +76,7 @@ def matmul_kernel(left, right, result):  # type: ignore[no-untyped-def]
                 result[i1, j0:j1] = best[1]
 
 
-@numba.njit(cache=True)
+@kernel
 def _update_row_and_winners(left, panel, best, winners, numbers, row, start):  # type: ignore[no-untyped-def]
     inner, width = panel.shape
     last = inner - 1
@@ -96,7 +97,7 @@ def _update_row_and_winners(left, panel, best, winners, numbers, row, start):  #
             winners[j] = w
 
 
-@numba.njit(cache=True)
+@kernel
 def matmul_argmax_kernel(left, right, result, winners, numbers):  # type: ignore[no-untyped-def]
     """As ``matmul_kernel``, and ``winners[i, j]`` is the lowest ``k`` that attains the maximum.
 
@@ -138,7 +139,7 @@ def matmul_argmax_plain(left: Matrix, right: Matrix) -> tuple[Matrix, NDArray[np
     return result, winners
 
 
-@numba.njit(cache=True)
+@kernel
 def closure_kernel(paths, doubt):  # type: ignore[no-untyped-def]
     """Best path weights in place (Floyd and Warshall); False as soon as a closed walk outweighs ``doubt``."""
     n = paths.shape[0]

@@ -9,11 +9,11 @@ which the caller settles in rationals. The plain twins are the ``py_func`` of ea
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from hardmax.arithmetic import rounding
 from hardmax.arithmetic._simplex_kernels import ABSENT, PRESENT, UNSURE, cone_search, dot_error, prove_positive_kernel
+from hardmax.arithmetic.compiling import kernel as njit
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
