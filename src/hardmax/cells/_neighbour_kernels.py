@@ -13,7 +13,8 @@ def merge_tilings(group_start, split, column_stage, group_column, is_continuous,
     Group g owns tiles ``group_start[g] : group_start[g + 1]`` in order along its line, those before ``split[g]`` on
     one side and the rest on the other; ``end`` is where a tile ends. Two ends are the same point if they were made
     by the same wall: of an earlier or the same stage, or of a later one when the choice that made the line is
-    continuous and nothing else was chosen differently before. Returns the numbers of overlapping pairs and of
+    continuous and nothing else was chosen differently before. Rounding is monotone, so that low ends above high ends
+    as floats are so in truth. Returns the numbers of overlapping pairs and of
     groups in which the order of two ends is not certain (their pairs are left out).
     """
     n_pairs, n_doubt = 0, 0
@@ -23,20 +24,18 @@ def merge_tilings(group_start, split, column_stage, group_column, is_continuous,
         before = n_pairs
         sure = a < a_end and b < b_end
         for i in range(group_start[g], group_start[g + 1] - 1):  # the order within a row must be certain
-            if i + 1 != split[g] and not end[i + 1] - end[i] > error[i] + error[i + 1]:
+            if i + 1 != split[g] and not end[i + 1] - error[i + 1] > end[i] + error[i]:
                 sure = False
         while sure and a < a_end and b < b_end:
             out_pairs[n_pairs, 0] = a
             out_pairs[n_pairs, 1] = b
             n_pairs += 1
-            gap = end[a] - end[b]
-            room = error[a] + error[b]
             if a + 1 == a_end and b + 1 == b_end:
                 a += 1
                 b += 1
-            elif gap > room:
+            elif end[a] - error[a] > end[b] + error[b]:
                 b += 1
-            elif gap < -room:
+            elif end[b] - error[b] > end[a] + error[a]:
                 a += 1
             else:
                 same = end_column[a] == end_column[b] and end_pair[a] == end_pair[b]

@@ -214,7 +214,7 @@ class _Facets:
         pieces = self._pieces
         low = np.full((len(pieces.walls), pieces.dim), -np.inf)
         high = -low
-        if pieces.error is None:
+        if pieces.error is None or self._cells.exactness == "estimated":
             return low, high
         for facet in self._open:
             places = self._corners(facet)

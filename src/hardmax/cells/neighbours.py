@@ -44,7 +44,7 @@ class PlaneNeighbours:
         labels: NDArray[Any],
         stages: list[IntArray],
         continuous: NDArray[np.bool_],
-        exact_cell: Callable[[int], ExactPolytope] | None,
+        exact_cell: Callable[[int], ExactPolytope],
     ) -> None:
         self.pieces = pieces
         self.labels = labels
@@ -97,7 +97,8 @@ class PlaneNeighbours:
         stage = self.stage_of_column[column]
         prefix = np.stack(self.prefixes[:-1])[stage, cell_e]
         points = pieces.vertices
-        errors = np.full(len(points), 0.0) if pieces.error is None else pieces.error
+        assert pieces.error is not None
+        errors = pieces.error
         group = np.lexsort((high_key, low_key, column, prefix))
         key = np.stack([prefix, column, low_key, high_key], axis=1)[group]
         new = np.concatenate([[True], (key[1:] != key[:-1]).any(axis=1)])
@@ -145,9 +146,6 @@ class PlaneNeighbours:
         end_pair = np.where(
             real, np.minimum(end_own, end_rival) * (_RIVAL_MASK + 1) + np.maximum(end_own, end_rival), 0
         )
-        tolerance = errors[end_vertex]
-        if pieces.error is None or self.exact_cell is None:
-            tolerance = tolerance + 1e-12 * (1.0 + np.abs(position_end))
         order = np.lexsort((position_end, side, group_of))
         groups = np.arange(n_groups)
         starts = np.searchsorted(group_of[order], np.arange(n_groups + 1))
@@ -157,7 +155,7 @@ class PlaneNeighbours:
             "column": column[order],
             "prefix": prefix[order],
             "end": position_end[order],
-            "error": tolerance[order],
+            "error": errors[end_vertex][order],
             "end_column": end_column[order],
             "end_pair": end_pair[order],
             "edge": (edge - start[cell_e])[order],
@@ -177,9 +175,6 @@ class PlaneNeighbours:
             pools[stage, int(tiles["prefix"][first])].extend(members)
         found: list[tuple[int, int]] = []
         for members in pools.values():
-            if self.exact_cell is None:
-                found += self._float_overlaps(tiles["cell"][members], tiles["edge"][members])
-                continue
             lines: dict[Any, list[tuple[Any, Any, bool, int]]] = defaultdict(list)
             for tile in members:
                 cell = int(tiles["cell"][tile])
@@ -194,30 +189,8 @@ class PlaneNeighbours:
                             found.append((cell, other))
         return np.array(found, dtype=np.int64).reshape(-1, 2)
 
-    def _float_overlaps(self, cell: IntArray, edge: IntArray) -> list[tuple[int, int]]:
-        """Pairs whose edges run against each other on one line, as far as floats can tell."""
-        begin = self.pieces.vertex_start[cell]
-        size = self.pieces.vertex_start[cell + 1] - begin
-        tail, head = self.pieces.vertices[begin + edge], self.pieces.vertices[begin + (edge + 1) % size]
-        tolerance = 1e-9 * (1.0 + float(np.abs(self.pieces.vertices).max(initial=0.0)))
-        found = []
-        for own in range(len(cell)):
-            along = head[own] - tail[own]
-            length = float(np.hypot(*along))
-            if length <= tolerance:
-                continue
-            along = along / length
-            ends = np.stack([tail - tail[own], head - tail[own]])  # (2, edge, 2)
-            off = np.abs(along[0] * ends[..., 1] - along[1] * ends[..., 0]).max(axis=0)
-            at_tail, at_head = ends @ along
-            overlap = np.minimum(at_tail, length) - np.maximum(at_head, 0.0)
-            hits = np.flatnonzero((off <= tolerance) & (overlap > tolerance))
-            found += [(int(cell[own]), int(cell[k])) for k in hits]
-        return found
-
     def _exact_edge(self, cell: int, edge: int) -> tuple[Any, Any, Any, bool]:
         """A canonical form of the edge's line, the edge's interval along it, and whether it runs forward."""
-        assert self.exact_cell is not None
         exact = self.exact_cell(cell).vertices
         corners = [[fraction(x) for x in exact[(edge + k) % len(exact)]] for k in (0, 1)]
         (ax, ay), (bx, by) = corners
@@ -274,7 +247,7 @@ def _by_exact_low_end(cells: CellComplex, run: IntArray) -> IntArray:
 
 def pairs_within(cells: CellComplex, group: IntArray) -> IntArray:
     """Facet-sharing pairs of cells of one group: all of them, or enough to connect what they connect, (n, 2)."""
-    if cells.dim > 2 or (cells.dim == 2 and cells.pieces.directions is not None):
+    if cells.dim > 2 or (cells.dim == 2 and (cells.pieces.directions is not None or not _has_bounds(cells))):
         return joining_pairs(cells, [stage.columns for stage in cells.follower.program.stages], group)
     pairs = neighbour_pairs(cells, np.bincount(group)[group] > 1)
     return np.asarray(pairs[group[pairs[:, 0]] == group[pairs[:, 1]]])
@@ -288,8 +261,13 @@ def neighbour_pairs(cells: CellComplex, wanted: NDArray[np.bool_] | None) -> Int
         pairs = interval_pairs(cells)
         return pairs if wanted is None else np.asarray(pairs[wanted[pairs].all(axis=1)])
     stages = [stage.columns for stage in cells.follower.program.stages]
-    exact = None if cells.exactness == "estimated" else lru_cache(maxsize=4096)(cells.exact_cell)
-    if cells.dim == 2 and cells.pieces.directions is None:
+    if cells.dim == 2 and cells.pieces.directions is None and _has_bounds(cells):
+        exact = lru_cache(maxsize=4096)(cells.exact_cell)
         finder = PlaneNeighbours(cells.pieces, cells.labels, stages, cells.continuous_columns, exact)
         return finder.pairs(wanted)
     return facet_pairs(cells, stages, wanted)
+
+
+def _has_bounds(cells: CellComplex) -> bool:
+    """Whether corners carry proved errors, without which floats order nothing."""
+    return cells.pieces.error is not None and cells.exactness != "estimated"

@@ -102,8 +102,7 @@ def settle(subject: Subject) -> Settled:
     with np.errstate(over="ignore", invalid="ignore", divide="ignore", under="ignore"):
         for first in range(0, n, step):
             _Batch(subject, order[first : first + step], found).run()
-        if not subject.is_quadratic:
-            _settle_corners(subject, found)
+        (_settle_ends if subject.is_quadratic else _settle_corners)(subject, found)
     return found
 
 
@@ -168,7 +167,9 @@ class _Batch:
             guards, row_of = next(parts)
             is_relu = isinstance(graph.nodes[node].operation, op.Relu)
             self._wall_rows(guards, row_of, begin, count, is_relu)
-            if not self.subject.is_quadratic:
+            if self.subject.is_quadratic:
+                self._compare_on_line(guards, row_of, begin, count, is_relu)
+            else:
                 self._compare(guards, row_of, begin, count, is_relu)
             begin += count
         self._maps(*next(parts))
@@ -220,6 +221,54 @@ class _Batch:
         fine = np.logical_and.reduceat(good.reshape(len(good), -1).all(axis=1), starts)
         self.found.corners[self.cells[~fine]] = False
         self.found.corners[self.cells[~(ever | ~needed).reshape(len(self.cells), -1).all(axis=1)]] = False
+
+    def _compare_on_line(self, guards: Terms, row_of: IntArray, begin: int, count: int, is_relu: bool) -> None:
+        """Whether each choice of the node wins all over its interval, where scores are quadratic.
+
+        On a slightly longer interval a quadratic is positive if its three Bernstein coefficients are. Where it vanishes
+        at an end l it is (u - l) times a linear function, positive if that is at both ends; at two ends, its square
+        term is negative.
+        """
+        label = self.labels[:, begin : begin + count].astype(np.int64)
+        value, error = guards.value[row_of], guards.error[row_of]  # (cell, term, choice, rival)
+        if is_relu:
+            value = np.where(label[:, None, :, None] == 1, value, -value)
+        else:
+            at = np.broadcast_to(label[:, None, :, None], (*value.shape[:-1], 1))
+            other, loose = np.take_along_axis(value, at, axis=3), np.take_along_axis(error, at, axis=3)
+            size = np.abs(other).astype(np.float64) + np.abs(value).astype(np.float64)
+            exact = guards.exact[row_of] & (size.reshape(len(size), -1).max(axis=1) < _room(guards.lattice[row_of], LONG_BITS))
+            value, error = other - value, SAFETY * (error + loose + LONG_ROUNDOFF * size)
+            error[exact] = 0.0
+        at_zero, _ = self._marked(begin, count, value.shape[3], is_relu)
+        at_low, at_high = at_zero[::2], at_zero[1::2]  # corners come low end first
+        ends, slack = self.points[:, 1].reshape(-1, 2), self.errors.reshape(-1, 2)
+        if self.ends is not None:
+            ends = np.where(self.ends[:, 1].reshape(-1, 2) != 0, np.nan, ends)  # rationals look at infinite ends
+        low, high = (np.asarray(part)[:, None, None] for part in (ends[:, 0], ends[:, 1]))
+        off = SAFETY * slack.max(axis=1)[:, None, None]
+        a, b, c = (value[:, k] for k in range(3))
+        sizes = [np.abs(part).astype(np.float64) + error[:, k] for k, part in enumerate((a, b, c))]
+        far = np.maximum(np.abs(low), np.abs(high)) + off
+        rough = sizes[0] + sizes[1] * far + sizes[2] * far * far
+        doubt = error[:, 0] + error[:, 1] * far + error[:, 2] * far * far + 16 * LONG_ROUNDOFF * rough
+        doubt = SAFETY * (doubt + off * (sizes[1] + 3 * sizes[2] * far)) + 16 * UNDERFLOW
+        # the coefficients on the interval itself; its ends may lie ``off`` further out, which ``doubt`` covers
+        coefficients = (a + low * (b + c * low), a + (low + high) / 2 * b + c * low * high, a + high * (b + c * high))
+        plain = np.logical_and.reduce([part > doubt for part in coefficients])
+        steep = error[:, 1] + 2 * error[:, 2] * far + 16 * LONG_ROUNDOFF * (sizes[1] + 2 * sizes[2] * far)
+        steep = SAFETY * (steep + 2 * off * sizes[2]) + 16 * UNDERFLOW
+        middle = b + c * (low + high)
+        from_low = (b + 2 * c * low > steep) & (middle > steep)
+        from_high = (b + 2 * c * high < -steep) & (middle < -steep)
+        wins = np.where(at_low, np.where(at_high, c < -error[:, 2], from_low), np.where(at_high, from_high, plain))
+        if is_relu:
+            may_tie = np.broadcast_to((label == 0)[..., None], wins.shape)
+        else:
+            may_tie = np.arange(value.shape[3]) > label[..., None]
+            wins |= np.arange(value.shape[3]) == label[..., None]
+        wins |= may_tie & (value == 0).all(axis=1) & (error == 0).all(axis=1)
+        self.found.corners[self.cells[~wins.reshape(len(wins), -1).all(axis=1)]] = False
 
     def _marked(self, begin: int, count: int, size: int, is_relu: bool) -> tuple[BoolArray, BoolArray]:
         """Which rivals' walls each corner is said to lie on, and which make facets of its cell: (corner, choice, rival)."""
@@ -313,6 +362,33 @@ def _settle_corners(subject: Subject, found: Settled) -> None:
     found.corners[owner[~good]] = False
     if dim == 2:
         found.corners[~_turns_left(subject, found)] = False
+
+
+def _settle_ends(subject: Subject, found: Settled) -> None:
+    """Ends of intervals on a line where scores are quadratic: the wall's function changes its sign within their errors."""
+    pieces, rows = subject.pieces, found.rows
+    at, off = pieces.vertices[:, 0], subject.errors
+    sign = np.tile([1.0, -1.0], subject.n_cells)  # the function rises at a low end and falls at a high one
+    a, b, c = (rows.value[:, k] * sign for k in range(3))
+    sizes = [np.abs(part).astype(np.float64) + rows.error[:, k] for k, part in enumerate((a, b, c))]
+    far = np.abs(at) + off
+    doubt = rows.error[:, 0] + rows.error[:, 1] * far + rows.error[:, 2] * far * far
+    doubt = SAFETY * (doubt + 16 * LONG_ROUNDOFF * (sizes[0] + sizes[1] * far + sizes[2] * far * far)) + 16 * UNDERFLOW
+    left, right = np.longdouble(at) - off, np.longdouble(at) + off
+    steep = SAFETY * (rows.error[:, 1] + 2 * rows.error[:, 2] * far + 16 * LONG_ROUNDOFF * (sizes[1] + 2 * sizes[2] * far))
+    slope = np.minimum(b + 2 * c * left, b + 2 * c * right)
+    good = (a + left * (b + c * left) < -doubt) & (a + right * (b + c * right) > doubt) & (slope > steep)
+    units = rows.units[:, 0] + rows.units[:, 1] * far + rows.units[:, 2] * far * far
+    units = units + 8 * (sizes[0] + sizes[1] * far + sizes[2] * far * far)
+    lean = np.abs(b + 2 * c * np.longdouble(at)).astype(np.float64)
+    found.corner_scale[:] = UNIT_ROUNDOFF * (units / lean + np.abs(at)) + UNDERFLOW
+    border = pieces.walls < 0
+    low, high = subject.domain.low, subject.domain.high
+    if low is not None and high is not None:
+        good[border] = (at == np.tile([low[0], high[0]], subject.n_cells))[border]
+    ends, slack = at.reshape(-1, 2), off.reshape(-1, 2)
+    good = good.reshape(-1, 2).all(axis=1) & (ends[:, 0] + slack[:, 0] < ends[:, 1] - slack[:, 1])
+    found.corners &= good
 
 
 def _meetings(subject: Subject, found: Settled, corner: IntArray, facet: IntArray) -> tuple[BoolArray, FloatArray]:
