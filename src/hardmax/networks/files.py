@@ -43,6 +43,9 @@ class Limits:
         JSON, or one line of a table.
     entries
         Numbers that a network holds at once for one input: the sizes of its tensors together.
+    made_bytes, nodes, seconds
+        What reading an ONNX file may make of its constants, operators once functions are written out, and seconds of
+        the processor; always allowed are eight bytes a byte of the file.
 
     Examples
     --------
@@ -58,6 +61,9 @@ class Limits:
     unpacked_bytes: int = 1 << 29
     text_bytes: int = 1 << 26
     entries: int = 1 << 27
+    made_bytes: int = 1 << 30
+    nodes: int = 100_000
+    seconds: int = 6
 
     def __post_init__(self) -> None:
         for entry in fields(self):
@@ -97,8 +103,8 @@ def read(
     limits
         How large the file may be, packed and unpacked.
 
-    Exactness: exact; weights keep their binary values. Only division by a constant, folded batch
-    normalisation and constant subexpressions are rounded, to float64.
+    Exactness: exact; weights keep their binary values. Only division by a constant and folded batch normalisation are
+    rounded, to float64, and subexpressions of constants, as onnxruntime rounds them in the file's own number types.
 
     Examples
     --------
@@ -129,10 +135,10 @@ def read(
         raise ParameterError(f"{where}: input_shape and output are for ONNX files; a {ending} file says them itself")
     data = _bytes_of(file, limits)
     if ending == ".onnx":
-        from hardmax.networks.onnx_files import parse_model
+        from hardmax.networks.onnx_files import Budget, parse_model
         from hardmax.networks.onnx_reader import network_from_onnx
 
-        model = parse_model(data, where, file.parent)
+        model = parse_model(data, where, file.parent, Budget(limits, len(data)))
         return network_from_onnx(model, where, input_shape=input_shape, output=output)
     from hardmax.networks import array_files
 
