@@ -17,7 +17,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 # Test processes already fill the cores; more threads inside each only get in one another's way.
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1
 
-.PHONY: report test lint types imports bench clean
+.PHONY: report test lint types imports bench mutants clean
 
 report: $(VENV)/.core
 	@$(BIN)/hardmax report
@@ -37,6 +37,10 @@ imports: $(VENV)/.dev
 bench: $(VENV)/.dev
 	@for file in benchmarks/bench_*.py; do echo "== $$file"; \
 	$(ONE_THREAD) HARDMAX_BENCH_SIZE=$(SIZE) $(BIN)/python $$file || exit 1; done
+
+# Plants each fault of tests/mutants/faults.toml and prints those that no test notices; about an hour on two cores.
+mutants: $(VENV)/.dev $(VENV)/.torch
+	$(ONE_THREAD) $(BIN)/python tests/mutants/run.py --jobs $(JOBS) $(ARGS)
 
 clean:
 	rm -rf $(VENV) .venv-core build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
