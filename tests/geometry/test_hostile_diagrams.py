@@ -7,13 +7,15 @@ from math import comb
 import numpy as np
 import pytest
 
+from hardmax.arithmetic.rationals import nearest_float
 from hardmax.cells.power_diagram import power_diagram
 from hardmax.cells.pullback import pull_back
 from hardmax.cells.reachable import is_won
 from hardmax.cells.reachable_ball import _Cell
 from hardmax.errors import DomainError, PrecisionError
 from hardmax.tropical._essential import _clear_winners, essential_terms
-from hardmax.tropical._minkowski_settle import winners_at
+from hardmax.tropical._minkowski_settle import _not_beaten, winners_at
+from hardmax.tropical._minkowski_terms import Terms
 from hardmax.tropical.minkowski import common_refinement, minkowski_vertices
 from hardmax.tropical.newton_polytope import NewtonPolytope
 from hardmax.tropical.normal_fan import minkowski_f_vector
@@ -586,3 +588,23 @@ def test_probes_believe_only_winners_that_win_in_rationals():
         clear = _clear_winners(rows, np.zeros(3), point[None])
         for winner in [*best[sure].tolist(), *clear.tolist()]:
             assert all(exact[winner] > value for j, value in enumerate(exact) if j != winner), seed
+
+
+def test_rivals_that_reach_a_score_are_found_in_rationals():
+    """At rational points put onto the wall between two terms, exactly or an ulp beside it."""
+    for seed in range(n_cases(60)):
+        rng = np.random.default_rng([seed, 32])
+        keys, biases = _head(rng, str(rng.choice(KINDS)))
+        terms = Terms.from_keys(keys, biases)
+        chosen, other = rng.integers(terms.n_rows, size=2).tolist()
+        rows = [fractions(row) for row in terms.rows]
+        point = fractions(hostile(rng, terms.rows.shape[1:], "thirds"))
+        normal = [a - b for a, b in zip(rows[other], rows[chosen], strict=True)]
+        if any(normal):
+            step = dot(normal, point) / dot(normal, normal)
+            point = [p - step * x for p, x in zip(point, normal, strict=True)]
+            if rng.random() < 0.5:
+                point = fractions(ulps_off(rng, np.array([nearest_float(p) for p in point])))
+        own = dot(rows[chosen], point)
+        expected = {i for i, row in enumerate(rows) if i != chosen and dot(row, point) >= own}
+        assert set(_not_beaten(terms, chosen, point)) == expected, seed
