@@ -151,23 +151,28 @@ def hostile_network(seed: int, dims: tuple[int, ...] = (1, 2, 3, 4, 5)) -> Hosti
 # --- judging ---------------------------------------------------------------------------------------
 
 
-def failures(case: Hostile, *, rng: random.Random | None = None) -> list[str]:
-    """What certified mode gets wrong, in words: counts, labels, corners, volumes, places of points, rays."""
+def failures(case: Hostile, *, most_cells: int = 3, rng: random.Random | None = None) -> list[str]:
+    """What certified mode gets wrong, in words: counts and labels; corners, volumes and rays of some cells; points."""
+    rng = random.Random(0) if rng is None else rng
     cells = hm.enumerate_cells(case.network, case.domain)
     exact = hm.enumerate_cells(case.network, case.domain, exactness="exact")
     labels = [tuple(label) for label in cells.labels.tolist()]
     wanted = {tuple(label): index for index, label in enumerate(exact.labels.tolist())}
     if cells.n_cells != exact.n_cells or set(labels) != set(wanted):
         return [f"{cells.n_cells} cells {sorted(labels)}, exact mode has {exact.n_cells} {sorted(wanted)}"]
-    truths = [exact.exact_cell(wanted[label]) for label in labels]
-    found = [word for index, truth in enumerate(truths) for word in _wrong_cell(cells, index, truth)]
+    some = rng.sample(range(len(labels)), min(most_cells, len(labels)))
+    truths = {index: exact.exact_cell(wanted[labels[index]]) for index in some}
+    found = [word for index, truth in truths.items() for word in _wrong_cell(cells, index, truth)]
+    if not (cells.volumes > 0).all() or not (cells.volume_errors[np.isfinite(cells.volumes)] < inf).all():
+        found.append(f"volumes {cells.volumes.tolist()} +- {cells.volume_errors.tolist()}")
     if hm.count_cells(case.network, case.domain) != cells.n_cells:
         found.append("count_cells counts otherwise")
-    if case.low is not None and case.high is not None and case.dim < 5:
+    if case.low is not None and case.high is not None and np.isfinite(cells.volumes).all():
         whole = prod(Fraction(b) - Fraction(a) for a, b in zip(case.low, case.high, strict=True))
-        if sum(fraction(volume(truth)) for truth in truths) != whole:
-            found.append("the volumes do not add up to the box's")
-    points = _points_on_walls(cells, truths, random.Random(0) if rng is None else rng)
+        total = sum(map(Fraction, cells.volumes.tolist()), Fraction(0))
+        if abs(total - whole) > sum(map(Fraction, cells.volume_errors.tolist()), Fraction(0)):
+            found.append(f"the volumes add up to {float(total)}, the box has {float(whole)}")
+    points = _points_on_walls(cells, list(truths.values()), rng)
     found += _misplaced(case, cells, labels, points)
     return found
 
@@ -244,7 +249,7 @@ def _wrong_rays(rays: Any, truth: Any, cells: hm.CellComplex, index: int, dim: i
 def _points_on_walls(cells: hm.CellComplex, truths: list[Any], rng: random.Random) -> np.ndarray:
     """Corners of cells, middles of their facets, and floats one unit in the last place away."""
     points: list[list[float]] = []
-    for truth in rng.sample(truths, min(4, len(truths))):
+    for truth in truths:
         corners = [
             [Fraction(x, point[0]) for x in point[1 : cells.dim + 1]]
             for point in truth.points
@@ -280,5 +285,3 @@ def _holds(cells: hm.CellComplex, index: int, point: list[float]) -> bool:
     exact = [Fraction(1), *map(Fraction, point)]
     rows = [cells.follower.wall_row(int(wall), cells.labels[index]) for wall in walls if wall >= 0]
     return all(sum(fraction(a) * x for a, x in zip(row, exact, strict=False)) >= 0 for row in rows)
-
-

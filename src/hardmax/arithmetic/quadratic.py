@@ -209,6 +209,9 @@ def distance(x: QuadraticNumber, y: QuadraticNumber) -> tuple[float, float]:
     exact = fraction(larger.rational) - fraction(smaller.rational)
     squares = [(sign(n.factor) * s, fraction(n.factor) ** 2 * fraction(n.radicand))
                for n, s in ((larger, 1), (smaller, -1))]  # fmt: skip
+    if not any(square for _, square in squares):
+        value = max(nearest_float(exact), nextafter(0.0, inf))
+        return value, _gap(exact, exact, value)
     bits = 128
     while True:  # in units of 2**-bits the true number lies between two integers, ever closer together
         first = last = (exact.numerator << bits) // exact.denominator

@@ -20,21 +20,22 @@ is cached by the date of its own file, and would not notice a change in another.
 
 import numpy as np
 
+from hardmax.arithmetic import rounding
 from hardmax.arithmetic._expansions import two_product, two_sum
 from hardmax.arithmetic.compiling import inner, kernel
+from hardmax.arithmetic.rounding import SAFETY, UNDERFLOW, UNIT_ROUNDOFF
 
 #: What a sign can be besides -1, 0 and 1, and what a choice or a piece can end with besides a count.
 UNKNOWN = 2
 FULL = -1
 DOUBT = -2
 
-U = 2.0**-53
-TINY = 2.0**-1060  # covers products that underflow
+TINY = 64 * UNDERFLOW  # covers products that underflow
 SMALL = 2.0**-900  # below this, the error term of a product may itself underflow
-SLACK = 1.0 + 2.0**-40  # covers the rounding of the bounds themselves
 FLOAT_GAP = 2.0**-44  # float mode: breakpoints this close, beside the interval and themselves, are one
 
 _jit = inner(nogil=True)
+dot_error = _jit(rounding.dot_error)
 
 
 @kernel(nogil=True)
@@ -48,11 +49,15 @@ def polar_sign(d, s, ws, t, wt, certified):  # type: ignore[no-untyped-def]
     value = a0 + a1 + a2
     if not certified:
         return 1 if value > 0.0 else (-1 if value < 0.0 else 0)
-    data = (r0 * w + r1 * abs(m) + r2 * abs(q)) * SLACK
+    data = (r0 * w + r1 * abs(m) + r2 * abs(q)) * SAFETY
     # The products may underflow to zero, the doubt may not; a factor that is zero takes its doubt along.
     if (r0 > 0.0 and w > 0.0) or (r1 > 0.0 and s * wt + t * ws != 0.0) or (r2 > 0.0 and s != 0.0 and t != 0.0):
         data += TINY
-    quick = data + 8.0 * U * (abs(a0) + abs(a1) + abs(a2)) + TINY
+    if abs(q) < SMALL and s != 0.0 and t != 0.0:  # what underflow took from it a large coefficient would lift
+        data += (abs(d2) + r2) * UNDERFLOW
+    if abs(m) < SMALL and s * wt + t * ws != 0.0:
+        data += (abs(d1) + r1) * UNDERFLOW
+    quick = dot_error(3, abs(a0) + abs(a1) + abs(a2), data)
     if value > quick:
         return 1
     if value < -quick:
@@ -65,7 +70,7 @@ def polar_sign(d, s, ws, t, wt, certified):  # type: ignore[no-untyped-def]
     partial, e3 = two_sum(a0, a1)
     value, e4 = two_sum(partial, a2)
     f1, f2 = d1 * (0.5 * em), d2 * eq
-    slack = (abs(e1) + abs(e2) + abs(e3) + abs(e4) + abs(f1) + abs(f2)) * SLACK
+    slack = (abs(e1) + abs(e2) + abs(e3) + abs(e4) + abs(f1) + abs(f2)) * SAFETY
     faint = (s != 0.0 and t != 0.0 and abs(q) < SMALL and d2 != 0.0) or (
         (d1 != 0.0 and m2 != 0.0 and abs(a1) < SMALL) or (d2 != 0.0 and q != 0.0 and abs(a2) < SMALL)
     )
@@ -74,7 +79,7 @@ def polar_sign(d, s, ws, t, wt, certified):  # type: ignore[no-untyped-def]
     if data == 0.0 and slack == 0.0:
         return 1 if value > 0.0 else (-1 if value < 0.0 else (0 if value == 0.0 else UNKNOWN))
     value = value + (e1 + e2 + e3 + e4 + f1 + f2)
-    bound = data + 64.0 * U * slack + 4.0 * U * abs(value)
+    bound = dot_error(8, slack, data) + 4.0 * UNIT_ROUNDOFF * abs(value)
     return 1 if value > bound else (-1 if value < -bound else UNKNOWN)
 
 
@@ -245,8 +250,8 @@ def enclose(event):  # type: ignore[no-untyped-def]
     slope = d[1] + 2.0 * root * d[2]
     size = abs(root)
     doubt = d[3] + size * (d[4] + size * d[5]) + abs(d[0] + root * (d[1] + root * d[2]))
-    doubt += 8.0 * U * (abs(d[0]) + size * (abs(d[1]) + size * abs(d[2])))
-    width = 2.0 * doubt / slope + 2.0 * U * size + TINY
+    doubt += 8.0 * UNIT_ROUNDOFF * (abs(d[0]) + size * (abs(d[1]) + size * abs(d[2])))
+    width = 2.0 * doubt / slope + 2.0 * UNIT_ROUNDOFF * size + TINY
     for _ in range(4):
         low, high = root - width, root + width
         below = polar_sign(d, low, 1.0, low, 1.0, True)

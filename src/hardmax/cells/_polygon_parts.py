@@ -4,7 +4,25 @@
 
 import numpy as np
 
-from hardmax.cells._polygon_signs import COLUMNS, E0, E1, E2, ERROR, L0, L1, L2, TINY, U, X, Y, inline, jit
+from hardmax.arithmetic.rounding import UNDERFLOW
+from hardmax.cells._polygon_signs import (
+    COLUMNS,
+    E0,
+    E1,
+    E2,
+    ERROR,
+    L0,
+    L1,
+    L2,
+    X,
+    Y,
+    blend_error,
+    crossing_error,
+    crossing_room,
+    dot_error,
+    inline,
+    jit,
+)
 
 
 @inline
@@ -26,10 +44,9 @@ def _meet(a, line, out):
         out[X], out[Y], out[ERROR] = 0.0, 0.0, 0.0  # two lines through the origin meet there
         return
     det = a1 * c2 - a2 * c1
-    slack = 4.0 * U * (abs(a1 * c2) + abs(a2 * c1))
-    slack += a[E1] * (abs(c2) + line[5]) + a[E2] * (abs(c1) + line[4])
+    slack = a[E1] * (abs(c2) + line[5]) + a[E2] * (abs(c1) + line[4])
     slack += line[4] * abs(a2) + line[5] * abs(a1)
-    room = abs(det) - (1.0000001 * slack + TINY)
+    room = crossing_room(abs(det), dot_error(2, abs(a1 * c2) + abs(a2 * c1), slack))
     if not room > 0.0:
         return
     x, y = out[X], out[Y]
@@ -40,13 +57,13 @@ def _meet(a, line, out):
     if not (abs(x) < 1e300 and abs(y) < 1e300):
         return
     ta1, ta2, tc1, tc2 = a1 * x, a2 * y, c1 * x, c2 * y
-    ra = abs(a0 + ta1 + ta2) + 4.0 * U * (abs(a0) + abs(ta1) + abs(ta2)) + TINY
-    ra += a[E0] + a[E1] * abs(x) + a[E2] * abs(y)
-    rc = abs(c0 + tc1 + tc2) + 4.0 * U * (abs(c0) + abs(tc1) + abs(tc2)) + TINY
-    rc += line[3] + line[4] * abs(x) + line[5] * abs(y)
-    error_x = ((abs(c2) + line[5]) * ra + (abs(a2) + a[E2]) * rc + TINY) / room
-    error_y = ((abs(c1) + line[4]) * ra + (abs(a1) + a[E1]) * rc + TINY) / room
-    error = 1.0000001 * max(error_x, error_y) + 2.0**-1000
+    ra = a[E0] + a[E1] * abs(x) + a[E2] * abs(y)
+    ra = abs(a0 + ta1 + ta2) + dot_error(2, abs(a0) + abs(ta1) + abs(ta2), ra)
+    rc = line[3] + line[4] * abs(x) + line[5] * abs(y)
+    rc = abs(c0 + tc1 + tc2) + dot_error(2, abs(c0) + abs(tc1) + abs(tc2), rc)
+    error_x = crossing_error(abs(a2) + a[E2], abs(c2) + line[5], ra, rc, room)
+    error_y = crossing_error(abs(a1) + a[E1], abs(c1) + line[4], ra, rc, room)
+    error = max(error_x, error_y) + UNDERFLOW
     if error < out[ERROR]:
         out[X], out[Y], out[ERROR] = x, y, error
 
@@ -85,12 +102,12 @@ def keep_side(polygon, walls, n, signs, values, bounds, side, line, certified, w
             out[m, ERROR] = 0.0
             if certified:
                 length = max(abs(bx - ax), abs(by - ay))
-                room = abs(span) - bounds[i] - bounds[after]
-                drift = max(bounds[i], bounds[after]) / room if 0.0 < room < np.inf else 1.0
-                drift = min(drift, 1.0)
-                inherited = max(polygon[i, ERROR], polygon[after, ERROR])
-                reach = max(max(abs(ax), abs(bx)), max(abs(ay), abs(by)))
-                out[m, ERROR] = 1.0000001 * (inherited + drift * (length + 2.0 * inherited)) + 16.0 * U * reach + TINY
+                room = crossing_room(abs(span), bounds[i] + bounds[after])
+                doubt = 1.0
+                if 0.0 < room < np.inf:  # the values have opposite proved signs, so the true share is in [0, 1]
+                    doubt = min(1.0, crossing_error(t, 1.0 - t, bounds[i], bounds[after], room))
+                size = max(abs(ax) + abs(bx), abs(ay) + abs(by))
+                out[m, ERROR] = blend_error(t, 1.0 - t, doubt, length, size, polygon[i, ERROR], polygon[after, ERROR])
                 _meet(polygon[i], line, out[m])
             if here > 0:  # leaves: the next edge is the cut
                 _set_edge(out[m], line, side)

@@ -7,15 +7,20 @@ inside), and bounds on the errors of those three. Edge i's wall number stands in
 
 # mypy: ignore-errors
 
+from hardmax.arithmetic import rounding
 from hardmax.arithmetic._expansions import sign_of_sum, two_product
 from hardmax.arithmetic.compiling import inner
+from hardmax.arithmetic.rounding import SAFETY
 
 # called from compiled code only
 jit = inner(nogil=True)
 inline = inner(nogil=True, inline="always")
 
-U = 2.0**-53
-TINY = 2.0**-1070  # covers every product of a bound or a value that underflows
+# the lemmas of docs/error_bounds.md
+dot_error, difference_error = jit(rounding.dot_error), jit(rounding.difference_error)
+crossing_room, crossing_error = jit(rounding.crossing_room), jit(rounding.crossing_error)
+blend_error = jit(rounding.blend_error)
+
 FLOAT_ZERO = 2.0**-44  # float mode: a value this small beside its terms is taken for zero
 X, Y, ERROR, L0, L1, L2, E0, E1, E2 = 0, 1, 2, 3, 4, 5, 6, 7, 8
 COLUMNS = 9
@@ -97,7 +102,7 @@ def line_signs(polygon, n, c0, c1, c2, e0, e1, e2, exact, certified, signs, valu
         values[i] = value
         size = abs(c0) + abs(t1) + abs(t2)
         if certified:
-            bound = 1.0000001 * (e0 + e1 * abs(x) + e2 * abs(y) + polygon[i, ERROR] * slope + 4.0 * U * size) + TINY
+            bound = dot_error(2, size, e0 + e1 * abs(x) + e2 * abs(y) + polygon[i, ERROR] * slope)
         else:
             bound = FLOAT_ZERO * size
         bounds[i] = bound
@@ -135,7 +140,7 @@ def one_sided(polygon, n, c0, c1, c2, e0, e1, e2, certified):
         value = c0 + t1 + t2
         size = abs(c0) + abs(t1) + abs(t2)
         if certified:
-            bound = 1.0000001 * (e0 + e1 * abs(x) + e2 * abs(y) + polygon[i, ERROR] * slope + 4.0 * U * size) + TINY
+            bound = dot_error(2, size, e0 + e1 * abs(x) + e2 * abs(y) + polygon[i, ERROR] * slope)
         else:
             bound = FLOAT_ZERO * size
         if value > bound:
@@ -172,11 +177,12 @@ def row_ranges(rows, polygon, n, errors, certified, far_x, far_y, drift, low, hi
         x0, x1 = min(x0, polygon[i, X]), max(x1, polygon[i, X])
         y0, y1 = min(y0, polygon[i, Y]), max(y1, polygon[i, Y])
     x, y = 0.5 * (x0 + x1), 0.5 * (y0 + y1)
-    half_x, half_y = max(x1 - x, x - x0) * 1.0000001, max(y1 - y, y - y0) * 1.0000001
+    half_x, half_y = max(x1 - x, x - x0) * SAFETY, max(y1 - y, y - y0) * SAFETY
     fixed, by_slope, by_size = 0.0, 0.0, FLOAT_ZERO
     if certified:
-        fixed = 1.0000001 * (errors[0] + errors[1] * far_x + errors[2] * far_y + drift * (errors[1] + errors[2])) + TINY
-        by_slope, by_size = 1.0000001 * drift, 32.0 * U
+        # two roundings more than a value's: a range ends at the value less or plus its reach
+        fixed = errors[0] + errors[1] * far_x + errors[2] * far_y + drift * (errors[1] + errors[2])
+        fixed, by_slope, by_size = dot_error(4, 0.0, fixed), SAFETY * drift, dot_error(4, 1.0)
     for r in range(rows.shape[1]):
         c0, c1, c2 = rows[0, r], rows[1, r], rows[2, r]
         size1, size2 = abs(c1), abs(c2)

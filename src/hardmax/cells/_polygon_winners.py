@@ -5,6 +5,7 @@
 import numpy as np
 
 from hardmax.arithmetic._expansions import two_sum
+from hardmax.arithmetic.rounding import UNIT_ROUNDOFF
 from hardmax.cells._polygon_parts import copy_row, keep_side
 from hardmax.cells._polygon_signs import (
     DOUBT,
@@ -14,10 +15,10 @@ from hardmax.cells._polygon_signs import (
     L1,
     L2,
     RIVAL_BITS,
-    TINY,
-    U,
     X,
     Y,
+    difference_error,
+    dot_error,
     exact_sign,
     is_exact,
     is_zero,
@@ -33,7 +34,7 @@ def _difference(a, b, e, out):
     for k in range(3):
         d, rest = two_sum(a[k], -b[k])
         out[k] = d
-        out[k + 3] = 2.0 * e[k] + (U * abs(d) if rest != 0.0 else 0.0)
+        out[k + 3] = 2.0 * e[k] + (UNIT_ROUNDOFF * abs(d) if rest != 0.0 else 0.0)
         if e[k] != 0.0 or rest != 0.0:
             exact = 0.0
     return exact
@@ -52,10 +53,9 @@ def _violator(polygon, walls, n, at, j, scores, errors, first, size, dropped, co
     rival_b = walls[before] & ((1 << RIVAL_BITS) - 1) if walls[before] >> RIVAL_BITS == column else -1
     margin = FLOAT_ZERO * (sizes[0] + sizes[1] * abs(x) + sizes[2] * abs(y))
     if certified:
-        margin = 2.0 * (errors[0] + errors[1] * abs(x) + errors[2] * abs(y))
-        margin += 2.0 * drift * (sizes[1] + sizes[2] + errors[1] + errors[2])
-        margin += 16.0 * U * (sizes[0] + sizes[1] * abs(x) + sizes[2] * abs(y))
-        margin = 1.0000001 * margin + TINY
+        slack = errors[0] + errors[1] * abs(x) + errors[2] * abs(y)
+        slack += drift * (sizes[1] + sizes[2] + errors[1] + errors[2])
+        margin = difference_error(2, sizes[0] + sizes[1] * abs(x) + sizes[2] * abs(y), slack)
     best, best_value = -1, own + margin
     close = False
     for k in range(size):
@@ -81,7 +81,7 @@ def _violator(polygon, walls, n, at, j, scores, errors, first, size, dropped, co
         t1, t2 = row[1] * x, row[2] * y
         value = row[0] + t1 + t2
         bound = row[3] + row[4] * abs(x) + row[5] * abs(y) + drift * (abs(row[1]) + abs(row[2]) + row[4] + row[5])
-        bound = 1.0000001 * (bound + 4.0 * U * (abs(row[0]) + abs(t1) + abs(t2))) + TINY
+        bound = dot_error(2, abs(row[0]) + abs(t1) + abs(t2), bound)
         if value > bound:
             return k
         if value >= -bound and not is_zero(polygon, at, row[0], row[1], row[2], row[3], row[4], row[5]):
@@ -175,9 +175,8 @@ def interior_winner(polygon, n, scores, errors, first, size, dropped, certified,
                 best, best_value = k, value
         margin = FLOAT_ZERO * (sizes[0] + sizes[1] * abs(x) + sizes[2] * abs(y))
         if certified:
-            margin = 2.0 * (errors[0] + errors[1] * abs(x) + errors[2] * abs(y))
-            margin += 16.0 * U * (sizes[0] + sizes[1] * abs(x) + sizes[2] * abs(y))
-            margin = 1.0000001 * margin + TINY
+            slack = errors[0] + errors[1] * abs(x) + errors[2] * abs(y)
+            margin = difference_error(2, sizes[0] + sizes[1] * abs(x) + sizes[2] * abs(y), slack)
         alone = True
         for k in range(size):
             value = scores[0, first + k] + scores[1, first + k] * x + scores[2, first + k] * y
@@ -203,7 +202,7 @@ def _ties_at(pool, before, at, row, exact, terms):
     value = row[0] + t1 + t2
     bound = row[3] + row[4] * abs(x) + row[5] * abs(y)
     bound += pool[at, ERROR] * (abs(row[1]) + abs(row[2]) + row[4] + row[5])
-    bound = 1.0000001 * (bound + 4.0 * U * (abs(row[0]) + abs(t1) + abs(t2))) + TINY
+    bound = dot_error(2, abs(row[0]) + abs(t1) + abs(t2), bound)
     if abs(value) > bound:
         return 0
     if not (exact == 1.0 and is_exact(pool, before) and is_exact(pool, at)):

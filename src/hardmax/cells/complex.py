@@ -200,7 +200,7 @@ class CellComplex:
 
     @property
     def volume_errors(self) -> FloatArray:
-        """Bounds on the errors of ``volumes``, (n_cells,): below a thousandth of each; infinite where estimated."""
+        """Bounds on the errors of ``volumes``, (n_cells,): a thousandth of each, or a last place; inf if estimated."""
         return self._measured[1]
 
     @cached_property

@@ -11,14 +11,13 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from hardmax.arithmetic.rounding import dot_error
 from hardmax.cells.polytopes import Polytopes
 from hardmax.cells.space import Solids
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 ObjectArray = NDArray[np.object_]
-
-_ROUNDOFF = 2.0**-53
 
 
 def in_order(pieces: Polytopes, inward: Callable[[int, int], ObjectArray] | None = None) -> Polytopes:
@@ -82,10 +81,11 @@ def _turns(
     slacks = [errors[here] + errors[base] + (1e-12 if is_guess else 0.0) for errors in _errors(pieces)]
     parts = [pieces.vertices] if pieces.directions is None else [pieces.vertices, pieces.directions]
     scale = [1.0 + float(np.abs(part).max()) for part in parts]  # so that no area overflows
-    edges = [(part[here] - part[base]) / size for part, size in zip(parts, scale, strict=True)]
-    slacks = [
-        slack / size + 4 * _ROUNDOFF * np.abs(edge).max(axis=1)
-        for slack, edge, size in zip(slacks, edges, scale, strict=False)
+    steps = [part[here] - part[base] for part in parts]
+    edges = [step / size for step, size in zip(steps, scale, strict=True)]
+    slacks = [  # an edge is a difference and a quotient; it is exactly zero where its ends are the same exact floats
+        np.where((slack == 0) & ~step.any(axis=1), 0.0, dot_error(1, np.abs(edge).max(axis=1), slack / size))
+        for slack, step, edge, size in zip(slacks, steps, edges, scale, strict=False)
     ]
     turn, is_certain = np.zeros(len(sizes)), np.zeros(len(sizes), dtype=bool)
     is_open = np.ones(len(sizes), dtype=bool)
@@ -95,12 +95,14 @@ def _turns(
             j = power - i
             if 0 <= j < len(parts):
                 a, b, of_a, of_b = edges[i], edges[j][following], slacks[i], slacks[j][following]
-                area += a[:, 0] * b[:, 1] - a[:, 1] * b[:, 0]
-                doubt += of_a * np.abs(b).sum(axis=1) + of_b * np.abs(a).sum(axis=1) + 2 * of_a * of_b
-                doubt += 4 * _ROUNDOFF * (np.abs(a[:, 0] * b[:, 1]) + np.abs(a[:, 1] * b[:, 0]))
+                left, right = a[:, 0] * b[:, 1], a[:, 1] * b[:, 0]
+                area += left - right
+                slack = of_a * np.abs(b).sum(axis=1) + of_b * np.abs(a).sum(axis=1) + 2 * of_a * of_b
+                moves = (a.any(axis=1) | (of_a > 0)) & (b.any(axis=1) | (of_b > 0))
+                doubt += np.where(moves, dot_error(4, np.abs(left) + np.abs(right), slack), 0.0)
         total, bound = np.add.reduceat(area, start[:-1]), np.add.reduceat(doubt, start[:-1])
-        bound += 2 * sizes * _ROUNDOFF * np.add.reduceat(np.abs(area), start[:-1])
-        is_clear = np.abs(total) > (1 + 2.0**-20) * bound
+        bound = np.where(bound > 0, dot_error(sizes, np.add.reduceat(np.abs(area), start[:-1]), bound), 0.0)
+        is_clear = np.abs(total) > bound
         turn[is_open] = total[is_open]
         is_certain |= is_open & is_clear
         # only a certain zero leaves the sign to the next coefficient
