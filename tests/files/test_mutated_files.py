@@ -112,6 +112,14 @@ def test_a_header_that_does_not_fit_is_refused(descr, shape, data, kind, tmp_pat
         stored_inputs(str(tmp_path / "odd.npy"), str(tmp_path / "odd.npy"))
 
 
+def test_a_header_of_any_length_is_not_read(tmp_path):
+    """Its end would be taken for numbers."""
+    text = b"{'descr': '<f8', 'fortran_order': False, 'shape': (2,), }".ljust(70_000)
+    (tmp_path / "long.npy").write_bytes(b"\x93NUMPY\x02\x00" + len(text).to_bytes(4, "little") + text + bytes(16))
+    with pytest.raises(hm.errors.FileFormatError, match="expected a header"):
+        stored_inputs(str(tmp_path / "long.npy"), "long")
+
+
 @pytest.mark.parametrize("dtype", ["<f8", ">f8", "<f4", ">i2", "|u1", "|b1", "<f2"])
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_what_numpy_writes_is_read_as_numpy_reads_it(dtype, order, tmp_path):
