@@ -43,8 +43,8 @@ def dot_error(n: Any, size: Any, slack: Any = 0.0) -> Any:
 def solution_error(matrix: Any, matrix_error: Any, inverse: Any, gap: Any, gap_error: Any) -> Any:
     """Lemma "a corner from its walls": a bound (n,) on the distance from points to the solutions of linear systems.
 
-    ``matrix`` (n, d, d) is known within ``matrix_error``, ``inverse`` is any approximate inverse, ``gap`` (n, d) is what the
-    equations leave at the points, within ``gap_error``. Infinite where the systems are not proved to have one solution.
+    ``matrix`` (n, d, d) is known within ``matrix_error``, ``inverse`` is any approximate inverse, ``gap`` (n, d) is
+    what the equations leave at the points, within ``gap_error``. Infinite where no single solution is proved.
 
     Exactness: certified.
 
