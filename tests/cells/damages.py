@@ -33,7 +33,9 @@ def random_complex(seed: int, dim: int, layers: str, numbers: str, domain: str) 
     n = 3 if dim > 3 else 4
 
     def attention(width: int, n_keys: int = 3) -> Any:
-        head = hm.Head(_draw(rng, numbers, n_keys, 2), _draw(rng, numbers, n_keys, width), _draw(rng, numbers, 2, width))
+        head = hm.Head(
+            _draw(rng, numbers, n_keys, 2), _draw(rng, numbers, n_keys, width), _draw(rng, numbers, 2, width)
+        )
         return hm.Residual(hm.Attention([head]))
 
     affine = hm.Affine(_draw(rng, numbers, n, dim), _draw(rng, numbers, n))
@@ -156,7 +158,10 @@ def _wrong_numbers(cells: CellComplex, rng: np.random.Generator) -> Iterator[tup
     for name in ("map_of", "region_of"):
         numbers = np.array(getattr(cells, name))
         cell = int(rng.integers(len(numbers)))
-        yield f"{name} entry", _claiming(cells, **{name: np.where(np.arange(len(numbers)) == cell, numbers + 1, numbers)})
+        yield (
+            f"{name} entry",
+            _claiming(cells, **{name: np.where(np.arange(len(numbers)) == cell, numbers + 1, numbers)}),
+        )
         yield f"{name} constant", _claiming(cells, **{name: np.full_like(numbers, numbers.max() + 1)})
         if numbers.max() > 0:
             yield f"{name} merged", _claiming(cells, **{name: np.maximum(numbers - 1, 0)})

@@ -1,4 +1,4 @@
-"""What ``hm.verify`` is made of: enclosures, corners from walls, overlaps on walls, closed polytopes; all in rationals."""
+"""The parts of ``hm.verify``: enclosures, corners from walls, overlaps on walls, closed polytopes; in rationals."""
 
 from fractions import Fraction
 from itertools import combinations
@@ -23,8 +23,11 @@ def _exact(number) -> Fraction:
     return Fraction(high) + Fraction(float(number - np.longdouble(high)))
 
 
-def _assert_enclosed(terms, row, exact, term_axis=0):
-    value, error = terms.value[row].reshape(terms.value.shape[1], -1), terms.error[row].reshape(terms.value.shape[1], -1)
+def _assert_enclosed(terms, row, exact):
+    value, error = (
+        terms.value[row].reshape(terms.value.shape[1], -1),
+        terms.error[row].reshape(terms.value.shape[1], -1),
+    )
     truth = np.asarray(exact).reshape(exact.shape[0], -1)
     n_rounded = 0
     for k in range(len(value)):
@@ -43,7 +46,9 @@ def test_guards_and_maps_lie_within_their_proved_errors():
     for seed in range(4):
         net, start, end = moving_tokens(seed)
         cases.append(hm.enumerate_cells(net, hm.Segment(start, end + 1 / 3)))
-    slope = hm.Network([hm.Affine([[1 / 3, 1.0], [0.7, -1.0]], [0.1, 0.2]), hm.ReLU(slope=1 / 7), hm.Affine([[1.0, 3.0]])], 2)
+    slope = hm.Network(
+        [hm.Affine([[1 / 3, 1.0], [0.7, -1.0]], [0.1, 0.2]), hm.ReLU(slope=1 / 7), hm.Affine([[1.0, 3.0]])], 2
+    )
     cases.append(hm.enumerate_cells(slope, hm.Box([-1, -1], [1, 1])))
     n_rounded = 0
     for cells in cases:
@@ -95,14 +100,20 @@ def test_distances_to_solutions_are_bounded_and_not_by_much_more_than_they_are()
         matrix = rng.integers(-9, 10, size=(dim, dim)) / 7 + rng.normal(size=(dim, dim)) * 2.0**-40 + 3 * np.eye(dim)
         matrix, point = matrix * scale, rng.normal(size=dim)
         off = np.abs(matrix) * 2.0**-50
-        true_matrix = [[Fraction(x) + Fraction(e) * int(rng.integers(-1, 2)) for x, e in zip(r, d)] for r, d in zip(matrix, off)]
+        true_matrix = [
+            [Fraction(x) + Fraction(e) * int(rng.integers(-1, 2)) for x, e in zip(r, d, strict=True)]
+            for r, d in zip(matrix, off, strict=True)
+        ]
         right = [Fraction(float(x)) for x in matrix @ (point + rng.normal(size=dim) * 2.0**-30)]
         solution = _solved(true_matrix, right)
-        gap = [sum((a * Fraction(float(x)) for a, x in zip(row, point)), -b) for row, b in zip(true_matrix, right)]
+        gap = [
+            sum((a * Fraction(float(x)) for a, x in zip(row, point, strict=True)), -b)
+            for row, b in zip(true_matrix, right, strict=True)
+        ]
         rounded = np.array([[float(x) for x in gap]])
         loose = np.abs(rounded) * 2.0**-52
         bound = solution_error(matrix[None], off[None], np.linalg.inv(matrix)[None], rounded, loose)[0]
-        truth = max(abs(x - Fraction(float(y))) for x, y in zip(solution, point))
+        truth = max(abs(x - Fraction(float(y))) for x, y in zip(solution, point, strict=True))
         assert truth <= Fraction(float(bound)), trial
         tight += Fraction(float(bound)) <= truth * Fraction(101, 100)
     assert tight > 40
@@ -125,11 +136,18 @@ def test_overlaps_on_a_wall_are_what_rationals_say():
             continue
         error = np.abs(rows) * 2.0**-45
         signs = rng.integers(-1, 2, size=rows.shape)  # the true rows: thirds are not the only numbers nearby
-        true = [[Fraction(float(x)) + int(s) * Fraction(float(e)) for x, s, e in zip(*parts)] for parts in zip(rows, signs, error)]
+        true = [
+            [Fraction(float(x)) + int(s) * Fraction(float(e)) for x, s, e in zip(*parts, strict=True)]
+            for parts in zip(rows, signs, error, strict=True)
+        ]
         pivot = next(k for k in range(1, dim + 1) if wall[k])
         exact_wall = [Fraction(float(x)) for x in wall]
         on_wall = [
-            tuple(x - row[pivot] / exact_wall[pivot] * y for k, (x, y) in enumerate(zip(row, exact_wall)) if k != pivot)
+            tuple(
+                x - row[pivot] / exact_wall[pivot] * y
+                for k, (x, y) in enumerate(zip(row, exact_wall, strict=True))
+                if k != pivot
+            )
             for row in true
         ]
         exists = interior_point([_whole(row) for row in on_wall], dim - 1) is not None
@@ -184,7 +202,7 @@ def test_neighbours_and_regions_behind_attention_are_the_oracles():
             pairs = {frozenset((labels[i], labels[j])) for i, j in cells.neighbours.tolist()}
             assert pairs == truth.neighbours, (seed, domain)
             assert (cells.n_regions, cells.n_maps) == (truth.regions, truth.maps)
-            n_crossed += sum(sum(a != b for a, b in zip(*pair)) > 1 for pair in pairs)
+            n_crossed += sum(sum(a != b for a, b in zip(*pair, strict=True)) > 1 for pair in pairs)
     assert n_crossed > 20
 
 

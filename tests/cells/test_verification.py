@@ -384,7 +384,8 @@ def test_polynomials_of_a_label_are_the_oracles():
         question = random_question(seed, "plane" if random_network(seed, 12)[1] > 1 else "segment")
         truth = question.oracle()
         labels = np.array(list(truth.pieces), dtype=np.int64)
-        for found, cell in zip(exact_cells(question.net.graph, question.domain, labels), truth.pieces.values()):
+        cells = exact_cells(question.net.graph, question.domain, labels)
+        for found, cell in zip(cells, truth.pieces.values(), strict=True):
             outputs = found.output[: question.dim + 1].reshape(question.dim + 1, -1)
             assert [tuple(map(str, row)) for row in outputs.T] == [tuple(map(str, row)) for row in cell.outputs]
 

@@ -20,7 +20,7 @@ FloatArray = NDArray[np.float64]
 def overlaps_on_wall(
     wall: Any, wall_error: FloatArray, rows: Any, row_error: FloatArray, usable: NDArray[np.bool_], reach: FloatArray
 ) -> NDArray[np.int8]:
-    """For n hyperplanes whether rows, all of them, are positive somewhere on it: 1 certainly, 0 certainly not, -1 unknown.
+    """For n hyperplanes whether all rows are positive somewhere on it: 1 certainly, 0 certainly not, -1 not known.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ def overlaps_on_wall(
     rows, row_error, usable
         (n, m, dim + 1) and (n, m): rows that are not usable ask nothing.
     reach
-        (n, dim) bounds on the coordinates of any point where all true rows are positive on the wall; infinite: not known.
+        (n, dim) bounds on the coordinates of any point of the wall where all true rows are positive; infinite: none.
 
     Exactness: certified.
 
@@ -47,8 +47,8 @@ def overlaps_on_wall(
         short, loose, kept = _restricted(
             np.asarray(wall, np.longdouble), wall_error, np.asarray(rows, np.longdouble), row_error
         )
-        sane = np.isfinite(np.where(usable[..., None], short + loose, 0.0)).all(axis=(1, 2))
-        asked = (usable & sane[:, None])[..., None]
+        sane: Any = np.isfinite(np.where(usable[..., None], short + loose, 0.0)).all(axis=(1, 2))
+        asked = np.asarray(usable & sane[:, None])[..., None]
         short, loose = np.where(asked, short, 0.0), np.where(asked, loose, 0.0)
         limits = np.where(asked[..., 0], short[..., 0], 1.0)
         dim = wall.shape[1] - 1
@@ -58,7 +58,7 @@ def overlaps_on_wall(
         margin = limits + (short[..., 1:] * points).sum(axis=2)
         size = np.abs(limits) + (np.abs(short[..., 1:]) * np.abs(points)).sum(axis=2)
         slack = loose[..., 0] + (loose[..., 1:] * np.abs(points)).sum(axis=2)
-        clears = (margin > dot_error(dim, size, slack) + dim * UNDERFLOW) | ~asked[..., 0]
+        clears = np.asarray(margin > dot_error(dim, size, slack) + dim * UNDERFLOW) | ~asked[..., 0]
         verdict[exists & sane & clears.all(axis=1)] = 1
         far = np.take_along_axis(np.concatenate([np.ones((len(reach), 1)), reach], axis=1), kept, axis=1)
         open_ones = np.flatnonzero((verdict < 0) & sane & np.isfinite(far).all(axis=1))
@@ -74,7 +74,7 @@ def overlaps_on_wall(
 def _restricted(
     wall: Any, wall_error: FloatArray, rows: Any, row_error: FloatArray
 ) -> tuple[FloatArray, FloatArray, NDArray[np.int64]]:
-    """Rows on the hyperplane, the wall's largest coordinate eliminated, with their errors; and the terms that are left."""
+    """Rows on the hyperplane, the wall's largest coordinate eliminated, with their errors; and the terms left."""
     n, dim = len(wall), wall.shape[1] - 1
     at, pivot = np.arange(n), 1 + np.abs(wall[:, 1:]).argmax(axis=1)
     head, head_error = wall[at, pivot][:, None], wall_error[at, pivot][:, None]

@@ -219,8 +219,8 @@ def solution_error(n: Any, pull: Any) -> Any:
 def solution_bound(matrix: Any, matrix_error: Any, inverse: Any, gap: Any, gap_error: Any) -> Any:
     """Lemma "a corner from its walls": a bound (n,) on the distance from points to the solutions of linear systems.
 
-    ``matrix`` (n, d, d) is known within ``matrix_error``, ``inverse`` is any approximate inverse, ``gap`` (n, d) is what the
-    equations leave at the points, within ``gap_error``. Infinite where the systems are not proved to have one solution.
+    ``matrix`` (n, d, d) is known within ``matrix_error``, ``inverse`` is any approximate inverse, ``gap`` (n, d) is
+    what the equations leave at the points, within ``gap_error``. Infinite where no single solution is proved.
 
     Exactness: certified.
 

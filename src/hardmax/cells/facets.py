@@ -1,7 +1,7 @@
 """Which cells share a facet, in three dimensions and more and on unbounded domains.
 
-Across the wall of a ReLU or a maximum the network is continuous, and behind the wall of a choice of the last stage nothing
-is asked any more: there the cell whose label differs in that choice alone has the very same facet, whatever the numbers.
+Across the wall of a ReLU or a maximum the network is continuous, and behind the wall of a choice of the last stage
+nothing is asked any more: there the cell whose label differs in that choice alone has the very same facet.
 Elsewhere attention jumps, or several choices tie on one wall. Then facets are matched within groups of equal earlier
 choices, equal choice and equal pair of winners; they may overlap in part, which linear programs on the wall decide: in
 floats with proved bounds, and in rationals where those cannot tell.
@@ -201,7 +201,12 @@ class _Facets:
                 usable[place, k], rows[place, k] = True, self._rounded(facet)
         reach = np.minimum(*(np.maximum(np.abs(low[f]), np.abs(high[f]))[asked] for f in (one, two)))
         verdict[asked] = overlaps_on_wall(
-            walls, UNIT_ROUNDOFF * np.abs(walls) + UNDERFLOW, rows, UNIT_ROUNDOFF * np.abs(rows) + UNDERFLOW, usable, reach
+            walls,
+            UNIT_ROUNDOFF * np.abs(walls) + UNDERFLOW,
+            rows,
+            UNIT_ROUNDOFF * np.abs(rows) + UNDERFLOW,
+            usable,
+            reach,
         )
         return verdict
 
@@ -218,7 +223,9 @@ class _Facets:
             return low, high
         for facet in self._open:
             places = self._corners(facet)
-            slack = SAFETY * (pieces.error[places, None] + 2 * UNIT_ROUNDOFF * np.abs(pieces.vertices[places])) + UNDERFLOW
+            slack = (
+                SAFETY * (pieces.error[places, None] + 2 * UNIT_ROUNDOFF * np.abs(pieces.vertices[places])) + UNDERFLOW
+            )
             if pieces.directions is not None and (pieces.directions[places].any() or pieces.error[places].max() >= 0.5):
                 continue
             low[facet] = (pieces.vertices[places] - slack).min(axis=0)

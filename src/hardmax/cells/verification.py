@@ -1,13 +1,14 @@
 """``hm.verify``: a cell complex checked again, by other means than those that made it.
 
-The checks together prove a complete complex right. Each polytope's corners satisfy its own label's
-guards, so the polytope lies inside that label's cell; labels differ, so no two polytopes overlap; volumes
-sum to the domain's, so nothing is missing. Guards and maps are recomputed by evaluating the network with
-its choices fixed (``certificate.fixed_choices``), not by slice propagation, and corners from the walls they lie on.
+The checks together prove a complete complex right. Each polytope's corners are those of the set where its own label's
+choices win, none missing; labels differ, so no two polytopes overlap; behind every facet inside the domain lies a cell,
+so nothing is missing (``certificate.adjacency`` has the proof). Which cells share facets follows from labels, or from
+linear programs on walls, and the claimed pairs must be those, all of them; maps are compared with one another, and
+regions are joined from both. Claimed errors must be true, and no looser than ``certificate.choices.LOOSENESS`` times
+what one rounding of each operation explains. Guards and maps are recomputed along the labels, not by the engines.
 
-In the default mode of a certified complex the sum of volumes is compared within a proved bound and points
-are evaluated in floats, with rationals wherever floats disagree; ``thorough`` and complexes of
-exactness "exact" are checked in rationals throughout.
+In the default mode of a certified complex extended floats with proved bounds decide, and rationals wherever those
+cannot; ``thorough`` and complexes of exactness "exact" are checked in rationals throughout.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 class Verification:
     """What ``hm.verify`` found; ``ok`` where every check passed.
 
-    exactness : "exact" where everything was decided in rationals, "certified" where volumes were compared
-        within a proved bound and floats were believed where they agreed, "estimated" for float complexes.
+    exactness : "exact" where everything was decided in rationals, "certified" where floats with proved bounds
+        decided what they could, "estimated" for float complexes, whose numbers may be off by 1e-9 of their size.
     """
 
     checks: tuple[Check, ...]
@@ -71,7 +72,7 @@ def verify(cells: CellComplex, *, thorough: bool = False) -> Verification:
     Parameters
     ----------
     cells : what ``hm.enumerate_cells`` or ``hm.load_cells`` returned. An incomplete complex is checked as a
-        part: its volume may be less than the domain's, and its adjacency is not asked for.
+        part: cells may be missing, and its adjacency and regions are not asked for.
     thorough : decide everything in rationals; always so for complexes of exactness "exact".
 
     Exactness: see ``Verification.exactness``.

@@ -1,16 +1,17 @@
 """Is the adjacency that of the cells, and does it leave no hole?
 
-If every facet inside the domain has a cell behind it, no cell is missing. Suppose some were, and take the longest prefix
-of levels of choices whose cell Q (of the network cut off there) holds both found and missing cells. The next level cuts
-the convex set Q by functions that are the same all over Q, so its parts meet face to face, and each part is wholly found
-or wholly missing. Two of them, one of each kind, share a facet; behind it lie only missing cells, so a found cell with a
-facet there has nobody behind it.
+If every facet inside the domain has a cell behind it, no cell is missing. Suppose some were, and take the longest
+prefix of levels of choices whose cell Q (of the network cut off there) holds both found and missing cells. The next
+level cuts the convex set Q by functions that are the same all over Q, so its parts meet face to face, and each part is
+wholly found or wholly missing. Two of them, one of each kind, share a facet; behind it lie only missing cells, so a
+found cell with a facet there has nobody behind it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cmp_to_key
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,7 +47,8 @@ def borders(subject: Subject) -> Borders:
     """``find_borders``, once."""
     if "borders" not in subject.memory:
         subject.memory["borders"] = find_borders(subject)
-    return subject.memory["borders"]
+    found: Borders = subject.memory["borders"]
+    return found
 
 
 def find_borders(subject: Subject) -> Borders:
@@ -58,7 +60,10 @@ def find_borders(subject: Subject) -> Borders:
     if len(inner):
         behind[steady] = cells_behind(subject, inner[steady])
     has_one = behind >= 0
-    pairs = {_sorted(i, j) for i, j in zip(subject.facet_owner[inner[has_one]].tolist(), behind[has_one].tolist(), strict=True)}
+    pairs = {
+        _sorted(i, j)
+        for i, j in zip(subject.facet_owner[inner[has_one]].tolist(), behind[has_one].tolist(), strict=True)
+    }
     open_facets = inner[~has_one]
     covered = np.zeros(len(subject.pieces.walls), dtype=bool)
     candidates = [np.stack(np.meshgrid(ours, theirs), axis=-1).reshape(-1, 2)
@@ -99,7 +104,8 @@ def links(subject: Subject) -> list[tuple[int, int]] | str:
     """Intervals that meet, (left, right) from one end of the line to the other, or what keeps them from doing so."""
     if "links" not in subject.memory:
         subject.memory["links"] = _find_links(subject)
-    return subject.memory["links"]
+    found: list[tuple[int, int]] | str = subject.memory["links"]
+    return found
 
 
 def _find_links(subject: Subject) -> list[tuple[int, int]] | str:
@@ -124,7 +130,7 @@ def _find_links(subject: Subject) -> list[tuple[int, int]] | str:
     found = [(cell, starts.pop(key)) for key, cell in list(ends.items()) if key in starts and ends.pop(key) >= 0]
     lefts = [(subject.shape(cell).ends[1], cell) for cell in ends.values()]
     rights = [(subject.shape(cell).ends[0], cell) for cell in starts.values()]
-    place = cmp_to_key(lambda one, two: compare(one[0], two[0]))
+    place: Any = cmp_to_key(lambda one, two: compare(one[0], two[0]))
     for (high, left), (low, right) in zip(sorted(lefts, key=place), sorted(rights, key=place), strict=False):
         if high is None or low is None or compare(high, low) != 0:
             return f"cell {left} ends where none begins"
@@ -146,11 +152,17 @@ def check_volume(subject: Subject) -> Check:
         return Check("volume", True, "cells with different labels do not overlap; the complex is incomplete")
     if subject.dim == 1:
         found = links(subject)
-        return Check("volume", not isinstance(found, str), found if isinstance(found, str) else "the intervals meet end to end")
+        return Check(
+            "volume", not isinstance(found, str), found if isinstance(found, str) else "the intervals meet end to end"
+        )
     lonely = borders(subject).lonely
     if len(lonely):
         cell = int(subject.facet_owner[lonely[0]])
-        return Check("volume", False, f"{len(lonely)} facets inside the domain have no cell behind them, one of cell {cell} first")
+        return Check(
+            "volume",
+            False,
+            f"{len(lonely)} facets inside the domain have no cell behind them, one of cell {cell} first",
+        )
     n_inner = int((subject.wall_column >= 0).sum())
     return Check("volume", True, f"cells lie behind all {n_inner} facets inside the domain: nothing is missing")
 

@@ -83,7 +83,7 @@ def _owns_a_point(subject: Subject, index: int, shape: ExactShape) -> bool:
 
 
 def check_corners(subject: Subject) -> Check:
-    """Each cell's corners are those of the set where its choices win: on their walls, within their errors, none missing."""
+    """Each cell's corners are those of the set where its choices win: on their walls, within errors, none missing."""
     n = subject.n_cells
     reason = _named_wrongly(subject) or _open(subject)
     if reason is not None:
@@ -163,7 +163,9 @@ def check_maps(subject: Subject) -> Check:
     """Each cell's map is the network's own along its label, within its claimed error."""
     n, dim, cells = subject.n_cells, subject.dim, subject.cells
     doubtful = subject.by_label(np.arange(n) if subject.in_rationals else np.flatnonzero(~subject.settled.maps))
-    for index, exact in zip(doubtful.tolist(), exact_outputs(subject.graph, subject.domain, subject.labels[doubtful]), strict=True):
+    for index, exact in zip(
+        doubtful.tolist(), exact_outputs(subject.graph, subject.domain, subject.labels[doubtful]), strict=True
+    ):
         if any(x != 0 for x in exact[dim + 1 :].reshape(-1)):
             return Check("maps", False, f"cell {index}: the output is not affine")
         for term in range(dim + 1):
@@ -191,7 +193,9 @@ def check_errors(subject: Subject) -> Check:
             at = tuple(int(k) for k in np.argwhere(loose)[0])
             detail = f"the error {claimed[at]:.3g} of {what} {at[0]} is more than {LOOSENESS:g} times {scale[at]:.3g}"
             return Check("error bounds", False, f"{detail}, which roundings explain")
-    return Check("error bounds", True, f"the loosest is {worst:.3g} times what roundings explain, {LOOSENESS:g} allowed")
+    return Check(
+        "error bounds", True, f"the loosest is {worst:.3g} times what roundings explain, {LOOSENESS:g} allowed"
+    )
 
 
 def _farther(floats: FloatArray, exact: NDArray[np.object_], error: float) -> bool:

@@ -115,7 +115,7 @@ class ExactShape:
         return np.array(whole, dtype=object).reshape(len(whole), -1)
 
     def _at_corners(self, rows: Sequence[Sequence[Number]]) -> tuple[ObjectArray, ObjectArray]:
-        """Positive multiples of what functions (c, a, m) are at corners, (row, corner): what M multiplies, and the rest."""
+        """What functions (c, a, m) are at corners but for positive factors, (row, corner): M's factor and the rest."""
         table = self._whole_corners
         functions = np.array([integers(row) for row in rows], dtype=object).reshape(len(rows), table.shape[1] // 2 + 2)
         dim = self.domain.dim
@@ -131,7 +131,9 @@ class ExactShape:
             return low is None or high is None or compare(low, high) < 0
         far, near = self._at_corners(self.rows)
         is_inside = (far > 0) | ((far == 0) & (near > 0))
-        if any(not is_inside[f, k] for k, on in enumerate(self.incidence) for f in range(len(self.rows)) if f not in on):
+        if any(
+            not is_inside[f, k] for k, on in enumerate(self.incidence) for f in range(len(self.rows)) if f not in on
+        ):
             return False
         if dim > 2:
             return True

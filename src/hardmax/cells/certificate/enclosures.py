@@ -165,10 +165,10 @@ def _chosen(operation: op.Operation, guards: Terms, chosen: IntArray) -> Terms:
         return _guarded(Terms(value, units, lattice, guards.exact & _fits(guards.size, lattice)))
     if isinstance(operation, op.MaxLast):
         at = np.broadcast_to(chosen[:, None, :, None], (*guards.value.shape[:-1], 1))
-        value, units = (np.take_along_axis(part, at, axis=-1) for part in (guards.value, guards.units))
-        return Terms(value, units, guards.lattice, guards.exact)
+        taken = np.take_along_axis(guards.value, at, axis=-1), np.take_along_axis(guards.units, at, axis=-1)
+        return Terms(*taken, guards.lattice, guards.exact)
     value = np.zeros(guards.value.shape, dtype=np.longdouble)
-    value[:, 0] = chosen[..., None] == np.arange(value.shape[-1])
+    value[:, 0] = chosen[..., None] == np.arange(guards.value.shape[-1])
     ones = np.ones(len(value), dtype=bool)
     return Terms(value, np.zeros(value.shape), np.zeros(len(value), dtype=np.int64), ones)
 
@@ -183,7 +183,7 @@ def _fits(size: FloatArray, lattice: IntArray) -> BoolArray:
 
 def _applied(operation: op.Operation, operands: list[Terms], is_quadratic: bool) -> Terms:
     if isinstance(operation, op.MatMul | op.Multiply):
-        return _product(operation, *operands, is_quadratic)
+        return _product(operation, operands[0], operands[1], is_quadratic)
     if isinstance(operation, op.Concat | op.Add | op.Reshape | op.Transpose | op.Take):
         return _moved(operation, operands)
     return _linear(operation, operands[0])

@@ -35,7 +35,8 @@ def map_numbers(subject: Subject) -> tuple[IntArray, int]:
     """The number of each cell's map by first appearance, (n_cells,), and how many cells rationals were asked for."""
     if "map numbers" not in subject.memory:
         subject.memory["map numbers"] = _map_numbers(subject)
-    return subject.memory["map numbers"]
+    found: tuple[IntArray, int] = subject.memory["map numbers"]
+    return found
 
 
 def _map_numbers(subject: Subject) -> tuple[IntArray, int]:
@@ -56,7 +57,9 @@ def _map_numbers(subject: Subject) -> tuple[IntArray, int]:
     is_known[group[~exact]] = False  # a group of exact floats is told apart by them
     asked = np.flatnonzero((sizes[group] > 1) & ~is_known[group])
     asked = subject.by_label(asked)
-    for index, output in zip(asked.tolist(), exact_outputs(subject.graph, subject.domain, subject.labels[asked]), strict=True):
+    for index, output in zip(
+        asked.tolist(), exact_outputs(subject.graph, subject.domain, subject.labels[asked]), strict=True
+    ):
         keys[index] = tuple(fraction(x) for x in output.reshape(-1))
     return first_seen([(int(g), key) for g, key in zip(group.tolist(), keys, strict=True)]), len(asked)
 
@@ -103,7 +106,9 @@ def check_regions(subject: Subject) -> Check:
         return Check("regions", False, f"expected a number a cell, got shape {claimed.shape}")
     wrong = np.flatnonzero(claimed != regions)
     if len(wrong):
-        return Check("regions", False, f"cell {int(wrong[0])} lies in region {regions[wrong[0]]}, not {claimed[wrong[0]]}")
+        return Check(
+            "regions", False, f"cell {int(wrong[0])} lies in region {regions[wrong[0]]}, not {claimed[wrong[0]]}"
+        )
     if n_regions != int(regions.max()) + 1:
         return Check("regions", False, f"there are {int(regions.max()) + 1} regions, not {n_regions}")
     return Check("regions", True, f"{n_regions} regions: cells of one map, joined by facets")

@@ -198,7 +198,7 @@ class _Batch:
         rows.error[facet] = error
 
     def _compare(self, guards: Terms, row_of: IntArray, begin: int, count: int, is_relu: bool) -> None:
-        """Whether each choice of the node wins or ties at every corner, and its rivals' facets lie where they should."""
+        """Whether each choice of the node wins or ties at all corners, and clearly wins off the facets it makes."""
         row = row_of[self.owner]
         chosen = self.labels[self.owner, begin : begin + count].astype(np.int64)
         at_zero, is_facet = self._marked(begin, count, guards.value.shape[3], is_relu)
@@ -237,7 +237,9 @@ class _Batch:
             at = np.broadcast_to(label[:, None, :, None], (*value.shape[:-1], 1))
             other, loose = np.take_along_axis(value, at, axis=3), np.take_along_axis(error, at, axis=3)
             size = np.abs(other).astype(np.float64) + np.abs(value).astype(np.float64)
-            exact = guards.exact[row_of] & (size.reshape(len(size), -1).max(axis=1) < _room(guards.lattice[row_of], LONG_BITS))
+            exact = guards.exact[row_of] & (
+                size.reshape(len(size), -1).max(axis=1) < _room(guards.lattice[row_of], LONG_BITS)
+            )
             value, error = other - value, SAFETY * (error + loose + LONG_ROUNDOFF * size)
             error[exact] = 0.0
         at_zero, _ = self._marked(begin, count, value.shape[3], is_relu)
@@ -271,7 +273,7 @@ class _Batch:
         self.found.corners[self.cells[~wins.reshape(len(wins), -1).all(axis=1)]] = False
 
     def _marked(self, begin: int, count: int, size: int, is_relu: bool) -> tuple[BoolArray, BoolArray]:
-        """Which rivals' walls each corner is said to lie on, and which make facets of its cell: (corner, choice, rival)."""
+        """Rivals' walls that corners are said to lie on, and those that are facets of cells: (corner, choice, rival)."""
         subject = self.subject
         at_zero = np.zeros((len(self.corner), count, size), dtype=bool)
         facets = np.zeros((len(self.cells), count, size), dtype=bool)
@@ -365,7 +367,7 @@ def _settle_corners(subject: Subject, found: Settled) -> None:
 
 
 def _settle_ends(subject: Subject, found: Settled) -> None:
-    """Ends of intervals on a line where scores are quadratic: the wall's function changes its sign within their errors."""
+    """Ends of intervals where scores are quadratic: the wall's function changes its sign within their errors."""
     pieces, rows = subject.pieces, found.rows
     at, off = pieces.vertices[:, 0], subject.errors
     sign = np.tile([1.0, -1.0], subject.n_cells)  # the function rises at a low end and falls at a high one
@@ -375,7 +377,9 @@ def _settle_ends(subject: Subject, found: Settled) -> None:
     doubt = rows.error[:, 0] + rows.error[:, 1] * far + rows.error[:, 2] * far * far
     doubt = SAFETY * (doubt + 16 * LONG_ROUNDOFF * (sizes[0] + sizes[1] * far + sizes[2] * far * far)) + 16 * UNDERFLOW
     left, right = np.longdouble(at) - off, np.longdouble(at) + off
-    steep = SAFETY * (rows.error[:, 1] + 2 * rows.error[:, 2] * far + 16 * LONG_ROUNDOFF * (sizes[1] + 2 * sizes[2] * far))
+    steep = SAFETY * (
+        rows.error[:, 1] + 2 * rows.error[:, 2] * far + 16 * LONG_ROUNDOFF * (sizes[1] + 2 * sizes[2] * far)
+    )
     slope = np.minimum(b + 2 * c * left, b + 2 * c * right)
     good = (a + left * (b + c * left) < -doubt) & (a + right * (b + c * right) > doubt) & (slope > steep)
     units = rows.units[:, 0] + rows.units[:, 1] * far + rows.units[:, 2] * far * far
@@ -407,16 +411,26 @@ def _meetings(subject: Subject, found: Settled, corner: IntArray, facet: IntArra
         inverse, normals, off = _best_inverses(normals, off, dim)
     gaps, bounds, sizes = zip(*(_residuals(rows, at, k == 1) for k, at in enumerate(points)), strict=True)
     if facet.shape[1] == dim:
-        limit = np.max([solution_bound(normals, off, inverse, gap, bound) for gap, bound in zip(gaps, bounds, strict=True)], axis=0)
+        limit = np.max(
+            [solution_bound(normals, off, inverse, gap, bound) for gap, bound in zip(gaps, bounds, strict=True)], axis=0
+        )
         good = limit <= subject.errors[corner]
-        is_exact = np.logical_and.reduce([(gap == 0).all(axis=1) & (bound == 0).all(axis=1) for gap, bound in zip(gaps, bounds, strict=True)])
+        is_exact = np.logical_and.reduce(
+            [(gap == 0).all(axis=1) & (bound == 0).all(axis=1) for gap, bound in zip(gaps, bounds, strict=True)]
+        )
         good |= is_exact & np.isfinite(limit)
     else:  # more walls than needed: nothing may be rounded
         zero = np.zeros((len(corner), dim))
         limit = solution_bound(normals, off, inverse, zero, zero)
-        is_exact = np.logical_and.reduce([(gap == 0).all(axis=1) & (bound == 0).all(axis=1) for gap, bound in zip(gaps, bounds, strict=True)])
+        is_exact = np.logical_and.reduce(
+            [(gap == 0).all(axis=1) & (bound == 0).all(axis=1) for gap, bound in zip(gaps, bounds, strict=True)]
+        )
         good = is_exact & np.isfinite(limit)
-    weights = np.abs(inverse) if facet.shape[1] == dim else np.abs(np.linalg.pinv(np.nan_to_num(rows.value[..., 1:].astype(np.float64))))
+    weights = (
+        np.abs(inverse)
+        if facet.shape[1] == dim
+        else np.abs(np.linalg.pinv(np.nan_to_num(rows.value[..., 1:].astype(np.float64))))
+    )
     scale = np.max([(weights @ size[..., None])[..., 0].max(axis=1) for size in sizes], axis=0)
     scale = scale + np.max([np.abs(at[:, 1:]).max(axis=1) for at in points], axis=0)
     return good, UNIT_ROUNDOFF * scale + UNDERFLOW

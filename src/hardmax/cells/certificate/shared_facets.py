@@ -2,7 +2,7 @@
 
 Take a point on the wall of choice c of a cell, and let c choose the rival there. Nothing that later choices ask for
 changes if c is a ReLU or a maximum (both options have the same value), or if no choice comes after c. So the cell whose
-label differs in c alone holds the whole facet, provided that it is the set where its choices win: no arithmetic is needed.
+label differs in c alone holds the whole facet, provided that it is the set where its choices win: no arithmetic.
 Attention with choices behind it jumps; there facets overlap in part, which linear programs on the wall decide.
 """
 
@@ -60,11 +60,11 @@ def choice_levels(graph: Graph) -> tuple[IntArray, BoolArray]:
 
 
 def cells_behind(subject: Subject, facets: IntArray) -> IntArray:
-    """For facets inside the domain the cell whose label differs in the facet's choice alone, (n,); -1 where none was found."""
+    """For facets inside the domain the cell whose label differs in the facet's choice alone, (n,); -1 for none."""
     labels = subject.labels
-    weights = np.random.default_rng(0).integers(1, 1 << 63, size=labels.shape[1], dtype=np.uint64) | np.uint64(1)
+    weights: Any = np.random.default_rng(0).integers(1, 1 << 63, size=labels.shape[1], dtype=np.uint64) | np.uint64(1)
     with np.errstate(over="ignore"):
-        keys = (labels.astype(np.uint64) * weights).sum(axis=1, dtype=np.uint64)
+        keys: Any = np.add.reduce(labels.astype(np.uint64) * weights, axis=1)
         order = np.argsort(keys, kind="stable")
         cell, column = subject.facet_owner[facets], subject.wall_column[facets]
         own, rival = labels[cell, column].astype(np.uint64), subject.wall_rival[facets].astype(np.uint64)
@@ -135,7 +135,7 @@ def _boxes(subject: Subject) -> tuple[FloatArray, FloatArray]:
 
 
 def _by_programs(subject: Subject, ours: IntArray, theirs: IntArray, reach: FloatArray) -> NDArray[np.int8]:
-    """The same by linear programs in floats on the wall; ``reach`` (n, dim) bounds the coordinates of a common point."""
+    """The same by linear programs in floats on the wall; ``reach`` (n, dim) bounds a common point's coordinates."""
     rows, start = subject.settled.rows, subject.pieces.facet_start
     others = []
     for facet in (ours, theirs):

@@ -167,7 +167,7 @@ class Subject:
 
     @cached_property
     def is_quadratic(self) -> bool:
-        """Whether data tensors are multiplied on a line, so that scores may be quadratic and a label own several intervals."""
+        """Whether data tensors are multiplied on a line: scores may be quadratic, and a label own several intervals."""
         return self.dim == 1 and any(isinstance(node.operation, op.MatMul | op.Multiply) for node in self.graph.nodes)
 
 
