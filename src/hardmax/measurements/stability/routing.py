@@ -215,7 +215,7 @@ class _Guards:
         lower, upper = float(lows.min()), float(highs.min())
         if not upper - lower <= _MOST_GAP * upper < inf:
             return None
-        first = int(np.argmax(lows <= upper))
+        first = int(np.argmax(lows <= upper if upper > 0 else highs == 0))
         walls, position = owners[first], positions[first]
         step = _step(walls.values[position], walls.gradients[:, position], norm)
         distance = min(max((lower + upper) / 2, lower), upper)
