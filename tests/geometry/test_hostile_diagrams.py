@@ -13,6 +13,7 @@ from hardmax.cells.pullback import pull_back
 from hardmax.cells.reachable import is_won
 from hardmax.cells.reachable_ball import _Cell
 from hardmax.errors import DomainError, PrecisionError
+from hardmax.tropical import _minkowski_kernels as kernels
 from hardmax.tropical._essential import _clear_winners, essential_terms
 from hardmax.tropical._minkowski_settle import _not_beaten, winners_at
 from hardmax.tropical._minkowski_terms import Terms
@@ -608,3 +609,15 @@ def test_rivals_that_reach_a_score_are_found_in_rationals():
         own = dot(rows[chosen], point)
         expected = {i for i, row in enumerate(rows) if i != chosen and dot(row, point) >= own}
         assert set(_not_beaten(terms, chosen, point)) == expected, seed
+
+
+def test_points_are_believed_below_walls_only_where_they_are():
+    """Unit rows and points orthogonal to them up to roundings."""
+    for seed in range(n_cases(200)):
+        rng = np.random.default_rng([seed, 33])
+        n = int(rng.integers(2, 6))
+        row = hostile(rng, (n,), "gauss") / 3.0
+        point = hostile(rng, (n,), "thirds")
+        point = point - row * ((point @ row) / (row @ row))
+        if kernels._all_below(np.ascontiguousarray(row[:, None]), 1, point):
+            assert dot(fractions(row), fractions(point)) < 0, seed
