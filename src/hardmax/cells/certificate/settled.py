@@ -273,7 +273,7 @@ class _Batch:
         self.found.corners[self.cells[~wins.reshape(len(wins), -1).all(axis=1)]] = False
 
     def _marked(self, begin: int, count: int, size: int, is_relu: bool) -> tuple[BoolArray, BoolArray]:
-        """Rivals' walls that corners are said to lie on, and those that are facets of cells: (corner, choice, rival)."""
+        """Rivals' walls that corners are said to lie on, and those that are facets: (corner, choice, rival)."""
         subject = self.subject
         at_zero = np.zeros((len(self.corner), count, size), dtype=bool)
         facets = np.zeros((len(self.cells), count, size), dtype=bool)
