@@ -6,7 +6,7 @@ from itertools import combinations
 import numpy as np
 
 import hardmax as hm
-from cells.damages import random_complex
+from cells.damages import copied, random_complex
 from cells.descriptions import moving_tokens, random_question
 from hardmax.arithmetic.overlaps import overlaps_on_wall
 from hardmax.arithmetic.rationals import fraction
@@ -232,3 +232,36 @@ def test_regions_are_joined_by_few_overlaps_however_many_there_are():
 
     assert len(pairs_within(cells, cells.map_of)) < len(cells.neighbours)
     assert len(list(combinations(range(cells.n_cells), 2))) > len(cells.neighbours)
+
+
+def test_tiny_numbers_of_the_domain_prove_nothing():
+    """Products of them underflow in floats, however long: rationals must look."""
+    net = hm.Network([hm.Affine([[1.0, 2.0]], [1.0]), hm.ReLU()], 2)
+    plane = hm.Plane([1.0, 0.0], np.eye(2) * 2.0**-500)
+    guards, _ = next(followed(net.graph, plane, np.zeros((1, 1), dtype=np.uint8), False))
+    assert np.isinf(guards.error).all()
+
+
+def test_a_corner_that_comes_twice_is_noticed():
+    """Four walls through one point: a pyramid's tip told as two corners on three walls each closes just as well."""
+    net = hm.Network([hm.Affine([[-1.0, 0, 1], [0, -1, 1], [1, 0, 1], [0, 1, 1]]), hm.ReLU()], 3)
+    cells = hm.enumerate_cells(net, hm.Box([-2] * 3, [2] * 3))
+    index = int(np.flatnonzero((cells.labels == 1).all(axis=1))[0])
+    pieces, first = cells.pieces, int(cells.pieces.vertex_start[index])
+    corner = first + int(np.flatnonzero(~pieces.vertices[first : pieces.vertex_start[index + 1]].any(axis=1))[0])
+    walls = pieces.walls[pieces.facet_start[index] : pieces.facet_start[index + 1]]
+    places = [int(np.flatnonzero(walls == (column << 24))[0]) for column in range(4)]  # in order around the tip
+    bits = [sum(1 << places[k] for k in facets) for facets in ((0, 1, 2), (0, 2, 3))]
+    incidence = np.insert(pieces.incidence, corner, 0, axis=0)
+    incidence[[corner, corner + 1], 0] = bits
+    start = pieces.vertex_start + (np.arange(len(pieces.vertex_start)) > index)
+    twice = copied(
+        cells,
+        vertices=np.insert(pieces.vertices, corner, pieces.vertices[corner], axis=0),
+        error=np.insert(pieces.error, corner, pieces.error[corner]),
+        incidence=incidence,
+        vertex_start=start,
+    )
+    for thorough in (False, True):
+        assert hm.verify(cells, thorough=thorough).ok
+        assert [c.name for c in hm.verify(twice, thorough=thorough).checks if not c.passed] == ["corners"]

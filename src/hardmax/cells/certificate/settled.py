@@ -142,11 +142,8 @@ class _Batch:
         self.labels = subject.labels[cells]
         self.corner, self.owner = _ranges(pieces.vertex_start, cells)
         self.facet, self.facet_owner = _ranges(pieces.facet_start, cells)
-        place = np.full(len(pieces.vertices), -1, dtype=np.int64)
-        place[self.corner] = np.arange(len(self.corner))
-        inside = place[subject.incident_corner] >= 0
-        self.at_corner = place[subject.incident_corner[inside]]
-        self.at_facet = subject.incident_facet[inside]
+        place, self.at_corner = _ranges(subject.incident_start, self.corner)
+        self.at_facet = subject.incident_facet[place]
         one = np.ones((len(self.corner), 1))
         points = pieces.vertices[self.corner]
         self.points = np.concatenate([one, points], axis=1)
@@ -273,7 +270,7 @@ class _Batch:
         self.found.corners[self.cells[~wins.reshape(len(wins), -1).all(axis=1)]] = False
 
     def _marked(self, begin: int, count: int, size: int, is_relu: bool) -> tuple[BoolArray, BoolArray]:
-        """Rivals' walls that corners are said to lie on, and those that are facets of cells: (corner, choice, rival)."""
+        """Rivals' walls that corners are said to lie on, and those that are facets: (corner, choice, rival)."""
         subject = self.subject
         at_zero = np.zeros((len(self.corner), count, size), dtype=bool)
         facets = np.zeros((len(self.cells), count, size), dtype=bool)
@@ -351,8 +348,7 @@ def _settle_corners(subject: Subject, found: Settled) -> None:
     """Corners compared with the meeting points of their walls; cells with one that is not settled are marked."""
     pieces, dim = subject.pieces, subject.dim
     n_corners = len(pieces.vertices)
-    counts = np.bincount(subject.incident_corner, minlength=n_corners)
-    start = np.cumsum(counts) - counts
+    start, counts = subject.incident_start[:-1], np.diff(subject.incident_start)
     good = np.zeros(n_corners, dtype=bool)
     for count in np.unique(counts[counts >= dim]).tolist():
         corner = np.flatnonzero(counts == count)

@@ -150,6 +150,11 @@ class Subject:
         return self._incidence[1]
 
     @cached_property
+    def incident_start(self) -> IntArray:
+        """Where each corner's pairs with facets begin, (n_vertices + 1,)."""
+        return np.searchsorted(self.incident_corner, np.arange(len(self.pieces.vertices) + 1))
+
+    @cached_property
     def facet_owner(self) -> IntArray:
         """The cell of each facet, (n_facets,)."""
         return np.repeat(np.arange(self.n_cells), np.diff(self.pieces.facet_start))
