@@ -10,7 +10,7 @@ from cells.damages import copied, random_complex
 from cells.descriptions import moving_tokens, random_question
 from hardmax.arithmetic.overlaps import overlaps_on_wall
 from hardmax.arithmetic.rationals import fraction
-from hardmax.arithmetic.rounding import solution_error
+from hardmax.arithmetic.rounding import solution_bound
 from hardmax.cells.certificate.corners import is_closed
 from hardmax.cells.certificate.enclosures import followed
 from hardmax.cells.certificate.fixed_choices import exact_cells
@@ -112,13 +112,13 @@ def test_distances_to_solutions_are_bounded_and_not_by_much_more_than_they_are()
         ]
         rounded = np.array([[float(x) for x in gap]])
         loose = np.abs(rounded) * 2.0**-52
-        bound = solution_error(matrix[None], off[None], np.linalg.inv(matrix)[None], rounded, loose)[0]
+        bound = solution_bound(matrix[None], off[None], np.linalg.inv(matrix)[None], rounded, loose)[0]
         truth = max(abs(x - Fraction(float(y))) for x, y in zip(solution, point, strict=True))
         assert truth <= Fraction(float(bound)), trial
         tight += Fraction(float(bound)) <= truth * Fraction(101, 100)
     assert tight > 40
     singular = np.array([[[1.0, 2.0], [2.0, 4.0]]])
-    assert np.isinf(solution_error(singular, 0 * singular, singular, np.ones((1, 2)), np.zeros((1, 2)))).all()
+    assert np.isinf(solution_bound(singular, 0 * singular, singular, np.ones((1, 2)), np.zeros((1, 2)))).all()
 
 
 def test_overlaps_on_a_wall_are_what_rationals_say():

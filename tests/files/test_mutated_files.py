@@ -241,7 +241,7 @@ _BAD_INDICES = {
     ),
     "incidence without words": (lambda a: a.update(incidence=a["incidence"][:, :0]), "incidence"),
     "an error below zero": (lambda a: _set(a, "error", 0, -1.0), "errors below 0"),
-    "errors of another shape": (lambda a: a.update(error=a["error"][:-1]), "errors have shape"),
+    "errors of another shape": (lambda a: a.update(error=a["error"][:-1]), "errors.* have shape"),
     "an endless vertex": (lambda a: _set(a, "vertices", (0, 0), np.inf), "NaN or infinite"),
     "a domain of text": (lambda a: a.update({"domain.low": np.array(["a"] * 3)}), "domain"),
     "a domain of another dimension": (lambda a: a.update({"domain.low": [-1.0], "domain.high": [1.0]}), "dimension"),

@@ -38,7 +38,7 @@ def kernel(function: Any = None, *, cache: bool = True, **options: Any) -> Any:
 
     Examples
     --------
-    >>> @kernel(nogil=True)
+    >>> @kernel(cache=False, nogil=True)
     ... def double(x):
     ...     return 2 * x
     >>> double(2.0)

@@ -11,7 +11,6 @@ A file may ask for far more than it holds. ``Budget`` bounds what reading it cos
 from __future__ import annotations
 
 import os
-import stat
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -375,13 +374,10 @@ class _OutsideTensors:
         return whole
 
     def _bytes(self, path: Path, offset: int, length: int, where: str, location: str) -> bytes:
-        # not blocking: opening a pipe would wait for whoever writes into it
-        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-        with os.fdopen(handle, "rb") as file:
-            status = os.fstat(handle)
-            if not stat.S_ISREG(status.st_mode):
-                raise FileFormatError(f"{where} is stored in {location!r}, which is no regular file")
-            size = status.st_size
+        from hardmax.networks.files import Limits, open_file
+
+        with open_file(path, Limits(file_bytes=1 << 62), f"{where}, stored in {location!r}") as file:
+            size = os.fstat(file.fileno()).st_size
             length = size - offset if length < 0 else length
             if offset < 0 or length < 0 or offset + length > size:
                 raise FileFormatError(
