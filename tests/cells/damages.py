@@ -135,6 +135,21 @@ def damages(cells: CellComplex, seed: int) -> Iterator[tuple[str, CellComplex]]:
         facet = int(rng.integers(pieces.facet_start[owner + 1] - pieces.facet_start[owner]))
         incidence[corner, facet // 64] ^= np.uint64(1 << facet % 64)
         yield "incidence bit", copied(cells, incidence=incidence)
+        if pieces.vertex_start[owner + 1] - pieces.vertex_start[owner] > dim + 1:
+            names = ("vertices", "error", "incidence", "directions")
+            rest = {k: np.delete(getattr(pieces, k), corner, axis=0) for k in names if getattr(pieces, k) is not None}
+            start = pieces.vertex_start - (np.arange(n + 1) > owner)
+            yield "corner dropped", copied(cells, vertex_start=start, **rest)
+    if dim == 2:
+        first, last = int(pieces.vertex_start[cell]), int(pieces.vertex_start[cell + 1])
+        order = np.arange(len(pieces.vertices))
+        order[first + 1 : last] = order[first + 1 : last][::-1]
+        turned = {
+            k: getattr(pieces, k)[order] for k in ("vertices", "error", "directions") if getattr(pieces, k) is not None
+        }
+        walls = np.array(pieces.walls)
+        walls[first:last] = walls[first:last][::-1]
+        yield "polygon turned", copied(cells, walls=walls, **turned)
     yield from _wrong_walls(cells, rng)
     if n > 1:
         yield "cell dropped", _taken(cells, np.delete(np.arange(n), cell))
@@ -191,6 +206,12 @@ def _wrong_walls(cells: CellComplex, rng: np.random.Generator) -> Iterator[tuple
                 continue
             walls[facet] = rng.choice(others)
         yield name, copied(cells, walls=walls)
+    inner = np.flatnonzero(pieces.walls >= 0)
+    if len(inner):
+        walls, facet = np.array(pieces.walls), int(rng.choice(inner))
+        owner = int(np.searchsorted(pieces.facet_start, facet, side="right")) - 1
+        walls[facet] = walls[facet] >> 24 << 24 | int(cells.labels[owner, walls[facet] >> 24])
+        yield "wall of the own choice", copied(cells, walls=walls)
 
 
 def _wrong_errors(cells: CellComplex, rng: np.random.Generator) -> Iterator[tuple[str, CellComplex]]:

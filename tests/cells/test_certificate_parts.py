@@ -14,6 +14,8 @@ from hardmax.arithmetic.rounding import solution_bound
 from hardmax.cells.certificate.corners import is_closed
 from hardmax.cells.certificate.enclosures import followed
 from hardmax.cells.certificate.fixed_choices import exact_cells
+from hardmax.cells.complex import CellComplex, Exactness
+from hardmax.cells.polytopes import Polytopes
 from networks.builders import network_of
 from oracles.cell_oracle import interior_point, oracle_cells
 
@@ -265,3 +267,55 @@ def test_a_corner_that_comes_twice_is_noticed():
     for thorough in (False, True):
         assert hm.verify(cells, thorough=thorough).ok
         assert [c.name for c in hm.verify(twice, thorough=thorough).checks if not c.passed] == ["corners"]
+
+
+def _polygons(net, domain, parts):
+    """A complex from (label, corners, walls) a cell, with the errors of correctly rounded corners."""
+    corners = [[Fraction(x) for x in corner] for _, points, _ in parts for corner in points]
+    floats = np.array([[float(x) for x in corner] for corner in corners])
+    error = [max(abs(x - Fraction(float(x))) for x in corner) for corner in corners]
+    start = np.cumsum([0, *(len(points) for _, points, _ in parts)])
+    walls = np.array([wall for _, _, own in parts for wall in own])
+    pieces = Polytopes(2, start, floats, start, walls, np.nextafter([float(e) for e in error], 1.0))
+    labels = np.array([label for label, _, _ in parts], dtype=np.uint8)
+    maps = np.array([[[0.0] * 2] * 3] * len(parts))
+    return CellComplex(net, domain, Exactness.CERTIFIED, labels, maps, np.zeros((len(parts), 3)), pieces)
+
+
+def test_a_sliver_thinner_than_rounding_is_missed_by_floats_and_not_by_verify():
+    """The wall x = c with c the float below a third cuts a sliver off the triangle 3 x + y < 1; leave it out."""
+    c = Fraction(1 / 3)
+    third, tip, relu_1, relu_2 = Fraction(1, 3), 1 - 3 * c, 0, 1 << 24
+    assert 0 < tip < 2.0**-53
+    layers = [hm.Affine([[3.0, 1.0], [-1.0, 0.0]], [-1.0, 1 / 3]), hm.ReLU(), hm.Affine(np.zeros((2, 2)))]
+    net, box = hm.Network(layers, 2), hm.Box([0, 0], [1, 2])
+    true_right = ([third, 0], [1, 0], [1, 2], [c, 2], [c, tip])
+    left = ((1, 1), ([c, tip], [c, 2], [0, 2], [0, 1]), (relu_2, -4, -1, relu_1))
+    right = [
+        ((0, 1), ([0, 0], [c, 0], [c, tip], [0, 1]), (-3, relu_2, relu_1 | 1, -1)),
+        left,
+        ((1, 0), true_right, (-3, -2, -4, relu_2 | 1, relu_1)),
+        ((0, 0), ([c, 0], [third, 0], [c, tip]), (-3, relu_1 | 1, relu_2 | 1)),
+    ]
+    whole = _polygons(net, box, right)
+    assert hm.enumerate_cells(net, box).n_cells == 4 and hm.verify(whole).ok, str(hm.verify(whole))
+    wrong = [
+        ((0, 1), ([0, 0], [third, 0], [0, 1]), (-3, relu_1 | 1, -1)),
+        left,
+        ((1, 0), ([c, 0], [1, 0], [1, 2], [c, 2]), (-3, -2, -4, relu_2 | 1)),
+    ]
+    for thorough in (False, True):
+        failed = [
+            check for check in hm.verify(_polygons(net, box, wrong), thorough=thorough).checks if not check.passed
+        ]
+        assert [check.name for check in failed] == ["corners"], failed
+
+
+def test_a_cell_that_sticks_out_of_the_domain_is_noticed():
+    net = hm.Network([hm.Affine([[1.0, 0.0], [0.0, 1.0]], [-2.0, -2.0]), hm.ReLU(), hm.Affine(np.zeros((2, 2)))], 2)
+    inside = [((0, 0), ([0, 0], [1, 0], [1, 1], [0, 1]), (-3, -2, -4, -1))]
+    outside = [((0, 0), ([0, 0], [1, 0], [1, 2], [0, 2]), (-3, -2, (1 << 24) | 1, -1))]
+    assert hm.verify(_polygons(net, hm.Box([0, 0], [1, 1]), inside)).ok
+    for thorough in (False, True):
+        failed = hm.verify(_polygons(net, hm.Box([0, 0], [1, 1]), outside), thorough=thorough)
+        assert "corners" in [check.name for check in failed.checks if not check.passed]

@@ -146,7 +146,7 @@ def _misplaced(subject: Subject, index: int, shape: ExactShape) -> str | None:
         if not shape.is_owned():
             return "another choice wins at one of its corners"
         if not shape.is_proper():
-            return "a corner lies on, or behind, a wall that it is not said to lie on"
+            return "a corner lies outside the domain, or on or behind a wall that it is not said to lie on"
         for corner in range(len(shape.incidence)):
             error = float(subject.errors[first + corner])
             floats = pieces.vertices[first + corner]

@@ -124,11 +124,16 @@ class ExactShape:
         return normals @ q + functions[:, -1:] * w, normals @ p + functions[:, :1] * w
 
     def is_proper(self) -> bool:
-        """Whether each corner lies strictly inside the facets it is not said to lie on; in the plane also in order."""
+        """Whether corners lie in the domain, and strictly inside the facets they are not said to lie on; in the plane
+        also in order."""
         dim = self.domain.dim
         if dim == 1:
             low, high = self.ends
             return low is None or high is None or compare(low, high) < 0
+        ends = [self._row(-1 - side) for side in range(2 * dim)]
+        far, near = self._at_corners(ends)
+        if ((far < 0) | ((far == 0) & (near < 0))).any():
+            return False
         far, near = self._at_corners(self.rows)
         is_inside = (far > 0) | ((far == 0) & (near > 0))
         if any(

@@ -356,10 +356,26 @@ def _settle_corners(subject: Subject, found: Settled) -> None:
         for first in range(0, len(corner), 1 << 16):
             part = slice(first, first + (1 << 16))
             good[corner[part]], found.corner_scale[corner[part]] = _meetings(subject, found, corner[part], facet[part])
+    good &= _within_domain(subject)
     owner = np.repeat(np.arange(subject.n_cells), np.diff(pieces.vertex_start))
     found.corners[owner[~good]] = False
     if dim == 2:
         found.corners[~_turns_left(subject, found)] = False
+
+
+def _within_domain(subject: Subject) -> BoolArray:
+    """Whether corners lie certainly inside the ends of the domain, but for those they are said to lie on."""
+    pieces, dim = subject.pieces, subject.dim
+    at_end = np.zeros((len(pieces.vertices), dim, 2), dtype=bool)
+    side = -1 - pieces.walls[subject.incident_facet]
+    at_end[subject.incident_corner[side >= 0], side[side >= 0] // 2, side[side >= 0] % 2] = True
+    points, low, high = pieces.vertices, subject.domain.low, subject.domain.high
+    if low is None or high is None:  # at infinity the ends are -1 and 1
+        assert pieces.directions is not None
+        points, low, high = pieces.directions, -np.ones(dim), np.ones(dim)
+    inside = np.stack([points - subject.errors[:, None] > low, points + subject.errors[:, None] < high], axis=2)
+    inside |= at_end
+    return np.asarray(inside.all(axis=(1, 2)))
 
 
 def _settle_ends(subject: Subject, found: Settled) -> None:
