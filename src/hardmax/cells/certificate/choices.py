@@ -17,9 +17,9 @@ from hardmax.errors import PrecisionError, WeightError
 
 FloatArray = NDArray[np.float64]
 
-#: How many times larger an error bound may be than what one rounding of each operation explains: bounds are sums of
-#: worst cases and often one number a tensor, which costs a factor of up to about 200 in trained networks.
-LOOSENESS = 2.0**12
+#: How many times larger an error bound may be than what one rounding of each operation explains, counted as engines do
+#: it, with one number a tensor: about ten in trained networks, more where a chain of cuts adds up.
+LOOSENESS = 2.0**10
 
 
 def check_labels(subject: Subject) -> Check:

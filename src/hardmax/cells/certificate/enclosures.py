@@ -98,27 +98,43 @@ def followed(
     yield values[-1], row_of
 
 
-def roundings(graph: Graph, domain: Domain, is_quadratic: bool) -> FloatArray:
-    """How many unit roundoffs the operations of any label's map may add up to, (terms,): with absolute values of all
-    weights, and no ReLU off."""
+def roundings(graph: Graph, domain: Domain, is_quadratic: bool) -> tuple[list[FloatArray], FloatArray]:
+    """How many unit roundoffs bounds with one number a tensor may add up to, (terms,): of each choosing node's guards,
+    and of the output; with absolute values of all weights, the largest entry in place of each, and no ReLU off."""
     start = _inputs(graph, domain, 3 if is_quadratic else domain.dim + 1)
-    values: list[Any] = [Terms(np.abs(start.value), start.units, start.lattice, start.exact)]
-    for node in graph.nodes:
-        operands, operation = [values[value] for value in node.inputs], node.operation
-        if isinstance(operation, op.Relu):
-            factor = max(1.0, abs(operation.slope))
-            values.append(Terms(operands[0].value * factor, operands[0].units * factor, start.lattice, start.exact))
-        elif isinstance(operation, op.MaxLast):
-            value, units = operands[0].value.max(axis=-1), operands[0].units.max(axis=-1)
-            values.append(Terms(value, units, start.lattice, start.exact))
-        elif isinstance(operation, op.Hardmax):
-            value = np.zeros(operands[0].value.shape, dtype=np.longdouble)
-            value[:, 0] = 1.0
-            values.append(Terms(value, np.zeros(value.shape), start.lattice, start.exact))
-        else:
-            values.append(_applied(operation.cast(np.abs), operands, is_quadratic))
-    last = values[-1]
-    return np.asarray((last.units + last.size).reshape(last.value.shape[1], -1).max(axis=1, initial=0.0))
+    values, guards = [_levelled(Terms(np.abs(start.value), start.units, start.lattice, start.exact))], []
+    with np.errstate(over="ignore", invalid="ignore"):
+        for index, node in enumerate(graph.nodes):
+            operands, operation = [values[value] for value in node.inputs], node.operation
+            if index in graph.choice_nodes:
+                guards.append(_most(operands[0]))
+            if isinstance(operation, op.Relu):
+                factor = max(1.0, abs(operation.slope))
+                value, units = operands[0].value * factor, operands[0].units * factor
+                found = Terms(value, units, start.lattice, start.exact)
+            elif isinstance(operation, op.MaxLast):
+                value, units = operands[0].value.max(axis=-1), operands[0].units.max(axis=-1)
+                found = Terms(value, units, start.lattice, start.exact)
+            elif isinstance(operation, op.Hardmax):
+                value = np.zeros(operands[0].value.shape, dtype=np.longdouble)
+                value[:, 0] = 1.0
+                found = Terms(value, np.zeros(value.shape), start.lattice, start.exact)
+            else:
+                found = _applied(operation.cast(np.abs), operands, is_quadratic)
+            values.append(_levelled(found))
+    return guards, _most(values[-1])
+
+
+def _levelled(terms: Terms) -> Terms:
+    """The largest entry of each coefficient in place of all of them."""
+    axes = tuple(range(2, terms.value.ndim))
+    value = np.broadcast_to(terms.value.max(axis=axes, keepdims=True, initial=0.0), terms.value.shape)
+    units = np.broadcast_to(terms.units.max(axis=axes, keepdims=True, initial=0.0), terms.units.shape)
+    return Terms(value, units, terms.lattice, terms.exact)
+
+
+def _most(terms: Terms) -> FloatArray:
+    return np.asarray((terms.units + terms.size).reshape(terms.value.shape[1], -1).max(axis=1, initial=0.0))
 
 
 def branches(row_of: IntArray, chosen: NDArray[Any]) -> tuple[IntArray, IntArray, IntArray]:

@@ -86,12 +86,13 @@ def settle(subject: Subject) -> Settled:
     """The cells that floats settle; on lines with quadratic scores only maps."""
     n, n_terms = subject.n_cells, 3 if subject.is_quadratic else subject.dim + 1
     pieces = subject.pieces
+    guard_units, map_units = roundings(subject.graph, subject.domain, subject.is_quadratic)
     found = Settled(
         np.ones(n, dtype=bool),
         np.zeros(n, dtype=bool),
         Rows.empty(len(pieces.walls), n_terms),
         np.full(len(pieces.vertices), np.inf),
-        UNIT_ROUNDOFF * roundings(subject.graph, subject.domain, subject.is_quadratic)[: subject.dim + 1] + UNDERFLOW,
+        UNIT_ROUNDOFF * map_units[: subject.dim + 1] + UNDERFLOW,
     )
     _domain_rows(subject, found.rows)
     width = max([1, *(int(np.prod(subject.graph.shape_of(subject.graph.nodes[k].inputs[0])))
@@ -101,7 +102,7 @@ def settle(subject: Subject) -> Settled:
     order = subject.by_label(np.arange(n))
     with np.errstate(over="ignore", invalid="ignore", divide="ignore", under="ignore"):
         for first in range(0, n, step):
-            _Batch(subject, order[first : first + step], found).run()
+            _Batch(subject, order[first : first + step], found).run(guard_units)
         (_settle_ends if subject.is_quadratic else _settle_corners)(subject, found)
     return found
 
@@ -155,15 +156,16 @@ class _Batch:
             self.is_finite = ~on_border
         self.errors = subject.errors[self.corner]
 
-    def run(self) -> None:
+    def run(self, guard_units: list[FloatArray]) -> None:
         """Every choosing node, then the output."""
         graph = self.subject.graph
         parts = followed(graph, self.subject.domain, self.labels, self.subject.is_quadratic)
         begin = 0
-        for node, count in zip(graph.choice_nodes, graph.choice_counts, strict=True):
+        for node, count, units in zip(graph.choice_nodes, graph.choice_counts, guard_units, strict=True):
             guards, row_of = next(parts)
             is_relu = isinstance(graph.nodes[node].operation, op.Relu)
-            self._wall_rows(guards, row_of, begin, count, is_relu)
+            facet = self._wall_rows(guards, row_of, begin, count, is_relu)
+            self.found.rows.units[facet] = 2.0 * units  # what explains the engines' errors, one number a tensor
             if self.subject.is_quadratic:
                 self._compare_on_line(guards, row_of, begin, count, is_relu)
             else:
@@ -171,8 +173,8 @@ class _Batch:
             begin += count
         self._maps(*next(parts))
 
-    def _wall_rows(self, guards: Terms, row_of: IntArray, begin: int, count: int, is_relu: bool) -> None:
-        """The functions of the facets that this node's choices make."""
+    def _wall_rows(self, guards: Terms, row_of: IntArray, begin: int, count: int, is_relu: bool) -> IntArray:
+        """The functions of the facets that this node's choices make; returns which these are."""
         subject, rows = self.subject, self.found.rows
         column, rival = subject.wall_column[self.facet], subject.wall_rival[self.facet]
         mine = np.flatnonzero((column >= begin) & (column < begin + count))
@@ -193,6 +195,7 @@ class _Batch:
         error = SAFETY * LONG_ROUNDOFF * rows.units[facet]
         error[exact] = 0.0
         rows.error[facet] = error
+        return facet
 
     def _compare(self, guards: Terms, row_of: IntArray, begin: int, count: int, is_relu: bool) -> None:
         """Whether each choice of the node wins or ties at all corners, and clearly wins off the facets it makes."""
