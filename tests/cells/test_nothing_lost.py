@@ -113,9 +113,10 @@ def _interrupts_while_held(monkeypatch, delay):
                     os.kill(os.getpid(), signal.SIGINT)
 
     def begin(held):
+        enter(held)
         over.clear()
         threading.Thread(target=send, daemon=True).start()
-        return enter(held)
+        return held
 
     def end(held, *error):
         with turn:

@@ -1,9 +1,7 @@
 """How the loops of this package are compiled: on first use, and kept on disk where some folder can be written.
 
-numba looks for a folder to keep them in: beside the source, else ``NUMBA_CACHE_DIR``, else the user's cache folder.
+numba looks for a folder to keep them in: ``NUMBA_CACHE_DIR``, else beside the source, else the user's cache folder.
 Where none can be written, or writing fails, kernels live as long as the process, and that is said once.
-
-The library compiles in silence; ``announced`` tells whoever asks, as the command line does.
 """
 
 # numba carries no types
@@ -11,24 +9,16 @@ The library compiles in silence; ``announced`` tells whoever asks, as the comman
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numba
-from numba.core import event, types
+from numba.core import types
 from numba.core.caching import FunctionCache, NullCache
 
-_COMPILING = "compiling kernels, once: about 15 s"
-_NOT_KEPT = (
-    "compiled kernels cannot be kept ({reason}), so that every process compiles its own; set NUMBA_CACHE_DIR to a "
-    "folder that can be written"
-)
-_said: set[str] = set()
-_listeners: list[Callable[[str], None]] = []
+from hardmax.arithmetic import notices
 
 
 def kernel(function: Any = None, *, cache: bool = True, **options: Any) -> Any:
@@ -47,6 +37,7 @@ def kernel(function: Any = None, *, cache: bool = True, **options: Any) -> Any:
     if function is None:
         return lambda given: kernel(given, cache=cache, **options)
     compiled = _plain(function, **options)
+    _replace_compile(compiled, _announced_compile)
     if not cache:
         return compiled
     try:
@@ -60,7 +51,9 @@ def inner(function: Any = None, **options: Any) -> Any:
     """A function that only compiled functions call: no wrapper for Python, nothing on disk but inside its callers."""
     if function is None:
         return lambda given: inner(given, **options)
-    return _plain(function, no_cpython_wrapper=True, no_cfunc_wrapper=True, **options)
+    compiled = _plain(function, no_cpython_wrapper=True, no_cfunc_wrapper=True, **options)
+    _replace_compile(compiled, _light_compile)
+    return compiled
 
 
 def _plain(function: Any, **options: Any) -> Any:
@@ -76,8 +69,45 @@ def _plain(function: Any, **options: Any) -> Any:
         return of_types(tuple(types.unliteral(kind) for kind in arguments), plain)
 
     compiled.get_call_template = of_plain_types
-    compiled.is_ours = True
     return compiled
+
+
+# --- while compiling ----------------------------------------------------------------------------------
+
+
+def _replace_compile(compiled: Any, compile_: Callable[[Any, Any, Any], Any]) -> None:
+    """Let ``compile_`` have what numba calls when a function is not on disk: (numba's own, target, arguments)."""
+    plain = compiled._compiler.compile
+    compiled._compiler.compile = lambda *types_: compile_(plain, compiled.targetctx, types_)
+
+
+def _announced_compile(plain: Any, target: Any, types_: Any) -> Any:
+    notices.compiling()
+    return plain(*types_)
+
+
+def _light_compile(plain: Any, target: Any, types_: Any) -> Any:
+    """Compile without optimising, which callers do: numba would do it here as well, a third of all compiling."""
+    codegen = target.codegen()
+    library = getattr(codegen, "_library_class", None)
+    if library is None:  # another numba
+        return plain(*types_)
+    codegen._library_class = _light(library)  # numba holds its lock meanwhile
+    try:
+        return plain(*types_)
+    finally:
+        codegen._library_class = library
+
+
+@lru_cache
+def _light(library: Any) -> Any:
+    """numba's library of machine code without its passes; they run over callers, into which it is copied."""
+    if getattr(library, "is_light", False):
+        return library
+    return type("LightLibrary", (library,), {"_optimize_final_module": lambda self: None, "is_light": True})
+
+
+# --- on disk ------------------------------------------------------------------------------------------
 
 
 @lru_cache
@@ -87,7 +117,7 @@ def _sources(folder: Path) -> tuple[tuple[str, int, int], ...]:
     return tuple((file.name, (seen := file.stat()).st_mtime_ns, seen.st_size) for file in sorted(files))
 
 
-class _Kept(FunctionCache):  # type: ignore[misc]
+class _Kept(FunctionCache):
     """numba's folder of compiled functions; it may fail without harm, and knows the files that a kernel calls into."""
 
     def __init__(self, function: Any) -> None:
@@ -104,47 +134,12 @@ class _Kept(FunctionCache):  # type: ignore[misc]
     def save_overload(self, signature: Any, data: Any) -> None:
         try:
             super().save_overload(signature, data)
-        except OSError as error:  # a full disk, a folder that was taken away
-            _say_not_kept(error.strerror or str(error))
+        except Exception as error:  # a full disk, a folder that was taken away, a damaged index
+            notices.not_kept(str(error) or type(error).__name__)
 
 
-class _NotKept(NullCache):  # type: ignore[misc]
+class _NotKept(NullCache):
     """What stands for the folder where there is none."""
 
     def save_overload(self, signature: Any, data: Any) -> None:
-        _say_not_kept("neither the package's folder nor the user's cache folder can be written")
-
-
-def _say_not_kept(reason: str) -> None:
-    text = _NOT_KEPT.format(reason=reason)
-    if _listeners:
-        _say_once("not kept", text)
-    elif "not kept" not in _said:
-        _said.add("not kept")
-        warnings.warn(text, RuntimeWarning, stacklevel=2)
-
-
-def _say_once(key: str, text: str) -> None:
-    if key not in _said:
-        _said.add(key)
-        _listeners[-1](text)
-
-
-class _Compiles(event.Listener):  # type: ignore[misc]
-    def on_start(self, event: Any) -> None:
-        if getattr(event.data["dispatcher"], "is_ours", False):
-            _say_once("compiling", _COMPILING)
-
-    def on_end(self, event: Any) -> None:
-        pass
-
-
-@contextmanager
-def announced(say: Callable[[str], None]) -> Iterator[None]:
-    """``say`` called with a line when kernels have to be compiled while the block runs: once a process."""
-    _listeners.append(say)
-    try:
-        with event.install_listener("numba:compile", _Compiles()):
-            yield
-    finally:
-        _listeners.remove(say)
+        notices.not_kept("neither the package's folder nor the user's cache folder can be written")

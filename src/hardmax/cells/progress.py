@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Any
 
+from hardmax.arithmetic.notices import announced
 from hardmax.cells.domains import Domain
 from hardmax.cells.polytopes import Polytopes
 
@@ -19,6 +21,7 @@ class Progress:
         self._cells, self._done = 0, 0.0
         self._bar: Any = None
         self._task: Any = None
+        self._watching = ExitStack()
 
     def __enter__(self) -> Progress:
         if self._active:
@@ -30,6 +33,7 @@ class Progress:
                 TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), console=Console(stderr=True)
             )
             self._bar.start()
+            self._watching.enter_context(announced(self._bar.console.print))
             self._task = self._bar.add_task("0 cells", total=1.0)
         return self
 
@@ -52,5 +56,6 @@ class Progress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._watching.close()
         if self._bar is not None:
             self._bar.stop()

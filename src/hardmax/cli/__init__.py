@@ -9,11 +9,13 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Annotated, TextIO
 
 import typer
 
 from hardmax import __version__
+from hardmax.arithmetic.notices import announced
 from hardmax.cli import bounds as bounds_command
 from hardmax.cli import claims as claims_command
 from hardmax.cli import compile as compile_command
@@ -94,7 +96,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     join_words(os.environ)
     _show_what_fits(sys.stdout)
     try:
-        code = _run(arguments)
+        with announced(_say) if sys.stderr.isatty() else nullcontext():
+            code = _run(arguments)
         sys.stdout.flush()
     except BrokenPipeError:
         _read_no_further()
@@ -126,6 +129,10 @@ def _run(arguments: Sequence[str] | None) -> int:
     except MemoryError:
         return _refuse("there is not enough memory for this; try a smaller domain, --max-cells or --cells-only.")
     return code if isinstance(code, int) else 0
+
+
+def _say(text: str) -> None:
+    print(f"hardmax: {text}", file=sys.stderr)
 
 
 def _is_interrupt(error: BaseException | None) -> bool:
