@@ -106,8 +106,8 @@ def test_a_real_interrupt_leaves_a_whole_file_or_none(tmp_path):
     """One is enough, whether cells have been found by then or not: it is held back until nothing can be lost."""
     hm.write(random_relu_network([2, 60, 60, 60, 1], rng=np.random.default_rng(0)), tmp_path / "net.npz")
     arguments = ["map", "net.npz", "--box", "-4", "4", "--exactness", "exact", "-o", "cells.npz"]  # 20 s and more
-    # An interrupt while Python itself still starts is not ours, so the program says when the search begins. A shell that
-    # runs the tests in the background has interrupts ignored, also here, until they are asked for.
+    # An interrupt while Python itself still starts is not ours, so the program says when the search begins. A shell
+    # that runs the tests in the background has interrupts ignored, also here, until they are asked for.
     program = (
         "import signal, sys; from hardmax.cli import main; from hardmax.cells.interrupts import HeldSignals as Held\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler); enter = Held.__enter__\n"

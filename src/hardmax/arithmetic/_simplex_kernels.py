@@ -347,7 +347,7 @@ def maximise_one(
                     return FAILED
                 pivot(table, m + 2, width, i, best)
                 basic[i], nonbasic[best] = nonbasic[best], d
-    outcome = _climb(table, m, d, m + 1, basic, nonbasic)
+    outcome: int = _climb(table, m, d, m + 1, basic, nonbasic)
     for i in range(m):
         if basic[i] < d:
             point[basic[i]] = table[i, d + 1]
