@@ -12,10 +12,11 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from hardmax.arithmetic import _expansions
 from hardmax.cells import _corner_kernels, _space_kernels, _vanishing_kernels, _winner_kernels
 from hardmax.cells._space_kernels import Mode
 
-MODULES = (_corner_kernels, _space_kernels, _vanishing_kernels, _winner_kernels)
+MODULES = (_expansions, _corner_kernels, _space_kernels, _vanishing_kernels, _winner_kernels)
 
 
 @pytest.fixture(autouse=True, scope="module")
