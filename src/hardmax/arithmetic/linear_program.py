@@ -33,7 +33,7 @@ from hardmax.arithmetic._systems import (
 )
 from hardmax.arithmetic.rationals import nearest_float
 from hardmax.arithmetic.rounding import dot_error
-from hardmax.errors import ShapeError, WeightError
+from hardmax.errors import PrecisionError, ShapeError, WeightError
 
 __all__ = [
     "InteriorPoint",
@@ -397,7 +397,11 @@ def interior_points(normals: ArrayLike, limits: ArrayLike) -> tuple[NDArray[np.b
     points[inside] = candidates[inside]
     done = proved | inside
     for k in np.flatnonzero(~done):
-        answer = interior_point(a[k], b[k])
+        try:
+            answer = interior_point(a[k], b[k])
+        except PrecisionError:  # there is a point, too far out for floats
+            exists[k] = True
+            continue
         exists[k] = answer.exists
         if answer.point is not None and answer.exact_point is None:
             points[k] = answer.point

@@ -104,6 +104,9 @@ def settle(subject: Subject) -> Settled:
         for first in range(0, n, step):
             _Batch(subject, order[first : first + step], found).run(guard_units)
         (_settle_ends if subject.is_quadratic else _settle_corners)(subject, found)
+    # a corner is cut from an edge, so that the far end's rounding is in it
+    reach = np.maximum.reduceat(np.abs(pieces.vertices).max(axis=1), pieces.vertex_start[:-1]) if n else np.zeros(0)
+    found.corner_scale += UNIT_ROUNDOFF * np.repeat(reach, np.diff(pieces.vertex_start))
     return found
 
 
