@@ -160,6 +160,15 @@ def test_overlaps_on_a_wall_are_what_rationals_say():
     assert counts[1] > 15 and counts[0] > 15 and counts[-1] > 0, counts
 
 
+def test_a_gap_smaller_than_the_rows_errors_proves_nothing():
+    wall, every, reach = np.array([[0.0, 0.0, 1.0]]), np.ones((1, 2), dtype=bool), np.ones((1, 2))
+    for gap, verdict in ((2.0**-46, 1), (-(2.0**-46), 0)):
+        rows = np.array([[[0.0, 1.0, 0.0], [gap, -1.0, 0.0]]])  # x > 0 and x < gap, on y = 0
+        for error, wanted in ((0.0, verdict), (2.0**-45, -1)):
+            asked = wall, 0 * wall, rows, np.full(rows.shape, error), every, reach
+            assert overlaps_on_wall(*asked).tolist() == [wanted], (gap, error)
+
+
 def _whole(row):
     common = np.lcm.reduce([x.denominator for x in row], dtype=object)
     return tuple(int(x * common) for x in row)
