@@ -53,6 +53,8 @@ def main():
             wrong += 1
             where = "Space" if case.low is None else "Box"
             print(f"FAILED seed {seed}, {case.kind}, {where} of dimension {case.dim}: {found[0]}", flush=True)
+        if tried.total() % 1000 == 0:
+            print(f"{tried.total()} networks so far, {refused.total()} refused, {wrong} wrong", flush=True)
     for kind in KINDS:
         counts = [f"d={dim}: {tried[kind, dim]} ({refused[kind, dim]} refused)" for dim in sorted(set(arguments.dims))]
         print(f"{kind:10s} {'  '.join(counts)}")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from math import inf, nextafter, prod
 from typing import Any
 
@@ -193,6 +194,8 @@ def _wrong_cell(cells: hm.CellComplex, index: int, truth: Any) -> list[str]:
         gaps = [abs(Fraction(x) - Fraction(p, point[0])) for x, p in zip(corner, point[1:], strict=True)]
         if max(gaps) > Fraction(error):
             found.append(f"cell {index}: corner {corner} is {float(max(gaps))} off, claimed {error}")
+    if dim == 2 and truth.is_bounded and _twice_area(own.points) <= 0:
+        found.append(f"cell {index}: its corners do not run counter-clockwise")
     value, bound = float(cells.volumes[index]), float(cells.volume_errors[index])
     if truth.is_bounded:
         is_small = dim < 5 or len(truth.points) <= 16  # many simplices fill the others
@@ -205,6 +208,11 @@ def _wrong_cell(cells: hm.CellComplex, index: int, truth: Any) -> list[str]:
     if pieces.directions is not None:
         found += [f"cell {index}: {word}" for word in _wrong_rays(cells.rays(index), truth, cells, index, dim)]
     return found
+
+
+def _twice_area(points: Any) -> Fraction:
+    corners = [(Fraction(point[1], point[0]), Fraction(point[2], point[0])) for point in points]
+    return sum((a * d - b * c for (a, b), (c, d) in pairwise([*corners, corners[0]])), Fraction(0))
 
 
 def _rank(rows: list[list[Fraction]]) -> int:
@@ -273,13 +281,14 @@ def _misplaced(case: Hostile, cells: hm.CellComplex, labels: list[Any], points: 
             is_right = place == -1
         else:
             label = evaluate(case.layers, [Fraction(x) for x in point])[0]
-            is_right = place == index_of[label] if label in index_of else place >= 0 and _holds(cells, place, point)
+            is_right = place == index_of[label] if label in index_of else place >= 0 and holds(cells, place, point)
         if not is_right:
             found.append(f"{point} was put into cell {place}")
     return found
 
 
-def _holds(cells: hm.CellComplex, index: int, point: list[float]) -> bool:
+def holds(cells: hm.CellComplex, index: int, point: list[float]) -> bool:
+    """Whether a cell's walls, in rationals, do not exclude a point."""
     pieces = cells.pieces
     walls = pieces.walls[pieces.facet_start[index] : pieces.facet_start[index + 1]]
     exact = [Fraction(1), *map(Fraction, point)]

@@ -60,6 +60,13 @@ def _is_within(found, truth, error):
 )  # fmt: skip
 @example([(0.0, 1.0, Fraction(0), Fraction(0))] * 2, (0.0, 0.0), (1e-9, 1.0), (3.0, 0.0), (Fraction(-1), Fraction(0)))
 @example([(0.0, 1.0, Fraction(0), Fraction(0))] * 2, (0.0, 0.0), (1.0, 1.0), (0.25, 0.25), (Fraction(1), Fraction(-1)))
+@example(  # both values of the wrong sign or size, and the share outside the edge
+    [(0.0, 1.0, Fraction(0), Fraction(0))] * 2,
+    (0.0, 0.0),
+    (2.0**-53, 1.0),
+    (3.0, 3.0),
+    (Fraction(-1, 2), Fraction(1, 3)),
+)
 def test_a_point_blended_on_an_edge_is_within_its_error_whatever_the_values_claim(ends, errors, values, doubts, pushes):
     dim = len(ends)
     corners, exact = (
@@ -86,6 +93,10 @@ _DIRECTIONS = st.sampled_from([1.0, -1.0, 0.5, 1 / 3, 0.0, -1 + 2.0**-53])
     st.lists(st.tuples(_NUMBERS, _DIRECTIONS, _DIRECTIONS, _PUSHES), min_size=2, max_size=3),
     st.tuples(_SIZES, _SIZES), st.tuples(_VALUES, _VALUES), st.tuples(_SIZES, _SIZES), st.tuples(_PUSHES, _PUSHES),
     st.sampled_from([0.0, 1.0, -1 / 3, 1e-17, 2.0**30]), st.sampled_from([0.0, 2.0, -0.5]),
+)  # fmt: skip
+@example(  # slopes that are proved not to vanish, though their floats do
+    [(0.0, 1.0, 0.0, Fraction(0)), (1.0, 0.0, 1.0, Fraction(0))],
+    (0.0, 0.0), (2.0**-1074, 2.0**-1074), (2.0**-1074, 2.0**-1074), (Fraction(-1), Fraction(-1)), 0.0, 0.0,
 )  # fmt: skip
 def test_a_corner_on_an_edge_to_infinity_is_within_its_errors(ends, errors, slopes, doubts, pushes, value, along):
     """Ends P + M Q and P + along L + M (Q + L): a row with slopes B and -B' at them, value at the first."""
@@ -172,6 +183,9 @@ def _solved(system):
     st.lists(_SMALL_ERRORS, min_size=4, max_size=4), _SMALL_ERRORS, st.sampled_from([0.0, 2.0**-60, 2.0**-1074]),
 )  # fmt: skip
 @example([(2.0**-1074, 2.0**-1074, Fraction(0), Fraction(0))] * 4, [0.0] * 4, 0.0, 0.0)
+@example(
+    [(0.0, 0.0, Fraction(0), Fraction(0))] * 3 + [(1.0, 3e-17, Fraction(0), Fraction(-1))], [0.0] * 4, 2.0**-30, 0.0
+)
 def test_the_value_of_a_row_at_a_corner_and_a_lead_of_two_are_within_their_bounds(terms, errors, drift, low_part):
     dim = 3
     row, corners = np.zeros((3, dim + 1)), np.zeros((1, dim + 1))
@@ -183,16 +197,27 @@ def test_the_value_of_a_row_at_a_corner_and_a_lead_of_two_are_within_their_bound
     truth = sum(a * x for a, x in zip(coefficients, point, strict=True))
     value, bound = _space_kernels._value(row, True, corners, 0, 0, drift, dim)
     assert _is_within(value, truth, bound)
-    # the same row against its negative, as two scores of one choice
-    if low_part == 0.0:
-        mode = Mode(dim, dim, False, True, False)
-        coef, table = np.array([row[0], -row[0]]), np.array([[0, 2, 0, 0]])
-        limits, reach, scores = np.empty((1, dim + 2)), np.empty(2 * dim + 4), np.empty(2)
-        _winner_kernels.set_limits(coef, np.array(errors), table, limits, dim)
-        _winner_kernels.set_reach(corners, 1, np.array(errors), reach, mode)
-        bound, _ = _winner_kernels.lead_bounds(limits, reach, 0, mode)
-        _winner_kernels._set_scores(np.ascontiguousarray(coef.T), 0, 2, corners, 0, scores, mode)
-        assert _is_within(scores[0] - scores[1], 2 * truth, bound)
+    mode, signs = Mode(dim, dim, False, True, False), np.zeros(1, dtype=np.int64)
+    none, values = np.zeros((1, 1), dtype=np.uint64), np.zeros((1, 4))
+    _space_kernels.all_signs(corners, none, np.zeros((0, dim + 4)), 1, 0, row, values, signs, mode)
+    assert signs[0] in (_vanishing_kernels.DOUBT, (truth > 0) - (truth < 0))
+    if low_part == 0.0:  # the row against its negative, as two scores of one choice, here and at infinity
+        far = np.concatenate([np.zeros(dim), corners[0, :dim], [0.0, drift]])[None]
+        slope = sum(a * x for a, x in zip(coefficients[1:], point[1:], strict=True))
+        for at, is_infinite, lead in ((corners, False, truth), (far, True, slope)):
+            found, bound = _lead(row[0], errors, at, Mode(dim, dim * (1 + is_infinite), is_infinite, True, False))
+            assert _is_within(found, 2 * lead, bound) or (is_infinite and not at[0, dim : 2 * dim].any())
+
+
+def _lead(row, errors, corners, mode):
+    """The lead of a row over its negative at the only corner, and its bound."""
+    coef, table = np.array([row, -row]), np.array([[0, 2, 0, 0]])
+    limits, reach, scores = np.empty((1, mode.dim + 2)), np.empty(2 * mode.dim + 4), np.empty(2)
+    _winner_kernels.set_limits(coef, np.array(errors), table, limits, mode.dim)
+    _winner_kernels.set_reach(corners, 1, np.array(errors), reach, mode)
+    bounds = _winner_kernels.lead_bounds(limits, reach, 0, mode)
+    is_far = _winner_kernels._set_scores(np.ascontiguousarray(coef.T), 0, 2, corners, 0, scores, mode)
+    return scores[0] - scores[1], bounds[int(is_far)]
 
 
 def test_a_determinant_that_one_prime_divides_is_not_zero():

@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 from fractions import Fraction
+from itertools import permutations
 from math import inf, nextafter
 
 import numpy as np
@@ -17,7 +18,7 @@ from hardmax.cells._line_kernels import polar_sign
 from hardmax.cells.exact_polytopes import volume
 from hardmax.cells.locating import labels_at
 from hardmax.errors import PrecisionError, WeightError
-from laws.hostile_networks import Hostile, failures, hostile_network
+from laws.hostile_networks import Hostile, failures, holds, hostile_network
 from oracles.cell_oracle import evaluate
 
 CUBE = ([-1.0] * 3, [1.0] * 3)
@@ -79,11 +80,11 @@ def test_labels_at_points_are_those_of_rationals(row, points):
 
 
 def test_labels_on_a_plane_are_those_of_the_exact_slice_and_not_of_its_rounded_points():
-    layers = [("affine", [[1.0, 1.0]], [-0.1]), ("relu",)]
-    plane = hm.Plane([0.1, 0.0], [[2.0**-60, 0.0], [0.0, 1.0]], extent=((-4, 4), (-1, 1)))
+    layers = [("affine", [[1.0, 1.0]], [-1.0]), ("relu",)]
+    plane = hm.Plane([1.0, 0.0], [[2.0**-60, 0.0], [0.0, 1.0]], extent=((-4, 4), (-1, 1)))
     case = Hostile("ulps", 2, layers, None, None)
-    points = np.array([[0.0, 0.0], [1.0, 0.0], [-1.0, 0.0], [-1.0, 2.0**-59]])
-    exact = [[Fraction(0.1) + Fraction(u) * Fraction(2.0**-60), Fraction(v)] for u, v in points.tolist()]
+    points = np.array([[0.0, 0.0], [1.0, 0.0], [-1.0, 0.0], [3.0, 0.0]])
+    exact = [[Fraction(1) + Fraction(u) * Fraction(2.0**-60), Fraction(v)] for u, v in points.tolist()]
     wanted = [evaluate(layers, point)[0] for point in exact]
     assert len(set(wanted)) == 2
     assert [tuple(label) for label in labels_at(case.network, plane, points).tolist()] == wanted
@@ -98,9 +99,13 @@ def test_points_that_are_no_numbers_are_refused_by_name():
 
 
 def test_a_point_whose_label_owns_no_cell_is_put_into_a_cell_that_holds_it():
-    net = hm.Network([hm.Affine([[1, 0], [-1, 0], [0, 1], [0, -1]]), hm.ReLU()], 2)
-    cells = hm.enumerate_cells(net, hm.Space(2))
-    assert 0 <= cells.locate([[0.0, 0.0]])[0] < 4
+    point = [0.25, -0.25]  # on x + y = 0; a cell beyond x + 2 y = 0 has it in its bounding box only
+    for rows in [*permutations([[1, 1], [-1, -1], [1, 2]]), *permutations([[1, 1], [-1, -1], [-1, -2]])]:
+        case = Hostile("whole", 2, [("affine", [list(row) for row in rows], None), ("relu",)], [-1.0, -1.0], [1.0, 1.0])
+        cells = hm.enumerate_cells(case.network, case.domain)
+        label = evaluate(case.layers, point)[0]
+        assert label not in {tuple(label) for label in cells.labels.tolist()}
+        assert holds(cells, int(cells.locate([point])[0]), point)
 
 
 # --- volumes and rays ------------------------------------------------------------------------------
@@ -126,7 +131,7 @@ def test_thin_intervals_between_irrational_ties_have_positive_lengths():
     assert (cells.volumes > 0).all()
     near = [crossing([-2 - k * Fraction(1, 10**40), 0, 1], rising=True) for k in (0, 1)]
     value, bound = distance(near[1], near[0])
-    assert value > 0 and compare(near[0], near[1]) < 0
+    assert 0 <= bound < 2.0**-50 * value and compare(near[0], near[1]) < 0
     truth = Fraction(1, 10**40) / Fraction(282842712474619009760, 10**20)
     assert abs(Fraction(value) - truth) < Fraction(bound) + truth / 10**15
     assert distance(QuadraticNumber.of(1), QuadraticNumber.of(3)) == (2.0, 0.0)
