@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,9 @@ import pytest
 
 import hardmax as hm
 from cells.descriptions import label_set
-from hardmax.cells import enumeration, interrupts, search, streaming
+from hardmax.cells import enumeration, interrupts, search, storage, streaming
+from hardmax.cells.complex import CellComplex
+from hardmax.errors import FileFormatError
 from hardmax.networks.library import random_relu_network
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -30,8 +33,8 @@ def _interrupts_are_raised():
 
 @pytest.fixture
 def small_chunks(monkeypatch):
-    monkeypatch.setattr(streaming, "_PART_CELLS", 5)
-    monkeypatch.setattr(enumeration, "_CHUNK_NUMBERS", 256)
+    monkeypatch.setattr(streaming, "_PART_CELLS", 3)
+    monkeypatch.setattr(enumeration, "_CHUNK_NUMBERS", 24)
 
 
 def _small_question(kind):
@@ -133,7 +136,7 @@ def test_an_interrupt_inside_a_kernel_is_no_system_error(workers, monkeypatch):
     begin = time.perf_counter()
     n_cells = hm.enumerate_cells(net, box, workers=workers).n_cells
     seconds = time.perf_counter() - begin
-    for delay in np.random.default_rng(1).uniform(0, seconds, 12):
+    for delay in np.random.default_rng(1).uniform(0, seconds, int(os.environ.get("KILLED_STREAMS", 12))):
         with monkeypatch.context() as patch:
             _interrupts_while_held(patch, delay)
             cells = hm.enumerate_cells(net, box, workers=workers)
@@ -146,7 +149,82 @@ def test_a_stream_whose_process_is_ended_loads_as_the_part_that_it_is():
     program = [sys.executable, TESTS / "cells" / "killed_streams.py", os.environ.get("KILLED_STREAMS", "5")]
     done = subprocess.run(program, env=environment, capture_output=True, text=True, timeout=3600)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("some") == 4
+
+
+def test_a_folder_can_be_loaded_after_every_part(tmp_path, small_chunks, monkeypatch):
+    net, box = _small_question("box")
+    add, seen = streaming.StreamWriter.add, []
+
+    def loaded(writer, batch):
+        add(writer, batch)
+        cells = hm.load_cells(tmp_path)
+        assert not cells.is_complete and cells.n_cells == writer.n_cells
+        seen.append(cells.n_cells)
+
+    monkeypatch.setattr(streaming.StreamWriter, "add", loaded)
+    found = hm.enumerate_cells(net, box, stream_to=tmp_path)
+    assert found.is_complete and hm.load_cells(tmp_path).is_complete
+    assert len(set(seen)) > 2 and seen[-1] <= found.n_cells
+
+
+class _Killed(BaseException):
+    """What ends a process without asking it."""
+
+
+@pytest.mark.parametrize("when", ["before", "while", "after"])
+def test_an_end_at_any_write_leaves_a_folder_that_loads(when, tmp_path, small_chunks, monkeypatch):
+    net, box = _small_question("box")
+    whole = label_set(hm.enumerate_cells(net, box))
+    replacing, kept = streaming.replacing, []
+
+    def run(last):
+        writes = []
+
+        @contextmanager
+        def watched(file):
+            writes.append(file.name)
+            if len(writes) > last:  # nothing is written any more: the process is gone
+                raise _Killed
+            if len(writes) == last and when == "while":
+                file.with_name(f".{file.name}.0.part").write_bytes(b"PK half")
+                raise _Killed
+            if len(writes) == last and when == "before":
+                raise _Killed
+            with replacing(file) as out:
+                yield out
+            if len(writes) == last:
+                raise _Killed
+
+        monkeypatch.setattr(streaming, "replacing", watched)
+        monkeypatch.setattr(storage, "replacing", watched)
+        folder = tmp_path / f"{last}"
+        with suppress(_Killed):
+            hm.enumerate_cells(net, box, stream_to=folder)
+        return folder, len(writes)
+
+    n_writes = run(10**9)[1]
+    for last in range(1, n_writes):
+        folder = run(last)[0]
+        if not (folder / "context.npz").exists():
+            with pytest.raises(FileFormatError, match="ended before the first cell"):
+                hm.load_cells(folder)
+            continue
+        cells = hm.load_cells(folder)
+        labels = [tuple(label) for label in cells.labels.tolist()]
+        assert len(set(labels)) == len(labels) and set(labels) <= whole and not cells.is_complete
+        kept.append(len(labels))
+    assert kept == sorted(kept) and kept[-1] >= len(whole) - 5  # all parts but the last, at least
+
+
+def test_polygons_of_all_of_space_are_loaded_as_quickly_as_they_were_found(tmp_path, monkeypatch):
+    """They are ordered while the errors of corners and of directions are known apart; rationals are never asked."""
+    net = random_relu_network([2, 24, 12, 1], rng=np.random.default_rng(5))
+    cells = hm.enumerate_cells(net, hm.Space(2))
+    found = hm.enumerate_cells(net, hm.Space(2), stream_to=tmp_path)
+    monkeypatch.setattr(CellComplex, "_inward", lambda *_: pytest.fail("rationals were asked for"))
+    loaded = found.load()
+    assert np.array_equal(loaded.pieces.vertices, cells.pieces.vertices)
+    assert np.array_equal(loaded.pieces.walls, cells.pieces.walls)
 
 
 def test_what_was_streamed_before_an_error_is_kept(tmp_path, small_chunks, monkeypatch):
