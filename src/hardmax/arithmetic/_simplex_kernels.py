@@ -36,7 +36,7 @@ DELTAS = 1.0 + (np.arange(4096) * 0.6180339887498949) % 1.0
 UNDERFLOW = rounding.UNDERFLOW
 
 dot_error = njit(rounding.dot_error)
-solution_error = njit(rounding.solution_error)
+corner_error = njit(rounding.corner_error)
 
 
 @njit(cache=True)
@@ -264,7 +264,7 @@ def prove_positive_kernel(columns: FloatArray, m: int, multipliers: FloatArray, 
         for k in range(size):
             total += abs(inverse[i, k]) * residual[k]
         pull = max(pull, total)
-    radius = solution_error(size, pull)
+    radius = corner_error(size, pull, 0.5)
     smallest = inverse[0, n]
     for i in range(size):
         smallest = min(smallest, inverse[i, n])

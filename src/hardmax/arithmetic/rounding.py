@@ -56,7 +56,7 @@ def relative_error(n: Any) -> Any:
 
 
 def chain_error(n: Any, size: Any, slack: Any = 0.0) -> Any:
-    """Lemma (chain of updates): a bound on the error of a sum to which n products were added or taken off, one by one.
+    """Lemma "chain of updates": a bound on the error of a sum to which n products were added or taken off, one by one.
 
     ``size`` bounds the absolute value of every partial sum and of every product; ``slack`` as in ``dot_error``.
 
@@ -66,7 +66,7 @@ def chain_error(n: Any, size: Any, slack: Any = 0.0) -> Any:
 
 
 def bilinear_error(length: Any, pairs: Any, size: Any, slack: Any = 0.0) -> Any:
-    """Lemma (coefficient of a product of polynomials): a sum of ``pairs`` dot products of the given length.
+    """Lemma "coefficient of a product of polynomials": a sum of ``pairs`` dot products of the given length.
 
     ``size`` and ``slack`` as in ``dot_error``, over all of them; ``slack`` is a sum of products itself.
 
@@ -169,10 +169,10 @@ def ray_error(ratio: Any, doubt: Any, length: Any, size: Any, error: Any, direct
 
 
 def corner_error(dim: Any, reach: Any, gap: Any) -> Any:
-    """Lemma "corner from walls": a bound on the distance, a coordinate, from a point to where dim walls meet.
+    """Lemma "linear system": a bound on the distance, a coordinate, from a point to where dim walls meet.
 
     ``reach`` is the float value of the largest row of |R| r, with R any matrix and r bounds on the walls' values at
-    the point; ``gap``, below one half, bounds the row sums of |I - R A|, A the walls' normals.
+    the point; ``gap``, at most one half, bounds the row sums of |I - R A|, A the walls' normals.
 
     Exactness: certified.
 
@@ -200,24 +200,8 @@ def determinant_error(dim: Any, product: Any, moved: Any) -> Any:
     return SAFETY * (0.5 * dim * (dim + 5.0) * UNIT_ROUNDOFF * product + moved) + (2.0 * dim) ** dim * UNDERFLOW
 
 
-def solution_error(n: Any, pull: Any) -> Any:
-    """Lemma "linear system": how far the true solution of n equations is from a computed one, in each coordinate.
-
-    With R an approximate inverse, ``|I - R M| <= 1/2`` proved, and ``pull`` the largest float sum
-    ``sum_k |R_ik| residual_k`` of a row, residuals rounded up.
-
-    Exactness: certified, for n below 2**25.
-
-    Examples
-    --------
-    >>> solution_error(2, 0.5) >= 1.0, solution_error(2, 0.0) > 0
-    (True, True)
-    """
-    return 2.0 * SAFETY * pull + (2 * n + 2) * UNDERFLOW
-
-
 def solution_bound(matrix: Any, matrix_error: Any, inverse: Any, gap: Any, gap_error: Any) -> Any:
-    """Lemma "a corner from its walls": a bound (n,) on the distance from points to the solutions of linear systems.
+    """Lemma "linear system": a bound (n,) on the distance from points to the solutions of linear systems.
 
     ``matrix`` (n, d, d) is known within ``matrix_error``, ``inverse`` is any approximate inverse, ``gap`` (n, d) is
     what the equations leave at the points, within ``gap_error``. Infinite where no single solution is proved.
@@ -242,12 +226,12 @@ def solution_bound(matrix: Any, matrix_error: Any, inverse: Any, gap: Any, gap_e
         step = np.abs((inverse @ gap[..., None])[..., 0])
         slack = (size @ gap_error[..., None])[..., 0]
         step = step + dot_error(dim, (size @ np.abs(gap)[..., None])[..., 0], slack) + 2 * dim * UNDERFLOW
-        bound = SAFETY * step.max(axis=-1) / (1.0 - share)
+        bound = corner_error(dim, step.max(axis=-1), share)
     return np.where(share < 0.5, bound, np.inf)
 
 
 def norm_below(length: Any, n: Any) -> Any:
-    """Lemma (2-norm): at most the length of a vector of n floats or of differences of two; ``length`` is its float.
+    """Lemma "2-norm": at most the length of a vector of n floats or of differences of two; ``length`` is its float.
 
     The float is that of sqrt(sum of squares) of the entries scaled by a power of two to at most 1, or of entries whose
     squares add up to a number between 2^-900 and 2^1000.
@@ -256,12 +240,12 @@ def norm_below(length: Any, n: Any) -> Any:
 
 
 def norm_above(length: Any, n: Any) -> Any:
-    """Lemma (2-norm): at least the length of a vector of n floats or differences of two, as ``norm_below``."""
+    """Lemma "2-norm": at least the length of a vector of n floats or differences of two, as ``norm_below``."""
     return length * (1.0 + 2 * (n + 4) * UNIT_ROUNDOFF) + 2 * UNDERFLOW
 
 
 def quotient_below(x: Any, y: Any) -> Any:
-    """Lemma (quotient): at most x / y, where x is at least 0 and the float of a sum of two, y > 0.
+    """Lemma "distance to a wall": at most x / y, where x is at least 0 and the float of a sum of two, y > 0.
 
     Not for a quotient that overflows: infinity is more than it.
     """
@@ -269,12 +253,12 @@ def quotient_below(x: Any, y: Any) -> Any:
 
 
 def quotient_above(x: Any, y: Any) -> Any:
-    """Lemma (quotient): at least x / y, where x is at least 0 and the float of a sum of two, y > 0."""
+    """Lemma "distance to a wall": at least x / y, where x is at least 0 and the float of a sum of two, y > 0."""
     return x / y * (1.0 + 8 * UNIT_ROUNDOFF) + 2 * UNDERFLOW
 
 
 def soft_row_error(n: Any) -> Any:
-    """Lemma (softmax row): the relative error of a soft sum over n keys, of what follows from it, and of its bounds.
+    """Lemma "softmax row": the relative error of a soft sum over n keys, of what follows from it, and of its bounds.
 
     Exactness: certified, for an exponential and logarithm of the library within four units in the last place.
     """

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from hardmax.arithmetic._exact_simplex import solve_square
 from hardmax.arithmetic.rationals import nearest_float
-from hardmax.arithmetic.rounding import SAFETY, UNDERFLOW, dot_error, relative_error, solution_error
+from hardmax.arithmetic.rounding import SAFETY, UNDERFLOW, corner_error, dot_error, relative_error
 
 if TYPE_CHECKING:
     from hardmax.tropical._minkowski_terms import Terms
@@ -168,7 +168,7 @@ def _float_normals(
         size = (np.abs(matrices) @ np.abs(normals)[:, :, None])[:, :, 0]
         slack = entry_error * size + (absolute_error + UNDERFLOW) * (np.abs(normals).sum(axis=1, keepdims=True) + n)
         residual = np.abs((matrices @ normals[:, :, None])[:, :, 0] - 1.0) + dot_error(n, size + 1.0, slack)
-        radius = solution_error(n, (np.abs(inverses) @ residual[:, :, None])[:, :, 0].max(axis=1))
+        radius = corner_error(n, (np.abs(inverses) @ residual[:, :, None])[:, :, 0].max(axis=1), 0.5)
         sure = contraction <= 0.5
     radius[~sure] = np.inf
     normals[~sure] = 0.0

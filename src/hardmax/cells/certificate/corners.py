@@ -158,7 +158,8 @@ class ExactShape:
         if self.domain.dim == 1:
             return [[_between(*self.ends)]]
         n, corners = len(self.corners), self.corners
-        scales = [0] if not any(x != 0 for _, q in corners for x in q) else [2**k for k in (12, 64, 256, 1024, 4096, 16384)]
+        is_far = any(x != 0 for _, q in corners for x in q)
+        scales = [2**k for k in (12, 64, 256, 1024, 4096, 16384)] if is_far else [0]
         return [
             [sum((p[k] + m * q[k] for p, q in corners), rational(0)) / n for k in range(self.domain.dim)]
             for m in scales
