@@ -60,6 +60,7 @@ class OnnxModel:
     outputs: tuple[str, ...]
     constants: Mapping[str, Array]
     nodes: tuple[OnnxNode, ...]
+    metadata: Mapping[str, str] = field(default_factory=dict)
 
 
 def _onnx() -> Any:
@@ -107,6 +108,7 @@ def parse_model(data: bytes, where: str, folder: Path | None = None) -> OnnxMode
                 for tensor in proto.graph.initializer
             },
             nodes=tuple(_node(onnx, node, folder) for node in proto.graph.node),
+            metadata={entry.key: entry.value for entry in proto.metadata_props},
         )
     except FileFormatError as error:
         raise FileFormatError(

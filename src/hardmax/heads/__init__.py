@@ -1,0 +1,1 @@
+"""Heads: classes that a model can never answer."""

@@ -1,0 +1,1 @@
+"""Classes that a model can never answer, certified."""
