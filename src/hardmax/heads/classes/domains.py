@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hardmax.arithmetic.rounding import SAFETY, UNIT_ROUNDOFF, dot_error
 from hardmax.errors import DomainError
 
 FloatArray = NDArray[np.float64]
@@ -59,6 +60,23 @@ class FeatureDomain:
         limit = 0.999 * self.radius
         factor = np.divide(limit, length, out=np.ones_like(length), where=length > limit)
         return self.centre + factor * from_centre
+
+    def contains(self, queries: FloatArray) -> NDArray[np.bool_]:
+        """Which queries are proved to lie in the domain; on the sphere a query stands for its direction.
+
+        Exactness: certified; False where rounding leaves it open.
+        """
+        if self.kind == "sphere":
+            return np.asarray(queries.any(axis=1))
+        with np.errstate(all="ignore"):
+            if self.kind != "ball":
+                return np.asarray(((queries >= self.low) & (queries <= self.high)).all(axis=1))
+            from_centre = np.abs(queries - self.centre)
+            slack = UNIT_ROUNDOFF * from_centre  # of the difference, once more for SAFETY's sake
+            square = (from_centre * from_centre).sum(axis=1)
+            error = dot_error(len(self.centre), square, SAFETY * (2.0 * from_centre * slack + slack * slack).sum(axis=1))
+            limit = self.radius * self.radius
+            return np.asarray((square + error) * SAFETY < limit / SAFETY)
 
     def scaled(self, exponent: int) -> FeatureDomain:
         """The domain of ``2**exponent`` times the queries."""

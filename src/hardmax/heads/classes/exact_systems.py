@@ -60,6 +60,26 @@ def solved(matrix: FloatArray, right: FloatArray) -> list[Fraction] | None:
     return [Fraction(x, denominator) for x in numerators]
 
 
+def solved_rationals(matrix: list[list[Fraction]], right: list[Fraction]) -> list[Fraction] | None:
+    """The solution of a small square rational system; None where it is singular.
+
+    Exactness: exact.
+
+    Examples
+    --------
+    >>> solved_rationals([[Fraction(2)]], [Fraction(1)]), solved_rationals([[Fraction(0)]], [Fraction(1)])
+    ([Fraction(1, 2)], None)
+    """
+    rows = []
+    for row, value in zip(matrix, right, strict=True):
+        scale = lcm(*(x.denominator for x in (*row, value)))
+        rows.append([int(x * scale) for x in (*row, value)])
+    if not rows:
+        return []
+    answer = _solve_square([row[:-1] for row in rows], [row[-1] for row in rows])
+    return None if answer is None else [Fraction(x, answer[1]) for x in answer[0]]
+
+
 def _integers(values: FloatArray) -> list[list[int]]:
     """Each row times a power of two that makes it integers."""
     mantissas, exponents = np.frexp(values)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from hardmax.heads.classes import _simplex_kernels as kernels
 from hardmax.heads.classes.problem import Problem
 from hardmax.heads.classes.proofs import covered
-from hardmax.heads.classes.verdicts import LIVE, UNDECIDED, Verdicts
+from hardmax.heads.classes.verdicts import LIVE, UNDECIDED, Cover, Verdicts
 from hardmax.heads.classes.walker import N_ADDED, Terrain, Walker
 from hardmax.heads.classes.witnesses import Whitening
 
@@ -29,8 +29,7 @@ class HardRows:
         self.verdicts, self.tick = verdicts, tick
         self.terrain = Terrain(problem, white)
         self.waiting = verdicts.undecided
-        self.doubtful: list[int] = []
-        self.doubtful_covers: dict[int, tuple[int, ...]] = {}
+        self.doubtful: dict[int, tuple[tuple[int, ...] | None, FloatArray | None]] = {}  # row -> its basis and query
         n_walkers = 16 if problem.dim <= 256 else 4
         self.walkers = [Walker(self.terrain) for _ in range(max(1, min(n_walkers, len(self.waiting))))]
         self.active: list[Walker] = []
@@ -42,7 +41,7 @@ class HardRows:
     def run(self) -> None:
         """Settle what floats can; what is left is in ``doubtful``."""
         if not (self.verdicts.status == LIVE).any():
-            self.doubtful = self.waiting.tolist()
+            self.doubtful = dict.fromkeys(self.waiting.tolist(), (None, None))
             return
         while True:
             self.tick()
@@ -94,10 +93,9 @@ class HardRows:
             others = walker.inside(self.waiting)
         rows = np.concatenate([[row], others]).astype(np.int64)
         proved = covered(self.problem, cover, rows)
-        self.verdicts.add_cover(cover, rows[proved])
+        self.verdicts.add_cover(Cover(cover), rows[proved])
         if not proved[0]:
-            self.doubtful.append(row)
-            self.doubtful_covers[row] = cover
+            self.doubtful[row] = (cover, None)
 
     def _near(self, row: int) -> IntArray:
         """The waiting rows nearest to a row."""
@@ -108,8 +106,7 @@ class HardRows:
         return self.waiting[np.argpartition(distance, N_NEAR)[:N_NEAR]]
 
     def _give_up(self, walker: Walker) -> None:
-        self.doubtful.append(walker.row)
-        self.doubtful_covers[walker.row] = walker.cover()
+        self.doubtful[walker.row] = (walker.cover(), self.terrain.query(walker.y))
         self.active.remove(walker)
         walker.is_warm = False
 

@@ -37,6 +37,7 @@ class Problem:
     features: IntArray
     domain: FeatureDomain
     exponent: int
+    bias_exponent: int  # a score of the head is 2**bias_exponent times one here
 
     @property
     def dim(self) -> int:
@@ -141,8 +142,8 @@ def tamed(weights: FloatArray, bias: FloatArray, classes: IntArray, domain: Feat
             )
         )
     if not is_lossless:
-        return Problem(rows, shifts, classes, features, domain, 0)
-    return Problem(small_rows, small_bias, classes, features, near, exponent)
+        return Problem(rows, shifts, classes, features, domain, 0, 0)
+    return Problem(small_rows, small_bias, classes, features, near, exponent, of_bias)
 
 
 def _exponent(values: FloatArray) -> int:

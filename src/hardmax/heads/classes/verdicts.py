@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,10 +17,22 @@ BoolArray = NDArray[np.bool_]
 UNDECIDED, DEAD, LIVE = -1, 0, 1
 
 
+class Cover(NamedTuple):
+    """Why rows are dead.
+
+    "mixture": the columns (see ``proofs``) whose system has nonnegative solutions for the rows; "ball": rivals with
+    multipliers, of one row; "inside": nothing to list, the row's cell lies within the sphere.
+    """
+
+    columns: tuple[int, ...]
+    kind: str = "mixture"
+    multipliers: FloatArray | tuple[Fraction, ...] | None = None
+
+
 class Verdicts:
     """Rows of a problem with their verdicts; only proofs come in, and a verdict never changes.
 
-    ``covers`` holds the bases (see ``proofs``) that cover dead rows, ``cover_of`` which of them covers a row.
+    ``covers`` says why rows are dead, ``cover_of`` which of them covers a row.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -27,7 +40,8 @@ class Verdicts:
         self.problem = problem
         self.status = np.full(n, UNDECIDED, dtype=np.int8)
         self.witnesses = np.zeros((n, problem.dim))  # pages are taken when rows are written
-        self.covers: list[tuple[int, ...]] = []
+        self.exact_witnesses: dict[int, tuple[Fraction, ...]] = {}
+        self.covers: list[Cover] = []
         self.cover_of = np.full(n, -1, dtype=np.int64)
 
     @property
@@ -48,19 +62,21 @@ class Verdicts:
         for k in np.flatnonzero(winners >= 0):
             row = winners[k]
             if self.status[row] == UNDECIDED:
-                self.status[row] = LIVE
                 self.witnesses[row] = queries[k]
+                self.status[row] = LIVE  # last: whoever is interrupted keeps no verdict without its proof
         return winners
 
-    def add_live(self, row: int, query: FloatArray) -> None:
-        """One row with a query that was proved to be its own."""
-        self.status[row] = LIVE
+    def add_live(self, row: int, query: FloatArray, exact: tuple[Fraction, ...] | None = None) -> None:
+        """One row with a query that was proved to be its own; ``exact`` where the floats only round such a query."""
         self.witnesses[row] = query
+        if exact is not None:
+            self.exact_witnesses[row] = exact
+        self.status[row] = LIVE
 
-    def add_cover(self, cover: Sequence[int], rows: IntArray) -> None:
-        """Dead rows with the basis that covers them."""
+    def add_cover(self, cover: Cover, rows: IntArray) -> None:
+        """Dead rows with what covers them."""
         fresh = rows[self.status[rows] == UNDECIDED]
         if len(fresh):
-            self.covers.append(tuple(int(j) for j in cover))
-            self.status[fresh] = DEAD
+            self.covers.append(cover)
             self.cover_of[fresh] = len(self.covers) - 1
+            self.status[fresh] = DEAD

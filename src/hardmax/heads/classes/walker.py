@@ -116,6 +116,7 @@ class Walker:
         self.pivots = np.zeros(2, dtype=np.int64)
         self.is_warm = False
         self.row = -1
+        self.target: float | None = None  # stop there; None: a little above the row's bias
         self.n_stalls = 0
         self.rounds = 0
 
@@ -176,8 +177,10 @@ class Walker:
         """Pivot until something is to be asked or told; a status of ``_simplex_kernels``."""
         terrain = self.terrain
         low, high, is_real = terrain.walls
-        if terrain.problem.is_flat:
-            target = -np.inf
+        if self.target is not None:
+            target = self.target
+        elif terrain.problem.is_flat:
+            target = -np.finfo(np.float64).max  # any mixture that needs no made-up wall
         else:
             target = float(terrain.problem.bias[self.row]) + 1e-9 * terrain.cost_size
         self.rounds += 1

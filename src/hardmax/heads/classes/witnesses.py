@@ -75,6 +75,9 @@ def try_queries(verdicts: Verdicts, queries: FloatArray) -> IntArray:
     Returns the proved winner of each query, -1 where there is none.
     """
     problem = verdicts.problem
+    if problem.domain.kind == "ball":
+        queries = queries[problem.domain.contains(queries)]
+        return verdicts.add_winners(queries, *problem.scores(queries))
     if problem.single is None:
         return verdicts.add_winners(queries, *problem.scores(queries))
     single = _single_queries(problem, queries)
