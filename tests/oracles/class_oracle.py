@@ -46,7 +46,10 @@ def _lives(rows, shifts, i, domain):
         return feasible(cell, dim) and _distance_squared(cell, [Fraction(0)] * dim) < 1 and _leaves_the_ball(cell, dim)
     if domain[0] == "box":
         low, high = (
-            [None if abs(x) == float("inf") else Fraction(x) for x in (side if hasattr(side, "__len__") else [side] * dim)]
+            [
+                None if abs(x) == float("inf") else Fraction(x)
+                for x in (side if hasattr(side, "__len__") else [side] * dim)
+            ]
             for side in domain[1:]
         )
         return feasible(cell + _walls(low, high), dim)
@@ -126,7 +129,10 @@ def _distance_squared(cell, centre):
             multipliers = solved(gram, [dot(a[0], centre) - a[1] for a in chosen])
             if multipliers is None:
                 continue
-            shift = [sum((m * a[0][k] for m, a in zip(multipliers, chosen, strict=True)), Fraction(0)) for k in range(len(centre))]
+            shift = [
+                sum((m * a[0][k] for m, a in zip(multipliers, chosen, strict=True)), Fraction(0))
+                for k in range(len(centre))
+            ]
             point = [c - s for c, s in zip(centre, shift, strict=True)]
             if _inside(cell, point):
                 square = dot(shift, shift)

@@ -57,8 +57,15 @@ def _wall_gap(k: int, d: int, y: FloatArray, low: FloatArray, high: FloatArray) 
 
 
 @njit(cache=True)
-def _duals(inverse: FloatArray, basis: IntArray, costs: FloatArray, low: FloatArray, high: FloatArray, n_max: int,
-           y: FloatArray) -> float:
+def _duals(
+    inverse: FloatArray,
+    basis: IntArray,
+    costs: FloatArray,
+    low: FloatArray,
+    high: FloatArray,
+    n_max: int,
+    y: FloatArray,
+) -> float:
     """Set the dual vector ``y = costs of the basis @ inverse``."""
     m = len(basis)
     d = m - 1
@@ -76,8 +83,9 @@ def _duals(inverse: FloatArray, basis: IntArray, costs: FloatArray, low: FloatAr
 
 
 @njit(cache=True)
-def _reached(basis: IntArray, x: FloatArray, costs: FloatArray, low: FloatArray, high: FloatArray,
-             is_real: BoolArray) -> float:
+def _reached(
+    basis: IntArray, x: FloatArray, costs: FloatArray, low: FloatArray, high: FloatArray, is_real: BoolArray
+) -> float:
     """The value of the basis; -inf while a made-up wall is in it."""
     d, n_max = len(low), len(costs)
     value = 0.0
@@ -95,8 +103,15 @@ def _reached(basis: IntArray, x: FloatArray, costs: FloatArray, low: FloatArray,
 
 
 @njit(cache=True)
-def refactor(columns: FloatArray, basis: IntArray, n_max: int, rhs: FloatArray, inverse: FloatArray,
-             norms: FloatArray, x: FloatArray) -> bool:
+def refactor(
+    columns: FloatArray,
+    basis: IntArray,
+    n_max: int,
+    rhs: FloatArray,
+    inverse: FloatArray,
+    norms: FloatArray,
+    x: FloatArray,
+) -> bool:
     """Set the inverse from the basis; False where that is singular."""
     m = len(basis)
     d = m - 1
@@ -185,16 +200,15 @@ def reoptimise(
                             best = ratio
             enter, size, step = -1, 0.0, 0.0
             for j in range(n):
-                if place[j] < 0 and alphas[j] < -tiny and gaps[j] <= gap_tiny:
-                    if gaps[j] / alphas[j] <= best and -alphas[j] > size:
-                        enter, size, step = j, -alphas[j], gaps[j] / alphas[j]
+                is_free = place[j] < 0 and alphas[j] < -tiny and gaps[j] <= gap_tiny
+                if is_free and -alphas[j] > size and gaps[j] / alphas[j] <= best:
+                    enter, size, step = j, -alphas[j], gaps[j] / alphas[j]
             for k in range(2 * d):
                 alpha = -row[k] if k < d else row[k - d]
                 if alpha < -tiny and place[n_max + k] < 0:
                     gap = _wall_gap(k, d, y, low, high)
-                    if gap > -np.inf and gap <= gap_tiny:
-                        if gap / alpha <= best and -alpha > size:
-                            enter, size, step = n_max + k, -alpha, gap / alpha
+                    if gap > -np.inf and gap <= gap_tiny and -alpha > size and gap / alpha <= best:
+                        enter, size, step = n_max + k, -alpha, gap / alpha
             if enter < 0:
                 return INFEASIBLE
             counts[1] += 1

@@ -8,7 +8,6 @@ bias) the lowest index lives, as in ``hm.power_diagram``: a copy of a live class
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -19,15 +18,10 @@ from numpy.typing import NDArray
 
 from hardmax.cells.complex import Exactness
 from hardmax.errors import ParameterError, PrecisionError
-from hardmax.heads.classes.ball import settle_ball
 from hardmax.heads.classes.certificates import Certificate
 from hardmax.heads.classes.domains import FeatureDomain, read_domain
-from hardmax.heads.classes.problem import Problem, distinct, tamed
-from hardmax.heads.classes.progress import ClassProgress
-from hardmax.heads.classes.settling import settle
-from hardmax.heads.classes.sources import ClassHead, read_head
-from hardmax.heads.classes.sphere import settle_sphere
-from hardmax.heads.classes.verdicts import DEAD, LIVE, UNDECIDED, Cover, Verdicts
+from hardmax.heads.classes.sources import read_head
+from hardmax.heads.classes.verdicts import DEAD, LIVE, UNDECIDED, Cover
 
 if TYPE_CHECKING:
     from hardmax.cells.verification import Verification
@@ -36,10 +30,6 @@ if TYPE_CHECKING:
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
-
-
-class _OutOfTime(Exception):
-    """Raised inside the search when ``max_seconds`` have passed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +60,8 @@ class ClassAudit:
     def __repr__(self) -> str:
         n, d = self.weights.shape
         left = f", {self.n_undecided:,} undecided" if self.n_undecided else ""
-        return f"ClassAudit({n:,} classes in dimension {d} on {self.domain.words}: {self.n_live:,} live, {self.n_dead:,} dead{left})"
+        found = f"{self.n_live:,} live, {self.n_dead:,} dead{left}"
+        return f"ClassAudit({n:,} classes in dimension {d} on {self.domain.words}: {found})"
 
     @property
     def n_classes(self) -> int:
@@ -254,93 +245,6 @@ def audit_classes(
     where = read_domain(domain, head.weights.shape[1])
     if max_seconds is not None and not max_seconds >= 0:
         raise ParameterError(f"max_seconds: expected a number of seconds >= 0 or None, got {max_seconds!r}")
-    return settled_head(head, where, progress=progress, max_seconds=max_seconds)
+    from hardmax.heads.classes.settling import settled  # the compiler comes with it
 
-
-def settled_head(
-    head: ClassHead, where: FeatureDomain, *, progress: bool = False, max_seconds: float | None = None
-) -> ClassAudit:
-    """The audit of a head that was read and validated."""
-    stop = np.inf if max_seconds is None else time.monotonic() + max_seconds
-    classes, keeper = distinct(head.weights, head.bias)
-    problem = tamed(head.weights, head.bias, classes, where)
-    verdicts = Verdicts(problem)
-    with ClassProgress(progress, head, verdicts) as line:
-
-        def tick() -> None:
-            line.show()
-            if time.monotonic() > stop:
-                raise _OutOfTime
-
-        try:
-            tick()
-            _settle(verdicts, head, classes, where, tick)
-        except (_OutOfTime, KeyboardInterrupt):
-            pass
-    return _audit(head, where, keeper, verdicts)
-
-
-def _settle(verdicts: Verdicts, head: ClassHead, classes: IntArray, where: FeatureDomain, tick: Any) -> None:
-    problem = verdicts.problem
-    n, d = problem.rows.shape
-    if where.is_polyhedral:
-        settle(verdicts, tick)
-        return
-    if n == 1:  # the centre, or any direction of the sphere
-        verdicts.add_live(0, np.eye(1, d)[0] if where.kind == "sphere" else problem.domain.centre)
-        return
-    free = np.full(d, np.inf)
-    everywhere = Verdicts(_on(problem, FeatureDomain("everywhere", -free, free, np.zeros(d), np.inf)))
-    settle(everywhere, tick)
-    if where.kind == "ball":
-        settle_ball(verdicts, everywhere, tick)
-        return
-    within = Verdicts(_on(problem, FeatureDomain("ball", -free, free, np.zeros(d), problem.domain.radius)))
-    if not problem.is_flat:
-        settle_ball(within, everywhere, tick)
-    else:
-        for number, cover in enumerate(everywhere.covers):
-            within.add_cover(cover, np.flatnonzero(everywhere.cover_of == number))
-    settle_sphere(verdicts, everywhere, within, tick)
-
-
-def _on(problem: Problem, domain: FeatureDomain) -> Problem:
-    return Problem(
-        problem.rows, problem.bias, problem.classes, problem.features, domain, problem.exponent, problem.bias_exponent
-    )
-
-
-def _audit(head: ClassHead, where: FeatureDomain, keeper: IntArray, verdicts: Verdicts) -> ClassAudit:
-    """Verdicts on the distinct rows as an audit of all classes, in the numbers as given."""
-    problem = verdicts.problem
-    n_classes, d = head.weights.shape
-    n, inner = problem.rows.shape
-    status = np.full(n_classes, UNDECIDED, dtype=np.int8)
-    status[problem.classes] = verdicts.status
-    names_of = np.concatenate([problem.classes, n_classes + problem.features, n_classes + d + problem.features])
-    covers = [cover._replace(columns=tuple(names_of[list(cover.columns)].tolist())) for cover in verdicts.covers]
-    cover_of = np.full(n_classes, -1, dtype=np.int64)
-    cover_of[problem.classes] = verdicts.cover_of
-    for i in np.flatnonzero(keeper != np.arange(n_classes)):  # beaten or equalled by a class with the same row
-        covers.append(Cover((int(keeper[i]),)))
-        cover_of[i], status[i] = len(covers) - 1, DEAD
-    live = np.flatnonzero(verdicts.status == LIVE)
-    queries = np.zeros((len(live), d))
-    query_of = np.full(n_classes, -1, dtype=np.int64)
-    query_of[problem.classes[live]] = np.arange(len(live))
-    exact_queries = {}
-    with np.errstate(over="ignore", under="ignore"):
-        scaled = np.ldexp(verdicts.witnesses[live], problem.exponent) if problem.exponent else verdicts.witnesses[live]
-        lost = (np.ldexp(scaled, -problem.exponent) != verdicts.witnesses[live]).any(axis=1) if problem.exponent else None
-    queries[:, problem.features] = scaled
-    thin = set(verdicts.exact_witnesses) | (set(live[lost].tolist()) if lost is not None else set())
-    for row in thin:
-        exact = verdicts.exact_witnesses.get(row) or [Fraction(x) for x in verdicts.witnesses[row].tolist()]
-        whole = [Fraction(0)] * d
-        for feature, x in zip(problem.features.tolist(), exact, strict=True):
-            whole[feature] = x * Fraction(2) ** problem.exponent
-        exact_queries[int(problem.classes[row])] = tuple(whole)
-    queries[[query_of[i] for i in exact_queries]] = np.nan
-    return ClassAudit(
-        head.weights, head.bias, head.names, where, status, queries, query_of, exact_queries, tuple(covers), cover_of
-    )
+    return ClassAudit(head.weights, head.bias, head.names, where, **settled(head, where, progress, max_seconds))

@@ -75,10 +75,10 @@ def _settle_on_ball(verdicts: Verdicts, row: int, everywhere: Verdicts) -> None:
             verdicts.add_cover(Cover(tuple(rivals.tolist()), "ball", multipliers), np.array([row]))
             return
         query = _towards(problem, nearest, everywhere.witnesses[row])
-        if query is not None and problem.domain.contains(query[None])[0]:
-            if wins(problem, row, [Fraction(x) for x in query.tolist()]):
-                verdicts.add_live(row, query)
-                return
+        is_here = query is not None and problem.domain.contains(query[None])[0]
+        if query is not None and is_here and wins(problem, row, [Fraction(x) for x in query.tolist()]):
+            verdicts.add_live(row, query)
+            return
     if problem.rows.size <= LARGEST:
         _settle_ball_exactly(verdicts, row, everywhere)
 
@@ -195,9 +195,7 @@ def exact_projection(problem: Problem, row: int) -> tuple[list[int], list[Fracti
             if all(x > 0 for x in trial):
                 values = dict(zip(passive, trial, strict=True))
                 break
-            step = min(
-                values[j] / (values[j] - x) for j, x in zip(passive, trial, strict=True) if x <= 0
-            )
+            step = min(values[j] / (values[j] - x) for j, x in zip(passive, trial, strict=True) if x <= 0)
             values = {j: values[j] + step * (x - values[j]) for j, x in zip(passive, trial, strict=True)}
             passive = [j for j in passive if values[j] > 0]
             values = {j: values[j] for j in passive}

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.arithmetic.rounding import SAFETY, UNDERFLOW, dot_error, solution_error
+from hardmax.arithmetic.rounding import SAFETY, UNDERFLOW, dot_error, length_above, solution_error
 from hardmax.cells.certificate.check import Check
 from hardmax.cells.complex import Exactness
 from hardmax.cells.verification import Verification
@@ -45,7 +45,9 @@ def check(audit: ClassAudit, *, thorough: bool = False) -> Verification:
     checks = (
         entry("witnesses win", bad_witnesses, f"{n_live} live classes win alone at their queries"),
         entry("witnesses lie in the domain", bad_domain, f"{n_live} queries lie on {audit.domain.words}"),
-        entry("certificates cover", bad_covers, f"{n_dead} dead classes are covered, {n_rational} checked in rationals"),
+        entry(
+            "certificates cover", bad_covers, f"{n_dead} dead classes are covered, {n_rational} checked in rationals"
+        ),
     )
     return Verification(checks, Exactness.EXACT if thorough else Exactness.CERTIFIED)
 
@@ -69,18 +71,22 @@ def _bad_witnesses(audit: ClassAudit) -> list[int]:
     weights, bias = audit.weights, audit.bias
     live = np.flatnonzero(audit.status == 1)
     step = max(1, 4_000_000 // len(weights))
-    reach = SAFETY * np.sqrt(np.square(weights).sum(axis=1).max(initial=0.0))
+    d = weights.shape[1]
+    with np.errstate(all="ignore"):
+        reach = length_above(d, np.square(weights).sum(axis=1).max(initial=0.0))
     bad = []
     for start in range(0, len(live), step):
         rows = live[start : start + step]
         queries = audit.queries[audit.query_of[rows]]
         with np.errstate(all="ignore"):
-            lengths = np.sqrt(np.square(queries).sum(axis=1))
-            factor = lengths if audit.domain.kind == "sphere" else np.ones(len(rows))
+            lengths = length_above(d, np.square(queries).sum(axis=1))
+            factor = np.sqrt(np.square(queries).sum(axis=1)) if audit.domain.kind == "sphere" else np.ones(len(rows))
             scores = queries @ weights.T + factor[:, None] * bias
             margins = scores[np.arange(len(rows)), rows][:, None] - scores
-            size = SAFETY * (SAFETY * lengths * reach + SAFETY * factor * np.abs(bias).max())
-            needed = 2 * SAFETY * dot_error(2 * weights.shape[1] + 8, size)
+            size = SAFETY * (lengths * reach + SAFETY * factor * np.abs(bias).max())
+            needed = 2 * SAFETY * dot_error(2 * d + 8, size)  # the factor has d + 2 roundings of its own
+            if audit.domain.kind == "sphere":
+                needed = np.where(lengths > 2.0**-400, needed, np.inf)
             doubtful = ~(margins > needed[:, None])
             doubtful[np.arange(len(rows)), rows] = False
         for at in np.flatnonzero(doubtful.any(axis=1)):
@@ -122,7 +128,9 @@ def _outside(audit: ClassAudit) -> list[int]:
             elif domain.kind == "sphere":
                 inside = any(query)
             else:
-                inside = all(l <= x <= h for l, x, h in zip(domain.low.tolist(), query, domain.high.tolist(), strict=True))
+                inside = all(
+                    l <= x <= h for l, x, h in zip(domain.low.tolist(), query, domain.high.tolist(), strict=True)
+                )
         else:
             query_floats = audit.queries[audit.query_of[i]]
             inside = bool(((domain.low <= query_floats) & (query_floats <= domain.high)).all())
@@ -185,7 +193,9 @@ def _covered_in_floats(audit: ClassAudit, columns: Sequence[int], rows: IntArray
         missing = np.abs(wanted - shares @ lines)
         missing += dot_error(m, np.abs(wanted) + np.abs(shares) @ np.abs(lines))
         worst = SAFETY * defect.sum(axis=1).max()
-        error = np.array([solution_error(SAFETY * x, worst) for x in (missing @ np.abs(inverse.T) + m * UNDERFLOW).max(axis=1)])
+        error = np.array(
+            [solution_error(SAFETY * x, worst) for x in (missing @ np.abs(inverse.T) + m * UNDERFLOW).max(axis=1)]
+        )
         positive = (shares - error[:, None] > 0).all(axis=1)
         value = shares @ worth - audit.bias[rows]
         size = np.abs(shares) @ np.abs(worth) + np.abs(audit.bias[rows])

@@ -74,9 +74,12 @@ class FeatureDomain:
             from_centre = np.abs(queries - self.centre)
             slack = UNIT_ROUNDOFF * from_centre  # of the difference, once more for SAFETY's sake
             square = (from_centre * from_centre).sum(axis=1)
-            error = dot_error(len(self.centre), square, SAFETY * (2.0 * from_centre * slack + slack * slack).sum(axis=1))
+            error = dot_error(
+                len(self.centre), square, SAFETY * (2.0 * from_centre * slack + slack * slack).sum(axis=1)
+            )
             limit = self.radius * self.radius
-            return np.asarray((square + error) * SAFETY < limit / SAFETY)
+            # a square of the radius that is subnormal says too little
+            return np.asarray((square + error) * SAFETY < limit / SAFETY) & (limit > 2.0**-1000)
 
     def scaled(self, exponent: int) -> FeatureDomain:
         """The domain of ``2**exponent`` times the queries."""
@@ -113,7 +116,8 @@ def read_domain(domain: Any, dim: int) -> FeatureDomain:
                 raise DomainError("sphere: the unit sphere in dimension 0 is empty, expected a head with d >= 1")
         elif domain == "auto":
             raise DomainError(
-                'domain="auto" reads the operations in front of the layer, and an array of weights has none; ' + _EXPECTED
+                'domain="auto" reads the operations in front of the layer, and an array of weights has none; '
+                + _EXPECTED
             )
         elif domain != "all":
             raise DomainError(f"unknown domain {domain!r}; {_EXPECTED}")

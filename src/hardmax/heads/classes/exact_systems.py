@@ -11,7 +11,6 @@ from math import isqrt, lcm
 from typing import Any
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import NDArray
 
 _flint: Any
@@ -50,7 +49,11 @@ def solved(matrix: FloatArray, right: FloatArray) -> list[Fraction] | None:
     answer = _solve_square([integers[r][:n] for r in chosen], [integers[r][n] for r in chosen])
     if answer is None and n_rows > n:  # the floats chose dependent rows, or the columns are dependent
         chosen = _independent_integer_rows(integers, n)
-        answer = None if len(chosen) < n else _solve_square([integers[r][:n] for r in chosen], [integers[r][n] for r in chosen])
+        answer = (
+            None
+            if len(chosen) < n
+            else _solve_square([integers[r][:n] for r in chosen], [integers[r][n] for r in chosen])
+        )
     if answer is None:
         return None
     numerators, denominator = answer
@@ -102,6 +105,8 @@ def _independent_rows(matrix: FloatArray) -> list[int]:
     """As many rows as columns that floats take for independent."""
     if matrix.shape[0] == matrix.shape[1]:
         return list(range(len(matrix)))
+    import scipy.linalg
+
     size = np.abs(matrix).max(axis=1, initial=0.0)
     scaled = np.ldexp(matrix, -np.frexp(size)[1][:, None])
     _, _, order = scipy.linalg.qr(scaled.T, mode="economic", pivoting=True, check_finite=False)

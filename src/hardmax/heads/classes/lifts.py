@@ -45,7 +45,9 @@ def lift(audit: ClassAudit, i: int) -> Lift:
     if audit.status[i] == LIVE:
         return Lift.of(0.0, 0.0)
     if audit.status[i] != DEAD:
-        raise IncompleteError(f"class {i} ({audit.names[i]}) is undecided; audit without max_seconds, then ask for its lift")
+        raise IncompleteError(
+            f"class {i} ({audit.names[i]}) is undecided; audit without max_seconds, then ask for its lift"
+        )
     if not audit.domain.is_polyhedral:
         raise DomainError(
             f"class {i} ({audit.names[i]}): lifts are computed on domains with flat walls, got {audit.domain.words}; "

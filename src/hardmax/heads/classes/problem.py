@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.arithmetic.rounding import SAFETY, dot_error, single_dot_error
+from hardmax.arithmetic.rounding import SAFETY, dot_error, length_above, single_dot_error
 from hardmax.heads.classes.domains import FeatureDomain, read_domain
 
 FloatArray = NDArray[np.float64]
@@ -52,7 +52,8 @@ class Problem:
     @cached_property
     def longest(self) -> float:
         """At least the length of every row."""
-        return float(np.sqrt((self.rows * self.rows).sum(axis=1).max(initial=0.0)) * SAFETY)
+        with np.errstate(over="ignore", under="ignore"):
+            return float(length_above(self.dim, (self.rows * self.rows).sum(axis=1).max(initial=0.0)))
 
     @cached_property
     def largest_bias(self) -> float:
@@ -73,7 +74,7 @@ class Problem:
         with np.errstate(over="ignore", invalid="ignore", under="ignore"):
             scores = queries @ self.rows.T
             scores += self.bias
-            lengths = np.sqrt((queries * queries).sum(axis=1)) * SAFETY
+            lengths = length_above(self.dim, (queries * queries).sum(axis=1))
             size = SAFETY * (lengths * self.longest + self.largest_bias)
             return scores, 2.0 * SAFETY * dot_error(self.dim, size)
 
@@ -85,13 +86,13 @@ class Problem:
             scores = queries @ rows.T
             scores += bias
             exact = queries.astype(np.float64)
-            lengths = np.sqrt((exact * exact).sum(axis=1)) * SAFETY
+            lengths = length_above(self.dim, (exact * exact).sum(axis=1))
             size = SAFETY * (lengths * self.longest + self.largest_bias)
             return scores, 2.0 * SAFETY * single_dot_error(self.dim, size)
 
 
 def distinct(weights: FloatArray, bias: FloatArray) -> tuple[IntArray, IntArray]:
-    """Indices of the classes that no other class with the same row beats, and for each class the one that stands for it.
+    """The classes that no other class with the same row beats, and for each class the one that stands for it.
 
     Of classes with one row the largest bias stands for all, the lowest index among equals.
 

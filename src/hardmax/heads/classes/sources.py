@@ -35,7 +35,9 @@ def read_head(source: Any, bias: Any, layer: str | None, names: Sequence[str] | 
             "there yet: pass the rows of the last layer and its bias"
         )
     if layer is not None:
-        raise ParameterError(f"layer={layer!r} names a layer of a file or model, but the source is an array; leave it out")
+        raise ParameterError(
+            f"layer={layer!r} names a layer of a file or model, but the source is an array; leave it out"
+        )
     return arrays_head(source, bias, names)
 
 
@@ -71,7 +73,9 @@ def _exact_floats(values: Any, words: str) -> FloatArray:
         raise WeightError(f"{words}: expected real numbers, got {given.dtype}")
     if not np.isfinite(numbers).all():
         place = tuple(int(k) for k in np.argwhere(~np.isfinite(numbers))[0])
-        raise WeightError(f"{words}{list(place)} is {numbers[place]}, expected finite numbers; no class can be compared with it")
+        raise WeightError(
+            f"{words}{list(place)} is {numbers[place]}, expected finite numbers; no class can be compared with it"
+        )
     if given.dtype.kind in "iu" or given.dtype.itemsize > 8:
         with np.errstate(invalid="ignore"):
             unequal = numbers.astype(given.dtype) != given

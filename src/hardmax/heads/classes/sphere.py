@@ -135,7 +135,9 @@ def _far_point(problem: Problem, row: int, start: FloatArray, hint: FloatArray) 
                 if not direction.any():
                     continue
                 slopes, room = normals @ direction, limits - normals @ point
-                reach = np.min(room[slopes > 0] / slopes[slopes > 0], initial=2.0 / np.sqrt(direction @ direction) + 2.0)
+                reach = np.min(
+                    room[slopes > 0] / slopes[slopes > 0], initial=2.0 / np.sqrt(direction @ direction) + 2.0
+                )
                 moved = point + 0.9 * max(reach, 0.0) * direction
                 if moved @ moved > 1.0 + 1e-9:
                     return np.asarray(moved)
@@ -189,7 +191,10 @@ def _beyond(normals: list[list[Fraction]], limits: list[Fraction], inner: Vector
         corner = solved_rationals([normals[j] for j in chosen], [limits[j] for j in chosen])
         if corner is None or sum((x * x for x in corner), Fraction(0)) <= 1:
             continue
-        if all(sum((a * x for a, x in zip(n, corner, strict=True)), Fraction(0)) <= l for n, l in zip(normals, limits, strict=True)):
+        if all(
+            sum((a * x for a, x in zip(n, corner, strict=True)), Fraction(0)) <= l
+            for n, l in zip(normals, limits, strict=True)
+        ):
             share = Fraction(1, 2)
             while True:
                 point = [x + share * (y - x) for x, y in zip(corner, inner, strict=True)]

@@ -91,10 +91,7 @@ class Terrain:
         distance = self.near_sizes - 2.0 * (self.near_points @ self.near_points[row])
         distance[~allowed] = np.inf
         distance[row] = np.inf
-        if count < len(distance):
-            found = np.argpartition(distance, count)[:count]
-        else:
-            found = np.arange(len(distance))
+        found = np.argpartition(distance, count)[:count] if count < len(distance) else np.arange(len(distance))
         return found[np.isfinite(distance[found])]
 
 
