@@ -66,11 +66,11 @@ def _exact_floats(values: Any, words: str) -> FloatArray:
     """A new array of binary64 numbers equal to the given ones."""
     try:
         given = np.asarray(values)
-        numbers = np.array(given, dtype=np.float64, order="C")
-    except (TypeError, ValueError, OverflowError) as error:
-        raise WeightError(f"{words}: expected numbers, got something else ({error})") from error
+    except (TypeError, ValueError) as error:  # rows of different lengths
+        raise ShapeError(f"{words}: expected a rectangular array of numbers ({error})") from error
     if given.dtype.kind not in "fiub" and given.dtype.name != "bfloat16":
         raise WeightError(f"{words}: expected real numbers, got {given.dtype}")
+    numbers = np.array(given, dtype=np.float64, order="C")
     if not np.isfinite(numbers).all():
         place = tuple(int(k) for k in np.argwhere(~np.isfinite(numbers))[0])
         raise WeightError(

@@ -187,9 +187,11 @@ class Walker:
                 self.norms, self.x, self.y, is_real, target, PIVOTS, self.pivots, terrain.cost_size,
             )
         )  # fmt: skip
-        if status == kernels.STALLED or not np.isfinite(self.y).all():
+        is_broken = status == kernels.INFEASIBLE or not np.isfinite(self.y).all()
+        if status == kernels.STALLED or is_broken:
+            # the columns that had to wait (see the kernel) may be those that were needed: begin again
             self.n_stalls += 1
-            if self.n_stalls == 2 or not np.isfinite(self.y).all():
+            if self.n_stalls == 3 or is_broken:
                 self._start_cold(self.rows[: self.n].copy())
             return kernels.STALLED
         return status
