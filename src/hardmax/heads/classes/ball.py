@@ -161,7 +161,7 @@ def _towards(problem: Problem, nearest: FloatArray, inner: FloatArray) -> FloatA
         room = radius * radius - start @ start
         if not (room > 0 and a > 0):
             return None
-        most = (-b + np.sqrt(b * b + a * room)) / a
+        most = float((-b + np.sqrt(b * b + a * room)) / a)
     return np.asarray(nearest + min(1.0, 0.5 * most) * step)
 
 

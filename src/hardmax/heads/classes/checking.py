@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 from itertools import combinations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,12 @@ from hardmax.cells.verification import Verification
 
 if TYPE_CHECKING:
     from hardmax.heads.classes.audit import ClassAudit
+
+_flint: Any
+try:
+    import flint as _flint
+except ImportError:  # the `exact` extra is absent: the same answers, more slowly
+    _flint = None
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -116,7 +122,8 @@ def _is_above(audit: ClassAudit, i: int, j: int) -> bool:
 
 def _outside(audit: ClassAudit) -> list[int]:
     """Live classes whose query is not in the domain, exactly."""
-    domain, bad = audit.domain, []
+    domain = audit.domain
+    bad: list[int] = []
     if domain.kind == "all":
         return bad
     for i in np.flatnonzero(audit.status == 1).tolist():
@@ -202,7 +209,7 @@ def _covered_in_floats(audit: ClassAudit, columns: Sequence[int], rows: IntArray
         value_error = dot_error(m, size, SAFETY * (error * np.abs(worth).sum() + m * UNDERFLOW))
         is_rival = np.array([j < audit.n_classes for j in columns])
         at_least = np.array([(worth >= np.where(is_rival, audit.bias[i], 0.0)).all() for i in rows], dtype=bool)
-        return positive & ((value > value_error) | at_least)
+        return np.asarray(positive & ((value > value_error) | at_least))
 
 
 def _is_covered(audit: ClassAudit, columns: Sequence[int], i: int) -> bool:
@@ -223,24 +230,22 @@ def _is_covered(audit: ClassAudit, columns: Sequence[int], i: int) -> bool:
 
 
 def _solve(lines: list[list[Fraction]], wanted: list[Fraction]) -> list[Fraction] | None:
-    """Independent lines' coefficients that sum to the wanted one, by integer elimination without fractions (Bareiss).
+    """Independent lines' coefficients that sum to the wanted one, in rationals; None where there are none.
 
-    With flint its rational elimination does the work.
+    Square systems go to flint where it is installed; otherwise elimination.
     """
     n, m = len(lines), len(wanted)
     if n > m:
         return None
-    try:
-        import flint
-    except ImportError:
-        flint = None
     system = [[*(line[k] for line in lines), wanted[k]] for k in range(m)]
-    if flint is not None:
-        table = flint.fmpq_mat([[flint.fmpq(x.numerator, x.denominator) for x in row] for row in system])
-        reduced, rank = table.rref()
-        if rank != n or any(reduced[k, k] != 1 for k in range(n)):
+    if _flint is not None and n == m:
+        table = _flint.fmpq_mat([[_flint.fmpq(x.numerator, x.denominator) for x in row[:n]] for row in system])
+        right = _flint.fmpq_mat([[_flint.fmpq(row[n].numerator, row[n].denominator)] for row in system])
+        try:
+            found = table.solve(right)
+        except ZeroDivisionError:
             return None
-        return [Fraction(int(reduced[k, n].p), int(reduced[k, n].q)) for k in range(n)]
+        return [Fraction(int(found[k, 0].p), int(found[k, 0].q)) for k in range(n)]
     rows = [row[:] for row in system]
     for k in range(n):
         pivot = next((r for r in range(k, m) if rows[r][k]), None)

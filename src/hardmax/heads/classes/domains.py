@@ -59,7 +59,7 @@ class FeatureDomain:
         length = np.sqrt((from_centre * from_centre).sum(axis=1, keepdims=True))
         limit = 0.999 * self.radius
         factor = np.divide(limit, length, out=np.ones_like(length), where=length > limit)
-        return self.centre + factor * from_centre
+        return np.asarray(self.centre + factor * from_centre)
 
     def contains(self, queries: FloatArray) -> NDArray[np.bool_]:
         """Which queries are proved to lie in the domain; on the sphere a query stands for its direction.

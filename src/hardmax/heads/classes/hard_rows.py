@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.heads.classes import _simplex_kernels as kernels
+from hardmax.heads.classes import _kernels as kernels
 from hardmax.heads.classes.problem import Problem
 from hardmax.heads.classes.proofs import covered
 from hardmax.heads.classes.verdicts import LIVE, UNDECIDED, Cover, Verdicts

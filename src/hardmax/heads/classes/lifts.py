@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from hardmax.arithmetic.rounding import SAFETY
 from hardmax.cells.complex import Exactness
 from hardmax.errors import DomainError, IncompleteError, ParameterError
-from hardmax.heads.classes import _simplex_kernels as kernels
+from hardmax.heads.classes import _kernels as kernels
 from hardmax.heads.classes.problem import Problem, distinct, tamed
 from hardmax.heads.classes.proofs import exact_multipliers, system
 from hardmax.heads.classes.verdicts import DEAD, LIVE

@@ -74,7 +74,7 @@ def covered(problem: Problem, basis: Sequence[int], rows: IntArray) -> BoolArray
         for at, row in enumerate(rows):  # no column below the bias: nothing to compute
             if not is_higher[at]:
                 is_higher[at] = (costs >= np.where(is_rival, problem.bias[row], 0.0)).all()
-    return is_inside & is_higher
+    return np.asarray(is_inside & is_higher)
 
 
 def exactly_covered(problem: Problem, basis: Sequence[int], row: int) -> tuple[int, ...] | None:

@@ -128,16 +128,15 @@ def _far_point(problem: Problem, row: int, start: FloatArray, hint: FloatArray) 
         if hint @ hint > 1.0:
             return hint
         normals, limits = problem.rows - problem.rows[row], problem.bias[row] - problem.bias
-        best = start
-        for first in (problem.rows[row], hint, start, *np.eye(problem.dim)[: min(problem.dim, 16)]):
-            point = best
-            for direction in (first, -first, point, point, point):
+        for first in (problem.rows[row], hint, start, *np.eye(problem.dim)[:16]):
+            point = start
+            for step in range(6):  # one way, the other, then outward from wherever that led
+                direction = (first, -first)[step] if step < 2 else point
                 if not direction.any():
                     continue
                 slopes, room = normals @ direction, limits - normals @ point
-                reach = np.min(
-                    room[slopes > 0] / slopes[slopes > 0], initial=2.0 / np.sqrt(direction @ direction) + 2.0
-                )
+                reach = float(2.0 / np.sqrt(direction @ direction) + 2.0)
+                reach = min(reach, float(np.min(room[slopes > 0] / slopes[slopes > 0], initial=np.inf)))
                 moved = point + 0.9 * max(reach, 0.0) * direction
                 if moved @ moved > 1.0 + 1e-9:
                     return np.asarray(moved)

@@ -29,7 +29,11 @@ def save_classes(audit: ClassAudit, path: str | os.PathLike[str]) -> None:
         The file could not be written; nothing was changed.
     """
     domain = audit.domain
-    exact = {i: [str(x) for x in cover.multipliers] for i, cover in enumerate(audit.covers) if _is_exact(cover)}
+    exact = {
+        i: [str(x) for x in cover.multipliers]
+        for i, cover in enumerate(audit.covers)
+        if isinstance(cover.multipliers, tuple)
+    }
     header = {
         "version": package_version(),
         "exactness": audit.exactness.value,
@@ -61,10 +65,6 @@ def save_classes(audit: ClassAudit, path: str | os.PathLike[str]) -> None:
         "multipliers": np.concatenate([np.zeros(0), *floats]),
     }
     write_arrays(_npz_path(path), header, arrays, FORMAT)
-
-
-def _is_exact(cover: Cover) -> bool:
-    return isinstance(cover.multipliers, tuple)
 
 
 def _smallest(values: Any) -> Any:

@@ -54,7 +54,7 @@ class Verdicts:
 
         ``needed`` is how much a winner must exceed the others by, as ``Problem.scores`` says.
         """
-        from hardmax.heads.classes import _score_kernels as kernels
+        from hardmax.heads.classes import _kernels as kernels
 
         winners, margins = kernels.two_largest(scores)
         with np.errstate(invalid="ignore"):

@@ -1,6 +1,6 @@
 """A walk from hard row to hard row over the upper hull: one basis, changed a little for each row.
 
-The program of a row (see ``_simplex_kernels``) is solved on a small set of rival rows, those nearest to it first;
+The program of a row (see ``_kernels``) is solved on a small set of rival rows, those nearest to it first;
 rows that win at the query it ends with are added until the row is covered or wins itself. Whitened coordinates where
 the domain has no walls.
 """
@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.heads.classes import _simplex_kernels as kernels
+from hardmax.heads.classes import _kernels as kernels
 from hardmax.heads.classes.problem import Problem
 from hardmax.heads.classes.witnesses import Whitening
 
@@ -24,7 +24,7 @@ BoolArray = NDArray[np.bool_]
 N_FIRST = 2.5  # rows near a new one that join its set, and
 N_ADDED = 0.4  # rows that join in a round, as multiples of d + 1
 FAR = 1e4  # where made-up walls stand, in whitened units
-PIVOTS = 3000  # of one call
+PIVOTS = 30  # of one call, as a multiple of d + 1, and 2000 more
 
 
 @dataclass(eq=False)
@@ -50,11 +50,11 @@ class Terrain:
     def near_points(self) -> NDArray[np.float32]:
         """(n, d): whitened coordinates in binary32, for distances."""
         with np.errstate(over="ignore", under="ignore"):
-            return ((self.problem.rows - self.white.mean) @ self.white.factor).astype(np.float32)
+            return np.asarray((self.problem.rows - self.white.mean) @ self.white.factor, dtype=np.float32)
 
     @cached_property
     def near_sizes(self) -> NDArray[np.float32]:
-        return (self.near_points * self.near_points).sum(axis=1)
+        return np.asarray((self.near_points * self.near_points).sum(axis=1))
 
     @cached_property
     def costs(self) -> FloatArray:
@@ -73,7 +73,7 @@ class Terrain:
         domain = self.problem.domain
         low, high = domain.low, domain.high
         is_real = np.concatenate([np.isfinite(low), np.isfinite(high)])
-        far = self.far * self.cost_size
+        far = np.full(len(low), self.far * self.cost_size)
         if not self.is_whitened:
             spread = np.sqrt(np.square(self.points[:, :-1]).mean(axis=0))
             far = far / np.where(spread > 0, spread, 1.0)
@@ -84,7 +84,7 @@ class Terrain:
         direction = -dual[:-1]
         if self.is_whitened:
             return np.asarray(self.white.factor @ direction)
-        return self.problem.domain.clipped(direction[None])[0]
+        return np.asarray(self.problem.domain.clipped(direction[None])[0])
 
     def nearest(self, row: int, allowed: BoolArray, count: int) -> IntArray:
         """The allowed rows nearest to a row, in no order."""
@@ -92,7 +92,7 @@ class Terrain:
         distance[~allowed] = np.inf
         distance[row] = np.inf
         found = np.argpartition(distance, count)[:count] if count < len(distance) else np.arange(len(distance))
-        return found[np.isfinite(distance[found])]
+        return np.asarray(found[np.isfinite(distance[found])])
 
 
 class Walker:
@@ -150,7 +150,7 @@ class Walker:
         new_place[self.n_max :] = self.place[self.n_max :]
         new_place[: len(kept)] = self.place[kept]
         for arrays in (self.columns, self.costs, self.rows):
-            arrays[: len(kept)] = arrays[kept]  # type: ignore[index]
+            arrays[: len(kept)] = arrays[kept]
         self.n, self.place = len(kept), new_place
         inside = np.flatnonzero(new_place >= 0)
         self.basis[new_place[inside]] = inside
@@ -171,7 +171,7 @@ class Walker:
         return len(rows)
 
     def run(self) -> int:
-        """Pivot until something is to be asked or told; a status of ``_simplex_kernels``."""
+        """Pivot until something is to be asked or told; a status of ``_kernels``."""
         terrain = self.terrain
         low, high, is_real = terrain.walls
         if self.target is not None:
@@ -181,12 +181,13 @@ class Walker:
         else:
             target = float(terrain.problem.bias[self.row]) + 1e-9 * terrain.cost_size
         self.rounds += 1
-        status = int(
-            kernels.reoptimise(
+        try:
+            status = kernels.reoptimise(
                 self.columns, self.costs, self.n, low, high, self.right, self.basis, self.place, self.inverse,
-                self.norms, self.x, self.y, is_real, target, PIVOTS, self.pivots, terrain.cost_size,
-            )
-        )  # fmt: skip
+                self.norms, self.x, self.y, is_real, target, PIVOTS * self.m + 2000, self.pivots, terrain.cost_size,
+            )  # fmt: skip
+        except np.linalg.LinAlgError:  # rounding let a singular basis in
+            status = kernels.INFEASIBLE
         is_broken = status == kernels.INFEASIBLE or not np.isfinite(self.y).all()
         if status == kernels.STALLED or is_broken:
             # the columns that had to wait (see the kernel) may be those that were needed: begin again
@@ -194,7 +195,7 @@ class Walker:
             if self.n_stalls == 3 or is_broken:
                 self._start_cold(self.rows[: self.n].copy())
             return kernels.STALLED
-        return status
+        return int(status)
 
     def cover(self) -> tuple[int, ...]:
         """The basis in the numbering of ``proofs``."""
@@ -211,7 +212,8 @@ class Walker:
         values = terrain.problem.bias[rows]
         low, high, _ = terrain.walls
         costs = np.concatenate([self._true_costs(), low, -high])[self.basis]
-        return rows[(weights > 1e-10).all(axis=1) & (terrain.problem.is_flat | (weights @ costs > values))]
+        is_inside = (weights > 1e-10).all(axis=1) & (terrain.problem.is_flat | (weights @ costs > values))
+        return np.asarray(rows[is_inside])
 
     def _true_costs(self) -> FloatArray:
         bias = np.zeros(self.n_max)
