@@ -33,3 +33,57 @@ def dot_error(n: Any, size: Any, slack: Any = 0.0) -> Any:
     (True, True)
     """
     return SAFETY * ((n + 2) * UNIT_ROUNDOFF * size + slack) + (n + 2) * UNDERFLOW
+
+
+#: The same two numbers for binary32.
+SINGLE_ROUNDOFF = 2.0**-24
+SINGLE_UNDERFLOW = 2.0**-149
+
+
+def single_dot_error(n: Any, size: Any) -> Any:
+    """Lemma "dot product in binary32": as ``dot_error``, for a sum of ``n`` products that was computed in binary32.
+
+    ``size`` is at least the exact sum of the terms' absolute values.
+
+    Exactness: certified, for n below 2**22.
+
+    Examples
+    --------
+    >>> single_dot_error(1, 1.0) > dot_error(1, 1.0)
+    True
+    """
+    terms = (n + 1) * SINGLE_ROUNDOFF
+    return SAFETY * (terms / (1.0 - terms) * size) + (n + 2) * SINGLE_UNDERFLOW
+
+
+def solution_error(correction: Any, defect: Any) -> Any:
+    """Lemma "solution of a square system": how far a float solution is from the solution, in each coordinate.
+
+    With an approximate inverse R of B and a float solution z of B x = t: ``correction`` is at least the largest entry
+    of |R| |t - B z|, ``defect`` at least the largest row sum of |1 - R B|. Where ``defect`` is not below one the bound
+    is infinite, and B may be singular.
+
+    Exactness: certified.
+
+    Examples
+    --------
+    >>> solution_error(1.0, 0.5) >= 2.0, solution_error(1.0, 1.0), solution_error(0.0, 2.0)
+    (True, inf, inf)
+    """
+    left = 1.0 - defect
+    return SAFETY * correction / left if left > 0.0 else float("inf")
+
+
+def length_above(n: Any, square: Any) -> Any:
+    """Lemma "length, rounded up": at least the length of a vector of ``n`` floats whose float sum of squares is given.
+
+    Exactness: certified, for n below 2**25.
+
+    Examples
+    --------
+    The squares of tiny numbers are lost, the bound is not:
+
+    >>> length_above(1, 1e-170 * 1e-170) > 1e-170
+    True
+    """
+    return SAFETY * (square + n * UNDERFLOW) ** 0.5

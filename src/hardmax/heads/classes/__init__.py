@@ -1,1 +1,1 @@
-"""Classes that a model can never answer, certified."""
+"""Classes that a linear layer with argmax can and cannot answer, each with its proof."""
