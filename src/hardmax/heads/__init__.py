@@ -1,5 +1,1 @@
-<<<<<<< HEAD
-"""Heads: classes that a model can never answer."""
-=======
 """Heads: what one layer of scores and its argmax can answer."""
->>>>>>> wt/classes

@@ -8,7 +8,6 @@ bias) the lowest index lives, as in ``hm.power_diagram``: a copy of a live class
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -52,6 +51,7 @@ class ClassAudit:
     exact_queries: dict[int, tuple[Fraction, ...]] = field(repr=False)
     covers: tuple[Cover, ...] = field(repr=False)  # columns: classes, then N + k low and N + d + k high walls
     cover_of: IntArray = field(repr=False)  # (N,)
+    reason: str = ""  # where the rows come from, and why the domain is what it is
 
     def __post_init__(self) -> None:
         for array in (self.weights, self.bias, self.status, self.queries, self.query_of, self.cover_of):
@@ -206,7 +206,7 @@ def audit_classes(
     *,
     layer: str | None = None,
     domain: Any = "all",
-    names: Sequence[str] | None = None,
+    names: Any = None,
     progress: bool = False,
     max_seconds: float | None = None,
 ) -> ClassAudit:
@@ -214,12 +214,17 @@ def audit_classes(
 
     Parameters
     ----------
-    source : weights (N, d), one row a class.
-    bias : (N,); none is zero.
+    source : weights (N, d), one row a class; or a path to an .onnx, .safetensors or .gguf file, or a torch or Hugging
+        Face model, whose last linear layer before the output is found by itself.
+    bias : (N,), for arrays; none is zero.
+    layer : the name of another layer of a file or model.
     domain : the features that can occur: "all" of R^d, "nonnegative" (after ReLU), ("box", low, high) (after swish,
         tanh; sides may be infinite), ("ball", centre, radius), or "sphere": the unit sphere, after an RMSNorm whose
         gain and length were folded into the weights. A class lives where a query of the domain makes it win alone.
-    names : (N,) texts.
+        "auto" takes what the operations in front of the layer show, and ``reason`` says what that was; after a
+        normalisation it is the ball that its outputs lie in, with gain and shift folded into the rows.
+    names : (N,) texts, the path of a text file with one a line, a tokenizer, or a table from numbers to labels; without
+        them those that the source carries.
     max_seconds : stop after that long; Ctrl-C does the same. What is settled is kept, the rest counts as undecided.
 
     Exactness: certified; the numbers are taken as the rationals they are, and no tolerance decides.
@@ -242,9 +247,13 @@ def audit_classes(
     array([False,  True])
     """
     head = read_head(source, bias, layer, names)
+    reason = head.where
+    if isinstance(domain, str) and domain == "auto":
+        head, domain, reason = head.folded(), head.features, f"{head.where}; {head.reason}"
     where = read_domain(domain, head.weights.shape[1])
     if max_seconds is not None and not max_seconds >= 0:
         raise ParameterError(f"max_seconds: expected a number of seconds >= 0 or None, got {max_seconds!r}")
     from hardmax.heads.classes.settling import settled  # the compiler comes with it
 
-    return ClassAudit(head.weights, head.bias, head.names, where, **settled(head, where, progress, max_seconds))
+    found = settled(head, where, progress, max_seconds)
+    return ClassAudit(head.weights, head.bias, head.names, where, **found, reason=reason)

@@ -39,6 +39,7 @@ def save_classes(audit: ClassAudit, path: str | os.PathLike[str]) -> None:
         "exactness": audit.exactness.value,
         "domain": domain.kind,
         "names": list(audit.names),
+        "reason": audit.reason,
         "kinds": [cover.kind for cover in audit.covers],
         "exact_queries": {str(i): [str(x) for x in query] for i, query in audit.exact_queries.items()},
         "exact_multipliers": {str(i): numbers for i, numbers in exact.items()},
@@ -129,7 +130,7 @@ def _restored(header: dict[str, Any], arrays: dict[str, Any], where: str) -> Cla
     exact_queries = {int(i): tuple(map(Fraction, query)) for i, query in header["exact_queries"].items()}
     return ClassAudit(
         head.weights, head.bias, head.names, read_domain(words, d), status.astype(np.int8), queries,
-        query_of.astype(np.int64), exact_queries, covers, cover_of.astype(np.int64),
+        query_of.astype(np.int64), exact_queries, covers, cover_of.astype(np.int64), str(header["reason"]),
     )  # fmt: skip
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import FileFormatError, MissingExtraError, OperatorError, ParameterError
-from hardmax.heads.classes.layer import ClassLayer, class_layer
+from hardmax.heads.classes.sources.head import ClassHead, arrays_head
 
 #: Ends of names under which output layers are kept, best first; then of embeddings, which may serve as output too.
 OUTPUT_NAMES = ("lm_head.weight", "embed_out.weight", "output_projection.weight", "classifier.out_proj.weight",
@@ -55,7 +54,7 @@ def _listed(shapes: dict[str, Sequence[int]], names: list[str]) -> str:
 # --- safetensors -----------------------------------------------------------------------------------
 
 
-def safetensors_layer(path: Path, layer: str | None) -> ClassLayer:
+def safetensors_head(path: Path, layer: str | None) -> ClassHead:
     """The output layer in a .safetensors file; only its own bytes are read, bfloat16 included."""
     where = path.name
     with path.open("rb") as file:
@@ -81,9 +80,12 @@ def safetensors_layer(path: Path, layer: str | None) -> ClassLayer:
             dtype = np.dtype(_TYPES[kind])
             begin, end = offsets if len(offsets) == 2 else (0, -1)
             entries_in_file = (end - begin) // dtype.itemsize
-            if min([begin, *shape], default=0) < 0 or end > size - 8 - length or int(np.prod(shape, dtype=object)) != (
-                entries_in_file
-            ) or entries_in_file * dtype.itemsize != end - begin:
+            if (
+                min([begin, *shape], default=0) < 0
+                or end > size - 8 - length
+                or int(np.prod(shape, dtype=object)) != (entries_in_file)
+                or entries_in_file * dtype.itemsize != end - begin
+            ):
                 raise FileFormatError(f"{where}: {name} of shape {shape} does not fit its bytes {begin} to {end}")
             file.seek(8 + length + begin)
             values = np.frombuffer(file.read(end - begin), dtype)
@@ -93,13 +95,13 @@ def safetensors_layer(path: Path, layer: str | None) -> ClassLayer:
 
         name = chosen_tensor({name: shape for name, (_, shape, _) in entries.items()}, layer, where)
         other = f"{name.removesuffix('.weight')}.bias"
-        return class_layer(read(name), read(other) if other in entries else None, f"{where}: layer {name!r}")
+        return arrays_head(read(name), read(other) if other in entries else None, None, f"{where}: layer {name!r}")
 
 
 # --- gguf ------------------------------------------------------------------------------------------
 
 
-def gguf_layer(path: Path, layer: str | None) -> ClassLayer:
+def gguf_head(path: Path, layer: str | None) -> ClassHead:
     """The output layer in a .gguf file, dequantized, with the vocabulary that the file carries."""
     try:
         import gguf
@@ -120,5 +122,7 @@ def gguf_layer(path: Path, layer: str | None) -> ClassLayer:
 
     other = f"{name.removesuffix('.weight')}.bias"
     bias = read(tensors[other]) if other in tensors else None
-    found = class_layer(read(tensors[name]), bias, f"{where}: layer {name!r}")
-    return replace(found, names=tuple(tokens) if tokens is not None and len(tokens) == len(found.weights) else None)
+    rows = read(tensors[name])
+    return arrays_head(
+        rows, bias, tokens if tokens is not None and len(tokens) == len(rows) else None, f"{where}: layer {name!r}"
+    )

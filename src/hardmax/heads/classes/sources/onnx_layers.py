@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import OperatorError, ParameterError, ShapeError
-from hardmax.heads.classes.layer import BOXES, ClassLayer, class_layer
-from hardmax.heads.classes.names import padded
+from hardmax.heads.classes.sources.head import BOXES, ClassHead, arrays_head
+from hardmax.heads.classes.sources.names import padded
 from hardmax.networks.onnx_files import OnnxModel, OnnxNode, parse_model
 
 Array = NDArray[Any]
@@ -246,8 +246,8 @@ class _Graph:
         )  # fmt: skip
 
 
-def onnx_layer(data: bytes, where: str, folder: Path, layer: str | None) -> ClassLayer:
-    """The last linear layer of the ONNX model in some bytes, or the one that ``layer`` names.
+def onnx_head(path: Path, layer: str | None) -> ClassHead:
+    """The last linear layer of an ONNX file, or the one that ``layer`` names.
 
     A layer's name is that of its node, of its weights or of its output.
 
@@ -258,7 +258,9 @@ def onnx_layer(data: bytes, where: str, folder: Path, layer: str | None) -> Clas
     OperatorError
         No output is reached from a linear layer by operations that keep the order of classes.
     """
-    model = parse_model(data, where, folder)
+    where = path.name
+    data = path.read_bytes()
+    model = parse_model(data, str(path), path.parent)
     graph = _Graph(model)
     added: list[OnnxNode] = []
     if layer is not None:
@@ -283,10 +285,10 @@ def onnx_layer(data: bytes, where: str, folder: Path, layer: str | None) -> Clas
     linear = graph.with_bias(found[0], added)
     features, reason, fold = graph.domain_of(linear.features)
     where = f"{where}: layer {linear.weight_name!r:.60}"
-    plain = class_layer(linear.weights, linear.bias, where)
+    plain = arrays_head(linear.weights, linear.bias, _characters(model, len(linear.weights)), where)
     if fold is not None and len(fold[0]) != plain.weights.shape[1]:
         features, reason, fold = "all", "a normalisation over another axis", None
-    return replace(plain, features=features, reason=reason, fold=fold, names=_characters(model, len(plain.weights)))
+    return replace(plain, features=features, reason=reason, fold=fold)
 
 
 def _names(linear: _Linear) -> set[str]:

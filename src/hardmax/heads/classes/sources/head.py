@@ -1,10 +1,10 @@
-"""The head that a source holds: its rows, biases, names. One function looks at what the source is."""
+"""The last layer of a classifier as plain arrays: one row, one bias and one name a class."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -17,39 +17,57 @@ FloatArray = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClassHead:
-    """Rows (N, d), biases (N,) and names (N,) of a classifier's last layer."""
+    """Rows (N, d), biases (N,) and names (N,) of a classifier's last layer.
+
+    where : the layer in messages.
+    features, reason : the domain of the features as the operations in front of the layer show it, and which they are.
+    fold : gain and shift of a normalisation in front: ``features`` is the domain of z where the features are
+        gain * z + shift.
+    """
 
     weights: FloatArray
     bias: FloatArray
     names: tuple[str, ...]
+    where: str = "weights"
+    features: Any = "all"
+    reason: str = "nothing in front of the layer bounds its input"
+    fold: tuple[FloatArray, FloatArray] | None = None
+
+    def folded(self) -> ClassHead:
+        """The head of z, where the features are gain * z + shift; rows and biases are rounded to binary64."""
+        if self.fold is None:
+            return self
+        gain, shift = self.fold
+        return replace(self, weights=self.weights * gain, bias=self.bias + self.weights @ shift, fold=None)
 
 
-def read_head(source: Any, bias: Any, layer: str | None, names: Sequence[str] | None) -> ClassHead:
-    """The rows, biases and names of the classes in ``source``.
+#: Bounds of what activations give; least values of x sigmoid(x), GELU and hardswish are rounded down.
+BOXES: dict[str, tuple[float, float]] = {
+    "Sigmoid": (0.0, 1.0),
+    "HardSigmoid": (0.0, 1.0),
+    "Softmax": (0.0, 1.0),
+    "Tanh": (-1.0, 1.0),
+    "Softsign": (-1.0, 1.0),
+    "Erf": (-1.0, 1.0),
+    "HardSwish": (-0.375, inf),
+    "Swish": (-0.2784645427610739, inf),
+    "Gelu": (-0.17004075057125415, inf),
+    "Elu": (-1.0, inf),
+}
+
+
+def arrays_head(weights: Any, bias: Any, names: Sequence[str] | None, where: str = "weights") -> ClassHead:
+    """A head from arrays, validated once.
 
     Exactness: exact; numbers of another kind than binary64 are refused unless they convert without rounding.
     """
-    if isinstance(source, str | os.PathLike) or hasattr(source, "state_dict"):
-        raise ParameterError(
-            f"expected an array of weights (N, d), got {type(source).__name__}; reading files and models is not "
-            "there yet: pass the rows of the last layer and its bias"
-        )
-    if layer is not None:
-        raise ParameterError(
-            f"layer={layer!r} names a layer of a file or model, but the source is an array; leave it out"
-        )
-    return arrays_head(source, bias, names)
-
-
-def arrays_head(weights: Any, bias: Any, names: Sequence[str] | None) -> ClassHead:
-    """A head from arrays, validated once."""
-    rows = _exact_floats(weights, "weights")
+    rows = _exact_floats(weights, where)
     if rows.ndim != 2:
-        raise ShapeError(f"weights: expected (N, d), one row a class, got shape {rows.shape}; reshape the last layer")
+        raise ShapeError(f"{where}: expected (N, d), one row a class, got shape {rows.shape}; reshape the last layer")
     n = len(rows)
     if n == 0:
-        raise EmptyError(f"weights: expected at least one class, got shape {rows.shape}")
-    shifts = np.zeros(n) if bias is None else _exact_floats(bias, "bias")
+        raise EmptyError(f"{where}: expected at least one class, got shape {rows.shape}")
+    shifts = np.zeros(n) if bias is None else _exact_floats(bias, "bias" if where == "weights" else f"bias of {where}")
     if shifts.shape != (n,):
         raise ShapeError(f"bias: expected ({n},), one number a class, got shape {shifts.shape}")
     if isinstance(names, str):
@@ -59,7 +77,7 @@ def arrays_head(weights: Any, bias: Any, names: Sequence[str] | None) -> ClassHe
         raise ShapeError(f"names: expected {n}, one a class, got {len(words)}; is one for the blank missing?")
     rows.setflags(write=False)
     shifts.setflags(write=False)
-    return ClassHead(rows, shifts, words)
+    return ClassHead(rows, shifts, words, where)
 
 
 def _exact_floats(values: Any, words: str) -> FloatArray:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import OperatorError, ParameterError
-from hardmax.heads.classes.layer import ClassLayer, class_layer
+from hardmax.heads.classes.sources.head import ClassHead, arrays_head
 
 #: Attributes under which modules keep their output layer.
 _USUAL = ("lm_head", "classifier", "score", "head", "fc", "output", "out_proj", "decoder", "cls")
 
 
-def torch_layer(module: Any, layer: str | None) -> ClassLayer:
+def torch_head(module: Any, layer: str | None) -> ClassHead:
     """The output layer: what Hugging Face names as such, a module's usual names for it, or the last of a sequence.
 
     Raises
@@ -69,15 +68,15 @@ def _is_linear(part: Any) -> bool:
     )
 
 
-def _read(part: Any, where: str, module: Any) -> ClassLayer:
+def _read(part: Any, where: str, module: Any) -> ClassHead:
     weights, bias = _numbers(part.weight), getattr(part, "bias", None)
     if type(part).__name__ == "Conv1D":  # transformers keeps it as (features, classes)
         weights = weights.T
-    found = class_layer(weights, None if bias is None else _numbers(bias), where)
     labels = getattr(getattr(module, "config", None), "id2label", None)
-    if isinstance(labels, dict) and len(labels) == len(found.weights):
-        return replace(found, names=tuple(str(labels.get(i, i)) for i in range(len(found.weights))))
-    return found
+    names = None
+    if isinstance(labels, dict) and len(labels) == len(weights):
+        names = [str(labels.get(i, i)) for i in range(len(weights))]
+    return arrays_head(weights, None if bias is None else _numbers(bias), names, where)
 
 
 def _numbers(tensor: Any) -> NDArray[np.float64]:
