@@ -43,6 +43,9 @@ if TYPE_CHECKING:
     from hardmax.constructions.piecewise import piecewise_linear as piecewise_linear
     from hardmax.constructions.piecewise import piecewise_linear_from_pieces as piecewise_linear_from_pieces
     from hardmax.errors import HardmaxError as HardmaxError
+    from hardmax.heads.classes.audit import ClassAudit as ClassAudit
+    from hardmax.heads.classes.audit import audit_classes as audit_classes
+    from hardmax.heads.classes.storage import load_classes as load_classes
     from hardmax.measurements import bounds as bounds
     from hardmax.measurements import dynamics as dynamics
     from hardmax.measurements import fidelity as fidelity
@@ -78,6 +81,7 @@ _NAMES = {
     "Affine": "hardmax.networks.layers",
     "Attention": "hardmax.networks.layers",
     "Box": "hardmax.cells.domains",
+    "ClassAudit": "hardmax.heads.classes.audit",
     "HardmaxError": "hardmax.errors",
     "Head": "hardmax.networks.layers",
     "Limits": "hardmax.networks.files",
@@ -91,6 +95,7 @@ _NAMES = {
     "TropicalPolynomial": "hardmax.tropical.polynomial",
     "analyse_heads": "hardmax.measurements.head_analysis",
     "approximate": "hardmax.constructions.piecewise",
+    "audit_classes": "hardmax.heads.classes.audit",
     "builtin": "hardmax.networks.library",
     "capture": "hardmax.networks.adapters.capturing",
     "count_cells": "hardmax.cells.search",
@@ -101,6 +106,7 @@ _NAMES = {
     "joint_cells": "hardmax.tropical.minkowski",
     "kv_cache": "hardmax.measurements.kv_cache",
     "load_cells": "hardmax.cells.storage",
+    "load_classes": "hardmax.heads.classes.storage",
     "lower": "hardmax.networks.lowering",
     "max_of_minima": "hardmax.constructions.piecewise",
     "maxout_network": "hardmax.constructions.maxout_form",

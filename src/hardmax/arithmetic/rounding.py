@@ -15,6 +15,9 @@ import numpy as np
 #: The largest relative error of one operation on binary64 (u), and more than one loses to underflow (eta).
 UNIT_ROUNDOFF = 2.0**-53
 UNDERFLOW = 2.0**-1074
+#: The same of binary32.
+SINGLE_ROUNDOFF = 2.0**-24
+SINGLE_UNDERFLOW = 2.0**-149
 #: Lemma 1: makes a bound that was computed in at most 2**29 operations on nonnegative floats an upper bound.
 SAFETY = 1.0 + 2.0**-23
 #: Bits of the widest floats of this machine, 64 where they are extended and 53 where they are not, and their roundoff.
@@ -263,3 +266,34 @@ def soft_row_error(n: Any) -> Any:
     Exactness: certified, for an exponential and logarithm of the library within four units in the last place.
     """
     return 2.0**-37 + n * 4 * UNIT_ROUNDOFF
+
+
+def single_dot_error(n: Any, size: Any) -> Any:
+    """Lemma "dot product in binary32": as ``dot_error``, for a sum of ``n`` products that was computed in binary32.
+
+    ``size`` is at least the exact sum of the terms' absolute values.
+
+    Exactness: certified, for n below 2**22.
+
+    Examples
+    --------
+    >>> single_dot_error(1, 1.0) > dot_error(1, 1.0)
+    True
+    """
+    terms = (n + 1) * SINGLE_ROUNDOFF
+    return SAFETY * (terms / (1.0 - terms) * size) + (n + 2) * SINGLE_UNDERFLOW
+
+
+def length_above(n: Any, square: Any) -> Any:
+    """Lemma "length, rounded up": at least the length of a vector of ``n`` floats whose float sum of squares is given.
+
+    Exactness: certified, for n below 2**25.
+
+    Examples
+    --------
+    The squares of tiny numbers are lost, the bound is not:
+
+    >>> length_above(1, 1e-170 * 1e-170) > 1e-170
+    True
+    """
+    return SAFETY * (square + n * UNDERFLOW) ** 0.5

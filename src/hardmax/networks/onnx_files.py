@@ -136,6 +136,7 @@ class OnnxModel:
     outputs: tuple[str, ...]
     constants: Mapping[str, Array]
     nodes: tuple[OnnxNode, ...]
+    metadata: Mapping[str, str] = field(default_factory=dict)
     budget: Budget = field(default_factory=Budget, repr=False)  # what reading it may cost yet
 
 
@@ -197,6 +198,7 @@ def parse_model(data: bytes, where: str, folder: Path | None = None, budget: Bud
                 for tensor in proto.graph.initializer
             },
             nodes=tuple(_node(onnx, node, outside) for node in proto.graph.node),
+            metadata={entry.key: entry.value for entry in proto.metadata_props},
             budget=budget,
         )
     except FileFormatError as error:

@@ -1,0 +1,1 @@
+"""Heads: what one layer of scores and its argmax can answer."""

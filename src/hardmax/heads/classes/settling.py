@@ -1,0 +1,171 @@
+"""Every row of a problem settled, in order of cost: a first query, a walk over the hull, rationals."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardmax.heads.classes.ball import settle_ball
+from hardmax.heads.classes.domains import FeatureDomain
+from hardmax.heads.classes.exact_rows import settle_exactly
+from hardmax.heads.classes.hard_rows import HardRows
+from hardmax.heads.classes.problem import Problem, distinct, tamed
+from hardmax.heads.classes.progress import ClassProgress
+from hardmax.heads.classes.sources import ClassHead
+from hardmax.heads.classes.sphere import settle_sphere
+from hardmax.heads.classes.verdicts import DEAD, LIVE, UNDECIDED, Cover, Verdicts
+from hardmax.heads.classes.witnesses import whitening, witness_pass
+
+IntArray = NDArray[np.int64]
+
+#: Lengths of the first queries, in whitened units: with biases the right one is not known.
+_SCALES = (1.0, 4.0)
+
+
+class _OutOfTimeError(Exception):
+    """Raised inside the search when the time is over."""
+
+
+def settled(head: ClassHead, where: FeatureDomain, progress: bool, max_seconds: float | None) -> dict[str, Any]:
+    """The verdicts and proofs on a head that was read and validated, as the fields of a ``ClassAudit``."""
+    stop = np.inf if max_seconds is None else time.monotonic() + max_seconds
+    classes, keeper = distinct(head.weights, head.bias)
+    problem = tamed(head.weights, head.bias, classes, where)
+    verdicts = Verdicts(problem)
+    with ClassProgress(progress, head, verdicts) as line:
+
+        def tick() -> None:
+            line.show()
+            if time.monotonic() > stop:
+                raise _OutOfTimeError
+
+        try:
+            tick()
+            _settle(verdicts, where, tick)
+        except (_OutOfTimeError, KeyboardInterrupt):
+            pass
+    return _fields(head, keeper, verdicts)
+
+
+def _settle(verdicts: Verdicts, where: FeatureDomain, tick: Callable[[], None]) -> None:
+    problem = verdicts.problem
+    n, d = problem.rows.shape
+    if where.is_polyhedral:
+        settle(verdicts, tick)
+        return
+    if n == 1:  # the centre, or any direction of the sphere
+        verdicts.add_live(0, np.eye(1, d)[0] if where.kind == "sphere" else problem.domain.centre)
+        return
+    free = np.full(d, np.inf)
+    everywhere = _settled_everywhere(problem, tick)
+    if where.kind == "ball":
+        settle_ball(verdicts, everywhere, tick)
+        return
+    within = Verdicts(_on(problem, FeatureDomain("ball", -free, free, np.zeros(d), problem.domain.radius)))
+    if not problem.is_flat:
+        settle_ball(within, everywhere, tick)
+    else:
+        for number, cover in enumerate(everywhere.covers):
+            within.add_cover(cover, np.flatnonzero(everywhere.cover_of == number))
+    settle_sphere(verdicts, everywhere, within, tick)
+
+
+def _settled_everywhere(problem: Problem, tick: Callable[[], None]) -> Verdicts:
+    """The verdicts on all of space, found without the features in which all rows agree."""
+    d = problem.dim
+    moving = np.flatnonzero((problem.rows != problem.rows[:1]).any(axis=0))
+    free = np.full(d, np.inf)
+    found = Verdicts(_on(problem, FeatureDomain("everywhere", -free, free, np.zeros(d), np.inf)))
+    if len(moving) == d:
+        settle(found, tick)
+        return found
+    domain = FeatureDomain("everywhere", -free[moving], free[moving], np.zeros(len(moving)), np.inf)
+    rows = np.ascontiguousarray(problem.rows[:, moving])
+    part = Verdicts(
+        Problem(rows, problem.bias, problem.classes, moving, domain, problem.exponent, problem.bias_exponent)
+    )
+    settle(part, tick)
+    found.status, found.covers, found.cover_of = part.status, part.covers, part.cover_of
+    found.witnesses[:, moving] = part.witnesses
+    for row, query in part.exact_witnesses.items():
+        whole = dict(zip(moving.tolist(), query, strict=True))
+        found.exact_witnesses[row] = tuple(whole.get(k, Fraction(0)) for k in range(d))
+    return found
+
+
+def _on(problem: Problem, domain: FeatureDomain) -> Problem:
+    return Problem(
+        problem.rows, problem.bias, problem.classes, problem.features, domain, problem.exponent, problem.bias_exponent
+    )
+
+
+def _fields(head: ClassHead, keeper: IntArray, verdicts: Verdicts) -> dict[str, Any]:
+    """Verdicts on the distinct rows as verdicts on all classes, in the numbers as given."""
+    problem = verdicts.problem
+    n_classes, d = head.weights.shape
+    status = np.full(n_classes, UNDECIDED, dtype=np.int8)
+    status[problem.classes] = verdicts.status
+    names_of = np.concatenate([problem.classes, n_classes + problem.features, n_classes + d + problem.features])
+    covers = []
+    for cover in verdicts.covers:
+        columns = names_of[list(cover.columns)].tolist()
+        covers.append(cover._replace(columns=tuple(columns if cover.multipliers is not None else sorted(columns))))
+    cover_of = np.full(n_classes, -1, dtype=np.int64)
+    cover_of[problem.classes] = verdicts.cover_of
+    for i in np.flatnonzero(keeper != np.arange(n_classes)):  # beaten or equalled by a class with the same row
+        covers.append(Cover((int(keeper[i]),)))
+        cover_of[i], status[i] = len(covers) - 1, DEAD
+    live = np.flatnonzero(verdicts.status == LIVE)
+    queries = np.zeros((len(live), d))
+    query_of = np.full(n_classes, -1, dtype=np.int64)
+    query_of[problem.classes[live]] = np.arange(len(live))
+    exact_queries = {}
+    with np.errstate(over="ignore", under="ignore"):
+        scaled = np.ldexp(verdicts.witnesses[live], problem.exponent) if problem.exponent else verdicts.witnesses[live]
+        lost = (
+            (np.ldexp(scaled, -problem.exponent) != verdicts.witnesses[live]).any(axis=1) if problem.exponent else None
+        )
+    queries[:, problem.features] = scaled
+    thin = set(verdicts.exact_witnesses) | (set(live[lost].tolist()) if lost is not None else set())
+    for row in thin:
+        exact = verdicts.exact_witnesses.get(row) or [Fraction(x) for x in verdicts.witnesses[row].tolist()]
+        whole = [Fraction(0)] * d
+        for feature, x in zip(problem.features.tolist(), exact, strict=True):
+            whole[feature] = x * Fraction(2) ** problem.exponent
+        exact_queries[int(problem.classes[row])] = tuple(whole)
+    queries[[query_of[i] for i in exact_queries]] = np.nan
+    return {
+        "status": status,
+        "queries": queries,
+        "query_of": query_of,
+        "exact_queries": exact_queries,
+        "covers": tuple(covers),
+        "cover_of": cover_of,
+    }
+
+
+def settle(verdicts: Verdicts, tick: Callable[[], None]) -> None:
+    """Settle every row on a polyhedral domain, in place; ``tick`` is called often and may raise to stop.
+
+    Exactness: certified.
+    """
+    problem = verdicts.problem
+    n = len(problem.rows)
+    if n == 1:
+        verdicts.add_live(0, problem.domain.clipped(np.zeros((1, problem.dim)))[0])
+        return
+    white = whitening(problem)
+    for scale in _SCALES[:1] if problem.is_flat else _SCALES:
+        witness_pass(verdicts, white, scale, tick)
+    if not len(verdicts.undecided):
+        return
+    hard = HardRows(verdicts, white, tick)
+    hard.run()
+    for row, (cover, query) in hard.doubtful.items():
+        tick()
+        settle_exactly(verdicts, row, cover, query)

@@ -1,0 +1,59 @@
+"""Where heads come from: arrays, files of models or of weights, torch modules; one function tells them apart."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from hardmax.errors import FileFormatError, ParameterError, PickleError
+from hardmax.heads.classes.sources.head import ClassHead, arrays_head
+from hardmax.heads.classes.sources.names import class_names
+from hardmax.heads.classes.sources.onnx_layers import onnx_head
+from hardmax.heads.classes.sources.torch_layers import torch_head
+from hardmax.heads.classes.sources.weight_files import gguf_head, safetensors_head
+
+__all__ = ["ClassHead", "arrays_head", "read_head"]
+
+_PICKLES = (".pt", ".pth", ".pkl", ".pickle", ".bin", ".ckpt", ".joblib")
+
+
+def read_head(source: Any, bias: Any, layer: str | None, names: Any) -> ClassHead:
+    """The rows, biases and names of the classes in ``source``.
+
+    Exactness: exact; stored numbers are taken as the rationals they are (quantized ones as their format defines them).
+
+    Raises
+    ------
+    ParameterError
+        A source of no known kind, or several layers that may be meant; the message lists them.
+    FileFormatError, OperatorError
+        A file that is damaged or of another kind, or that has no linear output layer.
+    """
+    if isinstance(source, str | os.PathLike) or hasattr(source, "named_modules"):
+        if bias is not None:
+            raise ParameterError("bias is for arrays of weights; a file or model has its own. Leave it out")
+        head = _file_head(Path(source), layer) if not hasattr(source, "named_modules") else torch_head(source, layer)
+        given = class_names(names, len(head.weights), head.where)
+        return head if given is None else replace(head, names=given)
+    if layer is not None:
+        raise ParameterError(
+            f"layer={layer!r} names a layer of a file or model, but the source is an array; leave it out"
+        )
+    return arrays_head(source, bias, None if names is None else class_names(names, len(source), "the weights"))
+
+
+def _file_head(path: Path, layer: str | None) -> ClassHead:
+    ending = path.suffix.lower()
+    if ending in _PICKLES:
+        raise PickleError(
+            f"{path}: a {ending} file has to be unpickled, which runs whatever code it holds. Load it in torch with "
+            "weights_only=True and pass the module, or export it to ONNX or safetensors"
+        )
+    readers = {".onnx": onnx_head, ".safetensors": safetensors_head, ".gguf": gguf_head}
+    if ending not in readers:
+        raise FileFormatError(f"{path}: expected a file ending in {', '.join(readers)}, got {ending or 'no ending'!r}")
+    if not path.is_file():
+        raise FileFormatError(f"{path}: no such file; expected a model in .onnx, .safetensors or .gguf")
+    return readers[ending](path, layer)

@@ -1,0 +1,88 @@
+"""The output layer of a torch module or Hugging Face model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardmax.errors import OperatorError, ParameterError
+from hardmax.heads.classes.sources.head import ClassHead, arrays_head
+
+#: Attributes under which modules keep their output layer.
+_USUAL = ("lm_head", "classifier", "score", "head", "fc", "output", "out_proj", "decoder", "cls")
+
+
+def torch_head(module: Any, layer: str | None) -> ClassHead:
+    """The output layer: what Hugging Face names as such, a module's usual names for it, or the last of a sequence.
+
+    Raises
+    ------
+    ParameterError
+        Several layers may be meant; the message lists them.
+    """
+    where = type(module).__name__
+    linears = {name: part for name, part in module.named_modules() if _is_linear(part)}
+    if layer is not None:
+        if layer not in linears:
+            raise ParameterError(f"{where}: no linear layer {layer!r:.60}; there are {_listed(linears)}")
+        return _read(linears[layer], f"{where}: layer {layer!r}", module)
+    found = _output(module, linears)
+    if len(found) == 1:
+        ((name, part),) = found.items()
+        return _read(part, f"{where}: layer {name!r}" if name else where, module)
+    if not linears:
+        raise OperatorError(f"{where}: expected a module with a linear output layer, found no linear layer in it")
+    several = found or linears
+    raise ParameterError(f"{where}: {len(several)} layers may be the output; name one with layer=: {_listed(several)}")
+
+
+def _output(module: Any, linears: dict[str, Any]) -> dict[str, Any]:
+    """The layers that may be the output: one where it is clear."""
+    if _is_linear(module):
+        return {"": module}
+    named = getattr(module, "get_output_embeddings", None)
+    part = named() if callable(named) else None
+    if part is not None and _is_linear(part):
+        name = next((name for name, other in linears.items() if other is part), "output embeddings")
+        return {name: part}
+    usual = {}
+    for name in _USUAL:
+        inside = {key: other for key, other in linears.items() if key == name or key.startswith(f"{name}.")}
+        if inside:
+            last = list(inside)[-1]
+            usual[last] = inside[last]
+    if usual:
+        return usual
+    if type(module).__name__ == "Sequential" and linears:
+        last = list(linears)[-1]
+        return {last: linears[last]}
+    return linears if len(linears) == 1 else {}
+
+
+def _is_linear(part: Any) -> bool:
+    weight = getattr(part, "weight", None)
+    return type(part).__name__ in ("Linear", "NonDynamicallyQuantizableLinear", "Conv1D", "Embedding") and (
+        getattr(weight, "ndim", 0) == 2
+    )
+
+
+def _read(part: Any, where: str, module: Any) -> ClassHead:
+    weights, bias = _numbers(part.weight), getattr(part, "bias", None)
+    if type(part).__name__ == "Conv1D":  # transformers keeps it as (features, classes)
+        weights = weights.T
+    labels = getattr(getattr(module, "config", None), "id2label", None)
+    names = None
+    if isinstance(labels, dict) and len(labels) == len(weights):
+        names = [str(labels.get(i, i)) for i in range(len(weights))]
+    return arrays_head(weights, None if bias is None else _numbers(bias), names, where)
+
+
+def _numbers(tensor: Any) -> NDArray[np.float64]:
+    return np.asarray(tensor.detach().cpu().double().numpy())
+
+
+def _listed(linears: dict[str, Any]) -> str:
+    rows = [f"{name} ({part.weight.shape[0]} x {part.weight.shape[1]})" for name, part in linears.items()]
+    return (f"{len(rows) - 12} more, " if len(rows) > 12 else "") + ", ".join(rows[-12:])

@@ -1,0 +1,128 @@
+"""The output layer in a file of weights alone: .safetensors and .gguf."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardmax.errors import FileFormatError, MissingExtraError, OperatorError, ParameterError
+from hardmax.heads.classes.sources.head import ClassHead, arrays_head
+
+#: Ends of names under which output layers are kept, best first; then of embeddings, which may serve as output too.
+OUTPUT_NAMES = ("lm_head.weight", "embed_out.weight", "output_projection.weight", "classifier.out_proj.weight",
+                "classifier.weight", "score.weight", "cls.predictions.decoder.weight", "decoder.weight", "head.weight",
+                "fc.weight", "output.weight")  # fmt: skip
+TIED_NAMES = ("embed_tokens.weight", "word_embeddings.weight", "wte.weight", "tok_embeddings.weight", "shared.weight",
+              "token_embd.weight")  # fmt: skip
+_MOST_HEADER = 100_000_000
+_TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
+
+
+def chosen_tensor(shapes: dict[str, Sequence[int]], layer: str | None, where: str) -> str:
+    """The name of the tensor that holds the output layer, by its usual names, or as ``layer`` says."""
+    tables = [name for name, shape in shapes.items() if len(shape) == 2]
+    if layer is not None:
+        found = [name for name in (layer, f"{layer}.weight") if name in tables]
+        if not found:
+            raise ParameterError(f"{where}: no matrix of the name {layer!r:.60}; there are {_listed(shapes, tables)}")
+        return found[0]
+    for ends in (OUTPUT_NAMES, TIED_NAMES):
+        for end in ends:
+            found = [name for name in tables if name == end or name.endswith(f".{end}")]
+            if len(found) == 1:
+                return found[0]
+            if len(found) > 1:
+                raise ParameterError(
+                    f"{where}: {len(found)} layers may be the output; name one with layer=: {_listed(shapes, found)}"
+                )
+    raise OperatorError(
+        f"{where}: expected an output layer under one of its usual names (lm_head, classifier, ...), found none; name "
+        f"one with layer=: {_listed(shapes, tables)}"
+    )
+
+
+def _listed(shapes: dict[str, Sequence[int]], names: list[str]) -> str:
+    rows = [f"{name} ({shapes[name][0]} x {shapes[name][1]})" for name in names]
+    return ", ".join(rows[:12]) + (f", {len(rows) - 12} more" if len(rows) > 12 else "") if rows else "none"
+
+
+# --- safetensors -----------------------------------------------------------------------------------
+
+
+def safetensors_head(path: Path, layer: str | None) -> ClassHead:
+    """The output layer in a .safetensors file; only its own bytes are read, bfloat16 included."""
+    where = path.name
+    with path.open("rb") as file:
+        size = path.stat().st_size
+        length = int.from_bytes(file.read(8), "little")
+        if not 2 <= length <= min(_MOST_HEADER, size - 8):
+            raise FileFormatError(f"{where}: expected a .safetensors file, got a header of {length} bytes in {size}")
+        try:
+            header = json.loads(file.read(length))
+            entries = {
+                name: (str(entry["dtype"]), [int(n) for n in entry["shape"]], [int(n) for n in entry["data_offsets"]])
+                for name, entry in header.items()
+                if name != "__metadata__"
+            }
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            kind = type(error).__name__
+            raise FileFormatError(f"{where}: a damaged header of a .safetensors file ({kind})") from None
+
+        def read(name: str) -> NDArray[np.float64]:
+            kind, shape, offsets = entries[name]
+            if kind not in _TYPES:
+                raise OperatorError(f"{where}: {name} is stored as {kind}; expected one of {', '.join(_TYPES)}")
+            dtype = np.dtype(_TYPES[kind])
+            begin, end = offsets if len(offsets) == 2 else (0, -1)
+            entries_in_file = (end - begin) // dtype.itemsize
+            if (
+                min([begin, *shape], default=0) < 0
+                or end > size - 8 - length
+                or int(np.prod(shape, dtype=object)) != (entries_in_file)
+                or entries_in_file * dtype.itemsize != end - begin
+            ):
+                raise FileFormatError(f"{where}: {name} of shape {shape} does not fit its bytes {begin} to {end}")
+            file.seek(8 + length + begin)
+            values = np.frombuffer(file.read(end - begin), dtype)
+            if kind == "BF16":
+                values = (values.astype("<u4") << 16).view("<f4")
+            return values.reshape(shape).astype(np.float64)
+
+        name = chosen_tensor({name: shape for name, (_, shape, _) in entries.items()}, layer, where)
+        other = f"{name.removesuffix('.weight')}.bias"
+        return arrays_head(read(name), read(other) if other in entries else None, None, f"{where}: layer {name!r}")
+
+
+# --- gguf ------------------------------------------------------------------------------------------
+
+
+def gguf_head(path: Path, layer: str | None) -> ClassHead:
+    """The output layer in a .gguf file, dequantized, with the vocabulary that the file carries."""
+    try:
+        import gguf
+    except ImportError:
+        raise MissingExtraError("GGUF files need gguf: pip install 'hardmax[models]'") from None
+    where = path.name
+    try:
+        reader = gguf.GGUFReader(path)
+        tensors = {tensor.name: tensor for tensor in reader.tensors}
+        shapes: dict[str, Sequence[int]] = {name: [int(n) for n in reversed(t.shape)] for name, t in tensors.items()}
+        tokens = reader.fields["tokenizer.ggml.tokens"].contents() if "tokenizer.ggml.tokens" in reader.fields else None
+    except (ValueError, IndexError, KeyError, TypeError, OverflowError, OSError, UnicodeDecodeError) as error:
+        raise FileFormatError(f"{path}: a damaged or truncated GGUF file ({type(error).__name__}: {error})") from None
+    name = chosen_tensor(shapes, layer, where)
+
+    def read(tensor: Any) -> NDArray[np.float64]:
+        return np.asarray(gguf.dequantize(tensor.data, tensor.tensor_type), dtype=np.float64)
+
+    other = f"{name.removesuffix('.weight')}.bias"
+    bias = read(tensors[other]) if other in tensors else None
+    rows = read(tensors[name])
+    return arrays_head(
+        rows, bias, tokens if tokens is not None and len(tokens) == len(rows) else None, f"{where}: layer {name!r}"
+    )
