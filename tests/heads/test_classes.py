@@ -250,7 +250,8 @@ def test_covers_are_proved_only_where_rationals_agree(seed, scale, places):
         np.vstack([rivals, inner]), np.append(lifts, lifts.min() - 1.0), np.arange(5), np.arange(3),
         domains.read_domain("all", 3), 0, 0,
     )  # fmt: skip
-    if proofs.exact_multipliers(below, range(4), 4) is not None:
+    # thirds of dependent rows can be independent by a rounding only, and then floats prove nothing
+    if scale == 1.0 and proofs.exact_multipliers(below, range(4), 4) is not None:
         assert proofs.covered(below, range(4), np.array([4]))[0]  # not merely cautious
 
 
