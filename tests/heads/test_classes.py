@@ -255,6 +255,16 @@ def test_covers_are_proved_only_where_rationals_agree(seed, scale, places):
         assert proofs.covered(below, range(4), np.array([4]))[0]  # not merely cautious
 
 
+def test_a_row_beyond_its_rivals_or_above_them_is_not_covered_in_rationals():
+    def cover(row, bias):
+        rows, shifts = np.array([[0.0], [1.0], [row]]), np.array([0.0, 0.0, bias])
+        one = problem.Problem(rows, shifts, np.arange(3), np.arange(1), domains.read_domain("all", 1), 0, 0)
+        return proofs.exactly_covered(one, (0, 1), 2)
+
+    assert cover(0.5, 0.0) == (0, 1) and cover(1.0, -1.0) == (1,)
+    assert cover(2.0, -9.0) is None and cover(-(2.0**-60), -9.0) is None and cover(0.5, 2.0**-60) is None
+
+
 def test_a_box_thinner_than_binary32_keeps_its_queries_inside():
     low, high = 1.0 + 2.0**-41, 1.0 + 2.0**-40
     audit = hm.audit_classes([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]], domain=("box", low, high))
