@@ -125,11 +125,14 @@ def tamed(weights: FloatArray, bias: FloatArray, classes: IntArray, domain: Feat
     features = np.arange(rows.shape[1])
     if domain.kind == "all":
         features = np.flatnonzero((rows != rows[:1]).any(axis=0))
-        rows = np.ascontiguousarray(rows[:, features])
+        if len(features) < rows.shape[1]:
+            rows = np.ascontiguousarray(rows[:, features])
         domain = read_domain("all", len(features))
     of_rows, of_bias = _exponent(rows), _exponent(shifts)
     if domain.kind == "sphere" or domain.kind == "ball":
         of_bias = of_rows = max(of_rows, of_bias) if of_rows and of_bias else of_rows or of_bias
+    if of_rows == of_bias == 0:
+        return Problem(rows, shifts, classes, features, domain, 0, 0)
     with np.errstate(under="ignore", over="ignore"):
         small_rows, small_bias = np.ldexp(rows, -of_rows), np.ldexp(shifts, -of_bias)
         exponent = of_bias - of_rows
