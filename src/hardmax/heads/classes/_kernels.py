@@ -13,8 +13,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from hardmax.arithmetic.compiling import kernel
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -27,7 +28,7 @@ OPTIMAL, COVERED, INFEASIBLE, STALLED = 0, 1, 2, 3
 TINY, REFRESH = 1e-9, 100
 
 
-@njit(cache=True, fastmath=True)
+@kernel(fastmath=True)
 def _replace(inverse: FloatArray, norms: FloatArray, x: FloatArray, column: FloatArray, r: int) -> None:
     """Enter a column, given as ``inverse @ column``, at position r; norms are those of the inverse's rows."""
     m = len(column)
@@ -53,7 +54,7 @@ def _replace(inverse: FloatArray, norms: FloatArray, x: FloatArray, column: Floa
             x[i] -= f * step
 
 
-@njit(cache=True)
+@kernel
 def _wall_gap(k: int, d: int, y: FloatArray, low: FloatArray, high: FloatArray) -> Any:
     """The reduced cost of wall k (of 2 d); -inf where there is none."""
     if k < d:
@@ -61,7 +62,7 @@ def _wall_gap(k: int, d: int, y: FloatArray, low: FloatArray, high: FloatArray) 
     return -high[k - d] - y[k - d]
 
 
-@njit(cache=True)
+@kernel
 def _duals(
     inverse: FloatArray,
     basis: IntArray,
@@ -86,7 +87,7 @@ def _duals(
     y[:] = np.dot(of_basis, inverse)
 
 
-@njit(cache=True)
+@kernel
 def _reached(
     basis: IntArray, x: FloatArray, costs: FloatArray, low: FloatArray, high: FloatArray, is_real: BoolArray
 ) -> float:
@@ -106,7 +107,7 @@ def _reached(
     return value
 
 
-@njit(cache=True)
+@kernel
 def refactor(
     columns: FloatArray,
     basis: IntArray,
@@ -135,7 +136,7 @@ def refactor(
     return True
 
 
-@njit(cache=True)
+@kernel
 def _leaving(x: FloatArray, norms: FloatArray) -> int:
     """The negative multiplier to drop, by steepest edge; -1 where none is negative."""
     leave, worst = -1, 0.0
@@ -147,7 +148,7 @@ def _leaving(x: FloatArray, norms: FloatArray) -> int:
     return leave
 
 
-@njit(cache=True)
+@kernel
 def _dual_entering(
     alphas: FloatArray,
     gaps: FloatArray,
@@ -188,7 +189,7 @@ def _dual_entering(
     return enter, step
 
 
-@njit(cache=True)
+@kernel
 def _primal_entering(
     gaps: FloatArray,
     devex: FloatArray,
@@ -215,7 +216,7 @@ def _primal_entering(
     return enter
 
 
-@njit(cache=True)
+@kernel
 def _primal_leaving(x: FloatArray, column: FloatArray) -> int:
     """The multiplier that falls to zero first, with Harris's tolerance; -1 where none falls."""
     bound = np.inf
@@ -229,7 +230,7 @@ def _primal_leaving(x: FloatArray, column: FloatArray) -> int:
     return leave
 
 
-@njit(cache=True)
+@kernel
 def _update_devex(
     devex: FloatArray, alphas: FloatArray, row: FloatArray, pivot: float, entering: int, leaving: int
 ) -> None:
@@ -244,7 +245,7 @@ def _update_devex(
     devex[leaving] = max(scale, 1.0)
 
 
-@njit(cache=True)
+@kernel
 def _column(columns: FloatArray, inverse: FloatArray, j: int) -> Any:
     """``inverse`` times column j."""
     n_max, d = len(columns), len(inverse) - 1
@@ -255,7 +256,7 @@ def _column(columns: FloatArray, inverse: FloatArray, j: int) -> Any:
     return inverse[:, j - n_max - d].copy()
 
 
-@njit(cache=True)
+@kernel
 def reoptimise(
     columns: FloatArray,  # (n_max, m)
     costs: FloatArray,  # (n_max,)
@@ -328,7 +329,7 @@ def reoptimise(
     return STALLED
 
 
-@njit(cache=True)
+@kernel
 def two_largest(scores: NDArray[np.floating]) -> tuple[IntArray, FloatArray]:
     """The index of the largest score of each row, and by how much it exceeds the next; nan where one is nan.
 

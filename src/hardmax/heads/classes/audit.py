@@ -248,7 +248,7 @@ def audit_classes(
     """
     head = read_head(source, bias, layer, names)
     reason = head.where
-    if isinstance(domain, str) and domain == "auto":
+    if isinstance(domain, str) and domain == "auto" and reason != "weights":  # of an array there is nothing in front
         head, domain, reason = head.folded(), head.features, f"{head.where}; {head.reason}"
     where = read_domain(domain, head.weights.shape[1])
     if max_seconds is not None and not max_seconds >= 0:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.arithmetic.rounding import SAFETY, UNDERFLOW, dot_error, length_above, solution_error
+from hardmax.arithmetic.rounding import SAFETY, UNDERFLOW, corner_error, dot_error, length_above
 from hardmax.cells.certificate.check import Check
 from hardmax.cells.complex import Exactness
 from hardmax.cells.verification import Verification
@@ -200,9 +200,8 @@ def _covered_in_floats(audit: ClassAudit, columns: Sequence[int], rows: IntArray
         missing = np.abs(wanted - shares @ lines)
         missing += dot_error(m, np.abs(wanted) + np.abs(shares) @ np.abs(lines))
         worst = SAFETY * defect.sum(axis=1).max()
-        error = np.array(
-            [solution_error(SAFETY * x, worst) for x in (missing @ np.abs(inverse.T) + m * UNDERFLOW).max(axis=1)]
-        )
+        pull = SAFETY * (missing @ np.abs(inverse.T) + m * UNDERFLOW).max(axis=1)
+        error = corner_error(m, pull, worst) if worst <= 0.5 else np.full(len(pull), np.inf)
         positive = (shares - error[:, None] > 0).all(axis=1)
         value = shares @ worth - audit.bias[rows]
         size = np.abs(shares) @ np.abs(worth) + np.abs(audit.bias[rows])

@@ -18,7 +18,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from hardmax.arithmetic.rounding import SAFETY, UNDERFLOW, dot_error, solution_error
+from hardmax.arithmetic.rounding import SAFETY, UNDERFLOW, corner_error, dot_error
 from hardmax.heads.classes.exact_systems import solved
 from hardmax.heads.classes.problem import Problem
 
@@ -62,7 +62,7 @@ def covered(problem: Problem, basis: Sequence[int], rows: IntArray) -> BoolArray
         weights = inverse @ right
         residual = np.abs(right - matrix @ weights) + dot_error(m, np.abs(right) + np.abs(matrix) @ np.abs(weights))
         correction = SAFETY * (sizes @ residual + m * UNDERFLOW).max(axis=0)
-        error = np.array([solution_error(each, worst) for each in correction])
+        error = corner_error(m, correction, worst) if worst <= 0.5 else np.full(len(correction), np.inf)
         is_inside = (weights > error).all(axis=0)
         # sum l c - b_i, whose terms are known within error |c|
         value = costs @ weights - problem.bias[rows]

@@ -1,0 +1,191 @@
+"""The last layer of a classifier is found in files and models, with its names and what bounds its features."""
+
+import json
+import struct
+
+import numpy as np
+import pytest
+
+import hardmax as hm
+from hardmax.errors import FileFormatError, OperatorError, ParameterError, ShapeError
+from hardmax.heads.classes.sources import read_head
+
+pytestmark = pytest.mark.extras
+
+WEIGHTS = np.array([[1.0, 0.0], [-1.0, 0.0], [0.25, 0.0]], dtype=np.float32)  # the last lies between the others
+BIAS = np.array([0.5, 0.5, 0.0], dtype=np.float32)
+
+
+def _onnx(path, build, outputs=("y",), metadata=None):
+    """An ONNX file: ``build(helper)`` gives nodes and constants; the input is x, of two features."""
+    onnx = pytest.importorskip("onnx", reason="needs onnx, which is not installed")
+    nodes, constants = build(onnx.helper)
+    graph = onnx.helper.make_graph(
+        nodes,
+        "g",
+        [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["n", 2])],
+        [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in outputs],
+        [onnx.numpy_helper.from_array(array, name) for name, array in constants.items()],
+    )
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+    onnx.helper.set_model_props(model, metadata or {})
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+def _tail(h, features="x", scores="y"):
+    return [
+        h.make_node("MatMul", [features, "W"], ["m"]),
+        h.make_node("Add", ["m", "b"], ["s"]),
+        h.make_node("Softmax", ["s"], [scores], axis=-1),
+    ]
+
+
+CONSTANTS = {"W": WEIGHTS.T.copy(), "b": BIAS}
+
+
+def test_a_layer_before_softmax_is_audited_with_the_characters_the_file_carries(tmp_path):
+    path = _onnx(tmp_path / "ocr.onnx", lambda h: (_tail(h), CONSTANTS), metadata={"character": "a\nb"})
+    audit = hm.audit_classes(path)
+    assert audit.names == ("<blank>", "a", "b")
+    assert audit.live.tolist() == [True, True, False]
+    np.testing.assert_array_equal(audit.weights, WEIGHTS)
+    np.testing.assert_array_equal(audit.bias, BIAS)
+
+
+@pytest.mark.parametrize(
+    ("before", "features"),
+    [
+        ([("Relu", ["x"], {})], "nonnegative"),
+        ([("Sigmoid", ["x"], {})], ("box", 0.0, 1.0)),
+        ([("Tanh", ["x"], {})], ("box", -1.0, 1.0)),
+        ([("Identity", ["x"], {})], "all"),
+    ],
+)
+def test_the_operation_in_front_of_a_layer_bounds_its_features(tmp_path, before, features):
+    def build(h):
+        nodes = [h.make_node(op, inputs, ["f"], **attributes) for op, inputs, attributes in before]
+        return [*nodes, h.make_node("Flatten", ["f"], ["g"]), *_tail(h, "g")], CONSTANTS
+
+    head = read_head(_onnx(tmp_path / "m.onnx", build), None, None, None)
+    assert head.features == features
+    audit = hm.audit_classes(tmp_path / "m.onnx", domain="auto")
+    assert "m.onnx" in audit.reason
+
+
+def test_swish_is_bounded_below_by_its_least_value(tmp_path):
+    def build(h):
+        gate = [h.make_node("Sigmoid", ["x"], ["g"]), h.make_node("Mul", ["x", "g"], ["f"])]
+        return [*gate, *_tail(h, "f")], CONSTANTS
+
+    (_, low, high) = read_head(_onnx(tmp_path / "m.onnx", build), None, None, None).features
+    z = np.linspace(-2, 0, 100001)
+    assert high == np.inf and low <= (z / (1 + np.exp(-z))).min() < low + 1e-9
+
+
+def test_gain_and_shift_of_a_normalisation_are_folded_into_the_rows(tmp_path):
+    def build(h):
+        norm = h.make_node("LayerNormalization", ["x", "g", "s"], ["f"])
+        return [norm, *_tail(h, "f")], {**CONSTANTS, "g": np.float32([2, 4]), "s": np.float32([1, 0])}
+
+    audit = hm.audit_classes(_onnx(tmp_path / "m.onnx", build), domain="auto")
+    np.testing.assert_array_equal(audit.weights, WEIGHTS * [2, 4])
+    np.testing.assert_array_equal(audit.bias, BIAS + WEIGHTS[:, 0])
+    assert audit.domain.kind == "ball" and audit.domain.radius == np.sqrt(2)
+
+
+def test_two_outputs_with_layers_of_their_own_are_ambiguous_until_one_is_named(tmp_path):
+    def build(h):
+        other = h.make_node("Gemm", ["x", "V"], ["z"], transB=1)
+        return [*_tail(h), other], {**CONSTANTS, "V": np.eye(2, dtype=np.float32)}
+
+    path = _onnx(tmp_path / "m.onnx", build, outputs=("y", "z"))
+    with pytest.raises(ParameterError, match=r"layer=: W \(3 x 2\), V \(2 x 2\)"):
+        hm.audit_classes(path)
+    assert hm.audit_classes(path, layer="V").n_classes == 2
+    with pytest.raises(ParameterError, match="no layer of the name 'U'"):
+        hm.audit_classes(path, layer="U")
+
+
+def test_an_output_that_no_linear_layer_orders_is_refused(tmp_path):
+    def build(h):
+        return [*_tail(h, scores="t"), h.make_node("Sin", ["t"], ["y"])], CONSTANTS
+
+    with pytest.raises(OperatorError, match="through Sin; name a layer"):
+        hm.audit_classes(_onnx(tmp_path / "m.onnx", build))
+
+
+def test_a_shift_after_a_scale_is_refused_because_the_bias_would_be_wrong(tmp_path):
+    def build(h):
+        nodes = [
+            h.make_node("MatMul", ["x", "W"], ["m"]),
+            h.make_node("Mul", ["m", "two"], ["t"]),
+            h.make_node("Add", ["t", "b"], ["y"]),
+        ]
+        return nodes, {**CONSTANTS, "two": np.float32([2])}
+
+    with pytest.raises(OperatorError, match="pass the weights and the bias as arrays"):
+        hm.audit_classes(_onnx(tmp_path / "m.onnx", build))
+
+
+def _safetensors(path, tensors):
+    """A .safetensors file of (dtype, shape, bytes)."""
+    header, data = {}, b""
+    for name, (kind, shape, raw) in tensors.items():
+        header[name] = {"dtype": kind, "shape": shape, "data_offsets": [len(data), len(data) + len(raw)]}
+        data += raw
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+    return path
+
+
+def test_weights_in_safetensors_are_found_by_their_names_bfloat16_included(tmp_path):
+    half = (WEIGHTS.view(np.uint32) >> 16).astype(np.uint16)
+    tensors = {
+        "model.embed_tokens.weight": ("F32", [3, 2], (2 * WEIGHTS).tobytes()),
+        "lm_head.weight": ("BF16", [3, 2], half.tobytes()),
+        "lm_head.bias": ("F32", [3], BIAS.tobytes()),
+    }
+    head = read_head(_safetensors(tmp_path / "m.safetensors", tensors), None, None, None)
+    np.testing.assert_array_equal(head.weights, WEIGHTS)  # a quarter, a half and one have few bits
+    np.testing.assert_array_equal(head.bias, BIAS)
+    tied = read_head(tmp_path / "m.safetensors", None, "model.embed_tokens", None)
+    np.testing.assert_array_equal(tied.weights, 2 * WEIGHTS)
+
+
+@pytest.mark.parametrize("damage", [lambda d: d[:20], lambda d: d[:-1], lambda d: b"\xff" * 8 + d[8:], lambda d: b""])
+def test_damaged_safetensors_are_refused(tmp_path, damage):
+    path = _safetensors(tmp_path / "m.safetensors", {"lm_head.weight": ("F32", [3, 2], WEIGHTS.tobytes())})
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(FileFormatError, match=r"m\.safetensors"):
+        hm.audit_classes(path)
+
+
+def test_the_output_layer_of_a_torch_module_is_found_or_asked_for():
+    torch = pytest.importorskip("torch", reason="needs torch, which is not installed")
+    layer = torch.nn.Linear(2, 3)
+    with torch.no_grad():
+        layer.weight.copy_(torch.tensor(WEIGHTS))
+        layer.bias.copy_(torch.tensor(BIAS))
+    audit = hm.audit_classes(torch.nn.Sequential(torch.nn.Linear(4, 2), torch.nn.ReLU(), layer), names=["a", "b", "c"])
+    assert audit.dead.tolist() == [False, False, True] and audit.table()[0]["name"] == "c"
+
+    class Two(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.left, self.right = torch.nn.Linear(2, 2), layer
+
+    with pytest.raises(ParameterError, match=r"left \(2 x 2\), right \(3 x 2\)"):
+        hm.audit_classes(Two())
+    assert hm.audit_classes(Two(), layer="right").n_dead == 1
+
+
+def test_names_come_from_a_file_with_one_a_line(tmp_path):
+    names = tmp_path / "dict.txt"
+    names.write_text("x\ny\n", encoding="utf-8")
+    assert hm.audit_classes(WEIGHTS, BIAS, names=names).names == ("<blank>", "x", "y")
+    names.write_text("x\n", encoding="utf-8")
+    assert hm.audit_classes(WEIGHTS, BIAS, names=names).names == ("<blank>", "x", " ")
+    names.write_text("a\nb\nc\nd\n", encoding="utf-8")
+    with pytest.raises(ShapeError, match=r"names in dict\.txt: expected 3"):
+        hm.audit_classes(WEIGHTS, BIAS, names=names)
