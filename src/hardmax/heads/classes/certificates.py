@@ -57,8 +57,11 @@ class Certificate:
             found = np.ones(len(self.rivals))
         else:
             right = np.append(self._head[0][self.index], 1.0)
-            scale = np.ldexp(1.0, -np.frexp(np.abs(self._matrix).max(axis=1))[1])
-            found = np.linalg.lstsq(self._matrix * scale[:, None], right * scale, rcond=None)[0][: len(self.rivals)]
+            n = len(self.rivals)
+            scale = np.ldexp(1.0, -np.frexp(np.abs(self._matrix[:, :n]).max(axis=1))[1])
+            # a wall's multiplier has no size of its own, so its column is not scaled with the rows
+            scaled = np.concatenate([self._matrix[:, :n] * scale[:, None], self._matrix[:, n:]], axis=1)
+            found = np.linalg.lstsq(scaled, right * scale, rcond=None)[0][:n]
             if not (np.isfinite(found).all() and (found > 0).all()):
                 found = np.array([float(x) for x in self.exact()])
         found = found / found.sum() if len(found) else found
