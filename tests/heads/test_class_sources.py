@@ -189,3 +189,37 @@ def test_names_come_from_a_file_with_one_a_line(tmp_path):
     names.write_text("a\nb\nc\nd\n", encoding="utf-8")
     with pytest.raises(ShapeError, match=r"names in dict\.txt: expected 3"):
         hm.audit_classes(WEIGHTS, BIAS, names=names)
+
+
+def test_the_command_names_the_dead_and_writes_them(tmp_path, capsys):
+    from hardmax.cli import main
+
+    path = _onnx(tmp_path / "ocr.onnx", lambda h: (_tail(h), CONSTANTS), metadata={"character": "a\nb"})
+    assert main(["classes", str(path), "-o", str(tmp_path / "dead.csv")]) == 0
+    shown = capsys.readouterr().out
+    assert "2 live, 1 dead (certified)" in shown and "b" in shown
+    assert (tmp_path / "dead.csv").read_text().splitlines()[1].startswith("2,b,dead,0.25,0.0,0 1")
+    assert main(["classes", str(path), "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["n_live"], facts["n_dead"], facts["classes"][0]["name"]) == (2, 1, "b")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["absent.onnx"], "no such file"),
+        (["m.onnx", "--domain", "box:1"], "expected box:LOW:HIGH"),
+        (["m.onnx", "--domain", "mars"], "unknown domain"),
+        (["m.onnx", "--layer", "Q"], "no layer of the name 'Q'"),
+        (["m.onnx", "-o", "dead.txt"], "expected a file ending in .csv, .npz"),
+        (["m.onnx", "--names", "absent.txt"], "absent.txt"),
+    ],
+)
+def test_a_bad_command_is_refused_in_one_line(tmp_path, capsys, monkeypatch, arguments, words):
+    from hardmax.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    _onnx(tmp_path / "m.onnx", lambda h: (_tail(h), CONSTANTS))
+    assert main(["classes", *arguments]) == 2
+    told = capsys.readouterr().err
+    assert words in told and told.count("\n") == 1

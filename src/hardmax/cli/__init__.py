@@ -18,6 +18,7 @@ from hardmax import __version__
 from hardmax.arithmetic.notices import announced
 from hardmax.cli import bounds as bounds_command
 from hardmax.cli import claims as claims_command
+from hardmax.cli import classes as classes_command
 from hardmax.cli import compile as compile_command
 from hardmax.cli import count as count_command
 from hardmax.cli import explore as explore_command
@@ -56,6 +57,7 @@ app.command("count", rich_help_panel=COUNT, epilog=count_command.EXAMPLES)(count
 app.command("map", rich_help_panel=COUNT, epilog=map_command.EXAMPLES)(map_command.map_)
 app.command("sample", rich_help_panel=COUNT, epilog=sample_command.EXAMPLES)(sample_command.sample)
 app.command("skeleton", rich_help_panel=CHANGE, epilog=skeleton_command.EXAMPLES)(skeleton_command.skeleton)
+app.command("classes", rich_help_panel=CHANGE, epilog=classes_command.EXAMPLES)(classes_command.classes)
 app.command("compile", rich_help_panel=CHANGE, epilog=compile_command.EXAMPLES)(compile_command.compile_)
 app.command("figures", rich_help_panel=CHECK, epilog=figures_command.EXAMPLES)(figures_command.figures)
 app.command("claims", rich_help_panel=CHECK, epilog=claims_command.EXAMPLES)(claims_command.claims)
