@@ -80,7 +80,7 @@ def try_fault(fault: Fault, limit: float) -> Result:
             )
         except subprocess.TimeoutExpired:
             return Result(fault, True, time.monotonic() - start, "hangs")
-        if done.returncode not in (0, 1, 2):  # 2: a module that does not import any more
+        if done.returncode > 2:  # 2: a module that does not import any more; below zero: the process broke down
             raise RuntimeError(f"fault {fault.name!r}: pytest ended with {done.returncode}\n{done.stdout[-2000:]}")
         failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
         return Result(fault, done.returncode != 0, time.monotonic() - start, (failed or ["passed"])[0][:150])
