@@ -216,13 +216,13 @@ def test_an_end_at_any_write_leaves_a_folder_that_loads(when, tmp_path, small_ch
     assert kept == sorted(kept) and kept[-1] >= len(whole) - 5  # all parts but the last, at least
 
 
-def test_polygons_of_all_of_space_are_loaded_as_quickly_as_they_were_found(tmp_path, monkeypatch):
+def test_polygons_of_all_of_space_are_loaded_as_quickly_as_they_were_found(tmp_path, small_chunks, monkeypatch):
     """They are ordered while the errors of corners and of directions are known apart; rationals are never asked."""
     net = random_relu_network([2, 24, 12, 1], rng=np.random.default_rng(5))
-    cells = hm.enumerate_cells(net, hm.Space(2))
-    found = hm.enumerate_cells(net, hm.Space(2), stream_to=tmp_path)
+    monkeypatch.setattr(streaming, "_PART_CELLS", 50)
     monkeypatch.setattr(CellComplex, "_inward", lambda *_: pytest.fail("rationals were asked for"))
-    loaded = found.load()
+    cells = hm.enumerate_cells(net, hm.Space(2))
+    loaded = hm.enumerate_cells(net, hm.Space(2), stream_to=tmp_path).load()
     assert np.array_equal(loaded.pieces.vertices, cells.pieces.vertices)
     assert np.array_equal(loaded.pieces.walls, cells.pieces.walls)
 
@@ -282,3 +282,18 @@ def test_threads_beside_the_main_one_search_without_signals():
     thread.start()
     thread.join()
     assert found[0].is_complete
+
+
+def test_a_sample_that_is_interrupted_counts_what_it_drew_and_no_less(monkeypatch):
+    net, box = _small_question("box")
+    calls = []
+
+    def codes(coder, key, first, size):
+        calls.append(size)
+        if len(calls) == 3:
+            signal.raise_signal(signal.SIGINT)  # as if it came while the kernel ran
+        return np.zeros(size, dtype=np.uint64)
+
+    monkeypatch.setattr("hardmax.measurements._sampled_codes.Coder.codes", codes)
+    found = hm.sample_cells(net, box, 10**8, rng=np.random.default_rng(0))
+    assert len(calls) == 3 and found.n_samples == sum(calls) and not found.is_complete
