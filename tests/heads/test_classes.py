@@ -266,6 +266,25 @@ def test_a_row_beyond_its_rivals_or_above_them_is_not_covered_in_rationals():
     assert cover(2.0, -9.0) is None and cover(-(2.0**-60), -9.0) is None and cover(0.5, 2.0**-60) is None
 
 
+@given(_heads((1.0, 1 / 3)), st.sampled_from(["all", "nonnegative", ("box", -1.0, 1.0)]))
+@example((np.array([[-1.0], [0.0], [1.0]]), np.zeros(3)), "all")
+def test_rationals_from_nothing_agree_with_the_oracle(head, domain):
+    weights, bias = head
+    classes, _ = problem.distinct(weights, bias)
+    one = problem.tamed(weights, bias, classes, domains.read_domain(domain, weights.shape[1]))
+    found = verdicts.Verdicts(one)
+    if len(classes) > 1 and one.dim:
+        for row in range(len(classes)):
+            exact_rows.settle_exactly(found, row, None, None)
+        live = live_classes(weights.tolist(), bias.tolist(), domain)
+        assert (found.status == np.array(live)[classes]).all()
+
+
+def test_a_tie_is_no_win_in_rationals():
+    one = problem.tamed(np.array([[1.0], [2.0]]), np.zeros(2), np.arange(2), domains.read_domain("all", 1))
+    assert not exact_rows.wins(one, 1, [Fraction(0)]) and exact_rows.wins(one, 1, [Fraction(1, 2**1080)])
+
+
 def test_a_box_thinner_than_binary32_keeps_its_queries_inside():
     low, high = 1.0 + 2.0**-41, 1.0 + 2.0**-40
     audit = hm.audit_classes([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]], domain=("box", low, high))
