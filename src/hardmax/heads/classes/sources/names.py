@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from hardmax.errors import FileFormatError, ParameterError, ShapeError
+from hardmax.errors import ParameterError, ShapeError
+from hardmax.networks.files import text_of
 
 #: What CTC writes between characters, and what the last class of PaddleOCR's dictionaries is.
 BLANK, SPACE = "<blank>", " "
@@ -61,11 +62,5 @@ def padded(names: list[str], n_classes: int, what: str, where: str) -> tuple[str
 
 
 def _lines(path: Path) -> list[str]:
-    if not path.is_file():
-        raise FileFormatError(f"{path}: expected a text file with one name a line, found none")
-    try:
-        text = path.read_bytes().decode("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise FileFormatError(f"{path}: expected a text file in UTF-8 with one name a line ({error})") from None
-    lines = text.split("\n")  # not splitlines: some dictionaries hold characters that Unicode counts as line ends
+    lines = text_of(path).split("\n")  # not splitlines: some dictionaries hold characters that Unicode counts as line ends
     return [line.removesuffix("\r") for line in (lines[:-1] if lines[-1] == "" else lines)]

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from hardmax.errors import OperatorError, ParameterError, ShapeError
 from hardmax.heads.classes.sources.head import BOXES, ClassHead, arrays_head
 from hardmax.heads.classes.sources.names import padded
+from hardmax.networks.files import contents
 from hardmax.networks.onnx_files import OnnxModel, OnnxNode, parse_model
 
 Array = NDArray[Any]
@@ -259,7 +260,7 @@ def onnx_head(path: Path, layer: str | None) -> ClassHead:
         No output is reached from a linear layer by operations that keep the order of classes.
     """
     where = path.name
-    data = path.read_bytes()
+    data = contents(path)
     model = parse_model(data, str(path), path.parent)
     graph = _Graph(model)
     added: list[OnnxNode] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from hardmax.errors import FileFormatError, MissingExtraError, OperatorError, ParameterError
 from hardmax.heads.classes.sources.head import ClassHead, arrays_head
+from hardmax.networks.files import open_file
 
 #: Ends of names under which output layers are kept, best first; then of embeddings, which may serve as output too.
 OUTPUT_NAMES = ("lm_head.weight", "embed_out.weight", "output_projection.weight", "classifier.out_proj.weight",
@@ -57,8 +59,8 @@ def _listed(shapes: dict[str, Sequence[int]], names: list[str]) -> str:
 def safetensors_head(path: Path, layer: str | None) -> ClassHead:
     """The output layer in a .safetensors file; only its own bytes are read, bfloat16 included."""
     where = path.name
-    with path.open("rb") as file:
-        size = path.stat().st_size
+    with open_file(path) as file:
+        size = os.fstat(file.fileno()).st_size
         length = int.from_bytes(file.read(8), "little")
         if not 2 <= length <= min(_MOST_HEADER, size - 8):
             raise FileFormatError(f"{where}: expected a .safetensors file, got a header of {length} bytes in {size}")
