@@ -62,5 +62,6 @@ def padded(names: list[str], n_classes: int, what: str, where: str) -> tuple[str
 
 
 def _lines(path: Path) -> list[str]:
-    lines = text_of(path).split("\n")  # not splitlines: some dictionaries hold characters that Unicode counts as line ends
+    # not splitlines: some dictionaries hold characters that Unicode counts as line ends
+    lines = text_of(path).split("\n")
     return [line.removesuffix("\r") for line in (lines[:-1] if lines[-1] == "" else lines)]
