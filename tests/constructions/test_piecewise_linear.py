@@ -174,6 +174,23 @@ def test_reducing_a_form_looks_again_only_where_a_piece_is_missed(monkeypatch):
     assert work[1] < 24 * work[0]
 
 
+@pytest.mark.parametrize("kind", ["bump", "waves", "noise"])
+def test_forms_whose_sets_need_several_reasons_are_the_function_exactly(kind):
+    """On many simplices no single piece of a set is below f: dropping pieces must mind every reason."""
+    axis = np.linspace(0, 1, 6)
+    points = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1).reshape(-1, 2)
+    noise = np.random.default_rng(4).integers(-6, 7, size=len(points)) / 7
+    waves = np.sin(5 * points[:, 0]) * np.cos(4 * points[:, 1])
+    f = piecewise_linear(points, {"bump": _bump(points), "waves": waves, "noise": noise}[kind])
+    weights = [(4, 1, 1), (1, 4, 1), (1, 1, 4), (1, 1, 1), (5, 5, 1)]
+    for corners in f.triangles:
+        for share in weights:
+            total = Fraction(sum(share))
+            mix = [Fraction(w) / total for w in share]
+            point = tuple(sum(m * f.points[v][axis] for m, v in zip(mix, corners, strict=True)) for axis in range(2))
+            assert f.form(point) == sum(m * f.values[v] for m, v in zip(mix, corners, strict=True)), (kind, corners)
+
+
 def test_a_hundred_and_twenty_eight_simplices_are_met_at_their_corners():
     f = approximate(_bump, [0, 0], [1, 1], 2 * 8 / 8**2 / 8 * 1.0001, curvature=8.0)
     assert len(f.triangles) == 128

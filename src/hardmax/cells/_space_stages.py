@@ -4,8 +4,7 @@ The waiting polytopes lie on a stack; a child inherits only the choices that sti
 argmax walks from winner to winner across facets (``_winner_kernels``).
 
 Arrays are passed one by one on purpose: bundles of them are counted in and out at every call, which costs
-more than the cutting. Compiled code is kept on disk by the date of this file alone: after a change in another
-kernel file, touch this one.
+more than the cutting.
 """
 
 # mypy: ignore-errors

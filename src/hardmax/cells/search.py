@@ -91,13 +91,22 @@ def enumerate_cells(
     domain : ``Segment``, ``Plane``, ``Box`` or ``Space``.
     exactness : "certified" (floats with proved signs, rationals where in doubt), "exact" (rationals throughout,
         for small networks) or "float" (signs believed, result marked estimated).
-    max_cells : stop after this many; the result is then marked incomplete.
-    progress : show cells found and the share of the domain done, on a terminal.
+    max_cells : stop after this many; the result is then marked incomplete. The search goes down at once, so that the
+        time too depends on this number and not on how many cells there are.
+    progress : show cells found and the share of the domain done, on a terminal, and that kernels are compiled where it
+        is their first use.
     workers : threads.
     stream_to : a new or empty folder: cells are written there as they are found and a ``StreamedCells`` comes
         back, so that memory does not grow with their number.
 
-    An interrupt (Ctrl-C) returns the cells found so far, marked incomplete.
+    An interrupt (Ctrl-C) returns the cells found so far, marked incomplete, whenever it comes; it is held back until
+    nothing can be lost. A folder of streamed cells can be loaded after every part: ``hm.load_cells`` gives the marked
+    partial result also where the process was killed.
+
+    Raises
+    ------
+    DomainError
+        The domain has more than twelve dimensions, or a cell more corners than can be held.
 
     Exactness: as asked; see ``CellComplex.exactness``.
 
