@@ -14,6 +14,7 @@ from hardmax.arithmetic.rounding import solution_bound
 from hardmax.cells.certificate.corners import is_closed
 from hardmax.cells.certificate.enclosures import followed
 from hardmax.cells.certificate.fixed_choices import exact_cells
+from hardmax.cells.certificate.subject import Subject
 from hardmax.cells.complex import CellComplex, Exactness
 from hardmax.cells.polytopes import Polytopes
 from networks.builders import network_of
@@ -256,7 +257,7 @@ def test_tiny_numbers_of_the_domain_prove_nothing():
 def test_a_corner_that_comes_twice_is_noticed():
     """Four walls through one point: a pyramid's tip told as two corners on three walls each closes just as well."""
     net = hm.Network([hm.Affine([[-1.0, 0, 1], [0, -1, 1], [1, 0, 1], [0, 1, 1]]), hm.ReLU()], 3)
-    cells = hm.enumerate_cells(net, hm.Box([-2] * 3, [2] * 3))
+    cells = hm.enumerate_cells(net, hm.Box([-3, -3, -2], [3, 3, 2]))  # no corner touches a side it is not on
     index = int(np.flatnonzero((cells.labels == 1).all(axis=1))[0])
     pieces, first = cells.pieces, int(cells.pieces.vertex_start[index])
     corner = first + int(np.flatnonzero(~pieces.vertices[first : pieces.vertex_start[index + 1]].any(axis=1))[0])
@@ -273,19 +274,20 @@ def test_a_corner_that_comes_twice_is_noticed():
         incidence=incidence,
         vertex_start=start,
     )
+    assert Subject(cells, thorough=False).settled.corners.any()
     for thorough in (False, True):
         assert hm.verify(cells, thorough=thorough).ok
         assert [c.name for c in hm.verify(twice, thorough=thorough).checks if not c.passed] == ["corners"]
 
 
 def _polygons(net, domain, parts):
-    """A complex from (label, corners, walls) a cell, with the errors of correctly rounded corners."""
+    """A complex from (label, corners, walls) a cell; errors leave room, so that floats can settle what is right."""
     corners = [[Fraction(x) for x in corner] for _, points, _ in parts for corner in points]
     floats = np.array([[float(x) for x in corner] for corner in corners])
     error = [max(abs(x - Fraction(float(x))) for x in corner) for corner in corners]
     start = np.cumsum([0, *(len(points) for _, points, _ in parts)])
     walls = np.array([wall for _, _, own in parts for wall in own])
-    pieces = Polytopes(2, start, floats, start, walls, np.nextafter([float(e) for e in error], 1.0))
+    pieces = Polytopes(2, start, floats, start, walls, np.array([4 * float(e) for e in error]))
     labels = np.array([label for label, _, _ in parts], dtype=np.uint8)
     maps = np.array([[[0.0] * 2] * 3] * len(parts))
     return CellComplex(net, domain, Exactness.CERTIFIED, labels, maps, np.zeros((len(parts), 3)), pieces)
@@ -313,6 +315,7 @@ def test_a_sliver_thinner_than_rounding_is_missed_by_floats_and_not_by_verify():
         left,
         ((1, 0), ([c, 0], [1, 0], [1, 2], [c, 2]), (-3, -2, -4, relu_2 | 1)),
     ]
+    assert not Subject(_polygons(net, box, wrong), thorough=False).settled.corners[[0, 2]].any()
     for thorough in (False, True):
         failed = [
             check for check in hm.verify(_polygons(net, box, wrong), thorough=thorough).checks if not check.passed
