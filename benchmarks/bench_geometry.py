@@ -23,10 +23,10 @@ from pathlib import Path
 
 import numpy as np
 
-from hardmax.arithmetic._simplex_kernels import cone_batch
-from hardmax.arithmetic.linear_program import interior_points
-from hardmax.cells.power_diagram import power_diagram
-from hardmax.tropical.minkowski import common_refinement
+from hardmax.exact.linear_program import interior_points
+from hardmax.exact.simplex_kernels import cone_batch
+from hardmax.heads.diagram.power_diagram import power_diagram
+from hardmax.tropical.sums.joint_cells import common_refinement
 
 NETS = Path(__file__).resolve().parents[2] / "shared" / "nets"
 

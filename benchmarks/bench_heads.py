@@ -20,8 +20,8 @@ import time
 import numpy as np
 
 import hardmax as hm
-from hardmax.measurements._head_kernels import row_geometry_plain
-from hardmax.measurements.head_rows import head_rows, one_thread_each
+from hardmax.heads._head_kernels import row_geometry_plain
+from hardmax.heads.rows import head_rows, one_thread_each
 
 TEXT = (
     "The rain had not stopped for three days, and the river stood higher than anyone in the village could remember. "

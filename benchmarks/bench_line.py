@@ -23,9 +23,9 @@ import numpy as np
 
 import hardmax as hm
 from hardmax.cells.domains import Box, Segment
-from hardmax.cells.line import line_pieces
-from hardmax.networks.entrywise import EntrywiseProgram
-from hardmax.networks.slices import Arithmetic, SliceProgram
+from hardmax.cells.engines.line.engine import line_pieces
+from hardmax.networks.slices.coefficients import Arithmetic, SliceProgram
+from hardmax.networks.slices.entry_bounds import EntrywiseProgram
 
 NETS = Path(__file__).resolve().parents[2] / "shared" / "nets"
 SAMPLES = {"full": 100_001, "small": 2_001}

@@ -22,8 +22,8 @@ from pathlib import Path
 import numpy as np
 
 import hardmax as hm
+from hardmax.cells.engines.space.engine import SpaceEngine
 from hardmax.cells.enumeration import Enumeration
-from hardmax.cells.space import SpaceEngine
 
 NETS = Path(__file__).resolve().parents[2] / "shared" / "nets"
 # name, widths, cells on [-1, 1]^d, cells on R^d, the peer's seconds on the box

@@ -20,7 +20,7 @@ import time
 
 import numpy as np
 
-from hardmax.measurements import stability
+from hardmax.measure import stability
 
 SIZES = {"full": 10_000_000, "small": 20_000}
 N_KEYS = 512

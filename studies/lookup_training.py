@@ -31,7 +31,7 @@ import numpy as np
 
 import hardmax as hm
 from hardmax.networks.lookup import N_PAIRS, conditioned_lookup, lookup_examples, lookup_question
-from hardmax.reports.palette import FAINT, INK, KEY_COLOURS
+from hardmax.show.colours import FAINT, INK, KEY_COLOURS
 
 COLUMNS = ("seed", *hm.dynamics.COLUMNS)
 TRAINING = Path(__file__).parents[1] / "training" / "lookup.py"

@@ -31,8 +31,8 @@ from pathlib import Path
 import numpy as np
 
 import hardmax as hm
-from hardmax.measurements.trials import Judge, subject_of
-from hardmax.reports.palette import FAINT, INK, KEY_COLOURS
+from hardmax.heads.trials import Judge, subject_of
+from hardmax.show.colours import FAINT, INK, KEY_COLOURS
 
 PAIRS = [  # each word that two pairs share means something else in each
     ("The bank raised its interest rates.", "Borrowing money has become more expensive."),

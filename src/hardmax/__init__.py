@@ -19,23 +19,25 @@ AttributeError: module 'hardmax' has no attribute 'no_such_name'
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from hardmax.version import __version__ as __version__
+
 if TYPE_CHECKING:
-    from hardmax import claims as claims
     from hardmax import constructions as constructions
     from hardmax import errors as errors
     from hardmax import networks as networks
+    from hardmax import papers as claims  # noqa: F401
     from hardmax import reports as reports
     from hardmax.cells.domains import Box as Box
     from hardmax.cells.domains import Plane as Plane
     from hardmax.cells.domains import Segment as Segment
     from hardmax.cells.domains import Space as Space
-    from hardmax.cells.power_diagram import power_diagram as power_diagram
     from hardmax.cells.search import count_cells as count_cells
     from hardmax.cells.search import enumerate_cells as enumerate_cells
     from hardmax.cells.storage import load_cells as load_cells
-    from hardmax.cells.verification import verify as verify
+    from hardmax.cells.verify.verification import verify as verify
     from hardmax.constructions.compiled import maxout_to_transformer as maxout_to_transformer
     from hardmax.constructions.grid import grid_transformer as grid_transformer
+    from hardmax.constructions.lowering.lower import lower as lower
     from hardmax.constructions.maxout_form import maxout_network as maxout_network
     from hardmax.constructions.piecewise import approximate as approximate
     from hardmax.constructions.piecewise import difference_of_maxima as difference_of_maxima
@@ -43,21 +45,24 @@ if TYPE_CHECKING:
     from hardmax.constructions.piecewise import piecewise_linear as piecewise_linear
     from hardmax.constructions.piecewise import piecewise_linear_from_pieces as piecewise_linear_from_pieces
     from hardmax.errors import HardmaxError as HardmaxError
+    from hardmax.heads import fidelity as fidelity
+    from hardmax.heads.analysis import analyse_heads as analyse_heads
+    from hardmax.heads.capture import models as models
+    from hardmax.heads.capture.capturing import capture as capture
     from hardmax.heads.classes.audit import ClassAudit as ClassAudit
     from hardmax.heads.classes.audit import audit_classes as audit_classes
     from hardmax.heads.classes.storage import load_classes as load_classes
-    from hardmax.measurements import bounds as bounds
-    from hardmax.measurements import dynamics as dynamics
-    from hardmax.measurements import fidelity as fidelity
-    from hardmax.measurements import stability as stability
-    from hardmax.measurements.head_analysis import analyse_heads as analyse_heads
-    from hardmax.measurements.kv_cache import kv_cache as kv_cache
-    from hardmax.measurements.sampling import sample_cells as sample_cells
-    from hardmax.networks.adapters import models as models
-    from hardmax.networks.adapters.capturing import capture as capture
-    from hardmax.networks.files import Limits as Limits
-    from hardmax.networks.files import read as read
-    from hardmax.networks.files import write as write
+    from hardmax.heads.diagram.power_diagram import power_diagram as power_diagram
+    from hardmax.heads.kv_cache import kv_cache as kv_cache
+    from hardmax.measure import bounds as bounds
+    from hardmax.measure import dynamics as dynamics
+    from hardmax.measure import stability as stability
+    from hardmax.measure.sampling import sample_cells as sample_cells
+    from hardmax.networks.files.formats import Limits as Limits
+    from hardmax.networks.files.formats import read as read
+    from hardmax.networks.files.formats import write as write
+    from hardmax.networks.files.torch_export import to_torch as to_torch
+    from hardmax.networks.files.torch_modules import from_torch as from_torch
     from hardmax.networks.layers import Affine as Affine
     from hardmax.networks.layers import Attention as Attention
     from hardmax.networks.layers import Head as Head
@@ -65,16 +70,12 @@ if TYPE_CHECKING:
     from hardmax.networks.layers import ReLU as ReLU
     from hardmax.networks.layers import Residual as Residual
     from hardmax.networks.library import builtin as builtin
-    from hardmax.networks.lowering import lower as lower
     from hardmax.networks.network import Network as Network
     from hardmax.networks.skeleton import skeleton as skeleton
-    from hardmax.networks.torch_export import to_torch as to_torch
-    from hardmax.networks.torch_modules import from_torch as from_torch
-    from hardmax.tropical.minkowski import joint_cells as joint_cells
-    from hardmax.tropical.minkowski import minkowski_vertices as minkowski_vertices
     from hardmax.tropical.polynomial import TropicalPolynomial as TropicalPolynomial
+    from hardmax.tropical.sums.joint_cells import joint_cells as joint_cells
+    from hardmax.tropical.sums.joint_cells import minkowski_vertices as minkowski_vertices
 
-__version__ = "0.1.0"
 
 # public name -> the module that defines it
 _NAMES = {
@@ -84,7 +85,7 @@ _NAMES = {
     "ClassAudit": "hardmax.heads.classes.audit",
     "HardmaxError": "hardmax.errors",
     "Head": "hardmax.networks.layers",
-    "Limits": "hardmax.networks.files",
+    "Limits": "hardmax.networks.files.formats",
     "Maxout": "hardmax.networks.layers",
     "Network": "hardmax.networks.network",
     "Plane": "hardmax.cells.domains",
@@ -93,48 +94,48 @@ _NAMES = {
     "Segment": "hardmax.cells.domains",
     "Space": "hardmax.cells.domains",
     "TropicalPolynomial": "hardmax.tropical.polynomial",
-    "analyse_heads": "hardmax.measurements.head_analysis",
+    "analyse_heads": "hardmax.heads.analysis",
     "approximate": "hardmax.constructions.piecewise",
     "audit_classes": "hardmax.heads.classes.audit",
     "builtin": "hardmax.networks.library",
-    "capture": "hardmax.networks.adapters.capturing",
+    "capture": "hardmax.heads.capture.capturing",
     "count_cells": "hardmax.cells.search",
     "difference_of_maxima": "hardmax.constructions.piecewise",
     "enumerate_cells": "hardmax.cells.search",
-    "from_torch": "hardmax.networks.torch_modules",
+    "from_torch": "hardmax.networks.files.torch_modules",
     "grid_transformer": "hardmax.constructions.grid",
-    "joint_cells": "hardmax.tropical.minkowski",
-    "kv_cache": "hardmax.measurements.kv_cache",
+    "joint_cells": "hardmax.tropical.sums.joint_cells",
+    "kv_cache": "hardmax.heads.kv_cache",
     "load_cells": "hardmax.cells.storage",
     "load_classes": "hardmax.heads.classes.storage",
-    "lower": "hardmax.networks.lowering",
+    "lower": "hardmax.constructions.lowering.lower",
     "max_of_minima": "hardmax.constructions.piecewise",
     "maxout_network": "hardmax.constructions.maxout_form",
     "maxout_to_transformer": "hardmax.constructions.compiled",
-    "minkowski_vertices": "hardmax.tropical.minkowski",
+    "minkowski_vertices": "hardmax.tropical.sums.joint_cells",
     "piecewise_linear": "hardmax.constructions.piecewise",
     "piecewise_linear_from_pieces": "hardmax.constructions.piecewise",
-    "power_diagram": "hardmax.cells.power_diagram",
-    "read": "hardmax.networks.files",
-    "sample_cells": "hardmax.measurements.sampling",
+    "power_diagram": "hardmax.heads.diagram.power_diagram",
+    "read": "hardmax.networks.files.formats",
+    "sample_cells": "hardmax.measure.sampling",
     "skeleton": "hardmax.networks.skeleton",
-    "to_torch": "hardmax.networks.torch_export",
-    "verify": "hardmax.cells.verification",
-    "write": "hardmax.networks.files",
+    "to_torch": "hardmax.networks.files.torch_export",
+    "verify": "hardmax.cells.verify.verification",
+    "write": "hardmax.networks.files.formats",
 }
 
 # public namespace -> the module it stands for
 _MODULES = {
-    "bounds": "hardmax.measurements.bounds",
-    "claims": "hardmax.claims",
+    "bounds": "hardmax.measure.bounds",
+    "claims": "hardmax.papers",
     "constructions": "hardmax.constructions",
-    "dynamics": "hardmax.measurements.dynamics",
+    "dynamics": "hardmax.measure.dynamics",
     "errors": "hardmax.errors",
-    "fidelity": "hardmax.measurements.fidelity",
-    "models": "hardmax.networks.adapters.models",
+    "fidelity": "hardmax.heads.fidelity",
+    "models": "hardmax.heads.capture.models",
     "networks": "hardmax.networks",
     "reports": "hardmax.reports",
-    "stability": "hardmax.measurements.stability",
+    "stability": "hardmax.measure.stability",
 }
 
 __all__ = sorted([*_NAMES, *_MODULES])

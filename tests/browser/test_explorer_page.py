@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import hardmax as hm
-from hardmax.reports.explorer import explore, explorer_html
-from hardmax.reports.explorer_layers import network_of
-from hardmax.reports.explorer_presets import presets
+from hardmax.show.explorer.layers import network_of
+from hardmax.show.explorer.page import explore, explorer_html
+from hardmax.show.explorer.presets import presets
 
 NAMES = [preset.name for preset in presets()]
 
@@ -519,7 +519,7 @@ def test_a_good_address_opens(page, address):
 
 
 def test_text_of_a_preset_is_shown_as_text(page, monkeypatch, tmp_path):
-    from hardmax.reports import explorer
+    from hardmax.show.explorer import page as explorer
 
     preset = presets()[0]
     evil = type(preset)(**{**vars(preset), "title": f"</script>{_MARKUP}", "true": _MARKUP + "."})

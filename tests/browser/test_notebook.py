@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import hardmax as hm
+from hardmax.html import block, table
 from hardmax.networks.library import builtin
-from hardmax.tropical._html import block, table
 
 _HOSTILE = "</script><img src=x onerror=document.title='broken'>"
 

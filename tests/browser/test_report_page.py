@@ -11,8 +11,8 @@ import pytest
 import hardmax as hm
 from hardmax.networks.graph import GraphBuilder
 from hardmax.networks.network import Network
-from hardmax.reports.report_page import make_report
-from hardmax.reports.report_parts.sections import as_text
+from hardmax.show.report.page import make_report
+from hardmax.show.report.sections import as_text
 
 EVIL = "</script><img src=x onerror=\"document.title='taken'\">"
 

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 import hardmax as hm
-from hardmax.arithmetic.rationals import fraction
+from hardmax.cells.engines.exact.polytopes import rebuild
+from hardmax.cells.engines.plane.engine import PlaneEngine
 from hardmax.cells.enumeration import Enumeration
-from hardmax.cells.exact_polytopes import rebuild
-from hardmax.cells.plane import PlaneEngine
 from hardmax.errors import PrecisionError
+from hardmax.exact.rationals import fraction
 from hardmax.networks import operations as op
 from hardmax.networks.graph import GraphBuilder
 from networks.builders import network_of

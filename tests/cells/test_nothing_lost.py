@@ -294,6 +294,6 @@ def test_a_sample_that_is_interrupted_counts_what_it_drew_and_no_less(monkeypatc
             signal.raise_signal(signal.SIGINT)  # as if it came while the kernel ran
         return np.zeros(size, dtype=np.uint64)
 
-    monkeypatch.setattr("hardmax.measurements._sampled_codes.Coder.codes", codes)
+    monkeypatch.setattr("hardmax.measure._sampled_codes.Coder.codes", codes)
     found = hm.sample_cells(net, box, 10**8, rng=np.random.default_rng(0))
     assert len(calls) == 3 and found.n_samples == sum(calls) and not found.is_complete

@@ -7,7 +7,7 @@ import pytest
 
 import hardmax as hm
 from cells.descriptions import moving_tokens, random_question, triple
-from hardmax.cells.maps import map_classes
+from hardmax.cells.derived.maps import map_classes
 
 LINE = hm.Box([-1], [1])
 

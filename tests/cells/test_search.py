@@ -5,7 +5,9 @@ import pytest
 
 import hardmax as hm
 from cells.descriptions import Question, label_set, moving_tokens, random_question, triple
-from hardmax.cells import enumeration, plane, space
+from hardmax.cells import enumeration
+from hardmax.cells.engines.plane import engine as plane
+from hardmax.cells.engines.space import engine as space
 from hardmax.errors import DomainError, IncompleteError, ParameterError, QuadraticScoresError
 from oracles.cell_oracle import exact
 from oracles.network_cases import random_network

@@ -11,11 +11,11 @@ import pytest
 
 import hardmax as hm
 from cli.commands import facts_of, run
-from hardmax.arithmetic import notices
 from hardmax.cells import search
 from hardmax.cells.progress import Progress
+from hardmax.exact import notices
 from hardmax.networks.library import random_relu_network
-from hardmax.reports import explorer
+from hardmax.show.explorer import page as explorer
 
 DEMO = ["builtin:demo", "--box", "-2", "2"]
 
@@ -75,7 +75,7 @@ def test_an_interrupt_elsewhere_is_130_with_nothing_written(capsys, tmp_path, mo
 )
 def test_nothing_is_concluded_from_an_interrupted_count(arguments, interrupted, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("hardmax.reports.explorer._library_counts", explorer._library_counts.__wrapped__)
+    monkeypatch.setattr("hardmax.show.explorer.page._library_counts", explorer._library_counts.__wrapped__)
     assert run(capsys, *arguments) == (130, "", "")
     assert list(tmp_path.iterdir()) == []
 
@@ -96,7 +96,7 @@ def test_an_interrupted_sample_keeps_what_was_drawn(capsys, monkeypatch):
         calls.append((key, first))
         return np.zeros(size, dtype=np.uint64)
 
-    monkeypatch.setattr("hardmax.measurements._sampled_codes.Coder.codes", codes)
+    monkeypatch.setattr("hardmax.measure._sampled_codes.Coder.codes", codes)
     code, facts = facts_of(capsys, "sample", *DEMO, "-n", "1e9")
     assert code == 3 and len(calls) == 1
     assert facts["is_complete"] is False and 0 < facts["n_samples"] < 1e9

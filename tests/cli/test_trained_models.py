@@ -13,7 +13,7 @@ import hardmax as hm
 from cli.commands import facts_of, inputs, is_one_line, run, soft_network
 from hardmax.cli.completion import complete_model
 from hardmax.errors import ParameterError
-from hardmax.networks.adapters import models
+from hardmax.heads.capture import models
 
 TEXTS = ["a b a b b", "b a a", "b b a b"]
 
@@ -184,13 +184,13 @@ def test_models_of_many_heads_are_not_taken_apart_on_the_page(tiny, folder, caps
 def test_what_is_too_large_for_a_page_is_refused_or_said(tiny, folder, capsys, monkeypatch):
     arguments = ["report", "model:smollm2", "--texts", "texts.txt", "-o", "page.html"]
     scores = [8 * len(text.split()) ** 2 for text in TEXTS]  # 8 heads
-    monkeypatch.setattr("hardmax.reports.report_parts.document.MOST_SCORES", max(scores) - 1)
+    monkeypatch.setattr("hardmax.show.document.MOST_SCORES", max(scores) - 1)
     code, _, err = run(capsys, *arguments)
     assert code == 2 and is_one_line(err) and "line 1 has 5 tokens" in err and "of 4 at most" in err
-    monkeypatch.setattr("hardmax.reports.report_parts.document.MOST_SCORES", sum(scores[:2]))
+    monkeypatch.setattr("hardmax.show.document.MOST_SCORES", sum(scores[:2]))
     assert run(capsys, *arguments)[0] == 0
     assert "looked at on the first 2 of 3 inputs" in (folder / "page.html").read_text(encoding="utf-8")
-    monkeypatch.setattr("hardmax.reports.report_parts.document.MOST_CAPTURES", 2)
+    monkeypatch.setattr("hardmax.show.document.MOST_CAPTURES", 2)
     code, _, err = run(capsys, *arguments, "--force")
     assert code == 2 and is_one_line(err) and "2 texts at most, got 3" in err
 

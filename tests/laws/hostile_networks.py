@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 import hardmax as hm
-from hardmax.arithmetic.rationals import fraction
-from hardmax.cells.exact_polytopes import volume
+from hardmax.cells.engines.exact.polytopes import volume
+from hardmax.exact.rationals import fraction
 from networks.builders import network_of
 from oracles.cell_oracle import evaluate
 

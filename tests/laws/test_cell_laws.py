@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import hardmax as hm
-from hardmax.arithmetic.rationals import fraction
+from hardmax.exact.rationals import fraction
 from laws.small_networks import boxes, networks
 from networks.builders import network_of
 from oracles.cell_oracle import evaluate

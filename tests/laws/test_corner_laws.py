@@ -12,9 +12,10 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from hardmax.arithmetic import _expansions
-from hardmax.cells import _corner_kernels, _space_kernels, _vanishing_kernels, _winner_kernels
-from hardmax.cells._space_kernels import Mode
+from hardmax.cells.engines.space import _corner_kernels, _vanishing_kernels, _winner_kernels
+from hardmax.cells.engines.space import _kernels as _space_kernels
+from hardmax.cells.engines.space._kernels import Mode
+from hardmax.exact import expansions as _expansions
 
 MODULES = (_expansions, _corner_kernels, _space_kernels, _vanishing_kernels, _winner_kernels)
 

@@ -11,13 +11,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import hardmax as hm
-from hardmax.arithmetic import rounding
-from hardmax.arithmetic.quadratic import QuadraticNumber, compare, crossing, distance
-from hardmax.arithmetic.rationals import fraction
-from hardmax.cells._line_kernels import polar_sign
-from hardmax.cells.exact_polytopes import volume
-from hardmax.cells.locating import labels_at
+from hardmax.cells.derived.locating import labels_at
+from hardmax.cells.engines.exact.polytopes import volume
+from hardmax.cells.engines.line._kernels import polar_sign
 from hardmax.errors import PrecisionError, WeightError
+from hardmax.exact import rounding
+from hardmax.exact.quadratic import QuadraticNumber, compare, crossing, distance
+from hardmax.exact.rationals import fraction
 from laws.hostile_networks import Hostile, failures, holds, hostile_network
 from oracles.cell_oracle import evaluate
 

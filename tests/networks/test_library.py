@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import hardmax as hm
-from hardmax.arithmetic.rationals import lattice_exponent
 from hardmax.errors import ParameterError, ShapeError
+from hardmax.exact.rationals import lattice_exponent
 from hardmax.networks import library
 from networks.oracle_words import described
 from oracles.cell_oracle import oracle_cells

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import hardmax as hm
-from hardmax.arithmetic.rationals import lattice_exponent, rational_array
 from hardmax.errors import (
     MissingModelError,
     ParameterError,
@@ -13,6 +12,7 @@ from hardmax.errors import (
     ShapeError,
     WeightError,
 )
+from hardmax.exact.rationals import lattice_exponent, rational_array
 from hardmax.networks import library, lookup
 from hardmax.networks import operations as op
 from hardmax.networks.graph import GraphBuilder

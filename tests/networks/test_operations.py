@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hardmax as hm
-from hardmax.arithmetic.rationals import fraction, rational_array
+from hardmax.exact.rationals import fraction, rational_array
 from hardmax.networks import operations as op
 from hardmax.networks.evaluation import apply
 from hardmax.networks.graph import GraphBuilder

@@ -6,8 +6,8 @@ from itertools import combinations, product
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from hardmax.exact.integers import rank, reduced
 from hardmax.tropical._double_description import generators
-from hardmax.tropical._integers import rank, reduced
 
 
 def _kernel(rows, dim):

@@ -4,7 +4,7 @@
 
 import numpy as np
 
-from hardmax.arithmetic.compiling import kernel
+from hardmax.exact.compiling import kernel
 
 
 @kernel(nogil=True)

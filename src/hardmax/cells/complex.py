@@ -6,7 +6,6 @@ Volumes, neighbours, regions and maps are computed when first asked for.
 from __future__ import annotations
 
 import os
-from enum import StrEnum
 from functools import cached_property, partial
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -14,34 +13,26 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hardmax.arithmetic.quadratic import distance
+from hardmax.cells.derived.locating import cells_at
+from hardmax.cells.derived.maps import map_classes
+from hardmax.cells.derived.volumes import certified_volumes, rounded, volumes
 from hardmax.cells.domains import Domain
+from hardmax.cells.engines.exact.polytopes import ExactPolytope, cone_rays, rebuild, volume
+from hardmax.cells.engines.line.engine import exact_end
+from hardmax.cells.engines.plane.polygons import in_order
 from hardmax.cells.enumeration import ExactFollower
-from hardmax.cells.exact_polytopes import ExactPolytope, cone_rays, rebuild, volume
-from hardmax.cells.line import exact_end
-from hardmax.cells.locating import cells_at
-from hardmax.cells.maps import map_classes
-from hardmax.cells.polygons import in_order
 from hardmax.cells.polytopes import Polytopes
-from hardmax.cells.volumes import certified_volumes, rounded, volumes
 from hardmax.errors import IncompleteError, QuadraticScoresError, ShapeError
+from hardmax.exact.quadratic import distance
+from hardmax.exactness import Exactness, FloatArray, IntArray
 from hardmax.networks import operations as op
 from hardmax.networks.network import Network
-from hardmax.networks.slices import Arithmetic, SliceProgram
+from hardmax.networks.slices.coefficients import Arithmetic, SliceProgram
+from hardmax.views import view
 
 if TYPE_CHECKING:
-    from hardmax.cells.verification import Verification
+    from hardmax.cells.verify.verification import Verification
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-
-
-class Exactness(StrEnum):
-    """What is proved about a number."""
-
-    EXACT = "exact"
-    CERTIFIED = "certified"
-    ESTIMATED = "estimated"
 
 
 class CellComplex:
@@ -240,7 +231,7 @@ class CellComplex:
     @cached_property
     def neighbours(self) -> IntArray:
         """Pairs (i, j), i < j, of cells that share a facet, (n_pairs, 2)."""
-        from hardmax.cells.neighbours import neighbour_pairs
+        from hardmax.cells.derived.neighbours import neighbour_pairs
 
         self._need_complete("neighbours")
         return neighbour_pairs(self, None)
@@ -254,7 +245,7 @@ class CellComplex:
         from scipy.sparse import coo_array
         from scipy.sparse.csgraph import connected_components
 
-        from hardmax.cells.neighbours import pairs_within
+        from hardmax.cells.derived.neighbours import pairs_within
 
         self._need_complete("regions")
         if len(np.unique(self.map_of)) == self.n_cells:
@@ -295,7 +286,7 @@ class CellComplex:
     @cached_property
     def certificate(self) -> Verification:
         """What ``hm.verify`` says of these cells, computed once: covering, labels, maps, adjacency."""
-        from hardmax.cells.verification import verify
+        from hardmax.cells.verify.verification import verify
 
         return verify(self)
 
@@ -335,11 +326,7 @@ class CellComplex:
 
         Exactness: estimated (floats); for looking at.
         """
-        from hardmax.cells.drawing import draw_complex
-
-        return draw_complex(self, ax, extent)
+        return view("draw_complex")(self, ax, extent)
 
     def _repr_html_(self) -> str:
-        from hardmax.cells.notebook import complex_html
-
-        return complex_html(self)
+        return view("complex_html")(self)

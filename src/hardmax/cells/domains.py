@@ -12,12 +12,12 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from hardmax.arithmetic.rationals import rational_array
 from hardmax.errors import DomainError, ShapeError, WeightError
+from hardmax.exact.rationals import rational_array
+from hardmax.exactness import FloatArray
 
-FloatArray = NDArray[np.float64]
 Shape = tuple[int, ...]
 
 

@@ -22,18 +22,17 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.arithmetic.rationals import rational
 from hardmax.cells.domains import Domain
 from hardmax.cells.interrupts import interruptible, poll
 from hardmax.cells.polytopes import ROOT_BIT, Cut, Polytopes, split_wall
-from hardmax.networks.entrywise import EntrywiseProgram
+from hardmax.exact.rationals import rational
+from hardmax.exactness import IntArray, ObjectArray
 from hardmax.networks.graph import Graph
 from hardmax.networks.network import Network
-from hardmax.networks.slices import Arithmetic, Guards, SliceProgram, SliceState
-from hardmax.networks.stages import Plan, Stage
+from hardmax.networks.slices.coefficients import Arithmetic, Guards, SliceProgram, SliceState
+from hardmax.networks.slices.entry_bounds import EntrywiseProgram
+from hardmax.networks.slices.stages import Plan, Stage
 
-IntArray = NDArray[np.int64]
-ObjectArray = NDArray[np.object_]
 _Result = TypeVar("_Result")
 
 #: Coefficients held at once by one chunk, and children cut before the next chunk is opened.

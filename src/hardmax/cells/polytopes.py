@@ -22,8 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
+from hardmax.exactness import FloatArray, IntArray
 
 _RIVAL_BITS = 24
 #: Set in a rival on a line where the lower option takes over as u grows: which root of a quadratic is meant.

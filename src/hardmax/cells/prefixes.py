@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-IntArray = NDArray[np.int64]
+from hardmax.exactness import IntArray
 
 
 def prefix_ids(labels: NDArray[Any], stages: Sequence[IntArray]) -> list[IntArray]:

@@ -7,9 +7,9 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Any
 
-from hardmax.arithmetic.notices import announced
 from hardmax.cells.domains import Domain
 from hardmax.cells.polytopes import Polytopes
+from hardmax.exact.notices import announced
 
 
 class Progress:
@@ -44,7 +44,7 @@ class Progress:
         self._cells += cells
         text = f"{self._cells:,} cells"
         if pieces.dim <= 2 and self._volume < float("inf"):
-            from hardmax.cells.volumes import volumes
+            from hardmax.cells.derived.volumes import volumes
 
             self._done += float(volumes(pieces).sum()) / self._volume
             share = min(max(self._done, 1e-12), 1.0)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.cells.complex import CellComplex, Exactness
+from hardmax.cells.complex import CellComplex
 from hardmax.cells.domains import Domain
 from hardmax.cells.enumeration import (
     CellBatch,
@@ -25,6 +25,7 @@ from hardmax.cells.interrupts import HeldSignals, interruptible
 from hardmax.cells.polytopes import Polytopes
 from hardmax.cells.progress import Progress
 from hardmax.errors import DomainError, NotPiecewiseAffineError, ParameterError, PrecisionError, WriteError
+from hardmax.exactness import Exactness
 from hardmax.networks import operations as op
 from hardmax.networks.network import Network
 
@@ -268,21 +269,21 @@ def engine_for(domain: Domain, certified: bool) -> Engine:
             "hm.Plane or an hm.Segment, or draw samples with hm.sample_cells"
         )
     if domain.dim == 1:
-        from hardmax.cells.line import LineEngine
+        from hardmax.cells.engines.line.engine import LineEngine
 
         return LineEngine(domain, certified)
     if domain.dim == 2 and domain.is_bounded:
-        from hardmax.cells.plane import PlaneEngine
+        from hardmax.cells.engines.plane.engine import PlaneEngine
 
         return PlaneEngine(domain, certified)
-    from hardmax.cells.space import SpaceEngine
+    from hardmax.cells.engines.space.engine import SpaceEngine
 
     return SpaceEngine(domain, certified)
 
 
 def _exact_batches(follower: ExactFollower, engine: Engine, enumeration: Enumeration) -> Iterator[CellBatch]:
     """Cells decided in rationals alone: every piece is settled, none is cut by floats."""
-    from hardmax.arithmetic.rationals import float_array
+    from hardmax.exact.rationals import float_array
 
     stages = follower.program.stages
     label = np.zeros(enumeration.n_choices, dtype=enumeration.label_type)

@@ -15,18 +15,26 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from hardmax.cells.complex import CellComplex, Exactness
+from hardmax.cells.complex import CellComplex
 from hardmax.cells.domains import Box, Domain, Plane, Segment, Space
 from hardmax.cells.polytopes import ROOT_BIT, Polytopes, split_wall
 from hardmax.errors import FileFormatError, HardmaxError, ParameterError, WriteError
-from hardmax.networks.files import LIMITS, Limits, as_path, open_file, package_version, reason, refuse_pickle, shown
-from hardmax.networks.files import replacing as replacing
+from hardmax.exactness import Array, Exactness
+from hardmax.networks.files.formats import (
+    LIMITS,
+    Limits,
+    as_path,
+    open_file,
+    package_version,
+    reason,
+    refuse_pickle,
+    shown,
+)
+from hardmax.networks.files.formats import replacing as replacing
+from hardmax.networks.files.numpy_files import npz_arrays
 from hardmax.networks.network import Network
-from hardmax.networks.numpy_files import npz_arrays
 
-Array = NDArray[Any]
 Arrays = dict[str, Array]
 
 SCHEMA = 1
@@ -159,7 +167,7 @@ def network_hash(network: Network) -> str:
 
 def context_arrays(network: Network, domain: Domain) -> Arrays:
     """The network as the bytes of its own file, and the domain's defining numbers."""
-    from hardmax.networks.array_files import npz_bytes
+    from hardmax.networks.files.arrays import npz_bytes
 
     arrays: Arrays = {"network": np.frombuffer(npz_bytes(network), dtype=np.uint8)}
     for entry in fields(domain):  # type: ignore[arg-type]
@@ -171,7 +179,7 @@ def restore_context(
     header: Mapping[str, Any], arrays: Mapping[str, Array], where: str, limits: Limits = LIMITS
 ) -> tuple[Network, Domain, Exactness]:
     """Network, domain and exactness as stored, the network's hash compared."""
-    from hardmax.networks.array_files import description_bytes, network_from_npz
+    from hardmax.networks.files.arrays import description_bytes, network_from_npz
 
     try:
         network = network_from_npz(description_bytes(arrays["network"], where), f"{where}: network", limits)
@@ -281,7 +289,7 @@ def _check_whole(cells: CellComplex, where: str) -> None:
 
 def _fault(cells: CellComplex, pieces: Polytopes) -> str | None:
     """What is wrong with a complex whose arrays have the right types, or None."""
-    from hardmax.cells.certificate.subject import Subject, layout_fault
+    from hardmax.cells.verify.subject import Subject, layout_fault
 
     ranges = {"vertex": (pieces.vertex_start, len(pieces.vertices)), "facet": (pieces.facet_start, len(pieces.walls))}
     for name, (start, total) in ranges.items():
@@ -337,7 +345,7 @@ def write_arrays(file: Path, header: Mapping[str, Any], arrays: Mapping[str, Arr
 
 def read_arrays(file: Path, format_: str, limits: Limits = LIMITS) -> tuple[dict[str, Any], Arrays]:
     """The description and the arrays of a file that ``write_arrays`` wrote."""
-    from hardmax.networks.array_files import description_bytes
+    from hardmax.networks.files.arrays import description_bytes
 
     where = shown(file)
     try:

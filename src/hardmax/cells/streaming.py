@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.cells.complex import CellComplex, Exactness
+from hardmax.cells.complex import CellComplex
 from hardmax.cells.domains import Domain
 from hardmax.cells.enumeration import CellBatch, joined_batches, no_cells
 from hardmax.cells.storage import (
@@ -36,6 +36,7 @@ from hardmax.cells.storage import (
     write_arrays,
 )
 from hardmax.errors import FileFormatError, ParameterError, PrecisionError, WriteError
+from hardmax.exactness import Exactness
 from hardmax.networks.network import Network
 
 _FORMAT = "hardmax.cells.stream"

@@ -14,8 +14,6 @@ from typing import Annotated, TextIO
 
 import typer
 
-from hardmax import __version__
-from hardmax.arithmetic.notices import announced
 from hardmax.cli import bounds as bounds_command
 from hardmax.cli import claims as claims_command
 from hardmax.cli import classes as classes_command
@@ -31,6 +29,8 @@ from hardmax.cli.completion import join_words
 from hardmax.cli.messages import for_the_command_line
 from hardmax.cli.output import visible
 from hardmax.errors import HardmaxError
+from hardmax.exact.notices import announced
+from hardmax.version import __version__
 
 app = typer.Typer(
     name="hardmax",

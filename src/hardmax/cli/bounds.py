@@ -75,7 +75,7 @@ def _sizes(keys: str, heads: int | None) -> list[int]:
 
 
 def _counts(sizes: list[int], dim: int, width: int, depth: int, affine: bool) -> list[dict[str, Any]]:
-    from hardmax.measurements import bounds as b
+    from hardmax.measure import bounds as b
 
     published = b.as_published
     equal = len(set(sizes)) == 1
@@ -114,8 +114,8 @@ def _stability(sizes: list[int], margin: float | None, asked: float | None) -> l
     if margin is None:
         return []
     temperature = 1.0 if asked is None else asked
-    from hardmax.measurements import bounds as b
-    from hardmax.measurements import stability
+    from hardmax.measure import bounds as b
+    from hardmax.measure import stability
 
     n, printed = max(sizes), b.as_published
     s = stability.bounds(n, margin, temperature)

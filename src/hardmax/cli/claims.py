@@ -13,7 +13,7 @@ from hardmax.cli.progress import working
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hardmax.claims import Attack, Finding
+    from hardmax.papers import Attack, Finding
 
 EXAMPLES = """[bold]Examples[/bold]
   hardmax claims
@@ -39,8 +39,8 @@ def claims(
     force: ForceOption = False,
 ) -> int:
     """Check every published statement: verdict, witness, and what is true instead."""
-    from hardmax.claims import as_json as plain
-    from hardmax.claims import as_markdown, check
+    from hardmax.papers import as_json as plain
+    from hardmax.papers import as_markdown, check
 
     check_target(markdown, force=force)
     with working("checking") as say:
@@ -73,7 +73,7 @@ def _attacks(trials: int, seed: int) -> tuple[Attack, ...]:
         return ()
     import numpy as np
 
-    from hardmax.claims import attack
+    from hardmax.papers import attack
 
     return attack(trials=trials, rng=np.random.default_rng(seed))
 
@@ -83,7 +83,7 @@ def _print_table(findings: Sequence[Finding], attacks: Sequence[Attack]) -> None
     from rich.markup import escape
     from rich.table import Table
 
-    from hardmax.claims.reporting import correction_word, tally
+    from hardmax.papers.reporting import correction_word, tally
 
     table = Table(box=None, pad_edge=False)
     for name in ("claim", "verdict", "statement, witness, and what is true instead"):

@@ -55,7 +55,7 @@ def compile_(
 ) -> None:
     """Compile a maxout network or a piecewise-linear function to a transformer."""
     from hardmax.errors import ParameterError
-    from hardmax.networks.files import write
+    from hardmax.networks.files.formats import write
 
     if temperature is not None and not temperature > 0:
         raise ParameterError(
@@ -92,7 +92,7 @@ def _compiled(
     from hardmax.constructions.function_files import read_function
     from hardmax.constructions.piecewise import PiecewiseLinear
     from hardmax.errors import ParameterError
-    from hardmax.networks.files import read
+    from hardmax.networks.files.formats import read
 
     if variant is Variant.D and bound is not None:
         raise ParameterError(f"--bound {bound:g} belongs to variant G; variant D has none, leave one of the two out")

@@ -42,7 +42,7 @@ def complete_model(incomplete: str) -> list[str]:
 
 def trained_names() -> tuple[str, ...]:
     """What trained models are called: those that read text, and every variant of SCEPTR."""
-    from hardmax.networks.adapters.sceptr_models import SCEPTR_VARIANTS
+    from hardmax.heads.capture.sceptr_models import SCEPTR_VARIANTS
 
     variants = (f"{SCEPTR}:{variant}" for variant in SCEPTR_VARIANTS if variant != "default")
     return tuple(MODEL + name for name in ("minilm", "smollm2", SCEPTR, *variants))

@@ -194,7 +194,7 @@ def _numbers(text: str, option: str) -> list[float]:
         raise ParameterError(f"{option}: expected {_POINT}, got {text[:60]!r}") from None
     if not all(abs(value) < float("inf") for value in values):
         raise ParameterError(f"{option}: expected finite numbers, got {text[:60]!r}")
-    from hardmax.networks.input_files import LARGEST
+    from hardmax.networks.files.inputs import LARGEST
 
     if max(map(abs, values)) > LARGEST:
         raise ParameterError(

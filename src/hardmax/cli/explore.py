@@ -37,8 +37,8 @@ def explore(
 
     A soft model is shown with its own temperature on the slider and counted at temperature zero, as its skeleton.
     """
-    from hardmax.reports.explorer import explore as write
-    from hardmax.reports.explorer_presets import presets
+    from hardmax.show.explorer.page import explore as write
+    from hardmax.show.explorer.presets import presets
 
     check_target(out, force=force, endings=(".html", ".htm"), beside=(model,))
     network = None

@@ -30,8 +30,8 @@ def figures(
     as_json: JsonOption = False,
 ) -> None:
     """Draw the paper's seven figures, with their numbers as CSV and captions that say what is true."""
-    from hardmax.reports.figures.writing import checked_formats, checked_numbers
-    from hardmax.reports.figures.writing import figures as write
+    from hardmax.show.figures.writing import checked_formats, checked_numbers
+    from hardmax.show.figures.writing import figures as write
 
     wanted, kinds = checked_numbers(numbers or None), checked_formats(formats.split(","))
     with _progress(len(wanted), quiet=as_json) as step:

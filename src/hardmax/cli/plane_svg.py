@@ -11,13 +11,12 @@ from numpy.typing import NDArray
 
 from hardmax.cli.output import visible
 from hardmax.errors import DomainError
-from hardmax.reports.palette import INK, key_colour
+from hardmax.exactness import FloatArray, IntArray
+from hardmax.show.colours import INK, key_colour
 
 if TYPE_CHECKING:
     from hardmax.cells.complex import CellComplex
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 _SIDE = 900.0  # the longer side of the drawing, in its own units
 _LEAST_SIDE = _SIDE / 5

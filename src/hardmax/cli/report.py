@@ -19,7 +19,7 @@ from hardmax.cli.trained_fidelity import compared_parts
 
 if TYPE_CHECKING:
     from hardmax.networks.network import Network
-    from hardmax.reports.report_page import Report
+    from hardmax.show.report.page import Report
 
 EXAMPLES = """[bold]Examples[/bold]
   hardmax report
@@ -79,7 +79,7 @@ def report(
 
 def _made(model: str | None, inputs: str | None, texts: Path | None, out: Path | None, force: bool, say: Any) -> Report:
     """The page, written; a model of ours by name, a file by path."""
-    from hardmax.reports.report_page import is_report, make_report
+    from hardmax.show.report.page import is_report, make_report
 
     target = out or _DEFAULT
     ours = out is None and is_report(target)  # what `hardmax report` left here before
@@ -106,7 +106,7 @@ def _made(model: str | None, inputs: str | None, texts: Path | None, out: Path |
 
 def _facts(made: Report) -> dict[str, Any]:
     """What the page says in short, the same whenever it is made."""
-    from hardmax.reports.report_parts.sections import plain
+    from hardmax.show.report.sections import plain
 
     document, subject = made.document, made.subject
     inputs = {} if subject is None else {"n_inputs": len(subject.inputs), "inputs": subject.inputs.note}

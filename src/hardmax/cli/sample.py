@@ -42,7 +42,7 @@ def sample(
     import numpy as np
 
     from hardmax.errors import DomainError, ParameterError
-    from hardmax.measurements.sampling import sample_cells
+    from hardmax.measure.sampling import sample_cells
 
     if not (samples >= 1 and samples == int(min(samples, 2.0**62))):
         raise ParameterError(f"--samples: expected a whole number of at least 1, got {samples:g}")
@@ -81,7 +81,7 @@ def sample(
 
 
 def _lines(facts: dict[str, Any]) -> list[str]:
-    from hardmax.measurements.sampling import rounded_down
+    from hardmax.measure.sampling import rounded_down
 
     of = f"the skeleton of {facts['model']}" if facts["changes"] else facts["model"]
     low, high = facts["interval"]

@@ -33,7 +33,7 @@ from hardmax.cli.trained import TextsOption, is_trained, read_trained, refuse_te
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from hardmax.measurements.fidelity import Fidelity
+    from hardmax.heads.fidelity import Fidelity
     from hardmax.networks.network import Network
 
 EXAMPLES = """[bold]Examples[/bold]
@@ -98,7 +98,7 @@ def skeleton(
     Of a trained model (model:NAME) the attention alone is made hard, while it runs on --texts.
     """
     from hardmax.errors import ParameterError
-    from hardmax.networks.files import write
+    from hardmax.networks.files.formats import write
     from hardmax.networks.skeleton import skeleton as hardened
 
     if is_trained(model):
@@ -166,7 +166,7 @@ def _fidelity(
     brief: bool,
 ) -> dict[str, Any]:
     """Soft against hard on the inputs: all heads, by layer, by head, and greedily as many as the loss allows."""
-    from hardmax.measurements import fidelity
+    from hardmax.heads import fidelity
 
     with working("comparing the model with its skeleton") as say:
         whole = fidelity.compare(net, points, labels, hard=frozen)

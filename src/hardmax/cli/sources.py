@@ -83,7 +83,7 @@ def read_model(source: str) -> tuple[Network, str]:
             f"{source} is no network in a file, so its cells cannot be counted; `hardmax skeleton {source} --texts "
             f"FILE` compares it with its hard self, `hardmax report {source} --texts FILE` shows its heads"
         )
-    from hardmax.networks.files import read
+    from hardmax.networks.files.formats import read
     from hardmax.networks.library import builtin_names
 
     if source in builtin_names() and not os.path.exists(source):
@@ -138,7 +138,7 @@ def read_points(source: str | None, input_shape: Sequence[int]) -> NDArray[np.fl
     """The inputs (n, *input_shape) in a file, or None where none is named."""
     if source is None:
         return None
-    from hardmax.networks.input_files import INPUT_NAMES, checked_points, stored_array
+    from hardmax.networks.files.inputs import INPUT_NAMES, checked_points, stored_array
 
     where = f"--inputs {source}"
     array = examples()[0] if source == EXAMPLES else stored_array(source, INPUT_NAMES, where)
@@ -147,7 +147,7 @@ def read_points(source: str | None, input_shape: Sequence[int]) -> NDArray[np.fl
 
 def read_labels(source: str | None, inputs: str | None) -> NDArray[Any] | None:
     """The right decisions: of a file, or of the array `labels` beside the inputs where there is one."""
-    from hardmax.networks.input_files import LABEL_NAMES, stored_array, stored_inputs
+    from hardmax.networks.files.inputs import LABEL_NAMES, stored_array, stored_inputs
 
     if source is None and inputs == EXAMPLES:
         return examples()[1]
@@ -178,6 +178,6 @@ def inputs_file(source: str | None) -> Path | None:
     """The file that --inputs or --labels names."""
     if source is None:
         return None
-    from hardmax.networks.input_files import split_name
+    from hardmax.networks.files.inputs import split_name
 
     return split_name(source)[0]

@@ -15,7 +15,7 @@ from hardmax.cli.completion import MODEL, SCEPTR
 from hardmax.errors import EmptyError, FileFormatError, ParameterError
 
 if TYPE_CHECKING:
-    from hardmax.networks.adapters.captured import Capture
+    from hardmax.heads.capture.captured import Capture
 
 _MOST_TEXTS = 1000
 
@@ -44,7 +44,7 @@ class TrainedModel:
 
     def check_page(self) -> None:
         """Refuse what is too large for a page: more texts or a longer text than it would look at."""
-        from hardmax.reports.report_parts.document import MOST_CAPTURES, MOST_SCORES
+        from hardmax.show.document import MOST_CAPTURES, MOST_SCORES
 
         if len(self.texts) > MOST_CAPTURES:
             raise ParameterError(
@@ -119,7 +119,7 @@ def refuse_texts(source: str, texts: Path | None) -> None:
 
 
 def _loader(variant: str) -> Callable[[], Any]:
-    from hardmax.networks.adapters import models
+    from hardmax.heads.capture import models
 
     if variant == "minilm":
         return models.minilm
@@ -140,7 +140,7 @@ def _loader(variant: str) -> Callable[[], Any]:
 
 
 def _text(file: Path) -> str:
-    from hardmax.networks.files import shown, text_of
+    from hardmax.networks.files.formats import shown, text_of
 
     return text_of(file, where=f"--texts {shown(file)}")
 

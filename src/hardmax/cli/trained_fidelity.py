@@ -9,7 +9,7 @@ from hardmax.cli.progress import steps, working
 
 if TYPE_CHECKING:
     from hardmax.cli.trained import TrainedModel
-    from hardmax.measurements.fidelity import Hardened
+    from hardmax.heads.fidelity import Hardened
 
 Pair = tuple[int, int]
 
@@ -21,8 +21,8 @@ class Comparison:
     """The model on its texts, run again and again with other heads hard."""
 
     def __init__(self, trained: TrainedModel) -> None:
-        from hardmax.measurements.fidelity import Trial
-        from hardmax.measurements.trials import NEXT, subject_of
+        from hardmax.heads.fidelity import Trial
+        from hardmax.heads.trials import NEXT, subject_of
 
         subject = subject_of(trained.model, trained.texts)
         following = subject.next_tokens
@@ -59,7 +59,7 @@ def together(comparison: Comparison, alone: list[Hardened], max_loss: float) -> 
     Heads are taken in the order of what each loses alone, as ``hm.fidelity.ranked`` does, and their number is found by
     halving: the set given keeps that many decisions, but a larger one may as well.
     """
-    from hardmax.measurements.fidelity import own_loss
+    from hardmax.heads.fidelity import own_loss
 
     order = [hardened.heads[0] for hardened in sorted(alone, key=own_loss)]
     fits, too_many = comparison.with_hard([]), len(order) + 1

@@ -11,12 +11,10 @@ kappa. Nothing needs to be bounded, because no ReLU has to be kept on one side.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hardmax.constructions.maxout_form import MaxoutForm, MaxoutLayer
 from hardmax.constructions.token_layers import AttentionSublayer, HeadGroup, Sublayer
-
-FloatArray = NDArray[np.float64]
+from hardmax.exactness import FloatArray
 
 
 def dispatched_tokens(form: MaxoutForm) -> tuple[FloatArray, FloatArray]:

@@ -14,13 +14,12 @@ from fractions import Fraction
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hardmax.constructions.maxout_form import MaxoutForm, MaxoutLayer
 from hardmax.constructions.token_layers import AttentionSublayer, FeedForwardSublayer, HeadGroup, Sublayer
 from hardmax.errors import PrecisionError
+from hardmax.exactness import FloatArray
 
-FloatArray = NDArray[np.float64]
 Interval = tuple[Fraction, Fraction]
 
 

@@ -16,13 +16,11 @@ from __future__ import annotations
 from math import comb
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hardmax.errors import ParameterError, PrecisionError
+from hardmax.exactness import FloatArray
 from hardmax.networks.layers import Affine, Attention, Head, Layer, ReLU, Residual
 from hardmax.networks.network import Network
-
-FloatArray = NDArray[np.float64]
 
 _LARGEST = 2**53  # integers up to here are floats
 

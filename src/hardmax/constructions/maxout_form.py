@@ -8,14 +8,13 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from hardmax.errors import EmptyError, OperatorError, ParameterError, ShapeError
+from hardmax.exactness import FloatArray
 from hardmax.networks import operations as op
 from hardmax.networks.layers import Affine, Layer, Maxout
 from hardmax.networks.network import Network
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -35,7 +35,7 @@ def parabola_heads(n_keys_per_head: Sequence[int], dim: int, *, affine: bool) ->
     --------
     >>> [head.keys.shape for head in parabola_heads([6, 6, 6], 3, affine=False)]
     [(6, 3), (6, 3), (6, 3)]
-    >>> from hardmax.tropical.minkowski import joint_cells
+    >>> from hardmax.tropical.sums.joint_cells import joint_cells
     >>> len(joint_cells([(head.keys, None) for head in parabola_heads([6, 6, 6], 3, affine=False)]))
     92
 

@@ -28,10 +28,9 @@ from hardmax.constructions.triangulation import (
     triangles_of,
 )
 from hardmax.errors import DiscontinuityError, DomainError, EmptyError, ParameterError, ShapeError, WeightError
+from hardmax.exactness import FloatArray
 from hardmax.networks.network import Network
 from hardmax.tropical.polynomial import TropicalPolynomial
-
-FloatArray = NDArray[np.float64]
 
 _MOST_PIECES = 4096  # beyond this the exact reduction would take hours; ask for less accuracy instead
 

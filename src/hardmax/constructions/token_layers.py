@@ -14,12 +14,10 @@ from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hardmax.exactness import FloatArray
 from hardmax.networks import operations as op
 from hardmax.networks.graph import GraphBuilder
-
-FloatArray = NDArray[np.float64]
 
 
 class Queries(Enum):

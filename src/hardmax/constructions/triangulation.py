@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hardmax.arithmetic.rationals import fraction
 from hardmax.constructions.lattice_form import Piece, Point
 from hardmax.errors import DiscontinuityError, DomainError, EmptyError, ParameterError, ShapeError, WeightError
+from hardmax.exact.rationals import fraction
 
 Triangle = tuple[int, ...]
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
+from hardmax.exactness import FloatArray
+
 HeadWeights = tuple[FloatArray, FloatArray, FloatArray]  # keys (N, 2), biases (N,), values (N, 2)
 
 

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.arithmetic.rationals import rational
 from hardmax.errors import NotPiecewiseAffineError, PrecisionError
+from hardmax.exact.rationals import rational
+from hardmax.exactness import Array
 from hardmax.networks import operations as op
 from hardmax.networks.graph import Graph
 
-Array = NDArray[Any]
 _KINDS = {np.dtype(object): "exact", np.dtype(np.float32): "float32"}
 
 

@@ -9,8 +9,8 @@ from math import prod
 
 import numpy as np
 
-from hardmax.arithmetic.rationals import rational_array
 from hardmax.errors import PrecisionError, ShapeError, WeightError
+from hardmax.exact.rationals import rational_array
 from hardmax.networks.operations import CHOICES, Array, MaxLast, Operation, Relu, Shape
 
 

@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from hardmax.errors import EmptyError, ParameterError, ShapeError, WeightError
+from hardmax.exactness import FloatArray
 from hardmax.networks import operations as op
 from hardmax.networks.graph import GraphBuilder
-
-FloatArray = NDArray[np.float64]
 
 
 class Layer:

@@ -23,9 +23,10 @@ from math import sqrt
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from hardmax.errors import MissingModelError, ParameterError, ShapeError, WeightError
+from hardmax.exactness import FloatArray
 from hardmax.networks import _builtin_weights as weights
 from hardmax.networks.layers import Affine, Attention, Head, Layer, Maxout, ReLU, Residual
 from hardmax.networks.lookup import LookupExamples as LookupExamples
@@ -35,8 +36,6 @@ from hardmax.networks.lookup import lookup_input as lookup_input
 from hardmax.networks.lookup import lookup_question as lookup_question
 from hardmax.networks.lookup import lookup_tokens as lookup_tokens
 from hardmax.networks.network import Network
-
-FloatArray = NDArray[np.float64]
 
 #: The network that ``hardmax report`` analyses when it is given none.
 DEFAULT_BUILTIN = "lookup"
@@ -339,7 +338,7 @@ def _trained(name: str) -> Network:
             f"the built-in network {name!r} should be in {file}, but this installation lacks the file; reinstall "
             "hardmax, or use another built-in network"
         )
-    from hardmax.networks.files import read  # not needed for any other network here
+    from hardmax.networks.files.formats import read  # not needed for any other network here
 
     return read(file)
 

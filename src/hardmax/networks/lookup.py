@@ -25,15 +25,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hardmax.arithmetic.rationals import float_array, rational, rational_array
 from hardmax.errors import ParameterError, PrecisionError, ShapeError, WeightError
+from hardmax.exact.rationals import float_array, rational, rational_array
+from hardmax.exactness import Array, FloatArray
 from hardmax.networks import evaluation
 from hardmax.networks import operations as op
 from hardmax.networks.layers import Affine, Attention, Head, Layer, ReLU, Residual
 from hardmax.networks.network import Network
-
-FloatArray = NDArray[np.float64]
-Array = NDArray[Any]
 
 N_KEYS, N_VALUES, N_PAIRS = 8, 8, 5
 _WIDTH = N_KEYS + N_VALUES

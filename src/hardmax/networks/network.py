@@ -154,7 +154,7 @@ class Network:
         if array.dtype.kind not in "fiubO":
             raise WeightError(f"expected an array of numbers, got dtype {array.dtype}")
         if array.dtype == object:
-            from hardmax.arithmetic.rationals import rational_array
+            from hardmax.exact.rationals import rational_array
 
             try:
                 array = rational_array(array)

@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import ShapeError
+from hardmax.exactness import Array
 
-Array = NDArray[Any]
 Shape = tuple[int, ...]
 _Op = TypeVar("_Op", bound="Operation")
 

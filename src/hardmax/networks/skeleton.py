@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 from hardmax.errors import NotPiecewiseAffineError, ParameterError, PrecisionError, ShapeError, WeightError
 from hardmax.networks import evaluation
 from hardmax.networks import operations as op
+from hardmax.networks.files.onnx.patterns import maxima_first
 from hardmax.networks.graph import Graph, GraphBuilder, Node
 from hardmax.networks.network import Network
-from hardmax.networks.patterns import maxima_first
 
 #: Smooth activations whose zero-temperature limit, f(z / t) t as t -> 0, is the ReLU.
 _TO_RELU = {"gelu": "GELU", "gelu_tanh": "GELU (tanh form)", "silu": "SiLU"}
@@ -138,7 +138,7 @@ def _network(source: Network | str | os.PathLike[str]) -> Network:
     if isinstance(source, Network):
         return source
     if isinstance(source, str | os.PathLike):
-        from hardmax.networks.files import read
+        from hardmax.networks.files.formats import read
 
         return read(source)
     raise ParameterError(

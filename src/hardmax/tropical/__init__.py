@@ -6,7 +6,6 @@ from hardmax.tropical.hypersurface import Hypersurface, Wall, hypersurface
 from hardmax.tropical.kleene import kleene_star
 from hardmax.tropical.log_lifted import log_lifted_attention
 from hardmax.tropical.maslov import soft_add, soft_matmul, soft_sum, softmax
-from hardmax.tropical.minkowski import JointCells, common_refinement, joint_cells, minkowski_vertices
 from hardmax.tropical.newton_polytope import NewtonPolytope
 from hardmax.tropical.normal_fan import NormalFan, minkowski_f_vector, normal_fan
 from hardmax.tropical.polynomial import TropicalPolynomial
@@ -23,6 +22,7 @@ from hardmax.tropical.semiring import (
     maxplus_power,
     maxplus_sum,
 )
+from hardmax.tropical.sums.joint_cells import JointCells, common_refinement, joint_cells, minkowski_vertices
 
 __all__ = [
     "ONE",

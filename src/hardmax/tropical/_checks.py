@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import PrecisionError, ShapeError, WeightError
-
-FloatArray = NDArray[np.float64]
+from hardmax.exactness import FloatArray
 
 
 def finite_array(values: ArrayLike, name: str, shape: tuple[int | None, ...]) -> FloatArray:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hardmax.tropical._integers import Row, reduced
+from hardmax.exact.integers import Row, reduced
 
 
 @dataclass(frozen=True, slots=True)

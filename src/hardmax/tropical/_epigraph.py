@@ -11,12 +11,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hardmax.exact.integers import Row, integer_rows
+from hardmax.exactness import FloatArray
 from hardmax.tropical._double_description import generators
-from hardmax.tropical._integers import Row, integer_rows
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

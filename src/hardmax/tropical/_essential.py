@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.arithmetic.rounding import dot_error
-
-FloatArray = NDArray[np.float64]
+from hardmax.exact.rounding import dot_error
+from hardmax.exactness import FloatArray
 
 # Entries of a block of term values: 2**21 doubles are 16 MiB.
 _BLOCK = 2**21
@@ -92,7 +91,7 @@ def _clear_winners(slopes: FloatArray, offsets: FloatArray, points: FloatArray) 
 
 def _wins_alone(slopes: FloatArray, offsets: FloatArray, term: int, alive: NDArray[np.bool_]) -> bool:
     """Whether ``term`` exceeds every other living term at some point, by a certified linear program."""
-    from hardmax.arithmetic.linear_program import interior_point
+    from hardmax.exact.linear_program import interior_point
 
     others = np.flatnonzero(alive)
     others = others[others != term]

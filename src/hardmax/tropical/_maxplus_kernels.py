@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.arithmetic.compiling import kernel
+from hardmax.exact.compiling import kernel
 
 Matrix = NDArray[Any]
 

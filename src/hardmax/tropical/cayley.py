@@ -14,18 +14,16 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
-from hardmax.arithmetic.rationals import nearest_float
 from hardmax.errors import ParameterError, ShapeError
-from hardmax.tropical._integers import integers, rank
-from hardmax.tropical._minkowski_terms import read_terms
+from hardmax.exact.integers import integers, rank
+from hardmax.exact.rationals import nearest_float
+from hardmax.exactness import FloatArray
 from hardmax.tropical.dual_subdivision import dual_subdivision
-from hardmax.tropical.minkowski import Head
 from hardmax.tropical.newton_polytope import NewtonPolytope
 from hardmax.tropical.polynomial import TropicalPolynomial
-
-FloatArray = NDArray[np.float64]
+from hardmax.tropical.sums.joint_cells import Head
+from hardmax.tropical.sums.terms import read_terms
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,15 +6,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
-from hardmax.arithmetic.rationals import nearest_float
+from hardmax.exact.integers import Row
+from hardmax.exact.rationals import nearest_float
+from hardmax.exactness import FloatArray
 from hardmax.tropical._checks import frozen, within_range
 from hardmax.tropical._epigraph import Corner, Epigraph, epigraph
-from hardmax.tropical._integers import Row
 from hardmax.tropical.polynomial import TropicalPolynomial
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

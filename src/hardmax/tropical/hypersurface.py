@@ -11,14 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.arithmetic.rationals import nearest_float
 from hardmax.errors import DomainError
+from hardmax.exact.integers import Row, rank
+from hardmax.exact.rationals import nearest_float
+from hardmax.exactness import FloatArray
 from hardmax.tropical._checks import finite_array, frozen, within_range
 from hardmax.tropical._epigraph import Corner, epigraph
-from hardmax.tropical._integers import Row, rank
 from hardmax.tropical.polynomial import TropicalPolynomial
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

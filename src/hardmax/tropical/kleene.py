@@ -7,9 +7,9 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hardmax.arithmetic.rationals import lattice_exponent
-from hardmax.arithmetic.rounding import dot_error
 from hardmax.errors import DivergenceError, PrecisionError, ShapeError
+from hardmax.exact.rationals import lattice_exponent
+from hardmax.exact.rounding import dot_error
 from hardmax.tropical.semiring import ZERO, maxplus_array
 
 FloatMatrix = NDArray[np.float64]

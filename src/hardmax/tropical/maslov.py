@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import EmptyError, ParameterError, PrecisionError, ShapeError
+from hardmax.exactness import FloatArray
 from hardmax.tropical.semiring import ZERO, maxplus_array, maxplus_matmul, maxplus_multiply
-
-FloatArray = NDArray[np.float64]
 
 # Terms of one product held at a time: 2**22 doubles are 32 MiB.
 _BLOCK = 2**22

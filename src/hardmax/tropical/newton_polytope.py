@@ -10,14 +10,13 @@ from math import factorial
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hardmax.arithmetic.rationals import nearest_float
 from hardmax.errors import EmptyError
+from hardmax.exact.integers import determinant, integer_rows, integers, rank
+from hardmax.exact.rationals import nearest_float
+from hardmax.exactness import FloatArray
 from hardmax.tropical._checks import finite_array, frozen
 from hardmax.tropical._double_description import generators
 from hardmax.tropical._essential import essential_terms
-from hardmax.tropical._integers import determinant, integer_rows, integers, rank
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,21 +13,19 @@ from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from hardmax.arithmetic.rationals import nearest_float
-from hardmax.arithmetic.rounding import UNDERFLOW, relative_error
 from hardmax.errors import ParameterError
+from hardmax.exact.integers import integers, rank
+from hardmax.exact.rationals import nearest_float
+from hardmax.exact.rounding import UNDERFLOW, relative_error
+from hardmax.exactness import FloatArray, IntArray
 from hardmax.tropical._checks import within_range
 from hardmax.tropical._double_description import generators as generators  # the cones of cells are generated so too
-from hardmax.tropical._integers import integers, rank
-from hardmax.tropical._minkowski_hull import proved_hull
-from hardmax.tropical._minkowski_terms import Terms, read_terms
-from hardmax.tropical.minkowski import JointCells, common_refinement
 from hardmax.tropical.newton_polytope import NewtonPolytope
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
+from hardmax.tropical.sums.hull import proved_hull
+from hardmax.tropical.sums.joint_cells import JointCells, common_refinement
+from hardmax.tropical.sums.terms import Terms, read_terms
 
 
 @dataclass(frozen=True, eq=False)

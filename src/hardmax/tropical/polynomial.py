@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import EmptyError, ParameterError, ShapeError
+from hardmax.exactness import FloatArray
 from hardmax.tropical._checks import finite_array, finite_points, frozen, within_range
 from hardmax.tropical._essential import essential_terms
 from hardmax.tropical.maslov import checked_temperature, soft_sum
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from hardmax.tropical.newton_polytope import NewtonPolytope
     from hardmax.tropical.rational import TropicalRational
 
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +92,7 @@ class TropicalPolynomial:
         return f"TropicalPolynomial({self.n_terms} terms in dimension {self.dim})"
 
     def _repr_html_(self) -> str:
-        from hardmax.tropical._html import block, table
+        from hardmax.html import block, table
 
         rows = [
             (term, self.slopes[term, :8].tolist() + ["..."] * (self.dim > 8), float(self.offsets[term]))

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from hardmax.errors import ShapeError
+from hardmax.exactness import FloatArray
 from hardmax.tropical.polynomial import TropicalPolynomial, checked_exponent
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

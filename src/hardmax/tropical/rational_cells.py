@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from hardmax.exact.integers import Row, integers, reduced
+from hardmax.exactness import FloatArray
 from hardmax.tropical._checks import frozen
-from hardmax.tropical._integers import Row, integers, reduced
 from hardmax.tropical.polynomial import TropicalPolynomial
 from hardmax.tropical.rational_map import TropicalRationalMap
 
-FloatArray = NDArray[np.float64]
 IndexArray = NDArray[np.intp]
 
 
@@ -104,7 +104,7 @@ def rational_cells(map_: TropicalRationalMap) -> RationalCells:
 
 def _full_dimensional(polynomials: list[TropicalPolynomial]) -> tuple[IndexArray, FloatArray]:
     """All tuples of winners with an open cell, sorted, and a point in each; one polynomial at a time."""
-    from hardmax.arithmetic.linear_program import interior_points
+    from hardmax.exact.linear_program import interior_points
 
     dim = polynomials[0].dim
     places = np.zeros((1, 0), dtype=np.intp)
@@ -151,7 +151,7 @@ def _neighbours(polynomials: list[TropicalPolynomial], places: IndexArray) -> In
     side, say, go straight to a point of the second cell: its winners stay above the others all the way, so
     where the way meets the hyperplane there is nothing but the two cells around.
     """
-    from hardmax.arithmetic.linear_program import interior_points
+    from hardmax.exact.linear_program import interior_points
 
     pairs = np.array(list(_candidate_pairs(polynomials, places)), dtype=np.intp).reshape(-1, 2)
     is_neighbour, _ = interior_points(*_systems(polynomials, places[pairs[:, 0]], places[pairs[:, 1]]))

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from hardmax.errors import EmptyError, ShapeError
+from hardmax.exactness import FloatArray
 from hardmax.tropical.polynomial import TropicalPolynomial
 from hardmax.tropical.rational import TropicalRational
 
 if TYPE_CHECKING:
     from hardmax.tropical.rational_cells import RationalCells
 
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,11 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.arithmetic.compiling import kernel
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
+from hardmax.exact.compiling import kernel
+from hardmax.exactness import BoolArray, FloatArray, IntArray
 
 #: How a run ended.
 OPTIMAL, COVERED, INFEASIBLE, STALLED = 0, 1, 2, 3

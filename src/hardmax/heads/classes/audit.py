@@ -15,20 +15,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.cells.complex import Exactness
 from hardmax.errors import ParameterError, PrecisionError
+from hardmax.exactness import BoolArray, Exactness, FloatArray, IntArray
 from hardmax.heads.classes.certificates import Certificate
 from hardmax.heads.classes.domains import FeatureDomain, read_domain
 from hardmax.heads.classes.sources import read_head
 from hardmax.heads.classes.verdicts import DEAD, LIVE, UNDECIDED, Cover
 
 if TYPE_CHECKING:
-    from hardmax.cells.verification import Verification
+    from hardmax.cells.verify.verification import Verification
     from hardmax.heads.classes.lifts import Lift
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,15 +18,14 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.arithmetic.rationals import nearest_float
+from hardmax.exact.rationals import nearest_float
+from hardmax.exactness import FloatArray, IntArray
 from hardmax.heads.classes.exact_rows import cell_rows, wins
 from hardmax.heads.classes.exact_systems import solved_rationals
 from hardmax.heads.classes.problem import Problem
 from hardmax.heads.classes.verdicts import LIVE, UNDECIDED, Cover, Verdicts
 from hardmax.heads.classes.witnesses import try_queries, whitening
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 Vector = Sequence[Fraction]
 
 #: The largest problem (rows times features) whose projections are also computed in rationals.

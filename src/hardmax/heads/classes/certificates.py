@@ -7,15 +7,12 @@ from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hardmax.errors import PrecisionError
+from hardmax.exactness import FloatArray, IntArray
 from hardmax.heads.classes.domains import FeatureDomain
 from hardmax.heads.classes.exact_systems import solved
 from hardmax.heads.classes.verdicts import Cover
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

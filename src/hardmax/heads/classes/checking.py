@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.arithmetic.rounding import SAFETY, UNDERFLOW, corner_error, dot_error, length_above
-from hardmax.cells.certificate.check import Check
-from hardmax.cells.complex import Exactness
-from hardmax.cells.verification import Verification
+from hardmax.cells.verify.check import Check
+from hardmax.cells.verify.verification import Verification
+from hardmax.exact.rounding import SAFETY, UNDERFLOW, corner_error, dot_error, length_above
+from hardmax.exactness import Exactness, FloatArray, IntArray
 
 if TYPE_CHECKING:
     from hardmax.heads.classes.audit import ClassAudit
@@ -29,8 +29,6 @@ try:
 except ImportError:  # the `exact` extra is absent: the same answers, more slowly
     _flint = None
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 Numbers = Sequence[Fraction]
 
 

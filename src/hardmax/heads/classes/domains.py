@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.arithmetic.rounding import SAFETY, UNIT_ROUNDOFF, dot_error
 from hardmax.errors import DomainError
-
-FloatArray = NDArray[np.float64]
+from hardmax.exact.rounding import SAFETY, UNIT_ROUNDOFF, dot_error
+from hardmax.exactness import FloatArray
 
 _EXPECTED = 'expected "all", "nonnegative", ("box", low, high), ("ball", centre, radius) or "sphere"'
 

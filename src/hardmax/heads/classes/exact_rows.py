@@ -6,16 +6,15 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
-from hardmax.arithmetic.linear_program import exact_interior_point
-from hardmax.arithmetic.rationals import nearest_float
-from hardmax.arithmetic.rounding import SAFETY
+from hardmax.exact.linear_program import exact_interior_point
+from hardmax.exact.rationals import nearest_float
+from hardmax.exact.rounding import SAFETY
+from hardmax.exactness import FloatArray
 from hardmax.heads.classes.problem import Problem
 from hardmax.heads.classes.proofs import exactly_covered, system
 from hardmax.heads.classes.verdicts import Cover, Verdicts
 
-FloatArray = NDArray[np.float64]
 Vector = tuple[Fraction, ...]
 
 #: Programs with more entries than this are not solved in rationals from nothing.

@@ -11,7 +11,8 @@ from math import isqrt, lcm
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from hardmax.exactness import FloatArray
 
 _flint: Any
 try:
@@ -19,8 +20,6 @@ try:
 except ImportError:  # the `exact` extra is absent: the same answers, more slowly
     _flint = None
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 _PRIMES = (2147483629, 2147483587, 2147483579)
 

@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hardmax.exactness import FloatArray, IntArray
 from hardmax.heads.classes import _kernels as kernels
 from hardmax.heads.classes.problem import Problem
 from hardmax.heads.classes.proofs import covered
 from hardmax.heads.classes.verdicts import LIVE, UNDECIDED, Cover, Verdicts
 from hardmax.heads.classes.walker import N_ADDED, Terrain, Walker
 from hardmax.heads.classes.witnesses import Whitening
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 MAX_ROUNDS = 200
 N_NEAR = 256  # rows on which a new cover is tried before it is tried on all

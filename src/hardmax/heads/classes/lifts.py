@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.arithmetic.rounding import SAFETY
-from hardmax.cells.complex import Exactness
 from hardmax.errors import DomainError, IncompleteError, ParameterError
+from hardmax.exact.rounding import SAFETY
+from hardmax.exactness import Exactness, FloatArray
 from hardmax.heads.classes import _kernels as kernels
 from hardmax.heads.classes.problem import Problem, distinct, tamed
 from hardmax.heads.classes.proofs import exact_multipliers, system
@@ -21,7 +21,6 @@ from hardmax.heads.classes.witnesses import whitening
 if TYPE_CHECKING:
     from hardmax.heads.classes.audit import ClassAudit
 
-FloatArray = NDArray[np.float64]
 
 
 class Lift(float):

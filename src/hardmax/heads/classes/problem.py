@@ -12,12 +12,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.arithmetic.rounding import SAFETY, dot_error, length_above, single_dot_error
+from hardmax.exact.rounding import SAFETY, dot_error, length_above, single_dot_error
+from hardmax.exactness import FloatArray, IntArray
 from hardmax.heads.classes.domains import FeatureDomain, read_domain
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
 
 #: Rows whose largest number lies in this range are left as they are.
 _TAME = (2.0**-100, 2.0**100)

@@ -16,15 +16,11 @@ from fractions import Fraction
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import NDArray
 
-from hardmax.arithmetic.rounding import SAFETY, UNDERFLOW, corner_error, dot_error
+from hardmax.exact.rounding import SAFETY, UNDERFLOW, corner_error, dot_error
+from hardmax.exactness import BoolArray, FloatArray, IntArray
 from hardmax.heads.classes.exact_systems import solved
 from hardmax.heads.classes.problem import Problem
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
 
 
 def system(problem: Problem, basis: Sequence[int]) -> tuple[FloatArray, FloatArray]:

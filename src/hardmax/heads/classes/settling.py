@@ -8,8 +8,8 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hardmax.exactness import IntArray
 from hardmax.heads.classes.ball import settle_ball
 from hardmax.heads.classes.domains import FeatureDomain
 from hardmax.heads.classes.exact_rows import settle_exactly
@@ -20,8 +20,6 @@ from hardmax.heads.classes.sources import ClassHead
 from hardmax.heads.classes.sphere import settle_sphere
 from hardmax.heads.classes.verdicts import DEAD, LIVE, UNDECIDED, Cover, Verdicts
 from hardmax.heads.classes.witnesses import whitening, witness_pass
-
-IntArray = NDArray[np.int64]
 
 #: Lengths of the first queries, in whitened units: with biases the right one is not known.
 _SCALES = (1.0, 4.0)

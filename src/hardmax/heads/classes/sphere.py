@@ -12,20 +12,18 @@ from itertools import combinations
 from math import comb
 
 import numpy as np
-from numpy.typing import NDArray
 
-from hardmax.arithmetic.linear_program import exact_interior_point
-from hardmax.arithmetic.quadratic import QuadraticNumber, compare
-from hardmax.arithmetic.rationals import nearest_float, rational
-from hardmax.arithmetic.rounding import SAFETY, dot_error
+from hardmax.exact.linear_program import exact_interior_point
+from hardmax.exact.quadratic import QuadraticNumber, compare
+from hardmax.exact.rationals import nearest_float, rational
+from hardmax.exact.rounding import SAFETY, dot_error
+from hardmax.exactness import FloatArray
 from hardmax.heads.classes.exact_rows import cell_rows
 from hardmax.heads.classes.exact_systems import solved_rationals
 from hardmax.heads.classes.problem import Problem
 from hardmax.heads.classes.verdicts import LIVE, UNDECIDED, Cover, Verdicts
 from hardmax.heads.classes.witnesses import whitening
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 Vector = Sequence[Fraction]
 
 #: Cells with more candidates for a corner than this are not enumerated.

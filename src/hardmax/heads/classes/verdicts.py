@@ -8,11 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hardmax.exactness import FloatArray, IntArray
 from hardmax.heads.classes.problem import Problem
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
 
 UNDECIDED, DEAD, LIVE = -1, 0, 1
 

@@ -13,13 +13,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from hardmax.exactness import BoolArray, FloatArray, IntArray
 from hardmax.heads.classes import _kernels as kernels
 from hardmax.heads.classes.problem import Problem
 from hardmax.heads.classes.witnesses import Whitening
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
 
 N_FIRST = 2.5  # rows near a new one that join its set, and
 N_ADDED = 0.4  # rows that join in a round, as multiples of d + 1

@@ -12,11 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from hardmax.exactness import FloatArray, IntArray
 from hardmax.heads.classes.problem import Problem
 from hardmax.heads.classes.verdicts import UNDECIDED, Verdicts
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 #: Scores held at once by a block of queries.
 BLOCK_SCORES = 8_000_000

@@ -8,11 +8,9 @@ from math import inf
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hardmax.errors import EmptyError, ParameterError, ShapeError, WeightError
-
-FloatArray = NDArray[np.float64]
+from hardmax.exactness import FloatArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,0 +1,1 @@
+"""What follows from cells: maps, neighbours, facets, volumes, places of points."""

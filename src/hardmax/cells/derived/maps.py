@@ -1,0 +1,72 @@
+"""Which cells carry the same affine map, decided exactly.
+
+Maps are compared as floats with their error bounds; where two cannot be told apart that way, they are
+recomputed in rationals from the weights. Where the bounds are zero the floats are the maps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from hardmax.exact.rationals import fraction
+from hardmax.exactness import FloatArray, IntArray
+
+
+def map_classes(maps: FloatArray, error: FloatArray | None, exact_map: Callable[[int], Any] | None) -> IntArray:
+    """The class of each cell's map, (n,): equal numbers mean equal maps, numbered by first appearance.
+
+    ``maps`` is (n, terms, *out); ``error`` (n, terms) bounds each term's entries, None means the floats
+    are compared as they are; ``exact_map(i)`` recomputes a map in rationals.
+
+    Examples
+    --------
+    >>> maps = np.array([[[1.0], [2.0]], [[1.0], [2.0]], [[1.0], [3.0]]])
+    >>> map_classes(maps, None, None).tolist()
+    [0, 0, 1]
+    """
+    n = len(maps)
+    if n == 0:
+        return np.empty(0, dtype=np.int64)
+    flat = np.ascontiguousarray(maps.reshape(n, -1)) + 0.0  # -0.0 and 0.0 are one number
+    if error is None or exact_map is None or not error.any():
+        return _first_seen([row.tobytes() for row in flat])
+    per_entry = np.repeat(error, flat.shape[1] // error.shape[1], axis=1)
+    groups = _indistinct(flat, per_entry)
+    keys: list[Any] = [None] * n
+    for group in groups:
+        if len(group) == 1:
+            keys[group[0]] = ("alone", int(group[0]))  # equal to no tuple of rationals
+            continue
+        for index in group:
+            exact = exact_map(int(index))
+            keys[index] = tuple(fraction(value) for value in np.asarray(exact, dtype=object).reshape(-1))
+    return _first_seen(keys)
+
+
+def _indistinct(flat: FloatArray, error: FloatArray) -> list[IntArray]:
+    """Groups of rows such that rows of different groups certainly differ."""
+    groups = [np.arange(len(flat))]
+    for column in range(flat.shape[1]):
+        refined: list[IntArray] = []
+        for group in groups:
+            if len(group) == 1:
+                refined.append(group)
+                continue
+            low = flat[group, column] - error[group, column]
+            high = flat[group, column] + error[group, column]
+            order = np.argsort(low, kind="stable")
+            reach = np.maximum.accumulate(high[order])
+            breaks = np.flatnonzero(low[order][1:] > reach[:-1]) + 1
+            refined.extend(np.split(group[order], breaks))
+        groups = refined
+        if all(len(group) == 1 for group in groups):
+            break
+    return groups
+
+
+def _first_seen(keys: list[Any]) -> IntArray:
+    seen: dict[Any, int] = {}
+    return np.array([seen.setdefault(key, len(seen)) for key in keys], dtype=np.int64)

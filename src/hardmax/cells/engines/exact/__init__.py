@@ -1,0 +1,1 @@
+"""Cells in rationals: the slow engine that the others are judged by."""

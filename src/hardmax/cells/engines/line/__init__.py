@@ -1,0 +1,1 @@
+"""Cells on segments: breakpoints, with quadratic scores."""

@@ -1,0 +1,370 @@
+"""The line engine: intervals of a segment, or of all of R^1, cut stage by stage.
+
+Guards may be affine or quadratic in the slice coordinate u: where queries and keys both move along the
+segment, scores have a square term, and their ties are irrational numbers. An argmax is followed from
+breakpoint to breakpoint, each time asking only when the present winner is overtaken and by whom; pairs
+of scores that never win are never compared.
+
+Pieces are the maximal intervals with one label. With affine guards one label owns one interval; *with
+quadratic scores one label may own several*, since the set where a score wins need not be convex. A
+double root, where two scores touch without crossing, cuts nothing, so two neighbours never carry the
+same complete label. Breakpoints of several choices at one point are one breakpoint.
+
+Walls are numbered as in ``polytopes``. Where a stage's guards have a square term, bit 23 of the rival
+(``ROOT_BIT``) says which of the two roots is meant: it is set where the lower of the two options takes
+over when u grows (a ReLU: where it switches off), so both sides of a breakpoint agree on it. Without a
+square term it is never set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cmp_to_key, partial
+from math import isfinite, prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardmax.cells.domains import Domain
+from hardmax.cells.engines.line.envelope import envelope
+from hardmax.cells.polytopes import ROOT_BIT, Cut, Polytopes, domain_wall, wall_of_choice
+from hardmax.errors import CertificateError, DomainError, PrecisionError
+from hardmax.exact.quadratic import QuadraticNumber, compare, crossing
+from hardmax.exact.rationals import ObjectArray, rational
+from hardmax.exactness import FloatArray, IntArray
+from hardmax.networks.slices.coefficients import Guards, SliceProgram, SliceState
+from hardmax.networks.slices.stages import Stage
+
+if TYPE_CHECKING:
+    from hardmax.cells.enumeration import ExactFollower
+
+
+_RIVAL_BITS = 24
+#: Coefficients that ``line_pieces`` holds at once.
+_CHUNK_NUMBERS = 1 << 19
+
+
+class LineEngine:
+    """Cuts intervals of a one-dimensional domain, bounded or not.
+
+    ``certified``: breakpoints are enclosed, winners between them proved, and pieces where that fails are
+    handed back as doubtful. Otherwise float signs are believed.
+
+    Examples
+    --------
+    >>> from hardmax.cells.domains import Box, Space
+    >>> LineEngine(Box([0.0], [2.0]), certified=True).root().vertices.tolist()
+    [[0.0], [2.0]]
+    >>> LineEngine(Space(1), certified=True).root().directions.tolist()
+    [[-1.0], [1.0]]
+    """
+
+    dim = 1
+    only_relus = False  # one kernel serves all
+
+    def __init__(self, domain: Domain, certified: bool) -> None:
+        if domain.dim != 1:
+            raise DomainError(
+                f"the line engine cuts domains of dimension 1, got a {type(domain).__name__} of dimension "
+                f"{domain.dim}; use an hm.Segment, hm.Box([a], [b]) or hm.Space(1)"
+            )
+        self.domain = domain
+        self.certified = certified
+
+    def root(self) -> Polytopes:
+        """The whole domain as one interval."""
+        low, high = self.domain.low, self.domain.high
+        walls = np.array([[domain_wall(0, 0), domain_wall(0, 1)]])
+        if low is None or high is None:
+            return self._intervals(np.array([[-1.0, 0.0, 0.0, 1.0, 0.0, 0.0]]), walls)
+        return self._intervals(np.array([[float(low[0]), 1.0, 0.0, float(high[0]), 1.0, 0.0]]), walls)
+
+    def cut(self, pieces: Polytopes, guards: Guards, stage: Stage, limit: int = 1 << 62) -> Cut:
+        """The children of a batch of intervals, from low to high; stops after about ``limit`` of them."""
+        from hardmax.cells.engines.line._kernels import build_children
+
+        ends, labels, counts, events, marks = self._breakpoints(pieces, guards, stage, limit)
+        n_done = len(counts)
+        child_start = np.concatenate([[0], np.cumsum(np.maximum(counts + 1, 0))])
+        n_children = int(child_start[-1])
+        child_labels = np.empty((n_children, stage.n_choices), dtype=labels.dtype)
+        child_ends = np.empty((n_children, 6))
+        child_walls = np.empty((n_children, 2), dtype=np.int64)
+        bent = ROOT_BIT if guards.coefficients.shape[1] > 2 else 0
+        build_children(
+            child_start, stage.columns, bent, _RIVAL_BITS, ends, pieces.walls.reshape(-1, 2), labels, counts,
+            events, marks, len(events), child_labels, child_ends, child_walls,
+        )  # fmt: skip
+        parents = np.repeat(np.arange(n_done), np.diff(child_start))
+        children = self._intervals(child_ends, child_walls)
+        return Cut(parents, child_labels, children, np.flatnonzero(counts < 0), n_done)
+
+    def count(self, pieces: Polytopes, guards: Guards, stage: Stage) -> tuple[int, IntArray]:
+        """How many children the intervals have together, and which are doubtful (not counted)."""
+        counts = self._breakpoints(pieces, guards, stage, 1 << 62)[2]
+        return int(np.maximum(counts + 1, 0).sum()), np.flatnonzero(counts < 0)
+
+    def _breakpoints(
+        self, pieces: Polytopes, guards: Guards, stage: Stage, limit: int
+    ) -> tuple[FloatArray, NDArray[Any], IntArray, FloatArray, IntArray]:
+        """Ends, first labels and numbers of breakpoints of the pieces done, and their events."""
+        from hardmax.cells.engines.line._kernels import find_breakpoints
+
+        certified = self.certified and guards.error is not None
+        rows = _three_terms(guards.coefficients)
+        errors = np.zeros(rows.shape[:2]) if guards.error is None else _three_terms(guards.error)
+        ends = _ends(pieces)
+        labels = np.empty((len(ends), stage.n_choices), dtype=stage.label_dtype)
+        counts = np.zeros(len(ends), dtype=np.int64)
+        group_of_row = np.repeat(np.arange(stage.n_choices), stage.group_size)
+        room, position, n_children = max(1024, 4 * len(ends)), 0, 0
+        parts: list[tuple[FloatArray, IntArray]] = []
+        while position < len(ends) and n_children <= limit:
+            events, marks = np.empty((room, 9)), np.empty((room, 6), dtype=np.int64)
+            before = position
+            position, n = find_breakpoints(
+                position, limit - n_children, ends, rows, errors, certified, stage.group_start,
+                stage.group_size, stage.is_relu, stage.twin, group_of_row, labels, counts, events, marks,
+            )  # fmt: skip
+            parts.append((events[:n], marks[:n]))
+            n_children += int(np.maximum(counts[before:position] + 1, 0).sum())
+            if position == before:
+                room *= 4
+        joined = [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
+        return ends[:position], labels[:position], counts[:position], joined[0], joined[1]
+
+    def settle(
+        self,
+        pieces: Polytopes,
+        index: int,
+        wall_row: Callable[[int], ObjectArray],
+        rows: ObjectArray,
+        stage: Stage,
+    ) -> tuple[NDArray[Any], Polytopes]:
+        """The children of one doubtful interval, decided in rationals and quadratic irrationals.
+
+        Every end, inherited ones included, is the float nearest to the exact one, with its bound.
+
+        Exactness: exact.
+        """
+        low, high = (exact_end(self.domain, pieces, index, side, wall_row) for side in (0, 1))
+        scores = [tuple(rows[:, row]) for row in range(rows.shape[1])]
+        labels = np.zeros(stage.n_choices, dtype=stage.label_dtype)
+        events: list[tuple[QuadraticNumber, int, int, int]] = []
+        for group, (first, size) in enumerate(zip(stage.group_start, stage.group_size, strict=True)):
+            options = scores[first : first + size]
+            if stage.is_relu[group]:
+                options = [(rational(0),) * len(options[0]), *options]
+            labels[group], found = envelope(options, low, high)
+            events += [(root, group, loser, winner) for root, loser, winner in found]
+        # Sorting is stable: of several choices at one point the first keeps the wall.
+        events.sort(key=cmp_to_key(_by_position))
+        bent = ROOT_BIT if rows.shape[0] > 2 else 0
+        first_wall, last_wall = (int(pieces.walls[2 * index + side]) for side in (0, 1))
+        all_labels, walls, points = [labels], [[first_wall, last_wall]], [low]
+        for root, group, loser, winner in events:
+            at = points[-1]
+            if len(points) == 1 or at is None or compare(at, root) != 0:
+                column, bit = stage.columns[group], bent if loser > winner else 0
+                walls[-1][1] = int(wall_of_choice(column, winner | bit))
+                walls.append([int(wall_of_choice(column, loser | bit)), last_wall])
+                points.append(root)
+                all_labels.append(all_labels[-1].copy())
+            all_labels[-1][group] = winner
+        points.append(high)
+        floats = [_float_end(point, side) for point in points for side in (0, 1)]
+        ends = np.array(floats).reshape(len(points), 6)  # a point as a low end, then as a high end
+        children = self._intervals(np.hstack([ends[:-1, :3], ends[1:, 3:]]), np.array(walls))
+        return np.array(all_labels), children
+
+    def _intervals(self, ends: FloatArray, walls: IntArray) -> Polytopes:
+        """Intervals from rows (end, 1 or 0 where it is infinite, error), low and high."""
+        end, finite, error = ends.reshape(-1, 3).T
+        start = np.arange(0, len(end) + 1, 2)
+        directions = None if self.domain.is_bounded else np.where(finite == 1.0, 0.0, end)[:, None]
+        vertices = np.where(finite == 1.0, end, 0.0)[:, None]
+        bound = error.copy() if self.certified else None
+        return Polytopes(1, start, vertices, start, walls.reshape(-1), bound, directions)
+
+
+def exact_end(
+    domain: Domain, pieces: Polytopes, index: int, side: int, wall_row: Callable[[int], ObjectArray]
+) -> QuadraticNumber | None:
+    """The exact low (side 0) or high (side 1) end of an interval; None where it is infinite.
+
+    Exactness: exact.
+    """
+    wall = int(pieces.walls[2 * index + side])
+    if wall < 0:
+        bound = domain.high if side else domain.low
+        return None if bound is None else QuadraticNumber.of(float(bound[0]))
+    # The wall's function is positive inside, so it rises at a low end: at most one root does.
+    end = crossing(list(wall_row(wall & ~ROOT_BIT)), rising=side == 0)
+    if end is None:
+        raise CertificateError(f"wall {wall} of piece {index} on the line crosses zero nowhere; a bug")
+    return end
+
+
+def _by_position(x: tuple[QuadraticNumber, int, int, int], y: tuple[QuadraticNumber, int, int, int]) -> int:
+    return compare(x[0], y[0])
+
+
+def _float_end(point: QuadraticNumber | None, side: int) -> tuple[float, float, float]:
+    if point is None:
+        return (1.0 if side else -1.0), 0.0, 0.0
+    value, error = point.rounded
+    if not isfinite(value):
+        raise PrecisionError(
+            "a breakpoint on the line lies beyond binary64; rescale the weights, or cut a bounded segment"
+        )
+    return value, 1.0, error
+
+
+def _ends(pieces: Polytopes) -> FloatArray:
+    """Rows (low end, 1 or 0 where it is infinite, error, and the same of the high end)."""
+    ends = np.zeros((len(pieces.vertices), 3))
+    ends[:, 0], ends[:, 1] = pieces.vertices[:, 0], 1.0
+    if pieces.directions is not None:
+        infinite = pieces.directions[:, 0] != 0
+        ends[infinite, 0], ends[infinite, 1] = pieces.directions[infinite, 0], 0.0
+    if pieces.error is not None:
+        ends[:, 2] = pieces.error
+    return ends.reshape(-1, 6)
+
+
+def _three_terms(coefficients: NDArray[Any]) -> FloatArray:
+    """Coefficients (piece, 3, ...), padded with zeros where there is no square or no linear term."""
+    missing = 3 - coefficients.shape[1]
+    if missing:
+        shape = (coefficients.shape[0], missing, *coefficients.shape[2:])
+        coefficients = np.concatenate([coefficients, np.zeros(shape)], axis=1)
+    return np.ascontiguousarray(coefficients, dtype=np.float64)
+
+
+# --- a whole network ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class LinePieces:
+    """All pieces of a network on a line, from low to high.
+
+    labels : (n, n_choices), complete labels.
+    pieces : the intervals.
+    n_settled : how many intervals needed rationals on the way.
+    """
+
+    labels: NDArray[Any]
+    pieces: Polytopes
+    n_settled: int
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def starts(self) -> FloatArray:
+        """The low ends, minus infinity where a piece has none."""
+        return self._side(0)
+
+    @property
+    def ends(self) -> FloatArray:
+        """The high ends, infinity where a piece has none."""
+        return self._side(1)
+
+    def _side(self, side: int) -> FloatArray:
+        values = self.pieces.vertices[side::2, 0].copy()
+        if self.pieces.directions is not None:
+            infinite = self.pieces.directions[side::2, 0] != 0
+            values[infinite] = np.inf if side else -np.inf
+        return values
+
+
+def line_pieces(
+    program: SliceProgram, exact_program: SliceProgram, domain: Domain, *, certified: bool = True
+) -> LinePieces:
+    """Every piece of a network on a one-dimensional domain, with its label.
+
+    ``program`` computes with floats (bounded ones where ``certified``), ``exact_program`` in rationals
+    along the same slice.
+
+    Exactness: certified, or estimated where ``certified`` is False.
+
+    Examples
+    --------
+    A head with keys 1 and -1 and a residual, then ReLU(y - 1), on all of R^1:
+
+    >>> import hardmax as hm
+    >>> from hardmax.cells.domains import Space
+    >>> from hardmax.networks.slices.coefficients import Arithmetic
+    >>> head = hm.Head(keys=[[1.0], [-1.0]], values=[[0.0], [0.0]], query=[[1.0]])
+    >>> layers = [hm.Residual(hm.Attention([head])), hm.Affine([[1.0]], [-1.0]), hm.ReLU()]
+    >>> graph, line = hm.Network(layers, 1).graph, Space(1)
+    >>> programs = [SliceProgram(graph, *line.slice_of((1,)), kind) for kind in list(Arithmetic)[1:]]
+    >>> found = line_pieces(*programs, line)
+    >>> found.starts.tolist(), found.labels.tolist()
+    ([-inf, 0.0, 1.0], [[1, 0], [0, 0], [0, 1]])
+    """
+    from hardmax.cells.enumeration import ExactFollower
+
+    engine, follower = LineEngine(domain, certified), ExactFollower(exact_program, domain)
+    n_choices = sum(stage.n_choices for stage in program.stages)
+    widest = max([prod(node.shape) for node in program.graph.nodes], default=1)
+    chunk = max(1, min(1 << 14, _CHUNK_NUMBERS // (3 * widest)))
+    stack = [(program.begin(), np.zeros((1, n_choices), dtype=np.uint32), engine.root())]
+    labels_found, pieces_found, n_settled = [], [], 0
+    while stack:
+        state, labels, pieces = stack.pop()
+        if state.stage == program.n_stages:
+            labels_found.append(labels)
+            pieces_found.append(pieces)
+            continue
+        stage = program.stages[state.stage]
+        cut = engine.cut(pieces, program.guards(state), stage)
+        n_settled += len(cut.doubtful)
+        parents, stage_labels, children = _with_settled(engine, follower, cut, state, labels, pieces, stage)
+        complete = labels[parents]
+        complete[:, stage.columns] = stage_labels
+        batches = []
+        for first in range(0, len(parents), chunk):
+            part = slice(first, min(first + chunk, len(parents)))
+            following = program.advance(state, parents[part], stage_labels[part])
+            batches.append((following, complete[part], children.take(part.start, part.stop)))
+        stack.extend(reversed(batches))
+    return LinePieces(np.concatenate(labels_found), Polytopes.join(pieces_found), n_settled)
+
+
+def _with_settled(
+    engine: LineEngine,
+    follower: ExactFollower,
+    cut: Cut,
+    state: SliceState,
+    labels: NDArray[Any],
+    pieces: Polytopes,
+    stage: Stage,
+) -> tuple[IntArray, NDArray[Any], Polytopes]:
+    """Parents, stage labels and intervals of all children, the settled ones in their places."""
+    if not len(cut.doubtful):
+        return cut.parents, cut.labels, cut.pieces
+    parents, stage_labels, children = [cut.parents], [cut.labels], [cut.pieces]
+    for index in map(int, cut.doubtful):
+        label = labels[index]
+        rows = follower.rows(state.stage, label)
+        chosen, settled = engine.settle(pieces, index, partial(follower.wall_row, label=label), rows, stage)
+        parents.append(np.full(len(chosen), index))
+        stage_labels.append(chosen)
+        children.append(settled)
+    all_parents = np.concatenate(parents)
+    order = np.argsort(all_parents, kind="stable")
+    joined = Polytopes.join(children)
+    ends = (2 * order[:, None] + np.arange(2)).reshape(-1)
+    sorted_pieces = Polytopes(
+        1,
+        joined.vertex_start,
+        joined.vertices[ends],
+        joined.facet_start,
+        joined.walls[ends],
+        None if joined.error is None else joined.error[ends],
+        None if joined.directions is None else joined.directions[ends],
+    )
+    return all_parents[order], np.concatenate(stage_labels)[order], sorted_pieces

@@ -1,0 +1,1 @@
+"""Cells on planes: convex polygons cut by lines."""

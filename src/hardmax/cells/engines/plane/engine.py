@@ -1,0 +1,217 @@
+"""The plane engine: convex polygons cut stage by stage.
+
+A ReLU cuts a polygon along one line. An argmax replaces it by the cells of its winners, each found
+by clipping only against keys that beat it at some corner, and each next winner across a wall of the
+last: keys that win nowhere are never visited.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardmax.cells.domains import Domain
+from hardmax.cells.polytopes import Cut, Polytopes, domain_wall
+from hardmax.exact.rationals import fraction, nearest_float, rational
+from hardmax.exactness import FloatArray, IntArray, ObjectArray
+from hardmax.networks.slices.coefficients import Guards
+from hardmax.networks.slices.stages import Stage
+
+_COLUMNS = 9
+#: Coefficients of more bits are scaled down before they are rounded to floats.
+_MOST_BITS = 900
+
+
+@dataclass(eq=False)
+class Polygons(Polytopes):
+    """Polygons with what cutting needs beside each corner: its error, its edge's line, the line's errors."""
+
+    corners: FloatArray = None  # type: ignore[assignment]
+
+    @classmethod
+    def of(cls, start: IntArray, corners: FloatArray, walls: IntArray) -> Polygons:
+        """Polygons from the kernel's arrays."""
+        return cls(2, start, corners[:, :2], start, walls, error=corners[:, 2], corners=corners)
+
+    def take(self, first: int, last: int) -> Polygons:
+        """Polygons first to last - 1."""
+        begin, end = int(self.vertex_start[first]), int(self.vertex_start[last])
+        start = self.vertex_start[first : last + 1] - begin
+        return Polygons.of(start, self.corners[begin:end], self.walls[begin:end])
+
+    @staticmethod
+    def join(batches: Sequence[Polytopes]) -> Polygons:
+        """Several batches as one, in order."""
+        plain = Polytopes.join(batches)
+        corners = np.concatenate([batch.corners for batch in batches if isinstance(batch, Polygons)])
+        return Polygons.of(plain.vertex_start, corners, plain.walls)
+
+
+class PlaneEngine:
+    """Cuts polygons of a bounded two-dimensional domain.
+
+    ``certified``: signs are proved, and polygons where a sign stays doubtful are handed back. Otherwise
+    float signs are believed.
+    """
+
+    dim = 2
+    only_relus = False  # whether no stage has an argmax: a smaller kernel is compiled then
+    shares_stages = True  # threads may cut a wide stage some choices at a time
+
+    def __init__(self, domain: Domain, certified: bool) -> None:
+        assert domain.low is not None and domain.high is not None
+        self.certified = certified
+        (x0, y0), (x1, y1) = domain.low, domain.high
+        self._root = np.array(
+            [
+                [x0, y0, 0.0, -y0, 0.0, 1.0, 0.0, 0.0, 0.0],
+                [x1, y0, 0.0, x1, -1.0, 0.0, 0.0, 0.0, 0.0],
+                [x1, y1, 0.0, y1, 0.0, -1.0, 0.0, 0.0, 0.0],
+                [x0, y1, 0.0, -x0, 1.0, 0.0, 0.0, 0.0, 0.0],
+            ]
+        )
+        self._max_corners, self._pool = 64, 4096
+
+    def root(self) -> Polygons:
+        """The whole domain as one polygon."""
+        walls = np.array([domain_wall(1, 0), domain_wall(0, 1), domain_wall(1, 1), domain_wall(0, 0)])
+        return Polygons.of(np.array([0, 4]), self._root, walls)
+
+    def cut(self, pieces: Polytopes, guards: Guards, stage: Stage, limit: int = 1 << 62) -> Cut:
+        """The children of a batch of polygons; stops after about ``limit`` children (see ``Cut.n_done``)."""
+        return self._run(pieces, guards, stage, limit, count_only=False)[0]
+
+    def count(self, pieces: Polytopes, guards: Guards, stage: Stage) -> tuple[int, IntArray]:
+        """How many children the polygons have together, and which polygons are doubtful (not counted)."""
+        result, n_children = self._run(pieces, guards, stage, 1 << 62, count_only=True)
+        return n_children, result.doubtful
+
+    def _run(
+        self, pieces: Polytopes, guards: Guards, stage: Stage, limit: int, count_only: bool
+    ) -> tuple[Cut, int]:
+        from hardmax.cells.engines.plane._kernels import cut_polygons
+
+        assert isinstance(pieces, Polygons)
+        rows = _three_terms(guards.coefficients)
+        errors = np.zeros((len(rows), 3)) if guards.error is None else _three_terms(guards.error[..., None])[..., 0]
+        n = len(pieces)
+        label_type = stage.label_dtype
+        doubtful = np.empty(n, dtype=np.int64)
+        counts = np.zeros(n, dtype=np.int64)
+        capacity = 0 if count_only else int(min(max(4 * n, 1024), limit))
+        corner_capacity = 0 if count_only else 5 * capacity + 64
+        position, n_children, all_doubtful = 0, 0, []
+        parts: list[tuple[IntArray, Any, IntArray, FloatArray, IntArray]] = []
+        while position < n:
+            parent = np.empty(capacity, dtype=np.int64)
+            labels = np.empty((capacity, stage.n_choices), dtype=label_type)
+            start = np.zeros(capacity + 1, dtype=np.int64)
+            corners = np.empty((corner_capacity, _COLUMNS))
+            walls = np.empty(corner_capacity, dtype=np.int64)
+            before = position
+            position, children, used, n_doubtful, status = cut_polygons(
+                position, pieces.vertex_start, pieces.corners, pieces.walls, rows, errors, self.certified,
+                stage.group_start, stage.group_size, stage.is_relu, stage.columns, stage.twin, stage.group_of_row,
+                count_only, counts, parent, labels, start, corners, walls, doubtful, self._max_corners, self._pool,
+                None if self.only_relus else True,
+            )  # fmt: skip
+            n_children += children
+            all_doubtful.append(doubtful[:n_doubtful].copy())
+            if not count_only and children:
+                parts.append(
+                    (parent[:children], labels[:children], start[: children + 1], corners[:used], walls[:used])
+                )
+            if status == 2:
+                self._max_corners, self._pool = 2 * self._max_corners, 2 * self._pool
+            if status == 1:
+                if position == before:
+                    capacity, corner_capacity = 2 * capacity, 2 * corner_capacity
+                if n_children >= limit:
+                    break
+        joined = np.concatenate(all_doubtful) if all_doubtful else np.empty(0, dtype=np.int64)
+        if not parts:
+            nothing = Polygons.of(np.zeros(1, dtype=np.int64), np.empty((0, _COLUMNS)), np.empty(0, dtype=np.int64))
+            no_labels = np.empty((0, stage.n_choices), dtype=label_type)
+            return Cut(np.empty(0, dtype=np.int64), no_labels, nothing, joined, position), n_children
+        if len(parts) == 1:
+            parent, labels, start, corners, walls = parts[0]
+        else:
+            parent, labels, corners, walls = (
+                np.concatenate([part[k] for part in parts]) for k in (0, 1, 3, 4)
+            )
+            offsets = np.cumsum([0, *(part[2][-1] for part in parts)])
+            start = np.concatenate(
+                [[0], *(part[2][1:] + offset for part, offset in zip(parts, offsets[:-1], strict=True))]
+            )
+        return Cut(parent, labels, Polygons.of(start, corners, walls), joined, position), n_children
+
+    def settle(
+        self,
+        pieces: Polytopes,
+        index: int,
+        wall_row: Callable[[int], ObjectArray],
+        rows: ObjectArray,
+        stage: Stage,
+    ) -> tuple[NDArray[Any], Polygons]:
+        """The children of one doubtful polygon, decided in rationals from its walls' exact equations."""
+        from hardmax.cells.engines.exact.polytopes import rebuild, split, to_polytopes
+
+        exact = rebuild(pieces, index, wall_row)
+        children = split(exact, rows, stage)
+        labels = np.array([label for label, _ in children], dtype=stage.label_dtype)
+        plain = to_polytopes([polytope for _, polytope in children])
+        corners = np.zeros((len(plain.vertices), _COLUMNS))
+        corners[:, :2] = plain.vertices
+        assert plain.error is not None
+        corners[:, 2] = plain.error
+        columns = {int(column): group for group, column in enumerate(stage.columns)}
+        for child, (label, _) in enumerate(children):
+            for edge in range(plain.vertex_start[child], plain.vertex_start[child + 1]):
+                wall = int(plain.walls[edge])
+                own = _stage_wall(wall, columns, label, rows, stage)
+                line = _within_floats(wall_row(wall) if own is None else own)
+                floats = [nearest_float(value) for value in line]
+                corners[edge, 3:6] = floats
+                corners[edge, 6:9] = [
+                    0.0 if rational(f) == v else abs(f) * 2.0**-52 + 2.0**-1074
+                    for f, v in zip(floats, line, strict=True)
+                ]
+        return labels.reshape(len(children), stage.n_choices), Polygons.of(plain.vertex_start, corners, plain.walls)
+
+
+def _within_floats(line: ObjectArray) -> ObjectArray:
+    """The line times a power of two, where its coefficients would overflow: any positive multiple is the same line."""
+    largest = fraction(max(abs(value) for value in line))
+    bits = largest.numerator.bit_length() - largest.denominator.bit_length()
+    return np.asarray(line / rational(1 << bits)) if bits > _MOST_BITS else line
+
+
+def _stage_wall(
+    wall: int, columns: dict[int, int], label: Sequence[int], rows: ObjectArray, stage: Stage
+) -> ObjectArray | None:
+    """The inward line of a wall made by this very stage, or None if the wall is older."""
+    from hardmax.cells.polytopes import split_wall
+
+    if wall < 0:
+        return None
+    column, rival = split_wall(wall)
+    group = columns.get(column)
+    if group is None:
+        return None
+    first = int(stage.group_start[group])
+    if stage.is_relu[group]:
+        return np.asarray(rows[:, first] if label[group] == 1 else -rows[:, first])
+    return np.asarray(rows[:, first + int(label[group])] - rows[:, first + rival])
+
+
+def _three_terms(coefficients: NDArray[Any]) -> NDArray[np.float64]:
+    """Coefficients (cell, 3, row), padded with zeros where a constant has only one term."""
+    missing = 3 - coefficients.shape[1]
+    if missing:
+        zeros = np.zeros((coefficients.shape[0], missing, coefficients.shape[2]))
+        coefficients = np.concatenate([coefficients, zeros], axis=1)
+    return np.ascontiguousarray(coefficients, dtype=np.float64)

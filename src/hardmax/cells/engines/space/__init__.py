@@ -1,0 +1,1 @@
+"""Cells in any dimension: polytopes with corners, walls and rays."""

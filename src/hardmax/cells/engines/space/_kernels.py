@@ -1,0 +1,283 @@
+"""Compiled cutting of one convex polytope: signs at corners, new corners on crossed edges, the part kept.
+
+A polytope is three arrays. ``corners``: the finite part p, on unbounded domains the part q at infinity (the
+corner is p + M q), a bound on the error of p's coordinates and, if there is a q, of q's, and a mark.
+``bits``: the facets each corner lies on; a bit's place is the facet's slot, and a facet that disappears frees
+its slot. ``lines``, a slot each: constant, normal, bounds on the errors of the constant and of the normal's
+entries, and the wall's number. On unbounded domains the domain's own walls lie at M and have constant 0.
+
+``row`` is the row to cut by, as ``row[0] + row[1]`` with errors at most ``row[2]``.
+
+A sign is believed when the value clears its proved bound; else it is computed exactly where corner and
+row are exact floats; else it is zero where an exact determinant of the walls through the corner is;
+else it is in doubt. The loops follow ``_exact_cutting`` step by step, which is their plain twin.
+"""
+
+# mypy: ignore-errors
+
+from collections import namedtuple
+
+import numpy as np
+
+from hardmax.cells.engines.space._corner_kernels import dot_error, place_corner
+from hardmax.cells.engines.space._vanishing_kernels import DOUBT, exact_sign, vanishes
+from hardmax.exact.compiling import inner
+from hardmax.exact.rounding import SAFETY
+
+# called from compiled code only: no wrappers, and no cache beside the caller's
+_jit = inner(nogil=True, error_model="numpy")
+
+ONE, NONE = np.uint64(1), np.uint64(0)
+POSITIVE, NEGATIVE, UNKNOWN = 1, 2, 4  # bits: what occurs among the signs of a row
+FAILED, NO_ROOM, NO_SLOT = -1, -2, -3  # instead of a number of corners: in doubt, or too many for the arrays
+
+# columns: coordinates of a corner (dim, or 2 dim on unbounded domains); exact: the stage's rows are exact floats
+Mode = namedtuple("Mode", "dim columns infinite certified exact")
+
+
+# --- signs -----------------------------------------------------------------------------------------
+
+
+@_jit
+def _value(row, constant, corners, i, first, drift, dim):
+    """A row's value at a point or direction, and a bound on its error."""
+    value, size, bound = 0.0, 0.0, 0.0
+    if constant:
+        value, size, bound = row[0, 0], abs(row[0, 0]), row[2, 0] + abs(row[1, 0])
+    for k in range(dim):
+        x = corners[i, first + k]
+        term = row[0, k + 1] * x
+        value += term
+        size += abs(term)
+        slack = row[2, k + 1] + abs(row[1, k + 1])
+        bound += slack * abs(x) + drift * (abs(row[0, k + 1]) + slack)
+    return value, dot_error(dim, size, bound)
+
+
+@_jit
+def _is_plainly_zero(row, constant, corners, i, first, drift, dim):
+    """Whether every term is zero: a coefficient that is exactly zero, or an exact coordinate zero."""
+    if constant and (row[0, 0] != 0.0 or row[1, 0] != 0.0 or row[2, 0] != 0.0):
+        return False
+    for k in range(dim):
+        is_zero = row[0, k + 1] == 0.0 and row[1, k + 1] == 0.0 and row[2, k + 1] == 0.0
+        if not is_zero and (corners[i, first + k] != 0.0 or drift != 0.0):
+            return False
+    return True
+
+
+@_jit
+def _proved_sign(corners, bits, lines, n_slots, i, row, constant, first, drift, mode):
+    """The sign of a row at a corner where its value does not clear its bound: 0 if proved, or DOUBT."""
+    if not mode.certified or _is_plainly_zero(row, constant, corners, i, first, drift, mode.dim):
+        return 0
+    if not mode.exact:
+        return DOUBT
+    if drift == 0.0:
+        sign = exact_sign(row, constant, corners, i, first, mode.dim)
+        if sign != DOUBT:
+            return sign
+    return 0 if vanishes(lines, n_slots, bits, i, row, mode.dim, not constant) else DOUBT
+
+
+@_jit
+def corner_sign(corners, bits, lines, n_slots, i, row, values, mode):
+    """The sign of a row at corner i, or DOUBT; ``values[i]`` holds its value.
+
+    Values: finite part, its bound, part at infinity, its bound; the last two are zero where that part vanishes, and
+    the bound is positive where it does not.
+    """
+    dim, columns = mode.dim, mode.columns
+    drift = corners[i, columns]
+    value, bound = _value(row, True, corners, i, 0, drift, dim)
+    values[i, 0], values[i, 1], values[i, 2], values[i, 3] = value, bound, 0.0, 0.0
+    is_far = False
+    if mode.infinite:
+        for k in range(dim):
+            is_far = is_far or corners[i, dim + k] != 0.0
+    if is_far:
+        far_drift = corners[i, columns + 1]
+        slope, slack = _value(row, False, corners, i, dim, far_drift, dim)
+        if abs(slope) > slack:
+            sign = 1 if slope > 0.0 else -1
+        else:
+            sign = _proved_sign(corners, bits, lines, n_slots, i, row, False, dim, far_drift, mode)
+        if sign != 0:
+            values[i, 2], values[i, 3] = slope, slack
+            return sign
+    if abs(value) > bound:
+        return 1 if value > 0.0 else -1
+    return _proved_sign(corners, bits, lines, n_slots, i, row, True, 0, drift, mode)
+
+
+@_jit
+def all_signs(corners, bits, lines, n, n_slots, row, values, signs, mode):
+    """Signs of a row at all corners; returns which occur."""
+    dim, infinite = mode.dim, mode.infinite
+    found = 0
+    for i in range(n):
+        sign = DOUBT
+        if not infinite:  # the usual case, without a call: a value beyond doubt
+            drift = corners[i, dim]
+            value, size, bound = row[0, 0], abs(row[0, 0]), row[2, 0] + abs(row[1, 0])
+            for k in range(dim):
+                x = corners[i, k]
+                term = row[0, k + 1] * x
+                value += term
+                size += abs(term)
+                slack = row[2, k + 1] + abs(row[1, k + 1])
+                bound += slack * abs(x) + drift * (abs(row[0, k + 1]) + slack)
+            bound = dot_error(dim, size, bound)
+            if abs(value) > bound:
+                values[i, 0], values[i, 1], values[i, 2], values[i, 3] = value, bound, 0.0, 0.0
+                sign = 1 if value > 0.0 else -1
+        if sign == DOUBT:
+            sign = corner_sign(corners, bits, lines, n_slots, i, row, values, mode)
+        signs[i] = sign
+        if sign == 1:
+            found |= POSITIVE
+        elif sign == -1:
+            found |= NEGATIVE
+        elif sign == DOUBT:
+            return found | UNKNOWN
+    return found
+
+
+# --- new corners -----------------------------------------------------------------------------------
+
+
+@_jit
+def _is_edge(bits, n, i, j):
+    """Whether no third corner lies on all common facets of two."""
+    words = bits.shape[1]
+    for k in range(n):
+        if k == i or k == j:
+            continue
+        holds = True
+        for w in range(words):
+            common = bits[i, w] & bits[j, w]
+            holds = holds and bits[k, w] & common == common
+        if holds:
+            return False
+    return True
+
+
+@_jit
+def crossings(corners, bits, lines, n, n_slots, row, values, signs, sides, ends, new_corners, new_bits, system,
+              mode):  # fmt: skip
+    """New corners where a row of known signs vanishes inside edges; returns their number, NO_ROOM, or FAILED.
+
+    Two corners span an edge when no third one lies on all their common facets.
+    """
+    dim, words = mode.dim, bits.shape[1]
+    n_plus, n_minus, n_new = 0, 0, 0
+    for i in range(n):
+        if signs[i] == 0:
+            continue
+        degree = 0
+        for w in range(words):
+            word = bits[i, w]
+            while word != NONE:
+                word &= word - ONE
+                degree += 1
+        if signs[i] > 0:
+            sides[n_plus, 0], sides[n_plus, 1] = i, degree
+            n_plus += 1
+        else:
+            sides[n_minus, 2], sides[n_minus, 3] = i, degree
+            n_minus += 1
+    for a in range(n_plus):
+        i = sides[a, 0]
+        only, is_simple = bits[i, 0], sides[a, 1] == dim
+        for b in range(n_minus):
+            j = sides[b, 2]
+            common = only & bits[j, 0]
+            count = 0
+            while common != NONE and count < dim - 1:
+                common &= common - ONE
+                count += 1
+            for w in range(1, words):
+                common = bits[i, w] & bits[j, w]
+                while common != NONE and count < dim - 1:
+                    common &= common - ONE
+                    count += 1
+            # at a corner of degree dim any dim - 1 facets meet in an edge
+            if count < dim - 1 or not (is_simple or sides[b, 3] == dim or _is_edge(bits, n, i, j)):
+                continue
+            if n_new == len(new_corners):
+                return NO_ROOM
+            for w in range(words):
+                new_bits[n_new, w] = bits[i, w] & bits[j, w]
+            ends[n_new, 0], ends[n_new, 1] = i, j
+            n_new += 1
+    for new in range(n_new):
+        i, j = ends[new, 0], ends[new, 1]
+        if not place_corner(corners, lines, n_slots, values, i, j, row, new_corners, new_bits, new, system, mode):
+            return FAILED
+    return n_new
+
+
+# --- the part kept ---------------------------------------------------------------------------------
+
+
+@_jit
+def keep(corners, bits, lines, n, n_slots, signs, side, new_corners, new_bits, n_new, row, wall,
+         to_corners, to_bits, to_lines, mode):  # fmt: skip
+    """Write the part of one sign; returns its corners and slots, or NO_ROOM or NO_SLOT.
+
+    A facet keeps a (d - 1)-dimensional rest exactly when one of its corners lies strictly on this side.
+    """
+    dim, words, width = mode.dim, bits.shape[1], corners.shape[1]
+    count, slot, to_word, to_bit = n_new, 0, 0, NONE
+    for i in range(n):
+        count += signs[i] == side or signs[i] == 0
+    if count > len(to_corners):
+        return NO_ROOM, 0
+    free = -1
+    for w in range(words):
+        alive = NONE
+        for i in range(n):
+            if signs[i] == side:
+                alive |= bits[i, w]
+        m = 0
+        for i in range(n):
+            if signs[i] == side or signs[i] == 0:
+                to_bits[m, w] = bits[i, w] & alive
+                m += 1
+        for i in range(n_new):
+            to_bits[m, w] = new_bits[i, w]
+            m += 1
+        slot = 0
+        while free < 0 and slot < 64:
+            if not (alive >> np.uint64(slot)) & ONE:
+                free = 64 * w + slot
+            slot += 1
+    if free < 0:
+        return NO_SLOT, 0
+    to_word, to_bit = free >> 6, ONE << np.uint64(free & 63)
+    m = 0
+    for i in range(n):
+        if signs[i] == side or signs[i] == 0:
+            for c in range(width):
+                to_corners[m, c] = corners[i, c]
+            if signs[i] == 0:
+                to_bits[m, to_word] |= to_bit
+            m += 1
+    for i in range(n_new):
+        for c in range(width - 1):
+            to_corners[m, c] = new_corners[i, c]
+        to_corners[m, width - 1] = 0.0
+        to_bits[m, to_word] |= to_bit
+        m += 1
+    for s in range(n_slots):
+        for c in range(dim + 4):
+            to_lines[s, c] = lines[s, c]
+    worst = 0.0
+    for k in range(dim + 1):
+        to_lines[free, k] = row[0, k]
+        if k > 0:
+            worst = max(worst, SAFETY * (row[2, k] + abs(row[1, k])))
+    to_lines[free, dim + 1] = SAFETY * (row[2, 0] + abs(row[1, 0]))
+    to_lines[free, dim + 2] = worst
+    to_lines[free, dim + 3] = wall
+    return m, max(n_slots, free + 1)

@@ -1,0 +1,291 @@
+"""The space engine: convex polytopes of any dimension from two up, cut stage by stage.
+
+A polytope is its corners and, for each corner, the facets it lies on; cutting needs nothing more (see
+``exact_polytopes`` for the same in rationals). On all of space a corner is p + M q with M larger than any
+number, so unbounded cells are cut as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardmax.cells.domains import Domain
+from hardmax.cells.polytopes import Cut, Polytopes, split_wall
+from hardmax.errors import DomainError, ParameterError
+from hardmax.exact.rationals import fraction, rational
+from hardmax.exactness import FloatArray, IntArray, ObjectArray
+from hardmax.networks.slices.coefficients import Guards
+from hardmax.networks.slices.stages import Stage
+
+#: The most room for cutting one polytope, in bytes.
+_MOST_BYTES = 1 << 34
+
+_DONE, _OUTPUT_FULL, _WORKSPACE_FULL, _MORE_WORDS = 0, 1, 2, 3
+
+
+@dataclass(eq=False)
+class Solids(Polytopes):
+    """Polytopes with what cutting needs: the errors of each corner, the line of each facet.
+
+    corners : (n_vertices, columns) p, on unbounded domains q, the error of p, and of q.
+    lines : (n_facets, dim + 3) constant and normal of a function that vanishes there, and bounds on the errors
+        of the constant and of the normal's entries.
+    """
+
+    corners: FloatArray = None  # type: ignore[assignment]
+    lines: FloatArray = None  # type: ignore[assignment]
+
+    @classmethod
+    def of(
+        cls,
+        dim: int,
+        vertex_start: IntArray,
+        corners: FloatArray,
+        bits: NDArray[np.uint64],
+        facet_start: IntArray,
+        walls: IntArray,
+        lines: FloatArray,
+    ) -> Solids:
+        """Polytopes from the kernel's arrays."""
+        is_unbounded = corners.shape[1] > dim + 1
+        return cls(
+            dim,
+            vertex_start,
+            corners[:, :dim],
+            facet_start,
+            walls,
+            corners[:, 2 * dim :].max(axis=1, initial=0.0) if is_unbounded else corners[:, dim],
+            corners[:, dim : 2 * dim] if is_unbounded else None,
+            bits,
+            corners,
+            lines,
+        )
+
+    def take(self, first: int, last: int) -> Solids:
+        """Polytopes first to last - 1."""
+        begin, end = int(self.vertex_start[first]), int(self.vertex_start[last])
+        low, high = int(self.facet_start[first]), int(self.facet_start[last])
+        assert self.incidence is not None
+        return Solids.of(
+            self.dim,
+            self.vertex_start[first : last + 1] - begin,
+            self.corners[begin:end],
+            self.incidence[begin:end],
+            self.facet_start[first : last + 1] - low,
+            self.walls[low:high],
+            self.lines[low:high],
+        )
+
+    @staticmethod
+    def join(batches: Sequence[Polytopes]) -> Solids:
+        """Several batches as one, in order."""
+        plain = Polytopes.join(batches)
+        solids = [batch for batch in batches if isinstance(batch, Solids)]
+        assert plain.incidence is not None and len(solids) == len(batches)
+        return Solids.of(
+            plain.dim,
+            plain.vertex_start,
+            np.concatenate([batch.corners for batch in solids]),
+            plain.incidence,
+            plain.facet_start,
+            plain.walls,
+            np.concatenate([batch.lines for batch in solids]),
+        )
+
+
+class SpaceEngine:
+    """Cuts polytopes of a bounded domain or of all of space, in dimension two and up.
+
+    ``certified``: signs are proved, and pieces where a sign stays doubtful are handed back. Otherwise values
+    within rounding of zero count as zero.
+
+    Exactness: certified; each corner carries a proved bound on the error of its coordinates.
+
+    Examples
+    --------
+    >>> from hardmax.cells.domains import Box, Space
+    >>> cube = SpaceEngine(Box([0.0] * 3, [1.0] * 3), certified=True).root()
+    >>> len(cube.vertices), len(cube.walls), float(cube.error.max())
+    (8, 6, 0.0)
+
+    All of space is a cube whose corners lie at infinity:
+
+    >>> everything = SpaceEngine(Space(3), certified=True).root()
+    >>> everything.vertices[7].tolist(), everything.directions[7].tolist()
+    ([0.0, 0.0, 0.0], [1.0, 1.0, 1.0])
+    """
+
+    only_relus = False  # whether no stage has an argmax: a smaller kernel is compiled then
+
+    def __init__(self, domain: Domain, certified: bool) -> None:
+        if domain.dim < 2:
+            raise ParameterError(f"expected a domain of dimension at least 2, got {domain.dim}; use the line engine")
+        self.dim = domain.dim
+        self.certified = certified
+        self._domain = domain
+        self._is_unbounded = not domain.is_bounded
+        self._capacity, self._words = 4 << self.dim, 1
+
+    def root(self) -> Solids:
+        """The whole domain as one polytope."""
+        from hardmax.cells.engines.exact.polytopes import root
+
+        exact = root(self._domain)
+        return self._solids([exact], lambda _, wall: self._domain_row(wall))
+
+    def cut(self, pieces: Polytopes, guards: Guards, stage: Stage, limit: int = 1 << 62) -> Cut:
+        """The children of a batch of pieces; stops after about ``limit`` children (see ``Cut.n_done``)."""
+        return self._run(pieces, guards, stage, limit, count_only=False)[0]
+
+    def count(self, pieces: Polytopes, guards: Guards, stage: Stage) -> tuple[int, IntArray]:
+        """How many children the pieces have together, and which pieces are doubtful (not counted)."""
+        result, n_children = self._run(pieces, guards, stage, 1 << 62, count_only=True)
+        return n_children, result.doubtful
+
+    def settle(
+        self,
+        pieces: Polytopes,
+        index: int,
+        wall_row: Callable[[int], ObjectArray],
+        rows: ObjectArray,
+        stage: Stage,
+    ) -> tuple[NDArray[Any], Solids]:
+        """The children of one doubtful piece, decided in rationals from its walls' exact equations."""
+        from hardmax.cells.engines.exact.polytopes import rebuild, split
+
+        children = split(rebuild(pieces, index, wall_row), rows, stage)
+        columns = {int(column): group for group, column in enumerate(stage.columns)}
+
+        def row_of(child: int, wall: int) -> Any:
+            if wall >= 0 and (group := columns.get(split_wall(wall)[0])) is not None:
+                first, label = int(stage.group_start[group]), children[child][0][group]
+                if stage.is_relu[group]:
+                    return rows[:, first]
+                return rows[:, first + label] - rows[:, first + split_wall(wall)[1]]
+            return self._domain_row(wall) if wall < 0 else wall_row(wall)
+
+        labels = np.array([label for label, _ in children], dtype=stage.label_dtype)
+        solids = self._solids([polytope for _, polytope in children], row_of)
+        return labels.reshape(len(children), stage.n_choices), solids
+
+    def _domain_row(self, wall: int) -> Any:
+        """The exact row of a wall of the domain; on unbounded domains without its constant, which is M."""
+        axis, is_high = divmod(-1 - wall, 2)
+        row = np.full(self.dim + 1, rational(0), dtype=object)
+        row[1 + axis] = rational(-1 if is_high else 1)
+        if self._domain.low is not None and self._domain.high is not None:
+            row[0] = rational(float(self._domain.high[axis])) if is_high else -rational(float(self._domain.low[axis]))
+        return row
+
+    def _solids(self, polytopes: Sequence[Any], row_of: Callable[[int, int], Any]) -> Solids:
+        """Exact polytopes as floats; ``row_of(polytope, wall)`` gives the exact row of a wall."""
+        from hardmax.cells.engines.exact.polytopes import corner_numbers, incidence_words, nearest
+
+        numbers, errors = corner_numbers(polytopes)
+        parts = np.split(errors, 2, axis=1) if self._is_unbounded else [errors]
+        corners = np.column_stack([numbers, *(part.max(axis=1) for part in parts)])
+        walls = [(child, wall) for child, polytope in enumerate(polytopes) for wall in polytope.walls]
+        lines = np.zeros((len(walls), self.dim + 3))
+        for facet, (child, wall) in enumerate(walls):
+            exact = [fraction(value) for value in row_of(child, wall)]
+            rounded = [nearest(value.numerator, value.denominator) for value in exact]
+            lines[facet, : len(rounded)] = [number for number, _ in rounded]
+            lines[facet, -2] = rounded[0][1]
+            lines[facet, -1] = max((error for _, error in rounded[1:]), default=0.0)
+        return Solids.of(
+            self.dim,
+            np.cumsum([0, *(len(polytope.points) for polytope in polytopes)]),
+            corners,
+            incidence_words(polytopes),
+            np.cumsum([0, *(len(polytope.walls) for polytope in polytopes)]),
+            np.array([wall for _, wall in walls], dtype=np.int64),
+            lines,
+        )
+
+    def _run(self, pieces: Polytopes, guards: Guards, stage: Stage, limit: int, count_only: bool) -> tuple[Cut, int]:
+        from hardmax.cells.engines.space._stages import Output, cut_polytopes
+
+        assert isinstance(pieces, Solids) and pieces.incidence is not None
+        rows = _all_terms(guards.coefficients, self.dim)
+        errors = np.zeros((len(rows), self.dim + 1))
+        if guards.error is not None:
+            errors[:, : guards.error.shape[1]] = guards.error
+        n = len(pieces)
+        table = np.column_stack([stage.group_start, stage.group_size, stage.is_relu, stage.columns]).astype(np.int64)
+        doubtful = np.empty(n, dtype=np.int64)
+        label_type = stage.label_dtype
+        capacity = 0 if count_only else int(min(max(8 * n, 1024), limit))
+        per_child = max(16, 2 * len(pieces.vertices) // max(1, n))
+        facets_per_child = max(8, 2 * len(pieces.walls) // max(1, n))
+        position, n_children = 0, 0
+        all_doubtful: list[IntArray] = []
+        parts: list[tuple[IntArray, Any, Solids]] = []
+        while position < n:
+            room, words = self._capacity, self._words  # read once: other threads may raise them meanwhile
+            output = Output(
+                np.empty(capacity, dtype=np.int64),
+                np.empty((capacity, stage.n_choices), dtype=label_type),
+                np.zeros(capacity + 1, dtype=np.int64),
+                np.empty((capacity * per_child, pieces.corners.shape[1])),
+                np.empty((capacity * per_child, words), dtype=np.uint64),
+                np.zeros(capacity + 1, dtype=np.int64),
+                np.empty(capacity * facets_per_child, dtype=np.int64),
+                np.empty((capacity * facets_per_child, self.dim + 3)),
+            )
+            before = position
+            position, children, used, facets, n_doubtful, status = cut_polytopes(
+                position, pieces.vertex_start, pieces.corners, pieces.incidence, pieces.facet_start, pieces.walls,
+                pieces.lines, rows, errors, table, stage.twin, stage.group_of_row, self.certified, self._is_unbounded,
+                self.dim, count_only, output, doubtful, room, words, None if self.only_relus else True,
+            )  # fmt: skip
+            n_children += children
+            all_doubtful.append(doubtful[:n_doubtful].copy())
+            if children and not count_only:
+                solids = Solids.of(
+                    self.dim, output.vertex_start[: children + 1], output.corners[:used], output.bits[:used],
+                    output.facet_start[: children + 1], output.walls[:facets], output.lines[:facets],
+                )  # fmt: skip
+                parts.append((output.parents[:children], output.labels[:children], solids))
+            if status == _WORKSPACE_FULL:
+                self._capacity = max(self._capacity, _checked_room(2 * room, pieces.corners.shape[1], self.dim))
+            elif status == _MORE_WORDS:
+                self._words = max(self._words, words + 1)
+            elif status == _OUTPUT_FULL:
+                if position == before:
+                    capacity *= 2
+                if n_children >= limit:
+                    break
+        joined = np.concatenate(all_doubtful) if all_doubtful else np.empty(0, dtype=np.int64)
+        if not parts:
+            nothing = pieces.take(0, 0)
+            no_labels = np.empty((0, stage.n_choices), dtype=label_type)
+            return Cut(np.empty(0, dtype=np.int64), no_labels, nothing, joined, position), n_children
+        parents, labels = (np.concatenate([part[k] for part in parts]) for k in (0, 1))
+        solids = parts[0][2] if len(parts) == 1 else Solids.join([part[2] for part in parts])
+        return Cut(parents, labels, solids, joined, position), n_children
+
+
+def _checked_room(corners: int, width: int, dim: int) -> int:
+    """Corners that a polytope may have, refused where the room to cut it would exceed what a machine has."""
+    n_bytes = 8 * 64 * corners * (width + dim + 6)
+    if n_bytes > _MOST_BYTES:
+        raise DomainError(
+            f"a cell in dimension {dim} has more than {corners // 2:,} corners, and cutting it would need "
+            f"{n_bytes / 2**30:.0f} GiB; expected at most {_MOST_BYTES / 2**30:.0f} GiB. Cut the network along an "
+            "hm.Plane or an hm.Segment, or draw samples with hm.sample_cells"
+        )
+    return corners
+
+
+def _all_terms(coefficients: NDArray[Any], dim: int) -> FloatArray:
+    """Coefficients (cell, dim + 1, row), padded with zeros where constants have only one term."""
+    missing = dim + 1 - coefficients.shape[1]
+    if missing:
+        zeros = np.zeros((coefficients.shape[0], missing, coefficients.shape[2]))
+        coefficients = np.concatenate([coefficients, zeros], axis=1)
+    return np.ascontiguousarray(coefficients, dtype=np.float64)

@@ -1,0 +1,182 @@
+"""Is the adjacency that of the cells, and does it leave no hole?
+
+If every facet inside the domain has a cell behind it, no cell is missing. Suppose some were, and take the longest
+prefix of levels of choices whose cell Q (of the network cut off there) holds both found and missing cells. The next
+level cuts the convex set Q by functions that are the same all over Q, so its parts meet face to face, and each part is
+wholly found or wholly missing. Two of them, one of each kind, share a facet; behind it lie only missing cells, so a
+found cell with a facet there has nobody behind it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cmp_to_key
+from typing import Any
+
+import numpy as np
+
+from hardmax.cells.verify.check import Check
+from hardmax.cells.verify.shared_facets import (
+    cells_behind,
+    certain_overlaps,
+    choice_levels,
+    groups,
+    prefixes,
+    share_facet,
+)
+from hardmax.cells.verify.subject import Subject
+from hardmax.exact.quadratic import compare
+from hardmax.exactness import IntArray
+
+Pairs = set[tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class Borders:
+    """Which cells share facets: pairs (i, j) with i < j, how many overlaps rationals settled, and the facets inside
+    the domain with no cell behind them."""
+
+    pairs: Pairs
+    n_settled: int
+    lonely: IntArray
+
+
+def borders(subject: Subject) -> Borders:
+    """``find_borders``, once."""
+    if "borders" not in subject.memory:
+        subject.memory["borders"] = find_borders(subject)
+    found: Borders = subject.memory["borders"]
+    return found
+
+
+def find_borders(subject: Subject) -> Borders:
+    """Every pair of cells that share a piece of a facet, found from labels and walls alone; dimension two and up."""
+    levels, jumps = choice_levels(subject.graph)
+    inner = np.flatnonzero(subject.wall_column >= 0)
+    behind = np.full(len(inner), -1, dtype=np.int64)
+    steady = ~jumps[subject.wall_column[inner]]
+    if len(inner):
+        behind[steady] = cells_behind(subject, inner[steady])
+    has_one = behind >= 0
+    pairs = {
+        _sorted(i, j)
+        for i, j in zip(subject.facet_owner[inner[has_one]].tolist(), behind[has_one].tolist(), strict=True)
+    }
+    open_facets = inner[~has_one]
+    covered = np.zeros(len(subject.pieces.walls), dtype=bool)
+    candidates = [np.stack(np.meshgrid(ours, theirs), axis=-1).reshape(-1, 2)
+                  for ours, theirs in groups(subject, open_facets, levels)]  # fmt: skip
+    ours, theirs = np.concatenate([np.empty((0, 2), dtype=np.int64), *candidates]).T
+    verdict = np.full(len(ours), -1) if subject.in_rationals else certain_overlaps(subject, ours, theirs)
+    n_settled = int((verdict < 0).sum())
+    first = subject.pieces.facet_start
+    for one, two, known in zip(ours.tolist(), theirs.tolist(), verdict.tolist(), strict=True):
+        i, j = int(subject.facet_owner[one]), int(subject.facet_owner[two])
+        if known == 1 or (known < 0 and share_facet(subject.shape(i), subject.shape(j), one - int(first[i]))):
+            covered[[one, two]] = True
+            pairs.add(_sorted(i, j))
+    lonely = open_facets[~covered[open_facets]]
+    left = [facet for facet in lonely.tolist() if not _found_elsewhere(subject, facet, levels, pairs)]
+    return Borders(pairs, n_settled, np.array(left, dtype=np.int64))
+
+
+def _sorted(i: int, j: int) -> tuple[int, int]:
+    return (i, j) if i < j else (j, i)
+
+
+def _found_elsewhere(subject: Subject, facet: int, levels: IntArray, pairs: Pairs) -> bool:
+    """Whether cells of other winners lie behind a facet, where several choices tie on one wall; adds their pairs."""
+    cell, column = int(subject.facet_owner[facet]), int(subject.wall_column[facet])
+    prefix = prefixes(subject.labels, levels)[levels[column]]
+    other = subject.labels[:, column] != subject.labels[cell, column]
+    found = False
+    for rival in np.flatnonzero((prefix == prefix[cell]) & other).tolist():
+        place = facet - int(subject.pieces.facet_start[cell])
+        if share_facet(subject.shape(cell), subject.shape(rival), place):
+            pairs.add(_sorted(cell, rival))
+            found = True
+    return found
+
+
+def links(subject: Subject) -> list[tuple[int, int]] | str:
+    """Intervals that meet, (left, right) from one end of the line to the other, or what keeps them from doing so."""
+    if "links" not in subject.memory:
+        subject.memory["links"] = _find_links(subject)
+    found: list[tuple[int, int]] | str = subject.memory["links"]
+    return found
+
+
+def _find_links(subject: Subject) -> list[tuple[int, int]] | str:
+    """Ends that one wall makes are one point: the same earlier choices, and one winner giving way to the same other."""
+    n, labels = subject.n_cells, subject.labels
+    levels, _ = choice_levels(subject.graph)
+    column, rival = subject.wall_column.reshape(n, 2), subject.wall_rival.reshape(n, 2)
+    prefix = prefixes(labels, levels)
+    starts: dict[tuple[int, ...], int] = {}
+    ends: dict[tuple[int, ...], int] = {}
+    for side, known in ((0, starts), (1, ends)):
+        for cell in np.flatnonzero(column[:, side] >= 0).tolist():
+            c = int(column[cell, side])
+            winners = (int(labels[cell, c]), int(rival[cell, side]))
+            key = (int(prefix[levels[c], cell]), c, *(winners if side else winners[::-1]))
+            if key in known:
+                return f"cells {known[key]} and {cell} end at one wall on the same side"
+            known[key] = cell
+    for side, name in ((0, "first"), (1, "last")):
+        if int((column[:, side] < 0).sum()) != 1:
+            return f"{int((column[:, side] < 0).sum())} cells are the {name} of the domain"
+    found = [(cell, starts.pop(key)) for key, cell in list(ends.items()) if key in starts and ends.pop(key) >= 0]
+    lefts = [(subject.shape(cell).ends[1], cell) for cell in ends.values()]
+    rights = [(subject.shape(cell).ends[0], cell) for cell in starts.values()]
+    place: Any = cmp_to_key(lambda one, two: compare(one[0], two[0]))
+    for (high, left), (low, right) in zip(sorted(lefts, key=place), sorted(rights, key=place), strict=False):
+        if high is None or low is None or compare(high, low) != 0:
+            return f"cell {left} ends where none begins"
+        found.append((left, right))
+    return found if len(found) == n - 1 else f"{n} intervals meet {len(found)} times"
+
+
+def true_pairs(subject: Subject) -> Pairs:
+    """The pairs of cells that share a facet."""
+    if subject.dim > 1:
+        return borders(subject).pairs
+    found = links(subject)
+    return set() if isinstance(found, str) else {_sorted(i, j) for i, j in found}
+
+
+def check_volume(subject: Subject) -> Check:
+    """The cells fill the domain once: labels differ, and behind every facet inside the domain lies a cell."""
+    if not subject.is_complete:
+        return Check("volume", True, "cells with different labels do not overlap; the complex is incomplete")
+    if subject.dim == 1:
+        found = links(subject)
+        return Check(
+            "volume", not isinstance(found, str), found if isinstance(found, str) else "the intervals meet end to end"
+        )
+    lonely = borders(subject).lonely
+    if len(lonely):
+        cell = int(subject.facet_owner[lonely[0]])
+        return Check(
+            "volume",
+            False,
+            f"{len(lonely)} facets inside the domain have no cell behind them, one of cell {cell} first",
+        )
+    n_inner = int((subject.wall_column >= 0).sum())
+    return Check("volume", True, f"cells lie behind all {n_inner} facets inside the domain: nothing is missing")
+
+
+def check_adjacency(subject: Subject) -> Check:
+    """Pairs are sorted, distinct, and exactly those of cells that share a facet."""
+    pairs, n = np.asarray(subject.cells.neighbours), subject.n_cells
+    if pairs.ndim != 2 or pairs.shape[1] != 2 or (len(pairs) and not 0 <= pairs.min() <= pairs.max() < n):
+        return Check("adjacency", False, f"expected pairs of cells below {n}")
+    if (pairs[:, 0] >= pairs[:, 1]).any() or len(np.unique(pairs, axis=0)) < len(pairs):
+        return Check("adjacency", False, "a pair is repeated, reversed, or joins a cell to itself")
+    claimed = {(i, j) for i, j in pairs.tolist()}
+    true = true_pairs(subject)
+    how = "end to end" if subject.dim == 1 else f"{borders(subject).n_settled} looked at in rationals"
+    for i, j in sorted(claimed - true):
+        return Check("adjacency", False, f"cells {i} and {j} are said to be neighbours and share no facet")
+    for i, j in sorted(true - claimed):
+        return Check("adjacency", False, f"cells {i} and {j} share a facet and are not said to be neighbours")
+    return Check("adjacency", True, f"the {len(pairs)} pairs are those of cells that share a facet, {how}")

@@ -1,0 +1,111 @@
+"""Are maps and regions numbered as they should be?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hardmax.cells.verify.adjacency import true_pairs
+from hardmax.cells.verify.check import Check
+from hardmax.cells.verify.fixed_choices import exact_outputs
+from hardmax.cells.verify.subject import Subject
+from hardmax.exact.rationals import fraction
+from hardmax.exactness import FloatArray, IntArray
+
+
+def check_map_numbers(subject: Subject) -> Check:
+    """``map_of``: equal numbers where, and only where, the affine maps are equal; by first appearance."""
+    classes, n_settled = map_numbers(subject)
+    claimed, n_maps = np.asarray(subject.cells.map_of), subject.cells.n_maps
+    if claimed.shape != classes.shape:
+        return Check("map numbers", False, f"expected a number a cell, got shape {claimed.shape}")
+    wrong = np.flatnonzero(claimed != classes)
+    if len(wrong):
+        return Check("map numbers", False, f"cell {int(wrong[0])} has map {classes[wrong[0]]}, not {claimed[wrong[0]]}")
+    if n_maps != int(classes.max(initial=-1)) + 1:
+        return Check("map numbers", False, f"there are {int(classes.max(initial=-1)) + 1} maps, not {n_maps}")
+    return Check("map numbers", True, f"{n_maps} distinct maps; those of {n_settled} cells compared in rationals")
+
+
+def map_numbers(subject: Subject) -> tuple[IntArray, int]:
+    """The number of each cell's map by first appearance, (n_cells,), and how many cells rationals were asked for."""
+    if "map numbers" not in subject.memory:
+        subject.memory["map numbers"] = _map_numbers(subject)
+    found: tuple[IntArray, int] = subject.memory["map numbers"]
+    return found
+
+
+def _map_numbers(subject: Subject) -> tuple[IntArray, int]:
+    n = subject.n_cells
+    maps = subject.cells.maps.reshape(n, -1) + 0.0  # -0.0 and 0.0 are one number
+    keys: list[Any] = [row.tobytes() for row in maps]
+    if subject.is_estimated:  # the maps are what the floats say
+        return first_seen(keys), 0
+    dim, error = subject.dim, subject.map_errors
+    group = np.zeros(n, dtype=np.int64)
+    if not subject.in_rationals:
+        slack = np.repeat(error, maps.shape[1] // (dim + 1), axis=1)
+        for column in range(maps.shape[1]):
+            group = parted(group, maps[:, column] - slack[:, column], maps[:, column] + slack[:, column])
+    sizes = np.bincount(group, minlength=1)
+    exact = np.zeros(n, dtype=bool) if subject.in_rationals else (error == 0).all(axis=1)
+    is_known = np.ones(len(sizes), dtype=bool)
+    is_known[group[~exact]] = False  # a group of exact floats is told apart by them
+    asked = np.flatnonzero((sizes[group] > 1) & ~is_known[group])
+    asked = subject.by_label(asked)
+    for index, output in zip(
+        asked.tolist(), exact_outputs(subject.graph, subject.domain, subject.labels[asked]), strict=True
+    ):
+        keys[index] = tuple(fraction(x) for x in output.reshape(-1))
+    return first_seen([(int(g), key) for g, key in zip(group.tolist(), keys, strict=True)]), len(asked)
+
+
+def parted(group: IntArray, low: FloatArray, high: FloatArray) -> IntArray:
+    """Groups of intervals, each broken where its intervals leave a gap: other numbers, certainly other values."""
+    order = np.lexsort((low, group))
+    by_height = np.argsort(high, kind="stable")
+    rank = np.empty(len(group), dtype=np.int64)
+    rank[by_height] = np.arange(len(group))
+    # the running maximum within a group: groups come in order, so a later group's keys are larger
+    reach = np.maximum.accumulate(group[order] * len(group) + rank[order]) % len(group)
+    starts = np.ones(len(group), dtype=bool)
+    starts[1:] = group[order][1:] != group[order][:-1]
+    starts[1:] |= low[order][1:] > high[by_height[reach[:-1]]]
+    result = np.empty(len(group), dtype=np.int64)
+    result[order] = np.cumsum(starts) - 1
+    return result
+
+
+def first_seen(keys: list[Any]) -> IntArray:
+    """Numbers of keys, equal keys equal numbers, by first appearance."""
+    seen: dict[Any, int] = {}
+    return np.array([seen.setdefault(key, len(seen)) for key in keys], dtype=np.int64)
+
+
+def check_regions(subject: Subject) -> Check:
+    """``region_of``: cells of one map that facets join, numbered by first appearance."""
+    classes, _ = map_numbers(subject)
+    leader = list(range(subject.n_cells))
+
+    def root(cell: int) -> int:
+        while leader[cell] != cell:
+            leader[cell] = leader[leader[cell]]
+            cell = leader[cell]
+        return cell
+
+    for one, two in true_pairs(subject):
+        if classes[one] == classes[two]:
+            leader[root(one)] = root(two)
+    regions = first_seen([root(cell) for cell in range(subject.n_cells)])
+    claimed, n_regions = np.asarray(subject.cells.region_of), subject.cells.n_regions
+    if claimed.shape != regions.shape:
+        return Check("regions", False, f"expected a number a cell, got shape {claimed.shape}")
+    wrong = np.flatnonzero(claimed != regions)
+    if len(wrong):
+        return Check(
+            "regions", False, f"cell {int(wrong[0])} lies in region {regions[wrong[0]]}, not {claimed[wrong[0]]}"
+        )
+    if n_regions != int(regions.max()) + 1:
+        return Check("regions", False, f"there are {int(regions.max()) + 1} regions, not {n_regions}")
+    return Check("regions", True, f"{n_regions} regions: cells of one map, joined by facets")

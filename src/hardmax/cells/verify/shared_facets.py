@@ -1,0 +1,175 @@
+"""Do two cells share a piece of a facet: by their labels, by proved bounds, or in rationals. For verification.
+
+Take a point on the wall of choice c of a cell, and let c choose the rival there. Nothing that later choices ask for
+changes if c is a ReLU or a maximum (both options have the same value), or if no choice comes after c. So the cell whose
+label differs in c alone holds the whole facet, provided that it is the set where its choices win: no arithmetic.
+Attention with choices behind it jumps; there facets overlap in part, which linear programs on the wall decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardmax.cells.verify.corners import ExactShape, scaled_row
+from hardmax.cells.verify.enclosures import branches
+from hardmax.cells.verify.subject import Subject
+from hardmax.errors import PrecisionError
+from hardmax.exact.linear_program import exact_interior_point
+from hardmax.exact.overlaps import overlaps_on_wall
+from hardmax.exact.rationals import fraction
+from hardmax.exact.rounding import SAFETY, UNDERFLOW, UNIT_ROUNDOFF
+from hardmax.exactness import BoolArray, FloatArray, IntArray
+from hardmax.networks import operations as op
+from hardmax.networks.graph import Graph
+
+#: Linear programs solved together.
+_PROGRAMS = 1 << 12
+
+
+# --- by labels ------------------------------------------------------------------------------------------
+
+
+def choice_levels(graph: Graph) -> tuple[IntArray, BoolArray]:
+    """For each choice how many choices, one after the other, come before it; and whether it jumps: an attention's
+    choice that other choices depend on. Both (n_choices,)."""
+    level: list[int] = [0]
+    before: list[frozenset[int]] = [frozenset()]
+    followed: set[int] = set()
+    for index, node in enumerate(graph.nodes):
+        sources = frozenset().union(*(before[value] for value in node.inputs))
+        chooses = isinstance(node.operation, op.CHOICES)
+        level.append(max(level[value] for value in node.inputs) + chooses)
+        if chooses:
+            followed |= sources
+            sources |= {index}
+        before.append(sources)
+    levels, jumps = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=bool)]
+    for node_index, count in zip(graph.choice_nodes, graph.choice_counts, strict=True):
+        levels.append(np.full(count, level[node_index + 1] - 1, dtype=np.int64))
+        is_attention = isinstance(graph.nodes[node_index].operation, op.Hardmax)
+        jumps.append(np.full(count, is_attention and node_index in followed))
+    return np.concatenate(levels), np.concatenate(jumps)
+
+
+def cells_behind(subject: Subject, facets: IntArray) -> IntArray:
+    """For facets inside the domain the cell whose label differs in the facet's choice alone, (n,); -1 for none."""
+    labels = subject.labels
+    weights: Any = np.random.default_rng(0).integers(1, 1 << 63, size=labels.shape[1], dtype=np.uint64) | np.uint64(1)
+    with np.errstate(over="ignore"):
+        keys: Any = np.add.reduce(labels.astype(np.uint64) * weights, axis=1)
+        order = np.argsort(keys, kind="stable")
+        cell, column = subject.facet_owner[facets], subject.wall_column[facets]
+        own, rival = labels[cell, column].astype(np.uint64), subject.wall_rival[facets].astype(np.uint64)
+        wanted = keys[cell] + weights[column] * (rival - own)
+    place = np.minimum(np.searchsorted(keys[order], wanted), len(order) - 1)
+    found = order[place]
+    is_right = keys[found] == wanted
+    for first in range(0, len(facets), 1 << 16):  # equal keys prove nothing: labels are compared
+        part = slice(first, first + (1 << 16))
+        differ = labels[cell[part]] != labels[found[part]]
+        is_right[part] &= (differ.sum(axis=1) == 1) & differ[np.arange(len(differ)), column[part]]
+        is_right[part] &= labels[found[part], column[part]] == rival[part]
+    return np.where(is_right, found, -1)
+
+
+def groups(subject: Subject, facets: IntArray, levels: IntArray) -> list[tuple[IntArray, IntArray]]:
+    """Facets on the two sides of each wall: same choices of earlier levels, same choice, same pair of winners."""
+    labels, cell, column = subject.labels, subject.facet_owner[facets], subject.wall_column[facets]
+    own, rival = labels[cell, column].astype(np.int64), subject.wall_rival[facets]
+    prefix = prefixes(labels, levels)[levels[column], cell] if len(facets) else np.empty(0, dtype=np.int64)
+    keys = np.stack([prefix, column, np.minimum(own, rival), np.maximum(own, rival)], axis=1)
+    _, group = np.unique(keys, axis=0, return_inverse=True)
+    order = np.argsort(group, kind="stable")
+    parts = np.split(order, np.flatnonzero(np.diff(group.reshape(-1)[order])) + 1) if len(order) else []
+    return [(facets[part[own[part] < rival[part]]], facets[part[own[part] > rival[part]]]) for part in parts]
+
+
+def prefixes(labels: NDArray[Any], levels: IntArray) -> IntArray:
+    """Numbers (level, cell) that agree where all choices of earlier levels do."""
+    rows = [np.zeros(len(labels), dtype=np.int64)]
+    for level in range(int(levels.max(initial=0))):
+        rows.append(branches(rows[-1], np.ascontiguousarray(labels[:, levels == level]))[0])
+    return np.stack(rows)
+
+
+# --- by proved bounds -----------------------------------------------------------------------------------
+
+
+def certain_overlaps(subject: Subject, ours: IntArray, theirs: IntArray) -> NDArray[np.int8]:
+    """Whether facets, pairs on opposite sides of one wall, overlap: 1 certainly, 0 certainly not, -1 not known."""
+    verdict = np.full(len(ours), -1, dtype=np.int8)
+    low, high = _boxes(subject)
+    verdict[((low[ours] > high[theirs]) | (low[theirs] > high[ours])).any(axis=1)] = 0
+    rest = np.flatnonzero(verdict < 0)
+    reach = np.minimum(
+        np.maximum(np.abs(low[ours]), np.abs(high[ours])), np.maximum(np.abs(low[theirs]), np.abs(high[theirs]))
+    )
+    for first in range(0, len(rest), _PROGRAMS):
+        part = rest[first : first + _PROGRAMS]
+        verdict[part] = _by_programs(subject, ours[part], theirs[part], reach[part])
+    return verdict
+
+
+def _boxes(subject: Subject) -> tuple[FloatArray, FloatArray]:
+    """Bounds on each facet's coordinates, (n_facets, dim): infinite where it is unbounded."""
+    pieces = subject.pieces
+    corner, facet = subject.incident_corner, subject.incident_facet
+    slack = SAFETY * (subject.errors[:, None] + 2 * UNIT_ROUNDOFF * np.abs(pieces.vertices)) + UNDERFLOW
+    low, high = pieces.vertices - slack, pieces.vertices + slack
+    if pieces.directions is not None:
+        is_far = np.zeros(len(low), dtype=bool)
+        is_far[corner[pieces.walls[facet] < 0]] = True
+        low[is_far], high[is_far] = -np.inf, np.inf
+    least, most = np.full((len(pieces.walls), subject.dim), np.inf), np.full((len(pieces.walls), subject.dim), -np.inf)
+    np.minimum.at(least, facet, low[corner])
+    np.maximum.at(most, facet, high[corner])
+    return least, most
+
+
+def _by_programs(subject: Subject, ours: IntArray, theirs: IntArray, reach: FloatArray) -> NDArray[np.int8]:
+    """The same by linear programs in floats on the wall; ``reach`` (n, dim) bounds a common point's coordinates."""
+    rows, start = subject.settled.rows, subject.pieces.facet_start
+    others = []
+    for facet in (ours, theirs):
+        cell = subject.facet_owner[facet]
+        index = start[cell][:, None] + np.arange(int(np.diff(start)[cell].max()))
+        usable = (index < start[cell + 1][:, None]) & (index != facet[:, None])
+        index = np.where(usable, index, facet[:, None])
+        others.append((index, usable & (rows.infinite[index] == 0)))
+    index, usable = (np.concatenate(parts, axis=1) for parts in zip(*others, strict=True))
+    return overlaps_on_wall(rows.value[ours], rows.error[ours], rows.value[index], rows.error[index], usable, reach)
+
+
+# --- in rationals ---------------------------------------------------------------------------------------
+
+
+def share_facet(one: ExactShape, two: ExactShape, facet: int | None = None) -> bool:
+    """Whether two cells have a piece of wall in common, in rationals; of a facet of the first if given."""
+    mine, theirs = one.half_spaces, two.half_spaces
+    only = None if facet is None else scaled_row(one.rows[facet])
+    for wall, row in mine.items():
+        opposite = tuple(-x for x in wall)
+        if opposite in theirs and (only is None or only == wall):
+            rest = [r for key, r in mine.items() if key != wall] + [r for key, r in theirs.items() if key != opposite]
+            restricted = [_on(r, row) for r in rest]
+            if not restricted:  # a whole hyperplane
+                return True
+            normals = [[-a for a in r[1:]] for r in restricted]
+            try:
+                if exact_interior_point(normals, [r[0] for r in restricted]).exists:
+                    return True
+            except PrecisionError:  # there is a point, too far out to be written as floats
+                return True
+    return False
+
+
+def _on(row: Sequence[Any], wall: Sequence[Any]) -> list[Fraction]:
+    """A row restricted to the hyperplane of another, one coordinate eliminated."""
+    k = next(k for k in range(1, len(wall)) if wall[k] != 0)
+    factor = row[k] / wall[k]
+    return [fraction(x - factor * y) for place, (x, y) in enumerate(zip(row, wall, strict=True)) if place != k]

@@ -1,0 +1,175 @@
+"""Whether a hard network jumps, and the rational map of one that does not.
+
+A network that is affine on the cells of a complex is continuous, up to ties on null sets, when the pieces
+of any two cells that share a facet agree on it. If so, adding a multiple of max(h, 0) for each wall h across
+which some output bends downwards makes every output convex: the outputs are differences of convex functions
+with one denominator (Kripfganz and Schulze 1987).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from hardmax.constructions.lowering._halfspaces import Point, Row, at, point_inside, point_on, primitive, short_point_on
+from hardmax.constructions.lowering._maxima import Maximum
+from hardmax.constructions.lowering._piece_tree import Cell, Function, PieceTree
+from hardmax.errors import CertificateError, IncompleteError
+from hardmax.exact.rationals import rational
+from hardmax.networks import operations as op
+from hardmax.networks.graph import Graph
+
+Vector = tuple[Fraction, ...]
+
+
+@dataclass(frozen=True)
+class Discontinuity:
+    """A point of a wall at which a network has two limits.
+
+    ``where`` names the attention head (layer, head, and row where it answers several), ``keys`` its winners
+    on the two sides, ``point`` a point inside the shared facet, ``values`` the limits there from the two
+    sides, ``sides`` a point inside each of the two cells: on the half-open segment from ``point`` to it the
+    network is affine and tends to the side's value.
+
+    Exactness: exact.
+    """
+
+    where: str
+    keys: tuple[int, int]
+    point: Vector
+    values: tuple[Vector, Vector]
+    sides: tuple[Vector, Vector]
+    labels: tuple[tuple[int, ...], tuple[int, ...]]
+
+    def __str__(self) -> str:
+        entry = next(k for k, (x, y) in enumerate(zip(*self.values, strict=True)) if x != y)
+        shown = ", ".join(map(str, self.point))
+        return (
+            f"{self.where}: the output jumps on the wall between keys {self.keys[0]} and {self.keys[1]}; at "
+            f"x = ({shown}) output {entry} is {self.values[0][entry]} on the side of key {self.keys[0]} and "
+            f"{self.values[1][entry]} on the side of key {self.keys[1]}"
+        )
+
+
+@dataclass(frozen=True)
+class Bend:
+    """The change of the pieces across a facet: ``amounts * wall``, convex where the amount is positive."""
+
+    wall: Row
+    amounts: Vector
+
+
+def bends_or_jump(tree: PieceTree, graph: Graph) -> list[Bend] | Discontinuity:
+    """The bends across all facets between different pieces, or the first jump met.
+
+    Exactness: exact.
+    """
+    bends = []
+    for first, second, wall, point in tree.neighbours():
+        if first.pieces == second.pieces:
+            continue
+        gaps = [
+            tuple(x - y for x, y in zip(f, g, strict=True))
+            for f, g in zip(first.pieces, second.pieces, strict=True)
+        ]
+        amounts = [_multiple(gap, wall) for gap in gaps]
+        jumping = next((gap for gap, amount in zip(gaps, amounts, strict=True) if amount is None), None)
+        if jumping is not None:
+            return _discontinuity(tree, graph, first, second, wall, point, jumping)
+        bends.append(Bend(wall, tuple(amount for amount in amounts if amount is not None)))
+    return bends
+
+
+def _multiple(function: Function, wall: Row) -> Fraction | None:
+    """The factor that makes the wall's function into this one, or None where there is none."""
+    pivot = next(k for k in range(1, len(wall)) if wall[k])
+    factor = function[pivot] / wall[pivot]
+    return factor if all(x == factor * h for x, h in zip(function, wall, strict=True)) else None
+
+
+def _discontinuity(
+    tree: PieceTree, graph: Graph, first: Cell, second: Cell, wall: Row, point: Point, gap: Function
+) -> Discontinuity:
+    rows = tuple(dict.fromkeys((*first.rows, *second.rows)))
+    if at(gap, point) == 0:  # the two pieces meet here by chance; elsewhere on the facet they do not
+        for side in (gap, tuple(-x for x in gap)):
+            apart = point_on(wall, (*rows, primitive(side)), tree.dim)
+            if apart is not None:
+                point = apart
+                break
+    side = gap if at(gap, point) > 0 else tuple(-x for x in gap)
+    point = short_point_on(wall, (*rows, primitive(side)), point)
+    labels = tree.label(first), tree.label(second)
+    where, keys = _jumping_head(graph, *labels)
+    values = tuple(tuple(at(f, point) for f in cell.pieces) for cell in (first, second))
+    if values[0] == values[1]:
+        raise CertificateError(
+            f"{where}: a jump was found that vanishes at {point}; please report this network"
+        )
+    return Discontinuity(where, keys, point, (values[0], values[1]), (first.point, second.point), labels)
+
+
+def _jumping_head(graph: Graph, first: Sequence[int], second: Sequence[int]) -> tuple[str, tuple[int, int]]:
+    """The first head whose winner changes: with all winners kept, the network would be continuous."""
+    column = 0
+    for index, count in zip(graph.choice_nodes, graph.choice_counts, strict=True):
+        node = graph.nodes[index]
+        if isinstance(node.operation, op.Hardmax):
+            for row in range(count):
+                keys = first[column + row], second[column + row]
+                if keys[0] != keys[1]:
+                    return (node.name if count == 1 else f"{node.name} row {row}"), keys
+        column += count
+    raise CertificateError("the output jumps although no head changes its winner; please report this network")
+
+
+def convex_difference(
+    tree: PieceTree, bends: Sequence[Bend], max_terms: int
+) -> tuple[list[Maximum], Maximum]:
+    """Numerators, one an output, and the common denominator, of a continuous network's pieces.
+
+    Exactness: exact; every term is the only maximum somewhere.
+    """
+    needed: dict[Row, Fraction] = {}
+    for bend in bends:
+        depth = max(-amount for amount in bend.amounts)
+        wall = bend.wall if next(a for a in bend.wall[1:] if a) > 0 else tuple(-a for a in bend.wall)
+        if depth > needed.get(wall, 0):
+            needed[wall] = depth
+    n_outputs = len(tree.leaves[0].pieces)
+    above: list[dict[Function, None]] = [{} for _ in range(n_outputs)]
+    below: dict[Function, None] = {}
+    for leaf in tree.leaves:
+        for correction in _corrections(leaf, needed, tree.dim):
+            below[correction] = None
+            for terms, piece in zip(above, leaf.pieces, strict=True):
+                terms[tuple(x + y for x, y in zip(piece, correction, strict=True))] = None
+            if max(len(below), *(len(terms) for terms in above)) > max_terms:
+                raise IncompleteError(
+                    f"lowering needs a maximum of more than {max_terms} affine functions, the limit; pass "
+                    "max_terms=..., or enumerate the cells instead, which grows more slowly"
+                )
+    return [_as_maximum(terms) for terms in above], _as_maximum(below)
+
+
+def _corrections(leaf: Cell, needed: dict[Row, Fraction], dim: int) -> list[Function]:
+    """The affine functions that ``sum_h c_h max(h, 0)`` takes on open parts of a leaf."""
+    parts: list[tuple[tuple[Row, ...], Point, Function]] = [
+        (leaf.rows, leaf.point, (Fraction(0),) * (dim + 1))
+    ]
+    for wall, depth in needed.items():
+        other = tuple(-a for a in wall)
+        following = []
+        for rows, point, total in parts:
+            raised = tuple(x + depth * h for x, h in zip(total, wall, strict=True))
+            for side, function in ((wall, raised), (other, total)):
+                inside = point if at(side, point) > 0 else point_inside((*rows, side), dim)
+                if inside is not None:
+                    following.append(((*rows, side), inside, function))
+        parts = following
+    return [function for _, _, function in parts]
+
+
+def _as_maximum(terms: dict[Function, None]) -> Maximum:
+    return Maximum(tuple(tuple(rational(x) for x in term) for term in terms))

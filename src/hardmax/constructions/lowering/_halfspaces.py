@@ -1,0 +1,129 @@
+"""Open half-spaces with integer rows: points inside their intersection, or inside a facet between two.
+
+A row ``(c, a_1, ..., a_d)`` of coprime integers stands for ``c + <a, x> > 0``, so one half-space has one row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from math import gcd, lcm
+from typing import Any
+
+import numpy as np
+
+from hardmax.exact.linear_program import exact_interior_point, interior_point
+from hardmax.exact.rationals import fraction
+
+Row = tuple[int, ...]
+Point = tuple[Fraction, ...]
+
+#: Integers up to here are floats, so that the compiled linear program sees the rows as they are.
+_FLOAT_INTEGERS = 2**53
+
+
+def primitive(function: Iterable[Any]) -> Row:
+    """The positive multiple of an affine function (c, a_1, ...) with coprime integers; zeros stay zeros.
+
+    Examples
+    --------
+    >>> primitive([Fraction(1, 2), Fraction(-3, 4)]), primitive([Fraction(0)])
+    ((2, -3), (0,))
+    """
+    exact = [fraction(value) for value in function]
+    scale = lcm(*(value.denominator for value in exact))
+    integers = [value.numerator * (scale // value.denominator) for value in exact]
+    divisor = gcd(*integers) or 1
+    return tuple(value // divisor for value in integers)
+
+
+def at(row: Sequence[Any], point: Point) -> Any:
+    """The value of an affine function (c, a_1, ...) at a point."""
+    return row[0] + sum((a * x for a, x in zip(row[1:], point, strict=True) if a), Fraction(0))
+
+
+def point_inside(rows: Iterable[Row], dim: int) -> Point | None:
+    """A rational point with every row positive, or None where there is none.
+
+    Exactness: exact.
+
+    Examples
+    --------
+    >>> point_inside([(0, 1), (1, -1)], 1) is not None, point_inside([(0, 1), (0, -1)], 1)
+    (True, None)
+    >>> point_inside([(1, 0)], 1), point_inside([(0, 0)], 1)
+    ((Fraction(0, 1),), None)
+    """
+    moving = []
+    for row in rows:
+        if any(row[1:]):
+            moving.append(row)
+        elif row[0] <= 0:
+            return None
+    if not moving:
+        return (Fraction(0),) * dim
+    if max(abs(value) for row in moving for value in row) <= _FLOAT_INTEGERS:
+        array = np.array(moving, dtype=np.float64)
+        answer = interior_point(-array[:, 1:], array[:, 0])
+    else:
+        answer = exact_interior_point(
+            [[Fraction(-a) for a in row[1:]] for row in moving], [Fraction(row[0]) for row in moving]
+        )
+    if answer.exact_point is not None:
+        return answer.exact_point
+    return None if answer.point is None else tuple(Fraction(float(x)) for x in answer.point)
+
+
+def point_on(wall: Row, rows: Iterable[Row], dim: int) -> Point | None:
+    """A point of the wall ``c + <a, x> = 0`` with every row positive (the wall's own two sides aside).
+
+    Exactness: exact.
+
+    Examples
+    --------
+    >>> point_on((-1, 1, 0), [(0, 0, 1)], 2)[0]  # x = 1 above the axis
+    Fraction(1, 1)
+    >>> point_on((-1, 1), [(0, 1)], 1), point_on((-1, 1), [(0, -1)], 1)  # a wall in R^1 is a point
+    ((Fraction(1, 1),), None)
+    """
+    pivot = next(k for k in range(1, dim + 1) if wall[k])
+    by = wall[pivot]
+    other = tuple(-value for value in wall)
+    restricted = []
+    for row in rows:
+        if row in (wall, other):
+            continue
+        # x_pivot is eliminated; a positive factor |by| keeps the inequality and the integers.
+        factor = row[pivot] if by > 0 else -row[pivot]
+        reduced = [abs(by) * value - factor * h for value, h in zip(row, wall, strict=True)]
+        restricted.append(primitive([*reduced[:pivot], *reduced[pivot + 1 :]]))
+    rest = point_inside(restricted, dim - 1)
+    if rest is None:
+        return None
+    known = (*rest[: pivot - 1], Fraction(0), *rest[pivot - 1 :])
+    return (*known[: pivot - 1], -at(wall, known) / by, *known[pivot:])
+
+
+def all_positive_on(wall: Row, rows: Iterable[Row], point: Point) -> bool:
+    """Whether every row is positive at a point of the wall, the wall's own two sides aside."""
+    other = tuple(-value for value in wall)
+    return all(row in (wall, other) or at(row, point) > 0 for row in rows)
+
+
+def short_point_on(wall: Row, rows: Sequence[Row], point: Point) -> Point:
+    """A point of the wall near ``point``, positive in the same rows, with small denominators if one is found.
+
+    Examples
+    --------
+    >>> close = (Fraction(333, 1000), Fraction(333, 1000))
+    >>> [str(x) for x in short_point_on((0, 1, -1), [(0, 1, 0), (1, -1, 0)], close)]  # on y = x, 0 < x < 1
+    ['1/2', '1/2']
+    """
+    pivot = next(k for k in range(1, len(wall)) if wall[k])
+    for largest in (1, 2, 4, 16, 256, 2**16):
+        short = [x.limit_denominator(largest) for x in point]
+        short[pivot - 1] = Fraction(0)
+        short[pivot - 1] = -at(wall, tuple(short)) / wall[pivot]
+        if all_positive_on(wall, rows, tuple(short)):
+            return tuple(short)
+    return point

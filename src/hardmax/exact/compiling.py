@@ -1,0 +1,145 @@
+"""How the loops of this package are compiled: on first use, and kept on disk where some folder can be written.
+
+numba looks for a folder to keep them in: ``NUMBA_CACHE_DIR``, else beside the source, else the user's cache folder.
+Where none can be written, or writing fails, kernels live as long as the process, and that is said once.
+"""
+
+# numba carries no types
+# mypy: disable-error-code="no-untyped-call, misc"
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numba
+from numba.core import types
+from numba.core.caching import FunctionCache, NullCache
+
+from hardmax.exact import notices
+
+
+def kernel(function: Any = None, *, cache: bool = True, **options: Any) -> Any:
+    """A function compiled when it is first called, and kept on disk where that is possible; also as ``@kernel(...)``.
+
+    ``cache=False`` keeps nothing; all other options are numba's.
+
+    Examples
+    --------
+    >>> @kernel(cache=False, nogil=True)
+    ... def double(x):
+    ...     return 2 * x
+    >>> double(2.0)
+    4.0
+    """
+    if function is None:
+        return lambda given: kernel(given, cache=cache, **options)
+    compiled = _plain(function, **options)
+    _replace_compile(compiled, _announced_compile)
+    if not cache:
+        return compiled
+    try:
+        compiled._cache = _Kept(function)
+    except (RuntimeError, OSError):  # no folder that can be written
+        compiled._cache = _NotKept()
+    return compiled
+
+
+def inner(function: Any = None, **options: Any) -> Any:
+    """A function that only compiled functions call: no wrapper for Python, nothing on disk but inside its callers."""
+    if function is None:
+        return lambda given: inner(given, **options)
+    compiled = _plain(function, no_cpython_wrapper=True, no_cfunc_wrapper=True, **options)
+    _replace_compile(compiled, _light_compile)
+    return compiled
+
+
+def _plain(function: Any, **options: Any) -> Any:
+    """The function compiled once a combination of argument types, whatever constants it is called with.
+
+    numba takes ``f(x, 0)`` in compiled code for another type than ``f(x, n)`` and compiles f for each constant.
+    """
+    compiled = numba.njit(**options)(function)
+    of_types = compiled.get_call_template
+
+    def of_plain_types(arguments: Any, named: Any) -> Any:
+        plain = {name: types.unliteral(kind) for name, kind in named.items()}
+        return of_types(tuple(types.unliteral(kind) for kind in arguments), plain)
+
+    compiled.get_call_template = of_plain_types
+    return compiled
+
+
+# --- while compiling ----------------------------------------------------------------------------------
+
+
+def _replace_compile(compiled: Any, compile_: Callable[[Any, Any, Any], Any]) -> None:
+    """Let ``compile_`` have what numba calls when a function is not on disk: (numba's own, target, arguments)."""
+    plain = compiled._compiler.compile
+    compiled._compiler.compile = lambda *types_: compile_(plain, compiled.targetctx, types_)
+
+
+def _announced_compile(plain: Any, target: Any, types_: Any) -> Any:
+    notices.compiling()
+    return plain(*types_)
+
+
+def _light_compile(plain: Any, target: Any, types_: Any) -> Any:
+    """Compile without optimising, which callers do: numba would do it here as well, a third of all compiling."""
+    codegen = target.codegen()
+    library = getattr(codegen, "_library_class", None)
+    if library is None:  # another numba
+        return plain(*types_)
+    codegen._library_class = _light(library)  # numba holds its lock meanwhile
+    try:
+        return plain(*types_)
+    finally:
+        codegen._library_class = library
+
+
+@lru_cache
+def _light(library: Any) -> Any:
+    """numba's library of machine code without its passes; they run over callers, into which it is copied."""
+    if getattr(library, "is_light", False):
+        return library
+    return type("LightLibrary", (library,), {"_optimize_final_module": lambda self: None, "is_light": True})
+
+
+# --- on disk ------------------------------------------------------------------------------------------
+
+
+@lru_cache
+def _sources(folder: Path) -> tuple[tuple[str, int, int], ...]:
+    """Names, dates and sizes of the files that kernels in a folder may be made of: its own, and exact arithmetic's."""
+    files = {*folder.glob("_*.py"), *Path(__file__).parent.glob("*.py")}
+    return tuple((file.name, (seen := file.stat()).st_mtime_ns, seen.st_size) for file in sorted(files))
+
+
+class _Kept(FunctionCache):
+    """numba's folder of compiled functions; it may fail without harm, and knows the files that a kernel calls into."""
+
+    def __init__(self, function: Any) -> None:
+        super().__init__(function)
+        folder = Path(function.__code__.co_filename).parent
+        self._cache_file._source_stamp = (self._cache_file._source_stamp, _sources(folder))
+
+    def load_overload(self, signature: Any, target: Any) -> Any:
+        try:
+            return super().load_overload(signature, target)
+        except Exception:  # damaged files: compiled anew, and replaced
+            return None
+
+    def save_overload(self, signature: Any, data: Any) -> None:
+        try:
+            super().save_overload(signature, data)
+        except Exception as error:  # a full disk, a folder that was taken away, a damaged index
+            notices.not_kept(str(error) or type(error).__name__)
+
+
+class _NotKept(NullCache):
+    """What stands for the folder where there is none."""
+
+    def save_overload(self, signature: Any, data: Any) -> None:
+        notices.not_kept("neither the package's folder nor the user's cache folder can be written")

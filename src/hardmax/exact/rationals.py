@@ -1,0 +1,143 @@
+"""Exact numbers: binary floats as rationals, arrays of rationals, and the lattices floats live on.
+
+A binary float is an exact rational, so every weight is one. Rationals are ``flint.fmpq`` where
+python-flint is installed (the ``exact`` extra) and ``fractions.Fraction`` otherwise; both support the
+same arithmetic, and nothing downstream asks which it is.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import inf, isfinite
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from hardmax.errors import WeightError
+from hardmax.exactness import FloatArray, ObjectArray
+
+_fmpq: Any
+try:
+    from flint import fmpq as _fmpq
+except ImportError:  # the `exact` extra is absent: Fraction gives the same answers, more slowly
+    _fmpq = None
+
+
+#: Exponent of the lattice of an all-zero array: zero is a multiple of every power of two.
+ZERO_LATTICE = 4096
+
+
+def rational(value: Any) -> Any:
+    """``value`` as an exact rational number.
+
+    Exactness: exact; a float is taken at its binary value.
+
+    Examples
+    --------
+    >>> str(rational(0.375)), str(rational(-2)), str(rational(0.0))
+    ('3/8', '-2', '0')
+    """
+    if _fmpq is not None and isinstance(value, _fmpq):
+        return value
+    if isinstance(value, Fraction):
+        return value if _fmpq is None else _fmpq(value.numerator, value.denominator)
+    if isinstance(value, int | np.integer):
+        return Fraction(int(value)) if _fmpq is None else _fmpq(int(value))
+    number = float(value)
+    if not isfinite(number):
+        raise WeightError(f"expected a finite number, got {number}; only finite floats are rationals")
+    numerator, denominator = number.as_integer_ratio()
+    return Fraction(numerator, denominator) if _fmpq is None else _fmpq(numerator, denominator)
+
+
+def fraction(value: Any) -> Fraction:
+    """``value``, a rational of either kind, as a ``Fraction``.
+
+    Examples
+    --------
+    >>> fraction(rational(0.5))
+    Fraction(1, 2)
+    """
+    if isinstance(value, Fraction):
+        return value
+    if isinstance(value, int):
+        return Fraction(value)
+    if isinstance(value, float | np.floating):
+        return Fraction(float(value))
+    return Fraction(int(value.p), int(value.q))
+
+
+def rational_array(values: ArrayLike) -> ObjectArray:
+    """An object array of exact rationals with the shape of ``values``.
+
+    Examples
+    --------
+    >>> [str(x) for x in rational_array([0.5, -3.0])]
+    ['1/2', '-3']
+    >>> rational_array([]).shape
+    (0,)
+    """
+    source = np.asarray(values)
+    result = np.empty(source.shape, dtype=object)
+    flat = result.reshape(-1)
+    if source.dtype == object:
+        for position, value in enumerate(source.reshape(-1)):
+            flat[position] = rational(value)
+    else:
+        cache: dict[Any, Any] = {}
+        for position, value in enumerate(source.reshape(-1).tolist()):
+            exact = cache.get(value)
+            if exact is None:
+                exact = cache[value] = rational(value)
+            flat[position] = exact
+    return result
+
+
+def float_array(values: ObjectArray) -> FloatArray:
+    """The nearest floats to an array of rationals (correctly rounded, infinite on overflow)."""
+    source = np.asarray(values)
+    result = np.empty(source.shape)
+    flat = result.reshape(-1)
+    for position, value in enumerate(source.reshape(-1)):
+        flat[position] = nearest_float(value)
+    return result
+
+
+def nearest_float(value: Any) -> float:
+    """The float nearest to a rational; infinite where it overflows."""
+    exact = fraction(value)
+    try:
+        return exact.numerator / exact.denominator
+    except OverflowError:
+        return inf if exact > 0 else -inf
+
+
+def sign(value: Any) -> int:
+    """The sign of an exact number: -1, 0 or 1."""
+    return int(value > 0) - int(value < 0)
+
+
+def lattice_exponent(values: ArrayLike) -> int:
+    """The largest ``e`` such that every entry is an integer multiple of ``2**e``.
+
+    Sums and products of lattice numbers stay on known lattices; a float result on the lattice
+    ``2**e`` of size below ``2**(e + 53)`` was computed without rounding. That is how a doubtful zero
+    becomes a certain one for dyadic weights.
+
+    Exactness: exact.
+
+    Examples
+    --------
+    >>> lattice_exponent([0.75, 3.0]), lattice_exponent([8.0]), lattice_exponent([0.0]) == ZERO_LATTICE
+    (-2, 3, True)
+    """
+    array = np.abs(np.asarray(values, dtype=np.float64)).reshape(-1)
+    array = array[array > 0]
+    if array.size == 0:
+        return ZERO_LATTICE
+    mantissa, exponent = np.frexp(array)
+    integers = np.ldexp(mantissa, 53).astype(np.int64)
+    lowest = integers & -integers
+    trailing = np.frexp(lowest.astype(np.float64))[1] - 1
+    return int((exponent.astype(np.int64) - 53 + trailing).min())

@@ -1,1 +1,0 @@
-"""The only folder that imports torch or triton."""

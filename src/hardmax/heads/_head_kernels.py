@@ -1,0 +1,160 @@
+"""Rows of one head, compiled: winner, margin, entropy, and the nearest wall in query space.
+
+Floats with a bound: a row whose winner, margin or distance the bound leaves open is marked, and the caller settles
+it in rationals. ``row_geometry_plain`` is the same in plain numpy and judges the compiled loop.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hardmax.exact import rounding
+from hardmax.exact.compiling import kernel as njit
+from hardmax.exactness import BoolArray, FloatArray, IntArray
+
+#: Squares between these are summed without scaling; others are marked.
+_LEAST_SQUARE, _MOST_SQUARE = 2.0**-900, 2.0**1000
+_SAFETY = rounding.SAFETY
+
+_norm_below = njit(rounding.norm_below, inline="always")
+_norm_above = njit(rounding.norm_above, inline="always")
+_quotient_below = njit(rounding.quotient_below, inline="always", error_model="numpy")
+_quotient_above = njit(rounding.quotient_above, inline="always", error_model="numpy")
+
+
+@njit(cache=True, error_model="numpy")
+def row_geometry(
+    scores: FloatArray,  # (rows, keys), -inf where masked
+    errors: FloatArray,  # (rows,) bound on the error of a difference of two scores
+    keys: FloatArray,  # (keys, d)
+    lengths: FloatArray,  # (keys,) norms of the keys, rounded up
+    biases: FloatArray,  # (rows or 1, keys)
+    temperature: float,
+    tolerance: float,  # relative error of margins and distances that are not marked
+    winners: IntArray,  # (rows,) out, as all below; -1 where all keys are masked
+    n_visible: IntArray,
+    margins: FloatArray,
+    entropies: FloatArray,
+    distances: FloatArray,
+    rivals: IntArray,  # the key beyond the nearest wall, -1 where there is none
+    is_doubtful: BoolArray,
+) -> None:
+    """Fill the statistics of every row; of equal scores the lowest index wins."""
+    n_keys, dim = keys.shape
+    for row in range(len(scores)):
+        of_row, error, bias = scores[row], errors[row], biases[row if len(biases) > 1 else 0]
+        best = -1
+        count = 0
+        for j in range(n_keys):
+            if of_row[j] > -np.inf:
+                count += 1
+                if best < 0 or of_row[j] > of_row[best]:
+                    best = j
+        winners[row], n_visible[row], rivals[row] = best, count, -1
+        margins[row] = distances[row] = np.inf
+        entropies[row] = 0.0
+        is_doubtful[row] = False
+        if count < 2:
+            continue
+        # A repetition of the winner (same key, same bias) has its score whatever the floats say.
+        for j in range(best):
+            if of_row[best] - of_row[j] <= error and bias[j] == bias[best] and _are_equal(keys, best, j):
+                best = j
+                break
+        winners[row] = best
+        top = of_row[best]
+        margin = np.inf
+        upper = np.inf
+        lower = np.inf
+        rival = -1
+        for j in range(n_keys):
+            if j == best or of_row[j] == -np.inf:
+                continue
+            gap = top - of_row[j]
+            # A wall at least this far needs no square root.
+            if gap - error > upper * (lengths[best] + lengths[j]) * _SAFETY and gap >= margin:
+                continue
+            square = _square(keys, best, j)
+            is_parallel = square < _LEAST_SQUARE and _are_equal(keys, best, j)  # no wall between parallel scores
+            if is_parallel and bias[j] == bias[best]:
+                margin = min(margin, 0.0)
+                continue
+            margin = min(margin, gap)
+            if not gap > error or (square < _LEAST_SQUARE and not is_parallel) or not square < _MOST_SQUARE:
+                is_doubtful[row] = True
+            if is_parallel:
+                continue
+            length = np.sqrt(square)
+            lower = min(lower, _quotient_below(gap - error, _norm_above(length, dim)))
+            high = _quotient_above(gap + error, _norm_below(length, dim))
+            if high < upper:
+                upper = high
+                rival = j
+            elif not high < np.inf:
+                is_doubtful[row] = True
+        # Of walls that floats cannot tell apart, the first.
+        for j in range(rival):
+            if j != best and of_row[j] > -np.inf:
+                gap = top - of_row[j]
+                if gap - error > upper * (lengths[best] + lengths[j]) * _SAFETY:
+                    continue
+                square = _square(keys, best, j)
+                if square > 0.0 and _quotient_below(gap - error, _norm_above(np.sqrt(square), dim)) <= upper:
+                    rival = j
+                    break
+        margins[row] = margin
+        if margin > 0.0 and not error <= tolerance * margin:
+            is_doubtful[row] = True
+        if rival >= 0:
+            distances[row] = 0.5 * (lower + upper)
+            rivals[row] = rival
+            if not upper - lower <= tolerance * upper:
+                is_doubtful[row] = True
+        if temperature > 0.0:
+            total = 0.0
+            moment = 0.0
+            for j in range(n_keys):
+                x = (of_row[j] - top) / temperature
+                if x > -745.0:
+                    weight = np.exp(x)
+                    total += weight
+                    moment += weight * x
+            entropies[row] = max(0.0, np.log(total) - moment / total)
+
+
+@njit(cache=True)
+def _square(keys: FloatArray, i: int, j: int) -> float:
+    total = 0.0
+    for c in range(keys.shape[1]):
+        difference = keys[i, c] - keys[j, c]
+        total += difference * difference
+    return total
+
+
+@njit(cache=True)
+def _are_equal(keys: FloatArray, i: int, j: int) -> bool:
+    for c in range(keys.shape[1]):
+        if keys[i, c] != keys[j, c]:
+            return False
+    return True
+
+
+def row_geometry_plain(
+    scores: FloatArray, keys: FloatArray, temperature: float
+) -> tuple[IntArray, IntArray, FloatArray, FloatArray, FloatArray]:
+    """Winners, numbers of visible keys, margins, entropies and distances of rows, in plain numpy."""
+    winners = scores.argmax(axis=1)
+    rows = np.arange(len(scores))
+    visible = np.isfinite(scores)
+    top = scores[rows, winners]
+    rest = scores.copy()
+    rest[rows, winners] = -np.inf
+    margins = top - rest.max(axis=1)
+    gaps = top[:, None] - scores
+    lengths = np.linalg.norm(keys[winners][:, None] - keys, axis=-1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        distances = np.where(visible & (lengths > 0), gaps / lengths, np.inf).min(axis=1)
+    weights = np.exp(-gaps / temperature)
+    weights /= weights.sum(axis=1, keepdims=True)
+    entropies = -(weights * np.log(np.where(weights > 0, weights, 1.0))).sum(axis=1)
+    return winners, visible.sum(axis=1), margins, entropies, distances

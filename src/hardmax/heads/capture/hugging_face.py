@@ -1,0 +1,300 @@
+"""Hugging Face encoders and decoders, through the function that every model of theirs calls for attention.
+
+transformers lets each model choose its attention function by name. While a model is captured its choice is a
+function of ours, which notes what it is given and then calls the model's plain ("eager") function. What
+arrives there has been through rotary embeddings; the mask holds causality, windows and padding; keys come
+with fewer heads than queries where they are grouped.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hardmax.errors import EmptyError, HardmaxError, MissingExtraError, OperatorError, ParameterError, ShapeError
+from hardmax.heads.capture.calls import (
+    AttentionCall,
+    NameTokens,
+    Note,
+    heads_of_calls,
+    hidden_as_infinite,
+    named_capture,
+)
+from hardmax.heads.capture.captured import Capture
+from hardmax.heads.capture.packages import told
+from hardmax.heads.capture.torch_encoders import LISTENING, evaluating, nothing_untold, to_numpy
+
+_NAME = "hardmax_capture"
+#: Arguments by which some models change the scores in a way that is no dot product plus bias.
+_NOT_DOT_PRODUCTS = {"softcap": "scores are capped by tanh", "s_aux": "an extra score without a key is added"}
+
+
+@dataclass(frozen=True, eq=False)
+class _Recorder:
+    """What the attention function tells of its calls, and what the model calls its modules."""
+
+    note: Note
+    names: dict[int, str]
+    told_of: set[int]  # the modules whose attention was noted
+    masks: list[tuple[Any, Any]]  # the last mask of the model and the same as an array: layers share it
+
+    def added(self, terms: list[Any], lowest: float) -> Any:
+        """What is added to the scores, as an array; the same one as long as the model adds the same tensor."""
+        if not terms:
+            return None
+        arrays = []
+        for term in terms:
+            known = [array for tensor, array in self.masks if tensor is term]
+            arrays.append(known[0] if known else hidden_as_infinite(to_numpy(term), lowest))
+        self.masks[:] = zip(terms, arrays, strict=True)
+        return sum(arrays[1:], arrays[0])
+
+
+_RECORDER: ContextVar[_Recorder | None] = ContextVar(_NAME, default=None)
+
+
+def capture_hugging_face(model: Any, inputs: Any, name_tokens: NameTokens) -> tuple[Capture, ...]:
+    """What every attention head of the model sees, one capture for each sequence.
+
+    ``inputs`` are token numbers (a list, an array, or one for each sequence), or a mapping as a tokenizer
+    gives it. Sequences run one by one, without their padding, in evaluation mode.
+    """
+    captures = []
+    for position, arguments in enumerate(sequences(model, inputs)):
+        calls = attention_calls(model, arguments)
+        captures.append(named_capture(type(model).__name__, heads_of_calls(calls), position, name_tokens))
+    return tuple(captures)
+
+
+def attention_calls(model: Any, arguments: Mapping[str, Any]) -> list[AttentionCall]:
+    """Every attention of one run of the model on one sequence, in order."""
+    torch, _ = _libraries()
+    calls: list[AttentionCall] = []
+    with evaluating(model), recording(model, calls), torch.no_grad():
+        try:
+            model(**arguments)
+        except HardmaxError:
+            raise
+        except Exception as error:
+            shapes = {key: tuple(value.shape) for key, value in arguments.items() if hasattr(value, "shape")}
+            raise ShapeError(
+                f"{type(model).__name__} fails on inputs {shapes} ({told(error)}); pass what "
+                "its tokenizer gives"
+            ) from error
+    if not calls:
+        raise OperatorError(
+            f"{type(model).__name__} does not take its attention from the AttentionInterface of transformers, so "
+            "its heads cannot be captured; expected a model such as BertModel or LlamaForCausalLM, and "
+            "transformers of version 5"
+        )
+    for call in calls:
+        if len(call.queries) != 1:
+            raise OperatorError(
+                f"{type(model).__name__}: {call.name} sees a batch of {len(call.queries)} where one sequence was given "
+                "(windows of it, folded into the batch), and a head has one set of queries and keys; capture the "
+                "attention of one window at a time: hm.capture(hm.from_torch(module, window), window)"
+            )
+    return calls
+
+
+def recording(model: Any, calls: list[AttentionCall]) -> AbstractContextManager[None]:
+    """While inside, the model's attention is ours and every call of it is appended to ``calls``."""
+    return noting(model, calls.append)
+
+
+@contextmanager
+def noting(model: Any, note: Note) -> Iterator[None]:
+    """While inside, ``note`` is told every call of the model's attention, and may give other results for it."""
+    _, transformers = _libraries()
+    try:
+        from transformers import AttentionInterface, AttentionMaskInterface
+        from transformers.masking_utils import eager_mask
+    except ImportError:
+        raise MissingExtraError(
+            f"capturing Hugging Face models needs a newer transformers than {transformers.__version__}: "
+            "pip install -U transformers"
+        ) from None
+    # The names stay registered, for transformers has no way to take one back; nobody uses them but models in here.
+    AttentionInterface.register(_NAME, _attention)
+    AttentionMaskInterface.register(_NAME, eager_mask)
+    parts = [part for part in model.modules() if isinstance(part, transformers.PreTrainedModel)]
+    configs = {id(part.config): part.config for part in parts}
+    names = {id(part): name for name, part in model.named_modules()}
+    told_of: set[int] = set()
+    with LISTENING, nothing_untold(model, told_of):
+        before = {key: config._attn_implementation for key, config in configs.items()}
+        recorder = _RECORDER.set(_Recorder(note, names, told_of, []))
+        try:
+            for config in configs.values():
+                config._attn_implementation = _NAME
+            yield
+        finally:
+            for key, config in configs.items():
+                config._attn_implementation = before[key]
+            _RECORDER.reset(recorder)
+
+
+def _attention(
+    module: Any,
+    query: Any,  # (batch, heads, n_q, d_k)
+    key: Any,  # (batch, key heads, n_k, d_k)
+    value: Any,
+    attention_mask: Any,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    **others: Any,
+) -> tuple[Any, Any]:
+    """The model's own plain attention, which also notes what it was given.
+
+    What was noted is compared with the weights that the model computes: a model may change its scores by an
+    argument that is not known here.
+    """
+    torch, _ = _libraries()
+    recorder = _RECORDER.get()
+    name = type(module).__name__ if recorder is None else recorder.names.get(id(module), type(module).__name__)
+    for argument, reason in _NOT_DOT_PRODUCTS.items():
+        if others.get(argument) is not None:
+            raise OperatorError(
+                f"{name} ({type(module).__name__}): {reason} ({argument}), so the scores are not those of any keys"
+            )
+    scale = query.shape[-1] ** -0.5 if scaling is None else float(scaling)
+    given = [term for term in (attention_mask, others.get("position_bias")) if term is not None]
+    terms = [_as_numbers(torch, term, query.dtype, key.shape[-2]) for term in given]
+    groups = query.shape[1] // key.shape[1]
+    scores = sum(terms, query @ key.repeat_interleave(groups, dim=1).transpose(-1, -2) * scale)
+    weights = torch.softmax(scores, dim=-1, dtype=torch.promote_types(query.dtype, torch.float32)).to(query.dtype)
+    own = getattr(sys.modules.get(type(module).__module__), "eager_attention_forward", None)
+    if own is None:
+        result = (weights @ value.repeat_interleave(groups, dim=1)).transpose(1, 2).contiguous(), weights
+    else:
+        result = own(module, query, key, value, attention_mask, scaling=scaling, dropout=dropout, **others)
+        _compare(torch, name, weights, result[1])
+    if recorder is not None:
+        arrays = (to_numpy(query), to_numpy(key), to_numpy(value))
+        added = recorder.added(terms, torch.finfo(query.dtype).min / 2)
+        recorder.told_of.add(id(module))
+        replaced = recorder.note(AttentionCall(name, *arrays, 1 / scale, added))
+        if replaced is not None:
+            return torch.from_numpy(replaced).to(query).transpose(1, 2).contiguous(), result[1]
+    return result
+
+
+def _compare(torch: Any, name: str, weights: Any, own: Any) -> None:
+    """Refuses weights that are not those the model computes by itself."""
+    if own is None or own.shape != weights.shape:
+        return
+    difference = float((own - weights).abs().max())
+    # models in double precision may still take their softmax in single
+    if difference > max(torch.finfo(kind).eps for kind in (weights.dtype, torch.float32)) ** 0.5:
+        raise OperatorError(
+            f"{name}: the weights differ from softmax(queries keys^T + mask) by {difference:.2g}, so this attention "
+            "is of a kind that is not known here and cannot be captured"
+        )
+
+
+def _as_numbers(torch: Any, mask: Any, dtype: Any, n_keys: int) -> Any:
+    """A mask as numbers added to the scores, (batch or 1, heads or 1, n_q or 1, n_k)."""
+    if mask.shape[-1] > n_keys:
+        mask = mask[..., :n_keys]
+    if mask.dtype != torch.bool:
+        return mask
+    return torch.zeros(mask.shape, dtype=dtype).masked_fill(~mask.cpu(), torch.finfo(dtype).min).to(mask.device)
+
+
+def sequences(model: Any, inputs: Any) -> list[dict[str, Any]]:
+    """The arguments of the model for each sequence, with a batch axis of one and no padding."""
+    torch, _ = _libraries()
+    if not isinstance(inputs, Mapping):
+        return [{"input_ids": ids[None]} for ids in _token_numbers(torch, model, inputs)]
+    if not inputs:
+        raise EmptyError("inputs: expected what a tokenizer gives, got an empty mapping")
+    given: dict[str, Any] = {}
+    for key, value in inputs.items():
+        try:
+            given[key] = value if isinstance(value, torch.Tensor) else torch.as_tensor(np.asarray(value))
+        except (TypeError, ValueError) as error:
+            raise ShapeError(f"inputs[{key!r}]: expected an array, got rows of several lengths ({error})") from None
+        if given[key].dim() == 1:
+            given[key] = given[key][None]
+    if len({len(value) for value in given.values()}) > 1:
+        raise ShapeError(f"inputs: expected one row a sequence in each of {sorted(given)}, got several counts")
+    mask = given.get("attention_mask")
+    result = []
+    for row in range(len(next(iter(given.values())))):
+        arguments = {}
+        for key, value in given.items():
+            part = value[row]
+            if mask is not None and part.shape[:1] == mask[row].shape:
+                part = part[mask[row].bool()]
+            arguments[key] = part[None]
+        if "input_ids" in arguments:
+            arguments["input_ids"] = _checked(torch, model, arguments["input_ids"][0], row)[None]
+        result.append(arguments)
+    return result
+
+
+def _token_numbers(torch: Any, model: Any, inputs: Any) -> list[Any]:
+    if isinstance(inputs, str):
+        raise ParameterError(
+            "inputs: expected token numbers, got a text; a model alone has no tokenizer. Pass "
+            "tokenizer(text), or use a model of hm.models"
+        )
+    rows: Sequence[Any] = inputs
+    if not isinstance(inputs, torch.Tensor | np.ndarray):
+        if not isinstance(inputs, Sequence):
+            raise ParameterError(f"inputs: expected token numbers, got a {type(inputs).__name__}")
+        if not len(inputs):
+            raise EmptyError("inputs: expected at least one token, got none")
+        if not isinstance(inputs[0], Sequence | torch.Tensor | np.ndarray):
+            rows = [inputs]
+    elif inputs.ndim == 1:
+        rows = [inputs]
+    return [_checked(torch, model, row, position) for position, row in enumerate(rows)]
+
+
+def _checked(torch: Any, model: Any, row: Any, position: int) -> Any:
+    """Token numbers of one sequence: integers, in the vocabulary, within the context."""
+    try:
+        ids = row if isinstance(row, torch.Tensor) else torch.as_tensor(np.asarray(row))
+    except (TypeError, ValueError):
+        raise ParameterError(f"sequence {position}: expected token numbers, got {row!r:.80}") from None
+    if ids.dim() != 1:
+        raise ShapeError(f"sequence {position}: expected a list of token numbers, got shape {tuple(ids.shape)}")
+    if not len(ids):
+        raise EmptyError(f"sequence {position}: expected at least one token, got none")
+    if ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
+        raise ParameterError(f"sequence {position}: expected token numbers (integers), got {ids.dtype}")
+    size = getattr(model.config, "vocab_size", None)
+    if size is not None and (int(ids.min()) < 0 or int(ids.max()) >= size):
+        raise ParameterError(
+            f"sequence {position}: expected token numbers from 0 to {size - 1}, got {int(ids.min())} to "
+            f"{int(ids.max())}; is this the model's own tokenizer?"
+        )
+    check_length(type(model).__name__, len(ids), getattr(model.config, "max_position_embeddings", None), position)
+    return ids.long()
+
+
+def check_length(model: str, n_tokens: int, context: int | None, position: int) -> None:
+    """Refuses a sequence that is longer than the model's context."""
+    if context is not None and 0 < context < n_tokens:  # some models write -1 for no limit
+        raise ParameterError(
+            f"{model}: text {position} has {n_tokens} tokens, more than the model's context of {context}; shorten "
+            "it, or split it and capture the parts"
+        )
+
+
+def _libraries() -> tuple[Any, Any]:
+    try:
+        import torch
+        import transformers
+    except ImportError as error:
+        raise MissingExtraError(
+            f"Hugging Face models need torch and transformers ({error}): pip install 'hardmax[torch,models]'"
+        ) from None
+    return torch, transformers

@@ -1,0 +1,250 @@
+"""A head's cells in input space: queries q = W x + c (Remark IV.5).
+
+Scores at x are <x, W^T k_j> + <c, k_j> + b_j, so input space has a power diagram of its own, with keys W^T k_j.
+Its cells are the preimages of the cells of query space: cylinders over the nullspace of W. If W has full row
+rank every query occurs and exactly the same keys live. If W is singular only queries on the affine image of W
+occur: keys whose cells miss it die, and keys that differ by a vector orthogonal to it become one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from hardmax.errors import PrecisionError, ShapeError, WeightError
+from hardmax.exact.integers import integers, rank
+from hardmax.exact.linear_program import exact_interior_point
+from hardmax.exact.rationals import nearest_float
+from hardmax.exact.rounding import UNDERFLOW, dot_error, relative_error
+from hardmax.exactness import BoolArray, FloatArray, IntArray
+from hardmax.heads.diagram.power_diagram import PowerDiagram, power_diagram
+
+Point = tuple[Fraction, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Pullback:
+    """What a query map does to the cells of a head; made by ``pull_back``.
+
+    Attributes
+    ----------
+    rank
+        Of the query matrix. Exactness: exact.
+    live
+        (N,) keys whose preimage has interior in input space; of keys that become one, the lowest index.
+        Exactness: certified, for the exact products of the given floats.
+    witnesses
+        (N, d) an input for each living key that it wins strictly; NaN elsewhere, and where no float was found:
+        ``exact_witnesses`` then holds a rational input, by key.
+    merged
+        (N,) the lowest index of the keys with the same score at every input.
+    diagram
+        The power diagram of the rounded keys W^T k_j, for drawing and measuring.
+    nullspace
+        (d - rank, d) an orthonormal basis, in floats, of directions along which nothing changes.
+    """
+
+    rank: int
+    live: BoolArray
+    witnesses: FloatArray
+    merged: IntArray
+    diagram: PowerDiagram
+    nullspace: FloatArray
+    exact_witnesses: Mapping[int, tuple[Fraction, ...]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for array in (self.live, self.witnesses, self.merged, self.nullspace):
+            array.setflags(write=False)
+
+    @property
+    def n_cells(self) -> int:
+        """The number of cells of input space."""
+        return int(self.live.sum())
+
+
+def pull_back(diagram: PowerDiagram, weight: ArrayLike, bias: ArrayLike | None = None) -> Pullback:
+    """The cells of input space under q = weight @ x + bias, weight (d_k, d).
+
+    Examples
+    --------
+    A projection onto the first coordinate: of four keys two living ones remain.
+
+    >>> square = power_diagram([[1, 1], [-1, 1], [-1, -1], [1, -1]])
+    >>> flat = pull_back(square, [[1.0, 0.0], [0.0, 0.0]])
+    >>> flat.rank, flat.live, flat.merged
+    (1, array([ True, True, False, False]), array([0, 1, 1, 0]))
+    >>> pull_back(square, np.zeros((2, 3))).n_cells  # every input asks the same
+    1
+    """
+    matrix = np.asarray(weight, dtype=np.float64)
+    if matrix.ndim != 2 or matrix.shape[0] != diagram.dim or matrix.shape[1] == 0:
+        raise ShapeError(f"expected a query matrix ({diagram.dim}, d), got shape {matrix.shape}")
+    shift = np.zeros(diagram.dim) if bias is None else np.asarray(bias, dtype=np.float64)
+    if shift.shape != (diagram.dim,):
+        raise ShapeError(f"expected a query bias ({diagram.dim},), got shape {shift.shape}")
+    if not (np.isfinite(matrix).all() and np.isfinite(shift).all()):
+        raise WeightError("expected a finite query matrix and bias, got NaN or infinity")
+    exact_rank = rank([tuple(int(x) for x in row) for row in integers(matrix)[0]])
+    columns = _independent_columns(matrix, exact_rank)
+    slopes, offsets = _exact_scores(diagram, matrix[:, columns], shift)
+    merged = _first_equal(slopes, offsets)
+    live, points, thin = _living(slopes, offsets, merged)
+    witnesses = np.full((len(diagram.keys), matrix.shape[1]), np.nan)
+    witnesses[live] = 0.0
+    witnesses[np.ix_(np.flatnonzero(live), columns)] = points[live]
+    exact = {}
+    for key, point in thin.items():
+        witnesses[key] = np.nan
+        full = [Fraction(0)] * matrix.shape[1]
+        for place, x in zip(columns.tolist(), point, strict=True):
+            full[place] = x
+        exact[key] = tuple(full)
+    own = np.zeros(len(diagram.keys)) if diagram.biases is None else diagram.biases
+    with np.errstate(over="ignore", invalid="ignore"):
+        image_keys, image_biases = diagram.keys @ matrix, diagram.keys @ shift + own
+    if not (np.isfinite(image_keys).all() and np.isfinite(image_biases).all()):
+        raise PrecisionError(
+            "the keys of input space overflow binary64, expected keys times the query matrix below 1.8e308; divide "
+            "the matrix and its bias by one power of two, and the head's biases with them"
+        )
+    _, _, right = np.linalg.svd(_unit_sized(matrix))
+    image = power_diagram(image_keys, image_biases)
+    return Pullback(exact_rank, live, witnesses, merged, image, right[exact_rank:], exact)
+
+
+def _unit_sized(matrix: FloatArray) -> FloatArray:
+    """The matrix times the power of two that brings its largest entry near one."""
+    return np.asarray(np.ldexp(matrix, -np.frexp(np.abs(matrix).max(initial=0.0))[1]))
+
+
+def _independent_columns(matrix: FloatArray, exact_rank: int) -> IntArray:
+    """As many columns as the rank, whose span is the image: floats propose, integers check."""
+    from scipy.linalg import qr
+
+    order = qr(_unit_sized(matrix), mode="r", pivoting=True)[1]
+    chosen = np.sort(order[:exact_rank])
+    rows = integers(matrix)[0].T
+    if exact_rank and rank([tuple(int(x) for x in rows[k]) for k in chosen]) == exact_rank:
+        return np.asarray(chosen, dtype=np.int64)
+    kept: list[int] = []
+    for k in order.tolist():
+        if len(kept) < exact_rank and rank([tuple(int(x) for x in rows[i]) for i in [*kept, k]]) == len(kept) + 1:
+            kept.append(k)
+    return np.array(sorted(kept), dtype=np.int64)
+
+
+def _exact_scores(
+    diagram: PowerDiagram, matrix: FloatArray, shift: FloatArray
+) -> tuple[list[tuple[Fraction, ...]], list[Fraction]]:
+    """Slopes W^T k_j and offsets <c, k_j> + b_j in rationals."""
+    (keys,) = integers(diagram.keys)
+    (columns,) = integers(matrix)
+    scale = _lattice(diagram.keys) * _lattice(matrix)
+    products = keys.dot(columns) if matrix.shape[1] else np.empty((len(keys), 0), dtype=object)
+    slopes = [tuple(Fraction(int(x)) * scale for x in row) for row in products]
+    constant = keys.dot(integers(shift)[0])
+    own = np.zeros(len(keys)) if diagram.biases is None else diagram.biases
+    unit = _lattice(diagram.keys) * _lattice(shift)
+    offsets = [Fraction(int(x)) * unit + Fraction(b) for x, b in zip(constant, own.tolist(), strict=True)]
+    return slopes, offsets
+
+
+def _lattice(values: FloatArray) -> Fraction:
+    """The power of two of which ``integers`` makes multiples."""
+    return Fraction(1, max((x.as_integer_ratio()[1] for x in values.reshape(-1).tolist()), default=1))
+
+
+def _first_equal(slopes: list[tuple[Fraction, ...]], offsets: list[Fraction]) -> IntArray:
+    first: dict[tuple[tuple[Fraction, ...], Fraction], int] = {}
+    return np.array(
+        [first.setdefault(term, key) for key, term in enumerate(zip(slopes, offsets, strict=True))],
+        dtype=np.int64,
+    )
+
+
+def _living(
+    slopes: list[tuple[Fraction, ...]], offsets: list[Fraction], merged: IntArray
+) -> tuple[BoolArray, FloatArray, dict[int, Point]]:
+    """Which distinct scores win on an open set, each with a point; rationals decide, floats propose.
+
+    The points of keys that no float nearby wins come back as rationals.
+    """
+    n_keys, dim = len(slopes), len(slopes[0])
+    live = np.zeros(n_keys, dtype=bool)
+    points = np.zeros((n_keys, dim))
+    distinct = np.unique(merged)
+    if dim == 0:
+        live[max(distinct.tolist(), key=lambda key: offsets[key])] = True
+        return live, points, {}
+    rounded = np.array([[nearest_float(x) for x in row] for row in slopes])
+    heights = np.array([nearest_float(x) for x in offsets])
+    if np.isfinite(rounded).all() and np.isfinite(heights).all():
+        # Sure winners first: dead keys are then measured against few rivals.
+        _propose(rounded, heights, distinct, live, points)
+    thin: dict[int, Point] = {}
+    for key in distinct.tolist():
+        if not live[key]:
+            point = _wins_somewhere(slopes, offsets, distinct, key, np.flatnonzero(live))
+            if point is not None:
+                live[key], points[key] = True, [nearest_float(x) for x in point]
+                nearest = points[key].tolist()
+                if not np.isfinite(nearest).all() or _unbeaten(
+                    slopes, offsets, distinct, key, [Fraction(x) for x in nearest]
+                ):
+                    thin[key] = point
+    return live, points, thin
+
+
+def _propose(rounded: FloatArray, heights: FloatArray, distinct: IntArray, live: BoolArray, points: FloatArray) -> None:
+    """Mark the keys that win provably at an interior point of their cell among the rounded scores."""
+    dim = rounded.shape[1]
+    proposal = power_diagram(rounded[distinct], heights[distinct])
+    for place in np.flatnonzero(proposal.live):
+        key = int(distinct[place])
+        point = np.array([nearest_float(x) for x in proposal.exact_interior_point(int(place))])
+        others = distinct[distinct != key]
+        with np.errstate(over="ignore", invalid="ignore"):
+            gap = (rounded[others] - rounded[key]) @ point + heights[others] - heights[key]
+            size = (np.abs(rounded[others]) + np.abs(rounded[key])) @ np.abs(point)
+            size += np.abs(heights[others]) + abs(heights[key])
+            # Scores were rounded once, perhaps by underflow, and so was their difference.
+            lost = 2.0 * UNDERFLOW * (np.abs(point).sum() + dim + 1)
+            if (gap < -dot_error(dim + 2, size, relative_error(2) * size + lost)).all():
+                live[key], points[key] = True, point
+
+
+def _wins_somewhere(
+    slopes: list[tuple[Fraction, ...]], offsets: list[Fraction], distinct: IntArray, key: int, likely: IntArray
+) -> Point | None:
+    """A point that a score wins strictly, in rationals; rivals join when they win at a trial point."""
+    working = [int(i) for i in likely if i != key]
+    while True:
+        point: Point = (Fraction(0),) * len(slopes[key])
+        if working:
+            answer = exact_interior_point(
+                [[a - b for a, b in zip(slopes[i], slopes[key], strict=True)] for i in working],
+                [offsets[key] - offsets[i] for i in working],
+            )
+            if not answer.exists:
+                return None
+            point = tuple(answer.exact_point or map(Fraction, answer.point.tolist()))  # type: ignore[union-attr]
+        wrong = _unbeaten(slopes, offsets, distinct, key, point)
+        if not wrong:
+            return point
+        working += wrong
+
+
+def _unbeaten(
+    slopes: list[tuple[Fraction, ...]], offsets: list[Fraction], distinct: IntArray, key: int, point: Sequence[Fraction]
+) -> list[int]:
+    """The other keys that score at least as well at a point."""
+    own = _score(slopes[key], offsets[key], point)
+    return [int(i) for i in distinct if i != key and _score(slopes[i], offsets[i], point) >= own]
+
+
+def _score(slope: tuple[Fraction, ...], offset: Fraction, point: Sequence[Fraction]) -> Fraction:
+    return sum((a * x for a, x in zip(slope, point, strict=True)), offset)

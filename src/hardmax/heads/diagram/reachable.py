@@ -1,0 +1,522 @@
+"""Which keys can win for queries of a given set.
+
+Live keys win somewhere; in practice queries stay in a small part of space, and few keys are reachable from
+there. The hull and the cone of given queries are matrix games, a polyhedron is a linear program per key, a
+ball asks for the distance to each cell. Each answer rests on a query or on multipliers that rule it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from hardmax.errors import DomainError, EmptyError, ShapeError, WeightError
+from hardmax.exact.linear_program import exact_interior_point, interior_point
+from hardmax.exact.rationals import nearest_float
+from hardmax.exact.rounding import UNDERFLOW, difference_dot_error, dot_error, relative_error
+from hardmax.exactness import BoolArray, FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from hardmax.heads.diagram.power_diagram import PowerDiagram
+
+
+Point = tuple[Fraction, ...]
+
+#: Above this many keys the mixtures that rule keys out are not kept (the square of this many numbers).
+MOST_RIVALS = 2048
+
+
+@dataclass(frozen=True, eq=False)
+class Reachable:
+    """Which keys can win within a set of queries.
+
+    ``is_reachable`` (N,); ``witnesses`` (N, d), a float query of the set that the key wins strictly. A row is NaN where
+    the key is unreachable, and where no float was found: ``exact_witnesses`` then holds a rational query, by key. Few
+    floats lie in the hull of a few queries, so for a hull and a cone the witness is the float nearest to a query of the
+    set, which the key wins too, and ``mixtures`` (N, queries) holds weights of the given queries, nonnegative floats,
+    such that the key wins at that mixture itself (for a hull divided by their sum; NaN where only a rational is known).
+
+    ``rivals`` (N, N) says why a live key j is unreachable: nonnegative weights u, rounded, such that
+    the mixture of rivals scores at least as well as j at every query of the set. For a polyhedron that holds
+    with the help of ``walls`` (N, rows), weights of its rows: sum_i u_i (k_i - k_j) + w @ normals = 0 and
+    sum_i u_i (b_j - b_i) + w @ limits <= 0. ``rivals`` is None above 2048 keys, ``walls`` for other sets.
+    ``n_settled`` counts the keys that were decided in rationals.
+
+    Exactness: certified.
+    """
+
+    is_reachable: BoolArray
+    witnesses: FloatArray
+    rivals: FloatArray | None
+    n_settled: int
+    walls: FloatArray | None = None
+    mixtures: FloatArray | None = None
+    exact_witnesses: Mapping[int, Point] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for array in (self.is_reachable, self.witnesses, self.rivals, self.walls, self.mixtures):
+            if array is not None:
+                array.setflags(write=False)
+
+    @property
+    def keys(self) -> IntArray:
+        """The reachable keys, increasing."""
+        return np.flatnonzero(self.is_reachable).astype(np.int64)
+
+    @property
+    def n_reachable(self) -> int:
+        """How many keys are reachable."""
+        return int(self.is_reachable.sum())
+
+
+class RuledOut(NamedTuple):
+    """Why one key cannot win: weights of its rivals and of the set's own rows."""
+
+    rivals: FloatArray
+    walls: FloatArray
+
+
+class Witness(NamedTuple):
+    """Why one key can win: a query of the set, as floats or, where no float was found, in rationals."""
+
+    query: FloatArray | None
+    exact: Point | None = None
+
+
+def is_won(diagram: PowerDiagram, key: int, query: Sequence[Fraction]) -> bool:
+    """Whether a key beats every key that differs from it at a rational query; floats settle what is clear.
+
+    Exactness: exact.
+    """
+    index = diagram.terms.index
+    others = index[diagram.terms.of[key] != np.arange(len(index))]
+    biases = np.zeros(len(diagram.keys)) if diagram.biases is None else diagram.biases
+    point = np.array([nearest_float(x) for x in query])
+    with np.errstate(over="ignore", invalid="ignore"):
+        rows = diagram.keys[others] - diagram.keys[key]
+        limits = biases[key] - biases[others]
+        size = np.abs(rows) @ np.abs(point) + np.abs(limits)
+        # Differences and the query were rounded once each, the query perhaps by underflow.
+        lost = UNDERFLOW * (np.abs(rows).sum(axis=1) + len(point))
+        doubtful = ~(rows @ point - limits < -dot_error(len(point), size, relative_error(2) * size + lost))
+    own = [Fraction(x) for x in diagram.keys[key].tolist()]
+    for other in others[doubtful].tolist():
+        gap = Fraction(biases[other]) - Fraction(biases[key])
+        gap += sum(((Fraction(x) - y) * q for x, y, q in zip(diagram.keys[other].tolist(), own, query, strict=True)), 0)
+        if gap >= 0:
+            return False
+    return True
+
+
+def _generators(queries: ArrayLike, dim: int, name: str) -> FloatArray:
+    points = np.asarray(queries, dtype=np.float64)
+    if points.ndim != 2 or (points.size and points.shape[1] != dim):
+        raise ShapeError(f"{name}: expected queries of shape (n, {dim}), got {points.shape}")
+    if len(points) == 0:
+        raise EmptyError(f"{name}: expected at least one query, got an array of shape {points.shape}")
+    if not np.isfinite(points).all():
+        raise WeightError(f"{name}: expected finite queries, got NaN or infinity")
+    return points
+
+
+def reachable_from_hull(diagram: PowerDiagram, queries: ArrayLike) -> Reachable:
+    """Reachable from the convex hull of the queries."""
+    points = _generators(queries, diagram.dim, "hull")
+    return _play(diagram, points, np.column_stack([points, np.ones(len(points))]))
+
+
+def reachable_from_cone(diagram: PowerDiagram, queries: ArrayLike) -> Reachable:
+    """Reachable from all nonnegative combinations of the queries.
+
+    Scores at a combination are weights times scores without bias, plus the bias once: the generators are the
+    directions, which carry no bias, and the origin, which carries nothing else.
+    """
+    points = _generators(queries, diagram.dim, "cone")
+    lifted = np.column_stack([points, np.zeros(len(points))])
+    return _play(diagram, points, np.concatenate([lifted, np.eye(diagram.dim + 1)[-1:]]))
+
+
+@np.errstate(over="ignore", invalid="ignore")  # infinities and nan prove nothing
+def _play(diagram: PowerDiagram, points: FloatArray, generators: FloatArray) -> Reachable:
+    """The games of all keys, with generators (n, d + 1) whose last coordinate multiplies the bias."""
+    index = diagram.terms.index  # distinct scores only: repetitions never beat one another
+    biases = np.zeros(len(diagram.keys)) if diagram.biases is None else diagram.biases
+    lifted = np.column_stack([diagram.keys, biases])[index]
+    used = np.arange(len(generators))
+    if not diagram.terms.has_bias:
+        # Equal biases decide nothing, and at the origin all scores agree: it only shortens other queries.
+        lifted[:, -1] = 0.0
+        nonzero = generators[:, :-1].any(axis=1)
+        used = np.flatnonzero(nonzero) if nonzero.any() else used[:1]
+    game = _Game.of(generators[used], lifted)
+    n_keys = len(index)
+    rivals = np.zeros((n_keys, n_keys if n_keys <= MOST_RIVALS else 0))
+    reached, ruled_out = np.zeros(n_keys, dtype=bool), np.zeros(n_keys, dtype=bool)
+    mixtures = np.zeros((n_keys, len(used)))
+    if n_keys == 1:
+        reached[0] = True
+        mixtures[0, 0] = 1.0
+    elif np.isfinite(game.error).all():
+        _winners_at_generators(game.scores, game.error, reached, mixtures)
+        _beaten_by_one(game.scores, game.error, reached, ruled_out, rivals)
+        # A mixture of dead keys is one of live keys: only live rivals need be tried.
+        _solve_games(game, np.flatnonzero(diagram.terms.live), reached, ruled_out, mixtures, rivals)
+    exact: dict[int, list[Fraction]] = {}
+    settled = np.flatnonzero(~reached & ~ruled_out).tolist()
+    for key in settled:
+        weights, reason = _settle_game(game.generators, lifted, key)
+        if weights is not None:
+            reached[key] = True
+            exact[key] = weights
+        elif rivals.shape[1]:
+            rivals[key] = reason
+    found = _Mixtures(diagram, points, used, game)
+    found.add_clear(np.flatnonzero(reached & ~np.isin(np.arange(n_keys), settled)), mixtures, lifted)
+    for row in np.flatnonzero(reached).tolist():
+        found.add(row, mixtures[row], exact.get(row))
+    everyone = np.zeros((len(diagram.keys), len(diagram.keys) if rivals.shape[1] else 0))
+    if rivals.shape[1]:
+        everyone[np.ix_(index, index)] = rivals
+    is_reachable = np.zeros(len(diagram.keys), dtype=bool)
+    is_reachable[index] = reached
+    reasons = everyone if rivals.shape[1] else None
+    return Reachable(
+        is_reachable, found.witnesses, reasons, len(settled), mixtures=found.mixtures, exact_witnesses=found.exact
+    )
+
+
+class _Game(NamedTuple):
+    """Scores of every key at every generator, and how wrong those of a generator may be."""
+
+    generators: FloatArray  # (n, d + 1)
+    scores: FloatArray  # (n, keys)
+    error: FloatArray  # (n,); not finite where a score overflows
+
+    @classmethod
+    def of(cls, generators: FloatArray, lifted: FloatArray) -> _Game:
+        with np.errstate(over="ignore", invalid="ignore"):
+            scores = generators @ lifted.T
+            size = np.abs(generators) @ np.abs(lifted.T)
+        return cls(generators, scores, dot_error(lifted.shape[1], size.max(axis=1)))
+
+    def is_won(self, weights: FloatArray, key: int) -> bool:
+        """Whether a key provably beats all others at a mixture of the generators."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            gaps = self.scores[:, key : key + 1] - self.scores
+            size = float(weights @ np.abs(gaps).max(axis=1))
+            slack = float(2.0 * weights @ self.error) + relative_error(1) * size + len(weights) * UNDERFLOW
+            against = weights @ gaps
+            against[key] = np.inf
+            return bool(weights.any() and against.min() > dot_error(len(weights), size, slack))
+
+    def is_lost(self, weights: FloatArray, rivals: IntArray, key: int) -> bool:
+        """Whether a mixture of rivals provably scores better than a key at every generator."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            gaps = self.scores[:, rivals] - self.scores[:, key : key + 1]
+            size = np.abs(gaps) @ weights
+            slack = 2.0 * self.error * float(weights.sum()) + relative_error(1) * size + len(weights) * UNDERFLOW
+            return bool(weights.any() and (gaps @ weights > dot_error(len(weights), size, slack)).all())
+
+
+def _solve_games(
+    game: _Game, alive: IntArray, reached: BoolArray, ruled_out: BoolArray, mixtures: FloatArray, rivals: FloatArray
+) -> None:
+    """Optimal mixtures of the keys still open, believed where they prove something."""
+    from hardmax.heads.diagram import _game_kernels as kernels
+
+    todo = np.flatnonzero(~reached & ~ruled_out)
+    rows_mix = np.zeros((len(todo), len(game.scores)))
+    columns_mix = np.zeros((len(todo), len(alive)))
+    kernels.solve_games(game.scores, todo, alive, rows_mix, columns_mix)
+    for place, key in enumerate(todo.tolist()):
+        if game.is_won(rows_mix[place], key):
+            reached[key] = True
+            mixtures[key] = rows_mix[place]
+        elif game.is_lost(columns_mix[place], alive, key):
+            ruled_out[key] = True
+            if rivals.shape[1]:
+                rivals[key, alive] = columns_mix[place]
+
+
+def _winners_at_generators(scores: FloatArray, error: FloatArray, reached: BoolArray, mixtures: FloatArray) -> None:
+    best = scores.argmax(axis=1)
+    rows = np.arange(len(scores))
+    rest = scores.copy()
+    rest[rows, best] = -np.inf
+    for row in np.flatnonzero(scores[rows, best] - rest.max(axis=1) > 2.0 * error):
+        reached[best[row]] = True
+        mixtures[best[row]] = 0.0
+        mixtures[best[row], row] = 1.0
+
+
+def _beaten_by_one(
+    scores: FloatArray, error: FloatArray, reached: BoolArray, ruled_out: BoolArray, rivals: FloatArray
+) -> None:
+    """Keys below one single rival at every generator; left to the games where there are very many."""
+    if scores.size * scores.shape[1] > 2_000_000_000:
+        return
+    for key in np.flatnonzero(~reached):
+        margin = (scores - scores[:, key : key + 1] - 2.0 * error[:, None]).min(axis=0)
+        strongest = int(margin.argmax())
+        if margin[strongest] > 0:
+            ruled_out[key] = True
+            if rivals.shape[1]:
+                rivals[key, strongest] = 1.0
+
+
+def _settle_game(generators: FloatArray, lifted: FloatArray, key: int) -> tuple[list[Fraction] | None, FloatArray]:
+    """One game in rationals: weights of the generators, or None and weights of the rivals."""
+    points = [[Fraction(x) for x in row] for row in generators.tolist()]
+    terms = [[Fraction(x) for x in row] for row in lifted.tolist()]
+    others = [i for i in range(len(terms)) if i != key]
+    rows = [
+        [
+            sum((p * (a - b) for p, a, b in zip(point, terms[i], terms[key], strict=True)), Fraction(0))
+            for point in points
+        ]
+        for i in others
+    ]
+    n = len(points)
+    rows += [[Fraction(-int(k == j)) for k in range(n)] for j in range(n)]  # weights are nonnegative
+    closed = [False] * len(others) + [True] * n
+    answer = exact_interior_point(rows, [Fraction(0)] * len(rows), closed=closed)
+    weights = np.zeros(len(terms))
+    if answer.exists:
+        return list(answer.exact_point or map(Fraction, answer.point.tolist())), weights  # type: ignore[union-attr]
+    assert answer.certificate is not None
+    weights[others] = answer.certificate[: len(others)]
+    return None, weights
+
+
+class _Mixtures:
+    """Witnesses of a hull or a cone from weights of its generators."""
+
+    def __init__(self, diagram: PowerDiagram, points: FloatArray, used: IntArray, game: _Game) -> None:
+        self.diagram, self.points, self.game = diagram, points, game
+        self.is_cone = len(used) > 0 and not game.generators[:, -1].all()
+        # The origin of a cone carries the bias and is not among the queries given.
+        self.places = used[used < len(points)]
+        self.has_origin = len(self.places) < len(used)
+        n_keys = len(diagram.keys)
+        self.witnesses = np.full((n_keys, diagram.dim), np.nan)
+        self.mixtures = np.zeros((n_keys, len(points)))
+        self.exact: dict[int, Point] = {}
+
+    def add_clear(self, rows: IntArray, weights: FloatArray, lifted: FloatArray) -> None:
+        """Record at once the distinct keys that win at their mixtures, rounded, by more than rounding errors."""
+        if self.has_origin or len(rows) == 0:
+            return
+        chosen = self.points[self.places]
+        parts = weights[rows]
+        queries = (parts if self.is_cone else parts / parts.sum(axis=1, keepdims=True)) @ chosen
+        if not self.is_cone:
+            queries = np.clip(queries, chosen.min(axis=0), chosen.max(axis=0))
+        scores = queries @ lifted[:, :-1].T + lifted[:, -1]
+        size = np.abs(queries) @ np.abs(lifted[:, :-1]).T + np.abs(lifted[:, -1])
+        places = np.arange(len(rows))
+        own = scores[places, rows]
+        scores[places, rows] = -np.inf
+        sure = own - scores.max(axis=1) > 2.0 * dot_error(self.diagram.dim, size.max(axis=1))
+        keys = self.diagram.terms.index[rows[sure]]
+        self.witnesses[keys] = queries[sure]
+        self.mixtures[np.ix_(keys, self.places)] = parts[sure]
+
+    def add(self, row: int, weights: FloatArray, exact: list[Fraction] | None) -> None:
+        """Record the mixture of one distinct key: ``weights`` proved by floats, or ``exact`` ones."""
+        key = int(self.diagram.terms.index[row])
+        if np.isfinite(self.witnesses[key]).all():
+            return
+        mixture = None if exact is not None else self._float_mixture(row, weights)
+        if mixture is None:
+            whole = exact if exact is not None else [Fraction(x) for x in weights.tolist()]
+            parts = self._exact_parts(key, whole)
+            query = self._query(parts)
+            largest = max(parts, default=Fraction(0)) or Fraction(1)
+            scale = Fraction(1) if self.is_cone else largest
+            mixture = np.array([nearest_float(x / scale) for x in parts])
+            if not (np.isfinite(mixture).all() and is_won(self.diagram, key, self._query(_fractions(mixture)))):
+                mixture = np.full(len(parts), np.nan)
+        else:
+            with np.errstate(over="ignore", invalid="ignore"):
+                total = 1.0 if self.is_cone else float(mixture.sum())
+                guess = (mixture / total) @ self.points[self.places]
+            if self._keep(key, guess):
+                self.mixtures[key, self.places] = mixture
+                return
+            query = self._query(_fractions(mixture))
+        self.mixtures[key, self.places] = mixture
+        if not self._keep(key, np.array([nearest_float(x) for x in query])):
+            self.exact[key] = tuple(query)
+
+    def _keep(self, key: int, query: FloatArray) -> bool:
+        """Take a float query as the witness if the key wins there."""
+        chosen = self.points[self.places]
+        if not self.is_cone and len(chosen):
+            query = np.clip(query, chosen.min(axis=0), chosen.max(axis=0))
+        if not (np.isfinite(query).all() and is_won(self.diagram, key, _fractions(query))):
+            return False
+        self.witnesses[key] = query
+        return True
+
+    def _float_mixture(self, row: int, weights: FloatArray) -> FloatArray | None:
+        """Weights of the given queries in floats, if they are proved as they are."""
+        if not self.has_origin:
+            return weights
+        if not weights[-1] > 0.0:
+            return None
+        with np.errstate(over="ignore"):
+            parts = weights / weights[-1]
+        return parts[:-1] if np.isfinite(parts).all() and self.game.is_won(parts, row) else None
+
+    def _exact_parts(self, key: int, weights: list[Fraction]) -> list[Fraction]:
+        """Weights of the given queries alone; where the origin has none, it gets a little."""
+        if not self.has_origin:
+            return weights
+        *parts, origin = weights
+        if origin == 0:
+            biases = self.diagram.biases
+            assert biases is not None  # without biases the origin takes no part
+            direction = self._combination(parts)
+            own = _score(self.diagram.keys[key], direction)
+            others = [i for i in self.diagram.terms.index.tolist() if i != key]
+            lead = min((own - _score(self.diagram.keys[i], direction) for i in others), default=Fraction(1))
+            need = max((Fraction(biases[i]) - Fraction(biases[key]) for i in others), default=Fraction(0))
+            origin = lead / (2 * need) if need > 0 else Fraction(1)
+        return [x / origin for x in parts]
+
+    def _combination(self, parts: Sequence[Fraction]) -> list[Fraction]:
+        rows = [_fractions(row) for row in self.points[self.places]]
+        return [
+            sum((w * row[k] for w, row in zip(parts, rows, strict=True)), Fraction(0)) for k in range(self.diagram.dim)
+        ]
+
+    def _query(self, parts: Sequence[Fraction]) -> list[Fraction]:
+        total = Fraction(1) if self.is_cone else sum(parts, Fraction(0))
+        return [x / total for x in self._combination(parts)]
+
+
+def _fractions(values: FloatArray) -> list[Fraction]:
+    return [Fraction(x) for x in values.tolist()]
+
+
+def _score(key: FloatArray, query: Sequence[Fraction]) -> Fraction:
+    return sum((Fraction(x) * q for x, q in zip(key.tolist(), query, strict=True)), Fraction(0))
+
+
+def reachable_from_polyhedron(diagram: PowerDiagram, normals: ArrayLike, limits: ArrayLike) -> Reachable:
+    """Reachable from ``{q : normals @ q <= limits}``."""
+    rows = np.asarray(normals, dtype=np.float64)
+    bounds = np.asarray(limits, dtype=np.float64)
+    if rows.ndim != 2 or rows.shape[1] != diagram.dim or bounds.shape != rows.shape[:1]:
+        raise ShapeError(
+            f"polyhedron: expected normals (rows, {diagram.dim}) and limits (rows,), "
+            f"got {rows.shape} and {bounds.shape}"
+        )
+    # As cones over the set, which has no point too far away for floats.
+    if not (np.isfinite(rows).all() and np.isfinite(bounds).all()):
+        raise WeightError("polyhedron: expected finite normals and limits, got NaN or infinity; drop such rows")
+    lifted, upward = np.column_stack([rows, -bounds]), -np.eye(diagram.dim + 1)[-1:]
+    is_full = interior_point(np.concatenate([lifted, upward]), np.zeros(len(rows) + 1)).exists
+    if (
+        not is_full
+        and not interior_point(upward, np.zeros(1), closed_normals=lifted, closed_limits=np.zeros(len(rows))).exists
+    ):
+        raise DomainError("polyhedron: expected a set with at least one point, got an empty one")
+    n_keys = len(diagram.keys)
+    is_reachable = np.zeros(n_keys, dtype=bool)
+    witnesses = np.full((n_keys, diagram.dim), np.nan)
+    weights = np.zeros((n_keys, n_keys if n_keys <= MOST_RIVALS else 0))
+    walls = np.zeros((n_keys, len(rows)))
+    exact: dict[int, Point] = {}
+    settled = 0
+    biases = np.zeros(n_keys) if diagram.biases is None else diagram.biases
+    # Facets suffice; finding them pays unless there are very many keys.
+    by_facets = len(diagram.terms.index) <= 1000
+    for key in np.flatnonzero(diagram.live).tolist():
+        row = diagram.terms.of[key]
+        near = diagram.terms.neighbours[row] if by_facets else np.delete(np.arange(len(diagram.terms.index)), row)
+        rivals = diagram.terms.index[near]
+        answer = _certified_in_polyhedron(diagram.keys, biases, key, rivals, rows, bounds) if is_full else None
+        if answer is None:
+            settled += 1
+            answer = _settle_in_polyhedron(diagram.keys, biases, key, rivals, rows, bounds, is_full=is_full)
+        if isinstance(answer, RuledOut):
+            walls[key] = answer.walls
+            if weights.shape[1]:
+                weights[key, rivals] = answer.rivals
+        else:
+            is_reachable[key] = True
+            if answer.query is not None:
+                witnesses[key] = answer.query
+            if answer.exact is not None:
+                exact[key] = answer.exact
+    reasons = weights if weights.shape[1] else None
+    return Reachable(is_reachable, witnesses, reasons, settled, walls, exact_witnesses=exact)
+
+
+def _certified_in_polyhedron(
+    keys: FloatArray, biases: FloatArray, key: int, rivals: IntArray, rows: FloatArray, bounds: FloatArray
+) -> Witness | RuledOut | None:
+    """A witness, or a reason why there is none; None where floats cannot tell.
+
+    The polyhedron has interior, so an open cell that meets it meets its interior: all rows may be strict.
+    """
+    from hardmax.exact import simplex_kernels as kernels
+    from hardmax.exact.systems import homogeneous_rows, point_of, row_multipliers
+
+    with np.errstate(over="ignore"):
+        normals = np.concatenate([keys[rivals] - keys[key], rows])
+        limits = np.concatenate([biases[key] - biases[rivals], bounds])
+    if not (np.isfinite(normals).all() and np.isfinite(limits).all()):
+        return None
+    unit = homogeneous_rows(normals, limits)
+    columns = np.ascontiguousarray(unit.rows.T)
+    n, m = columns.shape
+    point, multipliers = np.zeros(n), np.zeros(m)
+    table, basic, nonbasic = np.empty((n + 4, m)), np.empty(m, np.int64), np.empty(n + 1, np.int64)
+    strict = np.ones(m, dtype=bool)
+    status = kernels.cone_search(columns, m, strict, table, basic, nonbasic, point, multipliers)
+    if status == kernels.ABSENT:
+        # Entries are differences, divided once.
+        if not kernels.prove_positive_kernel(columns, m, multipliers, relative_error(2)):
+            return None
+        weights = row_multipliers(multipliers, unit, len(limits))
+        return RuledOut(weights[: len(rivals)], weights[len(rivals) :])
+    if status == kernels.PRESENT:
+        query = point_of(point, unit.exponents, len(keys[0]))
+        if np.isfinite(query).all():
+            with np.errstate(over="ignore", invalid="ignore"):
+                size = np.abs(normals) @ np.abs(query) + np.abs(limits)
+                if (normals @ query - limits < -difference_dot_error(len(query), size)).all():
+                    return Witness(query)
+    return None
+
+
+def _settle_in_polyhedron(
+    keys: FloatArray,
+    biases: FloatArray,
+    key: int,
+    rivals: IntArray,
+    rows: FloatArray,
+    bounds: FloatArray,
+    *,
+    is_full: bool,
+) -> Witness | RuledOut:
+    own = [Fraction(x) for x in keys[key].tolist()]
+    normals = [[Fraction(x) - y for x, y in zip(keys[rival].tolist(), own, strict=True)] for rival in rivals.tolist()]
+    limits = [Fraction(float(biases[key])) - Fraction(float(biases[rival])) for rival in rivals.tolist()]
+    closed = [False] * len(rivals) + [not is_full] * len(rows)
+    normals += [[Fraction(x) for x in row] for row in rows.tolist()]
+    limits += [Fraction(x) for x in bounds.tolist()]
+    if not normals:
+        return Witness(np.zeros(keys.shape[1]))
+    answer = exact_interior_point(normals, limits, closed=closed)
+    if answer.exists:
+        return Witness(answer.point) if answer.exact_point is None else Witness(None, answer.exact_point)
+    assert answer.certificate is not None
+    return RuledOut(answer.certificate[: len(rivals)], answer.certificate[len(rivals) :])

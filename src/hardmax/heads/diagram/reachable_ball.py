@@ -1,0 +1,346 @@
+"""Which keys can win within a distance of a query.
+
+An open cell meets a ball exactly when the cell's distance from the centre is less than the radius (a ball of radius
+zero is its centre). The nearest point of the cell solves a nonnegative least-squares problem, and its multipliers
+u >= 0 prove the distance: with g = sum_i u_i (k_i - k_j), every q of the cell has <g, q> <= sum_i u_i (b_j - b_i).
+Floats decide with the bounds of docs/error_bounds.md; otherwise the same problem is solved in rationals, where the
+squared distance is a rational number and touching is an exact no.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from hardmax.errors import ParameterError, ShapeError, WeightError
+from hardmax.exact.exact_simplex import solve_square
+from hardmax.exact.rationals import nearest_float
+from hardmax.exact.rounding import SAFETY, UNDERFLOW, difference_dot_error, dot_error, relative_error
+from hardmax.exactness import FloatArray, IntArray
+from hardmax.heads.diagram.reachable import MOST_RIVALS, Point, Reachable, RuledOut, Witness, is_won
+
+if TYPE_CHECKING:
+    from hardmax.heads.diagram.power_diagram import PowerDiagram
+
+
+_ORDINARY = 256  # binary exponents whose squares are far from the ends of binary64
+#: Heuristics that decide nothing: where to look for a witness, what counts as a multiplier, a projection's denominator.
+_STEPS = (0.5, 0.1, 1e-2, 1e-4, 1e-6, 1e-8)
+_CUTOFF, _DENOMINATOR = 1e-9, 1e-14
+#: How many points between the foot and the interior are rounded in search of a float witness.
+_TRIALS = 60
+
+
+def reachable_from_ball(diagram: PowerDiagram, centre: ArrayLike, radius: float) -> Reachable:
+    """Reachable from ``{q : |q - centre| <= radius}``."""
+    try:
+        middle, size = np.asarray(centre, dtype=np.float64), np.asarray(radius, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise WeightError(f"ball: expected numbers (centre, radius), got something else ({error})") from error
+    if middle.shape != (diagram.dim,):
+        raise ShapeError(f"ball: expected a centre of shape ({diagram.dim},), got {middle.shape}")
+    if not np.isfinite(middle).all():
+        raise WeightError("ball: expected a finite centre, got NaN or infinity")
+    if size.shape != () or not np.isfinite(size) or size < 0:
+        raise ParameterError(
+            f"ball: expected a finite radius of at least 0, got {radius}; every live key is reachable from "
+            "an unbounded set"
+        )
+    n_keys = len(diagram.keys)
+    is_reachable = np.zeros(n_keys, dtype=bool)
+    witnesses = np.full((n_keys, diagram.dim), np.nan)
+    weights = np.zeros((n_keys, n_keys if n_keys <= MOST_RIVALS else 0))
+    exact: dict[int, Point] = {}
+    settled = 0
+    others = diagram.terms.index[diagram.terms.live]
+    scaled = _Scaled.of(diagram, middle, float(size))
+    for key in np.flatnonzero(diagram.live).tolist():
+        rivals = others[others != key]
+        answer = None if scaled is None else scaled.decide(key, rivals)
+        if answer is None:
+            settled += 1
+            answer = _Exact(diagram, key, rivals, middle, float(size)).settle()
+        if isinstance(answer, RuledOut):
+            if weights.shape[1]:
+                weights[key, rivals] = answer.rivals
+            continue
+        is_reachable[key] = True
+        if answer.query is not None:
+            witnesses[key] = answer.query
+        if answer.exact is not None:
+            exact[key] = answer.exact
+    reasons = weights if weights.shape[1] else None
+    return Reachable(is_reachable, witnesses, reasons, settled, exact_witnesses=exact)
+
+
+class _Scaled:
+    """The diagram and the ball in floats, scaled so that squares neither vanish nor overflow.
+
+    Keys, queries and biases scaled by powers of two, the biases by the product of the other two, have the same
+    winners. Numbers of ordinary size are left alone; where scaling would cost a digit there is no such thing, and
+    rationals decide.
+    """
+
+    def __init__(
+        self, diagram: PowerDiagram, keys: FloatArray, biases: FloatArray, unit: int, centre: FloatArray, radius: float
+    ) -> None:
+        self.diagram, self.keys, self.biases, self.unit = diagram, keys, biases, unit
+        self.centre, self.radius = centre, radius
+
+    @classmethod
+    def of(cls, diagram: PowerDiagram, centre: FloatArray, radius: float) -> _Scaled | None:
+        keys = diagram.keys
+        biases = np.zeros(len(keys)) if diagram.biases is None else diagram.biases
+        of_keys, of_queries = (
+            int(np.frexp(largest)[1]) for largest in (np.abs(keys).max(), max(np.abs(centre).max(), radius))
+        )
+        if max(abs(of_keys), abs(of_queries)) <= _ORDINARY:
+            return cls(diagram, keys, biases, 0, centre, radius)
+        with np.errstate(over="ignore", under="ignore"):
+            pairs = [
+                (array, np.ldexp(array, -exponent), exponent)
+                for array, exponent in (
+                    (keys, of_keys),
+                    (biases, of_keys + of_queries),
+                    (centre, of_queries),
+                    (np.array(radius), of_queries),
+                )
+            ]
+            if not all(np.array_equal(np.ldexp(small, exponent), given) for given, small, exponent in pairs):
+                return None
+        small_keys, small_biases, small_centre, small_radius = (small for _, small, _ in pairs)
+        return cls(diagram, small_keys, small_biases, of_queries, small_centre, float(small_radius))
+
+    def decide(self, key: int, rivals: IntArray) -> Witness | RuledOut | None:
+        """A witness, or the weights that keep the cell outside the ball; None where floats cannot tell."""
+        with np.errstate(all="ignore"):  # infinities and nan prove nothing
+            cell = _Cell(self.keys[rivals] - self.keys[key], self.biases[key] - self.biases[rivals])
+            answer = cell.decide(self.centre, self.radius, self._inner(key))
+            if answer is None or isinstance(answer, RuledOut):
+                return answer
+            query = np.ldexp(answer, self.unit)
+            return Witness(query) if np.array_equal(np.ldexp(query, -self.unit), answer) else None
+
+    def _inner(self, key: int) -> FloatArray:
+        """A point inside the cell, about as far away as the ball."""
+        query, exact = self.diagram.witness(key)
+        inner = np.array([nearest_float(x) for x in exact or ()]) if query is None else query
+        if self.diagram.terms.has_bias:
+            return np.asarray(np.ldexp(inner, -self.unit))
+        # A cone's interior point is a direction; of its multiples take one about as long as the centre.
+        inner = np.ldexp(inner, -np.frexp(np.abs(inner).max())[1])
+        length = float(np.linalg.norm(inner))
+        if length > 0:
+            inner = inner * ((np.linalg.norm(self.centre) + self.radius) / length)
+        return np.asarray(inner)
+
+
+class _Cell:
+    """One key's cell in floats: rows ``normals @ q < limits``, both differences rounded once."""
+
+    def __init__(self, normals: FloatArray, limits: FloatArray) -> None:
+        self.normals, self.limits = normals, limits
+
+    def is_won(self, query: FloatArray, centre: FloatArray, radius: float) -> bool:
+        """Whether the key wins strictly at the query, which lies in the ball; proved."""
+        size = np.abs(self.normals) @ np.abs(query) + np.abs(self.limits)
+        if not (self.normals @ query - self.limits < -difference_dot_error(len(query), size)).all():
+            return False
+        offset = query - centre
+        if not offset.any():
+            return True
+        # |offset|^2 < radius^2 as one sum of products, times a power of two; offsets carry one rounding each.
+        exponent = -int(np.frexp(max(float(np.abs(offset).max()), radius))[1])
+        offset, far = np.ldexp(offset, exponent), float(np.ldexp(radius, exponent))
+        square = float(offset @ offset)
+        slack = relative_error(3) * square
+        return bool(square - far * far < -dot_error(len(query) + 1, square + far * far, slack))
+
+    def nearest(self, centre: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The cell's point nearest to the centre and its multipliers, in floats (Lawson and Hanson's LDP); a hint."""
+        from scipy.optimize import nnls
+
+        nothing = centre, np.zeros(len(self.limits))
+        exponents = -np.frexp(np.abs(self.normals).max(axis=1, initial=0.0))[1]
+        normals = np.ldexp(self.normals, exponents[:, None])
+        violation = np.ldexp(self.normals @ centre - self.limits, exponents)
+        size = np.sqrt((normals * normals).sum(axis=1))
+        unit, height = normals / size[:, None], violation / size
+        scale = float(np.abs(height).max(initial=0.0)) or 1.0
+        system = np.concatenate([-unit.T, height[None, :] / scale])
+        if not np.isfinite(system).all():
+            return nothing
+        target = np.append(np.zeros(len(centre)), 1.0)
+        try:
+            weights, _ = nnls(system, target, maxiter=30 * len(height) + 100)
+        except RuntimeError:
+            return nothing
+        residual = system @ weights - target
+        given = np.ldexp(weights / size, exponents)
+        if not abs(residual[-1]) > _DENOMINATOR:
+            return centre, given
+        return centre - scale * residual[:-1] / residual[-1], given
+
+    def decide(self, centre: FloatArray, radius: float, inner: FloatArray) -> FloatArray | RuledOut | None:
+        """A query of the cell in the ball, or the weights that keep them apart; None where floats cannot tell."""
+        if self.is_won(centre, centre, radius):
+            return centre
+        foot, weights = self.nearest(centre)
+        for step in _STEPS:
+            query = foot + step * (inner - foot)
+            if self.is_won(query, centre, radius):
+                return query
+        return self.ruled_out(weights, centre, radius)
+
+    def ruled_out(self, weights: FloatArray, centre: FloatArray, radius: float) -> RuledOut | None:
+        """The weights u, if sum_i u_i (<row_i, c> - limit_i) provably exceeds radius |sum_i u_i row_i|."""
+        largest = float(weights.max(initial=0.0))
+        if not (np.isfinite(largest) and largest > 0.0):
+            return None
+        weights = np.ldexp(weights, -int(np.frexp(largest)[1]))  # any positive multiple proves the same
+        n, d = self.normals.shape
+        violation = self.normals @ centre - self.limits
+        size = np.abs(self.normals) @ np.abs(centre) + np.abs(self.limits)
+        reach = float(weights @ violation)
+        slack = float(weights @ difference_dot_error(d, size)) + n * UNDERFLOW
+        doubt = dot_error(n, float(weights @ np.abs(violation)), slack)
+        pull = weights @ self.normals
+        error = difference_dot_error(n, weights @ np.abs(self.normals))
+        bound = np.abs(pull) + error
+        exponent = int(np.frexp(bound.max())[1])
+        far = np.ldexp(SAFETY * radius * np.linalg.norm(np.ldexp(bound, -exponent)), exponent)
+        if reach - doubt > far + 2.0 * UNDERFLOW:
+            return RuledOut(weights / weights.sum(), np.empty(0))
+        return None
+
+
+class _Exact:
+    """One key's cell against one ball, in rationals, whatever the numbers' sizes."""
+
+    def __init__(self, diagram: PowerDiagram, key: int, rivals: IntArray, centre: FloatArray, radius: float) -> None:
+        self.diagram, self.key, self.given = diagram, key, centre
+        biases = np.zeros(len(diagram.keys)) if diagram.biases is None else diagram.biases
+        own = [Fraction(x) for x in diagram.keys[key].tolist()]
+        self.rows = [[Fraction(x) - y for x, y in zip(diagram.keys[i].tolist(), own, strict=True)] for i in rivals]
+        limits = [Fraction(float(biases[key])) - Fraction(float(biases[i])) for i in rivals]
+        self.centre, self.radius = [Fraction(x) for x in centre.tolist()], Fraction(radius)
+        self.violation = [_dot(row, self.centre) - limit for row, limit in zip(self.rows, limits, strict=True)]
+
+    def settle(self) -> Witness | RuledOut:
+        """A query of the cell in the ball, or the weights that keep them apart."""
+        if all(value < 0 for value in self.violation):
+            return Witness(self.given.copy())  # the centre itself is won
+        if self.radius == 0:
+            worst = self.violation.index(max(self.violation))
+            return RuledOut((np.arange(len(self.violation)) == worst) * 1.0, np.empty(0))
+        foot, multipliers = self._nearest()
+        if self._square(foot) >= self.radius**2:
+            total = sum(multipliers.values(), Fraction(0))
+            weights = np.zeros(len(self.violation))
+            for i, value in multipliers.items():
+                weights[i] = nearest_float(value / total)
+            return RuledOut(weights, np.empty(0))
+        return self._witness(foot)
+
+    def _square(self, query: Sequence[Fraction]) -> Fraction:
+        return sum(((q - c) ** 2 for q, c in zip(query, self.centre, strict=True)), Fraction(0))
+
+    def _nearest(self) -> tuple[list[Fraction], dict[int, Fraction]]:
+        """The cell's point nearest to the centre and its multipliers (Lawson and Hanson's LDP, exactly).
+
+        Nonnegative least squares on columns (-row_i, violation_i) and target (0, ..., 0, 1). A column with a positive
+        gradient is independent of those with a part, so each step has one solution, and no set of them comes twice.
+        """
+        columns = [[*(-x for x in row), v] for row, v in zip(self.rows, self.violation, strict=True)]
+        weights = self._start(columns)
+        while True:
+            residual = self._residual(columns, weights)
+            gains = [-_dot(column, residual) for column in columns]
+            best = max((j for j in range(len(columns)) if j not in weights), key=lambda j: gains[j], default=None)
+            if best is None or gains[best] <= 0:
+                break
+            weights[best] = Fraction(0)
+            weights = _least_squares(columns, weights)
+        last = -residual[-1]  # positive: the cell has points
+        foot = [c - r / last for c, r in zip(self.centre, (-x for x in residual[:-1]), strict=True)]
+        return foot, {i: value / last for i, value in weights.items()}
+
+    def _residual(self, columns: list[list[Fraction]], weights: dict[int, Fraction]) -> list[Fraction]:
+        target = [Fraction(0)] * len(self.centre) + [Fraction(1)]
+        return [
+            sum((value * columns[i][k] for i, value in weights.items()), Fraction(0)) - target[k]
+            for k in range(len(target))
+        ]
+
+    def _start(self, columns: list[list[Fraction]]) -> dict[int, Fraction]:
+        """The weights on the walls that floats find active, if those are a step of the method."""
+        with np.errstate(all="ignore"):
+            normals = np.array([[nearest_float(x) for x in row] for row in self.rows])
+            limits = normals @ self.given - np.array([nearest_float(v) for v in self.violation])
+            if not (np.isfinite(normals).all() and np.isfinite(limits).all()):
+                return {}
+            found = _Cell(normals, limits).nearest(self.given)[1]
+        support = np.flatnonzero(found > _CUTOFF * found.max(initial=0.0)).tolist()
+        solution = _solution(columns, support) if 0 < len(support) <= len(columns[0]) else None
+        if solution is None or min(solution) <= 0:
+            return {}
+        return dict(zip(support, solution, strict=True))
+
+    def _witness(self, foot: list[Fraction]) -> Witness:
+        """A query strictly inside both: the foot, moved into the cell while it stays in the ball."""
+        inner = self.diagram.exact_interior_point(self.key)
+        points = self._between(foot, list(inner))
+        first = next(points)
+        for point in (first, *points):
+            nearest = np.array([nearest_float(x) for x in point])
+            if np.isfinite(nearest).all():
+                exact = [Fraction(x) for x in nearest.tolist()]
+                if self._square(exact) <= self.radius**2 and is_won(self.diagram, self.key, exact):
+                    return Witness(nearest)
+        return Witness(None, tuple(first))
+
+    def _between(self, foot: list[Fraction], inner: list[Fraction]) -> Iterator[list[Fraction]]:
+        """Points of the ball from the foot towards the interior point, each half as far along as the one before."""
+
+        def at(halvings: int) -> list[Fraction]:
+            return [f + (x - f) / 2**halvings for f, x in zip(foot, inner, strict=True)]
+
+        def is_inside(halvings: int) -> bool:
+            return self._square(at(halvings)) <= self.radius**2
+
+        high = 1
+        while not is_inside(high):
+            high *= 2
+        low = high // 2
+        while high - low > 1:  # not inside at low, inside at high; a ball is convex
+            middle = (low + high) // 2
+            low, high = (low, middle) if is_inside(middle) else (middle, high)
+        for more in range(_TRIALS):
+            yield at(high + more)
+
+
+def _least_squares(columns: list[list[Fraction]], weights: dict[int, Fraction]) -> dict[int, Fraction]:
+    """Weights on the given columns or fewer, all positive, with the least residual on those that are left."""
+    while True:
+        support = list(weights)
+        solution = _solution(columns, support)
+        assert solution is not None  # the columns are independent
+        if min(solution) > 0:
+            return dict(zip(support, solution, strict=True))
+        step = min(weights[i] / (weights[i] - z) for i, z in zip(support, solution, strict=True) if z <= 0)
+        moved = {i: weights[i] + step * (z - weights[i]) for i, z in zip(support, solution, strict=True)}
+        weights = {i: value for i, value in moved.items() if value > 0}
+
+
+def _solution(columns: list[list[Fraction]], support: list[int]) -> list[Fraction] | None:
+    """The weights of some columns that come nearest to (0, ..., 0, 1); None where the columns depend."""
+    products = [[_dot(columns[i], columns[j]) for j in support] for i in support]
+    return solve_square(products, [columns[i][-1] for i in support])
+
+
+def _dot(left: Sequence[Fraction], right: Sequence[Fraction]) -> Fraction:
+    return sum((a * b for a, b in zip(left, right, strict=True)), Fraction(0))

@@ -1,0 +1,188 @@
+"""The heads of a network, and the network with some of them made hard while the rest keep their temperature."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import prod
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardmax.errors import EmptyError, ParameterError
+from hardmax.heads.capture.network_heads import head_layers
+from hardmax.networks import operations as op
+from hardmax.networks.graph import Graph, GraphBuilder
+from hardmax.networks.network import Network
+
+#: What may stand between a final Softmax and the output: the entries are only arranged anew.
+_REARRANGE = (op.Reshape, op.Transpose)
+
+
+#: For each node, which of its rows.
+Rows: TypeAlias = tuple[tuple[int, tuple[int, ...]], ...]
+
+
+@dataclass(frozen=True)
+class HeadOf:
+    """One attention head: the ``head``-th of the ``layer``-th attention layer, both counted from zero.
+
+    ``rows`` says for each node of the graph, by its index, the rows of scores (all axes but the last run together) that
+    are the head's: a masked attention of a file is one node for each number of visible keys, so a head may have rows in
+    several, of which ``node`` is the first. ``slot`` is the index on that node's head axis, or None where the node has
+    no such axis.
+    """
+
+    layer: int
+    head: int
+    name: str
+    node: int
+    slot: int | None
+    rows: Rows
+
+
+def soft_network(source: Network | str | os.PathLike[str]) -> Network:
+    """The network to compare with: at a positive temperature, with attention, giving logits.
+
+    A Softmax that only turns the outputs into probabilities is no attention and is taken off.
+    """
+    if isinstance(source, str | os.PathLike):
+        from hardmax.networks.files.formats import read
+
+        net = read(source)
+    elif isinstance(source, Network):
+        net = source
+    else:
+        raise ParameterError(
+            f"expected a network or the path of a file, got a {type(source).__name__}; a torch module becomes a "
+            "network by hm.from_torch(module, example), and the heads of a trained model are measured by "
+            "hm.analyse_heads(hm.capture(model, inputs))"
+        )
+    net = _without_final_softmax(net)
+    if not any(isinstance(node.operation, op.Hardmax) for node in net.graph.nodes):
+        raise EmptyError(
+            f"expected a model with attention, got {net!r} without any; fidelity compares soft attention with hard"
+        )
+    if net.temperature == 0 or not _soft_nodes(net.graph):
+        raise ParameterError(
+            "expected a model whose attention is soft, got one that is hard already; use "
+            "net.with_temperature(1.0), or read the file with Softmax nodes"
+        )
+    return net
+
+
+def heads_of(net: Network) -> tuple[HeadOf, ...]:
+    """Every soft attention head, layer by layer.
+
+    Of scores (..., heads, queries, keys) read from a file, each attention is a layer and its third axis from the
+    end counts the heads; heads built with ``hm.Head`` are nodes of their own, and those of one
+    ``hm.Attention`` form a layer. ``hm.capture`` counts in the same way.
+
+    Exactness: exact.
+
+    Examples
+    --------
+    >>> from hardmax.networks.layers import Affine, Attention, Head
+    >>> head = Head(keys=[[1.0], [-1.0]], values=[[5.0], [7.0]], query=[[1.0]])
+    >>> [(h.layer, h.head) for h in heads_of(Network([Attention([head, head])], input_dim=1))]
+    [(0, 0), (0, 1)]
+    >>> heads_of(Network([Affine([[2.0]])], input_dim=1))
+    ()
+    """
+    found: list[HeadOf] = []
+    for of_layer in head_layers(net):
+        axes = net.graph.nodes[of_layer.nodes[0]].shape
+        has_axis = net.layers is None and len(of_layer.nodes) == 1 and len(axes) >= 3
+        for number, entries in enumerate(of_layer.layout, of_layer.first):
+            rows = _rows(net.graph, of_layer.nodes, entries)
+            slot = number if has_axis else None
+            found.append(HeadOf(of_layer.layer, number, of_layer.name, rows[0][0], slot, rows))
+    return tuple(found)
+
+
+def _rows(graph: Graph, nodes: tuple[int, ...], entries: NDArray[np.int64]) -> Rows:
+    """The rows of the nodes that some of the entries, counted through all of them, stand in."""
+    shown = np.unique(entries[entries >= 0])
+    rows, start = [], 0
+    for index in nodes:
+        shape = graph.nodes[index].shape
+        own = shown[(shown >= start) & (shown < start + prod(shape))] - start
+        if len(own):
+            rows.append((index, tuple(np.unique(own // shape[-1]).tolist())))
+        start += prod(shape)
+    return tuple(rows)
+
+
+def harden(net: Network, heads: Iterable[HeadOf | tuple[int, int]]) -> Network:
+    """The network with the given heads hard at every temperature and all else unchanged.
+
+    ``heads`` are (layer, head) pairs as ``heads_of`` counts them. A head that shares its node with soft
+    ones is mixed in by factors 0 and 1, which round nothing.
+
+    Exactness: exact.
+
+    Examples
+    --------
+    >>> from hardmax.networks.layers import Attention, Head
+    >>> head = Head(keys=[[1.0], [-1.0]], values=[[5.0], [7.0]], query=[[1.0]])
+    >>> soft = Network([Attention([head, head])], input_dim=1, temperature=1.0)
+    >>> harden(soft, [(0, 1)])([0.0]).tolist()
+    [6.0, 5.0]
+    >>> harden(soft, [])([0.0]).tolist()
+    [6.0, 6.0]
+    """
+    known = {(head.layer, head.head): head for head in heads_of(net)}
+    wanted: dict[int, set[int]] = {}
+    for entry in heads:
+        pair = (entry.layer, entry.head) if isinstance(entry, HeadOf) else tuple(entry)
+        if pair not in known:
+            raise ParameterError(f"expected (layer, head) pairs among {sorted(known)}, got {entry!r}")
+        for index, rows in known[pair].rows:
+            wanted.setdefault(index, set()).update(rows)
+    builder = GraphBuilder(net.graph.input_shape)
+    values = [0]
+    for index, node in enumerate(net.graph.nodes):
+        inputs = [values[value] for value in node.inputs]
+        rows_here = sorted(wanted.get(index, ()))
+        if not rows_here:
+            values.append(builder.add(node.operation, *inputs, name=node.name))
+            continue
+        made = builder.add(op.Hardmax(always_hard=True), *inputs, name=node.name)
+        if len(rows_here) < prod(node.shape[:-1]):
+            mask = np.zeros(prod(node.shape[:-1]))
+            mask[rows_here] = 1.0
+            mask = mask.reshape(*node.shape[:-1], 1)
+            hard = builder.add(op.Scale(op.frozen(mask)), made, name=node.name)
+            soft = builder.add(node.operation, *inputs, name=node.name)
+            soft = builder.add(op.Scale(op.frozen(1.0 - mask)), soft, name=node.name)
+            made = builder.add(op.Add(), hard, soft, name=node.name)
+        values.append(made)
+    return Network.from_graph(builder.build(values[-1]), net.temperature, net.changes)
+
+
+def _soft_nodes(graph: Graph) -> tuple[int, ...]:
+    return tuple(
+        index
+        for index, node in enumerate(graph.nodes)
+        if isinstance(node.operation, op.Hardmax) and not node.operation.always_hard
+    )
+
+
+def _without_final_softmax(net: Network) -> Network:
+    nodes = net.graph.nodes
+    value = len(nodes)
+    while value and isinstance(nodes[value - 1].operation, _REARRANGE):
+        value = nodes[value - 1].inputs[0]
+    last = nodes[value - 1].operation if value else None
+    if not isinstance(last, op.Hardmax) or last.always_hard or net.temperature == 0:
+        return net
+    builder = GraphBuilder(net.graph.input_shape)
+    values = [0]
+    for index, node in enumerate(nodes):
+        inputs = [values[made] for made in node.inputs]
+        operation = op.Scale(op.frozen(1.0 / net.temperature)) if index == value - 1 else node.operation
+        values.append(builder.add(operation, *inputs, name=node.name))
+    change = f"Softmax at {nodes[value - 1].name} was taken off: it only turns the outputs into probabilities"
+    return Network.from_graph(builder.build(values[-1]), net.temperature, (*net.changes, change))

@@ -1,0 +1,220 @@
+"""A soft model on fixed inputs, and what changes when some of its attention is hard.
+
+Two kinds of model are tried in the same way, through ``Subject``: networks, which have a skeleton, and trained models
+that stay what they are but for their attention.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import prod
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from hardmax.errors import EmptyError, ParameterError, ShapeError
+from hardmax.exactness import Array, IntArray
+from hardmax.heads.capture.hardened_calls import ModelRuns, is_model
+from hardmax.heads.hardening import harden, heads_of, soft_network
+from hardmax.networks.network import Network
+from hardmax.networks.skeleton import skeleton
+
+Pair = tuple[int, int]
+
+#: Asks for the next token of a text as the right decision at each position but the last.
+NEXT = "next"
+
+
+class Subject(Protocol):
+    """A soft model on fixed inputs. Outputs come as blocks (inputs, ...), always the same ones in the same order."""
+
+    temperature: float
+    soft: list[Array]
+
+    @property
+    def heads(self) -> tuple[Pair, ...]:
+        """Its (layer, head) pairs."""
+
+    @property
+    def n_classes(self) -> int | None:
+        """Among how many an output decides; None where it decides nothing."""
+
+    @property
+    def next_tokens(self) -> list[IntArray] | None:
+        """The next token at each position of each text, -1 where there is none; None without texts or logits."""
+
+    def run(self, hard: Iterable[Pair] = (), temperature: float = ...) -> list[Array]:
+        """The outputs with these heads hard, the others at this temperature."""
+
+
+class NetworkRuns:
+    """A network, or the file of one, as a ``Subject``."""
+
+    next_tokens = None
+
+    def __init__(self, source: Any, inputs: ArrayLike) -> None:
+        self.net = soft_network(source)
+        self.temperature = self.net.temperature
+        outputs = self.net(inputs)
+        rank = len(self.net.output_shape)
+        n = prod(outputs.shape[: outputs.ndim - rank])
+        if not n:
+            raise EmptyError("inputs: expected at least one input, got none")
+        self._inputs = np.asarray(inputs).reshape(n, *self.net.input_shape)
+        self.soft = [outputs.reshape(n, *self.net.output_shape)]
+
+    @property
+    def heads(self) -> tuple[Pair, ...]:
+        return tuple((head.layer, head.head) for head in heads_of(self.net))
+
+    @property
+    def n_classes(self) -> int | None:
+        shape = self.net.output_shape
+        return shape[-1] if shape and shape[-1] > 1 else None
+
+    def run(self, hard: Iterable[Pair] = (), temperature: float | None = None) -> list[Array]:
+        chosen = tuple(hard)
+        net = harden(self.net, chosen) if chosen else self.net
+        return self.of(net if temperature is None else net.with_temperature(temperature))
+
+    def of(self, other: Network) -> list[Array]:
+        """What another network gives on the same inputs."""
+        if (other.input_shape, other.output_shape) != (self.net.input_shape, self.net.output_shape):
+            raise ShapeError(
+                f"expected a hard network {self.net.input_shape} -> {self.net.output_shape}, got "
+                f"{other.input_shape} -> {other.output_shape}"
+            )
+        return [other(self._inputs)]
+
+
+def subject_of(source: Any, inputs: Any) -> Subject:
+    """The model on the inputs, whatever kind of model it is."""
+    return ModelRuns(source, inputs) if is_model(source) else NetworkRuns(source, inputs)
+
+
+def hard_outputs(subject: Subject, hard: Network | None) -> list[Array]:
+    """What the skeleton of a network, or ``hard`` in its place, gives; of other models with every head hard."""
+    if isinstance(subject, NetworkRuns):
+        return subject.of(skeleton(subject.net) if hard is None else hard)
+    if hard is not None:
+        raise ParameterError(
+            f"hard: expected None for a model that is no network, got a {type(hard).__name__}; its heads are made "
+            "hard inside the model"
+        )
+    return subject.run(subject.heads)
+
+
+class Judge:
+    """Compares other outputs with the soft ones of a subject: errors, divergences, decisions, accuracies."""
+
+    def __init__(self, subject: Subject, labels: ArrayLike | None, logits: bool) -> None:
+        self._soft = subject.soft
+        self.n = sum(len(block) for block in self._soft)
+        self._classes = subject.n_classes
+        self.decisions = self._decided(self._soft)
+        self.logits = logits and self.decisions is not None
+        self._labels = None if labels is None else self._checked(subject, labels)
+
+    def relative_error(self, hard: list[Array]) -> float:
+        """The mean over inputs of |hard - soft| / |soft|."""
+        return float(np.mean(np.concatenate([_relative_errors(*pair) for pair in zip(self._soft, hard, strict=True)])))
+
+    def divergence(self, hard: list[Array]) -> float | None:
+        """The mean of KL(softmax(soft) || softmax(hard)), in nats; None where outputs are no logits."""
+        if not self.logits:
+            return None
+        parts = [_divergences(*pair).reshape(-1) for pair in zip(self._soft, hard, strict=True)]
+        return float(max(0.0, np.mean(np.concatenate(parts))))
+
+    def agreement(self, hard: list[Array]) -> float | None:
+        """The share of decisions that are those of the soft outputs; None where nothing is decided."""
+        decisions = self._decided(hard)
+        return None if decisions is None else float(np.mean(decisions == self.decisions))
+
+    def accuracy(self, outputs: list[Array] | None = None) -> float | None:
+        """The share of right decisions, of the soft outputs unless others are given; None without labels."""
+        if self._labels is None:
+            return None
+        decisions = self._decided(self._soft if outputs is None else outputs)
+        assert decisions is not None  # labels were refused otherwise
+        has_label = self._labels >= 0
+        return float(np.mean(decisions[has_label] == self._labels[has_label]))
+
+    def _decided(self, blocks: list[Array]) -> IntArray | None:
+        if self._classes is None:
+            return None
+        return np.concatenate([block.argmax(axis=-1).reshape(-1) for block in blocks])
+
+    def _checked(self, subject: Subject, labels: ArrayLike) -> IntArray:
+        """The labels as one array, -1 where a decision has none."""
+        if self._classes is None:
+            raise ParameterError(
+                f"labels need decisions, and outputs of shape {self._soft[0].shape[1:]} decide nothing; leave them out"
+            )
+        if isinstance(labels, str):
+            return self._next(subject, labels)
+        return right_decisions(labels, self._soft)
+
+    def _next(self, subject: Subject, labels: str) -> IntArray:
+        following = subject.next_tokens
+        if labels != NEXT or following is None:
+            raise ParameterError(
+                f"labels: expected right decisions as integers, or {NEXT!r} for the next tokens of the texts given to "
+                f"a language model of hm.models, got {labels!r}"
+            )
+        joined = np.concatenate(following)
+        if (joined < 0).all():
+            raise EmptyError("labels: expected texts of at least two tokens, got none, so no token has a next one")
+        return joined
+
+
+def right_decisions(labels: Any, blocks: Sequence[Array]) -> IntArray:
+    """The labels of outputs (inputs, ..., classes) as one array: an integer below ``classes`` for each decision.
+
+    Examples
+    --------
+    >>> right_decisions([1, 0], [np.zeros((2, 3))])
+    array([1, 0])
+    >>> right_decisions([1, 3], [np.zeros((2, 3))])
+    Traceback (most recent call last):
+        ...
+    hardmax.errors.ParameterError: labels: expected 0 to 2, got 1 to 3
+    """
+    shapes, n_classes = [block.shape[:-1] for block in blocks], blocks[0].shape[-1]
+    if len(shapes) == 1:
+        arrays = [_integers(labels, shapes[0], "labels")]
+    else:
+        if not isinstance(labels, Sequence | np.ndarray) or len(labels) != len(shapes):
+            count = len(labels) if hasattr(labels, "__len__") else 1
+            raise ShapeError(f"labels: expected {len(shapes)} rows, one for each input, got {count}")
+        pairs = zip(labels, shapes, strict=True)
+        arrays = [_integers(row, shape, f"labels[{i}]") for i, (row, shape) in enumerate(pairs)]
+    low, high = min(int(array.min()) for array in arrays), max(int(array.max()) for array in arrays)
+    if not 0 <= low <= high < n_classes:
+        raise ParameterError(f"labels: expected 0 to {n_classes - 1}, got {low} to {high}")
+    return np.concatenate([array.reshape(-1) for array in arrays]).astype(np.int64)
+
+
+def _integers(labels: ArrayLike, shape: tuple[int, ...], what: str) -> Array:
+    array = np.asarray(labels)
+    if array.dtype.kind not in "iu" or array.size != prod(shape) or array.ndim > len(shape):
+        raise ShapeError(f"{what}: expected integers of shape {shape}, got {array.dtype} of shape {array.shape}")
+    return array
+
+
+def _relative_errors(soft: Array, hard: Array) -> Array:
+    size = np.linalg.norm(soft.reshape(len(soft), -1).astype(np.float64), axis=1)
+    change = np.linalg.norm(np.subtract(hard, soft, dtype=np.float64).reshape(len(soft), -1), axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(change == 0, 0.0, change / size)
+
+
+def _divergences(soft: Array, hard: Array) -> Array:
+    p, q = _log_softmax(soft), _log_softmax(hard)
+    return np.asarray(np.sum(np.exp(p) * (p - q), axis=-1))
+
+
+def _log_softmax(x: Array) -> Array:
+    shifted = np.subtract(x, x.max(axis=-1, keepdims=True), dtype=np.float64)
+    return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True)))

@@ -1,0 +1,1 @@
+"""Networks in and out of files: formats, limits, arrays, ONNX, PyTorch, GGUF."""

@@ -1,0 +1,419 @@
+"""Networks as .npz and .safetensors: a JSON structure and named arrays, nothing executable.
+
+The structure says which layers (or, for a network without them, which operations of the graph) there
+are; wherever one holds an array, the structure holds its name. Reading checks every name, type and
+shape again, through the same constructors a user calls.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+from math import isfinite, prod
+from typing import Any
+
+import numpy as np
+
+from hardmax.errors import (
+    FileFormatError,
+    HardmaxError,
+    MissingExtraError,
+    ShapeError,
+    WeightError,
+    WriteError,
+)
+from hardmax.exactness import Array
+from hardmax.networks import layers as ly
+from hardmax.networks import operations as op
+from hardmax.networks.files.formats import LIMITS, Limits, package_version, reason, shown
+from hardmax.networks.files.numpy_files import npz_arrays
+from hardmax.networks.graph import Graph, GraphBuilder
+from hardmax.networks.network import Network
+
+Arrays = dict[str, Array]
+
+SCHEMA = 1
+_FORMAT = "hardmax.network"
+_KEY = "hardmax"
+_LAYERS: dict[str, Callable[..., Any]] = {
+    kind.__name__: kind for kind in (ly.Affine, ly.ReLU, ly.Maxout, ly.Head, ly.Attention, ly.Residual)
+}
+_OPERATIONS: dict[str, type[op.Operation]] = {
+    kind.__name__: kind
+    for kind in (
+        *(
+            op.Linear,
+            op.ConstantMatMul,
+            op.Scale,
+            op.Shift,
+            op.Convolution,
+            op.Reshape,
+            op.Transpose,
+            op.Take,
+        ),
+        *(op.Reduce, op.Add, op.Concat, op.MatMul, op.Multiply, op.Relu, op.MaxLast, op.Hardmax),
+        *(op.Pointwise, op.Normalize),
+    )
+}
+
+
+# --- bytes ----------------------------------------------------------------------------------------
+
+
+def npz_bytes(net: Network) -> bytes:
+    """The network as the bytes of an .npz file."""
+    text, arrays = _described(net)
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:  # what np.savez does, with pickling ruled out
+        for name, array in {_KEY: np.frombuffer(text, dtype=np.uint8), **arrays}.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
+                np.lib.format.write_array(entry, array, allow_pickle=False)
+    return buffer.getvalue()
+
+
+def network_from_npz(data: bytes, where: str, limits: Limits = LIMITS) -> Network:
+    """The network in the bytes of an .npz file, ours or one with widths, W0, b0, W1, b1, ..."""
+    arrays = npz_arrays(io.BytesIO(data), where, limits)
+    if _KEY not in arrays:
+        return _relu_network(arrays, where)
+    return _restored(description_bytes(arrays.pop(_KEY), where), arrays, where, limits)
+
+
+def description_bytes(array: Array, where: str) -> bytes:
+    """A description, or a file within a file, stored as an array of bytes."""
+    if array.dtype != np.uint8 or array.ndim != 1:
+        raise FileFormatError(f"{where}: expected bytes in a row, got {array.dtype} of shape {array.shape}")
+    return array.tobytes()
+
+
+def safetensors_bytes(net: Network) -> bytes:
+    """The network as the bytes of a .safetensors file."""
+    text, arrays = _described(net)
+    save = _safetensors().numpy.save
+    contiguous = {name: np.array(array, order="C") for name, array in arrays.items()}
+    return bytes(save(contiguous, metadata={_KEY: text.decode()}))
+
+
+def network_from_safetensors(data: bytes, where: str, limits: Limits = LIMITS) -> Network:
+    """The network in the bytes of a .safetensors file of our own writing."""
+    safetensors = _safetensors()
+    try:
+        length = int.from_bytes(data[:8], "little")
+        if length > 2 * limits.text_bytes:
+            raise FileFormatError(f"a header of {length:,} bytes")
+        arrays = dict(safetensors.numpy.load(data))
+        metadata = dict(json.loads(data[8 : 8 + length]).get("__metadata__") or {})
+    except Exception as error:  # the library raises its own kind and several builtin ones
+        raise FileFormatError(
+            f"{where}: expected a safetensors file, got bytes that do not parse as one ({reason(error)}); it may be "
+            "truncated"
+        ) from None
+    if _KEY not in metadata:
+        raise FileFormatError(
+            f"{where}: these are weights without a network ({len(arrays)} tensors, no structure); expected a file "
+            "written by hm.write. Load the weights into their module and use hm.from_torch(module, example)."
+        )
+    return _restored(str(metadata[_KEY]).encode(), arrays, where, limits)
+
+
+def _safetensors() -> Any:
+    try:
+        import safetensors
+        import safetensors.numpy
+    except ImportError:
+        raise MissingExtraError(".safetensors files need safetensors: pip install 'hardmax[files]'") from None
+    return safetensors
+
+
+def _relu_network(arrays: Arrays, where: str) -> Network:
+    """``widths`` (n0, ..., nL) and W_i (n_{i+1}, n_i), b_i: ReLU between, none at the end."""
+    n_layers = sum(1 for name in arrays if name[:1] == "W" and name[1:].isdigit())
+    wanted = [f"{kind}{i}" for i in range(n_layers) for kind in "Wb"]
+    if not n_layers or not set(wanted) <= set(arrays) or set(arrays) - set(wanted) - {"widths"}:
+        raise FileFormatError(
+            f"{where}: expected a network written by hm.write, or the arrays widths, W0, b0, W1, b1, ...; got "
+            f"{shown(', '.join(sorted(arrays)[:8])) or 'no arrays'}"
+        )
+    built: list[ly.Layer] = []
+    try:
+        for i in range(n_layers):
+            built += [ly.Affine(arrays[f"W{i}"], arrays[f"b{i}"]), ly.ReLU()]
+        net = Network(built[:-1], input_dim=int(np.shape(arrays["W0"])[1]))
+    except HardmaxError as error:
+        raise type(error)(f"{where}: {shown(error, 800)}") from None
+    widths = [net.input_shape[0], *(layer.weight.shape[0] for layer in built if isinstance(layer, ly.Affine))]
+    if "widths" in arrays and arrays["widths"].tolist() != widths:
+        said = shown(arrays["widths"].tolist(), 80)
+        raise ShapeError(f"{where}: widths says {said}, but the matrices say {shown(widths, 80)}")
+    return net
+
+
+# --- network -> structure -------------------------------------------------------------------------
+
+
+def _described(net: Network) -> tuple[bytes, Arrays]:
+    """The description as JSON and the arrays it names, read again before anything is written."""
+    arrays: Arrays = {}
+    structure: dict[str, Any] = {
+        "format": _FORMAT,
+        "schema": SCHEMA,
+        "package": package_version(),
+        "temperature": net.temperature,
+        "input_shape": list(net.input_shape),
+        "changes": list(net.changes),
+    }
+    try:
+        if net.layers is not None:
+            structure["layers"] = [_described_value(layer, arrays) for layer in net.layers]
+        else:
+            structure["nodes"] = [
+                {
+                    "name": node.name,
+                    "inputs": list(node.inputs),
+                    "operation": _described_value(node.operation, arrays),
+                }
+                for node in net.graph.nodes
+            ]
+        text = json.dumps(structure, allow_nan=False).encode()
+        _restored(text, arrays, "as written", _NO_LIMITS)
+    except (HardmaxError, TypeError, ValueError) as error:
+        raise WriteError(
+            f"this network cannot be written to .npz or .safetensors, since hm.read would refuse the file "
+            f"({reason(error)}); write hm.Network.from_graph(net.graph, net.temperature), its operations without its "
+            "layers, or write it as .onnx. Nothing was written"
+        ) from None
+    return text, arrays
+
+
+def _described_value(value: Any, arrays: Arrays) -> Any:
+    """JSON for a field: numbers as they are, an array by name, a layer or operation by its fields."""
+    if isinstance(value, np.ndarray):
+        name = f"a{len(arrays)}"
+        arrays[name] = value
+        return {"array": name}
+    if isinstance(value, tuple):
+        return [_described_value(item, arrays) for item in value]
+    if isinstance(value, ly.Layer | ly.Head | op.Operation):
+        kind = type(value).__name__
+        if _LAYERS.get(kind) is not type(value) and _OPERATIONS.get(kind) is not type(value):
+            raise FileFormatError(f"{kind} is of a kind that files of this version have no place for")
+    if is_dataclass(value) and not isinstance(value, type):  # layers, heads and operations
+        content = {entry.name: _described_value(getattr(value, entry.name), arrays) for entry in fields(value)}
+        return {"is": type(value).__name__, **content}
+    return value.item() if isinstance(value, np.generic) else value
+
+
+# --- structure -> network -------------------------------------------------------------------------
+
+
+def _restored(text: bytes, arrays: Mapping[str, Array], where: str, limits: Limits) -> Network:
+    try:
+        if len(text) > limits.text_bytes:
+            raise FileFormatError(
+                f"a description of {len(text):,} bytes, expected at most {limits.text_bytes:,}; pass "
+                "limits=hm.Limits(text_bytes=...) to read it all the same"
+            )
+        structure = json.loads(text)
+        if structure["format"] != _FORMAT or structure["schema"] != SCHEMA:
+            raise FileFormatError(
+                f"expected schema {SCHEMA} of {_FORMAT}, got schema {shown(structure['schema'], 40)} of "
+                f"{shown(structure['format'], 40)}; read it with the version of hardmax that wrote it, or a newer one"
+            )
+        shape = _sizes(structure["input_shape"])
+        if "layers" in structure:
+            net = Network([_layer(entry, arrays) for entry in structure["layers"]], shape)
+        else:
+            net = Network.from_graph(_graph(structure["nodes"], shape, arrays))
+        _check_room(net.graph, limits)
+        changes = [_text(change) for change in structure["changes"]]
+        temperature = _plain(float)(structure["temperature"], None)
+        return Network.from_graph(net.graph, temperature, changes, net.layers)
+    except HardmaxError as error:
+        raise type(error)(f"{where}: {shown(error, 800)}") from None
+    except Exception as error:  # a damaged structure lacks keys, types, values: all one to the user
+        raise FileFormatError(f"{where}: the description of the network is damaged ({reason(error)})") from None
+
+
+def _check_room(graph: Graph, limits: Limits) -> None:
+    """Refuse shapes that no evaluation has room for: a few bytes can ask for any number of entries."""
+    total = prod(graph.input_shape) + sum(prod(node.shape) for node in graph.nodes)
+    if total > limits.entries:
+        raise FileFormatError(
+            f"its tensors have {shown(total)} entries together, expected at most {limits.entries:,}; pass "
+            "limits=hm.Limits(entries=...) to read it all the same"
+        )
+
+
+def _array(entry: Any, arrays: Mapping[str, Array]) -> Array:
+    array = arrays[entry["array"]]
+    if array.dtype not in (np.float64, np.int64):
+        raise WeightError(f"array {shown(entry['array'], 40)!r}: expected float64 or int64 numbers, got {array.dtype}")
+    return array
+
+
+def _layer(entry: dict[str, Any], arrays: Mapping[str, Array]) -> Any:
+    kind = entry["is"]
+    if kind not in _LAYERS:
+        raise FileFormatError(f"layer kind {shown(kind, 40)!r} is unknown to this version")
+    content: dict[str, Any] = {}
+    for name, value in entry.items():
+        if name == "is":
+            continue
+        if isinstance(value, list):
+            content[name] = [_layer(item, arrays) for item in value]
+        else:
+            content[name] = _array(value, arrays) if isinstance(value, dict) else value
+    if kind == "Residual":
+        return ly.Residual(*content.pop("layers"), **content)
+    return _LAYERS[kind](**content)
+
+
+def _graph(nodes: list[dict[str, Any]], shape: tuple[int, ...], arrays: Mapping[str, Array]) -> Graph:
+    builder = GraphBuilder(shape)
+    for count, node in enumerate(nodes):
+        inputs = _sizes(node["inputs"])
+        if not inputs or not all(value <= count for value in inputs):
+            raise FileFormatError(f"node {count} reads values {shown(inputs, 40)}, which are not all made before")
+        operation = _operation(node["operation"], arrays)
+        fault = _fault(operation, tuple(builder.shape_of(value) for value in inputs))
+        if fault is not None:
+            raise ShapeError(f"node {count} ({operation.name}): {fault}")
+        value = builder.add(operation, *inputs, name=_text(node["name"]))
+        if not all(size > 0 for size in builder.shape_of(value)):
+            raise ShapeError(f"node {count} ({operation.name}) makes a tensor without entries")
+    return builder.build()
+
+
+def _operation(entry: dict[str, Any], arrays: Mapping[str, Array]) -> op.Operation:
+    kind = entry["is"]
+    if kind not in _OPERATIONS:
+        raise FileFormatError(f"operation {shown(kind, 40)!r} is unknown to this version")
+    types = {field.name: str(field.type) for field in fields(_OPERATIONS[kind])}
+    content = {name: _FIELDS[types[name]](value, arrays) for name, value in entry.items() if name != "is"}
+    return _OPERATIONS[kind](**content)
+
+
+# --- fields of operations -------------------------------------------------------------------------
+
+
+def _numbers(entry: Any, arrays: Mapping[str, Array], kind: str = "f") -> Array:
+    array = np.array(_array(entry, arrays), order="C")
+    if array.dtype.kind != kind:
+        wanted = "float64" if kind == "f" else "int64"
+        raise WeightError(f"array {shown(entry['array'], 40)!r}: expected {wanted} numbers, got {array.dtype}")
+    array.setflags(write=False)
+    return array
+
+
+def _sizes(value: Any, _arrays: object = None) -> tuple[int, ...]:
+    if not isinstance(value, list) or not all(type(size) is int and 0 <= size < 1 << 48 for size in value):
+        raise FileFormatError(f"expected a list of sizes, got {shown(value, 60)}")
+    return tuple(value)
+
+
+def _text(value: Any, _arrays: object = None) -> str:
+    if not isinstance(value, str) or any("\ud800" <= sign <= "\udfff" for sign in value):
+        raise FileFormatError(f"expected a text, got {shown(value, 60)}")
+    return value
+
+
+def _plain(kind: Callable[[Any], Any]) -> Callable[[Any, object], Any]:
+    def plain(value: Any, _arrays: object) -> Any:
+        if type(value) is not kind and not (kind is float and type(value) is int):
+            raise FileFormatError(f"expected a {getattr(kind, '__name__', kind)}, got {shown(value, 60)}")
+        return kind(value)
+
+    return plain
+
+
+#: How a field of an operation is read, by its annotation.
+_FIELDS: dict[str, Callable[[Any, Mapping[str, Array]], Any]] = {
+    "Array": _numbers,
+    "Array | None": lambda value, arrays: None if value is None else _numbers(value, arrays),
+    "NDArray[np.int64]": lambda value, arrays: _numbers(value, arrays, "i"),
+    "Shape": _sizes,
+    "tuple[int, ...]": _sizes,
+    "bool": _plain(bool),
+    "int": _plain(int),
+    "float": _plain(float),
+    "str": _text,
+}
+#: Larger than anything: what is written was in the memory already.
+_NO_LIMITS = Limits(*(1 << 62 for _ in fields(Limits)))
+
+
+def _fault(operation: op.Operation, shapes: tuple[op.Shape, ...]) -> str | None:
+    """What is wrong with an operation on operands of these shapes that its ``result_shape`` does not see, or None."""
+    n_wanted = 2 if isinstance(operation, op.Add | op.MatMul | op.Multiply) else 1
+    if len(shapes) != n_wanted and not isinstance(operation, op.Concat):
+        return f"expected {n_wanted} operands, got {len(shapes)}"
+    rank = len(shapes[0])
+    if isinstance(operation, op.MaxLast | op.Hardmax | op.Normalize) and rank == 0:
+        return "expected a tensor with axes, got a number"
+    if isinstance(operation, op.Linear):
+        weight, bias = operation.weight, operation.bias
+        if weight.ndim != 2 or (bias is not None and bias.shape != weight.shape[:1]):
+            return f"expected a matrix and a bias of its rows, got {weight.shape} and {getattr(bias, 'shape', None)}"
+    if isinstance(operation, op.ConstantMatMul) and operation.constant.ndim < 2:
+        return f"expected a matrix, got shape {operation.constant.shape}"
+    if isinstance(operation, op.Concat) and operation.axis not in range(rank):
+        return f"axis {operation.axis} of a tensor with {rank} axes"
+    if isinstance(operation, op.Reduce):
+        if len(set(operation.axes)) < len(operation.axes) or not set(operation.axes) <= set(range(rank)):
+            return f"axes {operation.axes} of a tensor with {rank} axes"
+        if operation.divisor < 1:
+            return f"expected a divisor of at least 1, got {operation.divisor}"
+    if isinstance(operation, op.Relu) and not isfinite(operation.slope):
+        return f"expected a finite slope, got {operation.slope}"
+    if isinstance(operation, op.Normalize) and not 0 <= operation.epsilon < float("inf"):
+        return f"expected a finite epsilon of at least 0, got {operation.epsilon}"
+    if isinstance(operation, op.Pointwise) and operation.kind not in op.POINTWISE_KINDS:
+        return f"function {shown(operation.kind, 40)!r} is unknown to this version"
+    return _convolution_fault(operation) if isinstance(operation, op.Convolution) else None
+
+
+def _convolution_fault(conv: op.Convolution) -> str | None:
+    weight, windows = conv.weight, conv.windows
+    if weight.ndim != 3 or windows.ndim != 2 or len(conv.input_shape) < 3 or not weight.size or not windows.size:
+        return f"expected weights of 3 axes and windows of 2, got {weight.shape} and {windows.shape}"
+    groups, channels = weight.shape[0], weight.shape[0] * weight.shape[1]
+    size, rest = divmod(prod(conv.input_shape[1:]), groups)
+    out = (conv.input_shape[0], channels, len(windows))
+    if rest or conv.groups != groups or weight.shape[2] != windows.shape[1]:
+        return f"{conv.groups} groups with weights {weight.shape} and windows {windows.shape} on {conv.input_shape}"
+    if (*conv.output_shape[:2], prod(conv.output_shape[2:])) != out or len(conv.output_shape) < 3:
+        return f"expected {channels} channels of {len(windows)} positions, got the shape {conv.output_shape}"
+    if conv.bias is not None and conv.bias.shape != (channels,):
+        return f"expected a bias of {channels} entries, got {conv.bias.shape}"
+    if windows.min() < -1 or windows.max() >= size:
+        return f"its windows reach outside its input of {size} entries a group"
+    return _kernel_fault(conv) if conv.kernel else None
+
+
+def _kernel_fault(conv: op.Convolution) -> str | None:
+    """Whether kernel, strides, dilations and pads, which files in ONNX are written from, make these windows."""
+    from hardmax.networks.files.onnx.windows import sliding_windows
+
+    space, n = conv.input_shape[2:], len(conv.input_shape) - 2
+    pads = list(zip(conv.pads[:n], conv.pads[n:], strict=False))
+    said = (conv.kernel, conv.strides, conv.dilations, conv.pads)
+    fault = f"kernel, strides, dilations and pads {shown(said, 80)} make other windows than those stored"
+    if not len(conv.kernel) == len(conv.strides) == len(conv.dilations) == len(pads) == len(conv.pads) / 2 == n:
+        return fault
+    if min(*conv.kernel, *conv.strides, *conv.dilations) < 1 or conv.input_shape[1] % conv.groups:
+        return fault
+    channels = conv.input_shape[1] // conv.groups
+    counts = [
+        (size + sum(pad) - dilation * (width - 1) - 1) // stride + 1
+        for size, width, stride, dilation, pad in zip(
+            space, conv.kernel, conv.strides, conv.dilations, pads, strict=True
+        )
+    ]
+    if tuple(counts) != conv.output_shape[2:] or prod(conv.kernel) * channels != conv.windows.shape[1]:
+        return fault  # before anything is made of these sizes
+    positions = sliding_windows(space, conv.kernel, conv.strides, conv.dilations, pads).positions[:, None, :]
+    spread = np.where(positions < 0, -1, positions + prod(space) * np.arange(channels)[:, None])
+    return None if np.array_equal(spread.reshape(len(spread), -1), conv.windows) else fault

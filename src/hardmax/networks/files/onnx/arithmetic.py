@@ -1,0 +1,387 @@
+"""Rules for ONNX operators that act entry by entry, along axes, or as products.
+
+A rule takes the ``Translation`` with its node at hand and returns the node's output. Piecewise-affine
+operators become the fewest choices that express them: ``Abs`` one, ``Clip`` at most two, ``Max`` of two
+tensors one an entry.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from hardmax.errors import FileFormatError, OperatorError, ParameterError, WeightError
+from hardmax.networks import operations as op
+from hardmax.networks.files.onnx.constants import axes_of
+from hardmax.networks.files.onnx.models import element_type
+from hardmax.networks.files.onnx.translation import LOWEST, Array, Data, Masked, Tensor, Ties, Translation, Value
+
+Rule = Callable[[Translation], Value]
+
+_FAR = 2.0**16  # a bound beyond this is not subtracted from data and added back
+
+
+def _add(t: Translation) -> Value:
+    first, second = t.operands
+    if isinstance(second, Masked):
+        first, second = second, first
+        t.operands = [first, second]
+        t.node = replace(t.node, inputs=t.node.inputs[::-1])
+    if isinstance(first, Masked):
+        other = t.tensor(1)
+        total = t.add(first.scores, other, private=False)
+        plain = first.plain
+        whole = None if plain is None else (lambda: t.add(plain(), other, private=False))
+        return Masked(total, np.broadcast_to(first.allowed, t.shape(total)), whole)
+    x, y = t.tensor(0), t.tensor(1)
+    for data, constant in ((x, y), (y, x)):
+        if isinstance(data, Data) and not isinstance(constant, Data) and (constant <= LOWEST).any():
+            return _masked_sum(t, data, constant)
+    private = all(name in t.read_once for name in t.node.inputs)
+    return _value(t.add(x, y, private))
+
+
+def _masked_sum(t: Translation, data: Data, constant: Array) -> Masked:
+    """``data + constant`` where the constant forbids keys, if a Softmax or Hardmax reads it."""
+    forbidden = constant <= LOWEST
+    total = t.shift(data, np.where(forbidden, 0.0, constant), private=False)
+    total = t.broadcast(total, np.broadcast_shapes(t.shape(total), constant.shape))
+    plain = (lambda: t.shift(data, constant, private=False)) if np.isfinite(constant).all() else None
+    return Masked(total, np.broadcast_to(~forbidden, t.shape(total)), plain)
+
+
+def _sub(t: Translation) -> Value:
+    x, y = t.tensor(0), t.tensor(1)
+    return _value(t.add(x, t.scale(y, -1.0) if isinstance(y, Data) else -y, t.node.inputs[0] in t.read_once))
+
+
+def _mul(t: Translation) -> Value:
+    return _value(t.multiply(t.tensor(0), t.tensor(1)))
+
+
+def _div(t: Translation) -> Value:
+    x, y = t.tensor(0), t.tensor(1)
+    if isinstance(y, Data):
+        return _value(t.multiply(x, t.emit(op.Pointwise("reciprocal"), y)))
+    divisor = t.weights(1)
+    if (divisor == 0).any():
+        raise WeightError(f"tensor {t.node.inputs[1]!r} divides by zero; expected nonzero divisors")
+    return _value(t.multiply(x, 1.0 / divisor))
+
+
+def _sum(t: Translation) -> Value:
+    total: Tensor = t.tensor(0)
+    for position in range(1, len(t.operands)):
+        total = t.add(total, t.tensor(position))
+    return total
+
+
+def _mean(t: Translation) -> Value:
+    total = _sum(t)
+    assert isinstance(total, Data)
+    return t.scale(total, 1.0 / len(t.operands))
+
+
+def _where(t: Translation) -> Value:
+    condition = t.constant(0).astype(bool)
+    x, y = t.tensor(1), t.tensor(2)
+    shape = t.fits(np.broadcast_shapes(t.shape(x), t.shape(y), condition.shape), 24)
+    for data, other, chosen in ((x, y, condition), (y, x, ~condition)):
+        if isinstance(data, Data) and not isinstance(other, Data):
+            kept, filling = np.broadcast_to(chosen, shape), np.broadcast_to(other, shape)
+            wide = t.broadcast(data, shape)
+            if not kept.all() and (filling[~kept] <= LOWEST).all():
+                finite = np.isfinite(filling[~kept]).all()
+                plain = functools.partial(_select, t, wide, kept, filling) if finite else None
+                return Masked(wide, kept, plain)
+            return _select(t, wide, kept, filling)
+    if not isinstance(x, Data) or not isinstance(y, Data):
+        raise OperatorError("Where of constants with a condition that is none")
+    # One gather from the two joined: a choice known beforehand, free of rounding.
+    joined = t.emit(op.Concat(0), t.flat(x), t.flat(y))
+    places = np.where(condition, np.broadcast_to(t.positions(x), shape),
+                      np.broadcast_to(t.positions(y), shape) + prod(t.shape(x)))  # fmt: skip
+    return t.take(joined, places)
+
+
+def _select(t: Translation, x: Data, kept: Array, filling: Array) -> Data:
+    return t.shift(t.scale(x, kept), np.where(kept, 0.0, filling))
+
+
+def _max(t: Translation, sign: float = 1.0) -> Value:
+    """The maximum of any number of tensors, or with sign -1 the minimum, as -max(-x)."""
+    tensors = [t.tensor(position) for position in range(len(t.operands))]
+    moving = [t.scale(x, sign) for x in tensors if isinstance(x, Data)]
+    fixed = [sign * np.asarray(x, dtype=np.float64) for x in tensors if not isinstance(x, Data)]
+    shape = np.broadcast_shapes(*(t.shape(x) for x in tensors))
+    largest = moving[0]
+    if len(moving) > 1:
+        columns = [t.reshape(t.broadcast(x, shape), (*shape, 1)) for x in moving]
+        largest = t.emit(op.MaxLast(), t.emit(op.Concat(len(shape)), *columns))
+    if fixed:
+        floor = fixed[0]
+        for other in fixed[1:]:
+            floor = np.maximum(floor, other)
+        largest = _at_least(t, largest, floor)
+    return t.scale(t.broadcast(largest, shape), sign)
+
+
+def _at_least(t: Translation, x: Data, floor: Array) -> Data:
+    """``max(x, floor)`` as ``floor + relu(x - floor)``; entries of -inf bound nothing.
+
+    A floor so far off that the sum would swallow digits of x is compared with instead, entry by entry.
+    """
+    if np.isneginf(floor).all():
+        return x
+    if np.isneginf(floor).any() or np.abs(floor).max() > _FAR:
+        bounds = np.isfinite(floor) | np.isposinf(floor)
+        t.finite(np.where(bounds, floor, 0.0), "a bound")
+        shape = t.fits(np.broadcast_shapes(t.shape(x), floor.shape), 80)
+        wide = t.broadcast(x, shape)
+        positions = t.positions(wide)[..., None]
+        pair = np.concatenate([positions, np.where(np.broadcast_to(bounds, shape)[..., None], -1, positions)], -1)
+        filling = np.where(bounds, floor, 0.0)
+        return t.emit(op.MaxLast(), t.embed(wide, pair, np.broadcast_to(filling, shape)[..., None]))
+    floor = t.finite(floor, "a bound")
+    return t.shift(t.emit(op.Relu(), t.shift(x, -floor, private=False)), floor)
+
+
+def _clip(t: Translation) -> Value:
+    low = t.constant(1) if t.has(1) else np.asarray(t.attribute("min", -np.inf))
+    high = t.constant(2) if t.has(2) else np.asarray(t.attribute("max", np.inf))
+    low, high = np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
+    if low.size != 1 or high.size != 1:
+        raise FileFormatError(f"Clip with bounds of shapes {low.shape} and {high.shape}; expected one number each")
+    clipped = t.data(0)
+    # the lowest floats of the types spell "no bound"
+    if low.reshape(()) > LOWEST:
+        clipped = _at_least(t, clipped, low.reshape(()))
+    if high.reshape(()) < -LOWEST:
+        clipped = t.scale(_at_least(t, t.scale(clipped, -1.0), -high.reshape(())), -1.0)
+    return clipped
+
+
+def _prelu(t: Translation) -> Value:
+    slope = t.weights(1)
+    x = t.broadcast(t.data(0), np.broadcast_shapes(t.shape(t.data(0)), slope.shape))
+    if slope.size and (slope == slope.flat[0]).all():
+        return t.emit(op.Relu(float(slope.flat[0])), x)
+    # slope x + (1 - slope) relu(x): one choice an entry, as for the plain ReLU
+    return t.emit(op.Add(), t.scale(x, slope), t.scale(t.emit(op.Relu(), x), 1.0 - slope))
+
+
+def _hard_sigmoid(t: Translation, x: Data, alpha: float, beta: float) -> Data:
+    line = _at_least(t, t.shift(t.scale(x, alpha), np.asarray(beta)), np.zeros(()))
+    return t.scale(_at_least(t, t.scale(line, -1.0), np.asarray(-1.0)), -1.0)
+
+
+def _hard_swish(t: Translation) -> Value:
+    return t.emit(op.Multiply(), t.data(0), _hard_sigmoid(t, t.data(0), 1.0 / 6.0, 0.5))
+
+
+def _pow(t: Translation) -> Value:
+    exponent = t.weights(1)
+    x = t.broadcast(t.data(0), np.broadcast_shapes(t.shape(t.data(0)), exponent.shape))
+    power = float(exponent.flat[0]) if exponent.size and (exponent == exponent.flat[0]).all() else None
+    if power == -0.5:
+        return t.emit(op.Pointwise("reciprocal"), t.emit(op.Pointwise("sqrt"), x))
+    if power == 3.0:
+        return t.emit(op.Multiply(), x, t.emit(op.Pointwise("square"), x))
+    kinds = {2.0: "square", 0.5: "sqrt", -1.0: "reciprocal"}
+    if power == 1.0:
+        return x
+    if power not in kinds:
+        raise OperatorError(f"powers 1, 2, 3, 0.5, -0.5 and -1 are translated, got {exponent.reshape(-1)[:3]}")
+    return t.emit(op.Pointwise(kinds[power]), x)
+
+
+def _gelu(t: Translation) -> Value:
+    return t.emit(op.Pointwise("gelu_tanh" if t.attribute("approximate") == "tanh" else "gelu"), t.data(0))
+
+
+def _swish(t: Translation) -> Value:
+    alpha = t.attribute("alpha", 1.0)
+    scaled = t.emit(op.Pointwise("silu"), t.scale(t.data(0), alpha))
+    return t.scale(scaled, 1.0 / alpha)
+
+
+def _pointwise(kind: str) -> Rule:
+    return lambda t: t.emit(op.Pointwise(kind), t.data(0))
+
+
+def _cast(t: Translation) -> Value:
+    value = t.operands[0]
+    if t.node.op == "CastLike":
+        like = t.operands[1]
+        if not isinstance(value, Data | Masked):
+            raise OperatorError("a constant is cast to the type of data, which may round it; use Cast")
+        target = np.dtype(np.float64) if isinstance(like, Data) else t.constant(1).dtype
+    else:
+        target = element_type(t.attribute("to")) or np.dtype(object)
+    if isinstance(value, Ties) and target.kind in "fiub":
+        return value
+    if target.kind != "f":
+        raise OperatorError(f"data is cast to {target}, which rounds; only casts of data to floats are read")
+    return t.data(0)
+
+
+def _equal(t: Translation) -> Value:
+    x, y = t.tensor(0), t.tensor(1)
+    for scores, maximum in ((x, y), (y, x)):
+        if isinstance(scores, Data) and isinstance(maximum, Data) and t.maxima.get(maximum.value) == scores:
+            return Ties(scores)
+    raise OperatorError("data is compared with data or with constants, which is no piecewise-affine operation here")
+
+
+def _axes(t: Translation, x: Data) -> tuple[int, ...]:
+    constants = [None, t.constant(1)] if t.has(1) else []
+    axes = axes_of(constants, t.node.attributes, 1, len(t.shape(x)))
+    if not axes and t.attribute("noop_with_empty_axes", 0):
+        return ()
+    return axes or tuple(range(len(t.shape(x))))
+
+
+def _reduce(mean: bool) -> Rule:
+    def rule(t: Translation) -> Value:
+        x = t.data(0)
+        axes = _axes(t, x)
+        return t.reduce(x, axes, bool(t.attribute("keepdims", 1)), mean) if axes else x
+
+    return rule
+
+
+def _reduce_extreme(sign: float) -> Rule:
+    def rule(t: Translation) -> Value:
+        x = t.data(0)
+        axes = _axes(t, x)
+        keep = bool(t.attribute("keepdims", 1))
+        return t.scale(t.maximum_over(t.scale(x, sign), axes, keep), sign) if axes else x
+
+    return rule
+
+
+def _reduce_squares(root: bool) -> Rule:
+    def rule(t: Translation) -> Value:
+        x = t.data(0)
+        squares = t.emit(op.Pointwise("square"), x)
+        total = t.reduce(squares, _axes(t, x), bool(t.attribute("keepdims", 1)), mean=False)
+        return t.emit(op.Pointwise("sqrt"), total) if root else total
+
+    return rule
+
+
+def _matmul(t: Translation) -> Value:
+    return _value(t.matmul(t.tensor(0), t.tensor(1)))
+
+
+def _gemm(t: Translation) -> Value:
+    x, y = t.tensor(0), t.tensor(1)
+    x = t.transpose(x, (1, 0)) if t.attribute("transA", 0) else x
+    y = t.transpose(y, (1, 0)) if t.attribute("transB", 0) else y
+    alpha = np.asarray(t.attribute("alpha", 1.0))
+    product = t.matmul(x, y) if isinstance(y, Data) else t.matmul(x, y * alpha)
+    if isinstance(y, Data):
+        product = t.multiply(product, alpha)
+    if not t.has(2):
+        return _value(product)
+    return _value(t.add(product, t.multiply(t.tensor(2), np.asarray(t.attribute("beta", 1.0)))))
+
+
+def _einsum(t: Translation) -> Value:
+    equation = str(t.attribute("equation")).replace(" ", "")
+    inputs, arrow, result = equation.partition("->")
+    names = inputs.split(",")
+    if not arrow or "." in equation or len(names) != 2 or any(len(set(n)) < len(n) for n in (*names, result)):
+        raise OperatorError(
+            f"Einsum {equation!r}: two operands, an explicit result, no ellipsis and no repeated letter "
+            "are read; "
+            "write the sum as Transpose and MatMul"
+        )
+    sizes: dict[str, int] = {}
+    for position, letters in enumerate(names):
+        if len(letters) != len(t.shape(t.tensor(position))):
+            raise FileFormatError(f"Einsum {equation!r} on shape {t.shape(t.tensor(position))}")
+        sizes |= zip(letters, t.shape(t.tensor(position)), strict=True)
+    if any(a not in sizes for a in result):
+        raise FileFormatError(f"Einsum {equation!r}: a letter of the result occurs in no operand")
+    left, right = names
+    both = [a for a in left if a in right and a in result]
+    summed = [a for a in left if a in right and a not in result]
+    only = [[a for a in letters if a not in other] for letters, other in ((left, right), (right, left))]
+    if any(a not in result for a in only[0] + only[1]):
+        raise OperatorError(f"Einsum {equation!r} sums a letter of one operand alone; use ReduceSum for it")
+    x = t.transpose(t.tensor(0), [left.index(a) for a in (*both, *only[0], *summed)])
+    y = t.transpose(t.tensor(1), [right.index(a) for a in (*both, *summed, *only[1])])
+    batch = [sizes[a] for a in both]
+    n, k, m = (prod(sizes[a] for a in group) for group in (only[0], summed, only[1]))
+    product = t.matmul(t.reshape(x, (*batch, n, k)), t.reshape(y, (*batch, k, m)))
+    order = [*both, *only[0], *only[1]]
+    spread = t.reshape(product, [sizes[a] for a in order])
+    return _value(t.transpose(spread, [order.index(a) for a in result]))
+
+
+def _value(result: Any) -> Value:
+    """A folded or built tensor as a value; constants that reach here stay constants."""
+    if isinstance(result, Data | Masked | Ties):
+        return result
+    return np.asarray(result)
+
+
+def _refused(reason: str) -> Rule:
+    def rule(t: Translation) -> Value:
+        raise OperatorError(reason)
+
+    return rule
+
+
+def _leaky_relu(t: Translation) -> Value:
+    slope = float(t.attribute("alpha", 0.01))
+    if not np.isfinite(slope):
+        raise ParameterError(f"expected a finite slope, got {slope}")
+    return t.emit(op.Relu(slope), t.data(0))
+
+
+ARITHMETIC_RULES: dict[str, Rule] = {
+    "Add": _add,
+    "Sub": _sub,
+    "Mul": _mul,
+    "Div": _div,
+    "Sum": _sum,
+    "Mean": _mean,
+    "Neg": lambda t: t.scale(t.data(0), -1.0),
+    "Abs": lambda t: t.emit(op.Relu(-1.0), t.data(0)),
+    "Where": _where,
+    "Max": _max,
+    "Min": lambda t: _max(t, -1.0),
+    "Clip": _clip,
+    "Relu": lambda t: t.emit(op.Relu(), t.data(0)),
+    "LeakyRelu": _leaky_relu,
+    "PRelu": _prelu,
+    "HardSigmoid": lambda t: _hard_sigmoid(t, t.data(0), t.attribute("alpha", 0.2), t.attribute("beta", 0.5)),
+    "HardSwish": _hard_swish,
+    "Pow": _pow,
+    "Gelu": _gelu,
+    "Swish": _swish,
+    **{name: _pointwise(name.lower()) for name in ("Sqrt", "Exp", "Erf", "Tanh", "Sigmoid", "Reciprocal")},
+    "Cast": _cast,
+    "CastLike": _cast,
+    "Equal": _equal,
+    "ReduceSum": _reduce(mean=False),
+    "ReduceMean": _reduce(mean=True),
+    "ReduceMax": _reduce_extreme(1.0),
+    "ReduceMin": _reduce_extreme(-1.0),
+    "ReduceL2": _reduce_squares(root=True),
+    "ReduceSumSquare": _reduce_squares(root=False),
+    "MatMul": _matmul,
+    "Gemm": _gemm,
+    "Einsum": _einsum,
+    "LogSoftmax": _refused(
+        "LogSoftmax has no zero-temperature limit; cut it off the end of the model (the order of the outputs stays)"
+    ),
+    "ArgMax": _refused("ArgMax makes integers; cut it off the end of the model and take the argmax of net(x)"),
+}

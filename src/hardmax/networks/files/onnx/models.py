@@ -1,0 +1,544 @@
+"""ONNX files as plain data, both ways; the only file that imports onnx and onnxruntime.
+
+Everything that is particular to protocol buffers stays here. What leaves is an ``OnnxModel``: names,
+numpy arrays, integers and strings. Constants keep the number type of the file, so that what is computed
+with them at read time wraps, truncates and rounds as it does in onnxruntime; types that numpy lacks arrive
+as the next larger one it has (bfloat16 and smaller as float32, integers of four bits or fewer as int8).
+
+A file may ask for far more than it holds. ``Budget`` bounds what reading it costs: bytes, nodes and seconds.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hardmax.errors import (
+    FileFormatError,
+    HardmaxError,
+    MissingExtraError,
+    OperatorError,
+    OpsetError,
+    WeightError,
+)
+from hardmax.exactness import Array
+
+OLDEST_OPSET, NEWEST_OPSET = 7, 28  # 7 brought numpy's broadcasting; 28 is the newest that was checked
+_STANDARD_DOMAINS = ("", "ai.onnx")
+
+#: What reading a file may cost unless told otherwise: bytes of everything made while reading (folded constants,
+#: weights in float64, index arrays; a large file may take eight times its own size), nodes with functions written
+#: out, and seconds.
+MADE_BYTES, NODES, SECONDS = 1 << 30, 100_000, 6
+_BYTES_A_BYTE = 8
+_SMALL = 1 << 16  # bytes
+_PRODUCTS_A_SECOND = 1e9  # multiply-adds of a constant matrix product; a slow core does as many
+
+
+class Budget:
+    """What is left of the limits on reading one file. Each method raises FileFormatError where it is not enough.
+
+    ``limits`` may have the attributes ``made_bytes``, ``nodes`` and ``seconds``; ``held`` is the size of the file.
+    Seconds are those the processor spends once the file is parsed, so that a busy machine reads what an idle one
+    does.
+    """
+
+    def __init__(self, limits: object = None, held: int = 0) -> None:
+        self._bytes = self._left = float(max(getattr(limits, "made_bytes", MADE_BYTES), _BYTES_A_BYTE * held))
+        self._nodes = float(getattr(limits, "nodes", NODES))
+        self._seconds = float(getattr(limits, "seconds", SECONDS))
+        self._start: float | None = None
+
+    @classmethod
+    def unlimited(cls) -> Budget:
+        """For a model that the caller has made himself."""
+        budget = cls()
+        budget._bytes = budget._left = budget._nodes = budget._seconds = float("inf")
+        return budget
+
+    def room(self, n_bytes: float, what: str) -> None:
+        """Check, before an allocation, that it fits."""
+        if not n_bytes <= self._left:
+            raise FileFormatError(
+                f"{what} needs {n_bytes:.3g} bytes, and {self._left:.3g} are left of the {self._bytes:.3g} that "
+                f"reading a file may take; {_raise('made_bytes')}"
+            )
+
+    def spend(self, n_bytes: float, what: str) -> None:
+        """Take what is kept from the bytes that are left."""
+        self.room(n_bytes, what)
+        self._left -= n_bytes
+
+    def check_nodes(self, count: float, what: str) -> None:
+        """Refuse more nodes than the limit."""
+        if count > self._nodes:
+            raise FileFormatError(f"{what} has {count:.3g} nodes, more than {self._nodes:.3g}; {_raise('nodes')}")
+
+    def work(self, products: float, what: str) -> None:
+        """Check, before a matrix product of constants, that its multiplications fit into the time left."""
+        self.tick(products / _PRODUCTS_A_SECOND, what)
+
+    def tick(self, ahead: float = 0.0, what: str = "the file") -> None:
+        """Refuse to go on once the seconds are over, or where ``ahead`` more would not fit."""
+        now = time.thread_time()
+        self._start = now if self._start is None else self._start
+        if now - self._start + ahead > self._seconds:
+            raise FileFormatError(f"{what} takes more than {self._seconds:g} seconds to read; {_raise('seconds')}")
+
+
+def _raise(limit: str) -> str:
+    return f"if you trust the file, raise the limit: hm.read(path, limits=hm.Limits({limit}=...))"
+
+
+@dataclass(frozen=True)
+class OnnxNode:
+    """One operator; an absent optional input has the name ''."""
+
+    op: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    name: str = ""
+    domain: str = ""
+    proto: Any = field(default=None, repr=False)  # the node as the file spells it
+
+    @property
+    def where(self) -> str:
+        """The node in messages: operator, name and first output."""
+        name = f" {self.name!r}" if self.name else ""
+        return f"node{name} ({self.op} -> {self.outputs[0] if self.outputs else 'nothing'})"
+
+
+@dataclass(frozen=True)
+class OnnxInput:
+    """A graph input: integers, symbols (str) or unknown sizes (None); ``dims`` is None for unknown rank."""
+
+    name: str
+    dims: tuple[int | str | None, ...] | None
+    kind: str  # numpy's dtype kind
+
+
+@dataclass(frozen=True)
+class OnnxModel:
+    """A model as plain data, its nodes in evaluation order."""
+
+    opset: int
+    inputs: tuple[OnnxInput, ...]
+    outputs: tuple[str, ...]
+    constants: Mapping[str, Array]
+    nodes: tuple[OnnxNode, ...]
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    budget: Budget = field(default_factory=Budget, repr=False)  # what reading it may cost yet
+
+
+def _onnx() -> Any:
+    try:
+        import onnx
+        import onnx.numpy_helper
+    except ImportError:
+        raise MissingExtraError("ONNX files need onnx: pip install 'hardmax[onnx]'") from None
+    return onnx
+
+
+def _onnxruntime() -> Any:
+    try:
+        import onnxruntime
+    except ImportError:
+        raise MissingExtraError("ONNX files need onnxruntime: pip install 'hardmax[onnx]'") from None
+    return onnxruntime
+
+
+# --- bytes -> model -----------------------------------------------------------------------------
+
+
+def parse_model(data: bytes, where: str, folder: Path | None = None, budget: Budget | None = None) -> OnnxModel:
+    """The model in the bytes of an ONNX file.
+
+    Tensors kept outside the file are read only from regular files in ``folder`` itself (the file's own), never
+    from above it.
+
+    Raises
+    ------
+    FileFormatError
+        The bytes are truncated or no ONNX model, or ask for more than the budget.
+    OpsetError
+        An opset before 7 or after the newest known.
+    WeightError
+        A tensor holds NaN.
+    """
+    onnx = _onnx()
+    budget = Budget(held=len(data)) if budget is None else budget
+    proto = onnx.ModelProto()
+    try:
+        proto.ParseFromString(data)
+        if len(proto.functions):
+            import onnx.inliner
+
+            budget.check_nodes(_inlined_size(proto), "the model, with its functions written out,")
+            proto = onnx.inliner.inline_local_functions(proto)
+        budget.check_nodes(len(proto.graph.node), "the model")
+        if not len(proto.graph.output) or proto.ir_version < 1:
+            raise FileFormatError("it holds no graph with an output")
+        outside = _OutsideTensors(folder, budget)
+        return OnnxModel(
+            opset=_opset(proto, where),
+            inputs=_inputs(onnx, proto.graph),
+            outputs=tuple(output.name for output in proto.graph.output),
+            constants={
+                tensor.name: _tensor(onnx, tensor, f"tensor {tensor.name!r}", outside)
+                for tensor in proto.graph.initializer
+            },
+            nodes=tuple(_node(onnx, node, outside) for node in proto.graph.node),
+            metadata={entry.key: entry.value for entry in proto.metadata_props},
+            budget=budget,
+        )
+    except FileFormatError as error:
+        if "hm.Limits(" in str(error):
+            raise FileFormatError(f"{where}: {error}") from None
+        raise FileFormatError(
+            f"{where}: expected an ONNX model; {error}. The file may be truncated or of another format; "
+            "export it again."
+        ) from None
+    except WeightError as error:
+        raise WeightError(f"{where}: {error}") from None
+    except HardmaxError:
+        raise
+    except Exception as error:  # protobuf and onnx raise many kinds on malformed bytes
+        detail = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise FileFormatError(
+            f"{where}: expected an ONNX model, got bytes that do not parse as one ({detail}). The file may "
+            "be "
+            "truncated or of another format; export it again."
+        ) from error
+
+
+def _inlined_size(proto: Any) -> float:
+    """How many nodes the graph has once every local function is written out, without writing any out."""
+    bodies = {(f.domain, f.name, getattr(f, "overload", "")): f.node for f in proto.functions}
+    calls = {name: [_key(node) for node in _all_nodes(nodes)] for name, nodes in bodies.items()}
+    sizes: dict[tuple[str, str, str], float] = {}
+    for start in calls:
+        waiting, entered = [start], set()
+        while waiting:  # callees before callers
+            name = waiting[-1]
+            ahead = [] if name in sizes else [c for c in dict.fromkeys(calls[name]) if c in calls and c not in sizes]
+            if ahead and name in entered:
+                raise FileFormatError(f"function {name[1]!r} of the model calls itself")
+            if ahead:
+                entered.add(name)
+                waiting += ahead
+            else:
+                sizes.setdefault(name, 1.0 + sum(sizes.get(called, 1.0) for called in calls[name]))
+                entered.discard(name)
+                waiting.pop()
+    return sum(sizes.get(_key(node), 1.0) for node in _all_nodes(proto.graph.node))
+
+
+def _key(node: Any) -> tuple[str, str, str]:
+    return (node.domain, node.op_type, getattr(node, "overload", ""))
+
+
+def _all_nodes(nodes: Any) -> Iterator[Any]:
+    """The nodes and those of their branches and loops."""
+    for node in nodes:
+        yield node
+        for attribute in node.attribute:
+            for graph in (attribute.g, *attribute.graphs):
+                yield from _all_nodes(graph.node)
+
+
+def _opset(proto: Any, where: str) -> int:
+    versions = [entry.version for entry in proto.opset_import if entry.domain in _STANDARD_DOMAINS]
+    if not versions:
+        raise FileFormatError("it names no opset of the standard operators")
+    version = int(max(versions))
+    if not OLDEST_OPSET <= version <= NEWEST_OPSET:
+        raise OpsetError(
+            f"{where}: expected an opset from {OLDEST_OPSET} to {NEWEST_OPSET}, got {version}; convert the "
+            "file with "
+            "onnx.version_converter, or export it again with opset_version=17"
+        )
+    return version
+
+
+def _inputs(onnx: Any, graph: Any) -> tuple[OnnxInput, ...]:
+    stored = {tensor.name for tensor in graph.initializer}
+    inputs = []
+    for entry in graph.input:
+        if entry.name in stored:  # before IR 4 every weight was an input too
+            continue
+        tensor = entry.type.tensor_type
+        dims: tuple[int | str | None, ...] | None = None
+        if tensor.HasField("shape"):
+            dims = tuple(
+                int(dim.dim_value) if dim.dim_value > 0 else (dim.dim_param or None)  # 0 and -1 are open
+                for dim in tensor.shape.dim
+            )
+        kind = _numpy_type(onnx, tensor.elem_type).kind if tensor.elem_type else "f"
+        inputs.append(OnnxInput(entry.name, dims, kind))
+    return tuple(inputs)
+
+
+def _node(onnx: Any, node: Any, outside: _OutsideTensors) -> OnnxNode:
+    attributes: dict[str, Any] = {}
+    for attribute in node.attribute:
+        kind = attribute.type
+        value: Any = None  # subgraphs, sparse tensors, lists of strings: their operators are refused by name
+        if kind == attribute.TENSOR:
+            value = _tensor(onnx, attribute.t, f"attribute {attribute.name!r} of node {node.name!r}", outside)
+        elif kind == attribute.STRING:
+            value = attribute.s.decode()
+        elif kind in (attribute.FLOAT, attribute.INT):
+            value = attribute.f if kind == attribute.FLOAT else attribute.i
+        elif kind in (attribute.FLOATS, attribute.INTS):
+            value = tuple(attribute.floats if kind == attribute.FLOATS else attribute.ints)
+        attributes[attribute.name] = value
+    domain = "" if node.domain in _STANDARD_DOMAINS else node.domain
+    return OnnxNode(node.op_type, tuple(node.input), tuple(node.output), attributes, node.name, domain, node)
+
+
+def _numpy_type(onnx: Any, element: int) -> np.dtype[Any]:
+    """The number type an ONNX element type is kept in: itself, or the next larger one that numpy has."""
+    dtype = element_type(element)
+    if dtype is not None:
+        return dtype
+    name = onnx.TensorProto.DataType.Name(element)
+    if name.startswith(("BFLOAT", "FLOAT")):
+        return np.dtype(np.float32)
+    if name.startswith(("INT", "UINT")):
+        return np.dtype(np.int8)
+    raise FileFormatError(f"a tensor of element type {name}, which holds no real numbers")
+
+
+def element_type(element: Any) -> np.dtype[Any] | None:
+    """The number type a Cast to this ONNX element type makes; None where numpy has no such type of its own."""
+    onnx = _onnx()
+    try:
+        dtype: np.dtype[Any] = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(element))
+    except (KeyError, TypeError):
+        return None
+    return dtype if dtype.kind in "fiub" and dtype.isbuiltin == 1 else None
+
+
+def _tensor(onnx: Any, tensor: Any, where: str, outside: _OutsideTensors) -> Array:
+    if any(size < 0 for size in tensor.dims):
+        raise FileFormatError(f"{where} has the negative shape {list(tensor.dims)}")
+    dtype = _numpy_type(onnx, tensor.data_type)
+    if tensor.data_location == onnx.TensorProto.EXTERNAL:
+        tensor = outside.read(onnx, tensor, where)
+    array: Array = np.asarray(onnx.numpy_helper.to_array(tensor)).astype(dtype, copy=False)
+    if dtype.kind == "f" and np.isnan(array).any():
+        position = [int(i) for i in np.argwhere(np.isnan(array))[0]]
+        raise WeightError(f"{where}: entry {position} is NaN; expected finite weights. Export the model again.")
+    return array
+
+
+class _OutsideTensors:
+    """Reads the bytes of tensors that lie beside the file, and nowhere else."""
+
+    def __init__(self, folder: Path | None, budget: Budget) -> None:
+        self.folder = folder
+        self.budget = budget
+        self._unread: dict[Path, float] = {}  # bytes of each file that no tensor has used yet
+
+    def read(self, onnx: Any, tensor: Any, where: str) -> Any:
+        """A copy of the tensor with its bytes in it."""
+        entries = {entry.key: entry.value for entry in tensor.external_data}
+        location = entries.get("location", "")
+        if self.folder is None or not location:
+            raise FileFormatError(f"{where} is stored outside the file, and no folder to look in is known")
+        home = self.folder.resolve()
+        path = (home / location).resolve()
+        if Path(location).is_absolute() or not path.is_relative_to(home):
+            raise FileFormatError(
+                f"{where} points to {location!r}, outside the file's own folder; that is not followed"
+            )
+        try:
+            raw = self._bytes(path, int(entries.get("offset", 0)), int(entries.get("length", -1)), where, location)
+        except OSError as error:
+            raise FileFormatError(
+                f"{where} is stored in {location!r}, which cannot be read ({error.strerror})"
+            ) from None
+        whole = onnx.TensorProto()
+        whole.CopyFrom(tensor)
+        whole.data_location = onnx.TensorProto.DEFAULT
+        del whole.external_data[:]
+        whole.raw_data = raw
+        return whole
+
+    def _bytes(self, path: Path, offset: int, length: int, where: str, location: str) -> bytes:
+        from hardmax.networks.files.formats import Limits, open_file
+
+        with open_file(path, Limits(file_bytes=1 << 62), f"{where}, stored in {location!r}") as file:
+            size = os.fstat(file.fileno()).st_size
+            length = size - offset if length < 0 else length
+            if offset < 0 or length < 0 or offset + length > size:
+                raise FileFormatError(
+                    f"{where} needs bytes {offset} to {offset + length} of {location!r}, which has {size}"
+                )
+            # Each byte of a file is free once; a file whose tensors overlap may be large only within the budget.
+            left = self._unread.get(path, float(size)) - length
+            self.budget.spend(max(0.0, -left), where)
+            self._unread[path] = max(0.0, left)
+            file.seek(offset)
+            return file.read(length)
+
+
+# --- one node in onnxruntime --------------------------------------------------------------------
+
+
+def run_node(node: OnnxNode, operands: Sequence[Array | None], opset: int) -> list[Array]:
+    """The outputs of one node on these operands, as onnxruntime computes them.
+
+    Raises
+    ------
+    OperatorError
+        onnxruntime does not take the node: the message is its own, in a line.
+    """
+    onnx, runtime = _onnx(), _onnxruntime()
+    copy = onnx.NodeProto()
+    copy.CopyFrom(node.proto)
+    copy.ClearField("name")
+    copy.domain = ""
+    names = [f"i{position}" if array is not None else "" for position, array in enumerate(operands)]
+    del copy.input[:], copy.output[:]
+    copy.input.extend(names)
+    copy.output.extend(f"o{position}" for position in range(len(node.outputs)))
+    arrays = [array for array in operands if array is not None]
+    try:
+        kinds = tuple((int(onnx.helper.np_dtype_to_tensor_dtype(a.dtype)), a.ndim) for a in arrays)
+        # Sessions are kept for small tensors only: one keeps about as much memory as it has ever used.
+        session_of = _session if sum(a.nbytes for a in arrays) < _SMALL else _session.__wrapped__
+        session = session_of(copy.SerializeToString(deterministic=True), kinds, min(opset, _newest_opset()))
+        fed = {name: np.ascontiguousarray(a).reshape(a.shape)
+               for name, a in zip([name for name in names if name], arrays, strict=True)}  # fmt: skip
+        return [np.asarray(array) for array in session.run(None, fed)]
+    except runtime.capi.onnxruntime_pybind11_state.NotImplemented:
+        kinds_of = ", ".join(str(array.dtype) for array in arrays)
+        raise OperatorError(
+            f"onnxruntime, which folds constants, has no {node.op} of {kinds_of}; compute it before exporting"
+        ) from None
+    except _failures(runtime) as error:
+        detail = " ".join(str(error).split())
+        raise FileFormatError(f"onnxruntime refuses the node ({detail[-300:]})") from None
+
+
+def without(node: OnnxNode, attribute: str) -> OnnxNode:
+    """The node with one attribute left out."""
+    proto = _onnx().NodeProto()
+    proto.CopyFrom(node.proto)
+    del proto.attribute[:]
+    proto.attribute.extend(entry for entry in node.proto.attribute if entry.name != attribute)
+    return replace(node, proto=proto)
+
+
+def _failures(runtime: Any) -> tuple[type[Exception], ...]:
+    state = runtime.capi.onnxruntime_pybind11_state
+    names = ("Fail", "InvalidArgument", "InvalidGraph", "RuntimeException", "InvalidProtobuf", "EngineError")
+    own = [getattr(state, name) for name in names if hasattr(state, name)]
+    return (RuntimeError, ValueError, TypeError, *own)
+
+
+@lru_cache(maxsize=256)
+def _session(node: bytes, kinds: tuple[tuple[int, int], ...], opset: int) -> Any:
+    onnx, runtime = _onnx(), _onnxruntime()
+    proto = onnx.NodeProto()
+    proto.ParseFromString(node)
+    given = [name for name in proto.input if name]
+    graph = onnx.helper.make_graph(
+        [proto],
+        "one node",
+        [
+            onnx.helper.make_tensor_value_info(name, element, [None] * rank)
+            for name, (element, rank) in zip(given, kinds, strict=True)
+        ],
+        [onnx.ValueInfoProto(name=name) for name in proto.output],
+    )
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)], ir_version=8)
+    return runtime.InferenceSession(
+        model.SerializeToString(), _quiet(runtime), providers=["CPUExecutionProvider"]
+    )
+
+
+def _quiet(runtime: Any) -> Any:
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    return options
+
+
+@lru_cache(maxsize=1)
+def _newest_opset() -> int:
+    """The newest opset that this onnxruntime knows; older ones agree with it on what is folded."""
+    onnx, runtime = _onnx(), _onnxruntime()
+    node = onnx.helper.make_node("Identity", ["i0"], ["o0"]).SerializeToString(deterministic=True)
+    for opset in range(NEWEST_OPSET, OLDEST_OPSET, -1):
+        try:
+            _session(node, ((1, 1),), opset)
+        except _failures(runtime):
+            continue
+        return opset
+    return OLDEST_OPSET
+
+
+def check_schema(node: OnnxNode, opset: int) -> None:
+    """Refuse a node that the standard does not allow: an attribute it does not have, too many operands."""
+    defs = _onnx().defs
+    newest = int(defs.onnx_opset_version())
+    try:
+        # onnxruntime knows this one in every opset, and its optimiser writes it so
+        version = newest if node.op == "LayerNormalization" else min(opset, newest)
+        schema = defs.get_schema(node.op, version, "")
+    except Exception:  # onnx raises an error of its own, whose place has moved between versions
+        if opset <= newest:
+            raise OperatorError(f"{node.op!r} is no operator of opset {opset}; export the model again") from None
+        return
+    unknown = [name for name in node.attributes if name not in schema.attributes]
+    if unknown:
+        raise FileFormatError(f"{node.op} has no attribute {unknown[0]!r} in opset {opset}")
+    for attribute in node.proto.attribute:
+        wanted = schema.attributes[attribute.name]
+        if int(wanted.type.value) != attribute.type:
+            raise FileFormatError(f"attribute {attribute.name!r} of {node.op} is not of its type")
+    missing = [name for name, entry in schema.attributes.items() if entry.required and name not in node.attributes]
+    if missing:
+        raise FileFormatError(f"{node.op} needs the attribute {missing[0]!r}")
+    if not schema.min_input <= len(node.inputs) <= schema.max_input or len(node.outputs) > schema.max_output:
+        raise FileFormatError(
+            f"{node.op} of {len(node.inputs)} operands with {len(node.outputs)} outputs; expected "
+            f"{schema.min_input} to {schema.max_input}, with at most {schema.max_output}"
+        )
+
+
+# --- model -> bytes -----------------------------------------------------------------------------
+
+
+def serialise_model(
+    model: OnnxModel, *, dtype: str, output_shape: tuple[int | str, ...], metadata: Mapping[str, str]
+) -> bytes:
+    """The bytes of an ONNX file with one input and one output of float type ``dtype``."""
+    onnx = _onnx()
+    element = onnx.TensorProto.FLOAT if dtype == "float32" else onnx.TensorProto.DOUBLE
+    graph = onnx.helper.make_graph(
+        [
+            onnx.helper.make_node(node.op, node.inputs, node.outputs, name=node.name, **node.attributes)
+            for node in model.nodes
+        ],
+        "hardmax",
+        [onnx.helper.make_tensor_value_info(entry.name, element, entry.dims) for entry in model.inputs],
+        [onnx.helper.make_tensor_value_info(model.outputs[0], element, output_shape)],
+        [onnx.numpy_helper.from_array(array, name) for name, array in model.constants.items()],
+    )
+    opsets = [onnx.helper.make_opsetid("", model.opset)]
+    proto = onnx.helper.make_model(graph, opset_imports=opsets, ir_version=8, producer_name="hardmax")
+    onnx.helper.set_model_props(proto, dict(metadata))
+    onnx.checker.check_model(proto)
+    return bytes(proto.SerializeToString(deterministic=True))

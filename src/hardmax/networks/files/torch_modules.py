@@ -1,0 +1,245 @@
+"""torch module -> Network, through an ONNX model held in memory."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from hardmax.errors import (
+    HardmaxError,
+    MissingExtraError,
+    OperatorError,
+    ParameterError,
+    ShapeError,
+    WeightError,
+)
+from hardmax.networks.network import Network
+
+_OPSET = 20  # the newest that torch's tracing exporter writes; has Gelu and LayerNormalization
+_READ_IN_EVALUATION_MODE = (
+    "the module was in training mode and was read as in evaluation mode: dropout off, batch norm by its "
+    "running "
+    "statistics"
+)
+_SAME = 1e-4  # outputs of one row alone and in company, relative to the largest
+
+
+def from_torch(module: Any, example_input: Any, *, batched: bool | None = None) -> Network:
+    """The network that a torch module computes on inputs shaped like the example.
+
+    The module is traced on the example, as torch.onnx does: what depends on the example's shape is fixed by
+    it, and control flow that depends on its values is taken as the example takes it.
+
+    Whether the example's first axis is a batch axis is found out by trying: if rows of it are computed
+    independently of one another, it is one, and the network takes inputs without it. So for an MLP both
+    (3,) and (8, 3) give ``input_shape`` (3,), and for a TransformerEncoder with ``batch_first`` both
+    (tokens, features) and (batch, tokens, features) give (tokens, features). A batch axis in another place
+    (``batch_first=False``) stays in the input shape with the example's size. ``batched`` overrules the trial.
+
+    A module in training mode is read as in evaluation mode (dropout off, batch norm by its running
+    statistics), which ``.changes`` says; the module itself is left as it was.
+
+    Parameters
+    ----------
+    module
+        A torch.nn.Module with one tensor in and one tensor out: Sequential MLPs and CNNs,
+        TransformerEncoder and its layer, or any module made of operators that ``hm.read`` knows.
+    example_input
+        A tensor or array of floats.
+    batched
+        True or False to say that the first axis is, or is not, a batch axis.
+
+    Exactness: exact; weights keep their binary values, and Softmax gives temperature 1.
+
+    Raises
+    ------
+    MissingExtraError
+        torch or onnx is not installed.
+    OperatorError
+        The module uses an operator that has no counterpart here.
+    """
+    torch = _torch()
+    if not isinstance(module, torch.nn.Module):
+        raise ParameterError(f"expected a torch.nn.Module, got a {type(module).__name__}")
+    example = _example(torch, module, example_input)
+    was_training = [part for part in module.modules() if part.training]
+    changes = [_READ_IN_EVALUATION_MODE] if _depends_on_mode(torch, was_training) else []
+    try:
+        for part in was_training:
+            part.training = False
+        _run(torch, module, example)
+        has_batch = _rows_are_independent(torch, module, example) if batched is None else bool(batched)
+        if has_batch and example.dim() < 1:
+            raise ShapeError("expected an example with a batch axis, got a single number; pass batched=False")
+        data = _exported(torch, module, example[:1] if has_batch else example)
+    finally:
+        for part in was_training:
+            part.training = True
+    from hardmax.networks.files.onnx.models import Budget, parse_model
+    from hardmax.networks.files.onnx.reader import network_from_onnx
+
+    where = type(module).__name__
+    net = network_from_onnx(parse_model(data, where, budget=Budget.unlimited()), where, has_batch_axis=has_batch)
+    return Network.from_graph(net.graph, net.temperature, [*changes, *net.changes])
+
+
+def _torch() -> Any:
+    try:
+        import torch
+        import torch.onnx
+    except ImportError:
+        raise MissingExtraError("torch modules need torch: pip install 'hardmax[torch,onnx]'") from None
+    return torch
+
+
+def _example(torch: Any, module: Any, given: Any) -> Any:
+    if isinstance(given, tuple | list) and given and isinstance(given[0], torch.Tensor):
+        raise ParameterError(
+            f"expected one example tensor, got {len(given)}; wrap the module in one that takes a single tensor"
+        )
+    try:
+        tensor = given.detach() if isinstance(given, torch.Tensor) else torch.as_tensor(np.asarray(given))
+    except (TypeError, ValueError) as error:
+        raise ParameterError(f"expected an example tensor of floats, got {type(given).__name__} ({error})") from None
+    weights = [*module.parameters(), *module.buffers()]
+    kinds = [weight for weight in weights if weight.is_floating_point()]
+    if tensor.is_complex() or (isinstance(given, torch.Tensor) and not tensor.is_floating_point()):
+        raise ParameterError(
+            f"expected an example tensor of floats, got {tensor.dtype}; a module that takes integers "
+            "(tokens) is read "
+            "from its embeddings on"
+        )
+    if not torch.isfinite(tensor).all():
+        raise WeightError("example_input: expected finite numbers, got NaN or infinite entries")
+    if 0 in tensor.shape:
+        raise ShapeError(f"example_input: expected at least one entry, got shape {tuple(tensor.shape)}")
+    # an array has no say in the module's number type
+    return tensor.to(kinds[0]) if kinds else tensor.to(torch.get_default_dtype())
+
+
+def _depends_on_mode(torch: Any, parts: list[Any]) -> bool:
+    modal = (torch.nn.modules.batchnorm._NormBase, torch.nn.modules.dropout._DropoutNd)
+    return any(
+        isinstance(part, modal) or (isinstance(part, torch.nn.MultiheadAttention) and part.dropout > 0)
+        for part in parts
+    )
+
+
+def _run(torch: Any, module: Any, x: Any) -> Any:
+    """The module's output, checked to be one tensor."""
+    with torch.no_grad():
+        try:
+            result = module(x)
+        except Exception as error:
+            detail = (str(error).strip().splitlines() or [""])[0]
+            raise ShapeError(
+                f"{type(module).__name__} fails on an example of shape {tuple(x.shape)} "
+                f"({type(error).__name__}: {detail}); pass an input as the module takes it"
+            ) from None
+    if not isinstance(result, torch.Tensor):
+        raise OperatorError(
+            f"{type(module).__name__} returns a {type(result).__name__}; expected one tensor. Wrap it in a "
+            "module "
+            "that returns the one wanted."
+        )
+    return result
+
+
+def _rows_are_independent(torch: Any, module: Any, example: Any) -> bool:
+    """Whether the rows along axis 0 give the same results alone and beside rows of other content."""
+    if example.dim() < 2:
+        return False
+    alone = example[:1]
+    try:
+        expected = _run(torch, module, alone)
+        if expected.dim() < 1 or expected.shape[0] != 1:
+            return False
+        for other in (1 - alone, 3 * alone.flip(-1) - 2):
+            together = _run(torch, module, torch.cat([alone, other]))
+            if together.shape != (2, *expected.shape[1:]):
+                return False
+            size = max(float(expected.abs().max()), float(together.abs().max()))
+            if float((together[:1] - expected).abs().max()) > _SAME * size:
+                return False
+    except HardmaxError:  # the axis does not take another size, so it is no batch axis
+        return False
+    return True
+
+
+@contextmanager
+def _exporting(torch: Any) -> Iterator[None]:
+    """While inside, the exporter writes ``nn.RMSNorm``, which it does not know, as the operators it consists of.
+
+    And it prints nothing: for an operator it does not know it would print the whole graph.
+    """
+    helper: Any = import_module("torch.onnx.symbolic_helper")
+
+    def rms_norm(graph: Any, x: Any, shape: Any, weight: Any, epsilon: Any) -> Any:
+        count = len(helper._get_const(shape, "is", "normalized_shape"))
+        kind = helper._try_get_scalar_type(x)
+        dtype = torch.float32 if kind is None else kind.dtype()
+        added = helper._get_const(epsilon, "f", "eps")
+        axes = graph.op("Constant", value_t=torch.arange(-count, 0))
+        square = graph.op("ReduceMean", graph.op("Mul", x, x), axes, keepdims_i=1)
+        number = torch.tensor(torch.finfo(dtype).eps if added is None else added, dtype=dtype)
+        constant = graph.op("Constant", value_t=number)
+        result = graph.op("Div", x, graph.op("Sqrt", graph.op("Add", square, constant)))
+        return result if helper._is_none(weight) else graph.op("Mul", result, weight)
+
+    torch.onnx.register_custom_op_symbolic("aten::rms_norm", rms_norm, _OPSET)
+    log = getattr(torch._C, "_jit_onnx_log", None)  # has no switch: exporting switches it on
+    try:
+        if log is not None:
+            torch._C._jit_onnx_log = lambda *_: None
+        yield
+    finally:
+        if log is not None:
+            torch._C._jit_onnx_log = log
+        torch.onnx.unregister_custom_op_symbolic("aten::rms_norm", _OPSET)
+
+
+def _exported(torch: Any, module: Any, example: Any) -> bytes:
+    """The module as the bytes of an ONNX model, traced on the example."""
+
+    class OneTensor(torch.nn.Module):  # type: ignore[misc]
+        """Hides a module's optional arguments, which tracing would turn into tensors."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = module
+
+        def forward(self, x: Any) -> Any:
+            return self.inner(x)
+
+    buffer = io.BytesIO()
+    with warnings.catch_warnings(), _exporting(torch):
+        warnings.simplefilter("ignore")  # tracing warns of every shape it fixes, which is what is wanted
+        try:
+            torch.onnx.export(
+                OneTensor().eval(),
+                (example,),
+                buffer,
+                dynamo=False,  # the other exporter needs another package and rewrites the weights
+                opset_version=_OPSET,
+                input_names=["input"],
+                output_names=["output"],
+                # no folding of batch norms into convolutions: that would round the weights to float32
+                training=torch.onnx.TrainingMode.PRESERVE,
+                do_constant_folding=False,
+            )
+        except ImportError as error:
+            raise MissingExtraError(f"{error}: pip install 'hardmax[torch,onnx]'") from None
+        except Exception as error:
+            detail = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            raise OperatorError(
+                f"{type(module).__name__} cannot be exported ({detail}); build it from operators that "
+                "torch.onnx "
+                "exports, or export it to ONNX yourself and use hm.read"
+            ) from error
+    return buffer.getvalue()

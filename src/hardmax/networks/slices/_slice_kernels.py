@@ -1,0 +1,102 @@
+"""Compiled loops of slices.py."""
+
+# mypy: ignore-errors
+
+import numpy as np
+
+from hardmax.exact.compiling import kernel
+
+#: A chain of updates is cut here, which bounds the rounding it gathers.
+CHAIN = 64
+#: Up to so many outputs a dot product each is quicker than a chain of updates.
+FEW_OUTPUTS = 4
+
+
+@kernel(nogil=True, fastmath={"reassoc", "contract"})
+def _masked_dots(source, parents, labels, weight, bias):
+    """The same for few outputs: one dot product a child, term and output; ``weight`` is (out, in)."""
+    n_children = len(parents)
+    terms, width = source.shape[1], source.shape[2]
+    out_width = weight.shape[0]
+    result = np.empty((n_children, terms, out_width))
+    mask = np.empty(width)
+    for child in range(n_children):
+        parent = parents[child]
+        for j in range(width):
+            mask[j] = labels[child, j]
+        for o in range(out_width):
+            for k in range(terms):
+                total = 0.0
+                for j in range(width):
+                    total += mask[j] * weight[o, j] * source[parent, k, j]
+                result[child, k, o] = total + (bias[o] if k == 0 and len(bias) else 0.0)
+    return result
+
+
+@kernel(nogil=True)
+def relu_then_linear(source, parents, labels, columns, bias):
+    """``columns.T @ (labels * source[parent]) + bias`` for each child and coefficient: (child, term, out).
+
+    Children of one parent that follow each other differ in few ReLUs, so each is made from the last by adding
+    and removing the rows that flipped. ``columns`` is (in, out): the weight transposed. The second result
+    counts, for each child, the rows added up since its chain began. Numpy twin: ``relu_then_linear_plain``.
+    """
+    n_children = len(parents)
+    terms, width = source.shape[1], source.shape[2]
+    out_width = columns.shape[1]
+    steps = np.full(n_children, width * 1.0)
+    if out_width <= FEW_OUTPUTS:
+        return _masked_dots(source, parents, labels, np.ascontiguousarray(columns.T), bias), steps
+    result = np.empty((n_children, terms, out_width))
+    chain = 0
+    for child in range(n_children):
+        parent = parents[child]
+        fresh = child == 0 or parents[child - 1] != parent or chain >= CHAIN
+        if not fresh:
+            flips = 0
+            for j in range(width):
+                flips += labels[child, j] != labels[child - 1, j]
+            fresh = 2 * flips > width
+        if fresh:
+            chain = 0
+            count = 0
+            for k in range(terms):
+                for o in range(out_width):
+                    result[child, k, o] = 0.0
+            for j in range(width):
+                if labels[child, j] == 1:
+                    count += 1
+                    for k in range(terms):
+                        factor = source[parent, k, j]
+                        if factor != 0.0:
+                            for o in range(out_width):
+                                result[child, k, o] += factor * columns[j, o]
+            if len(bias):
+                for o in range(out_width):
+                    result[child, 0, o] += bias[o]
+            steps[child] = count
+        else:
+            chain += 1
+            count = 0
+            for k in range(terms):
+                for o in range(out_width):
+                    result[child, k, o] = result[child - 1, k, o]
+            for j in range(width):
+                if labels[child, j] != labels[child - 1, j]:
+                    count += 1
+                    for k in range(terms):
+                        factor = source[parent, k, j] if labels[child, j] == 1 else -source[parent, k, j]
+                        if factor != 0.0:
+                            for o in range(out_width):
+                                result[child, k, o] += factor * columns[j, o]
+            steps[child] = steps[child - 1] + count
+    return result, steps
+
+
+def relu_then_linear_plain(source, parents, labels, columns, bias):
+    """What ``relu_then_linear`` computes, in one matrix product."""
+    masked = source[parents] * (labels == 1)[:, None, :]
+    result = masked @ columns
+    if len(bias):
+        result[:, 0] += bias
+    return result

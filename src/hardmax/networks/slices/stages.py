@@ -1,0 +1,176 @@
+"""In which order a graph is propagated: stages of choices, and the linear operations between them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardmax.exactness import IntArray
+from hardmax.networks import operations as op
+from hardmax.networks.graph import Graph
+from hardmax.networks.slices.rounding import Bounded
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """Choices that can be decided together.
+
+    ``rows`` counts guard rows: one a ReLU entry, one a score. ``columns`` are the positions of the
+    stage's choices in a complete label, in the order of its groups.
+    """
+
+    nodes: tuple[int, ...]
+    group_start: IntArray  # (n_choices,) first row of each choice
+    group_size: IntArray  # (n_choices,) 1 for a ReLU
+    is_relu: NDArray[np.bool_]
+    columns: IntArray
+    twin: IntArray  # (n_rows,) the first row that is structurally the same function; itself if none is
+
+    @property
+    def n_choices(self) -> int:
+        """How many choices the stage makes."""
+        return len(self.group_start)
+
+    @property
+    def n_rows(self) -> int:
+        """How many guard rows the stage has."""
+        return len(self.twin)
+
+    @property
+    def label_dtype(self) -> Any:
+        """The smallest unsigned integer type that holds every label of the stage."""
+        largest = int(self.group_size.max(initial=1))
+        return np.uint8 if largest <= 256 else np.uint16 if largest <= 65536 else np.uint32
+
+    @cached_property
+    def has_twins(self) -> bool:
+        """Whether some rows are structurally the same function."""
+        return bool((self.twin != np.arange(len(self.twin))).any())
+
+    @cached_property
+    def group_of_row(self) -> IntArray:
+        """The choice each row belongs to, -1 for rows of other parts of the stage."""
+        result = np.full(self.n_rows, -1)
+        first = int(self.group_start[0])
+        result[first : first + int(self.group_size.sum())] = np.repeat(np.arange(self.n_choices), self.group_size)
+        return result
+
+    def part(self, first: int, last: int) -> Stage:
+        """The stage with choices first to last - 1 only; rows keep their places."""
+        if first == 0 and last == self.n_choices:
+            return self
+        some = slice(first, last)
+        return Stage(
+            self.nodes, self.group_start[some], self.group_size[some], self.is_relu[some], self.columns[some], self.twin
+        )
+
+
+class Plan:
+    """In which order a graph's operations run, stage by stage, and how each rounds; made once a graph.
+
+    It keeps no way back to its graph, or the graph would never be freed.
+    """
+
+    _plans: ClassVar[WeakKeyDictionary[Graph, Plan]] = WeakKeyDictionary()
+
+    @classmethod
+    def of(cls, graph: Graph) -> Plan:
+        """The plan of a graph."""
+        plan = cls._plans.get(graph)
+        if plan is None:
+            plan = cls._plans[graph] = cls(graph)
+        return plan
+
+    def __init__(self, graph: Graph) -> None:
+        self._nodes = graph.nodes
+        level = [0]
+        for node in graph.nodes:
+            before = max(level[value] for value in node.inputs)
+            level.append(before + isinstance(node.operation, op.CHOICES))
+        n_stages = level[-1] if graph.nodes else 0
+        self.linear_nodes: list[list[int]] = [[] for _ in range(n_stages + 1)]
+        chosen: list[list[int]] = [[] for _ in range(n_stages)]
+        for index, node in enumerate(graph.nodes):
+            if isinstance(node.operation, op.CHOICES):
+                chosen[level[index + 1] - 1].append(index)
+            else:
+                self.linear_nodes[level[index + 1]].append(index)
+        last_level = list(level)  # the last stage at which a value is read
+        for index, node in enumerate(graph.nodes):
+            reads_at = level[index + 1] - isinstance(node.operation, op.CHOICES)
+            for value in node.inputs:
+                last_level[value] = max(last_level[value], reads_at)
+        last_level[-1] = n_stages
+        self.last_level = last_level
+        self.fused = self._relus_before_linear()
+        offsets = dict(zip(graph.choice_nodes, np.cumsum([0, *graph.choice_counts]).tolist(), strict=False))
+        counts = dict(zip(graph.choice_nodes, graph.choice_counts, strict=True))
+        self.stages = tuple(self._stage(graph, nodes, offsets, counts) for nodes in chosen)
+
+    def _relus_before_linear(self) -> dict[int, int]:
+        """ReLU nodes on vectors whose only reader is a linear map: node -> that map's node."""
+        readers: dict[int, list[int]] = {}
+        for index, node in enumerate(self._nodes):
+            for value in node.inputs:
+                readers.setdefault(value, []).append(index)
+        found = {}
+        for index, node in enumerate(self._nodes):
+            if not isinstance(node.operation, op.Relu) or node.operation.slope or len(node.shape) != 1:
+                continue
+            after = readers.get(index + 1, [])
+            if len(after) == 1 and isinstance(self._nodes[after[0]].operation, op.Linear):
+                found[index] = after[0]
+        return found
+
+    @cached_property
+    def rules(self) -> tuple[Bounded, ...]:
+        """How each operation rounds."""
+        with np.errstate(over="ignore"):  # a norm that overflows is refused where it is used
+            return tuple(Bounded.of(node.operation) for node in self._nodes)
+
+    @cached_property
+    def growth(self) -> float:
+        """The largest product of the operations' norms along a path: what one bound a tensor multiplies by."""
+        growth = [1.0]
+        for node, rule in zip(self._nodes, self.rules, strict=True):
+            growth.append(max(growth[value] for value in node.inputs) * max(1.0, rule.norm))
+        return max(growth)
+
+    def _stage(
+        self, graph: Graph, nodes: Sequence[int], offsets: dict[int, int], counts: dict[int, int]
+    ) -> Stage:
+        starts, sizes, relus, columns, twins = [], [], [], [], []
+        row = 0
+        for index in nodes:
+            node = self._nodes[index]
+            is_relu = isinstance(node.operation, op.Relu)
+            size = 1 if is_relu else graph.shape_of(node.inputs[0])[-1]
+            count = counts[index]
+            starts.append(row + size * np.arange(count))
+            sizes.append(np.full(count, size))
+            relus.append(np.full(count, is_relu))
+            columns.append(offsets[index] + np.arange(count))
+            twins.append(row + self._twins(node.inputs[0], size * count, is_relu))
+            row += size * count
+        join = np.concatenate
+        return Stage(tuple(nodes), join(starts), join(sizes), join(relus), join(columns), join(twins))
+
+    def _twins(self, value: int, rows: int, is_relu: bool) -> IntArray:
+        """Rows made by equal weights: duplicate keys and repeated neurons, whatever the cell."""
+        own = np.arange(rows)
+        source = self._nodes[value - 1].operation if value > 0 else None
+        if not isinstance(source, op.Linear):
+            return own
+        weight = source.weight if source.bias is None else np.column_stack([source.weight, source.bias])
+        first: dict[bytes, int] = {}
+        period = len(weight)
+        same = np.array([first.setdefault((row + 0.0).tobytes(), i) for i, row in enumerate(weight)])
+        if rows % period:
+            return own
+        return np.asarray(own - own % period + same[own % period])

@@ -1,0 +1,44 @@
+"""Every published statement as a function that returns a verdict and its witness.
+
+``hm.claims.ledger`` is the tuple of claims; ``hm.claims.check()`` examines them all.
+
+Examples
+--------
+>>> import hardmax as hm
+>>> (finding,) = hm.claims.check("Figure 4")
+>>> str(finding.verdict), finding.witness["maximum"], finding.witness["asserted"]
+('false', 92, 216)
+>>> len({claim.name for claim in hm.claims.ledger}) == len(hm.claims.ledger)
+True
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from hardmax.papers.entries import Claim as Claim
+from hardmax.papers.entries import Decided as Decided
+from hardmax.papers.entries import Finding as Finding
+from hardmax.papers.entries import Outcome as Outcome
+from hardmax.papers.entries import Verdict as Verdict
+from hardmax.papers.reporting import as_json as as_json
+from hardmax.papers.reporting import as_markdown as as_markdown
+from hardmax.papers.reporting import check as check
+
+if TYPE_CHECKING:
+    from hardmax.papers.adversaries import Attack as Attack
+    from hardmax.papers.adversaries import attack as attack
+    from hardmax.papers.statements import ledger as ledger
+else:
+    # The statements and the adversaries load what they examine; both wait until they are asked for.
+    _LATE = {"Attack": "adversaries", "attack": "adversaries", "ledger": "statements"}
+
+    def __getattr__(name: str) -> object:
+        """Load the ledger or the adversaries on first use."""
+        if name not in _LATE:
+            raise AttributeError(f"module 'hardmax.papers' has no attribute {name!r}")
+        value = globals()[name] = getattr(import_module(f"hardmax.papers.{_LATE[name]}"), name)
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), "Attack", "attack", "ledger"})

@@ -1,0 +1,227 @@
+"""Sections III-D and III-E: temperature, log-lifted attention, several heads, and what a block is."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import pairwise, product
+from math import log, sqrt
+from typing import Any
+
+import numpy as np
+
+from hardmax.measure import bounds
+from hardmax.papers import _witnesses as w
+from hardmax.papers.entries import Claim, Decided, Outcome
+
+
+def _temperature(law: Any) -> Outcome:
+    """Weights of a standard head against softmax(<q, k> / tau)."""
+    keys, query = np.array([[1.0, 2.0, 0.0, 1.0], [0.0, 1.0, 3.0, -1.0], [2.0, 0.0, 0.0, 0.0]]), np.ones(4)
+    raw = keys @ query
+    standard = w.softmax(raw / sqrt(4), 1.0)
+    claimed = w.softmax(raw, law(4))
+    gap = float(np.abs(standard - claimed).max())
+    return Outcome(gap < 1e-12, {"d_k": 4, "tau": law(4), "largest difference of weights": gap})
+
+
+def _log_lift(error: Any) -> Outcome:
+    """tau log of the attention output against max(num) - max(denom); equal keys make the error tau log N."""
+    worst = 0.0
+    for n, tau in product((2, 5), (1.0, 0.1, 0.01)):
+        for scores, lifted in (
+            (np.zeros(n), np.r_[0.0, np.full(n - 1, -50.0)]),
+            (np.arange(n) * 0.7, -np.arange(n) * 0.3),
+        ):
+            top, highest = scores.max(), (scores + lifted).max()
+            soft = (
+                highest
+                - top
+                + tau * (log(np.exp((scores + lifted - highest) / tau).sum()) - log(np.exp((scores - top) / tau).sum()))
+            )
+            worst = max(worst, abs(soft - (highest - top)) / error(tau, n))
+    return Outcome(worst <= 1 + 1e-9, {"largest error / asserted bound": worst})
+
+
+def _unlifted(limit: float) -> Outcome:
+    """tau log v for a fixed positive value."""
+    small = {f"tau = {tau}": tau * log(7.0) for tau in (1e-2, 1e-4, 1e-6)}
+    return Outcome(abs(small["tau = 1e-06"] - limit) < 1e-5, small)
+
+
+def _lifted_walls(walls: tuple[Fraction, ...]) -> Outcome:
+    """k = (1, -1), lifted values (0, 1): F must be affine between asserted walls."""
+
+    def lifted(q: Fraction) -> Fraction:
+        return max(q, -q + 1) - max(q, -q)
+
+    ends = [Fraction(-4), *walls, Fraction(4)]
+    for low, high in pairwise(ends):
+        points = [low + (high - low) * Fraction(i, 8) for i in range(9)]
+        for a, b, c in zip(points, points[1:], points[2:], strict=False):
+            if lifted(a) + lifted(c) != 2 * lifted(b):
+                return Outcome(False, {"F(-1), F(1/4), F(1)": [str(lifted(Fraction(n, 4))) for n in (-4, 1, 4)],
+                                       "not affine at q": b})  # fmt: skip
+    return Outcome(True, {"F(-1), F(1/4), F(1)": [str(lifted(Fraction(n, 4))) for n in (-4, 1, 4)]})
+
+
+def _hard_limit(tolerance: Any) -> Outcome:
+    """Z(q) at a fixed query against the winner's value as the temperature falls."""
+    keys, values, query = np.array([2.0, -1.0, 0.5]), np.array([3.0, -4.0, 9.0]), 1.0
+    errors = {tau: abs(float(w.softmax(keys * query, tau) @ values) - 3.0) for tau in (1.0, 0.1, 0.02)}
+    is_true = all(error <= tolerance(tau) for tau, error in errors.items())
+    return Outcome(is_true, {f"|Z - v| at tau = {tau}": error for tau, error in errors.items()})
+
+
+def _minkowski(polytope: str) -> Outcome:
+    """Cells of the refinement by brute force over directions, vertices by the hull of all sums, in the plane."""
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        drawn = rng.integers(-5, 6, (3, 4, 2)).tolist()
+        heads: list[list[tuple[int, int]]] = [[(x, y) for x, y in keys] for keys in drawn]
+        sums = [(a[0] + b[0] + c[0], a[1] + b[1] + c[1]) for a, b, c in product(*heads)]
+        points = sums if polytope == "sum" else [p for keys in heads for p in keys]
+        cells = len({tuple(heads[h][j] for h, j in enumerate(tup)) for tup in w.plane_winners(heads)})
+        if cells != len(w.hull_vertices(points)):
+            return Outcome(False, {"heads": heads, "cells": cells, "vertices": len(w.hull_vertices(points))})
+    return Outcome(True, {"checked": "20 random triples of planar heads"})
+
+
+def _refinement_regions(relation: Any) -> Outcome:
+    """Constant lifted values: the quotient is constant, one region, while the fans still have three cones."""
+    keys = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]])
+    cells = w.joint_count([(keys, np.full(3, 2.0)), (keys, np.zeros(3))])
+    grid = [np.array([x, y]) for x in range(-3, 4) for y in range(-3, 4)]
+    regions = len({float((keys @ q + 2).max() - (keys @ q).max()) for q in grid})  # one value: constant, one region
+    return Outcome(relation(cells, regions), {"cells": cells, "regions": regions})
+
+
+def _ffn_is(kind: str) -> Outcome:
+    """-ReLU(x) is a feed-forward network of one unit."""
+    value = {x: -max(Fraction(0), Fraction(x)) for x in (-1, 0, 1)}
+    is_convex = value[0] * 2 <= value[-1] + value[1]
+    is_difference = all(value[x] == 0 - max(0, x) for x in value)
+    shown = {"f(-1), f(0), f(1)": [str(v) for v in value.values()]}
+    return Outcome(is_convex if kind == "polynomial" else is_difference, shown)
+
+
+def _residual(cells_change: bool) -> Outcome:
+    """Adding the identity shifts every slope by one and keeps the cells of max(-x, 0, 2 x - 1)."""
+    terms = ([[-1.0], [0.0], [2.0]], [0.0, 0.0, -1.0])
+    shifted = ([[0.0], [1.0], [3.0]], terms[1])
+    before, after = w.joint_count([terms]), w.joint_count([shifted])
+    return Outcome((before != after) == cells_change, {"cells before": before, "cells after": after})
+
+
+def _closed_under(kind: str) -> Outcome:
+    """k = (1, -1), v = (0, 1): the output jumps at 0."""
+    net = w.line_network([1, -1], [0, 1])
+    left, right = (float(net([x])[0]) for x in (-1e-300, 1e-300))
+    cells = w.cells_on_box(net, 1.0)
+    is_true = left == right if kind == "continuous" else cells.n_maps <= cells.n_cells
+    return Outcome(is_true, {"just left of 0": left, "just right of 0": right, "cells": cells.n_cells})
+
+
+CLAIMS = (
+    Claim(
+        "III-D",
+        "Section III-D",
+        "A standard head is softmax(<q, k> / tau) with tau = 1 / sqrt(d_k).",
+        _temperature,
+        bounds.as_published.standard_temperature,
+        lambda d: sqrt(d),
+        Decided.PROVED,
+        lambda d: sqrt(d),
+        "The temperature on raw dot products is sqrt(d_k).",
+    ),
+    Claim(
+        "III.10",
+        "Definition III.10",
+        "With values e^{v/tau} the log-domain output tends to a difference of two maxima.",
+        _log_lift,
+        lambda tau, n: tau * log(n),
+        lambda tau, n: tau * log(n) / 2,
+        Decided.PROVED,
+    ),
+    Claim(
+        "III.11-collapse",
+        "Remark III.11",
+        "For fixed positive values tau log v tends to 0, so the quotient degenerates.",
+        _unlifted,
+        0.0,
+        1.0,
+        Decided.PROVED,
+    ),
+    Claim(
+        "III.11-walls",
+        "Remark III.11",
+        "Log-lifting keeps the routing walls: the partition depends on <q, k_j> alone.",
+        _lifted_walls,
+        (Fraction(0),),
+        (Fraction(0), Fraction(1, 2)),
+        Decided.EXACT,
+        (Fraction(0), Fraction(1, 2)),
+        "The numerator has walls of its own, placed by the lifted values: with k = (1, -1), v = (0, 1) one more, at "
+        "1/2. One channel has up to N(N+1)/2 cells.",
+    ),
+    Claim(
+        "III.11-limit",
+        "Remark III.11",
+        "With fixed values the output tends to the winner's value at every query.",
+        _hard_limit,
+        lambda tau: 13 * 2 * np.exp(-1.5 / tau),
+        lambda tau: np.exp(-3 / tau),
+        Decided.PROVED,
+    ),
+    Claim(
+        "III.12",
+        "Remark III.12",
+        "The cells of the refinement are the maximal linear regions of the lifted map.",
+        _refinement_regions,
+        lambda cells, regions: cells == regions,
+        lambda cells, regions: cells >= regions,
+        Decided.EXACT,
+        lambda cells, regions: cells >= regions,
+        "Every region is a union of such cells; constant lifted values give many cells and one region.",
+        True,
+    ),
+    Claim(
+        "III.13",
+        "Definition III.13",
+        "Joint cells of several heads are the vertices of the Minkowski sum.",
+        _minkowski,
+        "sum",
+        "union",
+        Decided.PROVED,
+    ),
+    Claim(
+        "III-E-ffn",
+        "Section III-E",
+        "Feed-forward ReLU layers are tropical polynomials.",
+        _ffn_is,
+        "polynomial",
+        "rational",
+        Decided.EXACT,
+        "rational",
+        "They are tropical rational maps: output weights may be negative.",
+    ),
+    Claim(
+        "III-E-residual",
+        "Section III-E",
+        "A residual connection multiplies tropically by x and keeps the cells.",
+        _residual,
+        False,
+        True,
+        Decided.PROVED,
+    ),
+    Claim(
+        "III-E-closure",
+        "Section III-E",
+        "Zero-temperature blocks are closed under continuous piecewise linear functions.",
+        _closed_under,
+        "continuous",
+        "piecewise affine",
+        Decided.EXACT,
+        "piecewise affine",
+        "They are piecewise affine and in general discontinuous at the walls of attention.",
+    ),
+)

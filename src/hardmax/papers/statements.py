@@ -1,0 +1,26 @@
+"""Every numbered statement and every figure of the two papers, in their order."""
+
+from __future__ import annotations
+
+from hardmax.papers import (
+    appendices,
+    attention_geometry,
+    counting,
+    experiments,
+    lifting,
+    maxout,
+    preliminaries,
+    temperature,
+)
+from hardmax.papers.entries import Claim
+
+ledger: tuple[Claim, ...] = (
+    *preliminaries.CLAIMS,
+    *lifting.CLAIMS,
+    *attention_geometry.CLAIMS,
+    *counting.CLAIMS,
+    *temperature.CLAIMS,
+    *experiments.CLAIMS,
+    *appendices.CLAIMS,
+    *maxout.CLAIMS,
+)

@@ -1,0 +1,170 @@
+"""Small networks and configurations that the checks count and evaluate, each written out in exact numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from hardmax.cells.complex import CellComplex
+    from hardmax.cells.domains import Domain
+    from hardmax.networks.network import Network
+
+Heads = list[tuple[Any, Any]]
+
+
+def line_network(keys: Sequence[float], values: Sequence[float], *more: Any, residual: bool = False) -> Network:
+    """One head on the line with scalar keys and values, followed by more layers."""
+    from hardmax.networks.layers import Attention, Head, Residual
+    from hardmax.networks.network import Network
+
+    head = Attention([Head([[k] for k in keys], [[v] for v in values], [[1.0]])])
+    return Network([Residual(head) if residual else head, *more], 1)
+
+
+def cells_on_box(net: Network, size: float) -> CellComplex:
+    """The cells of a network in the cube [-size, size]^d."""
+    from hardmax.cells.domains import Box, Segment
+
+    (dim,) = net.input_shape
+    if dim == 1:
+        return all_cells(net, Segment([-size], [size]))
+    return all_cells(net, Box([-size] * dim, [size] * dim))
+
+
+def all_cells(net: Network, domain: Domain) -> CellComplex:
+    """Every cell of a network on a domain: a verdict is never drawn from part of them, so Ctrl-C is passed on."""
+    from hardmax.cells.interrupts import uninterrupted
+    from hardmax.cells.search import enumerate_cells
+
+    return uninterrupted(enumerate_cells(net, domain))
+
+
+def cell_count(net: Network, domain: Domain) -> int:
+    """How many cells a network has on a domain; Ctrl-C is passed on."""
+    from hardmax.cells.interrupts import uninterrupted
+    from hardmax.cells.search import count_cells
+
+    return int(uninterrupted(count_cells(net, domain)))
+
+
+def joint_count(heads: Heads) -> int:
+    """The number of joint cells of heads (keys, biases or None)."""
+    from hardmax.tropical.sums.joint_cells import joint_cells
+
+    return len(joint_cells(heads))
+
+
+def zonotope_heads(n_heads: int) -> Heads:
+    """Two opposite keys (1, h, h^2) a head, in space: all planes in general position through the origin."""
+    return [([[1.0, h, h * h], [-1.0, -h, -h * h]], None) for h in range(1, n_heads + 1)]
+
+
+def parabola_heads(n_keys: int, n_heads: int, dim: int, affine: bool) -> Heads:
+    """Heads whose walls are n_keys - 1 parallel hyperplanes: they attain the maximum of joint cells."""
+    directions = [(1, 1, 1), (1, -2, 4), (1, 3, 9), (1, 5, -7), (2, -1, 3)]
+    heads: Heads = []
+    for head in range(n_heads):
+        free = dim if affine else dim - 1
+        p = 7.0 * np.arange(n_keys) + (0, 1, 3, 4, 6)[head]
+        slopes = 2 * p[:, None] * np.array(directions[head][:free], dtype=float)
+        heads.append((slopes, -p * p) if affine else (np.column_stack([slopes, -p * p]), None))
+    return heads
+
+
+def grid_network(n_keys: int, dim: int, folds: int, depth: int) -> Network:
+    """Theorem V.7's network on the cube [0, 2 n_keys]^dim, which keeps every number dyadic."""
+    from hardmax.networks.layers import Affine, Attention, Head, ReLU, Residual
+    from hardmax.networks.network import Network
+
+    sites = [2.0 * j + 1.0 for j in range(n_keys)]
+    layers: list[Any] = []
+    for _ in range(depth):
+        heads = []
+        into = np.zeros((dim * folds, dim))
+        out = np.zeros((dim, dim * folds))
+        for axis in range(dim):
+            query = np.zeros((2, dim))
+            query[0, axis] = 1.0
+            heads.append(Head([[2 * p, -p * p] for p in sites], [[-p] for p in sites], query, [0.0, 1.0]))
+            for m in range(folds):
+                into[axis * folds + m, axis] = folds / 2
+                out[axis, axis * folds + m] = 2 * n_keys * (1 if m == 0 else 2 * (-1) ** m)
+        shift = [folds / 2 - m for _ in range(dim) for m in range(folds)]
+        layers += [Residual(Attention(heads)), Affine(into, shift), ReLU(), Affine(out)]
+    return Network(layers, dim)
+
+
+def grid_count(n_keys: int, dim: int, folds: int, depth: int) -> int:
+    """How many cells that network has on its cube."""
+    from hardmax.cells.domains import Box, Segment
+
+    side = 2.0 * n_keys
+    domain = Segment([0.0], [side]) if dim == 1 else Box([0.0] * dim, [side] * dim)
+    return cell_count(grid_network(n_keys, dim, folds, depth), domain)
+
+
+def random_transformer(rng: np.random.Generator, n_keys: int, depth: int, width: int = 3) -> Network:
+    """One Gaussian head and a ReLU layer a block, in the plane, weights on the grid of 1/1024."""
+    from hardmax.networks.layers import Affine, Attention, Head, ReLU, Residual
+    from hardmax.networks.network import Network
+
+    def draw(*shape: int) -> Any:
+        return np.round(rng.standard_normal(shape) * 1024) / 1024
+
+    layers: list[Any] = []
+    for _ in range(depth):
+        layers += [
+            Residual(Attention([Head(draw(n_keys, 2), draw(n_keys, 2), draw(2, 2))])),
+            Affine(draw(width, 2), draw(width)),
+            ReLU(),
+            Affine(draw(2, width), draw(2)),
+        ]
+    return Network(layers, 2)
+
+
+def hull_vertices(points: Sequence[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+    """The vertices of the convex hull of exact points in the plane (Andrew's chain)."""
+    ordered = sorted(set(points))
+    if len(ordered) <= 2:
+        return ordered
+
+    def half(sequence: Sequence[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+        chain: list[tuple[Any, Any]] = []
+        for p in sequence:
+            while len(chain) >= 2:
+                (ax, ay), (bx, by) = chain[-2], chain[-1]
+                if (bx - ax) * (p[1] - ay) - (by - ay) * (p[0] - ax) > 0:
+                    break
+                chain.pop()
+            chain.append(p)
+        return chain[:-1]
+
+    return half(ordered) + half(ordered[::-1])
+
+
+def plane_winners(heads: Sequence[Sequence[tuple[int, int]]]) -> set[tuple[int, ...]]:
+    """Winners of bias-free planar heads in every open cone between tie directions: brute force over directions."""
+    ties = set()
+    for keys in heads:
+        for (ax, ay), (bx, by) in combinations(set(keys), 2):
+            ties |= {(ay - by, bx - ax), (by - ay, ax - bx)}
+    angles = sorted({np.arctan2(float(y), float(x)) for x, y in ties})
+    found = set()
+    for first, second in zip(angles, [*angles[1:], angles[0] + 2 * np.pi], strict=True):
+        middle = (first + second) / 2
+        x, y = Fraction(float(np.cos(middle))), Fraction(float(np.sin(middle)))
+        scores = [[a * x + b * y for a, b in keys] for keys in heads]
+        found.add(tuple(row.index(max(row)) for row in scores))
+    return found
+
+
+def softmax(scores: Any, temperature: float) -> Any:
+    """Softmax weights of one row, in floats."""
+    z = (np.asarray(scores, dtype=float) - np.max(scores)) / temperature
+    weights = np.exp(z)
+    return weights / weights.sum()

@@ -1,0 +1,43 @@
+"""The pages and figures that are written to files: ``hm.reports.report``, ``explore`` and ``figures``.
+
+Each public name is loaded on first use, so that importing this module needs no drawing library.
+
+Examples
+--------
+>>> import hardmax as hm
+>>> hm.reports.figures([2, 9])
+Traceback (most recent call last):
+    ...
+hardmax.errors.ParameterError: expected figures between 1 and 7, got 9
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hardmax.show.explorer.page import explore as explore
+    from hardmax.show.figures.writing import figures as figures
+    from hardmax.show.report.page import report as report
+
+# public name -> the module that defines it
+_NAMES = {
+    "explore": "hardmax.show.explorer.page",
+    "figures": "hardmax.show.figures.writing",
+    "report": "hardmax.show.report.page",
+}
+
+__all__ = sorted(_NAMES)
+
+
+if not TYPE_CHECKING:  # a type checker should refuse unknown names, which a module __getattr__ would let pass
+
+    def __getattr__(name: str) -> object:
+        """Load a public name on first use and keep it."""
+        if name not in _NAMES:
+            raise AttributeError(f"module 'hardmax.reports' has no attribute {name!r}")
+        value = globals()[name] = getattr(import_module(_NAMES[name]), name)
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

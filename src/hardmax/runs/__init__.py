@@ -1,1 +1,0 @@
-"""Long and distributed work: chunks, resume, sweeps."""

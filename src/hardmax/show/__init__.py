@@ -1,0 +1,1 @@
+"""What people look at: colours, drawings, tables, the report and the explorer."""

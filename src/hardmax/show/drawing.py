@@ -1,0 +1,386 @@
+"""Cells as polygons and walls on a window, drawn on any axes object.
+
+Nothing here imports a drawing library: an ``ax`` is whatever has the methods of matplotlib's ``Axes`` that are called.
+Coordinates are floats, for drawing; nothing is counted from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from hardmax.errors import DomainError, ShapeError
+from hardmax.exactness import FloatArray, IntArray
+from hardmax.heads.diagram.clipping import clip
+from hardmax.networks import operations as op
+from hardmax.show.colours import FAINT, INK, key_colour, label_colours, tinted
+
+if TYPE_CHECKING:
+    from hardmax.cells.complex import CellComplex
+    from hardmax.heads.diagram.power_diagram import PowerDiagram
+    from hardmax.heads.diagram.value_field import ValueField
+
+Window = tuple[tuple[float, float], tuple[float, float]]
+
+_MARGIN = 0.35  # of the spread of the points, around them
+_MOST_OUTPUTS = 8  # lines drawn over a segment
+_RESOLUTION = 256  # pixels of a field, each way
+_MOST_REACH = 1e150  # of a window: products of such coordinates still fit into floats
+_MOST_STRETCH = 50.0  # of a window, beyond which equal scales would leave a line
+_NAME_LENGTH = 40  # letters of a name beside its key
+
+
+# --- what is drawn ------------------------------------------------------------------------------
+
+
+class Walls(NamedTuple):
+    """The segments between neighbouring cells of a plane, each with the choice that changes across it."""
+
+    pairs: IntArray  # (n, 2) cells on the two sides
+    segments: FloatArray  # (n, 2, 2) ends, in slice coordinates
+    choices: IntArray  # (n,) the first column of the label that differs
+
+
+def key_window(diagram: PowerDiagram) -> Window:
+    """A window around the keys and the origin, with room for their cells.
+
+    Examples
+    --------
+    >>> from hardmax.heads.diagram.power_diagram import power_diagram
+    >>> key_window(power_diagram([[1.0, 0.0], [-1.0, 2.0]]))
+    ((-2.0, 2.0), (-1.0, 3.0))
+    """
+    return _around(np.vstack([diagram.keys, np.zeros((1, diagram.dim))]), margin=0.5)
+
+
+def plane_window(cells: CellComplex) -> Window:
+    """The window of a complex in the plane: its domain, or a window around all vertices where that is unbounded."""
+    _check_plane(cells)
+    if cells.domain.low is not None and cells.domain.high is not None:
+        _check_reach(np.array([cells.domain.low, cells.domain.high]))
+        (x0, y0), (x1, y1) = cells.domain.low.tolist(), cells.domain.high.tolist()
+        return (x0, x1), (y0, y1)
+    finite = [cells.vertices(index) for index in range(cells.n_cells)]
+    return _around(np.vstack(finite) if any(map(len, finite)) else np.zeros((1, 2)))
+
+
+def _check_plane(cells: CellComplex) -> None:
+    if cells.dim != 2:
+        raise ShapeError(f"expected cells in the plane, got dimension {cells.dim}; cut along an hm.Plane first")
+
+
+def _around(points: FloatArray, margin: float = _MARGIN) -> Window:
+    _check_reach(points)
+    low, high = points.min(axis=0), points.max(axis=0)
+    spread, size = float((high - low).max()), float(np.abs(points).max())
+    half = (0.5 + margin) * spread if spread > 1e-9 * size else max(1.0, 1e-6 * size)
+    (x, y) = ((low + high) / 2).tolist()
+    return (x - half, x + half), (y - half, y + half)
+
+
+def _check_reach(points: FloatArray) -> None:
+    """Refuse coordinates whose products overflow: nothing could be clipped to a window around them."""
+    reach = float(np.abs(points).max())
+    if not reach < _MOST_REACH:
+        raise DomainError(
+            f"expected a window within {_MOST_REACH:g} to draw, got one that reaches {reach:g}; rescale the keys or "
+            "the domain, or give a smaller extent"
+        )
+
+
+def window_of(extent: Any) -> Window:
+    """A checked window ((x0, x1), (y0, y1))."""
+    try:
+        bounds = np.asarray(extent, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ShapeError(f"extent: expected ((x0, x1), (y0, y1)), four numbers, got {extent!r}") from None
+    if bounds.shape != (2, 2):
+        raise ShapeError(f"extent: expected ((x0, x1), (y0, y1)), got shape {bounds.shape}")
+    if not np.isfinite(bounds).all() or not (bounds[:, 0] < bounds[:, 1]).all():
+        raise DomainError(f"extent: expected finite ranges with low < high, got {bounds.tolist()}")
+    _check_reach(bounds)
+    (x0, x1), (y0, y1) = bounds.tolist()
+    return (x0, x1), (y0, y1)
+
+
+def window_polygons(cells: CellComplex, extent: Any = None) -> list[FloatArray]:
+    """Each cell within a window, counter-clockwise; empty (0, 2) where it does not meet the window.
+
+    Exactness: estimated (floats); for drawing.
+    """
+    _check_plane(cells)
+    window = plane_window(cells) if extent is None else window_of(extent)
+    (x0, x1), (y0, y1) = window
+    pieces, sides = cells.pieces, ((1.0, 0.0, x1), (-1.0, 0.0, -x0), (0.0, 1.0, y1), (0.0, -1.0, -y0))
+    corners = pieces.vertices
+    if pieces.directions is not None:
+        # far enough that what is cut off lies outside the window
+        reach = 64.0 * (1.0 + float(np.abs(corners).max(initial=0.0)) + max(map(abs, (x0, x1, y0, y1))))
+        corners = corners + reach * pieces.directions
+    polygons = []
+    for index in range(cells.n_cells):
+        polygon = corners[pieces.vertex_start[index] : pieces.vertex_start[index + 1]]
+        for a, b, limit in sides:
+            polygon = clip(polygon, np.array([a, b]), limit)
+        polygons.append(polygon)
+    return polygons
+
+
+def walls_between(cells: CellComplex, polygons: Sequence[FloatArray]) -> Walls:
+    """The drawn segment between each two neighbouring cells, and the choice that changes there.
+
+    ``polygons`` are those of ``window_polygons``. Pairs whose common wall lies outside the window are left out.
+
+    Exactness: who neighbours whom is the complex's own; coordinates are estimated (floats).
+    """
+    pairs, segments, choices = [], [], []
+    for first, second in cells.neighbours.tolist():
+        segment = _common_edge(polygons[first], polygons[second])
+        if segment is not None:
+            pairs.append((first, second))
+            segments.append(segment)
+            choices.append(int(np.argmax(cells.labels[first] != cells.labels[second])))
+    return Walls(
+        np.array(pairs, dtype=np.int64).reshape(-1, 2),
+        np.array(segments, dtype=np.float64).reshape(-1, 2, 2),
+        np.array(choices, dtype=np.int64),
+    )
+
+
+def _common_edge(first: FloatArray, second: FloatArray) -> FloatArray | None:
+    """The longest segment that the boundaries of two polygons share, up to rounding."""
+    if len(first) == 0 or len(second) == 0:
+        return None
+    size = float(np.ptp(np.vstack([first, second]), axis=0).max())
+    best, found = 1e-9 * size, None
+    for start, end in zip(first, np.roll(first, -1, axis=0), strict=True):
+        length = float(np.hypot(*(end - start)))
+        if length <= best:
+            continue
+        along = (end - start) / length
+        across = np.array([-along[1], along[0]])
+        offsets = (second - start) @ across
+        places = (second - start) @ along
+        near = np.abs(offsets) < 1e-7 * size
+        following = np.roll(np.arange(len(second)), -1)
+        for i in np.flatnonzero(near & near[following]):
+            low, high = sorted((float(places[i]), float(places[following[i]])))
+            low, high = max(low, 0.0), min(high, length)
+            if high - low > best:
+                best, found = high - low, np.array([start + low * along, start + high * along])
+    return found
+
+
+def leading_sizes(cells: CellComplex) -> tuple[int, ...]:
+    """How many options each choice of the network's first choosing operation has: what gives a label its hue."""
+    graph = cells.network.graph
+    if not graph.choice_nodes:
+        return ()
+    node = graph.nodes[graph.choice_nodes[0]]
+    if isinstance(node.operation, op.Hardmax):
+        options = node.shape[-1]
+    elif isinstance(node.operation, op.Relu):
+        options = 2
+    else:
+        options = graph.shape_of(node.inputs[0])[-1]
+    return (int(options),) * graph.choice_counts[0]
+
+
+def cell_colours(cells: CellComplex) -> list[str]:
+    """The colour of each cell: its hue from the first layer's choices, its tint from the others."""
+    return label_colours(cells.labels, leading_sizes(cells))
+
+
+# --- drawing ------------------------------------------------------------------------------------
+
+
+def draw_polygons(ax: Any, polygons: Sequence[FloatArray], colours: Sequence[str]) -> Any:
+    """Fill polygons, without outlines; empty ones are skipped."""
+    for polygon, colour in zip(polygons, colours, strict=True):
+        if len(polygon):
+            # a hairline of the same colour closes the seams that viewers leave between polygons
+            ax.fill(polygon[:, 0], polygon[:, 1], facecolor=colour, edgecolor=colour, linewidth=0.3)
+    return ax
+
+
+def draw_segments(ax: Any, segments: FloatArray, colour: str = INK, width: float = 0.6, **style: Any) -> Any:
+    """Draw segments (n, 2, 2), all as one line with gaps."""
+    if len(segments):
+        gaps = np.full((len(segments), 1), np.nan)
+        x, y = (np.hstack([segments[:, :, axis], gaps]).reshape(-1)[:-1] for axis in (0, 1))
+        ax.plot(x, y, color=colour, linewidth=width, solid_capstyle="round", **style)
+    return ax
+
+
+def draw_outlines(ax: Any, polygons: Sequence[FloatArray], width: float = 0.7) -> Any:
+    """Draw the edges of polygons in ink, all as one line with gaps; empty ones are skipped."""
+    drawn = [polygon for polygon in polygons if len(polygon)]
+    if drawn:
+        gap = np.full((1, 2), np.nan)
+        x, y = np.vstack([part for polygon in drawn for part in (polygon, polygon[:2], gap)])[:-1].T
+        ax.plot(x, y, color=INK, linewidth=width, solid_joinstyle="round")
+    return ax
+
+
+def draw_frame(ax: Any, window: Window) -> Any:
+    """Set the limits of an axes to a window, with equal scales unless that would leave a line."""
+    ax.set_xlim(*window[0])
+    ax.set_ylim(*window[1])
+    width, height = (high - low for low, high in window)
+    ax.set_aspect("equal" if max(width, height) <= _MOST_STRETCH * min(width, height) else "auto")
+    return ax
+
+
+def draw_keys(
+    ax: Any, diagram: PowerDiagram, names: Sequence[str] | None = None, size: float = 60.0, **text_style: Any
+) -> Any:
+    """Mark each key: a white star where it owns a cell, a cross where it owns none; names beside them.
+
+    Names are drawn letter by letter, since they may be tokens of a foreign model; our own formulas come with
+    ``parse_math=True``.
+    """
+    text_style = {"fontsize": "small", "color": INK, "zorder": 5, "parse_math": False} | text_style
+    for key, (position, alive) in enumerate(zip(diagram.keys, diagram.live, strict=True)):
+        x, y = position.tolist()
+        if alive:
+            ax.scatter([x], [y], marker="*", s=size, facecolor="white", edgecolor=INK, linewidth=0.7, zorder=4)
+        else:
+            ax.scatter([x], [y], marker="x", s=0.5 * size, color=INK, linewidth=1.2, zorder=4)
+        if names is not None:
+            ax.annotate(shown_name(names[key]), (x, y), xytext=(4, 4), textcoords="offset points", **text_style)
+    return ax
+
+
+def shown_name(name: object) -> str:
+    """A name, such as a token of a foreign model, as one short line of letters that can be drawn.
+
+    Examples
+    --------
+    >>> shown_name("a\\nb"), shown_name("x" * 50) == "x" * 39 + "…"
+    ('a\ufffdb', True)
+    """
+    line = "".join(letter if letter.isprintable() else "\ufffd" for letter in str(name)[: _NAME_LENGTH + 1])
+    return line if len(line) <= _NAME_LENGTH else f"{line[: _NAME_LENGTH - 1]}…"
+
+
+def draw_diagram(diagram: PowerDiagram, ax: Any, extent: Any = None, names: Sequence[str] | None = None) -> Any:
+    """Draw the cells of a head in the plane of its queries, and its keys; returns ``ax``."""
+    if diagram.dim != 2:
+        raise ShapeError(f"expected a diagram in dimension 2, got {diagram.dim}; project or slice it first")
+    _check_names(names, len(diagram.keys))
+    window = key_window(diagram) if extent is None else window_of(extent)
+    polygons = diagram.polygons(window)
+    draw_polygons(ax, polygons, [tinted(key_colour(key), 0.45) for key in range(len(polygons))])
+    draw_outlines(ax, polygons, 0.9)
+    draw_keys(ax, diagram, names)
+    return draw_frame(ax, window)
+
+
+def _check_names(names: Sequence[str] | None, count: int) -> None:
+    if names is not None and len(names) != count:
+        raise ShapeError(f"names: expected one for each of {count} keys, got {len(names)}")
+
+
+def draw_complex(cells: CellComplex, ax: Any, extent: Any = None) -> Any:
+    """Draw the cells of a plane or a segment; returns ``ax``.
+
+    In the plane walls between regions are dark and walls inside a region are pale; on a segment the outputs are
+    drawn over bands in the cells' colours.
+    """
+    if cells.dim == 1:
+        return _draw_segment(cells, ax, extent)
+    _check_plane(cells)
+    window = plane_window(cells) if extent is None else window_of(extent)
+    polygons = window_polygons(cells, window)
+    draw_polygons(ax, polygons, cell_colours(cells))
+    if cells.is_complete and cells.n_regions < cells.n_cells:
+        walls = walls_between(cells, polygons)
+        sides = cells.region_of[walls.pairs]
+        inside = sides[:, 0] == sides[:, 1]
+        draw_segments(ax, walls.segments[inside], FAINT, 0.5)
+        draw_segments(ax, walls.segments[~inside], INK, 0.8)
+    else:
+        draw_outlines(ax, polygons, 0.8)
+    return draw_frame(ax, window)
+
+
+def segment_ends(cells: CellComplex, low: float, high: float) -> FloatArray:
+    """The ends (n, 2) of the cells of a line within [low, high]; equal ends where a cell is outside."""
+    starts = cells.pieces.vertex_start[:-1]
+    ends = np.stack([cells.pieces.vertices[starts, 0], cells.pieces.vertices[starts + 1, 0]], axis=1)
+    if cells.pieces.directions is not None:
+        flights = np.stack([cells.pieces.directions[starts, 0], cells.pieces.directions[starts + 1, 0]], axis=1)
+        ends = np.where(flights < 0, -np.inf, np.where(flights > 0, np.inf, ends))
+    return np.asarray(np.clip(ends, low, high))
+
+
+def _draw_segment(cells: CellComplex, ax: Any, extent: Any) -> Any:
+    low, high = segment_range(cells, extent)
+    ends = segment_ends(cells, low, high)
+    is_seen = ends[:, 0] < ends[:, 1]
+    colours = cell_colours(cells)
+    for index in np.flatnonzero(is_seen).tolist():
+        ax.axvspan(ends[index, 0], ends[index, 1], facecolor=tinted(colours[index], 0.55), edgecolor="none")
+    slopes, offsets = cells.slopes[:, :, 0], cells.offsets
+    for output in range(min(cells.n_outputs, _MOST_OUTPUTS)):
+        for index in np.flatnonzero(is_seen).tolist():
+            places = ends[index]
+            heights = slopes[index, output] * places + offsets[index, output]
+            ax.plot(places, heights, color=key_colour(output) if cells.n_outputs > 1 else INK, linewidth=1.2)
+    ax.set_xlim(low, high)
+    return ax
+
+
+def segment_range(cells: CellComplex, extent: Any) -> tuple[float, float]:
+    """The range of a line that is drawn: what was asked for, the domain, or all ends and some room."""
+    if extent is not None:
+        try:
+            bounds = np.asarray(extent, dtype=np.float64).reshape(-1)
+        except (TypeError, ValueError):
+            raise ShapeError(f"extent: expected (low, high) on a line, two numbers, got {extent!r}") from None
+        if bounds.shape != (2,) or not np.isfinite(bounds).all() or not bounds[0] < bounds[1]:
+            raise DomainError(f"extent: expected (low, high) with low < high on a line, got {extent!r}")
+        return float(bounds[0]), float(bounds[1])
+    if cells.domain.low is not None and cells.domain.high is not None:
+        return float(cells.domain.low[0]), float(cells.domain.high[0])
+    finite = np.concatenate([np.empty(0), *(cells.vertices(index)[:, 0] for index in range(cells.n_cells))])
+    if len(finite) == 0:
+        return -1.0, 1.0
+    room = 0.25 * max(float(np.ptp(finite)), 1.0)
+    return float(finite.min()) - room, float(finite.max()) + room
+
+
+def blended(weights: FloatArray) -> FloatArray:
+    """Colours (..., 3) between 0 and 1: the keys' colours, tinted, mixed by attention weights (..., N)."""
+    pure = [tinted(key_colour(key), 0.75) for key in range(weights.shape[-1])]
+    rgb = np.array([[int(colour[i : i + 2], 16) for i in (1, 3, 5)] for colour in pure]) / 255.0
+    return np.asarray(np.sqrt(weights @ rgb**2))  # light adds, squared values are nearly light
+
+
+def draw_field(field: ValueField, ax: Any, temperature: float = 0.0, extent: Any = None) -> Any:
+    """Draw which key a query attends to, soft or hard: keys' colours mixed by weight, walls over them.
+
+    The walls are those of the hard head and are the same at every temperature.
+    """
+    diagram = field.diagram
+    if diagram.dim != 2:
+        raise ShapeError(f"expected a field over the plane, got dimension {diagram.dim}; project or slice it first")
+    window = key_window(diagram) if extent is None else window_of(extent)
+    if temperature == 0:
+        polygons = diagram.polygons(window)
+        draw_polygons(ax, polygons, [tinted(key_colour(key), 0.75) for key in range(len(polygons))])
+    else:
+        image = blended(field.weights(grid(window, _RESOLUTION), temperature))
+        ax.imshow(image, extent=(*window[0], *window[1]), origin="lower", interpolation="bilinear")
+    draw_outlines(ax, diagram.polygons(window))
+    draw_keys(ax, diagram)
+    return draw_frame(ax, window)
+
+
+def grid(window: Window, resolution: int) -> FloatArray:
+    """The centres (resolution, resolution, 2) of the pixels of a window, rows upwards."""
+    axes = [low + (high - low) * (np.arange(resolution) + 0.5) / resolution for low, high in window]
+    x, y = np.meshgrid(*axes)
+    return np.stack([x, y], axis=-1)

@@ -1,0 +1,1 @@
+"""The explorer: a page on which networks are changed by hand."""

@@ -1,0 +1,221 @@
+"""Networks on the plane as the explorer page holds them: a short list of plain layers, and back.
+
+The page knows four kinds of layer, each a mapping that JSON can carry:
+
+- ``{"kind": "attention", "heads": [{"keys", "biases", "values"}], "residual"}``: scores ``<k_j, z> + b_j`` with the
+  query map multiplied into the keys, the winners' values (output map multiplied in) added up;
+- ``{"kind": "relu", "rows", "shifts", "readout", "offset", "slope", "residual"}``: ``readout @ relu(rows z + shifts)
+  + offset``, the identity for a readout of None;
+- ``{"kind": "affine", "rows", "shifts"}`` and ``{"kind": "maxout", "rank"}``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from hardmax.errors import ShapeError
+from hardmax.exactness import FloatArray
+from hardmax.networks.layers import Affine, Attention, Head, Layer, Maxout, ReLU, Residual
+from hardmax.networks.network import Network
+from hardmax.show.explorer.graph import graph_layers
+
+PageLayer = dict[str, Any]
+
+#: What the page can draw; beyond, a network is refused with these numbers.
+MOST_LAYERS = 8
+MOST_HEADS = 4
+MOST_KEYS = 32
+MOST_COORDINATES = 4
+
+
+def page_layers(network: Network) -> tuple[list[PageLayer], bool]:
+    """The layers for the page, and whether all numbers came through unrounded.
+
+    The products of query maps with keys and of output maps with values are taken in rationals and rounded once, to
+    the nearest float.
+
+    Exactness: exact where the second value is True; elsewhere the page shows the rounded network, and says so.
+
+    Examples
+    --------
+    >>> head = Head([[1.0, 0.0], [0.0, 1.0]], [[0.0, 2.0], [1.0, 0.0]], np.eye(2))
+    >>> layers, unrounded = page_layers(Network([Residual(Attention([head]))], 2))
+    >>> layers[0]["heads"][0]["biases"], layers[0]["residual"], unrounded
+    ([0.0, 0.0], True, True)
+    >>> page_layers(Network([Affine([[1.0, 1.0, 1.0]])], 3))
+    Traceback (most recent call last):
+        ...
+    hardmax.errors.ShapeError: the explorer draws networks on the plane: expected input shape (2,), got (3,); ...
+    """
+    if network.input_shape != (2,):
+        raise ShapeError(
+            f"the explorer draws networks on the plane: expected input shape (2,), got {network.input_shape}; use "
+            "`hardmax report` for slices of larger networks"
+        )
+    known = network.layers if network.layers is not None else graph_layers(network.graph)
+    reader = _Reader()
+    layers = reader.sequence(known, 2)
+    if not layers or len(layers) > MOST_LAYERS:
+        raise ShapeError(f"the explorer holds 1 to {MOST_LAYERS} layers, got {len(layers)}")
+    return layers, reader.unrounded
+
+
+def network_of(layers: Sequence[Mapping[str, Any]]) -> Network:
+    """The network that page layers stand for.
+
+    Examples
+    --------
+    >>> layers = [{"kind": "relu", "rows": [[1.0, 0.0]], "shifts": [0.0], "readout": None, "offset": None,
+    ...            "slope": 0.0, "residual": False}]
+    >>> network_of(layers)([[2.0, 1.0], [-2.0, 1.0]]).tolist()
+    [[2.0], [0.0]]
+    """
+    return Network([part for layer in layers for part in _library_layers(layer)], 2)
+
+
+def _library_layers(layer: Mapping[str, Any]) -> list[Layer]:
+    if layer["kind"] == "affine":
+        return [Affine(layer["rows"], layer["shifts"])]
+    if layer["kind"] == "maxout":
+        return [Maxout(layer["rank"])]
+    parts: list[Layer]
+    if layer["kind"] == "attention":
+        heads = [_library_head(head) for head in layer["heads"]]
+        width = heads[0].values.shape[1]
+        mix = np.hstack([np.eye(width)] * len(heads)) if len(heads) > 1 else None
+        parts = [Attention(heads, mix)]
+    else:
+        parts = [Affine(layer["rows"], layer["shifts"]), ReLU(layer["slope"])]
+        if layer["readout"] is not None:
+            parts.append(Affine(layer["readout"], layer["offset"]))
+    return [Residual(*parts)] if layer["residual"] else parts
+
+
+def _library_head(head: Mapping[str, Any]) -> Head:
+    keys = np.asarray(head["keys"], dtype=np.float64)
+    dim = keys.shape[1]
+    lift = np.vstack([np.eye(dim), np.zeros((1, dim))])
+    return Head(np.column_stack([keys, head["biases"]]), head["values"], lift, np.append(np.zeros(dim), 1.0))
+
+
+class _Reader:
+    """Turns library layers into page layers and remembers whether a product had to be rounded."""
+
+    def __init__(self) -> None:
+        self.unrounded = True
+
+    def sequence(self, layers: Sequence[Layer], width: int) -> list[PageLayer]:
+        found: list[PageLayer] = []
+        rest = list(layers)
+        while rest:
+            part, used = self._next(rest, width)
+            found.append(part)
+            del rest[:used]
+            width = _checked_width(part, width)
+        return found
+
+    def _next(self, layers: Sequence[Layer], width: int) -> tuple[PageLayer, int]:
+        first = layers[0]
+        if isinstance(first, Residual):
+            return self._residual(first, width), 1
+        if isinstance(first, Attention):
+            return self._attention(first, residual=False), 1
+        if isinstance(first, Maxout):
+            return {"kind": "maxout", "rank": int(first.rank)}, 1
+        if isinstance(first, ReLU):
+            return _relu([Affine(np.eye(width)), first]), 1
+        if isinstance(first, Affine) and len(layers) > 1 and isinstance(layers[1], ReLU):
+            # a readout belongs to the layer unless it feeds the next ReLU or maximum
+            follows = len(layers) > 2 and isinstance(layers[2], Affine)
+            feeds = len(layers) > 3 and isinstance(layers[3], ReLU | Maxout)
+            used = 3 if follows and not feeds else 2
+            return _relu(layers[:used]), used
+        if isinstance(first, Affine):
+            return {"kind": "affine", "rows": first.weight.tolist(), "shifts": _bias(first)}, 1
+        raise ShapeError(f"the explorer has no picture for a layer of kind {type(first).__name__}")
+
+    def _residual(self, layer: Residual, width: int) -> PageLayer:
+        inner = list(layer.layers)
+        part, used = self._next(inner, width)
+        if used < len(inner) or part["kind"] not in ("attention", "relu"):
+            names = ", ".join(type(item).__name__ for item in inner)
+            raise ShapeError(
+                "the explorer draws a residual around one attention layer or around Affine, ReLU, Affine; "
+                f"got one around {names}"
+            )
+        return {**part, "residual": True}
+
+    def _attention(self, layer: Attention, *, residual: bool) -> PageLayer:
+        heads, start = [], 0
+        total = sum(head.values.shape[1] for head in layer.heads)
+        output = np.eye(total) if layer.output is None else layer.output
+        for head in layer.heads:
+            stop = start + head.values.shape[1]
+            bias = np.zeros(len(head.query)) if head.query_bias is None else head.query_bias
+            scores = self._product(head.keys, np.column_stack([head.query, bias]))
+            heads.append(
+                {
+                    "keys": scores[:, :-1].tolist(),
+                    "biases": scores[:, -1].tolist(),
+                    "values": self._product(head.values, output[:, start:stop].T).tolist(),
+                }
+            )
+            start = stop
+        return {"kind": "attention", "heads": heads, "residual": residual}
+
+    def _product(self, left: FloatArray, right: FloatArray) -> FloatArray:
+        columns = [[Fraction(entry) for entry in column] for column in right.T.tolist()]
+        result = np.empty((len(left), len(columns)))
+        for i, row in enumerate(left.tolist()):
+            exact = [Fraction(entry) for entry in row]
+            for j, column in enumerate(columns):
+                total = sum((a * b for a, b in zip(exact, column, strict=True)), Fraction(0))
+                result[i, j] = float(total)
+                self.unrounded = self.unrounded and Fraction(result[i, j]) == total
+        return result
+
+
+def _relu(parts: Sequence[Layer]) -> PageLayer:
+    first, relu = parts[0], parts[1]
+    last = parts[2] if len(parts) > 2 else None
+    if not isinstance(first, Affine) or not isinstance(relu, ReLU):
+        raise ShapeError("the explorer draws ReLU after an affine map")  # pragma: no cover
+    return {
+        "kind": "relu",
+        "rows": first.weight.tolist(),
+        "shifts": _bias(first),
+        "readout": last.weight.tolist() if isinstance(last, Affine) else None,
+        "offset": _bias(last) if isinstance(last, Affine) else None,
+        "slope": float(relu.slope),
+        "residual": False,
+    }
+
+
+def _bias(layer: Affine) -> list[float]:
+    return [0.0] * len(layer.weight) if layer.bias is None else [float(entry) for entry in layer.bias]
+
+
+def _checked_width(layer: PageLayer, width: int) -> int:
+    """The number of coordinates after a layer, refused where the page could not draw it."""
+    if layer["kind"] == "attention":
+        after, sizes = len(layer["heads"][0]["values"][0]), [len(head["keys"]) for head in layer["heads"]]
+        if len(sizes) > MOST_HEADS or max(sizes) > MOST_KEYS:
+            raise ShapeError(
+                f"the explorer holds {MOST_HEADS} heads of {MOST_KEYS} keys a layer, got {len(sizes)} heads of up to "
+                f"{max(sizes)}"
+            )
+    elif layer["kind"] == "maxout":
+        after = width // int(layer["rank"])
+    else:
+        units = len(layer["rows"])
+        if units > MOST_KEYS:
+            raise ShapeError(f"the explorer holds {MOST_KEYS} units a layer, got {units}")
+        readout = layer.get("readout")
+        after = units if readout is None else len(readout)
+    if after > MOST_COORDINATES:
+        raise ShapeError(f"the explorer draws at most {MOST_COORDINATES} coordinates between layers, got {after}")
+    return after

@@ -1,0 +1,1 @@
+"""The report's map of cells: search, drawing, colours and words."""

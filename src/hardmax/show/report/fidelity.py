@@ -1,0 +1,237 @@
+"""The section on fidelity: how much of the model its skeleton keeps, as a whole, by layer and by head."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import ceil, prod
+from typing import Any
+
+from markupsafe import Markup
+
+from hardmax.exactness import Exactness
+from hardmax.heads import fidelity as measured
+from hardmax.networks.skeleton import skeleton
+from hardmax.show.report.sections import Column, Fact, Figure, Section, Table, as_text, filled, rows_of
+from hardmax.show.report.subject import Subject
+from hardmax.show.svg import Frame, picture, round_ticks, tag
+
+TITLE = "What the skeleton keeps"
+NAME = "fidelity"
+#: Evaluations times inputs times parameters that one comparison may cost; beyond, it is left out and the page says so.
+_MOST_WORK = 1e9
+_MOST_GREEDY_WORK = 3e8
+_MOST_BARS = 60
+_ROW = 22.0
+
+_MEASURES = (
+    "Relative error is |hard − soft| / |soft| of the outputs, averaged over inputs; divergence is that of the two "
+    "softmax distributions of the outputs."
+)
+_DECISION = "A decision is which output is the largest."
+_COLUMNS = (
+    Column("what", "made hard"),
+    Column("agreement", "decisions kept", "share", Exactness.ESTIMATED),
+    Column("relative_error", "relative error", "number", Exactness.ESTIMATED),
+    Column("kl", "divergence (nats)", "number", Exactness.ESTIMATED),
+    Column("soft_accuracy", "accuracy, soft", "share", Exactness.ESTIMATED),
+    Column("hard_accuracy", "accuracy, hard", "share", Exactness.ESTIMATED),
+)
+
+
+def fidelity_section(
+    subject: Subject, told: Callable[[str], None] = lambda text: None
+) -> tuple[Section, measured.Fidelity | None]:
+    """The model against its skeleton, whole and in parts, and the comparison of the whole (None if there is none)."""
+    if subject.not_soft:
+        return Section(NAME, TITLE, absent=subject.not_soft), None
+    points, labels = subject.inputs.points, subject.inputs.labels
+    try:
+        hard = skeleton(subject.net)
+    except ValueError as error:
+        return Section(NAME, TITLE, absent=f"There is no skeleton to compare with: {error}"), None
+    whole = measured.compare(subject.net, points, labels, hard=hard)
+    heads = measured.heads_of(subject.net)
+    n, n_layers = len(heads), len({head.layer for head in heads})
+    work = float(len(points)) * subject.net.n_parameters
+    left_out = []
+    records = [_record("everything (the skeleton)", whole)]
+    if n_layers > 1 and n_layers * work <= _MOST_WORK:
+        told("layer by layer")
+        records += [_record(_layer_name(p), p.fidelity) for p in measured.by_layer(subject.net, points, labels)]
+    elif n_layers > 1:
+        left_out.append("layer by layer")
+    if n > n_layers and n * work <= _MOST_WORK:
+        told("head by head")
+        records += [_record(_head_name(p.heads[0]), p.fidelity) for p in measured.by_head(subject.net, points, labels)]
+    elif n > n_layers:
+        left_out.append("head by head")
+    columns = filled(_COLUMNS, records)
+    tables = [Table("fidelity", "The model with some heads made hard", columns, rows_of(records, columns))]
+    notes = [_MEASURES] if whole.agreement is None else [_DECISION, _MEASURES]
+    if left_out:
+        notes.append(f"The model is too large to be taken apart {' and '.join(left_out)} on this page.")
+    if whole.agreement is None:
+        notes.append("The outputs are single numbers and decide nothing, so only errors are compared.")
+    elif n > 1 and n * (n + 1) / 2 * work <= _MOST_GREEDY_WORK:
+        told("greedy")
+        tables.append(_greedy(subject, notes))
+    figures = []
+    if len(records) > 1 and whole.agreement is not None:
+        figures.append(_bars(records))
+    section = Section(
+        NAME,
+        TITLE,
+        "The skeleton is the model at temperature zero: each attention takes the one best key instead of a mixture. "
+        "Both are run on the same inputs, first with everything hard, then with one part hard at a time to see which "
+        "part it is that matters.",
+        notes=tuple(notes),
+        facts=_facts(whole),
+        figures=tuple(figures),
+        tables=tuple(tables),
+    )
+    return section, whole
+
+
+def compared_section(
+    compared: Sequence[measured.Hardened], n_heads: int
+) -> tuple[Section | None, measured.Fidelity | None]:
+    """What was measured of a model elsewhere, with some heads hard; None where nothing was. And that with all hard."""
+    if not compared:
+        return None, None
+    whole = next((part.fidelity for part in compared if len(part.heads) == n_heads), None)
+    records = [_record(_part_name(part, n_heads), part.fidelity) for part in compared]
+    columns = filled(_COLUMNS, records)
+    notes = [_MEASURES, "Only attention is made hard, inside the running model; its norms and activations are kept."]
+    if compared[0].fidelity.agreement is None:
+        notes.append("The outputs are embeddings and decide nothing, so only errors are compared.")
+    else:
+        notes.insert(0, f"{_DECISION[:-1]}: of a language model, the likeliest next token at each position.")
+    if n_heads > 1 and not any(len(part.heads) == 1 for part in compared):
+        notes.append("Heads were not made hard one by one for this page; hm.fidelity.by_head does that.")
+    figures = []
+    if len(records) > 1:
+        figures.append(_bars(records) if compared[0].fidelity.agreement is not None else _error_bars(records))
+    section = Section(
+        NAME,
+        "What hard attention keeps",
+        "The model is run on the same inputs again, with attention that takes the one best key instead of a mixture: "
+        "in every head, then in one part at a time to see which part it is that matters.",
+        notes=tuple(notes),
+        facts=_facts(whole) if whole is not None else (),
+        figures=tuple(figures),
+        tables=(Table("fidelity", "The model with some heads made hard", columns, rows_of(records, columns)),),
+    )
+    return section, whole
+
+
+def _part_name(part: measured.Hardened, n_heads: int) -> str:
+    if len(part.heads) == n_heads:
+        return "every head"
+    if len(part.heads) == 1:
+        return _head_name(part.heads[0])
+    is_layer = len({layer for layer, _ in part.heads}) == 1
+    return _layer_name(part) if is_layer else f"{len(part.heads)} heads together"
+
+
+def kept(whole: measured.Fidelity, subject: Subject) -> tuple[int, int]:
+    """How many decisions the skeleton keeps, of how many: one for each row of each output."""
+    assert whole.agreement is not None
+    decisions = whole.n * prod(subject.net.output_shape[:-1])
+    return round(whole.agreement * decisions), decisions
+
+
+def _facts(whole: measured.Fidelity) -> tuple[Fact, ...]:
+    estimated = Exactness.ESTIMATED
+    facts = []
+    if whole.agreement is not None:
+        facts.append(Fact("decisions kept", as_text(whole.agreement, "share"), estimated, whole.agreement))
+    facts.append(Fact("relative error", as_text(whole.relative_error), estimated, whole.relative_error))
+    for label, value in (("accuracy, soft", whole.soft_accuracy), ("accuracy, hard", whole.hard_accuracy)):
+        if value is not None:
+            facts.append(Fact(label, as_text(value, "share"), estimated, value))
+    return tuple(facts)
+
+
+def _record(what: str, part: measured.Fidelity) -> dict[str, Any]:
+    return {"what": what, **{column.key: getattr(part, column.key) for column in _COLUMNS[1:]}}
+
+
+def _layer_name(part: measured.Hardened) -> str:
+    return f"layer {part.heads[0][0]}" + (f" (all {len(part.heads)} heads)" if len(part.heads) > 1 else "")
+
+
+def _head_name(head: tuple[int, int]) -> str:
+    return f"layer {head[0]}, head {head[1]}"
+
+
+def _greedy(subject: Subject, notes: list[str]) -> Table:
+    """As many heads as can be hard while no decision changes, then in the order in which decisions are lost."""
+    steps = measured.greedy(subject.net, subject.inputs.points, 1.0, subject.inputs.labels)
+    columns: tuple[Column, ...] = (
+        Column("n", "heads made hard", "count", Exactness.EXACT),
+        Column("added", "the one added"),
+        *_COLUMNS[1:],
+    )
+    records = [
+        {
+            "n": len(step.heads),
+            "added": _head_name(step.heads[-1]) if step.heads else "none",
+            **_record("", step.fidelity),
+        }
+        for step in steps
+    ]
+    columns = filled(columns, records)
+    free = max(len(step.heads) for step in steps if step.fidelity.agreement == 1.0)
+    notes.append(
+        f"Made hard one after another, each time the one that costs least, {free} of {len(steps) - 1} heads can be "
+        "hard without changing any decision on these inputs (a larger set may exist)."
+    )
+    return Table("greedy", "Heads made hard one after another", columns, rows_of(records, columns))
+
+
+def _bars(records: Sequence[dict[str, Any]]) -> Figure:
+    """Decisions kept, one bar a part."""
+    lowest = min(record["agreement"] for record in records[:_MOST_BARS])
+    start = max(0.0, min(0.9, ceil(lowest * 10 - 1) / 10 - 0.1)) if lowest > 0.5 else 0.0
+    caption = "Share of decisions that stay the same when one part of the attention is made hard, all else soft."
+    return _chart(records, "agreement", (start, 1.0), "share", "decisions kept", caption)
+
+
+def _error_bars(records: Sequence[dict[str, Any]]) -> Figure:
+    """Relative errors, one bar a part."""
+    largest = max(record["relative_error"] for record in records[:_MOST_BARS])
+    caption = "How far the outputs move when one part of the attention is made hard, all else soft."
+    return _chart(records, "relative_error", (0.0, largest or 1.0), "number", "relative error", caption)
+
+
+def _chart(
+    records: Sequence[dict[str, Any]], key: str, ends: tuple[float, float], kind: str, label: str, caption: str
+) -> Figure:
+    """One number of each record as a bar; the first record is the whole model."""
+    shown = records[:_MOST_BARS]
+    left, width, top = 190.0, 760.0, 4.0
+    height = top + _ROW * len(shown) + 46
+    start, stop = ends
+    frame = Frame((ends, (0.0, 1.0)), left, top, width - left - 60, _ROW * len(shown))
+    bars = []
+    for row, record in enumerate(shown):
+        y = top + row * _ROW
+        end = frame.x(max(record[key], start))
+        class_ = "bar whole" if row == 0 else "bar"
+        bars.append(tag("text", record["what"], x=left - 10, y=y + 15, class_="tick-text", text_anchor="end"))
+        bars.append(tag("rect", x=left, y=y + 4, width=max(end - left, 0.5), height=_ROW - 8, class_=class_))
+        bars.append(tag("text", as_text(record[key], kind), x=end + 6, y=y + 15, class_="tick-text"))
+    ticks = [(at, as_text(at, kind)) for at in round_ticks(start, stop)]
+    svg = picture(
+        width,
+        height,
+        f"{label.capitalize()} with one part of the model made hard",
+        Markup("").join(bars),
+        frame.bottom_axis(ticks, label),
+        class_="chart",
+    )
+    if len(records) > len(shown):
+        caption += f" Drawn are the first {len(shown)} of {len(records)} rows."
+    if start > 0:
+        caption += f" The axis starts at {as_text(start, 'share')}."
+    return Figure("fidelity-bars", svg, caption, ("fidelity",))

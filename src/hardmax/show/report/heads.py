@@ -1,0 +1,290 @@
+"""The section on heads: each head's power diagram, who owns a cell, and where the queries fall."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+from numpy.typing import NDArray
+
+from hardmax.errors import HardmaxError
+from hardmax.exactness import Exactness
+from hardmax.show.colours import KEY_COLOURS
+from hardmax.show.report.head_slice import HeadSlice, slice_head
+from hardmax.show.report.sections import Column, Fact, Figure, Section, Table, as_text, rows_of
+from hardmax.show.report.seen_heads import Drawn, SeenHead, drawn_heads
+from hardmax.show.svg import Frame, cross, picture, tag
+
+TITLE = "What each head can choose"
+NAME = "heads"
+_WIDTH, _HEIGHT, _PAD = 640.0, 480.0, 6.0
+_MOST_DIAGRAMS = 288
+_INPUTS_DRAWN = 3
+_MOST_QUERIES = 400
+_MOST_MARKS = 12_000  # keys and queries in all diagrams together, so that a page stays small
+_MOST_KEYS = 1024
+_LEAST_LABEL = 0.012  # a cell below this share of the picture carries no name
+_LONGEST_LABEL = 14
+_MOST_NAMED = 10  # queries that carry their names
+_NAME_WIDTH, _NAME_HEIGHT = 38.0, 11.0  # room for one of them, in pixels
+
+_KEY_COLUMNS = (
+    Column("layer", "layer", "count", Exactness.EXACT),
+    Column("head", "head", "count", Exactness.EXACT),
+    Column("of", "drawn for"),
+    Column("key", "key", "count", Exactness.EXACT),
+    Column("token", "token"),
+    Column("live", "owns a cell", "flag", Exactness.CERTIFIED),
+    Column("in_picture", "cell in the picture", "flag", Exactness.ESTIMATED),
+    Column("wins", "queries won", "count", Exactness.EXACT),
+)
+_QUERY_COLUMNS = (
+    Column("layer", "layer", "count", Exactness.EXACT),
+    Column("head", "head", "count", Exactness.EXACT),
+    Column("of", "drawn for"),
+    Column("query", "query"),
+    Column("u", "u", "number", Exactness.ESTIMATED),
+    Column("v", "v", "number", Exactness.ESTIMATED),
+    Column("winner", "chooses"),
+    Column("margin", "margin", "number", Exactness.CERTIFIED),
+)
+
+
+def heads_section(
+    seen: Sequence[SeenHead], summary: Table | None, n_given: int, told: Callable[[str], None] = lambda text: None
+) -> Section:
+    """One power diagram a head, or a head and input, with its keys and queries."""
+    lead = (
+        "At temperature zero a query goes to the one key with the highest score. The keys thereby cut query space into "
+        "convex cells, a power diagram: each colour is the set of queries that choose that key, each dot a query "
+        "the model really asked. A key without a cell is dead: no query whatever can choose it."
+    )
+    notes: list[str] = []
+    notes.append(
+        "Queries and keys are taken as the model computed them, in floating point; what is certified is certified of "
+        "those numbers."
+    )
+    if n_given > len(seen[0].captured):
+        notes.append(f"Heads are looked at on the first {len(seen[0].captured)} of {n_given:,} inputs.")
+    first = seen[0].captured[0]
+    most = max(1, min(_MOST_DIAGRAMS, _MOST_MARKS // (first.n_keys + min(first.n_queries, _MOST_QUERIES))))
+    n_inputs = min(_INPUTS_DRAWN, max(1, most // len(seen)), len(seen[0].captured))
+    drawn_seen = list(seen[:most])
+    if len(seen) > most:
+        notes.append(f"Only the first {most} of {len(seen)} heads are drawn; the table counts them all.")
+    figures: list[Figure] = []
+    keys: list[dict[str, Any]] = []
+    queries: list[dict[str, Any]] = []
+    for head in drawn_seen:
+        told(f"{head.title}")
+        if head.captured[0].n_keys > _MOST_KEYS:
+            notes.append(f"{head.title} has {head.captured[0].n_keys:,} keys and is too large to draw.")
+            continue
+        for drawn in drawn_heads(head, range(n_inputs), _MOST_QUERIES):
+            try:
+                cut = slice_head(drawn.head, drawn.queries)
+            except HardmaxError as error:
+                notes.append(f"{head.title}, {drawn.title}, could not be drawn: {error}")
+                continue
+            figures.append(_figure(len(figures), head, drawn, cut))
+            keys += _key_records(head, drawn, cut)
+            queries += _query_records(head, drawn, cut)
+    moving = [head for head in drawn_seen if not head.keys_are_fixed]
+    if moving and len(moving[0].captured) > n_inputs:
+        first_ones = "drawn is the first" if n_inputs == 1 else f"drawn are the first {n_inputs}"
+        notes.append(
+            "Keys depend on the input here, so a head has a diagram for each input; "
+            f"{first_ones} of {len(moving[0].captured)}."
+        )
+    tables = []
+    if summary is not None:
+        tables.append(summary)
+        notes.append(
+            "In the table of all heads, live keys own a cell of query space, reachable ones would be chosen by some "
+            "mixture of the queries seen, chosen ones were. Keys are summed over inputs where they differ between "
+            "inputs."
+        )
+    tables += [
+        Table("head-keys", "The keys of each diagram", _KEY_COLUMNS, rows_of(keys, _KEY_COLUMNS), 24),
+        Table("head-queries", "The queries of each diagram", _QUERY_COLUMNS, rows_of(queries, _QUERY_COLUMNS), 12),
+    ]
+    live = sum(record["live"] for record in keys)
+    facts = [Fact("heads", as_text(len(seen), "count"), Exactness.EXACT, len(seen))]
+    if keys:
+        text = f"{live:,} of {len(keys):,}"
+        facts.append(Fact("keys drawn that own a cell", text, Exactness.CERTIFIED, live))
+    return Section(
+        NAME, TITLE, lead, notes=tuple(notes), facts=tuple(facts), figures=tuple(figures), tables=tuple(tables)
+    )
+
+
+def _figure(number: int, seen: SeenHead, drawn: Drawn, cut: HeadSlice) -> Figure:
+    frame = Frame(cut.extent, _PAD, _PAD, _WIDTH - 2 * _PAD, _HEIGHT - 2 * _PAD)
+    polygons = cut.polygons()
+    cells, names = [], []
+    area = frame.width * frame.height
+    drawn_points = np.vstack([cut.queries, cut.drawn.keys]) if cut.is_whole else cut.queries
+    marks = np.array([[frame.x(x), frame.y(y)] for x, y in drawn_points.tolist()]).reshape(-1, 2)
+    for key, corners in zip(cut.shown.tolist(), polygons, strict=True):
+        if len(corners) < 3:
+            continue
+        name = drawn.key_names[key]
+        hint = tag("title", f"{name}: the queries that choose it")
+        cells.append(tag("polygon", hint, points=frame.points(corners), class_=f"cell k{key % len(KEY_COLOURS)}"))
+        pixels = np.array([[frame.x(x), frame.y(y)] for x, y in corners])
+        if _area(pixels) >= _LEAST_LABEL * area:
+            x, y = _clear(pixels, marks)
+            names.append(tag("text", _short(name), x=float(x), y=float(y) + 5, class_="name", text_anchor="middle"))
+    sites = _sites(frame, drawn, cut) if cut.is_whole else []
+    dots = [
+        tag(
+            "circle",
+            tag("title", f"{query} chooses {drawn.key_names[winner]}, margin {as_text(float(margin))}"),
+            cx=frame.x(u),
+            cy=frame.y(v),
+            r=4.0 if len(cut.queries) <= 80 else 2.6,
+            class_=f"query k{winner % len(KEY_COLOURS)}",
+        )
+        for (u, v), query, winner, margin in zip(
+            cut.queries.tolist(), drawn.query_names, drawn.winners.tolist(), drawn.margins, strict=True
+        )
+    ]
+    if len(cut.queries) <= _MOST_NAMED and len(set(drawn.query_names)) > 1:
+        dots += _query_names(frame, drawn, cut)
+    dead = [drawn.key_names[key] for key, live in zip(cut.shown.tolist(), cut.live.tolist(), strict=True) if not live]
+    svg = picture(
+        _WIDTH,
+        _HEIGHT,
+        f"Power diagram of {seen.title}, {drawn.title}",
+        *cells,
+        frame.border(),
+        *sites,
+        Markup("").join(dots),
+        Markup("").join(names),
+        class_="diagram",
+    )
+    legend = [("query k0", "a query, in the colour of the key it chooses"), ("dot-cell", "queries that choose one key")]
+    if sites:
+        legend.append(("site", "a key"))
+        if dead:
+            legend.append(("site dead", "a dead key"))
+    choice = f"{seen.title}" + ("" if seen.keys_are_fixed else f", {drawn.title}")
+    return Figure(
+        f"head-{number}", svg, _caption(seen, drawn, cut, dead), ("head-keys", "head-queries"), tuple(legend), choice
+    )
+
+
+def _query_names(frame: Frame, drawn: Drawn, cut: HeadSlice) -> list[Markup]:
+    """The names of the queries beside their dots; one that would be written over another is left out."""
+    written: list[tuple[float, float]] = []
+    names = []
+    for (u, v), query in zip(cut.queries.tolist(), drawn.query_names, strict=True):
+        x, y = frame.x(u) + 8, frame.y(v) - 6
+        if not any(abs(x - a) < _NAME_WIDTH and abs(y - b) < _NAME_HEIGHT for a, b in written):
+            names.append(tag("text", _short(query), x=x, y=y, class_="query-name"))
+            written.append((x, y))
+    return names
+
+
+def _caption(seen: SeenHead, drawn: Drawn, cut: HeadSlice, dead: list[str]) -> str:
+    d = drawn.head.keys.shape[1]
+    live = int(cut.live.sum())
+    text = f"{seen.title}, {drawn.title}: {live} of {len(cut.shown)} keys own a cell."
+    if dead:
+        text += f" Dead: {', '.join(map(_short, dead[:12]))}{' and more' if len(dead) > 12 else ''}."
+    if d == 2:
+        text += " Query space is this very plane: nothing is projected or cut."
+    elif d == 1:
+        text += " Query space is a line; the vertical direction only makes room."
+    else:
+        text += (
+            f" A flat cut through query space, which has {d} dimensions, along the two directions in which the "
+            f"queries vary most ({as_text(cut.spread, 'share')} of their variance). Cells are cut, up to rounding; "
+            "dots are projected onto the cut, so a dot may lie in another colour than the key it chooses."
+        )
+        hidden = live - sum(len(corners) >= 3 for corners in cut.polygons())
+        if hidden > 0:
+            text += f" {hidden} live key{' has its' if hidden == 1 else 's have their'} cell outside this picture."
+    if drawn.head.visible is not None:
+        text += " Drawn are the keys that the last query may see."
+    if cut.has_own_biases:
+        text += " Each query adds its own numbers to the scores; drawn are those of the last query."
+    return text
+
+
+def _sites(frame: Frame, drawn: Drawn, cut: HeadSlice) -> list[Markup]:
+    """The keys themselves as crosses, where they fall into the picture."""
+    (x0, x1), (y0, y1) = cut.extent
+    marks = []
+    for key, (x, y), live in zip(cut.shown.tolist(), cut.drawn.keys.tolist(), cut.live.tolist(), strict=True):
+        if not (x0 <= x <= x1 and y0 <= y <= y1):
+            continue
+        hint = tag("title", f"{drawn.key_names[key]}: the key itself{'' if live else ', dead'}")
+        marks.append(tag("path", hint, d=cross(frame.x(x), frame.y(y)), class_="site" if live else "site dead"))
+    return marks
+
+
+def _key_records(seen: SeenHead, drawn: Drawn, cut: HeadSlice) -> list[dict[str, Any]]:
+    wins = np.bincount(drawn.winners, minlength=drawn.head.n_keys)
+    shape = [len(corners) >= 3 for corners in cut.polygons()]
+    return [
+        {
+            "layer": seen.layer,
+            "head": seen.head,
+            "of": drawn.title,
+            "key": key,
+            "token": drawn.key_names[key],
+            "live": bool(live),
+            "in_picture": in_picture,
+            "wins": int(wins[key]),
+        }
+        for key, live, in_picture in zip(cut.shown.tolist(), cut.live, shape, strict=True)
+    ]
+
+
+def _query_records(seen: SeenHead, drawn: Drawn, cut: HeadSlice) -> list[dict[str, Any]]:
+    return [
+        {
+            "layer": seen.layer,
+            "head": seen.head,
+            "of": drawn.title,
+            "query": name,
+            "u": u,
+            "v": v,
+            "winner": drawn.key_names[winner],
+            "margin": margin,
+        }
+        for name, (u, v), winner, margin in zip(
+            drawn.query_names, cut.queries.tolist(), drawn.winners.tolist(), drawn.margins.tolist(), strict=True
+        )
+    ]
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _LONGEST_LABEL else name[: _LONGEST_LABEL - 1] + "…"
+
+
+def _area(corners: NDArray[np.float64]) -> float:
+    x, y = corners.T
+    return abs(float(x @ np.roll(y, -1) - y @ np.roll(x, -1))) / 2
+
+
+def _clear(corners: NDArray[np.float64], marks: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Where a name stands: the centroid of its cell, or a little above or below where that would hide a mark."""
+    centre = _centroid(corners)
+    edges = np.roll(corners, -1, axis=0) - corners
+    for shift in (0.0, -26.0, 26.0, -48.0, 48.0):
+        place: NDArray[np.float64] = centre + np.array([0.0, shift])
+        sides = edges[:, 0] * (place[1] - corners[:, 1]) - edges[:, 1] * (place[0] - corners[:, 0])
+        is_inside = bool((sides >= 0).all() or (sides <= 0).all())
+        if is_inside and not (np.abs(marks - place) < (40.0, 16.0)).all(axis=1).any():
+            return place
+    return centre
+
+
+def _centroid(corners: NDArray[np.float64]) -> NDArray[np.float64]:
+    following = np.roll(corners, -1, axis=0)
+    cross = corners[:, 0] * following[:, 1] - following[:, 0] * corners[:, 1]
+    return np.asarray(((corners + following) * cross[:, None]).sum(axis=0) / (3 * cross.sum()))

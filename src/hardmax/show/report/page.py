@@ -1,0 +1,266 @@
+"""``hm.reports.report``: one self-contained page on one model."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, cast
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+from numpy.typing import ArrayLike
+from threadpoolctl import threadpool_limits
+
+from hardmax.cells.domains import Domain
+from hardmax.errors import EmptyError, HardmaxError, ParameterError, WriteError
+from hardmax.heads.capture.captured import Capture
+from hardmax.heads.fidelity import Hardened
+from hardmax.networks.files.formats import folder_of, open_file, write_bytes
+from hardmax.show.colours import KEY_COLOURS, theme
+from hardmax.show.document import Document, gather, gather_captures
+from hardmax.show.report.about import EXACTNESS_MEANS
+from hardmax.show.report.sections import Table
+from hardmax.show.report.subject import Source, Subject, read_subject
+from hardmax.show.report.summarised import summaries
+from hardmax.version import __version__
+
+#: What a page may weigh.
+MOST_BYTES = 5_000_000
+
+_PAGES = Path(__file__).with_name("pages")
+#: By this a page of ours is recognised: `hardmax report` without a file name replaces the page it wrote before.
+_GENERATOR = '<meta name="generator" content="hardmax report'
+
+
+def report(
+    source: Source | Capture | Sequence[Capture] = None,
+    out: str | os.PathLike[str] = "report.html",
+    inputs: ArrayLike | str | os.PathLike[str] | None = None,
+    *,
+    labels: ArrayLike | None = None,
+    tokens: Sequence[str] | Sequence[Sequence[str]] | None = None,
+    plane: Domain | None = None,
+    name: str | None = None,
+    compared: Sequence[Hardened] = (),
+    force: bool = False,
+    progress: Callable[[str], None] | None = None,
+) -> Path:
+    """Write a page about a model and return where it is: one HTML file that needs no network and no server.
+
+    Parameters
+    ----------
+    source
+        A network, the path of a file that ``hm.read`` reads, or None for the built-in lookup model. Also what
+        ``hm.capture`` gives for a model that is none of these: then the page tells of its heads alone.
+    out
+        The file to write. An existing one is refused without ``force``.
+    inputs
+        Inputs (n, *input_shape), or a file: .npy, .csv, or .npz with ``inputs`` and perhaps ``labels`` and ``tokens``.
+        Without them a seeded sample is drawn, and the page says so.
+    labels
+        The right decision for each input.
+    tokens
+        Names of the positions: one list for all inputs, or a list for each.
+    plane
+        ``hm.Plane`` or ``hm.Segment`` whose cells are drawn; by default a plane through the first inputs.
+    name
+        What to call the model; by default its file name.
+    compared
+        Beside captures: what ``hm.fidelity`` measured of their model on the same inputs, such as ``by_layer``.
+    progress
+        Called with a few words whenever something new is begun.
+
+    Exactness: every number on the page carries its own.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from hardmax.networks.layers import Affine, ReLU
+    >>> from hardmax.networks.network import Network
+    >>> net = Network([Affine([[1.0, 0.0], [0.0, 1.0]]), ReLU(), Affine([[1.0, 1.0], [0.0, 1.0]])], 2)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = report(net, Path(folder) / "report.html", [[1.0, 2.0], [-1.0, 0.5], [0.5, -1.0]])
+    ...     path.name, "4 cells" in path.read_text(encoding="utf-8")
+    ('report.html', True)
+    """
+    told = progress or (lambda text: None)
+    return make_report(
+        source,
+        out,
+        inputs,
+        labels=labels,
+        tokens=tokens,
+        plane=plane,
+        name=name,
+        compared=compared,
+        force=force,
+        progress=told,
+    ).path
+
+
+@dataclass(frozen=True, eq=False)
+class Report:
+    """A page that was written: where, about what, and all that it says."""
+
+    path: Path
+    subject: Subject | None  # None for captures, which come without their model
+    document: Document
+
+
+def make_report(
+    source: Source | Capture | Sequence[Capture],
+    out: str | os.PathLike[str],
+    inputs: ArrayLike | str | os.PathLike[str] | None,
+    *,
+    labels: ArrayLike | None = None,
+    tokens: Sequence[str] | Sequence[Sequence[str]] | None = None,
+    plane: Domain | None = None,
+    name: str | None = None,
+    compared: Sequence[Hardened] = (),
+    force: bool = False,
+    progress: Callable[[str], None] = lambda text: None,
+) -> Report:
+    """The same as ``report``, giving back what the page says as well."""
+    path = Path(out)
+    check_writable(path, force)  # before the work, not after
+    made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    captures = _captures(source)
+    if captures is not None and any(given is not None for given in (inputs, labels, tokens, plane)):
+        raise ParameterError(
+            "captures hold their inputs and names already, and have no planes; expected them alone, got inputs=, "
+            "labels=, tokens= or plane= beside them"
+        )
+    if captures is None and compared:
+        raise ParameterError(
+            f"compared= stands beside captures; expected none for a network, compared here, got {len(compared)}"
+        )
+    # thousands of small matrix products: threads that wait for one another made them ten times slower
+    with threadpool_limits(limits=1, user_api="blas"):
+        if captures is not None:
+            subject = None
+            document = gather_captures(captures, name or captures[0].source, made, progress, compared)
+        else:
+            progress("reading the model")
+            subject = read_subject(cast(Source, source), inputs, labels, tokens, name)
+            document = gather(subject, plane, made, progress)
+    progress("writing the page")
+    page = render(document).encode()
+    for smaller in summaries(document):
+        if len(page) <= MOST_BYTES:
+            break
+        document = smaller
+        page = render(document).encode()
+    if len(page) > MOST_BYTES:
+        raise WriteError(
+            f"{path}: the page would weigh {len(page):,} bytes, more than {MOST_BYTES:,}; give fewer inputs, or a "
+            "smaller plane= with fewer cells. Nothing was written"
+        )
+    write_bytes(path, page)
+    return Report(path, subject, document)
+
+
+def _captures(source: object) -> tuple[Capture, ...] | None:
+    """The captures of a source that is one or some; None for any other."""
+    found = (source,) if isinstance(source, Capture) else source
+    if not isinstance(found, tuple | list) or not all(isinstance(one, Capture) for one in found):
+        return None
+    if not found:
+        raise EmptyError("expected at least one capture, got none")
+    return tuple(found)
+
+
+# --- the page -----------------------------------------------------------------------------------
+
+
+def render(document: Document) -> str:
+    """The page as text."""
+    style = theme() + _key_styles() + _read("report.css")
+    script = _read("report.js")
+    environment = Environment(
+        loader=FileSystemLoader(_PAGES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("report.html").render(
+        document=document,
+        tables=document.tables,
+        rows_of=Table.shown_rows,
+        means=EXACTNESS_MEANS,
+        version=__version__,
+        style=Markup(style),
+        script=Markup(script),
+        policy=_policy(style, script),
+        data=embedded(document.as_json()),
+    )
+
+
+def embedded(data: Any) -> Markup:
+    """JSON that can stand inside a script element: nothing in it can end the element or begin another.
+
+    Examples
+    --------
+    >>> str(embedded({"token": "</script>&"}))
+    '{"token":"\\\\u003c/script\\\\u003e\\\\u0026"}'
+    """
+    text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))
+
+
+def _policy(style: str, script: str) -> str:
+    """A content security policy: no network at all, no style and no script but ours, known by its hash."""
+    style_hash, script_hash = (
+        base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (style, script)
+    )
+    return (
+        f"default-src 'none'; style-src 'sha256-{style_hash}'; script-src 'sha256-{script_hash}'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _key_styles() -> str:
+    """The colours of keys as classes k0, k1, ..."""
+    return "".join(f".k{index}{{--key:{colour}}}" for index, colour in enumerate(KEY_COLOURS)) + "\n"
+
+
+def _read(name: str) -> str:
+    return (_PAGES / name).read_text(encoding="utf-8")
+
+
+# --- the file -----------------------------------------------------------------------------------
+
+
+def check_writable(path: Path, force: bool) -> None:
+    """Refuse a place where the page could not be written, or a file that is not ours to replace."""
+    if os.path.isdir(path):
+        raise WriteError(f"{path}: expected a file to write, got a folder; name a file in it, such as report.html")
+    if not os.path.isdir(path.parent):
+        raise WriteError(f"{path}: the folder {path.parent} does not exist; make it first")
+    if os.path.exists(path) and not force:
+        raise WriteError(f"{path}: the file exists already; choose another name, or replace it with force (--force)")
+    folder = folder_of(path)
+    if not os.access(folder, os.W_OK):
+        raise WriteError(f"{path}: the folder {folder} cannot be written to; choose another")
+
+
+def is_report(path: Path) -> bool:
+    """Whether a file is a page that ``report`` wrote, by its generator; False where it cannot be read.
+
+    Examples
+    --------
+    >>> is_report(Path("no such file"))
+    False
+    """
+    try:
+        with open_file(path) as file:
+            head = file.read(4096)
+    except (HardmaxError, OSError):
+        return False
+    return _GENERATOR.encode() in head

@@ -1,0 +1,187 @@
+"""The section on stability: margins of all attention rows, and where a certificate says something."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import log
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+
+from hardmax.exactness import Exactness
+from hardmax.measure.stability import Certificate, certify
+from hardmax.show.report.sections import Column, Fact, Figure, Section, Table, as_text, rows_of
+from hardmax.show.report.seen_heads import SeenHead
+from hardmax.show.svg import Frame, picture, round_ticks, tag
+
+TITLE = "Where softness is harmless"
+NAME = "stability"
+_BINS = 24
+_REACH = 99.0  # percentile of the margins shown; the last bin holds the rest
+_MOST_PANELS = 24
+
+_COLUMNS = (
+    Column("layer", "layer", "count", Exactness.EXACT),
+    Column("head", "head", "count", Exactness.EXACT),
+    Column("rows", "rows", "count", Exactness.EXACT),
+    Column("certified", "rows with a certificate", "count", Exactness.CERTIFIED),
+    Column("share", "share", "share", Exactness.CERTIFIED),
+    Column("needed", "margin needed", "number", Exactness.ESTIMATED),
+    Column("least", "least margin", "number", Exactness.CERTIFIED),
+    Column("median", "median margin", "number", Exactness.CERTIFIED),
+    Column("weight", "mean distance to hard", "number", Exactness.ESTIMATED),
+    Column("guarantee", "mean guarantee", "number", Exactness.CERTIFIED),
+)
+_BIN_COLUMNS = (
+    Column("layer", "layer", "count", Exactness.EXACT),
+    Column("head", "head", "count", Exactness.EXACT),
+    Column("from", "margin from", "number", Exactness.ESTIMATED),
+    Column("to", "to", "number", Exactness.ESTIMATED),
+    Column("rows", "rows", "count", Exactness.ESTIMATED),
+)
+
+
+def stability_section(seen: Sequence[SeenHead]) -> tuple[Section, float | None]:
+    """Margins and certificates of every head, and the share of all rows with a certificate that says something."""
+    if not seen:
+        return Section(NAME, TITLE, absent="The model has no attention, so there are no margins."), None
+    soft = [head for head in seen if head.captured[0].temperature > 0]
+    if not soft:
+        why = "The model's attention is hard already: there is no softness to bound."
+        return Section(NAME, TITLE, absent=why), None
+    records: list[dict[str, Any]] = []
+    bins: list[dict[str, Any]] = []
+    panels: list[Markup] = []
+    n_rows = n_certified = 0
+    certificates = [(head, _certificates(head)) for head in soft]
+    for head, of_head in certificates:
+        record = _record(head, of_head)
+        records.append(record)
+        n_rows += record["rows"]
+        n_certified += record["certified"]
+        if len(panels) < _MOST_PANELS:
+            edges, counts = _histogram(of_head)
+            panels.append(_panel(head, edges, counts, record))
+            bins += [
+                {"layer": head.layer, "head": head.head, "from": a, "to": b, "rows": int(count)}
+                for a, b, count in zip(edges[:-1], edges[1:], counts, strict=True)
+            ]
+    share = n_certified / n_rows
+    notes = [
+        f"The temperature on raw dot products is {_temperatures(seen)} here; it is √d where scores are divided by √d.",
+        "A row is one query on one input. With N visible keys the certificate needs margin > temperature × log(N − 1): "
+        "then the winner has more than half of the weight whatever the other scores are. Below that the bound is true "
+        "but says nothing.",
+        "Distance to hard is the measured sum of |soft weight − hard weight| of a row, at most 2; the guarantee is "
+        "what the margin alone proves about it. Bounds hold with rounding accounted for.",
+    ]
+    if not all(certificate.holds for _, of_head in certificates for certificate in of_head):
+        notes.append("A measured value exceeds its bound: this is a bug in hardmax, please report it.")
+    if len(soft) < len(seen):
+        notes.append(f"Heads that are hard already are left out: {len(seen) - len(soft)} of {len(seen)}.")
+    if len(soft) > _MOST_PANELS:
+        notes.append(f"Histograms are drawn for the first {_MOST_PANELS} of {len(soft)} heads.")
+    columns, rows = min(3, len(panels)), -(-len(panels) // min(3, len(panels)))
+    figure = Figure(
+        "margins",
+        _grid(panels, columns, rows),
+        "Margins (best score minus second best, of raw dot products) of all rows, one panel a head. Right of the "
+        "dashed line, in the stronger colour, the certificate says something; the percentage is their share. The "
+        "last bar also holds all larger margins.",
+        ("stability", "margins"),
+        (("bar certified", "rows whose certificate says something"), ("bar", "rows whose certificate says nothing")),
+    )
+    section = Section(
+        NAME,
+        TITLE,
+        "The margin is the lead of the best key over the next. A large margin proves that softmax is almost hard "
+        "there, so that the picture at temperature zero is also true of the real model; a small one proves nothing "
+        "either way.",
+        notes=tuple(notes),
+        facts=(
+            Fact("attention rows", as_text(n_rows, "count"), Exactness.EXACT, n_rows),
+            Fact("with a certificate that says something", as_text(share, "share"), Exactness.CERTIFIED, share),
+        ),
+        figures=(figure,),
+        tables=(
+            Table("stability", "Margins and certificates of each head", _COLUMNS, rows_of(records, _COLUMNS)),
+            Table("margins", "The bars of the histograms", _BIN_COLUMNS, rows_of(bins, _BIN_COLUMNS), shown=10),
+        ),
+    )
+    return section, share
+
+
+def _temperatures(seen: Sequence[SeenHead]) -> str:
+    values = sorted({one.temperature for head in seen for one in head.captured})
+    return as_text(values[0]) if len(values) == 1 else f"{as_text(values[0])} to {as_text(values[-1])}"
+
+
+def _certificates(head: SeenHead) -> list[Certificate]:
+    """One certificate for all inputs where their scores have one shape, else one an input."""
+    scores = [one.scores for one in head.captured]
+    if len({rows.shape[1] for rows in scores}) == 1:
+        return [certify(np.concatenate(scores), head.captured[0].temperature)]
+    return [certify(rows, one.temperature) for rows, one in zip(scores, head.captured, strict=True)]
+
+
+def _record(head: SeenHead, of_head: Sequence[Certificate]) -> dict[str, Any]:
+    margins = np.concatenate([rows.margins for rows in head.rows])
+    live = np.concatenate([certificate.n_live for certificate in of_head])
+    is_certified = np.concatenate([rows.is_certified for rows in head.rows])  # of queries and keys, not rounded scores
+    measured = np.concatenate([certificate.gradient for certificate in of_head])
+    proved = np.concatenate([certificate.gradient_bound for certificate in of_head])
+    most = int(live.max())
+    return {
+        "layer": head.layer,
+        "head": head.head,
+        "rows": len(margins),
+        "certified": int(is_certified.sum()),
+        "share": float(is_certified.mean()),
+        "needed": head.captured[0].temperature * log(most - 1) if most > 1 else 0.0,
+        "least": float(margins.min()),
+        "median": float(np.median(margins)),
+        "weight": float(measured.mean()),
+        "guarantee": float(proved.mean()),
+    }
+
+
+def _histogram(of_head: Sequence[Certificate]) -> tuple[list[float], list[int]]:
+    margins = np.concatenate([certificate.margin for certificate in of_head])
+    finite = margins[np.isfinite(margins)]
+    reach = float(np.percentile(finite, _REACH)) if len(finite) else 1.0
+    edges = np.linspace(0.0, reach or 1.0, _BINS + 1)
+    counts = np.histogram(np.minimum(margins, edges[-1]), bins=edges)[0]
+    return edges.tolist(), counts.tolist()
+
+
+def _panel(head: SeenHead, edges: list[float], counts: list[int], record: dict[str, Any]) -> Markup:
+    """One histogram, 240 wide and 150 high."""
+    high = max(max(counts), 1)
+    frame = Frame(((0.0, edges[-1]), (0.0, high)), 34.0, 26.0, 196.0, 84.0)
+    parts = [tag("text", head.title, x=34, y=14, class_="panel-title")]
+    share = as_text(record["share"], "share")
+    parts.append(tag("text", share, x=230, y=14, class_="tick-text", text_anchor="end"))
+    for a, b, count in zip(edges[:-1], edges[1:], counts, strict=True):
+        if count:
+            kind = "bar certified" if (a + b) / 2 > record["needed"] else "bar"
+            hint = tag("title", f"{count} rows with a margin from {as_text(a)} to {as_text(b)}")
+            x, y = frame.x(a), frame.y(count)
+            width = frame.x(b) - frame.x(a) - 1
+            parts.append(tag("rect", hint, x=x, y=y, width=width, height=frame.top + frame.height - y, class_=kind))
+    parts.append(frame.bottom_axis([(at, as_text(at)) for at in round_ticks(0.0, edges[-1], 4)], ""))
+    parts.append(tag("text", as_text(high, "count"), x=28, y=frame.top + 8, class_="tick-text", text_anchor="end"))
+    parts.append(tag("line", x1=34, x2=230, y1=110, y2=110, class_="base"))
+    if 0 < record["needed"] <= edges[-1]:
+        at = frame.x(record["needed"])
+        parts.append(tag("line", x1=at, x2=at, y1=22, y2=110, class_="threshold"))
+    return Markup("").join(parts)
+
+
+def _grid(panels: Sequence[Markup], columns: int, rows: int) -> Markup:
+    width, height = 246.0, 140.0
+    placed = [
+        tag("g", panel, transform=f"translate({width * (index % columns):g} {height * (index // columns):g})")
+        for index, panel in enumerate(panels)
+    ]
+    return picture(width * columns, height * rows, "Histograms of margins, one for each head", *placed, class_="chart")

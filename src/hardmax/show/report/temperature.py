@@ -1,0 +1,98 @@
+"""The section on temperature: the model cooled step by step down to its skeleton."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from markupsafe import Markup
+
+from hardmax.exactness import Exactness
+from hardmax.heads import fidelity as measured
+from hardmax.show.report.sections import Column, Figure, Section, Table, as_text, filled, rows_of
+from hardmax.show.report.subject import Subject
+from hardmax.show.svg import Frame, picture, round_ticks, tag
+
+TITLE = "From soft to hard"
+NAME = "temperature"
+
+_COLUMNS = (
+    Column("temperature", "temperature", "number", Exactness.EXACT),
+    Column("agreement", "decisions kept", "share", Exactness.ESTIMATED),
+    Column("relative_error", "relative error", "number", Exactness.ESTIMATED),
+    Column("kl", "divergence (nats)", "number", Exactness.ESTIMATED),
+    Column("hard_accuracy", "accuracy", "share", Exactness.ESTIMATED),
+)
+
+
+def temperature_section(subject: Subject) -> Section:
+    """Agreement and error at halved temperatures down to zero."""
+    if subject.not_soft:
+        return Section(NAME, TITLE, absent=subject.not_soft)
+    path = measured.temperature_path(subject.net, subject.inputs.points, labels=subject.inputs.labels)
+    records: list[dict[str, Any]] = [
+        {"temperature": at.temperature, **{c.key: getattr(at.fidelity, c.key) for c in _COLUMNS[1:]}} for at in path
+    ]
+    columns = filled(_COLUMNS, records)
+    notes = []
+    if any("GELU" in change or "SiLU" in change for change in (subject.hard.changes if subject.hard else ())):
+        notes.append("Only attention cools here; smooth activations stay as they are, unlike in the skeleton.")
+    return Section(
+        NAME,
+        TITLE,
+        "Softmax with a temperature goes continuously from the model as it is to its skeleton. Halving the temperature "
+        "again and again shows how far from hard the model works, and whether the change comes early or late.",
+        notes=tuple(notes),
+        figures=(_figure(records),),
+        tables=(Table("temperature", "The model at other temperatures", columns, rows_of(records, columns)),),
+    )
+
+
+def _figure(records: Sequence[dict[str, Any]]) -> Figure:
+    """Two panels over the same steps: decisions kept and relative error."""
+    n = len(records)
+    panels = []
+    width, height = 374.0, 250.0
+    series = [("relative_error", "relative error")]
+    if records[0]["agreement"] is not None:
+        series.insert(0, ("agreement", "decisions kept"))
+    for index, (key, title) in enumerate(series):
+        values = [float(record[key]) for record in records]
+        top = 1.0 if key == "agreement" else max(*values, 1e-12) * 1.08
+        low = 0.0 if key != "agreement" or min(values) < 0.5 else min(0.9, int(min(values) * 10) / 10)
+        frame = Frame(((-0.3, n - 0.7), (low, top)), 66.0, 34.0, width - 86.0, height - 34.0 - 52.0)
+        steps = [(at, _temperature(records[at]["temperature"])) for at in range(0, n, 2)]
+        if (n - 1) % 2:
+            steps[-1] = (n - 1, _temperature(records[-1]["temperature"]))
+        kind = "share" if key == "agreement" else "number"
+        dots = [
+            tag(
+                "circle",
+                tag("title", f"temperature {as_text(record['temperature'])}: {title} {as_text(value, kind)}"),
+                cx=frame.x(at),
+                cy=frame.y(value),
+                r=4.0,
+                class_=f"dot k{index}",
+            )
+            for at, (record, value) in enumerate(zip(records, values, strict=True))
+        ]
+        panels.append(
+            tag(
+                "g",
+                frame.left_axis([(at, as_text(at, kind)) for at in round_ticks(low, top, 4)], title),
+                frame.bottom_axis(steps, "temperature"),
+                tag("path", d=frame.path(list(enumerate(values))), class_=f"line k{index}"),
+                Markup("").join(dots),
+                transform=f"translate({width * index:g} 0)",
+            )
+        )
+    svg = picture(width * len(series), height, "The model at falling temperatures", *panels, class_="chart")
+    caption = (
+        f"From the model's own temperature ({as_text(records[0]['temperature'])}, left) by halves to zero (right), "
+        "compared with the model itself."
+    )
+    return Figure("temperature-path", svg, caption, ("temperature",))
+
+
+def _temperature(value: float) -> str:
+    return f"{value:.3g}"

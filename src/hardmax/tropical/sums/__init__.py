@@ -1,0 +1,1 @@
+"""Minkowski sums of Newton polytopes: the joint cells of several heads."""

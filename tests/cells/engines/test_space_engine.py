@@ -1,0 +1,329 @@
+"""The space engine against the rational cutter: labels, walls, incidence, and every corner within its error."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+import hardmax as hm
+from cells.engines.cutting_loops import engine_cells, exact_cells, program_of
+from hardmax.cells.domains import Box, Domain, Space
+from hardmax.cells.engines.exact.polytopes import ExactPolytope
+from hardmax.cells.engines.space._vanishing_kernels import DOUBT, PRIMES, exact_sign, vanishes
+from hardmax.cells.engines.space.engine import Solids, SpaceEngine
+from hardmax.cells.polytopes import Polytopes
+from hardmax.errors import ParameterError
+from hardmax.networks.slices.coefficients import Arithmetic, Guards
+from networks.builders import network_of
+from oracles.cell_oracle import oracle_cells
+from oracles.network_cases import random_network
+
+Layer = tuple[Any, ...]
+
+
+def _domains(dim: int) -> tuple[Domain, Domain]:
+    return Box([-1.0] * dim, [2.0] * dim), Space(dim)
+
+
+def _degenerate(seed: int, dim: int) -> list[Layer]:
+    """Two layers of small integers with repeated, negated, doubled and zero rows."""
+    rng = random.Random(seed)
+
+    def rows(n: int, width: int) -> list[list[int]]:
+        found: list[list[int]] = []
+        for _ in range(n):
+            plant = rng.random()
+            if found and plant < 0.25:
+                factor = rng.choice([1, -1, 2])
+                found.append([factor * x for x in rng.choice(found)])
+            else:
+                found.append([0 if plant < 0.3 else rng.randint(-2, 2) for _ in range(width)])
+        return found
+
+    def bias(n: int) -> list[int] | None:
+        return None if rng.random() < 0.4 else [rng.randint(-1, 1) for _ in range(n)]
+
+    n = rng.choice([3, 4, 5]) if dim < 5 else 3
+    width = n
+    layers: list[Layer] = [("affine", rows(n, dim), bias(n)), ("relu",)]
+    if rng.random() < 0.4:
+        layers, width = [("affine", rows(2 * n, dim), bias(2 * n)), ("maxout", n)], 2
+    kind = rng.choice(["relu", "maxout", "attention"])
+    if kind == "relu":
+        return [*layers, ("affine", rows(3, width), bias(3)), ("relu",)]
+    if kind == "maxout":
+        return [*layers, ("affine", rows(6, width), bias(6)), ("maxout", 3)]
+    return [*layers, ("attention", [(rows(4, 2), rows(4, 1), rows(2, width), bias(2))], None)]
+
+
+def _thirds(layers: list[Layer]) -> list[Layer]:
+    """The same with all affine weights divided by three and rounded: proportional rows, inexact guards."""
+
+    def third(numbers: Any) -> Any:
+        return [third(x) for x in numbers] if isinstance(numbers, list) else float(Fraction(numbers) / 3)
+
+    return [
+        ("affine", third(layer[1]), None if layer[2] is None else third(layer[2])) if layer[0] == "affine" else layer
+        for layer in layers
+    ]
+
+
+def _named_corners(walls: list[int], masks: list[int], corners: list[Any]) -> dict[frozenset[int], Any]:
+    """Each corner under the walls it lies on."""
+    names = [frozenset(wall for facet, wall in enumerate(walls) if mask >> facet & 1) for mask in masks]
+    assert len(set(names)) == len(names)
+    return dict(zip(names, corners, strict=True))
+
+
+def _assert_same(batch: Polytopes, index: int, exact: ExactPolytope) -> None:
+    part = batch.take(index, index + 1)
+    assert isinstance(part, Solids) and part.incidence is not None
+    masks = [sum(int(word) << 64 * place for place, word in enumerate(row)) for row in part.incidence]
+    found = _named_corners(part.walls.tolist(), masks, list(part.corners))
+    expected = _named_corners(list(exact.walls), list(exact.incidence), list(exact.points))
+    assert found.keys() == expected.keys()
+    dim, width = part.dim, len(exact.points[0]) - 1
+    for name, corner in found.items():
+        point = expected[name]
+        for k in range(width):
+            error = corner[width + (k >= dim)]
+            assert abs(Fraction(corner[k]) - Fraction(point[k + 1], point[0])) <= Fraction(error), (name, k)
+
+
+def _check(layers: list[Layer], domain: Domain) -> int:
+    """Certified cells are the exact ones; returns how many pieces were settled in rationals."""
+    net = network_of(layers, domain.dim)
+    expected = exact_cells(net, domain)
+    found, n_settled = engine_cells(SpaceEngine(domain, certified=True), net, domain, Arithmetic.BOUNDED)
+    assert found.keys() == expected.keys()
+    for label, (batch, index) in found.items():
+        _assert_same(batch, index, expected[label])
+    return n_settled
+
+
+# --- certified equals exact ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("block", range(6))
+def test_random_networks_in_two_and_three_dimensions(block: int) -> None:
+    for seed in range(20 * block, 20 * block + 20):
+        layers, dim = random_network(seed)
+        if dim > 1:
+            # small integers have exact guards: no sign is left to the rationals
+            assert [_check(layers, domain) for domain in _domains(dim)] == [0, 0], seed
+
+
+@pytest.mark.parametrize("dim", [3, 4])
+@pytest.mark.parametrize("block", range(3))
+def test_degenerate_networks(dim: int, block: int) -> None:
+    for seed in range(12 * block, 12 * block + 12):
+        for domain in _domains(dim):
+            assert _check(_degenerate(seed, dim), domain) == 0, (seed, domain)
+
+
+@pytest.mark.parametrize("dim", [5, 6])
+def test_five_and_six_dimensions(dim: int) -> None:
+    for seed in range(3):
+        for domain in _domains(dim):
+            _check(_degenerate(seed, dim), domain)
+
+
+@pytest.mark.parametrize("dim", [2, 3, 4])
+def test_what_floats_cannot_decide_is_settled(dim: int) -> None:
+    """Proportional rows of thirds: equal walls whose guards carry rounding errors."""
+    n_settled = 0
+    for seed in range(10):
+        for domain in _domains(dim):
+            n_settled += _check(_thirds(_degenerate(seed, dim)), domain)
+    assert n_settled > 0
+
+
+@given(st.integers(0, 10**6), st.sampled_from([2, 3, 4]), st.booleans(), st.booleans())
+@example(0, 3, True, True)
+def test_certified_cells_are_the_exact_cells(seed: int, dim: int, rounds: bool, is_bounded: bool) -> None:
+    layers = _degenerate(seed, dim)
+    _check(_thirds(layers) if rounds else layers, _domains(dim)[0 if is_bounded else 1])
+
+
+def test_believing_rounded_guards_is_noticed() -> None:
+    """The planted mistake: guards whose errors are claimed to be zero."""
+
+    class Believer(SpaceEngine):
+        def cut(self, pieces, guards, stage, limit=1 << 62):
+            return super().cut(pieces, replace(guards, error=np.zeros_like(guards.error)), stage, limit)
+
+    wrong = 0
+    for seed in range(12):
+        net = network_of(_thirds(_degenerate(seed, 3)), 3)
+        for domain in _domains(3):
+            found, _ = engine_cells(Believer(domain, certified=True), net, domain, Arithmetic.BOUNDED)
+            wrong += found.keys() != exact_cells(net, domain).keys()
+    assert wrong > 0
+
+
+# --- counts ----------------------------------------------------------------------------------------
+
+
+def _relu_net(path: Any) -> hm.Network:
+    with np.load(path) as arrays:
+        depth = len(arrays["widths"]) - 1
+        layers: list[Any] = []
+        for k in range(depth):
+            layers += [hm.Affine(arrays[f"W{k}"], arrays[f"b{k}"]), hm.ReLU()]
+        return hm.Network(layers[:-1], int(arrays["widths"][0]))
+
+
+@pytest.mark.parametrize("exactness", ["certified", "float"])
+@pytest.mark.parametrize(
+    ("name", "on_the_box", "everywhere"),
+    [("e_3-16-16-1_pt", 1276, 5028), ("f_4-12-12-1_pt", 1226, 10501), ("a_2-16-16-1_pt", 127, 572)],
+)
+def test_counts_of_the_shared_networks(shared, name: str, on_the_box: int, everywhere: int, exactness: str) -> None:
+    net = _relu_net(shared / "nets" / f"{name}.npz")
+    dim = net.input_shape[0]
+    assert hm.count_cells(net, hm.Box([-1.0] * dim, [1.0] * dim), exactness=exactness) == on_the_box
+    assert hm.count_cells(net, hm.Space(dim), exactness=exactness) == everywhere
+
+
+def test_float_mode_on_small_integers_counts_like_the_oracle() -> None:
+    for seed in range(40):
+        layers = _degenerate(seed, 3)
+        domain = Box([-1.0] * 3, [2.0] * 3)
+        net = network_of(layers, 3)
+        found, n_settled = engine_cells(SpaceEngine(domain, certified=False), net, domain, Arithmetic.FLOAT)
+        assert n_settled == 0 and found.keys() == oracle_cells(layers, 3, -1, 2).labels, seed
+
+
+def test_hyperplanes_in_five_dimensions_in_general_position_and_through_one_point() -> None:
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((9, 5))
+    apart = hm.Network([hm.Affine(rows, rng.standard_normal(9)), hm.ReLU()], 5)
+    assert hm.count_cells(apart, hm.Space(5)) == 1 + 9 + 36 + 84 + 126 + 126
+    central = hm.Network([hm.Affine(rows, rows[:, 0]), hm.ReLU()], 5)  # all through (-1, 0, 0, 0, 0)
+    assert hm.count_cells(central, hm.Space(5)) == 2 * (1 + 8 + 28 + 56 + 70)
+
+
+@pytest.mark.parametrize("scale", [1e300, 1e-300, 2.0**-1060])
+def test_huge_and_subnormal_weights_are_counted_right_or_refused(scale: float) -> None:
+    rows = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 1], [2, 2, 2], [-1, -1, -1]]) * scale
+    net = hm.Network([hm.Affine(rows, rows[:, 0]), hm.ReLU()], 3)
+    for domain in (hm.Box([-2.0] * 3, [2.0] * 3), hm.Space(3)):
+        # three coordinate planes and one more, all through (-1, 0, 0): a central arrangement of rank three
+        try:
+            assert hm.count_cells(net, domain) == 14
+        except hm.errors.PrecisionError:
+            assert scale > 1
+
+
+def test_threads_find_the_same_cells() -> None:
+    rng = np.random.default_rng(3)
+    net = hm.Network(
+        [hm.Affine(rng.standard_normal((12, 4))), hm.ReLU(), hm.Affine(rng.standard_normal((8, 12))), hm.ReLU()], 4
+    )
+    alone = hm.enumerate_cells(net, hm.Space(4))
+    together = hm.enumerate_cells(net, hm.Space(4), workers=2)
+    assert (alone.labels == together.labels).all() and alone.is_complete and together.is_complete
+
+
+# --- room ------------------------------------------------------------------------------------------
+
+
+def test_a_cell_with_more_than_64_facets() -> None:
+    # Tangent planes of a paraboloid: above them all, each is a facet.
+    slopes = [(a, b) for a in range(-4, 5) for b in range(-4, 5)]
+    weight = [[0, 0, 1], *([a, b, 0] for a, b in slopes)]
+    layers: list[Layer] = [
+        ("affine", weight, [0, *(-Fraction(a * a + b * b, 4) for a, b in slopes)]),
+        ("maxout", len(weight)),
+    ]
+    box = Box([-8.0, -8.0, -64.0], [8.0, 8.0, 64.0])
+    net = network_of(layers, 3)
+    found, n_settled = engine_cells(SpaceEngine(box, certified=True), net, box, Arithmetic.BOUNDED)
+    batch, index = found[(0,)]
+    assert n_settled == 0 and len(found) == 82
+    assert len(batch.take(index, index + 1).walls) > 64 and batch.incidence.shape[1] == 2
+    _assert_same(batch, index, exact_cells(net, box)[(0,)])
+
+
+@pytest.mark.parametrize("limit", [1, 5, 1 << 62])
+def test_stopping_early_and_going_on_gives_the_same_children(limit: int) -> None:
+    box = Box([-1.0] * 3, [1.0] * 3)
+    rng = np.random.default_rng(1)
+    net = hm.Network(
+        [hm.Affine(rng.standard_normal((8, 3))), hm.ReLU(), hm.Affine(rng.standard_normal((8, 8))), hm.ReLU()], 3
+    )
+    program = program_of(net, box, Arithmetic.BOUNDED)
+    engine = SpaceEngine(box, certified=True)
+    start = program.begin()
+    first = engine.cut(engine.root(), program.guards(start), program.stages[0])
+    state = program.advance(start, first.parents, first.labels)
+    guards, stage = program.guards(state), program.stages[1]
+    whole = engine.cut(first.pieces, guards, stage)
+    n_children, doubtful = engine.count(first.pieces, guards, stage)
+    assert n_children == len(whole.parents) and len(doubtful) == 0
+    done, labels, parents = 0, [], []
+    while done < len(first.pieces):
+        assert guards.error is not None
+        rest = Guards(guards.coefficients[done:], guards.error[done:])
+        part = engine.cut(first.pieces.take(done, len(first.pieces)), rest, stage, limit)
+        assert part.n_done > 0
+        labels.append(part.labels)
+        parents.append(part.parents + done)
+        done += part.n_done
+    assert (np.concatenate(labels) == whole.labels).all() and (np.concatenate(parents) == whole.parents).all()
+    joined = Solids.join([whole.pieces.take(k, k + 1) for k in range(len(whole.pieces))])
+    for field in ("corners", "lines", "walls", "vertex_start", "facet_start", "incidence"):
+        assert (getattr(joined, field) == getattr(whole.pieces, field)).all(), field
+
+
+def test_a_line_is_refused() -> None:
+    with pytest.raises(ParameterError, match="at least 2"):
+        SpaceEngine(Box([0.0], [1.0]), certified=True)
+
+
+# --- proofs of zero --------------------------------------------------------------------------------
+
+
+def test_the_primes_are_primes() -> None:
+    trial = np.arange(2, 46342)
+    assert len(set(PRIMES.tolist())) == len(PRIMES)
+    for prime in PRIMES:
+        assert (prime % trial != 0).all() and prime < 2**31
+
+
+@given(st.lists(st.integers(-30, 30), min_size=8, max_size=8), st.integers(-60, 60))
+def test_exact_signs_are_those_of_the_rationals(numbers: list[int], exponent: int) -> None:
+    row = np.zeros((2, 4))
+    row[0], row[1] = np.array(numbers[:4]) / 7, np.ldexp(np.array(numbers[4:8], dtype=float), exponent - 60)
+    corners = np.array([[0.1, -1 / 3, 2.0**exponent]])
+    exact = [Fraction(row[0, k]) + Fraction(row[1, k]) for k in range(4)]
+    value = exact[0] + sum(exact[k + 1] * Fraction(corners[0, k]) for k in range(3))
+    assert exact_sign(row, True, corners, 0, 0, 3) == (value > 0) - (value < 0)
+    assert exact_sign(np.array([[0.0, 1e-300, 0, 0], [0.0] * 4]), True, np.array([[1e-300, 0, 0]]), 0, 0, 3) == DOUBT
+
+
+@given(st.lists(st.integers(-9, 9), min_size=12, max_size=12), st.lists(st.integers(-9, 9), min_size=4, max_size=4))
+def test_a_row_vanishes_exactly_where_it_depends_on_the_walls(entries: list[int], weights: list[int]) -> None:
+    """Walls through a common corner, and a combination of them with or without a last bit changed."""
+    walls = np.array(entries, dtype=float).reshape(3, 4) / 8
+    if abs(np.linalg.det(walls[:, 1:])) < 1e-9:
+        return
+    lines = np.zeros((3, 7))
+    lines[:, :4] = walls
+    bits = np.array([[7]], dtype=np.uint64)
+    row = np.zeros((2, 4))
+    row[0] = np.array(weights[:3]) @ walls
+    assert vanishes(lines, 3, bits, 0, row, 3, False)
+    assert vanishes(lines, 3, bits, 0, row, 3, True)  # no wall at M: the part at infinity is zero
+    row[1, 0] = 2.0**-70
+    assert not vanishes(lines, 3, bits, 0, row, 3, False)
+    lines[0, 4] = 2.0**-60  # a wall that is not exact proves nothing
+    row[1, 0] = 0.0
+    assert not vanishes(lines, 3, bits, 0, row, 3, False)

@@ -1,0 +1,334 @@
+"""The parts of ``hm.verify``: enclosures, corners from walls, overlaps on walls, closed polytopes; in rationals."""
+
+from fractions import Fraction
+from itertools import combinations
+
+import numpy as np
+
+import hardmax as hm
+from cells.descriptions import moving_tokens, random_question
+from cells.verify.damages import copied, random_complex
+from hardmax.cells.complex import CellComplex
+from hardmax.cells.polytopes import Polytopes
+from hardmax.cells.verify.corners import is_closed
+from hardmax.cells.verify.enclosures import followed
+from hardmax.cells.verify.fixed_choices import exact_cells
+from hardmax.cells.verify.subject import Subject
+from hardmax.exact.overlaps import overlaps_on_wall
+from hardmax.exact.rationals import fraction
+from hardmax.exact.rounding import solution_bound
+from hardmax.exactness import Exactness
+from networks.builders import network_of
+from oracles.cell_oracle import interior_point, oracle_cells
+
+
+def _exact(number) -> Fraction:
+    high = float(number)
+    return Fraction(high) + Fraction(float(number - np.longdouble(high)))
+
+
+def _assert_enclosed(terms, row, exact):
+    value, error = (
+        terms.value[row].reshape(terms.value.shape[1], -1),
+        terms.error[row].reshape(terms.value.shape[1], -1),
+    )
+    truth = np.asarray(exact).reshape(exact.shape[0], -1)
+    n_rounded = 0
+    for k in range(len(value)):
+        for entry in range(value.shape[1]):
+            wanted = fraction(truth[k, entry]) if k < len(truth) else Fraction(0)
+            gap = abs(_exact(value[k, entry]) - wanted)
+            assert gap <= Fraction(float(error[k, entry])), (gap, error[k, entry])
+            n_rounded += gap > 0
+    return n_rounded
+
+
+def test_guards_and_maps_lie_within_their_proved_errors():
+    cases = [random_complex(seed, 1 + seed % 4, layers, numbers, "box") for seed, (layers, numbers) in enumerate(
+        (layers, numbers) for layers in ("deep relu", "attention then relu", "maxout") for numbers in
+        ("thirds", "sevenths", "last ulps", "normal", "integers"))]  # fmt: skip
+    for seed in range(4):
+        net, start, end = moving_tokens(seed)
+        cases.append(hm.enumerate_cells(net, hm.Segment(start, end + 1 / 3)))
+    slope = hm.Network(
+        [hm.Affine([[1 / 3, 1.0], [0.7, -1.0]], [0.1, 0.2]), hm.ReLU(slope=1 / 7), hm.Affine([[1.0, 3.0]])], 2
+    )
+    cases.append(hm.enumerate_cells(slope, hm.Box([-1, -1], [1, 1])))
+    n_rounded = 0
+    for cells in cases:
+        graph, is_line = cells.network.graph, cells.dim == 1 and isinstance(cells.domain, hm.Segment)
+        labels = cells.labels[:6]
+        *guards, (output, row_of) = followed(graph, cells.domain, labels, is_line)
+        for index, truth in enumerate(exact_cells(graph, cells.domain, labels)):
+            rows = iter(truth.rows)
+            for terms, of in guards:
+                for choice in range(terms.value.shape[2]):
+                    part = terms.take(np.array([of[index]]))
+                    part = type(part)(part.value[:, :, choice], part.units[:, :, choice], part.lattice, part.exact)
+                    n_rounded += _assert_enclosed(part, 0, next(rows).T)
+            n_rounded += _assert_enclosed(output, row_of[index], truth.output)
+    assert n_rounded > 100  # otherwise nothing was put to the test
+
+
+def test_dyadic_numbers_are_followed_without_error():
+    cells = random_complex(1, 3, "deep relu", "integers", "box")
+    for terms, _ in followed(cells.network.graph, cells.domain, cells.labels, False):
+        assert terms.exact.all() and not terms.error.any() and terms.units.any()
+
+
+def test_subnormal_weights_prove_nothing():
+    net = hm.Network([hm.Affine([[2.0**-1060]]), hm.ReLU()], 1)
+    guards, _ = next(followed(net.graph, hm.Box([0.0], [1.0]), np.zeros((1, 1), dtype=np.uint8), False))
+    assert np.isinf(guards.error).all()
+
+
+def _solved(matrix, right):
+    rows = [[*map(Fraction, row), Fraction(b)] for row, b in zip(matrix, right, strict=True)]
+    n = len(rows)
+    for k in range(n):
+        pivot = next(i for i in range(k, n) if rows[i][k] != 0)
+        rows[k], rows[pivot] = rows[pivot], rows[k]
+        rows[k] = [x / rows[k][k] for x in rows[k]]
+        for i in range(n):
+            if i != k:
+                rows[i] = [x - rows[i][k] * y for x, y in zip(rows[i], rows[k], strict=True)]
+    return [row[-1] for row in rows]
+
+
+def test_distances_to_solutions_are_bounded_and_not_by_much_more_than_they_are():
+    rng = np.random.default_rng(0)
+    tight = 0
+    for trial in range(60):
+        dim = 1 + trial % 4
+        scale = 2.0 ** rng.integers(-200, 200)
+        matrix = rng.integers(-9, 10, size=(dim, dim)) / 7 + rng.normal(size=(dim, dim)) * 2.0**-40 + 3 * np.eye(dim)
+        matrix, point = matrix * scale, rng.normal(size=dim)
+        off = np.abs(matrix) * 2.0**-50
+        true_matrix = [
+            [Fraction(x) + Fraction(e) * int(rng.integers(-1, 2)) for x, e in zip(r, d, strict=True)]
+            for r, d in zip(matrix, off, strict=True)
+        ]
+        right = [Fraction(float(x)) for x in matrix @ (point + rng.normal(size=dim) * 2.0**-30)]
+        solution = _solved(true_matrix, right)
+        gap = [
+            sum((a * Fraction(float(x)) for a, x in zip(row, point, strict=True)), -b)
+            for row, b in zip(true_matrix, right, strict=True)
+        ]
+        rounded = np.array([[float(x) for x in gap]])
+        loose = np.abs(rounded) * 2.0**-52
+        bound = solution_bound(matrix[None], off[None], np.linalg.inv(matrix)[None], rounded, loose)[0]
+        truth = max(abs(x - Fraction(float(y))) for x, y in zip(solution, point, strict=True))
+        assert truth <= Fraction(float(bound)), trial
+        tight += Fraction(float(bound)) <= truth * Fraction(101, 100)
+    assert tight > 40
+    singular = np.array([[[1.0, 2.0], [2.0, 4.0]]])
+    assert np.isinf(solution_bound(singular, 0 * singular, singular, np.ones((1, 2)), np.zeros((1, 2)))).all()
+
+
+def test_overlaps_on_a_wall_are_what_rationals_say():
+    rng = np.random.default_rng(1)
+    counts = {1: 0, 0: 0, -1: 0}
+    for trial in range(120):
+        dim, n_rows = 2 + trial % 3, 4 + trial % 4
+        rows = rng.integers(-4, 5, size=(n_rows, dim + 1)) / 3
+        if trial % 5 == 0:
+            rows[1] = -rows[0]  # two rows that only touch
+        box = np.concatenate([np.ones((2 * dim, 1)) * 2, np.concatenate([np.eye(dim), -np.eye(dim)])], axis=1)
+        rows = np.concatenate([rows, box])
+        wall = rng.integers(-4, 5, size=dim + 1) / 7
+        if not wall[1:].any():
+            continue
+        error = np.abs(rows) * 2.0**-45
+        signs = rng.integers(-1, 2, size=rows.shape)  # the true rows: thirds are not the only numbers nearby
+        true = [
+            [Fraction(float(x)) + int(s) * Fraction(float(e)) for x, s, e in zip(*parts, strict=True)]
+            for parts in zip(rows, signs, error, strict=True)
+        ]
+        pivot = next(k for k in range(1, dim + 1) if wall[k])
+        exact_wall = [Fraction(float(x)) for x in wall]
+        on_wall = [
+            tuple(
+                x - row[pivot] / exact_wall[pivot] * y
+                for k, (x, y) in enumerate(zip(row, exact_wall, strict=True))
+                if k != pivot
+            )
+            for row in true
+        ]
+        exists = interior_point([_whole(row) for row in on_wall], dim - 1) is not None
+        usable, reach = np.ones((1, len(rows)), dtype=bool), np.full((1, dim), 2.5)
+        verdict = int(overlaps_on_wall(wall[None], 0 * wall[None], rows[None], error[None], usable, reach)[0])
+        counts[verdict] += 1
+        assert verdict < 0 or verdict == exists, trial
+    assert counts[1] > 15 and counts[0] > 15 and counts[-1] > 0, counts
+
+
+def test_a_gap_smaller_than_the_rows_errors_proves_nothing():
+    wall, every, reach = np.array([[0.0, 0.0, 1.0]]), np.ones((1, 2), dtype=bool), np.ones((1, 2))
+    for gap, verdict in ((2.0**-46, 1), (-(2.0**-46), 0)):
+        rows = np.array([[[0.0, 1.0, 0.0], [gap, -1.0, 0.0]]])  # x > 0 and x < gap, on y = 0
+        for error, wanted in ((0.0, verdict), (2.0**-45, -1)):
+            asked = wall, 0 * wall, rows, np.full(rows.shape, error), every, reach
+            assert overlaps_on_wall(*asked).tolist() == [wanted], (gap, error)
+
+
+def _whole(row):
+    common = np.lcm.reduce([x.denominator for x in row], dtype=object)
+    return tuple(int(x * common) for x in row)
+
+
+def test_a_polytope_is_closed_until_one_bit_or_corner_is_missing():
+    cube = [[2 * k + (corner >> k & 1) for k in range(3)] for corner in range(8)]
+    signs = [[1 if face >> k & 1 else -1 for k in range(3)] for face in range(8)]
+    octahedron = [[f for f in range(8) if signs[f][k] == s] for k in range(3) for s in (-1, 1)]
+    square_pyramid = [[0, 1, 2, 3], [0, 1, 4], [1, 2, 4], [2, 3, 4], [3, 0, 4]]
+    for incidence, n_facets in ((cube, 6), (octahedron, 8), (square_pyramid, 5)):
+        assert is_closed(incidence, n_facets, 3)
+        for corner in range(len(incidence)):
+            assert not is_closed(incidence[:corner] + incidence[corner + 1 :], n_facets, 3)
+            for facet in range(n_facets):
+                changed = [list(lies_on) for lies_on in incidence]
+                changed[corner] = sorted(set(changed[corner]) ^ {facet})
+                assert not is_closed(changed, n_facets, 3), (corner, facet)
+    assert not is_closed(cube, 7, 3)  # a facet without corners
+
+
+def _attention_layers(seed, dim):
+    rng = np.random.default_rng(seed)
+    number = lambda *shape: [[Fraction(int(x)) for x in row] for row in rng.integers(-2, 3, size=shape)]  # noqa: E731
+    head = (number(3, 2), number(3, dim), number(2, dim), None)
+    return [("residual", [("attention", [head], None)]), ("affine", number(3, dim), number(1, 3)[0]), ("relu",)]
+
+
+def test_neighbours_and_regions_behind_attention_are_the_oracles():
+    """Facets that cross: each pair that shares a piece of a facet is there, and no other."""
+    n_crossed = 0
+    for seed in range(10):
+        dim = 3 + seed % 2
+        layers = _attention_layers(seed, dim)
+        layers.append(("affine", [[Fraction(seed % 3 - 1)] * 3], None))
+        for low, domain in ((-2, hm.Box([-2] * dim, [2] * dim)), (None, hm.Space(dim))):
+            cells = hm.enumerate_cells(network_of(layers, dim), domain)
+            truth = oracle_cells(layers, dim, low, None if low is None else 2)
+            if truth.cells > 24:
+                continue
+            labels = [tuple(label) for label in cells.labels.tolist()]
+            pairs = {frozenset((labels[i], labels[j])) for i, j in cells.neighbours.tolist()}
+            assert pairs == truth.neighbours, (seed, domain)
+            assert (cells.n_regions, cells.n_maps) == (truth.regions, truth.maps)
+            n_crossed += sum(sum(a != b for a, b in zip(*pair, strict=True)) > 1 for pair in pairs)
+    assert n_crossed > 20
+
+
+def test_float_neighbours_of_a_plane_are_those_of_the_certified_cells():
+    for seed in range(30):
+        question = random_question(seed, "box", 12)
+        if question.dim != 2:
+            continue
+        believed = hm.enumerate_cells(question.net, question.domain, exactness="float")
+        proved = hm.enumerate_cells(question.net, question.domain)
+        if believed.n_cells == proved.n_cells:
+            named = [
+                {frozenset((tuple(c.labels[i].tolist()), tuple(c.labels[j].tolist()))) for i, j in c.neighbours}
+                for c in (believed, proved)
+            ]
+            assert named[0] == named[1], question.name
+
+
+def test_regions_are_joined_by_few_overlaps_however_many_there_are():
+    """Behind a readout of zero everything is one region; 300 pairs need not be looked at to see it."""
+    rng = np.random.default_rng(0)
+    head = hm.Head(rng.normal(size=(4, 4)), rng.normal(size=(4, 4)), rng.normal(size=(4, 4)))
+    layers = [hm.Residual(hm.Attention([head])), hm.Affine(rng.normal(size=(4, 4)), rng.normal(size=4)), hm.ReLU()]
+    cells = hm.enumerate_cells(hm.Network([*layers, hm.Affine(np.zeros((1, 4)))], 4), hm.Box([-1] * 4, [1] * 4))
+    assert cells.n_cells > 20 and cells.n_regions == 1
+    from hardmax.cells.derived.neighbours import pairs_within
+
+    assert len(pairs_within(cells, cells.map_of)) < len(cells.neighbours)
+    assert len(list(combinations(range(cells.n_cells), 2))) > len(cells.neighbours)
+
+
+def test_tiny_numbers_of_the_domain_prove_nothing():
+    """Products of them underflow in floats, however long: rationals must look."""
+    net = hm.Network([hm.Affine([[1.0, 2.0]], [1.0]), hm.ReLU()], 2)
+    plane = hm.Plane([1.0, 0.0], np.eye(2) * 2.0**-500)
+    guards, _ = next(followed(net.graph, plane, np.zeros((1, 1), dtype=np.uint8), False))
+    assert np.isinf(guards.error).all()
+
+
+def test_a_corner_that_comes_twice_is_noticed():
+    """Four walls through one point: a pyramid's tip told as two corners on three walls each closes just as well."""
+    net = hm.Network([hm.Affine([[-1.0, 0, 1], [0, -1, 1], [1, 0, 1], [0, 1, 1]]), hm.ReLU()], 3)
+    cells = hm.enumerate_cells(net, hm.Box([-3, -3, -2], [3, 3, 2]))  # no corner touches a side it is not on
+    index = int(np.flatnonzero((cells.labels == 1).all(axis=1))[0])
+    pieces, first = cells.pieces, int(cells.pieces.vertex_start[index])
+    corner = first + int(np.flatnonzero(~pieces.vertices[first : pieces.vertex_start[index + 1]].any(axis=1))[0])
+    walls = pieces.walls[pieces.facet_start[index] : pieces.facet_start[index + 1]]
+    places = [int(np.flatnonzero(walls == (column << 24))[0]) for column in range(4)]  # in order around the tip
+    bits = [sum(1 << places[k] for k in facets) for facets in ((0, 1, 2), (0, 2, 3))]
+    incidence = np.insert(pieces.incidence, corner, 0, axis=0)
+    incidence[[corner, corner + 1], 0] = bits
+    start = pieces.vertex_start + (np.arange(len(pieces.vertex_start)) > index)
+    twice = copied(
+        cells,
+        vertices=np.insert(pieces.vertices, corner, pieces.vertices[corner], axis=0),
+        error=np.insert(pieces.error, corner, pieces.error[corner]),
+        incidence=incidence,
+        vertex_start=start,
+    )
+    assert Subject(cells, thorough=False).settled.corners.any()
+    for thorough in (False, True):
+        assert hm.verify(cells, thorough=thorough).ok
+        assert [c.name for c in hm.verify(twice, thorough=thorough).checks if not c.passed] == ["corners"]
+
+
+def _polygons(net, domain, parts):
+    """A complex from (label, corners, walls) a cell; errors leave room, so that floats can settle what is right."""
+    corners = [[Fraction(x) for x in corner] for _, points, _ in parts for corner in points]
+    floats = np.array([[float(x) for x in corner] for corner in corners])
+    error = [max(abs(x - Fraction(float(x))) for x in corner) for corner in corners]
+    start = np.cumsum([0, *(len(points) for _, points, _ in parts)])
+    walls = np.array([wall for _, _, own in parts for wall in own])
+    pieces = Polytopes(2, start, floats, start, walls, np.array([4 * float(e) for e in error]))
+    labels = np.array([label for label, _, _ in parts], dtype=np.uint8)
+    maps = np.array([[[0.0] * 2] * 3] * len(parts))
+    return CellComplex(net, domain, Exactness.CERTIFIED, labels, maps, np.zeros((len(parts), 3)), pieces)
+
+
+def test_a_sliver_thinner_than_rounding_is_missed_by_floats_and_not_by_verify():
+    """The wall x = c with c the float below a third cuts a sliver off the triangle 3 x + y < 1; leave it out."""
+    c = Fraction(1 / 3)
+    third, tip, relu_1, relu_2 = Fraction(1, 3), 1 - 3 * c, 0, 1 << 24
+    assert 0 < tip < 2.0**-53
+    layers = [hm.Affine([[3.0, 1.0], [-1.0, 0.0]], [-1.0, 1 / 3]), hm.ReLU(), hm.Affine(np.zeros((2, 2)))]
+    net, box = hm.Network(layers, 2), hm.Box([0, 0], [1, 2])
+    true_right = ([third, 0], [1, 0], [1, 2], [c, 2], [c, tip])
+    left = ((1, 1), ([c, tip], [c, 2], [0, 2], [0, 1]), (relu_2, -4, -1, relu_1))
+    right = [
+        ((0, 1), ([0, 0], [c, 0], [c, tip], [0, 1]), (-3, relu_2, relu_1 | 1, -1)),
+        left,
+        ((1, 0), true_right, (-3, -2, -4, relu_2 | 1, relu_1)),
+        ((0, 0), ([c, 0], [third, 0], [c, tip]), (-3, relu_1 | 1, relu_2 | 1)),
+    ]
+    whole = _polygons(net, box, right)
+    assert hm.enumerate_cells(net, box).n_cells == 4 and hm.verify(whole).ok, str(hm.verify(whole))
+    wrong = [
+        ((0, 1), ([0, 0], [third, 0], [0, 1]), (-3, relu_1 | 1, -1)),
+        left,
+        ((1, 0), ([c, 0], [1, 0], [1, 2], [c, 2]), (-3, -2, -4, relu_2 | 1)),
+    ]
+    assert not Subject(_polygons(net, box, wrong), thorough=False).settled.corners[[0, 2]].any()
+    for thorough in (False, True):
+        failed = [
+            check for check in hm.verify(_polygons(net, box, wrong), thorough=thorough).checks if not check.passed
+        ]
+        assert [check.name for check in failed] == ["corners"], failed
+
+
+def test_a_cell_that_sticks_out_of_the_domain_is_noticed():
+    net = hm.Network([hm.Affine([[1.0, 0.0], [0.0, 1.0]], [-2.0, -2.0]), hm.ReLU(), hm.Affine(np.zeros((2, 2)))], 2)
+    inside = [((0, 0), ([0, 0], [1, 0], [1, 1], [0, 1]), (-3, -2, -4, -1))]
+    outside = [((0, 0), ([0, 0], [1, 0], [1, 2], [0, 2]), (-3, -2, (1 << 24) | 1, -1))]
+    assert hm.verify(_polygons(net, hm.Box([0, 0], [1, 1]), inside)).ok
+    for thorough in (False, True):
+        failed = hm.verify(_polygons(net, hm.Box([0, 0], [1, 1]), outside), thorough=thorough)
+        assert "corners" in [check.name for check in failed.checks if not check.passed]

@@ -1,0 +1,136 @@
+"""Kernels compile once, are kept where something can be written, and work where nothing can."""
+
+import os
+import pickle
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import hardmax
+from hardmax.exact import compiling, notices
+
+SOURCE = Path(hardmax.__file__).parent
+
+
+@pytest.fixture
+def unsaid(monkeypatch):
+    """As in a new process, which has said nothing yet."""
+    monkeypatch.setattr(notices, "_said", set())
+
+
+def _doubled(x):
+    return 2.0 * x
+
+
+def _called_twice(x):
+    return _shifted(x, 0) + _shifted(x, 1) + _shifted(x, len(x))
+
+
+@compiling.inner
+def _shifted(x, by):
+    return x[0] + by
+
+
+def test_every_kernel_is_made_by_the_one_decorator():
+    """Else it would not know where it may be kept, nor of the files it calls into."""
+    direct = [
+        f"{file.relative_to(SOURCE)}: {line.strip()}"
+        for file in sorted(SOURCE.rglob("*.py"))
+        if file.name != "compiling.py"
+        for line in file.read_text().splitlines()
+        if line.startswith(("import numba", "from numba"))
+    ]
+    assert direct == []
+
+
+def test_constants_in_a_call_make_no_second_copy():
+    caller = compiling.kernel(_called_twice, cache=False)
+    assert caller(np.array([2.0, 3.0])) == 9.0
+    assert len(_shifted.signatures) == 1
+
+
+def test_where_no_folder_can_be_written_kernels_work_and_that_is_said_once(monkeypatch, unsaid):
+    def nowhere(*_):
+        raise RuntimeError("cannot cache function '_doubled': no locator available for file")
+
+    monkeypatch.setattr(compiling.FunctionCache, "__init__", nowhere)
+    first, second = compiling.kernel(_doubled), compiling.kernel(_doubled)
+    with pytest.warns(RuntimeWarning, match=r"cannot be kept .*set NUMBA_CACHE_DIR to a folder that can be written"):
+        assert first(1.5) == 3.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert second(1.5) == 3.0
+
+
+@pytest.fixture
+def cache_folder(tmp_path, monkeypatch):
+    monkeypatch.setattr("numba.core.config.CACHE_DIR", str(tmp_path / "kernels"))
+    return tmp_path / "kernels"
+
+
+def test_a_kernel_is_kept_and_read_again(cache_folder):
+    assert compiling.kernel(_doubled)(1.5) == 3.0
+    assert list(cache_folder.rglob("*.nbi"))
+    again = compiling.kernel(_doubled)
+    assert again(2.5) == 5.0 and sum(again.stats.cache_hits.values()) == 1
+
+
+def test_a_disk_that_fills_up_costs_only_the_next_start(cache_folder, monkeypatch, unsaid):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("numba.core.caching.IndexDataCacheFile.save", full)
+    with pytest.warns(RuntimeWarning, match="No space left on device"):
+        assert compiling.kernel(_doubled)(1.5) == 3.0
+
+
+def test_damaged_files_are_compiled_over(cache_folder, unsaid):
+    compiling.kernel(_doubled)(1.5)
+    for damage in (b"", b"\x80\x04", pickle.dumps("0.0.0")):
+        for file in cache_folder.rglob("*.nb?"):
+            file.write_bytes(damage)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            assert compiling.kernel(_doubled)(1.5) == 3.0
+
+
+def test_a_change_in_a_file_that_kernels_call_into_is_noticed(cache_folder, monkeypatch):
+    """numba itself looks at the function's own file alone, and would run what another one said before."""
+    compiling.kernel(_doubled)(1.5)
+    here = compiling._sources(Path(__file__).parent)
+    assert "_expansions.py" in [name for name, _, _ in here] and "rounding.py" in [name for name, _, _ in here]
+    name, date, size = here[0]
+    monkeypatch.setattr(compiling, "_sources", lambda _: ((name, date + 1, size), *here[1:]))
+    changed = compiling.kernel(_doubled)
+    assert changed(1.5) == 3.0 and not changed.stats.cache_hits
+
+
+def test_compiling_is_said_once_to_who_asks_and_to_nobody_else(unsaid, capfd):
+    lines = []
+    compiling.kernel(_doubled, cache=False)(1.5)  # nobody asked
+    with notices.announced(lines.append):
+        for _ in range(2):
+            compiling.kernel(_doubled, cache=False)(1.5)
+    assert lines == ["compiling kernels, once: about 15 s"]
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_process_on_a_read_only_file_system_works_and_says_so_once():
+    program = (
+        "import errno, os, sys\n"
+        "from numba.core import caching\n"
+        "def read_only(self): raise OSError(errno.EROFS, 'Read-only file system')\n"
+        "caching._CacheLocator.ensure_cache_path = read_only\n"
+        "import numpy as np\n"
+        "from hardmax.networks.slices._rounding_kernels import row_magnitudes\n"
+        "from hardmax.networks.slices._slice_kernels import _masked_dots\n"
+        "print(row_magnitudes(np.ones((2, 3))).tolist(), row_magnitudes(np.ones((2, 3), order='F')).tolist())\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE.parent)}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0 and done.stdout == "[1.0, 1.0] [1.0, 1.0]\n", done.stderr
+    assert done.stderr.count("cannot be kept") == 1 and "Traceback" not in done.stderr
