@@ -16,7 +16,7 @@ import numpy as np
 from hardmax.errors import ParameterError
 from hardmax.exactness import FloatArray
 from hardmax.measure import bounds, stability
-from hardmax.papers import _witnesses as w
+from hardmax.papers import witnesses as w
 
 _POPULATION = 512
 #: What rounding may add to a ratio where differences cancel: thirteen digits remain at worst.

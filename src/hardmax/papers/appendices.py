@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from hardmax.measure import bounds
-from hardmax.papers import _witnesses as w
+from hardmax.papers import witnesses as w
 from hardmax.papers.entries import Claim, Decided, Outcome
 
 

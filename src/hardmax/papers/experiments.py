@@ -8,7 +8,7 @@ from time import perf_counter
 
 import numpy as np
 
-from hardmax.papers import _witnesses as w
+from hardmax.papers import witnesses as w
 from hardmax.papers.entries import Claim, Decided, Outcome
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from hardmax.measure import bounds, stability
-from hardmax.papers import _witnesses as w
+from hardmax.papers import witnesses as w
 from hardmax.papers.entries import Claim, Decided, Outcome
 
 PAPER = "transformers and maxout networks (arXiv 2603.03084, from its summary)"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hardmax.measure import bounds, stability
-from hardmax.papers import _witnesses as w
+from hardmax.papers import witnesses as w
 from hardmax.papers.entries import Claim, Decided, Outcome
 
 #: Numbers of keys and relative weights at which competitors sit exactly on the margin.

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import hardmax as hm
-from hardmax.networks.files.formats import formats as network_files
-from hardmax.networks.files.formats.onnx import constants as onnx_constants
-from hardmax.networks.files.formats.onnx import windows as onnx_windows
+from hardmax.networks.files import formats as network_files
+from hardmax.networks.files.onnx import constants as onnx_constants
+from hardmax.networks.files.onnx import windows as onnx_windows
 from hardmax.networks.files.onnx.models import Budget, parse_model
 from hardmax.networks.files.onnx.reader import network_from_onnx
 from networks.files.onnx_graphs import relative_error, run, save, small_model

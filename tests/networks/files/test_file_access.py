@@ -23,8 +23,8 @@ from conftest import REPOSITORY
 from hardmax.constructions.function_files import read_function
 from hardmax.errors import FileFormatError, ParameterError, WriteError
 from hardmax.networks import operations as op
-from hardmax.networks.files.formats import arrays as array_files
-from hardmax.networks.files.formats import formats as files
+from hardmax.networks.files import arrays as array_files
+from hardmax.networks.files import formats as files
 from hardmax.networks.files.formats import replacing, write_bytes
 from hardmax.networks.files.inputs import stored_inputs
 from hardmax.networks.graph import GraphBuilder

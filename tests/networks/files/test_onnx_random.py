@@ -270,7 +270,7 @@ def test_number_types_that_numpy_lacks_are_read_at_their_value(kind, tmp_path):
 
 
 def test_the_table_of_refusals_names_every_operator_that_refuses():
-    from hardmax.networks.files.formats.onnx import reader as onnx_reader
+    from hardmax.networks.files.onnx import reader as onnx_reader
 
     table = onnx_reader.__doc__
     named = "Pow Cast CastLike Equal Where Clip Dropout BatchNormalization MaxPool Conv Pad Einsum LogSoftmax ArgMax"

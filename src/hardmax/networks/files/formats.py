@@ -140,7 +140,7 @@ def read(
 
         model = parse_model(data, where, file.parent, Budget(limits, len(data)))
         return network_from_onnx(model, where, input_shape=input_shape, output=output)
-    from hardmax.networks.files.formats import arrays as array_files
+    from hardmax.networks.files import arrays as array_files
 
     reader = array_files.network_from_npz if ending == ".npz" else array_files.network_from_safetensors
     return reader(data, where, limits)
@@ -194,7 +194,7 @@ def write(
     if ending == ".onnx":
         data = _onnx_bytes(net, 0.0 if temperature is None else check_temperature(temperature), dtype)
     else:
-        from hardmax.networks.files.formats import arrays as array_files
+        from hardmax.networks.files import arrays as array_files
 
         kept = net if temperature is None else net.with_temperature(temperature)
         try:
