@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from hardmax.cells.domains import Space as Space
     from hardmax.cells.search import count_cells as count_cells
     from hardmax.cells.search import enumerate_cells as enumerate_cells
-    from hardmax.cells.storage import load_cells as load_cells
+    from hardmax.cells.streaming import load_cells as load_cells
     from hardmax.cells.verify.verification import verify as verify
     from hardmax.constructions.compiled import maxout_to_transformer as maxout_to_transformer
     from hardmax.constructions.grid import grid_transformer as grid_transformer
@@ -58,9 +58,9 @@ if TYPE_CHECKING:
     from hardmax.measure import dynamics as dynamics
     from hardmax.measure import stability as stability
     from hardmax.measure.sampling import sample_cells as sample_cells
-    from hardmax.networks.files.formats import Limits as Limits
     from hardmax.networks.files.formats import read as read
     from hardmax.networks.files.formats import write as write
+    from hardmax.networks.files.opening import Limits as Limits
     from hardmax.networks.files.torch_export import to_torch as to_torch
     from hardmax.networks.files.torch_modules import from_torch as from_torch
     from hardmax.networks.layers import Affine as Affine
@@ -85,7 +85,7 @@ _NAMES = {
     "ClassAudit": "hardmax.heads.classes.audit",
     "HardmaxError": "hardmax.errors",
     "Head": "hardmax.networks.layers",
-    "Limits": "hardmax.networks.files.formats",
+    "Limits": "hardmax.networks.files.opening",
     "Maxout": "hardmax.networks.layers",
     "Network": "hardmax.networks.network",
     "Plane": "hardmax.cells.domains",
@@ -106,7 +106,7 @@ _NAMES = {
     "grid_transformer": "hardmax.constructions.grid",
     "joint_cells": "hardmax.tropical.sums.joint_cells",
     "kv_cache": "hardmax.heads.kv_cache",
-    "load_cells": "hardmax.cells.storage",
+    "load_cells": "hardmax.cells.streaming",
     "load_classes": "hardmax.heads.classes.storage",
     "lower": "hardmax.constructions.lowering.lower",
     "max_of_minima": "hardmax.constructions.piecewise",

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hardmax.cells.derived.locating import cells_at
 from hardmax.cells.derived.maps import map_classes
+from hardmax.cells.derived.neighbours import neighbour_pairs, pairs_within
 from hardmax.cells.derived.volumes import certified_volumes, rounded, volumes
 from hardmax.cells.domains import Domain
 from hardmax.cells.engines.exact.polytopes import ExactPolytope, cone_rays, rebuild, volume
@@ -22,6 +23,8 @@ from hardmax.cells.engines.line.engine import exact_end
 from hardmax.cells.engines.plane.polygons import in_order
 from hardmax.cells.enumeration import ExactFollower
 from hardmax.cells.polytopes import Polytopes
+from hardmax.cells.storage import save_cells
+from hardmax.cells.verify.verification import verify
 from hardmax.errors import IncompleteError, QuadraticScoresError, ShapeError
 from hardmax.exact.quadratic import distance
 from hardmax.exactness import Exactness, FloatArray, IntArray
@@ -231,8 +234,6 @@ class CellComplex:
     @cached_property
     def neighbours(self) -> IntArray:
         """Pairs (i, j), i < j, of cells that share a facet, (n_pairs, 2)."""
-        from hardmax.cells.derived.neighbours import neighbour_pairs
-
         self._need_complete("neighbours")
         return neighbour_pairs(self, None)
 
@@ -244,8 +245,6 @@ class CellComplex:
         """
         from scipy.sparse import coo_array
         from scipy.sparse.csgraph import connected_components
-
-        from hardmax.cells.derived.neighbours import pairs_within
 
         self._need_complete("regions")
         if len(np.unique(self.map_of)) == self.n_cells:
@@ -286,14 +285,10 @@ class CellComplex:
     @cached_property
     def certificate(self) -> Verification:
         """What ``hm.verify`` says of these cells, computed once: covering, labels, maps, adjacency."""
-        from hardmax.cells.verify.verification import verify
-
         return verify(self)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the complex to an .npz file that ``hm.load_cells`` reads, whole or not at all."""
-        from hardmax.cells.storage import save_cells
-
         save_cells(self, path)
 
     # --- for people ---------------------------------------------------------------------------

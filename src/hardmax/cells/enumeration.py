@@ -22,6 +22,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from hardmax.cells._label_kernels import extended_labels
 from hardmax.cells.domains import Domain
 from hardmax.cells.interrupts import interruptible, poll
 from hardmax.cells.polytopes import ROOT_BIT, Cut, Polytopes, split_wall
@@ -204,8 +205,6 @@ def _extended(labels: NDArray[Any], parents: IntArray, chosen: NDArray[Any], col
     """The children's labels: their parents', with a stage's choices filled in."""
     where = as_slice(columns)
     if isinstance(where, slice) and len(parents) > 64 and labels.dtype == chosen.dtype == np.uint8:
-        from hardmax.cells._label_kernels import extended_labels
-
         return np.asarray(extended_labels(labels, parents, chosen, where.start))
     complete = np.take(labels, parents, axis=0)
     complete[:, where] = chosen

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Any
 
+from hardmax.cells.derived.volumes import volumes
 from hardmax.cells.domains import Domain
 from hardmax.cells.polytopes import Polytopes
 from hardmax.exact.notices import announced
@@ -44,8 +45,6 @@ class Progress:
         self._cells += cells
         text = f"{self._cells:,} cells"
         if pieces.dim <= 2 and self._volume < float("inf"):
-            from hardmax.cells.derived.volumes import volumes
-
             self._done += float(volumes(pieces).sum()) / self._volume
             share = min(max(self._done, 1e-12), 1.0)
             text += f", {100 * share:.1f}% of the domain, about {self._cells / share:,.0f} in all"

@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 
 from hardmax.cells.complex import CellComplex
 from hardmax.cells.domains import Domain
+from hardmax.cells.engines.line.engine import LineEngine
+from hardmax.cells.engines.plane.engine import PlaneEngine
+from hardmax.cells.engines.space.engine import SpaceEngine
 from hardmax.cells.enumeration import (
     CellBatch,
     Engine,
@@ -24,7 +27,9 @@ from hardmax.cells.enumeration import (
 from hardmax.cells.interrupts import HeldSignals, interruptible
 from hardmax.cells.polytopes import Polytopes
 from hardmax.cells.progress import Progress
+from hardmax.cells.streaming import StreamWriter
 from hardmax.errors import DomainError, NotPiecewiseAffineError, ParameterError, PrecisionError, WriteError
+from hardmax.exact.rationals import float_array
 from hardmax.exactness import Exactness
 from hardmax.networks import operations as op
 from hardmax.networks.network import Network
@@ -137,8 +142,6 @@ def enumerate_cells(
 
 def _streamed(run: _Run, folder: str | os.PathLike[str], held: HeldSignals, progress: bool) -> StreamedCells:
     """The cells written to a folder as they are found; what was found before an error is in it as well."""
-    from hardmax.cells.streaming import StreamWriter
-
     writer = StreamWriter(folder, run.net, run.domain, run.mode)
     try:
         is_complete = _search(run, writer.add, progress)
@@ -269,22 +272,14 @@ def engine_for(domain: Domain, certified: bool) -> Engine:
             "hm.Plane or an hm.Segment, or draw samples with hm.sample_cells"
         )
     if domain.dim == 1:
-        from hardmax.cells.engines.line.engine import LineEngine
-
         return LineEngine(domain, certified)
     if domain.dim == 2 and domain.is_bounded:
-        from hardmax.cells.engines.plane.engine import PlaneEngine
-
         return PlaneEngine(domain, certified)
-    from hardmax.cells.engines.space.engine import SpaceEngine
-
     return SpaceEngine(domain, certified)
 
 
 def _exact_batches(follower: ExactFollower, engine: Engine, enumeration: Enumeration) -> Iterator[CellBatch]:
     """Cells decided in rationals alone: every piece is settled, none is cut by floats."""
-    from hardmax.exact.rationals import float_array
-
     stages = follower.program.stages
     label = np.zeros(enumeration.n_choices, dtype=enumeration.label_type)
     stack: list[tuple[int, int, NDArray[Any], Polytopes]] = [(0, 0, label, engine.root())]

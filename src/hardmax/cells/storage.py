@@ -10,18 +10,20 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hardmax.cells.complex import CellComplex
 from hardmax.cells.domains import Box, Domain, Plane, Segment, Space
 from hardmax.cells.polytopes import ROOT_BIT, Polytopes, split_wall
+from hardmax.cells.verify.subject import Subject, layout_fault
 from hardmax.errors import FileFormatError, HardmaxError, ParameterError, WriteError
 from hardmax.exactness import Array, Exactness
-from hardmax.networks.files.formats import (
+from hardmax.networks.files.arrays import description_bytes, network_from_npz, npz_bytes
+from hardmax.networks.files.numpy_files import npz_arrays
+from hardmax.networks.files.opening import (
     LIMITS,
     Limits,
     as_path,
@@ -31,9 +33,11 @@ from hardmax.networks.files.formats import (
     refuse_pickle,
     shown,
 )
-from hardmax.networks.files.formats import replacing as replacing
-from hardmax.networks.files.numpy_files import npz_arrays
+from hardmax.networks.files.opening import replacing as replacing
 from hardmax.networks.network import Network
+
+if TYPE_CHECKING:
+    from hardmax.cells.complex import CellComplex
 
 Arrays = dict[str, Array]
 
@@ -42,7 +46,7 @@ FORMAT = "hardmax.cells"
 _KEY = "hardmax"
 _DOMAINS: dict[str, type[Domain]] = {kind.__name__: kind for kind in (Segment, Plane, Box, Space)}
 #: Arrays of a batch of cells and the kind of number in each.
-_KINDS = {
+KINDS = {
     "labels": "u",
     "maps": "f",
     "map_error": "f",
@@ -55,13 +59,13 @@ _KINDS = {
     "incidence": "u",
 }
 #: How many axes each has; maps have those of the network's output besides.
-_RANKS = {
+RANKS = {
     **dict.fromkeys(("labels", "map_error", "vertices", "directions", "incidence"), 2),
     **dict.fromkeys(("vertex_start", "facet_start", "walls", "error"), 1),
 }
 #: Beyond any complex that can be computed; a basis of this many vectors still is a small thing.
 _MOST_DIMENSIONS = 1024
-_OPTIONAL = ("map_error", "error", "directions", "incidence")
+OPTIONAL = ("map_error", "error", "directions", "incidence")
 
 
 def save_cells(cells: CellComplex, path: str | os.PathLike[str]) -> None:
@@ -72,9 +76,7 @@ def save_cells(cells: CellComplex, path: str | os.PathLike[str]) -> None:
     WriteError
         The file could not be written; nothing was changed.
     """
-    if not isinstance(cells, CellComplex):
-        raise ParameterError(f"expected a CellComplex to save, got {type(cells).__name__}")
-    file = _npz_path(path)
+    file = npz_path(path)
     _check_whole(cells, shown(file))
     header = {
         **describe(cells.network, cells.domain, cells.exactness),
@@ -84,47 +86,6 @@ def save_cells(cells: CellComplex, path: str | os.PathLike[str]) -> None:
     }
     arrays = {**context_arrays(cells.network, cells.domain), **cell_arrays(cells)}
     write_arrays(file, header, arrays)
-
-
-def load_cells(path: str | os.PathLike[str], *, limits: Limits = LIMITS) -> CellComplex:
-    """The cell complex in a file that ``cells.save`` wrote, or in a folder that ``stream_to`` filled.
-
-    Every index is checked: which vertices, facets and walls belong to a cell, which facets meet in a vertex. ``limits``
-    says how large the file may be, packed and unpacked.
-
-    Exactness: as stored; ``hm.verify`` checks what was loaded.
-
-    Examples
-    --------
-    >>> import tempfile, os
-    >>> import hardmax as hm
-    >>> from hardmax.cells.search import enumerate_cells
-    >>> net = hm.Network([hm.Affine([[1.0], [2.0]]), hm.ReLU()], 1)
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = os.path.join(folder, "cells.npz")
-    ...     enumerate_cells(net, hm.Box([-1], [1])).save(file)
-    ...     load_cells(file).n_cells
-    2
-    >>> load_cells("absent.npz")
-    Traceback (most recent call last):
-        ...
-    hardmax.errors.FileFormatError: absent.npz: no such file...
-    """
-    if isinstance(path, str | os.PathLike) and os.path.isdir(path):
-        from hardmax.cells.streaming import StreamedCells
-
-        return StreamedCells.open(path).load()
-    file = _npz_path(path)
-    where = shown(file)
-    header, arrays = read_arrays(file, FORMAT, limits)
-    network, domain, exactness = restore_context(header, arrays, where, limits)
-    is_complete, n_settled = header.get("is_complete"), header.get("n_settled")
-    if type(is_complete) is not bool or type(n_settled) is not int or not 0 <= n_settled < 1 << 63:
-        raise FileFormatError(
-            f"{where}: its description is damaged: is_complete is {shown(is_complete, 40)}, n_settled "
-            f"{shown(n_settled, 40)}"
-        )
-    return restored(network, domain, exactness, arrays, is_complete=is_complete, n_settled=n_settled, where=where)
 
 
 # --- what the files hold ----------------------------------------------------------------------------
@@ -167,8 +128,6 @@ def network_hash(network: Network) -> str:
 
 def context_arrays(network: Network, domain: Domain) -> Arrays:
     """The network as the bytes of its own file, and the domain's defining numbers."""
-    from hardmax.networks.files.arrays import npz_bytes
-
     arrays: Arrays = {"network": np.frombuffer(npz_bytes(network), dtype=np.uint8)}
     for entry in fields(domain):  # type: ignore[arg-type]
         arrays[f"domain.{entry.name}"] = np.asarray(getattr(domain, entry.name))
@@ -179,8 +138,6 @@ def restore_context(
     header: Mapping[str, Any], arrays: Mapping[str, Array], where: str, limits: Limits = LIMITS
 ) -> tuple[Network, Domain, Exactness]:
     """Network, domain and exactness as stored, the network's hash compared."""
-    from hardmax.networks.files.arrays import description_bytes, network_from_npz
-
     try:
         network = network_from_npz(description_bytes(arrays["network"], where), f"{where}: network", limits)
         kind = _DOMAINS[header["domain"]]
@@ -221,76 +178,21 @@ def cell_arrays(cells: Any) -> Arrays:
     """The arrays of a complex, or of a batch of cells (labels, maps, map_error, pieces)."""
     pieces = cells.pieces
     arrays = {"labels": cells.labels, "maps": cells.maps, "map_error": cells.map_error}
-    arrays |= {name: getattr(pieces, name) for name in _KINDS if name not in arrays}
+    arrays |= {name: getattr(pieces, name) for name in KINDS if name not in arrays}
     return {name: np.asarray(array) for name, array in arrays.items() if array is not None}
-
-
-def restored(
-    network: Network,
-    domain: Domain,
-    exactness: Exactness,
-    arrays: Mapping[str, Array],
-    *,
-    is_complete: bool,
-    n_settled: int,
-    where: str,
-) -> CellComplex:
-    """The complex in stored arrays, refused where they do not fit together."""
-    found: Arrays = {}
-    for name, kind in _KINDS.items():
-        if name not in arrays:
-            if name in _OPTIONAL:
-                continue
-            raise FileFormatError(f"{where}: expected an array {name!r}, found none")
-        array = arrays[name]
-        size_is_right = array.dtype.itemsize == 8 or name == "labels"
-        if array.dtype.kind != kind or not size_is_right:
-            raise FileFormatError(f"{where}: array {name!r} holds {array.dtype}, which this version does not write")
-        if array.ndim != (rank := _RANKS.get(name, 2 + len(network.output_shape))):
-            raise FileFormatError(f"{where}: array {name!r} has shape {array.shape}, expected {rank} axes")
-        found[name] = array
-    pieces = Polytopes(
-        domain.dim,
-        found["vertex_start"],
-        found["vertices"],
-        found["facet_start"],
-        found["walls"],
-        found.get("error"),
-        found.get("directions"),
-        found.get("incidence"),
-    )
-    labels, maps, map_error = found["labels"], found["maps"], found.get("map_error")
-
-    def with_pieces(pieces: Polytopes) -> CellComplex:
-        return CellComplex(network, domain, exactness, labels, maps, map_error, pieces, is_complete, n_settled)
-
-    # in the plane a complex puts corners that come with their incidence in order: not before they are checked
-    unordered = domain.dim == 2 and pieces.incidence is not None
-    cells = with_pieces(replace(pieces, incidence=None) if unordered else pieces)
-    fault = _fault(cells, pieces)
-    if fault is not None:
-        raise FileFormatError(f"{where}: {fault}; the file is damaged")
-    if not unordered:
-        return cells
-    try:
-        return with_pieces(pieces)
-    except Exception as error:  # corners that are not those of a polygon can make any step fail
-        raise FileFormatError(f"{where}: its corners do not make polygons ({reason(error)})") from None
 
 
 def _check_whole(cells: CellComplex, where: str) -> None:
     """Refuse to write what could not be read again."""
-    fault = _fault(cells, cells.pieces)
-    if fault is not None:
+    wrong = fault(cells, cells.pieces)
+    if wrong is not None:
         raise WriteError(
-            f"{where}: hm.load_cells would refuse these cells ({fault}); hm.verify says more. Nothing was written"
+            f"{where}: hm.load_cells would refuse these cells ({wrong}); hm.verify says more. Nothing was written"
         )
 
 
-def _fault(cells: CellComplex, pieces: Polytopes) -> str | None:
+def fault(cells: CellComplex, pieces: Polytopes) -> str | None:
     """What is wrong with a complex whose arrays have the right types, or None."""
-    from hardmax.cells.verify.subject import Subject, layout_fault
-
     ranges = {"vertex": (pieces.vertex_start, len(pieces.vertices)), "facet": (pieces.facet_start, len(pieces.walls))}
     for name, (start, total) in ranges.items():
         if (start < 0).any() or (start > total).any():  # differences of larger numbers may overflow
@@ -300,10 +202,10 @@ def _fault(cells: CellComplex, pieces: Polytopes) -> str | None:
             return f"array {name!r} holds NaN or infinite numbers"
         if name in ("error", "map_error") and (array < 0).any():
             return f"array {name!r} holds errors below 0"
-    return layout_fault(Subject(cells, thorough=False)) or _index_fault(cells, pieces)
+    return layout_fault(Subject(cells, thorough=False)) or _indexfault(cells, pieces)
 
 
-def _index_fault(cells: CellComplex, pieces: Polytopes) -> str | None:
+def _indexfault(cells: CellComplex, pieces: Polytopes) -> str | None:
     """What is wrong with the numbers that say which vertex, facet and wall belongs where, or None."""
     n_vertices = len(pieces.vertices)
     if pieces.error is not None and pieces.error.shape != (n_vertices,):
@@ -345,8 +247,6 @@ def write_arrays(file: Path, header: Mapping[str, Any], arrays: Mapping[str, Arr
 
 def read_arrays(file: Path, format_: str, limits: Limits = LIMITS) -> tuple[dict[str, Any], Arrays]:
     """The description and the arrays of a file that ``write_arrays`` wrote."""
-    from hardmax.networks.files.arrays import description_bytes
-
     where = shown(file)
     try:
         with open_file(file, limits) as opened:
@@ -372,7 +272,7 @@ def read_arrays(file: Path, format_: str, limits: Limits = LIMITS) -> tuple[dict
     return header, arrays
 
 
-def _npz_path(path: str | os.PathLike[str]) -> Path:
+def npz_path(path: str | os.PathLike[str]) -> Path:
     if not isinstance(path, str | os.PathLike):
         raise ParameterError(f"expected the path of an .npz file, got a {type(path).__name__}")
     file = as_path(path)

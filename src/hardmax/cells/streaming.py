@@ -1,4 +1,4 @@
-"""Cells on disk as they are found: ``enumerate_cells(..., stream_to=folder)``.
+"""Cells on disk as they are found, ``enumerate_cells(..., stream_to=folder)``, and read back: ``hm.load_cells``.
 
 A folder holds ``context.npz`` (network and domain), numbered parts ``part-000000.npz``, ... and ``manifest.json``,
 which names the parts that are there and says whether they are all. Every file is put in place whole, and the
@@ -24,19 +24,22 @@ from numpy.typing import NDArray
 from hardmax.cells.complex import CellComplex
 from hardmax.cells.domains import Domain
 from hardmax.cells.enumeration import CellBatch, joined_batches, no_cells
+from hardmax.cells.loading import restored
 from hardmax.cells.storage import (
+    FORMAT,
     SCHEMA,
     cell_arrays,
     context_arrays,
     describe,
+    npz_path,
     read_arrays,
     replacing,
     restore_context,
-    restored,
     write_arrays,
 )
 from hardmax.errors import FileFormatError, ParameterError, PrecisionError, WriteError
 from hardmax.exactness import Exactness
+from hardmax.networks.files.opening import LIMITS, Limits, shown
 from hardmax.networks.network import Network
 
 _FORMAT = "hardmax.cells.stream"
@@ -134,6 +137,45 @@ class StreamedCells:
     def __repr__(self) -> str:
         state = "" if self.is_complete else ", incomplete"
         return f"StreamedCells({self.n_cells} cells in {len(self.parts)} parts, {self.exactness.value}{state})"
+
+
+def load_cells(path: str | os.PathLike[str], *, limits: Limits = LIMITS) -> CellComplex:
+    """The cell complex in a file that ``cells.save`` wrote, or in a folder that ``stream_to`` filled.
+
+    Every index is checked: which vertices, facets and walls belong to a cell, which facets meet in a vertex. ``limits``
+    says how large the file may be, packed and unpacked.
+
+    Exactness: as stored; ``hm.verify`` checks what was loaded.
+
+    Examples
+    --------
+    >>> import tempfile, os
+    >>> import hardmax as hm
+    >>> from hardmax.cells.search import enumerate_cells
+    >>> net = hm.Network([hm.Affine([[1.0], [2.0]]), hm.ReLU()], 1)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = os.path.join(folder, "cells.npz")
+    ...     enumerate_cells(net, hm.Box([-1], [1])).save(file)
+    ...     load_cells(file).n_cells
+    2
+    >>> load_cells("absent.npz")
+    Traceback (most recent call last):
+        ...
+    hardmax.errors.FileFormatError: absent.npz: no such file...
+    """
+    if isinstance(path, str | os.PathLike) and os.path.isdir(path):
+        return StreamedCells.open(path).load()
+    file = npz_path(path)
+    where = shown(file)
+    header, arrays = read_arrays(file, FORMAT, limits)
+    network, domain, exactness = restore_context(header, arrays, where, limits)
+    is_complete, n_settled = header.get("is_complete"), header.get("n_settled")
+    if type(is_complete) is not bool or type(n_settled) is not int or not 0 <= n_settled < 1 << 63:
+        raise FileFormatError(
+            f"{where}: its description is damaged: is_complete is {shown(is_complete, 40)}, n_settled "
+            f"{shown(n_settled, 40)}"
+        )
+    return restored(network, domain, exactness, arrays, is_complete=is_complete, n_settled=n_settled, where=where)
 
 
 class StreamWriter:

@@ -105,7 +105,7 @@ def check_target(
         The file exists and ``force`` is not given, is one of those beside it, is a folder, has another ending, or its
         folder is missing or cannot be written to.
     """
-    from hardmax.networks.files.formats import folder_of
+    from hardmax.networks.files.opening import folder_of
 
     if path is None:
         return
@@ -142,6 +142,6 @@ def _is_same(first: Path, second: Path) -> bool:
 
 def write_text(path: Path, text: str) -> None:
     """Put text into a file in one step."""
-    from hardmax.networks.files.formats import write_bytes
+    from hardmax.networks.files.opening import write_bytes
 
     write_bytes(path, text.encode())

@@ -140,7 +140,7 @@ def _loader(variant: str) -> Callable[[], Any]:
 
 
 def _text(file: Path) -> str:
-    from hardmax.networks.files.formats import shown, text_of
+    from hardmax.networks.files.opening import shown, text_of
 
     return text_of(file, where=f"--texts {shown(file)}")
 

@@ -18,7 +18,7 @@ from hardmax.constructions.piecewise import (
     piecewise_linear_from_pieces,
 )
 from hardmax.errors import FileFormatError, HardmaxError, ShapeError
-from hardmax.networks.files.formats import LIMITS, Limits, as_path, shown, text_of
+from hardmax.networks.files.opening import LIMITS, Limits, as_path, shown, text_of
 from hardmax.networks.network import Network
 from hardmax.tropical.polynomial import TropicalPolynomial
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import ShapeError, WeightError
+from hardmax.exact import simplex_kernels as kernels
 from hardmax.exact.exact_simplex import exact_maximise, solve_square
 from hardmax.exact.rationals import nearest_float
 from hardmax.exact.rounding import UNDERFLOW, dot_error, relative_error
@@ -108,8 +109,6 @@ def _maximal_basis(c: FloatArray, a: FloatArray, b: FloatArray) -> list[int] | N
     m, d = a.shape
     if m == 0 or d == 0 or m * d > LARGE:
         return None
-    from hardmax.exact import simplex_kernels as kernels
-
     scale = -np.frexp(np.abs(a).max(axis=1, initial=0.0))[1]
     nonbasic = np.empty(d + 1, np.int64)
     with np.errstate(over="ignore", under="ignore"):
@@ -168,8 +167,6 @@ def maximise_many(
         )
     if not all(np.isfinite(array).all() for array in (a, b, c)):
         raise WeightError("maximise_many: expected finite numbers, got NaN or infinity; drop such rows")
-    from hardmax.exact import simplex_kernels as kernels
-
     codes, points, _ = kernels.maximise_batch(c, a, b)
     with np.errstate(over="ignore", invalid="ignore"):
         values = np.einsum("kd,kd->k", c, points)

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import PrecisionError, ShapeError, WeightError
+from hardmax.exact import simplex_kernels as kernels
 from hardmax.exact._maximise import Optimum, Status, maximise, maximise_many
 from hardmax.exact.exact_simplex import exact_maximise, solve_square
 from hardmax.exact.rationals import nearest_float
@@ -382,8 +383,6 @@ def interior_points(normals: ArrayLike, limits: ArrayLike) -> tuple[NDArray[np.b
         exists[:] = True
         points[:] = 0.0
         return exists, points
-    from hardmax.exact import simplex_kernels as kernels
-
     unit = homogeneous_rows(a, b)
     columns = np.ascontiguousarray(unit.rows.transpose(0, 2, 1))
     status, proved, hints, _ = kernels.cone_batch(columns, UNIT_ROW_ERROR)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import PrecisionError, ShapeError, WeightError
+from hardmax.exact import simplex_kernels as kernels
 from hardmax.exact.rationals import nearest_float
 from hardmax.exact.rounding import relative_error
 from hardmax.exactness import FloatArray, IntArray
@@ -178,8 +179,6 @@ def cone_hint(rows: FloatArray, strict: NDArray[np.bool_]) -> tuple[int, FloatAr
     m, n = rows.shape
     if m * (n + 2) > LARGE:
         return _highs_hint(rows, strict)
-    from hardmax.exact import simplex_kernels as kernels
-
     columns = np.ascontiguousarray(rows.T)
     point, multipliers = np.zeros(n), np.zeros(m)
     status = kernels.cone_search(

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from hardmax.errors import EmptyError, ParameterError
 from hardmax.heads.capture.network_heads import head_layers
 from hardmax.networks import operations as op
+from hardmax.networks.files.formats import read
 from hardmax.networks.graph import Graph, GraphBuilder
 from hardmax.networks.network import Network
 
@@ -49,8 +50,6 @@ def soft_network(source: Network | str | os.PathLike[str]) -> Network:
     A Softmax that only turns the outputs into probabilities is no attention and is taken off.
     """
     if isinstance(source, str | os.PathLike):
-        from hardmax.networks.files.formats import read
-
         net = read(source)
     elif isinstance(source, Network):
         net = source

@@ -31,6 +31,8 @@ from hardmax.measure.training_snapshots import Probe as Probe
 from hardmax.measure.training_snapshots import Record as Record
 from hardmax.measure.training_snapshots import finite
 from hardmax.measure.training_snapshots import snapshot as snapshot
+from hardmax.networks.files.opening import package_version, write_bytes
+from hardmax.networks.files.torch_modules import from_torch
 from hardmax.networks.network import Network
 
 SCHEMA = "hardmax-dynamics-1"
@@ -170,8 +172,6 @@ class Recorder:
                 f"expected an hm.Network, got {type(model).__name__}; for a torch module pass example= or inputs=, for "
                 "anything else read="
             )
-        from hardmax.networks.files.torch_modules import from_torch
-
         return from_torch(model, example)
 
     def write(self, path: str | os.PathLike[str], *, force: bool = False) -> Path:
@@ -184,8 +184,6 @@ class Recorder:
             raise ParameterError(f"{file}: expected a name ending in .csv or .json, got {file.suffix or 'no ending'!r}")
         if os.path.exists(file) and not force:
             raise WriteError(f"{file}: the file exists; pass force=True to replace it, or another name")
-        from hardmax.networks.files.formats import package_version, write_bytes
-
         if file.suffix.lower() == ".json":
             text = json.dumps({"schema": SCHEMA, "hardmax": package_version(), "rows": self.rows}, allow_nan=False)
         else:

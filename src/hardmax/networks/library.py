@@ -20,12 +20,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from math import sqrt
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hardmax.errors import MissingModelError, ParameterError, ShapeError, WeightError
+from hardmax.errors import ParameterError, ShapeError, WeightError
 from hardmax.exactness import FloatArray
 from hardmax.networks import _builtin_weights as weights
 from hardmax.networks.layers import Affine, Attention, Head, Layer, Maxout, ReLU, Residual
@@ -35,13 +34,12 @@ from hardmax.networks.lookup import lookup_examples as lookup_examples
 from hardmax.networks.lookup import lookup_input as lookup_input
 from hardmax.networks.lookup import lookup_question as lookup_question
 from hardmax.networks.lookup import lookup_tokens as lookup_tokens
+from hardmax.networks.lookup import trained
 from hardmax.networks.network import Network
 
 #: The network that ``hardmax report`` analyses when it is given none.
 DEFAULT_BUILTIN = "lookup"
 
-#: Where the trained models are; training/lookup.py writes them.
-_MODELS = Path(__file__).with_name("models")
 
 
 # --- random networks ----------------------------------------------------------------------------
@@ -307,7 +305,7 @@ def builtin(name: str = DEFAULT_BUILTIN) -> Network:
     """
     _check_name(name)
     if name == "lookup":
-        return _trained(name)
+        return trained(name)
     if name == "demo":
         return Network(_blocks(weights.DEMO), 2)
     if name.startswith("figure-1-depth-"):
@@ -329,18 +327,6 @@ def _check_name(name: str) -> None:
         raise ParameterError(
             f"no built-in network is called {name!r}; expected one of {', '.join(_DESCRIPTIONS)}"
         )
-
-
-def _trained(name: str) -> Network:
-    file = _MODELS / f"{name}.npz"
-    if not file.is_file():
-        raise MissingModelError(
-            f"the built-in network {name!r} should be in {file}, but this installation lacks the file; reinstall "
-            "hardmax, or use another built-in network"
-        )
-    from hardmax.networks.files.formats import read  # not needed for any other network here
-
-    return read(file)
 
 
 _DESCRIPTIONS = {

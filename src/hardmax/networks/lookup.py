@@ -20,18 +20,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hardmax.errors import ParameterError, PrecisionError, ShapeError, WeightError
+from hardmax.errors import MissingModelError, ParameterError, PrecisionError, ShapeError, WeightError
 from hardmax.exact.rationals import float_array, rational, rational_array
 from hardmax.exactness import Array, FloatArray
 from hardmax.networks import evaluation
 from hardmax.networks import operations as op
+from hardmax.networks.files.formats import read
 from hardmax.networks.layers import Affine, Attention, Head, Layer, ReLU, Residual
 from hardmax.networks.network import Network
+
+#: Where the trained models are; training/lookup.py writes them.
+_MODELS = Path(__file__).with_name("models")
 
 N_KEYS, N_VALUES, N_PAIRS = 8, 8, 5
 _WIDTH = N_KEYS + N_VALUES
@@ -186,9 +191,7 @@ def conditioned_lookup(context: ArrayLike, net: Network | None = None) -> Networ
     hardmax.errors.ShapeError: context: expected 5 or 6 rows of 16 numbers, got shape (3, 16)
     """
     if net is None:
-        from hardmax.networks.library import builtin  # which imports this file
-
-        net = builtin("lookup").with_temperature(0.0)
+        net = trained("lookup").with_temperature(0.0)
     if not isinstance(net, Network):
         raise ParameterError(f"net: expected an hm.Network, got a {type(net).__name__}")
     rows = _rows("context", context, N_PAIRS, N_PAIRS + 1)[:N_PAIRS]
@@ -348,3 +351,17 @@ def _stored(values: Array, where: str, temperature: float) -> FloatArray:
             "would be rounded; round the weights to multiples of 1/128, or the context to fewer digits"
         )
     return floats
+
+
+# --- the file ------------------------------------------------------------------------------------
+
+
+def trained(name: str) -> Network:
+    """A trained network that ships with the package."""
+    file = _MODELS / f"{name}.npz"
+    if not file.is_file():
+        raise MissingModelError(
+            f"the built-in network {name!r} should be in {file}, but this installation lacks the file; reinstall "
+            "hardmax, or use another built-in network"
+        )
+    return read(file)

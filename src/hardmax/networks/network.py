@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import EmptyError, ParameterError, ShapeError, WeightError
+from hardmax.exact.rationals import rational_array
 from hardmax.networks import evaluation
 from hardmax.networks import operations as op
 from hardmax.networks.graph import Graph, GraphBuilder
@@ -154,8 +155,6 @@ class Network:
         if array.dtype.kind not in "fiubO":
             raise WeightError(f"expected an array of numbers, got dtype {array.dtype}")
         if array.dtype == object:
-            from hardmax.exact.rationals import rational_array
-
             try:
                 array = rational_array(array)
             except (TypeError, ValueError) as error:

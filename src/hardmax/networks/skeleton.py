@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from hardmax.errors import NotPiecewiseAffineError, ParameterError, PrecisionError, ShapeError, WeightError
 from hardmax.networks import evaluation
 from hardmax.networks import operations as op
+from hardmax.networks.files.formats import read
 from hardmax.networks.files.onnx.patterns import maxima_first
 from hardmax.networks.graph import Graph, GraphBuilder, Node
 from hardmax.networks.network import Network
@@ -138,8 +139,6 @@ def _network(source: Network | str | os.PathLike[str]) -> Network:
     if isinstance(source, Network):
         return source
     if isinstance(source, str | os.PathLike):
-        from hardmax.networks.files.formats import read
-
         return read(source)
     raise ParameterError(
         f"expected a network or the path of a file, got a {type(source).__name__}; for a torch module use "

@@ -13,10 +13,15 @@ from typing import Any
 
 import numpy as np
 
+from hardmax.cells.domains import Box
 from hardmax.errors import ParameterError
+from hardmax.exact.rationals import rational_array
 from hardmax.exactness import FloatArray
 from hardmax.measure import bounds, stability
+from hardmax.networks.layers import Affine, Attention, Head, Maxout, ReLU, Residual
+from hardmax.networks.network import Network
 from hardmax.papers import witnesses as w
+from hardmax.tropical.sums.joint_cells import joint_cells
 
 _POPULATION = 512
 #: What rounding may add to a ratio where differences cancel: thirteen digits remain at worst.
@@ -222,8 +227,6 @@ def _climb_exactly(
 
 
 def _joint(name: str, trials: int, rng: np.random.Generator) -> Attack:
-    from hardmax.tropical.sums.joint_cells import joint_cells
-
     parts = []
     for sizes, dim, affine in (((4, 4), 2, False), ((3, 3, 3), 2, True), ((3, 3, 3), 3, False), ((3, 2, 4), 2, True)):
         total = sum(sizes)
@@ -242,8 +245,6 @@ def _joint(name: str, trials: int, rng: np.random.Generator) -> Attack:
 
 
 def _log_lifted(name: str, trials: int, rng: np.random.Generator) -> Attack:
-    from hardmax.tropical.sums.joint_cells import joint_cells
-
     parts = []
     for n, channels, dim in ((4, 1, 2), (3, 2, 2), (4, 2, 1)):
 
@@ -261,8 +262,6 @@ def _networks(build: Callable[[Any], Any], shape: tuple[int, ...], limit: int) -
     """Networks of the plane built from integers, counted in a large box: never more than in the whole plane."""
 
     def adversary(name: str, trials: int, rng: np.random.Generator) -> Attack:
-        from hardmax.cells.domains import Box
-
         box = Box([-1000.0, -1000.0], [1000.0, 1000.0])
         return _climb_exactly(name, trials, rng, shape, lambda numbers: w.cell_count(build(numbers), box), limit)
 
@@ -270,9 +269,6 @@ def _networks(build: Callable[[Any], Any], shape: tuple[int, ...], limit: int) -
 
 
 def _relu_net(numbers: Any) -> Any:
-    from hardmax.networks.layers import Affine, ReLU
-    from hardmax.networks.network import Network
-
     values = numbers.astype(float)
     first, second = values[:9].reshape(3, 3), values[9:21].reshape(3, 4)
     layers = [Affine(first[:, :2], first[:, 2]), ReLU(), Affine(second[:, :3], second[:, 3]), ReLU()]
@@ -280,9 +276,6 @@ def _relu_net(numbers: Any) -> Any:
 
 
 def _block_net(numbers: Any) -> Any:
-    from hardmax.networks.layers import Affine, Attention, Head, ReLU, Residual
-    from hardmax.networks.network import Network
-
     v = numbers.astype(float)
     heads = [Head(v[o : o + 6].reshape(2, 3), v[o + 6 : o + 10].reshape(2, 2), _LIFT, [0.0, 0.0, 1.0]) for o in (0, 10)]
     output = np.hstack([np.eye(2), np.eye(2)])
@@ -291,9 +284,6 @@ def _block_net(numbers: Any) -> Any:
 
 
 def _two_blocks(numbers: Any) -> Any:
-    from hardmax.networks.layers import Affine
-    from hardmax.networks.network import Network
-
     blocks = [_block_net(numbers[start : start + 26]).layers for start in (0, 26)]
     between = Affine(numbers[52:56].astype(float).reshape(2, 2), numbers[56:58].astype(float))
     return Network([*blocks[0], between, *blocks[1]], 2)
@@ -324,8 +314,6 @@ def _routing(name: str, trials: int, rng: np.random.Generator) -> Attack:
 
 def _moves(net: Any, x: FloatArray, other: FloatArray) -> bool:
     """Whether two inputs have different labels in rational arithmetic."""
-    from hardmax.exact.rationals import rational_array
-
     return bool((net.labels(rational_array(x)) != net.labels(rational_array(other))).any())
 
 
@@ -333,9 +321,6 @@ _LIFT = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]])
 
 
 def _maxout_net(numbers: Any) -> Any:
-    from hardmax.networks.layers import Affine, Maxout
-    from hardmax.networks.network import Network
-
     v = numbers.astype(float)
     first, second = v[:18].reshape(6, 3), v[18:30].reshape(4, 3)
     return Network([Affine(first[:, :2], first[:, 2]), Maxout(3), Affine(second[:, :2], second[:, 2]), Maxout(2)], 2)

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 
 from hardmax.measure import bounds
+from hardmax.networks.layers import Attention, Head, ReLU, Residual
+from hardmax.networks.network import Network
 from hardmax.papers import witnesses as w
 from hardmax.papers.entries import Claim, Decided, Outcome
 
@@ -100,8 +102,6 @@ def _ffn_step(condition: Any) -> Outcome:
 
 def _block_partition(kind: str) -> Outcome:
     """k = (1, -1), residual, ReLU(y): the same two partitions, different values, different blocks."""
-    from hardmax.networks.layers import ReLU
-
     counts = {}
     for values in ((-3, 3), (3, -3)):
         net = w.line_network([1, -1], values, ReLU(), residual=True)
@@ -112,9 +112,6 @@ def _block_partition(kind: str) -> Outcome:
 
 def _recurrence(of: str) -> Outcome:
     """Keys (1, 0), (0, 1), (0, -1), values (0, 5), 0, 0 with residual, then a head that compares x_1 with 1."""
-    from hardmax.networks.layers import Attention, Head, Residual
-    from hardmax.networks.network import Network
-
     first = Residual(
         Attention([Head([[1.0, 0.0], [0.0, 1.0], [0.0, -1.0]], [[0.0, 5.0], [0.0, 0.0], [0.0, 0.0]], np.eye(2))])
     )

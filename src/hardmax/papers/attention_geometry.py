@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from hardmax.heads.diagram.power_diagram import power_diagram
 from hardmax.papers import witnesses as w
 from hardmax.papers.entries import Claim, Decided, Outcome
 
@@ -53,8 +54,6 @@ def _one_hot(keys: Sequence[int]) -> Outcome:
 
 
 def _empty_cells(rule: Any) -> Outcome:
-    from hardmax.heads.diagram.power_diagram import power_diagram
-
     keys = [(6, 1), (6, -1), (5, 0), (0, 0)]
     live = power_diagram(np.array(keys, dtype=float)).live
     empty = {j for j in range(4) if not live[j]}

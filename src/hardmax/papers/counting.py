@@ -8,7 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from hardmax.cells.domains import Segment
 from hardmax.measure import bounds
+from hardmax.networks.layers import Affine, ReLU
+from hardmax.networks.network import Network
 from hardmax.papers import witnesses as w
 from hardmax.papers.entries import Claim, Decided, Outcome
 
@@ -89,9 +92,6 @@ def _gain(exponent: Any) -> Outcome:
 
 def _upper(bound: Any) -> Outcome:
     """The bound for one attention key and one ReLU in the plane, which has 2 cells, and for random transformers."""
-    from hardmax.networks.layers import Affine, ReLU
-    from hardmax.networks.network import Network
-
     one = w.cells_on_box(Network([Affine([[1.0, 0.0]], [0.0]), ReLU()], 2), 2.0).n_cells
     shown = {"one ReLU, one key, d = 2": f"{one} cells, bound {bound(1, 1, 2, 1, 1):.4g}"}
     if one > bound(1, 1, 2, 1, 1):
@@ -133,8 +133,6 @@ def _lower(scores: str) -> Outcome:
 
 def _onto(image: str) -> Outcome:
     """Each cell of the grid network's block is mapped onto the whole cube, with slopes of one size."""
-    from hardmax.cells.domains import Segment
-
     cells = w.all_cells(w.grid_network(3, 1, 2, 1), Segment([0.0], [6.0]))
     images = set()
     for cell in range(cells.n_cells):

@@ -13,6 +13,8 @@ from enum import StrEnum
 from time import perf_counter
 from typing import Any
 
+from hardmax.html import block, table
+
 
 class Verdict(StrEnum):
     """What became of a published statement."""
@@ -73,8 +75,6 @@ class Finding:
     seconds: float = 0.0
 
     def _repr_html_(self) -> str:
-        from hardmax.html import block, table
-
         claim = self.claim
         rows = [("says", claim.says), *((f"witness: {key}", value) for key, value in self.witness.items())]
         rows += [("true instead", claim.correction)] if claim.correction else []

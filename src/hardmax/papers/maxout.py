@@ -13,7 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from hardmax.cells.domains import Segment
 from hardmax.measure import bounds, stability
+from hardmax.networks.layers import Affine, Maxout
+from hardmax.networks.network import Network
 from hardmax.papers import witnesses as w
 from hardmax.papers.entries import Claim, Decided, Outcome
 
@@ -129,10 +132,6 @@ def _relu_is_maxout(rank: int) -> Outcome:
 
 def _depth_growth(growth: str) -> Outcome:
     """Tent maps max(2 x, 2 - 2 x + ...) as maxout units of rank 2, counted for depths 1 to 4."""
-    from hardmax.cells.domains import Segment
-    from hardmax.networks.layers import Affine, Maxout
-    from hardmax.networks.network import Network
-
     tent = [Affine([[2.0], [-2.0]], [-1.0, 1.0]), Maxout(2)]  # |2 x - 1| folds [0, 1] onto itself
     counts = [w.cell_count(Network(tent * depth, 1), Segment([0.0], [1.0])) for depth in (1, 2, 3, 4)]
     lower = [bounds.maxout_lower(1, [1] * depth, 2) for depth in (1, 2, 3, 4)]

@@ -9,6 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hardmax.cells.domains import Box, Segment
+from hardmax.cells.interrupts import uninterrupted
+from hardmax.cells.search import count_cells, enumerate_cells
+from hardmax.networks.layers import Affine, Attention, Head, ReLU, Residual
+from hardmax.networks.network import Network
+from hardmax.tropical.sums.joint_cells import joint_cells
+
 if TYPE_CHECKING:
     from hardmax.cells.complex import CellComplex
     from hardmax.cells.domains import Domain
@@ -19,17 +26,12 @@ Heads = list[tuple[Any, Any]]
 
 def line_network(keys: Sequence[float], values: Sequence[float], *more: Any, residual: bool = False) -> Network:
     """One head on the line with scalar keys and values, followed by more layers."""
-    from hardmax.networks.layers import Attention, Head, Residual
-    from hardmax.networks.network import Network
-
     head = Attention([Head([[k] for k in keys], [[v] for v in values], [[1.0]])])
     return Network([Residual(head) if residual else head, *more], 1)
 
 
 def cells_on_box(net: Network, size: float) -> CellComplex:
     """The cells of a network in the cube [-size, size]^d."""
-    from hardmax.cells.domains import Box, Segment
-
     (dim,) = net.input_shape
     if dim == 1:
         return all_cells(net, Segment([-size], [size]))
@@ -38,24 +40,16 @@ def cells_on_box(net: Network, size: float) -> CellComplex:
 
 def all_cells(net: Network, domain: Domain) -> CellComplex:
     """Every cell of a network on a domain: a verdict is never drawn from part of them, so Ctrl-C is passed on."""
-    from hardmax.cells.interrupts import uninterrupted
-    from hardmax.cells.search import enumerate_cells
-
     return uninterrupted(enumerate_cells(net, domain))
 
 
 def cell_count(net: Network, domain: Domain) -> int:
     """How many cells a network has on a domain; Ctrl-C is passed on."""
-    from hardmax.cells.interrupts import uninterrupted
-    from hardmax.cells.search import count_cells
-
     return int(uninterrupted(count_cells(net, domain)))
 
 
 def joint_count(heads: Heads) -> int:
     """The number of joint cells of heads (keys, biases or None)."""
-    from hardmax.tropical.sums.joint_cells import joint_cells
-
     return len(joint_cells(heads))
 
 
@@ -78,9 +72,6 @@ def parabola_heads(n_keys: int, n_heads: int, dim: int, affine: bool) -> Heads:
 
 def grid_network(n_keys: int, dim: int, folds: int, depth: int) -> Network:
     """Theorem V.7's network on the cube [0, 2 n_keys]^dim, which keeps every number dyadic."""
-    from hardmax.networks.layers import Affine, Attention, Head, ReLU, Residual
-    from hardmax.networks.network import Network
-
     sites = [2.0 * j + 1.0 for j in range(n_keys)]
     layers: list[Any] = []
     for _ in range(depth):
@@ -101,8 +92,6 @@ def grid_network(n_keys: int, dim: int, folds: int, depth: int) -> Network:
 
 def grid_count(n_keys: int, dim: int, folds: int, depth: int) -> int:
     """How many cells that network has on its cube."""
-    from hardmax.cells.domains import Box, Segment
-
     side = 2.0 * n_keys
     domain = Segment([0.0], [side]) if dim == 1 else Box([0.0] * dim, [side] * dim)
     return cell_count(grid_network(n_keys, dim, folds, depth), domain)
@@ -110,9 +99,6 @@ def grid_count(n_keys: int, dim: int, folds: int, depth: int) -> int:
 
 def random_transformer(rng: np.random.Generator, n_keys: int, depth: int, width: int = 3) -> Network:
     """One Gaussian head and a ReLU layer a block, in the plane, weights on the grid of 1/1024."""
-    from hardmax.networks.layers import Affine, Attention, Head, ReLU, Residual
-    from hardmax.networks.network import Network
-
     def draw(*shape: int) -> Any:
         return np.round(rng.standard_normal(shape) * 1024) / 1024
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from hardmax.exact.linear_program import interior_point
 from hardmax.exact.rounding import dot_error
 from hardmax.exactness import FloatArray
 
@@ -91,8 +92,6 @@ def _clear_winners(slopes: FloatArray, offsets: FloatArray, points: FloatArray) 
 
 def _wins_alone(slopes: FloatArray, offsets: FloatArray, term: int, alive: NDArray[np.bool_]) -> bool:
     """Whether ``term`` exceeds every other living term at some point, by a certified linear program."""
-    from hardmax.exact.linear_program import interior_point
-
     others = np.flatnonzero(alive)
     others = others[others != term]
     # With a height t between the term and the rest, every coefficient is an input as given: forming the

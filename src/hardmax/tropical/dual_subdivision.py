@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,7 +13,9 @@ from hardmax.exact.rationals import nearest_float
 from hardmax.exactness import FloatArray
 from hardmax.tropical._checks import frozen, within_range
 from hardmax.tropical._epigraph import Corner, Epigraph, epigraph
-from hardmax.tropical.polynomial import TropicalPolynomial
+
+if TYPE_CHECKING:
+    from hardmax.tropical.polynomial import TropicalPolynomial
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +56,7 @@ def dual_subdivision(polynomial: TropicalPolynomial) -> DualSubdivision:
     --------
     A square cut along the diagonal by one high corner, and uncut where the four terms meet in one point:
 
+    >>> from hardmax.tropical.polynomial import TropicalPolynomial
     >>> square = [[0, 0], [1, 0], [0, 1], [1, 1]]
     >>> dual_subdivision(TropicalPolynomial(square, [0, 0, 0, -1])).cells
     ((0, 1, 2), (1, 2, 3))
@@ -82,6 +86,7 @@ def dual_cells(polynomial: TropicalPolynomial) -> tuple[tuple[int, ...], ...]:
 
     Examples
     --------
+    >>> from hardmax.tropical.polynomial import TropicalPolynomial
     >>> dual_cells(TropicalPolynomial([[0], [1]], [0, 0]))
     ((0, 1),)
     """

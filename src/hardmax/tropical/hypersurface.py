@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,9 @@ from hardmax.exact.rationals import nearest_float
 from hardmax.exactness import FloatArray
 from hardmax.tropical._checks import finite_array, frozen, within_range
 from hardmax.tropical._epigraph import Corner, epigraph
-from hardmax.tropical.polynomial import TropicalPolynomial
+
+if TYPE_CHECKING:
+    from hardmax.tropical.polynomial import TropicalPolynomial
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,6 +91,7 @@ def hypersurface(polynomial: TropicalPolynomial, domain: Any = None) -> Hypersur
 
     Examples
     --------
+    >>> from hardmax.tropical.polynomial import TropicalPolynomial
     >>> walls = hypersurface(TropicalPolynomial([[0, 0], [1, 0], [0, 1]], [0, 0, 0])).walls
     >>> [(wall.terms, wall.vertices.tolist(), wall.rays.tolist()) for wall in walls]
     [((0, 1), [[0.0, 0.0]], [[0.0, -1.0]]), ((0, 2), [[0.0, 0.0]], [[-1.0, 0.0]]),

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.exact.integers import Row, integers, reduced
+from hardmax.exact.linear_program import interior_points
 from hardmax.exactness import FloatArray
 from hardmax.tropical._checks import frozen
 from hardmax.tropical.polynomial import TropicalPolynomial
-from hardmax.tropical.rational_map import TropicalRationalMap
+
+if TYPE_CHECKING:
+    from hardmax.tropical.rational_map import TropicalRationalMap
 
 IndexArray = NDArray[np.intp]
 
@@ -71,6 +75,7 @@ def rational_cells(map_: TropicalRationalMap) -> RationalCells:
 
     Examples
     --------
+    >>> from hardmax.tropical.rational_map import TropicalRationalMap
     >>> absolute = TropicalPolynomial([[1.0], [-1.0]])
     >>> cells = rational_cells(TropicalRationalMap([absolute * absolute], absolute))
     >>> cells.labels.tolist(), cells.neighbours.tolist(), cells.n_regions
@@ -104,8 +109,6 @@ def rational_cells(map_: TropicalRationalMap) -> RationalCells:
 
 def _full_dimensional(polynomials: list[TropicalPolynomial]) -> tuple[IndexArray, FloatArray]:
     """All tuples of winners with an open cell, sorted, and a point in each; one polynomial at a time."""
-    from hardmax.exact.linear_program import interior_points
-
     dim = polynomials[0].dim
     places = np.zeros((1, 0), dtype=np.intp)
     points = np.zeros((1, dim))
@@ -151,8 +154,6 @@ def _neighbours(polynomials: list[TropicalPolynomial], places: IndexArray) -> In
     side, say, go straight to a point of the second cell: its winners stay above the others all the way, so
     where the way meets the hyperplane there is nothing but the two cells around.
     """
-    from hardmax.exact.linear_program import interior_points
-
     pairs = np.array(list(_candidate_pairs(polynomials, places)), dtype=np.intp).reshape(-1, 2)
     is_neighbour, _ = interior_points(*_systems(polynomials, places[pairs[:, 0]], places[pairs[:, 1]]))
     found = pairs[is_neighbour]

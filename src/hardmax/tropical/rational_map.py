@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike
 
 from hardmax.errors import EmptyError, ShapeError
 from hardmax.exactness import FloatArray
-from hardmax.tropical.polynomial import TropicalPolynomial
-from hardmax.tropical.rational import TropicalRational
+from hardmax.tropical.polynomial import TropicalPolynomial, TropicalRational
+from hardmax.tropical.rational_cells import rational_cells
 
 if TYPE_CHECKING:
     from hardmax.tropical.rational_cells import RationalCells
@@ -112,6 +112,4 @@ class TropicalRationalMap:
 
         Exactness: exact.
         """
-        from hardmax.tropical.rational_cells import rational_cells
-
         return rational_cells(self)

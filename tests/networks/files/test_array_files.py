@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import hardmax as hm
 from hardmax.networks import operations as op
-from hardmax.networks.files.formats import refuse_pickle
+from hardmax.networks.files.opening import refuse_pickle
 from networks.files.onnx_graphs import save, small_model
 
 safetensors_numpy = pytest.importorskip("safetensors.numpy", reason="needs safetensors, which is not installed")

@@ -25,8 +25,8 @@ from hardmax.errors import FileFormatError, ParameterError, WriteError
 from hardmax.networks import operations as op
 from hardmax.networks.files import arrays as array_files
 from hardmax.networks.files import formats as files
-from hardmax.networks.files.formats import replacing, write_bytes
 from hardmax.networks.files.inputs import stored_inputs
+from hardmax.networks.files.opening import replacing, write_bytes
 from hardmax.networks.graph import GraphBuilder
 
 
@@ -338,7 +338,7 @@ def test_an_interrupt_at_any_step_leaves_nothing_hidden(step, error, tmp_path, m
 _WRITING = """
 import sys, time
 from pathlib import Path
-from hardmax.networks.files.formats import replacing
+from hardmax.networks.files.opening import replacing
 with replacing(Path(sys.argv[1])) as out:
     out.write(b"half" * 10000)
     out.flush()

@@ -19,11 +19,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hardmax.cells.derived._neighbour_kernels import merge_tilings
 from hardmax.cells.derived.facets import facet_pairs, joining_pairs
 from hardmax.cells.engines.exact.polytopes import ExactPolytope
-from hardmax.cells.polytopes import Polytopes
+from hardmax.cells.polytopes import ROOT_BIT, Polytopes
 from hardmax.cells.prefixes import prefix_ids, stage_of_columns
 from hardmax.errors import CertificateError
+from hardmax.exact.quadratic import QuadraticNumber, compare, crossing
 from hardmax.exact.rationals import fraction
 from hardmax.exactness import IntArray
 
@@ -54,8 +56,6 @@ class PlaneNeighbours:
 
     def pairs(self, wanted: NDArray[np.bool_] | None = None) -> IntArray:
         """Pairs (i, j), i < j, sorted."""
-        from hardmax.cells.derived._neighbour_kernels import merge_tilings
-
         tiles = self._tiles(wanted)
         if len(tiles["cell"]) == 0:
             return np.empty((0, 2), dtype=np.int64)
@@ -223,9 +223,6 @@ def interval_pairs(cells: CellComplex) -> IntArray:
 
 def _by_exact_low_end(cells: CellComplex, run: IntArray) -> IntArray:
     """Intervals of a line in the order of their low ends, which are roots of their walls' exact equations."""
-    from hardmax.cells.polytopes import ROOT_BIT
-    from hardmax.exact.quadratic import QuadraticNumber, compare, crossing
-
     ends = []
     for index in run:
         wall = int(cells.pieces.walls[cells.pieces.facet_start[index]])

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.cells.complex import CellComplex
 from hardmax.cells.verify.corners import ExactShape
 from hardmax.cells.verify.fixed_choices import exact_cells
 from hardmax.cells.verify.settled import Settled, settle
 from hardmax.exactness import Exactness, FloatArray, IntArray
 from hardmax.networks import operations as op
+
+if TYPE_CHECKING:
+    from hardmax.cells.complex import CellComplex
 
 #: What a complex of exactness "estimated" may be off, as a share of the numbers involved: it claims no errors.
 TOLERANCE = 1e-9

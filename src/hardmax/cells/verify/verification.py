@@ -2,9 +2,9 @@
 
 The checks together prove a complete complex right. Each polytope's corners are those of the set where its own label's
 choices win, none missing; labels differ, so no two polytopes overlap; behind every facet inside the domain lies a cell,
-so nothing is missing (``certificate.adjacency`` has the proof). Which cells share facets follows from labels, or from
+so nothing is missing (``verify.adjacency`` has the proof). Which cells share facets follows from labels, or from
 linear programs on walls, and the claimed pairs must be those, all of them; maps are compared with one another, and
-regions are joined from both. Claimed errors must be true, and no looser than ``certificate.choices.LOOSENESS`` times
+regions are joined from both. Claimed errors must be true, and no looser than ``verify.choices.LOOSENESS`` times
 what one rounding of each operation explains. Guards and maps are recomputed along the labels, not by the engines.
 
 In the default mode of a certified complex extended floats with proved bounds decide, and rationals wherever those
@@ -19,13 +19,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hardmax.cells.complex import CellComplex
+from hardmax.cells.verify.adjacency import check_adjacency, check_volume
 from hardmax.cells.verify.check import Check
+from hardmax.cells.verify.choices import (
+    check_corners,
+    check_errors,
+    check_interior_points,
+    check_labels,
+    check_maps,
+)
+from hardmax.cells.verify.regions import check_map_numbers, check_regions
+from hardmax.cells.verify.subject import Subject, layout_fault
 from hardmax.errors import CertificateError, ParameterError
 from hardmax.exactness import Exactness
+from hardmax.html import block, table
 
 if TYPE_CHECKING:
-    from hardmax.cells.verify.subject import Subject
+    from hardmax.cells.complex import CellComplex
 
 
 @dataclass(frozen=True)
@@ -57,8 +67,6 @@ class Verification:
             )
 
     def _repr_html_(self) -> str:
-        from hardmax.html import block, table
-
         title = "Every check passed" if self.ok else "Some checks failed"
         rows = [(check.name, check.passed, check.detail) for check in self.checks]
         return block(title, table(("check", "passed", "detail"), rows, most=40), exactness=self.exactness.value)
@@ -92,12 +100,10 @@ def verify(cells: CellComplex, *, thorough: bool = False) -> Verification:
     >>> [check.name for check in verify(cells).checks if not check.passed][:2]
     ['labels', 'interior points']
     """
-    if not isinstance(cells, CellComplex):
+    if not hasattr(cells, "pieces"):
         raise ParameterError(
             f"expected a CellComplex to verify, got {type(cells).__name__}; load() a streamed result first"
         )
-    from hardmax.cells.verify.subject import Subject
-
     exactness = cells.exactness
     if thorough and exactness is Exactness.CERTIFIED:
         exactness = Exactness.EXACT
@@ -105,17 +111,6 @@ def verify(cells: CellComplex, *, thorough: bool = False) -> Verification:
 
 
 def _checks(subject: Subject) -> list[Check]:
-    from hardmax.cells.verify.adjacency import check_adjacency, check_volume
-    from hardmax.cells.verify.choices import (
-        check_corners,
-        check_errors,
-        check_interior_points,
-        check_labels,
-        check_maps,
-    )
-    from hardmax.cells.verify.regions import check_map_numbers, check_regions
-    from hardmax.cells.verify.subject import layout_fault
-
     fault = layout_fault(subject)
     if fault is not None:
         return [Check("layout", False, fault)]

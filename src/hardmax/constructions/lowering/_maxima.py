@@ -19,6 +19,7 @@ from hardmax.errors import IncompleteError, PrecisionError
 from hardmax.exact.rationals import float_array, fraction
 from hardmax.exactness import FloatArray
 from hardmax.tropical import TropicalPolynomial
+from hardmax.tropical.sums.joint_cells import common_refinement
 
 Term = tuple[Any, ...]
 
@@ -100,8 +101,6 @@ def _joint_winners(heads: Sequence[Sequence[Term]], max_terms: int, where: str) 
     else:
         rows = [_as_floats(heads[h]) for h in moving]
         if all(part is not None for part in rows):
-            from hardmax.tropical.sums.joint_cells import common_refinement
-
             cells = common_refinement(
                 [(part[:, 1:], part[:, 0]) for part in rows if part is not None], max_cells=max_terms + 1
             )

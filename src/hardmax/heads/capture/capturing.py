@@ -9,8 +9,12 @@ from typing import Any
 from hardmax.errors import ParameterError, ShapeError
 from hardmax.heads.capture.calls import NameTokens
 from hardmax.heads.capture.captured import Capture
+from hardmax.heads.capture.hugging_face import capture_hugging_face
+from hardmax.heads.capture.network_heads import capture_network
 from hardmax.heads.capture.sceptr_models import ReceptorModel
 from hardmax.heads.capture.text_models import TextModel
+from hardmax.heads.capture.torch_encoders import capture_torch
+from hardmax.networks.files.formats import read
 from hardmax.networks.network import Network
 
 
@@ -51,13 +55,8 @@ def capture(source: Any, inputs: Any, *, tokens: Sequence[Any] | None = None) ->
     """
     names = _token_names(tokens)
     if isinstance(source, str | os.PathLike):
-        from hardmax.heads.capture.network_heads import capture_network
-        from hardmax.networks.files.formats import read
-
         return capture_network(read(source), inputs, os.fspath(source), names)
     if isinstance(source, Network):
-        from hardmax.heads.capture.network_heads import capture_network
-
         return capture_network(source, inputs, "network", names)
     if isinstance(source, TextModel | ReceptorModel):
         if tokens is not None:
@@ -65,11 +64,7 @@ def capture(source: Any, inputs: Any, *, tokens: Sequence[Any] | None = None) ->
         return source.capture(inputs)
     if hasattr(source, "named_modules"):  # a torch module; torch itself is not imported before it is needed
         if hasattr(source, "config") and hasattr(source.config, "_attn_implementation"):
-            from hardmax.heads.capture.hugging_face import capture_hugging_face
-
             return capture_hugging_face(source, inputs, names)
-        from hardmax.heads.capture.torch_encoders import capture_torch
-
         return capture_torch(source, inputs, names)
     raise ParameterError(
         f"expected a network, the path of a file, a torch module, a Hugging Face model or a model of hm.models, "

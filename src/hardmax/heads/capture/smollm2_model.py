@@ -12,8 +12,8 @@ from hardmax.heads.capture.captured import Capture
 from hardmax.heads.capture.hugging_face import attention_calls, recording
 from hardmax.heads.capture.packages import package_folder, path_of, told
 from hardmax.heads.capture.text_models import TextModel
-from hardmax.networks.files.formats import LIMITS, Limits
 from hardmax.networks.files.gguf_files import LlamaFile, read_llama
+from hardmax.networks.files.opening import LIMITS, Limits
 
 _FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _PIP = "pip install 'hardmax[torch,models]'"

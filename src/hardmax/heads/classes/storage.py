@@ -15,7 +15,7 @@ from hardmax.heads.classes.audit import ClassAudit
 from hardmax.heads.classes.domains import read_domain
 from hardmax.heads.classes.sources import arrays_head
 from hardmax.heads.classes.verdicts import DEAD, LIVE, UNDECIDED, Cover
-from hardmax.networks.files.formats import package_version
+from hardmax.networks.files.opening import package_version
 
 FORMAT = "hardmax.classes"
 

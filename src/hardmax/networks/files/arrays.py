@@ -28,8 +28,9 @@ from hardmax.errors import (
 from hardmax.exactness import Array
 from hardmax.networks import layers as ly
 from hardmax.networks import operations as op
-from hardmax.networks.files.formats import LIMITS, Limits, package_version, reason, shown
 from hardmax.networks.files.numpy_files import npz_arrays
+from hardmax.networks.files.onnx.windows import sliding_windows
+from hardmax.networks.files.opening import LIMITS, Limits, package_version, reason, shown
 from hardmax.networks.graph import Graph, GraphBuilder
 from hardmax.networks.network import Network
 
@@ -395,8 +396,6 @@ def _convolution_fault(conv: op.Convolution) -> str | None:
 
 def _kernel_fault(conv: op.Convolution) -> str | None:
     """Whether kernel, strides, dilations and pads, which files in ONNX are written from, make these windows."""
-    from hardmax.networks.files.onnx.windows import sliding_windows
-
     space, n = conv.input_shape[2:], len(conv.input_shape) - 2
     pads = list(zip(conv.pads[:n], conv.pads[n:], strict=False))
     said = (conv.kernel, conv.strides, conv.dilations, conv.pads)

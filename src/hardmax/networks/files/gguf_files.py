@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import FileFormatError, HardmaxError, MissingExtraError, OperatorError
-from hardmax.networks.files.formats import LIMITS, Limits, contents, reason, shown
+from hardmax.networks.files.opening import LIMITS, Limits, contents, reason, shown
 
 #: Name in the file -> name in transformers; {} is the number of the layer.
 _LAYER_NAMES = {

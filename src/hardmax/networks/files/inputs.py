@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import EmptyError, FileFormatError, ShapeError, WeightError
-from hardmax.networks.files.formats import LIMITS, open_file, shown
 from hardmax.networks.files.numpy_files import npy_array, npz_arrays
+from hardmax.networks.files.opening import LIMITS, open_file, shown
 
 INPUT_NAMES = ("inputs", "points", "X", "x")
 LABEL_NAMES = ("labels", "targets", "Y", "y")

@@ -16,7 +16,7 @@ import numpy as np
 
 from hardmax.errors import FileFormatError, HardmaxError, PickleError, WeightError
 from hardmax.exactness import Array
-from hardmax.networks.files.formats import LIMITS, Limits, reason, shown
+from hardmax.networks.files.opening import LIMITS, Limits, reason, shown
 
 _NPY = b"\x93NUMPY"
 _HEADER = {

@@ -19,6 +19,8 @@ from hardmax.errors import (
     ShapeError,
     WeightError,
 )
+from hardmax.networks.files.onnx.models import Budget, parse_model
+from hardmax.networks.files.onnx.reader import network_from_onnx
 from hardmax.networks.network import Network
 
 _OPSET = 20  # the newest that torch's tracing exporter writes; has Gelu and LayerNormalization
@@ -81,9 +83,6 @@ def from_torch(module: Any, example_input: Any, *, batched: bool | None = None) 
     finally:
         for part in was_training:
             part.training = True
-    from hardmax.networks.files.onnx.models import Budget, parse_model
-    from hardmax.networks.files.onnx.reader import network_from_onnx
-
     where = type(module).__name__
     net = network_from_onnx(parse_model(data, where, budget=Budget.unlimited()), where, has_batch_axis=has_batch)
     return Network.from_graph(net.graph, net.temperature, [*changes, *net.changes])

@@ -25,6 +25,7 @@ from hardmax.exact.rationals import ZERO_LATTICE, lattice_exponent
 from hardmax.exact.rounding import SAFETY, UNIT_ROUNDOFF, bilinear_error, chain_error, dot_error
 from hardmax.exactness import FloatArray, IntArray
 from hardmax.networks import operations as op
+from hardmax.networks.slices._rounding_kernels import row_magnitudes
 
 if TYPE_CHECKING:
     from hardmax.networks.slices.coefficients import Tensor
@@ -83,8 +84,6 @@ def magnitudes(coefficients: NDArray[Any]) -> FloatArray:
         return np.zeros((cells, terms))
     if flat.size < 4096:
         return np.asarray(np.abs(flat).max(axis=1)).reshape(cells, terms)
-    from hardmax.networks.slices._rounding_kernels import row_magnitudes
-
     return np.asarray(row_magnitudes(np.ascontiguousarray(flat))).reshape(cells, terms)
 
 

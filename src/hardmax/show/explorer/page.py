@@ -18,7 +18,7 @@ from hardmax.cells.domains import Plane, Space
 from hardmax.cells.interrupts import uninterrupted
 from hardmax.cells.search import enumerate_cells
 from hardmax.errors import NotPiecewiseAffineError, ParameterError, WriteError
-from hardmax.networks.files.formats import package_version, write_bytes
+from hardmax.networks.files.opening import package_version, write_bytes
 from hardmax.networks.network import Network
 from hardmax.show.colours import KEY_COLOURS, theme
 from hardmax.show.explorer.layers import network_of, page_layers

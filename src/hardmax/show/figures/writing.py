@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from hardmax.errors import ParameterError, WriteError
-from hardmax.networks.files.formats import package_version, shown, write_bytes
+from hardmax.networks.files.opening import package_version, shown, write_bytes
 from hardmax.show.figures.style import new_figure, settings
 from hardmax.show.figures.tables import Caption
 

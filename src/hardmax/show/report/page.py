@@ -21,7 +21,7 @@ from hardmax.cells.domains import Domain
 from hardmax.errors import EmptyError, HardmaxError, ParameterError, WriteError
 from hardmax.heads.capture.captured import Capture
 from hardmax.heads.fidelity import Hardened
-from hardmax.networks.files.formats import folder_of, open_file, write_bytes
+from hardmax.networks.files.opening import folder_of, open_file, write_bytes
 from hardmax.show.colours import KEY_COLOURS, theme
 from hardmax.show.document import Document, gather, gather_captures
 from hardmax.show.report.about import EXACTNESS_MEANS

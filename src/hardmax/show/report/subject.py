@@ -15,6 +15,9 @@ from hardmax.cells.domains import Domain, Plane
 from hardmax.errors import EmptyError, HardmaxError, NotPiecewiseAffineError, ParameterError
 from hardmax.heads.hardening import soft_network
 from hardmax.networks import operations as op
+from hardmax.networks.files.formats import read
+from hardmax.networks.library import DEFAULT_BUILTIN, builtin, describe_builtin
+from hardmax.networks.lookup import N_PAIRS, conditioned_lookup, lookup_examples, lookup_question, lookup_tokens
 from hardmax.networks.network import Network
 from hardmax.networks.skeleton import skeleton
 from hardmax.show.report.inputs import N_SAMPLED, SEED, Inputs, read_inputs
@@ -74,15 +77,11 @@ def read_subject(
     """The model and its inputs; without a model the built-in one. ``name`` is what to call it."""
     description, is_builtin = "", False
     if source is None:
-        from hardmax.networks.library import DEFAULT_BUILTIN, builtin, describe_builtin
-
         net, is_builtin = builtin(), True
         own_name, description = f"built-in: {DEFAULT_BUILTIN}", describe_builtin(DEFAULT_BUILTIN)
     elif isinstance(source, Network):
         net, own_name = source, "a network built in Python"
     elif isinstance(source, str | os.PathLike):
-        from hardmax.networks.files.formats import read
-
         net, own_name = read(source), Path(source).name
     else:
         raise ParameterError(
@@ -115,8 +114,6 @@ def _inputs(
 ) -> Inputs:
     if not is_builtin or inputs is not None:
         return read_inputs(net, inputs, labels, tokens)
-    from hardmax.networks.lookup import lookup_examples
-
     examples = lookup_examples(N_SAMPLED, rng=np.random.default_rng(SEED))
     note = (
         f"{N_SAMPLED} random questions with seed {SEED}, each asking for one of five key-value pairs: k2=v1 is a pair, "
@@ -127,8 +124,6 @@ def _inputs(
 
 def _question_plane(net: Network, inputs: Inputs) -> Place | None:
     """The built-in model for the first context, on the plane through three of its questions."""
-    from hardmax.networks.lookup import N_PAIRS, conditioned_lookup, lookup_question, lookup_tokens
-
     context = inputs.points[0]
     try:
         names = lookup_tokens(context)[:N_PAIRS]

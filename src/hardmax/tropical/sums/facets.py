@@ -14,7 +14,9 @@ import numpy as np
 
 from hardmax.exact.linear_program import exact_interior_point
 from hardmax.exactness import IntArray
-from hardmax.tropical.sums.terms import PRESENT, UNSURE, FlatHeads, Terms, exact_differences
+from hardmax.tropical.sums import _kernels as kernels
+from hardmax.tropical.sums.settle import PRESENT, UNSURE, exact_differences
+from hardmax.tropical.sums.terms import FlatHeads, Terms
 
 #: Cosine below which two rows are not parallel, whatever their roundings (dimensions up to millions).
 NEARLY_PARALLEL = 1.0 - 1e-9
@@ -47,8 +49,6 @@ def facet_pairs(heads: Sequence[Terms], winners: IntArray) -> IntArray:
                 switched.append(row)
     if not pairs:
         return np.empty((0, 2), np.int64)
-    from hardmax.tropical.sums import _kernels as kernels
-
     status = kernels.settle_crossings(
         flat.rows,
         flat.has_bias,

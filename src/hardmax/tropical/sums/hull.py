@@ -276,8 +276,6 @@ def _graph(facets: list[IntArray], upper: BoolArray, n_points: int, n: int) -> t
 
     A vertex is a point alone in the intersection of its facets, an edge a pair of vertices alone in theirs.
     """
-    from hardmax.tropical.sums.terms import adjacency
-
     simple = all(len(facet) == n for facet in facets)
     live = np.zeros(n_points, dtype=bool)
     if simple:
@@ -309,3 +307,11 @@ def _graph(facets: list[IntArray], upper: BoolArray, n_points: int, n: int) -> t
                         pairs_found.add((i, j))
     pairs = np.array(sorted(pairs_found), dtype=np.int64).reshape(-1, 2)
     return live, adjacency(pairs, n_points)
+
+
+def adjacency(pairs: IntArray, n: int) -> list[IntArray]:
+    """Neighbour lists of an undirected graph given by its edges."""
+    both = np.concatenate([pairs, pairs[:, ::-1]]).astype(np.int64)
+    both = both[np.lexsort((both[:, 1], both[:, 0]))]
+    bounds = np.searchsorted(both[:, 0], np.arange(n + 1))
+    return [both[bounds[i] : bounds[i + 1], 1] for i in range(n)]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,15 +15,13 @@ from hardmax.exact.linear_program import exact_interior_point
 from hardmax.exact.rationals import nearest_float
 from hardmax.exact.rounding import UNDERFLOW, difference_dot_error, dot_error, relative_error
 from hardmax.exactness import BoolArray, FloatArray, IntArray
-from hardmax.tropical.sums.hull import Hull
-from hardmax.tropical.sums.terms import (
-    ABSENT,
-    PRESENT,
-    UNSURE,
-    Terms,
-    adjacency,
-    exact_differences,
-)
+from hardmax.tropical.sums import _kernels as kernels
+from hardmax.tropical.sums.hull import Hull, adjacency
+
+if TYPE_CHECKING:
+    from hardmax.tropical.sums.terms import Terms
+
+PRESENT, ABSENT, UNSURE = 1, 0, -1
 
 #: Scores are computed in blocks of at most this many numbers (128 MiB).
 BLOCK = 16_000_000
@@ -155,8 +154,6 @@ def _settle(
 
     With rivals, verdicts are written at the program's own position instead.
     """
-    from hardmax.tropical.sums import _kernels as kernels
-
     n = terms.rows.shape[1]
     most = min(terms.n_rows, 40 * n + 200) + 2
     single = bool((rival < 0).all())
@@ -331,3 +328,10 @@ def _tie_at_blends(i: int, others: IntArray, mine: FloatArray, theirs: FloatArra
         blend[places, others] = -np.inf
         good &= np.minimum(first, second) - blend.max(axis=1) > 2.0 * bound
     return good
+
+
+def exact_differences(terms: Terms, winner: int, losers: list[int], *, given: bool = False) -> list[list[Fraction]]:
+    """Rows of <loser - winner, q> < 0 in rationals; of the terms as given, or scaled."""
+    rows = terms.given if given else terms.rows
+    base = [Fraction(x) for x in rows[winner].tolist()]
+    return [[Fraction(x) - y for x, y in zip(rows[loser].tolist(), base, strict=True)] for loser in losers]

@@ -22,12 +22,12 @@ from hardmax.exact.rounding import difference_dot_error
 from hardmax.exactness import BoolArray, FloatArray, IntArray
 from hardmax.tropical.sums.columns import spanning_columns
 from hardmax.tropical.sums.hull import Hull, hull_of_terms
+from hardmax.tropical.sums.settle import exact_differences, live_terms, neighbours_by_programs, neighbours_of_one
 
 Vector = tuple[Fraction, ...]
 
 #: Above this many living keys in many dimensions, neighbours are found for one key at a time.
 MOST_NEIGHBOURS = 3000
-PRESENT, ABSENT, UNSURE = 1, 0, -1
 
 
 def read_terms(keys: ArrayLike, biases: ArrayLike | None, where: str) -> tuple[FloatArray, FloatArray | None]:
@@ -171,8 +171,6 @@ class Terms:
 
     @cached_property
     def _live(self) -> tuple[BoolArray, FloatArray]:
-        from hardmax.tropical.sums.settle import live_terms
-
         return live_terms(self)
 
     @property
@@ -200,24 +198,13 @@ class Terms:
                 f"{int(self.live.sum())} living keys in dimension {self.rows.shape[1]} have too many pairs to try "
                 f"them all, expected at most {MOST_NEIGHBOURS}; ask one cell at a time (halfspaces)"
             )
-        from hardmax.tropical.sums.settle import neighbours_by_programs
-
         return neighbours_by_programs(self)
 
     def neighbours_of(self, row: int) -> IntArray:
         """The neighbours of one live term; found without the others' where those would be too many."""
         if self.hull is None and "neighbours" not in self.__dict__ and int(self.live.sum()) > MOST_NEIGHBOURS:
-            from hardmax.tropical.sums.settle import neighbours_of_one
-
             return neighbours_of_one(self, row)
         return self.neighbours[row]
-
-
-def exact_differences(terms: Terms, winner: int, losers: list[int], *, given: bool = False) -> list[list[Fraction]]:
-    """Rows of <loser - winner, q> < 0 in rationals; of the terms as given, or scaled."""
-    rows = terms.given if given else terms.rows
-    base = [Fraction(x) for x in rows[winner].tolist()]
-    return [[Fraction(x) - y for x, y in zip(rows[loser].tolist(), base, strict=True)] for loser in losers]
 
 
 def rational_query(
@@ -259,14 +246,6 @@ def rational_query(
     for place, x in zip(kept.tolist(), point, strict=True):
         full[place] = x
     return None, tuple(full)
-
-
-def adjacency(pairs: IntArray, n: int) -> list[IntArray]:
-    """Neighbour lists of an undirected graph given by its edges."""
-    both = np.concatenate([pairs, pairs[:, ::-1]]).astype(np.int64)
-    both = both[np.lexsort((both[:, 1], both[:, 0]))]
-    bounds = np.searchsorted(both[:, 0], np.arange(n + 1))
-    return [both[bounds[i] : bounds[i + 1], 1] for i in range(n)]
 
 
 @dataclass(frozen=True, eq=False)

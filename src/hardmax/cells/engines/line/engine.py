@@ -28,7 +28,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.cells.domains import Domain
+from hardmax.cells.engines.line._kernels import build_children, find_breakpoints
 from hardmax.cells.engines.line.envelope import envelope
+from hardmax.cells.enumeration import ExactFollower
 from hardmax.cells.polytopes import ROOT_BIT, Cut, Polytopes, domain_wall, wall_of_choice
 from hardmax.errors import CertificateError, DomainError, PrecisionError
 from hardmax.exact.quadratic import QuadraticNumber, compare, crossing
@@ -83,8 +85,6 @@ class LineEngine:
 
     def cut(self, pieces: Polytopes, guards: Guards, stage: Stage, limit: int = 1 << 62) -> Cut:
         """The children of a batch of intervals, from low to high; stops after about ``limit`` of them."""
-        from hardmax.cells.engines.line._kernels import build_children
-
         ends, labels, counts, events, marks = self._breakpoints(pieces, guards, stage, limit)
         n_done = len(counts)
         child_start = np.concatenate([[0], np.cumsum(np.maximum(counts + 1, 0))])
@@ -110,8 +110,6 @@ class LineEngine:
         self, pieces: Polytopes, guards: Guards, stage: Stage, limit: int
     ) -> tuple[FloatArray, NDArray[Any], IntArray, FloatArray, IntArray]:
         """Ends, first labels and numbers of breakpoints of the pieces done, and their events."""
-        from hardmax.cells.engines.line._kernels import find_breakpoints
-
         certified = self.certified and guards.error is not None
         rows = _three_terms(guards.coefficients)
         errors = np.zeros(rows.shape[:2]) if guards.error is None else _three_terms(guards.error)
@@ -305,8 +303,6 @@ def line_pieces(
     >>> found.starts.tolist(), found.labels.tolist()
     ([-inf, 0.0, 1.0], [[1, 0], [0, 0], [0, 1]])
     """
-    from hardmax.cells.enumeration import ExactFollower
-
     engine, follower = LineEngine(domain, certified), ExactFollower(exact_program, domain)
     n_choices = sum(stage.n_choices for stage in program.stages)
     widest = max([prod(node.shape) for node in program.graph.nodes], default=1)

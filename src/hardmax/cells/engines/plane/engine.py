@@ -15,7 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.cells.domains import Domain
-from hardmax.cells.polytopes import Cut, Polytopes, domain_wall
+from hardmax.cells.engines.exact.polytopes import rebuild, split, to_polytopes
+from hardmax.cells.engines.plane._kernels import cut_polygons
+from hardmax.cells.polytopes import Cut, Polytopes, domain_wall, split_wall
 from hardmax.exact.rationals import fraction, nearest_float, rational
 from hardmax.exactness import FloatArray, IntArray, ObjectArray
 from hardmax.networks.slices.coefficients import Guards
@@ -93,8 +95,6 @@ class PlaneEngine:
     def _run(
         self, pieces: Polytopes, guards: Guards, stage: Stage, limit: int, count_only: bool
     ) -> tuple[Cut, int]:
-        from hardmax.cells.engines.plane._kernels import cut_polygons
-
         assert isinstance(pieces, Polygons)
         rows = _three_terms(guards.coefficients)
         errors = np.zeros((len(rows), 3)) if guards.error is None else _three_terms(guards.error[..., None])[..., 0]
@@ -158,8 +158,6 @@ class PlaneEngine:
         stage: Stage,
     ) -> tuple[NDArray[Any], Polygons]:
         """The children of one doubtful polygon, decided in rationals from its walls' exact equations."""
-        from hardmax.cells.engines.exact.polytopes import rebuild, split, to_polytopes
-
         exact = rebuild(pieces, index, wall_row)
         children = split(exact, rows, stage)
         labels = np.array([label for label, _ in children], dtype=stage.label_dtype)
@@ -194,8 +192,6 @@ def _stage_wall(
     wall: int, columns: dict[int, int], label: Sequence[int], rows: ObjectArray, stage: Stage
 ) -> ObjectArray | None:
     """The inward line of a wall made by this very stage, or None if the wall is older."""
-    from hardmax.cells.polytopes import split_wall
-
     if wall < 0:
         return None
     column, rival = split_wall(wall)

@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.cells.domains import Domain
+from hardmax.cells.engines.exact.polytopes import corner_numbers, incidence_words, nearest, rebuild, root, split
+from hardmax.cells.engines.space._stages import Output, cut_polytopes
 from hardmax.cells.polytopes import Cut, Polytopes, split_wall
 from hardmax.errors import DomainError, ParameterError
 from hardmax.exact.rationals import fraction, rational
@@ -133,8 +135,6 @@ class SpaceEngine:
 
     def root(self) -> Solids:
         """The whole domain as one polytope."""
-        from hardmax.cells.engines.exact.polytopes import root
-
         exact = root(self._domain)
         return self._solids([exact], lambda _, wall: self._domain_row(wall))
 
@@ -156,8 +156,6 @@ class SpaceEngine:
         stage: Stage,
     ) -> tuple[NDArray[Any], Solids]:
         """The children of one doubtful piece, decided in rationals from its walls' exact equations."""
-        from hardmax.cells.engines.exact.polytopes import rebuild, split
-
         children = split(rebuild(pieces, index, wall_row), rows, stage)
         columns = {int(column): group for group, column in enumerate(stage.columns)}
 
@@ -184,8 +182,6 @@ class SpaceEngine:
 
     def _solids(self, polytopes: Sequence[Any], row_of: Callable[[int, int], Any]) -> Solids:
         """Exact polytopes as floats; ``row_of(polytope, wall)`` gives the exact row of a wall."""
-        from hardmax.cells.engines.exact.polytopes import corner_numbers, incidence_words, nearest
-
         numbers, errors = corner_numbers(polytopes)
         parts = np.split(errors, 2, axis=1) if self._is_unbounded else [errors]
         corners = np.column_stack([numbers, *(part.max(axis=1) for part in parts)])
@@ -208,8 +204,6 @@ class SpaceEngine:
         )
 
     def _run(self, pieces: Polytopes, guards: Guards, stage: Stage, limit: int, count_only: bool) -> tuple[Cut, int]:
-        from hardmax.cells.engines.space._stages import Output, cut_polytopes
-
         assert isinstance(pieces, Solids) and pieces.incidence is not None
         rows = _all_terms(guards.coefficients, self.dim)
         errors = np.zeros((len(rows), self.dim + 1))

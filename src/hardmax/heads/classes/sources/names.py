@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hardmax.errors import ParameterError, ShapeError
-from hardmax.networks.files.formats import text_of
+from hardmax.networks.files.opening import text_of
 
 #: What CTC writes between characters, and what the last class of PaddleOCR's dictionaries is.
 BLANK, SPACE = "<blank>", " "

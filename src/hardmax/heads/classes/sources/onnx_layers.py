@@ -20,8 +20,8 @@ from hardmax.errors import OperatorError, ParameterError, ShapeError
 from hardmax.exactness import Array
 from hardmax.heads.classes.sources.head import BOXES, ClassHead, arrays_head
 from hardmax.heads.classes.sources.names import padded
-from hardmax.networks.files.formats import contents
 from hardmax.networks.files.onnx.models import OnnxModel, OnnxNode, parse_model
+from hardmax.networks.files.opening import contents
 
 #: The order of scores is the same before and after: monotone functions of one entry, or of all entries alike.
 _KEEPS_ORDER = {"Softmax", "LogSoftmax", "Hardmax", "Sigmoid", "ArgMax", "TopK", "Log", "Exp"}

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from hardmax.errors import FileFormatError, MissingExtraError, OperatorError, ParameterError
 from hardmax.heads.classes.sources.head import ClassHead, arrays_head
-from hardmax.networks.files.formats import open_file
+from hardmax.networks.files.opening import open_file
 
 #: Ends of names under which output layers are kept, best first; then of embeddings, which may serve as output too.
 OUTPUT_NAMES = ("lm_head.weight", "embed_out.weight", "output_projection.weight", "classifier.out_proj.weight",

@@ -29,6 +29,7 @@ from hardmax.errors import (
     WeightError,
 )
 from hardmax.exactness import Array
+from hardmax.networks.files.opening import Limits, open_file
 
 OLDEST_OPSET, NEWEST_OPSET = 7, 28  # 7 brought numpy's broadcasting; 28 is the newest that was checked
 _STANDARD_DOMAINS = ("", "ai.onnx")
@@ -374,8 +375,6 @@ class _OutsideTensors:
         return whole
 
     def _bytes(self, path: Path, offset: int, length: int, where: str, location: str) -> bytes:
-        from hardmax.networks.files.formats import Limits, open_file
-
         with open_file(path, Limits(file_bytes=1 << 62), f"{where}, stored in {location!r}") as file:
             size = os.fstat(file.fileno()).st_size
             length = size - offset if length < 0 else length
