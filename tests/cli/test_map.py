@@ -9,8 +9,8 @@ import pytest
 import hardmax as hm
 from cli.commands import facts_of, is_one_line, run
 from hardmax.cells.domains import Box
-from hardmax.cli.output import visible
-from hardmax.cli.plane_svg import plane_svg
+from hardmax.cli.parts.output import visible
+from hardmax.cli.parts.plane_svg import plane_svg
 from hardmax.errors import DomainError
 from hardmax.networks.library import builtin
 
@@ -108,7 +108,7 @@ def test_the_points_of_a_plane_are_marked(capsys, tmp_path):
 
 
 def test_a_drawing_of_too_many_cells_is_refused(monkeypatch):
-    monkeypatch.setattr("hardmax.cli.plane_svg._MOST_CELLS", 3)
+    monkeypatch.setattr("hardmax.cli.parts.plane_svg._MOST_CELLS", 3)
     cells = hm.enumerate_cells(hm.Network([hm.ReLU()], 2), hm.Box([-1, -1], [1, 1]))
     with pytest.raises(DomainError, match="4 cells are too many"):
         plane_svg(cells, title="")

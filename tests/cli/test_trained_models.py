@@ -175,7 +175,7 @@ def test_the_page_shows_every_head_the_texts_and_the_fidelity(tiny, folder, caps
 
 @pytest.mark.extras
 def test_models_of_many_heads_are_not_taken_apart_on_the_page(tiny, folder, capsys, monkeypatch):
-    monkeypatch.setattr("hardmax.cli.trained_fidelity.MOST_HEADS_APART", 7)
+    monkeypatch.setattr("hardmax.cli.parts.trained_fidelity.MOST_HEADS_APART", 7)
     assert run(capsys, "report", "model:smollm2", "--texts", "texts.txt", "-o", "page.html")[0] == 0
     assert "Heads were not made hard one by one" in (folder / "page.html").read_text(encoding="utf-8")
 
@@ -197,7 +197,7 @@ def test_what_is_too_large_for_a_page_is_refused_or_said(tiny, folder, capsys, m
 
 @pytest.mark.extras
 def test_progress_of_a_long_comparison_is_shown_on_a_terminal(tiny, folder, capsys, monkeypatch):
-    monkeypatch.setattr("hardmax.cli.progress._is_watched", lambda: True)
+    monkeypatch.setattr("hardmax.cli.parts.progress._is_watched", lambda: True)
     for arguments in (["skeleton"], ["report", "-o", "page.html"]):
         assert run(capsys, arguments[0], "model:smollm2", "--texts", "texts.txt", *arguments[1:])[0] == 0
 

@@ -26,8 +26,8 @@ from hardmax.cli import report as report_command
 from hardmax.cli import sample as sample_command
 from hardmax.cli import skeleton as skeleton_command
 from hardmax.cli.completion import join_words
-from hardmax.cli.messages import for_the_command_line
-from hardmax.cli.output import visible
+from hardmax.cli.parts.messages import for_the_command_line
+from hardmax.cli.parts.output import visible
 from hardmax.errors import HardmaxError
 from hardmax.exact.notices import announced
 from hardmax.version import __version__

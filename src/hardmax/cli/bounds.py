@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hardmax.cli.output import JsonOption, print_json
+from hardmax.cli.parts.output import JsonOption, print_json
 
 EXAMPLES = """[bold]Examples[/bold]
   hardmax bounds --keys 6 --heads 3 --dim 3 --bias-free

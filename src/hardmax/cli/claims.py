@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hardmax.cli.output import ForceOption, JsonOption, check_target, print_json, write_text
-from hardmax.cli.progress import working
+from hardmax.cli.parts.output import ForceOption, JsonOption, check_target, print_json, write_text
+from hardmax.cli.parts.progress import working
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hardmax.cli.output import ForceOption, JsonOption, check_target, print_json, print_line, print_table, write_text
+from hardmax.cli.parts.output import (
+    ForceOption,
+    JsonOption,
+    check_target,
+    print_json,
+    print_line,
+    print_table,
+    write_text,
+)
 
 if TYPE_CHECKING:
     from hardmax.heads.classes.audit import ClassAudit

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hardmax.cli.output import Dtype, DtypeOption, ForceOption, JsonOption, check_target, print_json, print_line
-from hardmax.cli.progress import working
+from hardmax.cli.parts.output import Dtype, DtypeOption, ForceOption, JsonOption, check_target, print_json, print_line
+from hardmax.cli.parts.progress import working
 
 if TYPE_CHECKING:
     from hardmax.constructions.compiled import CompiledTransformer

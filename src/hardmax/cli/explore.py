@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from hardmax.cli.completion import complete_network
-from hardmax.cli.output import ForceOption, JsonOption, check_target, print_json, print_line
-from hardmax.cli.progress import working
-from hardmax.cli.sources import hardened, read_model
+from hardmax.cli.parts.output import ForceOption, JsonOption, check_target, print_json, print_line
+from hardmax.cli.parts.progress import working
+from hardmax.cli.parts.sources import hardened, read_model
 
 EXAMPLES = """[bold]Examples[/bold]
   hardmax explore

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from hardmax.cli.output import ForceOption, JsonOption, print_json, print_line
+from hardmax.cli.parts.output import ForceOption, JsonOption, print_json, print_line
 
 EXAMPLES = """[bold]Examples[/bold]
   hardmax figures -o figures

@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 
 from hardmax.cli.count import ExactnessOption, MaxCellsOption, Mode
-from hardmax.cli.domains import Asked, BoxOption, MarginOption, PlaneOption, SegmentOption, SpaceOption, domain_of
-from hardmax.cli.output import ForceOption, JsonOption, check_target, print_json, print_line, write_text
-from hardmax.cli.progress import working
-from hardmax.cli.sources import (
+from hardmax.cli.parts.domains import Asked, BoxOption, MarginOption, PlaneOption, SegmentOption, SpaceOption, domain_of
+from hardmax.cli.parts.output import ForceOption, JsonOption, check_target, print_json, print_line, write_text
+from hardmax.cli.parts.progress import working
+from hardmax.cli.parts.sources import (
     InputsOption,
     ModelArgument,
     ReferenceOption,
@@ -77,13 +77,13 @@ def map_(
         cells.save(out)
     written = [out]
     if table is not None:
-        from hardmax.cli.cell_table import cells_csv
+        from hardmax.cli.parts.cell_table import cells_csv
 
         with working(f"writing {table}"):
             write_text(table, cells_csv(cells))
         written.append(table)
     if picture is not None:
-        from hardmax.cli.plane_svg import plane_svg
+        from hardmax.cli.parts.plane_svg import plane_svg
 
         with working(f"drawing {picture}"):
             title = f"{Path(hard.name).name}: {cells.n_cells:,} cells on {named.text}"

@@ -6,11 +6,11 @@ from typing import Annotated, Any
 
 import typer
 
-from hardmax.cli.domains import Asked, BoxOption, MarginOption, PlaneOption, SegmentOption, SpaceOption, domain_of
-from hardmax.cli.messages import for_the_command_line
-from hardmax.cli.output import JsonOption, print_json, print_line
-from hardmax.cli.progress import sampling
-from hardmax.cli.sources import InputsOption, ModelArgument, ReferenceOption, hardened, read_model, read_points
+from hardmax.cli.parts.domains import Asked, BoxOption, MarginOption, PlaneOption, SegmentOption, SpaceOption, domain_of
+from hardmax.cli.parts.messages import for_the_command_line
+from hardmax.cli.parts.output import JsonOption, print_json, print_line
+from hardmax.cli.parts.progress import sampling
+from hardmax.cli.parts.sources import InputsOption, ModelArgument, ReferenceOption, hardened, read_model, read_points
 
 EXAMPLES = """[bold]Examples[/bold]
   hardmax sample builtin:demo --box -2 2

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hardmax.cli.completion import complete_model
-from hardmax.cli.output import (
+from hardmax.cli.parts.output import (
     Dtype,
     DtypeOption,
     ForceOption,
@@ -18,8 +18,8 @@ from hardmax.cli.output import (
     print_line,
     print_table,
 )
-from hardmax.cli.progress import working
-from hardmax.cli.sources import (
+from hardmax.cli.parts.progress import working
+from hardmax.cli.parts.sources import (
     InputsOption,
     ReferenceOption,
     inputs_file,
@@ -27,8 +27,8 @@ from hardmax.cli.sources import (
     read_model,
     read_points,
 )
-from hardmax.cli.sources import reference_of as reference_input
-from hardmax.cli.trained import TextsOption, is_trained, read_trained, refuse_texts
+from hardmax.cli.parts.sources import reference_of as reference_input
+from hardmax.cli.parts.trained import TextsOption, is_trained, read_trained, refuse_texts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -139,7 +139,7 @@ def _trained(
     model: str, texts: Path | None, refused: dict[str, Any], max_loss: float, brief: bool, as_json: bool
 ) -> None:
     """A trained model against itself with its heads hard, on texts."""
-    from hardmax.cli.trained_fidelity import compare_trained
+    from hardmax.cli.parts.trained_fidelity import compare_trained
 
     with working("starting") as say:
         trained = read_trained(model, texts, refused, say)

@@ -4,13 +4,12 @@ from hardmax.tropical.cayley import MixedCell, mixed_subdivision, mixed_volume
 from hardmax.tropical.dual_subdivision import DualSubdivision, dual_subdivision
 from hardmax.tropical.hypersurface import Hypersurface, Wall, hypersurface
 from hardmax.tropical.kleene import kleene_star
-from hardmax.tropical.log_lifted import log_lifted_attention
 from hardmax.tropical.maslov import soft_add, soft_matmul, soft_sum, softmax
 from hardmax.tropical.newton_polytope import NewtonPolytope
 from hardmax.tropical.normal_fan import NormalFan, minkowski_f_vector, normal_fan
 from hardmax.tropical.polynomial import TropicalPolynomial, TropicalRational
 from hardmax.tropical.rational_cells import RationalCells, rational_cells
-from hardmax.tropical.rational_map import TropicalRationalMap
+from hardmax.tropical.rational_map import TropicalRationalMap, log_lifted_attention
 from hardmax.tropical.semiring import (
     ONE,
     ZERO,

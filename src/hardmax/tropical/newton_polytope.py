@@ -15,7 +15,7 @@ from hardmax.exact.integers import determinant, integer_rows, integers, rank
 from hardmax.exact.rationals import nearest_float
 from hardmax.exactness import FloatArray
 from hardmax.tropical._checks import finite_array, frozen
-from hardmax.tropical._double_description import generators
+from hardmax.tropical._epigraph import generators
 from hardmax.tropical._essential import essential_terms
 
 

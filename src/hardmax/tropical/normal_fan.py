@@ -21,7 +21,7 @@ from hardmax.exact.rationals import nearest_float
 from hardmax.exact.rounding import UNDERFLOW, relative_error
 from hardmax.exactness import FloatArray, IntArray
 from hardmax.tropical._checks import within_range
-from hardmax.tropical._double_description import generators as generators  # the cones of cells are generated so too
+from hardmax.tropical._epigraph import generators as generators  # the cones of cells are generated so too
 from hardmax.tropical.newton_polytope import NewtonPolytope
 from hardmax.tropical.sums.hull import proved_hull
 from hardmax.tropical.sums.joint_cells import JointCells, common_refinement

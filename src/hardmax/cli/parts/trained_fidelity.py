@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from hardmax.cli.progress import steps, working
+from hardmax.cli.parts.progress import steps, working
 
 if TYPE_CHECKING:
-    from hardmax.cli.trained import TrainedModel
+    from hardmax.cli.parts.trained import TrainedModel
     from hardmax.heads.fidelity import Hardened
 
 Pair = tuple[int, int]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hardmax.cli.sources import row_of
+from hardmax.cli.parts.sources import row_of
 from hardmax.errors import DomainError, ParameterError
 
 if TYPE_CHECKING:

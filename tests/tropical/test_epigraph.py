@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hardmax.exact.integers import rank, reduced
-from hardmax.tropical._double_description import generators
+from hardmax.tropical._epigraph import generators
 
 
 def _kernel(rows, dim):

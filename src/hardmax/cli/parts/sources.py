@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hardmax.cli.completion import BUILTIN, MODEL, complete_network
-from hardmax.cli.progress import working
+from hardmax.cli.parts.progress import working
 from hardmax.errors import FileFormatError, NotPiecewiseAffineError, ParameterError, WeightError
 
 if TYPE_CHECKING:

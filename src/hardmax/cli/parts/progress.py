@@ -27,7 +27,7 @@ def working(text: str) -> Iterator[Callable[[str], None]]:
     from rich.console import Console
     from rich.text import Text
 
-    from hardmax.cli.output import visible
+    from hardmax.cli.parts.output import visible
 
     with Console(stderr=True).status(Text(visible(text))) as status:  # as Text: a name may look like markup
         yield lambda now: status.update(Text(visible(now)))

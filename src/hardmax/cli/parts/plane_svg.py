@@ -9,7 +9,7 @@ from xml.sax.saxutils import escape
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.cli.output import visible
+from hardmax.cli.parts.output import visible
 from hardmax.errors import DomainError
 from hardmax.exactness import FloatArray, IntArray
 from hardmax.show.colours import INK, key_colour

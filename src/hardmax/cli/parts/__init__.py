@@ -1,0 +1,1 @@
+"""What commands share: sources, domains, output, progress, messages."""
