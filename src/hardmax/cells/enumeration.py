@@ -22,7 +22,6 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.cells._label_kernels import extended_labels
 from hardmax.cells.domains import Domain
 from hardmax.cells.interrupts import interruptible, poll
 from hardmax.cells.polytopes import ROOT_BIT, Cut, Polytopes, split_wall
@@ -203,6 +202,8 @@ def as_slice(columns: IntArray) -> Any:
 
 def _extended(labels: NDArray[Any], parents: IntArray, chosen: NDArray[Any], columns: IntArray) -> NDArray[Any]:
     """The children's labels: their parents', with a stage's choices filled in."""
+    from hardmax.cells._label_kernels import extended_labels
+
     where = as_slice(columns)
     if isinstance(where, slice) and len(parents) > 64 and labels.dtype == chosen.dtype == np.uint8:
         return np.asarray(extended_labels(labels, parents, chosen, where.start))

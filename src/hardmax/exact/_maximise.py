@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import ShapeError, WeightError
-from hardmax.exact import simplex_kernels as kernels
 from hardmax.exact.exact_simplex import exact_maximise, solve_square
 from hardmax.exact.rationals import nearest_float
 from hardmax.exact.rounding import UNDERFLOW, dot_error, relative_error
@@ -106,6 +105,8 @@ def _feasible(
 
 def _maximal_basis(c: FloatArray, a: FloatArray, b: FloatArray) -> list[int] | None:
     """The rows that the float simplex found tight at the optimum, where they are as many as unknowns."""
+    from hardmax.exact import simplex_kernels as kernels
+
     m, d = a.shape
     if m == 0 or d == 0 or m * d > LARGE:
         return None
@@ -157,6 +158,8 @@ def maximise_many(
     >>> status[0].value, value, point
     ('optimal', array([2.]), array([[2.]]))
     """
+    from hardmax.exact import simplex_kernels as kernels
+
     c = np.asarray(objectives, dtype=np.float64)
     a = np.asarray(normals, dtype=np.float64)
     b = np.asarray(limits, dtype=np.float64)

@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import PrecisionError, ShapeError, WeightError
-from hardmax.exact import simplex_kernels as kernels
 from hardmax.exact._maximise import Optimum, Status, maximise, maximise_many
 from hardmax.exact.exact_simplex import exact_maximise, solve_square
 from hardmax.exact.rationals import nearest_float
@@ -367,6 +366,8 @@ def interior_points(normals: ArrayLike, limits: ArrayLike) -> tuple[NDArray[np.b
     >>> interior_points(np.empty((0, 3, 2)), np.empty((0, 3)))[0]
     array([], dtype=bool)
     """
+    from hardmax.exact import simplex_kernels as kernels
+
     a = np.asarray(normals, dtype=np.float64)
     b = np.asarray(limits, dtype=np.float64)
     if a.ndim != 3 or b.shape != a.shape[:2]:

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import PrecisionError, ShapeError, WeightError
-from hardmax.exact import simplex_kernels as kernels
 from hardmax.exact.rationals import nearest_float
 from hardmax.exact.rounding import relative_error
 from hardmax.exactness import FloatArray, IntArray
@@ -176,6 +175,8 @@ def row_multipliers(multipliers: FloatArray, unit: UnitRows, n_rows: int) -> Flo
 
 def cone_hint(rows: FloatArray, strict: NDArray[np.bool_]) -> tuple[int, FloatArray, FloatArray, bool]:
     """Float answer for one cone: status, point, multipliers, and whether absence is proved."""
+    from hardmax.exact import simplex_kernels as kernels
+
     m, n = rows.shape
     if m * (n + 2) > LARGE:
         return _highs_hint(rows, strict)

@@ -23,7 +23,6 @@ from hardmax.exact.decimals import log_exceeds
 from hardmax.exact.rationals import fraction, nearest_float, rational
 from hardmax.exact.rounding import dot_error, norm_above
 from hardmax.exactness import BoolArray, FloatArray, IntArray
-from hardmax.heads._head_kernels import row_geometry
 from hardmax.heads.capture.captured import CapturedHead
 from hardmax.html import ShownAsTable
 
@@ -92,6 +91,8 @@ def head_rows(head: CapturedHead) -> HeadRows:
     >>> rows.margins.tolist(), rows.radii.tolist(), rows.is_certified.tolist()
     ([0.0], [inf], [False])
     """
+    from hardmax.heads._head_kernels import row_geometry
+
     n = head.n_queries
     where = f"layer {head.layer}, head {head.head} ({head.name})"
     biases = np.zeros((1, head.n_keys)) if head.biases is None else np.atleast_2d(head.biases)

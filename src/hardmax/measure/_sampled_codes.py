@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from hardmax.cells.domains import Domain
 from hardmax.exactness import FloatArray
-from hardmax.measure import _sampling_kernels as kernels
 from hardmax.measure._sampled_programs import program_of
 from hardmax.networks import operations as op
 from hardmax.networks.network import Network
@@ -88,6 +87,8 @@ class Coder:
         The stream is splitmix64 (Steele, Lea and Flood 2014), two draws from each word: word j of point i is
         the mix of key + (i n + j) gamma for n words a point, so that any part of it can be had by itself.
         """
+        from hardmax.measure import _sampling_kernels as kernels
+
         dim = self._domain.dim
         n_words = (dim + 1) // 2
         index = np.arange(first * n_words, (first + size) * n_words, dtype=np.uint64).reshape(size, n_words).T
@@ -102,6 +103,8 @@ class Coder:
 
     def codes(self, key: int, first: int, size: int) -> Codes:
         """The codes (size,) of the labels at points ``first`` onward of the stream that ``key`` begins."""
+        from hardmax.measure import _sampling_kernels as kernels
+
         if self.program is None:
             return pack_labels(self._net.labels(self.points(self.draws(key, first, size))), self._sizes)
         codes = np.empty(size, dtype=np.uint64)

@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 
 from hardmax.cells.domains import Box, Domain
 from hardmax.exactness import FloatArray
-from hardmax.measure import _sampling_kernels as k
-from hardmax.measure import _sampling_kernels as kernels
 from hardmax.networks.layers import Affine, Attention, Layer, Maxout, ReLU, Residual
 from hardmax.networks.network import Network
 
@@ -85,10 +83,14 @@ class _Step:
 
     @property
     def is_choice(self) -> bool:
+        from hardmax.measure import _sampling_kernels as k
+
         return self.kind in (k.RELU, k.LARGEST, k.WINNER, k.FLUSH)
 
     @property
     def reads(self) -> set[int]:
+        from hardmax.measure import _sampling_kernels as k
+
         if self.kind == k.FLUSH:
             return set()
         width = self.inner if self.kind == k.AFFINE else self.n_in or self.size
@@ -97,12 +99,16 @@ class _Step:
 
     @property
     def writes(self) -> range:
+        from hardmax.measure import _sampling_kernels as k
+
         width = {k.FLUSH: 0, k.LARGEST: 1, k.WINNER: self.inner}.get(self.kind, self.size)
         return range(self.target, self.target + width) if self.target >= 0 else range(0)
 
 
 def _live(steps: list[_Step]) -> list[_Step]:
     """The steps that some choice depends on; values that nothing reads are not fetched."""
+    from hardmax.measure import _sampling_kernels as k
+
     needed: set[int] = set()
     kept: list[_Step] = []
     for step in reversed(steps):
@@ -118,6 +124,8 @@ def _live(steps: list[_Step]) -> list[_Step]:
 
 def _fused(steps: list[_Step]) -> list[_Step]:
     """The same steps, with affine ones of few inputs computed by the choices that alone read them."""
+    from hardmax.measure import _sampling_kernels as k
+
     readers: dict[int, list[int]] = {}
     for index, step in enumerate(steps):
         for register in step.reads:
@@ -179,6 +187,8 @@ def _assigned(steps: list[_Step], blocks: list[tuple[int, int]]) -> tuple[list[_
 
 
 def _moved(step: _Step, moved: Any) -> _Step:
+    from hardmax.measure import _sampling_kernels as k
+
     if step.kind == k.FLUSH:
         return step
     target = moved(step.target) if len(step.writes) else step.target
@@ -194,6 +204,8 @@ class _Writer:
     """Writes layers as steps on registers, each written once, with a bound of every register's size."""
 
     def __init__(self, n_inputs: int, bound: FloatArray, words: list[int], shifts: list[int]) -> None:
+        from hardmax.measure import _sampling_kernels as kernels
+
         self._k = kernels
         self._words, self._shifts = words, shifts
         self._choice = self._word = 0

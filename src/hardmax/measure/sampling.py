@@ -32,7 +32,6 @@ from hardmax.cells.search import check_polyhedral
 from hardmax.errors import DomainError, ParameterError
 from hardmax.exactness import Exactness
 from hardmax.html import ShownAsTable
-from hardmax.measure import _sampling_kernels as kernels
 from hardmax.measure._sampled_codes import Coder, Codes
 from hardmax.networks.network import Network
 
@@ -279,6 +278,8 @@ class _Table:
         self._keys, self._counts, self._used = np.zeros(1 << 12, np.uint64), np.zeros(1 << 12, np.int64), 0
 
     def add(self, codes: Codes) -> None:
+        from hardmax.measure import _sampling_kernels as kernels
+
         done = 0
         while True:
             done, self._used = kernels.tally(codes, done, self._keys, self._counts, self._used)

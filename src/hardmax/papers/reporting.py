@@ -9,7 +9,6 @@ from typing import Any
 from hardmax.errors import ParameterError
 from hardmax.html import block, table
 from hardmax.papers.entries import Claim, Finding, Verdict, checked
-from hardmax.papers.statements import ledger
 
 
 class Findings(tuple[Finding, ...]):
@@ -55,6 +54,8 @@ def check(
 
 def selected(only: str | Iterable[str] | None) -> tuple[Claim, ...]:
     """The claims that the names stand for, in the order of the papers."""
+    from hardmax.papers.statements import ledger  # which loads all that it examines
+
     if only is None:
         return ledger
     names = [only] if isinstance(only, str) else list(only)

@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike, NDArray
 from hardmax.errors import DivergenceError, PrecisionError, ShapeError
 from hardmax.exact.rationals import lattice_exponent
 from hardmax.exact.rounding import dot_error
-from hardmax.tropical._maxplus_kernels import closure_kernel
 from hardmax.tropical.semiring import ZERO, maxplus_array
 
 FloatMatrix = NDArray[np.float64]
@@ -75,6 +74,8 @@ def kleene_star(matrix: ArrayLike) -> FloatMatrix:
 
 def _path_weights(weights: FloatMatrix, largest: float) -> FloatMatrix:
     """The best weight of a walk of at least one edge between any two vertices."""
+    from hardmax.tropical._maxplus_kernels import closure_kernel
+
     n = weights.shape[0]
     # A walk met here is a sum of at most 2 n edges. On a lattice coarse enough nothing rounds; otherwise it errs as a
     # sum of 2 n products with 1 does.

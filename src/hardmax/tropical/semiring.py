@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import EmptyError, ParameterError, PrecisionError, ShapeError, WeightError
-from hardmax.tropical import _maxplus_kernels as kernels
 
 #: The tropical zero: neutral for the maximum, absorbing for the sum.
 ZERO = -np.inf
@@ -221,6 +220,8 @@ def maxplus_matmul(
 def _matmul(
     rows: MaxPlusArray, columns: MaxPlusArray, with_winners: bool
 ) -> tuple[MaxPlusArray, NDArray[np.intp] | None]:
+    from hardmax.tropical import _maxplus_kernels as kernels
+
     is_integer = rows.dtype == np.int64
     # Starting integers at the least one is safe: a sum that low is the maximum only where all sums are.
     lowest = np.iinfo(np.int64).min if is_integer else ZERO

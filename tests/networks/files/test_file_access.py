@@ -24,7 +24,7 @@ from hardmax.constructions.function_files import read_function
 from hardmax.errors import FileFormatError, ParameterError, WriteError
 from hardmax.networks import operations as op
 from hardmax.networks.files import arrays as array_files
-from hardmax.networks.files import formats as files
+from hardmax.networks.files import opening as files
 from hardmax.networks.files.inputs import stored_inputs
 from hardmax.networks.files.opening import replacing, write_bytes
 from hardmax.networks.graph import GraphBuilder
@@ -475,15 +475,15 @@ _CALLS = {
     "np.loadtxt": (),
     "np.fromfile": (),
     "np.memmap": (),
-    "os.replace": ("networks/files/formats.py",),
+    "os.replace": ("networks/files/opening.py",),
     "os.rename": (),
-    "os.open": ("networks/files/formats.py", "cli/__init__.py"),
+    "os.open": ("networks/files/opening.py", "cli/__init__.py"),
     "open": (),
     ".write_text": (),
     ".write_bytes": (),
     ".savefig": ("show/figures/writing.py",),  # into memory
     # pages of our own, and files of installed packages
-    ".read_text": ("show/explorer/page.py", "show/report/page.py", "heads/capture/minilm_model.py",
+    ".read_text": ("show/colours.py", "show/explorer/page.py", "show/report/page.py", "heads/capture/minilm_model.py",
                    "heads/capture/sceptr_models.py"),
     ".read_bytes": ("cells/streaming.py",),
     ".open": ("networks/files/numpy_files.py", "networks/files/arrays.py", "cells/storage.py", "cells/streaming.py",

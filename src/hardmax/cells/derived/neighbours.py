@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.cells.derived._neighbour_kernels import merge_tilings
 from hardmax.cells.derived.facets import facet_pairs, joining_pairs
 from hardmax.cells.engines.exact.polytopes import ExactPolytope
 from hardmax.cells.polytopes import ROOT_BIT, Polytopes
@@ -56,6 +55,8 @@ class PlaneNeighbours:
 
     def pairs(self, wanted: NDArray[np.bool_] | None = None) -> IntArray:
         """Pairs (i, j), i < j, sorted."""
+        from hardmax.cells.derived._neighbour_kernels import merge_tilings
+
         tiles = self._tiles(wanted)
         if len(tiles["cell"]) == 0:
             return np.empty((0, 2), dtype=np.int64)

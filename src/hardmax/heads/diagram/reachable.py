@@ -16,13 +16,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hardmax.errors import DomainError, EmptyError, ShapeError, WeightError
-from hardmax.exact import simplex_kernels as kernels
 from hardmax.exact.linear_program import exact_interior_point, interior_point
 from hardmax.exact.rationals import nearest_float
 from hardmax.exact.rounding import UNDERFLOW, difference_dot_error, dot_error, relative_error
 from hardmax.exact.systems import homogeneous_rows, point_of, row_multipliers
 from hardmax.exactness import BoolArray, FloatArray, IntArray
-from hardmax.heads.diagram import _game_kernels as games
 
 if TYPE_CHECKING:
     from hardmax.heads.diagram.power_diagram import PowerDiagram
@@ -230,6 +228,8 @@ def _solve_games(
     game: _Game, alive: IntArray, reached: BoolArray, ruled_out: BoolArray, mixtures: FloatArray, rivals: FloatArray
 ) -> None:
     """Optimal mixtures of the keys still open, believed where they prove something."""
+    from hardmax.heads.diagram import _game_kernels as games
+
     todo = np.flatnonzero(~reached & ~ruled_out)
     rows_mix = np.zeros((len(todo), len(game.scores)))
     columns_mix = np.zeros((len(todo), len(alive)))
@@ -467,6 +467,8 @@ def _certified_in_polyhedron(
 
     The polyhedron has interior, so an open cell that meets it meets its interior: all rows may be strict.
     """
+    from hardmax.exact import simplex_kernels as kernels
+
     with np.errstate(over="ignore"):
         normals = np.concatenate([keys[rivals] - keys[key], rows])
         limits = np.concatenate([biases[key] - biases[rivals], bounds])

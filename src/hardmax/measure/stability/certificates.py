@@ -19,7 +19,6 @@ from hardmax.exact.rounding import UNDERFLOW, soft_row_error
 from hardmax.exactness import FloatArray
 from hardmax.heads.capture.captured import check_kept
 from hardmax.html import ShownAsTable
-from hardmax.measure.stability import _certify_kernels as kernels
 from hardmax.measure.stability._checks import temperature_of
 from hardmax.measure.stability.curvature import hessian_supremum
 
@@ -294,6 +293,8 @@ def _empty(rows: int) -> list[NDArray[Any]]:
 
 
 def _measure(rows: NDArray[Any], tau: float, result: list[NDArray[Any]], offset: int) -> None:
+    from hardmax.measure.stability import _certify_kernels as kernels
+
     is_short = rows.dtype.itemsize <= 4 and rows.dtype.kind == "f"
     block = np.ascontiguousarray(rows, dtype=np.float32 if is_short else np.float64)
     check_kept("scores", rows, block)

@@ -28,7 +28,6 @@ from hardmax.exactness import Array, IntArray
 from hardmax.networks import operations as op
 from hardmax.networks.evaluation import apply
 from hardmax.networks.graph import Graph
-from hardmax.networks.slices._slice_kernels import relu_then_linear
 from hardmax.networks.slices.rounding import Bounded, Bounds
 from hardmax.networks.slices.stages import Plan
 
@@ -285,6 +284,8 @@ class SliceProgram:
 
     def _relu_then_linear(self, index: int, source: Tensor, parents: IntArray, active: Array) -> Tensor:
         """A linear operation right after a ReLU, without building the ReLU's own tensor."""
+        from hardmax.networks.slices._slice_kernels import relu_then_linear
+
         operation = self._operations[index]
         assert isinstance(operation, op.Linear)
         if index not in self._columns:  # copies: the kernel would be compiled anew for arrays that cannot be written

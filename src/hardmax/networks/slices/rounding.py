@@ -25,7 +25,6 @@ from hardmax.exact.rationals import ZERO_LATTICE, lattice_exponent
 from hardmax.exact.rounding import SAFETY, UNIT_ROUNDOFF, bilinear_error, chain_error, dot_error
 from hardmax.exactness import FloatArray, IntArray
 from hardmax.networks import operations as op
-from hardmax.networks.slices._rounding_kernels import row_magnitudes
 
 if TYPE_CHECKING:
     from hardmax.networks.slices.coefficients import Tensor
@@ -78,6 +77,8 @@ class Bounds:
 
 def magnitudes(coefficients: NDArray[Any]) -> FloatArray:
     """The largest absolute entry a cell and coefficient: (cell, coefficient)."""
+    from hardmax.networks.slices._rounding_kernels import row_magnitudes
+
     cells, terms = coefficients.shape[:2]
     flat = coefficients.reshape(cells * terms, -1)
     if flat.size == 0:

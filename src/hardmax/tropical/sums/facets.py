@@ -14,7 +14,6 @@ import numpy as np
 
 from hardmax.exact.linear_program import exact_interior_point
 from hardmax.exactness import IntArray
-from hardmax.tropical.sums import _kernels as kernels
 from hardmax.tropical.sums.settle import PRESENT, UNSURE, exact_differences
 from hardmax.tropical.sums.terms import FlatHeads, Terms
 
@@ -27,6 +26,8 @@ def facet_pairs(heads: Sequence[Terms], winners: IntArray) -> IntArray:
 
     Exactness: certified.
     """
+    from hardmax.tropical.sums import _kernels as kernels
+
     flat = FlatHeads.from_terms(heads)
     # Winners are positions among the keys as given; the tables hold distinct ones.
     cells = np.column_stack([head.of[winners[:, h]] + flat.first[h] for h, head in enumerate(heads)]).astype(np.int64)

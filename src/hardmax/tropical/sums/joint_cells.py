@@ -20,7 +20,6 @@ from numpy.typing import ArrayLike
 from hardmax.errors import EmptyError, IncompleteError, ParameterError, ShapeError
 from hardmax.exact.linear_program import exact_interior_point
 from hardmax.exactness import FloatArray, IntArray
-from hardmax.tropical.sums import _kernels as kernels
 from hardmax.tropical.sums.facets import facet_pairs
 from hardmax.tropical.sums.settle import exact_differences
 from hardmax.tropical.sums.terms import (
@@ -128,6 +127,8 @@ def _proved_queries(
     terms: list[Terms], flat: FlatHeads, winners: IntArray, points: FloatArray
 ) -> tuple[FloatArray, dict[int, Vector]]:
     """A query strictly inside each cell from a scaled point in or near it; in rationals where no float was found."""
+    from hardmax.tropical.sums import _kernels as kernels
+
     queries = terms[0].query(points)
     sure = kernels.wins_in_every_head(
         np.concatenate([part.given for part in terms]),
@@ -184,6 +185,8 @@ def _search(terms: list[Terms], limit: int) -> tuple[IntArray, FloatArray, dict[
 
     Comes back with winners, queries inside their cells, rational ones where no float was found, and counts.
     """
+    from hardmax.tropical.sums import _kernels as kernels
+
     n_heads = len(terms)
     # Most cells first leaves the last and largest level fewest candidates; measured, it saves a few percent.
     order = sorted(range(n_heads), key=lambda h: -int(terms[h].live.sum()))

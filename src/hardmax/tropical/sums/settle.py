@@ -15,7 +15,6 @@ from hardmax.exact.linear_program import exact_interior_point
 from hardmax.exact.rationals import nearest_float
 from hardmax.exact.rounding import UNDERFLOW, difference_dot_error, dot_error, relative_error
 from hardmax.exactness import BoolArray, FloatArray, IntArray
-from hardmax.tropical.sums import _kernels as kernels
 from hardmax.tropical.sums.hull import Hull, adjacency
 
 if TYPE_CHECKING:
@@ -154,6 +153,8 @@ def _settle(
 
     With rivals, verdicts are written at the program's own position instead.
     """
+    from hardmax.tropical.sums import _kernels as kernels
+
     n = terms.rows.shape[1]
     most = min(terms.n_rows, 40 * n + 200) + 2
     single = bool((rival < 0).all())

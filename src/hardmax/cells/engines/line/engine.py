@@ -28,7 +28,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.cells.domains import Domain
-from hardmax.cells.engines.line._kernels import build_children, find_breakpoints
 from hardmax.cells.engines.line.envelope import envelope
 from hardmax.cells.enumeration import ExactFollower
 from hardmax.cells.polytopes import ROOT_BIT, Cut, Polytopes, domain_wall, wall_of_choice
@@ -85,6 +84,8 @@ class LineEngine:
 
     def cut(self, pieces: Polytopes, guards: Guards, stage: Stage, limit: int = 1 << 62) -> Cut:
         """The children of a batch of intervals, from low to high; stops after about ``limit`` of them."""
+        from hardmax.cells.engines.line._kernels import build_children
+
         ends, labels, counts, events, marks = self._breakpoints(pieces, guards, stage, limit)
         n_done = len(counts)
         child_start = np.concatenate([[0], np.cumsum(np.maximum(counts + 1, 0))])
@@ -110,6 +111,8 @@ class LineEngine:
         self, pieces: Polytopes, guards: Guards, stage: Stage, limit: int
     ) -> tuple[FloatArray, NDArray[Any], IntArray, FloatArray, IntArray]:
         """Ends, first labels and numbers of breakpoints of the pieces done, and their events."""
+        from hardmax.cells.engines.line._kernels import find_breakpoints
+
         certified = self.certified and guards.error is not None
         rows = _three_terms(guards.coefficients)
         errors = np.zeros(rows.shape[:2]) if guards.error is None else _three_terms(guards.error)

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from hardmax.cells.domains import Domain
 from hardmax.cells.engines.exact.polytopes import rebuild, split, to_polytopes
-from hardmax.cells.engines.plane._kernels import cut_polygons
 from hardmax.cells.polytopes import Cut, Polytopes, domain_wall, split_wall
 from hardmax.exact.rationals import fraction, nearest_float, rational
 from hardmax.exactness import FloatArray, IntArray, ObjectArray
@@ -95,6 +94,8 @@ class PlaneEngine:
     def _run(
         self, pieces: Polytopes, guards: Guards, stage: Stage, limit: int, count_only: bool
     ) -> tuple[Cut, int]:
+        from hardmax.cells.engines.plane._kernels import cut_polygons
+
         assert isinstance(pieces, Polygons)
         rows = _three_terms(guards.coefficients)
         errors = np.zeros((len(rows), 3)) if guards.error is None else _three_terms(guards.error[..., None])[..., 0]

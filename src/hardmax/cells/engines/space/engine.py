@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from hardmax.cells.domains import Domain
 from hardmax.cells.engines.exact.polytopes import corner_numbers, incidence_words, nearest, rebuild, root, split
-from hardmax.cells.engines.space._stages import Output, cut_polytopes
 from hardmax.cells.polytopes import Cut, Polytopes, split_wall
 from hardmax.errors import DomainError, ParameterError
 from hardmax.exact.rationals import fraction, rational
@@ -204,6 +203,8 @@ class SpaceEngine:
         )
 
     def _run(self, pieces: Polytopes, guards: Guards, stage: Stage, limit: int, count_only: bool) -> tuple[Cut, int]:
+        from hardmax.cells.engines.space._stages import Output, cut_polytopes
+
         assert isinstance(pieces, Solids) and pieces.incidence is not None
         rows = _all_terms(guards.coefficients, self.dim)
         errors = np.zeros((len(rows), self.dim + 1))
