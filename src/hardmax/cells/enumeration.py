@@ -17,19 +17,20 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import comb, prod
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.cells.domains import Domain
+from hardmax.cells.engines.contract import Engine
 from hardmax.cells.interrupts import interruptible, poll
-from hardmax.cells.polytopes import ROOT_BIT, Cut, Polytopes, split_wall
+from hardmax.cells.polytopes import ROOT_BIT, Polytopes, split_wall
 from hardmax.exact.rationals import rational
 from hardmax.exactness import IntArray, ObjectArray
 from hardmax.networks.graph import Graph
 from hardmax.networks.network import Network
-from hardmax.networks.slices.coefficients import Arithmetic, Guards, SliceProgram, SliceState
+from hardmax.networks.slices.coefficients import Arithmetic, SliceProgram, SliceState
 from hardmax.networks.slices.entry_bounds import EntrywiseProgram
 from hardmax.networks.slices.stages import Plan, Stage
 
@@ -46,21 +47,6 @@ _FEWEST_CHILDREN = 8
 _GLANCE = 0.05
 #: Norms that multiply to more than this leave one bound a tensor too coarse; bounds an entry cost less than rationals.
 _MOST_GROWTH = 1e7
-
-
-class Engine(Protocol):
-    """Cuts pieces of one kind of domain; see the module docstrings of plane, line and space."""
-
-    dim: int
-    only_relus: bool
-
-    def root(self) -> Polytopes: ...
-
-    def cut(self, pieces: Polytopes, guards: Guards, stage: Stage, limit: int = ...) -> Cut: ...
-
-    def settle(
-        self, pieces: Polytopes, index: int, wall_row: Any, rows: ObjectArray, stage: Stage
-    ) -> tuple[NDArray[Any], Polytopes]: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -365,14 +351,13 @@ class Enumeration:
         stage_index = chunk.state.stage
         if stage_index == self.program.n_stages:
             return [], (len(chunk), chunk.pieces)
-        counter = getattr(self.engine, "count", None)
-        if stage_index < self.program.n_stages - 1 or counter is None:
+        if stage_index < self.program.n_stages - 1:
             return self._children(chunk), None
         whole = self.program.stages[stage_index]
         if self._next_part(chunk, whole) < whole.n_choices:
             return self._children(chunk), None
         stage = whole.part(chunk.n_decided, whole.n_choices)
-        total, doubtful = counter(chunk.pieces, self.program.guards(chunk.state), stage)
+        total, doubtful = self.engine.count(chunk.pieces, self.program.guards(chunk.state), stage)
         for index in doubtful:
             total += len(self._settled(chunk, int(index), stage)[0])
         return [], (total, chunk.pieces)
@@ -446,7 +431,7 @@ class Enumeration:
         end = self.part_end(stage, chunk.n_decided)
         if self._workers == 1 or len(chunk) >= 8 * self._workers or stage.n_choices - chunk.n_decided < 32:
             return end
-        if stage.has_twins or not getattr(self.engine, "shares_stages", False):
+        if stage.has_twins or not self.engine.shares_stages:
             return end
         return min(end, chunk.n_decided + 8)
 

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from hardmax.cells.complex import CellComplex
 from hardmax.cells.domains import Domain
+from hardmax.cells.engines.contract import Engine
 from hardmax.cells.engines.line.engine import LineEngine
 from hardmax.cells.engines.plane.engine import PlaneEngine
 from hardmax.cells.engines.space.engine import SpaceEngine
 from hardmax.cells.enumeration import (
     CellBatch,
-    Engine,
     Enumeration,
     ExactFollower,
     first_cells,

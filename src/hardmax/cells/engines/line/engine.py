@@ -22,7 +22,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cmp_to_key, partial
 from math import isfinite, prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,10 +37,6 @@ from hardmax.exact.rationals import ObjectArray, rational
 from hardmax.exactness import FloatArray, IntArray
 from hardmax.networks.slices.coefficients import Guards, SliceProgram, SliceState
 from hardmax.networks.slices.stages import Stage
-
-if TYPE_CHECKING:
-    from hardmax.cells.enumeration import ExactFollower
-
 
 _RIVAL_BITS = 24
 #: Coefficients that ``line_pieces`` holds at once.
@@ -64,6 +60,7 @@ class LineEngine:
 
     dim = 1
     only_relus = False  # one kernel serves all
+    shares_stages = False
 
     def __init__(self, domain: Domain, certified: bool) -> None:
         if domain.dim != 1:

@@ -122,6 +122,7 @@ class SpaceEngine:
     """
 
     only_relus = False  # whether no stage has an argmax: a smaller kernel is compiled then
+    shares_stages = False
 
     def __init__(self, domain: Domain, certified: bool) -> None:
         if domain.dim < 2:
