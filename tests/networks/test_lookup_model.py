@@ -124,7 +124,7 @@ def test_weights_are_short_dyadic_numbers_in_small_files(net):
     arrays = [a for node in net.graph.nodes for a in vars(node.operation).values() if isinstance(a, np.ndarray)]
     assert min(lattice_exponent(array) for array in arrays if array.dtype.kind == "f") >= -7
     for ending in ("npz", "onnx"):
-        assert 0 < (library._MODELS / f"lookup.{ending}").stat().st_size < 200_000
+        assert 0 < (lookup._MODELS / f"lookup.{ending}").stat().st_size < 200_000
 
 
 def test_cells_along_a_moving_question_are_exact(net, questions):
@@ -141,7 +141,7 @@ def test_cells_along_a_moving_question_are_exact(net, questions):
 
 
 def test_a_missing_file_is_named_with_the_remedy(monkeypatch, tmp_path):
-    monkeypatch.setattr(library, "_MODELS", tmp_path)
+    monkeypatch.setattr(lookup, "_MODELS", tmp_path)
     with pytest.raises(MissingModelError, match=r"lookup\.npz, but this installation lacks the file; reinstall"):
         library.builtin("lookup")
 
@@ -273,7 +273,7 @@ def test_what_is_no_lookup_input_is_refused(call, error, message):
 @pytest.mark.extras
 def test_the_onnx_file_is_the_same_network(net, questions):
     pytest.importorskip("onnx", reason="needs onnx, which is not installed")
-    twin = hm.read(library._MODELS / "lookup.onnx")
+    twin = hm.read(lookup._MODELS / "lookup.onnx")
     assert twin.temperature == net.temperature and twin.input_shape == net.input_shape
     for temperature in (1.0, 0.0):
         assert np.array_equal(twin(questions[0], temperature), net(questions[0], temperature))
@@ -282,7 +282,7 @@ def test_the_onnx_file_is_the_same_network(net, questions):
 @pytest.mark.extras
 def test_onnxruntime_computes_what_we_do(net, questions):
     runtime = pytest.importorskip("onnxruntime", reason="needs onnxruntime, which is not installed")
-    file = str(library._MODELS / "lookup.onnx")
+    file = str(lookup._MODELS / "lookup.onnx")
     session = runtime.InferenceSession(file, providers=["CPUExecutionProvider"])
     (logits,) = session.run(None, {"input": questions[0].astype(np.float32)})
     np.testing.assert_allclose(logits, net(questions[0]), rtol=1e-4, atol=1e-4)

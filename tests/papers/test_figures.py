@@ -269,7 +269,7 @@ def test_only_the_figures_import_matplotlib():
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             if any(name.split(".")[0] == "matplotlib" for name in names):
                 found.add(path.parent.relative_to(REPOSITORY / "src").as_posix())
-    assert found == {"hardmax/reports/figures"}
+    assert found == {"hardmax/show/figures"}
 
 
 def test_the_document_holds_every_caption(values):

@@ -20,7 +20,7 @@ from hardmax.show.explorer.layers import network_of, page_layers
 from hardmax.show.explorer.presets import presets
 
 PRESETS = presets()
-PAGES = Path(explorer.__file__).with_name("pages") / "explorer"
+PAGES = Path(explorer.__file__).with_name("pages")
 
 
 @pytest.fixture(scope="module")

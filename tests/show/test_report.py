@@ -293,7 +293,7 @@ def test_heads_that_are_hard_already_are_left_out_of_stability(tmp_path):
 def test_a_slice_of_a_head_scores_as_the_head_does():
     rng = np.random.default_rng(3)
     keys, queries = rng.integers(-4, 5, (9, 5)).astype(float), rng.integers(-4, 5, (12, 5)).astype(float)
-    head = hm.networks.adapters.captured.CapturedHead(0, 0, "h", queries, keys, keys, 1.0, biases=np.arange(9.0))
+    head = CapturedHead(0, 0, "h", queries, keys, keys, 1.0, biases=np.arange(9.0))
     cut = slice_head(head, queries)
     (u0, u1), (v0, v1) = cut.extent
     points = rng.uniform([u0, v0], [u1, v1], (200, 2))

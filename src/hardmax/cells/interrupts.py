@@ -32,7 +32,8 @@ def uninterrupted(found: _Cells) -> _Cells:
 
     Examples
     --------
-    >>> from hardmax.cells.search import CellCount, Exactness
+    >>> from hardmax.cells.search import CellCount
+    >>> from hardmax.exactness import Exactness
     >>> uninterrupted(CellCount.of(3, Exactness.CERTIFIED, True))
     3
     >>> try:

@@ -76,6 +76,8 @@ def save_cells(cells: CellComplex, path: str | os.PathLike[str]) -> None:
     WriteError
         The file could not be written; nothing was changed.
     """
+    if not hasattr(cells, "pieces"):
+        raise ParameterError(f"expected a CellComplex to save, got {type(cells).__name__}")
     file = npz_path(path)
     _check_whole(cells, shown(file))
     header = {
