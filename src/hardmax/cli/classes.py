@@ -221,8 +221,8 @@ def _print_dead(rows: list[dict[str, Any]]) -> None:
 def _print_repair(facts: dict[str, Any]) -> None:
     n, losers = facts["n_raised"], len(facts["losers"])
     print_line(
-        f"{n:,} class{'' if n == 1 else 'es'} raised by at most {facts['largest_growth']:.4g}: {facts['n_live']:,} live "
-        f"now ({facts['exactness']}); {losers:,} proved to lose part of their cell"
+        f"{n:,} class{'' if n == 1 else 'es'} raised by at most {facts['largest_growth']:.4g}: {facts['n_live']:,} live"
+        f" now ({facts['exactness']}); {losers:,} proved to lose part of their cell"
     )
     for key, why in (("copies", "share a row with another class, so only one of each can live"),
                      ("left", "stay dead: numbers of the file's width cannot tell their rows apart")):  # fmt: skip

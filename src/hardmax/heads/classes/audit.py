@@ -146,7 +146,11 @@ class ClassAudit:
         """
         from hardmax.heads.classes.lifts import lift
 
-        return lift(self, self._class(index, None, "", ""))
+        i = self._class(index, None, "", "")
+        known: dict[int, Lift] = self.__dict__.setdefault("_lifts", {})  # a page, a table and a repair ask again
+        if i not in known:
+            known[i] = lift(self, i)
+        return known[i]
 
     def repaired_bias(self, margin: float, *, dtype: Any = np.float64) -> Repair:
         """Biases with which every class lives that can: dead ones raised by their lift and up to ``margin``, together.
