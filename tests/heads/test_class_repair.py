@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import hardmax as hm
 from hardmax.errors import DomainError, IncompleteError, ParameterError
 from hardmax.heads.classes import repair
-from oracles.class_oracle import dot, live_classes
+from oracles.class_oracle import cell_rows, feasible, live_classes
 
 
 @st.composite
@@ -62,22 +62,19 @@ def test_losers_won_a_query_that_another_class_wins_now(head, margin):
     weights, bias = head
     audit = hm.audit_classes(weights, bias)
     mended = audit.repaired_bias(margin)
-    rows = [[Fraction(x) for x in row] for row in weights.tolist()]
-    known = [audit.witness(i, exact=True) for i in np.flatnonzero(audit.live).tolist()]
-    known += [mended.audit.witness(i, exact=True) for i in mended.raised.tolist() if mended.audit.live[i]]
-
-    def winner(query, biases):
-        """Who wins, and by how much."""
-        scores = [dot(row, query) + Fraction(b) for row, b in zip(rows, biases.tolist(), strict=True)]
-        best, second = [*sorted(scores, reverse=True), min(scores) - 1][:2]
-        return scores.index(best), best - second
-
-    moves = [(*winner(query, audit.bias), *winner(query, mended.bias)) for query in known]
-    proved = {(loser, taker) for loser, lead, taker, new_lead in moves if lead > 0 and new_lead > 0 and loser != taker}
+    cells = [(set(np.flatnonzero(audit.live).tolist()), audit.bias), (set(mended.raised.tolist()), mended.bias)]
     for loser, taker in zip(mended.losers.tolist(), mended.takers.tolist(), strict=True):
-        assert (loser, taker) in proved and mended.bias[taker] > audit.bias[taker]
-    clear = {loser for loser, lead, taker, new_lead in moves if min(lead, new_lead) > 1e-9 and loser != taker}
-    assert clear <= set(mended.losers.tolist())
+        # the old cell of one and the new cell of the other share an interior: the oracle knows by a common program
+        assert loser in cells[0][0] and taker in cells[1][0] and loser != taker
+        rows = [[Fraction(x) for x in row] for row in weights.tolist()]
+        shared = [
+            row
+            for index, (_, biases) in zip((loser, taker), cells, strict=True)
+            for row in cell_rows(rows, [Fraction(b) for b in biases.tolist()], index)
+        ]
+        assert feasible(shared, weights.shape[1])
+    if len(mended.raised) and not len(mended.copies):
+        assert len(mended.losers)  # whoever was raised took its cell from someone
 
 
 def test_losers_are_believed_only_above_the_rounding():

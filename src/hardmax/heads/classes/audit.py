@@ -162,8 +162,8 @@ class ClassAudit:
         --------
         >>> audit = audit_classes([[1.0], [-1.0], [0.0]], [0.5, 0.5, 0.0])
         >>> repair = audit.repaired_bias(0.25)
-        >>> repair, repair.bias[2] > 0.5, repair.audit.n_dead
-        (Repair(1 classes raised; 1 lose part of their cell), True, 0)
+        >>> repair, repair.losers.tolist(), repair.audit.n_dead
+        (Repair(1 classes raised; 2 lose part of their cell), [0, 1], 0)
         """
         from hardmax.heads.classes.repair import repaired_bias
 

@@ -33,6 +33,7 @@ IntArray = NDArray[np.int64]
 _ROUNDS = 12
 _AGAIN = 2.0**-10  # of a class that is raised once more, the share of its last margin
 _BLOCK_SCORES = 4_000_000
+_NEAR = 12  # classes around a raised one that are asked whether they lose something
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +44,7 @@ class Repair:
     copies : dead classes that no bias can help, because another class has the same row: only one of them can win.
     left : other classes that are dead still, because floats of this width were too coarse to tell their rows apart.
     losers, takers : classes that are proved to lose part of their cell, and for each the class that now wins there.
-        Others may lose as well: these are the winners at known witnesses, before and after.
+        Others may lose as well: these are the winners at witnesses and around those of raised classes.
     audit : the audit of the new head, which proves who lives.
 
     Exactness: certified.
@@ -150,8 +151,9 @@ def _losses(before: ClassAudit, after: ClassAudit, changed: IntArray) -> tuple[I
     Exactness: certified; a winner is believed where its lead exceeds the rounding of scores.
     """
     queries = [before.queries[np.isfinite(before.queries).all(axis=1)]]
-    mine = after.query_of[changed[after.live[changed]]]
-    queries.append(after.queries[mine][np.isfinite(after.queries[mine]).all(axis=1)])
+    for i in changed[after.live[changed]].tolist():
+        if i not in after.exact_queries:
+            queries.append(_around(before, after, i))
     taken: dict[int, int] = {}
     for block in _blocks(np.concatenate(queries), before.n_classes):
         scores = block @ before.weights.T
@@ -162,6 +164,22 @@ def _losses(before: ClassAudit, after: ClassAudit, changed: IntArray) -> tuple[I
                 taken.setdefault(loser, taker)
     losers = np.array(sorted(taken), dtype=np.int64)
     return losers, np.array([taken[i] for i in losers.tolist()], dtype=np.int64)
+
+
+def _around(before: ClassAudit, after: ClassAudit, i: int) -> FloatArray:
+    """The witness of a raised class, and queries of its new cell towards the classes that scored most there before."""
+    query = after.queries[after.query_of[i]]
+    scores = before.weights @ query + before.bias
+    steps = before.weights - before.weights[i]
+    with np.errstate(all="ignore"):
+        length = np.sqrt(np.square(steps).sum(axis=1))
+        lead = after.weights[i] @ query + after.bias[i] - (after.weights @ query + after.bias)
+        room = float(np.where(length > 0, lead / length, np.inf).min())
+        near = np.argsort(-scores)[: _NEAR + 1]
+        near = near[length[near] > 0]
+        moved = query + 0.9 * max(room, 0.0) * steps[near] / length[near, None]
+    found = after.domain.clipped(np.vstack([query[None], moved]))
+    return np.asarray(found[np.isfinite(found).all(axis=1)])
 
 
 def _winners(scores: FloatArray, sizes: FloatArray, bias: FloatArray, dim: int) -> IntArray:
