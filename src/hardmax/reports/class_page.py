@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from markupsafe import Markup
@@ -91,9 +91,11 @@ def class_document(
     lifts = _lifts(audit, max_seconds)
     told("room around witnesses")
     room = _room(audit)
+    told("the rivals of each dead class")
+    proofs = {i: _proof(audit, i) for i in np.flatnonzero(audit.dead).tolist()}
     sections = (
-        _dead_section(audit, lifts),
-        _why_section(audit),
+        _dead_section(audit, lifts, proofs),
+        _why_section(audit, proofs),
         _lift_section(audit, lifts),
         _room_section(audit, room),
         _about_section(audit, name, command, made),
@@ -103,6 +105,21 @@ def class_document(
     description = f"{legible(audit.reason)}: {several(n, 'class')[:-1] if n == 1 else f'{n:,} classes'}, {d:,} features"
     document = Document(title, description, made, _answer(audit), _highlights(audit, lifts), sections)
     return document, {} if not audit.n_dead else {"dead": _search(audit), "why": _panel()}
+
+
+class _Proof(NamedTuple):
+    """The rivals of a dead class, largest share first; the certificate itself holds a matrix and is let go."""
+
+    rivals: IntArray
+    shares: FloatArray
+    kind: str
+
+
+def _proof(audit: ClassAudit, i: int) -> _Proof:
+    found = audit.certificate(i)
+    shares = np.asarray(found.weights, dtype=np.float64)
+    order = np.argsort(-shares, kind="stable")
+    return _Proof(found.rivals[order], shares[order], found.kind)
 
 
 # --- in short ----------------------------------------------------------------------------------------
@@ -139,7 +156,8 @@ def _highlights(audit: ClassAudit, lifts: dict[int, Any]) -> tuple[Fact, ...]:
         found.append(Fact("undecided, not reached", as_text(audit.n_undecided, "count"), None))
     if lifts:
         middle = float(np.median([float(lift) for lift in lifts.values()]))
-        found.append(Fact("median growth of a bias until a dead class lives", as_text(middle), _CERTIFIED))
+        part = "" if len(lifts) == audit.n_dead else f", {len(lifts):,} of them asked"
+        found.append(Fact(f"median growth of a bias until a dead class lives{part}", as_text(middle), _CERTIFIED))
     twins = _twins(audit)
     if twins:
         found.append(Fact("dead rows that are almost another dead row", as_text(twins, "count"), _ESTIMATED))
@@ -164,7 +182,7 @@ def _twins(audit: ClassAudit) -> int:
 # --- which -------------------------------------------------------------------------------------------
 
 
-def _dead_section(audit: ClassAudit, lifts: dict[int, Any]) -> Section:
+def _dead_section(audit: ClassAudit, lifts: dict[int, Any], proofs: dict[int, _Proof]) -> Section:
     title, name = "Which classes are dead", "dead"
     if not audit.n_dead:
         why = "None: every class that was settled wins somewhere." if audit.n_undecided else "None."
@@ -179,18 +197,16 @@ def _dead_section(audit: ClassAudit, lifts: dict[int, Any]) -> Section:
         Column("largest", "largest of them, with their shares", "prose", _ESTIMATED),
     )
     records = []
-    for entry in audit.table():
-        if entry["verdict"] != "dead":
-            continue
-        i = entry["class"]
-        proof = audit.certificate(i)
-        order = np.argsort(-proof.weights)[:_NAMED] if len(proof.rivals) else []
+    for i, proof in proofs.items():
         largest = ", ".join(
-            f"{_shown(audit.names[proof.rivals[k]])} {as_text(float(proof.weights[k]), 'share')}" for k in order
+            f"{_shown(audit.names[j])} {as_text(share, 'share')}"
+            for j, share in zip(proof.rivals[:_NAMED].tolist(), proof.shares[:_NAMED].tolist(), strict=True)
         )
         lift = lifts.get(i)
-        records.append({**entry, "name": _shown(entry["name"]), "n_rivals": len(proof.rivals), "largest": largest,
-                        "lift": None if lift is None else float(lift)})  # fmt: skip
+        length = float(np.sqrt(np.square(audit.weights[i]).sum()))
+        records.append({"name": _shown(audit.names[i]), "class": i, "length": length, "bias": float(audit.bias[i]),
+                        "lift": None if lift is None else float(lift), "n_rivals": len(proof.rivals),
+                        "largest": largest})  # fmt: skip
     return Section(
         name,
         title,
@@ -218,16 +234,13 @@ def _search(audit: ClassAudit) -> Markup:
 # --- why ---------------------------------------------------------------------------------------------
 
 
-def _why_section(audit: ClassAudit) -> Section:
+def _why_section(audit: ClassAudit, proofs: dict[int, _Proof]) -> Section:
     title, name = "Why: the rivals that cover it", "why"
     if not audit.n_dead:
         return Section(name, title, absent="No class is dead.")
-    dead = np.flatnonzero(audit.dead)
-    kept = max(6, MOST_RIVALS // len(dead))
-    entries: dict[str, Any] = {}
-    for i in dead.tolist():
-        entries[str(i)] = _drawn(audit, i, kept)
-    used = sorted({j for entry in entries.values() for j in entry["rivals"]} | set(dead.tolist()))
+    kept = max(6, MOST_RIVALS // len(proofs))
+    entries = {str(i): _drawn(audit, i, proof, kept) for i, proof in proofs.items()}
+    used = sorted({j for entry in entries.values() for j in entry["rivals"]} | set(proofs))
     wall = "" if audit.domain.is_polyhedral and audit.domain.kind == "all" else (
         " On this domain the mixture need not be the row itself: bounds on the features make up for "
         "it."
@@ -247,18 +260,14 @@ def _why_section(audit: ClassAudit) -> Section:
     )
 
 
-def _drawn(audit: ClassAudit, i: int, kept: int) -> dict[str, Any]:
+def _drawn(audit: ClassAudit, i: int, proof: _Proof, kept: int) -> dict[str, Any]:
     """The rivals of a dead class with shares and places in their plane; only the largest where there are too many."""
-    proof = audit.certificate(i)
-    rivals, shares = proof.rivals, np.asarray(proof.weights, dtype=np.float64)
-    order = np.argsort(-shares, kind="stable")
-    rivals, shares = rivals[order], shares[order]
+    rivals, shares = proof.rivals, proof.shares
     if not len(rivals):
         return {
             "rivals": [],
             "shares": [],
             "places": [],
-            "own": [0.0, 0.0],
             "shown": 1.0,
             "rest": 0,
             "kind": proof.kind,
@@ -276,7 +285,6 @@ def _drawn(audit: ClassAudit, i: int, kept: int) -> dict[str, Any]:
         "rivals": rivals[:kept].tolist(),
         "shares": [float(f"{x:.4g}") for x in shares[:kept].tolist()],
         "places": [[round(float(x) / reach, 4), round(float(y) / reach, 4)] for x, y in places[:kept].tolist()],
-        "own": [0.0, 0.0],
         "shown": float(f"{float((sizes[:2] ** 2).sum()) / total:.4g}") if total > 0 else 1.0,
         "rest": max(0, len(rivals) - kept),
         "kind": proof.kind,
