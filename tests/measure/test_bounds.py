@@ -202,7 +202,7 @@ def test_log_lifted_heads_on_a_line_attain_their_maximum():
     # numerator max_j(q k_j + v_j): a parabola has N - 1 corners; the denominator one, at zero.
     for n in (2, 3, 5):
         keys = np.arange(n, dtype=float)[:, None]
-        lifted = -(np.arange(n) - 0.25) ** 2
+        lifted = -((np.arange(n) - 0.25) ** 2)
         heads = [(keys, lifted), (keys, np.zeros(n))]
         assert len(hm.joint_cells(heads)) == bounds.max_log_lifted_cells(n, 1, 1) == n + 1
 

@@ -135,13 +135,9 @@ def test_query_space_bounds_hold_for_random_heads(data):
     def diameter(points):
         return max(np.linalg.norm(a - b) for a in points for b in points)
 
-    b = stability.bounds(
-        n, order[-1] - order[-2], tau, value_diameter=diameter(values), key_diameter=diameter(keys)
-    )
+    b = stability.bounds(n, order[-1] - order[-2], tau, value_diameter=diameter(values), key_diameter=diameter(keys))
     p = _softmax(scores, tau)
-    centred_k, centred_v = (
-        points - points[winner] - p @ (points - points[winner]) for points in (keys, values)
-    )
+    centred_k, centred_v = (points - points[winner] - p @ (points - points[winner]) for points in (keys, values))
     jacobian = (centred_v.T * p) @ centred_k / tau
     hessian = (centred_k.T * p) @ centred_k / tau
     shift = p @ (values - values[winner])  # differences first: p @ values - values[winner] would cancel
@@ -273,6 +269,7 @@ def test_streams_arrays_and_memory_maps_give_the_same_summary(tmp_path):
 @pytest.mark.extras
 def test_torch_tensors_are_read_without_a_copy():
     import torch
+
     scores = torch.randn(10, 6)
     assert stability.certify(scores, 1.0).holds
 

@@ -11,14 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from hardmax import errors
-from hardmax.tropical import (
-    ZERO,
-    _maxplus_kernels,
-    kleene_star,
-    maxplus_add,
-    maxplus_identity,
-    maxplus_matmul,
-)
+from hardmax.tropical import ZERO, _maxplus_kernels, kleene_star, maxplus_add, maxplus_identity, maxplus_matmul
 from oracles import tropical_oracle
 
 WEIGHTS = st.one_of(st.integers(-6, 2).map(float), st.just(ZERO))

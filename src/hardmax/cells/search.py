@@ -16,14 +16,7 @@ from hardmax.cells.engines.contract import Engine
 from hardmax.cells.engines.line.engine import LineEngine
 from hardmax.cells.engines.plane.engine import PlaneEngine
 from hardmax.cells.engines.space.engine import SpaceEngine
-from hardmax.cells.enumeration import (
-    CellBatch,
-    Enumeration,
-    ExactFollower,
-    first_cells,
-    joined_batches,
-    no_cells,
-)
+from hardmax.cells.enumeration import CellBatch, Enumeration, ExactFollower, first_cells, joined_batches, no_cells
 from hardmax.cells.interrupts import HeldSignals, interruptible
 from hardmax.cells.polytopes import Polytopes
 from hardmax.cells.progress import Progress

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
+import shlex
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,18 +20,24 @@ from hardmax.cli.parts.output import (
     print_table,
     write_text,
 )
+from hardmax.cli.parts.progress import working
 
 if TYPE_CHECKING:
     from hardmax.heads.classes.audit import ClassAudit
+    from hardmax.heads.classes.repair import OnnxBias, Repair
 
 EXAMPLES = """[bold]Examples[/bold]
   hardmax classes recogniser.onnx --names characters.txt
+  hardmax classes recogniser.onnx -o audit.html
   hardmax classes model.safetensors --layer lm_head -o dead.csv
   hardmax classes model.onnx --domain auto --json
+  hardmax classes recogniser.onnx --repair mended.onnx --margin 0.01
 
-A class is live where some features make it win alone, dead where a mixture of other classes always scores as much."""
+A class is live where some features make it win alone, dead where a mixture of other classes always scores as much. \
+Ctrl-C keeps what is settled; the rest counts as undecided, and the exit code is 3."""
 
 _SHOWN = 40  # dead classes in the table for people; -o writes all
+_ENDINGS = (".html", ".htm", ".csv", ".npz")
 
 
 def classes(
@@ -46,31 +54,43 @@ def classes(
     max_seconds: Annotated[
         float | None, typer.Option("--max-seconds", min=0, help="Stop after that long; the rest is undecided.")
     ] = None,
+    lifts: Annotated[
+        bool, typer.Option("--lifts", help="Also say by how much the bias of each dead class must grow to live.")
+    ] = False,
     out: Annotated[
-        Path | None, typer.Option("-o", "--out", help="Write the dead and undecided to .csv, or the audit to .npz.")
+        Path | None,
+        typer.Option(
+            "-o", "--out", help="Write a page (.html), the dead and undecided (.csv), or all with its proofs (.npz)."
+        ),
     ] = None,
+    repair: Annotated[
+        Path | None,
+        typer.Option("--repair", help="Write the .onnx model with biases that give the dead classes cells."),
+    ] = None,
+    margin: Annotated[
+        float, typer.Option("--margin", help="How far above the least bias a repaired class is put, in scores.")
+    ] = 0.01,
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> int:
-    """Name the classes that a model can never answer, each with a proof.
-
-    Ctrl-C keeps what is settled and exits with 3.
-    """
+    """Name the classes that a model can never answer, each with a proof."""
     from hardmax.heads.classes.audit import audit_classes
 
-    check_target(out, force=force, endings=(".csv", ".npz"), beside=[model, names])
+    check_target(out, force=force, endings=_ENDINGS, beside=[model, names, repair])
+    check_target(repair, force=force, endings=(".onnx",), beside=[model, names])
+    place = None if repair is None else _place(model, layer, repair, margin)
     audit = audit_classes(
         model, layer=layer, domain=_domain(domain), names=names, progress=not as_json, max_seconds=max_seconds
     )
-    if out is not None and out.suffix.lower() == ".npz":
-        audit.save(out)
-    elif out is not None:
-        write_text(out, _table(audit))
-    facts = _facts(audit, model)
+    facts = _facts(audit, model, lifts)
+    if out is not None:
+        _write(audit, facts, out, model)
+    if place is not None and repair is not None:
+        facts["repair"] = _repaired(audit, place, margin, repair)
     if as_json:
         print_json(facts)
     else:
-        _print(facts, audit, out)
+        _print(facts, out)
     return 0 if audit.n_undecided == 0 else 3
 
 
@@ -87,7 +107,21 @@ def _domain(text: str) -> Any:
         raise ParameterError(f"--domain: expected box:LOW:HIGH with two numbers, got {text!r:.60}") from None
 
 
-def _facts(audit: ClassAudit, model: Path) -> dict[str, Any]:
+def _place(model: Path, layer: str | None, out: Path, margin: float) -> OnnxBias:
+    """Where the file keeps the bias; what could not be repaired is refused before the audit."""
+    from hardmax.errors import FileFormatError, ParameterError
+    from hardmax.heads.classes.repair import onnx_bias_of
+
+    if not 0 < margin < float("inf"):
+        raise ParameterError(f"--margin: expected a finite number above 0, got {margin}")
+    if not model.is_file():
+        raise FileFormatError(f"{model}: no such file; expected a model in .onnx")
+    return onnx_bias_of(model, layer, out)
+
+
+def _facts(audit: ClassAudit, model: Path, lifts: bool) -> dict[str, Any]:
+    with working("how far the dead are from living" if lifts else "writing"):
+        table = audit.table(lifts=lifts)
     return {
         "model": str(model),
         "source": audit.reason,
@@ -97,34 +131,110 @@ def _facts(audit: ClassAudit, model: Path) -> dict[str, Any]:
         "n_live": audit.n_live,
         "n_dead": audit.n_dead,
         "n_undecided": audit.n_undecided,
+        "is_complete": audit.n_undecided == 0,
         "exactness": audit.exactness.value,
-        "classes": audit.table(),
+        "classes": table,
     }
 
 
-def _table(audit: ClassAudit) -> str:
+def _write(audit: ClassAudit, facts: dict[str, Any], out: Path, model: Path) -> None:
+    ending = out.suffix.lower()
+    if ending == ".npz":
+        audit.save(out)
+    elif ending == ".csv":
+        write_text(out, _table(facts["classes"]))
+    else:
+        from hardmax.show.class_page import write_class_page
+
+        with working("writing the page") as say:
+            write_class_page(audit, out, name=model.name, command=_command(), progress=say)
+
+
+def _command() -> str:
+    """The command as it was typed, for the page."""
+    return shlex.join(["hardmax", *(Path(word).name if "/" in word else word for word in sys.argv[1:])])
+
+
+def _table(rows: list[dict[str, Any]]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["class", "name", "verdict", "length", "bias", "rivals"])
-    for row in audit.table():
-        rivals = " ".join(map(str, row["rivals"]))
-        writer.writerow([row["class"], row["name"], row["verdict"], row["length"], row["bias"], rivals])
+    columns = ["class", "name", "verdict", "length", "bias", *(["lift"] if any("lift" in row for row in rows) else [])]
+    writer.writerow([*columns, "rivals"])
+    for row in rows:
+        name = row["name"]
+        plain = f"'{name}" if name[:1] in tuple("=+-@\t\r") else name  # a spreadsheet would run it
+        values = [plain if column == "name" else row.get(column, "") for column in columns]
+        writer.writerow([*values, " ".join(map(str, row["rivals"]))])
     return text.getvalue()
 
 
-def _print(facts: dict[str, Any], audit: ClassAudit, out: Path | None) -> None:
+def _repaired(audit: ClassAudit, place: OnnxBias, margin: float, out: Path) -> dict[str, Any]:
+    """Raise the dead, write the file, and say what it changes; nothing is written where some stay undecided."""
+    from hardmax.networks.files.opening import write_bytes
+
+    with working("raising the dead, then auditing again"):
+        repair = audit.repaired_bias(margin, dtype=place.values.dtype)
+        data = place.replaced(repair, audit)
+    write_bytes(out, data)
+    return {
+        "written": str(out),
+        "margin": margin,
+        "n_raised": len(repair.raised),
+        "largest_growth": float((repair.bias - audit.bias).max(initial=0.0)),
+        "n_live": repair.audit.n_live,
+        "copies": _named(audit, repair.copies),
+        "left": _named(audit, repair.left),
+        "losers": _losers(audit, repair),
+        "exactness": repair.exactness.value,
+    }
+
+
+def _named(audit: ClassAudit, numbers: Any) -> list[dict[str, Any]]:
+    return [{"class": i, "name": audit.names[i]} for i in numbers.tolist()]
+
+
+def _losers(audit: ClassAudit, repair: Repair) -> list[dict[str, Any]]:
+    pairs = zip(repair.losers.tolist(), repair.takers.tolist(), strict=True)
+    return [{"class": i, "name": audit.names[i], "to": j, "to_name": audit.names[j]} for i, j in pairs]
+
+
+def _print(facts: dict[str, Any], out: Path | None) -> None:
     left = f", {facts['n_undecided']:,} undecided" if facts["n_undecided"] else ""
     print_line(f"{facts['source']}: {facts['n_classes']:,} classes, {facts['n_features']} features")
     print_line(f"on {facts['domain']}: {facts['n_live']:,} live, {facts['n_dead']:,} dead{left} ({facts['exactness']})")
-    rows = facts["classes"]
+    if left:
+        print_line("stopped early: undecided classes were not reached; what is settled is proved")
+    rows = [row for row in facts["classes"] if row["verdict"] == "dead"]
     if rows:
-        shown = [
-            (row["name"], str(row["class"]), row["verdict"], f"{row['length']:.4g}", f"{row['bias']:.4g}",
-             str(len(row["rivals"])))
-            for row in rows[:_SHOWN]
-        ]  # fmt: skip
-        print_table(("name", "class", "verdict", "length", "bias", "rivals"), shown)
+        _print_dead(rows[:_SHOWN])
     if len(rows) > _SHOWN:
-        print_line(f"... and {len(rows) - _SHOWN:,} more; -o dead.csv writes all of them")
+        print_line(f"... and {len(rows) - _SHOWN:,} more; -o dead.csv writes all of them, -o audit.html a page")
     if out is not None:
         print_line(f"written to {out}")
+    if "repair" in facts:
+        _print_repair(facts["repair"])
+
+
+def _print_dead(rows: list[dict[str, Any]]) -> None:
+    has_lifts = "lift" in rows[0]
+    heads = ("name", "class", "verdict", "length", "bias", *(["lift"] if has_lifts else []), "rivals")
+    shown = [
+        (row["name"], str(row["class"]), row["verdict"], f"{row['length']:.4g}", f"{row['bias']:.4g}",
+         *([f"{row['lift']:.4g}"] if has_lifts else []), str(len(row["rivals"])))
+        for row in rows
+    ]  # fmt: skip
+    print_table(heads, shown)
+
+
+def _print_repair(facts: dict[str, Any]) -> None:
+    n, losers = facts["n_raised"], len(facts["losers"])
+    print_line(
+        f"{n:,} class{'' if n == 1 else 'es'} raised by at most {facts['largest_growth']:.4g}: {facts['n_live']:,} live"
+        f" now ({facts['exactness']}); {losers:,} proved to lose part of their cell"
+    )
+    for key, why in (("copies", "share a row with another class, so only one of each can live"),
+                     ("left", "stay dead: numbers of the file's width cannot tell their rows apart")):  # fmt: skip
+        if facts[key]:
+            named = ", ".join(entry["name"] for entry in facts[key][:12])
+            print_line(f"{len(facts[key]):,} {why}: {named}{', ...' if len(facts[key]) > 12 else ''}")
+    print_line(f"written to {facts['written']}")

@@ -19,14 +19,7 @@ from hardmax.cli.parts.output import (
     print_table,
 )
 from hardmax.cli.parts.progress import working
-from hardmax.cli.parts.sources import (
-    InputsOption,
-    ReferenceOption,
-    inputs_file,
-    read_labels,
-    read_model,
-    read_points,
-)
+from hardmax.cli.parts.sources import InputsOption, ReferenceOption, inputs_file, read_labels, read_model, read_points
 from hardmax.cli.parts.sources import reference_of as reference_input
 from hardmax.cli.parts.trained import TextsOption, is_trained, read_trained, refuse_texts
 

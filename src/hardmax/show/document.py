@@ -88,7 +88,7 @@ def gather(
     told("bounds and margins")
     stability, certified = stability_section(seen)
     sections = (
-        about_section(subject, _versions(), made),
+        about_section(subject, versions(), made),
         fidelity,
         head_section,
         cell_section,
@@ -126,7 +126,7 @@ def gather_captures(
         why = "This page is about the attention of the model; as a whole it was not looked at, only run."
     fidelity, whole = compared_section(compared, len(captures[0].heads))
     sections = (
-        captures_section(captures, name, _versions(), made),
+        captures_section(captures, name, versions(), made),
         fidelity or Section(fidelity_part.NAME, fidelity_part.TITLE, absent=why),
         head_section,
         Section(cell_part.NAME, cell_part.TITLE, absent=why),
@@ -287,7 +287,8 @@ def _place(table: Table, key: str) -> int:
     return [column.key for column in table.columns].index(key)
 
 
-def _versions() -> list[tuple[str, str]]:
+def versions() -> list[tuple[str, str]]:
+    """This package, Python and the libraries that numbers rest on, with their versions."""
     found = [("hardmax", __version__), ("Python", platform.python_version())]
     for name in _LIBRARIES:
         try:

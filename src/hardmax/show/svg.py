@@ -61,9 +61,7 @@ def cross(x: float, y: float) -> str:
 class Frame:
     """A rectangle of a drawing with its own coordinates: x to the right, y upwards."""
 
-    def __init__(
-        self, extent: Sequence[Sequence[float]], left: float, top: float, width: float, height: float
-    ) -> None:
+    def __init__(self, extent: Sequence[Sequence[float]], left: float, top: float, width: float, height: float) -> None:
         (self.x0, self.x1), (self.y0, self.y1) = ((float(a), float(b)) for a, b in extent)
         self.left, self.top, self.width, self.height = left, top, width, height
 

@@ -211,7 +211,7 @@ def test_the_command_names_the_dead_and_writes_them(tmp_path, capsys):
         (["m.onnx", "--domain", "box:1"], "expected box:LOW:HIGH"),
         (["m.onnx", "--domain", "mars"], "unknown domain"),
         (["m.onnx", "--layer", "Q"], "no layer of the name 'Q'"),
-        (["m.onnx", "-o", "dead.txt"], "expected a file ending in .csv, .npz"),
+        (["m.onnx", "-o", "dead.txt"], "expected a file ending in .html, .htm, .csv, .npz"),
         (["m.onnx", "--names", "absent.txt"], "absent.txt"),
     ],
 )

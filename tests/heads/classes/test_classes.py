@@ -521,23 +521,7 @@ def test_an_inside_claim_is_checked_by_corners():
     assert not _changed(audit, bias=np.array([-2.0, -2.0, 0.0])).verify().ok
 
 
-# ---- repair, table, arithmetic ----
-
-
-def test_repaired_biases_give_every_distinct_row_a_cell(planted):
-    weights, bias, _ = planted
-    few = np.vstack([weights[:100], weights[600:660]]), np.append(bias[:100], bias[600:660])
-    audit = hm.audit_classes(*few)
-    repaired = audit.repaired_bias(1e-3)
-    again = hm.audit_classes(few[0], repaired)
-    assert audit.n_dead > 0 and again.n_dead == 0
-    assert (repaired >= audit.bias).all() and (repaired[audit.live] == audit.bias[audit.live]).mean() > 0.9
-
-
-def test_copies_cannot_be_repaired_and_stay():
-    audit = hm.audit_classes([[1.0], [1.0], [0.0], [-1.0]], [0.0, 0.0, -1.0, 0.0])
-    repaired = audit.repaired_bias(0.25)
-    assert repaired[:2].tolist() == [0.0, 0.0] and repaired[2] > 0
+# ---- table, arithmetic ----
 
 
 def test_the_table_lists_dead_classes_with_names_and_rivals():

@@ -14,15 +14,7 @@ import numpy as np
 
 from hardmax.cells.verify.enclosures import Terms, followed, roundings
 from hardmax.exact.rationals import ZERO_LATTICE
-from hardmax.exact.rounding import (
-    LONG_BITS,
-    LONG_ROUNDOFF,
-    SAFETY,
-    UNDERFLOW,
-    UNIT_ROUNDOFF,
-    dot_error,
-    solution_bound,
-)
+from hardmax.exact.rounding import LONG_BITS, LONG_ROUNDOFF, SAFETY, UNDERFLOW, UNIT_ROUNDOFF, dot_error, solution_bound
 from hardmax.exactness import BoolArray, FloatArray, IntArray
 from hardmax.networks import operations as op
 

@@ -25,6 +25,7 @@ from hardmax.heads.classes.verdicts import DEAD, LIVE, UNDECIDED, Cover
 if TYPE_CHECKING:
     from hardmax.cells.verify.verification import Verification
     from hardmax.heads.classes.lifts import Lift
+    from hardmax.heads.classes.repair import Repair
 
 
 
@@ -142,16 +143,28 @@ class ClassAudit:
         """
         from hardmax.heads.classes.lifts import lift
 
-        return lift(self, self._class(index, None, "", ""))
+        i = self._class(index, None, "", "")
+        known: dict[int, Lift] = self.__dict__.setdefault("_lifts", {})  # a page, a table and a repair ask again
+        if i not in known:
+            known[i] = lift(self, i)
+        return known[i]
 
-    def repaired_bias(self, margin: float) -> FloatArray:
-        """Biases (N,) with which every class lives that can: dead ones raised by their lift and ``margin``, together.
+    def repaired_bias(self, margin: float, *, dtype: Any = np.float64) -> Repair:
+        """Biases with which every class lives that can: dead ones raised by their lift and up to ``margin``, together.
 
-        Classes with one row share one cell at most, so copies stay as they are.
+        ``dtype`` is the type of number that the biases are stored in; raised ones are rounded up to it. Classes with
+        one row share one cell at most, so copies stay as they are and are listed.
+
+        Examples
+        --------
+        >>> audit = audit_classes([[1.0], [-1.0], [0.0]], [0.5, 0.5, 0.0])
+        >>> repair = audit.repaired_bias(0.25)
+        >>> repair, repair.losers.tolist(), repair.audit.n_dead
+        (Repair(1 classes raised; 2 lose part of their cell), [0, 1], 0)
         """
-        from hardmax.heads.classes.lifts import repaired_bias
+        from hardmax.heads.classes.repair import repaired_bias
 
-        return repaired_bias(self, margin)
+        return repaired_bias(self, margin, dtype)
 
     def verify(self, *, thorough: bool = False) -> Verification:
         """Check every witness and certificate again, with code that shares nothing with the search.

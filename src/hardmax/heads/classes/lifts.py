@@ -1,4 +1,4 @@
-"""By how much the bias of a dead class must grow until it has a cell, with a proved interval; biases that repair."""
+"""By how much the bias of a dead class must grow until it has a cell, with a proved interval."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.errors import DomainError, IncompleteError, ParameterError
+from hardmax.errors import DomainError, IncompleteError
 from hardmax.exact.rounding import SAFETY
 from hardmax.exactness import Exactness, FloatArray
 from hardmax.heads.classes import _kernels as kernels
@@ -127,23 +127,3 @@ def _advantage(problem: Problem, row: int, query: FloatArray, gaps: FloatArray |
 
     own = score(row)
     return max(score(int(j)) for j in close if j != row) - own
-
-
-def repaired_bias(audit: ClassAudit, margin: float) -> FloatArray:
-    """Biases with which every class lives that can; see ``ClassAudit.repaired_bias``."""
-    from hardmax.heads.classes.audit import audit_classes
-
-    if not (np.isfinite(margin) and margin > 0):
-        raise ParameterError(f"margin: expected a finite number above 0, got {margin!r}; at 0 a raised class only ties")
-    if audit.n_undecided:
-        raise IncompleteError(f"{audit.n_undecided} classes are undecided; audit without max_seconds, then repair")
-    bias = np.array(audit.bias)
-    for _ in range(20):
-        _, keeper = distinct(audit.weights, bias)
-        broken = np.flatnonzero(audit.dead & (keeper == np.arange(len(bias))))
-        if not len(broken):
-            return bias
-        for i in broken.tolist():
-            bias[i] = np.nextafter(bias[i] + audit.lift(i).high + margin, np.inf)
-        audit = audit_classes(audit.weights, bias, domain=audit.domain)
-    raise IncompleteError(f"{len(broken)} classes were still covered by others after 20 rounds; try a smaller margin")

@@ -407,6 +407,34 @@ def power_diagram(keys: ArrayLike, biases: ArrayLike | None = None) -> PowerDiag
     array([ True, False, True])
     >>> power_diagram([[5.0], [5.0]]).live  # the same key twice: the lowest index lives
     array([ True, False])
+
+    Sites with weights, a cell being nearest in |q - s|^2 - w, have the biases (w - |s|^2) / 2. The weighted Voronoi
+    diagram of the plane (shapely issue 2037), clipped to a rectangle; an ordinary one has equal weights:
+
+    >>> sites, weights = np.array([[0, 0], [4, 0], [0, 4], [2, 1]]), np.array([1, 1, 1, -4])
+    >>> diagram = power_diagram(sites, (weights - (sites**2).sum(axis=1)) / 2)
+    >>> diagram.polygons(((-1, 5), (-1, 5)))[3].tolist(), diagram.powers.tolist()
+    ([[1.5, 2.0], [2.0, 1.0], [3.0, 3.0]], [1.0, 1.0, 1.0, -4.0])
+
+    Atoms of radius r, where r^2 are the weights (the radical diagram of scipy issue 19308): the wall between the large
+    atom and a small one at distance 3 stands at 2, not at 1.5.
+
+    >>> atoms, radii = np.array([[0, 0, 0], [3, 0, 0], [0, 3, 0], [0, 0, 3]]), np.array([2, 1, 1, 1])
+    >>> cell = power_diagram(atoms, (radii**2 - (atoms**2).sum(axis=1)) / 2).halfspaces(0)
+    >>> (cell.limits / np.linalg.norm(cell.normals, axis=1)).tolist(), cell.rivals.tolist()
+    ([2.0, 2.0, 2.0], [1, 2, 3])
+
+    Without biases the live keys are the vertices of the convex hull. 42 points in 9 dimensions as in scipy issue 23022
+    (whose first 18 these are; the others there are mixtures, here halves): no mixture counts, and a point that is
+    outside by one unit in the last place does.
+
+    >>> units = np.vstack([np.eye(9), -np.eye(9)])
+    >>> points = np.vstack([units, [(units[i] + units[j]) / 2 for i in range(4) for j in range(i + 1, i + 7)]])
+    >>> points.shape, int(power_diagram(points).live.sum())
+    ((42, 9), 18)
+    >>> points[20] *= 1 + 2.0**-52
+    >>> np.flatnonzero(power_diagram(points).live[18:]).tolist()
+    [2]
     """
     points, shifts = read_terms(keys, biases, "power_diagram")
     for array in (points, shifts):

@@ -17,14 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from hardmax.errors import (
-    FileFormatError,
-    HardmaxError,
-    MissingExtraError,
-    ShapeError,
-    WeightError,
-    WriteError,
-)
+from hardmax.errors import FileFormatError, HardmaxError, MissingExtraError, ShapeError, WeightError, WriteError
 from hardmax.exactness import Array
 from hardmax.networks import layers as ly
 from hardmax.networks import operations as op

@@ -11,14 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from hardmax.errors import (
-    HardmaxError,
-    MissingExtraError,
-    OperatorError,
-    ParameterError,
-    ShapeError,
-    WeightError,
-)
+from hardmax.errors import HardmaxError, MissingExtraError, OperatorError, ParameterError, ShapeError, WeightError
 from hardmax.networks.files.onnx.models import Budget, parse_model
 from hardmax.networks.files.onnx.reader import network_from_onnx
 from hardmax.networks.network import Network

@@ -12,15 +12,7 @@ from hardmax.cells.interrupts import uninterrupted
 from hardmax.cells.search import enumerate_cells
 from hardmax.exactness import Exactness, FloatArray, IntArray
 from hardmax.networks.network import Network
-from hardmax.show.drawing import (
-    Walls,
-    Window,
-    cell_colours,
-    draw_frame,
-    draw_polygons,
-    walls_between,
-    window_polygons,
-)
+from hardmax.show.drawing import Walls, Window, cell_colours, draw_frame, draw_polygons, walls_between, window_polygons
 from hardmax.show.figures.style import plain_axes
 from hardmax.show.figures.tables import Table, Value, label_text, path_text
 

@@ -57,9 +57,7 @@ def about_section(subject: Subject, versions: Sequence[tuple[str, str]], made: s
     return _section(rows)
 
 
-def captures_section(
-    captures: Sequence[Capture], name: str, versions: Sequence[tuple[str, str]], made: str
-) -> Section:
+def captures_section(captures: Sequence[Capture], name: str, versions: Sequence[tuple[str, str]], made: str) -> Section:
     """Captured heads and their provenance as a table."""
     exact = Exactness.EXACT
     heads = captures[0].heads

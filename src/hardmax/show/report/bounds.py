@@ -160,9 +160,7 @@ def _most_parts(varying: Sequence[Choice], dim: int, is_quadratic: bool) -> int:
     if not varying:
         return 1
     if dim == 1:
-        ties = [
-            (choice.options - 1) * (2 if is_quadratic and choice.kind == "attention" else 1) for choice in varying
-        ]
+        ties = [(choice.options - 1) * (2 if is_quadratic and choice.kind == "attention" else 1) for choice in varying]
         return 1 + sum(ties)
     return b.max_joint_cells([choice.options for choice in varying], dim, affine=True)
 

@@ -78,9 +78,7 @@ def _with_walls(drawn: PowerDiagram, points: FloatArray) -> Extent:
     around = _extent(points, None)
     best, most = around, 0
     for factor in _WIDER:
-        wider = tuple(
-            ((a + b) / 2 - factor * (b - a) / 2, (a + b) / 2 + factor * (b - a) / 2) for a, b in around
-        )
+        wider = tuple(((a + b) / 2 - factor * (b - a) / 2, (a + b) / 2 + factor * (b - a) / 2) for a, b in around)
         extent = (wider[0], wider[1])
         visible = sum(len(corners) >= 3 for corners in drawn.polygons(extent))
         if visible > most:

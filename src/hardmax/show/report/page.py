@@ -6,7 +6,7 @@ import base64
 import hashlib
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -178,10 +178,21 @@ def _captures(source: object) -> tuple[Capture, ...] | None:
 # --- the page -----------------------------------------------------------------------------------
 
 
-def render(document: Document) -> str:
-    """The page as text."""
-    style = theme() + _key_styles() + _read("report.css")
-    script = _read("report.js")
+def render(
+    document: Document,
+    kind: str = "report",
+    *,
+    more: str = "hardmax report model.onnx --inputs x.npz",
+    parts: Mapping[str, Markup] | None = None,
+) -> str:
+    """The page as text.
+
+    ``kind`` is the command that makes such pages, with ``kind``.css and .js beside the report's; ``more`` is an example
+    of it, and ``parts`` are elements of sections, by name, that its script brings to life.
+    """
+    names = ["report"] if kind == "report" else ["report", kind]
+    style = theme() + _key_styles() + "".join(_read(f"{name}.css") for name in names)
+    script = "".join(_read(f"{name}.js") for name in names)
     environment = Environment(
         loader=FileSystemLoader(_PAGES),
         autoescape=True,
@@ -191,6 +202,9 @@ def render(document: Document) -> str:
     )
     return environment.get_template("report.html").render(
         document=document,
+        kind=kind,
+        more=more,
+        parts=parts or {},
         tables=document.tables,
         rows_of=Table.shown_rows,
         means=EXACTNESS_MEANS,

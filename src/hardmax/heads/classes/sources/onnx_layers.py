@@ -41,6 +41,7 @@ class _Linear:
     weight_name: str
     weights: Array
     bias: Array | None
+    bias_name: str = ""  # the tensor that holds the bias
 
 
 class _Graph:
@@ -103,13 +104,14 @@ class _Graph:
             if len(inputs) > 2 and inputs[2] and bias is None:
                 return None
             bias = None if bias is None else np.broadcast_to(bias.reshape(-1) * beta, len(rows))
-            return _Linear(node, inputs[0], inputs[1], rows * alpha, bias)
+            return _Linear(node, inputs[0], inputs[1], rows * alpha, bias, inputs[2] if bias is not None else "")
         if node.op == "Conv":
             weights = self.constant(inputs[1])
             if weights is None or int(np.prod(weights.shape[2:])) != 1 or node.attributes.get("group", 1) != 1:
                 return None
             bias = self.constant(inputs[2]) if len(inputs) > 2 and inputs[2] else None
-            return _Linear(node, inputs[0], inputs[1], weights.reshape(weights.shape[:2]), bias)
+            rows = weights.reshape(weights.shape[:2])
+            return _Linear(node, inputs[0], inputs[1], rows, bias, inputs[2] if bias is not None else "")
         return None
 
     def linears(self) -> Iterator[_Linear]:
@@ -120,7 +122,7 @@ class _Graph:
 
     def with_bias(self, layer: _Linear, added: list[OnnxNode]) -> _Linear:
         """The layer with the constant that is added to its output; ``added`` are all sums on the way to the answer."""
-        output, bias, seen = layer.node.outputs[0], layer.bias, []
+        output, bias, bias_name, seen = layer.node.outputs[0], layer.bias, layer.bias_name, []
         while len(users := self.users.get(output, [])) == 1 and (users[0].op == "Add" or users[0].op in _MOVES):
             node = users[0]
             if node.op == "Add":
@@ -130,7 +132,7 @@ class _Graph:
                     break
                 if bias is not None:
                     raise OperatorError(f"{node.where}: a second bias of the layer {layer.weight_name!r}; expected one")
-                bias = np.broadcast_to(constant.reshape(-1), len(layer.weights))
+                bias, bias_name = np.broadcast_to(constant.reshape(-1), len(layer.weights)), other
                 seen.append(node)
             output = node.outputs[0]
         for node in added:
@@ -139,7 +141,7 @@ class _Graph:
                     f"{node.where}: scores of the layer {layer.weight_name!r} are shifted by a constant after other "
                     "operations, so its bias is not read; pass the weights and the bias as arrays"
                 )
-        return replace(layer, bias=bias)
+        return replace(layer, bias=bias, bias_name=bias_name)
 
     def scores_of(self, name: str) -> tuple[_Linear | None, str, list[OnnxNode]]:
         """The linear layer whose scores an output orders, or None and the operator at which the search ended.
@@ -257,6 +259,35 @@ def onnx_head(path: Path, layer: str | None) -> ClassHead:
     OperatorError
         No output is reached from a linear layer by operations that keep the order of classes.
     """
+    model, graph, linear = _last_layer(path, layer)
+    features, reason, fold = graph.domain_of(linear.features)
+    where = f"{path.name}: layer {linear.weight_name!r:.60}"
+    plain = arrays_head(linear.weights, linear.bias, _characters(model, len(linear.weights)), where)
+    if fold is not None and len(fold[0]) != plain.weights.shape[1]:
+        features, reason, fold = "all", "a normalisation over another axis", None
+    return replace(plain, features=features, reason=reason, fold=fold)
+
+
+def onnx_bias(path: Path, layer: str | None) -> str:
+    """The name of the tensor that holds the bias of the layer that ``onnx_head`` finds.
+
+    Raises
+    ------
+    OperatorError
+        The layer has no bias, or one that other nodes use as well.
+    """
+    _, graph, linear = _last_layer(path, layer)
+    name, users = linear.bias_name, graph.users.get(linear.bias_name, [])
+    where = f"{path.name}: layer {linear.weight_name!r:.60}"
+    if not name:
+        raise OperatorError(f"{where} has no bias that could be changed; export the model with one")
+    if len(users) != 1:
+        raise OperatorError(f"{where}: its bias {name!r:.60} is used by {len(users)} nodes, expected by one alone")
+    return name
+
+
+def _last_layer(path: Path, layer: str | None) -> tuple[OnnxModel, _Graph, _Linear]:
+    """The model in a file, and the layer that is asked for or orders its outputs, with its bias."""
     where = path.name
     data = contents(path)
     model = parse_model(data, str(path), path.parent)
@@ -281,13 +312,7 @@ def onnx_head(path: Path, layer: str | None) -> ClassHead:
             raise ParameterError(
                 f"{where}: {len(found)} outputs have linear layers; name one with layer=: {_listed(found)}"
             )
-    linear = graph.with_bias(found[0], added)
-    features, reason, fold = graph.domain_of(linear.features)
-    where = f"{where}: layer {linear.weight_name!r:.60}"
-    plain = arrays_head(linear.weights, linear.bias, _characters(model, len(linear.weights)), where)
-    if fold is not None and len(fold[0]) != plain.weights.shape[1]:
-        features, reason, fold = "all", "a normalisation over another axis", None
-    return replace(plain, features=features, reason=reason, fold=fold)
+    return model, graph, graph.with_bias(found[0], added)
 
 
 def _names(linear: _Linear) -> set[str]:

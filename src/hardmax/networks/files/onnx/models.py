@@ -20,14 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from hardmax.errors import (
-    FileFormatError,
-    HardmaxError,
-    MissingExtraError,
-    OperatorError,
-    OpsetError,
-    WeightError,
-)
+from hardmax.errors import FileFormatError, HardmaxError, MissingExtraError, OperatorError, OpsetError, WeightError
 from hardmax.exactness import Array
 from hardmax.networks.files.opening import Limits, open_file
 
@@ -541,3 +534,54 @@ def serialise_model(
     onnx.helper.set_model_props(proto, dict(metadata))
     onnx.checker.check_model(proto)
     return bytes(proto.SerializeToString(deterministic=True))
+
+
+# --- one constant replaced ----------------------------------------------------------------------
+
+
+def replaced_constant(data: bytes, name: str, values: Array, where: str) -> bytes:
+    """The bytes of an ONNX file with other numbers in one constant, of the same type and shape; all else as it was.
+
+    Exactness: exact; numbers that the constant's type cannot hold are refused.
+
+    Raises
+    ------
+    OperatorError
+        ``name`` is no initializer and no Constant of the main graph, or is kept outside the file.
+    WeightError
+        Another number of values, or values that do not fit the type.
+    """
+    onnx = _onnx()
+    proto = onnx.ModelProto()
+    proto.ParseFromString(data)
+    made = [attribute.t for node in proto.graph.node if node.op_type == "Constant" and name in node.output
+            for attribute in node.attribute if attribute.name == "value"]  # fmt: skip
+    found = [tensor for tensor in proto.graph.initializer if tensor.name == name] + made
+    if len(found) != 1 or found[0].data_location == onnx.TensorProto.EXTERNAL:
+        raise OperatorError(
+            f"{where}: expected {name!r:.60} to be one constant inside the file, got "
+            + ("one kept outside it" if len(found) == 1 else f"{len(found)} of that name, or one that is computed")
+        )
+    old = found[0]
+    kinds = (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, onnx.TensorProto.FLOAT16)
+    if old.data_type not in kinds:
+        kind = onnx.TensorProto.DataType.Name(old.data_type)
+        raise OperatorError(f"{where}: {name!r:.60} holds {kind}; expected FLOAT, DOUBLE or FLOAT16")
+    shape, dtype = tuple(old.dims), np.dtype(onnx.helper.tensor_dtype_to_np_dtype(old.data_type))
+    with np.errstate(over="ignore"):
+        new = values.astype(dtype)
+    if new.size != int(np.prod(shape, dtype=object)) or (new != values).any():
+        raise WeightError(f"{where}: expected {shape} numbers of {dtype} for {name!r:.60}, got others")
+    fresh = onnx.numpy_helper.from_array(np.ascontiguousarray(new.reshape(shape)), old.name)
+    if old.doc_string:
+        fresh.doc_string = old.doc_string
+    old.CopyFrom(fresh)
+    return bytes(proto.SerializeToString())
+
+
+def outside_tensors(data: bytes) -> list[str]:
+    """The names of initializers that a file keeps outside itself."""
+    onnx = _onnx()
+    proto = onnx.ModelProto()
+    proto.ParseFromString(data)
+    return [tensor.name for tensor in proto.graph.initializer if tensor.data_location == onnx.TensorProto.EXTERNAL]

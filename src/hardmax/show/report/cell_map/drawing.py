@@ -90,9 +90,7 @@ def _region_lines(cells: CellComplex, frame: Frame) -> str:
         wall = shared_wall(corners[first], corners[second])
         if wall is not None:
             (a, b), (c, d) = wall.tolist()
-            parts.append(
-                f"M{number(frame.x(a))} {number(frame.y(b))}L{number(frame.x(c))} {number(frame.y(d))}"
-            )
+            parts.append(f"M{number(frame.x(a))} {number(frame.y(b))}L{number(frame.x(c))} {number(frame.y(d))}")
     return "".join(parts) or "M0 0"
 
 

@@ -186,7 +186,5 @@ def _shrunk(place: Place, most: int) -> Place:
         return replace(place, domain=Segment(middle - quarter, middle + quarter), marks=())
     assert isinstance(domain, Plane)
     extent = [((3 * a + b) / 4, (a + 3 * b) / 4) for a, b in domain.extent]
-    inside = tuple(
-        mark for mark in place.marks if all(a <= x <= b for x, (a, b) in zip(mark[0], extent, strict=True))
-    )
+    inside = tuple(mark for mark in place.marks if all(a <= x <= b for x, (a, b) in zip(mark[0], extent, strict=True)))
     return replace(place, domain=Plane(domain.origin, domain.basis, extent), marks=inside)
