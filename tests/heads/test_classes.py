@@ -20,7 +20,7 @@ from hardmax.errors import (
     ShapeError,
     WeightError,
 )
-from hardmax.heads.classes import domains, exact_rows, exact_systems, problem, proofs, settling, verdicts
+from hardmax.heads.classes import checking, domains, exact_rows, exact_systems, problem, proofs, settling, verdicts
 from oracles.class_oracle import cell_rows, dot, feasible, live_classes, solved
 
 _SCALES = (1.0, 1 / 3, 1 / 7, 1 + 2.0**-52, 2.0**-1000, 2.0**900)
@@ -575,3 +575,56 @@ def test_the_oracle_knows_a_segment_from_a_point():
     assert feasible([([Fraction(1)], Fraction(1), True), ([Fraction(-1)], Fraction(0), True)], 1)
     assert not feasible([([Fraction(1)], Fraction(0), True), ([Fraction(-1)], Fraction(0), False)], 1)
     assert live_classes([[1], [-1], [0]], [0, 0, 0]) == [True, True, False]
+
+
+# ---- the checker's integers ----
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 6), st.integers(-3, 40))
+def test_products_of_digits_are_the_integers_they_stand_for(seed, n, spread):
+    rng = np.random.default_rng(seed)
+    first, second = (np.ldexp(rng.normal(size=(n, n)), rng.integers(-spread - 4, 4, (n, n))) for _ in range(2))
+    shifts = [checking._least_exponent(values) for values in (first, second)]
+    digits = [checking._digits(values, shift) for values, shift in zip((first, second), shifts, strict=True)]
+    if None in digits:
+        return
+    parts = checking._product(*digits)
+    for i, j in np.ndindex(n, n):
+        exact = dot([Fraction(x) for x in first[i].tolist()], [Fraction(x) for x in second[:, j].tolist()])
+        value = sum(int(part[i, j]) << 18 * place for place, part in enumerate(parts))
+        assert value == exact * 2 ** sum(shifts)
+        for place in range(len(parts) + 1):
+            one = [part[i : i + 1, j : j + 1] for part in parts]
+            limit = 2 ** (18 * place)
+            assert not checking._all_below(one, place) or -limit <= value < limit
+            if place < len(parts):
+                assert checking._all_below(one, place) == (-limit <= value < limit)
+
+
+@pytest.mark.parametrize("value", [0, -1, 1, 2**18 - 1, 2**18, -(2**18), 2**36 - 2**18, 2**54 - 1, -(2**54), 1 - 2**36])
+def test_numbers_on_the_edge_of_a_digit_are_told_apart(value):
+    parts = [np.array([[(value >> 18 * at) & (2**18 - 1)]]) for at in range(3)] + [np.array([[value >> 54]])]
+    for place in range(4):
+        assert checking._all_below(parts, place) == (-(2 ** (18 * place)) <= value < 2 ** (18 * place))
+
+
+@given(st.integers(0, 2**32 - 1), st.sampled_from([1.0, 1 / 3, 1 / 7]), st.integers(-2, 2))
+def test_the_checker_believes_a_cover_only_where_rationals_do(seed, scale, places):
+    rng = np.random.default_rng(seed)
+    rivals, lifts = scale * rng.integers(-4, 5, (4, 3)), scale * rng.integers(-4, 5, 4)
+    shares = rng.choice([0.0, 0.25, 0.5, 0.75], 4)
+    shares = shares / shares.sum() if shares.sum() else np.full(4, 0.25)
+    row, bias = shares @ rivals, float(shares @ lifts)
+    for _ in range(abs(places)):
+        row, bias = np.nextafter(row, places * np.inf), float(np.nextafter(bias, places * np.inf))
+    for shift in (0.0, -10.0):
+        audit = hm.audit_classes(np.vstack([rivals, row]), np.append(lifts, bias + shift), max_seconds=0)
+        system = [[Fraction(x) for x in column] for column in zip(*rivals.tolist(), strict=True)] + [[Fraction(1)] * 4]
+        exact = solved(system, [*(Fraction(x) for x in row.tolist()), Fraction(1)])
+        mixed = None if exact is None else dot(exact, [Fraction(x) for x in lifts.tolist()])
+        holds = mixed is not None and min(exact) >= 0 and mixed >= Fraction(float(audit.bias[4]))
+        believed = bool(checking._covered_in_integers(audit, range(4), np.array([4]))[0])
+        assert not believed or holds
+        assert checking._is_covered(audit, range(4), 4) == holds
+        if scale == 1.0 and places == 0 and exact is not None and min(exact) > 0 and shift:
+            assert believed  # not merely cautious

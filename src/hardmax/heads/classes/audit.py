@@ -159,8 +159,7 @@ class ClassAudit:
     def verify(self, *, thorough: bool = False) -> Verification:
         """Check every witness and certificate again, with code that shares nothing with the search.
 
-        ``thorough`` solves the system of every certificate in rationals; otherwise only where floats with a proved
-        bound leave doubt.
+        Certificates are enclosed in integers, or solved in rationals where that leaves doubt; ``thorough`` solves all.
         """
         from hardmax.heads.classes.checking import check
 
