@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from hardmax.heads.classes.verdicts import DEAD, LIVE, UNDECIDED, Cover
 
 if TYPE_CHECKING:
     from hardmax.cells.verification import Verification
-    from hardmax.heads.classes.lifts import Lift
+    from hardmax.heads.classes.lifts import Lift, LiftSearch
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -142,10 +143,15 @@ class ClassAudit:
         """By how much the bias of class ``index`` must grow until it has a cell on the domain; 0 where it lives.
 
         A float with the ends ``low`` and ``high`` of a proved interval; at the least value itself the class only ties.
+        On the sphere the least value is that of a program that is not convex: the interval is proved, but can be wide.
         """
-        from hardmax.heads.classes.lifts import lift
+        return self._lifts.lift(self._class(index, None, "", ""))
 
-        return lift(self, self._class(index, None, "", ""))
+    @cached_property
+    def _lifts(self) -> LiftSearch:
+        from hardmax.heads.classes.lifts import LiftSearch
+
+        return LiftSearch(self)
 
     def repaired_bias(self, margin: float) -> FloatArray:
         """Biases (N,) with which every class lives that can: dead ones raised by their lift and ``margin``, together.

@@ -79,6 +79,25 @@ class Terrain:
             far = far / np.where(spread > 0, spread, 1.0)
         return np.where(np.isfinite(low), low, -far), np.where(np.isfinite(high), high, far), is_real
 
+    @classmethod
+    def around(cls, problem: Problem, white: Whitening, row: int) -> Terrain:
+        """The terrain of one row alone: differences from it, each brought to length one with its bias's difference.
+
+        The row is covered where a mixture of these is zero and has a bias of at least zero. Rivals that agree with the
+        row in all but their last places are as large here as others.
+        """
+        terrain = cls(problem, white)
+        steps = problem.rows - problem.rows[row]  # before any rounding of coordinates
+        if terrain.is_whitened:
+            steps = steps @ white.factor
+        lifts = problem.bias - problem.bias[row]
+        size = np.sqrt((steps * steps).sum(axis=1)) + np.abs(lifts) / (float(np.abs(lifts).max()) or 1.0)
+        size[row] = 1.0
+        scale = np.where(size > 0, size, 1.0)
+        terrain.__dict__["points"] = np.column_stack([steps / scale[:, None], np.ones(len(steps))])
+        terrain.__dict__["costs"] = lifts / scale
+        return terrain
+
     def query(self, dual: FloatArray) -> FloatArray:
         """The query of a dual vector, in the problem's coordinates."""
         direction = -dual[:-1]
