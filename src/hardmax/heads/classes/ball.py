@@ -90,9 +90,10 @@ def project(
 ) -> tuple[IntArray, FloatArray, FloatArray | None]:
     """Rivals, multipliers and the point of the closed cell nearest to the centre, in floats.
 
-    The bias of the row counts as grown by ``growth``; a distance of ``enough`` radii ends the search. The point is None where the cell seems empty, and the multipliers
-    then mix the rivals' differences to zero; neither rivals nor a point where all failed. Rivals join as they win
-    (column generation); each program is a nonnegative least squares (Lawson and Hanson's least distance programming).
+    The bias of the row counts as grown by ``growth``; a distance of ``enough`` radii ends the search. The point is None
+    where the cell seems empty, and the multipliers then mix the rivals' differences to zero; neither rivals nor a point
+    where all failed. Rivals join as they win (column generation); each program is a nonnegative least squares (Lawson
+    and Hanson's least distance programming).
     """
     from scipy.optimize import nnls
 

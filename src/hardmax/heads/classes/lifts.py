@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from hardmax.heads.classes.audit import ClassAudit
 
 FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
 
 
 class Lift(float):
@@ -44,7 +45,7 @@ class Lift(float):
 
 
 class LiftSearch:
-    """Lifts of one head: what all of its classes share, and a walker that goes from class to class."""
+    """Lifts of one head, and what all of its classes share."""
 
     def __init__(self, audit: ClassAudit) -> None:
         self.audit = audit
@@ -83,13 +84,21 @@ class LiftSearch:
             return Lift.of(_rounded(gap, -np.inf), _rounded(gap, np.inf))
         row = int(np.searchsorted(self.classes, leader))
         if audit.domain.is_polyhedral:
-            low, high = _interval(self.walker, row, self.rivals)
+            low, high = _interval(self.walker, row, self.rivals, self._cover(leader))
         elif audit.domain.kind == "ball":
             low, high, _ = ball_interval(self.problem, row, self.rivals)
         else:
             low, high = sphere_interval(self.problem, row, self.rivals, audit.queries)
         scale = Fraction(2) ** self.problem.bias_exponent
         return Lift.of(_rounded(gap + low * scale, -np.inf), _rounded(gap + high * scale, np.inf))
+
+    def _cover(self, i: int) -> IntArray:
+        """What covers class i, in the numbering of the problem."""
+        (n, d), problem = self.audit.weights.shape, self.problem
+        columns = np.array(self.audit.covers[self.audit.cover_of[i]].columns, dtype=np.int64)
+        walls = columns[columns >= n] - n
+        places = np.searchsorted(problem.features, walls % max(d, 1)) + problem.dim * (walls >= d)
+        return np.concatenate([np.searchsorted(self.classes, columns[columns < n]), len(self.classes) + places])
 
 
 def _rounded(value: Fraction, towards: float) -> float:
@@ -99,15 +108,15 @@ def _rounded(value: Fraction, towards: float) -> float:
     return near
 
 
-def _interval(walker: Walker, row: int, alive: NDArray[np.bool_]) -> tuple[Fraction, Fraction]:
+def _interval(walker: Walker, row: int, alive: NDArray[np.bool_], cover: IntArray) -> tuple[Fraction, Fraction]:
     """Bounds of the program's value above the row's bias: a mixture from below, a query from above."""
     terrain, problem = walker.terrain, walker.terrain.problem
-    walker.start(row, alive)
+    walker.is_warm = False  # the answer shall not depend on what was asked before
+    walker.start(row, alive, cover)
     query, least = np.zeros(problem.dim), np.inf  # the query at which the row's rivals lead least
     for _ in range(500):
         status = walker.run()
         if status == kernels.STALLED and walker.n_stalls > 4:
-            walker.is_warm = False
             break
         if status != kernels.OPTIMAL:
             continue

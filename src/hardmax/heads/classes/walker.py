@@ -7,6 +7,7 @@ the domain has no walls.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -136,12 +137,15 @@ class Walker:
         self.n_stalls = 0
         self.rounds = 0
 
-    def start(self, row: int, allowed: BoolArray) -> None:
-        """Turn to a new row; rivals are the allowed rows."""
+    def start(self, row: int, allowed: BoolArray, cover: Sequence[int] = ()) -> None:
+        """Turn to a new row; rivals are the allowed rows. A full cover of the row, if given, is the first basis."""
         near = self.terrain.nearest(row, allowed, int(N_FIRST * self.m) + 1)
         self.row, self.n_stalls, self.rounds = row, 0, 0
         self.right = self.terrain.points[row]
-        if self.is_warm:
+        if len(cover) == self.m:
+            self._start_covered(np.array(cover))
+            self.add(near)
+        elif self.is_warm:
             self._keep(np.flatnonzero(self.place[: self.n] >= 0))
             self.add(near)
         else:
@@ -162,6 +166,20 @@ class Walker:
         self.place[self.basis] = np.arange(self.m)
         self.norms[:] = (self.inverse**2).sum(axis=1)
         self.is_warm = True
+
+    def _start_covered(self, cover: IntArray) -> None:
+        """The basis of a cover, in the numbering of ``proofs``."""
+        n, rivals = len(self.terrain.points), cover[cover < len(self.terrain.points)]
+        self.n = 0
+        self.place[:] = -1
+        self.add(rivals)
+        self.basis[:] = np.append(np.arange(len(rivals)), self.n_max + cover[cover >= n] - n)
+        self.place[self.basis] = np.arange(self.m)
+        self.is_warm = True
+        try:
+            kernels.refactor(self.columns, self.basis, self.n_max, self.right, self.inverse, self.norms, self.x)
+        except np.linalg.LinAlgError:
+            self._start_cold(rivals)
 
     def _keep(self, kept: IntArray) -> None:
         """Drop all columns but these, which hold those of the basis."""
