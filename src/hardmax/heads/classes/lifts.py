@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -13,11 +14,11 @@ from hardmax.cells.complex import Exactness
 from hardmax.errors import IncompleteError, ParameterError
 from hardmax.heads.classes import _kernels as kernels
 from hardmax.heads.classes.ball import ball_interval
-from hardmax.heads.classes.exact_rows import advantage
+from hardmax.heads.classes.exact_rows import LARGEST, advantage, settle_exactly
 from hardmax.heads.classes.problem import Problem, distinct, tamed
 from hardmax.heads.classes.proofs import exact_multipliers, lead_below, system
 from hardmax.heads.classes.sphere import sphere_interval
-from hardmax.heads.classes.verdicts import DEAD, LIVE
+from hardmax.heads.classes.verdicts import DEAD, LIVE, Verdicts
 from hardmax.heads.classes.walker import N_ADDED, Terrain, Walker
 from hardmax.heads.classes.witnesses import whitening
 
@@ -133,7 +134,22 @@ def _interval(walker: Walker, row: int, alive: NDArray[np.bool_], cover: IntArra
         if walker.add(above) == 0:
             break
     high = advantage(problem, row, problem.domain.clipped(query[None])[0])
-    return min(_mixed_lead(problem, walker.cover(), row), high), high
+    low = _mixed_lead(problem, walker.cover(), row)
+    if high - low > high / 2**30 and problem.rows.size <= LARGEST:
+        low = max(low, _lead_from_nothing(problem, row, high))
+    return min(low, high), high
+
+
+def _lead_from_nothing(problem: Problem, row: int, high: Fraction) -> Fraction:
+    """The lead of a mixture that covers the row with a bias grown to nearly ``high``, found in rationals."""
+    for share in (2.0**-40, 2.0**-20, 2.0**-10):
+        bias = problem.bias.copy()
+        bias[row] += float(high) * (1.0 - share)
+        found = Verdicts(replace(problem, bias=bias))
+        settle_exactly(found, row, None, None)
+        if found.status[row] == DEAD:
+            return _mixed_lead(problem, found.covers[0].columns, row)
+    return Fraction(0)
 
 
 def _mixed_lead(problem: Problem, cover: tuple[int, ...], row: int) -> Fraction:
