@@ -11,10 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from markupsafe import Markup
-from numpy.typing import NDArray
 
 from hardmax.errors import DomainError
-from hardmax.exactness import Exactness
+from hardmax.exactness import Exactness, FloatArray, IntArray
 from hardmax.heads.classes.audit import ClassAudit
 from hardmax.networks.files.opening import write_bytes
 from hardmax.show.document import Document, versions
@@ -22,9 +21,6 @@ from hardmax.show.report.page import check_writable, render
 from hardmax.show.report.sections import Column, Fact, Figure, Section, Table, as_text, legible, rows_of, several
 from hardmax.show.report.subject import array_hash
 from hardmax.show.svg import Frame, picture, round_ticks, tag
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 #: Seconds for the lifts of dead classes, one linear program each; classes that are not reached have none.
 MOST_SECONDS = 120.0

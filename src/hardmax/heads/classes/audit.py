@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from hardmax.heads.classes.verdicts import DEAD, LIVE, UNDECIDED, Cover
 
 if TYPE_CHECKING:
     from hardmax.cells.verify.verification import Verification
-    from hardmax.heads.classes.lifts import Lift
+    from hardmax.heads.classes.lifts import Lift, LiftSearch
     from hardmax.heads.classes.repair import Repair
 
 
@@ -140,14 +141,19 @@ class ClassAudit:
         """By how much the bias of class ``index`` must grow until it has a cell on the domain; 0 where it lives.
 
         A float with the ends ``low`` and ``high`` of a proved interval; at the least value itself the class only ties.
+        On the sphere the least value is that of a program that is not convex: the interval is proved, but can be wide.
         """
-        from hardmax.heads.classes.lifts import lift
-
         i = self._class(index, None, "", "")
-        known: dict[int, Lift] = self.__dict__.setdefault("_lifts", {})  # a page, a table and a repair ask again
+        known: dict[int, Lift] = self.__dict__.setdefault("_known_lifts", {})  # a page, a table and a repair ask again
         if i not in known:
-            known[i] = lift(self, i)
+            known[i] = self._lifts.lift(i)
         return known[i]
+
+    @cached_property
+    def _lifts(self) -> LiftSearch:
+        from hardmax.heads.classes.lifts import LiftSearch
+
+        return LiftSearch(self)
 
     def repaired_bias(self, margin: float, *, dtype: Any = np.float64) -> Repair:
         """Biases with which every class lives that can: dead ones raised by their lift and up to ``margin``, together.
@@ -169,8 +175,7 @@ class ClassAudit:
     def verify(self, *, thorough: bool = False) -> Verification:
         """Check every witness and certificate again, with code that shares nothing with the search.
 
-        ``thorough`` solves the system of every certificate in rationals; otherwise only where floats with a proved
-        bound leave doubt.
+        Certificates are enclosed in integers, or solved in rationals where that leaves doubt; ``thorough`` solves all.
         """
         from hardmax.heads.classes.checking import check
 

@@ -14,13 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from math import isqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.exact.rationals import nearest_float
 from hardmax.exactness import FloatArray, IntArray
-from hardmax.heads.classes.exact_rows import cell_rows, wins
+from hardmax.heads.classes.domains import FeatureDomain
+from hardmax.heads.classes.exact_rows import advantage, cell_rows, wins
 from hardmax.heads.classes.exact_systems import solved_rationals
 from hardmax.heads.classes.problem import Problem
 from hardmax.heads.classes.verdicts import LIVE, UNDECIDED, Cover, Verdicts
@@ -68,7 +70,7 @@ def _take_over(verdicts: Verdicts, everywhere: Verdicts) -> None:
 def _settle_on_ball(verdicts: Verdicts, row: int, everywhere: Verdicts) -> None:
     """One row that lives somewhere: the nearest point of its cell, in floats and then in rationals."""
     problem = verdicts.problem
-    rivals, multipliers, nearest = project(problem, row, everywhere.status == LIVE)
+    rivals, multipliers, nearest = project(problem, row, everywhere.status == LIVE, 0.0, 1.0 + 1e-9)
     if nearest is not None:
         if len(rivals) and dominates(problem, row, rivals, [Fraction(x) for x in multipliers.tolist()]):
             verdicts.add_cover(Cover(tuple(rivals.tolist()), "ball", multipliers), np.array([row]))
@@ -82,20 +84,25 @@ def _settle_on_ball(verdicts: Verdicts, row: int, everywhere: Verdicts) -> None:
         _settle_ball_exactly(verdicts, row, everywhere)
 
 
-def project(problem: Problem, row: int, allowed: NDArray[np.bool_]) -> tuple[IntArray, FloatArray, FloatArray | None]:
-    """Rivals, multipliers and the point of the closed cell nearest to the centre, in floats; None where that failed.
+def project(
+    problem: Problem, row: int, allowed: NDArray[np.bool_], growth: float, enough: float
+) -> tuple[IntArray, FloatArray, FloatArray | None]:
+    """Rivals, multipliers and the point of the closed cell nearest to the centre, in floats.
 
-    Rivals join as they win (column generation); each program is a nonnegative least squares (Lawson and Hanson's
-    least distance programming).
+    The bias of the row counts as grown by ``growth``; a distance of ``enough`` radii ends the search. The point is None
+    where the cell seems empty, and the multipliers then mix the rivals' differences to zero; neither rivals nor a point
+    where all failed. Rivals join as they win (column generation); each program is a nonnegative least squares (Lawson
+    and Hanson's least distance programming).
     """
     from scipy.optimize import nnls
 
     rows, bias, centre = problem.rows, problem.bias, problem.domain.centre
+    own = bias[row] + growth
     chosen = np.zeros(0, dtype=np.int64)
     point, multipliers = centre.copy(), np.zeros(0)
     for _ in range(200):
         scores = rows @ point + bias
-        above = np.flatnonzero(allowed & (scores > scores[row]))
+        above = np.flatnonzero(allowed & (scores > scores[row] + growth))
         above = above[(above != row) & ~np.isin(above, chosen)]
         if not len(above):
             used = multipliers > 0
@@ -103,7 +110,7 @@ def project(problem: Problem, row: int, allowed: NDArray[np.bool_]) -> tuple[Int
         above = above[np.argsort(-scores[above])[: max(8, problem.dim // 4)]]
         chosen = np.concatenate([chosen[multipliers > 0] if len(chosen) > 4 * problem.dim + 40 else chosen, above])
         normals = rows[chosen] - rows[row]
-        limits = bias[row] - bias[chosen] - normals @ centre
+        limits = own - bias[chosen] - normals @ centre
         scale = np.sqrt((normals * normals).sum(axis=1))
         matrix = -np.vstack([(normals / scale[:, None]).T, limits / scale])
         right = np.append(np.zeros(problem.dim), 1.0)
@@ -112,15 +119,83 @@ def project(problem: Problem, row: int, allowed: NDArray[np.bool_]) -> tuple[Int
         except (RuntimeError, ValueError):
             break
         residual = matrix @ solution - right
+        used = solution > 0
         if not residual[-1] < -1e-14:
-            break
+            return chosen[used], (solution / scale)[used], None
         point = centre - residual[:-1] / residual[-1]
         multipliers = solution / scale / -residual[-1]
         far = np.sqrt(np.square(point - centre).sum())
-        if far > problem.domain.radius * (1 + 1e-9):
-            used = multipliers > 0
+        if far > problem.domain.radius * enough:
             return chosen[used], multipliers[used], point
     return chosen[:0], multipliers[:0], None
+
+
+def ball_interval(problem: Problem, row: int, allowed: NDArray[np.bool_]) -> tuple[Fraction, Fraction, FloatArray]:
+    """By how much the bias of a row that is dead on the ball must grow, from below and above, and the query that shows.
+
+    The distance from the centre to the row's closed cell is convex and falls as the bias grows; Newton's steps towards
+    the growth where it is the radius come from below. The multipliers of a step bound the growth from below, its
+    nearest point, moved into the ball, from above.
+
+    Exactness: certified; both ends are computed in rationals.
+    """
+    domain = problem.domain
+    low, best = Fraction(0), (advantage(problem, row, domain.centre), domain.centre)
+
+    def better(nearest: FloatArray | None) -> tuple[Fraction, FloatArray]:
+        if nearest is None:
+            return best
+        inner = _inside(domain, nearest)
+        return min(best, (advantage(problem, row, inner), inner), key=lambda pair: pair[0])
+
+    for _ in range(60):
+        rivals, multipliers, nearest = project(problem, row, allowed, float(low), np.inf)
+        best = better(nearest)
+        if not len(rivals):
+            break
+        shares = [Fraction(x) for x in multipliers.tolist()]
+        gap, shift = _mixture(problem, row, rivals, shares)
+        length = root_above(sum((x * x for x in shift), Fraction(0)))
+        before, grown = low, (gap - Fraction(domain.radius) * length) / sum(shares, Fraction(0))
+        low = max(low, grown)
+        if grown <= before + (best[0] - before) / 2**40:
+            break
+    for share in (2.0**-40, 2.0**-30, 2.0**-20, 2.0**-10):  # where the cell is a face still, rounding may hide it
+        if best[0] - low > share * best[0]:
+            best = better(project(problem, row, allowed, float(low) + share * float(best[0] - low), np.inf)[2])
+    return min(low, best[0]), *best
+
+
+def _inside(domain: FeatureDomain, point: FloatArray) -> FloatArray:
+    """A point proved to lie in the ball, near to the given one."""
+    away = point - domain.centre
+    with np.errstate(all="ignore"):
+        length = np.sqrt((away * away).sum())
+        if not length > 0:
+            return domain.centre
+        for share in (0.0, 2.0**-50, 2.0**-46, 2.0**-40, 2.0**-20):
+            moved = domain.centre + away * min(1.0, domain.radius * (1.0 - share) / length)
+            steps = [Fraction(x) - Fraction(c) for x, c in zip(moved.tolist(), domain.centre.tolist(), strict=True)]
+            if _dot(steps, steps) <= Fraction(domain.radius) ** 2:
+                return np.asarray(moved)
+    return domain.centre
+
+
+def root_above(square: Fraction) -> Fraction:
+    """At least the square root of a rational, within 2**-80 of itself; the root itself where it is rational.
+
+    Exactness: exact.
+
+    Examples
+    --------
+    >>> root_above(Fraction(9, 4)), 2 < root_above(Fraction(2)) ** 2 < 2 + Fraction(1, 2**70)
+    (Fraction(3, 2), True)
+    """
+    root = Fraction(isqrt(square.numerator), isqrt(square.denominator))
+    if root * root == square:
+        return root
+    shift = max(0, 80 - (square.numerator.bit_length() - square.denominator.bit_length()) // 2)
+    return Fraction(isqrt((square.numerator << 2 * shift) // square.denominator) + 1, 2**shift)
 
 
 def dominates(problem: Problem, row: int, rivals: Sequence[int] | IntArray, multipliers: Vector) -> bool:

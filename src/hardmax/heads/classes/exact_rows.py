@@ -19,6 +19,8 @@ Vector = tuple[Fraction, ...]
 
 #: Programs with more entries than this are not solved in rationals from nothing.
 LARGEST = 20_000
+#: Nor are scores of that many products.
+LARGEST_SCORED = 200
 
 
 def settle_exactly(verdicts: Verdicts, row: int, cover: Sequence[int] | None, query: FloatArray | None) -> None:
@@ -62,6 +64,22 @@ def score(problem: Problem, row: int, query: Sequence[Fraction]) -> Fraction:
         if weight:
             total += Fraction(weight) * x
     return total
+
+
+def advantage(problem: Problem, row: int, query: FloatArray) -> Fraction:
+    """At least how much the best rival leads a row at a query: raising the row's bias by it gives at least a tie.
+
+    Exactness: exact where few rivals come near the best one, otherwise the float with its bound added.
+    """
+    with np.errstate(all="ignore"):
+        (scores,), (needed,) = problem.scores(query[None])
+        own, scores[row] = float(scores[row]), -np.inf
+        close = np.flatnonzero(~(scores < scores.max() - SAFETY * needed))
+    close = close[close != row]
+    if len(close) * problem.dim > LARGEST_SCORED and np.isfinite([needed, own, scores.max()]).all():
+        return Fraction(float(scores.max())) - Fraction(own) + Fraction(float(needed))
+    exact = [Fraction(x) for x in query.tolist()]
+    return max(score(problem, int(j), exact) for j in close) - score(problem, row, exact)
 
 
 def cell_rows(problem: Problem, row: int) -> tuple[list[list[Fraction]], list[Fraction], list[int]]:

@@ -8,9 +8,10 @@ import numpy as np
 
 from hardmax.exactness import FloatArray, IntArray
 from hardmax.heads.classes import _kernels as kernels
+from hardmax.heads.classes.exact_rows import settle_exactly
 from hardmax.heads.classes.problem import Problem
 from hardmax.heads.classes.proofs import covered
-from hardmax.heads.classes.verdicts import LIVE, UNDECIDED, Cover, Verdicts
+from hardmax.heads.classes.verdicts import DEAD, LIVE, UNDECIDED, Cover, Verdicts
 from hardmax.heads.classes.walker import N_ADDED, Terrain, Walker
 from hardmax.heads.classes.witnesses import Whitening
 
@@ -121,8 +122,36 @@ class HardRows:
             gaps = terrain.costs - terrain.points @ walker.y if problem.is_flat else of_walker - of_walker[walker.row]
             least = 0.0 if problem.is_flat else float(gaps[walker.rows[: walker.n]].max(initial=-np.inf))
             above = np.flatnonzero(allowed & (gaps > least))
-            count = int(N_ADDED * walker.m) + 1
-            if len(above) > count:
-                above = above[np.argpartition(-gaps[above], count)[:count]]
+            above = _largest(gaps, above, int(N_ADDED * walker.m) + 1)
             if walker.rounds > MAX_ROUNDS or walker.add(above) == 0:
                 self._give_up(walker)
+
+
+def settle_alone(verdicts: Verdicts, white: Whitening, row: int) -> None:
+    """One row that the walk left in doubt, in coordinates of its own, then in rationals; may leave it undecided.
+
+    Exactness: exact.
+    """
+    terrain = Terrain.around(verdicts.problem, white, row)
+    allowed = verdicts.status != DEAD
+    allowed[row] = False
+    walker = Walker(terrain)
+    walker.target = None if verdicts.problem.is_flat else 0.0
+    walker.start(row, allowed)
+    for _ in range(MAX_ROUNDS):
+        status = walker.run()
+        if status == kernels.COVERED or (status == kernels.STALLED and walker.n_stalls > 4):
+            break
+        if status == kernels.OPTIMAL:
+            gaps = terrain.costs - terrain.points @ walker.y
+            above = np.flatnonzero(allowed & (gaps > max(0.0, gaps[walker.rows[: walker.n]].max(initial=0.0))))
+            if walker.add(_largest(gaps, above, int(N_ADDED * walker.m) + 1)) == 0:
+                break
+    settle_exactly(verdicts, row, walker.cover(), terrain.query(walker.y))
+
+
+def _largest(values: FloatArray, places: IntArray, count: int) -> IntArray:
+    """The places with the largest values, at most so many."""
+    if len(places) <= count:
+        return places
+    return places[np.argpartition(-values[places], count)[:count]]

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
@@ -37,40 +38,80 @@ def system(problem: Problem, basis: Sequence[int]) -> tuple[FloatArray, FloatArr
     return matrix, costs
 
 
-def covered(problem: Problem, basis: Sequence[int], rows: IntArray) -> BoolArray:
-    """Which of the rows a full basis (d + 1 columns) is proved to cover; False says nothing.
+class _Enclosure(NamedTuple):
+    """Weights (columns, rows) of rows in a full basis, proved within ``error`` (rows,), and the columns' costs."""
+
+    weights: FloatArray
+    error: FloatArray
+    costs: FloatArray
+
+
+def _enclosed(problem: Problem, basis: Sequence[int], rows: IntArray) -> _Enclosure | None:
+    """The rows' weights in a full basis (d + 1 columns); None where nothing is proved.
 
     Exactness: certified by the lemma on square systems.
     """
     matrix, costs = system(problem, basis)
     m = len(matrix)
     if matrix.shape[1] != m or not np.isfinite(costs).all():
-        return np.zeros(len(rows), dtype=bool)
+        return None
     try:
         inverse = scipy.linalg.inv(matrix, check_finite=False)
     except (scipy.linalg.LinAlgError, ValueError):
-        return np.zeros(len(rows), dtype=bool)
+        return None
     with np.errstate(all="ignore"):
         sizes = np.abs(inverse)
         defect = np.abs(np.eye(m) - inverse @ matrix) + dot_error(m, 1.0 + sizes @ np.abs(matrix))
         worst = SAFETY * defect.sum(axis=1).max()
+        if not worst <= 0.5:
+            return None
         right = np.concatenate([problem.rows[rows].T, np.ones((1, len(rows)))])
         weights = inverse @ right
         residual = np.abs(right - matrix @ weights) + dot_error(m, np.abs(right) + np.abs(matrix) @ np.abs(weights))
         correction = SAFETY * (sizes @ residual + m * UNDERFLOW).max(axis=0)
-        error = corner_error(m, correction, worst) if worst <= 0.5 else np.full(len(correction), np.inf)
-        is_inside = (weights > error).all(axis=0)
-        # sum l c - b_i, whose terms are known within error |c|
-        value = costs @ weights - problem.bias[rows]
-        size = np.abs(costs) @ np.abs(weights) + np.abs(problem.bias[rows])
-        slack = SAFETY * (error * np.abs(costs).sum() + m * UNDERFLOW)
-        is_higher = value > dot_error(m, size, slack)
-        n = len(problem.rows)
-        is_rival = np.array([j < n for j in basis])
+        return _Enclosure(weights, corner_error(m, correction, worst), costs)
+
+
+def _leads(found: _Enclosure, bias: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """``sum l c - b_i`` for each row, whose terms are known within error |c|, and a bound on its error."""
+    weights, error, costs = found
+    m = len(costs)
+    size = np.abs(costs) @ np.abs(weights) + np.abs(bias)
+    slack = SAFETY * (error * np.abs(costs).sum() + m * UNDERFLOW)
+    return costs @ weights - bias, dot_error(m, size, slack)
+
+
+def covered(problem: Problem, basis: Sequence[int], rows: IntArray) -> BoolArray:
+    """Which of the rows a full basis (d + 1 columns) is proved to cover; False says nothing.
+
+    Exactness: certified.
+    """
+    found = _enclosed(problem, basis, rows)
+    if found is None:
+        return np.zeros(len(rows), dtype=bool)
+    with np.errstate(all="ignore"):
+        is_inside = (found.weights > found.error).all(axis=0)
+        value, bound = _leads(found, problem.bias[rows])
+        is_higher = value > bound
+        is_rival = np.array([j < len(problem.rows) for j in basis])
         for at, row in enumerate(rows):  # no column below the bias: nothing to compute
             if not is_higher[at]:
-                is_higher[at] = (costs >= np.where(is_rival, problem.bias[row], 0.0)).all()
+                is_higher[at] = (found.costs >= np.where(is_rival, problem.bias[row], 0.0)).all()
     return np.asarray(is_inside & is_higher)
+
+
+def lead_below(problem: Problem, basis: Sequence[int], row: int) -> float:
+    """By how much the mixture of a full basis leads a row that it covers, rounded down; 0 where nothing is proved.
+
+    Exactness: certified.
+    """
+    found = _enclosed(problem, basis, np.array([row]))
+    if found is None:
+        return 0.0
+    with np.errstate(all="ignore"):
+        value, bound = _leads(found, problem.bias[[row]])
+        proved = bool((found.weights > found.error).all() and value[0] > bound[0])
+        return float(np.nextafter(value[0] - bound[0], -np.inf)) if proved else 0.0
 
 
 def exactly_covered(problem: Problem, basis: Sequence[int], row: int) -> tuple[int, ...] | None:

@@ -18,7 +18,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from hardmax.errors import FileFormatError, IncompleteError, OperatorError, ParameterError
 from hardmax.exact.rounding import SAFETY, dot_error
-from hardmax.exactness import Exactness
+from hardmax.exactness import Exactness, FloatArray, IntArray
 from hardmax.heads.classes.problem import distinct
 from hardmax.heads.classes.sources.onnx_layers import onnx_bias
 from hardmax.networks.files.onnx.models import outside_tensors, parse_model, replaced_constant
@@ -27,8 +27,6 @@ from hardmax.networks.files.opening import contents
 if TYPE_CHECKING:
     from hardmax.heads.classes.audit import ClassAudit
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 _ROUNDS = 12
 _AGAIN = 2.0**-10  # of a class that is raised once more, the share of its last margin

@@ -13,7 +13,7 @@ from hardmax.exactness import IntArray
 from hardmax.heads.classes.ball import settle_ball
 from hardmax.heads.classes.domains import FeatureDomain
 from hardmax.heads.classes.exact_rows import settle_exactly
-from hardmax.heads.classes.hard_rows import HardRows
+from hardmax.heads.classes.hard_rows import HardRows, settle_alone
 from hardmax.heads.classes.problem import Problem, distinct, tamed
 from hardmax.heads.classes.progress import ClassProgress
 from hardmax.heads.classes.sources import ClassHead
@@ -167,3 +167,5 @@ def settle(verdicts: Verdicts, tick: Callable[[], None]) -> None:
     for row, (cover, query) in hard.doubtful.items():
         tick()
         settle_exactly(verdicts, row, cover, query)
+        if verdicts.status[row] == UNDECIDED:
+            settle_alone(verdicts, white, row)

@@ -7,6 +7,7 @@ Floats seldom lie on the sphere, so a query stands for its direction: row i wins
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
 from math import comb
@@ -17,7 +18,9 @@ from hardmax.exact.linear_program import exact_interior_point
 from hardmax.exact.quadratic import QuadraticNumber, compare
 from hardmax.exact.rationals import nearest_float, rational
 from hardmax.exact.rounding import SAFETY, dot_error
-from hardmax.exactness import FloatArray
+from hardmax.exactness import BoolArray, FloatArray
+from hardmax.heads.classes.ball import ball_interval, root_above
+from hardmax.heads.classes.domains import FeatureDomain
 from hardmax.heads.classes.exact_rows import cell_rows
 from hardmax.heads.classes.exact_systems import solved_rationals
 from hardmax.heads.classes.problem import Problem
@@ -141,6 +144,55 @@ def _far_point(problem: Problem, row: int, start: FloatArray, hint: FloatArray) 
                 if moved @ moved > point @ point:
                     point = moved
     return None
+
+
+def sphere_interval(
+    problem: Problem, row: int, allowed: BoolArray, queries: FloatArray
+) -> tuple[Fraction, Fraction]:
+    """By how much the bias of a row that is dead on the sphere must grow, from below and above.
+
+    From below it is the growth on the ball. The least growth on the sphere is the minimum of a convex function on a set
+    that is not convex; the best of many directions (those of ``queries`` among them) bounds it from above. The two meet
+    where the ball's query lies on the sphere.
+
+    Exactness: certified; both ends are computed in rationals.
+    """
+    free = np.full(problem.dim, np.inf)
+    ball = FeatureDomain("ball", -free, free, np.zeros(problem.dim), 1.0)
+    low, _, inner = ball_interval(replace(problem, domain=ball), row, allowed)
+    units = np.eye(problem.dim)[:64]
+    near = [inner, *(inner + sign * unit for sign in (1.0, -1.0) for unit in units), problem.rows[row]]
+    some = queries[:4096][np.isfinite(queries[:4096]).all(axis=1)]
+    some = some[:, problem.features] if some.shape[1] > problem.dim else some
+    tried = np.vstack([np.array(near), units, -units, some])
+    with np.errstate(all="ignore"):
+        lengths = np.sqrt((tried * tried).sum(axis=1, keepdims=True))
+        tried = (tried / lengths)[np.isfinite(lengths[:, 0]) & (lengths[:, 0] > 0)]
+        scores, _ = direction_scores(problem, tried)
+        gaps = scores - scores[:, row : row + 1]
+        gaps[:, row] = -np.inf
+    best = _fractions(tried[int(np.argmin(gaps.max(axis=1)))])
+    low = max(low, Fraction(0))  # the row is dead
+    return low, max(low, _direction_advantage(problem, row, best))
+
+
+def _direction_advantage(problem: Problem, row: int, query: Vector) -> Fraction:
+    """At least how much the best rival leads a row at ``query / |query|``; the query is one of floats."""
+    square = sum((x * x for x in query), Fraction(0))
+    longer = root_above(square)
+    shorter = square / longer
+    with np.errstate(all="ignore"):
+        scores, needed = direction_scores(problem, np.array([[float(x) for x in query]]))
+        scores[0, row] = -np.inf
+        close = ~(scores[0] < scores[0].max() - SAFETY * needed[0])
+        close[row] = False
+    own, leads = _fractions(problem.rows[row]), []
+    for j in np.flatnonzero(close):
+        step = zip(_fractions(problem.rows[j]), own, query, strict=True)
+        gap = sum(((x - y) * z for x, y, z in step), Fraction(0))
+        lead = Fraction(float(problem.bias[j])) - Fraction(float(problem.bias[row]))
+        leads.append(gap / (shorter if gap > 0 else longer) + lead)
+    return max(leads)
 
 
 def _settle_exactly(verdicts: Verdicts, row: int, inner: Vector) -> None:

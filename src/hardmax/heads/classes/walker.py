@@ -7,6 +7,7 @@ the domain has no walls.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -76,6 +77,25 @@ class Terrain:
             far = far / np.where(spread > 0, spread, 1.0)
         return np.where(np.isfinite(low), low, -far), np.where(np.isfinite(high), high, far), is_real
 
+    @classmethod
+    def around(cls, problem: Problem, white: Whitening, row: int) -> Terrain:
+        """The terrain of one row alone: differences from it, each brought to length one with its bias's difference.
+
+        The row is covered where a mixture of these is zero and has a bias of at least zero. Rivals that agree with the
+        row in all but their last places are as large here as others.
+        """
+        terrain = cls(problem, white)
+        steps = problem.rows - problem.rows[row]  # before any rounding of coordinates
+        if terrain.is_whitened:
+            steps = steps @ white.factor
+        lifts = problem.bias - problem.bias[row]
+        size = np.sqrt((steps * steps).sum(axis=1)) + np.abs(lifts) / (float(np.abs(lifts).max()) or 1.0)
+        size[row] = 1.0
+        scale = np.where(size > 0, size, 1.0)
+        terrain.__dict__["points"] = np.column_stack([steps / scale[:, None], np.ones(len(steps))])
+        terrain.__dict__["costs"] = lifts / scale
+        return terrain
+
     def query(self, dual: FloatArray) -> FloatArray:
         """The query of a dual vector, in the problem's coordinates."""
         direction = -dual[:-1]
@@ -114,12 +134,15 @@ class Walker:
         self.n_stalls = 0
         self.rounds = 0
 
-    def start(self, row: int, allowed: BoolArray) -> None:
-        """Turn to a new row; rivals are the allowed rows."""
+    def start(self, row: int, allowed: BoolArray, cover: Sequence[int] = ()) -> None:
+        """Turn to a new row; rivals are the allowed rows. A full cover of the row, if given, is the first basis."""
         near = self.terrain.nearest(row, allowed, int(N_FIRST * self.m) + 1)
         self.row, self.n_stalls, self.rounds = row, 0, 0
         self.right = self.terrain.points[row]
-        if self.is_warm:
+        if len(cover) == self.m:
+            self._start_covered(np.array(cover))
+            self.add(near)
+        elif self.is_warm:
             self._keep(np.flatnonzero(self.place[: self.n] >= 0))
             self.add(near)
         else:
@@ -140,6 +163,20 @@ class Walker:
         self.place[self.basis] = np.arange(self.m)
         self.norms[:] = (self.inverse**2).sum(axis=1)
         self.is_warm = True
+
+    def _start_covered(self, cover: IntArray) -> None:
+        """The basis of a cover, in the numbering of ``proofs``."""
+        n, rivals = len(self.terrain.points), cover[cover < len(self.terrain.points)]
+        self.n = 0
+        self.place[:] = -1
+        self.add(rivals)
+        self.basis[:] = np.append(np.arange(len(rivals)), self.n_max + cover[cover >= n] - n)
+        self.place[self.basis] = np.arange(self.m)
+        self.is_warm = True
+        try:
+            kernels.refactor(self.columns, self.basis, self.n_max, self.right, self.inverse, self.norms, self.x)
+        except np.linalg.LinAlgError:
+            self._start_cold(rivals)
 
     def _keep(self, kept: IntArray) -> None:
         """Drop all columns but these, which hold those of the basis."""
