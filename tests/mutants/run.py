@@ -73,7 +73,8 @@ def try_fault(fault: Fault, limit: float) -> Result:
         path = tree / fault.file
         path.write_text(fault.planted(path.read_text()))
         command = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider", *fault.tests]
-        environment = {**os.environ, "PYTHONPATH": str(tree / "src"), "CI": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+        environment = {**os.environ, "PYTHONPATH": str(tree / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
+        environment |= {"CI": "1", "HYPOTHESIS_PROFILE": "mutants"}
         try:
             done = subprocess.run(
                 command, cwd=tree, env=environment, capture_output=True, text=True, timeout=limit, check=False
