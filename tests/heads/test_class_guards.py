@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import hardmax as hm
-from hardmax.heads.classes import ball, checking, domains, problem, proofs, sphere
+from hardmax.heads.classes import ball, checking, domains, exact_rows, problem, proofs, sphere
 from oracles.class_oracle import dot, live_classes, solved
 from oracles.hostile_numbers import hostile, n_cases, ulps_off
 
@@ -77,7 +77,8 @@ def test_a_witness_on_a_wall_is_refused_and_beside_it_not(kind):
         )  # fmt: skip
         wins = _wins(weights, bias, query, kind)
         assert (checking._bad_witnesses(audit) == []) == wins, seed
-        assert sphere.wins_in_direction(_problem(weights, bias, kind), 0, _fractions(query)) == wins or kind == "all"
+        decide = exact_rows.wins if kind == "all" else sphere.wins_in_direction
+        assert decide(_problem(weights, bias, kind), 0, _fractions(query)) == wins, seed
         seen[wins] += 1
     assert min(seen.values()) > n_cases(300) / 20
 
@@ -96,6 +97,14 @@ def _wins(weights, bias, query, kind):
         if not signed > 0:
             return False
     return True
+
+
+def test_a_tie_on_the_sphere_is_no_win():
+    """At (3, 4) / 5 the rows' lead of -5 is made up by a bias of 5, and by a little more."""
+    for lift, wins in ((5.0, False), (float(np.nextafter(5.0, 6.0)), True), (float(np.nextafter(5.0, 4.0)), False)):
+        one = _problem(np.array([[-3.0, -4.0], [0.0, 0.0]]), np.array([lift, 0.0]), "sphere")
+        for size in (1, Fraction(1, 3), 7):
+            assert sphere.wins_in_direction(one, 0, [3 * Fraction(size), 4 * Fraction(size)]) == wins
 
 
 def test_scores_of_directions_are_within_half_of_what_a_winner_needs():
