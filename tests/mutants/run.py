@@ -24,6 +24,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 COPIED = ("src", "tests", "pyproject.toml", "README.md", "docs", "studies", "benchmarks", "training")
 
+#: Seconds after which a process that does nothing is given up.
+WAIT = 1800.0
+
 
 @dataclass(frozen=True)
 class Fault:
@@ -72,26 +75,29 @@ def try_fault(fault: Fault, limit: float) -> Result:
             (Path(folder) / "shared").symlink_to((ROOT.parent / "shared").resolve())
         path = tree / fault.file
         path.write_text(fault.planted(path.read_text()))
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider", *fault.tests]
+        # the limit is one of processor time, so that a busy machine makes no fault look caught
+        command = ["sh", "-c", f'ulimit -t {limit:.0f}; exec "$@"', "limited", sys.executable, "-m", "pytest"]
+        command += ["-x", "-q", "--no-header", "-p", "no:cacheprovider", *fault.tests]
         environment = {**os.environ, "PYTHONPATH": str(tree / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
         environment |= {"CI": "1", "HYPOTHESIS_PROFILE": "mutants"}
         try:
             done = subprocess.run(
-                command, cwd=tree, env=environment, capture_output=True, text=True, timeout=limit, check=False
+                command, cwd=tree, env=environment, capture_output=True, text=True, timeout=WAIT, check=False
             )
         except subprocess.TimeoutExpired:
             return Result(fault, True, time.monotonic() - start, "hangs")
         if done.returncode > 2:  # 2: a module that does not import any more; below zero: the process broke down
             raise RuntimeError(f"fault {fault.name!r}: pytest ended with {done.returncode}\n{done.stdout[-2000:]}")
         failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
-        return Result(fault, done.returncode != 0, time.monotonic() - start, (failed or ["passed"])[0][:150])
+        line = failed[0][:150] if failed else f"pytest ended with {done.returncode}"
+        return Result(fault, done.returncode != 0, time.monotonic() - start, line)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", default=[""], help="faults whose name or file contains one of these")
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--limit", type=float, default=300.0, help="seconds for one fault")
+    parser.add_argument("--limit", type=float, default=120.0, help="seconds of processor time for one fault")
     options = parser.parse_args()
     faults = [fault for fault in read_faults() if any(w in fault.name or w in fault.file for w in options.only)]
     results, start = [], time.monotonic()
