@@ -7,7 +7,7 @@ from math import inf
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 QUARANTINE = Path(__file__).with_name("QUARANTINE.md")
@@ -16,6 +16,9 @@ QUARANTINE = Path(__file__).with_name("QUARANTINE.md")
 _COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("quick", max_examples=25, **_COMMON)
 settings.register_profile("ci", max_examples=60, derandomize=True, database=None, print_blob=True, **_COMMON)
+# of a planted fault the first failure is enough: none is made smaller
+_FIRST = {"phases": (Phase.explicit, Phase.generate), "report_multiple_bugs": False}
+settings.register_profile("mutants", max_examples=60, derandomize=True, database=None, **_FIRST, **_COMMON)
 settings.register_profile("nightly", max_examples=2000, print_blob=True, **_COMMON)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "quick"))
 

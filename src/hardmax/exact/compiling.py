@@ -82,8 +82,17 @@ def _replace_compile(compiled: Any, compile_: Callable[[Any, Any, Any], Any]) ->
 
 
 def _announced_compile(plain: Any, target: Any, types_: Any) -> Any:
+    """Compile a kernel, and optimise it also where an inner function that is being compiled calls it."""
     notices.compiling()
-    return plain(*types_)
+    codegen = target.codegen()
+    library = getattr(codegen, "_library_class", None)
+    if not getattr(library, "is_light", False):
+        return plain(*types_)
+    codegen._library_class = library.__base__
+    try:
+        return plain(*types_)
+    finally:
+        codegen._library_class = library
 
 
 def _light_compile(plain: Any, target: Any, types_: Any) -> Any:

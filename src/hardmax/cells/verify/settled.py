@@ -384,11 +384,8 @@ def _settle_ends(subject: Subject, found: Settled) -> None:
     doubt = rows.error[:, 0] + rows.error[:, 1] * far + rows.error[:, 2] * far * far
     doubt = SAFETY * (doubt + 16 * LONG_ROUNDOFF * (sizes[0] + sizes[1] * far + sizes[2] * far * far)) + 16 * UNDERFLOW
     left, right = np.longdouble(at) - off, np.longdouble(at) + off
-    steep = SAFETY * (
-        rows.error[:, 1] + 2 * rows.error[:, 2] * far + 16 * LONG_ROUNDOFF * (sizes[1] + 2 * sizes[2] * far)
-    )
-    slope = np.minimum(b + 2 * c * left, b + 2 * c * right)
-    good = (a + left * (b + c * left) < -doubt) & (a + right * (b + c * right) > doubt) & (slope > steep)
+    # a polynomial of degree two with other signs at the two ends has one root between them
+    good = (a + left * (b + c * left) < -doubt) & (a + right * (b + c * right) > doubt)
     units = rows.units[:, 0] + rows.units[:, 1] * far + rows.units[:, 2] * far * far
     units = units + 8 * (sizes[0] + sizes[1] * far + sizes[2] * far * far)
     lean = np.abs(b + 2 * c * np.longdouble(at)).astype(np.float64)

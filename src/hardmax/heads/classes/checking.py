@@ -326,8 +326,6 @@ def _is_covered(audit: ClassAudit, columns: Sequence[int], i: int) -> bool:
     shares = _solve([_fractions(line) for line in lines], [*_fractions(audit.weights[i]), Fraction(1)])
     if shares is None or any(x < 0 for x in shares):
         return False
-    if sum((x for x, j in zip(shares, columns, strict=True) if j < audit.n_classes), Fraction(0)) != 1:
-        return False
     return _dot(shares, _fractions(worth)) >= Fraction(float(audit.bias[i]))
 
 

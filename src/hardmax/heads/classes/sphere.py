@@ -65,15 +65,15 @@ def _fractions(query: FloatArray) -> tuple[Fraction, ...]:
 def direction_scores(problem: Problem, queries: FloatArray) -> tuple[FloatArray, FloatArray]:
     """``<w_j, q> + |q| b_j`` for each query and row, and the margin that proves a winner, as ``Problem.scores``.
 
-    |q| is a root of a float sum: its relative error is below that of the sum, and counts as one more slack of the bias.
+    |q| is the root of a float sum of d squares, off by d / 2 + 1 roundings, and |q| b by one more: all products of a
+    score are counted with d + 2.
     """
     with np.errstate(all="ignore"):
         squares = (queries * queries).sum(axis=1)
         lengths = np.sqrt(squares)
         scores = queries @ problem.rows.T + lengths[:, None] * problem.bias
         size = SAFETY * SAFETY * lengths * (problem.longest + problem.largest_bias)
-        off = dot_error(problem.dim + 1, squares) / squares * lengths * SAFETY * problem.largest_bias
-        needed = 2.0 * SAFETY * dot_error(problem.dim + 2, size, 2.0 * off)
+        needed = 2.0 * SAFETY * dot_error(problem.dim + 2, size)
         return scores, np.where(squares > 2.0**-900, needed, np.inf)
 
 

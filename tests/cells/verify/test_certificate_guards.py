@@ -1,0 +1,223 @@
+"""``hm.verify`` where its floats are nearest to believing too much: errors a little too small, or so large that another
+wall is within them."""
+
+from dataclasses import replace
+from fractions import Fraction
+from functools import cache
+
+import numpy as np
+import pytest
+
+import hardmax as hm
+from cells.descriptions import moving_tokens
+from cells.verify.damages import copied, random_complex
+from hardmax.cells.derived.locating import _boxes as cell_boxes
+from hardmax.cells.verify.corners import strays
+from hardmax.cells.verify.fixed_choices import ExactCell
+from hardmax.cells.verify.settled import _turns_left
+from hardmax.cells.verify.shared_facets import _boxes
+from hardmax.cells.verify.subject import Subject, layout_fault
+from hardmax.exact.overlaps import overlaps_on_wall
+from hardmax.exact.rationals import fraction, rational
+
+
+@cache
+def _complexes():
+    kinds = ((2, "deep relu", "thirds"), (2, "maxout", "sevenths"), (3, "deep relu", "sevenths"))
+    return [random_complex(seed, *kind, "box") for seed, kind in enumerate(kinds)]
+
+
+def _below(exact):
+    """The largest float that is certainly less than a positive rational."""
+    near = float(exact)
+    return near if Fraction(near) < exact else float(np.nextafter(near, 0.0))
+
+
+def _corner_gaps(cells, index, subject):
+    """How far each corner's floats are from the exact one, the largest coordinate."""
+    first = int(cells.pieces.vertex_start[index])
+    for k, (p, _) in enumerate(subject.shape(index).corners):
+        floats = cells.pieces.vertices[first + k].tolist()
+        yield first + k, max(abs(Fraction(x) - fraction(y)) for x, y in zip(floats, p, strict=True))
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_an_error_just_below_the_truth_is_not_believed_and_one_just_above_is_true(number):
+    """One corner of each cell; in floats, which leave it to rationals, and there."""
+    cells = _complexes()[number]
+    subject = Subject(cells, True)
+    small, lowered = cells.pieces.error.copy(), set()
+    for index in range(cells.n_cells):
+        gaps = [(at, gap) for at, gap in _corner_gaps(cells, index, subject) if gap > 0]
+        if gaps:
+            at, gap = gaps[index % len(gaps)]
+            small[at] = _below(gap)
+            lowered.add(index)
+            shape, k = subject.shape(index), at - int(cells.pieces.vertex_start[index])
+            assert strays(shape, k, cells.pieces.vertices[at], small[at])
+            assert not strays(shape, k, cells.pieces.vertices[at], float(np.nextafter(small[at], 1.0)) * 1.001)
+    settled = Subject(copied(cells, error=small), False).settled.corners
+    assert lowered and not settled[sorted(lowered)].any()
+
+
+def test_a_map_error_just_below_the_truth_is_not_believed():
+    lowered = 0
+    for cells in _complexes():
+        subject = Subject(cells, True)
+        small = cells.map_error.copy()
+        wrong = []
+        for index in range(cells.n_cells):
+            exact = subject.shape(index).cell.output
+            term = index % (cells.dim + 1)
+            floats = cells.maps[index, term].reshape(-1).tolist()
+            gap = max(
+                abs(Fraction(x) - fraction(y)) for x, y in zip(floats, exact[term].reshape(-1).tolist(), strict=True)
+            )
+            if gap > 0:
+                small[index, term] = _below(gap)
+                wrong.append(index)
+        settled = Subject(copied(cells, map_error=small), False).settled.maps
+        assert not settled[wrong].any()
+        lowered += len(wrong)
+    assert lowered > 10
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_an_error_that_reaches_another_wall_settles_nothing(number):
+    """An error so large that a choice could lose at the true corner, or that it could lie outside the domain."""
+    cells = _complexes()[number]
+    subject = Subject(cells, True)
+    for reach_out in (False, True):
+        large, raised = cells.pieces.error.copy(), set()
+        for index in range(cells.n_cells):
+            first, shape = int(cells.pieces.vertex_start[index]), subject.shape(index)
+            k = index % len(shape.corners)
+            p = [fraction(x) for x in shape.corners[k][0]]
+            if reach_out:  # the high end of an axis that the corner does not lie on
+                rooms = [Fraction(float(h)) - x for h, x in zip(cells.domain.high, p, strict=True)]
+            else:
+                rows = [[fraction(x) for x in lead] for lead in shape.cell.leads()]
+                leads = [row[0] + sum((a * x for a, x in zip(row[1:], p, strict=True)), Fraction(0)) for row in rows]
+                ahead = [(x, row[1:]) for x, row in zip(leads, rows, strict=True) if x > 0 and any(row[1:])]
+                rooms = [x / sum(map(abs, normal)) for x, normal in ahead]
+            rooms = [room for room in rooms if room > Fraction(1, 10**9)]
+            if rooms:
+                large[first + k] = float(min(rooms)) * 1.01
+                raised.add(index)
+        settled = Subject(copied(cells, error=large), False).settled.corners
+        assert raised and not settled[sorted(raised)].any(), reach_out
+
+
+def test_an_error_larger_than_a_polygon_leaves_open_which_way_it_runs():
+    cells = _complexes()[0]
+    for error, runs in ((cells.pieces.error, True), (np.ones_like(cells.pieces.error), False)):
+        subject = Subject(copied(cells, error=error), False)
+        assert (_turns_left(subject, subject.settled) == runs).all()
+
+
+def test_an_error_that_reaches_another_tie_of_quadratic_scores_settles_nothing():
+    for seed in range(2):
+        net, start, end = moving_tokens(seed)
+        cells = hm.enumerate_cells(net, hm.Segment(start, end + 1 / 3))
+        subject = Subject(cells, True)
+        large, raised = cells.pieces.error.copy(), set()
+        for index in range(cells.n_cells):
+            own = {int(w) >> 24 for w in cells.pieces.walls[2 * index : 2 * index + 2] if w >= 0}
+            low, high = (Fraction(float(x)) for x in cells.pieces.vertices[2 * index : 2 * index + 2, 0])
+            found = []
+            for lead in subject.shape(index).cell.leads():
+                a, b, c = (fraction(x) for x in lead)
+                room = min(a + u * (b + c * u) for u in (low, high))
+                steep = abs(b) + 2 * abs(c) * max(abs(low), abs(high))
+                if steep and room > Fraction(1, 10**6):
+                    found.append(room / steep)
+            if found and own:
+                large[2 * index : 2 * index + 2] = float(min(found)) * 1.01
+                raised.add(index)
+        settled = Subject(copied(cells, error=large), False).settled.corners
+        assert raised and not settled[sorted(raised)].any(), seed
+
+
+def test_boxes_hold_the_true_corners():
+    """Of facets, for verification, and of cells, for locating."""
+    for cells in _complexes():
+        subject = Subject(cells, False)
+        low, high = _boxes(subject)
+        outer_low, outer_high = cell_boxes(cells)
+        for index in range(cells.n_cells):
+            shape, first = subject.shape(index), int(cells.pieces.facet_start[index])
+            for facets, (p, _) in zip(shape.incidence, shape.corners, strict=True):
+                exact = [fraction(x) for x in p]
+                for facet in facets:
+                    assert all(Fraction(float(a)) <= x for a, x in zip(low[first + facet], exact, strict=True))
+                    assert all(x <= Fraction(float(b)) for b, x in zip(high[first + facet], exact, strict=True))
+                assert all(Fraction(float(a)) <= x for a, x in zip(outer_low[index], exact, strict=True))
+                assert all(x <= Fraction(float(b)) for b, x in zip(outer_high[index], exact, strict=True))
+
+
+# --- on a wall -----------------------------------------------------------------------------------------------
+
+
+def test_rows_that_are_no_floats_overlap_where_their_roundings_do_not():
+    """Two slopes in extended floats whose quotients are in the other order than those of the floats nearest to them."""
+    if np.finfo(np.longdouble).nmant < 60:  # no wider than floats on this machine
+        return
+    ulp = np.longdouble(2.0**-52)
+    one = np.longdouble(1)
+    rows = np.zeros((1, 4, 4), dtype=np.longdouble)  # (c, x, y, z), on the wall z = 0
+    rows[0, 0, 1:3] = one + 49 * ulp / 100, -(one - 24 * ulp / 100)
+    rows[0, 1, 1:3] = -(one + 51 * ulp / 100), one + 49 * ulp / 100
+    rows[0, 2, :2] = -one / 2, one  # x > 1/2
+    rows[0, 3, :2] = one, -one  # x < 1
+    wall, every = np.array([[0.0, 0.0, 0.0, 1.0]]), np.ones((1, 4), dtype=bool)
+    verdict = overlaps_on_wall(wall, 0 * wall, rows, np.zeros((1, 4, 4)), every, np.full((1, 3), 2.0))
+    assert verdict.tolist() != [0]
+
+
+def test_a_wall_that_may_be_no_wall_proves_nothing():
+    rows = np.array([[[0.0, 1.0, 0.5], [1.0, -1.0, 0.5]], [[-1.0, 1.0, 0.5], [0.0, -1.0, 0.5]]])
+    wall, every = np.array([[0.0, 0.0, 1.0]] * 2), np.ones((2, 2), dtype=bool)
+    for error in (0.0, 0.6, 1.0, 1.5):
+        loose = np.full(wall.shape, 0.0)
+        loose[:, 2] = error
+        verdict = overlaps_on_wall(wall, loose, rows, np.zeros(rows.shape), every, np.ones((2, 2))).tolist()
+        assert verdict == ([1, 0] if error == 0 else [-1, -1]), error
+
+
+# --- rationals and layout ------------------------------------------------------------------------------------
+
+
+def test_a_tie_with_any_lower_index_is_broken_wrongly():
+    same, other = [rational(1), rational(2)], [rational(0), rational(3)]
+    for winner, rows, wrong in ((1, [same, same], True), (2, [other, same, same], True), (2, [same, other, same], True),
+                                (0, [same, same], False), (1, [other, same], False)):  # fmt: skip
+        cell = ExactCell(np.array([winner]), [np.array(rows, dtype=object)], [False], np.array([], dtype=object))
+        assert cell.breaks_ties_wrongly() == wrong, (winner, rows)
+
+
+def test_a_corner_on_a_facet_that_it_is_not_said_to_lie_on_is_noticed():
+    """The apex of a pyramid lies on four walls; with one of them left out the others still meet there."""
+    net = hm.Network([hm.Affine([[1.0, 0, 1], [-1, 0, 1], [0, 1, 1], [0, -1, 1]]), hm.ReLU()], 3)
+    cells = hm.enumerate_cells(net, hm.Box([-1, -1, -1], [1, 1, 1]))
+    subject = Subject(cells, True)
+    seen = 0
+    for index in range(cells.n_cells):
+        shape = subject.shape(index)
+        assert shape.is_proper()
+        for k, facets in enumerate(shape.incidence):
+            if len(facets) == 4:
+                less = [list(on) for on in shape.incidence]
+                less[k] = facets[:-1]
+                assert not replace(shape, incidence=less).is_proper()
+                seen += 1
+    assert seen > 0
+
+
+def test_a_cell_with_as_many_corners_as_dimensions_does_not_fit():
+    cells = _complexes()[0]
+    start = cells.pieces.vertex_start.copy()
+    keep = np.ones(len(cells.pieces.vertices), dtype=bool)
+    keep[start[0] + 2 : start[1]] = False  # two corners are left of the first polygon
+    start[1:] -= (~keep).sum()
+    parts = {name: getattr(cells.pieces, name)[keep] for name in ("vertices", "walls", "error")}
+    assert "ranges" in layout_fault(Subject(copied(cells, vertex_start=start, facet_start=start, **parts), False))
