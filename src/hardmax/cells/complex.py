@@ -324,4 +324,4 @@ class CellComplex:
         return view("draw_complex")(self, ax, extent)
 
     def _repr_html_(self) -> str:
-        return view("complex_html")(self)
+        return str(view("complex_html")(self))

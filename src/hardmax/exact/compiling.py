@@ -85,7 +85,7 @@ def _announced_compile(plain: Any, target: Any, types_: Any) -> Any:
     """Compile a kernel, and optimise it also where an inner function that is being compiled calls it."""
     notices.compiling()
     codegen = target.codegen()
-    library = getattr(codegen, "_library_class", None)
+    library: Any = getattr(codegen, "_library_class", None)
     if not getattr(library, "is_light", False):
         return plain(*types_)
     codegen._library_class = library.__base__

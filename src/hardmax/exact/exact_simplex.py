@@ -14,8 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from hardmax.exact.rationals import ObjectArray
-
 Vector = tuple[Fraction, ...]
 
 

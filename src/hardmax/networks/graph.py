@@ -11,7 +11,8 @@ import numpy as np
 
 from hardmax.errors import PrecisionError, ShapeError, WeightError
 from hardmax.exact.rationals import rational_array
-from hardmax.networks.operations import CHOICES, Array, MaxLast, Operation, Relu, Shape
+from hardmax.exactness import Array
+from hardmax.networks.operations import CHOICES, MaxLast, Operation, Relu, Shape
 
 
 @dataclass(frozen=True, eq=False)

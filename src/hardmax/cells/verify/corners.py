@@ -19,7 +19,8 @@ from hardmax.cells.domains import Domain
 from hardmax.cells.polytopes import Polytopes, split_wall
 from hardmax.cells.verify.fixed_choices import ExactCell
 from hardmax.exact.quadratic import QuadraticNumber, compare, crossing, sign_after
-from hardmax.exact.rationals import ObjectArray, fraction, rational
+from hardmax.exact.rationals import fraction, rational
+from hardmax.exactness import ObjectArray
 
 Number = Any  # a rational of either kind
 Corner = tuple[tuple[Number, ...], tuple[Number, ...]]  # p and q

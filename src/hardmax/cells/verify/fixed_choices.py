@@ -15,8 +15,8 @@ import numpy as np
 
 from hardmax.cells.domains import Domain
 from hardmax.cells.verify.enclosures import branches
-from hardmax.exact.rationals import ObjectArray, rational, rational_array
-from hardmax.exactness import Array, IntArray
+from hardmax.exact.rationals import rational, rational_array
+from hardmax.exactness import Array, IntArray, ObjectArray
 from hardmax.networks import operations as op
 from hardmax.networks.evaluation import apply
 from hardmax.networks.graph import Graph

@@ -310,7 +310,7 @@ class PowerDiagram:
         return view("draw_diagram")(self, ax, extent, names)
 
     def _repr_html_(self) -> str:
-        return view("diagram_html")(self)
+        return str(view("diagram_html")(self))
 
     def shares(
         self,

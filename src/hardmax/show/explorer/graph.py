@@ -12,6 +12,7 @@ from math import prod
 import numpy as np
 
 from hardmax.errors import ShapeError
+from hardmax.exactness import Array
 from hardmax.networks import operations as op
 from hardmax.networks.graph import Graph, Node
 from hardmax.networks.layers import Affine, Attention, Head, Layer, Maxout, ReLU, Residual
@@ -158,7 +159,7 @@ class _GraphReader:
         return self.plain(self.graph.nodes[value - 1].inputs[0]) if self.linear(value) is not None else None
 
 
-def _affine_head(keys: op.Array, biases: op.Array | None, values: op.Array) -> Head:
+def _affine_head(keys: Array, biases: Array | None, values: Array) -> Head:
     dim = keys.shape[1]
     if biases is None:
         return Head(keys, values, np.eye(dim))

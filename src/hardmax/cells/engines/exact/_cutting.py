@@ -13,7 +13,8 @@ from typing import Any
 
 from hardmax.cells.polytopes import split_wall, wall_of_choice
 from hardmax.errors import CertificateError, QuadraticScoresError
-from hardmax.exact.rationals import ObjectArray, fraction
+from hardmax.exact.rationals import fraction
+from hardmax.exactness import ObjectArray
 from hardmax.networks.slices.stages import Stage
 
 Point = tuple[int, ...]  # (w, p) or (w, p, q): p / w or (p + M q) / w

@@ -22,8 +22,8 @@ from hardmax.cells.domains import Domain
 from hardmax.cells.engines.exact._cutting import Piece, Point, Vertex, choices_of, integer_rows, reduced
 from hardmax.cells.polytopes import Polytopes, domain_wall
 from hardmax.errors import CertificateError, EmptyError, ParameterError, PrecisionError
-from hardmax.exact.rationals import ObjectArray, fraction, rational
-from hardmax.exactness import FloatArray
+from hardmax.exact.rationals import fraction, rational
+from hardmax.exactness import FloatArray, ObjectArray
 from hardmax.networks.slices.stages import Stage
 from hardmax.tropical.normal_fan import generators
 

@@ -33,8 +33,8 @@ from hardmax.cells.enumeration import ExactFollower
 from hardmax.cells.polytopes import ROOT_BIT, Cut, Polytopes, domain_wall, wall_of_choice
 from hardmax.errors import CertificateError, DomainError, PrecisionError
 from hardmax.exact.quadratic import QuadraticNumber, compare, crossing
-from hardmax.exact.rationals import ObjectArray, rational
-from hardmax.exactness import FloatArray, IntArray
+from hardmax.exact.rationals import rational
+from hardmax.exactness import FloatArray, IntArray, ObjectArray
 from hardmax.networks.slices.coefficients import Guards, SliceProgram, SliceState
 from hardmax.networks.slices.stages import Stage
 

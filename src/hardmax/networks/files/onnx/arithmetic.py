@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 
 from hardmax.errors import FileFormatError, OperatorError, ParameterError, WeightError
+from hardmax.exactness import Array
 from hardmax.networks import operations as op
 from hardmax.networks.files.onnx.constants import axes_of
 from hardmax.networks.files.onnx.models import element_type
-from hardmax.networks.files.onnx.translation import LOWEST, Array, Data, Masked, Tensor, Ties, Translation, Value
+from hardmax.networks.files.onnx.translation import LOWEST, Data, Masked, Tensor, Ties, Translation, Value
 
 Rule = Callable[[Translation], Value]
 

@@ -8,9 +8,10 @@ from math import prod
 import numpy as np
 
 from hardmax.errors import EmptyError, FileFormatError, OperatorError
+from hardmax.exactness import Array
 from hardmax.networks import operations as op
 from hardmax.networks.files.onnx.constants import normal_axis
-from hardmax.networks.files.onnx.translation import Array, Data, Masked, Ties, Translation, Value
+from hardmax.networks.files.onnx.translation import Data, Masked, Ties, Translation, Value
 
 
 def _weights(always_hard: bool) -> Callable[[Translation], Value]:

@@ -48,6 +48,7 @@ from typing import Any
 import numpy as np
 
 from hardmax.errors import DynamicShapeError, FileFormatError, HardmaxError, OperatorError, ParameterError, ShapeError
+from hardmax.exactness import Array
 from hardmax.networks import operations as op
 from hardmax.networks.files.onnx.arithmetic import ARITHMETIC_RULES
 from hardmax.networks.files.onnx.attention import ATTENTION_RULES
@@ -63,7 +64,7 @@ from hardmax.networks.files.onnx.constants import (
 )
 from hardmax.networks.files.onnx.models import OnnxInput, OnnxModel, OnnxNode, check_schema
 from hardmax.networks.files.onnx.patterns import fuse_patterns, maxima_first
-from hardmax.networks.files.onnx.translation import Array, Data, Masked, Ties, Translation, Value
+from hardmax.networks.files.onnx.translation import Data, Masked, Ties, Translation, Value
 from hardmax.networks.files.onnx.windows import WINDOW_RULES
 from hardmax.networks.graph import Graph, GraphBuilder, Node
 from hardmax.networks.network import Network
