@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import warnings
@@ -134,3 +135,39 @@ def test_a_process_on_a_read_only_file_system_works_and_says_so_once():
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0 and done.stdout == "[1.0, 1.0] [1.0, 1.0]\n", done.stderr
     assert done.stderr.count("cannot be kept") == 1 and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("raised", [KeyboardInterrupt, TimeoutError])
+def test_what_a_signal_raises_while_a_kernel_runs_comes_out_as_it_is(raised):
+    """numba runs Python code to hand arrays back, where the signal is answered and would be a SystemError."""
+
+    def _answer(number, frame):
+        raise raised
+
+    @compiling.kernel(cache=False)
+    def _slow(n):
+        total = np.zeros(2)
+        for i in range(n):
+            total[i % 2] += 1.0 / (i + 1)
+        return total, np.zeros(1)
+
+    _slow(1)
+    before = signal.signal(signal.SIGALRM, _answer)
+    try:
+        for _ in range(3):
+            with pytest.raises(raised):
+                signal.setitimer(signal.ITIMER_REAL, 0.01)
+                while True:
+                    _slow(10**7)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_a_kernels_own_errors_are_left_alone():
+    @compiling.kernel(cache=False)
+    def _broken(n):
+        raise SystemError("its own")
+
+    with pytest.raises(SystemError, match="its own"):
+        _broken(1)

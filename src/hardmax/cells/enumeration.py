@@ -43,6 +43,10 @@ _MOST_CHILDREN = 1 << 16
 #: in parts, so that the first finished cells do not wait for all others to be begun.
 _FEWEST_PIECES = 4
 _FEWEST_CHILDREN = 8
+#: Corners that a chunk's pieces, or the children cut at once, have together in dimension three and more; fewer with a
+#: limit on the number of cells. In dimension twelve a piece has tens of thousands: it is cut by one choice at a time.
+_MOST_CORNERS = 1 << 22
+_FEWEST_CORNERS = 1 << 16
 #: How often the main thread looks whether it was interrupted while others work, in seconds.
 _GLANCE = 0.05
 #: Norms that multiply to more than this leave one bound a tensor too coarse; bounds an entry cost less than rationals.
@@ -182,7 +186,7 @@ def _blas_controller() -> Any:
 
 def as_slice(columns: IntArray) -> Any:
     """Consecutive columns as a slice, which numpy copies much faster than a list of indices."""
-    first, last = int(columns[0]), int(columns[-1])
+    first, last = (int(columns[0]), int(columns[-1])) if len(columns) else (0, -1)
     return slice(first, last + 1) if last - first + 1 == len(columns) and (np.diff(columns) == 1).all() else columns
 
 
@@ -306,8 +310,9 @@ class Enumeration:
         widths = [prod(node.shape) for node in graph.nodes] or [1]
         terms = domain.dim + (2 if domain.dim == 1 else 1)
         self._chunk = max(1, min(_MOST_CHILDREN, _CHUNK_NUMBERS // (terms * max(widths))))
-        self._most_children, self._most_of_one = _MOST_CHILDREN, 0
+        self._most_children, self._most_of_one, self._most_corners = _MOST_CHILDREN, 0, _MOST_CORNERS
         if max_cells is not None:
+            self._most_corners = _FEWEST_CORNERS
             self._chunk = min(self._chunk, max(_FEWEST_PIECES, max_cells))
             self._most_children = min(_MOST_CHILDREN, max(_FEWEST_CHILDREN, 2 * max_cells))
             self._most_of_one = self._most_children
@@ -389,8 +394,10 @@ class Enumeration:
 
     def _children(self, chunk: _Chunk) -> list[_Chunk]:
         whole = self.program.stages[chunk.state.stage]
-        stage = whole.part(chunk.n_decided, self._next_part(chunk, whole))
-        cut = self.engine.cut(chunk.pieces, self.program.guards(chunk.state), stage, self._most_children)
+        n_decided = self._next_part(chunk, whole)
+        stage = whole.part(chunk.n_decided, n_decided)
+        most = min(self._most_children, self._room_for(chunk.pieces))
+        cut = self.engine.cut(chunk.pieces, self.program.guards(chunk.state), stage, most)
         parents, stage_labels, pieces = cut.parents, cut.labels, cut.pieces
         if len(cut.doubtful):
             parts = [pieces] if len(pieces) else []
@@ -403,10 +410,12 @@ class Enumeration:
             parents, stage_labels = np.concatenate(parent_parts), np.concatenate(label_parts)
             pieces = type(parts[0]).join(parts)
         complete = _extended(chunk.labels, parents, stage_labels, stage.columns)
-        n_decided = chunk.n_decided + stage.n_choices
+        if whole.has_twins and chunk.n_decided:
+            copies, sources = whole.copies(chunk.n_decided, n_decided)
+            complete[:, copies] = complete[:, sources]
         at_once = stage.n_choices == whole.n_choices
         following: list[_Chunk] = []
-        step = self._chunk_size(len(parents))
+        step = min(self._chunk_size(len(parents)), self._room_for(pieces))
         for first in range(0, len(parents), step):
             last = min(first + step, len(parents))
             path = (*chunk.path, len(following))
@@ -428,24 +437,33 @@ class Enumeration:
 
     def _next_part(self, chunk: _Chunk, stage: Stage) -> int:
         """Up to which choice to cut now: a wide stage of few pieces is cut in parts, so that threads can share it."""
-        end = self.part_end(stage, chunk.n_decided)
+        end = self.part_end(stage, chunk.n_decided, chunk.pieces)
         if self._workers == 1 or len(chunk) >= 8 * self._workers or stage.n_choices - chunk.n_decided < 32:
             return end
         if stage.has_twins or not self.engine.shares_stages:
             return end
         return min(end, chunk.n_decided + 8)
 
-    def part_end(self, stage: Stage, first: int) -> int:
+    def _room_for(self, pieces: Polytopes) -> int:
+        """How many pieces like these may be held at once for their corners."""
+        if self.engine.dim < 3:
+            return _MOST_CHILDREN
+        return max(1, self._most_corners * len(pieces) // max(1, len(pieces.vertices)))
+
+    def part_end(self, stage: Stage, first: int, pieces: Polytopes) -> int:
         """Up to which choice a stage is cut from ``first`` on, lest one piece has more children than are wanted.
 
         n hyperplanes cut a piece of dimension d into at most C(n, 0) + ... + C(n, d) parts.
         """
-        if not self._most_of_one or stage.has_twins or self.engine.dim == 1:
+        most, room = self._most_of_one, self._room_for(pieces)
+        if room < _MOST_CHILDREN and (most == 0 or room < most):
+            most = room
+        if not most or self.engine.dim == 1:
             return stage.n_choices
         walls = np.cumsum(np.maximum(stage.group_size[first:] - 1, 1))
         dim = self.engine.dim
         n = 1
-        while n < walls[-1] and sum(comb(n + 1, k) for k in range(dim + 1)) <= self._most_of_one:
+        while n < walls[-1] and sum(comb(n + 1, k) for k in range(dim + 1)) <= most:
             n += 1
         return first + max(1, int(np.searchsorted(walls, n, side="right")))
 

@@ -288,15 +288,17 @@ def _exact_batches(follower: ExactFollower, engine: Engine, enumeration: Enumera
             yield CellBatch((number,), label[None], maps, error, piece)
             number += 1
             continue
-        last = enumeration.part_end(stages[index], first)
+        last = enumeration.part_end(stages[index], first, piece)
         stage = stages[index].part(first, last)
         with interruptible():
             rows = follower.rows(index, label)
             labels, children = engine.settle(piece, 0, _WallRow(follower, label), rows, stage)
         after = (index + 1, 0) if last == stages[index].n_choices else (index, last)
+        copies, sources = stages[index].copies(first, last)
         for child in range(len(labels) - 1, -1, -1):
             chosen = label.copy()
             chosen[stage.columns] = labels[child]
+            chosen[copies] = chosen[sources]
             stack.append((*after, chosen, children.take(child, child + 1)))
 
 

@@ -38,6 +38,7 @@ def kernel(function: Any = None, *, cache: bool = True, **options: Any) -> Any:
         return lambda given: kernel(given, cache=cache, **options)
     compiled = _plain(function, **options)
     _replace_compile(compiled, _announced_compile)
+    compiled.__class__ = _interruptible(type(compiled))
     if not cache:
         return compiled
     try:
@@ -70,6 +71,35 @@ def _plain(function: Any, **options: Any) -> Any:
 
     compiled.get_call_template = of_plain_types
     return compiled
+
+
+# --- when called --------------------------------------------------------------------------------------
+
+
+@lru_cache
+def _interruptible(dispatcher: Any) -> Any:
+    """numba's compiled function, out of whose call an interrupt comes as what it is.
+
+    numba runs Python code while it hands arrays back. A signal that came during the loops is answered there, and what
+    its handler raises, KeyboardInterrupt as a rule, leaves the call inside of a SystemError.
+    """
+    plain = dispatcher.__call__
+
+    def call(self: Any, *arguments: Any) -> Any:  # names of arguments would cost a microsecond
+        try:
+            return plain(self, *arguments)
+        except SystemError as error:
+            raise _raised_within(error) from None
+
+    return type(dispatcher.__name__, (dispatcher,), {"__call__": call})
+
+
+def _raised_within(error: BaseException) -> BaseException:
+    """What a SystemError stands for: the exception that was set when a function returned its result, else itself."""
+    within: BaseException | None = error
+    while isinstance(within, SystemError):
+        within = within.__cause__
+    return within or error
 
 
 # --- while compiling ----------------------------------------------------------------------------------

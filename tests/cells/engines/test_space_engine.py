@@ -327,3 +327,29 @@ def test_a_row_vanishes_exactly_where_it_depends_on_the_walls(entries: list[int]
     lines[0, 4] = 2.0**-60  # a wall that is not exact proves nothing
     row[1, 0] = 0.0
     assert not vanishes(lines, 3, bits, 0, row, 3, False)
+
+
+def _corners_by_walls(cells):
+    """Of each label, the corners, told by the walls they lie on."""
+    found = {}
+    pieces = cells.pieces
+    for index, label in enumerate(cells.labels.tolist()):
+        walls = pieces.walls[pieces.facet_start[index] : pieces.facet_start[index + 1]]
+        words = pieces.incidence[pieces.vertex_start[index] : pieces.vertex_start[index + 1]]
+        masks = [sum(int(word) << 64 * place for place, word in enumerate(line)) for line in words]
+        corners = [frozenset(int(wall) for place, wall in enumerate(walls) if mask >> place & 1) for mask in masks]
+        assert len(set(corners)) == len(corners)
+        found[tuple(label)] = set(corners)
+    return found
+
+
+@pytest.mark.parametrize("is_simple", [True, False])
+def test_edges_looked_up_by_their_facets_are_those_of_the_exact_twin(is_simple):
+    """A polytope of a thousand corners: simple ones, and a cube cut through a quarter of its own corners."""
+    rows = np.random.default_rng(5).normal(size=(2, 10)) / 3 if is_simple else np.array([[1, 1, 1, 0, -1], [0, 1, 0, 1, 1]])
+    rows = np.hstack([rows, np.zeros((2, 10 - rows.shape[1]))])
+    net = hm.Network([hm.Affine(rows, [0.1, 0.2] if is_simple else [0, 0]), hm.ReLU()], 10)
+    box = hm.Box([-1] * 10, [1] * 10)
+    found = _corners_by_walls(hm.enumerate_cells(net, box))
+    assert found == _corners_by_walls(hm.enumerate_cells(net, box, exactness="exact"))
+    assert len(found) == 4 and max(map(len, found.values())) > 700

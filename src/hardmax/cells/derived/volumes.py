@@ -121,7 +121,7 @@ def _simplex_sums(pieces: Polytopes, error: FloatArray, bounded: Sequence[int]) 
 
     for index in bounded:
         first = int(pieces.vertex_start[index])
-        found = triangulation(incidence_masks(pieces, index))
+        found = triangulation(incidence_masks(pieces, index), pieces.dim)
         corners += [tuple(first + corner for corner in simplex) for simplex in found]
         owners.append(index)
         sizes.append(len(found))

@@ -57,18 +57,32 @@ class Stage:
     def group_of_row(self) -> IntArray:
         """The choice each row belongs to, -1 for rows of other parts of the stage."""
         result = np.full(self.n_rows, -1)
-        first = int(self.group_start[0])
-        result[first : first + int(self.group_size.sum())] = np.repeat(np.arange(self.n_choices), self.group_size)
+        before = np.repeat(np.cumsum(self.group_size) - self.group_size, self.group_size)
+        rows = np.repeat(self.group_start, self.group_size) + np.arange(int(self.group_size.sum())) - before
+        result[rows] = np.repeat(np.arange(self.n_choices), self.group_size)
         return result
 
     def part(self, first: int, last: int) -> Stage:
-        """The stage with choices first to last - 1 only; rows keep their places."""
+        """The stage with choices first to last - 1 only; rows keep their places.
+
+        A ReLU that repeats one before the part is left out: ``copies`` says whose label it has.
+        """
         if first == 0 and last == self.n_choices:
             return self
-        some = slice(first, last)
+        some = np.arange(first, last)
+        some = some[~self._is_copy(first, last)]
         return Stage(
             self.nodes, self.group_start[some], self.group_size[some], self.is_relu[some], self.columns[some], self.twin
         )
+
+    def copies(self, first: int, last: int) -> tuple[IntArray, IntArray]:
+        """Columns of the ReLUs among choices first to last - 1 that repeat one before them, and of those they repeat."""
+        repeated = np.arange(first, last)[self._is_copy(first, last)]
+        return self.columns[repeated], self.columns[self.group_of_row[self.twin[self.group_start[repeated]]]]
+
+    def _is_copy(self, first: int, last: int) -> NDArray[np.bool_]:
+        starts = self.group_start[first:last]
+        return np.asarray(self.is_relu[first:last] & (self.twin[starts] < self.group_start[first]))
 
 
 class Plan:

@@ -398,7 +398,7 @@ def volume(polytope: ExactPolytope) -> Any:
         raise ParameterError("expected a bounded polytope, got one with corners at infinity")
     dim = polytope.dim
     total = rational(0)
-    for simplex in triangulation(polytope.incidence):
+    for simplex in triangulation(polytope.incidence, dim):
         rows = [polytope.points[i][: dim + 1] for i in simplex]
         weight = 1
         for row in rows:
@@ -407,12 +407,17 @@ def volume(polytope: ExactPolytope) -> Any:
     return total / factorial(dim)
 
 
-def triangulation(incidence: Sequence[int]) -> list[tuple[int, ...]]:
+def triangulation(incidence: Sequence[int], dim: int) -> list[tuple[int, ...]]:
     """Simplices, as tuples of vertices, that fill a polytope without overlap; ``incidence`` as in ``ExactPolytope``.
+
+    Raises
+    ------
+    CertificateError
+        The incidence is of no polytope of this dimension: that of a file that was altered may be anything.
 
     Examples
     --------
-    >>> triangulation([0b0101, 0b0110, 0b1001, 0b1010])  # a square
+    >>> triangulation([0b0101, 0b0110, 0b1001, 0b1010], 2)  # a square
     [(0, 1, 3), (0, 2, 3)]
     """
     facets: dict[int, int] = {}
@@ -422,7 +427,13 @@ def triangulation(incidence: Sequence[int]) -> list[tuple[int, ...]]:
             lowest = rest & -rest
             facets[lowest] = facets.get(lowest, 0) | bit
             rest ^= lowest
-    return _triangulated((1 << len(incidence)) - 1, list(facets.values()), {})
+    found = _triangulated((1 << len(incidence)) - 1, list(facets.values()), {})
+    if not found or any(len(simplex) != dim + 1 for simplex in found):
+        raise CertificateError(
+            f"corners and facets that make no polytope of dimension {dim}: a simplex between them has "
+            f"{max(map(len, found), default=0)} corners, expected {dim + 1}; enumerate the cells again"
+        )
+    return found
 
 
 def _triangulated(face: int, facets: Sequence[int], known: dict[int, list[tuple[int, ...]]]) -> list[tuple[int, ...]]:

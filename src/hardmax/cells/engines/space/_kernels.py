@@ -29,6 +29,7 @@ _jit = inner(nogil=True, error_model="numpy")
 
 ONE, NONE = np.uint64(1), np.uint64(0)
 POSITIVE, NEGATIVE, UNKNOWN = 1, 2, 4  # bits: what occurs among the signs of a row
+_PAIRS_PER_LOOKUP = 16  # pairs of corners compared in the time of one lookup in a table; steers, decides nothing
 FAILED, NO_ROOM, NO_SLOT = -1, -2, -3  # instead of a number of corners: in doubt, or too many for the arrays
 
 # columns: coordinates of a corner (dim, or 2 dim on unbounded domains); exact: the stage's rows are exact floats
@@ -162,6 +163,83 @@ def _is_edge(bits, n, i, j):
     return True
 
 
+# Two corners of degree dim span an edge exactly when they share dim - 1 facets. Polytopes of thousands of corners have
+# far fewer edges than pairs: corners are looked up by the facets that are left when one of theirs is taken away.
+
+
+@_jit
+def _mixed(slot):
+    """A number of 64 bits that stands for a slot in sums without carry; who collides is told apart by the facets."""
+    mixed = np.uint64(slot + 1) * np.uint64(0x9E3779B97F4A7C15)
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return mixed ^ (mixed >> np.uint64(31))
+
+
+@_jit
+def _facets_of(bits, i, facets):
+    """Write the slots of a simple corner's facets; returns the number that stands for them together."""
+    count, held = 0, NONE
+    for slot in range(64 * bits.shape[1]):
+        if (bits[i, slot >> 6] >> np.uint64(slot & 63)) & ONE:
+            facets[count] = slot
+            held ^= _mixed(slot)
+            count += 1
+    return held
+
+
+@_jit
+def _simple_corners(bits, sides, n_minus, dim):
+    """Bring the negative corners of higher degree to the front; returns their number and a table of all others.
+
+    A line of the table: the number of a corner's facets without one, and the corner and that one.
+    """
+    n_odd = 0
+    for b in range(n_minus):
+        if sides[b, 3] != dim:
+            for c in (2, 3):
+                sides[b, c], sides[n_odd, c] = sides[n_odd, c], sides[b, c]
+            n_odd += 1
+    size = 16
+    while size < 2 * dim * (n_minus - n_odd):
+        size *= 2
+    places = np.full((size, 2), -1, dtype=np.int64)
+    facets = np.empty(dim, dtype=np.int64)
+    for b in range(n_odd, n_minus):
+        j = sides[b, 2]
+        held = _facets_of(bits, j, facets)
+        for f in range(dim):
+            key = np.int64(held ^ _mixed(facets[f]))
+            at = key & (size - 1)
+            while places[at, 1] >= 0:
+                at = (at + 1) & (size - 1)
+            places[at, 0], places[at, 1] = key, j * 64 * bits.shape[1] + facets[f]
+    return n_odd, places
+
+
+@_jit
+def _other_end(bits, i, facet, number, places):
+    """The corner in the table that has all facets of simple corner i but one, or -1."""
+    words, size = bits.shape[1], len(places)
+    key = np.int64(number)
+    at = key & (size - 1)
+    while places[at, 1] >= 0:
+        if places[at, 0] == key:
+            j, other = places[at, 1] // (64 * words), places[at, 1] % (64 * words)
+            same = True
+            for w in range(words):
+                ours, theirs = bits[i, w], bits[j, w]
+                if w == facet >> 6:
+                    ours &= ~(ONE << np.uint64(facet & 63))
+                if w == other >> 6:
+                    theirs &= ~(ONE << np.uint64(other & 63))
+                same = same and ours == theirs
+            if same:
+                return j
+        at = (at + 1) & (size - 1)
+    return np.int64(-1)
+
+
 @_jit
 def crossings(corners, bits, lines, n, n_slots, row, values, signs, sides, ends, new_corners, new_bits, system,
               mode):  # fmt: skip
@@ -186,10 +264,27 @@ def crossings(corners, bits, lines, n, n_slots, row, values, signs, sides, ends,
         else:
             sides[n_minus, 2], sides[n_minus, 3] = i, degree
             n_minus += 1
+    many = n_plus * n_minus > _PAIRS_PER_LOOKUP * dim * (n_plus + n_minus)
+    n_odd, places = n_minus, sides[:0]
+    if many:
+        n_odd, places = _simple_corners(bits, sides, n_minus, dim)
+    facets = np.empty(dim, dtype=np.int64)
     for a in range(n_plus):
         i = sides[a, 0]
         only, is_simple = bits[i, 0], sides[a, 1] == dim
-        for b in range(n_minus):
+        if many and is_simple:
+            held = _facets_of(bits, i, facets)
+            for f in range(dim):
+                j = _other_end(bits, i, facets[f], held ^ _mixed(facets[f]), places)
+                if j < 0:
+                    continue
+                if n_new == len(new_corners):
+                    return NO_ROOM
+                for w in range(words):
+                    new_bits[n_new, w] = bits[i, w] & bits[j, w]
+                ends[n_new, 0], ends[n_new, 1] = i, j
+                n_new += 1
+        for b in range(n_odd if is_simple else n_minus):
             j = sides[b, 2]
             common = only & bits[j, 0]
             count = 0

@@ -203,13 +203,14 @@ def _write(output, child, used, facets, parent, corners, bits, lines, n, n_slots
 @kernel(nogil=True, error_model="numpy")
 def cut_polytopes(
     first_piece, vertex_start, in_corners, in_bits, facet_start, in_walls, in_lines, rows, errors, table, twin,
-    group_of_row, certified, infinite, dim, count_only, output, doubtful, capacity, words, argmax,
+    group_of_row, certified, infinite, dim, count_only, output, doubtful, limit, capacity, words, argmax,
 ):  # fmt: skip
     """Split polytopes ``first_piece`` onward by every choice of a stage.
 
     ``table``: first row, number of rows, whether a ReLU, and label column of each choice. Returns (next piece,
     children, corners written, facets written, doubtful pieces, status). Status: DONE, OUTPUT_FULL (call
-    again from the next piece with fresh output), WORKSPACE_FULL or MORE_WORDS (call again with more).
+    again from the next piece with fresh output; so after ``limit`` children), WORKSPACE_FULL or MORE_WORDS (call again
+    with more).
     ``capacity`` bounds the corners of one polytope, ``words`` its facets in 64s. ``argmax`` is None where every choice
     is a ReLU: the rest is then not even compiled.
     """
@@ -238,6 +239,8 @@ def cut_polytopes(
     candidates = np.empty(n_all, dtype=np.int64)
     children, used, facets, n_doubtful = 0, 0, 0, 0
     for piece in range(first_piece, n_pieces):
+        if children >= limit:
+            return piece, children, used, facets, n_doubtful, OUTPUT_FULL
         before = (children, used, facets)
         n = vertex_start[piece + 1] - vertex_start[piece]
         n_slots = facet_start[piece + 1] - facet_start[piece]

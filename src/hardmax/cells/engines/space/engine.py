@@ -25,6 +25,8 @@ from hardmax.networks.slices.stages import Stage
 
 #: The most room for cutting one polytope, in bytes.
 _MOST_BYTES = 1 << 34
+#: Corners that one call of the kernel has room to write; where a child has many, it is called more often.
+_MOST_CORNERS = 1 << 22
 
 _DONE, _OUTPUT_FULL, _WORKSPACE_FULL, _MORE_WORDS = 0, 1, 2, 3
 
@@ -215,8 +217,8 @@ class SpaceEngine:
         table = np.column_stack([stage.group_start, stage.group_size, stage.is_relu, stage.columns]).astype(np.int64)
         doubtful = np.empty(n, dtype=np.int64)
         label_type = stage.label_dtype
-        capacity = 0 if count_only else int(min(max(8 * n, 1024), limit))
         per_child = max(16, 2 * len(pieces.vertices) // max(1, n))
+        capacity = 0 if count_only else min(max(8 * n, 1024), max(8, _MOST_CORNERS // per_child))
         facets_per_child = max(8, 2 * len(pieces.walls) // max(1, n))
         position, n_children = 0, 0
         all_doubtful: list[IntArray] = []
@@ -237,7 +239,7 @@ class SpaceEngine:
             position, children, used, facets, n_doubtful, status = cut_polytopes(
                 position, pieces.vertex_start, pieces.corners, pieces.incidence, pieces.facet_start, pieces.walls,
                 pieces.lines, rows, errors, table, stage.twin, stage.group_of_row, self.certified, self._is_unbounded,
-                self.dim, count_only, output, doubtful, room, words, None if self.only_relus else True,
+                self.dim, count_only, output, doubtful, limit - n_children, room, words, None if self.only_relus else True,
             )  # fmt: skip
             n_children += children
             all_doubtful.append(doubtful[:n_doubtful].copy())
@@ -252,10 +254,10 @@ class SpaceEngine:
             elif status == _MORE_WORDS:
                 self._words = max(self._words, words + 1)
             elif status == _OUTPUT_FULL:
-                if position == before:
-                    capacity *= 2
                 if n_children >= limit:
                     break
+                if position == before:
+                    capacity *= 2
         joined = np.concatenate(all_doubtful) if all_doubtful else np.empty(0, dtype=np.int64)
         if not parts:
             nothing = pieces.take(0, 0)
