@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from hardmax.exactness import ObjectArray
+
 Vector = tuple[Fraction, ...]
 
 
