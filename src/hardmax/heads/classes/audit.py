@@ -224,6 +224,7 @@ def audit_classes(
     names: Any = None,
     progress: bool = False,
     max_seconds: float | None = None,
+    device: str | None = None,
 ) -> ClassAudit:
     """Which classes of a linear layer with argmax can be the answer, and which never.
 
@@ -241,6 +242,8 @@ def audit_classes(
     names : (N,) texts, the path of a text file with one a line, a tokenizer, or a table from numbers to labels; without
         them those that the source carries.
     max_seconds : stop after that long; Ctrl-C does the same. What is settled is kept, the rest counts as undecided.
+    device : where torch makes the first queries, such as "cuda"; what it leaves open is settled here. For domain "all"
+        and numbers that binary32 holds.
 
     Exactness: certified; the numbers are taken as the rationals they are, and no tolerance decides.
 
@@ -268,7 +271,9 @@ def audit_classes(
     where = read_domain(domain, head.weights.shape[1])
     if max_seconds is not None and not max_seconds >= 0:
         raise ParameterError(f"max_seconds: expected a number of seconds >= 0 or None, got {max_seconds!r}")
+    if device is not None and where.kind != "all":
+        raise ParameterError(f'device={device!r} is for domain="all", got {where.words}; leave device out')
     from hardmax.heads.classes.settling import settled  # the compiler comes with it
 
-    found = settled(head, where, progress, max_seconds)
+    found = settled(head, where, progress, max_seconds, device)
     return ClassAudit(head.weights, head.bias, head.names, where, **found, reason=reason)

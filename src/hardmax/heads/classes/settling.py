@@ -11,6 +11,7 @@ import numpy as np
 
 from hardmax.exactness import IntArray
 from hardmax.heads.classes.ball import settle_ball
+from hardmax.heads.classes.device import DeviceHead, device_verdicts
 from hardmax.heads.classes.domains import FeatureDomain
 from hardmax.heads.classes.exact_rows import settle_exactly
 from hardmax.heads.classes.hard_rows import HardRows, settle_alone
@@ -29,7 +30,9 @@ class _OutOfTimeError(Exception):
     """Raised inside the search when the time is over."""
 
 
-def settled(head: ClassHead, where: FeatureDomain, progress: bool, max_seconds: float | None) -> dict[str, Any]:
+def settled(
+    head: ClassHead, where: FeatureDomain, progress: bool, max_seconds: float | None, device: str | None = None
+) -> dict[str, Any]:
     """The verdicts and proofs on a head that was read and validated, as the fields of a ``ClassAudit``."""
     stop = np.inf if max_seconds is None else time.monotonic() + max_seconds
     classes, keeper = distinct(head.weights, head.bias)
@@ -44,10 +47,27 @@ def settled(head: ClassHead, where: FeatureDomain, progress: bool, max_seconds: 
 
         try:
             tick()
+            if device is not None:
+                _settle_on_device(verdicts, device)
             _settle(verdicts, where, tick)
         except (_OutOfTimeError, KeyboardInterrupt):
             pass
     return _fields(head, keeper, verdicts)
+
+
+def _settle_on_device(verdicts: Verdicts, device: str) -> None:
+    """What an accelerator proves live, and its hints on mixtures, proved in rationals."""
+    problem = verdicts.problem
+    if len(problem.rows) == 1 or problem.dim == 0:
+        return
+    found = device_verdicts(DeviceHead(problem.rows, problem.bias, device))
+    rows = np.flatnonzero(found.is_live)
+    for start in range(0, len(rows), 4096):
+        some = rows[start : start + 4096]
+        verdicts.witnesses[some] = found.queries[some].cpu().numpy()
+        verdicts.status[some] = LIVE
+    for row, rivals, _ in found.mixtures:
+        settle_exactly(verdicts, row, rivals.tolist(), None)
 
 
 def _settle(verdicts: Verdicts, where: FeatureDomain, tick: Callable[[], None]) -> None:
