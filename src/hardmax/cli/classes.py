@@ -147,7 +147,7 @@ def _write(audit: ClassAudit, facts: dict[str, Any], out: Path, model: Path) -> 
         from hardmax.show.class_page import write_class_page
 
         with working("writing the page") as say:
-            write_class_page(audit, out, name=model.name, command=_command(), progress=say)
+            write_class_page(audit, out, name=model.name, command=_command(), force=True, progress=say)
 
 
 def _command() -> str:

@@ -36,7 +36,7 @@ def write_class_page(
     *,
     name: str = "",
     command: str = "",
-    force: bool = True,
+    force: bool = False,
     max_seconds: float = MOST_SECONDS,
     progress: Callable[[str], None] = lambda text: None,
 ) -> Path:
