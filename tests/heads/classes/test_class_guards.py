@@ -44,7 +44,7 @@ def test_rows_are_covered_by_flat_simplices_only_where_rationals_agree():
         domain = domains.read_domain("all", d)
         audit = SimpleNamespace(weights=weights, bias=bias, n_classes=len(weights), domain=domain)
         found = proofs.covered(_problem(weights, bias), range(d + 1), here)
-        checked = checking._covered_in_floats(audit, range(d + 1), here)
+        checked = checking._covered_in_integers(audit, range(d + 1), here)
         matrix = [*zip(*map(_fractions, rivals), strict=True), [Fraction(1)] * (d + 1)]
         for row in rows[found | checked]:
             shares = solved(matrix, [*_fractions(row), Fraction(1)])
