@@ -1,7 +1,7 @@
 """Proofs about classes where they are nearest to being wrong: flat simplices, queries on walls, cells that touch."""
 
 import signal
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from fractions import Fraction
 from types import SimpleNamespace
 
@@ -160,9 +160,10 @@ def test_a_cell_that_touches_the_ball_from_outside_is_dead(corner, shares):
     rivals = [[first, 0], [0, second]]
     assert all(Fraction(float(v)) == v for row in rivals for v in row)
     weights = np.array([[0.0, 0.0], *[[float(v) for v in row] for row in rivals]])
-    for out, lives in ((0.0, False), (1.0, False), (-(2.0**-30), True)):
+    for out, lives in ((-(2.0**-30), True), (0.0, False), (1.0, False)):
         bias = np.array([0.0, float(-first * x), float(-second * y)]) + np.array([0.0, out, out])
-        with _seconds(20):
+        # the first is no danger, and may compile kernels, which must not be stopped halfway
+        with nullcontext() if lives else _seconds(60):
             audit = hm.audit_classes(weights, bias, domain=("ball", 0.0, float(radius)))
         assert audit.live[0] == lives and audit.n_undecided == 0, out
         assert audit.live.tolist() == live_classes(weights.tolist(), bias.tolist(), ("ball", 0.0, float(radius)))
