@@ -9,12 +9,8 @@ from typing import Any
 from hardmax.errors import ParameterError, ShapeError
 from hardmax.heads.capture.calls import NameTokens
 from hardmax.heads.capture.captured import Capture
-from hardmax.heads.capture.hugging_face import capture_hugging_face
-from hardmax.heads.capture.network_heads import capture_network
 from hardmax.heads.capture.sceptr_models import ReceptorModel
 from hardmax.heads.capture.text_models import TextModel
-from hardmax.heads.capture.torch_encoders import capture_torch
-from hardmax.networks.files.formats import read
 from hardmax.networks.network import Network
 
 
@@ -53,6 +49,11 @@ def capture(source: Any, inputs: Any, *, tokens: Sequence[Any] | None = None) ->
         ...
     hardmax.errors.EmptyError: expected a model with attention, got Network(...) without any; ...
     """
+    from hardmax.heads.capture.hugging_face import capture_hugging_face
+    from hardmax.heads.capture.network_heads import capture_network
+    from hardmax.heads.capture.torch_encoders import capture_torch
+    from hardmax.networks.files.formats import read
+
     names = _token_names(tokens)
     if isinstance(source, str | os.PathLike):
         return capture_network(read(source), inputs, os.fspath(source), names)

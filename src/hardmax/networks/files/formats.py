@@ -12,9 +12,6 @@ from pathlib import Path
 
 from hardmax.errors import FileFormatError, ParameterError, PickleError, WriteError
 from hardmax.networks.files import arrays as array_files
-from hardmax.networks.files.onnx.models import Budget, parse_model, serialise_model
-from hardmax.networks.files.onnx.reader import network_from_onnx
-from hardmax.networks.files.onnx.writer import onnx_from_network
 from hardmax.networks.files.opening import (
     LIMITS,
     Limits,
@@ -77,6 +74,9 @@ def read(
     hardmax.errors.FileFormatError: ...absent.onnx: no such file...
     >>> folder.cleanup()
     """
+    from hardmax.networks.files.onnx.models import Budget, parse_model
+    from hardmax.networks.files.onnx.reader import network_from_onnx
+
     file = as_path(path)
     where, ending = shown(file), file.suffix.lower()
     if ending in _PICKLES:
@@ -154,6 +154,9 @@ def write(
 
 
 def _onnx_bytes(net: Network, temperature: float, dtype: str) -> bytes:
+    from hardmax.networks.files.onnx.models import serialise_model
+    from hardmax.networks.files.onnx.writer import onnx_from_network
+
     return serialise_model(
         onnx_from_network(net, temperature, dtype),
         dtype=dtype,

@@ -12,8 +12,6 @@ from typing import Any
 import numpy as np
 
 from hardmax.errors import HardmaxError, MissingExtraError, OperatorError, ParameterError, ShapeError, WeightError
-from hardmax.networks.files.onnx.models import Budget, parse_model
-from hardmax.networks.files.onnx.reader import network_from_onnx
 from hardmax.networks.network import Network
 
 _OPSET = 20  # the newest that torch's tracing exporter writes; has Gelu and LayerNormalization
@@ -59,6 +57,9 @@ def from_torch(module: Any, example_input: Any, *, batched: bool | None = None) 
     OperatorError
         The module uses an operator that has no counterpart here.
     """
+    from hardmax.networks.files.onnx.models import Budget, parse_model
+    from hardmax.networks.files.onnx.reader import network_from_onnx
+
     torch = _torch()
     if not isinstance(module, torch.nn.Module):
         raise ParameterError(f"expected a torch.nn.Module, got a {type(module).__name__}")
