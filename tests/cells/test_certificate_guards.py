@@ -14,7 +14,8 @@ from cells.descriptions import moving_tokens
 from hardmax.arithmetic.overlaps import overlaps_on_wall
 from hardmax.arithmetic.rationals import fraction, rational
 from hardmax.cells.certificate.corners import strays
-from hardmax.cells.certificate.fixed_choices import ExactCell
+from hardmax.cells.certificate.enclosures import followed
+from hardmax.cells.certificate.fixed_choices import ExactCell, exact_cells
 from hardmax.cells.certificate.settled import _turns_left
 from hardmax.cells.certificate.shared_facets import _boxes
 from hardmax.cells.certificate.subject import Subject, layout_fault
@@ -24,7 +25,16 @@ from hardmax.cells.locating import _boxes as cell_boxes
 @cache
 def _complexes():
     kinds = ((2, "deep relu", "thirds"), (2, "maxout", "sevenths"), (3, "deep relu", "sevenths"))
-    return [random_complex(seed, *kind, "box") for seed, kind in enumerate(kinds)]
+    return [*(random_complex(seed, *kind, "box") for seed, kind in enumerate(kinds)), _cancelling()]
+
+
+def _cancelling():
+    """Large weights of which later ones leave little: walls are known much less well than their sizes say."""
+    rng = np.random.default_rng(3)
+    first, second = rng.normal(size=(6, 2)) + 1000 / 3, rng.normal(size=(6, 6)) / 3.0
+    second[:, -1] -= second.sum(axis=1)
+    net = hm.Network([hm.Affine(first, rng.normal(size=6) / 7.0), hm.Affine(second), hm.ReLU()], 2)
+    return hm.enumerate_cells(net, hm.Box([-1, -1], [1, 1]))
 
 
 def _below(exact):
@@ -41,7 +51,7 @@ def _corner_gaps(cells, index, subject):
         yield first + k, max(abs(Fraction(x) - fraction(y)) for x, y in zip(floats, p, strict=True))
 
 
-@pytest.mark.parametrize("number", [0, 1, 2])
+@pytest.mark.parametrize("number", [0, 1, 2, 3])
 def test_an_error_just_below_the_truth_is_not_believed_and_one_just_above_is_true(number):
     """One corner of each cell; in floats, which leave it to rationals, and there."""
     cells = _complexes()[number]
@@ -153,6 +163,29 @@ def test_boxes_hold_the_true_corners():
                     assert all(x <= Fraction(float(b)) for b, x in zip(high[first + facet], exact, strict=True))
                 assert all(Fraction(float(a)) <= x for a, x in zip(outer_low[index], exact, strict=True))
                 assert all(x <= Fraction(float(b)) for b, x in zip(outer_high[index], exact, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("layers", "words"),
+    [
+        ([hm.Residual(hm.Affine([[2.0**-20 / 3, 2.0**-21 / 7], [2.0**-22 / 3, 2.0**-20 / 7]]))], "sums of two tensors"),
+        ([hm.Affine(np.diag([1 + 2.0**-33, 1.0])), hm.Affine(np.diag([1 + 2.0**-32, 1.0]))], "products of 66 bits"),
+        ([hm.Affine([[1.0, 0.0], [1.0, 0.0]]), hm.Affine([[1.0, 2.0**-65], [1.0, 0.0]])], "sums of 66 bits"),
+    ],
+    ids=lambda part: part if isinstance(part, str) else "",
+)  # fmt: skip
+def test_numbers_a_little_too_long_for_extended_floats_have_an_error(layers, words):
+    net = hm.Network([*layers, hm.ReLU()], 2)
+    label = np.zeros((1, 2), dtype=np.uint8)
+    domain = hm.Box([-1, -1], [1, 1])
+    terms, _ = next(followed(net.graph, domain, label, False))
+    (truth,) = exact_cells(net.graph, domain, label)
+    for choice in range(2):
+        for term, exact in enumerate(truth.rows[choice][0]):
+            value = terms.value[0, term, choice, 0]
+            high = float(value)
+            seen = Fraction(high) + Fraction(float(value - np.longdouble(high)))
+            assert abs(seen - fraction(exact)) <= Fraction(float(terms.error[0, term, choice, 0])), words
 
 
 # --- on a wall -----------------------------------------------------------------------------------------------
