@@ -13,7 +13,7 @@ from cells.damages import copied, random_complex
 from cells.descriptions import moving_tokens
 from hardmax.arithmetic.overlaps import overlaps_on_wall
 from hardmax.arithmetic.rationals import fraction, rational
-from hardmax.cells.certificate.corners import strays
+from hardmax.cells.certificate.corners import is_closed, strays
 from hardmax.cells.certificate.enclosures import followed
 from hardmax.cells.certificate.fixed_choices import ExactCell, exact_cells
 from hardmax.cells.certificate.settled import _turns_left
@@ -254,3 +254,20 @@ def test_a_cell_with_as_many_corners_as_dimensions_does_not_fit():
     start[1:] -= (~keep).sum()
     parts = {name: getattr(cells.pieces, name)[keep] for name in ("vertices", "walls", "error")}
     assert "ranges" in layout_fault(Subject(copied(cells, vertex_start=start, facet_start=start, **parts), False))
+
+
+def test_maps_that_floats_tell_apart_and_rationals_do_not_are_one():
+    """On one side the slope 1 + 2^-52 is a sum that rounds to 1, on the other a weight."""
+    weights = np.array([1.0, 2.0**-54, 2.0**-54, 2.0**-54, 2.0**-54])
+    first = np.concatenate([np.tile([[1.0, 0.0]], (5, 1)), [[-1.0, 0.0]]])
+    net = hm.Network([hm.Affine(first), hm.ReLU(), hm.Affine([np.append(weights, -1.0 - 2.0**-52)])], 2)
+    cells = hm.enumerate_cells(net, hm.Box([-1, -1], [1, 1]))
+    assert cells.n_cells == 2 and cells.n_maps == cells.n_regions == 1
+    assert hm.verify(cells).ok and hm.verify(cells, thorough=True).ok
+    apart = copied(cells, maps=cells.maps + np.array([0.0, 2.0**-52])[:, None, None] * (cells.maps != 0))
+    assert hm.verify(apart).ok  # within their errors still
+
+
+def test_a_polytope_with_a_corner_that_comes_twice_is_not_closed():
+    cube = [[2 * k + (corner >> k & 1) for k in range(3)] for corner in range(8)]
+    assert is_closed(cube, 6, 3) and not is_closed([*cube, cube[0]], 6, 3) and not is_closed(cube[1:], 6, 3)

@@ -132,23 +132,32 @@ def _isqrt(value):
     return root
 
 
+def test_numbers_that_scaling_would_lose_are_not_scaled():
+    """Divided by the largest, a small row would become the zero row beside it."""
+    for large, small in ((2.0**450, 2.0**-680), (2.0**400, 2.0**-720 / 3), (-(2.0**450), -(2.0**-680))):
+        weights = np.array([[0.0], [small], [-large]])
+        audit = hm.audit_classes(weights)
+        assert audit.live.tolist() == live_classes(weights.tolist(), [0.0] * 3) == [False, True, True]
+        assert audit.verify().ok and audit.verify(thorough=True).ok
+
+
 # --- cells that touch ----------------------------------------------------------------------------------------
 
 
 @contextmanager
 def _seconds(most):
-    """A failure where something runs on: bisection between a cell and a ball that do not meet never ends."""
+    """A failure where something runs on, in processor time: bisection between sets that do not meet never ends."""
 
     def stop(number, frame):
         raise TimeoutError(f"more than {most} s")
 
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(most)
+    before = signal.signal(signal.SIGVTALRM, stop)
+    signal.setitimer(signal.ITIMER_VIRTUAL, most)
     try:
         yield
     finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0.0)
+        signal.signal(signal.SIGVTALRM, before)
 
 
 @pytest.mark.parametrize("corner", [(3, 4, 5), (5, 12, 13), (8, 15, 17), (7, 24, 25)])
@@ -162,7 +171,7 @@ def test_a_cell_that_touches_the_ball_from_outside_is_dead(corner, shares):
     weights = np.array([[0.0, 0.0], *[[float(v) for v in row] for row in rivals]])
     for out, lives in ((0.0, False), (1.0, False), (-(2.0**-30), True)):
         bias = np.array([0.0, float(-first * x), float(-second * y)]) + np.array([0.0, out, out])
-        with _seconds(20):
+        with _seconds(30.0):
             audit = hm.audit_classes(weights, bias, domain=("ball", 0.0, float(radius)))
         assert audit.live[0] == lives and audit.n_undecided == 0, out
         assert audit.live.tolist() == live_classes(weights.tolist(), bias.tolist(), ("ball", 0.0, float(radius)))
@@ -184,7 +193,7 @@ def test_a_cell_whose_corner_lies_on_the_sphere_is_inside():
     weights = np.array([[1.0], [-1.0], [0.0]])
     for bias, inside in ((1.0, True), (float(np.nextafter(1.0, 2.0)), False)):
         shifts = np.array([-bias, -bias, 0.0])
-        with _seconds(20):
+        with _seconds(30.0):
             audit = hm.audit_classes(weights, shifts, domain="sphere")
         assert audit.dead[2] == inside and audit.verify().ok
         given = SimpleNamespace(weights=weights, bias=shifts, n_classes=3)
