@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import hardmax as hm
-from hardmax.heads.classes import ball, checking, domains, exact_rows, problem, proofs, sphere
+from hardmax.heads.classes import ball, checking, domains, exact_rows, problem, proofs, sphere, verdicts
+from hardmax.heads.classes.hard_rows import HardRows
 from oracles.class_oracle import dot, live_classes, solved
 from oracles.hostile_numbers import hostile, n_cases, ulps_off
 
@@ -139,6 +140,17 @@ def test_numbers_that_scaling_would_lose_are_not_scaled():
         audit = hm.audit_classes(weights)
         assert audit.live.tolist() == live_classes(weights.tolist(), [0.0] * 3) == [False, True, True]
         assert audit.verify().ok and audit.verify(thorough=True).ok
+
+
+def test_rows_that_a_walker_only_believes_to_be_covered_are_not_dead():
+    """Of the rows inside a simplex in floats those proved to be are dead; the walker's own is kept in doubt."""
+    weights = np.array([[0.0], [1.0], [0.5], [2.0], [0.25], [1.0 + 2.0**-52]])
+    found = verdicts.Verdicts(_problem(weights, np.array([0.0, 0.0, -1.0, -1.0, 1.0, -1.0])))
+    for own, status in ((2, [-1, -1, 0, -1, -1, -1]), (3, [-1, -1, 0, -1, -1, -1])):
+        rows = object.__new__(HardRows)
+        rows.verdicts, rows.waiting, rows.doubtful = found, np.arange(2, 6), {}
+        rows._cover(SimpleNamespace(row=own, cover=lambda: (0, 1), inside=lambda rows: rows))
+        assert found.status.tolist() == status and list(rows.doubtful) == ([] if own == 2 else [3])
 
 
 # --- cells that touch ----------------------------------------------------------------------------------------
