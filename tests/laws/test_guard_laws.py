@@ -10,6 +10,8 @@ from itertools import combinations
 import numpy as np
 import pytest
 
+import hardmax as hm
+from hardmax.cells.derived.locating import labels_at
 from hardmax.cells.derived.volumes import measured
 from hardmax.cells.engines.plane.polygons import in_order
 from hardmax.cells.polytopes import Polytopes
@@ -185,6 +187,29 @@ def test_a_score_that_ties_at_the_first_point_tried_is_not_taken_for_a_winner():
             ]
             assert (point is not None) == system_has_solution(rows, []), seed
             assert point is None or all(dot(row[:-1], point) < row[-1] for row in rows), seed
+
+
+# --- labels ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("layer", [hm.ReLU(), hm.Maxout(2)], ids=["relu", "maxout"])
+def test_labels_at_points_put_onto_walls_are_those_of_rationals(layer):
+    """The last coordinate is where the scores tie, rounded, or a float next to it."""
+    seen = set()
+    for seed in range(n_cases(40)):
+        rng = np.random.default_rng([seed, 59])
+        dim, n_rows = int(rng.integers(2, 5)), 1 if isinstance(layer, hm.ReLU) else 2
+        weight, bias = hostile(rng, (n_rows, dim), "gauss") / 3.0, hostile(rng, (n_rows,), "sevenths")
+        net = hm.Network([hm.Affine(weight, bias), layer], dim)
+        points = hostile(rng, (30, dim), "gauss") / 7.0
+        normal, shift = (weight[0], bias[0]) if n_rows == 1 else (weight[0] - weight[1], bias[0] - bias[1])
+        points[:, -1] = ulps_off(rng, -(shift + points[:, :-1] @ normal[:-1]) / normal[-1])
+        for point, label in zip(points, labels_at(net, hm.Space(dim), points)[:, 0].tolist(), strict=True):
+            x = fractions(point)
+            scores = [dot(fractions(row), x) + Fraction(b) for row, b in zip(weight, bias.tolist(), strict=True)]
+            assert label == (scores[0] > 0 if n_rows == 1 else scores[1] > scores[0]), seed
+            seen.add(label)
+    assert seen == {0, 1}
 
 
 # --- polygons ----------------------------------------------------------------------------------------------

@@ -166,7 +166,7 @@ def sign_after(polynomial: Polynomial, at: QuadraticNumber | None) -> int:
 def compare(x: QuadraticNumber, y: QuadraticNumber) -> int:
     """The sign of ``x - y``.
 
-    Exactness: exact; floats decide only where their proved bounds leave no doubt.
+    Exactness: exact; floats decide where the nearest ones differ.
 
     Examples
     --------
@@ -177,8 +177,8 @@ def compare(x: QuadraticNumber, y: QuadraticNumber) -> int:
     """
     if x.is_rational and y.is_rational:
         return sign(x.rational - y.rational)
-    (near_x, gap_x), (near_y, gap_y) = x.rounded, y.rounded
-    if isfinite(near_x) and isfinite(near_y) and abs(near_x - near_y) > 2 * (gap_x + gap_y):
+    near_x, near_y = x.rounded[0], y.rounded[0]
+    if near_x != near_y:  # rounding to the nearest float keeps the order
         return 1 if near_x > near_y else -1
     if y.is_rational:
         return _sign_with_root(x.rational - y.rational, x.factor, x.radicand)

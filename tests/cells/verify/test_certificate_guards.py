@@ -12,8 +12,9 @@ import hardmax as hm
 from cells.descriptions import moving_tokens
 from cells.verify.damages import copied, random_complex
 from hardmax.cells.derived.locating import _boxes as cell_boxes
-from hardmax.cells.verify.corners import strays
-from hardmax.cells.verify.fixed_choices import ExactCell
+from hardmax.cells.verify.corners import is_closed, strays
+from hardmax.cells.verify.enclosures import followed
+from hardmax.cells.verify.fixed_choices import ExactCell, exact_cells
 from hardmax.cells.verify.settled import _turns_left
 from hardmax.cells.verify.shared_facets import _boxes
 from hardmax.cells.verify.subject import Subject, layout_fault
@@ -24,7 +25,16 @@ from hardmax.exact.rationals import fraction, rational
 @cache
 def _complexes():
     kinds = ((2, "deep relu", "thirds"), (2, "maxout", "sevenths"), (3, "deep relu", "sevenths"))
-    return [random_complex(seed, *kind, "box") for seed, kind in enumerate(kinds)]
+    return [*(random_complex(seed, *kind, "box") for seed, kind in enumerate(kinds)), _cancelling()]
+
+
+def _cancelling():
+    """Large weights of which later ones leave little: walls are known much less well than their sizes say."""
+    rng = np.random.default_rng(3)
+    first, second = rng.normal(size=(6, 2)) + 1000 / 3, rng.normal(size=(6, 6)) / 3.0
+    second[:, -1] -= second.sum(axis=1)
+    net = hm.Network([hm.Affine(first, rng.normal(size=6) / 7.0), hm.Affine(second), hm.ReLU()], 2)
+    return hm.enumerate_cells(net, hm.Box([-1, -1], [1, 1]))
 
 
 def _below(exact):
@@ -41,7 +51,7 @@ def _corner_gaps(cells, index, subject):
         yield first + k, max(abs(Fraction(x) - fraction(y)) for x, y in zip(floats, p, strict=True))
 
 
-@pytest.mark.parametrize("number", [0, 1, 2])
+@pytest.mark.parametrize("number", [0, 1, 2, 3])
 def test_an_error_just_below_the_truth_is_not_believed_and_one_just_above_is_true(number):
     """One corner of each cell; in floats, which leave it to rationals, and there."""
     cells = _complexes()[number]
@@ -155,6 +165,29 @@ def test_boxes_hold_the_true_corners():
                 assert all(x <= Fraction(float(b)) for b, x in zip(outer_high[index], exact, strict=True))
 
 
+@pytest.mark.parametrize(
+    ("layers", "words"),
+    [
+        ([hm.Residual(hm.Affine([[2.0**-20 / 3, 2.0**-21 / 7], [2.0**-22 / 3, 2.0**-20 / 7]]))], "sums of two tensors"),
+        ([hm.Affine(np.diag([1 + 2.0**-33, 1.0])), hm.Affine(np.diag([1 + 2.0**-32, 1.0]))], "products of 66 bits"),
+        ([hm.Affine([[1.0, 0.0], [1.0, 0.0]]), hm.Affine([[1.0, 2.0**-65], [1.0, 0.0]])], "sums of 66 bits"),
+    ],
+    ids=lambda part: part if isinstance(part, str) else "",
+)  # fmt: skip
+def test_numbers_a_little_too_long_for_extended_floats_have_an_error(layers, words):
+    net = hm.Network([*layers, hm.ReLU()], 2)
+    label = np.zeros((1, 2), dtype=np.uint8)
+    domain = hm.Box([-1, -1], [1, 1])
+    terms, _ = next(followed(net.graph, domain, label, False))
+    (truth,) = exact_cells(net.graph, domain, label)
+    for choice in range(2):
+        for term, exact in enumerate(truth.rows[choice][0]):
+            value = terms.value[0, term, choice, 0]
+            high = float(value)
+            seen = Fraction(high) + Fraction(float(value - np.longdouble(high)))
+            assert abs(seen - fraction(exact)) <= Fraction(float(terms.error[0, term, choice, 0])), words
+
+
 # --- on a wall -----------------------------------------------------------------------------------------------
 
 
@@ -221,3 +254,20 @@ def test_a_cell_with_as_many_corners_as_dimensions_does_not_fit():
     start[1:] -= (~keep).sum()
     parts = {name: getattr(cells.pieces, name)[keep] for name in ("vertices", "walls", "error")}
     assert "ranges" in layout_fault(Subject(copied(cells, vertex_start=start, facet_start=start, **parts), False))
+
+
+def test_maps_that_floats_tell_apart_and_rationals_do_not_are_one():
+    """On one side the slope 1 + 2^-52 is a sum that rounds to 1, on the other a weight."""
+    weights = np.array([1.0, 2.0**-54, 2.0**-54, 2.0**-54, 2.0**-54])
+    first = np.concatenate([np.tile([[1.0, 0.0]], (5, 1)), [[-1.0, 0.0]]])
+    net = hm.Network([hm.Affine(first), hm.ReLU(), hm.Affine([np.append(weights, -1.0 - 2.0**-52)])], 2)
+    cells = hm.enumerate_cells(net, hm.Box([-1, -1], [1, 1]))
+    assert cells.n_cells == 2 and cells.n_maps == cells.n_regions == 1
+    assert hm.verify(cells).ok and hm.verify(cells, thorough=True).ok
+    apart = copied(cells, maps=cells.maps + np.array([0.0, 2.0**-52])[:, None, None] * (cells.maps != 0))
+    assert hm.verify(apart).ok  # within their errors still
+
+
+def test_a_polytope_with_a_corner_that_comes_twice_is_not_closed():
+    cube = [[2 * k + (corner >> k & 1) for k in range(3)] for corner in range(8)]
+    assert is_closed(cube, 6, 3) and not is_closed([*cube, cube[0]], 6, 3) and not is_closed(cube[1:], 6, 3)

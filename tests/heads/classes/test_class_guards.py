@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import hardmax as hm
-from hardmax.heads.classes import ball, checking, domains, exact_rows, problem, proofs, sphere
+from hardmax.heads.classes import ball, checking, domains, exact_rows, problem, proofs, sphere, verdicts
+from hardmax.heads.classes.hard_rows import HardRows
 from oracles.class_oracle import dot, live_classes, solved
 from oracles.hostile_numbers import hostile, n_cases, ulps_off
 
@@ -132,23 +133,43 @@ def _isqrt(value):
     return root
 
 
+def test_numbers_that_scaling_would_lose_are_not_scaled():
+    """Divided by the largest, a small row would become the zero row beside it."""
+    for large, small in ((2.0**450, 2.0**-680), (2.0**400, 2.0**-720 / 3), (-(2.0**450), -(2.0**-680))):
+        weights = np.array([[0.0], [small], [-large]])
+        audit = hm.audit_classes(weights)
+        assert audit.live.tolist() == live_classes(weights.tolist(), [0.0] * 3) == [False, True, True]
+        assert audit.verify().ok and audit.verify(thorough=True).ok
+
+
+def test_rows_that_a_walker_only_believes_to_be_covered_are_not_dead():
+    """Of the rows inside a simplex in floats those proved to be are dead; the walker's own is kept in doubt."""
+    weights = np.array([[0.0], [1.0], [0.5], [2.0], [0.25], [1.0 + 2.0**-52]])
+    found = verdicts.Verdicts(_problem(weights, np.array([0.0, 0.0, -1.0, -1.0, 1.0, -1.0])))
+    for own, status in ((2, [-1, -1, 0, -1, -1, -1]), (3, [-1, -1, 0, -1, -1, -1])):
+        rows = object.__new__(HardRows)
+        rows.verdicts, rows.waiting, rows.doubtful = found, np.arange(2, 6), {}
+        rows._cover(SimpleNamespace(row=own, cover=lambda: (0, 1), inside=lambda rows: rows))
+        assert found.status.tolist() == status and list(rows.doubtful) == ([] if own == 2 else [3])
+
+
 # --- cells that touch ----------------------------------------------------------------------------------------
 
 
 @contextmanager
 def _seconds(most):
-    """A failure where something runs on: bisection between a cell and a ball that do not meet never ends."""
+    """A failure where something runs on, in processor time: bisection between sets that do not meet never ends."""
 
     def stop(number, frame):
         raise TimeoutError(f"more than {most} s")
 
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(most)
+    before = signal.signal(signal.SIGVTALRM, stop)
+    signal.setitimer(signal.ITIMER_VIRTUAL, most)
     try:
         yield
     finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0.0)
+        signal.signal(signal.SIGVTALRM, before)
 
 
 @pytest.mark.parametrize("corner", [(3, 4, 5), (5, 12, 13), (8, 15, 17), (7, 24, 25)])
@@ -185,7 +206,7 @@ def test_a_cell_whose_corner_lies_on_the_sphere_is_inside():
     weights = np.array([[1.0], [-1.0], [0.0]])
     for bias, inside in ((1.0, True), (float(np.nextafter(1.0, 2.0)), False)):
         shifts = np.array([-bias, -bias, 0.0])
-        with _seconds(20):
+        with _seconds(30.0):
             audit = hm.audit_classes(weights, shifts, domain="sphere")
         assert audit.dead[2] == inside and audit.verify().ok
         given = SimpleNamespace(weights=weights, bias=shifts, n_classes=3)

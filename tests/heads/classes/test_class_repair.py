@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import hardmax as hm
-from hardmax.errors import DomainError, IncompleteError, ParameterError
+from hardmax.errors import IncompleteError, ParameterError
 from hardmax.heads.classes import repair
 from oracles.class_oracle import cell_rows, feasible, live_classes
 
@@ -117,12 +117,19 @@ def test_a_margin_that_is_no_positive_number_is_refused(margin):
         hm.audit_classes([[1.0], [-1.0], [0.0]]).repaired_bias(margin)
 
 
+@pytest.mark.parametrize("domain", [("ball", 0.0, 1.0), "sphere"])
+def test_classes_are_repaired_on_curved_domains_too(domain):
+    audit = hm.audit_classes([[1.0, 0.0], [-1.0, 0.0], [0.0, 0.25]], [0.5, 0.5, -2.0], domain=domain)
+    assert audit.dead.tolist() == [2]
+    repaired = audit.repaired_bias(0.25)
+    assert repaired.audit.n_dead == 0 and repaired.audit.verify().ok
+    assert repaired.bias[2] > -2.0 and (repaired.bias[:2] == 0.5).all()
+
+
 def test_what_cannot_be_repaired_is_refused_by_name():
     undecided = hm.audit_classes(np.eye(3), max_seconds=0)
     with pytest.raises(IncompleteError, match="undecided"):
         undecided.repaired_bias(1.0)
-    with pytest.raises(DomainError, match="flat walls"):
-        hm.audit_classes([[1.0], [-1.0], [0.0]], domain=("ball", 0.0, 1.0)).repaired_bias(1.0)
     with pytest.raises(ParameterError, match="does not fit float16"):
         hm.audit_classes([[1.0], [-1.0], [0.0]], [0.5, 0.5, 0.0]).repaired_bias(1e6, dtype=np.float16)
 

@@ -102,7 +102,8 @@ def _settle_from_nothing(verdicts: Verdicts, row: int) -> None:
                 normals.append([Fraction(sign * int(k == other)) for other in range(d)])
                 limits.append(sign * Fraction(float(wall)))
                 columns.append(column)
-    answer = exact_interior_point(normals, limits, closed=[column >= n for column in columns])
+    # a box has interior, so an open cell that meets it meets its interior: its walls may be strict
+    answer = exact_interior_point(normals, limits)
     if answer.exists:
         assert answer.point is not None
         verdicts.add_live(row, answer.point, answer.exact_point)
