@@ -128,6 +128,99 @@ def test_a_shift_after_a_scale_is_refused_because_the_bias_would_be_wrong(tmp_pa
         hm.audit_classes(_onnx(tmp_path / "m.onnx", build))
 
 
+@pytest.mark.parametrize(
+    "tail",
+    ["Identity", "LogSoftmax", "ArgMax", "Squeeze", "Cast", "Flatten", "QuantizeLinear", "Tanh", "GatherFirst"],
+)
+def test_what_follows_the_scores_leaves_the_layer_to_be_found(tmp_path, tail):
+    def build(h):
+        extra = {"one": np.float32(1.0), "zero": np.uint8(0), "first": np.int64(0)}
+        last = {
+            "ArgMax": lambda: [h.make_node("ArgMax", ["s"], ["y"], axis=-1)],
+            "Cast": lambda: [h.make_node("Cast", ["s"], ["y"], to=1)],
+            "GatherFirst": lambda: [h.make_node("Gather", ["s", "first"], ["y"], axis=0)],
+            "QuantizeLinear": lambda: [
+                h.make_node("QuantizeLinear", ["s", "one", "zero"], ["q"]),
+                h.make_node("DequantizeLinear", ["q", "one", "zero"], ["y"]),
+            ],
+        }.get(tail, lambda: [h.make_node(tail, ["s"], ["y"])])
+        return [*_tail(h)[:2], *last()], {**CONSTANTS, **extra}
+
+    head = read_head(_onnx(tmp_path / "m.onnx", build), None, None, None)
+    np.testing.assert_array_equal(head.weights, WEIGHTS)
+    np.testing.assert_array_equal(head.bias, BIAS)
+
+
+@pytest.mark.parametrize("axis", [-1, 1])
+def test_a_choice_among_the_classes_is_no_linear_output(tmp_path, axis):
+    def build(h):
+        nodes = [
+            h.make_node("Gemm", ["x", "V", "b"], ["s"], transB=1),
+            h.make_node("Gather", ["s", "some"], ["y"], axis=axis),
+        ]
+        return nodes, {"V": WEIGHTS, "b": BIAS, "some": np.array([0, 1])}
+
+    with pytest.raises(OperatorError, match="a Gather that takes some of the classes"):
+        hm.audit_classes(_onnx(tmp_path / "m.onnx", build))
+
+
+QUANTIZED = np.array([[-128, 127, 3], [5, -7, 100]], dtype=np.int8)  # (features, classes): differences beyond int8
+
+
+def _quantized_tail(h, kind):
+    if kind == "integer":
+        return [
+            h.make_node("DynamicQuantizeLinear", ["x"], ["xq", "xs", "xz"]),
+            h.make_node("MatMulInteger", ["xq", "Q", "xz", "z"], ["i"]),
+            h.make_node("Cast", ["i"], ["c"], to=1),
+            h.make_node("Mul", ["xs", "ws"], ["f"]),
+            h.make_node("Mul", ["c", "f"], ["m"]),
+            h.make_node("Add", ["m", "b"], ["y"]),
+        ]
+    if kind == "dequantized":
+        return [
+            h.make_node("DequantizeLinear", ["Q", "ws", "z"], ["W"], axis=1),
+            h.make_node("MatMul", ["x", "W"], ["m"]),
+            h.make_node("Add", ["m", "b"], ["y"]),
+        ]
+    return [
+        h.make_node("QuantizeLinear", ["x", "one", "u"], ["xq"]),
+        h.make_node("QLinearMatMul", ["xq", "one", "u", "Q", "ws", "z", "one", "u"], ["q"]),
+        h.make_node("DequantizeLinear", ["q", "one", "u"], ["y"]),
+    ]
+
+
+@pytest.mark.parametrize("kind", ["integer", "dequantized", "qlinear"])
+def test_quantized_layers_are_read_as_the_numbers_they_stand_for(tmp_path, kind):
+    scales = np.float32([0.5, 0.1, 0.3])
+    zeros = np.array([100, -100, 0], dtype=np.int8)
+    constants = {"Q": QUANTIZED, "ws": scales, "z": zeros, "b": BIAS, "one": np.float32(1.0), "u": np.uint8(0)}
+    head = read_head(_onnx(tmp_path / "m.onnx", lambda h: (_quantized_tail(h, kind), constants)), None, None, None)
+    exact = (QUANTIZED.astype(int) - zeros.astype(int)) * scales.astype(float)
+    rounded = ((QUANTIZED.astype(int) - zeros.astype(int)).astype(np.float32) * scales).astype(float)
+    np.testing.assert_array_equal(head.weights, (rounded if kind == "dequantized" else exact).T)
+    np.testing.assert_array_equal(head.bias, np.zeros(3) if kind == "qlinear" else BIAS)
+
+
+def test_weights_in_constant_nodes_and_in_front_of_the_features_are_found(tmp_path):
+    onnx = pytest.importorskip("onnx", reason="needs onnx, which is not installed")
+
+    def inside(h):
+        held = [
+            h.make_node("Constant", [], [name], value=onnx.numpy_helper.from_array(array))
+            for name, array in CONSTANTS.items()
+        ]
+        return [*held, *_tail(h)], {}
+
+    np.testing.assert_array_equal(read_head(_onnx(tmp_path / "c.onnx", inside), None, None, None).weights, WEIGHTS)
+
+    def in_front(h):
+        nodes = [h.make_node("Transpose", ["x"], ["t"]), h.make_node("MatMul", ["V", "t"], ["y"])]
+        return nodes, {"V": WEIGHTS}
+
+    np.testing.assert_array_equal(read_head(_onnx(tmp_path / "v.onnx", in_front), None, None, None).weights, WEIGHTS)
+
+
 def _safetensors(path, tensors):
     """A .safetensors file of (dtype, shape, bytes)."""
     header, data = {}, b""
@@ -151,6 +244,21 @@ def test_weights_in_safetensors_are_found_by_their_names_bfloat16_included(tmp_p
     np.testing.assert_array_equal(head.bias, BIAS)
     tied = read_head(tmp_path / "m.safetensors", None, "model.embed_tokens", None)
     np.testing.assert_array_equal(tied.weights, 2 * WEIGHTS)
+
+
+def test_an_embedding_serves_as_output_unless_the_configuration_says_otherwise(tmp_path):
+    path = _safetensors(tmp_path / "m.safetensors", {"model.embed_tokens.weight": ("F32", [3, 2], WEIGHTS.tobytes())})
+    np.testing.assert_array_equal(read_head(path, None, None, None).weights, WEIGHTS)
+    (tmp_path / "tokenizer.json").write_text(json.dumps({"model": {"vocab": {"a": 0, "c": 2}}}))
+    (tmp_path / "config.json").write_text(json.dumps({"tie_word_embeddings": True}))
+    assert read_head(path, None, None, None).names == ("a", "<unused 1>", "c")
+    (tmp_path / "config.json").write_text(json.dumps({"id2label": {"0": "x", "1": "y", "2": "z"}}))
+    assert read_head(path, None, None, None).names == ("x", "y", "z")
+    (tmp_path / "config.json").write_text(json.dumps({"tie_word_embeddings": False}))
+    with pytest.raises(OperatorError, match=r"name one with layer=: model\.embed_tokens\.weight \(3 x 2\)"):
+        hm.audit_classes(path)
+    (tmp_path / "config.json").write_text("{not json")
+    assert read_head(path, None, None, None).names == ("a", "<unused 1>", "c")
 
 
 @pytest.mark.parametrize("damage", [lambda d: d[:20], lambda d: d[:-1], lambda d: b"\xff" * 8 + d[8:], lambda d: b""])

@@ -1,8 +1,9 @@
 """The last linear layer of an ONNX model, found from its outputs backwards.
 
 From each output the search goes up through what leaves the order of the classes as it is (Softmax, a positive scale,
-reshapes, ArgMax, ...) to a MatMul, Gemm or 1x1 Conv with constant weights. From the layer's input it goes up through
-what only moves numbers, to the activation or normalisation that bounds them.
+reshapes, ArgMax, ...) to a MatMul, Gemm or 1x1 Conv with constant weights, quantized ones included. Where scores are
+rounded after the layer (to 8 bits, say), verdicts are about the scores before: rounding may tie them. From the layer's
+input it goes up through what only moves numbers, to the activation or normalisation that bounds them.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from hardmax.networks.files.onnx.models import OnnxModel, OnnxNode, parse_model
 from hardmax.networks.files.opening import contents
 
 #: The order of scores is the same before and after: monotone functions of one entry, or of all entries alike.
-_KEEPS_ORDER = {"Softmax", "LogSoftmax", "Hardmax", "Sigmoid", "ArgMax", "TopK", "Log", "Exp"}
+_KEEPS_ORDER = {"Softmax", "LogSoftmax", "Hardmax", "Sigmoid", "ArgMax", "TopK", "Log", "Exp", "Tanh", "Softplus",
+                "ReduceMax", "QuantizeLinear", "DequantizeLinear"}  # fmt: skip
 _MOVES = {"Identity", "Cast", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Dropout", "Slice", "Gather",
           "GatherND", "Expand", "CastLike"}  # fmt: skip
 #: Convex mixtures and selections of entries: what bounds each entry before bounds it after.
@@ -77,23 +79,21 @@ class _Graph:
             return first.transpose(node.attributes.get("perm"))
         if node.op == "DequantizeLinear" and len(operands) > 1 and operands[1] is not None:
             zero = operands[2] if len(operands) > 2 and operands[2] is not None else np.zeros_like(operands[1])
-            scale, axis = operands[1], int(node.attributes.get("axis", 1))
-            if scale.size > 1 and (scale.ndim != 1 or scale.size != first.shape[axis]):
-                return None  # in blocks
-            shape = [1] * first.ndim
-            if first.ndim:
-                shape[axis] = -1
-            return (first - zero.reshape(shape)) * scale.reshape(shape)
+            return _dequantized(first, operands[1], zero, int(node.attributes.get("axis", 1)))
         return None
 
     def linear(self, node: OnnxNode) -> _Linear | None:
         """The node as a linear layer, or None where it is none or its weights are not constant."""
         inputs = node.inputs
-        if node.op == "MatMul":
-            weights = self.constant(inputs[1])
-            if weights is None or weights.ndim != 2:
+        if node.op == "Mul":
+            return self._integer_product(node)
+        if node.op == "QLinearMatMul":
+            weights, scale, zero = (self.constant(name) for name in inputs[3:6])
+            if weights is None or scale is None or zero is None or weights.ndim != 2:
                 return None
-            return _Linear(node, inputs[0], inputs[1], weights.T, None)
+            return _Linear(node, inputs[0], inputs[3], _scaled_integers(weights, zero, scale).T, None)
+        if node.op == "MatMul":
+            return self._product(node)
         if node.op == "Gemm":
             weights = self.constant(inputs[1])
             if weights is None or weights.ndim != 2 or node.attributes.get("transA", 0):
@@ -112,6 +112,35 @@ class _Graph:
             bias = self.constant(inputs[2]) if len(inputs) > 2 and inputs[2] else None
             rows = weights.reshape(weights.shape[:2])
             return _Linear(node, inputs[0], inputs[1], rows, bias, inputs[2] if bias is not None else "")
+        return None
+
+    def _product(self, node: OnnxNode) -> _Linear | None:
+        """A MatMul with constant weights behind the features, or in front of them."""
+        first, weights = (self.constant(name) for name in node.inputs[:2])
+        if weights is not None and weights.ndim >= 2 and weights.size == weights.shape[-1] * weights.shape[-2]:
+            rows = weights.reshape(weights.shape[-2:]).T
+            return _Linear(node, node.inputs[0], node.inputs[1], rows, None)
+        if weights is None and first is not None and first.ndim == 2:
+            return _Linear(node, node.inputs[1], node.inputs[0], first, None)
+        return None
+
+    def _integer_product(self, node: OnnxNode) -> _Linear | None:
+        """The rescaling of a MatMulInteger, whose features were quantized on the way: their scale is positive."""
+        for one, other in (node.inputs, node.inputs[::-1]):
+            made, scales = self.maker.get(one), self.maker.get(other)
+            while made is not None and made.op == "Cast":
+                made = self.maker.get(made.inputs[0])
+            if made is None or made.op != "MatMulInteger" or scales is None or scales.op != "Mul":
+                continue
+            source = self.maker.get(made.inputs[0])
+            weights = self.constant(made.inputs[1])
+            zero = self.constant(made.inputs[3]) if len(made.inputs) > 3 and made.inputs[3] else np.zeros((), np.int8)
+            if source is None or source.op != "DynamicQuantizeLinear" or weights is None or zero is None:
+                continue
+            scale = next((self.constant(name) for name in scales.inputs if name != source.outputs[1]), None)
+            if source.outputs[1] in scales.inputs and scale is not None and weights.ndim == 2:
+                rows = _scaled_integers(weights, zero, scale).T
+                return _Linear(node, source.inputs[0], made.inputs[1], rows, None)
         return None
 
     def linears(self) -> Iterator[_Linear]:
@@ -152,6 +181,8 @@ class _Graph:
         while (node := self.maker.get(name)) is not None:
             if (found := self.linear(node)) is not None:
                 return found, "", added
+            if node.op in ("Slice", "Gather", "GatherND") and self._takes_classes(node):
+                return None, f"a {node.op} that takes some of the classes", added
             if node.op in _KEEPS_ORDER or node.op in _MOVES:
                 name = node.inputs[0]
             elif node.op in ("Add", "Sub", "Mul", "Div") and (varying := self._scaled(node)) is not None:
@@ -161,6 +192,22 @@ class _Graph:
             else:
                 return None, node.op, added
         return None, "an input of the model", added
+
+    def _takes_classes(self, node: OnnxNode) -> bool:
+        """Whether a selection may act on the last axis, which is that of the classes."""
+        if node.op == "GatherND":
+            return False  # of leading axes, unless the indices are as long as the shape
+        axes: Any = node.attributes.get("axis", 0) if node.op == "Gather" else node.attributes.get("axes")
+        if node.op == "Slice" and len(node.inputs) > 3 and node.inputs[3]:
+            axes = self.constant(node.inputs[3])
+        if axes is None:
+            return True  # all axes, or computed ones
+        maker = self.maker.get(node.inputs[0])
+        flat = maker is not None and (maker.op == "Gemm" or (maker.op == "Add" and self._follows(maker, "Gemm")))
+        return any(axis == -1 or axis >= (1 if flat else 2) for axis in np.asarray(axes).reshape(-1).tolist())
+
+    def _follows(self, node: OnnxNode, op: str) -> bool:
+        return any((maker := self.maker.get(name)) is not None and maker.op == op for name in node.inputs)
 
     def _is_one_number(self, node: OnnxNode) -> bool:
         return any((known := self.constant(name)) is not None and known.size == 1 for name in node.inputs)
@@ -245,6 +292,24 @@ class _Graph:
         return ("ball", np.zeros(dim), sqrt(dim)), f"features after {node.op}, whose gain and shift are folded in", (
             gain, shift,
         )  # fmt: skip
+
+
+def _scaled_integers(values: Array, zero: Array, scale: Array) -> Array:
+    """Quantized weights (features, classes) as the numbers they stand for; one scale, or one a class."""
+    whole = values.astype(np.int64) - zero.astype(np.int64)
+    return np.asarray(whole * np.asarray(scale, dtype=np.float64))  # few bits times few: nothing is rounded
+
+
+def _dequantized(values: Array, scale: Array, zero: Array, axis: int) -> Array | None:
+    """What DequantizeLinear gives, in binary32 as the format says; None where scales come in blocks."""
+    if values.ndim == 0 or scale.size == 1:
+        shape: tuple[int, ...] = (1,) * values.ndim
+    elif scale.ndim != 1 or not -values.ndim <= axis < values.ndim or scale.size != values.shape[axis]:
+        return None
+    else:
+        shape = tuple(-1 if k == axis % values.ndim else 1 for k in range(values.ndim))
+    whole = values.astype(np.int64) - zero.astype(np.int64).reshape(shape)
+    return np.asarray(whole.astype(np.float32) * scale.astype(np.float32).reshape(shape))
 
 
 def onnx_head(path: Path, layer: str | None) -> ClassHead:

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.errors import FileFormatError, MissingExtraError, OperatorError, ParameterError
+from hardmax.errors import FileFormatError, HardmaxError, MissingExtraError, OperatorError, ParameterError
 from hardmax.heads.classes.sources.head import ClassHead, arrays_head
-from hardmax.networks.files.opening import open_file
+from hardmax.networks.files.opening import open_file, text_of
 
 #: Ends of names under which output layers are kept, best first; then of embeddings, which may serve as output too.
 OUTPUT_NAMES = ("lm_head.weight", "embed_out.weight", "output_projection.weight", "classifier.out_proj.weight",
@@ -25,15 +25,18 @@ _MOST_HEADER = 100_000_000
 _TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 
 
-def chosen_tensor(shapes: dict[str, Sequence[int]], layer: str | None, where: str) -> str:
-    """The name of the tensor that holds the output layer, by its usual names, or as ``layer`` says."""
+def chosen_tensor(shapes: dict[str, Sequence[int]], layer: str | None, where: str, tied: bool = True) -> str:
+    """The name of the tensor that holds the output layer, by its usual names, or as ``layer`` says.
+
+    An embedding serves where there is no output layer, unless the model's configuration says that it is not ``tied``.
+    """
     tables = [name for name, shape in shapes.items() if len(shape) == 2]
     if layer is not None:
         found = [name for name in (layer, f"{layer}.weight") if name in tables]
         if not found:
             raise ParameterError(f"{where}: no matrix of the name {layer!r:.60}; there are {_listed(shapes, tables)}")
         return found[0]
-    for ends in (OUTPUT_NAMES, TIED_NAMES):
+    for ends in (OUTPUT_NAMES, TIED_NAMES) if tied else (OUTPUT_NAMES,):
         for end in ends:
             found = [name for name in tables if name == end or name.endswith(f".{end}")]
             if len(found) == 1:
@@ -95,9 +98,35 @@ def safetensors_head(path: Path, layer: str | None) -> ClassHead:
                 values = (values.astype("<u4") << 16).view("<f4")
             return values.reshape(shape).astype(np.float64)
 
-        name = chosen_tensor({name: shape for name, (_, shape, _) in entries.items()}, layer, where)
+        config = _beside(path, "config.json")
+        shapes = {name: shape for name, (_, shape, _) in entries.items()}
+        name = chosen_tensor(shapes, layer, where, config.get("tie_word_embeddings") is not False)
         other = f"{name.removesuffix('.weight')}.bias"
-        return arrays_head(read(name), read(other) if other in entries else None, None, f"{where}: layer {name!r}")
+        rows, bias = read(name), read(other) if other in entries else None
+    return arrays_head(rows, bias, _known_names(path, config, len(rows)), f"{where}: layer {name!r}")
+
+
+def _beside(path: Path, name: str) -> dict[str, Any]:
+    """The table in a .json file beside a file of weights; empty where there is none that can be read."""
+    file = path.parent / name
+    try:
+        found = json.loads(text_of(file)) if file.is_file() else {}
+    except (ValueError, RecursionError, HardmaxError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _known_names(path: Path, config: dict[str, Any], n: int) -> list[str] | None:
+    """Names from the configuration or tokenizer beside the weights, where they are as many as classes."""
+    labels = config.get("id2label")
+    if isinstance(labels, dict) and {str(i) for i in range(n)} == set(labels):
+        return [str(labels[str(i)]) for i in range(n)]
+    model = _beside(path, "tokenizer.json").get("model")
+    vocabulary = model.get("vocab") if isinstance(model, dict) else None
+    if not (isinstance(vocabulary, dict) and all(isinstance(number, int) for number in vocabulary.values())):
+        return None
+    table = {number: str(token) for token, number in vocabulary.items()}
+    return [table.get(i, f"<unused {i}>") for i in range(n)] if max(table, default=n) < n else None
 
 
 # --- gguf ------------------------------------------------------------------------------------------
