@@ -95,3 +95,7 @@ def test_the_tables_are_whole(study):
         assert int(row["live"]) + int(row["dead"]) + int(row["undecided"]) == int(row["classes"])
         assert dead.count(name) == int(row["dead"])
     assert (found["PP-OCRv4"]["dead"], found["PP-OCRv6 tiny"]["dead"]) == ("202", "184")
+    for row in _table("classes_reading.csv"):
+        assert int(row["read"]) <= int(row["among five best"]) <= int(row["tried"])
+        if row["group"] == "dead" and row["bias"] == "as published":
+            assert row["read"] == "0"
