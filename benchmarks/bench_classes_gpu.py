@@ -94,7 +94,7 @@ def _large_head(torch, facts, device):
     return rows, bias
 
 
-def export(source, target):
+def _export(source, target):
     """Write the embedding of a .gguf file with Q8_0 rows: integers and a scale for each 32."""
     import gguf
 
@@ -208,7 +208,7 @@ def bench_large(torch, device_module, device, facts, out, failures):
         )  # fmt: skip
 
 
-def check(path):
+def _check(path):
     """Every certificate of a large head again, in rationals, from rows drawn anew."""
     import torch
 
@@ -246,10 +246,10 @@ def main():
     parser.add_argument("--check", metavar="CERTIFICATES")
     given = parser.parse_args()
     if given.export:
-        export(*given.export)
+        _export(*given.export)
         return 0
     if given.check:
-        return check(given.check)
+        return _check(given.check)
     import torch
 
     from hardmax.heads.classes import device as device_module
