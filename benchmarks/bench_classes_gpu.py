@@ -235,11 +235,11 @@ def _check(path):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--device", help="cuda where there is one; elsewhere the twin on the processor, at a small size")
     parser.add_argument("--head", help="an .npz of a head: weights and bias, or what --export wrote")
-    parser.add_argument("--rows", type=int, default=131072)
-    parser.add_argument("--dim", type=int, default=4096)
-    parser.add_argument("--planted", type=int, default=1000)
+    parser.add_argument("--rows", type=int)
+    parser.add_argument("--dim", type=int)
+    parser.add_argument("--planted", type=int)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", help="write the certificates here")
     parser.add_argument("--export", nargs=2, metavar=("MODEL", "HEAD"))
@@ -254,6 +254,12 @@ def main():
 
     from hardmax.heads.classes import device as device_module
 
+    if given.device is None:
+        given.device = "cuda" if torch.cuda.is_available() else "cpu"
+    usual = (131072, 4096, 1000) if given.device.startswith("cuda") else (2048, 64, 20)
+    for name, size in zip(("rows", "dim", "planted"), usual, strict=True):
+        if getattr(given, name) is None:
+            setattr(given, name, size)
     on = torch.cuda.get_device_name() if given.device.startswith("cuda") else given.device
     facts = {"device": on, "torch": torch.__version__, "rows": given.rows, "dim": given.dim}
     facts.update(planted=given.planted, seed=given.seed)
