@@ -77,6 +77,13 @@ def test_losers_won_a_query_that_another_class_wins_now(head, margin):
         assert len(mended.losers)  # whoever was raised took its cell from someone
 
 
+def test_classes_around_a_raised_one_are_asked_too():
+    """Its witness is where the two others tied, so neither is known to lose there; a step aside they do."""
+    audit = hm.audit_classes([[1.0], [-1.0], [0.0]], [0.5, 0.5, 0.0])
+    mended = audit.repaired_bias(0.25)
+    assert (mended.losers.tolist(), mended.takers.tolist()) == ([0, 1], [2, 2])
+
+
 def test_losers_are_believed_only_above_the_rounding():
     scores, sizes = np.array([[1.0, 1.0 - 2.0**-52], [1.0, 0.5]]), np.ones((2, 2))
     assert repair._winners(scores, sizes, np.zeros(2), 2).tolist() == [-1, 0]
