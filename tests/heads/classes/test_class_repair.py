@@ -77,6 +77,28 @@ def test_losers_won_a_query_that_another_class_wins_now(head, margin):
         assert len(mended.losers)  # whoever was raised took its cell from someone
 
 
+@given(st.floats(-10, 10), st.floats(0, 10), st.sampled_from([np.float16, np.float32, np.float64]))
+def test_a_raised_bias_is_rounded_up_to_its_type(bias, growth, dtype):
+    raised = repair._raised(bias, growth, dtype)
+    assert float(dtype(raised)) == raised and Fraction(raised) > Fraction(bias) + Fraction(growth) - Fraction(1, 2**60)
+    assert raised >= bias + growth
+
+
+def test_the_share_of_a_margin_is_strictly_concave_and_at_least_a_half():
+    points = np.array([[0.0, 0.0], [4.0, 0.0], [2.0, 0.0], [0.0, 2.0], [2.0, 1.0]])  # the middles of two segments
+    share = repair._concave(points)
+    assert share[2] > (share[0] + share[1]) / 2 and share[4] > (share[3] + 1.0 * share[1]) / 2
+    assert share.min() >= 0.5 and share.max() <= 1.0
+    assert repair._concave(np.ones((2, 3))).tolist() == [1.0, 1.0]
+
+
+def test_classes_around_a_raised_one_are_asked_too():
+    """Its witness is where the two others tied, so neither is known to lose there; a step aside they do."""
+    audit = hm.audit_classes([[1.0], [-1.0], [0.0]], [0.5, 0.5, 0.0])
+    mended = audit.repaired_bias(0.25)
+    assert (mended.losers.tolist(), mended.takers.tolist()) == ([0, 1], [2, 2])
+
+
 def test_losers_are_believed_only_above_the_rounding():
     scores, sizes = np.array([[1.0, 1.0 - 2.0**-52], [1.0, 0.5]]), np.ones((2, 2))
     assert repair._winners(scores, sizes, np.zeros(2), 2).tolist() == [-1, 0]
