@@ -235,7 +235,7 @@ def _check(path):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--device", help="cuda where there is one; elsewhere the twin on the processor, at a small size")
+    parser.add_argument("--device", help="cuda where there is one; else the twin on the processor, at a small size")
     parser.add_argument("--head", help="an .npz of a head: weights and bias, or what --export wrote")
     parser.add_argument("--rows", type=int)
     parser.add_argument("--dim", type=int)
