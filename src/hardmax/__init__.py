@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from hardmax.errors import HardmaxError as HardmaxError
     from hardmax.heads.classes.audit import ClassAudit as ClassAudit
     from hardmax.heads.classes.audit import audit_classes as audit_classes
-    from hardmax.heads.classes.storage import load_classes as load_classes
+    from hardmax.heads.classes.audit import load_classes as load_classes
     from hardmax.measurements import bounds as bounds
     from hardmax.measurements import dynamics as dynamics
     from hardmax.measurements import fidelity as fidelity
@@ -106,7 +106,7 @@ _NAMES = {
     "joint_cells": "hardmax.tropical.minkowski",
     "kv_cache": "hardmax.measurements.kv_cache",
     "load_cells": "hardmax.cells.storage",
-    "load_classes": "hardmax.heads.classes.storage",
+    "load_classes": "hardmax.heads.classes.audit",
     "lower": "hardmax.networks.lowering",
     "max_of_minima": "hardmax.constructions.piecewise",
     "maxout_network": "hardmax.constructions.maxout_form",

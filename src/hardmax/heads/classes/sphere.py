@@ -21,11 +21,10 @@ from hardmax.arithmetic.rationals import nearest_float, rational
 from hardmax.arithmetic.rounding import SAFETY, dot_error
 from hardmax.heads.classes.ball import ball_interval, root_above
 from hardmax.heads.classes.domains import FeatureDomain
-from hardmax.heads.classes.exact_rows import cell_rows
 from hardmax.heads.classes.exact_systems import solved_rationals
 from hardmax.heads.classes.problem import Problem
-from hardmax.heads.classes.verdicts import LIVE, UNDECIDED, Cover, Verdicts
-from hardmax.heads.classes.witnesses import whitening
+from hardmax.heads.classes.proofs import cell_rows
+from hardmax.heads.classes.verdicts import LIVE, UNDECIDED, Cover, Verdicts, whitening
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
