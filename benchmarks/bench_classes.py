@@ -21,7 +21,7 @@ import highspy
 import numpy as np
 
 import hardmax as hm
-from hardmax.heads.classes import domains, hard_rows, problem, sources, verdicts, witnesses
+from hardmax.heads.classes import domains, hard_rows, problem, sources, verdicts
 
 
 def _head(n, dim, rng):
@@ -37,9 +37,9 @@ def _open_rows(weights, bias):
     classes, _ = problem.distinct(weights, bias)
     one = problem.tamed(weights, bias, classes, domains.read_domain("all", weights.shape[1]))
     found = verdicts.Verdicts(one)
-    white = witnesses.whitening(one)
+    white = verdicts.whitening(one)
     for scale in (1.0, 4.0):
-        witnesses.witness_pass(found, white, scale)
+        verdicts.witness_pass(found, white, scale)
     return found, white
 
 

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from hardmax.heads.capture.capturing import capture as capture
     from hardmax.heads.classes.audit import ClassAudit as ClassAudit
     from hardmax.heads.classes.audit import audit_classes as audit_classes
-    from hardmax.heads.classes.storage import load_classes as load_classes
+    from hardmax.heads.classes.audit import load_classes as load_classes
     from hardmax.heads.diagram.power_diagram import power_diagram as power_diagram
     from hardmax.heads.kv_cache import kv_cache as kv_cache
     from hardmax.measure import bounds as bounds
@@ -107,7 +107,7 @@ _NAMES = {
     "joint_cells": "hardmax.tropical.sums.joint_cells",
     "kv_cache": "hardmax.heads.kv_cache",
     "load_cells": "hardmax.cells.streaming",
-    "load_classes": "hardmax.heads.classes.storage",
+    "load_classes": "hardmax.heads.classes.audit",
     "lower": "hardmax.constructions.lowering.lower",
     "max_of_minima": "hardmax.constructions.piecewise",
     "maxout_network": "hardmax.constructions.maxout_form",

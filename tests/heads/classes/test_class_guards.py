@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import hardmax as hm
-from hardmax.heads.classes import ball, checking, domains, exact_rows, problem, proofs, sphere, verdicts
+from hardmax.heads.classes import ball, checking, domains, problem, proofs, sphere, verdicts
 from hardmax.heads.classes.hard_rows import HardRows
 from oracles.class_oracle import dot, live_classes, solved
 from oracles.hostile_numbers import hostile, n_cases, ulps_off
@@ -78,7 +78,7 @@ def test_a_witness_on_a_wall_is_refused_and_beside_it_not(kind):
         )  # fmt: skip
         wins = _wins(weights, bias, query, kind)
         assert (checking._bad_witnesses(audit) == []) == wins, seed
-        decide = exact_rows.wins if kind == "all" else sphere.wins_in_direction
+        decide = proofs.wins if kind == "all" else sphere.wins_in_direction
         assert decide(_problem(weights, bias, kind), 0, _fractions(query)) == wins, seed
         seen[wins] += 1
     assert min(seen.values()) > n_cases(300) / 20

@@ -21,7 +21,7 @@ from hardmax.errors import (
     ShapeError,
     WeightError,
 )
-from hardmax.heads.classes import checking, domains, exact_rows, exact_systems, problem, proofs, settling, verdicts
+from hardmax.heads.classes import checking, domains, exact_systems, problem, proofs, settling, verdicts
 from oracles.class_oracle import cell_rows, dot, feasible, live_classes, solved
 
 _SCALES = (1.0, 1 / 3, 1 / 7, 1 + 2.0**-52, 2.0**-1000, 2.0**900)
@@ -255,8 +255,8 @@ def test_winners_are_proved_only_where_rationals_agree(seed, scale):
     queries = np.array([query, np.nextafter(query, np.inf), np.nextafter(query, -np.inf)])
     for winner, at in zip(verdicts.Verdicts(one).add_winners(queries, *one.scores(queries)), queries, strict=True):
         if winner >= 0:
-            assert exact_rows.wins(one, int(winner), [Fraction(x) for x in at.tolist()])
-            scores = [exact_rows.score(one, j, [Fraction(x) for x in at.tolist()]) for j in range(len(classes))]
+            assert proofs.wins(one, int(winner), [Fraction(x) for x in at.tolist()])
+            scores = [proofs.score(one, j, [Fraction(x) for x in at.tolist()]) for j in range(len(classes))]
             assert all(scores[winner] > score for j, score in enumerate(scores) if j != winner)
 
 
@@ -307,14 +307,14 @@ def test_rationals_from_nothing_agree_with_the_oracle(head, domain):
     found = verdicts.Verdicts(one)
     if len(classes) > 1 and one.dim:
         for row in range(len(classes)):
-            exact_rows.settle_exactly(found, row, None, None)
+            proofs.settle_exactly(found, row, None, None)
         live = live_classes(weights.tolist(), bias.tolist(), domain)
         assert (found.status == np.array(live)[classes]).all()
 
 
 def test_a_tie_is_no_win_in_rationals():
     one = problem.tamed(np.array([[1.0], [2.0]]), np.zeros(2), np.arange(2), domains.read_domain("all", 1))
-    assert not exact_rows.wins(one, 1, [Fraction(0)]) and exact_rows.wins(one, 1, [Fraction(1, 2**1080)])
+    assert not proofs.wins(one, 1, [Fraction(0)]) and proofs.wins(one, 1, [Fraction(1, 2**1080)])
 
 
 def test_a_box_thinner_than_binary32_keeps_its_queries_inside():
@@ -655,6 +655,6 @@ def test_rows_that_differ_in_their_last_places_are_told_apart(domain, height):
         weights[i] = weights[5] * np.float32(0.6) + np.float32(2.0**-24) * rng.integers(-3, 4, 30)
         bias[i] = np.float32(height) + np.float32(2.0**-24) * rng.integers(-3, 4)
     audit = hm.audit_classes(weights, bias, domain=domain)
-    assert weights.size > exact_rows.LARGEST
+    assert weights.size > proofs.LARGEST
     assert audit.n_undecided == 0 and audit.verify().ok
     assert 10 < audit.live[660:].sum() < 30

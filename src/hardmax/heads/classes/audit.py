@@ -8,30 +8,29 @@ bias) the lowest index lives, as in ``hm.power_diagram``: a copy of a live class
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
-from fractions import Fraction
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from hardmax.errors import ParameterError, PrecisionError
-from hardmax.exactness import BoolArray, Exactness, FloatArray, IntArray
-from hardmax.heads.classes.certificates import Certificate
-from hardmax.heads.classes.domains import FeatureDomain, read_domain
+from hardmax.cells.verify.verification import Verification
+from hardmax.errors import ParameterError
+from hardmax.heads.classes.certificates import ClassRecord
+from hardmax.heads.classes.checking import check
+from hardmax.heads.classes.domains import read_domain
+from hardmax.heads.classes.repair import Repair, repaired_bias
 from hardmax.heads.classes.sources import read_head
-from hardmax.heads.classes.verdicts import DEAD, LIVE, UNDECIDED, Cover
+from hardmax.heads.classes.storage import read_classes, save_classes
+from hardmax.heads.classes.verdicts import DEAD, LIVE
 
 if TYPE_CHECKING:
-    from hardmax.cells.verify.verification import Verification
     from hardmax.heads.classes.lifts import Lift, LiftSearch
-    from hardmax.heads.classes.repair import Repair
 
 
 
-@dataclass(frozen=True, eq=False)
-class ClassAudit:
+@dataclass(frozen=True, eq=False, repr=False)
+class ClassAudit(ClassRecord):
     """Which classes live and which are dead, each with its proof; made by ``hm.audit_classes``.
 
     ``live`` and ``dead`` are masks (N,); where both are False the class is undecided, because time ran out.
@@ -40,102 +39,11 @@ class ClassAudit:
     rationals), dead by a mixture of rivals proved to cover it; undecided classes are counted, never guessed.
     """
 
-    weights: FloatArray  # (N, d)
-    bias: FloatArray  # (N,)
-    names: tuple[str, ...]
-    domain: FeatureDomain
-    status: NDArray[np.int8] = field(repr=False)  # (N,) 1 live, 0 dead, -1 undecided
-    queries: FloatArray = field(repr=False)  # (live, d)
-    query_of: IntArray = field(repr=False)  # (N,) row of ``queries``, -1 where there is none
-    exact_queries: dict[int, tuple[Fraction, ...]] = field(repr=False)
-    covers: tuple[Cover, ...] = field(repr=False)  # columns: classes, then N + k low and N + d + k high walls
-    cover_of: IntArray = field(repr=False)  # (N,)
-    reason: str = ""  # where the rows come from, and why the domain is what it is
-
-    def __post_init__(self) -> None:
-        for array in (self.weights, self.bias, self.status, self.queries, self.query_of, self.cover_of):
-            array.setflags(write=False)
-
     def __repr__(self) -> str:
         n, d = self.weights.shape
         left = f", {self.n_undecided:,} undecided" if self.n_undecided else ""
         found = f"{self.n_live:,} live, {self.n_dead:,} dead{left}"
         return f"ClassAudit({n:,} classes in dimension {d} on {self.domain.words}: {found})"
-
-    @property
-    def n_classes(self) -> int:
-        return len(self.weights)
-
-    @property
-    def live(self) -> BoolArray:
-        """(N,) classes that some query of the domain makes the answer."""
-        return np.asarray(self.status == LIVE)
-
-    @property
-    def dead(self) -> BoolArray:
-        """(N,) classes that no query of the domain makes the answer."""
-        return np.asarray(self.status == DEAD)
-
-    @property
-    def n_live(self) -> int:
-        return int(self.live.sum())
-
-    @property
-    def n_dead(self) -> int:
-        return int(self.dead.sum())
-
-    @property
-    def n_undecided(self) -> int:
-        return int((self.status == UNDECIDED).sum())
-
-    @property
-    def exactness(self) -> Exactness:
-        """Certified: every verdict carries its proof."""
-        return Exactness.CERTIFIED
-
-    def witness(self, index: int, *, exact: bool = False) -> Any:
-        """A query (d,) of the domain that class ``index`` alone wins (its later copies aside).
-
-        On the sphere the query stands for its direction. With ``exact`` the same query as rationals.
-
-        Raises
-        ------
-        ParameterError
-            The class is not live.
-        PrecisionError
-            No float query was found in its thin cell; ``exact=True`` gives a rational one.
-        """
-        i = self._class(index, LIVE, "a witness", "live")
-        if i in self.exact_queries:
-            if exact:
-                return self.exact_queries[i]
-            raise PrecisionError(
-                f"class {i} ({self.names[i]}) wins in so thin a cell that no float query was found in it; "
-                f"witness({i}, exact=True) gives a rational one"
-            )
-        query = self.queries[self.query_of[i]]
-        return tuple(Fraction(x) for x in query.tolist()) if exact else query
-
-    def certificate(self, index: int) -> Certificate:
-        """Why class ``index`` is dead: rivals and the weights with which they cover it.
-
-        Raises
-        ------
-        ParameterError
-            The class is not dead.
-        """
-        i = self._class(index, DEAD, "a certificate", "dead")
-        cover = self.covers[self.cover_of[i]]
-        columns = np.array(cover.columns, dtype=np.int64)
-        is_rival = columns < self.n_classes
-        return Certificate(
-            i,
-            cover.kind,
-            columns[is_rival],
-            columns[~is_rival] - self.n_classes,
-            (self.weights, self.bias, self.domain),
-            cover,
-        )
 
     def lift(self, index: int) -> Lift:
         """By how much the bias of class ``index`` must grow until it has a cell on the domain; 0 where it lives.
@@ -151,7 +59,7 @@ class ClassAudit:
 
     @cached_property
     def _lifts(self) -> LiftSearch:
-        from hardmax.heads.classes.lifts import LiftSearch
+        from hardmax.heads.classes.lifts import LiftSearch  # the compiler comes with it
 
         return LiftSearch(self)
 
@@ -168,17 +76,13 @@ class ClassAudit:
         >>> repair, repair.losers.tolist(), repair.audit.n_dead
         (Repair(1 classes raised; 2 lose part of their cell), [0, 1], 0)
         """
-        from hardmax.heads.classes.repair import repaired_bias
-
-        return repaired_bias(self, margin, dtype)
+        return repaired_bias(self, margin, audit_classes, dtype)
 
     def verify(self, *, thorough: bool = False) -> Verification:
         """Check every witness and certificate again, with code that shares nothing with the search.
 
         Certificates are enclosed in integers, or solved in rationals where that leaves doubt; ``thorough`` solves all.
         """
-        from hardmax.heads.classes.checking import check
-
         return check(self, thorough=thorough)
 
     def table(self, *, lifts: bool = False) -> list[dict[str, Any]]:
@@ -200,19 +104,7 @@ class ClassAudit:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the audit with its proofs to an .npz file, whole or not at all."""
-        from hardmax.heads.classes.storage import save_classes
-
         save_classes(self, path)
-
-    def _class(self, index: Any, status: int | None, what: str, word: str) -> int:
-        if isinstance(index, bool) or not isinstance(index, int | np.integer) or not 0 <= index < self.n_classes:
-            raise ParameterError(f"expected the number of a class, 0 to {self.n_classes - 1}, got {index!r}")
-        if status is not None and self.status[index] != status:
-            is_now = {LIVE: "live", DEAD: "dead", UNDECIDED: "undecided"}[int(self.status[index])]
-            raise ParameterError(
-                f"class {index} ({self.names[index]}) is {is_now}; expected a {word} class, only those have {what}"
-            )
-        return int(index)
 
 
 def audit_classes(
@@ -277,3 +169,16 @@ def audit_classes(
 
     found = settled(head, where, progress, max_seconds, device)
     return ClassAudit(head.weights, head.bias, head.names, where, **found, reason=reason)
+
+
+def load_classes(path: str | os.PathLike[str]) -> ClassAudit:
+    """The audit in a file that ``audit.save`` wrote.
+
+    Exactness: as stored; ``verify`` checks what was loaded.
+
+    Raises
+    ------
+    FileFormatError
+        The file is absent, damaged, or of another kind.
+    """
+    return ClassAudit(**read_classes(path))

@@ -22,11 +22,10 @@ from numpy.typing import NDArray
 from hardmax.exact.rationals import nearest_float
 from hardmax.exactness import FloatArray, IntArray
 from hardmax.heads.classes.domains import FeatureDomain
-from hardmax.heads.classes.exact_rows import advantage, cell_rows, wins
 from hardmax.heads.classes.exact_systems import solved_rationals
 from hardmax.heads.classes.problem import Problem
-from hardmax.heads.classes.verdicts import LIVE, UNDECIDED, Cover, Verdicts
-from hardmax.heads.classes.witnesses import try_queries, whitening
+from hardmax.heads.classes.proofs import advantage, cell_rows, wins
+from hardmax.heads.classes.verdicts import LIVE, UNDECIDED, Cover, Verdicts, try_queries, whitening
 
 Vector = Sequence[Fraction]
 

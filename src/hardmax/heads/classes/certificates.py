@@ -1,18 +1,20 @@
-"""Why a class is dead, in the numbers of the head as given."""
+"""Verdicts on a head as given: who lives with which query, and why a class is dead."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from hardmax.errors import PrecisionError
-from hardmax.exactness import FloatArray, IntArray
+from hardmax.errors import ParameterError, PrecisionError
+from hardmax.exactness import BoolArray, Exactness, FloatArray, IntArray
 from hardmax.heads.classes.domains import FeatureDomain
 from hardmax.heads.classes.exact_systems import solved
-from hardmax.heads.classes.verdicts import Cover
+from hardmax.heads.classes.verdicts import DEAD, LIVE, UNDECIDED, Cover
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,3 +95,109 @@ class Certificate:
         for j, share in zip(self.rivals.tolist(), self.exact(), strict=True):
             mixed = [total + share * Fraction(x) for total, x in zip(mixed, rows[j].tolist(), strict=True)]
         return tuple(mixed)
+
+
+@dataclass(frozen=True, eq=False)
+class ClassRecord:
+    """The verdicts on a head with their proofs; ``ClassAudit`` adds what can be asked."""
+
+    weights: FloatArray  # (N, d)
+    bias: FloatArray  # (N,)
+    names: tuple[str, ...]
+    domain: FeatureDomain
+    status: NDArray[np.int8] = field(repr=False)  # (N,) 1 live, 0 dead, -1 undecided
+    queries: FloatArray = field(repr=False)  # (live, d)
+    query_of: IntArray = field(repr=False)  # (N,) row of ``queries``, -1 where there is none
+    exact_queries: dict[int, tuple[Fraction, ...]] = field(repr=False)
+    covers: tuple[Cover, ...] = field(repr=False)  # columns: classes, then N + k low and N + d + k high walls
+    cover_of: IntArray = field(repr=False)  # (N,)
+    reason: str = ""  # where the rows come from, and why the domain is what it is
+
+    def __post_init__(self) -> None:
+        for array in (self.weights, self.bias, self.status, self.queries, self.query_of, self.cover_of):
+            array.setflags(write=False)
+
+    @property
+    def n_classes(self) -> int:
+        return len(self.weights)
+
+    @property
+    def live(self) -> BoolArray:
+        """(N,) classes that some query of the domain makes the answer."""
+        return np.asarray(self.status == LIVE)
+
+    @property
+    def dead(self) -> BoolArray:
+        """(N,) classes that no query of the domain makes the answer."""
+        return np.asarray(self.status == DEAD)
+
+    @property
+    def n_live(self) -> int:
+        return int(self.live.sum())
+
+    @property
+    def n_dead(self) -> int:
+        return int(self.dead.sum())
+
+    @property
+    def n_undecided(self) -> int:
+        return int((self.status == UNDECIDED).sum())
+
+    @property
+    def exactness(self) -> Exactness:
+        """Certified: every verdict carries its proof."""
+        return Exactness.CERTIFIED
+
+    def witness(self, index: int, *, exact: bool = False) -> Any:
+        """A query (d,) of the domain that class ``index`` alone wins (its later copies aside).
+
+        On the sphere the query stands for its direction. With ``exact`` the same query as rationals.
+
+        Raises
+        ------
+        ParameterError
+            The class is not live.
+        PrecisionError
+            No float query was found in its thin cell; ``exact=True`` gives a rational one.
+        """
+        i = self._class(index, LIVE, "a witness", "live")
+        if i in self.exact_queries:
+            if exact:
+                return self.exact_queries[i]
+            raise PrecisionError(
+                f"class {i} ({self.names[i]}) wins in so thin a cell that no float query was found in it; "
+                f"witness({i}, exact=True) gives a rational one"
+            )
+        query = self.queries[self.query_of[i]]
+        return tuple(Fraction(x) for x in query.tolist()) if exact else query
+
+    def certificate(self, index: int) -> Certificate:
+        """Why class ``index`` is dead: rivals and the weights with which they cover it.
+
+        Raises
+        ------
+        ParameterError
+            The class is not dead.
+        """
+        i = self._class(index, DEAD, "a certificate", "dead")
+        cover = self.covers[self.cover_of[i]]
+        columns = np.array(cover.columns, dtype=np.int64)
+        is_rival = columns < self.n_classes
+        return Certificate(
+            i,
+            cover.kind,
+            columns[is_rival],
+            columns[~is_rival] - self.n_classes,
+            (self.weights, self.bias, self.domain),
+            cover,
+        )
+
+    def _class(self, index: Any, status: int | None, what: str, word: str) -> int:
+        if isinstance(index, bool) or not isinstance(index, int | np.integer) or not 0 <= index < self.n_classes:
+            raise ParameterError(f"expected the number of a class, 0 to {self.n_classes - 1}, got {index!r}")
+        if status is not None and self.status[index] != status:
+            is_now = {LIVE: "live", DEAD: "dead", UNDECIDED: "undecided"}[int(self.status[index])]
+            raise ParameterError(
+                f"class {index} ({self.names[index]}) is {is_now}; expected a {word} class, only those have {what}"
+            )
+        return int(index)

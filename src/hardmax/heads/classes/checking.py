@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +18,7 @@ from hardmax.cells.verify.check import Check
 from hardmax.cells.verify.verification import Verification
 from hardmax.exact.rounding import SAFETY, dot_error, length_above
 from hardmax.exactness import Exactness, FloatArray, IntArray
-
-if TYPE_CHECKING:
-    from hardmax.heads.classes.audit import ClassAudit
+from hardmax.heads.classes.certificates import ClassRecord
 
 _flint: Any
 try:
@@ -31,7 +29,7 @@ except ImportError:  # the `exact` extra is absent: the same answers, more slowl
 Numbers = Sequence[Fraction]
 
 
-def check(audit: ClassAudit, *, thorough: bool = False) -> Verification:
+def check(audit: ClassRecord, *, thorough: bool = False) -> Verification:
     """Every claim of an audit tested; failures are reported, not raised.
 
     Exactness: exact for certificates, certified for witnesses.
@@ -68,11 +66,11 @@ def _dot(x: Numbers, y: Numbers) -> Fraction:
 # --- live classes -------------------------------------------------------------------------------------
 
 
-def _query(audit: ClassAudit, i: int) -> list[Fraction]:
+def _query(audit: ClassRecord, i: int) -> list[Fraction]:
     return list(audit.exact_queries.get(i) or _fractions(audit.queries[audit.query_of[i]]))
 
 
-def _bad_witnesses(audit: ClassAudit) -> list[int]:
+def _bad_witnesses(audit: ClassRecord) -> list[int]:
     weights, bias = audit.weights, audit.bias
     live = np.flatnonzero(audit.status == 1)
     step = max(1, 4_000_000 // len(weights))
@@ -102,7 +100,7 @@ def _bad_witnesses(audit: ClassAudit) -> list[int]:
     return bad
 
 
-def _is_above(audit: ClassAudit, i: int, j: int) -> bool:
+def _is_above(audit: ClassRecord, i: int, j: int) -> bool:
     """Whether class i beats class j at the witness of i, in rationals; a later copy of i may tie."""
     if j > i and (audit.weights[i] == audit.weights[j]).all() and audit.bias[i] == audit.bias[j]:
         return True
@@ -119,7 +117,7 @@ def _is_above(audit: ClassAudit, i: int, j: int) -> bool:
     return gap * gap > lift * lift * square if gap > 0 else lift * lift * square > gap * gap
 
 
-def _outside(audit: ClassAudit) -> list[int]:
+def _outside(audit: ClassRecord) -> list[int]:
     """Live classes whose query is not in the domain, exactly."""
     domain = audit.domain
     bad: list[int] = []
@@ -148,7 +146,7 @@ def _outside(audit: ClassAudit) -> list[int]:
 # --- dead classes -------------------------------------------------------------------------------------
 
 
-def _bad_covers(audit: ClassAudit, thorough: bool) -> tuple[list[int], int]:
+def _bad_covers(audit: ClassRecord, thorough: bool) -> tuple[list[int], int]:
     bad, n_rational = [], 0
     for number, cover in enumerate(audit.covers):
         rows = np.flatnonzero((audit.cover_of == number) & (audit.status == 0))
@@ -166,7 +164,7 @@ def _bad_covers(audit: ClassAudit, thorough: bool) -> tuple[list[int], int]:
     return sorted(bad), n_rational
 
 
-def _columns(audit: ClassAudit, columns: Sequence[int]) -> tuple[FloatArray, FloatArray]:
+def _columns(audit: ClassRecord, columns: Sequence[int]) -> tuple[FloatArray, FloatArray]:
     """One line a column: the rival's row and a one, or a wall's signed unit and a zero; and what each is worth."""
     n, d = audit.weights.shape
     lines, worth = np.zeros((len(columns), d + 1)), np.zeros(len(columns))
@@ -231,7 +229,7 @@ def _least_exponent(values: FloatArray) -> int:
     return int(max(0, (53 - exponents - trailing).max(initial=0)))
 
 
-def _covered_in_integers(audit: ClassAudit, columns: Sequence[int], rows: IntArray) -> NDArray[np.bool_]:
+def _covered_in_integers(audit: ClassRecord, columns: Sequence[int], rows: IntArray) -> NDArray[np.bool_]:
     """Rows whose coordinates in a full simplex are proved positive and whose mixed bias is proved no smaller.
 
     With A the lines as columns, R near its inverse and rounded to few bits, and every entry of ``I - R A`` below
@@ -279,7 +277,7 @@ def _digits_of_power(exponent: int) -> list[int]:
 
 
 def _positive(
-    audit: ClassAudit,
+    audit: ClassRecord,
     rows: IntArray,
     claim: tuple[Sequence[int], FloatArray, FloatArray],
     system: tuple[list[FloatArray], FloatArray, int],
@@ -314,7 +312,7 @@ def _positive(
     return found
 
 
-def _is_covered(audit: ClassAudit, columns: Sequence[int], i: int) -> bool:
+def _is_covered(audit: ClassRecord, columns: Sequence[int], i: int) -> bool:
     """The claim of a mixture, in rationals."""
     lines, worth = _columns(audit, columns)
     if i in columns or not any(j < audit.n_classes for j in columns) or not np.isfinite(worth).all():
@@ -363,7 +361,7 @@ def _solve(lines: list[list[Fraction]], wanted: list[Fraction]) -> list[Fraction
     return [rows[k][n] for k in range(n)]
 
 
-def _is_outweighed(audit: ClassAudit, rivals: Sequence[int], multipliers: Numbers | FloatArray | None, i: int) -> bool:
+def _is_outweighed(audit: ClassRecord, rivals: Sequence[int], multipliers: Numbers | FloatArray | None, i: int) -> bool:
     """The claim of a ball: at the centre the mixture leads by at least the radius times its difference's length."""
     if multipliers is None or len(multipliers) != len(rivals) or i in rivals:
         return False
@@ -380,7 +378,7 @@ def _is_outweighed(audit: ClassAudit, rivals: Sequence[int], multipliers: Number
     return lead >= 0 and lead * lead >= Fraction(audit.domain.radius) ** 2 * _dot(mixed, mixed)
 
 
-def _is_inside_sphere(audit: ClassAudit, i: int) -> bool:
+def _is_inside_sphere(audit: ClassRecord, i: int) -> bool:
     """The claim that a closed cell is bounded with every corner in the unit ball, by all its candidate corners."""
     own, d = _fractions(audit.weights[i]), audit.weights.shape[1]
     normals, limits = [], []

@@ -1,11 +1,10 @@
-"""By how much the bias of a dead class must grow until it has a cell, with a proved interval."""
+"""By how much the bias of a dead class must grow until it has a cell, with a proved interval; biases that repair."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,17 +13,12 @@ from hardmax.errors import IncompleteError
 from hardmax.exactness import Exactness, IntArray
 from hardmax.heads.classes import _kernels as kernels
 from hardmax.heads.classes.ball import ball_interval
-from hardmax.heads.classes.exact_rows import LARGEST, advantage, settle_exactly
+from hardmax.heads.classes.certificates import ClassRecord
+from hardmax.heads.classes.hard_rows import N_ADDED, Terrain, Walker
 from hardmax.heads.classes.problem import Problem, distinct, tamed
-from hardmax.heads.classes.proofs import exact_multipliers, lead_below, system
+from hardmax.heads.classes.proofs import LARGEST, advantage, exact_multipliers, lead_below, settle_exactly, system
 from hardmax.heads.classes.sphere import sphere_interval
-from hardmax.heads.classes.verdicts import DEAD, LIVE, Verdicts
-from hardmax.heads.classes.walker import N_ADDED, Terrain, Walker
-from hardmax.heads.classes.witnesses import whitening
-
-if TYPE_CHECKING:
-    from hardmax.heads.classes.audit import ClassAudit
-
+from hardmax.heads.classes.verdicts import DEAD, LIVE, Verdicts, whitening
 
 
 class Lift(float):
@@ -46,7 +40,7 @@ class Lift(float):
 class LiftSearch:
     """Lifts of one head, and what all of its classes share."""
 
-    def __init__(self, audit: ClassAudit) -> None:
+    def __init__(self, audit: ClassRecord) -> None:
         self.audit = audit
         # copies of a row with other biases would only tie: the class that stands for the row takes their place
         self.classes, self.keeper = distinct(audit.weights, audit.bias)
@@ -69,7 +63,7 @@ class LiftSearch:
         return walker
 
     def lift(self, i: int) -> Lift:
-        """By how much the bias of class i must grow before it wins somewhere; see ``ClassAudit.lift``."""
+        """By how much the bias of class i must grow before it wins somewhere; see ``audit.lift``."""
         audit = self.audit
         if audit.status[i] == LIVE:
             return Lift.of(0.0, 0.0)

@@ -9,6 +9,7 @@ raised as well. In floats the last word has that audit.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,8 @@ from hardmax.networks.files.opening import contents
 if TYPE_CHECKING:
     from hardmax.heads.classes.audit import ClassAudit
 
+
+Audited = Callable[..., "ClassAudit"]
 
 _ROUNDS = 12
 _AGAIN = 2.0**-10  # of a class that is raised once more, the share of its last margin
@@ -70,8 +73,11 @@ class Repair:
         return f"Repair({len(self.raised):,} classes raised{still}{copies}; {losers})"
 
 
-def repaired_bias(audit: ClassAudit, margin: float, dtype: DTypeLike = np.float64) -> Repair:
-    """The smallest growth of biases that gives dead classes cells; see ``ClassAudit.repaired_bias``."""
+def repaired_bias(audit: ClassAudit, margin: float, again: Audited, dtype: DTypeLike = np.float64) -> Repair:
+    """The smallest growth of biases that gives dead classes cells; see ``ClassAudit.repaired_bias``.
+
+    ``again`` audits rows with other biases.
+    """
     if not (isinstance(margin, int | float | np.floating) and np.isfinite(margin) and margin > 0):
         raise ParameterError(f"margin: expected a finite number above 0, got {margin!r}; at 0 a raised class only ties")
     if audit.n_undecided:
@@ -97,7 +103,7 @@ def repaired_bias(audit: ClassAudit, margin: float, dtype: DTypeLike = np.float6
                 alone[i] = _raised(bias[i], lift + margin, dtype)
             new[i] = _raised(bias[i], lift + margin * share[i] * _AGAIN ** raises[i], dtype)
         raises[broken] += 1
-        bias, current = new, _audited(audit, new)
+        bias, current = new, again(audit.weights, new, domain=audit.domain, names=audit.names)
     bias, current = best
     changed = np.flatnonzero(bias != audit.bias)
     losers, takers = _losses(audit, current, changed)
@@ -135,12 +141,6 @@ def _raised(bias: float, growth: float, dtype: DTypeLike) -> float:
     if not np.isfinite(rounded):
         raise ParameterError(f"margin: a bias of {bias:g} raised by {growth:g} does not fit {np.dtype(dtype)}")
     return float(rounded)
-
-
-def _audited(audit: ClassAudit, bias: FloatArray) -> ClassAudit:
-    from hardmax.heads.classes.audit import audit_classes
-
-    return audit_classes(audit.weights, bias, domain=audit.domain, names=audit.names)
 
 
 def _losses(before: ClassAudit, after: ClassAudit, changed: IntArray) -> tuple[IntArray, IntArray]:

@@ -13,19 +13,19 @@ from itertools import combinations
 from math import comb
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hardmax.exact.linear_program import exact_interior_point
 from hardmax.exact.quadratic import QuadraticNumber, compare
 from hardmax.exact.rationals import nearest_float, rational
 from hardmax.exact.rounding import SAFETY, dot_error
-from hardmax.exactness import BoolArray, FloatArray
+from hardmax.exactness import FloatArray
 from hardmax.heads.classes.ball import ball_interval, root_above
 from hardmax.heads.classes.domains import FeatureDomain
-from hardmax.heads.classes.exact_rows import cell_rows
 from hardmax.heads.classes.exact_systems import solved_rationals
 from hardmax.heads.classes.problem import Problem
-from hardmax.heads.classes.verdicts import LIVE, UNDECIDED, Cover, Verdicts
-from hardmax.heads.classes.witnesses import whitening
+from hardmax.heads.classes.proofs import cell_rows
+from hardmax.heads.classes.verdicts import LIVE, UNDECIDED, Cover, Verdicts, whitening
 
 Vector = Sequence[Fraction]
 
@@ -147,7 +147,7 @@ def _far_point(problem: Problem, row: int, start: FloatArray, hint: FloatArray) 
 
 
 def sphere_interval(
-    problem: Problem, row: int, allowed: BoolArray, queries: FloatArray
+    problem: Problem, row: int, allowed: NDArray[np.bool_], queries: FloatArray
 ) -> tuple[Fraction, Fraction]:
     """By how much the bias of a row that is dead on the sphere must grow, from below and above.
 

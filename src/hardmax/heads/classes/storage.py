@@ -11,7 +11,7 @@ import numpy as np
 
 from hardmax.cells.storage import read_arrays, write_arrays
 from hardmax.errors import FileFormatError, HardmaxError, ParameterError
-from hardmax.heads.classes.audit import ClassAudit
+from hardmax.heads.classes.certificates import ClassRecord
 from hardmax.heads.classes.domains import read_domain
 from hardmax.heads.classes.sources import arrays_head
 from hardmax.heads.classes.verdicts import DEAD, LIVE, UNDECIDED, Cover
@@ -20,7 +20,7 @@ from hardmax.networks.files.opening import package_version
 FORMAT = "hardmax.classes"
 
 
-def save_classes(audit: ClassAudit, path: str | os.PathLike[str]) -> None:
+def save_classes(audit: ClassRecord, path: str | os.PathLike[str]) -> None:
     """Write an audit to an .npz file, whole or not at all; ``audit.save(path)`` calls this.
 
     Raises
@@ -75,16 +75,8 @@ def _smallest(values: Any) -> Any:
     return single if np.array_equal(single, values, equal_nan=True) else values
 
 
-def load_classes(path: str | os.PathLike[str]) -> ClassAudit:
-    """The audit in a file that ``audit.save`` wrote.
-
-    Exactness: as stored; ``verify`` checks what was loaded.
-
-    Raises
-    ------
-    FileFormatError
-        The file is absent, damaged, or of another kind.
-    """
+def read_classes(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The fields of the audit in a file; ``hm.load_classes`` calls this."""
     file = _npz_path(path)
     header, arrays = read_arrays(file, FORMAT)
     try:
@@ -96,7 +88,7 @@ def load_classes(path: str | os.PathLike[str]) -> ClassAudit:
         raise FileFormatError(f"{file}: its description is damaged ({what})") from None
 
 
-def _restored(header: dict[str, Any], arrays: dict[str, Any], where: str) -> ClassAudit:
+def _restored(header: dict[str, Any], arrays: dict[str, Any], where: str) -> dict[str, Any]:
     head = arrays_head(arrays["weights"], arrays["bias"], header["names"])
     n, d = head.weights.shape
     kind = header["domain"]
@@ -128,10 +120,19 @@ def _restored(header: dict[str, Any], arrays: dict[str, Any], where: str) -> Cla
     if not fits:
         raise FileFormatError(f"{where}: its arrays do not fit together; the file is damaged")
     exact_queries = {int(i): tuple(map(Fraction, query)) for i, query in header["exact_queries"].items()}
-    return ClassAudit(
-        head.weights, head.bias, head.names, read_domain(words, d), status.astype(np.int8), queries,
-        query_of.astype(np.int64), exact_queries, covers, cover_of.astype(np.int64), str(header["reason"]),
-    )  # fmt: skip
+    return {
+        "weights": head.weights,
+        "bias": head.bias,
+        "names": head.names,
+        "domain": read_domain(words, d),
+        "status": status.astype(np.int8),
+        "queries": queries,
+        "query_of": query_of.astype(np.int64),
+        "exact_queries": exact_queries,
+        "covers": covers,
+        "cover_of": cover_of.astype(np.int64),
+        "reason": str(header["reason"]),
+    }
 
 
 def _npz_path(path: str | os.PathLike[str]) -> Path:

@@ -1,7 +1,14 @@
-"""What is settled so far: who lives with which query, who is dead under which cover."""
+"""What is settled so far, and first queries: who lives with which query, who is dead under which cover.
+
+One query a row that it probably wins is the row's difference from the mean, in the metric of the rows' covariance. A
+matrix product a block of queries finds every winner, and whoever wins by more than the rounding is live, whatever row
+the query was made for.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -51,7 +58,7 @@ class Verdicts:
 
         ``needed`` is how much a winner must exceed the others by, as ``Problem.scores`` says.
         """
-        from hardmax.heads.classes import _kernels as kernels
+        from hardmax.heads.classes import _kernels as kernels  # the compiler comes with them
 
         winners, margins = kernels.two_largest(scores)
         with np.errstate(invalid="ignore"):
@@ -77,3 +84,84 @@ class Verdicts:
             self.covers.append(cover)
             self.cover_of[fresh] = len(self.covers) - 1
             self.status[fresh] = DEAD
+
+
+#: Scores held at once by a block of queries.
+BLOCK_SCORES = 8_000_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Whitening:
+    """Coordinates in which the rows have mean zero and unit covariance: ``(rows - mean) @ factor``.
+
+    ``factor @ factor.T`` is the pseudo-inverse of the covariance; directions in which the rows do not move are zero.
+    """
+
+    mean: FloatArray  # (d,)
+    factor: FloatArray  # (d, d)
+
+    def queries(self, rows: FloatArray) -> FloatArray:
+        """The queries of rows: the inverse covariance times the difference from the mean."""
+        result: FloatArray = ((rows - self.mean) @ self.factor) @ self.factor.T
+        return result
+
+
+def whitening(problem: Problem) -> Whitening:
+    """The whitening of a problem's rows, from float eigenvectors; nothing rests on it."""
+    rows = problem.rows
+    mean = rows.mean(axis=0) if len(rows) else np.zeros(problem.dim)
+    centred = rows - mean
+    values, vectors = np.linalg.eigh(centred.T @ centred / max(len(rows), 1))
+    keep = values > 1e-13 * values.max(initial=0.0)
+    scale = np.where(keep, 1.0 / np.sqrt(np.where(keep, values, 1.0)), 0.0)
+    return Whitening(mean, vectors * scale)
+
+
+def witness_pass(verdicts: Verdicts, white: Whitening, scale: float, tick: Callable[[], None] = lambda: None) -> None:
+    """Settle every row that wins at its own whitened query times ``scale``, or at that of another row.
+
+    Exactness: certified; a row is live by a margin above the rounding of its scores.
+    """
+    problem = verdicts.problem
+    n = len(problem.rows)
+    block = max(1, min(1024, BLOCK_SCORES // max(n, 1)))
+    pending = verdicts.undecided
+    for start in range(0, len(pending), block):
+        tick()
+        rows = pending[start : start + block]
+        rows = rows[verdicts.status[rows] == UNDECIDED]
+        if not len(rows):
+            continue
+        try_queries(verdicts, problem.domain.clipped(scale * white.queries(problem.rows[rows])))
+
+
+def try_queries(verdicts: Verdicts, queries: FloatArray) -> IntArray:
+    """Settle the winners of some queries of the domain; binary32 scores first where they lose nothing.
+
+    Returns the proved winner of each query, -1 where there is none.
+    """
+    problem = verdicts.problem
+    if problem.domain.kind == "ball":
+        queries = queries[problem.domain.contains(queries)]
+        return verdicts.add_winners(queries, *problem.scores(queries))
+    if problem.single is None:
+        return verdicts.add_winners(queries, *problem.scores(queries))
+    single = _single_queries(problem, queries)
+    exact = single.astype(np.float64)
+    if not problem.domain.contains(exact).all():  # walls so near to each other that binary32 has nothing between
+        return verdicts.add_winners(queries, *problem.scores(queries))
+    winners = verdicts.add_winners(exact, *problem.single_scores(single))
+    again = np.flatnonzero(winners < 0)
+    if len(again):
+        winners[again] = verdicts.add_winners(exact[again], *problem.scores(exact[again]))
+    return winners
+
+
+def _single_queries(problem: Problem, queries: FloatArray) -> NDArray[np.float32]:
+    """Queries rounded to binary32, inside the walls of the domain still."""
+    with np.errstate(over="ignore", under="ignore"):
+        single = queries.astype(np.float32)
+        for wall, towards in ((problem.domain.low, np.float32(np.inf)), (problem.domain.high, np.float32(-np.inf))):
+            beyond = single < wall if towards > 0 else single > wall
+            single = np.where(beyond, np.nextafter(single, towards), single)
+    return single
