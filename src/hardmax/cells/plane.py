@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.arithmetic.rationals import fraction, nearest_float, rational
+from hardmax.arithmetic.rounding import UNDERFLOW, relative_error
 from hardmax.cells.domains import Domain
 from hardmax.cells.polytopes import Cut, Polytopes, domain_wall
 from hardmax.networks.slices import Guards
@@ -180,7 +181,7 @@ class PlaneEngine:
                 floats = [nearest_float(value) for value in line]
                 corners[edge, 3:6] = floats
                 corners[edge, 6:9] = [
-                    0.0 if rational(f) == v else abs(f) * 2.0**-52 + 2.0**-1074
+                    0.0 if rational(f) == v else relative_error(1) * abs(f) + UNDERFLOW
                     for f, v in zip(floats, line, strict=True)
                 ]
         return labels.reshape(len(children), stage.n_choices), Polygons.of(plain.vertex_start, corners, plain.walls)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from hardmax.arithmetic.rounding import UNDERFLOW, relative_error
 from hardmax.cells.complex import CellComplex, Exactness
 from hardmax.cells.domains import Domain
 from hardmax.cells.enumeration import (
@@ -295,7 +296,7 @@ def _exact_batches(follower: ExactFollower, engine: Engine, enumeration: Enumera
             terms = follower.program.dim + 1
             maps = np.zeros((1, terms, *exact.shape[1:]))
             maps[0, : len(exact)] = float_array(exact)
-            error = np.abs(maps).reshape(1, terms, -1).max(axis=2) * 2.0**-53 + 2.0**-1074
+            error = relative_error(1) * np.abs(maps).reshape(1, terms, -1).max(axis=2) + UNDERFLOW
             yield CellBatch((number,), label[None], maps, error, piece)
             number += 1
             continue

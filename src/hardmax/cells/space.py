@@ -246,7 +246,8 @@ class SpaceEngine:
             position, children, used, facets, n_doubtful, status = cut_polytopes(
                 position, pieces.vertex_start, pieces.corners, pieces.incidence, pieces.facet_start, pieces.walls,
                 pieces.lines, rows, errors, table, stage.twin, stage.group_of_row, self.certified, self._is_unbounded,
-                self.dim, count_only, output, doubtful, limit - n_children, room, words, None if self.only_relus else True,
+                self.dim, count_only, output, doubtful, limit - n_children, room, words,
+                None if self.only_relus else True,
             )  # fmt: skip
             n_children += children
             all_doubtful.append(doubtful[:n_doubtful].copy())

@@ -14,13 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.arithmetic.linear_program import exact_interior_point
+from hardmax.arithmetic.rounding import dot_error
 from hardmax.tropical._minkowski_terms import PRESENT, UNSURE, FlatHeads, Terms, exact_differences
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
-#: Cosine below which two rows are not parallel, whatever their roundings (dimensions up to millions).
-NEARLY_PARALLEL = 1.0 - 1e-9
+#: Cosine below which two unit rows are not parallel, whatever their roundings, in up to 2**20 dimensions.
+NEARLY_PARALLEL = 1.0 - 4.0 * dot_error(1 << 20, 1.0)
 
 
 def facet_pairs(heads: Sequence[Terms], winners: IntArray) -> IntArray:
