@@ -310,3 +310,16 @@ def test_torch_tensors_are_read_without_a_copy():
 def test_bad_input_is_refused_by_name(call, kind, words):
     with pytest.raises(kind, match=words):
         call()
+
+
+@pytest.mark.parametrize("powers", [[0.5, 0.25], [0.9, 0.9, 1e-3], [1e-8] * 5, [0.999, 0.5, 0.1, 0.0]])
+@pytest.mark.parametrize("share", [1e-9, 1e-3, 0.5, 1.0])
+def test_the_largest_root_does_not_depend_on_which_side_the_start_lies(powers, share):
+    """From above, where roundings of the moments may put the start, the first step is down, and not across a pole."""
+    weights = np.array([*powers, 0.0])
+    second = max(powers)
+    root = kernels._largest_root(weights, second, second, 1.0)
+    above = root + share * (1.0 - root)
+    assert abs(kernels._largest_root(weights, second, above, 1.0) - root) <= 1e-11 * root
+    value, _ = kernels._secular(weights, root)
+    assert abs(value * (1.0 - root) - 1.0) < 1e-9 * max(1.0, value)

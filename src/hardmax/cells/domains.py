@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from hardmax.errors import DomainError, ShapeError, WeightError
 from hardmax.exact.rationals import rational_array
+from hardmax.exact.rounding import dot_error
 from hardmax.exactness import FloatArray
 
 Shape = tuple[int, ...]
@@ -231,12 +231,12 @@ def _numbers(what: str, values: ArrayLike) -> FloatArray:
 
 def _dependent(first: FloatArray, second: FloatArray) -> bool:
     """Whether two float vectors are linearly dependent, decided in rationals where floats doubt."""
-    scale = float(np.abs(first).max(initial=0.0)) * float(np.abs(second).max(initial=0.0))
-    if scale == 0.0:
+    if not first.any() or not second.any():
         return True
     pivot = int(np.abs(first).argmax())
-    minors: Any = first[pivot] * second - second[pivot] * first
-    if np.abs(minors).max() > 1e-10 * scale:
-        return False
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # what is no number proves nothing
+        left, right = first[pivot] * second, second[pivot] * first
+        if (np.abs(left - right) > dot_error(2, np.abs(left) + np.abs(right))).any():
+            return False
     a, b = rational_array(first), rational_array(second)
     return all(a[pivot] * b[i] == b[pivot] * a[i] for i in range(len(a)))

@@ -23,6 +23,7 @@ from hardmax.cells.progress import Progress
 from hardmax.cells.streaming import StreamWriter
 from hardmax.errors import DomainError, NotPiecewiseAffineError, ParameterError, PrecisionError, WriteError
 from hardmax.exact.rationals import float_array
+from hardmax.exact.rounding import UNDERFLOW, relative_error
 from hardmax.exactness import Exactness
 from hardmax.networks import operations as op
 from hardmax.networks.network import Network
@@ -284,7 +285,7 @@ def _exact_batches(follower: ExactFollower, engine: Engine, enumeration: Enumera
             terms = follower.program.dim + 1
             maps = np.zeros((1, terms, *exact.shape[1:]))
             maps[0, : len(exact)] = float_array(exact)
-            error = np.abs(maps).reshape(1, terms, -1).max(axis=2) * 2.0**-53 + 2.0**-1074
+            error = relative_error(1) * np.abs(maps).reshape(1, terms, -1).max(axis=2) + UNDERFLOW
             yield CellBatch((number,), label[None], maps, error, piece)
             number += 1
             continue

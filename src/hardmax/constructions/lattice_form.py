@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from math import gcd, lcm
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,7 @@ from numpy.typing import NDArray
 Point = tuple[Fraction, ...]
 Piece = tuple[Fraction, ...]  # slope entries, then the offset
 Polytope = tuple[Point, ...]  # corners: two in one dimension, in order around in two
+Whole = tuple[int, ...]  # a point or piece times a positive number that makes it integral, the last entry of a point's
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,8 @@ class _Search:
                 self.below[j, k] = all(x <= y for x, y in zip(g, f, strict=True))
                 self.above[j, k] = all(x >= y for x, y in zip(g, f, strict=True))
         self.often = self.below.sum(axis=1).tolist()  # on how many simplices each piece is at most f
+        self.whole = [tuple(_integral((*point, Fraction(1))) for point in simplex) for simplex in simplices]
+        self.gaps: dict[tuple[int, int], Whole] = {}
 
     def run(self) -> LatticeForm:
         parts: list[tuple[int, Polytope, frozenset[int]]] = []
@@ -126,24 +130,23 @@ class _Search:
         None where it is not, as on some open set all of the group exceed f.
         """
         found = []
+        ordered = sorted(group, key=lambda j: -self.often[j])
         for k in range(len(self.simplices)):
-            reason = self._reason(group, k)
+            reason = self._reason(ordered, k)
             if reason is None:
                 return None
             found.append(reason)
         return found
 
     def _reason(self, group: Sequence[int], k: int) -> tuple[int, ...] | None:
-        """Members of the group whose minimum is at most f on simplex k, or None."""
-        kept = np.asarray(group)[np.argsort([-self.often[j] for j in group], kind="stable")].tolist()
-        alone = next((j for j in kept if self.below[j, k]), None)
-        if alone is not None:
-            return (alone,)
-        part, used = self.simplices[k], []
-        for j in kept:
-            if self.above[j, k]:  # cuts nothing off
-                continue
-            rest = _clipped(part, _difference(self.pieces[j], self.pieces[self.own[k]]))
+        """Members of the group, first those most often below f, whose minimum is at most f on simplex k, or None."""
+        members = np.asarray(group)
+        is_below = self.below[members, k]
+        if is_below.any():
+            return (int(members[is_below.argmax()]),)
+        part, used = self.whole[k], []
+        for j in members[~self.above[members, k]].tolist():  # others cut nothing off
+            rest = _clipped_whole(part, self._gap(j, self.own[k]))
             if rest is not part:
                 used.append(j)
             if not rest:
@@ -156,24 +159,38 @@ class _Search:
 
         A piece is missed only where it is one of the reasons, and only there is looked for others.
         """
-        kept = list(group)
+        kept = sorted(group, key=lambda j: -self.often[j])
+        needed: dict[int, set[int]] = {j: set() for j in group}  # the simplices for which a piece is a reason
+        for k, reason in enumerate(reasons):
+            for j in reason:
+                needed[j].add(k)
         # first those that are above f most often: they do least to keep the minimum down
         for j in sorted(group, key=lambda j: self.often[j]):
             if j == owner:
                 continue
             rest = [other for other in kept if other != j]
             instead: dict[int, tuple[int, ...]] = {}
-            for k, reason in enumerate(reasons):
-                if j in reason:
-                    other = self._reason(rest, k)
-                    if other is None:
-                        break
-                    instead[k] = other
+            for k in sorted(needed[j]):
+                other = self._reason(rest, k)
+                if other is None:
+                    break
+                instead[k] = other
             else:
                 kept = rest
                 for k, other in instead.items():
+                    for member in reasons[k]:
+                        needed[member].discard(k)
+                    for member in other:
+                        needed[member].add(k)
                     reasons[k] = other
         return kept
+
+    def _gap(self, j: int, owner: int) -> Whole:
+        """Piece j less the owner's, times a positive number."""
+        gap = self.gaps.get((j, owner))
+        if gap is None:
+            gap = self.gaps[j, owner] = _integral(_difference(self.pieces[j], self.pieces[owner]))
+        return gap
 
     def _halves(self, part: Polytope, owner: int) -> list[Polytope]:
         """The part cut along a piece that crosses the owner's inside it, as evenly as can be."""
@@ -199,10 +216,11 @@ class _Search:
             covered = set()
             for number, (k, part, own_group) in enumerate(parts):
                 owner = self.own[k]
-                if group is own_group or group == own_group or (owner in group and (
-                    self.above[members, k].all()
-                    or all(at(self.pieces[j], x) >= at(self.pieces[owner], x) for x in part for j in members)
-                )):
+                is_covered = group == own_group or (owner in group and bool(self.above[members, k].all()))
+                if not is_covered and owner in group and part is not self.simplices[k]:
+                    own = self.pieces[owner]
+                    is_covered = all(at(self.pieces[j], x) >= at(own, x) for x in part for j in members)
+                if is_covered:
                     covered.add(number)
             covers.append(covered)
         missing = set(range(len(parts)))
@@ -216,6 +234,32 @@ class _Search:
 
 def _difference(first: Piece, second: Piece) -> Piece:
     return tuple(x - y for x, y in zip(first, second, strict=True))
+
+
+def _integral(numbers: Sequence[Fraction]) -> Whole:
+    """The numbers times a positive one that makes them integral."""
+    scale = lcm(*(x.denominator for x in numbers))
+    return tuple(x.numerator * (scale // x.denominator) for x in numbers)
+
+
+def _clipped_whole(part: tuple[Whole, ...], piece: Whole) -> tuple[Whole, ...]:
+    """``_clipped`` for points times their last entry; in integers, since most of the search is this."""
+    values = [sum(a * x for a, x in zip(piece, point, strict=True)) for point in part]
+    if max(values) <= 0:
+        return ()
+    if min(values) >= 0:
+        return part
+    corners: list[Whole] = []
+    for i, point in enumerate(part):
+        following = (i + 1) % len(part)
+        if values[i] >= 0:
+            corners.append(point)
+        if values[i] * values[following] < 0:
+            here, there = abs(values[following]), abs(values[i])
+            crossing = [here * x + there * y for x, y in zip(point, part[following], strict=True)]
+            common = gcd(*crossing)
+            corners.append(tuple(x // common for x in crossing))
+    return tuple(dict.fromkeys(corners))
 
 
 def _clipped(part: Polytope, piece: Piece) -> Polytope:

@@ -1,7 +1,8 @@
 """How far a float can be from the number it stands for: one function a lemma of docs/error_bounds.md.
 
-Signs and bounds that are believed rest on these; other files should have no constant of their own. The functions take
-floats or arrays and hold no branch, so that kernels compile them as they are: ``dot_error = kernel(dot_error)``.
+Signs and bounds that are believed rest on these. Constants in other files steer: where to look, when to compute again,
+what to leave to rationals. The functions take floats or arrays and hold no branch, so that kernels compile them as they
+are: ``dot_error = kernel(dot_error)``.
 
 A bound is compared so that nan and infinity prove nothing: ``value > bound`` counts, ``not value <= bound`` does not.
 """

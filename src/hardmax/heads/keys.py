@@ -280,6 +280,8 @@ def ball_reach(diagram: PowerDiagram, ball: Ball) -> Reachable:
 
     Exactness: certified.
     """
+    # Half of the room is used, so that the roundings of a difference, if it is no smaller part than this, and of two
+    # logarithms cannot matter; the constant only chooses the way.
     room = ball.radius - norm_above(float(lengths_of(ball.centre[None])[0]), diagram.dim)
     if diagram.terms.has_bias or room <= 1e-9 * ball.radius:
         return _lean(diagram.reachable(ball=(ball.centre, ball.radius)))

@@ -16,7 +16,15 @@ import hardmax as hm
 from cells.engines.cutting_loops import exact_cells, wall_rows
 from hardmax.cells.domains import Box, Domain, Space
 from hardmax.cells.engines.exact import _cutting as _exact_cutting
-from hardmax.cells.engines.exact.polytopes import ExactPolytope, rebuild, root, split, to_polytopes, volume
+from hardmax.cells.engines.exact.polytopes import (
+    ExactPolytope,
+    rebuild,
+    root,
+    split,
+    to_polytopes,
+    triangulation,
+    volume,
+)
 from hardmax.cells.polytopes import Polytopes, split_wall, wall_of_choice
 from hardmax.errors import CertificateError, EmptyError, QuadraticScoresError
 from hardmax.exact.rationals import fraction, rational_array
@@ -304,3 +312,20 @@ def test_bad_input_is_refused_by_name() -> None:
     with pytest.raises(EmptyError):
         to_polytopes([])
     assert issubclass(QuadraticScoresError, hm.HardmaxError)
+
+
+@pytest.mark.parametrize("incidence", [[0b01, 0b10, 0b01], [0b0101, 0b0110, 0b1001, 0b1010], [0, 0, 0], []])
+def test_corners_and_facets_that_make_no_polytope_are_refused_by_name(incidence):
+    """Incidences of altered files: no simplices at all, or simplices of the wrong dimension."""
+    with pytest.raises(CertificateError, match="no polytope of dimension 3"):
+        triangulation(incidence, 3)
+
+
+@pytest.mark.parametrize("scale", [2.0**-1000, 2.0**-537, 1.0, 2.0**1000])
+def test_a_plane_is_refused_where_its_directions_depend_and_only_there(scale):
+    third = 1.0 / 3.0
+    first, second = np.array([third, 1.0, -1.0]), np.array([2 * third, 2.0, -2.0])
+    with pytest.raises(hm.HardmaxError):
+        hm.Plane(np.zeros(3), scale * np.array([first, second]))
+    second[1] = np.nextafter(2.0, 3.0)
+    assert hm.Plane(np.zeros(3), scale * np.array([first, second])).dim == 2

@@ -18,7 +18,8 @@ from hardmax.networks import operations as op
 if TYPE_CHECKING:
     from hardmax.cells.complex import CellComplex
 
-#: What a complex of exactness "estimated" may be off, as a share of the numbers involved: it claims no errors.
+#: What a complex of exactness "estimated" may be off, as a share of the numbers involved: it claims no errors, and
+#: whatever is found about it is marked estimated too. Others claim their errors, or with none that they have none.
 TOLERANCE = 1e-9
 #: How many bits of a wall's number say who the rival is.
 RIVAL_BITS = 24
@@ -91,16 +92,16 @@ class Subject:
     @cached_property
     def errors(self) -> FloatArray:
         """How far each corner may be from where it stands, (n_vertices,)."""
-        if self.pieces.error is not None and not self.is_estimated:
-            return self.pieces.error
+        if not self.is_estimated:
+            return np.zeros(len(self.pieces.vertices)) if self.pieces.error is None else self.pieces.error
         return np.full(len(self.pieces.vertices), TOLERANCE * self.span)
 
     @cached_property
     def map_errors(self) -> FloatArray:
         """How far each coefficient of each map may be from where it stands, (n_cells, dim + 1)."""
         cells = self.cells
-        if cells.map_error is not None and not self.is_estimated:
-            return cells.map_error
+        if not self.is_estimated:
+            return np.zeros((self.n_cells, self.dim + 1)) if cells.map_error is None else cells.map_error
         size = np.abs(cells.maps.reshape(self.n_cells, self.dim + 1, -1)).max(axis=2, initial=0.0)
         return np.asarray(TOLERANCE * np.maximum(1.0, size))
 

@@ -13,10 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.exact.compiling import kernel as njit
+from hardmax.exact.rounding import relative_error
 
 _ROUND = 6755399441055744.0  # 1.5 * 2^52: adding it leaves the nearest integer in the low bits
 _LOWEST = -1020.0  # exponents below are taken for zero: 2^-1020 is near the least normal number
 _FAR = 900.0  # where the winner leads by so many powers of two, rivals are weighed against the best of them
+_NOTHING = 2.0**-1016  # lemma "softmax row": a weight below counts as nothing
+_SMALL_STEP = 1e-6  # the same lemma: where Newton's method stops
+_ROUNDING = relative_error(8)
 _MOST_STEPS = 60
 
 
@@ -75,7 +79,7 @@ def _powers_of_two(row: Any, top: float, lift: float, scale: float, powers: Any,
         bits[j] = (bits[j] + 1023) << 52  # `bits` and `words` share their memory
     for j in range(n):
         x = words[j] * powers[j]
-        powers[j] = 0.0 if x < 1e-306 else x
+        powers[j] = 0.0 if x < _NOTHING else x
 
 
 @njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})
@@ -109,7 +113,8 @@ def _start_below(second: float, m1: float, m2: float, m3: float, m4: float) -> f
 
     With k = 1 competitor the root is 2 r / (1 + r), and more competitors raise it. So does replacing the sum by
     its Gauss quadrature (weights r at nodes r), which lies below it since every even derivative of 1 / (u - r)
-    is positive: one node gives the second start, two nodes the third.
+    is positive: one node gives the second start, two nodes the third. All of it only says where Newton's method
+    begins: from a start that rounding put above the root it comes to the same.
     """
     u = max(2.0 * second / (1.0 + second), (m1 + m2 / m1) / (1.0 + m1))
     if m4 < 1e-280:
@@ -149,15 +154,17 @@ def _start_below(second: float, m1: float, m2: float, m3: float, m4: float) -> f
 def _largest_root(powers: Any, second: float, start: float, winner: float) -> float:
     """The largest root u of 1 / (1 - winner u) = sum r / (u - r), from a start below it.
 
-    1 / G - (1 - winner u) is concave and increasing, so Newton's steps from below rise to the root.
+    1 / G - (1 - winner u) is concave and increasing, so Newton's steps from below rise to the root. From above the
+    first leads below it, and is kept from crossing the pole at ``second``.
     """
     u = max(start * (1.0 - 1e-14), second * (1.0 + 1e-15))
     for _ in range(_MOST_STEPS):
         value, slope = _secular(powers, u)
         h = 1.0 / value - (1.0 - winner * u)
-        step = -h / (slope / (value * value) + winner)
+        step = max(-h / (slope / (value * value) + winner), 0.5 * (second - u))
         u += step
-        if step <= 1e-6 * (u - second):  # the next would be below 1e-12 of that: convergence is quadratic
+        # the next would be the square of a small step, since convergence is quadratic; or rounding is all there is
+        if abs(step) <= _SMALL_STEP * (u - second) + _ROUNDING * u:
             break
     return u
 

@@ -64,17 +64,25 @@ class Piece:
         Only for a function that takes both signs. ``walls`` are the new facet's numbers in either part.
         """
         signs = [(value > _ZERO) - (value < _ZERO) for value in values]
-        below = [j for j, sign in enumerate(signs) if sign < 0]
         new: list[tuple[Vertex, int]] = []
-        for i, sign in enumerate(signs):
-            if sign <= 0:
-                continue
-            for j in below:
-                if self._are_adjacent(i, j, dim):
-                    first, second = self.vertices[i].point, self.vertices[j].point
-                    point = _crossing(first, values[i], second, values[j], dim)
-                    new.append((Vertex(point), self.incidence[i] & self.incidence[j]))
+        for i, j in self._crossed_edges(signs, dim):
+            point = _crossing(self.vertices[i].point, values[i], self.vertices[j].point, values[j], dim)
+            new.append((Vertex(point), self.incidence[i] & self.incidence[j]))
         return self._part(signs, 1, new, walls[0]), self._part(signs, -1, new, walls[1])
+
+    def _crossed_edges(self, signs: Sequence[int], dim: int) -> Iterator[tuple[int, int]]:
+        """Edges from a vertex of positive to one of negative sign; simple vertices are looked up by d - 1 facets."""
+        below = [j for j, sign in enumerate(signs) if sign < 0]
+        is_simple = [mask.bit_count() == dim for mask in self.incidence]
+        by_facets = {rest: j for j in below if is_simple[j] for rest in _without_one(self.incidence[j])}
+        others = [j for j in below if not is_simple[j]]
+        for i, sign in enumerate(signs):
+            if sign > 0:
+                ends = [j for j in (others if is_simple[i] else below) if self._are_adjacent(i, j, dim)]
+                if is_simple[i]:
+                    ends += [by_facets[rest] for rest in _without_one(self.incidence[i]) if rest in by_facets]
+                    ends.sort()
+                yield from ((i, j) for j in ends)
 
     def _are_adjacent(self, i: int, j: int, dim: int) -> bool:
         first, second = self.incidence[i], self.incidence[j]
@@ -247,6 +255,14 @@ def reduced(row: Sequence[int]) -> tuple[int, ...]:
 def _lead(vertex: Vertex, own: Row, rival: Row) -> Value:
     ours, theirs = vertex.value(own), vertex.value(rival)
     return ours[0] - theirs[0], ours[1] - theirs[1]
+
+
+def _without_one(mask: int) -> Iterator[int]:
+    """The sets that are left when one bit is taken away."""
+    rest = mask
+    while rest:
+        yield mask ^ (rest & -rest)
+        rest &= rest - 1
 
 
 def _packed(mask: int, places: Sequence[int]) -> int:

@@ -295,8 +295,10 @@ def cut_polygons(first_piece, start, corners, walls, rows, errors, certified, gr
                     return piece, children_before, used_before, n_doubtful, 2
                 if trouble:
                     break
+                # A net below the proof, which is the walk: every wall names a rival that was visited. The constant
+                # accepts nothing, it only sends a piece to rationals whose parts do not add up.
                 if certified and abs(area_left) > 1e-6 * polygon_area(polygon, n) + 1e-300:
-                    trouble = True  # a winner went missing: let rationals decide
+                    trouble = True
                     break
                 done = -1
                 break

@@ -248,7 +248,7 @@ def name_neighbours(pool, pool_walls, frame_corner, frame_corners, first_frame, 
                 else:
                     scale = abs(row[0]) + abs(row[1]) * max(abs(ax), abs(bx)) + abs(row[2]) * max(abs(ay), abs(by))
                     gap = max(abs(row[0] + row[1] * ax + row[2] * ay), abs(row[0] + row[1] * bx + row[2] * by))
-                    tied = 1 if gap <= 2.0**-40 * scale else 0
+                    tied = 1 if gap <= 2.0**-40 * scale else 0  # float mode: believed, and marked estimated
                 slope = outward * row[term]
                 if tied == 1 and slope > steepest:
                     best, steepest = k, slope

@@ -18,6 +18,7 @@ from hardmax.cells.domains import Domain
 from hardmax.cells.engines.exact.polytopes import rebuild, split, to_polytopes
 from hardmax.cells.polytopes import Cut, Polytopes, domain_wall, split_wall
 from hardmax.exact.rationals import fraction, nearest_float, rational
+from hardmax.exact.rounding import UNDERFLOW, relative_error
 from hardmax.exactness import FloatArray, IntArray, ObjectArray
 from hardmax.networks.slices.coefficients import Guards
 from hardmax.networks.slices.stages import Stage
@@ -176,7 +177,7 @@ class PlaneEngine:
                 floats = [nearest_float(value) for value in line]
                 corners[edge, 3:6] = floats
                 corners[edge, 6:9] = [
-                    0.0 if rational(f) == v else abs(f) * 2.0**-52 + 2.0**-1074
+                    0.0 if rational(f) == v else relative_error(1) * abs(f) + UNDERFLOW
                     for f, v in zip(floats, line, strict=True)
                 ]
         return labels.reshape(len(children), stage.n_choices), Polygons.of(plain.vertex_start, corners, plain.walls)

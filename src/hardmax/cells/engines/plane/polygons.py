@@ -70,7 +70,8 @@ def _turns(
     """Twice the area, signed, of polygons walked along ``corners``, and whether its sign is proved.
 
     With corners at p + M q the area is a polynomial in M; its highest coefficient that is not zero counts.
-    Where a guess will do, coefficients of the size of rounding errors are taken for zeros.
+    Where a guess will do, in complexes of exactness "estimated", coefficients of the size of rounding errors are taken
+    for zeros; the constant for that size decides nothing in others, where no guess is asked for.
     """
     owner = np.repeat(np.arange(len(sizes)), sizes)
     base, here = corners[start[owner]], corners
