@@ -14,7 +14,7 @@ import pytest
 
 import hardmax as hm
 from cli.commands import facts_of, run
-from hardmax.heads.classes import progress as class_progress
+from hardmax.heads.classes import settling as class_progress
 from hardmax.show import class_page
 
 

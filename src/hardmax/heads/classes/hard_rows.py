@@ -135,7 +135,7 @@ class Walker:
         self.n_stalls = 0
         self.rounds = 0
 
-    def start(self, row: int, allowed: BoolArray, cover: Sequence[int] = ()) -> None:
+    def start(self, row: int, allowed: BoolArray, cover: Sequence[int] | IntArray = ()) -> None:
         """Turn to a new row; rivals are the allowed rows. A full cover of the row, if given, is the first basis."""
         near = self.terrain.nearest(row, allowed, int(N_FIRST * self.m) + 1)
         self.row, self.n_stalls, self.rounds = row, 0, 0

@@ -76,11 +76,7 @@ class Stage:
         )
 
     def copies(self, first: int, last: int) -> tuple[IntArray, IntArray]:
-<<<<<<< HEAD:src/hardmax/networks/slices/stages.py
-        """Columns of the ReLUs among choices first to last - 1 that repeat one before them, and of what they repeat."""
-=======
         """Columns of ReLUs among choices first to last - 1 that repeat an earlier one, and of those they repeat."""
->>>>>>> wt/rest:src/hardmax/networks/slices/stages.py
         repeated = np.arange(first, last)[self._is_copy(first, last)]
         return self.columns[repeated], self.columns[self.group_of_row[self.twin[self.group_start[repeated]]]]
 

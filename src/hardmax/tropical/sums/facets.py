@@ -16,7 +16,7 @@ from hardmax.exact.linear_program import exact_interior_point
 from hardmax.exact.rounding import dot_error
 from hardmax.exactness import IntArray
 from hardmax.tropical.sums.settle import PRESENT, UNSURE, exact_differences
-from hardmax.tropical.sums.terms import PRESENT, UNSURE, FlatHeads, Terms
+from hardmax.tropical.sums.terms import FlatHeads, Terms
 
 #: Cosine below which two unit rows are not parallel, whatever their roundings, in up to 2**20 dimensions.
 NEARLY_PARALLEL = 1.0 - 4.0 * dot_error(1 << 20, 1.0)
