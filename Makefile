@@ -38,7 +38,7 @@ bench: $(VENV)/.dev
 	@for file in benchmarks/bench_*.py; do echo "== $$file"; \
 	$(ONE_THREAD) HARDMAX_BENCH_SIZE=$(SIZE) $(BIN)/python $$file || exit 1; done
 
-# Plants each fault of tests/mutants/faults.toml and prints those that no test notices; about an hour on two cores.
+# Plants each fault of tests/mutants/faults.toml and prints those that no test notices; about 40 minutes on one free core.
 mutants: $(VENV)/.dev $(VENV)/.torch
 	$(ONE_THREAD) $(BIN)/python tests/mutants/run.py --jobs $(JOBS) $(ARGS)
 

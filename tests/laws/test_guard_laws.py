@@ -18,6 +18,7 @@ from hardmax.cells.polytopes import Polytopes
 from hardmax.exact import simplex_kernels as simplex
 from hardmax.exact import systems as _systems
 from hardmax.exact.linear_program import interior_point
+from hardmax.exact.rounding import corner_error, ray_error
 from hardmax.heads.diagram import reachable
 from hardmax.heads.diagram.pullback import _wins_somewhere
 from hardmax.tropical.sums import _kernels as kernels
@@ -25,6 +26,31 @@ from hardmax.tropical.sums.settle import _blend_bound, _blend_scores, _tie_at_bl
 from hardmax.tropical.sums.terms import Terms
 from oracles.hostile_numbers import hostile, n_cases, ulps_off
 from oracles.hull_oracle import dot, fractions, system_has_solution
+
+# --- lemmas ------------------------------------------------------------------------------------------------
+
+
+def test_a_point_is_as_far_from_a_corner_as_a_poor_inverse_allows():
+    """a x = b, with an inverse that is short by the gap: what it makes of the residual is short by as much."""
+    for gap in (0.0, 0.125, 0.25, 0.5):
+        for off in (1 / 3, 1 / 7, 2.0**-900, 3.0 * 2.0**500):
+            reach = float(np.nextafter((1.0 - gap) * off, np.inf))  # |R| r with R = (1 - gap) / a and r = a off
+            assert Fraction(corner_error(1, reach, gap)) >= Fraction(off), (gap, off)
+
+
+def test_a_point_on_a_ray_moves_with_the_errors_of_its_ratio_and_direction():
+    """x + t l, where each of the three is wrong by all that it may be."""
+    for seed in range(n_cases(60)):
+        rng = np.random.default_rng([seed, 49])
+        x, ratio, along = (hostile(rng, (3,), "gauss") * 3.0).tolist()
+        error, doubt, turn = (rng.random(3) * rng.choice([0.0, 1e-12, 1e-3, 1.0], 3)).tolist()
+        bound = ray_error(ratio, doubt, abs(along), abs(x) + 4 * abs(ratio * along), error, turn)
+        computed = Fraction(x + ratio * along)
+        for side, t, l in ((1, 1, 1), (1, -1, 1), (-1, 1, -1), (-1, -1, 1), (1, 1, -1), (-1, -1, -1)):
+            shifted = Fraction(ratio) + t * Fraction(doubt), Fraction(along) + l * Fraction(turn)
+            true = Fraction(x) + side * Fraction(error) + shifted[0] * shifted[1]
+            assert abs(true - computed) <= Fraction(bound), seed
+
 
 # --- linear programs whose search lies ---------------------------------------------------------------------
 
