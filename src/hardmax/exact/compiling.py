@@ -38,7 +38,8 @@ def kernel(function: Any = None, *, cache: bool = True, **options: Any) -> Any:
         return lambda given: kernel(given, cache=cache, **options)
     compiled = _plain(function, **options)
     _replace_compile(compiled, _announced_compile)
-    compiled.__class__ = _interruptible(compiled.__class__)
+    kind: Any = type(compiled)
+    compiled.__class__ = _interruptible(kind)
     if not cache:
         return compiled
     try:
