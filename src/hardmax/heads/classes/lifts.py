@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -163,7 +164,7 @@ def _mixed_lead(problem: Problem, cover: tuple[int, ...], row: int) -> Fraction:
     return max(Fraction(0), value - Fraction(float(problem.bias[row])))
 
 
-def repaired_bias(audit: ClassRecord, margin: float) -> FloatArray:
+def repaired_bias(audit: Any, margin: float) -> FloatArray:
     """Biases with which every class lives that can; see ``ClassAudit.repaired_bias``."""
     from hardmax.heads.classes.audit import audit_classes
 

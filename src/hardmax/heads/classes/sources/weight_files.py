@@ -99,7 +99,7 @@ def safetensors_head(path: Path, layer: str | None) -> ClassHead:
             return values.reshape(shape).astype(np.float64)
 
         config = _beside(path, "config.json")
-        shapes = {name: shape for name, (_, shape, _) in entries.items()}
+        shapes: dict[str, Sequence[int]] = {name: shape for name, (_, shape, _) in entries.items()}
         name = chosen_tensor(shapes, layer, where, config.get("tie_word_embeddings") is not False)
         other = f"{name.removesuffix('.weight')}.bias"
         rows, bias = read(name), read(other) if other in entries else None
