@@ -10,7 +10,7 @@ Nothing here is proved: answers are hints for ``proofs``.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,35 @@ OPTIMAL, COVERED, INFEASIBLE, STALLED = 0, 1, 2, 3
 
 #: Numbers that a hint takes for zero, and pivots until the inverse is made anew. Nothing is decided by them.
 TINY, REFRESH = 1e-9, 100
+
+
+class Program(NamedTuple):
+    """Columns (n_max, m) with costs (n_max,), and walls (d,); ``is_real`` (2 d,) tells those of the domain from others.
+
+    Walls that are not of the domain only keep the program bounded.
+    """
+
+    columns: FloatArray
+    costs: FloatArray
+    low: FloatArray
+    high: FloatArray
+    is_real: BoolArray
+
+
+class Basis(NamedTuple):
+    """A basis that pivots change in place: its columns (m,), each column's place or -1 (n_max + 2 d,), its inverse.
+
+    ``norms`` (m,) are the squares of the inverse's rows, ``x`` and ``y`` (m,) the multipliers and the dual vector,
+    ``counts`` (2,) primal and dual pivots.
+    """
+
+    members: IntArray
+    place: IntArray
+    inverse: FloatArray
+    norms: FloatArray
+    x: FloatArray
+    y: FloatArray
+    counts: IntArray
 
 
 @kernel(fastmath=True)
@@ -147,21 +176,14 @@ def _leaving(x: FloatArray, norms: FloatArray) -> int:
 
 @kernel
 def _dual_entering(
-    alphas: FloatArray,
-    gaps: FloatArray,
-    row: FloatArray,
-    y: FloatArray,
-    low: FloatArray,
-    high: FloatArray,
-    place: IntArray,
-    n_max: int,
-    gap_tiny: float,
+    program: Program, basis: Basis, alphas: FloatArray, gaps: FloatArray, row: FloatArray, gap_tiny: float
 ) -> tuple[int, float]:
     """The column that enters for a negative multiplier, and the dual step; -1 where none can.
 
     Harris: the largest pivot among the columns whose ratio is within a tolerance of the least.
     """
-    n, d = len(gaps), len(low)
+    low, high, place, y = program.low, program.high, basis.place, basis.y
+    n, d, n_max = len(gaps), len(low), len(program.costs)
     best = np.inf
     for j in range(n):
         if place[j] < 0 and alphas[j] < -TINY and gaps[j] <= gap_tiny:
@@ -187,18 +209,10 @@ def _dual_entering(
 
 
 @kernel
-def _primal_entering(
-    gaps: FloatArray,
-    devex: FloatArray,
-    y: FloatArray,
-    low: FloatArray,
-    high: FloatArray,
-    place: IntArray,
-    n_max: int,
-    gap_tiny: float,
-) -> int:
+def _primal_entering(program: Program, basis: Basis, gaps: FloatArray, devex: FloatArray, gap_tiny: float) -> int:
     """The column that raises the value, by devex; -1 at the optimum."""
-    n, d = len(gaps), len(low)
+    low, high, place, y = program.low, program.high, basis.place, basis.y
+    n, d, n_max = len(gaps), len(low), len(program.costs)
     enter, best = -1, 0.0
     for j in range(n):
         if gaps[j] > gap_tiny and place[j] < 0:
@@ -254,54 +268,46 @@ def _column(columns: FloatArray, inverse: FloatArray, j: int) -> Any:
 
 
 @kernel
+def _restart(program: Program, n: int, rhs: FloatArray, basis: Basis, gaps: FloatArray) -> None:
+    """Multipliers, dual vector and reduced costs from the inverse."""
+    basis.x[:] = np.dot(basis.inverse, rhs)
+    _duals(basis.inverse, basis.members, program.costs, program.low, program.high, len(program.costs), basis.y)
+    gaps[:] = program.costs[:n] - np.dot(program.columns[:n], basis.y)
+
+
+@kernel
 def reoptimise(
-    columns: FloatArray,  # (n_max, m)
-    costs: FloatArray,  # (n_max,)
-    n: int,
-    low: FloatArray,  # (d,)
-    high: FloatArray,  # (d,)
-    rhs: FloatArray,  # (m,)
-    basis: IntArray,  # (m,) in and out, as all below
-    place: IntArray,  # (n_max + 2 d,) position in the basis, -1 outside
-    inverse: FloatArray,  # (m, m)
-    norms: FloatArray,  # (m,)
-    x: FloatArray,  # (m,)
-    y: FloatArray,  # (m,)
-    is_real: BoolArray,  # (2 d,) walls of the domain; the others only keep the program bounded
-    target: float,
-    max_pivots: int,
-    counts: IntArray,  # (2,) primal and dual pivots
-    cost_size: float,
+    program: Program, n: int, rhs: FloatArray, basis: Basis, target: float, max_pivots: int, cost_size: float
 ) -> int:
-    """Pivot to the optimum, or until a mixture without made-up walls reaches ``target``.
+    """Pivot to the optimum of the first n columns, or until a mixture without made-up walls reaches ``target``.
 
     Dual steps by steepest edge while a multiplier is negative, then primal steps by devex; columns whose reduced
     cost has the wrong sign wait for the primal ones.
     """
+    columns, costs, low, high, is_real = program
+    members, place, inverse, norms, x, y, counts = basis
     n_max, d = len(costs), len(low)
-    x[:] = np.dot(inverse, rhs)
-    _duals(inverse, basis, costs, low, high, n_max, y)
-    gaps = costs[:n] - np.dot(columns[:n], y)
+    gaps = np.empty(n)
+    _restart(program, n, rhs, basis, gaps)
     gap_tiny = TINY * cost_size
     devex = np.ones(n + 2 * d)
     for count in range(max_pivots):
         if count % REFRESH == REFRESH - 1:
-            refactor(columns, basis, n_max, rhs, inverse, norms, x)
-            _duals(inverse, basis, costs, low, high, n_max, y)
-            gaps[:] = costs[:n] - np.dot(columns[:n], y)
+            refactor(columns, members, n_max, rhs, inverse, norms, x)
+            _restart(program, n, rhs, basis, gaps)
         leave = _leaving(x, norms)
         if leave >= 0:
             row = inverse[leave].copy()
             alphas = np.dot(columns[:n], row)
-            enter, step = _dual_entering(alphas, gaps, row, y, low, high, place, n_max, gap_tiny)
+            enter, step = _dual_entering(program, basis, alphas, gaps, row, gap_tiny)
             if enter < 0:
                 return INFEASIBLE
             column = _column(columns, inverse, enter)
             counts[1] += 1
         else:
-            if _reached(basis, x, costs, low, high, is_real) >= target:
+            if _reached(members, x, costs, low, high, is_real) >= target:
                 return COVERED
-            enter = _primal_entering(gaps, devex, y, low, high, place, n_max, gap_tiny)
+            enter = _primal_entering(program, basis, gaps, devex, gap_tiny)
             if enter < 0:
                 return OPTIMAL
             column = _column(columns, inverse, enter)
@@ -312,14 +318,14 @@ def reoptimise(
             alphas = np.dot(columns[:n], row)
             gap = gaps[enter] if enter < n_max else _wall_gap(enter - n_max, d, y, low, high)
             step = gap / column[leave]
-            out = basis[leave]
+            out = members[leave]
             entering = enter if enter < n_max else n + enter - n_max
             _update_devex(devex, alphas, row, column[leave], entering, out if out < n_max else n + out - n_max)
             counts[0] += 1
         gaps -= step * alphas
         y += step * row
-        place[basis[leave]] = -1
-        basis[leave], place[enter] = enter, leave
+        place[members[leave]] = -1
+        members[leave], place[enter] = enter, leave
         if enter < n_max:
             gaps[enter] = 0.0
         _replace(inverse, norms, x, column, leave)

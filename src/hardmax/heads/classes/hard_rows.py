@@ -135,7 +135,7 @@ class Walker:
         self.n_stalls = 0
         self.rounds = 0
 
-    def start(self, row: int, allowed: BoolArray, cover: Sequence[int] | IntArray = ()) -> None:
+    def start(self, row: int, allowed: BoolArray, cover: IntArray | Sequence[int] = ()) -> None:
         """Turn to a new row; rivals are the allowed rows. A full cover of the row, if given, is the first basis."""
         near = self.terrain.nearest(row, allowed, int(N_FIRST * self.m) + 1)
         self.row, self.n_stalls, self.rounds = row, 0, 0
@@ -218,8 +218,9 @@ class Walker:
         self.rounds += 1
         try:
             status = kernels.reoptimise(
-                self.columns, self.costs, self.n, low, high, self.right, self.basis, self.place, self.inverse,
-                self.norms, self.x, self.y, is_real, target, PIVOTS * self.m + 2000, self.pivots, terrain.cost_size,
+                kernels.Program(self.columns, self.costs, low, high, is_real), self.n, self.right,
+                kernels.Basis(self.basis, self.place, self.inverse, self.norms, self.x, self.y, self.pivots),
+                target, PIVOTS * self.m + 2000, terrain.cost_size,
             )  # fmt: skip
         except np.linalg.LinAlgError:  # rounding let a singular basis in
             status = kernels.INFEASIBLE
