@@ -85,8 +85,9 @@ def test_a_share_that_is_off_proves_nothing():
     rows, bias = np.array([[0.5, 1.0], [0.0, 0.0], [2.0, 4.0]]), np.array([-1.0, 0.0, 0.0])
     assert device.dyadic_cover(rows, bias, np.array([0.75, 0.25])) is not None
     assert device.dyadic_cover(rows, bias, np.array([0.5, 0.5])) is None
-    assert device.dyadic_cover(rows, np.array([2.0**-40, 0.0, 0.0]), np.array([0.75, 0.25])) is None
-    assert device.dyadic_cover(rows + np.array([[2.0**-20, 0], [0, 0], [0, 0]]), bias, np.array([0.75, 0.25])) is None
+    assert device.dyadic_cover(rows, np.array([2.0**-20, 0.0, 0.0]), np.array([0.75, 0.25])) is None
+    for off in ([2.0**-20, 0.0], [0.0, -(2.0**-20)]):
+        assert device.dyadic_cover(rows + np.array([off, [0, 0], [0, 0]]), bias, np.array([0.75, 0.25])) is None
 
 
 def test_what_a_device_cannot_do_is_refused_by_name(head):

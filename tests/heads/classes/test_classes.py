@@ -618,8 +618,10 @@ def test_products_of_digits_are_the_integers_they_stand_for(seed, n, spread):
 @pytest.mark.parametrize("value", [0, -1, 1, 2**18 - 1, 2**18, -(2**18), 2**36 - 2**18, 2**54 - 1, -(2**54), 1 - 2**36])
 def test_numbers_on_the_edge_of_a_digit_are_told_apart(value):
     parts = [np.array([[(value >> 18 * at) & (2**18 - 1)]]) for at in range(3)] + [np.array([[value >> 54]])]
+    uncarried = [parts[0] + (7 << 18), parts[1] - 7, *parts[2:]]
     for place in range(4):
-        assert checking._all_below(parts, place) == (-(2 ** (18 * place)) <= value < 2 ** (18 * place))
+        for digits in (parts, uncarried):
+            assert checking._all_below(digits, place) == (-(2 ** (18 * place)) <= value < 2 ** (18 * place))
 
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from([1.0, 1 / 3, 1 / 7]), st.integers(-2, 2))
