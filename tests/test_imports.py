@@ -51,16 +51,17 @@ def test_the_detector_notices_a_forbidden_module():
     assert _modules_after("import decimal\nimport hardmax", ("decimal",)) == ["decimal"]
 
 
-_USES = {
-    "import alone": "import hardmax",
-    "every public name": "import hardmax\nfor name in hardmax.__all__: getattr(hardmax, name)",
+_USES = {  # and how many seconds each may take
+    "import alone": ("import hardmax", 0.5),
+    "every public name": ("import hardmax\nfor name in hardmax.__all__: getattr(hardmax, name)", 0.9),
 }
 
 
 @pytest.mark.parametrize("use", _USES)
-def test_a_warm_import_takes_less_than_half_a_second(use):
+def test_a_warm_import_is_quick(use):
     # processor time: the other test processes must not count
-    probe = f"import time\nstart = time.process_time()\n{_USES[use]}\nprint(time.process_time() - start)"
+    code, most = _USES[use]
+    probe = f"import time\nstart = time.process_time()\n{code}\nprint(time.process_time() - start)"
 
     def seconds() -> float:
         done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
@@ -70,9 +71,9 @@ def test_a_warm_import_takes_less_than_half_a_second(use):
     medians = []
     for _ in range(4):  # a busy machine gets further chances, a slow import fails them all
         medians.append(statistics.median(seconds() for _ in range(3)))
-        if medians[-1] < 0.5:
+        if medians[-1] < most:
             break
-    assert min(medians) < 0.5, f"{use}: medians of three runs were {medians} s"
+    assert min(medians) < most, f"{use}: medians of three runs were {medians} s"
 
 
 def _typed_names() -> dict[str, str]:

@@ -19,10 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hardmax.cells.verify.adjacency import check_adjacency, check_volume
 from hardmax.cells.verify.check import Check
-from hardmax.cells.verify.choices import check_corners, check_errors, check_interior_points, check_labels, check_maps
-from hardmax.cells.verify.regions import check_map_numbers, check_regions
 from hardmax.cells.verify.subject import Subject, layout_fault
 from hardmax.errors import CertificateError, ParameterError
 from hardmax.exactness import Exactness
@@ -105,6 +102,16 @@ def verify(cells: CellComplex, *, thorough: bool = False) -> Verification:
 
 
 def _checks(subject: Subject) -> list[Check]:
+    from hardmax.cells.verify.adjacency import check_adjacency, check_volume
+    from hardmax.cells.verify.choices import (
+        check_corners,
+        check_errors,
+        check_interior_points,
+        check_labels,
+        check_maps,
+    )
+    from hardmax.cells.verify.regions import check_map_numbers, check_regions
+
     fault = layout_fault(subject)
     if fault is not None:
         return [Check("layout", False, fault)]

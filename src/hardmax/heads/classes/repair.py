@@ -21,8 +21,6 @@ from hardmax.errors import FileFormatError, IncompleteError, OperatorError, Para
 from hardmax.exact.rounding import SAFETY, dot_error
 from hardmax.exactness import Exactness, FloatArray, IntArray
 from hardmax.heads.classes.problem import distinct
-from hardmax.heads.classes.sources.onnx_layers import onnx_bias
-from hardmax.networks.files.onnx.models import outside_tensors, parse_model, replaced_constant
 from hardmax.networks.files.opening import contents
 
 if TYPE_CHECKING:
@@ -217,6 +215,8 @@ class OnnxBias:
         OperatorError
             The audit's biases are not the numbers in the file.
         """
+        from hardmax.networks.files.onnx.models import replaced_constant
+
         if not np.array_equal(self.values.reshape(-1).astype(np.float64), audit.bias):
             raise OperatorError(
                 f"{self.path.name}: the audited biases are not the numbers in {self.name!r:.60} (a scale or a "
@@ -236,6 +236,9 @@ def onnx_bias_of(model: Path, layer: str | None, out: Path) -> OnnxBias:
         No bias, one that is shared, computed or kept outside the file, or a file whose other tensors lie beside it and
         would not be found from the folder of ``out``.
     """
+    from hardmax.heads.classes.sources.onnx_layers import onnx_bias
+    from hardmax.networks.files.onnx.models import outside_tensors, parse_model, replaced_constant
+
     if model.suffix.lower() != ".onnx":
         raise FileFormatError(f"{model}: biases are written back into .onnx files, got {model.suffix or 'no ending'!r}")
     name = onnx_bias(model, layer)

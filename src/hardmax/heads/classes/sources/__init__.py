@@ -10,7 +10,6 @@ from typing import Any
 from hardmax.errors import FileFormatError, ParameterError, PickleError
 from hardmax.heads.classes.sources.head import ClassHead, arrays_head
 from hardmax.heads.classes.sources.names import class_names
-from hardmax.heads.classes.sources.onnx_layers import onnx_head
 from hardmax.heads.classes.sources.torch_layers import torch_head
 from hardmax.heads.classes.sources.weight_files import gguf_head, safetensors_head
 
@@ -45,6 +44,8 @@ def read_head(source: Any, bias: Any, layer: str | None, names: Any) -> ClassHea
 
 
 def _file_head(path: Path, layer: str | None) -> ClassHead:
+    from hardmax.heads.classes.sources.onnx_layers import onnx_head
+
     ending = path.suffix.lower()
     if ending in _PICKLES:
         raise PickleError(
