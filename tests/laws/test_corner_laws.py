@@ -187,6 +187,9 @@ def _solved(system):
 @example(
     [(0.0, 0.0, Fraction(0), Fraction(0))] * 3 + [(1.0, 3e-17, Fraction(0), Fraction(-1))], [0.0] * 4, 2.0**-30, 0.0
 )
+@example(  # nothing but the rounding of products, and no constant that would hide it
+    [(0.0, 0.0, Fraction(0), Fraction(0))] + [(1 / 3, -2 / 7, Fraction(0), Fraction(0))] * 3, [0.0] * 4, 0.0, 0.0
+)
 def test_the_value_of_a_row_at_a_corner_and_a_lead_of_two_are_within_their_bounds(terms, errors, drift, low_part):
     dim = 3
     row, corners = np.zeros((3, dim + 1)), np.zeros((1, dim + 1))
@@ -237,6 +240,9 @@ def test_a_determinant_that_one_prime_divides_is_not_zero():
     _NUMBERS,
     st.sampled_from([1.0, 2.0**500, 2.0**-600]),
 )
+@example([(1 / 3, -1e-300), (0.0, 0.0), (0.0, 0.0)], 0.0, 2.0**-600)  # a product that underflows
+@example([(1 / 3, 1 / 3), (-1 / 3, 1 / 3), (1.0, 2.0**-1074)], 0.0, 2.0**-500)  # all but one cancel, and it is lost
+@example([(1.0, 1 / 3), (-1.0, 1 / 3), (0.0, 0.0)], 1.0, 2.0**1000)  # a factor that cannot be split
 def test_an_exact_sign_is_the_sign_of_the_exact_sum_or_in_doubt(terms, constant, scale):
     row, corners = np.zeros((2, 4)), np.array([[x for _, x in terms]])
     row[0] = [constant * scale, *(a * scale for a, _ in terms)]
