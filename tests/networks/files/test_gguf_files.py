@@ -302,6 +302,13 @@ def test_sizes_are_checked_against_the_file_before_anything_is_made_of_them(name
         read_llama(tmp_path / "lie.gguf")
 
 
+@pytest.mark.parametrize(("shape", "offset"), [((17,), 0), ((16,), 1), ((1,), _VAST)])
+def test_a_tensor_beyond_the_end_is_named_with_the_bytes_it_would_need(shape, offset, tmp_path):
+    (tmp_path / "lie.gguf").write_bytes(_file(tensors=_tensor("late", shape, 0, offset), n_tensors=1, data=bytes(64)))
+    with pytest.raises(FileFormatError, match=r"tensor late of shape \(.*\) in F32 needs bytes .* to .* of 128"):
+        read_llama(tmp_path / "lie.gguf")
+
+
 def test_a_sound_file_of_another_family_is_read_as_far_as_its_name(tmp_path):
     """What the lies are told about: without them the file is one."""
     fields = _text("general.architecture") + struct.pack("<I", _STRING) + _text("none")
