@@ -130,6 +130,25 @@ def test_the_radius_of_a_head_behind_a_layer_encloses_the_truth():
             _check(found, walls, norm)
 
 
+def test_a_head_that_no_input_moves_is_decided_as_rationals_do():
+    """Its keys tie but for rounding and it has no wall that would show a doubt; the next layer's wall depends on it."""
+    rng = np.random.default_rng(5)
+    seen = set()
+    for _ in range(CASES):
+        query, key, step = rng.normal(size=(3, 8)) / 3
+        step -= query * ((step @ query) / (query @ query))
+        keys, values = np.array([key, key + step]), rng.integers(1, 4, (2, 1)) / np.array([[3.0], [7.0]])
+        head = hm.Head(keys, values, np.zeros((8, 1)), query)
+        net = hm.Network([hm.Residual(hm.Attention([head])), hm.ReLU()], 1)
+        exact = [Fraction(q) for q in query.tolist()]
+        scores = [sum(Fraction(k) * q for k, q in zip(row, exact, strict=True)) for row in keys.tolist()]
+        winner = scores.index(max(scores))
+        found, truth = hm.stability.routing_radius(net, [0.0]), Fraction(float(values[winner, 0]))
+        assert found.choice == 1 and Fraction(found.lower) <= truth <= Fraction(found.upper)
+        seen.add(winner)
+    assert seen == {0, 1}
+
+
 @pytest.mark.parametrize("w", [1e-200, 1e-160, 1e-300, 5e-324, 1.0, 1e155, 1e200, 1e300])
 def test_one_unit_of_any_size_is_one_away(w):
     for layers in (
