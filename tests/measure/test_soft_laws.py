@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import hardmax as hm
 from hardmax.errors import ParameterError, PrecisionError, WeightError
 from hardmax.heads.capture.captured import CapturedHead
+from hardmax.measure.stability import _certify_kernels
 from oracles import softmax_oracle as oracle
 
 stability = hm.stability
@@ -153,6 +154,36 @@ def test_large_numbers_that_are_floats_are_read():
     assert stability.certify(exact.astype(np.uint64), 1.0).margin[0] == 2**60 - 2**53 - 2
     assert stability.certify(exact.tolist(), 1.0).margin[0] == 2**60 - 2**53 - 2
     assert stability.certify(np.array([[0.1, 0.2]]).astype(np.longdouble), 1.0).winner[0] == 1
+
+
+def test_the_largest_root_is_found_from_starts_on_either_side():
+    """Newton's steps rise to it from below; from above the first may lead beyond the pole at the runner-up."""
+    rng = np.random.default_rng(6)
+    for _ in range(ROWS):
+        shares = rng.random(int(rng.integers(1, 9))) * float(rng.choice([1.0, 1e-2, 1e-6]))
+        second, winner = (float(rng.choice([1 / 3, 0.99, 1 - 1e-3, 1 - 1e-9])), 1) if rng.random() < 0.7 else (1.0, 0)
+        powers = np.append(second * shares, second)
+        start = second + float(rng.choice([1 - winner * second, 1.0, 8.0]) * rng.choice([1e-6, 0.1, 0.9, 2.0]))
+        root = Fraction(float(_certify_kernels._largest_root(powers, second, start, float(winner))))
+        weights = [Fraction(x) for x in powers.tolist()]
+        # sum r / (u - r) falls from infinity at the runner-up, 1 / (1 - winner u) does not: they meet once
+        for side in (-1, 1):
+            u = root + side * (root - Fraction(second)) / 10**6 + side * root / 10**13
+            if u > second and (not winner or u < 1):
+                assert side * (1 - (1 - winner * u) * sum(r / (u - r) for r in weights)) > 0
+        assert second < root and (not winner or root < 1)
+
+
+def test_a_root_within_roundings_of_its_pole_is_a_number():
+    """Weights a few units in the last place below the winner's: a step that lands on the pole would divide by zero."""
+    rng = np.random.default_rng(7)
+    for _ in range(ROWS):
+        off = int(rng.integers(1, 4)) + np.append(0, rng.integers(0, 60, int(rng.integers(1, 9))))
+        powers = 1.0 - off * 2.0**-53
+        second = float(powers[0])
+        for start in (second, _certify_kernels._start_below(second, *_certify_kernels._moments(powers))):
+            root = _certify_kernels._largest_root(powers, second, start, 1.0)
+            assert second <= root <= 1 + 2.0**-50, off
 
 
 # ---- closed forms ----
