@@ -9,7 +9,7 @@ fall into four kinds, and the kind decides what a cell engine must do with each:
 * *smooth* operations can be evaluated but have no cells.
 
 What the operations compute is written once per number type: ``evaluation.py`` (batches of inputs) and
-``slices.py`` (batches of cells). Shapes never include the batch axis.
+``slices`` (batches of cells). Shapes never include the batch axis.
 """
 
 from __future__ import annotations

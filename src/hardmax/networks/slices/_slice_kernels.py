@@ -1,4 +1,4 @@
-"""Compiled loops of slices.py."""
+"""Compiled loops of ``coefficients``."""
 
 # mypy: ignore-errors
 

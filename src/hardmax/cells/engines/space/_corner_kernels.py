@@ -2,7 +2,7 @@
 
 First along the edge, from the values at its ends; where the errors of a chain of cuts have grown, again
 from the walls that meet in the corner; and where coarse dyadic coordinates satisfy every wall's equation
-exactly, there, with no error at all. Columns of corners and lines, and ``row``: see ``_space_kernels``.
+exactly, there, with no error at all. Columns of corners and lines, and ``row``: see ``_kernels``.
 """
 
 # mypy: ignore-errors

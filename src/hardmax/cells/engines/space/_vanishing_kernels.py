@@ -6,7 +6,7 @@ the determinant that says so is an integer of known size once every row is scale
 an integer below the product of some primes is zero when each of them divides it.
 
 A row is given as ``row[0] + row[1]``, so that differences of floats are exact too. Columns of lines and
-corners: see ``_space_kernels``.
+corners: see ``_kernels``.
 """
 
 # mypy: ignore-errors
