@@ -61,12 +61,14 @@ class HeldSignals:
     Examples
     --------
     >>> import signal
+    >>> before = signal.signal(signal.SIGINT, signal.default_int_handler)  # shells let background work ignore it
     >>> with HeldSignals() as held:
     ...     signal.raise_signal(signal.SIGINT)
     ...     print("closing comes to its end")
     closing comes to its end
     >>> held.arrived
     True
+    >>> _ = signal.signal(signal.SIGINT, before)
     """
 
     _current: ClassVar[HeldSignals | None] = None
