@@ -660,3 +660,11 @@ def test_rows_that_differ_in_their_last_places_are_told_apart(domain, height):
     assert weights.size > proofs.LARGEST
     assert audit.n_undecided == 0 and audit.verify().ok
     assert 10 < audit.live[660:].sum() < 30
+
+
+@pytest.mark.parametrize("power", [-900, -300, 300, 900])
+def test_rows_of_very_different_lengths_are_settled_without_a_warning(power):
+    weights = np.array([[2.0**power, 0.0], [2.0**-300, 1.0], [0.0, 0.0]])
+    audit = hm.audit_classes(weights)
+    assert audit.live.tolist() == live_classes(weights.tolist(), [0.0] * 3, "all") and audit.n_undecided == 0
+    assert audit.verify(thorough=True).ok

@@ -111,10 +111,13 @@ def whitening(problem: Problem) -> Whitening:
     rows = problem.rows
     mean = rows.mean(axis=0) if len(rows) else np.zeros(problem.dim)
     centred = rows - mean
+    largest = float(np.abs(centred).max(initial=0.0))
+    exponent = int(np.frexp(largest)[1]) if np.isfinite(largest) else 0
+    centred = np.ldexp(centred, -exponent)  # so that squares fit
     values, vectors = np.linalg.eigh(centred.T @ centred / max(len(rows), 1))
     keep = values > 1e-13 * values.max(initial=0.0)
     scale = np.where(keep, 1.0 / np.sqrt(np.where(keep, values, 1.0)), 0.0)
-    return Whitening(mean, vectors * scale)
+    return Whitening(mean, np.ldexp(vectors * scale, -exponent))
 
 
 def witness_pass(verdicts: Verdicts, white: Whitening, scale: float, tick: Callable[[], None] = lambda: None) -> None:
