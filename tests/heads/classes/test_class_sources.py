@@ -331,3 +331,24 @@ def test_a_bad_command_is_refused_in_one_line(tmp_path, capsys, monkeypatch, arg
     assert main(["classes", *arguments]) == 2
     told = capsys.readouterr().err
     assert words in told and told.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("front", "kind", "low"),
+    [
+        ("ReLU", "nonnegative", 0.0),
+        ("Tanh", "box", -1.0),
+        ("SiLU", "box", -0.2784645427610739),
+        ("Identity", "all", None),
+    ],
+)
+def test_the_domain_of_a_sequence_of_torch_modules_is_that_of_its_activation(front, kind, low):
+    torch = pytest.importorskip("torch", reason="needs torch, which is not installed")
+    nn = torch.nn
+    model = nn.Sequential(nn.Linear(3, 4), getattr(nn, front)(), nn.Dropout(0.5), nn.Linear(4, 7))
+    audit = hm.audit_classes(model, domain="auto")
+    assert audit.domain.kind in (kind, "box" if kind == "nonnegative" else kind)
+    assert audit.verify().ok and (low is None or (np.asarray(audit.domain.low) == low).all())
+    with torch.no_grad():
+        answers = model.eval()(torch.randn(500, 3)).argmax(dim=1).unique()
+    assert audit.live[answers.numpy()].all()

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import OperatorError, ParameterError
-from hardmax.heads.classes.sources.head import ClassHead, arrays_head
+from hardmax.heads.classes.sources.head import BOXES, ClassHead, arrays_head
 
 #: Attributes under which modules keep their output layer.
 _USUAL = ("lm_head", "classifier", "score", "head", "fc", "output", "out_proj", "decoder", "cls")
+#: torch's activations by the names of what bounds them; of others nothing is said.
+_ACTIVATIONS = {
+    **dict.fromkeys(("Sigmoid", "Tanh", "Softsign"), ""),
+    **{"Hardsigmoid": "HardSigmoid", "Hardswish": "HardSwish", "SiLU": "Swish", "GELU": "Gelu", "Softmax": "Softmax"},
+}
+_POSITIVE = ("ReLU", "Softplus")
+_TRANSPARENT = ("Dropout", "Identity", "Flatten", "Dropout1d", "Dropout2d")
 
 
 def torch_head(module: Any, layer: str | None) -> ClassHead:
@@ -27,11 +35,11 @@ def torch_head(module: Any, layer: str | None) -> ClassHead:
     if layer is not None:
         if layer not in linears:
             raise ParameterError(f"{where}: no linear layer {layer!r:.60}; there are {_listed(linears)}")
-        return _read(linears[layer], f"{where}: layer {layer!r}", module)
+        return _fronted(_read(linears[layer], f"{where}: layer {layer!r}", module), module, linears[layer])
     found = _output(module, linears)
     if len(found) == 1:
         ((name, part),) = found.items()
-        return _read(part, f"{where}: layer {name!r}" if name else where, module)
+        return _fronted(_read(part, f"{where}: layer {name!r}" if name else where, module), module, part)
     if not linears:
         raise OperatorError(f"{where}: expected a module with a linear output layer, found no linear layer in it")
     several = found or linears
@@ -59,6 +67,24 @@ def _output(module: Any, linears: dict[str, Any]) -> dict[str, Any]:
         last = list(linears)[-1]
         return {last: linears[last]}
     return linears if len(linears) == 1 else {}
+
+
+def _fronted(head: ClassHead, module: Any, part: Any) -> ClassHead:
+    """The head with the domain of its features, where it stands in a sequence behind an activation that bounds them.
+
+    What other modules compute in front of a layer is written in their code, which is not read.
+    """
+    for sequence in module.modules():
+        steps = list(sequence) if type(sequence).__name__ == "Sequential" else []
+        place = next((k for k, step in enumerate(steps) if step is part), 0)
+        before = [step for step in steps[:place] if type(step).__name__ not in _TRANSPARENT]
+        kind = type(before[-1]).__name__ if before else ""
+        if kind in _POSITIVE:
+            return replace(head, features="nonnegative", reason=f"features after {kind}")
+        if kind in _ACTIVATIONS:
+            low, high = BOXES[_ACTIVATIONS[kind] or kind]
+            return replace(head, features=("box", low, high), reason=f"features after {kind}")
+    return head
 
 
 def _is_linear(part: Any) -> bool:
