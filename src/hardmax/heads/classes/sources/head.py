@@ -39,8 +39,8 @@ class ClassHead:
         return replace(self, weights=self.weights * gain, bias=self.bias + self.weights @ shift, fold=None)
 
 
-#: Bounds of what activations give in real numbers, those of x sigmoid(x) and GELU (of both forms) rounded down; a runtime
-#: that rounds can leave them by a unit in the last place of its own numbers.
+#: Bounds of what activations give in real numbers, those of x sigmoid(x) and GELU (of both forms) rounded down; a
+#: runtime that rounds can leave them by a unit in the last place of its own numbers.
 BOXES: dict[str, tuple[float, float]] = {
     "Sigmoid": (0.0, 1.0),
     "HardSigmoid": (0.0, 1.0),
