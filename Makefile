@@ -27,6 +27,7 @@ test: $(VENV)/.dev $(VENV)/.torch $(VENV)/.models $(VENV)/.browser
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
 
 types: $(VENV)/.dev $(VENV)/.torch
 	$(BIN)/mypy

@@ -81,8 +81,10 @@ def main():
         failures.append("the numpy side labels points differently")
     bench_sample_cells(net, 1000, np.random.default_rng(2))  # compiles, or reads the cache
     runs = [
-        (bench_numpy(blocks, n_samples, np.random.default_rng(seed)),
-         bench_sample_cells(net, n_samples, np.random.default_rng(seed)))
+        (
+            bench_numpy(blocks, n_samples, np.random.default_rng(seed)),
+            bench_sample_cells(net, n_samples, np.random.default_rng(seed)),
+        )
         for seed in range(5)
     ]
     slow, fast = (sorted(run[side][0] for run in runs)[2] for side in (0, 1))

@@ -34,9 +34,7 @@ def shared() -> Path:
 
 def listed_reasons() -> list[str]:
     """The first column of the table in QUARANTINE.md: texts that a permitted skip's reason contains."""
-    rows = [
-        line.split("|")[1].strip() for line in QUARANTINE.read_text().splitlines() if line.startswith("|")
-    ]
+    rows = [line.split("|")[1].strip() for line in QUARANTINE.read_text().splitlines() if line.startswith("|")]
     return [row.strip("`") for row in rows if row not in ("reason", "---")]
 
 

@@ -92,9 +92,7 @@ def test_what_the_runner_collects_is_what_the_files_define(request):
 
 
 def test_the_collection_guard_notices_lost_functions():
-    lost = (
-        "def check_sum(): pass\ndef test_a(): pass\ndef _helper(): pass\n@pytest.fixture\ndef net(): pass\n"
-    )
+    lost = "def check_sum(): pass\ndef test_a(): pass\ndef _helper(): pass\n@pytest.fixture\ndef net(): pass\n"
     assert _uncollected(lost, ("test_",)) == ["check_sum"]
     assert _uncollected("def test_a(): pass\ndef test_a(): pass\n", ("test_",)) == [
         "test_a (defined twice, so the first is lost)"
@@ -151,9 +149,7 @@ def _skip_reasons(source: str) -> list[str]:
         if name == "importorskip":
             reasons.append(_literal(keywords.get("reason")) or f"could not import '{literals[0]}'")
         elif name in ("skip", "skipif"):
-            reasons.append(
-                _literal(keywords.get("reason")) or next(iter(literals), "a reason that is not literal")
-            )
+            reasons.append(_literal(keywords.get("reason")) or next(iter(literals), "a reason that is not literal"))
     return reasons
 
 
@@ -203,9 +199,7 @@ def _run_pytest(folder: Path) -> int:
 
 # ---- errors ----
 
-_ERRORS = [
-    kind for _, kind in inspect.getmembers(errors, inspect.isclass) if kind.__module__ == errors.__name__
-]
+_ERRORS = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if kind.__module__ == errors.__name__]
 
 
 @pytest.mark.parametrize("kind", _ERRORS, ids=lambda kind: kind.__name__)

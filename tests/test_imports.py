@@ -79,9 +79,7 @@ def test_a_warm_import_is_quick(use):
 def _typed_names() -> dict[str, str]:
     """Public name -> module, as a type checker reads them in the package's TYPE_CHECKING block."""
     tree = ast.parse(Path(hardmax.__file__).read_text())
-    block = next(
-        node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
-    )
+    block = next(node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
     return {
         alias.asname: f"{line.module}.{alias.name}"
         for line in block.body

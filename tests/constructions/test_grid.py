@@ -68,9 +68,7 @@ def test_even_folds_are_continuous_and_odd_ones_jump_between_keys_only(n_keys, f
         assert len(jumps) == (1 + folds * n_keys) * (n_keys - 1)
 
 
-@given(
-    st.integers(1, 4), st.integers(1, 4), st.lists(st.fractions(0, 1, max_denominator=40), min_size=3, max_size=3)
-)
+@given(st.integers(1, 4), st.integers(1, 4), st.lists(st.fractions(0, 1, max_denominator=40), min_size=3, max_size=3))
 def test_coordinates_do_not_mix(n_keys, folds, point):
     together = _exact(hm.grid_transformer(n_keys, 3, folds, 2), point)[0]
     line = hm.grid_transformer(n_keys, 1, folds, 2)

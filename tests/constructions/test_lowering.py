@@ -42,9 +42,7 @@ def _largest(slopes, offsets, point):
     """The maximum of affine functions with float coefficients, one point, in rationals."""
     best = None
     for slope, offset in zip(slopes, offsets, strict=True):
-        value = Fraction(offset) + sum(
-            (Fraction(a) * x for a, x in zip(slope, point, strict=True)), Fraction(0)
-        )
+        value = Fraction(offset) + sum((Fraction(a) * x for a, x in zip(slope, point, strict=True)), Fraction(0))
         best = value if best is None or value > best else best
     return best
 
@@ -73,10 +71,7 @@ def _assert_equal_everywhere(lowered, layers, dim, points=POINTS):
 
 
 def _without_attention(layers):
-    return all(
-        layer[0] != "attention" and (layer[0] != "residual" or _without_attention(layer[1]))
-        for layer in layers
-    )
+    return all(layer[0] != "attention" and (layer[0] != "residual" or _without_attention(layer[1])) for layer in layers)
 
 
 # ---- networks without attention ----
@@ -251,9 +246,7 @@ def _assert_equal_at_generic_points(lowered, layers, dim):
     keys=st.lists(st.tuples(st.integers(-2, 2), st.integers(-2, 2)), min_size=4, max_size=4),
 )
 @example(values=[0, 1, 0, 0], keys=[(1, 0), (0, 0), (-1, 0), (0, 1)])  # the odd value belongs to a dead key
-@example(
-    values=[0, 1, 0, 0], keys=[(1, 0), (1, 0), (-1, 0), (0, 1)]
-)  # the odd value belongs to a repeated key
+@example(values=[0, 1, 0, 0], keys=[(1, 0), (1, 0), (-1, 0), (0, 1)])  # the odd value belongs to a repeated key
 def test_a_head_is_continuous_exactly_when_its_live_keys_agree(values, keys):
     layers = [("attention", [([list(k) for k in keys], [[v] for v in values], [[1, 0], [0, 1]], None)], None)]
     live = {label[0] for label in oracle_cells(layers, 2).labels}
@@ -308,9 +301,7 @@ def test_jumps_that_a_later_layer_forgets_do_not_count():
     assert discontinuity(clipped) is None
 
 
-@pytest.mark.parametrize(
-    ("n_keys", "dim", "folds", "depth"), [(2, 1, 2, 1), (2, 1, 2, 2), (4, 1, 2, 1), (2, 2, 2, 1)]
-)
+@pytest.mark.parametrize(("n_keys", "dim", "folds", "depth"), [(2, 1, 2, 1), (2, 1, 2, 2), (4, 1, 2, 1), (2, 2, 2, 1)])
 def test_the_grid_transformer_folds_its_jumps_away_and_is_lowered(n_keys, dim, folds, depth):
     layers = grid_transformer(n_keys, dim, folds, depth)
     lowered = lower(network_of(layers, dim))
@@ -447,8 +438,6 @@ def test_the_rational_search_for_joint_terms_agrees_with_the_compiled_one(first,
 
     def total(scale):
         parts = [(Fraction(2), maximum(_terms(rows, scale), 100, "here")) for rows in (first, second)]
-        return {
-            tuple(fraction(x) / scale for x in term) for term in weighted_sum(parts, zero, 100, "here").terms
-        }
+        return {tuple(fraction(x) / scale for x in term) for term in weighted_sum(parts, zero, 100, "here").terms}
 
     assert total(Fraction(1)) == total(WIDE) == total(Fraction(1, 3))

@@ -95,7 +95,8 @@ def test_corners_minus_edges_plus_cells_is_one(layers, box):
                 (share, point)
                 for point in corners
                 if _side(tail, head, point) == 0
-                and 0 <= (share := along[0] * (point[0] - tail[0]) + along[1] * (point[1] - tail[1]))
+                and 0
+                <= (share := along[0] * (point[0] - tail[0]) + along[1] * (point[1] - tail[1]))
                 <= along[0] ** 2 + along[1] ** 2
             )
             edges |= {frozenset((a, b)) for (_, a), (_, b) in pairwise(on_edge)}

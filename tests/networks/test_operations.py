@@ -55,9 +55,7 @@ def test_scale_and_shift_broadcast_and_only_shift_has_a_constant_term():
     _assert_gives(op.Shift(constant), [x], copied, constant_term=False)
 
 
-@given(
-    seed=st.integers(0, 10**6), stride=st.integers(1, 2), padding=st.integers(0, 1), groups=st.integers(1, 2)
-)
+@given(seed=st.integers(0, 10**6), stride=st.integers(1, 2), padding=st.integers(0, 1), groups=st.integers(1, 2))
 def test_convolution_is_a_gather_and_a_product(seed, stride, padding, groups):
     channels, out, size, kernel = 2 * groups, 3 * groups, 4, 2
     x = _integers(seed, 2, 1, channels, size, size)
@@ -96,9 +94,7 @@ def test_reshaping_transposing_and_taking_move_entries():
 def test_reductions_sum_or_average_and_keep_axes_when_told():
     x = 4 * _integers(0, 2, 3, 4)
     _assert_gives(op.Reduce((1,), False, 1), [x], np.array([[sum(v) for v in row] for row in x.tolist()]))
-    _assert_gives(
-        op.Reduce((1,), True, 4), [x], np.array([[[sum(v) / 4] for v in row] for row in x.tolist()])
-    )
+    _assert_gives(op.Reduce((1,), True, 4), [x], np.array([[[sum(v) / 4] for v in row] for row in x.tolist()]))
     _assert_gives(op.Reduce((0, 1), False, 1), [x], x.reshape(2, -1).sum(axis=1))
 
 
@@ -165,9 +161,7 @@ def test_normalisation_centres_and_scales_the_last_axis():
 
 def test_smooth_operations_are_named_with_their_place():
     builder = GraphBuilder((2,))
-    value = builder.add(
-        op.Normalize(1e-5, True), builder.add(op.Pointwise("gelu"), 0, name="layer 0"), name="layer 1"
-    )
+    value = builder.add(op.Normalize(1e-5, True), builder.add(op.Pointwise("gelu"), 0, name="layer 0"), name="layer 1")
     net = hm.Network.from_graph(builder.build(value))
     assert net.smooth_operations == ("gelu at layer 0", "LayerNorm at layer 1")
 

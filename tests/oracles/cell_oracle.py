@@ -102,9 +102,7 @@ def interior_point(rows: Iterable[Row], dim: int) -> Row | None:
     n = len(system)
     # Tableau rows: cost, dim equations, normalisation. Columns: y, one marker per equation, right-hand side.
     table = [[row[0] for row in system] + [0] * (dim + 1)]
-    table += [
-        [row[k] for row in system] + [int(m == k) for m in range(1, dim + 1)] + [0] for k in range(1, dim + 1)
-    ]
+    table += [[row[k] for row in system] + [int(m == k) for m in range(1, dim + 1)] + [0] for k in range(1, dim + 1)]
     table.append([1] * n + [0] * dim + [1])
     basis = [-1] * (dim + 2)
     scale = 1  # every entry stands for entry / scale, scale > 0

@@ -65,9 +65,7 @@ def _first_best(scores: Sequence[Any]) -> int:
     return best
 
 
-def _run(
-    layers: Sequence[Layer], z: list[Any], mix: Mix, number: Callable[[Any], Any], label: list[int]
-) -> list[Any]:
+def _run(layers: Sequence[Layer], z: list[Any], mix: Mix, number: Callable[[Any], Any], label: list[int]) -> list[Any]:
     for layer in layers:
         kind = layer[0]
         if kind == "affine":

@@ -141,9 +141,7 @@ def _block(draw: _Draw, kind: str, width: int, budget: int) -> tuple[list[Layer]
             return [("attention", heads, None)], sum(d_v), n_heads
         # Attention alone is piecewise constant: inside a residual the slope survives.
         return [("residual", [("attention", heads, draw.rows(width, sum(d_v)))])], width, n_heads
-    inner, inner_width, used = _block(
-        draw, rng.choice(["relu", "leaky", "maxout", "attention"]), width, budget
-    )
+    inner, inner_width, used = _block(draw, rng.choice(["relu", "leaky", "maxout", "attention"]), width, budget)
     return [("residual", [*inner, ("affine", draw.rows(width, inner_width), draw.bias(width))])], width, used
 
 
@@ -161,9 +159,7 @@ def _distinct(n: int) -> list[list[int]]:
 
 def _joint(heads: list[list[list[Any]]]) -> list[Layer]:
     """Bias-free heads on the input itself, each key with its own value."""
-    return [
-        ("attention", [(keys, _distinct(len(keys)), _identity(len(keys[0])), None) for keys in heads], None)
-    ]
+    return [("attention", [(keys, _distinct(len(keys)), _identity(len(keys[0])), None) for keys in heads], None)]
 
 
 def _one_head(keys: list[list[int]], values: list[list[int]], residual: bool = False) -> list[Layer]:

@@ -57,9 +57,7 @@ def compare(x: Surd, y: Surd) -> int:
     return _sign(a) * _sign_with_root(a * a - square_x - square_y, cross, x.radicand * y.radicand)
 
 
-def breakpoints(
-    scores: Sequence[Sequence[Number]], low: Number = 0, high: Number = 1
-) -> list[tuple[Surd, Surd, int]]:
+def breakpoints(scores: Sequence[Sequence[Number]], low: Number = 0, high: Number = 1) -> list[tuple[Surd, Surd, int]]:
     """The maximal intervals (start, end, winner) of the argmax of c0 + c1 t + c2 t^2 on [low, high].
 
     Between consecutive roots of all pairwise differences the order of the scores is constant, so one rational

@@ -71,9 +71,7 @@ def test_the_table_of_relu_networks_is_consistent() -> None:
         assert int(row["cells"]) <= cells.get((row["name"], True), int(row["cells"]))
 
 
-@pytest.mark.parametrize(
-    ("n_keys", "dim", "folds", "depth"), [(2, 2, 2, 2), (2, 1, 3, 2), (2, 3, 2, 1), (1, 2, 4, 1)]
-)
+@pytest.mark.parametrize(("n_keys", "dim", "folds", "depth"), [(2, 2, 2, 2), (2, 1, 3, 2), (2, 3, 2, 1), (1, 2, 4, 1)])
 def test_grid_transformer_has_as_many_regions_as_the_theorem_builds(
     n_keys: int, dim: int, folds: int, depth: int
 ) -> None:
@@ -193,9 +191,7 @@ def _eliminate(rows: Sequence[Row], dim: int) -> bool:
 
 @settings(max_examples=400, deadline=None)
 @given(
-    st.integers(1, 3).flatmap(
-        lambda d: st.lists(st.tuples(*[st.integers(-2, 2)] * (d + 1)), min_size=1, max_size=7)
-    )
+    st.integers(1, 3).flatmap(lambda d: st.lists(st.tuples(*[st.integers(-2, 2)] * (d + 1)), min_size=1, max_size=7))
 )
 def test_emptiness_agrees_with_fourier_motzkin(rows: list[Row]) -> None:
     dim = len(rows[0]) - 1
@@ -237,9 +233,7 @@ def test_random_networks_on_a_box_are_covered_and_agree_with_point_evaluation(st
         cells, regions, maps = result.triple
         assert cells >= regions >= maps >= 1, seed
         for label, cell in result.pieces.items():
-            value = tuple(
-                sum(a * u for a, u in zip(f[1:], cell.witness, strict=True)) + f[0] for f in cell.outputs
-            )
+            value = tuple(sum(a * u for a, u in zip(f[1:], cell.witness, strict=True)) + f[0] for f in cell.outputs)
             assert evaluate(layers, cell.witness) == (label, value), seed
         assert {evaluate(layers, point)[0] for point in _generic_grid(dim)} <= result.labels, seed
 

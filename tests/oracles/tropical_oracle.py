@@ -108,9 +108,7 @@ def essential(terms):
 
 def value(terms, x):
     """The maximum of the terms at a point."""
-    return max(
-        sum(Fraction(a) * b for a, b in zip(slope, x, strict=True)) + Fraction(o) for slope, o in terms
-    )
+    return max(sum(Fraction(a) * b for a, b in zip(slope, x, strict=True)) + Fraction(o) for slope, o in terms)
 
 
 # ---- linear algebra ----
@@ -167,9 +165,7 @@ def maximal_cells(terms):
         if weights is None:
             continue
         x = [sum((w * row[i] for w, row in zip(weights, rows, strict=True)), Fraction(0)) for i in range(dim)]
-        values = [
-            sum(a * b for a, b in zip(s, x, strict=True)) + o for s, o in zip(slopes, offsets, strict=True)
-        ]
+        values = [sum(a * b for a, b in zip(s, x, strict=True)) + o for s, o in zip(slopes, offsets, strict=True)]
         if values[first] == max(values):
             cells.add(tuple(j for j, v in enumerate(values) if v == values[first]))
     return cells
@@ -238,10 +234,7 @@ def hull_2d(points):
 def area(points):
     """The area of the convex hull of points in the plane."""
     corners = hull_2d(points)
-    return (
-        abs(sum(p[0] * q[1] - p[1] * q[0] for p, q in zip(corners, corners[1:] + corners[:1], strict=True)))
-        / 2
-    )
+    return abs(sum(p[0] * q[1] - p[1] * q[0] for p, q in zip(corners, corners[1:] + corners[:1], strict=True))) / 2
 
 
 def _cross(a, b, c):
@@ -270,9 +263,7 @@ def rational_cells(polynomials):
             cells[label] = rows
     maps = {label: _map_of(polynomials, label) for label in cells}
     groups = {label: {label} for label in cells}
-    facets = {
-        pair for pair in combinations(sorted(cells), 2) if _share_a_facet(*(cells[label] for label in pair))
-    }
+    facets = {pair for pair in combinations(sorted(cells), 2) if _share_a_facet(*(cells[label] for label in pair))}
     for first, second in facets:
         if maps[first] == maps[second] and groups[first] is not groups[second]:
             merged = groups[first] | groups[second]
@@ -300,11 +291,7 @@ def _share_a_facet(first, second):
             continue
         if not any(_is_multiple((a, b), row, -1) for row in second):
             continue
-        rows = [
-            row
-            for row in first + second
-            if not (_is_multiple((a, b), row, 1) or _is_multiple((a, b), row, -1))
-        ]
+        rows = [row for row in first + second if not (_is_multiple((a, b), row, 1) or _is_multiple((a, b), row, -1))]
         if is_strictly_feasible([_substitute(row, (a, b), axis) for row in rows]):
             return True
     return False

@@ -110,9 +110,7 @@ def test_walls_in_space_lie_on_the_maximum_and_follow_their_boundary(terms):
         corners = wall.vertices
         turns = [
             np.cross(b - a, c - b) @ normal
-            for a, b, c in zip(
-                corners, np.roll(corners, -1, axis=0), np.roll(corners, -2, axis=0), strict=True
-            )
+            for a, b, c in zip(corners, np.roll(corners, -1, axis=0), np.roll(corners, -2, axis=0), strict=True)
         ]
         assert len(corners) >= 3
         assert all(turn > 0 for turn in turns) or all(turn < 0 for turn in turns)

@@ -74,11 +74,7 @@ def _agrees(rows, dim):
 CUBE = [(*(sign * int(i == j) for j in range(3)), -1) for i, sign in product(range(3), (1, -1))]
 
 
-@given(
-    st.integers(1, 4).flatmap(
-        lambda d: st.lists(st.tuples(*[st.integers(-2, 2)] * d), min_size=1, max_size=8)
-    )
-)
+@given(st.integers(1, 4).flatmap(lambda d: st.lists(st.tuples(*[st.integers(-2, 2)] * d), min_size=1, max_size=8)))
 @example([row for row in CUBE for _ in range(2)] + [(1, 1, 1, 0)])
 @example([(0, 0), (0, 0)])
 @example([(1, 0), (-1, 0)])
@@ -91,10 +87,6 @@ def test_a_cut_cube_has_the_corners_it_should():
     rows = [*CUBE, *CUBE, (1, 1, 1, 0)]
     corners = {ray.vector for ray in generators(rows, 4).rays}
     below = {(*c, 1) for c in product((-1, 1), repeat=3) if sum(c) < 0}
-    on_it = {
-        (*(Fraction(x) for x in c), 1)
-        for c in product((-1, 0, 1), repeat=3)
-        if sum(c) == 0 and 0 in c and any(c)
-    }
+    on_it = {(*(Fraction(x) for x in c), 1) for c in product((-1, 0, 1), repeat=3) if sum(c) == 0 and 0 in c and any(c)}
     assert corners == below | on_it
     assert len(corners) == 10

@@ -69,9 +69,7 @@ def test_softmax_is_the_gradient_of_the_soft_sum():
 
 @given(
     st.tuples(st.integers(1, 4), st.integers(1, 4), st.integers(1, 4)).flatmap(
-        lambda s: st.tuples(
-            arrays(np.float64, s[:2], elements=SCALARS), arrays(np.float64, s[1:], elements=SCALARS)
-        )
+        lambda s: st.tuples(arrays(np.float64, s[:2], elements=SCALARS), arrays(np.float64, s[1:], elements=SCALARS))
     ),
     st.sampled_from([0.5, 2.0]),
 )

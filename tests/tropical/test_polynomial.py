@@ -79,9 +79,7 @@ def test_soft_values_approach_the_hard_one_from_above(terms, tau):
 def test_away_from_ties_the_soft_value_converges_exponentially():
     p = TropicalPolynomial([[1.0], [-1.0]])
     gaps = [float(p([1.0], temperature=tau)) - 1.0 for tau in (0.4, 0.2, 0.1)]
-    np.testing.assert_allclose(
-        gaps, [tau * np.log1p(np.exp(-2.0 / tau)) for tau in (0.4, 0.2, 0.1)], atol=1e-15
-    )
+    np.testing.assert_allclose(gaps, [tau * np.log1p(np.exp(-2.0 / tau)) for tau in (0.4, 0.2, 0.1)], atol=1e-15)
     assert p([1.0], temperature=0.01) == 1.0
 
 

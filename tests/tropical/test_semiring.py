@@ -43,9 +43,7 @@ def test_matrices_form_a_semiring(triple):
     np.testing.assert_array_equal(maxplus_add(maxplus_add(a, b), c), maxplus_add(a, maxplus_add(b, c)))
     np.testing.assert_array_equal(maxplus_add(a, a), a)
     np.testing.assert_array_equal(maxplus_add(a, zero), a)
-    np.testing.assert_array_equal(
-        maxplus_matmul(maxplus_matmul(a, b), c), maxplus_matmul(a, maxplus_matmul(b, c))
-    )
+    np.testing.assert_array_equal(maxplus_matmul(maxplus_matmul(a, b), c), maxplus_matmul(a, maxplus_matmul(b, c)))
     np.testing.assert_array_equal(maxplus_matmul(one, a), a)
     np.testing.assert_array_equal(maxplus_matmul(a, one), a)
     np.testing.assert_array_equal(maxplus_matmul(a, zero), zero)

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from hardmax.cells.verify.verification import Verification
 
 
-
 class CellComplex:
     """Cells of a network on a domain.
 

@@ -74,7 +74,5 @@ def digit_transformer(n_keys: int, dim: int, depth: int) -> Network:
     n_keys = int(n_keys)  # numpy's integers would overflow before the check
     check_exact("n_keys, depth", n_keys ** (depth + 1))
     scale = n_keys**depth
-    blocks: list[Layer] = [
-        cutting_heads(n_keys, dim, float(n_keys ** (depth - 1 - level))) for level in range(depth)
-    ]
+    blocks: list[Layer] = [cutting_heads(n_keys, dim, float(n_keys ** (depth - 1 - level))) for level in range(depth)]
     return Network([Affine(scale * np.eye(dim)), *blocks], dim)

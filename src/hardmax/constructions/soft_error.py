@@ -57,9 +57,7 @@ def published_softmax_error(form: MaxoutForm, temperature: float) -> float:
     return _up(total)
 
 
-def _through(
-    layer: MaxoutLayer, deviations: list[tuple[Fraction, Fraction]]
-) -> list[tuple[Fraction, Fraction]]:
+def _through(layer: MaxoutLayer, deviations: list[tuple[Fraction, Fraction]]) -> list[tuple[Fraction, Fraction]]:
     result = []
     for unit in range(layer.width):
         pieces = []

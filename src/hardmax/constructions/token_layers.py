@@ -106,9 +106,7 @@ class FeedForwardSublayer:
 Sublayer = AttentionSublayer | FeedForwardSublayer
 
 
-def append_all(
-    builder: GraphBuilder, tokens: int, sublayers: Sequence[tuple[str, Sublayer]], queries: Queries
-) -> int:
+def append_all(builder: GraphBuilder, tokens: int, sublayers: Sequence[tuple[str, Sublayer]], queries: Queries) -> int:
     """Append named sublayers in order and return the last value."""
     for name, sublayer in sublayers:
         tokens = sublayer.append(builder, tokens, name, queries)

@@ -210,9 +210,7 @@ class CachedHead:
             )
         )  # fmt: skip
 
-    def reachable(
-        self, radius: float, *, relative: bool = False, own: str | OwnKey = OwnKey.IGNORED
-    ) -> CacheReach:
+    def reachable(self, radius: float, *, relative: bool = False, own: str | OwnKey = OwnKey.IGNORED) -> CacheReach:
         """Which tokens would be chosen by some query within ``radius`` of the current one.
 
         Parameters

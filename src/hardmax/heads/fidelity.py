@@ -121,9 +121,7 @@ def compare(
     return trial.fidelity(hard_outputs(trial.subject, hard))
 
 
-def by_layer(
-    source: Source, inputs: Any, labels: ArrayLike | None = None, logits: bool = True
-) -> tuple[Hardened, ...]:
+def by_layer(source: Source, inputs: Any, labels: ArrayLike | None = None, logits: bool = True) -> tuple[Hardened, ...]:
     """The fidelity with one attention layer hard at a time, all else as it was, in order.
 
     Exactness: estimated; rounded, and about these inputs only.
@@ -140,9 +138,7 @@ def by_layer(
     return tuple(trial.with_hard(heads) for heads in trial.layers)
 
 
-def by_head(
-    source: Source, inputs: Any, labels: ArrayLike | None = None, logits: bool = True
-) -> tuple[Hardened, ...]:
+def by_head(source: Source, inputs: Any, labels: ArrayLike | None = None, logits: bool = True) -> tuple[Hardened, ...]:
     """The fidelity with one head hard at a time, all else as it was, in order.
 
     Exactness: estimated; rounded, and about these inputs only.
@@ -238,9 +234,7 @@ def greedy(
     return tuple(steps)
 
 
-def ranked(
-    source: Source, inputs: Any, labels: ArrayLike | None = None, logits: bool = True
-) -> tuple[Hardened, ...]:
+def ranked(source: Source, inputs: Any, labels: ArrayLike | None = None, logits: bool = True) -> tuple[Hardened, ...]:
     """The fidelity with ever more heads hard, those first that change the outputs least when hard alone.
 
     Heads are in order of their divergence in ``by_head``, of their relative error where there is none, then of

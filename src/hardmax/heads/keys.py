@@ -220,7 +220,16 @@ def key_sets(
         is_uniform = all(references[number][2] for number in members)
         found.append(
             KeySet(
-                tuple(members), positions, first.n_keys, is_uniform, diagram, n_chosen, is_seen, hull, ball, around,
+                tuple(members),
+                positions,
+                first.n_keys,
+                is_uniform,
+                diagram,
+                n_chosen,
+                is_seen,
+                hull,
+                ball,
+                around,
                 tuple(refusals),
             )
         )

@@ -200,9 +200,7 @@ def _summary(n: int, frequencies: NDArray[np.int64], is_hashed: bool, is_complet
     once, twice = int((frequencies == 1).sum()), int((frequencies == 2).sum())
     estimate, above = chao1(n, frequencies)
     interval = (float(distinct), max(most_equal_cells(n, distinct), above))
-    return CellSample(
-        n, distinct, once, twice, 1.0 - once / n, estimate, interval, is_hashed, is_complete=is_complete
-    )
+    return CellSample(n, distinct, once, twice, 1.0 - once / n, estimate, interval, is_hashed, is_complete=is_complete)
 
 
 def chao1(n_samples: int, frequencies: NDArray[np.int64]) -> tuple[float, float]:
@@ -230,9 +228,7 @@ def chao1(n_samples: int, frequencies: NDArray[np.int64]) -> tuple[float, float]
     if f2:
         variance = f2 * (a * r**2 / 2 + a**2 * r**3 + a**2 * r**4 / 4)
     else:
-        variance = (
-            a * f1 * (f1 - 1) / 2 + a**2 * f1 * (2 * f1 - 1) ** 2 / 4 - a**2 * f1**4 / (4 * (distinct + unseen))
-        )
+        variance = a * f1 * (f1 - 1) / 2 + a**2 * f1 * (2 * f1 - 1) ** 2 / 4 - a**2 * f1**4 / (4 * (distinct + unseen))
     spread = exp(_NORMAL_975 * sqrt(log(1 + max(variance, 0.0) / unseen**2)))
     return distinct + unseen, distinct + unseen * spread
 

@@ -193,9 +193,7 @@ def _fidelity(
         "hard_accuracy": found.hard_accuracy,
     }
     return [
-        Record(step, MODEL, name, finite(value), found.exactness)
-        for name, value in values.items()
-        if value is not None
+        Record(step, MODEL, name, finite(value), found.exactness) for name, value in values.items() if value is not None
     ]
 
 

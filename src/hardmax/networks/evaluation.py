@@ -87,8 +87,10 @@ def softmax(x: Array, temperature: float) -> Array:
         )
     with np.errstate(over="ignore", under="ignore"):
         shifted = x - x.max(axis=-1, keepdims=True)
-        weights = np.exp(shifted / x.dtype.type(temperature)) if _representable(temperature, x) else (
-            (shifted == 0).astype(x.dtype)
+        weights = (
+            np.exp(shifted / x.dtype.type(temperature))
+            if _representable(temperature, x)
+            else ((shifted == 0).astype(x.dtype))
         )
     return np.asarray(weights / weights.sum(axis=-1, keepdims=True))
 

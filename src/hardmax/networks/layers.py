@@ -107,8 +107,7 @@ class Head:
             raise ShapeError(f"Head: expected one value a key, got {len(key_rows)} keys and {len(value_rows)} values")
         if matrix.shape[0] != key_rows.shape[1]:
             raise ShapeError(
-                f"Head: expected a query map (d_k, d) with d_k = {key_rows.shape[1]} as in the keys, "
-                f"got {matrix.shape}"
+                f"Head: expected a query map (d_k, d) with d_k = {key_rows.shape[1]} as in the keys, got {matrix.shape}"
             )
         if vector is not None and vector.shape != matrix.shape[:1]:
             raise ShapeError(f"Head: expected a query bias of {matrix.shape[0]} entries, got {vector.shape[0]}")

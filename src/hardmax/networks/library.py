@@ -41,7 +41,6 @@ from hardmax.networks.network import Network
 DEFAULT_BUILTIN = "lookup"
 
 
-
 # --- random networks ----------------------------------------------------------------------------
 
 
@@ -223,9 +222,7 @@ def affine_head(keys: ArrayLike, biases: ArrayLike, values: ArrayLike) -> Head:
     except (TypeError, ValueError) as error:
         raise WeightError(f"affine_head: expected keys and biases as arrays of numbers ({error})") from None
     if sites.ndim != 2 or offsets.shape != sites.shape[:1]:
-        raise ShapeError(
-            f"affine_head: expected keys (N, d) and biases (N,), got {sites.shape} and {offsets.shape}"
-        )
+        raise ShapeError(f"affine_head: expected keys (N, d) and biases (N,), got {sites.shape} and {offsets.shape}")
     dim = sites.shape[1]
     lift = np.vstack([np.eye(dim), np.zeros((1, dim))])
     return Head(np.column_stack([sites, offsets]), values, lift, np.append(np.zeros(dim), 1.0))
@@ -324,9 +321,7 @@ def builtin(name: str = DEFAULT_BUILTIN) -> Network:
 
 def _check_name(name: str) -> None:
     if not isinstance(name, str) or name not in _DESCRIPTIONS:
-        raise ParameterError(
-            f"no built-in network is called {name!r}; expected one of {', '.join(_DESCRIPTIONS)}"
-        )
+        raise ParameterError(f"no built-in network is called {name!r}; expected one of {', '.join(_DESCRIPTIONS)}")
 
 
 _DESCRIPTIONS = {

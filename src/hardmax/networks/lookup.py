@@ -153,9 +153,7 @@ def lookup_tokens(x: ArrayLike) -> tuple[str, ...]:
         is_question = index == N_PAIRS
         if key.size != 1 or value.size != (not is_question) or not np.isin(row, (0.0, 1.0)).all():
             wanted = "one key and no value" if is_question else "one key and one value"
-            raise ParameterError(
-                f"row {index}: expected {wanted}, each marked by a 1 among zeros, got {row.tolist()}"
-            )
+            raise ParameterError(f"row {index}: expected {wanted}, each marked by a 1 among zeros, got {row.tolist()}")
         names.append(f"ask k{key[0]}" if is_question else f"k{key[0]}=v{value[0]}")
     return tuple(names)
 

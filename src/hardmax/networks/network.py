@@ -44,9 +44,7 @@ class Network:
 
     __slots__ = ("_changes", "_graph", "_layers", "_temperature")
 
-    def __init__(
-        self, layers: Sequence[Layer], input_dim: int | Sequence[int], temperature: float = 0.0
-    ) -> None:
+    def __init__(self, layers: Sequence[Layer], input_dim: int | Sequence[int], temperature: float = 0.0) -> None:
         shape = _sizes(input_dim)
         checked = check_layers("Network", layers)
         if not checked:

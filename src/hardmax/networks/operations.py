@@ -49,8 +49,7 @@ class Operation:
         changes = {
             field.name: convert(getattr(self, field.name))
             for field in fields(self)
-            if isinstance(getattr(self, field.name), np.ndarray)
-            and getattr(self, field.name).dtype.kind in "fO"
+            if isinstance(getattr(self, field.name), np.ndarray) and getattr(self, field.name).dtype.kind in "fO"
         }
         return replace(self, **changes) if changes else self
 

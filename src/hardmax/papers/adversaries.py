@@ -344,7 +344,5 @@ ADVERSARIES: dict[str, Callable[[str, int, np.random.Generator], Attack]] = {
     "block": _networks(_block_net, (26,), bounds.block_upper([2, 2], 2, 2, affine=True)),
     "two blocks": _networks(_two_blocks, (58,), bounds.cells_upper([2, 2], 2, 2, 2, affine=True)),
     "routing radius": _routing,
-    "maxout": _networks(
-        _maxout_net, (30,), bounds.maxout_layer(2, 3, 2) * bounds.maxout_layer(2, 2, 2)
-    ),
+    "maxout": _networks(_maxout_net, (30,), bounds.maxout_layer(2, 3, 2) * bounds.maxout_layer(2, 2, 2)),
 }

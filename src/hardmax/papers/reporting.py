@@ -22,9 +22,7 @@ class Findings(tuple[Finding, ...]):
         return block(title, table(("claim", "verdict", "decided by", "statement"), rows, most=200))
 
 
-def check(
-    only: str | Iterable[str] | None = None, *, progress: Callable[[Claim], None] | None = None
-) -> Findings:
+def check(only: str | Iterable[str] | None = None, *, progress: Callable[[Claim], None] | None = None) -> Findings:
     """Check every published statement, or those asked for, from scratch.
 
     Parameters
@@ -61,9 +59,7 @@ def selected(only: str | Iterable[str] | None) -> tuple[Claim, ...]:
     names = [only] if isinstance(only, str) else list(only)
     for name in names:
         if not any(_matches(claim, name) for claim in ledger):
-            raise ParameterError(
-                f"no claim is called {name!r}; expected a name such as III.3, V.2 or 'Figure 4'"
-            )
+            raise ParameterError(f"no claim is called {name!r}; expected a name such as III.3, V.2 or 'Figure 4'")
     return tuple(claim for claim in ledger if any(_matches(claim, name) for name in names))
 
 

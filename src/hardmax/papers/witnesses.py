@@ -99,6 +99,7 @@ def grid_count(n_keys: int, dim: int, folds: int, depth: int) -> int:
 
 def random_transformer(rng: np.random.Generator, n_keys: int, depth: int, width: int = 3) -> Network:
     """One Gaussian head and a ReLU layer a block, in the plane, weights on the grid of 1/1024."""
+
     def draw(*shape: int) -> Any:
         return np.round(rng.standard_normal(shape) * 1024) / 1024
 

@@ -54,9 +54,7 @@ def finite_points(x: ArrayLike, dim: int) -> FloatArray:
     except (TypeError, ValueError) as error:
         raise WeightError(f"x: expected an array of real numbers, got {error}") from error
     if points.ndim == 0 or points.shape[-1] != dim:
-        raise ShapeError(
-            f"x: expected points of shape (..., {dim}), got {points.shape}; put coordinates last"
-        )
+        raise ShapeError(f"x: expected points of shape (..., {dim}), got {points.shape}; put coordinates last")
     if not np.isfinite(points).all():
         raise WeightError("x: expected finite coordinates, got NaN or infinity; drop those points")
     return points

@@ -62,14 +62,9 @@ def generators(rows: Sequence[Row], dim: int) -> Generators:
         pivot, pivot_value = lines.pop(crossing), values.pop(crossing)
         if pivot_value > 0:
             pivot, pivot_value = tuple(-entry for entry in pivot), -pivot_value
-        lines = [
-            _eliminate(line, value, pivot, pivot_value) for line, value in zip(lines, values, strict=True)
-        ]
+        lines = [_eliminate(line, value, pivot, pivot_value) for line, value in zip(lines, values, strict=True)]
         bit = 1 << index
-        rays = [
-            Ray(_eliminate(ray.vector, _dot(row, ray.vector), pivot, pivot_value), ray.tight | bit)
-            for ray in rays
-        ]
+        rays = [Ray(_eliminate(ray.vector, _dot(row, ray.vector), pivot, pivot_value), ray.tight | bit) for ray in rays]
         rays.append(Ray(reduced(pivot), bit - 1))  # every earlier row vanishes on a line
     return Generators(tuple(lines), tuple(rays))
 
@@ -105,9 +100,7 @@ def _cut(rays: list[Ray], row: Row, index: int, pointed_dim: int) -> list[Ray]:
             common = out_ray.tight & in_ray.tight
             if common.bit_count() < pointed_dim - 2 or not _are_adjacent(out_ray, in_ray, common, rays):
                 continue
-            vector = [
-                out_value * a - in_value * b for a, b in zip(in_ray.vector, out_ray.vector, strict=True)
-            ]
+            vector = [out_value * a - in_value * b for a, b in zip(in_ray.vector, out_ray.vector, strict=True)]
             kept.append(Ray(reduced(vector), common | bit))
     return kept
 

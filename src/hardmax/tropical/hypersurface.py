@@ -114,8 +114,7 @@ def hypersurface(polynomial: TropicalPolynomial, domain: Any = None) -> Hypersur
     walls = [
         _wall((int(keep[first]), int(keep[second])), corners, graph.lines, dim)
         for (first, second), corners in sorted(shared.items())
-        if len(corners) + len(lines) >= dim
-        and rank([*lines, *(corner.homogeneous for corner in corners)]) == dim
+        if len(corners) + len(lines) >= dim and rank([*lines, *(corner.homogeneous for corner in corners)]) == dim
     ]
     return Hypersurface(tuple(walls), dim)
 
@@ -166,9 +165,7 @@ def _around(points: list[tuple[Fraction, ...]]) -> list[tuple[Fraction, ...]]:
     runs from the first to the last below their chord, the other back above it.
     """
     axes = next(
-        axes
-        for axes in ((0, 1), (0, 2), (1, 2))
-        if any(_cross(points[0], points[-1], point, axes) for point in points)
+        axes for axes in ((0, 1), (0, 2), (1, 2)) if any(_cross(points[0], points[-1], point, axes) for point in points)
     )
     ordered = sorted(points, key=lambda point: (point[axes[0]], point[axes[1]]))
     first, last = ordered[0], ordered[-1]

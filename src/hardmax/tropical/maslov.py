@@ -32,9 +32,7 @@ def checked_temperature(temperature: float) -> float:
     except (TypeError, ValueError) as error:
         raise ParameterError(f"expected a temperature, a number >= 0, got {temperature!r}") from error
     if not 0.0 <= value < np.inf:
-        raise ParameterError(
-            f"expected a finite temperature >= 0, got {value}; zero is hard, one is softmax(s)"
-        )
+        raise ParameterError(f"expected a finite temperature >= 0, got {value}; zero is hard, one is softmax(s)")
     return value
 
 
@@ -135,9 +133,7 @@ def soft_matmul(left: ArrayLike, right: ArrayLike, temperature: float) -> FloatA
     tau = checked_temperature(temperature)
     a, b = _doubles(left, "left operand"), _doubles(right, "right operand")
     if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0]:
-        raise ShapeError(
-            f"expected (n, k) times (k, m), got {a.shape} times {b.shape}; inner sizes must agree"
-        )
+        raise ShapeError(f"expected (n, k) times (k, m), got {a.shape} times {b.shape}; inner sizes must agree")
     if tau == 0.0:
         return maxplus_matmul(a, b)
     result = np.empty((a.shape[0], b.shape[1]))

@@ -86,9 +86,7 @@ class NewtonPolytope:
 
         Exactness: exact.
         """
-        return tuple(
-            sorted(tuple(int(self.terms[place]) for place in sorted(facet)) for facet in self._facet_places)
-        )
+        return tuple(sorted(tuple(int(self.terms[place]) for place in sorted(facet)) for facet in self._facet_places))
 
     @cached_property
     def exact_volume(self) -> Fraction:
@@ -124,10 +122,7 @@ class NewtonPolytope:
         # Facets are the extreme rays of the cone of pairs (normal, level) with <normal, v> <= level.
         rows = integer_rows(np.column_stack([self.vertices, np.full(self.n_vertices, -1.0)]))
         found = generators(rows, self.points.shape[1] + 1)
-        facets = (
-            frozenset(place for place in range(self.n_vertices) if ray.tight >> place & 1)
-            for ray in found.rays
-        )
+        facets = (frozenset(place for place in range(self.n_vertices) if ray.tight >> place & 1) for ray in found.rays)
         return tuple(facet for facet in facets if facet)
 
 

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from hardmax.tropical.newton_polytope import NewtonPolytope
 
 
-
 @dataclass(frozen=True, eq=False)
 class TropicalPolynomial:
     """The function ``p(x) = max_j <slopes_j, x> + offsets_j`` with its list of terms (Definition III.5).

@@ -156,9 +156,7 @@ def maxplus_identity(size: int, dtype: Any = np.float64) -> MaxPlusArray:
 
 
 @overload
-def maxplus_matmul(
-    left: ArrayLike, right: ArrayLike, return_argmax: Literal[False] = False
-) -> MaxPlusArray: ...
+def maxplus_matmul(left: ArrayLike, right: ArrayLike, return_argmax: Literal[False] = False) -> MaxPlusArray: ...
 
 
 @overload
@@ -199,8 +197,7 @@ def maxplus_matmul(
     a, b = _common(left, right)
     if not (1 <= a.ndim <= 2 and 1 <= b.ndim <= 2 and a.shape[-1] == b.shape[0]):
         raise ShapeError(
-            f"expected (n, k) or (k,) times (k, m) or (k,), got {a.shape} times {b.shape}; "
-            "the inner sizes must agree"
+            f"expected (n, k) or (k,) times (k, m) or (k,), got {a.shape} times {b.shape}; the inner sizes must agree"
         )
     shape = a.shape[:-1] + b.shape[1:]
     if a.shape[-1] == 0 and (return_argmax or a.dtype == np.int64):

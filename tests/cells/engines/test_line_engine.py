@@ -335,9 +335,7 @@ def test_a_batch_may_be_cut_in_parts_and_counted_without_being_built():
     assert whole.n_done == 40 and len(whole.doubtful) == 0
     part = engine.cut(pieces, Guards(rows, np.zeros((40, 3))), stage, 10)
     assert 0 < part.n_done < 40 and len(part.labels) > 10
-    rest = engine.cut(
-        pieces.take(part.n_done, 40), Guards(rows[part.n_done :], np.zeros((40 - part.n_done, 3))), stage
-    )
+    rest = engine.cut(pieces.take(part.n_done, 40), Guards(rows[part.n_done :], np.zeros((40 - part.n_done, 3))), stage)
     assert (np.concatenate([part.labels, rest.labels]) == whole.labels).all()
     assert engine.count(pieces, Guards(rows, np.zeros((40, 3))), stage)[0] == len(whole.labels)
 

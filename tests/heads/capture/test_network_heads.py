@@ -33,9 +33,7 @@ def _check(net, inputs, tolerance=1e-12):
         of_head = {
             (h.layer, h.head): by_node[h.node] if h.slot is None else by_node[h.node][..., h.slot, :, :] for h in heads
         }
-        assert (
-            worst_difference(capture, lambda *at, of=of_head: of[at].reshape(-1, of[at].shape[-1])) < tolerance
-        )
+        assert worst_difference(capture, lambda *at, of=of_head: of[at].reshape(-1, of[at].shape[-1])) < tolerance
     return captures
 
 

@@ -1,7 +1,7 @@
 """Campaigns too long for a test run: random ONNX graphs against onnxruntime, and mutated files.
 
-    python tests/networks/files/onnx_campaign.py --graphs 50000 --seed 0
-    python tests/networks/files/onnx_campaign.py --mutations 50000 --seed 0
+python tests/networks/files/onnx_campaign.py --graphs 50000 --seed 0
+python tests/networks/files/onnx_campaign.py --mutations 50000 --seed 0
 """
 
 import argparse

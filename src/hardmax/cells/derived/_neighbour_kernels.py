@@ -6,8 +6,22 @@ from hardmax.exact.compiling import kernel
 
 
 @kernel(nogil=True)
-def merge_tilings(group_start, split, column_stage, group_column, is_continuous, cell, end, error, end_column, end_pair,
-                  labels, stage_of_column, out_pairs, out_doubt):
+def merge_tilings(
+    group_start,
+    split,
+    column_stage,
+    group_column,
+    is_continuous,
+    cell,
+    end,
+    error,
+    end_column,
+    end_pair,
+    labels,
+    stage_of_column,
+    out_pairs,
+    out_doubt,
+):
     """Overlaps of two tilings of a segment, group by group.
 
     Group g owns tiles ``group_start[g] : group_start[g + 1]`` in order along its line, those before ``split[g]`` on
@@ -43,8 +57,11 @@ def merge_tilings(group_start, split, column_stage, group_column, is_continuous,
                     same = is_continuous[group_column[g]] != 0
                     if same:
                         for k in range(labels.shape[1]):
-                            if (stage_of_column[k] < stage_of_column[end_column[a]] and k != group_column[g]
-                                    and labels[cell[a], k] != labels[cell[b], k]):
+                            if (
+                                stage_of_column[k] < stage_of_column[end_column[a]]
+                                and k != group_column[g]
+                                and labels[cell[a], k] != labels[cell[b], k]
+                            ):
                                 same = False
                                 break
                 if not same:

@@ -81,8 +81,7 @@ def plane_svg(cells: CellComplex, *, title: str, marks: Sequence[tuple[float, fl
         f"<title>{escape(title)}</title>",
         f"<style>.c{{stroke:{INK};stroke-width:{line};stroke-linejoin:round;fill-opacity:.72}}"
         ".c:hover{fill-opacity:1}.i{fill:none;stroke:#fff;stroke-width:1.9;stroke-opacity:.8}</style>",
-        f"<rect width='100%' height='100%' fill='#fff'/><text x='{_EDGE:.0f}' y='34'>{escape(shown)}"
-        "</text>",
+        f"<rect width='100%' height='100%' fill='#fff'/><text x='{_EDGE:.0f}' y='34'>{escape(shown)}</text>",
     ]
     start = cells.pieces.vertex_start
     for index, area in enumerate(cells.volumes.tolist()):

@@ -70,8 +70,7 @@ def bends_or_jump(tree: PieceTree, graph: Graph) -> list[Bend] | Discontinuity:
         if first.pieces == second.pieces:
             continue
         gaps = [
-            tuple(x - y for x, y in zip(f, g, strict=True))
-            for f, g in zip(first.pieces, second.pieces, strict=True)
+            tuple(x - y for x, y in zip(f, g, strict=True)) for f, g in zip(first.pieces, second.pieces, strict=True)
         ]
         amounts = [_multiple(gap, wall) for gap in gaps]
         jumping = next((gap for gap, amount in zip(gaps, amounts, strict=True) if amount is None), None)
@@ -104,9 +103,7 @@ def _discontinuity(
     where, keys = _jumping_head(graph, *labels)
     values = tuple(tuple(at(f, point) for f in cell.pieces) for cell in (first, second))
     if values[0] == values[1]:
-        raise CertificateError(
-            f"{where}: a jump was found that vanishes at {point}; please report this network"
-        )
+        raise CertificateError(f"{where}: a jump was found that vanishes at {point}; please report this network")
     return Discontinuity(where, keys, point, (values[0], values[1]), (first.point, second.point), labels)
 
 
@@ -124,9 +121,7 @@ def _jumping_head(graph: Graph, first: Sequence[int], second: Sequence[int]) -> 
     raise CertificateError("the output jumps although no head changes its winner; please report this network")
 
 
-def convex_difference(
-    tree: PieceTree, bends: Sequence[Bend], max_terms: int
-) -> tuple[list[Maximum], Maximum]:
+def convex_difference(tree: PieceTree, bends: Sequence[Bend], max_terms: int) -> tuple[list[Maximum], Maximum]:
     """Numerators, one an output, and the common denominator, of a continuous network's pieces.
 
     Exactness: exact; every term is the only maximum somewhere.
@@ -155,9 +150,7 @@ def convex_difference(
 
 def _corrections(leaf: Cell, needed: dict[Row, Fraction], dim: int) -> list[Function]:
     """The affine functions that ``sum_h c_h max(h, 0)`` takes on open parts of a leaf."""
-    parts: list[tuple[tuple[Row, ...], Point, Function]] = [
-        (leaf.rows, leaf.point, (Fraction(0),) * (dim + 1))
-    ]
+    parts: list[tuple[tuple[Row, ...], Point, Function]] = [(leaf.rows, leaf.point, (Fraction(0),) * (dim + 1))]
     for wall, depth in needed.items():
         other = tuple(-a for a in wall)
         following = []

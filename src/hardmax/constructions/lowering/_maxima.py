@@ -146,9 +146,7 @@ def _essential_in_rationals(terms: Sequence[Term]) -> list[int]:
     return alive
 
 
-def _joint_winners_in_rationals(
-    heads: Sequence[Sequence[Term]], max_terms: int, where: str
-) -> list[tuple[int, ...]]:
+def _joint_winners_in_rationals(heads: Sequence[Sequence[Term]], max_terms: int, where: str) -> list[tuple[int, ...]]:
     dim = len(heads[0][0]) - 1
     found: list[tuple[tuple[int, ...], list[tuple[int, ...]]]] = [((), [])]
     for terms in heads:

@@ -143,9 +143,7 @@ def _functions(coefficients: NDArray[Any], dim: int, graph: Graph) -> list[Funct
             "pieces are not affine and no tropical rational map equals it"
         )
     zero = rational(0)
-    rows = [
-        coefficients[k] if k < len(coefficients) else [zero] * coefficients.shape[1] for k in range(dim + 1)
-    ]
+    rows = [coefficients[k] if k < len(coefficients) else [zero] * coefficients.shape[1] for k in range(dim + 1)]
     return [tuple(fraction(value) for value in column) for column in zip(*rows, strict=True)]
 
 
@@ -168,9 +166,7 @@ def _choose(cell: Cell, options: list[Function], dim: int) -> list[Cell]:
     for winner, best in enumerate(options):
         if any(best == other for other in options[:winner]):
             continue
-        lead = [
-            primitive(x - y for x, y in zip(best, other, strict=True)) for other in options if other != best
-        ]
+        lead = [primitive(x - y for x, y in zip(best, other, strict=True)) for other in options if other != best]
         rows = tuple(dict.fromkeys((*cell.rows, *lead)))
         is_inside = all(at(row, cell.point) > 0 for row in lead)
         point = cell.point if is_inside else point_inside(rows, dim)

@@ -112,9 +112,7 @@ def heads_of_calls(calls: Sequence[AttentionCall], sequence: int = 0) -> tuple[C
     return tuple(head for layer, call in enumerate(calls) for head in call.heads(sequence, layer, masks))
 
 
-def named_capture(
-    source: str, heads: tuple[CapturedHead, ...], sequence: int, name_tokens: NameTokens
-) -> Capture:
+def named_capture(source: str, heads: tuple[CapturedHead, ...], sequence: int, name_tokens: NameTokens) -> Capture:
     """The heads with names for their positions: those given, or numbers."""
     n_keys = max(head.n_keys for head in heads)
     n_queries = max(head.n_queries for head in heads)

@@ -147,9 +147,7 @@ class ModelRuns:
             calls: list[int] = []
             padding: list[Any] = []
 
-            def note(
-                call: AttentionCall, calls: list[int] = calls, padding: list[Any] = padding
-            ) -> FloatArray | None:
+            def note(call: AttentionCall, calls: list[int] = calls, padding: list[Any] = padding) -> FloatArray | None:
                 chosen = by_layer.get(len(calls), [])
                 calls.append(call.queries.shape[1])
                 padding.append(call.padding if call.padded_queries else None)

@@ -84,8 +84,7 @@ def attention_calls(model: Any, arguments: Mapping[str, Any]) -> list[AttentionC
         except Exception as error:
             shapes = {key: tuple(value.shape) for key, value in arguments.items() if hasattr(value, "shape")}
             raise ShapeError(
-                f"{type(model).__name__} fails on inputs {shapes} ({told(error)}); pass what "
-                "its tokenizer gives"
+                f"{type(model).__name__} fails on inputs {shapes} ({told(error)}); pass what its tokenizer gives"
             ) from error
     if not calls:
         raise OperatorError(

@@ -68,6 +68,4 @@ def _read(path: Path, reader: Any) -> Any:
     try:
         return reader(str(path))
     except Exception as error:  # each library has errors of its own for a damaged file
-        raise FileFormatError(
-            f"{path}: damaged or of another format ({told(error)}); {_REINSTALL}"
-        ) from None
+        raise FileFormatError(f"{path}: damaged or of another format ({told(error)}); {_REINSTALL}") from None

@@ -32,9 +32,7 @@ NOTHING_LEFT = 746.0
 Fetch = Callable[[int], FloatArray]  # a graph value on the input at hand
 
 
-def capture_network(
-    net: Network, inputs: ArrayLike, source: str, name_tokens: NameTokens
-) -> tuple[Capture, ...]:
+def capture_network(net: Network, inputs: ArrayLike, source: str, name_tokens: NameTokens) -> tuple[Capture, ...]:
     """What every head of the network sees on each input, evaluated in binary64.
 
     Heads are counted as ``head_layers`` counts them, and ``hm.fidelity`` with it.
@@ -328,8 +326,7 @@ class _Plan:
             if query is not None and key is not None:
                 return query, key, bool(turned)
         raise OperatorError(
-            f"{self.name}: rows of the scores mix several queries; expected a matrix of queries by keys for "
-            "each head"
+            f"{self.name}: rows of the scores mix several queries; expected a matrix of queries by keys for each head"
         )
 
     def _biases(self, fetch: Fetch) -> FloatArray | None:

@@ -183,9 +183,7 @@ def sceptr(
             f"{_REINSTALL}"
         ) from None
     except (RuntimeError, ValueError, KeyError, AttributeError, TypeError, EOFError, OSError) as error:
-        raise FileFormatError(
-            f"{place}: damaged or of another model ({told(error)}); {_REINSTALL}"
-        ) from None
+        raise FileFormatError(f"{place}: damaged or of another model ({told(error)}); {_REINSTALL}") from None
 
 
 def records_of(receptors: Any, variant: str) -> list[dict[str, Any]]:

@@ -256,9 +256,7 @@ def check_supported(torch: Any, module: Any) -> None:
     """Refuses a module without ``nn.MultiheadAttention``."""
     if any(isinstance(part, torch.nn.MultiheadAttention) for part in module.modules()):
         return
-    suspects = sorted(
-        {type(part).__name__ for part in module.modules() if "att" in type(part).__name__.lower()}
-    )
+    suspects = sorted({type(part).__name__ for part in module.modules() if "att" in type(part).__name__.lower()})
     if suspects:
         raise OperatorError(
             f"{type(module).__name__}: its attention modules {', '.join(suspects)} are not nn.MultiheadAttention, "

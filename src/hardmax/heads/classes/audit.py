@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from hardmax.heads.classes.lifts import Lift, LiftSearch
 
 
-
 @dataclass(frozen=True, eq=False, repr=False)
 class ClassAudit(ClassRecord):
     """Which classes live and which are dead, each with its proof; made by ``hm.audit_classes``.

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from hardmax.heads.diagram.power_diagram import PowerDiagram
 
 
-
 @dataclass(frozen=True, eq=False)
 class Shares:
     """The fraction of queries each key wins, (N,), with an interval.

@@ -49,9 +49,7 @@ def attention_parameters(model_dim: int, n_heads: int, key_dim: int | None = Non
     d, heads = count("model_dim", model_dim, 1), count("n_heads", n_heads, 1)
     if key_dim is None:
         if d % heads:
-            raise ParameterError(
-                f"n_heads: {heads} heads do not divide the model dimension {d}; give key_dim as well"
-            )
+            raise ParameterError(f"n_heads: {heads} heads do not divide the model dimension {d}; give key_dim as well")
         key_dim = d // heads
     return 3 * d * count("key_dim", key_dim, 1) * heads + d * d
 
@@ -79,7 +77,5 @@ def compare_budgets(
     for heads in counts("head_counts", head_counts, 1):
         n_parameters = attention_parameters(d, heads)
         largest = max_joint_cells([n] * heads, d, affine, key_dims=[d // heads] * heads)
-        rows.append(
-            Budget(heads, d // heads, n_parameters, largest, as_published.multi_head_vertices(n, heads, d))
-        )
+        rows.append(Budget(heads, d // heads, n_parameters, largest, as_published.multi_head_vertices(n, heads, d)))
     return tuple(rows)

@@ -51,9 +51,7 @@ def cells_upper(n_keys_per_head: Sequence[int], dim: int, width: int, depth: int
     return _power(block_upper(n_keys_per_head, dim, width, affine), count("depth", depth, 1), "cells_upper")
 
 
-def log10_cells_upper(
-    n_keys_per_head: Sequence[int], dim: int, width: int, depth: int, affine: bool
-) -> float:
+def log10_cells_upper(n_keys_per_head: Sequence[int], dim: int, width: int, depth: int, affine: bool) -> float:
     """The decimal logarithm of ``cells_upper``, for depths where the integer is too long to write.
 
     Exactness: a float within rounding of the exact value.

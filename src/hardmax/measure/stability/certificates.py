@@ -246,9 +246,7 @@ def certify_stream(blocks: Iterable[ArrayLike], temperature: float) -> StreamSum
     )
 
 
-def _times_exponential(
-    factor: ArrayLike, exponent: FloatArray, times: float = 1.0, over: float = 1.0
-) -> FloatArray:
+def _times_exponential(factor: ArrayLike, exponent: FloatArray, times: float = 1.0, over: float = 1.0) -> FloatArray:
     """factor * times / over * e^-exponent, rounded once however small the exponential or large the factors are."""
     bits = np.minimum(exponent, 1e5) * log2(e)
     whole = np.ceil(bits)

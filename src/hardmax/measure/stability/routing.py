@@ -284,9 +284,7 @@ def _decide(values: NDArray[Any], error: float, stage: Stage, is_exact: bool) ->
     return label
 
 
-def _walls(
-    rows: NDArray[Any], error: FloatArray, stage: Stage, label: IntArray, dim: int, is_exact: bool
-) -> _Walls:
+def _walls(rows: NDArray[Any], error: FloatArray, stage: Stage, label: IntArray, dim: int, is_exact: bool) -> _Walls:
     """Guards that have a gradient, signed so that they are nonnegative at the input."""
     values, gradients, columns, winners, rivals = [], [], [], [], []
     for choice in range(stage.n_choices):
@@ -316,9 +314,7 @@ def _walls(
         largest = np.abs(rows).max(axis=1, initial=0.0)
         value_error += dot_error(0, 2 * float(largest[0]))
         slope_error[: len(error) - 1] += np.where(largest[1:] > 0, dot_error(0, 2 * largest[1:]), 0.0)
-    return _Walls(
-        join(values), sizes, value_error, slope_error, join(columns), join(winners), join(rivals)
-    )
+    return _Walls(join(values), sizes, value_error, slope_error, join(columns), join(winners), join(rivals))
 
 
 def _padded(rows: NDArray[Any], dim: int, is_exact: bool) -> NDArray[Any]:

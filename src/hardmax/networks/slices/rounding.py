@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from hardmax.networks.slices.coefficients import Tensor
 
 
-
 @dataclass(frozen=True, eq=False)
 class Bounds:
     """What is known about the rounding of one tensor.

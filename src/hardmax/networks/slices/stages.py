@@ -156,9 +156,7 @@ class Plan:
             growth.append(max(growth[value] for value in node.inputs) * max(1.0, rule.norm))
         return max(growth)
 
-    def _stage(
-        self, graph: Graph, nodes: Sequence[int], offsets: dict[int, int], counts: dict[int, int]
-    ) -> Stage:
+    def _stage(self, graph: Graph, nodes: Sequence[int], offsets: dict[int, int], counts: dict[int, int]) -> Stage:
         starts, sizes, relus, columns, twins = [], [], [], [], []
         row = 0
         for index in nodes:

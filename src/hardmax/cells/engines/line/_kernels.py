@@ -396,16 +396,12 @@ def find_breakpoints(  # type: ignore[no-untyped-def]
             if relu and twin[first] != first:
                 continue
             choice = (first, 2 if relu else group_size[group], relu)
-            start, after = guess(
-                rows[piece], errors[piece], choice, twin, ends[piece], events, marks, n, certified
-            )
+            start, after = guess(rows[piece], errors[piece], choice, twin, ends[piece], events, marks, n, certified)
             if after == FULL:
                 return piece, begin
             doubtful = after == DOUBT
             if certified and not doubtful:
-                proved = prove(
-                    rows[piece], errors[piece], choice, twin, ends[piece], events, marks, n, after, start
-                )
+                proved = prove(rows[piece], errors[piece], choice, twin, ends[piece], events, marks, n, after, start)
                 doubtful = not proved
             if doubtful:
                 break

@@ -28,8 +28,22 @@ from hardmax.exact.compiling import kernel
 
 
 @jit
-def _inherit(numbers, frame, n_candidates, pending, first, count, candidate, is_relu, group_start, rows, body, n,
-             errors, certified):
+def _inherit(
+    numbers,
+    frame,
+    n_candidates,
+    pending,
+    first,
+    count,
+    candidate,
+    is_relu,
+    group_start,
+    rows,
+    body,
+    n,
+    errors,
+    certified,
+):
     """Hand a child the pending choices that still cross it, and settle the labels of those that do not.
 
     ``frame`` is where the child's numbers start: labels, then pending choices. Returns how many are left. The
@@ -51,9 +65,32 @@ def _inherit(numbers, frame, n_candidates, pending, first, count, candidate, is_
 
 
 @kernel(nogil=True)
-def cut_polygons(first_piece, start, corners, walls, rows, errors, certified, group_start, group_size, is_relu, columns,
-                 twin, group_of_row, count_only, counts, out_parent, out_labels, out_start, out_corners, out_walls,
-                 doubtful, max_corners, pool_size, argmax):
+def cut_polygons(
+    first_piece,
+    start,
+    corners,
+    walls,
+    rows,
+    errors,
+    certified,
+    group_start,
+    group_size,
+    is_relu,
+    columns,
+    twin,
+    group_of_row,
+    count_only,
+    counts,
+    out_parent,
+    out_labels,
+    out_start,
+    out_corners,
+    out_walls,
+    doubtful,
+    max_corners,
+    pool_size,
+    argmax,
+):
     """Split polygons ``first_piece`` onward by every choice of a stage.
 
     Returns (next piece, children, corners written, doubtful pieces, status): status 0 all done, 1 output
@@ -199,8 +236,9 @@ def cut_polygons(first_piece, start, corners, walls, rows, errors, certified, gr
                 r = group_start[g]
                 if is_relu[g]:
                     c0, c1, c2 = rows[piece, 0, r], rows[piece, 1, r], rows[piece, 2, r]
-                    found = line_signs(polygon, n, c0, c1, c2, e0, e1, e2, exact_rows, certified, signs, values, bounds,
-                                   terms)
+                    found = line_signs(
+                        polygon, n, c0, c1, c2, e0, e1, e2, exact_rows, certified, signs, values, bounds, terms
+                    )
                     if found & 4:
                         trouble = True
                         break
@@ -244,9 +282,31 @@ def cut_polygons(first_piece, start, corners, walls, rows, errors, certified, gr
                     head += 1
                     for k in range(size):
                         beaten[k] = 0
-                    m = winner_cell(polygon, polygon_walls, n, j, rows[piece], errors[piece], r, size, dropped,
-                                     columns[g], certified, sizes, work, work_walls, other, other_walls, signs, values,
-                                     bounds, row, terms, beaten, checked)
+                    m = winner_cell(
+                        polygon,
+                        polygon_walls,
+                        n,
+                        j,
+                        rows[piece],
+                        errors[piece],
+                        r,
+                        size,
+                        dropped,
+                        columns[g],
+                        certified,
+                        sizes,
+                        work,
+                        work_walls,
+                        other,
+                        other_walls,
+                        signs,
+                        values,
+                        bounds,
+                        row,
+                        terms,
+                        beaten,
+                        checked,
+                    )
                     if m == -1:
                         trouble = True
                         break
@@ -269,8 +329,11 @@ def cut_polygons(first_piece, start, corners, walls, rows, errors, certified, gr
                                 tail += 1
                     live[j] = 1
                     area_left -= polygon_area(work, m)
-                    if (corner_top + m > pool_size or number_top + n_candidates * 2 > 4 * pool_size
-                            or top + 1 > pool_size):
+                    if (
+                        corner_top + m > pool_size
+                        or number_top + n_candidates * 2 > 4 * pool_size
+                        or top + 1 > pool_size
+                    ):
                         full = True
                         break
                     for i in range(m):
@@ -279,8 +342,22 @@ def cut_polygons(first_piece, start, corners, walls, rows, errors, certified, gr
                     for k in range(n_candidates):
                         numbers[number_top + k] = keep_labels[k]
                     numbers[number_top + c] = j
-                    left = _inherit(numbers, number_top, n_candidates, keep_pending, 0, rest, candidate, is_relu,
-                                    group_start, rows[piece], work, m, errors[piece], certified)
+                    left = _inherit(
+                        numbers,
+                        number_top,
+                        n_candidates,
+                        keep_pending,
+                        0,
+                        rest,
+                        candidate,
+                        is_relu,
+                        group_start,
+                        rows[piece],
+                        work,
+                        m,
+                        errors[piece],
+                        certified,
+                    )
                     frame_corner[top], frame_number[top] = corner_top, number_top
                     frame_corners[top], frame_pending[top] = m, left
                     top += 1
@@ -288,8 +365,25 @@ def cut_polygons(first_piece, start, corners, walls, rows, errors, certified, gr
                     number_top += n_candidates + left
                 if not trouble and not full:
                     trouble = not name_neighbours(
-                        pool, pool_walls, frame_corner, frame_corners, top_before, top, columns[g], c, numbers,
-                        frame_number, rows[piece], errors[piece], r, size, live, certified, row, terms)
+                        pool,
+                        pool_walls,
+                        frame_corner,
+                        frame_corners,
+                        top_before,
+                        top,
+                        columns[g],
+                        c,
+                        numbers,
+                        frame_number,
+                        rows[piece],
+                        errors[piece],
+                        r,
+                        size,
+                        live,
+                        certified,
+                        row,
+                        terms,
+                    )
                 if full:
                     counts[piece] = 0
                     return piece, children_before, used_before, n_doubtful, 2
@@ -316,14 +410,41 @@ def cut_polygons(first_piece, start, corners, walls, rows, errors, certified, gr
                     counts[piece] = 0
                     return piece, children_before, used_before, n_doubtful, 2
                 row[0], row[1], row[2], row[3], row[4], row[5] = c0, c1, c2, e0, e1, e2
-                m1 = keep_side(polygon, polygon_walls, n, signs, values, bounds, 1, row, certified,
-                                columns[g] << RIVAL_BITS, work, work_walls)
-                m2 = keep_side(polygon, polygon_walls, n, signs, values, bounds, -1, row, certified,
-                                (columns[g] << RIVAL_BITS) | 1, other, other_walls)
+                m1 = keep_side(
+                    polygon,
+                    polygon_walls,
+                    n,
+                    signs,
+                    values,
+                    bounds,
+                    1,
+                    row,
+                    certified,
+                    columns[g] << RIVAL_BITS,
+                    work,
+                    work_walls,
+                )
+                m2 = keep_side(
+                    polygon,
+                    polygon_walls,
+                    n,
+                    signs,
+                    values,
+                    bounds,
+                    -1,
+                    row,
+                    certified,
+                    (columns[g] << RIVAL_BITS) | 1,
+                    other,
+                    other_walls,
+                )
                 second_corner = corner_at + m1
                 second_number = number_at + n_candidates + n_pending
-                if (second_corner + m2 > pool_size or second_number + n_candidates + rest > 4 * pool_size
-                        or top + 2 > pool_size):
+                if (
+                    second_corner + m2 > pool_size
+                    or second_number + n_candidates + rest > 4 * pool_size
+                    or top + 2 > pool_size
+                ):
                     counts[piece] = 0
                     return piece, children_before, used_before, n_doubtful, 2
                 for i in range(m2):
@@ -335,12 +456,39 @@ def cut_polygons(first_piece, start, corners, walls, rows, errors, certified, gr
                 for k in range(n_candidates):
                     numbers[second_number + k] = numbers[number_at + k]
                 numbers[second_number + c] = 0
-                left_second = _inherit(numbers, second_number, n_candidates, numbers, pending_at + done, rest,
-                                       candidate, is_relu, group_start, rows[piece], other, m2, errors[piece],
-                                       certified)
+                left_second = _inherit(
+                    numbers,
+                    second_number,
+                    n_candidates,
+                    numbers,
+                    pending_at + done,
+                    rest,
+                    candidate,
+                    is_relu,
+                    group_start,
+                    rows[piece],
+                    other,
+                    m2,
+                    errors[piece],
+                    certified,
+                )
                 numbers[number_at + c] = 1
-                left = _inherit(numbers, number_at, n_candidates, numbers, pending_at + done, rest, candidate, is_relu,
-                                group_start, rows[piece], work, m1, errors[piece], certified)
+                left = _inherit(
+                    numbers,
+                    number_at,
+                    n_candidates,
+                    numbers,
+                    pending_at + done,
+                    rest,
+                    candidate,
+                    is_relu,
+                    group_start,
+                    rows[piece],
+                    work,
+                    m1,
+                    errors[piece],
+                    certified,
+                )
                 frame_corner[top], frame_number[top] = corner_at, number_at
                 frame_corners[top], frame_pending[top] = m1, left
                 top += 1

@@ -96,8 +96,31 @@ def _violator(polygon, walls, n, at, j, scores, errors, first, size, dropped, co
 
 
 @jit
-def winner_cell(polygon, walls, n, j, scores, errors, first, size, dropped, column, certified, sizes, work, work_walls,
-                 other, other_walls, signs, values, bounds, row, terms, beaten, checked):
+def winner_cell(
+    polygon,
+    walls,
+    n,
+    j,
+    scores,
+    errors,
+    first,
+    size,
+    dropped,
+    column,
+    certified,
+    sizes,
+    work,
+    work_walls,
+    other,
+    other_walls,
+    signs,
+    values,
+    bounds,
+    row,
+    terms,
+    beaten,
+    checked,
+):
     """Clip a polygon to where key ``j`` wins. Returns its number of corners, 0 if dead, -1 doubtful, -2 no room.
 
     ``beaten`` marks the keys that clipped it.
@@ -112,8 +135,9 @@ def winner_cell(polygon, walls, n, j, scores, errors, first, size, dropped, colu
         if checked[at] == 1:
             at += 1
             continue
-        k = _violator(work, work_walls, m, at, j, scores, errors, first, size, dropped, column, certified, sizes,
-                      row, terms)
+        k = _violator(
+            work, work_walls, m, at, j, scores, errors, first, size, dropped, column, certified, sizes, row, terms
+        )
         if k == -2:
             return -1
         if k <= -3:
@@ -127,8 +151,22 @@ def winner_cell(polygon, walls, n, j, scores, errors, first, size, dropped, colu
             return -1
         beaten[k] = 1
         exact = _difference(scores[:, first + j], scores[:, first + k], errors, row)
-        found = line_signs(work, m, row[0], row[1], row[2], row[3], row[4], row[5], exact == 1.0, certified, signs,
-                           values, bounds, terms)
+        found = line_signs(
+            work,
+            m,
+            row[0],
+            row[1],
+            row[2],
+            row[3],
+            row[4],
+            row[5],
+            exact == 1.0,
+            certified,
+            signs,
+            values,
+            bounds,
+            terms,
+        )
         if found & 4:
             return -1
         if not found & 1:
@@ -212,8 +250,26 @@ def _ties_at(pool, before, at, row, exact, terms):
 
 
 @jit
-def name_neighbours(pool, pool_walls, frame_corner, frame_corners, first_frame, last_frame, column, slot, numbers,
-                     frame_number, scores, errors, first, size, live, certified, row, terms):
+def name_neighbours(
+    pool,
+    pool_walls,
+    frame_corner,
+    frame_corners,
+    first_frame,
+    last_frame,
+    column,
+    slot,
+    numbers,
+    frame_number,
+    scores,
+    errors,
+    first,
+    size,
+    live,
+    certified,
+    row,
+    terms,
+):
     """Where an edge's rival wins nowhere, name instead the key that wins across that edge.
 
     Several keys may tie along a whole edge; all but the two steepest across it are dead. The neighbour is

@@ -92,9 +92,7 @@ class PlaneEngine:
         result, n_children = self._run(pieces, guards, stage, 1 << 62, count_only=True)
         return n_children, result.doubtful
 
-    def _run(
-        self, pieces: Polytopes, guards: Guards, stage: Stage, limit: int, count_only: bool
-    ) -> tuple[Cut, int]:
+    def _run(self, pieces: Polytopes, guards: Guards, stage: Stage, limit: int, count_only: bool) -> tuple[Cut, int]:
         from hardmax.cells.engines.plane._kernels import cut_polygons
 
         assert isinstance(pieces, Polygons)
@@ -142,9 +140,7 @@ class PlaneEngine:
         if len(parts) == 1:
             parent, labels, start, corners, walls = parts[0]
         else:
-            parent, labels, corners, walls = (
-                np.concatenate([part[k] for part in parts]) for k in (0, 1, 3, 4)
-            )
+            parent, labels, corners, walls = (np.concatenate([part[k] for part in parts]) for k in (0, 1, 3, 4))
             offsets = np.cumsum([0, *(part[2][-1] for part in parts)])
             start = np.concatenate(
                 [[0], *(part[2][1:] + offset for part, offset in zip(parts, offsets[:-1], strict=True))]

@@ -454,9 +454,7 @@ def _session(node: bytes, kinds: tuple[tuple[int, int], ...], opset: int) -> Any
         [onnx.ValueInfoProto(name=name) for name in proto.output],
     )
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)], ir_version=8)
-    return runtime.InferenceSession(
-        model.SerializeToString(), _quiet(runtime), providers=["CPUExecutionProvider"]
-    )
+    return runtime.InferenceSession(model.SerializeToString(), _quiet(runtime), providers=["CPUExecutionProvider"])
 
 
 def _quiet(runtime: Any) -> Any:
