@@ -211,3 +211,19 @@ def test_signs_on_a_line_survive_squares_that_underflow(steep, at, side):
     truth = Fraction(constant) + Fraction(steep) * Fraction(at) ** 2
     sign = polar_sign((constant, 0.0, steep, 0.0, 0.0, 0.0), at, 1.0, at, 1.0, True)
     assert sign == 2 or sign == (truth > 0) - (truth < 0)
+
+
+_ROWS = st.tuples(st.integers(-3, 3), st.integers(-3, 3))
+_TINY = st.sampled_from([0.0, 2.0**-100, -1.5 * 2.0**-101, 2.0**-60, -1.6621739925983819e-18, 1.0934084076201825e-16])
+
+
+@given(_ROWS, _ROWS, st.lists(st.integers(-2, 2), min_size=2, max_size=2), _TINY, _TINY)
+@example((2, -1), (-1, 1), [1, 0], 2.0**-100, -1.6621739925983819e-18)
+@example((2, -1), (1, 2), [1, 2], 0.0, 1.0934084076201825e-16)
+def test_a_corner_of_nearly_parallel_walls_is_placed_as_tightly_as_others(across, along, ulps, first, second):
+    """Floats do not tell where such lines meet: anywhere on the edge, unless rationals say it."""
+    rows = np.array([across, along, along], dtype=float)
+    rows[1:, 1] *= 1 + 2.0**-52 * np.array(ulps)
+    net = hm.Network([hm.Affine(rows, [first, second, second]), hm.ReLU()], 2)
+    report = hm.verify(hm.enumerate_cells(net, hm.Box([-3.0, -3.0], [2.0, 2.0])))
+    assert report.ok, report

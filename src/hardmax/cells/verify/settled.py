@@ -452,7 +452,7 @@ def _residuals(rows: Rows, points: FloatArray, is_far: bool) -> tuple[FloatArray
     bound = SAFETY * ((n_terms + 4) * LONG_ROUNDOFF * size + slack) + 2 * (n_terms + 2) * UNDERFLOW
     lattice = np.minimum(rows.lattice + np.minimum(lattices(points), 0)[:, None], 0)
     bound[rows.exact & (size < _room(lattice, LONG_BITS))] = 0.0
-    units = (rows.units[..., :n_terms] * width).sum(axis=2) + (n_terms + 3) * size
+    units = (rows.units[..., :n_terms] * width).sum(axis=2) + (n_terms + 3) * (size + UNDERFLOW / UNIT_ROUNDOFF)
     # the gap rounded to a float keeps its sign, and is zero only where it was
     return value.astype(np.float64), bound + UNIT_ROUNDOFF * np.abs(value).astype(np.float64) * (bound > 0), units
 

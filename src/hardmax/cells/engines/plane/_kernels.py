@@ -438,6 +438,9 @@ def cut_polygons(
                     other,
                     other_walls,
                 )
+                if m1 < 0 or m2 < 0:
+                    trouble = True
+                    break
                 second_corner = corner_at + m1
                 second_number = number_at + n_candidates + n_pending
                 if (

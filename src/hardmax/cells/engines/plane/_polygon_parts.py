@@ -36,26 +36,27 @@ def _meet(a, line, out):
     """Improve the corner ``out`` (x, y, error) as the meeting point of the edge of row ``a`` and a line.
 
     The error follows from the lines alone, so that it does not grow along a chain of cuts: solve for the
-    correction that cancels both residuals, then bound what is left by the residuals' own errors.
+    correction that cancels both residuals, then bound what is left by the residuals' own errors. Returns whether
+    the lines are proved to meet in one point; if not, ``out`` may be anywhere on its edge.
     """
     a0, a1, a2 = a[L0], a[L1], a[L2]
     c0, c1, c2 = line[0], line[1], line[2]
     if a0 == 0.0 and c0 == 0.0 and a[E0] == 0.0 and line[3] == 0.0:
         out[X], out[Y], out[ERROR] = 0.0, 0.0, 0.0  # two lines through the origin meet there
-        return
+        return True
     det = a1 * c2 - a2 * c1
     slack = a[E1] * (abs(c2) + line[5]) + a[E2] * (abs(c1) + line[4])
     slack += line[4] * abs(a2) + line[5] * abs(a1)
     room = crossing_room(abs(det), dot_error(2, abs(a1 * c2) + abs(a2 * c1), slack))
     if not room > 0.0:
-        return
+        return False
     x, y = out[X], out[Y]
     ra = a0 + a1 * x + a2 * y
     rc = c0 + c1 * x + c2 * y
     x -= (ra * c2 - a2 * rc) / det
     y -= (a1 * rc - c1 * ra) / det
     if not (abs(x) < 1e300 and abs(y) < 1e300):
-        return
+        return False
     ta1, ta2, tc1, tc2 = a1 * x, a2 * y, c1 * x, c2 * y
     ra = a[E0] + a[E1] * abs(x) + a[E2] * abs(y)
     ra = abs(a0 + ta1 + ta2) + dot_error(2, abs(a0) + abs(ta1) + abs(ta2), ra)
@@ -66,6 +67,7 @@ def _meet(a, line, out):
     error = max(error_x, error_y) + UNDERFLOW
     if error < out[ERROR]:
         out[X], out[Y], out[ERROR] = x, y, error
+    return True
 
 
 @jit
@@ -78,7 +80,8 @@ def _set_edge(out, line, side):
 def keep_side(polygon, walls, n, signs, values, bounds, side, line, certified, wall, out, out_walls):
     """The part of a polygon where the line's sign is ``side`` or zero; returns its number of corners.
 
-    ``line`` holds three coefficients and their error bounds.
+    ``line`` holds three coefficients and their error bounds. Returns -1 where a new corner could lie anywhere on its
+    edge, as on lines so nearly parallel that floats do not tell: its polygon is settled in rationals then.
     """
     m = 0
     for i in range(n):
@@ -108,7 +111,8 @@ def keep_side(polygon, walls, n, signs, values, bounds, side, line, certified, w
                     doubt = min(1.0, crossing_error(t, 1.0 - t, bounds[i], bounds[after], room))
                 size = max(abs(ax) + abs(bx), abs(ay) + abs(by))
                 out[m, ERROR] = blend_error(t, 1.0 - t, doubt, length, size, polygon[i, ERROR], polygon[after, ERROR])
-                _meet(polygon[i], line, out[m])
+                if not _meet(polygon[i], line, out[m]):
+                    return -1
             if here > 0:  # leaves: the next edge is the cut
                 _set_edge(out[m], line, side)
                 out_walls[m] = wall

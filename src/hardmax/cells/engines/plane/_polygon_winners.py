@@ -175,6 +175,8 @@ def winner_cell(
             return -2
         wall = (column << RIVAL_BITS) | k
         new = keep_side(work, work_walls, m, signs, values, bounds, 1, row, certified, wall, other, other_walls)
+        if new < 0:
+            return -1
         # corners that stay keep their mark; new ones are unchecked
         position = 0
         for i in range(m):
