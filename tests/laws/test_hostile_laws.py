@@ -227,3 +227,22 @@ def test_a_corner_of_nearly_parallel_walls_is_placed_as_tightly_as_others(across
     net = hm.Network([hm.Affine(rows, [first, second, second]), hm.ReLU()], 2)
     report = hm.verify(hm.enumerate_cells(net, hm.Box([-3.0, -3.0], [2.0, 2.0])))
     assert report.ok, report
+
+
+@given(
+    st.sampled_from([-(2.0**-99), 2.0**-40, 1e-5, -3e-18, 2.0**-52]),
+    st.integers(-3, 2),
+    st.integers(-2, 2),
+    st.booleans(),
+)
+@example(-(2.0**-99), 2, 0, True)
+@example(1e-5, -3, -1, False)
+def test_a_wall_through_a_badly_placed_corner_places_it(lean, border, cut, is_second):
+    """A wall nearly along the box's side meets it in doubt; a wall across, later or at once, meets it without."""
+    flat = hm.Affine([[-1.0, -lean], [0.0, 2.0]], [border + lean * cut, -1.0])
+    across = hm.Affine([[0.0, -1.0]], [float(cut)])
+    layers = [hm.Residual(flat, hm.ReLU(), hm.Affine(np.zeros((2, 2)))), across, hm.ReLU()]
+    if not is_second:
+        layers = [hm.Affine([[-1.0, -lean], [0.0, -1.0]], [border + lean * cut, float(cut)]), hm.ReLU()]
+    report = hm.verify(hm.enumerate_cells(hm.Network(layers, 2), hm.Box([-3.0, -3.0], [2.0, 2.0])))
+    assert report.ok, report

@@ -70,6 +70,15 @@ def _meet(a, line, out):
     return True
 
 
+@inline
+def _is_adrift(error, length, size):
+    """Whether a corner is known neither along its edge nor beside its coordinates. Rationals place it then.
+
+    The constants decide who computes the corner, not what is true of it.
+    """
+    return error > 2.0**-20 * length and error > 2.0**-40 * size
+
+
 @jit
 def _set_edge(out, line, side):
     out[L0], out[L1], out[L2] = side * line[0], side * line[1], side * line[2]
@@ -90,6 +99,9 @@ def keep_side(polygon, walls, n, signs, values, bounds, side, line, certified, w
         if here >= 0:
             copy_row(out, m, polygon, i)
             out_walls[m] = walls[i]
+            if certified and here == 0 and out[m, ERROR] > 0.0:  # the cut may place the corner better than older lines
+                kept = i if there > 0 else (i - 1 if i > 0 else n - 1)
+                _meet(polygon[kept], line, out[m])
             if here == 0 and there < 0:  # leaves through a corner: the edge that follows is the cut
                 _set_edge(out[m], line, side)
                 out_walls[m] = wall
@@ -111,7 +123,7 @@ def keep_side(polygon, walls, n, signs, values, bounds, side, line, certified, w
                     doubt = min(1.0, crossing_error(t, 1.0 - t, bounds[i], bounds[after], room))
                 size = max(abs(ax) + abs(bx), abs(ay) + abs(by))
                 out[m, ERROR] = blend_error(t, 1.0 - t, doubt, length, size, polygon[i, ERROR], polygon[after, ERROR])
-                if not _meet(polygon[i], line, out[m]):
+                if not _meet(polygon[i], line, out[m]) or _is_adrift(out[m, ERROR], length, size):
                     return -1
             if here > 0:  # leaves: the next edge is the cut
                 _set_edge(out[m], line, side)
