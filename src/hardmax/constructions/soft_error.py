@@ -3,26 +3,10 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from math import e, inf, nextafter
+from math import inf, nextafter
 
 from hardmax.constructions.maxout_form import MaxoutForm, MaxoutLayer
-
-
-def softmax_gap(n_keys: int) -> float:
-    """c_n with 0 <= max - softmax mean <= c_n * temperature over n values, the least such: W((n - 1) / e).
-
-    Exactness: rounded up.
-
-    Examples
-    --------
-    >>> round(softmax_gap(2), 12), softmax_gap(1)
-    (0.278464542761, 0.0)
-    """
-    if n_keys == 1:
-        return 0.0
-    from scipy.special import lambertw
-
-    return float(lambertw((n_keys - 1) / e).real) * (1 + 2.0**-48)
+from hardmax.exact.decimals import softmax_gap
 
 
 def softmax_error(form: MaxoutForm, temperature: float) -> float:

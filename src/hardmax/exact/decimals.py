@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from fractions import Fraction
-from math import inf, nextafter
+from math import exp, inf, log, nextafter
 
 DIGITS = 120
 _SLACK = Decimal("1e-60")
@@ -83,3 +83,34 @@ def log_exceeds(count: int, bound: Fraction) -> bool:
         if context.abs(gap) > context.multiply(exact(bound, context), power_of_ten(5 - size)):
             return gap > 0
         size *= 2
+
+
+def softmax_gap(n: int) -> float:
+    """c_n = W((n - 1) / e), W Lambert's function: the least c with max s - softmax mean <= c * temperature, n scores.
+
+    Exactness: rounded up to the next float. c is the root of c exp(c + 1) = n - 1, which no float solves (exp of a
+    rational other than zero is no rational), so digits decide on which side of it a float lies.
+
+    Examples
+    --------
+    >>> round(softmax_gap(2), 12), softmax_gap(1)
+    (0.278464542761, 0.0)
+    """
+    if n == 1:
+        return 0.0
+    target = log(n - 1) - 1.0  # c + log c = target
+    c = target - log(target) if target > 1.5 else exp(target) / (1 + exp(target))
+    for _ in range(8):
+        c -= (c + log(c) - target) / (1 + 1 / c)
+    while not _is_above_gap(c, n):
+        c = nextafter(c, inf)
+    while _is_above_gap(nextafter(c, 0.0), n):
+        c = nextafter(c, 0.0)
+    return c
+
+
+def _is_above_gap(c: float, n: int) -> bool:
+    context = digits()
+    number = Decimal(c)
+    value = context.multiply(number, context.exp(context.add(number, Decimal(1))))
+    return context.fma(value, -_SLACK, value) >= n - 1

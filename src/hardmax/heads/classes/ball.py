@@ -69,6 +69,7 @@ def _take_over(verdicts: Verdicts, everywhere: Verdicts) -> None:
 def _settle_on_ball(verdicts: Verdicts, row: int, everywhere: Verdicts) -> None:
     """One row that lives somewhere: the nearest point of its cell, in floats and then in rationals."""
     problem = verdicts.problem
+    # where to stop looking: a proof in rationals follows either way
     rivals, multipliers, nearest = project(problem, row, everywhere.status == LIVE, 0.0, 1.0 + 1e-9)
     if nearest is not None:
         if len(rivals) and dominates(problem, row, rivals, [Fraction(x) for x in multipliers.tolist()]):
@@ -119,7 +120,7 @@ def project(
             break
         residual = matrix @ solution - right
         used = solution > 0
-        if not residual[-1] < -1e-14:
+        if not residual[-1] < -1e-14:  # a hint that the cell is empty; the multipliers are checked in rationals
             return chosen[used], (solution / scale)[used], None
         point = centre - residual[:-1] / residual[-1]
         multipliers = solution / scale / -residual[-1]

@@ -214,6 +214,7 @@ class Walker:
         elif terrain.problem.is_flat:
             target = -np.finfo(np.float64).max  # any mixture that needs no made-up wall
         else:
+            # a little above, so that what is found has room for its rounding; the proof is made from it in rationals
             target = float(terrain.problem.bias[self.row]) + 1e-9 * terrain.cost_size
         self.rounds += 1
         try:
@@ -248,6 +249,7 @@ class Walker:
         values = terrain.problem.bias[rows]
         low, high, _ = terrain.walls
         costs = np.concatenate([self._true_costs(), low, -high])[self.basis]
+        # a guess, clear of zero: each row is proved with these rivals before it counts
         is_inside = (weights > 1e-10).all(axis=1) & (terrain.problem.is_flat | (weights @ costs > values))
         return np.asarray(rows[is_inside])
 

@@ -139,7 +139,7 @@ def _far_point(problem: Problem, row: int, start: FloatArray, hint: FloatArray) 
                 reach = float(2.0 / np.sqrt(direction @ direction) + 2.0)
                 reach = min(reach, float(np.min(room[slopes > 0] / slopes[slopes > 0], initial=np.inf)))
                 moved = point + 0.9 * max(reach, 0.0) * direction
-                if moved @ moved > 1.0 + 1e-9:
+                if moved @ moved > 1.0 + 1e-9:  # clearly outside: a hint, whose signs are proved afterwards
                     return np.asarray(moved)
                 if moved @ moved > point @ point:
                     point = moved

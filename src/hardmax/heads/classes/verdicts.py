@@ -115,7 +115,7 @@ def whitening(problem: Problem) -> Whitening:
     exponent = int(np.frexp(largest)[1]) if np.isfinite(largest) else 0
     centred = np.ldexp(centred, -exponent)  # so that squares fit
     values, vectors = np.linalg.eigh(centred.T @ centred / max(len(rows), 1))
-    keep = values > 1e-13 * values.max(initial=0.0)
+    keep = values > 1e-13 * values.max(initial=0.0)  # directions that only hint where to look
     scale = np.where(keep, 1.0 / np.sqrt(np.where(keep, values, 1.0)), 0.0)
     return Whitening(mean, np.ldexp(vectors * scale, -exponent))
 

@@ -157,7 +157,7 @@ def _largest_root(powers: Any, second: float, start: float, winner: float) -> fl
     1 / G - (1 - winner u) is concave and increasing, so Newton's steps from below rise to the root. From above the
     first leads below it, and is kept from crossing the pole at ``second``.
     """
-    u = max(start * (1.0 - 1e-14), second * (1.0 + 1e-15))
+    u = max(start * (1.0 - 1e-14), second * (1.0 + 1e-15))  # only a start, to the right of the pole
     for _ in range(_MOST_STEPS):
         value, slope = _secular(powers, u)
         h = 1.0 / value - (1.0 - winner * u)

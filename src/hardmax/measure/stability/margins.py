@@ -10,10 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
-from math import exp, inf, log, nextafter, sqrt
+from math import inf, nextafter, sqrt
 from typing import Any
 
 from hardmax.errors import ParameterError
+from hardmax.exact import decimals
 from hardmax.exact.decimals import digits, exact, log_exceeds, nearest, power_of_ten, up
 from hardmax.html import ShownAsTable
 from hardmax.measure.bounds._counts import count
@@ -273,7 +274,7 @@ def softmax_gap(n: int) -> float:
 
     The temperature is that of the same scores, p = softmax(s / temperature).
 
-    Exactness: a float within a few units in the last place.
+    Exactness: rounded up to the next float.
 
     Examples
     --------
@@ -282,17 +283,7 @@ def softmax_gap(n: int) -> float:
     >>> softmax_gap(1)
     0.0
     """
-    size = count("n", n, 1)
-    if size == 1:
-        return 0.0
-    target = log(size - 1) - 1.0  # w + log w = target
-    w = max(1e-3, target - log(target)) if target > 1.5 else exp(target) / (1 + exp(target))
-    for _ in range(60):
-        step = (w + log(w) - target) / (1 + 1 / w)
-        w -= step
-        if abs(step) <= 4e-16 * w:
-            break
-    return w
+    return decimals.softmax_gap(count("n", n, 1))
 
 
 def _size(name: str, value: Any) -> float:
