@@ -160,6 +160,16 @@ def test_unknown_operators_are_refused_with_node_and_remedy(nodes, words, tmp_pa
     assert "'n0'" in message
 
 
+@pytest.mark.parametrize("operator", ["Min", "Mean", "Concat"])
+@pytest.mark.parametrize("first", ["c", "x"])
+def test_an_operand_that_may_not_be_left_out_is_named(operator, first, tmp_path):
+    """onnxruntime ends the process over such a node of constants."""
+    attributes = {"axis": 0} if operator == "Concat" else {}
+    nodes = [(operator, [first, ""], ["t"], attributes), ("Add", ["x", "t"], ["y"], {})]
+    path = save(small_model(nodes, [1, 2], {"c": np.ones(2, np.float32)}), tmp_path)
+    _refused("FileFormatError", path, "operand 1 of .* is left out, but is not optional")
+
+
 def test_control_flow_is_refused_by_name(tmp_path):
     branch = helper.make_graph(
         [helper.make_node("Relu", ["x"], ["z"])],

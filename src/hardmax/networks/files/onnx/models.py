@@ -506,6 +506,10 @@ def check_schema(node: OnnxNode, opset: int) -> None:
             f"{node.op} of {len(node.inputs)} operands with {len(node.outputs)} outputs; expected "
             f"{schema.min_input} to {schema.max_input}, with at most {schema.max_output}"
         )
+    for position, name in enumerate(node.inputs):  # onnxruntime reads an absent one where none may be, and crashes
+        formal = schema.inputs[min(position, len(schema.inputs) - 1)]
+        if not name and formal.option != defs.OpSchema.FormalParameterOption.Optional:
+            raise FileFormatError(f"operand {position} of {node.op}, {formal.name!r}, is left out, but is not optional")
 
 
 # --- model -> bytes -----------------------------------------------------------------------------
