@@ -6,7 +6,8 @@ from itertools import combinations, product
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hardmax.exact.integers import rank, reduced
+from hardmax.exact.elimination import rank
+from hardmax.exact.integers import reduced
 from hardmax.tropical._epigraph import generators
 
 

@@ -17,10 +17,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import gcd, lcm
 
 import numpy as np
 from numpy.typing import NDArray
+
+from hardmax.exact.integers import integer_row, reduced
 
 Point = tuple[Fraction, ...]
 Piece = tuple[Fraction, ...]  # slope entries, then the offset
@@ -238,8 +239,7 @@ def _difference(first: Piece, second: Piece) -> Piece:
 
 def _integral(numbers: Sequence[Fraction]) -> Whole:
     """The numbers times a positive one that makes them integral."""
-    scale = lcm(*(x.denominator for x in numbers))
-    return tuple(x.numerator * (scale // x.denominator) for x in numbers)
+    return tuple(integer_row(numbers)[0])
 
 
 def _clipped_whole(part: tuple[Whole, ...], piece: Whole) -> tuple[Whole, ...]:
@@ -257,8 +257,7 @@ def _clipped_whole(part: tuple[Whole, ...], piece: Whole) -> tuple[Whole, ...]:
         if values[i] * values[following] < 0:
             here, there = abs(values[following]), abs(values[i])
             crossing = [here * x + there * y for x, y in zip(point, part[following], strict=True)]
-            common = gcd(*crossing)
-            corners.append(tuple(x // common for x in crossing))
+            corners.append(reduced(crossing))
     return tuple(dict.fromkeys(corners))
 
 

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import ShapeError, WeightError
-from hardmax.exact.exact_simplex import exact_maximise, solve_square
+from hardmax.exact.elimination import solve
+from hardmax.exact.exact_simplex import exact_maximise
 from hardmax.exact.rationals import nearest_float
 from hardmax.exact.rounding import UNDERFLOW, dot_error, relative_error
 from hardmax.exact.systems import LARGE, read_system, rounded, rounded_ray
@@ -76,9 +77,9 @@ def maximise(objective: ArrayLike, normals: ArrayLike, limits: ArrayLike) -> Opt
     right = [Fraction(x) for x in b.tolist()]
     basis = _maximal_basis(c, a, b)
     if basis is not None:
-        point = solve_square([rows[i] for i in basis], [right[i] for i in basis])
+        point = solve([rows[i] for i in basis], [right[i] for i in basis])
         if point is not None and _feasible(a, b, rows, right, point):
-            dual = solve_square([list(column) for column in zip(*(rows[i] for i in basis), strict=True)], goal)
+            dual = solve([list(column) for column in zip(*(rows[i] for i in basis), strict=True)], goal)
             if dual is not None and all(y >= 0 for y in dual):
                 multipliers = [Fraction(0)] * len(right)
                 for i, y in zip(basis, dual, strict=True):

@@ -9,20 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from math import lcm
-from typing import Any
 
 import numpy as np
 
+from hardmax.exact.integers import integer_row
 from hardmax.exactness import ObjectArray
 
 Vector = tuple[Fraction, ...]
-
-
-def integer_row(row: Sequence[Fraction]) -> tuple[list[int], int]:
-    """``row`` times the least positive integer that clears its denominators, and that integer."""
-    scale = lcm(*(value.denominator for value in row)) if row else 1
-    return [value.numerator * (scale // value.denominator) for value in row], scale
 
 
 class _Dictionary:
@@ -153,37 +146,3 @@ def _multipliers(book: _Dictionary, objective: int, m: int, d: int, scales: Sequ
             row = variable - d - 1
             multipliers[row] = Fraction(-int(book.table[objective, col]) * scales[row], int(book.den))
     return tuple(multipliers)
-
-
-def solve_square(matrix: Sequence[Sequence[Any]], right: Sequence[Any]) -> list[Fraction] | None:
-    """The unique solution of a linear system with at least as many equations as unknowns.
-
-    None where the system is inconsistent or has more than one solution. Fraction-free elimination on
-    Python integers.
-
-    Exactness: exact.
-
-    Examples
-    --------
-    >>> solve_square([[Fraction(2)], [Fraction(4)]], [Fraction(1), Fraction(2)])
-    [Fraction(1, 2)]
-    >>> solve_square([[Fraction(0)]], [Fraction(0)]) is None
-    True
-    """
-    n = len(matrix[0]) if matrix else 0
-    table = [integer_row([*row, value])[0] for row, value in zip(matrix, right, strict=True)]
-    den = 1
-    for col in range(n):
-        chosen = next((row for row in range(col, len(table)) if table[row][col] != 0), None)
-        if chosen is None:
-            return None
-        table[col], table[chosen] = table[chosen], table[col]
-        pivot_row, pivot = table[col], table[col][col]
-        for index, row in enumerate(table):
-            if index != col:
-                factor = row[col]
-                table[index] = [(pivot * a - factor * b) // den for a, b in zip(row, pivot_row, strict=True)]
-        den = pivot
-    if any(row[n] != 0 for row in table[n:]):
-        return None
-    return [Fraction(table[row][n], table[row][row]) for row in range(n)]

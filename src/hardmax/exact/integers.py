@@ -1,9 +1,10 @@
-"""Binary floats as integers on a common lattice, and exact linear algebra on the rows they form."""
+"""Floats and rationals as integers on a common lattice, and what is done with rows of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from math import gcd
+from collections.abc import Sequence
+from math import gcd, lcm
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -58,28 +59,42 @@ def reduced(row: Sequence[int]) -> Row:
     return tuple(row) if divisor <= 1 else tuple(entry // divisor for entry in row)
 
 
-def rank(rows: Iterable[Sequence[int]]) -> int:
-    """The rank of integer rows, stopping as soon as it is full.
+def integer_row(row: Sequence[Any]) -> tuple[list[int], int]:
+    """A row times the least positive integer that makes it whole, and that integer; floats are rationals.
 
     Examples
     --------
-    >>> rank([(1, 2), (2, 4)]), rank([])
-    (1, 0)
+    >>> integer_row([0.5, 3]), integer_row([])
+    (([1, 6], 2), ([], 1))
     """
-    basis: list[tuple[int, Row]] = []  # (pivot column, row)
-    for row in rows:
-        remainder: Sequence[int] = row
-        for column, pivot_row in basis:
-            if remainder[column]:
-                factor, pivot = remainder[column], pivot_row[column]
-                remainder = [pivot * a - factor * b for a, b in zip(remainder, pivot_row, strict=True)]
-        remainder = reduced(remainder)
-        pivot_column = next((column for column, entry in enumerate(remainder) if entry), None)
-        if pivot_column is not None:
-            basis.append((pivot_column, remainder))
-            if len(basis) == len(remainder):
-                break
-    return len(basis)
+    exact = [x.as_integer_ratio() if hasattr(x, "as_integer_ratio") else (int(x.p), int(x.q)) for x in row]
+    scale = lcm(*(below for _, below in exact))
+    return [above * (scale // below) for above, below in exact], scale
+
+
+def primitive(row: Sequence[Any]) -> Row:
+    """The positive multiple of a row of rationals with coprime integers; zeros stay zeros.
+
+    Examples
+    --------
+    >>> primitive([0.5, -0.75]), primitive([0])
+    ((2, -3), (0,))
+    """
+    return reduced(integer_row(row)[0])
+
+
+def cleared(row: Sequence[int], pivot_row: Sequence[int], column: int) -> Row:
+    """A positive multiple of ``row`` plus a multiple of ``pivot_row``, coprime, with a zero in ``column``.
+
+    Examples
+    --------
+    >>> cleared((3, 1), (-2, 5), 0), cleared((0, 2), (1, 0), 0)
+    ((0, 1), (0, 1))
+    """
+    factor, pivot = row[column], pivot_row[column]
+    if pivot < 0:
+        factor, pivot = -factor, -pivot
+    return reduced([pivot * x - factor * y for x, y in zip(row, pivot_row, strict=True)])
 
 
 def determinant(rows: Sequence[Sequence[int]]) -> int:

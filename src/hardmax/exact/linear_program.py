@@ -20,8 +20,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import PrecisionError, ShapeError, WeightError
 from hardmax.exact._maximise import Optimum, Status, maximise, maximise_many
-from hardmax.exact.exact_simplex import exact_maximise, solve_square
-from hardmax.exact.rationals import nearest_float
+from hardmax.exact.elimination import solve
+from hardmax.exact.exact_simplex import exact_maximise
+from hardmax.exact.rationals import dot, nearest_float
 from hardmax.exact.rounding import dot_error
 from hardmax.exact.systems import (
     UNIT_ROW_ERROR,
@@ -251,7 +252,7 @@ def farkas_on_support(
                 column = [*normal, -limit, Fraction(int(bool(strict[i])))]
             columns.append(column)
         right = [Fraction(0)] * (d + 1) + [Fraction(1)]
-        solution = solve_square([list(row) for row in zip(*columns, strict=True)], right)
+        solution = solve([list(row) for row in zip(*columns, strict=True)], right)
         if solution is None or any(value < 0 for value in solution):
             continue
         multipliers = [Fraction(0)] * m
@@ -298,10 +299,6 @@ def exact_interior_point(
     return _settle(normals, limits, strict)
 
 
-def _dot(left: Sequence[Fraction], right: Sequence[Fraction]) -> Fraction:
-    return sum((x * y for x, y in zip(left, right, strict=True)), Fraction(0))
-
-
 def _contains(
     normals: Sequence[Sequence[Fraction]],
     limits: Sequence[Fraction],
@@ -309,7 +306,7 @@ def _contains(
     point: Sequence[Fraction],
 ) -> bool:
     """Whether a rational point satisfies every row, the strict ones strictly."""
-    gaps = (_dot(row, point) - limit for row, limit in zip(normals, limits, strict=True))
+    gaps = (dot(row, point) - limit for row, limit in zip(normals, limits, strict=True))
     return all(gap < 0 or (gap == 0 and not s) for gap, s in zip(gaps, strict.tolist(), strict=True))
 
 

@@ -7,6 +7,7 @@ same arithmetic, and nothing downstream asks which it is.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from math import inf, isfinite
 from typing import Any
@@ -66,6 +67,28 @@ def fraction(value: Any) -> Fraction:
     if isinstance(value, float | np.floating):
         return Fraction(float(value))
     return Fraction(int(value.p), int(value.q))
+
+
+def fractions(values: FloatArray) -> list[Fraction]:
+    """The floats of a vector as fractions, exactly.
+
+    Examples
+    --------
+    >>> fractions(np.array([0.5, -3.0]))
+    [Fraction(1, 2), Fraction(-3, 1)]
+    """
+    return [Fraction(value) for value in values.tolist()]
+
+
+def dot(left: Sequence[Fraction], right: Sequence[Fraction]) -> Fraction:
+    """The sum of the products of two vectors of fractions.
+
+    Examples
+    --------
+    >>> dot([Fraction(1, 2), Fraction(1)], [Fraction(3), Fraction(0)]), dot([], [])
+    (Fraction(3, 2), Fraction(0, 1))
+    """
+    return sum((x * y for x, y in zip(left, right, strict=True) if x and y), Fraction(0))
 
 
 def rational_array(values: ArrayLike) -> ObjectArray:

@@ -16,7 +16,8 @@ from fractions import Fraction
 import numpy as np
 
 from hardmax.errors import ParameterError, ShapeError
-from hardmax.exact.integers import integers, rank
+from hardmax.exact.elimination import rank
+from hardmax.exact.integers import integers
 from hardmax.exact.rationals import nearest_float
 from hardmax.exactness import FloatArray
 from hardmax.tropical.dual_subdivision import dual_subdivision

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import DomainError
-from hardmax.exact.integers import Row, rank
+from hardmax.exact.elimination import rank
+from hardmax.exact.integers import Row
 from hardmax.exact.rationals import nearest_float
 from hardmax.exactness import FloatArray
 from hardmax.tropical._checks import finite_array, frozen, within_range

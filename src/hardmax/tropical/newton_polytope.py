@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import EmptyError
-from hardmax.exact.integers import determinant, integer_rows, integers, rank
+from hardmax.exact.elimination import rank
+from hardmax.exact.integers import determinant, integer_rows, integers
 from hardmax.exact.rationals import nearest_float
 from hardmax.exactness import FloatArray
 from hardmax.tropical._checks import finite_array, frozen

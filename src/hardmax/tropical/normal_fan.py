@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hardmax.errors import ParameterError
-from hardmax.exact.integers import integers, rank
+from hardmax.exact.elimination import rank
+from hardmax.exact.integers import integer_row, integers
 from hardmax.exact.rationals import nearest_float
 from hardmax.exact.rounding import UNDERFLOW, relative_error
 from hardmax.exactness import FloatArray, IntArray
@@ -198,16 +199,9 @@ def _n_facets(points: FloatArray, exact: list[list[Fraction]] | None) -> int:
             return len(hull.facets)
     if exact is None:
         return len(NewtonPolytope(points).facets)
-    rows = [tuple(_cleared([*row, Fraction(-1)])) for row in exact]
+    rows = [tuple(integer_row([*row, -1])[0]) for row in exact]
     found = generators(rows, points.shape[1] + 1)
     return sum(1 for ray in found.rays if ray.tight)
-
-
-def _cleared(row: list[Fraction]) -> list[int]:
-    common = 1
-    for value in row:
-        common = max(common, value.denominator)  # dyadic: the largest denominator is a common one
-    return [int(value * common) for value in row]
 
 
 def _unit(vector: Sequence[int]) -> list[float]:

@@ -21,7 +21,7 @@ from hardmax.errors import (
     ShapeError,
     WeightError,
 )
-from hardmax.heads.classes import checking, domains, exact_systems, problem, proofs, settling, verdicts
+from hardmax.heads.classes import checking, domains, problem, proofs, settling, verdicts
 from oracles.class_oracle import cell_rows, dot, feasible, live_classes, solved
 
 _SCALES = (1.0, 1 / 3, 1 / 7, 1 + 2.0**-52, 2.0**-1000, 2.0**900)
@@ -561,28 +561,6 @@ def test_the_table_lists_dead_classes_with_names_and_rivals():
         "class": 2, "name": "c", "verdict": "dead", "length": 0.0, "bias": 0.0, "rivals": [0, 1], "lift": 0.5
     }  # fmt: skip
     assert "1 dead" in repr(audit) and audit.exactness.value == "certified"
-
-
-@given(st.integers(0, 2**32 - 1), st.integers(1, 5), st.integers(0, 2))
-def test_lifting_solves_what_elimination_solves(seed, n, extra):
-    rng = np.random.default_rng(seed)
-    matrix = rng.integers(-3, 4, (n + extra, n)) / rng.choice([1.0, 3.0, 7.0])
-    right = matrix @ rng.integers(-2, 3, n) if rng.random() < 0.5 else rng.normal(size=n + extra)
-    found = exact_systems.solved(matrix, right)
-    exact = [[Fraction(x) for x in row] for row in matrix.tolist()]
-    if extra == 0:
-        assert found == solved(exact, [Fraction(x) for x in right.tolist()])
-    if found is not None:
-        assert all(dot(row, found) == Fraction(t) for row, t in zip(exact, right.tolist(), strict=True))
-
-
-@given(st.integers(0, 2**32 - 1), st.integers(1, 6))
-def test_without_flint_the_answers_are_the_same(seed, n):
-    rng = np.random.default_rng(seed)
-    matrix, right = rng.integers(-9, 10, (n, n)).tolist(), rng.integers(-9, 10, n).tolist()
-    found = exact_systems.lifted(matrix, right)
-    expected = solved([[Fraction(x) for x in row] for row in matrix], [Fraction(x) for x in right])
-    assert (None if found is None else [Fraction(x, found[1]) for x in found[0]]) == expected
 
 
 def test_the_oracle_knows_a_segment_from_a_point():

@@ -10,6 +10,7 @@ floats with proved bounds, and in rationals where those cannot tell.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +20,10 @@ from numpy.typing import NDArray
 from hardmax.cells.polytopes import split_wall
 from hardmax.cells.prefixes import prefix_ids, stage_of_columns
 from hardmax.errors import PrecisionError
+from hardmax.exact.integers import cleared, primitive
 from hardmax.exact.linear_program import exact_interior_point
 from hardmax.exact.overlaps import overlaps_on_wall
-from hardmax.exact.rationals import fraction, nearest_float
+from hardmax.exact.rationals import nearest_float
 from hardmax.exact.rounding import SAFETY, UNDERFLOW, UNIT_ROUNDOFF
 from hardmax.exactness import FloatArray, IntArray
 
@@ -243,15 +245,14 @@ class _Facets:
 
     def _overlap(self, one: int, two: int) -> bool:
         """Whether two facets, on opposite sides of one wall, overlap in full dimension: in rationals."""
-        wall = self._row(one)
+        wall = primitive(self._row(one))
         pivot = next((k for k in range(1, len(wall)) if wall[k] != 0), None)
         if pivot is None:
             return False
         normals, limits = [], []
         for facet in (*self._others(one), *self._others(two)):
-            row = self._row(facet)
-            factor = row[pivot] / wall[pivot]
-            rest = [fraction(x - factor * y) for k, (x, y) in enumerate(zip(row, wall, strict=True)) if k != pivot]
+            row = cleared(primitive(self._row(facet)), wall, pivot)
+            rest = [Fraction(x) for k, x in enumerate(row) if k != pivot]
             normals.append([-x for x in rest[1:]])
             limits.append(rest[0])
         try:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import lcm
 from typing import Any
 
 import numpy as np
@@ -18,8 +17,9 @@ from numpy.typing import NDArray
 from hardmax.cells.domains import Domain
 from hardmax.cells.polytopes import Polytopes, split_wall
 from hardmax.cells.verify.fixed_choices import ExactCell
+from hardmax.exact.integers import integer_row
 from hardmax.exact.quadratic import QuadraticNumber, compare, crossing, sign_after
-from hardmax.exact.rationals import fraction, rational
+from hardmax.exact.rationals import rational
 from hardmax.exactness import ObjectArray
 
 Number = Any  # a rational of either kind
@@ -112,13 +112,15 @@ class ExactShape:
     @cached_property
     def _whole_corners(self) -> ObjectArray:
         """The corners as integers (w, p, q), each standing for (p + M q) / w."""
-        whole = [integers([1, *p, *q]) for p, q in self.corners]
+        whole = [integer_row([1, *p, *q])[0] for p, q in self.corners]
         return np.array(whole, dtype=object).reshape(len(whole), -1)
 
     def _at_corners(self, rows: Sequence[Sequence[Number]]) -> tuple[ObjectArray, ObjectArray]:
         """What functions (c, a, m) are at corners but for positive factors, (row, corner): M's factor and the rest."""
         table = self._whole_corners
-        functions = np.array([integers(row) for row in rows], dtype=object).reshape(len(rows), table.shape[1] // 2 + 2)
+        functions = np.array([integer_row(row)[0] for row in rows], dtype=object).reshape(
+            len(rows), table.shape[1] // 2 + 2
+        )
         dim = self.domain.dim
         w, p, q = table[:, 0], table[:, 1 : dim + 1].T, table[:, dim + 1 :].T
         normals = functions[:, 1:-1]
@@ -171,13 +173,6 @@ def scaled_row(row: Sequence[Number]) -> tuple[Number, ...]:
     """A facet's function (c, a, m) as the multiple of (c, a) with first normal entry 1 or -1."""
     size = next((abs(x) for x in row[1:-1] if x != 0), rational(1))
     return tuple(x / size for x in row[:-1])
-
-
-def integers(numbers: Sequence[Number]) -> list[int]:
-    """The same numbers times a positive one that makes them whole."""
-    exact = [(int(x.p), int(x.q)) if hasattr(x, "p") else fraction(x).as_integer_ratio() for x in numbers]
-    common = lcm(*(below for _, below in exact))
-    return [above * (common // below) for above, below in exact]
 
 
 def _stays_positive(lead: list[Number], low: QuadraticNumber | None, high: QuadraticNumber | None) -> bool:

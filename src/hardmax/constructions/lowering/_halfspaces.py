@@ -7,34 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
-from math import gcd, lcm
 from typing import Any
 
 import numpy as np
 
+from hardmax.exact.integers import Row, cleared
 from hardmax.exact.linear_program import exact_interior_point, interior_point
-from hardmax.exact.rationals import fraction
 
-Row = tuple[int, ...]
 Point = tuple[Fraction, ...]
 
 #: Integers up to here are floats, so that the compiled linear program sees the rows as they are.
 _FLOAT_INTEGERS = 2**53
-
-
-def primitive(function: Iterable[Any]) -> Row:
-    """The positive multiple of an affine function (c, a_1, ...) with coprime integers; zeros stay zeros.
-
-    Examples
-    --------
-    >>> primitive([Fraction(1, 2), Fraction(-3, 4)]), primitive([Fraction(0)])
-    ((2, -3), (0,))
-    """
-    exact = [fraction(value) for value in function]
-    scale = lcm(*(value.denominator for value in exact))
-    integers = [value.numerator * (scale // value.denominator) for value in exact]
-    divisor = gcd(*integers) or 1
-    return tuple(value // divisor for value in integers)
 
 
 def at(row: Sequence[Any], point: Point) -> Any:
@@ -93,10 +76,8 @@ def point_on(wall: Row, rows: Iterable[Row], dim: int) -> Point | None:
     for row in rows:
         if row in (wall, other):
             continue
-        # x_pivot is eliminated; a positive factor |by| keeps the inequality and the integers.
-        factor = row[pivot] if by > 0 else -row[pivot]
-        reduced = [abs(by) * value - factor * h for value, h in zip(row, wall, strict=True)]
-        restricted.append(primitive([*reduced[:pivot], *reduced[pivot + 1 :]]))
+        on_wall = cleared(row, wall, pivot)  # x_pivot is eliminated, the inequality stays
+        restricted.append((*on_wall[:pivot], *on_wall[pivot + 1 :]))
     rest = point_inside(restricted, dim - 1)
     if rest is None:
         return None

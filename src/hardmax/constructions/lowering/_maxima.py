@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from hardmax.constructions.lowering._halfspaces import point_inside, primitive
+from hardmax.constructions.lowering._halfspaces import point_inside
 from hardmax.errors import IncompleteError, PrecisionError
+from hardmax.exact.integers import primitive
 from hardmax.exact.rationals import float_array, fraction
 from hardmax.exactness import FloatArray
 from hardmax.tropical import TropicalPolynomial
@@ -134,7 +135,7 @@ def _odd_part(number: int) -> int:
 
 def _lead(terms: Sequence[Term], winner: int, others: Iterable[int]) -> list[tuple[int, ...]]:
     chosen = terms[winner]
-    return [primitive(x - y for x, y in zip(chosen, terms[j], strict=True)) for j in others if j != winner]
+    return [primitive([x - y for x, y in zip(chosen, terms[j], strict=True)]) for j in others if j != winner]
 
 
 def _essential_in_rationals(terms: Sequence[Term]) -> list[int]:

@@ -24,9 +24,9 @@ from hardmax.constructions.lowering._halfspaces import (
     at,
     point_inside,
     point_on,
-    primitive,
 )
 from hardmax.errors import IncompleteError, QuadraticScoresError
+from hardmax.exact.integers import primitive
 from hardmax.exact.rationals import fraction, rational
 from hardmax.networks.graph import Graph
 from hardmax.networks.slices.coefficients import Arithmetic, SliceProgram
@@ -74,7 +74,7 @@ class PieceTree:
             stack += node.children
             for i, first in enumerate(node.children):
                 for second, option in zip(node.children[i + 1 :], node.options[i + 1 :], strict=True):
-                    wall = primitive(x - y for x, y in zip(node.options[i], option, strict=True))
+                    wall = primitive([x - y for x, y in zip(node.options[i], option, strict=True)])
                     yield from self._across(first, second, wall)
 
     def _across(self, first: Cell, second: Cell, wall: Row) -> Iterator[tuple[Cell, Cell, Row, Point]]:
@@ -166,7 +166,7 @@ def _choose(cell: Cell, options: list[Function], dim: int) -> list[Cell]:
     for winner, best in enumerate(options):
         if any(best == other for other in options[:winner]):
             continue
-        lead = [primitive(x - y for x, y in zip(best, other, strict=True)) for other in options if other != best]
+        lead = [primitive([x - y for x, y in zip(best, other, strict=True)]) for other in options if other != best]
         rows = tuple(dict.fromkeys((*cell.rows, *lead)))
         is_inside = all(at(row, cell.point) > 0 for row in lead)
         point = cell.point if is_inside else point_inside(rows, dim)

@@ -19,10 +19,10 @@ from math import isqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.exact.rationals import nearest_float
+from hardmax.exact.elimination import solve
+from hardmax.exact.rationals import dot, nearest_float
 from hardmax.exactness import FloatArray, IntArray
 from hardmax.heads.classes.domains import FeatureDomain
-from hardmax.heads.classes.exact_systems import solved_rationals
 from hardmax.heads.classes.problem import Problem
 from hardmax.heads.classes.proofs import advantage, cell_rows, wins
 from hardmax.heads.classes.verdicts import LIVE, UNDECIDED, Cover, Verdicts, try_queries, whitening
@@ -176,7 +176,7 @@ def _inside(domain: FeatureDomain, point: FloatArray) -> FloatArray:
         for share in (0.0, 2.0**-50, 2.0**-46, 2.0**-40, 2.0**-20):
             moved = domain.centre + away * min(1.0, domain.radius * (1.0 - share) / length)
             steps = [Fraction(x) - Fraction(c) for x, c in zip(moved.tolist(), domain.centre.tolist(), strict=True)]
-            if _dot(steps, steps) <= Fraction(domain.radius) ** 2:
+            if dot(steps, steps) <= Fraction(domain.radius) ** 2:
                 return np.asarray(moved)
     return domain.centre
 
@@ -249,22 +249,22 @@ def exact_projection(problem: Problem, row: int) -> tuple[list[int], list[Fracti
     normals, limits, others = cell_rows(problem, row)
     centre = [Fraction(x) for x in problem.domain.centre.tolist()]
     columns = [
-        [*(-x for x in normal), _dot(normal, centre) - limit] for normal, limit in zip(normals, limits, strict=True)
+        [*(-x for x in normal), dot(normal, centre) - limit] for normal, limit in zip(normals, limits, strict=True)
     ]
     passive: list[int] = []
     values: dict[int, Fraction] = {}
     while True:
         residual = [-sum((values[j] * columns[j][k] for j in passive), Fraction(0)) for k in range(problem.dim + 1)]
         residual[-1] += 1
-        slopes = {j: _dot(columns[j], residual) for j in range(len(columns)) if j not in passive}
+        slopes = {j: dot(columns[j], residual) for j in range(len(columns)) if j not in passive}
         rising = [j for j in slopes if slopes[j] > 0]
         if not rising:
             break
         passive.append(max(rising, key=lambda j: slopes[j]))
         values[passive[-1]] = Fraction(0)
         while True:
-            gram = [[_dot(columns[a], columns[b]) for b in passive] for a in passive]
-            trial = solved_rationals(gram, [columns[a][-1] for a in passive])
+            gram = [[dot(columns[a], columns[b]) for b in passive] for a in passive]
+            trial = solve(gram, [columns[a][-1] for a in passive])
             assert trial is not None  # a column with a positive slope is independent of the passive ones
             if all(x > 0 for x in trial):
                 values = dict(zip(passive, trial, strict=True))
@@ -278,16 +278,12 @@ def exact_projection(problem: Problem, row: int) -> tuple[list[int], list[Fracti
     return [others[j] for j in passive], [values[j] / height for j in passive], point
 
 
-def _dot(x: Vector, y: Vector) -> Fraction:
-    return sum((a * b for a, b in zip(x, y, strict=True)), Fraction(0))
-
-
 def _settle_ball_exactly(verdicts: Verdicts, row: int, everywhere: Verdicts) -> None:
     problem = verdicts.problem
     rivals, multipliers, nearest = exact_projection(problem, row)
     centre = [Fraction(x) for x in problem.domain.centre.tolist()]
     start = [x - c for x, c in zip(nearest, centre, strict=True)]
-    if _dot(start, start) >= _square(problem):
+    if dot(start, start) >= _square(problem):
         verdicts.add_cover(Cover(tuple(rivals), "ball", tuple(multipliers)), np.array([row]))
         return
     inner = everywhere.exact_witnesses.get(row) or [Fraction(x) for x in everywhere.witnesses[row].tolist()]

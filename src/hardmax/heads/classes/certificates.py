@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import ParameterError, PrecisionError
+from hardmax.exact.elimination import solve_floats
 from hardmax.exactness import BoolArray, Exactness, FloatArray, IntArray
 from hardmax.heads.classes.domains import FeatureDomain
-from hardmax.heads.classes.exact_systems import solved
 from hardmax.heads.classes.verdicts import DEAD, LIVE, UNDECIDED, Cover
 
 
@@ -80,7 +80,7 @@ class Certificate:
     def _exact_multipliers(self) -> list[Fraction]:
         if self._cover.multipliers is not None:
             return [Fraction(x) for x in self._cover.multipliers]
-        found = solved(self._matrix, np.append(self._head[0][self.index], 1.0))
+        found = solve_floats(self._matrix, np.append(self._head[0][self.index], 1.0))
         if found is None:
             raise PrecisionError(
                 f"class {self.index}: the system of its {len(self.rivals)} rivals could not be solved in rationals; "

@@ -18,11 +18,12 @@ from typing import NamedTuple
 import numpy as np
 import scipy.linalg
 
+from hardmax.exact.elimination import Echelon, solve_floats
+from hardmax.exact.integers import integer_row
 from hardmax.exact.linear_program import exact_interior_point
 from hardmax.exact.rationals import nearest_float
 from hardmax.exact.rounding import SAFETY, UNDERFLOW, corner_error, dot_error
 from hardmax.exactness import BoolArray, FloatArray, IntArray
-from hardmax.heads.classes.exact_systems import solved
 from hardmax.heads.classes.problem import Problem
 from hardmax.heads.classes.verdicts import Cover, Verdicts
 
@@ -142,7 +143,7 @@ def exact_multipliers(problem: Problem, basis: Sequence[int], row: int) -> list[
     """
     matrix, _ = system(problem, basis)
     right = np.append(problem.rows[row], 1.0)
-    return solved(matrix, right)
+    return solve_floats(matrix, right)
 
 
 #: Programs with more entries than this are not solved in rationals from nothing.
@@ -252,7 +253,7 @@ def independent(problem: Problem, columns: Sequence[int], multipliers: Sequence[
     columns, multipliers = list(columns), list(multipliers)
     while True:
         matrix, costs = system(problem, columns)
-        relation = _relation([[Fraction(x) for x in line] for line in matrix.T.tolist()])
+        relation = _relation(matrix.T.tolist())
         if relation is None:
             return tuple(columns)
         gain = sum((z * Fraction(c) for z, c in zip(relation, costs.tolist(), strict=True)), Fraction(0))
@@ -264,19 +265,12 @@ def independent(problem: Problem, columns: Sequence[int], multipliers: Sequence[
         multipliers = [x for x in moved if x]
 
 
-def _relation(vectors: list[list[Fraction]]) -> list[Fraction] | None:
+def _relation(vectors: list[list[float]]) -> Sequence[int] | None:
     """Numbers, not all zero, that mix the vectors to zero; None where they are independent."""
-    kept: list[tuple[int, list[Fraction], list[Fraction]]] = []
+    found = Echelon(len(vectors[0]) if vectors else 0)
     for index, vector in enumerate(vectors):
-        left, used = list(vector), [Fraction(int(k == index)) for k in range(len(vectors))]
-        for pivot, other, of_other in kept:
-            if left[pivot]:
-                factor = left[pivot]
-                left = [x - factor * y for x, y in zip(left, other, strict=True)]
-                used = [x - factor * y for x, y in zip(used, of_other, strict=True)]
-        lead = next((k for k, x in enumerate(left) if x), None)
-        if lead is None:
-            return used
-        scale = left[lead]
-        kept.append((lead, [x / scale for x in left], [x / scale for x in used]))
+        numbers, scale = integer_row(vector)
+        left = found.add((*numbers, *(scale * int(k == index) for k in range(len(vectors)))))
+        if left is not None:
+            return left[found.n_columns :]
     return None

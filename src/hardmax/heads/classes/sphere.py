@@ -15,6 +15,7 @@ from math import comb
 import numpy as np
 from numpy.typing import NDArray
 
+from hardmax.exact.elimination import solve
 from hardmax.exact.linear_program import exact_interior_point
 from hardmax.exact.quadratic import QuadraticNumber, compare
 from hardmax.exact.rationals import nearest_float, rational
@@ -22,7 +23,6 @@ from hardmax.exact.rounding import SAFETY, dot_error
 from hardmax.exactness import FloatArray
 from hardmax.heads.classes.ball import ball_interval, root_above
 from hardmax.heads.classes.domains import FeatureDomain
-from hardmax.heads.classes.exact_systems import solved_rationals
 from hardmax.heads.classes.problem import Problem
 from hardmax.heads.classes.proofs import cell_rows
 from hardmax.heads.classes.verdicts import LIVE, UNDECIDED, Cover, Verdicts, whitening
@@ -237,7 +237,7 @@ def _beyond(normals: list[list[Fraction]], limits: list[Fraction], inner: Vector
                         return point
                     factor *= 2
     for chosen in combinations(range(len(normals)), d):
-        corner = solved_rationals([normals[j] for j in chosen], [limits[j] for j in chosen])
+        corner = solve([normals[j] for j in chosen], [limits[j] for j in chosen])
         if corner is None or sum((x * x for x in corner), Fraction(0)) <= 1:
             continue
         if all(

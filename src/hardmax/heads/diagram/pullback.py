@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hardmax.errors import PrecisionError, ShapeError, WeightError
-from hardmax.exact.integers import integers, rank
+from hardmax.exact.elimination import rank
+from hardmax.exact.integers import integers
 from hardmax.exact.linear_program import exact_interior_point
 from hardmax.exact.rationals import nearest_float
 from hardmax.exact.rounding import UNDERFLOW, dot_error, relative_error

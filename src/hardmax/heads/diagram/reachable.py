@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from hardmax.errors import DomainError, EmptyError, ShapeError, WeightError
 from hardmax.exact.linear_program import exact_interior_point, interior_point
-from hardmax.exact.rationals import nearest_float
+from hardmax.exact.rationals import fractions, nearest_float
 from hardmax.exact.rounding import UNDERFLOW, difference_dot_error, dot_error, relative_error
 from hardmax.exact.systems import homogeneous_rows, point_of, row_multipliers
 from hardmax.exactness import BoolArray, FloatArray, IntArray
@@ -340,7 +340,7 @@ class _Mixtures:
             largest = max(parts, default=Fraction(0)) or Fraction(1)
             scale = Fraction(1) if self.is_cone else largest
             mixture = np.array([nearest_float(x / scale) for x in parts])
-            if not (np.isfinite(mixture).all() and is_won(self.diagram, key, self._query(_fractions(mixture)))):
+            if not (np.isfinite(mixture).all() and is_won(self.diagram, key, self._query(fractions(mixture)))):
                 mixture = np.full(len(parts), np.nan)
         else:
             with np.errstate(over="ignore", invalid="ignore"):
@@ -349,7 +349,7 @@ class _Mixtures:
             if self._keep(key, guess):
                 self.mixtures[key, self.places] = mixture
                 return
-            query = self._query(_fractions(mixture))
+            query = self._query(fractions(mixture))
         self.mixtures[key, self.places] = mixture
         if not self._keep(key, np.array([nearest_float(x) for x in query])):
             self.exact[key] = tuple(query)
@@ -359,7 +359,7 @@ class _Mixtures:
         chosen = self.points[self.places]
         if not self.is_cone and len(chosen):
             query = np.clip(query, chosen.min(axis=0), chosen.max(axis=0))
-        if not (np.isfinite(query).all() and is_won(self.diagram, key, _fractions(query))):
+        if not (np.isfinite(query).all() and is_won(self.diagram, key, fractions(query))):
             return False
         self.witnesses[key] = query
         return True
@@ -391,7 +391,7 @@ class _Mixtures:
         return [x / origin for x in parts]
 
     def _combination(self, parts: Sequence[Fraction]) -> list[Fraction]:
-        rows = [_fractions(row) for row in self.points[self.places]]
+        rows = [fractions(row) for row in self.points[self.places]]
         return [
             sum((w * row[k] for w, row in zip(parts, rows, strict=True)), Fraction(0)) for k in range(self.diagram.dim)
         ]
@@ -399,10 +399,6 @@ class _Mixtures:
     def _query(self, parts: Sequence[Fraction]) -> list[Fraction]:
         total = Fraction(1) if self.is_cone else sum(parts, Fraction(0))
         return [x / total for x in self._combination(parts)]
-
-
-def _fractions(values: FloatArray) -> list[Fraction]:
-    return [Fraction(x) for x in values.tolist()]
 
 
 def _score(key: FloatArray, query: Sequence[Fraction]) -> Fraction:

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hardmax.errors import ParameterError, ShapeError, WeightError
-from hardmax.exact.exact_simplex import solve_square
-from hardmax.exact.rationals import nearest_float
+from hardmax.exact.elimination import solve
+from hardmax.exact.rationals import dot, nearest_float
 from hardmax.exact.rounding import SAFETY, UNDERFLOW, difference_dot_error, dot_error, relative_error
 from hardmax.exactness import FloatArray, IntArray
 from hardmax.heads.diagram.reachable import MOST_RIVALS, Point, Reachable, RuledOut, Witness, is_won
@@ -228,7 +228,7 @@ class _Exact:
         self.rows = [[Fraction(x) - y for x, y in zip(diagram.keys[i].tolist(), own, strict=True)] for i in rivals]
         limits = [Fraction(float(biases[key])) - Fraction(float(biases[i])) for i in rivals]
         self.centre, self.radius = [Fraction(x) for x in centre.tolist()], Fraction(radius)
-        self.violation = [_dot(row, self.centre) - limit for row, limit in zip(self.rows, limits, strict=True)]
+        self.violation = [dot(row, self.centre) - limit for row, limit in zip(self.rows, limits, strict=True)]
 
     def settle(self) -> Witness | RuledOut:
         """A query of the cell in the ball, or the weights that keep them apart."""
@@ -259,7 +259,7 @@ class _Exact:
         weights = self._start(columns)
         while True:
             residual = self._residual(columns, weights)
-            gains = [-_dot(column, residual) for column in columns]
+            gains = [-dot(column, residual) for column in columns]
             best = max((j for j in range(len(columns)) if j not in weights), key=lambda j: gains[j], default=None)
             if best is None or gains[best] <= 0:
                 break
@@ -338,9 +338,5 @@ def _least_squares(columns: list[list[Fraction]], weights: dict[int, Fraction]) 
 
 def _solution(columns: list[list[Fraction]], support: list[int]) -> list[Fraction] | None:
     """The weights of some columns that come nearest to (0, ..., 0, 1); None where the columns depend."""
-    products = [[_dot(columns[i], columns[j]) for j in support] for i in support]
-    return solve_square(products, [columns[i][-1] for i in support])
-
-
-def _dot(left: Sequence[Fraction], right: Sequence[Fraction]) -> Fraction:
-    return sum((a * b for a, b in zip(left, right, strict=True)), Fraction(0))
+    products = [[dot(columns[i], columns[j]) for j in support] for i in support]
+    return solve(products, [columns[i][-1] for i in support])

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from hardmax.exact.integers import integer_rows, rank
+from hardmax.exact.elimination import PRIMES, echelon_modulo, rank
+from hardmax.exact.integers import integer_rows
 from hardmax.exactness import FloatArray, IntArray
 
-#: Elimination modulo a prime never overstates a rank.
-PRIME = 2**31 - 1
 #: Matrices with more entries than this are searched as they are.
 LARGEST = 200_000
 #: Heuristic that decides nothing but whether to look: condition numbers below its inverse mean full rank.
@@ -45,8 +44,7 @@ def spanning_columns(differences: FloatArray, *, keep_last: bool) -> IntArray | 
         if smallest > CLEARLY_REGULAR * largest:
             return None  # clearly of full rank: this hint only saves work
     rows = integer_rows(differences)
-    residues = np.array([[entry % PRIME for entry in row] for row in rows], dtype=np.int64)
-    kept = _pivot_columns(residues)
+    kept = echelon_modulo(rows, n, PRIMES[0])[1]  # a rank modulo a prime is never above the rank
     if len(kept) == n or len(kept) == 0:
         return None
     if len(kept) < n_rows and rank(rows) != len(kept):
@@ -54,24 +52,3 @@ def spanning_columns(differences: FloatArray, *, keep_last: bool) -> IntArray | 
     if keep_last and (n - 1) not in kept:
         return None
     return np.array(kept, dtype=np.int64)
-
-
-def _pivot_columns(residues: IntArray) -> list[int]:
-    """Columns independent of those before them, modulo the prime."""
-    table = residues.copy()
-    kept: list[int] = []
-    for col in range(table.shape[1]):
-        row = len(kept)
-        if row == len(table):
-            break
-        nonzero = np.flatnonzero(table[row:, col])
-        if len(nonzero) == 0:
-            continue
-        chosen = row + int(nonzero[0])
-        table[[row, chosen]] = table[[chosen, row]]
-        table[row] = table[row] * pow(int(table[row, col]), -1, PRIME) % PRIME
-        below = table[row + 1 :]
-        below -= below[:, col : col + 1] * table[row] % PRIME
-        below %= PRIME
-        kept.append(col)
-    return kept

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hardmax.exact.exact_simplex import solve_square
+from hardmax.exact.elimination import solve
 from hardmax.exact.rationals import nearest_float
 from hardmax.exact.rounding import SAFETY, UNDERFLOW, corner_error, dot_error, relative_error
 from hardmax.exactness import BoolArray, FloatArray, IntArray
@@ -209,7 +209,7 @@ def _exact_facet(
 ) -> tuple[list[int], list[Fraction]] | None:
     """All points on the hyperplane of a simplex and its normal, in rationals; None if it supports nothing."""
     rows = [_shifted(points, exact, int(i), centre, cache) for i in simplex]
-    normal = solve_square(rows, [Fraction(1)] * len(rows))
+    normal = solve(rows, [Fraction(1)] * len(rows))
     if normal is None:
         return None
     approximate = np.array([nearest_float(x) for x in normal])
@@ -262,7 +262,7 @@ def _covers_oddly(
     covered = 0
     for simplex in corners:
         rows = [[corner[k] for corner in simplex] for k in range(n)]
-        weights = solve_square([*rows, [Fraction(1)] * n], [*target, Fraction(1)])
+        weights = solve([*rows, [Fraction(1)] * n], [*target, Fraction(1)])
         if weights is None:
             return False
         if min(weights) == 0:

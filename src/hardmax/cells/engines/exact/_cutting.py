@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import gcd, lcm
-from typing import Any
 
 from hardmax.cells.polytopes import split_wall, wall_of_choice
 from hardmax.errors import CertificateError, QuadraticScoresError
-from hardmax.exact.rationals import fraction
+from hardmax.exact.integers import integer_row, reduced
 from hardmax.exactness import ObjectArray
 from hardmax.networks.slices.stages import Stage
 
@@ -227,8 +225,8 @@ def choices_of(rows: ObjectArray, stage: Stage, dim: int) -> list[Relu | Maximum
     found: list[Relu | Maximum] = []
     groups = zip(stage.group_start, stage.group_size, stage.is_relu, stage.columns, strict=True)
     for start, size, is_relu, column in groups:
-        integers = integer_rows([[rows[k, start + i] for k in range(terms)] for i in range(size)])
-        padded = [(*row, *(0,) * (dim + 1 - terms)) for row in integers]
+        integers = integer_row(rows[:, start : start + size].T.reshape(-1))[0]
+        padded = [(*integers[k : k + terms], *(0,) * (dim + 1 - terms)) for k in range(0, size * terms, terms)]
         if is_relu:
             found.append(Relu(Row(reduced(padded[0])), int(column)))
         else:
@@ -237,19 +235,6 @@ def choices_of(rows: ObjectArray, stage: Stage, dim: int) -> list[Relu | Maximum
                 first.setdefault(row, index)
             found.append(Maximum(tuple((index, Row(row)) for row, index in first.items()), int(column)))
     return found
-
-
-def integer_rows(rows: Sequence[Sequence[Any]]) -> list[tuple[int, ...]]:
-    """Rational rows times one positive number that makes them all integral."""
-    exact = [[fraction(x) for x in row] for row in rows]
-    scale = lcm(*(x.denominator for row in exact for x in row))
-    return [tuple(x.numerator * (scale // x.denominator) for x in row) for row in exact]
-
-
-def reduced(row: Sequence[int]) -> tuple[int, ...]:
-    """The row divided by the greatest common divisor of its entries."""
-    divisor = gcd(*row)
-    return tuple(row) if divisor <= 1 else tuple(x // divisor for x in row)
 
 
 def _lead(vertex: Vertex, own: Row, rival: Row) -> Value:

@@ -19,10 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.cells.domains import Domain
-from hardmax.cells.engines.exact._cutting import Piece, Point, Vertex, choices_of, integer_rows, reduced
+from hardmax.cells.engines.exact._cutting import Piece, Point, Vertex, choices_of
 from hardmax.cells.polytopes import Polytopes, domain_wall
 from hardmax.errors import CertificateError, EmptyError, ParameterError, PrecisionError
-from hardmax.exact.rationals import fraction, rational
+from hardmax.exact.elimination import Echelon
+from hardmax.exact.integers import determinant, integer_row, primitive, reduced
+from hardmax.exact.rationals import rational
 from hardmax.exactness import FloatArray, ObjectArray
 from hardmax.networks.slices.stages import Stage
 from hardmax.tropical.normal_fan import generators
@@ -82,9 +84,8 @@ def root(domain: Domain) -> ExactPolytope:
             points.append((1, *(0,) * dim, *(2 * side - 1 for side in is_high)))
         else:
             ends = (domain.low, domain.high)
-            values = [fraction(float(ends[side][axis])) for axis, side in enumerate(is_high)]
-            w = lcm(*(value.denominator for value in values))
-            points.append(reduced((w, *(int(value * w) for value in values))))
+            values = [float(ends[side][axis]) for axis, side in enumerate(is_high)]
+            points.append(primitive([1, *values]))
         incidence.append(sum(1 << (2 * axis + side) for axis, side in enumerate(is_high)))
     walls = tuple(domain_wall(axis, side) for axis in range(dim) for side in (0, 1))
     return ExactPolytope(dim, tuple(points), walls, tuple(incidence))
@@ -93,23 +94,25 @@ def root(domain: Domain) -> ExactPolytope:
 def split(polytope: ExactPolytope, rows: ObjectArray, stage: Stage) -> list[tuple[tuple[int, ...], ExactPolytope]]:
     """The full-dimensional pieces into which a stage's choices cut a polytope, each with its labels.
 
-    ``rows`` (term, row) are the stage's guards on this polytope, affine: constant term first. A ReLU's
-    label is 1 where its row is positive and 0 elsewhere, a maximum's label the index of the largest row;
-    rows that are identical functions count as the first of them. Choices are cut in the order of the
-    stage, and a facet belongs to the first choice that makes it.
+        ``rows`` (term, row) are the stage's guards on this polytope, affine: constant term first. A ReLU's
+        label is 1 where its row is positive and 0 elsewhere, a maximum's label the index of the largest row;
+        rows that are identical functions count as the first of them. Choices are cut in the order of the
+        stage, and a facet belongs to the first choice that makes it.
 
-    Exactness: exact.
+        Exactness: exact.
 
-    Examples
-    --------
-    >>> from hardmax.exact.rationals import rational_array
-    >>> from hardmax.cells.domains import Box
-    >>> relu = Stage((0,), np.array([0]), np.array([1]), np.array([True]), np.array([0]), np.array([0]))
-    >>> parts = split(root(Box([0.0], [1.0])), rational_array([[-1.0], [3.0]]), relu)
-    >>> sorted((labels, [str(x) for x, in part.vertices]) for labels, part in parts)
-    [((0,), ['0', '1/3']), ((1,), ['1', '1/3'])]
-    >>> [labels for labels, _ in split(root(Box([0.0], [1.0])), rational_array([[0.0], [0.0]]), relu)]
-    [(0,)]
+        Examples
+        --------
+        >>> from hardmax.exact.elimination import Echelon
+    from hardmax.exact.integers import determinant, integer_row, primitive, reduced
+    from hardmax.exact.rationals import rational_array
+        >>> from hardmax.cells.domains import Box
+        >>> relu = Stage((0,), np.array([0]), np.array([1]), np.array([True]), np.array([0]), np.array([0]))
+        >>> parts = split(root(Box([0.0], [1.0])), rational_array([[-1.0], [3.0]]), relu)
+        >>> sorted((labels, [str(x) for x, in part.vertices]) for labels, part in parts)
+        [((0,), ['0', '1/3']), ((1,), ['1', '1/3'])]
+        >>> [labels for labels, _ in split(root(Box([0.0], [1.0])), rational_array([[0.0], [0.0]]), relu)]
+        [(0,)]
     """
     dim = polytope.dim
     choices = choices_of(rows, stage, dim)
@@ -159,7 +162,7 @@ def rebuild(pieces: Polytopes, index: int, wall_row: Callable[[int], ObjectArray
             normal[axis] = -1 if is_high else 1
             equations.append((0, *normal, 1))
         else:
-            row = integer_rows([list(wall_row(wall))])[0]
+            row = integer_row(wall_row(wall))[0]
             equations.append((*row, *(0,) * (dim + 1 - len(row)), 0))
     points = []
     for mask in incidence:
@@ -237,37 +240,23 @@ def incidence_masks(pieces: Polytopes, index: int) -> list[int]:
 
 def _meeting_point(equations: Sequence[tuple[int, ...]], dim: int, is_unbounded: bool) -> Point:
     """The point (w, p) or (w, p, q) with ``c + a p = 0`` and ``m + a q = 0`` for each equation (c, a, m)."""
-    basis: list[tuple[int, tuple[int, ...]]] = []  # (pivot column, row), every pivot column cleared elsewhere
-    for equation in equations:
-        row = equation
-        for column, other in basis:
-            if row[column]:
-                row = _cleared(row, other, column)
-        pivot = next((k for k in range(1, dim + 1) if row[k]), None)
-        if pivot is None:
-            if any(row):
-                raise CertificateError(
-                    "the walls of a vertex have no common point; this is a bug in hardmax, please report it"
-                )
-            continue
-        basis = [(c, _cleared(other, row, pivot) if other[pivot] else other) for c, other in basis]
-        basis.append((pivot, row))
-    if len(basis) < dim:
+    found = Echelon(dim)
+    for constant, *normal, at_infinity in equations:
+        left = found.add((*normal, constant, at_infinity))
+        if left is not None and any(left):
+            raise CertificateError(
+                "the walls of a vertex have no common point; this is a bug in hardmax, please report it"
+            )
+    if len(found.pivots) < dim:
         raise CertificateError(
-            f"the walls of a vertex have rank {len(basis)} in dimension {dim}, expected one common point; "
+            f"the walls of a vertex have rank {len(found.pivots)} in dimension {dim}, expected one common point; "
             "this is a bug in hardmax, please report it"
         )
-    solved = [row for _, row in sorted(basis)]
-    w = lcm(*(row[k] for k, row in enumerate(solved, start=1)))
-    finite = [-row[0] * w // row[k] for k, row in enumerate(solved, start=1)]
-    infinite = [-row[-1] * w // row[k] for k, row in enumerate(solved, start=1)] if is_unbounded else []
+    solved = found.diagonal()
+    w = lcm(*(row[k] for k, row in enumerate(solved)))
+    finite = [-row[dim] * w // row[k] for k, row in enumerate(solved)]
+    infinite = [-row[-1] * w // row[k] for k, row in enumerate(solved)] if is_unbounded else []
     return reduced([w, *finite, *infinite])
-
-
-def _cleared(row: tuple[int, ...], pivot_row: tuple[int, ...], column: int) -> tuple[int, ...]:
-    """A multiple of ``row`` plus one of ``pivot_row`` with a zero in ``column``."""
-    factor, pivot = row[column], pivot_row[column]
-    return reduced([pivot * x - factor * y for x, y in zip(row, pivot_row, strict=True)])
 
 
 def nearest(numerator: int, denominator: int) -> tuple[float, float]:
@@ -349,19 +338,21 @@ def _turns_right(first: Point, second: Point, third: Point) -> bool:
 def cone_rays(rows: Sequence[ObjectArray], dim: int) -> FloatArray:
     """Unit vectors that generate the cone where the linear parts of rows (c, a) are not negative, (n_rays, dim).
 
-    None is a combination of the others but for opposite pairs, which stand for lines.
+        None is a combination of the others but for opposite pairs, which stand for lines.
 
-    Exactness: exact but for the rounding of each entry, a few units in its last place.
+        Exactness: exact but for the rounding of each entry, a few units in its last place.
 
-    Examples
-    --------
-    >>> from hardmax.exact.rationals import rational_array
-    >>> cone_rays([rational_array([5.0, 0.0, 1.0]), rational_array([0.0, 1e-300, 1.0])], 2).tolist()
-    [[-1.0, 1e-300], [1.0, 0.0]]
-    >>> cone_rays([rational_array([0.0, 1.0])], 1).tolist(), cone_rays([], 1).tolist()
-    ([[1.0]], [[1.0], [-1.0]])
+        Examples
+        --------
+        >>> from hardmax.exact.elimination import Echelon
+    from hardmax.exact.integers import determinant, integer_row, primitive, reduced
+    from hardmax.exact.rationals import rational_array
+        >>> cone_rays([rational_array([5.0, 0.0, 1.0]), rational_array([0.0, 1e-300, 1.0])], 2).tolist()
+        [[-1.0, 1e-300], [1.0, 0.0]]
+        >>> cone_rays([rational_array([0.0, 1.0])], 1).tolist(), cone_rays([], 1).tolist()
+        ([[1.0]], [[1.0], [-1.0]])
     """
-    normals = [tuple(-x for x in row[1:]) for row in integer_rows([list(row) for row in rows])]
+    normals = [tuple(-x for x in row[1:]) for row in map(primitive, rows)]
     found = generators([(*normal, *(0,) * (dim - len(normal))) for normal in normals], dim)
     vectors = [vector for line in found.lines for vector in (line, tuple(-x for x in line))]
     vectors += [ray.vector for ray in found.rays]
@@ -403,7 +394,7 @@ def volume(polytope: ExactPolytope) -> Any:
         weight = 1
         for row in rows:
             weight *= row[0]
-        total += rational(abs(_determinant(rows))) / rational(weight)
+        total += rational(abs(determinant(rows))) / rational(weight)
     return total / factorial(dim)
 
 
@@ -450,20 +441,3 @@ def _triangulated(face: int, facets: Sequence[int], known: dict[int, list[tuple[
     ]
     known[face] = found
     return found
-
-
-def _determinant(rows: Sequence[Sequence[int]]) -> int:
-    """The determinant of an integer matrix (Bareiss: every division is exact)."""
-    matrix = [list(row) for row in rows]
-    previous = sign = 1
-    for k in range(len(matrix) - 1):
-        swap = next((i for i in range(k, len(matrix)) if matrix[i][k]), None)
-        if swap is None:
-            return 0
-        if swap != k:
-            matrix[k], matrix[swap], sign = matrix[swap], matrix[k], -sign
-        for i in range(k + 1, len(matrix)):
-            for j in range(k + 1, len(matrix)):
-                matrix[i][j] = (matrix[i][j] * matrix[k][k] - matrix[i][k] * matrix[k][j]) // previous
-        previous = matrix[k][k]
-    return sign * matrix[-1][-1]
