@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.exactness import Exactness
-from hardmax.heads.capture.network_heads import NOTHING_LEFT, head_layers, tapped
+from hardmax.heads.capture.network_heads import NOTHING_LEFT, tapped
+from hardmax.heads.find import head_layers
 from hardmax.heads.hardening import soft_network
 from hardmax.networks import evaluation
 from hardmax.networks.network import Network

@@ -31,9 +31,9 @@ from hardmax.errors import EmptyError, ParameterError
 from hardmax.exactness import Array, Exactness
 from hardmax.heads.attention_rows import AttentionRows as AttentionRows
 from hardmax.heads.attention_rows import attention_rows as attention_rows
-from hardmax.heads.hardening import HeadOf as HeadOf
+from hardmax.heads.find import Pair
+from hardmax.heads.find import heads_of as heads_of
 from hardmax.heads.hardening import harden as harden
-from hardmax.heads.hardening import heads_of as heads_of
 from hardmax.heads.trials import Judge, Subject, hard_outputs, subject_of
 from hardmax.html import ShownAsTable
 from hardmax.networks.network import Network, check_temperature
@@ -65,7 +65,7 @@ class Fidelity(ShownAsTable):
 class Hardened:
     """The fidelity of a network in which only ``heads``, (layer, head) pairs, are hard."""
 
-    heads: tuple[tuple[int, int], ...]
+    heads: tuple[Pair, ...]
     fidelity: Fidelity
 
 
@@ -265,7 +265,7 @@ def own_loss(hardened: Hardened) -> float:
 
 
 def outputs(
-    source: Source, inputs: Any, heads: Iterable[tuple[int, int]] = (), *, temperature: float | None = None
+    source: Source, inputs: Any, heads: Iterable[Pair] = (), *, temperature: float | None = None
 ) -> tuple[Array, ...]:
     """What the model gives for each input with the given (layer, head) pairs hard, the others at ``temperature``.
 
@@ -303,14 +303,14 @@ class Trial:
         self.judge = Judge(subject, labels, logits)
 
     @property
-    def layers(self) -> list[list[tuple[int, int]]]:
+    def layers(self) -> list[list[Pair]]:
         """The (layer, head) pairs of the model, one list a layer."""
-        found: dict[int, list[tuple[int, int]]] = {}
+        found: dict[int, list[Pair]] = {}
         for layer, head in self.subject.heads:
             found.setdefault(layer, []).append((layer, head))
         return list(found.values())
 
-    def with_hard(self, heads: Iterable[tuple[int, int]]) -> Hardened:
+    def with_hard(self, heads: Iterable[Pair]) -> Hardened:
         """What changes with these heads hard."""
         chosen = tuple(heads)
         return Hardened(chosen, self.fidelity(self.subject.run(chosen)))

@@ -22,7 +22,7 @@ from hardmax.heads.analysis import HeadAnalysis, analyse_heads
 from hardmax.heads.capture.captured import Capture, CapturedHead
 from hardmax.heads.capture.capturing import capture
 from hardmax.heads.fidelity import compare
-from hardmax.heads.hardening import heads_of
+from hardmax.heads.find import heads_of
 from hardmax.heads.trials import right_decisions
 from hardmax.networks.network import Network
 from hardmax.networks.skeleton import skeleton

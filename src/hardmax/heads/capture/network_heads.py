@@ -14,17 +14,10 @@ from hardmax.errors import EmptyError, OperatorError
 from hardmax.exactness import FloatArray, IntArray
 from hardmax.heads.capture.calls import NameTokens, named_capture
 from hardmax.heads.capture.captured import Capture, CapturedHead, read_only
-from hardmax.heads.capture.score_paths import (
-    ScorePath,
-    WeightUse,
-    n_uses,
-    no_products,
-    scale_of,
-    score_path,
-    weight_use,
-)
+from hardmax.heads.find import HeadLayer, head_layers
+from hardmax.heads.score_paths import ScorePath, WeightUse, n_uses, no_products, scale_of
 from hardmax.networks import operations as op
-from hardmax.networks.graph import Graph, GraphBuilder
+from hardmax.networks.graph import GraphBuilder
 from hardmax.networks.network import Network
 
 #: Scores so many temperatures below the best have weight 0: the smallest binary64 number is exp(-745.2).
@@ -78,106 +71,6 @@ def tapped(net: Network, values: Sequence[int], inputs: ArrayLike) -> dict[int, 
         value: np.asarray(part.reshape(-1, *shape), dtype=np.float64)
         for value, part, shape in zip(values, parts, shapes, strict=True)
     }
-
-
-@dataclass(frozen=True, eq=False)
-class HeadLayer:
-    """One soft attention layer of a network (or one head of it, where heads are separate): where its rows stand.
-
-    ``nodes`` are the choosing nodes: a masked attention of a file is one for each number of visible keys. ``paths`` say
-    where their scores come from, None for scores that are no dot products. ``use`` says where the weights meet
-    the values, None if nowhere. ``layout`` (heads, queries, keys) counts through the entries of the nodes
-    laid end to end, -1 where a key is hidden; the heads have numbers from ``first``.
-    """
-
-    layer: int
-    first: int
-    name: str
-    nodes: tuple[int, ...]
-    paths: tuple[ScorePath | None, ...]
-    use: WeightUse | None
-    layout: IntArray
-    n_sequences: int
-
-
-def head_layers(net: Network) -> list[HeadLayer]:
-    """Every soft attention layer in order: what all counting of heads rests on.
-
-    Each attention node of a file is a layer and its third axis from the end counts the heads; the heads of one
-    ``hm.Attention`` form a layer. A Softmax that only turns outputs into probabilities is none.
-    """
-    graph = net.graph
-    groups: dict[object, list[int]] = {}
-    paths: dict[int, ScorePath | None] = {}
-    for index, node in enumerate(graph.nodes):
-        if not isinstance(node.operation, op.Hardmax) or node.operation.always_hard:
-            continue
-        if weight_use(graph, [index]) is None and _reaches_output(net, index):
-            continue  # probabilities, not attention
-        path = paths[index] = score_path(graph, index)
-        groups.setdefault(("node", index) if path is None else path.product, []).append(index)
-    found: list[HeadLayer] = []
-    layer, previous, first = -1, None, 0
-    for nodes in sorted(together for group in groups.values() for together in used_together(graph, group)):
-        name = graph.nodes[nodes[0]].name
-        if net.layers is not None:
-            name = name.rsplit(" head ", 1)[0]
-        if net.layers is None or name != previous:
-            layer, previous, first = layer + 1, name, 0
-        use = weight_use(graph, nodes)
-        entries = _entries(graph, nodes) if use is None else use.entries
-        if use is not None and use.turned:
-            entries = entries.swapaxes(-1, -2)
-        n_sequences = 1
-        if entries.ndim < 3 or net.layers is not None:
-            layout = entries.reshape(1, -1, entries.shape[-1])
-        else:
-            n_sequences = prod(entries.shape[:-3])
-            layout = np.moveaxis(entries, -3, 0).reshape(entries.shape[-3], -1, entries.shape[-1])
-        of_nodes = tuple(paths[index] for index in nodes)
-        found.append(HeadLayer(layer, first, name, tuple(nodes), of_nodes, use, layout, n_sequences))
-        first += len(layout)
-    return found
-
-
-def _entries(graph: Graph, nodes: list[int]) -> IntArray:
-    """The entries of the nodes laid end to end as rows; of one node in its own shape."""
-    shapes = [graph.nodes[index].shape for index in nodes]
-    if len(nodes) == 1:
-        return np.arange(prod(shapes[0])).reshape(shapes[0])
-    width = max(shape[-1] for shape in shapes)
-    starts = np.cumsum([0, *(prod(shape) for shape in shapes)])
-    rows = [
-        np.pad(start + np.arange(prod(shape)).reshape(-1, shape[-1]), ((0, 0), (0, width - shape[-1])),
-               constant_values=-1)
-        for start, shape in zip(starts[:-1], shapes, strict=True)
-    ]  # fmt: skip
-    return np.concatenate(rows)
-
-
-def used_together(graph: Graph, nodes: list[int]) -> list[list[int]]:
-    """The nodes that choose from one product, by the product with values that their weights enter.
-
-    Parts of one masked attention come together before they meet the values; heads or layers that share their
-    scores only do not.
-    """
-    use = weight_use(graph, nodes)
-    ends = np.cumsum([prod(graph.nodes[index].shape) for index in nodes])
-    if use is None:
-        return [nodes]
-    met = set(np.searchsorted(ends, np.unique(use.entries[use.entries >= 0]), side="right").tolist())
-    together = [node for place, node in enumerate(nodes) if place in met]
-    rest = [node for place, node in enumerate(nodes) if place not in met]
-    return [together, *(used_together(graph, rest) if rest else [])]
-
-
-def _reaches_output(net: Network, index: int) -> bool:
-    """Whether the node's weights are the network's output, entries rearranged at most."""
-    nodes = net.graph.nodes
-    value = len(nodes)
-    while value - 1 > index and isinstance(nodes[value - 1].operation, op.Reshape | op.Transpose | op.Take):
-        value = nodes[value - 1].inputs[0]
-    return value - 1 == index
 
 
 @dataclass(frozen=True, eq=False)

@@ -51,7 +51,7 @@ def fidelity_section(
         return Section(NAME, TITLE, absent=f"There is no skeleton to compare with: {error}"), None
     whole = measured.compare(subject.net, points, labels, hard=hard)
     heads = measured.heads_of(subject.net)
-    n, n_layers = len(heads), len({head.layer for head in heads})
+    n, n_layers = len(heads), len({layer for layer, _ in heads})
     work = float(len(points)) * subject.net.n_parameters
     left_out = []
     records = [_record("everything (the skeleton)", whole)]
