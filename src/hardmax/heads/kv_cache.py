@@ -120,7 +120,10 @@ def _cached(head: CapturedHead, position: int, own_key: bool, diagrams: Diagrams
         )
     row = int(position) % head.n_queries
     seen = np.arange(head.n_keys) if head.visible is None else np.flatnonzero(head.visible[row])
-    place = head.n_keys - head.n_queries + row  # queries are the last positions of the text
+    place = head.n_keys - head.n_queries + row  # queries are the last positions of the text, unless they say otherwise
+    if head.query_positions is not None and head.key_positions is not None:
+        at = np.flatnonzero(head.key_positions == head.query_positions[row])
+        place = int(at[0]) if len(at) else -1
     if own_key:
         _check_causal(head, place, seen, where)
     cached = seen[seen != place] if own_key else seen

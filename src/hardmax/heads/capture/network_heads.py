@@ -15,6 +15,7 @@ from hardmax.exactness import FloatArray, IntArray
 from hardmax.heads.capture.calls import NameTokens, named_capture
 from hardmax.heads.capture.captured import Capture, CapturedHead, read_only
 from hardmax.heads.find import HeadLayer, head_layers
+from hardmax.heads.positions import common, token_positions
 from hardmax.heads.score_paths import ScorePath, WeightUse, n_uses, no_products, scale_of
 from hardmax.networks import operations as op
 from hardmax.networks.graph import GraphBuilder
@@ -22,7 +23,7 @@ from hardmax.networks.network import Network
 
 #: Scores so many temperatures below the best have weight 0: the smallest binary64 number is exp(-745.2).
 NOTHING_LEFT = 746.0
-Fetch = Callable[[int], FloatArray]  # a graph value on the input at hand
+Fetch = Callable[[int], NDArray[Any]]  # a graph value on the input at hand
 
 
 def capture_network(net: Network, inputs: ArrayLike, source: str, name_tokens: NameTokens) -> tuple[Capture, ...]:
@@ -30,7 +31,8 @@ def capture_network(net: Network, inputs: ArrayLike, source: str, name_tokens: N
 
     Heads are counted as ``head_layers`` counts them, and ``hm.fidelity`` with it.
     """
-    plans = [_Plan(net, found) for found in head_layers(net)]
+    positions = token_positions(net.graph)
+    plans = [_Plan(net, found, positions) for found in head_layers(net)]
     if not plans:
         raise EmptyError(
             f"expected a model with attention, got {net!r} without any; only attention heads have queries, keys "
@@ -79,6 +81,7 @@ class _Plan:
 
     net: Network
     found: HeadLayer
+    positions: list[IntArray]  # of the tokens that the entries of each graph value belong to
 
     def __post_init__(self) -> None:
         graph, found = self.net.graph, self.found
@@ -154,6 +157,8 @@ class _Plan:
                 self.net.temperature / unit,
                 None if biases is None else np.where(visible, biases[entries], 0.0) / unit,
                 None if visible.all() else visible,
+                None,
+                *self._places(of_query, of_key, turned),
             )
             if is_fixed.any():
                 self._check_hidden(made, np.where(is_fixed, 0.0 if biases is None else biases[entries], -np.inf) / unit)
@@ -221,6 +226,19 @@ class _Plan:
         raise OperatorError(
             f"{self.name}: rows of the scores mix several queries; expected a matrix of queries by keys for each head"
         )
+
+    def _places(
+        self, of_query: IntArray, of_key: IntArray, turned: bool
+    ) -> tuple[IntArray, IntArray] | tuple[None, None]:
+        """The tokens whose queries and keys a head has; None unless all are known and no two keys are of one."""
+        if not isinstance(self.net.graph.nodes[self.product - 1].operation, op.MatMul):
+            return None, None  # the keys are constants
+        left, right, _ = self._factors(lambda value: self.positions[value])
+        queries, keys = (common(side, -1)[:, 0] for side in ((right, left) if turned else (left, right)))
+        of_queries, of_keys = queries[of_query], keys[of_key]
+        if min(of_queries.min(), of_keys.min()) < 0 or len(np.unique(of_keys)) < len(of_keys):
+            return None, None
+        return of_queries, of_keys
 
     def _biases(self, fetch: Fetch) -> FloatArray | None:
         """What is added to each entry of the scores, in the units that enter the choice."""
