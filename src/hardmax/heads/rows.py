@@ -107,9 +107,9 @@ class HeadRows(ShownAsTable):
     @classmethod
     def join(cls, parts: Sequence[HeadRows]) -> HeadRows:
         """The rows of one head on several inputs, one after another."""
-        joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _ARRAYS}
-        n_keys, n_settled = max(part.n_keys for part in parts), sum(part.n_settled for part in parts)
-        return replace(parts[0], **joined, n_keys=n_keys, n_settled=n_settled)
+        joined: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _ARRAYS}
+        joined |= {"n_keys": max(part.n_keys for part in parts), "n_settled": sum(part.n_settled for part in parts)}
+        return replace(parts[0], **joined)
 
 
 def head_rows(head: CapturedHead) -> HeadRows:

@@ -191,7 +191,7 @@ class _Plan:
             "and key, or with zero; expected scaled dot products"
         )
 
-    def _factors(self, fetch: Fetch) -> tuple[FloatArray, FloatArray, tuple[float, float]]:
+    def _factors(self, fetch: Fetch) -> tuple[NDArray[Any], NDArray[Any], tuple[float, float]]:
         """The rows of both sides of the product, and the numbers they were scaled by on the way."""
         graph = self.net.graph
         node = graph.nodes[self.product - 1]
