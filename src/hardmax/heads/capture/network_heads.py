@@ -32,13 +32,13 @@ def capture_network(net: Network, inputs: ArrayLike, source: str, name_tokens: N
     Heads are counted as ``head_layers`` counts them, and ``hm.fidelity`` with it.
     """
     positions = token_positions(net.graph)
-    plans = [_Plan(net, found, positions) for found in head_layers(net)]
-    if not plans:
+    readers = [_LayerReader(net, found, positions) for found in head_layers(net)]
+    if not readers:
         raise EmptyError(
             f"expected a model with attention, got {net!r} without any; only attention heads have queries, keys "
             "and values to capture"
         )
-    needed = sorted({value for plan in plans for value in plan.taps})
+    needed = sorted({value for reader in readers for value in reader.taps})
     found = tapped(net, needed, inputs)
     captures = []
     for position in range(len(found[needed[0]])):
@@ -46,7 +46,7 @@ def capture_network(net: Network, inputs: ArrayLike, source: str, name_tokens: N
         def fetch(value: int, position: int = position) -> FloatArray:
             return np.asarray(found[value][position])
 
-        heads = tuple(head for plan in plans for head in plan.heads(fetch))
+        heads = tuple(head for reader in readers for head in reader.heads(fetch))
         captures.append(named_capture(source, heads, position, name_tokens))
     return tuple(captures)
 
@@ -76,7 +76,7 @@ def tapped(net: Network, values: Sequence[int], inputs: ArrayLike) -> dict[int, 
 
 
 @dataclass(frozen=True, eq=False)
-class _Plan:
+class _LayerReader:
     """How to read the heads of one layer off; refuses what has no queries, keys and values."""
 
     net: Network
