@@ -51,6 +51,35 @@ def test_the_detector_notices_a_forbidden_module():
     assert _modules_after("import decimal\nimport hardmax", ("decimal",)) == ["decimal"]
 
 
+_WALK = """
+import sys
+import hardmax as hm
+net = hm.builtin("lookup")
+x = [[1.0 if row == column else 0.0 for column in range(net.input_shape[1])] for row in range(net.input_shape[0])]
+called = set()
+sys.setprofile(lambda frame, event, _: called.add(frame.f_globals.get("__name__", "")))
+hm.analyse_heads(hm.capture(net, [x]))
+sys.setprofile(None)
+"""
+
+
+def _rooms_of_the_walk(planted: str = "") -> tuple[set[str], set[str]]:
+    """The rooms of the package that are loaded, and those whose functions are called, from models in to heads out."""
+    code = f"{_WALK}{planted}\nprint(*sys.modules)\nprint(*called)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded, called = done.stdout.splitlines()
+    return tuple(
+        {name.split(".")[1] for name in names.split() if name.startswith("hardmax.")} for names in (loaded, called)
+    )
+
+
+def test_from_a_model_to_its_analysed_heads_only_one_wing_and_the_cellar_are_crossed():
+    cellar = {"networks", "tropical", "exact", "exactness", "errors", "html", "views", "version"}
+    loaded, called = _rooms_of_the_walk()
+    assert "heads" in called and loaded - {"heads"} <= cellar and called <= loaded
+    assert _rooms_of_the_walk("import hardmax.cells.search")[0] - {"heads"} > cellar - {"version"}  # it would notice
+
+
 _USES = {  # and how many seconds each may take
     "import alone": ("import hardmax", 0.5),
     "every public name": ("import hardmax\nfor name in hardmax.__all__: getattr(hardmax, name)", 0.9),

@@ -349,8 +349,10 @@ def test_tables_are_plain_numbers_that_add_up():
     lengths = np.linalg.norm(heads[0].queries, axis=1)
     assert row["radius_relative"] == pytest.approx(np.median(each.routing_radii / lengths))
     assert row["entropy_mean"] == pytest.approx(each.entropies.mean())
-    rows = found.head(1, 0).table()
-    assert [row["name"] for row in rows] == list(COLUMNS) and all(row["exactness"] in _exactnesses() for row in rows)
+    assert each.table() == [row]  # one head's table has the shape of all heads'
+    assert list(each.summary) == list(COLUMNS) and all(
+        entry["exactness"] in _exactnesses() and entry["value"] == row[name] for name, entry in each.summary.items()
+    )
 
 
 def _exactnesses():

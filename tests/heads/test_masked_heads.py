@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import hardmax as hm
-from hardmax.heads.hardening import harden, heads_of
+from hardmax.heads.find import heads_of
+from hardmax.heads.hardening import harden
 from heads.capture.test_attention_spellings import CAUSAL, HOLES, _Graph, _where
 from networks.files.onnx_graphs import save, small_model
 
@@ -18,8 +19,8 @@ def test_heads_of_masked_attention_are_the_models(visible, tmp_path):
     net = hm.read(save(small_model(graph.nodes, [1, 4, 6], graph.constants, outputs=(output,)), tmp_path))
     x = np.random.default_rng(0).normal(size=(3, 4, 6))
     captures = hm.capture(net, x)
-    pairs = [(head.layer, head.head) for head in heads_of(net)]
-    assert pairs == [(0, 0), (0, 1)] == [(head.layer, head.head) for head in captures[0].heads]
+    pairs = heads_of(net)
+    assert pairs == ((0, 0), (0, 1)) == tuple((head.layer, head.head) for head in captures[0].heads)
     assert len(hm.fidelity.by_head(net, x)) == 2 and len(hm.fidelity.by_layer(net, x)) == 1
     for pair in pairs:
         for found, capture in zip(harden(net, [pair])(x), captures, strict=True):

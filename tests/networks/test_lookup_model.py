@@ -103,7 +103,7 @@ def test_two_layers_of_two_heads_see_the_plane_and_the_context_only(net):
     nodes = net.graph.nodes
     layers = [node for node in nodes if isinstance(node.operation, op.Hardmax)]
     assert [node.shape[-3:] for node in layers] == [(2, N_PAIRS + 1, N_PAIRS)] * 2  # five keys: never the question's
-    assert [(head.layer, head.head) for head in hm.fidelity.heads_of(net)] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert hm.fidelity.heads_of(net) == ((0, 0), (0, 1), (1, 0), (1, 1))
     scores = [nodes[node.inputs[0] - 1] for node in layers]
     assert all(isinstance(node.operation, op.MatMul) for node in scores)
     assert all(net.graph.shape_of(node.inputs[0])[-1] == 2 for node in scores)  # d_k

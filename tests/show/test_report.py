@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -12,13 +13,14 @@ import pytest
 import hardmax as hm
 from hardmax.errors import EmptyError, FileFormatError, ParameterError, PickleError, ShapeError, WeightError, WriteError
 from hardmax.heads.capture.captured import Capture, CapturedHead
+from hardmax.heads.keys import Diagrams
 from hardmax.networks.library import random_relu_network, random_transformer
 from hardmax.networks.lookup import conditioned_lookup, lookup_examples, lookup_question
 from hardmax.show.report import page as report_page
 from hardmax.show.report import summarised
 from hardmax.show.report.cell_map import search as cell_search
 from hardmax.show.report.cell_map.drawing import shared_wall
-from hardmax.show.report.head_slice import slice_head
+from hardmax.show.report.head_pictures import draw_head
 from hardmax.show.report.heads import _clear
 from hardmax.show.report.page import make_report
 
@@ -287,6 +289,32 @@ def test_heads_that_are_hard_already_are_left_out_of_stability(tmp_path):
     assert section.facts[0].value == 2 and "left out: 1 of 2" in section.notes[-1]
 
 
+def test_a_page_looks_at_every_attention_row_once_and_for_heads_once_a_graph(tmp_path, monkeypatch):
+    import hardmax.heads._head_kernels as geometry
+    import hardmax.measure.stability._certify_kernels as certificates
+    from hardmax.heads import find
+
+    rows, graphs = Counter(), Counter()
+    for kernels, name in ((geometry, "row_geometry"), (certificates, "row_statistics")):
+        own = getattr(kernels, name)
+
+        def counted(block, *others, own=own, name=name):
+            rows[name] += len(block)
+            return own(block, *others)
+
+        monkeypatch.setattr(kernels, name, counted)
+    search = find._search
+    monkeypatch.setattr(find, "_search", lambda graph, *others: graphs.update([id(graph)]) or search(graph, *others))
+    net = hm.builtin("lookup")
+    inputs = np.random.default_rng(0).integers(0, 2, (7, *net.input_shape)).astype(float)
+    made = make_report(net.with_temperature(0.9), tmp_path / "r.html", inputs)
+    n_rows = 7 * sum(head.n_queries for head in hm.capture(net, inputs[0])[0].heads)
+    (section,) = (part for part in made.document.sections if part.name == "stability")
+    assert section.facts[0].value == n_rows
+    assert rows == {"row_geometry": n_rows, "row_statistics": n_rows}
+    assert graphs and set(graphs.values()) == {1}
+
+
 # ---- slices of heads ----
 
 
@@ -294,7 +322,8 @@ def test_a_slice_of_a_head_scores_as_the_head_does():
     rng = np.random.default_rng(3)
     keys, queries = rng.integers(-4, 5, (9, 5)).astype(float), rng.integers(-4, 5, (12, 5)).astype(float)
     head = CapturedHead(0, 0, "h", queries, keys, keys, 1.0, biases=np.arange(9.0))
-    cut = slice_head(head, queries)
+    capture = Capture("h", tuple("abcdefghi"), (head,), tuple("abcdefghijkl"))
+    cut = draw_head(hm.analyse_heads(capture, reach=())[0], (capture,), 0, 400, Diagrams())
     (u0, u1), (v0, v1) = cut.extent
     points = rng.uniform([u0, v0], [u1, v1], (200, 2))
     centre = queries.mean(axis=0)

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import isfinite
 from numbers import Real
 from typing import Any
@@ -33,7 +34,7 @@ import numpy as np
 from hardmax.errors import EmptyError, ParameterError
 from hardmax.exactness import Exactness, FloatArray, IntArray
 from hardmax.heads._tables import heads_html, quantities_html
-from hardmax.heads.capture.captured import Capture, CapturedHead, the_head
+from hardmax.heads.capture.captured import Capture, CapturedHead, read_only, the_head
 from hardmax.heads.diagram.reachable import Reachable
 from hardmax.heads.keys import Diagrams, KeySet, key_sets
 from hardmax.heads.rows import HeadRows, head_rows, lengths_of, one_thread_each
@@ -59,6 +60,7 @@ COLUMNS: dict[str, tuple[Exactness, str]] = {
     "n_chosen": (_EXACT, "keys that win a row"),
     "n_never_chosen": (_EXACT, "keys that win no row"),
     "largest_share": (_EXACT, "share of the rows of one set of keys that its most chosen key wins"),
+    "previous_share": (_EXACT, "share of the rows that choose the token just before their own, of those that see it"),
 }
 
 
@@ -66,9 +68,9 @@ COLUMNS: dict[str, tuple[Exactness, str]] = {
 class HeadAnalysis:
     """One head over all captures.
 
-    ``rows`` are pooled in the order of the captures, row i coming from capture ``capture_of[i]`` and query
-    ``query_of[i]``; ``relative_radii`` are the routing radii divided by the lengths of the queries. The numbers are
-    properties; ``table`` lists them with what is proved of each.
+    ``captured[i]`` is what it saw in capture i. ``rows`` are pooled in the order of the captures, row i coming from
+    capture ``capture_of[i]`` and query ``query_of[i]``; ``relative_radii`` are the routing radii divided by the lengths
+    of the queries. The numbers are properties; ``summary`` lists them with what is proved of each.
 
     Examples
     --------
@@ -76,24 +78,52 @@ class HeadAnalysis:
     >>> (found,) = analyse_heads(Capture("demo", ("a", "b", "c"), (head,), ("p", "q")))
     >>> found.winners.tolist(), found.routing_radii.round(9).tolist(), found.nearest_walls.tolist()
     ([0, 1], [1.0, 2.0], [1, 0])
-    >>> found.table()[1]["meaning"], found.table()[1]["value"], found.table()[1]["exactness"]
-    ('median of winner minus runner-up score', 1.5, 'certified')
+    >>> found.summary["margin_median"]
+    {'value': 1.5, 'exactness': 'certified', 'meaning': 'median of winner minus runner-up score'}
     """
 
-    layer: int
-    head: int
-    name: str
-    temperature: float
-    key_dim: int
+    captured: tuple[CapturedHead, ...]
     rows: HeadRows
-    capture_of: IntArray
-    query_of: IntArray
     relative_radii: FloatArray
     key_sets: tuple[KeySet, ...]
 
     def __post_init__(self) -> None:
-        for array in (self.capture_of, self.query_of, self.relative_radii):
-            array.setflags(write=False)
+        self.relative_radii.setflags(write=False)
+
+    @property
+    def layer(self) -> int:
+        """Which layer it is in, counted from zero."""
+        return self.rows.layer
+
+    @property
+    def head(self) -> int:
+        """Which of its layer's heads it is, counted from zero."""
+        return self.rows.head
+
+    @property
+    def name(self) -> str:
+        """Where it stands in its model."""
+        return self.rows.name
+
+    @property
+    def temperature(self) -> float:
+        """Of raw dot products."""
+        return self.rows.temperature
+
+    @property
+    def key_dim(self) -> int:
+        """The dimension of queries and keys."""
+        return self.captured[0].keys.shape[1]
+
+    @cached_property
+    def capture_of(self) -> IntArray:
+        """(n_rows,) the capture that each row comes from."""
+        return read_only(np.repeat(np.arange(len(self.captured)), [one.n_queries for one in self.captured]), np.int64)
+
+    @cached_property
+    def query_of(self) -> IntArray:
+        """(n_rows,) the query of its capture that each row is."""
+        return read_only(np.concatenate([np.arange(one.n_queries) for one in self.captured]), np.int64)
 
     def __repr__(self) -> str:
         return (
@@ -102,7 +132,7 @@ class HeadAnalysis:
         )
 
     def _repr_html_(self) -> str:
-        return quantities_html(f"Head {self.head} of layer {self.layer} ({self.name})", self.table())
+        return quantities_html(f"Head {self.head} of layer {self.layer} ({self.name})", [*self.summary.values()])
 
     @property
     def n_rows(self) -> int:
@@ -137,7 +167,7 @@ class HeadAnalysis:
     @property
     def certified_share(self) -> float:
         """The share of rows with a non-vacuous certificate. Exactness: certified (never too large)."""
-        return float(self.rows.is_certified.mean())
+        return self.rows.certified_share
 
     @property
     def n_keys(self) -> int:
@@ -176,42 +206,18 @@ class HeadAnalysis:
         return sum(len(keys.never_chosen) for keys in self.key_sets)
 
     def numbers(self) -> dict[str, Any]:
-        """One row of the model's table: plain numbers, None for what is infinite or was not asked."""
-        margins, radii = self.rows.margins, self.rows.radii
-        balls = [keys.around for keys in self.key_sets if keys.around is not None]
-        values: dict[str, Any] = {
-            "layer": self.layer,
-            "head": self.head,
-            "name": self.name,
-            "temperature": self.temperature,
-            "key_dim": self.key_dim,
-            "n_rows": self.n_rows,
-            "margin_median": _number(np.median(margins)),
-            "margin_smallest": _number(margins.min()),
-            "entropy_mean": _number(self.rows.entropies.mean()),
-            "certified_share": self.certified_share,
-            "radius_median": _number(np.median(radii)),
-            "radius_smallest": _number(radii.min()),
-            "radius_relative": _number(np.median(self.relative_radii)),
-            "n_keys": self.n_keys,
-            "n_live": self.n_live,
-            "n_reachable_hull": self.n_reachable_hull,
-            "n_reachable_ball": self.n_reachable_ball,
-            "ball_radius": max((ball.radius for ball in balls), default=None),
-            "ball_holds_origin": any(ball.holds_origin for ball in balls) if balls else None,
-            "n_chosen": self.n_chosen,
-            "n_never_chosen": self.n_never_chosen,
-            "largest_share": max(float(keys.shares.max()) for keys in self.key_sets),
-        }
-        return values
+        """One row of the model's table: plain numbers, None for what is infinite, not known or not asked."""
+        named = {name: getattr(self, name) for name in ("layer", "head", "name", "temperature", "key_dim")}
+        return {**named, **_pooled([self])}
 
     def table(self) -> list[dict[str, Any]]:
-        """The numbers one below another, each with its name, value, exactness and meaning; fit for JSON."""
-        values = self.numbers()
-        return [
-            {"name": name, "value": values[name], "exactness": str(exactness), "meaning": meaning}
-            for name, (exactness, meaning) in COLUMNS.items()
-        ]
+        """The same as the table of all heads, with one row; fit for JSON."""
+        return [self.numbers()]
+
+    @property
+    def summary(self) -> dict[str, dict[str, Any]]:
+        """Each number as {value, exactness, meaning}. Exactness: as each entry says."""
+        return _explained(_pooled([self]))
 
 
 class HeadAnalyses(tuple[HeadAnalysis, ...]):
@@ -252,32 +258,43 @@ class HeadAnalyses(tuple[HeadAnalysis, ...]):
 
         Exactness: as each entry says.
         """
-        margins = np.concatenate([found.rows.margins for found in self])
-        radii = np.concatenate([found.rows.radii for found in self])
-        relative = np.concatenate([found.relative_radii for found in self])
-        balls = [keys.around for found in self for keys in found.key_sets if keys.around is not None]
-        values: dict[str, Any] = {
-            "n_rows": len(margins),
-            "margin_median": _number(np.median(margins)),
-            "margin_smallest": _number(margins.min()),
-            "entropy_mean": _number(np.concatenate([found.rows.entropies for found in self]).mean()),
-            "certified_share": float(np.concatenate([found.rows.is_certified for found in self]).mean()),
-            "radius_median": _number(np.median(radii)),
-            "radius_smallest": _number(radii.min()),
-            "radius_relative": _number(np.median(relative)),
-            "largest_share": max(found.numbers()["largest_share"] for found in self),
-            "ball_radius": max((ball.radius for ball in balls), default=None),
-            "ball_holds_origin": any(ball.holds_origin for ball in balls) if balls else None,
-        }
-        counts = ("n_keys", "n_live", "n_reachable_hull", "n_reachable_ball", "n_chosen", "n_never_chosen")
-        for name in counts:
-            each = [getattr(found, name) for found in self]
-            values[name] = None if None in each else sum(each)
-        summary = {
-            name: {"value": values[name], "exactness": str(exactness), "meaning": meaning}
-            for name, (exactness, meaning) in COLUMNS.items()
-        }
-        return {"n_heads": {"value": len(self), "exactness": str(_EXACT), "meaning": "attention heads"}, **summary}
+        n_heads = {"value": len(self), "exactness": str(_EXACT), "meaning": "attention heads"}
+        return {"n_heads": n_heads, **_explained(_pooled(self))}
+
+
+def _pooled(heads: Sequence[HeadAnalysis]) -> dict[str, Any]:
+    """The numbers of ``COLUMNS`` over all rows and keys of the heads."""
+    rows = HeadRows.join([found.rows for found in heads])
+    sets = [keys for found in heads for keys in found.key_sets]
+    balls = [keys.around for keys in sets if keys.around is not None]
+    return {
+        "n_rows": len(rows),
+        "margin_median": _number(np.median(rows.margins)),
+        "margin_smallest": _number(rows.margins.min()),
+        "entropy_mean": _number(rows.entropies.mean()),
+        "certified_share": rows.certified_share,
+        "radius_median": _number(np.median(rows.radii)),
+        "radius_smallest": _number(rows.radii.min()),
+        "radius_relative": _number(np.median(np.concatenate([found.relative_radii for found in heads]))),
+        "n_keys": sum(found.n_keys for found in heads),
+        "n_live": sum(found.n_live for found in heads),
+        "n_reachable_hull": _total(keys.hull for keys in sets),
+        "n_reachable_ball": _total(keys.ball for keys in sets),
+        "ball_radius": max((ball.radius for ball in balls), default=None),
+        "ball_holds_origin": any(ball.holds_origin for ball in balls) if balls else None,
+        "n_chosen": sum(found.n_chosen for found in heads),
+        "n_never_chosen": sum(found.n_never_chosen for found in heads),
+        "largest_share": max(float(keys.shares.max()) for keys in sets),
+        "previous_share": rows.previous_share,
+    }
+
+
+def _explained(values: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Numbers with what is proved of each and what it means."""
+    return {
+        name: {"value": values[name], "exactness": str(exactness), "meaning": meaning}
+        for name, (exactness, meaning) in COLUMNS.items()
+    }
 
 
 def analyse_heads(
@@ -384,13 +401,7 @@ def _analysis(
         heads, [part.winners for part in parts], diagrams,
         from_hull="hull" in wanted, from_ball="ball" in wanted, radius=radius,
     )  # fmt: skip
-    capture_of = np.repeat(np.arange(len(heads)), [head.n_queries for head in heads])
-    query_of = np.concatenate([np.arange(head.n_queries) for head in heads])
-    first = heads[0]
-    return HeadAnalysis(
-        first.layer, first.head, first.name, first.temperature, first.keys.shape[1], rows,
-        capture_of, query_of, relative, sets,
-    )  # fmt: skip
+    return HeadAnalysis(tuple(heads), rows, relative, sets)
 
 
 def _total(parts: Iterable[Reachable | None]) -> int | None:

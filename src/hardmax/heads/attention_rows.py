@@ -3,79 +3,25 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from hardmax.exactness import Exactness
-from hardmax.heads.capture.network_heads import NOTHING_LEFT, head_layers, tapped
+from hardmax.heads.capture.captured import CapturedHead
+from hardmax.heads.capture.network_heads import NOTHING_LEFT, tapped
+from hardmax.heads.find import head_layers
 from hardmax.heads.hardening import soft_network
-from hardmax.networks import evaluation
+from hardmax.heads.rows import HeadRows, head_rows
 from hardmax.networks.network import Network
 
 
-@dataclass(frozen=True, eq=False)
-class AttentionRows:
-    """One head's attention rows, one for each input and query, in that order.
-
-    ``margins`` are winner minus runner-up score (infinite where the row sees one key only), ``entropies`` those
-    of the softmax weights in nats, ``n_chosen[j]`` how many rows key j wins, ties going to the lowest index,
-    ``n_visible`` how many keys each row sees.
-    """
-
-    layer: int
-    head: int
-    name: str
-    temperature: float
-    margins: NDArray[np.float64]  # (rows,)
-    entropies: NDArray[np.float64]  # (rows,)
-    n_chosen: NDArray[np.int64]  # (keys,)
-    n_visible: NDArray[np.int64]  # (rows,)
-    exactness: Exactness = Exactness.ESTIMATED
-
-    def __post_init__(self) -> None:
-        for array in (self.margins, self.entropies, self.n_chosen, self.n_visible):
-            array.setflags(write=False)
-
-    @property
-    def n_rows(self) -> int:
-        """How many rows were seen."""
-        return len(self.margins)
-
-    @property
-    def n_keys(self) -> int:
-        """How many keys a row has, masked ones included."""
-        return len(self.n_chosen)
-
-    @property
-    def is_certified(self) -> NDArray[np.bool_]:
-        """Per row, whether margin > temperature * log(keys seen - 1), so that the stability bound says anything."""
-        threshold = self.temperature * np.log(np.maximum(self.n_visible - 1, 1))
-        return np.asarray((self.n_visible == 1) | (self.margins > threshold))
-
-    @property
-    def certified_share(self) -> float:
-        """The share of rows with a non-vacuous certificate."""
-        return float(self.is_certified.mean())
-
-    @property
-    def shares(self) -> NDArray[np.float64]:
-        """The share of rows that each key wins."""
-        return np.asarray(self.n_chosen / self.n_rows)
-
-    @property
-    def never_chosen(self) -> tuple[int, ...]:
-        """Keys that win no row of these inputs; on others they may."""
-        return tuple(int(key) for key in np.flatnonzero(self.n_chosen == 0))
-
-
-def attention_rows(source: Network | str | os.PathLike[str], inputs: ArrayLike) -> tuple[AttentionRows, ...]:
+def attention_rows(source: Network | str | os.PathLike[str], inputs: ArrayLike) -> tuple[HeadRows, ...]:
     """Margins, entropies and winning keys of every head, as the soft network runs on the inputs.
 
-    Scores are what enters Softmax when every layer before is soft too.
+    Scores are what enters Softmax when every layer before is soft too, whether they are dot products or not; the rows
+    are those of a head whose biases they are, so there are no walls.
 
-    Exactness: estimated; scores are rounded, and the shares speak of the given inputs only.
+    Exactness: of ``HeadRows``, about the scores as they were rounded; shares speak of the given inputs only.
 
     Examples
     --------
@@ -108,25 +54,11 @@ def attention_rows(source: Network | str | os.PathLike[str], inputs: ArrayLike) 
             best = scores.max(axis=-1, keepdims=True)
             scores[written[entries] & (scores < best - NOTHING_LEFT * net.temperature)] = -np.inf
             rows = scores.reshape(-1, scores.shape[-1])
-            winners = np.bincount(evaluation.first_argmax(rows), minlength=rows.shape[1])
-            margins, entropies = _margins(rows), _entropies(rows, net.temperature)
-            result.append(
-                AttentionRows(
-                    found.layer, number, found.name, net.temperature, margins, entropies, winners,
-                    (rows > -np.inf).sum(axis=1),
-                )
+            is_seen = rows > -np.inf
+            no_query, no_key = np.zeros((len(rows), 1)), np.zeros((rows.shape[1], 1))
+            head = CapturedHead(
+                found.layer, number, found.name, no_query, no_key, no_key, net.temperature,
+                np.where(is_seen, rows, 0.0), is_seen,
             )  # fmt: skip
+            result.append(head_rows(head))
     return tuple(result)
-
-
-def _margins(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    if rows.shape[1] == 1:
-        return np.full(len(rows), np.inf)
-    top = np.partition(rows, rows.shape[1] - 2, axis=1)[:, -2:]
-    return np.asarray(top[:, 1] - top[:, 0])
-
-
-def _entropies(rows: NDArray[np.float64], temperature: float) -> NDArray[np.float64]:
-    weights = evaluation.softmax(rows, temperature)
-    logs = np.log(np.where(weights > 0, weights, 1.0))
-    return np.asarray(np.abs((weights * logs).sum(axis=1)))  # minus the sum, which is never positive; no -0.0

@@ -29,11 +29,10 @@ from numpy.typing import ArrayLike
 
 from hardmax.errors import EmptyError, ParameterError
 from hardmax.exactness import Array, Exactness
-from hardmax.heads.attention_rows import AttentionRows as AttentionRows
 from hardmax.heads.attention_rows import attention_rows as attention_rows
-from hardmax.heads.hardening import HeadOf as HeadOf
+from hardmax.heads.find import Pair
+from hardmax.heads.find import heads_of as heads_of
 from hardmax.heads.hardening import harden as harden
-from hardmax.heads.hardening import heads_of as heads_of
 from hardmax.heads.trials import Judge, Subject, hard_outputs, subject_of
 from hardmax.html import ShownAsTable
 from hardmax.networks.network import Network, check_temperature
@@ -65,7 +64,7 @@ class Fidelity(ShownAsTable):
 class Hardened:
     """The fidelity of a network in which only ``heads``, (layer, head) pairs, are hard."""
 
-    heads: tuple[tuple[int, int], ...]
+    heads: tuple[Pair, ...]
     fidelity: Fidelity
 
 
@@ -117,8 +116,7 @@ def compare(
     hardmax.errors.EmptyError: expected a model with attention, got Network((1,) -> (1,), 1 operations, \
 1 parameters, 0 choices, hard) without any; fidelity compares soft attention with hard
     """
-    trial = Trial(subject_of(source, inputs), labels, logits)
-    return trial.fidelity(hard_outputs(trial.subject, hard))
+    return Trial(subject_of(source, inputs), labels, logits).whole(hard)
 
 
 def by_layer(source: Source, inputs: Any, labels: ArrayLike | None = None, logits: bool = True) -> tuple[Hardened, ...]:
@@ -134,8 +132,7 @@ def by_layer(source: Source, inputs: Any, labels: ArrayLike | None = None, logit
     >>> [hardened.heads for hardened in by_layer(net, [[2.0]])]
     [((0, 0), (0, 1))]
     """
-    trial = Trial(subject_of(source, inputs), labels, logits)
-    return tuple(trial.with_hard(heads) for heads in trial.layers)
+    return Trial(subject_of(source, inputs), labels, logits).by_layer()
 
 
 def by_head(source: Source, inputs: Any, labels: ArrayLike | None = None, logits: bool = True) -> tuple[Hardened, ...]:
@@ -151,8 +148,7 @@ def by_head(source: Source, inputs: Any, labels: ArrayLike | None = None, logits
     >>> [hardened.heads for hardened in by_head(net, [[2.0]])]
     [((0, 0),), ((0, 1),)]
     """
-    trial = Trial(subject_of(source, inputs), labels, logits)
-    return tuple(trial.with_hard([pair]) for pair in trial.subject.heads)
+    return Trial(subject_of(source, inputs), labels, logits).by_head()
 
 
 def temperature_path(
@@ -178,13 +174,7 @@ def temperature_path(
     >>> [(at.temperature, round(at.fidelity.relative_error, 3)) for at in temperature_path(net, [[1.0]], [1.0, 0.0])]
     [(1.0, 0.0), (0.0, 0.313)]
     """
-    trial = Trial(subject_of(source, inputs), labels, logits)
-    own = trial.subject.temperature
-    path = [own / 2**k for k in range(9)] + [0.0] if temperatures is None else temperatures
-    checked = [check_temperature(temperature) for temperature in path]
-    if not checked:
-        raise EmptyError("temperatures: expected at least one temperature, got none")
-    return tuple(AtTemperature(tau, trial.fidelity(trial.subject.run((), tau))) for tau in checked)
+    return Trial(subject_of(source, inputs), labels, logits).temperature_path(temperatures)
 
 
 def greedy(
@@ -212,26 +202,7 @@ def greedy(
     >>> greedy(net, [[0.1]], max_loss=1.0)[-1].heads
     ((0, 0), (0, 1))
     """
-    if not 0 <= max_loss <= 1:
-        raise ParameterError(f"max_loss: expected a share of decisions from 0 to 1, got {max_loss!r}")
-    trial = Trial(subject_of(source, inputs), labels, logits)
-    if trial.judge.decisions is None:
-        raise ParameterError(
-            f"greedy counts equal decisions, and outputs of shape {trial.subject.soft[0].shape[1:]} decide nothing; "
-            "expected at least two numbers on the last axis, and no embeddings"
-        )
-    n_decisions = trial.judge.decisions.size
-    steps = [trial.with_hard([])]
-    left = list(trial.subject.heads)
-    while left:
-        tried = [trial.with_hard([*steps[-1].heads, head]) for head in left]
-        best = min(tried, key=lambda hardened: (-_agreement(hardened), hardened.fidelity.relative_error))
-        # counted in whole decisions and divided once, so that 3 in 10 is 0.3 and not 1 - 0.7
-        if round((1 - _agreement(best)) * n_decisions) / n_decisions > max_loss:
-            break
-        steps.append(best)
-        left.remove(best.heads[-1])
-    return tuple(steps)
+    return Trial(subject_of(source, inputs), labels, logits).greedy(max_loss)
 
 
 def ranked(source: Source, inputs: Any, labels: ArrayLike | None = None, logits: bool = True) -> tuple[Hardened, ...]:
@@ -253,8 +224,7 @@ def ranked(source: Source, inputs: Any, labels: ArrayLike | None = None, logits:
     [(), ((0, 1),), ((0, 1), (0, 0))]
     """
     trial = Trial(subject_of(source, inputs), labels, logits)
-    alone = [trial.with_hard([pair]) for pair in trial.subject.heads]
-    order = [hardened.heads[0] for hardened in sorted(alone, key=own_loss)]
+    order = [hardened.heads[0] for hardened in sorted(trial.by_head(), key=own_loss)]
     return tuple(trial.with_hard(order[:count]) for count in range(len(order) + 1))
 
 
@@ -265,7 +235,7 @@ def own_loss(hardened: Hardened) -> float:
 
 
 def outputs(
-    source: Source, inputs: Any, heads: Iterable[tuple[int, int]] = (), *, temperature: float | None = None
+    source: Source, inputs: Any, heads: Iterable[Pair] = (), *, temperature: float | None = None
 ) -> tuple[Array, ...]:
     """What the model gives for each input with the given (layer, head) pairs hard, the others at ``temperature``.
 
@@ -296,24 +266,74 @@ def _agreement(hardened: Hardened) -> float:
 
 
 class Trial:
-    """A soft model on its inputs, checked once and compared with itself again and again."""
+    """A soft model on its inputs, checked once and compared with itself again and again.
 
-    def __init__(self, subject: Subject, labels: ArrayLike | None, logits: bool) -> None:
+    Each set of hard heads is run once.
+    """
+
+    def __init__(self, subject: Subject, labels: ArrayLike | None, logits: bool = True) -> None:
         self.subject = subject
         self.judge = Judge(subject, labels, logits)
+        self._made: dict[frozenset[Pair], Fidelity] = {}
 
     @property
-    def layers(self) -> list[list[tuple[int, int]]]:
+    def layers(self) -> list[list[Pair]]:
         """The (layer, head) pairs of the model, one list a layer."""
-        found: dict[int, list[tuple[int, int]]] = {}
+        found: dict[int, list[Pair]] = {}
         for layer, head in self.subject.heads:
             found.setdefault(layer, []).append((layer, head))
         return list(found.values())
 
-    def with_hard(self, heads: Iterable[tuple[int, int]]) -> Hardened:
+    def with_hard(self, heads: Iterable[Pair]) -> Hardened:
         """What changes with these heads hard."""
         chosen = tuple(heads)
-        return Hardened(chosen, self.fidelity(self.subject.run(chosen)))
+        name = frozenset(chosen)
+        if name not in self._made:
+            self._made[name] = self.fidelity(self.subject.run(chosen))
+        return Hardened(chosen, self._made[name])
+
+    def whole(self, hard: Network | None = None) -> Fidelity:
+        """What ``compare`` gives."""
+        return self.fidelity(hard_outputs(self.subject, hard))
+
+    def by_layer(self) -> tuple[Hardened, ...]:
+        """One layer hard at a time."""
+        return tuple(self.with_hard(heads) for heads in self.layers)
+
+    def by_head(self) -> tuple[Hardened, ...]:
+        """One head hard at a time."""
+        return tuple(self.with_hard([pair]) for pair in self.subject.heads)
+
+    def temperature_path(self, temperatures: Iterable[float] | None = None) -> tuple[AtTemperature, ...]:
+        """The model at other temperatures, by halves down to zero unless they are given."""
+        own = self.subject.temperature
+        path = [own / 2**k for k in range(9)] + [0.0] if temperatures is None else temperatures
+        checked = [check_temperature(temperature) for temperature in path]
+        if not checked:
+            raise EmptyError("temperatures: expected at least one temperature, got none")
+        return tuple(AtTemperature(tau, self.fidelity(self.subject.run((), tau))) for tau in checked)
+
+    def greedy(self, max_loss: float) -> tuple[Hardened, ...]:
+        """Heads hardened one after another while at most ``max_loss`` of the decisions change."""
+        if not 0 <= max_loss <= 1:
+            raise ParameterError(f"max_loss: expected a share of decisions from 0 to 1, got {max_loss!r}")
+        if self.judge.decisions is None:
+            raise ParameterError(
+                f"greedy counts equal decisions, and outputs of shape {self.subject.soft[0].shape[1:]} decide nothing; "
+                "expected at least two numbers on the last axis, and no embeddings"
+            )
+        n_decisions = self.judge.decisions.size
+        steps = [self.with_hard([])]
+        left = list(self.subject.heads)
+        while left:
+            tried = [self.with_hard([*steps[-1].heads, head]) for head in left]
+            best = min(tried, key=lambda hardened: (-_agreement(hardened), hardened.fidelity.relative_error))
+            # counted in whole decisions and divided once, so that 3 in 10 is 0.3 and not 1 - 0.7
+            if round((1 - _agreement(best)) * n_decisions) / n_decisions > max_loss:
+                break
+            steps.append(best)
+            left.remove(best.heads[-1])
+        return tuple(steps)
 
     def fidelity(self, outputs: list[Array]) -> Fidelity:
         """How far these outputs are from the soft ones."""

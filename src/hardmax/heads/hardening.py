@@ -1,18 +1,15 @@
-"""The heads of a network, and the network with some of them made hard while the rest keep their temperature."""
+"""A network with some of its heads made hard while the rest keep their temperature."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
 from math import prod
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hardmax.errors import EmptyError, ParameterError
-from hardmax.heads.capture.network_heads import head_layers
+from hardmax.heads.find import Pair, rows_of_heads
 from hardmax.networks import operations as op
 from hardmax.networks.files.formats import read
 from hardmax.networks.graph import Graph, GraphBuilder
@@ -20,28 +17,6 @@ from hardmax.networks.network import Network
 
 #: What may stand between a final Softmax and the output: the entries are only arranged anew.
 _REARRANGE = (op.Reshape, op.Transpose)
-
-
-#: For each node, which of its rows.
-Rows: TypeAlias = tuple[tuple[int, tuple[int, ...]], ...]
-
-
-@dataclass(frozen=True)
-class HeadOf:
-    """One attention head: the ``head``-th of the ``layer``-th attention layer, both counted from zero.
-
-    ``rows`` says for each node of the graph, by its index, the rows of scores (all axes but the last run together) that
-    are the head's: a masked attention of a file is one node for each number of visible keys, so a head may have rows in
-    several, of which ``node`` is the first. ``slot`` is the index on that node's head axis, or None where the node has
-    no such axis.
-    """
-
-    layer: int
-    head: int
-    name: str
-    node: int
-    slot: int | None
-    rows: Rows
 
 
 def soft_network(source: Network | str | os.PathLike[str]) -> Network:
@@ -72,49 +47,7 @@ def soft_network(source: Network | str | os.PathLike[str]) -> Network:
     return net
 
 
-def heads_of(net: Network) -> tuple[HeadOf, ...]:
-    """Every soft attention head, layer by layer.
-
-    Of scores (..., heads, queries, keys) read from a file, each attention is a layer and its third axis from the
-    end counts the heads; heads built with ``hm.Head`` are nodes of their own, and those of one
-    ``hm.Attention`` form a layer. ``hm.capture`` counts in the same way.
-
-    Exactness: exact.
-
-    Examples
-    --------
-    >>> from hardmax.networks.layers import Affine, Attention, Head
-    >>> head = Head(keys=[[1.0], [-1.0]], values=[[5.0], [7.0]], query=[[1.0]])
-    >>> [(h.layer, h.head) for h in heads_of(Network([Attention([head, head])], input_dim=1))]
-    [(0, 0), (0, 1)]
-    >>> heads_of(Network([Affine([[2.0]])], input_dim=1))
-    ()
-    """
-    found: list[HeadOf] = []
-    for of_layer in head_layers(net):
-        axes = net.graph.nodes[of_layer.nodes[0]].shape
-        has_axis = net.layers is None and len(of_layer.nodes) == 1 and len(axes) >= 3
-        for number, entries in enumerate(of_layer.layout, of_layer.first):
-            rows = _rows(net.graph, of_layer.nodes, entries)
-            slot = number if has_axis else None
-            found.append(HeadOf(of_layer.layer, number, of_layer.name, rows[0][0], slot, rows))
-    return tuple(found)
-
-
-def _rows(graph: Graph, nodes: tuple[int, ...], entries: NDArray[np.int64]) -> Rows:
-    """The rows of the nodes that some of the entries, counted through all of them, stand in."""
-    shown = np.unique(entries[entries >= 0])
-    rows, start = [], 0
-    for index in nodes:
-        shape = graph.nodes[index].shape
-        own = shown[(shown >= start) & (shown < start + prod(shape))] - start
-        if len(own):
-            rows.append((index, tuple(np.unique(own // shape[-1]).tolist())))
-        start += prod(shape)
-    return tuple(rows)
-
-
-def harden(net: Network, heads: Iterable[HeadOf | tuple[int, int]]) -> Network:
+def harden(net: Network, heads: Iterable[Pair]) -> Network:
     """The network with the given heads hard at every temperature and all else unchanged.
 
     ``heads`` are (layer, head) pairs as ``heads_of`` counts them. A head that shares its node with soft
@@ -132,13 +65,13 @@ def harden(net: Network, heads: Iterable[HeadOf | tuple[int, int]]) -> Network:
     >>> harden(soft, [])([0.0]).tolist()
     [6.0, 6.0]
     """
-    known = {(head.layer, head.head): head for head in heads_of(net)}
+    known = rows_of_heads(net)
     wanted: dict[int, set[int]] = {}
     for entry in heads:
-        pair = (entry.layer, entry.head) if isinstance(entry, HeadOf) else tuple(entry)
+        pair = tuple(entry)
         if pair not in known:
             raise ParameterError(f"expected (layer, head) pairs among {sorted(known)}, got {entry!r}")
-        for index, rows in known[pair].rows:
+        for index, rows in known[pair]:
             wanted.setdefault(index, set()).update(rows)
     builder = GraphBuilder(net.graph.input_shape)
     values = [0]

@@ -7,7 +7,7 @@ query* sees: the last of the queries that see most keys. For a causal head that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any
@@ -157,8 +157,8 @@ class KeySet:
 class Diagrams:
     """Power diagrams already made: heads of one group share their keys, and so may inputs."""
 
-    def __init__(self) -> None:
-        self._made: dict[tuple[bytes, ...], PowerDiagram] = {}
+    def __init__(self, made: Iterable[PowerDiagram] = ()) -> None:
+        self._made = {_name(diagram.keys, diagram.biases): diagram for diagram in made}
 
     def of(self, keys: FloatArray, biases: FloatArray | None) -> PowerDiagram:
         """The diagram of these keys, made once."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
 from math import inf, isqrt
@@ -28,13 +28,15 @@ from hardmax.html import ShownAsTable
 
 #: Relative error of margins and distances.
 TOLERANCE = 1e-8
-_ARRAYS = ("winners", "n_visible", "margins", "entropies", "radii", "walls", "is_certified")
+_ARRAYS = ("winners", "n_visible", "margins", "entropies", "radii", "walls", "is_certified", "previous")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class HeadRows(ShownAsTable):
-    """One number a row: a row is one query with the keys it sees.
+    """The rows of one head, each one query with the keys it sees: arrays with an entry for each row.
 
+    ``layer``, ``head``, ``name`` and ``temperature`` are the head's; ``n_keys`` is how many keys it has, hidden ones
+    included, the most of any input.
     ``winners`` are exact, ties to the lowest index. ``margins`` (winner minus runner-up, infinite where one key is
     seen, zero at a tie) and ``radii`` (distance from the query to the nearest wall, infinite where there is none) have
     a proved relative error below 1e-8, or that of the nearest float where they are subnormal, and are not zero unless
@@ -42,9 +44,15 @@ class HeadRows(ShownAsTable):
     another, -1 where there is none.
     ``entropies`` of the softmax weights, in nats, are plain floats. ``is_certified`` says that the margin exceeds
     temperature * log(keys seen - 1), so that the stability bound guarantees the winner more than half of the weight;
-    that is exact. Of ``n_settled`` rows winner, margin and radius were decided in rationals.
+    that is exact. ``previous`` is the key that stands just before the query, where it is seen; else, and where
+    positions are not known, -1. Of ``n_settled`` rows winner, margin and radius were decided in rationals.
     """
 
+    layer: int
+    head: int
+    name: str
+    temperature: float
+    n_keys: int
     winners: IntArray
     n_visible: IntArray
     margins: FloatArray
@@ -52,6 +60,7 @@ class HeadRows(ShownAsTable):
     radii: FloatArray
     walls: IntArray
     is_certified: BoolArray
+    previous: IntArray
     n_settled: int
 
     def __post_init__(self) -> None:
@@ -64,11 +73,43 @@ class HeadRows(ShownAsTable):
     def __len__(self) -> int:
         return len(self.winners)
 
+    @property
+    def n_rows(self) -> int:
+        """How many rows there are."""
+        return len(self.winners)
+
+    @property
+    def certified_share(self) -> float:
+        """The share of rows with a certificate that says something."""
+        return float(self.is_certified.mean())
+
+    @property
+    def n_chosen(self) -> IntArray:
+        """(n_keys,) how many rows each key wins."""
+        return np.bincount(self.winners, minlength=self.n_keys)
+
+    @property
+    def shares(self) -> FloatArray:
+        """(n_keys,) the share of rows that each key wins."""
+        return np.asarray(self.n_chosen / len(self))
+
+    @property
+    def never_chosen(self) -> tuple[int, ...]:
+        """Keys that win no row of these inputs; on others they may."""
+        return tuple(np.flatnonzero(self.n_chosen == 0).tolist())
+
+    @property
+    def previous_share(self) -> float | None:
+        """Of the rows that see the token just before their own, the share that chooses it; None where no row does."""
+        has_previous = self.previous >= 0
+        return float((self.winners == self.previous)[has_previous].mean()) if has_previous.any() else None
+
     @classmethod
     def join(cls, parts: Sequence[HeadRows]) -> HeadRows:
-        """The rows of several inputs, one after another."""
-        joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _ARRAYS}
-        return cls(**joined, n_settled=sum(part.n_settled for part in parts))
+        """The rows of one head on several inputs, one after another."""
+        joined: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _ARRAYS}
+        joined |= {"n_keys": max(part.n_keys for part in parts), "n_settled": sum(part.n_settled for part in parts)}
+        return replace(parts[0], **joined)
 
 
 def head_rows(head: CapturedHead) -> HeadRows:
@@ -124,7 +165,10 @@ def head_rows(head: CapturedHead) -> HeadRows:
             "two"
         )
     is_certified = _certified(head, biases, scores, n_visible, margins)
-    return HeadRows(winners, n_visible, margins, entropies, radii, walls, is_certified, int(doubtful.sum()))
+    return HeadRows(
+        head.layer, head.head, head.name, head.temperature, head.n_keys, winners, n_visible, margins, entropies, radii,
+        walls, is_certified, head.previous_keys, int(doubtful.sum()),
+    )  # fmt: skip
 
 
 def lengths_of(vectors: FloatArray) -> FloatArray:

@@ -16,11 +16,10 @@ from numpy.typing import ArrayLike
 from hardmax.errors import EmptyError, ParameterError, ShapeError
 from hardmax.exactness import Array, IntArray
 from hardmax.heads.capture.hardened_calls import ModelRuns, is_model
-from hardmax.heads.hardening import harden, heads_of, soft_network
+from hardmax.heads.find import Pair, heads_of
+from hardmax.heads.hardening import harden, soft_network
 from hardmax.networks.network import Network
 from hardmax.networks.skeleton import skeleton
-
-Pair = tuple[int, int]
 
 #: Asks for the next token of a text as the right decision at each position but the last.
 NEXT = "next"
@@ -66,7 +65,7 @@ class NetworkRuns:
 
     @property
     def heads(self) -> tuple[Pair, ...]:
-        return tuple((head.layer, head.head) for head in heads_of(self.net))
+        return heads_of(self.net)
 
     @property
     def n_classes(self) -> int | None:

@@ -6,7 +6,7 @@ Records are tidy: one number each, with the step, what it is a number of, and ho
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
@@ -22,7 +22,7 @@ from hardmax.heads.analysis import HeadAnalysis, analyse_heads
 from hardmax.heads.capture.captured import Capture, CapturedHead
 from hardmax.heads.capture.capturing import capture
 from hardmax.heads.fidelity import compare
-from hardmax.heads.hardening import heads_of
+from hardmax.heads.find import heads_of
 from hardmax.heads.trials import right_decisions
 from hardmax.networks.network import Network
 from hardmax.networks.skeleton import skeleton
@@ -229,13 +229,7 @@ def _at(head: CapturedHead, queries: Sequence[int]) -> CapturedHead:
         raise ParameterError(
             f"queries: expected positions below {head.n_queries}, the queries of {head.name}, got {rows}"
         )
-    biases = head.biases
-    return replace(
-        head,
-        queries=head.queries[rows],
-        biases=biases[rows] if biases is not None and biases.ndim == 2 else biases,
-        visible=None if head.visible is None else head.visible[rows],
-    )
+    return head.of_queries(rows)
 
 
 def finite(value: float) -> float | None:

@@ -11,10 +11,11 @@ from typing import Any
 from hardmax.cells.domains import Domain
 from hardmax.errors import HardmaxError
 from hardmax.exactness import Exactness
-from hardmax.heads.analysis import COLUMNS, analyse_heads
+from hardmax.heads.analysis import HeadAnalyses, analyse_heads
 from hardmax.heads.capture.captured import Capture
 from hardmax.heads.capture.capturing import capture
-from hardmax.heads.fidelity import Fidelity, Hardened
+from hardmax.heads.fidelity import Fidelity, Hardened, Trial
+from hardmax.heads.trials import subject_of
 from hardmax.show.report import fidelity as fidelity_part
 from hardmax.show.report import heads
 from hardmax.show.report import temperature as temperature_part
@@ -24,9 +25,9 @@ from hardmax.show.report.cell_map import section as cell_part
 from hardmax.show.report.cell_map.search import Looked
 from hardmax.show.report.cell_map.section import cells_section
 from hardmax.show.report.fidelity import compared_section, fidelity_section, kept
-from hardmax.show.report.sections import Column, Fact, Section, Table, as_text, legible, rows_of, several
-from hardmax.show.report.seen_heads import SeenHead, seen_heads
-from hardmax.show.report.stability import stability_section
+from hardmax.show.report.head_pictures import named_captures
+from hardmax.show.report.sections import Fact, Section, Table, as_text, legible, several
+from hardmax.show.report.stability import certified_heads, stability_section
 from hardmax.show.report.subject import Subject
 from hardmax.show.report.temperature import temperature_section
 from hardmax.version import __version__
@@ -77,24 +78,29 @@ def gather(
 ) -> Document:
     """Every section for one subject; ``told`` hears what is being done."""
     told("running the model and its skeleton")
-    fidelity, whole = fidelity_section(subject, told)
+    trial = None
+    if not subject.not_soft:
+        trial = Trial(subject_of(subject.net, subject.inputs.points), subject.inputs.labels)
+    fidelity, whole = fidelity_section(subject, trial, told)
     told("looking at every head")
-    seen, captures, why = _seen(subject)
+    captures, why = _captures(subject)
+    seen = analyse_heads(captures, reach="hull") if captures else HeadAnalyses()
     if seen:
-        head_section = heads.heads_section(seen, _summary(captures), len(subject.inputs), told)
+        head_section = heads.heads_section(seen, captures, len(subject.inputs), told)
     else:
         head_section = Section(heads.NAME, heads.TITLE, absent=why)
     cell_section, looked = cells_section(subject, plane, told)
     told("bounds and margins")
-    stability, certified = stability_section(seen)
+    certificates = certified_heads(seen)
+    stability, certified = stability_section(seen, certificates)
     sections = (
         about_section(subject, versions(), made),
         fidelity,
         head_section,
         cell_section,
-        bounds_section(looked, seen),
+        bounds_section(looked, certificates),
         stability,
-        temperature_section(subject),
+        temperature_section(subject, trial),
     )
     return Document(
         legible(subject.name),
@@ -115,12 +121,12 @@ def gather_captures(
 ) -> Document:
     """What can be said of captured heads without the model they come from, and what was measured of that elsewhere."""
     told("looking at every head")
-    looked_at = captures[: _n_affordable(captures)]
-    summary = _summary(looked_at)  # first, since it refuses captures of different models
-    seen = seen_heads(looked_at, None)
-    head_section = heads.heads_section(seen, summary, len(captures), told)
+    looked_at = named_captures(captures[: _n_affordable(captures)], None)
+    seen = analyse_heads(looked_at, reach="hull")
+    head_section = heads.heads_section(seen, looked_at, len(captures), told)
     told("bounds and margins")
-    stability, certified = stability_section(seen)
+    certificates = certified_heads(seen)
+    stability, certified = stability_section(seen, certificates)
     why = "Only what the heads saw was given, not the model they belong to."
     if compared:
         why = "This page is about the attention of the model; as a whole it was not looked at, only run."
@@ -130,7 +136,7 @@ def gather_captures(
         fidelity or Section(fidelity_part.NAME, fidelity_part.TITLE, absent=why),
         head_section,
         Section(cell_part.NAME, cell_part.TITLE, absent=why),
-        bounds_section(None, seen),
+        bounds_section(None, certificates),
         stability,
         Section(temperature_part.NAME, temperature_part.TITLE, absent=why),
     )
@@ -157,41 +163,15 @@ def _n_affordable(captures: Sequence[Capture]) -> int:
     return min(len(captures), MOST_CAPTURES)
 
 
-def _seen(subject: Subject) -> tuple[tuple[SeenHead, ...], tuple[Capture, ...], str]:
+def _captures(subject: Subject) -> tuple[tuple[Capture, ...], str]:
     """Every head on the first inputs, or why none can be seen."""
     if not subject.has_attention:
-        return (), (), "The model has no attention, so it has no heads."
+        return (), "The model has no attention, so it has no heads."
     try:
         captures = capture(subject.net, subject.inputs.points[:MOST_CAPTURES])
     except HardmaxError as error:
-        return (), (), f"The heads of this model cannot be read off: {error}"
-    return seen_heads(captures, subject.inputs.tokens), captures, ""
-
-
-_SUMMARY_LABELS = {
-    "n_rows": ("queries", "count"),
-    "n_keys": ("keys", "count"),
-    "n_live": ("live", "count"),
-    "n_reachable_hull": ("reachable", "count"),
-    "n_chosen": ("chosen", "count"),
-    "margin_median": ("median margin", "number"),
-    "entropy_mean": ("mean entropy", "number"),
-    "radius_median": ("wall distance, median", "number"),
-    "radius_smallest": ("wall distance, least", "number"),
-}
-
-
-def _summary(captures: Sequence[Capture]) -> Table:
-    """One row a head, over all captured inputs."""
-    columns = [
-        Column("layer", "layer", "count", Exactness.EXACT),
-        Column("head", "head", "count", Exactness.EXACT),
-        Column("key_dim", "dimension", "count", Exactness.EXACT),
-    ]
-    columns += [Column(key, label, kind, COLUMNS[key][0]) for key, (label, kind) in _SUMMARY_LABELS.items()]
-    columns.append(Column("name", "name in the model"))
-    records = [{**row, "name": legible(row["name"], 60)} for row in analyse_heads(captures, reach="hull").table()]
-    return Table("heads", "Every head, over all inputs", tuple(columns), rows_of(records, columns), shown=80)
+        return (), f"The heads of this model cannot be read off: {error}"
+    return named_captures(captures, subject.inputs.tokens), ""
 
 
 def _answer(

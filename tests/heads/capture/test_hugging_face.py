@@ -103,6 +103,9 @@ def test_an_encoder_and_a_decoder_are_captured_in_the_order_they_run():
         "decoder.layers.0.self_attn",
         "decoder.layers.0.encoder_attn",
     ]
+    own, across = capture.heads[1:]
+    assert own.query_positions.tolist() == own.key_positions.tolist() == list(range(len(own.keys)))
+    assert across.query_positions is None  # two sequences
 
 
 def test_scores_changed_in_an_unknown_way_are_refused(monkeypatch):
@@ -128,6 +131,7 @@ def test_grouped_keys_go_to_the_heads_that_share_them():
     assert capture.head(0, 0).keys is capture.head(0, 1).keys
     assert capture.head(0, 0).keys is not capture.head(0, 2).keys
     assert np.array_equal(capture.head(1, 3).visible, np.tri(6, dtype=bool))
+    assert capture.head(1, 3).previous_keys.tolist() == [-1, 0, 1, 2, 3, 4]
 
 
 def test_layers_and_heads_under_one_mask_share_it():

@@ -13,7 +13,7 @@ from hardmax.errors import (
     ShapeError,
     WeightError,
 )
-from hardmax.heads.hardening import heads_of
+from hardmax.heads.find import rows_of_heads
 from hardmax.networks import operations as op
 from hardmax.networks.graph import GraphBuilder
 from hardmax.networks.library import builtin, random_transformer
@@ -25,15 +25,15 @@ RNG = np.random.default_rng(0)
 def _check(net, inputs, tolerance=1e-12):
     """Captured heads are counted as elsewhere, and their weights and outputs are the nodes'."""
     captures = hm.capture(net, inputs)
-    heads = heads_of(net)
-    assert [(h.layer, h.head) for h in captures[0].heads] == [(h.layer, h.head) for h in heads]
-    nodes = sorted({head.node for head in heads})
+    heads = {pair: rows[0] for pair, rows in rows_of_heads(net).items()}
+    assert [(h.layer, h.head) for h in captures[0].heads] == [*heads]
+    nodes = sorted({node for node, _ in heads.values()})
     for capture, x in zip(captures, np.reshape(inputs, (-1, *net.input_shape)), strict=True):
         by_node = dict(zip(nodes, node_weights(net, x), strict=True))
         of_head = {
-            (h.layer, h.head): by_node[h.node] if h.slot is None else by_node[h.node][..., h.slot, :, :] for h in heads
+            pair: by_node[node].reshape(-1, by_node[node].shape[-1])[list(rows)] for pair, (node, rows) in heads.items()
         }
-        assert worst_difference(capture, lambda *at, of=of_head: of[at].reshape(-1, of[at].shape[-1])) < tolerance
+        assert worst_difference(capture, lambda *at, of=of_head: of[at]) < tolerance
     return captures
 
 

@@ -77,6 +77,8 @@ def test_the_cache_holds_the_keys_that_the_whole_prompt_has(model):
         other = cached.head(head.layer, head.head)
         assert other.queries.shape == (1, 64)
         assert other.visible is None
+        assert other.query_positions.tolist() == [head.n_keys - 1]  # behind what is cached
+        assert np.array_equal(other.key_positions, head.query_positions)
         assert np.allclose(other.keys, head.keys, rtol=1e-3, atol=1e-3)
         assert np.allclose(other.values, head.values, rtol=1e-3, atol=1e-3)
         assert np.allclose(other.weights[0], head.weights[-1], atol=1e-5)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import hardmax as hm
-from hardmax.heads.classes import ball, checking, domains, problem, proofs, sphere, verdicts
+from hardmax.heads.classes import checking, curved, domains, problem, proofs, verdicts
 from hardmax.heads.classes.hard_rows import HardRows
 from oracles.class_oracle import dot, live_classes, solved
 from oracles.hostile_numbers import hostile, n_cases, ulps_off
@@ -78,7 +78,7 @@ def test_a_witness_on_a_wall_is_refused_and_beside_it_not(kind):
         )  # fmt: skip
         wins = _wins(weights, bias, query, kind)
         assert (checking._bad_witnesses(audit) == []) == wins, seed
-        decide = proofs.wins if kind == "all" else sphere.wins_in_direction
+        decide = proofs.wins if kind == "all" else curved.wins_in_direction
         assert decide(_problem(weights, bias, kind), 0, _fractions(query)) == wins, seed
         seen[wins] += 1
     assert min(seen.values()) > n_cases(300) / 20
@@ -105,7 +105,7 @@ def test_a_tie_on_the_sphere_is_no_win():
     for lift, wins in ((5.0, False), (float(np.nextafter(5.0, 6.0)), True), (float(np.nextafter(5.0, 4.0)), False)):
         one = _problem(np.array([[-3.0, -4.0], [0.0, 0.0]]), np.array([lift, 0.0]), "sphere")
         for size in (1, Fraction(1, 3), 7):
-            assert sphere.wins_in_direction(one, 0, [3 * Fraction(size), 4 * Fraction(size)]) == wins
+            assert curved.wins_in_direction(one, 0, [3 * Fraction(size), 4 * Fraction(size)]) == wins
 
 
 def test_scores_of_directions_are_within_half_of_what_a_winner_needs():
@@ -116,7 +116,7 @@ def test_scores_of_directions_are_within_half_of_what_a_winner_needs():
         rows, bias = hostile(rng, (3, d), "thirds"), 100.0 * hostile(rng, (3,), "sevenths")
         rows *= rng.choice([0.0, 1.0])
         queries = hostile(rng, (2, d), "gauss") * 2.0 ** float(rng.integers(-300, 300))
-        scores, needed = sphere.direction_scores(_problem(rows, bias, "sphere"), queries)
+        scores, needed = curved.direction_scores(_problem(rows, bias, "sphere"), queries)
         for query, found, least in zip(queries, scores.tolist(), needed.tolist(), strict=True):
             square = dot(_fractions(query), _fractions(query))
             scale = Fraction(2) ** (400 - square.numerator.bit_length() + square.denominator.bit_length())
@@ -195,7 +195,7 @@ def test_a_mixture_that_falls_behind_at_the_centre_dominates_nowhere():
     """Squared, a lead of -5 looks like one of 5; the search and the check look at its sign."""
     weights, bias = np.array([[0.0], [1.0]]), np.array([0.0, -5.0])
     one = _problem(weights, bias, ("ball", 0.0, 1.0))
-    assert not ball.dominates(one, 0, [1], [Fraction(1)]) and ball.dominates(one, 1, [0], [Fraction(1)])
+    assert not curved.dominates(one, 0, [1], [Fraction(1)]) and curved.dominates(one, 1, [0], [Fraction(1)])
     audit = SimpleNamespace(weights=weights, bias=bias, domain=one.domain, n_classes=2)
     assert not checking._is_outweighed(audit, [1], [Fraction(1)], 0)
     assert checking._is_outweighed(audit, [0], [Fraction(1)], 1)

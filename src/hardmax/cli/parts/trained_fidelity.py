@@ -27,7 +27,7 @@ class Comparison:
         subject = subject_of(trained.model, trained.texts)
         following = subject.next_tokens
         has_labels = following is not None and any((tokens >= 0).any() for tokens in following)
-        self._trial = Trial(subject, NEXT if has_labels else None, True)
+        self._trial = Trial(subject, NEXT if has_labels else None)
 
     @property
     def heads(self) -> tuple[Pair, ...]:

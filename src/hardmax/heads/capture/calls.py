@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import EmptyError, ShapeError
-from hardmax.exactness import BoolArray, FloatArray
+from hardmax.exactness import BoolArray, FloatArray, IntArray
 from hardmax.heads.capture.captured import Capture, CapturedHead, read_only
 
 NameTokens = Callable[[int, int], Sequence[str] | None]
@@ -26,6 +26,7 @@ class AttentionCall:
 
     Keys and values may have fewer heads than queries; consecutive query heads then share one. ``padding``
     marks positions that fill a batch up: they are left out as keys, and as queries where ``padded_queries``.
+    ``positions`` are the places of queries and keys in one sequence, None where they come from two or nobody knows.
     """
 
     name: str
@@ -36,6 +37,7 @@ class AttentionCall:
     added: FloatArray | None = None  # broadcasts to (batch, heads, n_q, n_k); -inf hides a key
     padding: BoolArray | None = None  # (batch, n_k)
     padded_queries: bool = False
+    positions: tuple[IntArray, IntArray] | None = None  # (n_q,), (n_k,)
 
     def __post_init__(self) -> None:
         n_heads, n_groups = self.queries.shape[1], self.keys.shape[1]
@@ -57,6 +59,9 @@ class AttentionCall:
         asking: Any = kept if self.padded_queries else slice(None)
         keys = [read_only(group[kept]) for group in self.keys[sequence]]  # shared by the heads of a group
         values = [read_only(group[kept]) for group in self.values[sequence]]
+        places: tuple[IntArray | None, IntArray | None] = (None, None)
+        if self.positions is not None:
+            places = (read_only(self.positions[0][asking], np.int64), read_only(self.positions[1][kept], np.int64))
         found = []
         for head in range(n_heads):
             group = head * n_groups // n_heads
@@ -74,7 +79,8 @@ class AttentionCall:
                     values[group],
                     self.temperature,
                     *masks[mask],
-                    key_group=group if n_groups < n_heads else None,
+                    group if n_groups < n_heads else None,
+                    *places,
                 )
             )
         return found

@@ -8,7 +8,7 @@ model. Queries and keys are those that enter the dot product, after rotary embed
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, Protocol, TypeVar
 
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import EmptyError, ParameterError, ShapeError, WeightError
-from hardmax.exactness import FloatArray
+from hardmax.exactness import FloatArray, IntArray
 from hardmax.networks import evaluation
 
 
@@ -44,6 +44,10 @@ class CapturedHead:
         (n_q, n_k), True where the query may see the key; None where every query sees every key.
     key_group
         Of grouped-query attention, the key-value head this query head uses; None elsewhere.
+    query_positions, key_positions
+        (n_q,) and (n_k,), the places of queries and keys in their common sequence, counted from 0 as the model got it:
+        the query of a decoder with a cache of 7 tokens stands at 7. A key at -1 stands at no place (a learnt one). Both
+        are None where they are not known, or where queries and keys come from two sequences.
 
     Exactness: the arrays are what the model computed, rounded as the model rounds; scores and weights are
     recomputed from them in binary64.
@@ -77,6 +81,8 @@ class CapturedHead:
     biases: FloatArray | None = None  # (n_k,) or (n_q, n_k)
     visible: NDArray[np.bool_] | None = None  # (n_q, n_k)
     key_group: int | None = None
+    query_positions: IntArray | None = None  # (n_q,)
+    key_positions: IntArray | None = None  # (n_k,)
 
     def __post_init__(self) -> None:
         where = f"layer {self.layer}, head {self.head} ({self.name})"
@@ -98,6 +104,11 @@ class CapturedHead:
         if not isinstance(self.temperature, Real) or not 0 <= self.temperature < np.inf:
             raise ParameterError(f"{where}: expected a finite temperature >= 0, got {self.temperature!r}")
         object.__setattr__(self, "temperature", float(self.temperature))
+        self._check_scores(where)
+        self._check_positions(where)
+
+    def _check_scores(self, where: str) -> None:
+        """Biases and mask as read-only arrays."""
         shape = (self.n_queries, self.n_keys)
         if self.biases is not None:
             biases = _numbers(where, "biases", self.biases)
@@ -115,10 +126,46 @@ class CapturedHead:
                 raise EmptyError(f"{where}: expected every query to see a key, query {blind} sees none")
             object.__setattr__(self, "visible", visible)
 
+    def _check_positions(self, where: str) -> None:
+        """Positions as read-only arrays: of both sides or of neither, and no two keys at one place."""
+        if (self.query_positions is None) != (self.key_positions is None):
+            raise ParameterError(f"{where}: expected positions of queries and of keys, or of neither, got one of them")
+        if self.query_positions is None:
+            return
+        for what, count, least in (("query_positions", self.n_queries, 0), ("key_positions", self.n_keys, -1)):
+            places = np.asarray(getattr(self, what))
+            if places.shape != (count,) or places.dtype.kind not in "iu" or int(places.min()) < least:
+                raise ShapeError(
+                    f"{where}: expected {what} as {count} integers of at least {least}, got {places.dtype} of shape "
+                    f"{places.shape}: {places.tolist()!r:.80}"
+                )
+            object.__setattr__(self, what, read_only(places, np.int64))
+        known = np.asarray(self.key_positions)[np.asarray(self.key_positions) >= 0]
+        if len(np.unique(known)) < len(known):
+            raise ParameterError(f"{where}: expected every key at a place of its own, got two at one place")
+
     def __repr__(self) -> str:
         return (
             f"CapturedHead(layer {self.layer}, head {self.head}: {self.n_queries} queries, {self.n_keys} keys, "
             f"d_k {self.keys.shape[1]}, temperature {self.temperature:g})"
+        )
+
+    def of_queries(self, rows: Sequence[int]) -> CapturedHead:
+        """The same head with only these queries.
+
+        Examples
+        --------
+        >>> head = CapturedHead(0, 0, "demo", [[2.0], [3.0]], [[1.0]], [[5.0]], 1.0)
+        >>> head.of_queries([1]).queries.tolist()
+        [[3.0]]
+        """
+        some, biases = list(rows), self.biases
+        return replace(
+            self,
+            queries=self.queries[some],
+            biases=biases[some] if biases is not None and biases.ndim == 2 else biases,
+            visible=None if self.visible is None else self.visible[some],
+            query_positions=None if self.query_positions is None else self.query_positions[some],
         )
 
     @property
@@ -130,6 +177,27 @@ class CapturedHead:
     def n_keys(self) -> int:
         """How many keys there are, hidden ones included."""
         return len(self.keys)
+
+    @property
+    def previous_keys(self) -> IntArray:
+        """(n_q,) the key that stands just before each query and is visible to it; -1 where none is, or none is known.
+
+        Examples
+        --------
+        >>> places = np.arange(3)
+        >>> head = CapturedHead(0, 0, "demo", np.eye(3), np.eye(3), np.eye(3), 1.0, visible=np.tri(3, dtype=bool),
+        ...                     query_positions=places, key_positions=places)
+        >>> head.previous_keys.tolist()
+        [-1, 0, 1]
+        >>> CapturedHead(0, 0, "demo", [[2.0]], [[1.0]], [[5.0]], 1.0).previous_keys.tolist()
+        [-1]
+        """
+        if self.query_positions is None or self.key_positions is None:
+            return np.full(self.n_queries, -1)
+        is_before = (self.key_positions >= 0) & (self.key_positions == self.query_positions[:, None] - 1)
+        if self.visible is not None:
+            is_before &= self.visible
+        return np.where(is_before.any(axis=1), is_before.argmax(axis=1), -1)
 
     @property
     def scores(self) -> FloatArray:

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from hardmax.errors import EmptyError, HardmaxError, MissingExtraError, OperatorError, ParameterError, ShapeError
+from hardmax.exactness import FloatArray, IntArray
 from hardmax.heads.capture.calls import (
     AttentionCall,
     NameTokens,
@@ -178,10 +179,31 @@ def _attention(
         arrays = (to_numpy(query), to_numpy(key), to_numpy(value))
         added = recorder.added(terms, torch.finfo(query.dtype).min / 2)
         recorder.told_of.add(id(module))
-        replaced = recorder.note(AttentionCall(name, *arrays, 1 / scale, added))
+        replaced = recorder.note(
+            AttentionCall(name, *arrays, 1 / scale, added, positions=_positions(module, *arrays[:2]))
+        )
         if replaced is not None:
             return torch.from_numpy(replaced).to(query).transpose(1, 2).contiguous(), result[1]
     return result
+
+
+def _positions(module: Any, queries: FloatArray, keys: FloatArray) -> tuple[IntArray, IntArray] | None:
+    """The places of queries and keys in one sequence, cached keys first; None unless the module attends to its own.
+
+    A causal module that is not called a cross-attention does, and so does any in a model without cross-attention,
+    where there are as many keys as queries.
+    """
+    config = getattr(module, "config", None)
+    is_alone = config is not None and not (
+        getattr(config, "is_encoder_decoder", False) or getattr(config, "add_cross_attention", False)
+    )
+    n_queries, n_keys = queries.shape[2], keys.shape[2]
+    is_own = getattr(module, "is_causal", False) is True and n_keys >= n_queries
+    is_cross = getattr(module, "is_cross_attention", False) or "cross" in type(module).__name__.lower()
+    if is_cross or not (is_own or (is_alone and n_keys == n_queries)):
+        return None
+    places = np.arange(n_keys)
+    return places[n_keys - n_queries :], places
 
 
 def _compare(torch: Any, name: str, weights: Any, own: Any) -> None:

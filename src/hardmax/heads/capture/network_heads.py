@@ -14,22 +14,16 @@ from hardmax.errors import EmptyError, OperatorError
 from hardmax.exactness import FloatArray, IntArray
 from hardmax.heads.capture.calls import NameTokens, named_capture
 from hardmax.heads.capture.captured import Capture, CapturedHead, read_only
-from hardmax.heads.capture.score_paths import (
-    ScorePath,
-    WeightUse,
-    n_uses,
-    no_products,
-    scale_of,
-    score_path,
-    weight_use,
-)
+from hardmax.heads.find import HeadLayer, head_layers
+from hardmax.heads.positions import common, token_positions
+from hardmax.heads.score_paths import ScorePath, WeightUse, n_uses, no_products, scale_of
 from hardmax.networks import operations as op
-from hardmax.networks.graph import Graph, GraphBuilder
+from hardmax.networks.graph import GraphBuilder
 from hardmax.networks.network import Network
 
 #: Scores so many temperatures below the best have weight 0: the smallest binary64 number is exp(-745.2).
 NOTHING_LEFT = 746.0
-Fetch = Callable[[int], FloatArray]  # a graph value on the input at hand
+Fetch = Callable[[int], NDArray[Any]]  # a graph value on the input at hand
 
 
 def capture_network(net: Network, inputs: ArrayLike, source: str, name_tokens: NameTokens) -> tuple[Capture, ...]:
@@ -37,13 +31,14 @@ def capture_network(net: Network, inputs: ArrayLike, source: str, name_tokens: N
 
     Heads are counted as ``head_layers`` counts them, and ``hm.fidelity`` with it.
     """
-    plans = [_Plan(net, found) for found in head_layers(net)]
-    if not plans:
+    positions = token_positions(net.graph)
+    readers = [_LayerReader(net, found, positions) for found in head_layers(net)]
+    if not readers:
         raise EmptyError(
             f"expected a model with attention, got {net!r} without any; only attention heads have queries, keys "
             "and values to capture"
         )
-    needed = sorted({value for plan in plans for value in plan.taps})
+    needed = sorted({value for reader in readers for value in reader.taps})
     found = tapped(net, needed, inputs)
     captures = []
     for position in range(len(found[needed[0]])):
@@ -51,7 +46,7 @@ def capture_network(net: Network, inputs: ArrayLike, source: str, name_tokens: N
         def fetch(value: int, position: int = position) -> FloatArray:
             return np.asarray(found[value][position])
 
-        heads = tuple(head for plan in plans for head in plan.heads(fetch))
+        heads = tuple(head for reader in readers for head in reader.heads(fetch))
         captures.append(named_capture(source, heads, position, name_tokens))
     return tuple(captures)
 
@@ -81,111 +76,12 @@ def tapped(net: Network, values: Sequence[int], inputs: ArrayLike) -> dict[int, 
 
 
 @dataclass(frozen=True, eq=False)
-class HeadLayer:
-    """One soft attention layer of a network (or one head of it, where heads are separate): where its rows stand.
-
-    ``nodes`` are the choosing nodes: a masked attention of a file is one for each number of visible keys. ``paths`` say
-    where their scores come from, None for scores that are no dot products. ``use`` says where the weights meet
-    the values, None if nowhere. ``layout`` (heads, queries, keys) counts through the entries of the nodes
-    laid end to end, -1 where a key is hidden; the heads have numbers from ``first``.
-    """
-
-    layer: int
-    first: int
-    name: str
-    nodes: tuple[int, ...]
-    paths: tuple[ScorePath | None, ...]
-    use: WeightUse | None
-    layout: IntArray
-    n_sequences: int
-
-
-def head_layers(net: Network) -> list[HeadLayer]:
-    """Every soft attention layer in order: what all counting of heads rests on.
-
-    Each attention node of a file is a layer and its third axis from the end counts the heads; the heads of one
-    ``hm.Attention`` form a layer. A Softmax that only turns outputs into probabilities is none.
-    """
-    graph = net.graph
-    groups: dict[object, list[int]] = {}
-    paths: dict[int, ScorePath | None] = {}
-    for index, node in enumerate(graph.nodes):
-        if not isinstance(node.operation, op.Hardmax) or node.operation.always_hard:
-            continue
-        if weight_use(graph, [index]) is None and _reaches_output(net, index):
-            continue  # probabilities, not attention
-        path = paths[index] = score_path(graph, index)
-        groups.setdefault(("node", index) if path is None else path.product, []).append(index)
-    found: list[HeadLayer] = []
-    layer, previous, first = -1, None, 0
-    for nodes in sorted(together for group in groups.values() for together in used_together(graph, group)):
-        name = graph.nodes[nodes[0]].name
-        if net.layers is not None:
-            name = name.rsplit(" head ", 1)[0]
-        if net.layers is None or name != previous:
-            layer, previous, first = layer + 1, name, 0
-        use = weight_use(graph, nodes)
-        entries = _entries(graph, nodes) if use is None else use.entries
-        if use is not None and use.turned:
-            entries = entries.swapaxes(-1, -2)
-        n_sequences = 1
-        if entries.ndim < 3 or net.layers is not None:
-            layout = entries.reshape(1, -1, entries.shape[-1])
-        else:
-            n_sequences = prod(entries.shape[:-3])
-            layout = np.moveaxis(entries, -3, 0).reshape(entries.shape[-3], -1, entries.shape[-1])
-        of_nodes = tuple(paths[index] for index in nodes)
-        found.append(HeadLayer(layer, first, name, tuple(nodes), of_nodes, use, layout, n_sequences))
-        first += len(layout)
-    return found
-
-
-def _entries(graph: Graph, nodes: list[int]) -> IntArray:
-    """The entries of the nodes laid end to end as rows; of one node in its own shape."""
-    shapes = [graph.nodes[index].shape for index in nodes]
-    if len(nodes) == 1:
-        return np.arange(prod(shapes[0])).reshape(shapes[0])
-    width = max(shape[-1] for shape in shapes)
-    starts = np.cumsum([0, *(prod(shape) for shape in shapes)])
-    rows = [
-        np.pad(start + np.arange(prod(shape)).reshape(-1, shape[-1]), ((0, 0), (0, width - shape[-1])),
-               constant_values=-1)
-        for start, shape in zip(starts[:-1], shapes, strict=True)
-    ]  # fmt: skip
-    return np.concatenate(rows)
-
-
-def used_together(graph: Graph, nodes: list[int]) -> list[list[int]]:
-    """The nodes that choose from one product, by the product with values that their weights enter.
-
-    Parts of one masked attention come together before they meet the values; heads or layers that share their
-    scores only do not.
-    """
-    use = weight_use(graph, nodes)
-    ends = np.cumsum([prod(graph.nodes[index].shape) for index in nodes])
-    if use is None:
-        return [nodes]
-    met = set(np.searchsorted(ends, np.unique(use.entries[use.entries >= 0]), side="right").tolist())
-    together = [node for place, node in enumerate(nodes) if place in met]
-    rest = [node for place, node in enumerate(nodes) if place not in met]
-    return [together, *(used_together(graph, rest) if rest else [])]
-
-
-def _reaches_output(net: Network, index: int) -> bool:
-    """Whether the node's weights are the network's output, entries rearranged at most."""
-    nodes = net.graph.nodes
-    value = len(nodes)
-    while value - 1 > index and isinstance(nodes[value - 1].operation, op.Reshape | op.Transpose | op.Take):
-        value = nodes[value - 1].inputs[0]
-    return value - 1 == index
-
-
-@dataclass(frozen=True, eq=False)
-class _Plan:
+class _LayerReader:
     """How to read the heads of one layer off; refuses what has no queries, keys and values."""
 
     net: Network
     found: HeadLayer
+    positions: list[IntArray]  # of the tokens that the entries of each graph value belong to
 
     def __post_init__(self) -> None:
         graph, found = self.net.graph, self.found
@@ -261,6 +157,8 @@ class _Plan:
                 self.net.temperature / unit,
                 None if biases is None else np.where(visible, biases[entries], 0.0) / unit,
                 None if visible.all() else visible,
+                None,
+                *self._places(of_query, of_key, turned),
             )
             if is_fixed.any():
                 self._check_hidden(made, np.where(is_fixed, 0.0 if biases is None else biases[entries], -np.inf) / unit)
@@ -293,7 +191,7 @@ class _Plan:
             "and key, or with zero; expected scaled dot products"
         )
 
-    def _factors(self, fetch: Fetch) -> tuple[FloatArray, FloatArray, tuple[float, float]]:
+    def _factors(self, fetch: Fetch) -> tuple[NDArray[Any], NDArray[Any], tuple[float, float]]:
         """The rows of both sides of the product, and the numbers they were scaled by on the way."""
         graph = self.net.graph
         node = graph.nodes[self.product - 1]
@@ -328,6 +226,19 @@ class _Plan:
         raise OperatorError(
             f"{self.name}: rows of the scores mix several queries; expected a matrix of queries by keys for each head"
         )
+
+    def _places(
+        self, of_query: IntArray, of_key: IntArray, turned: bool
+    ) -> tuple[IntArray, IntArray] | tuple[None, None]:
+        """The tokens whose queries and keys a head has; None unless all are known and no two keys are of one."""
+        if not isinstance(self.net.graph.nodes[self.product - 1].operation, op.MatMul):
+            return None, None  # the keys are constants
+        left, right, _ = self._factors(lambda value: self.positions[value])
+        queries, keys = (common(side, -1)[:, 0] for side in ((right, left) if turned else (left, right)))
+        of_queries, of_keys = queries[of_query], keys[of_key]
+        if min(of_queries.min(), of_keys.min()) < 0 or len(np.unique(of_keys)) < len(of_keys):
+            return None, None
+        return of_queries, of_keys
 
     def _biases(self, fetch: Fetch) -> FloatArray | None:
         """What is added to each entry of the scores, in the units that enter the choice."""

@@ -191,7 +191,10 @@ def _call(torch: Any, part: Any, name: str, args: Any, kwargs: Mapping[str, Any]
         hidden = _mask_numbers(torch, padding).reshape(batch, -1) == -np.inf
         padding = np.pad(hidden, ((0, 0), (0, keys.shape[2] - hidden.shape[1])))
     is_self = given["query"] is given["key"]
-    return AttentionCall(name, queries, keys, values, sqrt(part.head_dim), added, padding, is_self)
+    own = np.arange(queries.shape[2])
+    places = np.pad(own, (0, max(0, keys.shape[2] - len(own))), constant_values=-1)  # learnt and zero keys come last
+    positions = (own, places) if is_self else None
+    return AttentionCall(name, queries, keys, values, sqrt(part.head_dim), added, padding, is_self, positions)
 
 
 def _added(torch: Any, part: Any, given: Mapping[str, Any], shape: tuple[int, ...]) -> FloatArray | None:

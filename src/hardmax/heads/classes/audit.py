@@ -16,12 +16,11 @@ import numpy as np
 
 from hardmax.cells.verify.verification import Verification
 from hardmax.errors import ParameterError
-from hardmax.heads.classes.certificates import ClassRecord
+from hardmax.heads.classes.certificates import ClassRecord, read_classes, save_classes
 from hardmax.heads.classes.checking import check
 from hardmax.heads.classes.domains import read_domain
 from hardmax.heads.classes.repair import Repair, repaired_bias
 from hardmax.heads.classes.sources import read_head
-from hardmax.heads.classes.storage import read_classes, save_classes
 from hardmax.heads.classes.verdicts import DEAD, LIVE
 
 if TYPE_CHECKING:

@@ -12,12 +12,11 @@ from numpy.typing import NDArray
 from hardmax.errors import IncompleteError
 from hardmax.exactness import Exactness, IntArray
 from hardmax.heads.classes import _kernels as kernels
-from hardmax.heads.classes.ball import ball_interval
 from hardmax.heads.classes.certificates import ClassRecord
+from hardmax.heads.classes.curved import ball_interval, sphere_interval
 from hardmax.heads.classes.hard_rows import N_ADDED, Terrain, Walker
 from hardmax.heads.classes.problem import Problem, distinct, tamed
 from hardmax.heads.classes.proofs import LARGEST, advantage, exact_multipliers, lead_below, settle_exactly, system
-from hardmax.heads.classes.sphere import sphere_interval
 from hardmax.heads.classes.verdicts import DEAD, LIVE, Verdicts, whitening
 
 

@@ -12,14 +12,13 @@ from typing import Any
 import numpy as np
 
 from hardmax.exactness import IntArray
-from hardmax.heads.classes.ball import settle_ball
+from hardmax.heads.classes.curved import settle_ball, settle_sphere
 from hardmax.heads.classes.device import DeviceHead, device_verdicts
 from hardmax.heads.classes.domains import FeatureDomain
 from hardmax.heads.classes.hard_rows import HardRows, settle_alone
 from hardmax.heads.classes.problem import Problem, distinct, tamed
 from hardmax.heads.classes.proofs import settle_exactly
 from hardmax.heads.classes.sources import ClassHead
-from hardmax.heads.classes.sphere import settle_sphere
 from hardmax.heads.classes.verdicts import DEAD, LIVE, UNDECIDED, Cover, Verdicts, whitening, witness_pass
 
 

@@ -13,14 +13,14 @@ from markupsafe import Markup
 from hardmax.cells.domains import Segment
 from hardmax.exactness import Exactness
 from hardmax.measure import bounds as b
-from hardmax.measure.stability import certify
 from hardmax.networks import operations as op
 from hardmax.networks.slices.stages import Plan
 from hardmax.papers.statements import ledger
 from hardmax.show.report.cell_map.choices import Choice, choices_of
 from hardmax.show.report.cell_map.search import Looked
+from hardmax.show.report.head_pictures import title_of
 from hardmax.show.report.sections import Column, Figure, Section, Table, as_text, rows_of
-from hardmax.show.report.seen_heads import SeenHead
+from hardmax.show.report.stability import Certified
 from hardmax.show.svg import Frame, cross, picture, tag
 
 TITLE = "Counted, possible, published"
@@ -54,13 +54,13 @@ class _Stage:
     varying: tuple[Choice, ...]
 
 
-def bounds_section(looked: Looked | None, seen: Sequence[SeenHead]) -> Section:
+def bounds_section(looked: Looked | None, certificates: Sequence[Certified]) -> Section:
     """Bounds on the cells of the slice and on the curvature of softmax, each beside the published formula."""
     records: list[dict[str, Any]] = []
     notes: list[str] = []
     if looked is not None:
         records += _cell_records(looked, notes)
-    curvature = _curvature_record(seen)
+    curvature = _curvature_record(certificates)
     if curvature:
         notes.append(
             "Curvature is the norm of the second derivative of temperature × log(sum of exp(score / temperature)) in "
@@ -183,15 +183,12 @@ def _published_cells(stages: Sequence[_Stage], dim: int) -> tuple[float | None, 
     return (float(10**logarithm) if logarithm < 300 else float("inf")), "V.5"
 
 
-def _curvature_record(seen: Sequence[SeenHead]) -> list[dict[str, Any]]:
+def _curvature_record(certificates: Sequence[Certified]) -> list[dict[str, Any]]:
     """The attention row whose curvature exceeds the published bound most, or comes closest to it."""
     worst: tuple[float, float, float, float, str] | None = None
-    for head in seen:
-        temperature = head.captured[0].temperature
-        if temperature == 0:
-            continue
-        for one in head.captured:
-            certificate = certify(one.scores, temperature)
+    for head, of_head in certificates:
+        temperature = head.temperature
+        for certificate in of_head:
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
                 published = (certificate.n_live - 1) * np.exp(-certificate.margin / temperature) / temperature
                 ratio = np.where(published > 0, certificate.hessian / published, 0.0)
@@ -201,7 +198,7 @@ def _curvature_record(seen: Sequence[SeenHead]) -> list[dict[str, Any]]:
                 float(certificate.hessian[row]),
                 float(certificate.hessian_bound[row]),
                 float(published[row]),
-                head.title,
+                title_of(head),
             )
             worst = found if worst is None or found[0] > worst[0] else worst
     if worst is None:

@@ -39,30 +39,31 @@ _COLUMNS = (
 
 
 def fidelity_section(
-    subject: Subject, told: Callable[[str], None] = lambda text: None
+    subject: Subject, trial: measured.Trial | None, told: Callable[[str], None] = lambda text: None
 ) -> tuple[Section, measured.Fidelity | None]:
-    """The model against its skeleton, whole and in parts, and the comparison of the whole (None if there is none)."""
-    if subject.not_soft:
+    """The model against its skeleton, whole and in parts, and the comparison of the whole (None if there is none).
+
+    ``trial`` is the model on its inputs, None where it has no soft attention.
+    """
+    if trial is None:
         return Section(NAME, TITLE, absent=subject.not_soft), None
-    points, labels = subject.inputs.points, subject.inputs.labels
     try:
         hard = skeleton(subject.net)
     except ValueError as error:
         return Section(NAME, TITLE, absent=f"There is no skeleton to compare with: {error}"), None
-    whole = measured.compare(subject.net, points, labels, hard=hard)
-    heads = measured.heads_of(subject.net)
-    n, n_layers = len(heads), len({head.layer for head in heads})
-    work = float(len(points)) * subject.net.n_parameters
+    whole = trial.whole(hard)
+    n, n_layers = len(trial.subject.heads), len(trial.layers)
+    work = float(whole.n) * subject.net.n_parameters
     left_out = []
     records = [_record("everything (the skeleton)", whole)]
     if n_layers > 1 and n_layers * work <= _MOST_WORK:
         told("layer by layer")
-        records += [_record(_layer_name(p), p.fidelity) for p in measured.by_layer(subject.net, points, labels)]
+        records += [_record(_layer_name(p), p.fidelity) for p in trial.by_layer()]
     elif n_layers > 1:
         left_out.append("layer by layer")
     if n > n_layers and n * work <= _MOST_WORK:
         told("head by head")
-        records += [_record(_head_name(p.heads[0]), p.fidelity) for p in measured.by_head(subject.net, points, labels)]
+        records += [_record(_head_name(p.heads[0]), p.fidelity) for p in trial.by_head()]
     elif n > n_layers:
         left_out.append("head by head")
     columns = filled(_COLUMNS, records)
@@ -74,7 +75,7 @@ def fidelity_section(
         notes.append("The outputs are single numbers and decide nothing, so only errors are compared.")
     elif n > 1 and n * (n + 1) / 2 * work <= _MOST_GREEDY_WORK:
         told("greedy")
-        tables.append(_greedy(subject, notes))
+        tables.append(_greedy(trial, notes))
     figures = []
     if len(records) > 1 and whole.agreement is not None:
         figures.append(_bars(records))
@@ -164,9 +165,9 @@ def _head_name(head: tuple[int, int]) -> str:
     return f"layer {head[0]}, head {head[1]}"
 
 
-def _greedy(subject: Subject, notes: list[str]) -> Table:
+def _greedy(trial: measured.Trial, notes: list[str]) -> Table:
     """As many heads as can be hard while no decision changes, then in the order in which decisions are lost."""
-    steps = measured.greedy(subject.net, subject.inputs.points, 1.0, subject.inputs.labels)
+    steps = trial.greedy(1.0)
     columns: tuple[Column, ...] = (
         Column("n", "heads made hard", "count", Exactness.EXACT),
         Column("added", "the one added"),

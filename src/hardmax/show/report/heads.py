@@ -11,10 +11,19 @@ from numpy.typing import NDArray
 
 from hardmax.errors import HardmaxError
 from hardmax.exactness import Exactness
+from hardmax.heads.analysis import COLUMNS, HeadAnalysis
+from hardmax.heads.capture.captured import Capture
+from hardmax.heads.keys import Diagrams
 from hardmax.show.colours import KEY_COLOURS
-from hardmax.show.report.head_slice import HeadSlice, slice_head
-from hardmax.show.report.sections import Column, Fact, Figure, Section, Table, as_text, rows_of
-from hardmax.show.report.seen_heads import Drawn, SeenHead, drawn_heads
+from hardmax.show.report.head_pictures import (
+    HeadPicture,
+    draw_head,
+    keys_are_fixed,
+    picture_title,
+    pictures_of,
+    title_of,
+)
+from hardmax.show.report.sections import Column, Fact, Figure, Section, Table, as_text, legible, rows_of
 from hardmax.show.svg import Frame, cross, picture, tag
 
 TITLE = "What each head can choose"
@@ -53,9 +62,15 @@ _QUERY_COLUMNS = (
 
 
 def heads_section(
-    seen: Sequence[SeenHead], summary: Table | None, n_given: int, told: Callable[[str], None] = lambda text: None
+    heads: Sequence[HeadAnalysis],
+    captures: Sequence[Capture],
+    n_given: int,
+    told: Callable[[str], None] = lambda text: None,
 ) -> Section:
-    """One power diagram a head, or a head and input, with its keys and queries."""
+    """The power diagrams of heads that were analysed on these captures, with their keys and queries.
+
+    ``n_given`` is how many inputs there are in all.
+    """
     lead = (
         "At temperature zero a query goes to the one key with the highest score. The keys thereby cut query space into "
         "convex cells, a power diagram: each colour is the set of queries that choose that key, each dot a query "
@@ -66,98 +81,126 @@ def heads_section(
         "Queries and keys are taken as the model computed them, in floating point; what is certified is certified of "
         "those numbers."
     )
-    if n_given > len(seen[0].captured):
-        notes.append(f"Heads are looked at on the first {len(seen[0].captured)} of {n_given:,} inputs.")
-    first = seen[0].captured[0]
+    if n_given > len(captures):
+        notes.append(f"Heads are looked at on the first {len(captures)} of {n_given:,} inputs.")
+    first = heads[0].captured[0]
     most = max(1, min(_MOST_DIAGRAMS, _MOST_MARKS // (first.n_keys + min(first.n_queries, _MOST_QUERIES))))
-    n_inputs = min(_INPUTS_DRAWN, max(1, most // len(seen)), len(seen[0].captured))
-    drawn_seen = list(seen[:most])
-    if len(seen) > most:
-        notes.append(f"Only the first {most} of {len(seen)} heads are drawn; the table counts them all.")
-    figures: list[Figure] = []
-    keys: list[dict[str, Any]] = []
-    queries: list[dict[str, Any]] = []
-    for head in drawn_seen:
-        told(f"{head.title}")
-        if head.captured[0].n_keys > _MOST_KEYS:
-            notes.append(f"{head.title} has {head.captured[0].n_keys:,} keys and is too large to draw.")
-            continue
-        for drawn in drawn_heads(head, range(n_inputs), _MOST_QUERIES):
-            try:
-                cut = slice_head(drawn.head, drawn.queries)
-            except HardmaxError as error:
-                notes.append(f"{head.title}, {drawn.title}, could not be drawn: {error}")
-                continue
-            figures.append(_figure(len(figures), head, drawn, cut))
-            keys += _key_records(head, drawn, cut)
-            queries += _query_records(head, drawn, cut)
-    moving = [head for head in drawn_seen if not head.keys_are_fixed]
-    if moving and len(moving[0].captured) > n_inputs:
+    n_inputs = min(_INPUTS_DRAWN, max(1, most // len(heads)), len(captures))
+    if len(heads) > most:
+        notes.append(f"Only the first {most} of {len(heads)} heads are drawn; the table counts them all.")
+    made = _pictures(heads[:most], captures, n_inputs, notes, told)
+    keys = [record for found, picture in made for record in _key_records(found, picture)]
+    queries = [record for found, picture in made for record in _query_records(found, picture)]
+    if n_inputs < len(captures) and not all(keys_are_fixed(found) for found in heads[:most]):
         first_ones = "drawn is the first" if n_inputs == 1 else f"drawn are the first {n_inputs}"
         notes.append(
-            "Keys depend on the input here, so a head has a diagram for each input; "
-            f"{first_ones} of {len(moving[0].captured)}."
+            f"Keys depend on the input here, so a head has a diagram for each input; {first_ones} of {len(captures)}."
         )
-    tables = []
-    if summary is not None:
-        tables.append(summary)
-        notes.append(
-            "In the table of all heads, live keys own a cell of query space, reachable ones would be chosen by some "
-            "mixture of the queries seen, chosen ones were. Keys are summed over inputs where they differ between "
-            "inputs."
-        )
-    tables += [
+    notes.append(
+        "In the table of all heads, live keys own a cell of query space, reachable ones would be chosen by some "
+        "mixture of the queries seen, chosen ones were. Keys are summed over inputs where they differ between inputs."
+    )
+    tables = (
+        _summary(heads),
         Table("head-keys", "The keys of each diagram", _KEY_COLUMNS, rows_of(keys, _KEY_COLUMNS), 24),
         Table("head-queries", "The queries of each diagram", _QUERY_COLUMNS, rows_of(queries, _QUERY_COLUMNS), 12),
-    ]
+    )
+    figures = tuple(_figure(number, found, picture) for number, (found, picture) in enumerate(made))
     live = sum(record["live"] for record in keys)
-    facts = [Fact("heads", as_text(len(seen), "count"), Exactness.EXACT, len(seen))]
+    facts = [Fact("heads", as_text(len(heads), "count"), Exactness.EXACT, len(heads))]
     if keys:
         text = f"{live:,} of {len(keys):,}"
         facts.append(Fact("keys drawn that own a cell", text, Exactness.CERTIFIED, live))
-    return Section(
-        NAME, TITLE, lead, notes=tuple(notes), facts=tuple(facts), figures=tuple(figures), tables=tuple(tables)
-    )
+    return Section(NAME, TITLE, lead, notes=tuple(notes), facts=tuple(facts), figures=figures, tables=tables)
 
 
-def _figure(number: int, seen: SeenHead, drawn: Drawn, cut: HeadSlice) -> Figure:
+def _pictures(
+    heads: Sequence[HeadAnalysis],
+    captures: Sequence[Capture],
+    n_inputs: int,
+    notes: list[str],
+    told: Callable[[str], None],
+) -> list[tuple[HeadAnalysis, HeadPicture]]:
+    """What is drawn, head by head; what cannot be drawn is noted."""
+    diagrams = Diagrams(keys.diagram for found in heads for keys in found.key_sets)
+    made = []
+    for found in heads:
+        told(title_of(found))
+        if found.captured[0].n_keys > _MOST_KEYS:
+            notes.append(f"{title_of(found)} has {found.captured[0].n_keys:,} keys and is too large to draw.")
+            continue
+        for index in pictures_of(found, n_inputs):
+            try:
+                made.append((found, draw_head(found, captures, index, _MOST_QUERIES, diagrams)))
+            except HardmaxError as error:
+                notes.append(f"{title_of(found)}, {picture_title(index)}, could not be drawn: {error}")
+    return made
+
+
+_SUMMARY_LABELS = {
+    "n_rows": ("queries", "count"),
+    "n_keys": ("keys", "count"),
+    "n_live": ("live", "count"),
+    "n_reachable_hull": ("reachable", "count"),
+    "n_chosen": ("chosen", "count"),
+    "margin_median": ("median margin", "number"),
+    "entropy_mean": ("mean entropy", "number"),
+    "radius_median": ("wall distance, median", "number"),
+    "radius_smallest": ("wall distance, least", "number"),
+}
+
+
+def _summary(heads: Sequence[HeadAnalysis]) -> Table:
+    """Every head in one row, over all captured inputs."""
+    columns = [
+        Column("layer", "layer", "count", Exactness.EXACT),
+        Column("head", "head", "count", Exactness.EXACT),
+        Column("key_dim", "dimension", "count", Exactness.EXACT),
+    ]
+    columns += [Column(key, label, kind, COLUMNS[key][0]) for key, (label, kind) in _SUMMARY_LABELS.items()]
+    columns.append(Column("name", "name in the model"))
+    records = [{**found.numbers(), "name": legible(found.name, 60)} for found in heads]
+    return Table("heads", "Every head, over all inputs", tuple(columns), rows_of(records, columns), shown=80)
+
+
+def _figure(number: int, found: HeadAnalysis, cut: HeadPicture) -> Figure:
     frame = Frame(cut.extent, _PAD, _PAD, _WIDTH - 2 * _PAD, _HEIGHT - 2 * _PAD)
     polygons = cut.polygons()
     cells, names = [], []
     area = frame.width * frame.height
-    drawn_points = np.vstack([cut.queries, cut.drawn.keys]) if cut.is_whole else cut.queries
-    marks = np.array([[frame.x(x), frame.y(y)] for x, y in drawn_points.tolist()]).reshape(-1, 2)
+    all_points = np.vstack([cut.queries, cut.drawn.keys]) if cut.is_whole else cut.queries
+    marks = np.array([[frame.x(x), frame.y(y)] for x, y in all_points.tolist()]).reshape(-1, 2)
     for key, corners in zip(cut.shown.tolist(), polygons, strict=True):
         if len(corners) < 3:
             continue
-        name = drawn.key_names[key]
+        name = cut.key_names[key]
         hint = tag("title", f"{name}: the queries that choose it")
         cells.append(tag("polygon", hint, points=frame.points(corners), class_=f"cell k{key % len(KEY_COLOURS)}"))
         pixels = np.array([[frame.x(x), frame.y(y)] for x, y in corners])
         if _area(pixels) >= _LEAST_LABEL * area:
             x, y = _clear(pixels, marks)
             names.append(tag("text", _short(name), x=float(x), y=float(y) + 5, class_="name", text_anchor="middle"))
-    sites = _sites(frame, drawn, cut) if cut.is_whole else []
+    sites = _sites(frame, cut) if cut.is_whole else []
     dots = [
         tag(
             "circle",
-            tag("title", f"{query} chooses {drawn.key_names[winner]}, margin {as_text(float(margin))}"),
+            tag("title", f"{query} chooses {cut.key_names[winner]}, margin {as_text(float(margin))}"),
             cx=frame.x(u),
             cy=frame.y(v),
             r=4.0 if len(cut.queries) <= 80 else 2.6,
             class_=f"query k{winner % len(KEY_COLOURS)}",
         )
         for (u, v), query, winner, margin in zip(
-            cut.queries.tolist(), drawn.query_names, drawn.winners.tolist(), drawn.margins, strict=True
+            cut.queries.tolist(), cut.query_names, cut.winners.tolist(), cut.margins, strict=True
         )
     ]
-    if len(cut.queries) <= _MOST_NAMED and len(set(drawn.query_names)) > 1:
-        dots += _query_names(frame, drawn, cut)
-    dead = [drawn.key_names[key] for key, live in zip(cut.shown.tolist(), cut.live.tolist(), strict=True) if not live]
+    if len(cut.queries) <= _MOST_NAMED and len(set(cut.query_names)) > 1:
+        dots += _query_names(frame, cut)
+    dead = [cut.key_names[key] for key, live in zip(cut.shown.tolist(), cut.live.tolist(), strict=True) if not live]
     svg = picture(
         _WIDTH,
         _HEIGHT,
-        f"Power diagram of {seen.title}, {drawn.title}",
+        f"Power diagram of {title_of(found)}, {cut.title}",
         *cells,
         frame.border(),
         *sites,
@@ -170,17 +213,17 @@ def _figure(number: int, seen: SeenHead, drawn: Drawn, cut: HeadSlice) -> Figure
         legend.append(("site", "a key"))
         if dead:
             legend.append(("site dead", "a dead key"))
-    choice = f"{seen.title}" + ("" if seen.keys_are_fixed else f", {drawn.title}")
+    choice = f"{title_of(found)}" + ("" if keys_are_fixed(found) else f", {cut.title}")
     return Figure(
-        f"head-{number}", svg, _caption(seen, drawn, cut, dead), ("head-keys", "head-queries"), tuple(legend), choice
+        f"head-{number}", svg, _caption(found, cut, dead), ("head-keys", "head-queries"), tuple(legend), choice
     )
 
 
-def _query_names(frame: Frame, drawn: Drawn, cut: HeadSlice) -> list[Markup]:
+def _query_names(frame: Frame, cut: HeadPicture) -> list[Markup]:
     """The names of the queries beside their dots; one that would be written over another is left out."""
     written: list[tuple[float, float]] = []
     names = []
-    for (u, v), query in zip(cut.queries.tolist(), drawn.query_names, strict=True):
+    for (u, v), query in zip(cut.queries.tolist(), cut.query_names, strict=True):
         x, y = frame.x(u) + 8, frame.y(v) - 6
         if not any(abs(x - a) < _NAME_WIDTH and abs(y - b) < _NAME_HEIGHT for a, b in written):
             names.append(tag("text", _short(query), x=x, y=y, class_="query-name"))
@@ -188,10 +231,10 @@ def _query_names(frame: Frame, drawn: Drawn, cut: HeadSlice) -> list[Markup]:
     return names
 
 
-def _caption(seen: SeenHead, drawn: Drawn, cut: HeadSlice, dead: list[str]) -> str:
-    d = drawn.head.keys.shape[1]
+def _caption(found: HeadAnalysis, cut: HeadPicture, dead: list[str]) -> str:
+    d = cut.head.keys.shape[1]
     live = int(cut.live.sum())
-    text = f"{seen.title}, {drawn.title}: {live} of {len(cut.shown)} keys own a cell."
+    text = f"{title_of(found)}, {cut.title}: {live} of {len(cut.shown)} keys own a cell."
     if dead:
         text += f" Dead: {', '.join(map(_short, dead[:12]))}{' and more' if len(dead) > 12 else ''}."
     if d == 2:
@@ -207,35 +250,35 @@ def _caption(seen: SeenHead, drawn: Drawn, cut: HeadSlice, dead: list[str]) -> s
         hidden = live - sum(len(corners) >= 3 for corners in cut.polygons())
         if hidden > 0:
             text += f" {hidden} live key{' has its' if hidden == 1 else 's have their'} cell outside this picture."
-    if drawn.head.visible is not None:
+    if cut.head.visible is not None:
         text += " Drawn are the keys that the last query may see."
     if cut.has_own_biases:
         text += " Each query adds its own numbers to the scores; drawn are those of the last query."
     return text
 
 
-def _sites(frame: Frame, drawn: Drawn, cut: HeadSlice) -> list[Markup]:
+def _sites(frame: Frame, cut: HeadPicture) -> list[Markup]:
     """The keys themselves as crosses, where they fall into the picture."""
     (x0, x1), (y0, y1) = cut.extent
     marks = []
     for key, (x, y), live in zip(cut.shown.tolist(), cut.drawn.keys.tolist(), cut.live.tolist(), strict=True):
         if not (x0 <= x <= x1 and y0 <= y <= y1):
             continue
-        hint = tag("title", f"{drawn.key_names[key]}: the key itself{'' if live else ', dead'}")
+        hint = tag("title", f"{cut.key_names[key]}: the key itself{'' if live else ', dead'}")
         marks.append(tag("path", hint, d=cross(frame.x(x), frame.y(y)), class_="site" if live else "site dead"))
     return marks
 
 
-def _key_records(seen: SeenHead, drawn: Drawn, cut: HeadSlice) -> list[dict[str, Any]]:
-    wins = np.bincount(drawn.winners, minlength=drawn.head.n_keys)
+def _key_records(found: HeadAnalysis, cut: HeadPicture) -> list[dict[str, Any]]:
+    wins = np.bincount(cut.winners, minlength=cut.head.n_keys)
     shape = [len(corners) >= 3 for corners in cut.polygons()]
     return [
         {
-            "layer": seen.layer,
-            "head": seen.head,
-            "of": drawn.title,
+            "layer": found.layer,
+            "head": found.head,
+            "of": cut.title,
             "key": key,
-            "token": drawn.key_names[key],
+            "token": cut.key_names[key],
             "live": bool(live),
             "in_picture": in_picture,
             "wins": int(wins[key]),
@@ -244,20 +287,20 @@ def _key_records(seen: SeenHead, drawn: Drawn, cut: HeadSlice) -> list[dict[str,
     ]
 
 
-def _query_records(seen: SeenHead, drawn: Drawn, cut: HeadSlice) -> list[dict[str, Any]]:
+def _query_records(found: HeadAnalysis, cut: HeadPicture) -> list[dict[str, Any]]:
     return [
         {
-            "layer": seen.layer,
-            "head": seen.head,
-            "of": drawn.title,
+            "layer": found.layer,
+            "head": found.head,
+            "of": cut.title,
             "query": name,
             "u": u,
             "v": v,
-            "winner": drawn.key_names[winner],
+            "winner": cut.key_names[winner],
             "margin": margin,
         }
         for name, (u, v), winner, margin in zip(
-            drawn.query_names, cut.queries.tolist(), drawn.winners.tolist(), drawn.margins.tolist(), strict=True
+            cut.query_names, cut.queries.tolist(), cut.winners.tolist(), cut.margins.tolist(), strict=True
         )
     ]
 

@@ -10,9 +10,10 @@ import numpy as np
 from markupsafe import Markup
 
 from hardmax.exactness import Exactness
+from hardmax.heads.analysis import HeadAnalysis
 from hardmax.measure.stability import Certificate, certify
+from hardmax.show.report.head_pictures import title_of
 from hardmax.show.report.sections import Column, Fact, Figure, Section, Table, as_text, rows_of
-from hardmax.show.report.seen_heads import SeenHead
 from hardmax.show.svg import Frame, picture, round_ticks, tag
 
 TITLE = "Where softness is harmless"
@@ -42,19 +43,32 @@ _BIN_COLUMNS = (
 )
 
 
-def stability_section(seen: Sequence[SeenHead]) -> tuple[Section, float | None]:
+#: A soft head with what its scores certify: once for all inputs, or once an input where they have several shapes.
+Certified = tuple[HeadAnalysis, tuple[Certificate, ...]]
+
+
+def certified_heads(heads: Sequence[HeadAnalysis]) -> tuple[Certified, ...]:
+    """The certificates of every head that is not hard already: the one pass over all scores."""
+    found = []
+    for head in heads:
+        if head.temperature > 0:
+            scores = [one.scores for one in head.captured]
+            blocks = [np.concatenate(scores)] if len({rows.shape[1] for rows in scores}) == 1 else scores
+            found.append((head, tuple(certify(rows, head.temperature) for rows in blocks)))
+    return tuple(found)
+
+
+def stability_section(heads: Sequence[HeadAnalysis], certificates: Sequence[Certified]) -> tuple[Section, float | None]:
     """Margins and certificates of every head, and the share of all rows with a certificate that says something."""
-    if not seen:
+    if not heads:
         return Section(NAME, TITLE, absent="The model has no attention, so there are no margins."), None
-    soft = [head for head in seen if head.captured[0].temperature > 0]
-    if not soft:
+    if not certificates:
         why = "The model's attention is hard already: there is no softness to bound."
         return Section(NAME, TITLE, absent=why), None
     records: list[dict[str, Any]] = []
     bins: list[dict[str, Any]] = []
     panels: list[Markup] = []
     n_rows = n_certified = 0
-    certificates = [(head, _certificates(head)) for head in soft]
     for head, of_head in certificates:
         record = _record(head, of_head)
         records.append(record)
@@ -69,7 +83,7 @@ def stability_section(seen: Sequence[SeenHead]) -> tuple[Section, float | None]:
             ]
     share = n_certified / n_rows
     notes = [
-        f"The temperature on raw dot products is {_temperatures(seen)} here; it is √d where scores are divided by √d.",
+        f"The temperature on raw dot products is {_temperatures(heads)} here; it is √d where scores are divided by √d.",
         "A row is one query on one input. With N visible keys the certificate needs margin > temperature × log(N − 1): "
         "then the winner has more than half of the weight whatever the other scores are. Below that the bound is true "
         "but says nothing.",
@@ -78,10 +92,10 @@ def stability_section(seen: Sequence[SeenHead]) -> tuple[Section, float | None]:
     ]
     if not all(certificate.holds for _, of_head in certificates for certificate in of_head):
         notes.append("A measured value exceeds its bound: this is a bug in hardmax, please report it.")
-    if len(soft) < len(seen):
-        notes.append(f"Heads that are hard already are left out: {len(seen) - len(soft)} of {len(seen)}.")
-    if len(soft) > _MOST_PANELS:
-        notes.append(f"Histograms are drawn for the first {_MOST_PANELS} of {len(soft)} heads.")
+    if len(certificates) < len(heads):
+        notes.append(f"Heads that are hard already are left out: {len(heads) - len(certificates)} of {len(heads)}.")
+    if len(certificates) > _MOST_PANELS:
+        notes.append(f"Histograms are drawn for the first {_MOST_PANELS} of {len(certificates)} heads.")
     columns, rows = min(3, len(panels)), -(-len(panels) // min(3, len(panels)))
     figure = Figure(
         "margins",
@@ -112,23 +126,14 @@ def stability_section(seen: Sequence[SeenHead]) -> tuple[Section, float | None]:
     return section, share
 
 
-def _temperatures(seen: Sequence[SeenHead]) -> str:
-    values = sorted({one.temperature for head in seen for one in head.captured})
+def _temperatures(heads: Sequence[HeadAnalysis]) -> str:
+    values = sorted({head.temperature for head in heads})
     return as_text(values[0]) if len(values) == 1 else f"{as_text(values[0])} to {as_text(values[-1])}"
 
 
-def _certificates(head: SeenHead) -> list[Certificate]:
-    """One certificate for all inputs where their scores have one shape, else one an input."""
-    scores = [one.scores for one in head.captured]
-    if len({rows.shape[1] for rows in scores}) == 1:
-        return [certify(np.concatenate(scores), head.captured[0].temperature)]
-    return [certify(rows, one.temperature) for rows, one in zip(scores, head.captured, strict=True)]
-
-
-def _record(head: SeenHead, of_head: Sequence[Certificate]) -> dict[str, Any]:
-    margins = np.concatenate([rows.margins for rows in head.rows])
+def _record(head: HeadAnalysis, of_head: Sequence[Certificate]) -> dict[str, Any]:
+    margins, is_certified = head.margins, head.rows.is_certified  # of queries and keys, not rounded scores
     live = np.concatenate([certificate.n_live for certificate in of_head])
-    is_certified = np.concatenate([rows.is_certified for rows in head.rows])  # of queries and keys, not rounded scores
     measured = np.concatenate([certificate.gradient for certificate in of_head])
     proved = np.concatenate([certificate.gradient_bound for certificate in of_head])
     most = int(live.max())
@@ -138,7 +143,7 @@ def _record(head: SeenHead, of_head: Sequence[Certificate]) -> dict[str, Any]:
         "rows": len(margins),
         "certified": int(is_certified.sum()),
         "share": float(is_certified.mean()),
-        "needed": head.captured[0].temperature * log(most - 1) if most > 1 else 0.0,
+        "needed": head.temperature * log(most - 1) if most > 1 else 0.0,
         "least": float(margins.min()),
         "median": float(np.median(margins)),
         "weight": float(measured.mean()),
@@ -155,11 +160,11 @@ def _histogram(of_head: Sequence[Certificate]) -> tuple[list[float], list[int]]:
     return edges.tolist(), counts.tolist()
 
 
-def _panel(head: SeenHead, edges: list[float], counts: list[int], record: dict[str, Any]) -> Markup:
+def _panel(head: HeadAnalysis, edges: list[float], counts: list[int], record: dict[str, Any]) -> Markup:
     """One histogram, 240 wide and 150 high."""
     high = max(max(counts), 1)
     frame = Frame(((0.0, edges[-1]), (0.0, high)), 34.0, 26.0, 196.0, 84.0)
-    parts = [tag("text", head.title, x=34, y=14, class_="panel-title")]
+    parts = [tag("text", title_of(head), x=34, y=14, class_="panel-title")]
     share = as_text(record["share"], "share")
     parts.append(tag("text", share, x=230, y=14, class_="tick-text", text_anchor="end"))
     for a, b, count in zip(edges[:-1], edges[1:], counts, strict=True):

@@ -8,7 +8,7 @@ from typing import Any
 from markupsafe import Markup
 
 from hardmax.exactness import Exactness
-from hardmax.heads import fidelity as measured
+from hardmax.heads.fidelity import Trial
 from hardmax.show.report.sections import Column, Figure, Section, Table, as_text, filled, rows_of
 from hardmax.show.report.subject import Subject
 from hardmax.show.svg import Frame, picture, round_ticks, tag
@@ -25,11 +25,11 @@ _COLUMNS = (
 )
 
 
-def temperature_section(subject: Subject) -> Section:
-    """Agreement and error at halved temperatures down to zero."""
-    if subject.not_soft:
+def temperature_section(subject: Subject, trial: Trial | None) -> Section:
+    """Agreement and error at halved temperatures down to zero; ``trial`` is None where no attention is soft."""
+    if trial is None:
         return Section(NAME, TITLE, absent=subject.not_soft)
-    path = measured.temperature_path(subject.net, subject.inputs.points, labels=subject.inputs.labels)
+    path = trial.temperature_path()
     records: list[dict[str, Any]] = [
         {"temperature": at.temperature, **{c.key: getattr(at.fidelity, c.key) for c in _COLUMNS[1:]}} for at in path
     ]

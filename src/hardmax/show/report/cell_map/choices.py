@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hardmax.heads.hardening import heads_of
+from hardmax.heads.find import heads_of, rows_of_heads
 from hardmax.networks import operations as op
 from hardmax.networks.network import Network
 
@@ -44,12 +44,12 @@ def choices_of(net: Network, whole: Network | None = None) -> tuple[Choice, ...]
     >>> [(c.kind, c.title, c.options) for c in choices_of(Network([Attention([head]), ReLU()], 1))]
     [('attention', 'layer 0, head 0', 2), ('relu', 'ReLU layer 0, unit 0', 2)]
     """
-    own, names = heads_of(net), heads_of(net if whole is None else whole)
-    names = names if len(names) == len(own) else own
+    own, names = rows_of_heads(net), heads_of(net if whole is None else whole)
+    names = names if len(names) == len(own) else tuple(own)
     heads = {
-        (index, row): f"layer {name.layer}, head {name.head}"
-        for head, name in zip(own, names, strict=True)
-        for index, rows in head.rows
+        (index, row): f"layer {layer}, head {head}"
+        for of_head, (layer, head) in zip(own.values(), names, strict=True)
+        for index, rows in of_head
         for row in rows
     }
     found: list[Choice] = []
