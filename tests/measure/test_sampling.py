@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 import hardmax as hm
 from hardmax.errors import DomainError, NotPiecewiseAffineError, ParameterError, PrecisionError
 from hardmax.measure import _sampled_codes, sampling
+from hardmax.networks import operations as op
+from hardmax.networks.graph import GraphBuilder
 from laws.small_networks import boxes, networks
 from networks.builders import network_of
 
@@ -168,12 +170,56 @@ def test_many_samples_find_every_cell(seed):
     assert found.warning is None
 
 
-def test_networks_without_layers_are_sampled_through_their_labels():
+def test_networks_without_layers_are_compiled_as_well():
     net = _wide_network(_rng(1), 7)
     plain = hm.Network.from_graph(net.graph)
     domain = hm.Box([-2, -2], [2, 2])
-    assert _sampled_codes.Coder(plain, domain).program is None
+    assert _sampled_codes.Coder(plain, domain).program is not None
     assert hm.sample_cells(plain, domain, 70_000, rng=_rng(5)) == hm.sample_cells(net, domain, 70_000, rng=_rng(5))
+
+
+def _graph_network(kind: str) -> hm.Network:
+    """Small integers through operations that no layer of ours makes, or makes in that order."""
+    builder, whole = GraphBuilder((2, 2) if kind == "rows" else (3,)), lambda *shape: _rng(2).integers(-2, 3, shape)
+    if kind == "rows":  # attention on two rows, one-hot rows joined with data, a permutation
+        inner = builder.add(op.Linear(op.frozen(whole(3, 2)), op.frozen(whole(3))), 0)
+        weights = builder.add(op.Hardmax(), inner)
+        flat = [builder.add(op.Reshape((size,)), value) for size, value in ((6, weights), (6, inner), (4, 0))]
+        joined = builder.add(op.Concat(0), *flat, flat[0])
+        moved = builder.add(op.Take(_rng(1).integers(0, 22, (4, 3))), joined)
+        builder.add(
+            op.Relu(0.5), builder.add(op.Transpose((1, 0)), builder.add(op.Clip(op.frozen([0.5, 0, 1])), moved))
+        )
+    else:  # sums, factors, means, clips and a maximum
+        scaled = builder.add(op.Scale(op.frozen([1.0, -2.0, 0.5])), builder.add(op.Shift(op.frozen(whole(3))), 0))
+        kept = builder.add(op.Clip(op.frozen([0.5, -1.0, 0.0]), is_ceiling=True), scaled)
+        both = builder.add(op.Concat(0), builder.add(op.Add(), kept, 0), builder.add(op.Reduce((0,), True, 1), kept))
+        builder.add(op.Relu(), builder.add(op.MaxLast(), builder.add(op.Reshape((2, 2)), both)))
+    return hm.Network.from_graph(builder.build())
+
+
+@pytest.mark.parametrize("kind", ["rows", "vector"])
+def test_every_operation_is_compiled_to_the_labels_of_the_network(kind):
+    net = _graph_network(kind)
+    dim = int(np.prod(net.input_shape))
+    basis = np.eye(dim)[:2].reshape(2, *net.input_shape) + 0.25
+    domains = [hm.Plane(np.full(net.input_shape, 0.5), basis, ((-2, 2), (-2, 2)))]
+    domains += [hm.Segment(-np.ones(net.input_shape), np.arange(dim).reshape(net.input_shape))]
+    for domain in [*domains, hm.Box([-2] * 3, [2] * 3)][: 2 if kind == "rows" else 3]:
+        coder = _sampled_codes.Coder(net, domain)
+        assert coder.program is not None
+        codes = coder.codes(11, 5, 3000)
+        labels = net.labels(coder.points(coder.draws(11, 5, 3000)))
+        assert (codes == _sampled_codes.pack_labels(labels, _sampled_codes.group_sizes(net))).all()
+        assert len(np.unique(codes)) > 3
+
+
+def test_products_of_data_are_sampled_through_the_labels():
+    builder = GraphBuilder((2,))
+    builder.add(op.Relu(), builder.add(op.Multiply(), 0, 0))
+    net = hm.Network.from_graph(builder.build())
+    assert _sampled_codes.Coder(net, hm.Box([-2, -2], [2, 2])).program is None
+    assert hm.sample_cells(net, hm.Box([-2, -2], [2, 2]), 1000, rng=_rng()).n_distinct == 1
 
 
 def test_inputs_of_many_numbers_are_drawn_few_at_a_time():

@@ -290,9 +290,9 @@ _CHAINS = {
     "relu": [op.Relu()],
     "leaky relu": [op.Relu(0.25)],
     "steep leaky relu": [op.Relu(3.0)],
-    "clip": [op.Relu(), op.Scale(op.frozen(-1.0)), op.Shift(op.frozen(6.0)), op.Relu(), op.Scale(op.frozen([-1.0]))],
-    "minus relu": [op.Relu(), op.Scale(op.frozen(-2.0))],
-    "two relus and a shift": [op.Relu(0.5), op.Shift(op.frozen([[-1 / 3]])), op.Relu()],
+    "relu 6": [op.Relu(), op.Clip(op.frozen(6.0), is_ceiling=True)],
+    "clip": [op.Clip(op.frozen([[-1 / 3]])), op.Clip(op.frozen([1.0]), is_ceiling=True)],
+    "two relus": [op.Relu(0.5), op.Relu()],
 }
 _MOVES = {
     "windows": [op.Take(np.array([[0, 1, 4, 5], [2, 3, 6, 7], [2, 2, 2, 1]]))],
@@ -303,7 +303,7 @@ _MOVES = {
 
 
 def _choices(graph):
-    return [node.operation.name for node in graph.nodes if isinstance(node.operation, op.CHOICES)]
+    return [node.operation.name for node in graph.nodes if isinstance(node.operation, op.Choice)]
 
 
 @pytest.mark.parametrize("name", _CHAINS)
@@ -332,6 +332,13 @@ def test_a_maximum_of_several_relus_is_taken_before_them(entries):
     assert (hm.Network.from_graph(graph)(x) == hm.Network.from_graph(moved)(x)).all()
 
 
+def test_a_floor_and_a_ceiling_at_one_number_stay_after_their_maximum():
+    builder = GraphBuilder((2,))
+    both = [builder.add(op.Clip(op.frozen(0.5), is_ceiling), 0) for is_ceiling in (False, True)]
+    graph = builder.build(builder.add(op.MaxLast(), builder.add(op.Concat(0), *both)))
+    assert maxima_first(graph)[0] is graph
+
+
 @pytest.mark.parametrize(
     "operations",
     [
@@ -342,6 +349,7 @@ def test_a_maximum_of_several_relus_is_taken_before_them(entries):
         [op.Relu(), op.Shift(op.frozen(np.ones((2, 1, 1)))), op.MaxLast()],
         [op.Relu(), op.Hardmax(), op.MaxLast()],
         [op.Shift(op.frozen(1.0)), op.MaxLast()],
+        [op.Clip(op.frozen([1.0, 2.0, 1.0, 1.0])), op.MaxLast()],
     ],
 )
 def test_what_is_not_one_monotone_function_of_each_entry_stays_after_the_maximum(operations):

@@ -187,7 +187,7 @@ def test_products_that_floats_cannot_hold_are_rounded_once_and_said_so():
         (Network([Attention([Head(np.ones((33, 2)), np.ones((33, 1)), np.eye(2))])], 2), "32 keys"),
         (Network([Attention([Head([[1, 0]], [[1]], np.eye(2))] * 5)], 2), "4 heads"),
         (Network([Affine(np.ones((33, 2))), ReLU(), Affine(np.ones((1, 33)))], 2), "32 units a layer, got 33"),
-        (Network([Affine(np.eye(2))] * 9, 2), "1 to 8 layers, got 9"),
+        (Network([Affine(2 * np.eye(2))] * 9, 2), "1 to 8 layers, got 9"),
         (Network([Residual(Affine(np.eye(2)))], 2), "got one around Affine"),
     ],
     ids=["space", "coordinates", "keys", "heads", "units", "layers", "residual"],

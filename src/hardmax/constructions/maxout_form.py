@@ -128,13 +128,14 @@ def maxout_form(net: Network) -> MaxoutForm:
             "flatten the input first"
         )
     parts = _Parts(net.input_shape[0])
-    for index, node in enumerate(net.graph.nodes):
+    graph = net.graph.in_parts
+    for index, node in enumerate(graph.nodes):
         if node.inputs != (index,):
             raise OperatorError(
                 f"{node.name}: a maxout network is a chain of layers, but this one reads other values than the one "
                 "before it (residual or attention); only affine maps, ReLU and Maxout can be compiled"
             )
-        parts.take(node.operation, node.name, net.graph.shape_of(index), node.shape)
+        parts.take(node.operation, node.name, graph.shape_of(index), node.shape)
     return parts.form()
 
 

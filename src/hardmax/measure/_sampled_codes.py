@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from hardmax.cells.domains import Domain
 from hardmax.exactness import FloatArray
 from hardmax.measure._sampled_programs import program_of
-from hardmax.networks import operations as op
 from hardmax.networks.network import Network
 
 Codes = NDArray[np.uint64]
@@ -22,13 +21,8 @@ _HALF = np.uint64(0xFFFFFFFF)
 
 def group_sizes(net: Network) -> list[int]:
     """How many alternatives each entry of a label has."""
-    sizes: list[int] = []
     graph = net.graph
-    for index, count in zip(graph.choice_nodes, graph.choice_counts, strict=True):
-        node = graph.nodes[index]
-        is_relu = isinstance(node.operation, op.Relu)
-        sizes += [2 if is_relu else graph.shape_of(node.inputs[0])[-1]] * count
-    return sizes
+    return [size for size, count in zip(graph.choice_options, graph.choice_counts, strict=True) for _ in range(count)]
 
 
 def layout(sizes: list[int]) -> tuple[list[int], list[int]]:

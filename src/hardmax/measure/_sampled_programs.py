@@ -1,5 +1,5 @@
-"""Networks as programs of the sampling kernel: layers written as steps, dead steps dropped, choices fused, registers
-assigned.
+"""Networks as programs of the sampling kernel: operations written as steps, dead steps dropped, choices fused,
+registers assigned.
 
 Steps are first written so that every register is written once. What no choice depends on is then dropped, an affine
 step that only choices read moves into them, and registers are assigned anew, as few as possible, so that they stay
@@ -8,7 +8,9 @@ in the nearest cache.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,9 @@ from numpy.typing import NDArray
 
 from hardmax.cells.domains import Box, Domain
 from hardmax.exactness import FloatArray
-from hardmax.networks.layers import Affine, Attention, Layer, Maxout, ReLU, Residual
+from hardmax.networks import operations as op
+from hardmax.networks.evaluation import apply
+from hardmax.networks.graph import Graph
 from hardmax.networks.network import Network
 
 Program = tuple[NDArray[np.int64], FloatArray, int]
@@ -30,10 +34,11 @@ def program_of(net: Network, domain: Domain, words: list[int], shifts: list[int]
 
     ``words`` and ``shifts`` say where each choice's bits lie in the code.
     """
-    if net.layers is None or len(net.input_shape) != 1 or net.n_parameters > _MOST_PARAMETERS:
+    widest = max((prod(node.shape) for node in net.graph.nodes), default=0)
+    if net.n_parameters > _MOST_PARAMETERS or widest > _MOST_REGISTERS:
         return None
     try:
-        writer = _written(net, domain, words, shifts)
+        writer = _written(net.graph, domain, words, shifts)
     except _UnfusedError:
         return None
     steps = _fused(_live(writer.steps))
@@ -44,18 +49,17 @@ def program_of(net: Network, domain: Domain, words: list[int], shifts: list[int]
     return rows, np.concatenate(writer.constants), n_registers
 
 
-def _written(net: Network, domain: Domain, words: list[int], shifts: list[int]) -> _Writer:
-    """The network's layers as steps, each register written once."""
-    assert domain.low is not None and domain.high is not None and net.layers is not None
+def _written(graph: Graph, domain: Domain, words: list[int], shifts: list[int]) -> _Writer:
+    """The network's operations as steps, each register written once."""
+    assert domain.low is not None and domain.high is not None
     bound = np.maximum(np.abs(domain.low), np.abs(domain.high))
-    writer = _Writer(domain.dim, bound, words, shifts)
-    writer.refuse_overflow()
-    value = 0
-    if not isinstance(domain, Box):
-        origin, basis = domain.slice_of(net.input_shape)
-        value = writer.affine(0, basis.T, origin)
-    for layer in net.layers:
-        value = writer.layer(layer, value)
+    writer = _Writer(graph, bound, words, shifts)
+    if not (isinstance(domain, Box) and len(graph.input_shape) == 1):
+        origin, basis = domain.slice_of(graph.input_shape)
+        writer.affine(writer.values[0], 0, np.asarray(basis).reshape(domain.dim, -1).T, np.asarray(origin).reshape(-1))
+    for index in range(len(graph.nodes)):
+        if index + 1 not in writer.values:  # made together with the attention before it
+            writer.node(index)
     return writer
 
 
@@ -85,7 +89,7 @@ class _Step:
     def is_choice(self) -> bool:
         from hardmax.measure import _sampling_kernels as k
 
-        return self.kind in (k.RELU, k.LARGEST, k.WINNER, k.FLUSH)
+        return self.kind in (k.RELU, k.CLIP, k.LARGEST, k.WINNER, k.FLUSH)
 
     @property
     def reads(self) -> set[int]:
@@ -135,7 +139,8 @@ def _fused(steps: list[_Step]) -> list[_Step]:
         if step.kind != k.AFFINE or step.inner > k.MOST_INPUTS:
             continue
         users = {user for register in step.writes for user in readers.get(register, ())}
-        if not all(steps[user].is_choice and steps[user].reads <= set(step.writes) for user in users):
+        fusible = (steps[user].kind in (k.RELU, k.LARGEST, k.WINNER) for user in users)
+        if not all(fusible) or not all(steps[user].reads <= set(step.writes) for user in users):
             continue
         result[index] = None
         for user in users:
@@ -197,24 +202,41 @@ def _moved(step: _Step, moved: Any) -> _Step:
 
 
 class _UnfusedError(Exception):
-    """A layer that the kernel does not know; the caller falls back."""
+    """An operation that the kernel does not know; the caller evaluates the network instead."""
+
+
+@dataclass(frozen=True)
+class _Value:
+    """A tensor in registers, in the order of its entries, with a bound on the size of each."""
+
+    start: int
+    bound: FloatArray
 
 
 class _Writer:
-    """Writes layers as steps on registers, each written once, with a bound of every register's size."""
+    """Writes operations as steps on registers, each written once.
 
-    def __init__(self, n_inputs: int, bound: FloatArray, words: list[int], shifts: list[int]) -> None:
+    Every operation that takes one tensor and is linear is a matrix, found by applying it to unit vectors, so that only
+    choices, sums and joins have rules of their own.
+    """
+
+    def __init__(self, graph: Graph, bound: FloatArray, words: list[int], shifts: list[int]) -> None:
         from hardmax.measure import _sampling_kernels as kernels
 
-        self._k = kernels
+        self._k, self._graph = kernels, graph
         self._words, self._shifts = words, shifts
         self._choice = self._word = 0
         self.steps: list[_Step] = []
         self.constants: list[FloatArray] = [np.zeros(0)]
         self._n_constants = 0
         self.blocks: list[tuple[int, int]] = []
-        self._allocate(n_inputs)
-        self.bound = bound  # of the value last written
+        self.values: dict[int, _Value] = {}
+        self._readers: dict[int, list[int]] = {}
+        for index, node in enumerate(graph.nodes):
+            for value in node.inputs:
+                self._readers.setdefault(value, []).append(index)
+        self._places: dict[int, int] = {}  # of values that are written where they will be joined
+        self._keep(0, self._allocate(len(bound)), bound)
 
     def _constant(self, values: Any) -> int:
         at = self._n_constants
@@ -227,6 +249,24 @@ class _Writer:
         self.blocks.append((start, size))
         return start
 
+    def _target(self, value: int) -> int:
+        """Where a value is to be written: into the block of the join that alone reads it, or into one of its own."""
+        readers = self._readers.get(value, [])
+        joined = self._graph.nodes[readers[0]] if len(readers) == 1 else None
+        if joined is None or not isinstance(joined.operation, op.Concat):
+            return self._allocate(prod(self._graph.shape_of(value)))
+        if value not in self._places:
+            sizes = [prod(self._graph.shape_of(part)) for part in joined.inputs]
+            starts = self._allocate(sum(sizes)) + np.cumsum([0, *sizes])
+            self._places.update(zip(joined.inputs, starts.tolist(), strict=False))
+        return self._places[value]
+
+    def _keep(self, value: int, start: int, bound: FloatArray) -> None:
+        # net.labels refuses numbers that overflow; where that may happen, it is asked
+        if not (bound < 1e300).all():
+            raise _UnfusedError
+        self.values[value] = _Value(start, bound)
+
     def _next_shift(self) -> int:
         if self._words[self._choice] != self._word:
             self._word += 1
@@ -234,72 +274,112 @@ class _Writer:
         self._choice += 1
         return self._shifts[self._choice - 1]
 
-    def affine(self, source: int, weight: FloatArray, bias: FloatArray | None) -> int:
+    def _runs(self, size: int) -> Iterator[tuple[int, int, int]]:
+        """Units whose bits lie in one word, as many as there are in a row: first unit, how many, first bit."""
+        unit = 0
+        while unit < size:
+            shift, run = self._next_shift(), 1
+            while unit + run < size and self._words[self._choice] == self._word:
+                self._choice, run = self._choice + 1, run + 1
+            yield unit, run, shift
+            unit += run
+
+    def affine(self, source: _Value, value: int, weight: FloatArray, bias: FloatArray | None) -> None:
+        """Write a value as an affine function of another, row by row of ``weight`` columns where that is longer."""
         n_out, n_in = weight.shape
-        target = self._allocate(n_out)
+        rows = len(source.bound) // n_in
+        target = self._target(value)
         at = self._constant(weight)
         offset = -1 if bias is None else self._constant(bias)
-        self.steps.append(_Step(self._k.AFFINE, source, target, n_out, n_in, at, offset))
+        for row in range(rows):
+            begin, end = source.start + row * n_in, target + row * n_out
+            self.steps.append(_Step(self._k.AFFINE, begin, end, n_out, n_in, at, offset))
         with np.errstate(over="ignore"):
-            self.bound = np.abs(weight) @ self.bound + (0.0 if bias is None else np.abs(bias))
-        self.refuse_overflow()
-        return target
+            sizes = source.bound.reshape(rows, n_in) @ np.abs(weight).T + (0.0 if bias is None else np.abs(bias))
+        self._keep(value, target, sizes.reshape(-1))
 
-    def refuse_overflow(self) -> None:
-        # net.labels refuses numbers that overflow; where that may happen, it is asked
-        if not (self.bound < 1e300).all():
+    def node(self, index: int) -> None:
+        """Append the steps of one node."""
+        node, value = self._graph.nodes[index], index + 1
+        operation, sources = node.operation, [self.values[i] for i in node.inputs]
+        first, size = sources[0], prod(node.shape)
+        if isinstance(operation, op.Reshape):
+            self.values[value] = first
+        elif isinstance(operation, op.Linear):
+            self.affine(first, value, operation.weight, operation.bias)
+        elif isinstance(operation, op.Relu):
+            target, slope = self._target(value), self._constant(operation.slope)
+            for unit, run, shift in self._runs(size):
+                self.steps.append(_Step(self._k.RELU, first.start + unit, target + unit, run, 0, slope, -1, shift))
+            self._keep(value, target, first.bound * max(1.0, abs(operation.slope)))
+        elif isinstance(operation, op.Clip):
+            bound = np.broadcast_to(operation.bound, node.shape).reshape(-1)
+            target, at = self._target(value), self._constant(bound)
+            for unit, run, shift in self._runs(size):
+                begin, end = first.start + unit, target + unit
+                self.steps.append(_Step(self._k.CLIP, begin, end, run, operation.is_ceiling, at + unit, -1, shift))
+            self._keep(value, target, np.maximum(first.bound, np.abs(bound)))
+        elif isinstance(operation, op.MaxLast):
+            target, rank = self._target(value), len(first.bound) // size
+            for group in range(size):
+                begin, shift = first.start + group * rank, self._next_shift()
+                self.steps.append(_Step(self._k.LARGEST, begin, target + group, rank, shift=shift))
+            self._keep(value, target, first.bound.reshape(size, rank).max(axis=1))
+        elif isinstance(operation, op.Hardmax):
+            self._attention(index, first)
+        elif isinstance(operation, op.Add) and len(first.bound) == len(sources[1].bound) == size:
+            target = self._target(value)
+            self.steps.append(_Step(self._k.ADD, first.start, target, size, sources[1].start))
+            self._keep(value, target, first.bound + sources[1].bound)
+        elif isinstance(operation, op.Concat):
+            self._join(index, sources)
+        elif operation.n_operands == 1 and not isinstance(operation, op.Choice | op.Smooth):
+            self._matrix(index, first)
+        else:
             raise _UnfusedError
 
-    def layer(self, layer: Layer, source: int) -> int:
-        """Append a layer acting on the value at ``source``; the register where its result starts."""
-        size = len(self.bound)
-        if type(layer) is Affine:
-            return self.affine(source, layer.weight, layer.bias)
-        if type(layer) is ReLU:
-            target, slope = self._allocate(size), self._constant(layer.slope)
-            unit = 0
-            while unit < size:  # as many units together as lie in one word
-                shift = self._next_shift()
-                run = 1
-                while unit + run < size and self._words[self._choice] == self._word:
-                    self._choice, run = self._choice + 1, run + 1
-                self.steps.append(_Step(self._k.RELU, source + unit, target + unit, run, 0, slope, -1, shift))
-                unit += run
-            self.bound = self.bound * max(1.0, abs(layer.slope))
-            self.refuse_overflow()
-            return target
-        if type(layer) is Maxout:
-            target = self._allocate(size // layer.rank)
-            for group in range(size // layer.rank):
-                shift = self._next_shift()
-                first = source + group * layer.rank
-                self.steps.append(_Step(self._k.LARGEST, first, target + group, layer.rank, shift=shift))
-            self.bound = self.bound.reshape(-1, layer.rank).max(axis=1)
-            return target
-        if type(layer) is Attention:
-            return self._attention(layer, source)
-        if type(layer) is Residual:
-            before, inner = self.bound, source
-            for part in layer.layers:
-                inner = self.layer(part, inner)
-            target = self._allocate(size)
-            self.steps.append(_Step(self._k.ADD, source, target, size, inner))
-            self.bound = before + self.bound
-            self.refuse_overflow()
-            return target
-        raise _UnfusedError
+    def _attention(self, index: int, scores: _Value) -> None:
+        """Hard attention: the winners' values where a linear map alone reads the weights, else one-hot rows."""
+        value, readers = index + 1, self._readers.get(index + 1, [])
+        n_keys = self._graph.nodes[index].shape[-1]
+        after = self._graph.nodes[readers[0]].operation if len(readers) == 1 else None
+        values = np.eye(n_keys)
+        if isinstance(after, op.Linear):
+            values, value = after.weight.T, readers[0] + 1
+            values = values if after.bias is None else values + after.bias
+            self.values[index + 1] = scores  # read by nobody else
+        rows, width = len(scores.bound) // n_keys, values.shape[1]
+        target, at = self._target(value), self._constant(values)
+        for row in range(rows):
+            begin, end, shift = scores.start + row * n_keys, target + row * width, self._next_shift()
+            self.steps.append(_Step(self._k.WINNER, begin, end, n_keys, width, at, -1, shift))
+        self._keep(value, target, np.tile(np.abs(values).max(axis=0), rows))
 
-    def _attention(self, layer: Attention, source: int) -> int:
-        before = self.bound
-        target = self._allocate(sum(head.values.shape[1] for head in layer.heads))
-        at, bounds = target, []
-        for head in layer.heads:
-            self.bound = before
-            scores = self.affine(self.affine(source, head.query, head.query_bias), head.keys, None)
-            shift = self._next_shift()
-            values, width = self._constant(head.values), head.values.shape[1]
-            self.steps.append(_Step(self._k.WINNER, scores, at, len(head.keys), width, values, -1, shift))
-            at += width
-            bounds.append(np.abs(head.values).max(axis=0))
-        self.bound = np.concatenate(bounds)
-        return target if layer.output is None else self.affine(target, layer.output, None)
+    def _join(self, index: int, sources: list[_Value]) -> None:
+        """Values side by side, copied unless each was written to its place; a permutation where rows alternate."""
+        node, start, sizes = self._graph.nodes[index], sources[0].start, [len(source.bound) for source in sources]
+        shapes = [self._graph.shape_of(value) for value in node.inputs]
+        numbers = np.split(np.arange(sum(sizes)), np.cumsum(sizes)[:-1])
+        parts = (part.reshape(1, *shape) for part, shape in zip(numbers, shapes, strict=True))
+        order = apply(node.operation, *parts).reshape(-1)
+        alternates = bool((order != np.arange(len(order))).any())
+        if [self._places.get(value) for value in node.inputs] != [source.start for source in sources]:
+            start = at = self._allocate(len(order)) if alternates else self._target(index + 1)
+            for source, size in zip(sources, sizes, strict=True):
+                self.steps.append(_Step(self._k.AFFINE, source.start, at, size, size, self._constant(np.eye(size))))
+                at += size
+        joined = np.concatenate([source.bound for source in sources])
+        if alternates:
+            self.affine(_Value(start, joined), index + 1, np.eye(len(order))[order], None)
+        else:
+            self._keep(index + 1, start, joined)
+
+    def _matrix(self, index: int, source: _Value) -> None:
+        """Any linear operation of one tensor, by what it makes of unit vectors."""
+        node = self._graph.nodes[index]
+        size, shape = len(source.bound), self._graph.shape_of(node.inputs[0])
+        if size * prod(node.shape) > _MOST_PARAMETERS:
+            raise _UnfusedError
+        weight = apply(node.operation, np.eye(size).reshape(size, *shape), constant_term=False).reshape(size, -1).T
+        bias = apply(node.operation, np.zeros((1, *shape))).reshape(-1)
+        self.affine(source, index + 1, weight, bias if bias.any() else None)

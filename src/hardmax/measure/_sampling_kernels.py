@@ -19,7 +19,7 @@ BLOCK = 256
 MOST_INPUTS = 4  # of a choice that computes its own numbers
 MOST_SELECTED = 9  # keys whose values are selected one by one; beyond, they are looked up
 
-AFFINE, RELU, LARGEST, WINNER, ADD, FLUSH = range(6)
+AFFINE, RELU, LARGEST, WINNER, ADD, FLUSH, CLIP = range(7)
 
 GAMMA = np.uint64(0x9E3779B97F4A7C15)  # the golden ratio in 64 bits: the step of splitmix64
 
@@ -119,6 +119,25 @@ def _relu(registers, source, target, size, slope, word, shift):
             v0 = z0[s]
             word[s] |= b0 if v0 > 0.0 else none
             r0[s] = v0 if v0 > 0.0 else v0 * slope
+
+
+@kernel(nogil=True)
+def _clip(registers, source, target, size, is_ceiling, constants, bound, word, shift):
+    """Units ``size`` in a row, each kept inside its own bound."""
+    none = np.uint64(0)
+    for unit in range(size):
+        row, result = registers[source + unit], registers[target + unit]
+        b, bit = constants[bound + unit], np.uint64(1) << np.uint64(shift + unit)
+        if is_ceiling:
+            for s in range(BLOCK):
+                v = row[s]
+                word[s] |= bit if v < b else none
+                result[s] = v if v < b else b
+        else:
+            for s in range(BLOCK):
+                v = row[s]
+                word[s] |= bit if v > b else none
+                result[s] = v if v > b else b
 
 
 @kernel(nogil=True)
@@ -322,6 +341,8 @@ def label_codes(key, first, low, width, program, constants, registers, is_hashed
                     _affine_relu(registers, source, n_in, target, size, constants, weight, bias, slope, word, shift)
                 else:
                     _relu(registers, source, target, size, slope, word, shift)
+            elif kind == CLIP:
+                _clip(registers, source, target, size, inner, constants, constant, word, shift)
             elif kind == LARGEST or kind == WINNER:
                 if n_in > 0:
                     _largest_affine(registers, source, n_in, size, constants, weight, bias, best, winner)

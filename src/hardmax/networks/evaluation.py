@@ -35,7 +35,7 @@ def evaluate(graph: Graph, inputs: Array, temperature: float, labels: list[Array
     with np.errstate(over="ignore", invalid="ignore"):
         for index, (node, operation) in enumerate(zip(graph.nodes, operations, strict=True)):
             operands = [values[value] for value in node.inputs]
-            if isinstance(operation, op.CHOICES):
+            if isinstance(operation, op.Choice):
                 _refuse_overflow(operands[0], f"the input of {node.name}")
                 if labels is not None:
                     labels.append(winners(operation, operands[0]))
@@ -61,9 +61,16 @@ def _refuse_overflow(x: Array, what: str) -> None:
 
 def winners(operation: op.Operation, x: Array) -> NDArray[np.int64]:
     """The choices made on a batch: (batch, n) integers, ties to the lowest index."""
-    if isinstance(operation, op.Relu):
-        return (x > 0).reshape(len(x), -1).astype(np.int64)
+    if isinstance(operation, op.Relu | op.Clip):
+        return _passes(operation, x).reshape(len(x), -1).astype(np.int64)
     return first_argmax(x).reshape(len(x), -1)
+
+
+def _passes(operation: op.Relu | op.Clip, x: Array) -> NDArray[np.bool_]:
+    """Where the guard of a choice by sign is positive; compared, not subtracted, so that nothing rounds."""
+    if isinstance(operation, op.Relu):
+        return np.asarray(x > 0, dtype=bool)
+    return np.asarray(x < operation.bound if operation.is_ceiling else x > operation.bound, dtype=bool)
 
 
 def first_argmax(x: Array) -> NDArray[np.int64]:
@@ -219,6 +226,11 @@ def _(operation: op.Relu, x: Array, constant_term: bool = True) -> Array:
     if operation.slope == 0.0:
         return np.maximum(x, 0)
     return np.where(x > 0, x, x * x.dtype.type(operation.slope))
+
+
+@apply.register
+def _(operation: op.Clip, x: Array, constant_term: bool = True) -> Array:
+    return np.where(_passes(operation, x), x, operation.bound)
 
 
 @apply.register

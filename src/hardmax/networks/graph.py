@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import prod
 
 import numpy as np
 
 from hardmax.errors import PrecisionError, ShapeError, WeightError
 from hardmax.exact.rationals import rational_array
 from hardmax.exactness import Array
-from hardmax.networks.operations import CHOICES, MaxLast, Operation, Relu, Shape
+from hardmax.networks.operations import Choice, Operation, Shape
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,18 +47,23 @@ class Graph:
     @cached_property
     def choice_nodes(self) -> tuple[int, ...]:
         """Indices of the nodes that choose, in order."""
-        return tuple(i for i, node in enumerate(self.nodes) if isinstance(node.operation, CHOICES))
+        return tuple(i for i, node in enumerate(self.nodes) if isinstance(node.operation, Choice))
 
     @cached_property
     def choice_counts(self) -> tuple[int, ...]:
         """How many choices each of ``choice_nodes`` makes."""
-        return tuple(self._n_choices(i) for i in self.choice_nodes)
+        return tuple(self.choice(i).n_choices(self.shape_of(self.nodes[i].inputs[0])) for i in self.choice_nodes)
 
-    def _n_choices(self, index: int) -> int:
-        node = self.nodes[index]
-        if isinstance(node.operation, Relu | MaxLast):
-            return prod(node.shape)
-        return prod(node.shape[:-1])
+    @cached_property
+    def choice_options(self) -> tuple[int, ...]:
+        """Between how many alternatives each choice of ``choice_nodes`` is."""
+        return tuple(self.choice(i).n_options(self.shape_of(self.nodes[i].inputs[0])) for i in self.choice_nodes)
+
+    def choice(self, index: int) -> Choice:
+        """The operation of a node that chooses."""
+        operation = self.nodes[index].operation
+        assert isinstance(operation, Choice)
+        return operation
 
     @cached_property
     def last_use(self) -> tuple[int, ...]:
@@ -80,6 +84,22 @@ class Graph:
                 convert = rational_array if dtype == "exact" else _as_float32
                 self._cast[dtype] = tuple(node.operation.cast(convert) for node in self.nodes)
         return self._cast[dtype]
+
+    @property
+    def in_parts(self) -> Graph:
+        """The graph with each operation as its ``parts``, for those who need the simplest ones: the same function of
+        real numbers with the same choices in the same order, though floats may round it otherwise."""
+        return self if all(len(node.operation.parts) == 1 for node in self.nodes) else self._split
+
+    @cached_property
+    def _split(self) -> Graph:
+        builder, made = GraphBuilder(self.input_shape), [0]
+        for node in self.nodes:
+            inputs = [made[value] for value in node.inputs]
+            for part in node.operation.parts:
+                inputs = [builder.add(part, *inputs, name=node.name)]
+            made += inputs
+        return builder.build(made[-1])
 
     @property
     def n_parameters(self) -> int:

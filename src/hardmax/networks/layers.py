@@ -25,6 +25,11 @@ class Layer:
         """Append the layer's operations to ``builder`` and return the value they make."""
         raise NotImplementedError
 
+    @classmethod
+    def of_fields(cls, **content: Any) -> Layer:
+        """The layer with these fields, as files hold them."""
+        return cls(**content)
+
 
 @dataclass(frozen=True, eq=False)
 class Affine(Layer):
@@ -165,6 +170,10 @@ class Residual(Layer):
             raise EmptyError("Residual: expected at least one layer, got none")
         object.__setattr__(self, "layers", check_layers("Residual", layers))
 
+    @classmethod
+    def of_fields(cls, **content: Any) -> Residual:
+        return cls(*content.pop("layers"), **content)
+
     def lower(self, builder: GraphBuilder, value: int, where: str) -> int:
         inner = value
         for index, layer in enumerate(self.layers):
@@ -173,6 +182,14 @@ class Residual(Layer):
         if before != after:
             raise ShapeError(f"{where}: a residual keeps its shape, but the layers map {before} to {after}")
         return builder.add(op.Add(), value, inner, name=where)
+
+
+def _subclasses(kind: type[Layer]) -> list[type[Layer]]:
+    return [found for child in kind.__subclasses__() for found in (child, *_subclasses(child))]
+
+
+#: Every layer by name: what files may hold, besides the heads inside. Layers defined elsewhere are not among them.
+KINDS: dict[str, type[Layer]] = {kind.__name__: kind for kind in _subclasses(Layer)}
 
 
 def as_tuple(owner: str, what: str, items: Any) -> tuple[Any, ...]:

@@ -188,7 +188,7 @@ class Network:
     @property
     def smooth_operations(self) -> tuple[str, ...]:
         """Names of operations that have no cells (GELU, LayerNorm and their like), with where they stand."""
-        found = [node for node in self._graph.nodes if isinstance(node.operation, op.SMOOTH)]
+        found = [node for node in self._graph.nodes if isinstance(node.operation, op.Smooth)]
         return tuple(f"{node.operation.name} at {node.name}" for node in found)
 
 

@@ -5,19 +5,22 @@ fall into four kinds, and the kind decides what a cell engine must do with each:
 
 * *linear* operations act on polynomial coefficients one by one;
 * *bilinear* operations multiply two data tensors (attention scores, mixing, gating);
-* *choices* (``Relu``, ``MaxLast``, ``Hardmax``) cut space: inside one cell each is linear;
-* *smooth* operations can be evaluated but have no cells.
+* *choices* (``Choice``: ReLU, Clip, maxima, attention) cut space: inside one cell each is linear;
+* *smooth* operations (``Smooth``) can be evaluated but have no cells.
 
-What the operations compute is written once per number type: ``evaluation.py`` (batches of inputs) and
-``slices`` (batches of cells). Shapes never include the batch axis.
+A class here is the whole declaration of an operation: its constants (its fields, which files spell by their
+annotations), its shapes, what is wrong with constants that a file may hold (``fault``), and, of a choice, what it
+compares. What it computes stands in rules beside one another: ``evaluation.py`` (batches of inputs), ``slices``
+(batches of cells), ``files/onnx/writer.py`` and ``files/torch_export.py``; ``tests/networks/test_contract.py`` walks
+``KINDS`` and finds the rule that is missing. Shapes never include the batch axis.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from math import prod
-from typing import Any, TypeVar
+from math import inf, isfinite, prod
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,9 +43,21 @@ def frozen(values: Any) -> Array:
 class Operation:
     """Base of all operations: immutable, knows the shape of its result."""
 
+    #: How many tensors it takes; 0 for any number.
+    n_operands: ClassVar[int] = 1
+
     def result_shape(self, *shapes: Shape) -> Shape:
         """The shape of the result for operands of these shapes."""
         raise NotImplementedError
+
+    def fault(self, *shapes: Shape) -> str | None:
+        """What is wrong with its constants on operands of these shapes that ``result_shape`` does not see, or None."""
+        return None
+
+    @property
+    def parts(self) -> tuple[Operation, ...]:
+        """Simpler operations that are the same function one after the other; itself where there are none."""
+        return (self,)
 
     def cast(self: _Op, convert: Callable[[Array], Array]) -> _Op:
         """The same operation with every constant array converted to another number type."""
@@ -84,6 +99,12 @@ class Linear(Operation):
             )
         return (*shape[:-1], self.weight.shape[0])
 
+    def fault(self, *shapes: Shape) -> str | None:
+        weight, bias = self.weight, self.bias
+        if weight.ndim == 2 and (bias is None or bias.shape == weight.shape[:1]):
+            return None
+        return f"expected a matrix and a bias of its rows, got {weight.shape} and {getattr(bias, 'shape', None)}"
+
 
 @dataclass(frozen=True, eq=False)
 class ConstantMatMul(Operation):
@@ -96,6 +117,9 @@ class ConstantMatMul(Operation):
         (shape,) = shapes
         pair = (self.constant.shape, shape) if self.on_left else (shape, self.constant.shape)
         return _matmul_shape(*pair)
+
+    def fault(self, *shapes: Shape) -> str | None:
+        return None if self.constant.ndim >= 2 else f"expected a matrix, got shape {self.constant.shape}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,10 +218,18 @@ class Reduce(Operation):
             return tuple(1 if axis in self.axes else size for axis, size in enumerate(shape))
         return tuple(size for axis, size in enumerate(shape) if axis not in self.axes)
 
+    def fault(self, *shapes: Shape) -> str | None:
+        rank = len(shapes[0])
+        if len(set(self.axes)) < len(self.axes) or not set(self.axes) <= set(range(rank)):
+            return f"axes {self.axes} of a tensor with {rank} axes"
+        return None if self.divisor >= 1 else f"expected a divisor of at least 1, got {self.divisor}"
+
 
 @dataclass(frozen=True, eq=False)
 class Add(Operation):
     """The sum of two data tensors, broadcast as numpy does."""
+
+    n_operands = 2
 
     def result_shape(self, *shapes: Shape) -> Shape:
         return _broadcast(self.name, *shapes)
@@ -207,6 +239,7 @@ class Add(Operation):
 class Concat(Operation):
     """Data tensors joined along an axis."""
 
+    n_operands = 0
     axis: int
 
     def result_shape(self, *shapes: Shape) -> Shape:
@@ -217,6 +250,10 @@ class Concat(Operation):
                 raise ShapeError(f"cannot join shapes {shapes} along axis {axis}: the other axes differ")
         return (*first[:axis], sum(shape[axis] for shape in shapes), *first[axis + 1 :])
 
+    def fault(self, *shapes: Shape) -> str | None:
+        rank = len(shapes[0])
+        return None if self.axis in range(rank) else f"axis {self.axis} of a tensor with {rank} axes"
+
 
 # --- bilinear -----------------------------------------------------------------------------------
 
@@ -224,6 +261,8 @@ class Concat(Operation):
 @dataclass(frozen=True, eq=False)
 class MatMul(Operation):
     """The matrix product of two data tensors."""
+
+    n_operands = 2
 
     def result_shape(self, *shapes: Shape) -> Shape:
         return _matmul_shape(*shapes)
@@ -233,6 +272,8 @@ class MatMul(Operation):
 class Multiply(Operation):
     """The entrywise product of two data tensors."""
 
+    n_operands = 2
+
     def result_shape(self, *shapes: Shape) -> Shape:
         return _broadcast(self.name, *shapes)
 
@@ -240,48 +281,117 @@ class Multiply(Operation):
 # --- choices ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class Relu(Operation):
-    """``z`` where positive, ``slope * z`` elsewhere; one choice an entry, 1 where positive."""
+class Choice(Operation):
+    """An operation that cuts space: linear once its choices are made.
 
-    slope: float = 0.0
+    Each choice asks for the sign of one number, its *guard*, and is 1 where that is positive (``is_sign``), or which
+    entry of the last axis is the largest, the first of several.
+    """
+
+    is_sign: ClassVar[bool] = False
+    #: What a choice is called in reports, before the number of its operation.
+    title: ClassVar[str] = "choice"
 
     def result_shape(self, *shapes: Shape) -> Shape:
         return shapes[0]
 
+    def n_choices(self, shape: Shape) -> int:
+        """How many choices it makes on an operand of this shape."""
+        return prod(shape if self.is_sign else shape[:-1])
+
+    def n_options(self, shape: Shape) -> int:
+        """Between how many alternatives each choice is."""
+        return 2 if self.is_sign else shape[-1]
+
+    def n_rows(self, shape: Shape) -> int:
+        """How many numbers each choice compares: its guard alone, or the entries of the last axis."""
+        return 1 if self.is_sign else shape[-1]
+
+    def fault(self, *shapes: Shape) -> str | None:
+        return None if shapes[0] or self.is_sign else "expected a tensor with axes, got a number"
+
 
 @dataclass(frozen=True, eq=False)
-class MaxLast(Operation):
+class Relu(Choice):
+    """``z`` where positive, ``slope * z`` elsewhere; one choice an entry, 1 where positive."""
+
+    is_sign, title = True, "ReLU layer"
+    slope: float = 0.0
+
+    def fault(self, *shapes: Shape) -> str | None:
+        return None if isfinite(self.slope) else f"expected a finite slope, got {self.slope}"
+
+
+@dataclass(frozen=True, eq=False)
+class Clip(Choice):
+    """``max(z, bound)``, or ``min(z, bound)`` for a ceiling, entry by entry; one choice an entry, 1 where z passes.
+
+    The bound is broadcast to the operand's shape. Nothing is added to z, so that floats keep its small numbers.
+    """
+
+    is_sign, title = True, "clip"
+    bound: Array
+    is_ceiling: bool = False
+
+    def result_shape(self, *shapes: Shape) -> Shape:
+        if _broadcast(self.name, shapes[0], self.bound.shape) != shapes[0]:
+            raise ShapeError(f"Clip: a bound of shape {self.bound.shape} on a tensor of shape {shapes[0]}")
+        return shapes[0]
+
+    @property
+    def sign(self) -> int:
+        """-1 for a ceiling; the guard is ``sign * (z - bound)``."""
+        return -1 if self.is_ceiling else 1
+
+    @property
+    def parts(self) -> tuple[Operation, ...]:
+        """``bound + relu(z - bound)``, or ``bound - relu(bound - z)``: the same in real numbers, not in floats."""
+        if not self.is_ceiling:
+            return (Shift(frozen(-self.bound)), Relu(), Shift(self.bound))
+        minus = Scale(frozen(-1.0))
+        return (minus, Shift(self.bound), Relu(), minus, Shift(self.bound))
+
+
+@dataclass(frozen=True, eq=False)
+class MaxLast(Choice):
     """The maximum over the last axis; one choice a group, the first maximum wins."""
+
+    title = "maximum"
 
     def result_shape(self, *shapes: Shape) -> Shape:
         return shapes[0][:-1]
 
 
 @dataclass(frozen=True, eq=False)
-class Hardmax(Operation):
+class Hardmax(Choice):
     """Attention weights over the last axis: one-hot at the first maximum, or softmax(z / temperature).
 
     ``always_hard`` keeps a node one-hot whatever the network's temperature.
     """
 
+    title = "hard layer"
     always_hard: bool = False
-
-    def result_shape(self, *shapes: Shape) -> Shape:
-        return shapes[0]
 
 
 # --- smooth -------------------------------------------------------------------------------------
 
 
+class Smooth(Operation):
+    """An operation that can be evaluated in floats but has no cells; it keeps the shape."""
+
+    def result_shape(self, *shapes: Shape) -> Shape:
+        return shapes[0]
+
+
 @dataclass(frozen=True, eq=False)
-class Pointwise(Operation):
+class Pointwise(Smooth):
     """A smooth function entry by entry (evaluation only); ``kind`` is a key of ``POINTWISE_KINDS``."""
 
     kind: str
 
-    def result_shape(self, *shapes: Shape) -> Shape:
-        return shapes[0]
+    def fault(self, *shapes: Shape) -> str | None:
+        known = self.kind in POINTWISE_KINDS
+        return None if known else f"function {self.kind[:40]!r} is unknown to this version"
 
     @property
     def name(self) -> str:
@@ -292,22 +402,29 @@ POINTWISE_KINDS = ("gelu", "gelu_tanh", "silu", "sigmoid", "tanh", "erf", "exp",
 
 
 @dataclass(frozen=True, eq=False)
-class Normalize(Operation):
+class Normalize(Smooth):
     """``(z - mean) / sqrt(variance + epsilon)`` over the last axis; without the mean it is an RMS norm."""
 
     epsilon: float
     centred: bool
 
-    def result_shape(self, *shapes: Shape) -> Shape:
-        return shapes[0]
+    def fault(self, *shapes: Shape) -> str | None:
+        if not shapes[0]:
+            return "expected a tensor with axes, got a number"
+        return None if 0 <= self.epsilon < inf else f"expected a finite epsilon of at least 0, got {self.epsilon}"
 
     @property
     def name(self) -> str:
         return "LayerNorm" if self.centred else "RMSNorm"
 
 
-CHOICES = (Relu, MaxLast, Hardmax)
-SMOOTH = (Pointwise, Normalize)
+def _leaves(kind: type[Operation]) -> list[type[Operation]]:
+    below = kind.__subclasses__()
+    return [leaf for child in below for leaf in _leaves(child)] if below else [kind]
+
+
+#: Every operation by name: what files may hold. Classes that others derive from these are not among them.
+KINDS: dict[str, type[Operation]] = {kind.__name__: kind for kind in _leaves(Operation)}
 
 
 def constant_term(operation: Operation) -> Array | None:

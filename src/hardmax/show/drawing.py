@@ -14,7 +14,6 @@ import numpy as np
 from hardmax.errors import DomainError, ShapeError
 from hardmax.exactness import FloatArray, IntArray
 from hardmax.heads.diagram.clipping import clip
-from hardmax.networks import operations as op
 from hardmax.show.colours import FAINT, INK, key_colour, label_colours, tinted
 
 if TYPE_CHECKING:
@@ -176,16 +175,7 @@ def _common_edge(first: FloatArray, second: FloatArray) -> FloatArray | None:
 def leading_sizes(cells: CellComplex) -> tuple[int, ...]:
     """How many options each choice of the network's first choosing operation has: what gives a label its hue."""
     graph = cells.network.graph
-    if not graph.choice_nodes:
-        return ()
-    node = graph.nodes[graph.choice_nodes[0]]
-    if isinstance(node.operation, op.Hardmax):
-        options = node.shape[-1]
-    elif isinstance(node.operation, op.Relu):
-        options = 2
-    else:
-        options = graph.shape_of(node.inputs[0])[-1]
-    return (int(options),) * graph.choice_counts[0]
+    return graph.choice_options[:1] * graph.choice_counts[0] if graph.choice_nodes else ()
 
 
 def cell_colours(cells: CellComplex) -> list[str]:

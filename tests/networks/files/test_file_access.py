@@ -12,7 +12,7 @@ import sys
 import threading
 import zipfile
 from contextlib import nullcontext
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +23,6 @@ from conftest import REPOSITORY
 from hardmax.constructions.function_files import read_function
 from hardmax.errors import FileFormatError, ParameterError, WriteError
 from hardmax.networks import operations as op
-from hardmax.networks.files import arrays as array_files
 from hardmax.networks.files import opening as files
 from hardmax.networks.files.inputs import stored_inputs
 from hardmax.networks.files.opening import replacing, write_bytes
@@ -441,17 +440,6 @@ def test_an_operation_that_files_do_not_know_is_refused_too(operation, tmp_path)
     with pytest.raises(WriteError, match=r"hm\.read would refuse"):
         hm.write(hm.Network.from_graph(builder.build()), tmp_path / "net.npz")
     assert os.listdir(tmp_path) == []
-
-
-def test_every_layer_and_operation_of_ours_has_a_place_in_files():
-    ours = hm.networks.layers
-    kinds = [kind for kind in vars(ours).values() if isinstance(kind, type)]
-    layers = {kind for kind in kinds if issubclass(kind, ours.Layer | ours.Head)}
-    operations = {kind for kind in vars(op).values() if isinstance(kind, type) and issubclass(kind, op.Operation)}
-    assert set(array_files._LAYERS.values()) == layers - {ours.Layer}
-    assert set(array_files._OPERATIONS.values()) == operations - {op.Operation}
-    annotations = {str(entry.type) for kind in operations for entry in fields(kind)}
-    assert annotations == set(array_files._FIELDS)
 
 
 def test_cells_that_could_not_be_loaded_are_not_saved(tmp_path):

@@ -42,7 +42,7 @@ def choice_levels(graph: Graph) -> tuple[IntArray, BoolArray]:
     followed: set[int] = set()
     for index, node in enumerate(graph.nodes):
         sources = frozenset().union(*(before[value] for value in node.inputs))
-        chooses = isinstance(node.operation, op.CHOICES)
+        chooses = isinstance(node.operation, op.Choice)
         level.append(max(level[value] for value in node.inputs) + chooses)
         if chooses:
             followed |= sources

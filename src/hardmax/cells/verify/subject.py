@@ -35,7 +35,7 @@ class Subject:
 
     def __init__(self, cells: CellComplex, thorough: bool) -> None:
         self.cells, self.pieces, self.domain = cells, cells.pieces, cells.domain
-        self.labels, self.net, self.graph = cells.labels, cells.network, cells.network.graph
+        self.labels, self.net, self.graph = cells.labels, cells.network, cells.network.graph.in_parts
         self.dim, self.n_cells, self.is_complete = cells.dim, cells.n_cells, cells.is_complete
         self.is_estimated = cells.exactness is Exactness.ESTIMATED
         self.in_rationals = thorough or cells.exactness is Exactness.EXACT
@@ -236,8 +236,4 @@ def _wall_fault(walls: IntArray, sizes: IntArray, dim: int) -> str | None:
 
 def _choice_sizes(subject: Subject) -> IntArray:
     graph = subject.graph
-    sizes: list[int] = []
-    for node, count in zip(graph.choice_nodes, graph.choice_counts, strict=True):
-        is_relu = isinstance(graph.nodes[node].operation, op.Relu)
-        sizes += [2 if is_relu else graph.shape_of(graph.nodes[node].inputs[0])[-1]] * count
-    return np.array(sizes, dtype=np.int64)
+    return np.repeat(np.array(graph.choice_options, dtype=np.int64), graph.choice_counts)

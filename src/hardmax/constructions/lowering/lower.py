@@ -82,7 +82,7 @@ def exact_terms(net: Network, max_terms: int = 10_000) -> tuple[list[Maximum], M
     """What ``lower`` rounds: numerators and denominator with rational coefficients."""
     _check(net, max_terms)
     if not any(isinstance(node.operation, op.Hardmax | op.MatMul | op.Multiply) for node in net.graph.nodes):
-        return rational_terms(net.graph, max_terms)
+        return rational_terms(net.graph.in_parts, max_terms)
     return _terms_of_pieces(net.graph, max_terms)
 
 
@@ -126,7 +126,7 @@ def _check(net: Network, limit: int) -> None:
         raise ParameterError(f"expected a limit of at least one term, got {limit!r}")
     for node in net.graph.nodes:
         operation = node.operation
-        if isinstance(operation, op.SMOOTH):
+        if isinstance(operation, op.Smooth):
             raise NotPiecewiseAffineError(
                 f"{node.name}: {operation.name} is not piecewise affine; take hm.skeleton(network) first"
             )

@@ -12,7 +12,7 @@ import json
 import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
-from math import isfinite, prod
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -32,26 +32,7 @@ Arrays = dict[str, Array]
 SCHEMA = 1
 _FORMAT = "hardmax.network"
 _KEY = "hardmax"
-_LAYERS: dict[str, Callable[..., Any]] = {
-    kind.__name__: kind for kind in (ly.Affine, ly.ReLU, ly.Maxout, ly.Head, ly.Attention, ly.Residual)
-}
-_OPERATIONS: dict[str, type[op.Operation]] = {
-    kind.__name__: kind
-    for kind in (
-        *(
-            op.Linear,
-            op.ConstantMatMul,
-            op.Scale,
-            op.Shift,
-            op.Convolution,
-            op.Reshape,
-            op.Transpose,
-            op.Take,
-        ),
-        *(op.Reduce, op.Add, op.Concat, op.MatMul, op.Multiply, op.Relu, op.MaxLast, op.Hardmax),
-        *(op.Pointwise, op.Normalize),
-    )
-}
+_KINDS: dict[str, type] = {**op.KINDS, **ly.KINDS, "Head": ly.Head}
 
 
 # --- bytes ----------------------------------------------------------------------------------------
@@ -191,9 +172,9 @@ def _described_value(value: Any, arrays: Arrays) -> Any:
     if isinstance(value, tuple):
         return [_described_value(item, arrays) for item in value]
     if isinstance(value, ly.Layer | ly.Head | op.Operation):
-        kind = type(value).__name__
-        if _LAYERS.get(kind) is not type(value) and _OPERATIONS.get(kind) is not type(value):
-            raise FileFormatError(f"{kind} is of a kind that files of this version have no place for")
+        kind = type(value)
+        if _KINDS.get(kind.__name__) is not kind:
+            raise FileFormatError(f"files know no {kind.__module__}.{kind.__qualname__}")
     if is_dataclass(value) and not isinstance(value, type):  # layers, heads and operations
         content = {entry.name: _described_value(getattr(value, entry.name), arrays) for entry in fields(value)}
         return {"is": type(value).__name__, **content}
@@ -250,7 +231,7 @@ def _array(entry: Any, arrays: Mapping[str, Array]) -> Array:
 
 def _layer(entry: dict[str, Any], arrays: Mapping[str, Array]) -> Any:
     kind = entry["is"]
-    if kind not in _LAYERS:
+    if kind not in ly.KINDS and kind != "Head":
         raise FileFormatError(f"layer kind {shown(kind, 40)!r} is unknown to this version")
     content: dict[str, Any] = {}
     for name, value in entry.items():
@@ -260,9 +241,7 @@ def _layer(entry: dict[str, Any], arrays: Mapping[str, Array]) -> Any:
             content[name] = [_layer(item, arrays) for item in value]
         else:
             content[name] = _array(value, arrays) if isinstance(value, dict) else value
-    if kind == "Residual":
-        return ly.Residual(*content.pop("layers"), **content)
-    return _LAYERS[kind](**content)
+    return ly.Head(**content) if kind == "Head" else ly.KINDS[kind].of_fields(**content)
 
 
 def _graph(nodes: list[dict[str, Any]], shape: tuple[int, ...], arrays: Mapping[str, Array]) -> Graph:
@@ -283,11 +262,11 @@ def _graph(nodes: list[dict[str, Any]], shape: tuple[int, ...], arrays: Mapping[
 
 def _operation(entry: dict[str, Any], arrays: Mapping[str, Array]) -> op.Operation:
     kind = entry["is"]
-    if kind not in _OPERATIONS:
+    if kind not in op.KINDS:
         raise FileFormatError(f"operation {shown(kind, 40)!r} is unknown to this version")
-    types = {field.name: str(field.type) for field in fields(_OPERATIONS[kind])}
+    types = {field.name: str(field.type) for field in fields(op.KINDS[kind])}
     content = {name: _FIELDS[types[name]](value, arrays) for name, value in entry.items() if name != "is"}
-    return _OPERATIONS[kind](**content)
+    return op.KINDS[kind](**content)
 
 
 # --- fields of operations -------------------------------------------------------------------------
@@ -341,31 +320,12 @@ _NO_LIMITS = Limits(*(1 << 62 for _ in fields(Limits)))
 
 def _fault(operation: op.Operation, shapes: tuple[op.Shape, ...]) -> str | None:
     """What is wrong with an operation on operands of these shapes that its ``result_shape`` does not see, or None."""
-    n_wanted = 2 if isinstance(operation, op.Add | op.MatMul | op.Multiply) else 1
-    if len(shapes) != n_wanted and not isinstance(operation, op.Concat):
-        return f"expected {n_wanted} operands, got {len(shapes)}"
-    rank = len(shapes[0])
-    if isinstance(operation, op.MaxLast | op.Hardmax | op.Normalize) and rank == 0:
-        return "expected a tensor with axes, got a number"
-    if isinstance(operation, op.Linear):
-        weight, bias = operation.weight, operation.bias
-        if weight.ndim != 2 or (bias is not None and bias.shape != weight.shape[:1]):
-            return f"expected a matrix and a bias of its rows, got {weight.shape} and {getattr(bias, 'shape', None)}"
-    if isinstance(operation, op.ConstantMatMul) and operation.constant.ndim < 2:
-        return f"expected a matrix, got shape {operation.constant.shape}"
-    if isinstance(operation, op.Concat) and operation.axis not in range(rank):
-        return f"axis {operation.axis} of a tensor with {rank} axes"
-    if isinstance(operation, op.Reduce):
-        if len(set(operation.axes)) < len(operation.axes) or not set(operation.axes) <= set(range(rank)):
-            return f"axes {operation.axes} of a tensor with {rank} axes"
-        if operation.divisor < 1:
-            return f"expected a divisor of at least 1, got {operation.divisor}"
-    if isinstance(operation, op.Relu) and not isfinite(operation.slope):
-        return f"expected a finite slope, got {operation.slope}"
-    if isinstance(operation, op.Normalize) and not 0 <= operation.epsilon < float("inf"):
-        return f"expected a finite epsilon of at least 0, got {operation.epsilon}"
-    if isinstance(operation, op.Pointwise) and operation.kind not in op.POINTWISE_KINDS:
-        return f"function {shown(operation.kind, 40)!r} is unknown to this version"
+    wanted = operation.n_operands
+    if wanted and len(shapes) != wanted:
+        return f"expected {wanted} operands, got {len(shapes)}"
+    fault = operation.fault(*shapes)
+    if fault is not None:
+        return fault
     return _convolution_fault(operation) if isinstance(operation, op.Convolution) else None
 
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hardmax.errors import FileFormatError, ParameterError, PickleError, WriteError
+from hardmax.networks import operations as op
 from hardmax.networks.files import arrays as array_files
 from hardmax.networks.files.opening import (
     LIMITS,
@@ -142,6 +143,7 @@ def write(
     ending = file.suffix.lower()
     if ending not in _ENDINGS:
         raise _other_ending(file)
+    _refuse_unreadable(net, shown(file))
     if ending == ".onnx":
         data = _onnx_bytes(net, 0.0 if temperature is None else check_temperature(temperature), dtype)
     else:
@@ -151,6 +153,20 @@ def write(
         except WriteError as error:
             raise WriteError(f"{shown(file)}: {error}") from None
     write_bytes(file, data)
+
+
+def _refuse_unreadable(net: Network, where: str) -> None:
+    """Refuse operations that no file can hold: of classes defined elsewhere, or with constants out of range."""
+    for node in net.graph.nodes:
+        kind, shapes = type(node.operation), [net.graph.shape_of(value) for value in node.inputs]
+        if op.KINDS.get(kind.__name__) is not kind:
+            raise WriteError(
+                f"{where}: {node.name} is an operation of class {kind.__module__}.{kind.__qualname__}, which hm.read "
+                "would refuse: files know the operations of hardmax.networks.operations alone. Nothing was written"
+            )
+        fault = node.operation.fault(*shapes)
+        if fault is not None:
+            raise WriteError(f"{where}: {node.name}, which hm.read would refuse: {fault}. Nothing was written")
 
 
 def _onnx_bytes(net: Network, temperature: float, dtype: str) -> bytes:

@@ -161,6 +161,11 @@ def _relu(operation: op.Relu, constants: dict[str, Tensor], operands: list[Tenso
     return torch.where(operands[0] > 0, operands[0], operands[0] * operation.slope)
 
 
+def _clip(operation: op.Clip, constants: dict[str, Tensor], operands: list[Tensor]) -> Tensor:
+    choose = _torch().minimum if operation.is_ceiling else _torch().maximum
+    return choose(operands[0], constants["bound"])
+
+
 def _hardmax(operation: op.Hardmax, constants: dict[str, Tensor], operands: list[Tensor]) -> Tensor:
     x = operands[0]
     tied = x == x.amax(dim=-1, keepdim=True)  # torch's argmax may return any of several maxima
@@ -231,6 +236,7 @@ _RULES: dict[type[op.Operation], Rule] = {
     op.MatMul: _product,
     op.Multiply: _multiply,
     op.Relu: _relu,
+    op.Clip: _clip,
     op.MaxLast: _max_last,
     op.Hardmax: _hardmax,
     op.Pointwise: _pointwise,

@@ -99,7 +99,7 @@ class SliceProgram:
 
     def __init__(self, graph: Graph, origin: Array, basis: Array, arithmetic: Arithmetic) -> None:
         for node in graph.nodes:
-            if isinstance(node.operation, op.SMOOTH):
+            if isinstance(node.operation, op.Smooth):
                 raise NotPiecewiseAffineError(
                     f"{node.name}: {node.operation.name} is not piecewise affine, so the network has no "
                     "polyhedral cells; take hm.skeleton(network) first"
@@ -151,7 +151,7 @@ class SliceProgram:
     def guards(self, state: SliceState) -> Guards:
         """The guards of the state's next stage."""
         stage = self.stages[state.stage]
-        tensors = [state.tensors[self.graph.nodes[index].inputs[0]] for index in stage.nodes]
+        tensors = [self._guard(index, state.tensors[self.graph.nodes[index].inputs[0]]) for index in stage.nodes]
         terms = max(tensor.degree_terms for tensor in tensors)
         parts = [padded(t.coefficients, terms).reshape(len(t), terms, -1) for t in tensors]
         rows = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=2)
@@ -167,6 +167,15 @@ class SliceProgram:
             np.maximum(error[:, : part.shape[1]], part, out=error[:, : part.shape[1]])
         return Guards(rows, error)
 
+    def _guard(self, index: int, tensor: Tensor) -> Tensor:
+        """What a node compares: its operand, or for a clip how far that is inside the bound."""
+        operation = self._operations[index]
+        if not isinstance(operation, op.Clip):
+            return tensor
+        coefficients = tensor.coefficients * operation.sign
+        coefficients[:, 0] -= operation.bound * operation.sign
+        return Tensor(coefficients, None if tensor.bounds is None else self._rules[index].linear(tensor, coefficients))
+
     def advance(self, state: SliceState, parents: IntArray, labels: Array) -> SliceState:
         """The state of the children: child i lies in cell ``parents[i]`` and chose ``labels[i]``."""
         stage = self.stages[state.stage]
@@ -175,12 +184,12 @@ class SliceProgram:
         for index in stage.nodes:
             node = self.graph.nodes[index]
             source = state.tensors[node.inputs[0]]
-            count = int(np.prod(node.shape if isinstance(node.operation, op.Relu | op.MaxLast) else node.shape[:-1]))
+            count = self.graph.choice(index).n_choices(self.graph.shape_of(node.inputs[0]))
             chosen = labels[:, column : column + count]
             column += count
             after = self._fused.get(index)
             if after is None or self.arithmetic is Arithmetic.RATIONAL:
-                tensors[index + 1] = self._choose(self._operations[index], source, parents, chosen)
+                tensors[index + 1] = self._choose(index, source, parents, chosen)
             else:
                 tensors[after + 1] = self._relu_then_linear(after, source, parents, chosen)
         for value, tensor in state.tensors.items():
@@ -303,7 +312,8 @@ class SliceProgram:
                 raise PrecisionError(f"{self.graph.nodes[index].name}: {error}") from None
         return Tensor(result, bounds)
 
-    def _choose(self, operation: op.Operation, source: Tensor, parents: IntArray, chosen: Array) -> Tensor:
+    def _choose(self, node: int, source: Tensor, parents: IntArray, chosen: Array) -> Tensor:
+        operation = self._operations[node]
         rational_mode = self.arithmetic is Arithmetic.RATIONAL
         if isinstance(operation, op.Relu):
             shape = source.coefficients.shape[2:]
@@ -317,6 +327,12 @@ class SliceProgram:
             if source.bounds is None:
                 return Tensor(gathered)
             return Tensor(gathered, source.bounds.chosen(parents, source.coefficients, operation.slope))
+        if isinstance(operation, op.Clip):
+            active = chosen.reshape(len(parents), 1, *source.coefficients.shape[2:]) == 1
+            gathered = np.where(active, source.coefficients[parents], rational(0) if rational_mode else 0.0)
+            gathered[:, 0] = np.where(active[:, 0], gathered[:, 0], operation.bound)
+            unit = self._rules[node].constant_unit if source.bounds is not None else 0
+            return Tensor(gathered, None if source.bounds is None else source.bounds.clipped(parents, unit))
         lead = source.coefficients.shape[2:-1]
         index = chosen.reshape(len(parents), *lead).astype(np.int64)
         if isinstance(operation, op.MaxLast):

@@ -107,14 +107,24 @@ class EntrywiseProgram(SliceProgram):
             entries[:, 0] += UNIT_ROUNDOFF * np.abs(values[:, 0])
         return np.asarray(SAFETY * entries)
 
-    def _choose(self, operation: op.Operation, source: Tensor, parents: IntArray, chosen: Array) -> Tensor:
-        result = super()._choose(operation, source, parents, chosen)
+    def _guard(self, index: int, tensor: Tensor) -> Tensor:
+        result = super()._guard(index, tensor)
+        if result is tensor:
+            return tensor
+        entries = _of(tensor).copy()
+        entries[:, 0] += UNIT_ROUNDOFF * np.abs(result.coefficients[:, 0])
+        return _sharpened(result, SAFETY * entries)
+
+    def _choose(self, node: int, source: Tensor, parents: IntArray, chosen: Array) -> Tensor:
+        operation, result = self._operations[node], super()._choose(node, source, parents, chosen)
         before, shape = _of(source)[parents], source.coefficients.shape[2:]
         if isinstance(operation, op.Relu):
             active = chosen.reshape(len(parents), 1, *shape) == 1
             slope = abs(operation.slope)
             through = dot_error(1, np.abs(result.coefficients), slope * before) if slope else 0.0
             return _sharpened(result, np.where(active, before, through))
+        if isinstance(operation, op.Clip):
+            return _sharpened(result, np.where(chosen.reshape(len(parents), 1, *shape) == 1, before, 0.0))
         if isinstance(operation, op.MaxLast):
             index = chosen.reshape(len(parents), 1, *shape[:-1], 1).astype(np.int64)
             where = np.broadcast_to(index, (*before.shape[:-1], 1))

@@ -61,6 +61,10 @@ class Bounds:
         """The bounds of children that copy their parents' tensors."""
         return Bounds(self.error[parents], self.unit, self.monomial)
 
+    def clipped(self, parents: IntArray, unit: int) -> Bounds:
+        """The bounds after a clip: entries kept, or replaced by bounds on the lattice of ``unit``."""
+        return Bounds(self.error[parents], (min(self.unit[0], unit), *self.unit[1:]))
+
     def chosen(self, parents: IntArray, source: NDArray[Any], slope: float = 0.0) -> Bounds:
         """The bounds after a ReLU or a maximum: entries of ``source`` kept, zeroed or multiplied by ``slope``."""
         if not slope:
@@ -108,8 +112,8 @@ class Bounded:
 
     @classmethod
     def of(cls, operation: op.Operation) -> Bounded:
-        """The rule of an operation with float64 constants."""
-        constant = op.constant_term(operation)
+        """The rule of an operation with float64 constants; for a clip, the rule of its guard."""
+        constant = operation.bound if isinstance(operation, op.Clip) else op.constant_term(operation)
         offset = 0.0 if constant is None else float(np.abs(constant).max(initial=0.0))
         offset_unit = ZERO_LATTICE if constant is None else lattice_exponent(constant)
         if isinstance(operation, op.Linear):
@@ -129,7 +133,7 @@ class Bounded:
             norm = float(np.abs(factor).max(initial=0.0))
             powers = bool(np.isin(np.frexp(np.abs(factor))[0], (0.0, 0.5)).all())
             return cls("scale", norm, 1, lattice_exponent(factor), shifts_exponents=powers)
-        if isinstance(operation, op.Shift):
+        if isinstance(operation, op.Shift | op.Clip):
             return cls("shift", constant=offset, constant_unit=offset_unit)
         if isinstance(operation, op.Reduce):
             return cls("reduce", length=operation.divisor)

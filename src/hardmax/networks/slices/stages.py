@@ -21,14 +21,14 @@ from hardmax.networks.slices.rounding import Bounded
 class Stage:
     """Choices that can be decided together.
 
-    ``rows`` counts guard rows: one a ReLU entry, one a score. ``columns`` are the positions of the
-    stage's choices in a complete label, in the order of its groups.
+    ``rows`` counts guard rows: one a choice by sign (a ReLU, a bound), one a score. ``columns`` are the positions of
+    the stage's choices in a complete label, in the order of its groups.
     """
 
     nodes: tuple[int, ...]
     group_start: IntArray  # (n_choices,) first row of each choice
-    group_size: IntArray  # (n_choices,) 1 for a ReLU
-    is_relu: NDArray[np.bool_]
+    group_size: IntArray  # (n_choices,) 1 for a choice by sign
+    is_relu: NDArray[np.bool_]  # whether a choice is by sign, as a ReLU's is
     columns: IntArray
     twin: IntArray  # (n_rows,) the first row that is structurally the same function; itself if none is
 
@@ -106,18 +106,18 @@ class Plan:
         level = [0]
         for node in graph.nodes:
             before = max(level[value] for value in node.inputs)
-            level.append(before + isinstance(node.operation, op.CHOICES))
+            level.append(before + isinstance(node.operation, op.Choice))
         n_stages = level[-1] if graph.nodes else 0
         self.linear_nodes: list[list[int]] = [[] for _ in range(n_stages + 1)]
         chosen: list[list[int]] = [[] for _ in range(n_stages)]
         for index, node in enumerate(graph.nodes):
-            if isinstance(node.operation, op.CHOICES):
+            if isinstance(node.operation, op.Choice):
                 chosen[level[index + 1] - 1].append(index)
             else:
                 self.linear_nodes[level[index + 1]].append(index)
         last_level = list(level)  # the last stage at which a value is read
         for index, node in enumerate(graph.nodes):
-            reads_at = level[index + 1] - isinstance(node.operation, op.CHOICES)
+            reads_at = level[index + 1] - isinstance(node.operation, op.Choice)
             for value in node.inputs:
                 last_level[value] = max(last_level[value], reads_at)
         last_level[-1] = n_stages
@@ -160,20 +160,19 @@ class Plan:
         starts, sizes, relus, columns, twins = [], [], [], [], []
         row = 0
         for index in nodes:
-            node = self._nodes[index]
-            is_relu = isinstance(node.operation, op.Relu)
-            size = 1 if is_relu else graph.shape_of(node.inputs[0])[-1]
-            count = counts[index]
+            (value,), operation = self._nodes[index].inputs, graph.choice(index)
+            size, count = operation.n_rows(graph.shape_of(value)), counts[index]
             starts.append(row + size * np.arange(count))
             sizes.append(np.full(count, size))
-            relus.append(np.full(count, is_relu))
+            relus.append(np.full(count, operation.is_sign))
             columns.append(offsets[index] + np.arange(count))
-            twins.append(row + self._twins(node.inputs[0], size * count, is_relu))
+            several = isinstance(operation, op.Clip) and operation.bound.size > 1  # each row is compared with its own
+            twins.append(row + (np.arange(count) if several else self._twins(value, size * count)))
             row += size * count
         join = np.concatenate
         return Stage(tuple(nodes), join(starts), join(sizes), join(relus), join(columns), join(twins))
 
-    def _twins(self, value: int, rows: int, is_relu: bool) -> IntArray:
+    def _twins(self, value: int, rows: int) -> IntArray:
         """Rows made by equal weights: duplicate keys and repeated neurons, whatever the cell."""
         own = np.arange(rows)
         source = self._nodes[value - 1].operation if value > 0 else None

@@ -56,9 +56,8 @@ def page_layers(network: Network) -> tuple[list[PageLayer], bool]:
             f"the explorer draws networks on the plane: expected input shape (2,), got {network.input_shape}; use "
             "`hardmax report` for slices of larger networks"
         )
-    known = network.layers if network.layers is not None else graph_layers(network.graph)
     reader = _Reader()
-    layers = reader.sequence(known, 2)
+    layers = reader.sequence(graph_layers(network.graph.in_parts), 2)
     if not layers or len(layers) > MOST_LAYERS:
         raise ShapeError(f"the explorer holds 1 to {MOST_LAYERS} layers, got {len(layers)}")
     return layers, reader.unrounded

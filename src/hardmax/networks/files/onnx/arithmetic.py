@@ -24,8 +24,6 @@ from hardmax.networks.files.onnx.translation import LOWEST, Data, Masked, Tensor
 
 Rule = Callable[[Translation], Value]
 
-_FAR = 2.0**16  # a bound beyond this is not subtracted from data and added back
-
 
 def _add(t: Translation) -> Value:
     first, second = t.operands
@@ -115,56 +113,54 @@ def _select(t: Translation, x: Data, kept: Array, filling: Array) -> Data:
 
 
 def _max(t: Translation, sign: float = 1.0) -> Value:
-    """The maximum of any number of tensors, or with sign -1 the minimum, as -max(-x)."""
+    """The maximum of any number of tensors, or with sign -1 the minimum: -max(-x), clipped at the constants."""
     tensors = [t.tensor(position) for position in range(len(t.operands))]
-    moving = [t.scale(x, sign) for x in tensors if isinstance(x, Data)]
-    fixed = [sign * np.asarray(x, dtype=np.float64) for x in tensors if not isinstance(x, Data)]
+    moving = [x for x in tensors if isinstance(x, Data)]
+    fixed = [x for x in tensors if not isinstance(x, Data)]
     shape = np.broadcast_shapes(*(t.shape(x) for x in tensors))
     largest = moving[0]
     if len(moving) > 1:
-        columns = [t.reshape(t.broadcast(x, shape), (*shape, 1)) for x in moving]
-        largest = t.emit(op.MaxLast(), t.emit(op.Concat(len(shape)), *columns))
-    if fixed:
-        floor = fixed[0]
-        for other in fixed[1:]:
-            floor = np.maximum(floor, other)
-        largest = _at_least(t, largest, floor)
-    return t.scale(t.broadcast(largest, shape), sign)
+        columns = [t.reshape(t.broadcast(t.scale(x, sign), shape), (*shape, 1)) for x in moving]
+        largest = t.scale(t.emit(op.MaxLast(), t.emit(op.Concat(len(shape)), *columns)), sign)
+    largest = t.broadcast(largest, shape)
+    if not fixed:
+        return largest
+    bound = functools.reduce(np.minimum if sign < 0 else np.maximum, fixed)
+    return _clipped(t, largest, bound, is_ceiling=sign < 0)
 
 
-def _at_least(t: Translation, x: Data, floor: Array) -> Data:
-    """``max(x, floor)`` as ``floor + relu(x - floor)``; entries of -inf bound nothing.
+def _clipped(t: Translation, x: Data, bound: Array, is_ceiling: bool) -> Data:
+    """``max(x, bound)``, or for a ceiling ``min(x, bound)``.
 
-    A floor so far off that the sum would swallow digits of x is compared with instead, entry by entry.
+    The last float of the bound's own type, or an infinite one, bounds nothing; where only some entries are such, the
+    others are clipped by themselves.
     """
-    if np.isneginf(floor).all():
+    values = np.asarray(bound, dtype=np.float64)
+    last = float(np.finfo(np.float64).max) if bound.dtype == np.float64 else -LOWEST
+    bounds = values < last if is_ceiling else values > -last  # false for NaN as well, which is refused
+    values = t.finite(np.where(bounds | np.isnan(values), values, 0.0), "a bound")
+    if not bounds.any():
         return x
-    if np.isneginf(floor).any() or np.abs(floor).max() > _FAR:
-        bounds = np.isfinite(floor) | np.isposinf(floor)
-        t.finite(np.where(bounds, floor, 0.0), "a bound")
-        shape = t.fits(np.broadcast_shapes(t.shape(x), floor.shape), 80)
-        wide = t.broadcast(x, shape)
-        positions = t.positions(wide)[..., None]
-        pair = np.concatenate([positions, np.where(np.broadcast_to(bounds, shape)[..., None], -1, positions)], -1)
-        filling = np.where(bounds, floor, 0.0)
-        return t.emit(op.MaxLast(), t.embed(wide, pair, np.broadcast_to(filling, shape)[..., None]))
-    floor = t.finite(floor, "a bound")
-    return t.shift(t.emit(op.Relu(), t.shift(x, -floor, private=False)), floor)
+    if not values.any() and bounds.all() and not is_ceiling:
+        return t.emit(op.Relu(), x)
+    if bounds.all():
+        return t.emit(op.Clip(op.frozen(values), is_ceiling), x)
+    shape = t.fits(t.shape(x), 80)
+    some = np.flatnonzero(np.broadcast_to(bounds, shape))
+    ends = np.broadcast_to(values, shape).reshape(-1)[some]
+    clipped = t.emit(op.Clip(op.frozen(ends), is_ceiling), t.take(x, some))
+    places = t.positions(x).reshape(-1)
+    places[some] = len(places) + np.arange(len(some))
+    return t.take(t.emit(op.Concat(0), t.flat(x), clipped), places.reshape(shape))
 
 
 def _clip(t: Translation) -> Value:
-    low = t.constant(1) if t.has(1) else np.asarray(t.attribute("min", -np.inf))
-    high = t.constant(2) if t.has(2) else np.asarray(t.attribute("max", np.inf))
-    low, high = np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
+    low = t.constant(1) if t.has(1) else np.array(t.attribute("min", -np.inf), np.float32)
+    high = t.constant(2) if t.has(2) else np.array(t.attribute("max", np.inf), np.float32)
     if low.size != 1 or high.size != 1:
         raise FileFormatError(f"Clip with bounds of shapes {low.shape} and {high.shape}; expected one number each")
-    clipped = t.data(0)
-    # the lowest floats of the types spell "no bound"
-    if low.reshape(()) > LOWEST:
-        clipped = _at_least(t, clipped, low.reshape(()))
-    if high.reshape(()) < -LOWEST:
-        clipped = t.scale(_at_least(t, t.scale(clipped, -1.0), -high.reshape(())), -1.0)
-    return clipped
+    floored = _clipped(t, t.data(0), low.reshape(()), is_ceiling=False)
+    return _clipped(t, floored, high.reshape(()), is_ceiling=True)
 
 
 def _prelu(t: Translation) -> Value:
@@ -177,8 +173,8 @@ def _prelu(t: Translation) -> Value:
 
 
 def _hard_sigmoid(t: Translation, x: Data, alpha: float, beta: float) -> Data:
-    line = _at_least(t, t.shift(t.scale(x, alpha), np.asarray(beta)), np.zeros(()))
-    return t.scale(_at_least(t, t.scale(line, -1.0), np.asarray(-1.0)), -1.0)
+    line = t.emit(op.Relu(), t.shift(t.scale(x, alpha), np.asarray(beta)))
+    return t.emit(op.Clip(op.frozen(1.0), is_ceiling=True), line)
 
 
 def _hard_swish(t: Translation) -> Value:

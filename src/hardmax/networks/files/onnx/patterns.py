@@ -239,8 +239,7 @@ def maxima_first(graph: Graph, tick: Callable[[], None] = lambda: None) -> tuple
 
     For a nondecreasing function f of one number, max_i f(z_i) = f(max_i z_i), in floats as well: the same
     network with fewer choices. ReLU after MaxPool asks one question a window; before it, one an entry, and then
-    which of several zeros is the largest. ``f`` may be any chain of ReLUs with slopes >= 0, and sums and products
-    with one number; a decreasing chain turns the maximum into a minimum, -max(-z).
+    which of several zeros is the largest. ``f`` may be any chain of ReLUs with slopes >= 0 and of clips at one number.
 
     A label then holds the winner before the activation, and one bit a window for the activation.
     """
@@ -256,10 +255,11 @@ def maxima_first(graph: Graph, tick: Callable[[], None] = lambda: None) -> tuple
         if not found:
             return graph, changes
         for value, (chain, _) in found.items():
-            names = dict.fromkeys(node.name for node in chain if isinstance(node.operation, op.Relu))
+            what = "ReLU" if all(isinstance(node.operation, op.Relu) for node in chain) else "activation"
+            names = dict.fromkeys(node.name for node in chain)
             changes.append(
-                f"the maximum at {graph.nodes[value - 1].name} was moved before the ReLU at {' and '.join(names)}: the "
-                "function is the same, and its label names the winner before the ReLU"
+                f"the maximum at {graph.nodes[value - 1].name} was moved before the {what} at {' and '.join(names)}: "
+                f"the function is the same, and its label names the winner before the {what}"
             )
         graph = _with_maxima_first(graph, found)
 
@@ -268,13 +268,12 @@ Peeled = tuple[list[Node], tuple[int, ...]]  # the chain in order of application
 
 
 def _peeled(graph: Graph, readers: list[list[int]], maximum: int) -> Peeled | None:
-    """The monotone chain that all entries of a maximum went through last; None where it holds no ReLU.
+    """The monotone chain that all entries of a maximum went through last; None where there is none.
 
     Only what the maximum alone reads is taken off: a ReLU that others read as well has to be there anyway.
     """
     inside, leaves = {maximum}, set(graph.nodes[maximum - 1].inputs)
     chain: list[Node] = []
-    best: Peeled | None = None
     while True:
         moves = [v for v in leaves if v and isinstance(graph.nodes[v - 1].operation, _MOVES)]
         moves = [v for v in moves if inside.issuperset(readers[v])]
@@ -285,25 +284,19 @@ def _peeled(graph: Graph, readers: list[list[int]], maximum: int) -> Peeled | No
         if moves:
             continue
         nodes = [graph.nodes[v - 1] for v in leaves if v and inside.issuperset(readers[v])]
-        if len(nodes) < len(leaves) or not all(_same_monotone(graph, node, nodes[0]) for node in nodes):
-            return best
+        if len(nodes) < len(leaves) or not all(_same_monotone(node.operation, nodes[0].operation) for node in nodes):
+            return (chain, tuple(leaves)) if chain else None
         inside |= leaves
         leaves = {node.inputs[0] for node in nodes}
         chain.insert(0, nodes[0])
-        if isinstance(nodes[0].operation, op.Relu):
-            best = list(chain), tuple(leaves)
 
 
-def _same_monotone(graph: Graph, node: Node, other: Node) -> bool:
-    """Whether two nodes apply the same strictly or weakly monotone function to every entry."""
-    one, two = node.operation, other.operation
+def _same_monotone(one: op.Operation, two: op.Operation) -> bool:
+    """Whether two operations apply the same nondecreasing function to every entry."""
     if isinstance(one, op.Relu) and isinstance(two, op.Relu):
         return one.slope == two.slope and one.slope >= 0
-    same_shape = node.shape == graph.shape_of(node.inputs[0])
-    if isinstance(one, op.Scale) and isinstance(two, op.Scale):
-        return same_shape and one.factor.size == two.factor.size == 1 and bool(one.factor == two.factor != 0)
-    if isinstance(one, op.Shift) and isinstance(two, op.Shift):
-        return same_shape and one.constant.size == two.constant.size == 1 and bool(one.constant == two.constant)
+    if isinstance(one, op.Clip) and isinstance(two, op.Clip) and one.bound.size == two.bound.size == 1:
+        return one.is_ceiling == two.is_ceiling and bool(one.bound.reshape(()) == two.bound.reshape(()))
     return False
 
 
@@ -327,12 +320,7 @@ def _with_maxima_first(graph: Graph, found: dict[int, Peeled]) -> Graph:
             continue
         chain, leaves = found[value]
         largest = moved(node.inputs[0], leaves, {leaf: renumbered[leaf] for leaf in leaves})
-        signs = [float(part.operation.factor.reshape(())) for part in chain if isinstance(part.operation, op.Scale)]
-        falling = sum(sign < 0 for sign in signs) % 2
-        minus = op.Scale(op.frozen(-1.0))
-        largest = builder.add(minus, largest, name=node.name) if falling else largest
         largest = builder.add(node.operation, largest, name=node.name)
-        largest = builder.add(minus, largest, name=node.name) if falling else largest
         for part in chain:
             # numbers without axes: the maximum may have fewer axes than its entries had
             operation = part.operation.cast(lambda array: op.frozen(array.reshape(())))

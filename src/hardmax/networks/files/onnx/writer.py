@@ -254,6 +254,12 @@ def _(operation: op.Relu, writer: Writer, inputs: Sequence[str], shapes: Shapes)
 
 
 @spell.register
+def _(operation: op.Clip, writer: Writer, inputs: Sequence[str], shapes: Shapes) -> str:
+    operator = "Min" if operation.is_ceiling else "Max"  # Clip takes one number alone
+    return writer.node(operator, inputs[0], writer.floats(operation.bound, "bound"))
+
+
+@spell.register
 def _(operation: op.MaxLast, writer: Writer, inputs: Sequence[str], shapes: Shapes) -> str:
     return writer.node("ReduceMax", inputs[0], axes=[len(shapes[0])], keepdims=0)
 

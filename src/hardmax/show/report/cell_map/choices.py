@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,7 +15,7 @@ from hardmax.networks.network import Network
 
 @dataclass(frozen=True)
 class Choice:
-    """One entry of a label. ``kind`` is "attention", "relu" or "max"; ``options`` how many winners it can have."""
+    """One entry of a label. ``kind`` is "attention", "relu", "clip" or "max"; ``options``: its winners."""
 
     column: int
     kind: str
@@ -29,6 +30,8 @@ class Choice:
             return key_names[winner] if named and key_names is not None else f"key {winner}"
         if self.kind == "relu":
             return "on" if winner else "off"
+        if self.kind == "clip":
+            return "inside" if winner else "at the bound"
         return f"unit {winner}"
 
 
@@ -53,23 +56,19 @@ def choices_of(net: Network, whole: Network | None = None) -> tuple[Choice, ...]
         for row in rows
     }
     found: list[Choice] = []
-    n_relu = n_max = n_hard = 0
-    for index, count in zip(net.graph.choice_nodes, net.graph.choice_counts, strict=True):
-        node = net.graph.nodes[index]
-        start = len(found)
-        if isinstance(node.operation, op.Relu):
-            found += [Choice(start + i, "relu", f"ReLU layer {n_relu}, unit {i}", 2, index) for i in range(count)]
-            n_relu += 1
-        elif isinstance(node.operation, op.Hardmax):
-            lead = node.shape[:-1]
+    seen: Counter[str] = Counter()  # operations of each title
+    graph = net.graph
+    for index, count, options in zip(graph.choice_nodes, graph.choice_counts, graph.choice_options, strict=True):
+        operation, lead, start = graph.choice(index), graph.nodes[index].shape[:-1], len(found)
+        layer = f"{operation.title} {seen[operation.title]}"
+        seen[operation.title] += 1
+        if isinstance(operation, op.Hardmax):
             for i, place in enumerate(np.ndindex(*lead)):
-                title = heads.get((index, i), f"hard layer {n_hard}")
+                title = heads.get((index, i), layer)
                 if lead and lead[-1] > 1:
                     title += f", query {place[-1]}"
-                found.append(Choice(start + i, "attention", title, node.shape[-1], index))
-            n_hard += 1
+                found.append(Choice(start + i, "attention", title, options, index))
         else:
-            options = net.graph.shape_of(node.inputs[0])[-1]
-            found += [Choice(start + i, "max", f"maximum {n_max}, unit {i}", options, index) for i in range(count)]
-            n_max += 1
+            kind = {op.Relu: "relu", op.Clip: "clip"}.get(type(operation), "max")
+            found += [Choice(start + i, kind, f"{layer}, unit {i}", options, index) for i in range(count)]
     return tuple(found)

@@ -176,7 +176,7 @@ def _words(looked: Looked, varying: Sequence[Choice]) -> list[str]:
     for label in cells.labels:
         parts = [f"{c.title} → {c.answer(int(label[c.column]), looked.key_names)}" for c in attention[:_MOST_WORDS]]
         if len(attention) > _MOST_WORDS:
-            parts.append(f"{len(attention) - _MOST_WORDS} more attention choices")
+            parts.append(f"{len(attention) - _MOST_WORDS} more choices")
         if len(relus):
             bits = label[relus]
             which = "".join("1" if bit else "0" for bit in bits) if len(bits) <= _MOST_BITS else ""
