@@ -11,6 +11,11 @@ from hardmax.measure.bounds.attention import max_log_lifted_cells as max_log_lif
 from hardmax.measure.bounds.budgets import Budget as Budget
 from hardmax.measure.bounds.budgets import attention_parameters as attention_parameters
 from hardmax.measure.bounds.budgets import compare_budgets as compare_budgets
+from hardmax.measure.bounds.expectations import GrowthLimit as GrowthLimit
+from hardmax.measure.bounds.expectations import Mean as Mean
+from hardmax.measure.bounds.expectations import expected_block_cells as expected_block_cells
+from hardmax.measure.bounds.expectations import expected_joint_cells as expected_joint_cells
+from hardmax.measure.bounds.expectations import expected_joint_cells_limit as expected_joint_cells_limit
 from hardmax.measure.bounds.feedforward import maxout_folds as maxout_folds
 from hardmax.measure.bounds.feedforward import maxout_layer as maxout_layer
 from hardmax.measure.bounds.feedforward import maxout_lower as maxout_lower
