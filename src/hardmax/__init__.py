@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from hardmax import networks as networks
     from hardmax import papers as claims  # noqa: F401
     from hardmax import reports as reports
+    from hardmax.cells.around.local_map import local_map as local_map
     from hardmax.cells.domains import Box as Box
     from hardmax.cells.domains import Plane as Plane
     from hardmax.cells.domains import Segment as Segment
@@ -108,6 +109,7 @@ _NAMES = {
     "kv_cache": "hardmax.heads.kv_cache",
     "load_cells": "hardmax.cells.streaming",
     "load_classes": "hardmax.heads.classes.audit",
+    "local_map": "hardmax.cells.around.local_map",
     "lower": "hardmax.constructions.lowering.lower",
     "max_of_minima": "hardmax.constructions.piecewise",
     "maxout_network": "hardmax.constructions.maxout_form",
