@@ -78,12 +78,19 @@ def test_a_point_on_walls_names_them_all():
     ]
 
 
-def test_a_third_of_a_unit_in_the_last_place_is_no_wall():
-    third = 1 / 3
-    net = hm.Network([hm.Affine([[3.0, -1.0]], None), hm.ReLU()], 2)
-    here = hm.local_map(net, [third, 1.0])  # 3 * fl(1/3) - 1 is -2^-54, and rounds to zero in floats
-    assert not here.on_wall and here.label.tolist() == [0]
+@pytest.mark.parametrize(("sign", "label"), [(1.0, 0), (-1.0, 1)])
+def test_what_rounds_to_zero_is_no_wall(sign, label):
+    net = hm.Network([hm.Affine([[3.0 * sign, -1.0 * sign]]), hm.ReLU()], 2)
+    here = hm.local_map(net, [1 / 3, 1.0])  # 3 * fl(1/3) - 1 is -2^-54, and rounds to zero in floats
+    assert not here.on_wall and here.label.tolist() == [label]
     assert here.margin == 2.0**-54 and here.lower > 0
+
+
+def test_a_slope_that_is_all_rounding_does_not_place_a_wall():
+    net = hm.Network([hm.Affine([[0.1], [0.3]]), hm.Affine([[3.0, -1.0]], [1.0]), hm.ReLU()], 1)
+    here = hm.local_map(net, [0.0])
+    distance = 1 / abs(3 * Fraction(0.1) - Fraction(0.3))  # the floats' slope is twice the true one
+    assert Fraction(here.lower) <= distance <= Fraction(here.upper)
 
 
 def test_a_network_without_choices_is_one_map_everywhere():
