@@ -87,9 +87,9 @@ def test_what_rounds_to_zero_is_no_wall(sign, label):
 
 
 def test_a_slope_that_is_all_rounding_does_not_place_a_wall():
-    net = hm.Network([hm.Affine([[0.1], [0.3]]), hm.Affine([[3.0, -1.0]], [1.0]), hm.ReLU()], 1)
+    net = hm.Network([hm.Affine([[0.1], [0.2], [0.3]]), hm.Affine([[1.0, 1.0, -1.0]], [1.0]), hm.ReLU()], 1)
     here = hm.local_map(net, [0.0])
-    distance = 1 / abs(3 * Fraction(0.1) - Fraction(0.3))  # the floats' slope is twice the true one
+    distance = 1 / abs(Fraction(0.1) + Fraction(0.2) - Fraction(0.3))  # the floats' slope is twice the true one
     assert Fraction(here.lower) <= distance <= Fraction(here.upper)
 
 
