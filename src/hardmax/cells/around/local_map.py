@@ -14,7 +14,8 @@ from numpy.typing import ArrayLike
 from hardmax.cells.around.walls import CellWalls, Choices, PointChoices, StageWalls, Wall, read_point, stage_walls
 from hardmax.cells.search import check_polyhedral
 from hardmax.errors import ParameterError, PrecisionError, QuadraticScoresError
-from hardmax.exact.rationals import float_array, fraction, nearest_float
+from hardmax.exact.quadratic import QuadraticNumber, distance
+from hardmax.exact.rationals import float_array, fraction, nearest_float, rational
 from hardmax.exact.rounding import (
     SAFETY,
     UNDERFLOW,
@@ -200,7 +201,7 @@ class _Finder:
                 if best is None or size < best:
                     best, nearest = size, wall
         terms, _ = walls.map()
-        radius = inf if best is None else root(fraction(best)) if self.norm == 2 else nearest_float(best)
+        radius = inf if best is None else _root(best) if self.norm == 2 else nearest_float(best)
         ends = _ends(radius, best)
         return self._exact_result(choices, self._exact_map(terms), (radius, *ends), nearest, here, None)
 
@@ -503,15 +504,9 @@ def _root_between(square: Fraction) -> tuple[Fraction, Fraction]:
     return (low, low) if low * low == square else (low, Fraction(whole + 1, 1 << shift // 2))
 
 
-def root(square: Fraction) -> float:
-    """The square root of a rational, to within one unit in the last place; infinite where it overflows.
-
-    Examples
-    --------
-    >>> root(Fraction(9, 4)), root(Fraction(0)), root(Fraction(10**700))
-    (1.5, 0.0, inf)
-    """
-    return nearest_float(_root_between(square)[0])
+def _root(square: Any) -> float:
+    """The square root of a rational, to within one unit in the last place; infinite where it overflows."""
+    return distance(QuadraticNumber(rational(0), rational(1), square), QuadraticNumber.of(0))[0]
 
 
 def _exact_distance(value: Any, slope: Array, norm: float) -> Any:
