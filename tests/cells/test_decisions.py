@@ -96,6 +96,23 @@ def test_the_grid_network_crosses_one_half_once_a_cell(folds, points):
     assert cells.betti(0)[0] + cells.betti(1)[0] == points + 1
 
 
+@pytest.mark.parametrize("dim", [2, 3])
+def test_where_attention_jumps_facets_overlap_in_part(dim):
+    """|y| < 1 on the left and |y - 1/2| < 1 on the right: the two bands share no corner."""
+    rest = [0.0] * (dim - 2)
+    head = hm.Head(keys=[[-1.0], [1.0]], values=[[0.0, 0.0, *rest], [0.0, -0.5, *rest]], query=[[1.0, 0.0, *rest]])
+    layers = [
+        hm.Residual(hm.Attention([head])),
+        hm.Affine([[0.0, 1.0, *rest]]),
+        *_absolute(1),
+        hm.Affine([[-1.0]], [1.0]),
+    ]
+    cells = _cells(layers, [-2] * dim, [2] * dim)
+    assert cells.betti(1) == (1, *[0] * (dim - 1)) and cells.betti(0) == (2, *[0] * (dim - 1))
+    assert cells.boundary.total == 9 * 4 ** (dim - 2)  # four sides of length 2, two steps of length 1/2
+    assert sorted(cells.boundary.measures.tolist()) == [0.5 * 4 ** (dim - 2)] * 2 + [2.0 * 4 ** (dim - 2)] * 4
+
+
 def test_the_length_of_a_slanted_boundary_is_that_of_its_segment():
     net = hm.decisions(hm.Network([hm.Affine([[1.0, 0.0], [0.0, 1.0]])], 2))
     boundary = hm.enumerate_cells(net, hm.Box([0, 0], [1, 1])).boundary
