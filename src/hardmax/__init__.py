@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from hardmax import networks as networks
     from hardmax import papers as claims  # noqa: F401
     from hardmax import reports as reports
+    from hardmax.cells.around.constancy import decision_constant as decision_constant
+    from hardmax.cells.around.local_map import local_map as local_map
     from hardmax.cells.domains import Box as Box
     from hardmax.cells.domains import Plane as Plane
     from hardmax.cells.domains import Segment as Segment
@@ -58,6 +60,7 @@ if TYPE_CHECKING:
     from hardmax.measure import dynamics as dynamics
     from hardmax.measure import stability as stability
     from hardmax.measure.sampling import sample_cells as sample_cells
+    from hardmax.networks.decisions import decisions as decisions
     from hardmax.networks.files.formats import read as read
     from hardmax.networks.files.formats import write as write
     from hardmax.networks.files.opening import Limits as Limits
@@ -100,6 +103,8 @@ _NAMES = {
     "builtin": "hardmax.networks.library",
     "capture": "hardmax.heads.capture.capturing",
     "count_cells": "hardmax.cells.search",
+    "decision_constant": "hardmax.cells.around.constancy",
+    "decisions": "hardmax.networks.decisions",
     "difference_of_maxima": "hardmax.constructions.piecewise",
     "enumerate_cells": "hardmax.cells.search",
     "from_torch": "hardmax.networks.files.torch_modules",
@@ -108,6 +113,7 @@ _NAMES = {
     "kv_cache": "hardmax.heads.kv_cache",
     "load_cells": "hardmax.cells.streaming",
     "load_classes": "hardmax.heads.classes.audit",
+    "local_map": "hardmax.cells.around.local_map",
     "lower": "hardmax.constructions.lowering.lower",
     "max_of_minima": "hardmax.constructions.piecewise",
     "maxout_network": "hardmax.constructions.maxout_form",

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hardmax.cells.derived.decisions import DecisionBoundary, decision_boundary, decision_of
+from hardmax.cells.derived.homology import betti_numbers
 from hardmax.cells.derived.locating import cells_at
 from hardmax.cells.derived.maps import map_classes
 from hardmax.cells.derived.neighbours import neighbour_pairs, pairs_within
@@ -278,6 +280,29 @@ class CellComplex:
             inside = np.asarray(((u >= self.domain.low) & (u <= self.domain.high)).all(axis=1))
         found[inside] = cells_at(self, self._index_of_label, u[inside])
         return found
+
+    # --- decisions ----------------------------------------------------------------------------
+
+    @cached_property
+    def decision(self) -> IntArray:
+        """The class of each cell, (n_cells,), of a network that ends in an argmax: see ``hm.decisions``."""
+        return decision_of(self)
+
+    @cached_property
+    def boundary(self) -> DecisionBoundary:
+        """The facets on which the class changes, with their lengths or areas."""
+        return decision_boundary(self)
+
+    def betti(self, decision: int) -> tuple[int, ...]:
+        """The Betti numbers b_0 to b_(dim - 1) of a class's region, the union of its closed cells.
+
+        b_0 counts its connected pieces, b_1 its independent loops, b_2 the cavities it encloses. Pieces that touch in a
+        corner count as one here; ``n_regions`` keeps them apart.
+
+        Exactness: exact, given the cells; over the field of two elements.
+        """
+        self._need_complete("Betti numbers")
+        return betti_numbers(self, np.asarray(self.decision == decision))
 
     # --- certificate and file -----------------------------------------------------------------
 

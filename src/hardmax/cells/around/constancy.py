@@ -1,0 +1,146 @@
+"""Is a network's decision the same everywhere? Proved, or refuted by an input."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hardmax.cells.around.walls import PointChoices
+from hardmax.cells.complex import CellComplex
+from hardmax.cells.domains import Domain
+from hardmax.cells.search import enumerate_cells
+from hardmax.errors import CertificateError, ParameterError
+from hardmax.exact.rationals import fraction, nearest_float, rational, rational_array
+from hardmax.exactness import Array, Exactness
+from hardmax.html import ShownAsTable
+from hardmax.networks.decisions import decides, decisions
+from hardmax.networks.network import Network
+
+#: Cells looked at before the search starts over for more, and by how much more.
+_FIRST_CELLS, _MORE = 64, 8
+
+
+@dataclass(frozen=True, eq=False)
+class DecisionConstancy(ShownAsTable):
+    """Whether one class has a largest output everywhere on a domain.
+
+    ``holds`` is True where that is proved, False where ``counterexample`` refutes it, None where the search stopped
+    before either. ``decision`` is the class at the input ``reference``; at ``counterexample`` class ``other`` alone is
+    largest. Both are inputs of the domain, checked in exact arithmetic: floats where those lie in it, else rationals.
+    ``n_cells`` were looked at.
+
+    Exactness: certified.
+    """
+
+    holds: bool | None
+    decision: int
+    reference: Array
+    counterexample: Array | None
+    other: int | None
+    n_cells: int
+    exactness: Exactness
+
+
+def decision_constant(
+    net: Network, domain: Domain, *, level: float = 0.0, max_cells: int | None = None
+) -> DecisionConstancy:
+    """Whether the argmax of a network's outputs is the same on a whole domain: a proof, or a counterexample.
+
+    It holds where one class has a largest output at every input of the domain; another may tie with it.
+
+    Parameters
+    ----------
+    net : a network, or one that ends in a decision already (``hm.decisions``).
+    domain : ``Segment``, ``Plane``, ``Box`` or ``Space``.
+    level : what a single output is compared with.
+    max_cells : give up after this many cells; ``holds`` is then None.
+
+    Exactness: certified; every cell of the domain was found, or the counterexample was checked in exact arithmetic.
+
+    Examples
+    --------
+    >>> import hardmax as hm
+    >>> net = hm.Network([hm.Affine([[1.0, 1.0], [1.0, -1.0]])], 2)
+    >>> decision_constant(net, hm.Box([0.0, 1.0], [1.0, 2.0])).holds
+    True
+    >>> found = decision_constant(net, hm.Box([0.0, -1.0], [1.0, 2.0]))
+    >>> found.holds, found.decision, found.other, net(found.counterexample).argmax() == found.other
+    (False, 1, 0, True)
+    """
+    if max_cells is not None and max_cells < 1:
+        raise ParameterError(f"max_cells: expected at least 1, got {max_cells}")
+    deciding = net if isinstance(net, Network) and decides(net.graph) else decisions(net, level=level)
+    most = _FIRST_CELLS
+    while True:
+        limit = most if max_cells is None else min(most, max_cells)
+        cells = enumerate_cells(deciding, domain, max_cells=limit)
+        decision = int(cells.decision[0])
+        reference = _input_of(cells, 0)
+        others = np.flatnonzero(cells.decision != decision)
+        if len(others):
+            index = int(others[0])
+            other = int(cells.decision[index])
+            return DecisionConstancy(
+                False, decision, reference, _input_of(cells, index), other, cells.n_cells, Exactness.CERTIFIED
+            )
+        if cells.is_complete or limit == max_cells:
+            holds = True if cells.is_complete else None
+            return DecisionConstancy(holds, decision, reference, None, None, cells.n_cells, Exactness.CERTIFIED)
+        most *= _MORE
+
+
+def _input_of(cells: CellComplex, index: int) -> Array:
+    """An input strictly inside a cell and in its domain, of the network's input shape; checked."""
+    choices = PointChoices(cells.network)
+    shape = cells.network.input_shape
+    origin, basis = cells.domain.slice_of(shape)
+    wanted = cells.labels[index].astype(np.int64)
+    for place in _places(cells, index):
+        exact = rational_array(origin)
+        for coordinate, vector in zip(place, basis, strict=True):
+            exact = exact + rational_array(vector) * coordinate
+        rounded = np.array([nearest_float(x) for x in exact.reshape(-1)]).reshape(shape)
+        if np.isfinite(rounded).all() and all(
+            rational(a) == b for a, b in zip(rounded.reshape(-1).tolist(), exact.reshape(-1), strict=True)
+        ):
+            if choices.at(rounded).label.tolist() == wanted.tolist():
+                return rounded
+        elif choices.at(exact, in_rationals=True).label.tolist() == wanted.tolist():
+            result = np.empty(exact.size, dtype=object)
+            result[:] = [fraction(x) for x in exact.reshape(-1)]
+            return result.reshape(shape)
+    raise CertificateError(f"no input of cell {index} makes its choices; this is a bug in hardmax, please report it")
+
+
+def _places(cells: CellComplex, index: int) -> Any:
+    """Slice coordinates inside a cell: the float nearest to its middle, then the middle itself, in rationals."""
+    if cells.dim == 1:
+        part = cells.pieces.vertices[cells.pieces.vertex_start[index] :][:2, 0]
+        directions = cells.pieces.directions
+        if directions is None:
+            middle = [(rational(float(part[0])) + rational(float(part[1]))) / 2]
+        else:
+            ways = directions[cells.pieces.vertex_start[index] :][:2, 0]
+            far = [rational(float(p)) + rational(int(np.sign(w))) * _far(part) for p, w in zip(part, ways, strict=True)]
+            middle = [(far[0] + far[1]) / 2]
+    else:
+        exact = cells.exact_cell(index)
+        corners, ways = exact.vertices, exact.directions
+        n = rational(len(corners))
+        middle = [sum(column, rational(0)) / n for column in zip(*corners, strict=True)]
+        if ways is not None:  # any M that is large enough will do
+            along = [sum(column, rational(0)) / n for column in zip(*ways, strict=True)]
+            for power in range(0, 2000, 8):
+                place = [x + q * 2**power for x, q in zip(middle, along, strict=True)]
+                yield [rational(nearest_float(x)) for x in place] if power < 900 else place
+                yield place
+            return
+    if all(np.isfinite(nearest_float(x)) for x in middle):
+        yield [rational(nearest_float(x)) for x in middle]
+    yield middle
+
+
+def _far(part: Array) -> Any:
+    return 1 + 2 * rational(float(np.abs(part).max()))

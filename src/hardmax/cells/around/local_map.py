@@ -1,0 +1,524 @@
+"""``local_map``: the affine map of a network at an input, and how far it holds."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from fractions import Fraction
+from math import inf, isqrt, nan, nextafter, prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from hardmax.cells.around.walls import CellWalls, Choices, PointChoices, StageWalls, Wall, read_point, stage_walls
+from hardmax.cells.search import check_polyhedral
+from hardmax.errors import ParameterError, PrecisionError, QuadraticScoresError
+from hardmax.exact.quadratic import QuadraticNumber, distance
+from hardmax.exact.rationals import float_array, fraction, nearest_float, rational
+from hardmax.exact.rounding import (
+    SAFETY,
+    UNDERFLOW,
+    difference_dot_error,
+    dot_error,
+    norm_above,
+    norm_below,
+    quotient_above,
+    quotient_below,
+    relative_error,
+)
+from hardmax.exactness import Array, BoolArray, Exactness, FloatArray, IntArray
+from hardmax.html import ShownAsTable
+from hardmax.networks.network import Network
+from hardmax.networks.slices.coefficients import Arithmetic, SliceProgram
+from hardmax.networks.slices.entry_bounds import EntrywiseProgram
+
+#: Beyond this relative gap between proved ends floats give way to rationals.
+_MOST_GAP = 1e-6
+_LARGEST = float(np.finfo(np.float64).max)
+#: Numbers held at once while a map is read off at unit vectors.
+_BATCH_NUMBERS = 1 << 20
+#: How much a float root is moved down and up before its two sides are proved.
+_NUDGE = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class LocalMap(ShownAsTable):
+    """The affine map of a network at an input, the choices that make it, and how far they hold.
+
+    ``label`` (n_choices,) is the network's choices at ``point``. Near it the network is
+    ``slope @ x + offset`` on flattened inputs and outputs: ``slope`` (out, dim) and ``offset`` (out,), every entry
+    within ``slope_error`` and ``offset_error`` of the true one.
+
+    ``margin`` is the least value by which a choice is won: a ReLU's absolute input, the winner's score minus the
+    runner-up's; infinite where nothing is chosen. ``radius`` is the distance from the input to the nearest wall of its
+    cell in norm ``norm``, with ``lower <= true distance <= upper`` proved, and ``wall`` says which; of several
+    that are not proved farther than another it is the first. Where nothing bounds the cell, ``radius`` is infinite and
+    ``wall`` None.
+
+    ``on_wall`` says that the input lies exactly on a wall; then ``walls`` lists every wall through it, and the label is
+    ``net.labels(x)``, ties to the lowest index. ``hm.cells_around(net, x, radius=0)`` lists the cells that meet there.
+
+    With ``direction``, radius, wall and walls are those met along x + t * direction, t >= 0, and ``radius`` is t.
+    Networks whose scores are quadratic in the input have curved walls: there a distance is given along a direction
+    only, and without one ``radius`` is nan and ``wall`` None.
+    """
+
+    point: FloatArray
+    label: IntArray
+    slope: FloatArray
+    offset: FloatArray
+    slope_error: float
+    offset_error: float
+    margin: float
+    radius: float
+    lower: float
+    upper: float
+    norm: float
+    wall: Wall | None
+    walls: tuple[Wall, ...]
+    direction: FloatArray | None
+    exactness: Exactness
+
+    @property
+    def on_wall(self) -> bool:
+        """Whether the input lies exactly on a wall."""
+        return self.upper == 0
+
+
+def local_map(
+    net: Network, x: ArrayLike, *, norm: float = 2, direction: ArrayLike | None = None, exactness: str = "certified"
+) -> LocalMap:
+    """The affine map of a network at the input ``x``: label, slope, offset, margin, and the nearest wall.
+
+    Parameters
+    ----------
+    net : a network at temperature 0 without smooth operations (``hm.skeleton`` makes one).
+    x : one input, of the network's input shape, of any dimension.
+    norm : 1, 2 or ``inf``: the norm of input space in which the radius is measured.
+    direction : measure along this direction only; needed for a radius where scores are quadratic in the input.
+    exactness : "certified" (floats with proved errors; rationals where these do not suffice) or "exact".
+
+    Exactness: certified: the label is proved, numbers lie within the errors given; "exact" computes in rationals and
+    rounds once.
+
+    Examples
+    --------
+    >>> import hardmax as hm
+    >>> net = hm.Network([hm.Affine([[1.0, 1.0], [1.0, -1.0]], [0.0, 1.0]), hm.ReLU(), hm.Affine([[1.0, 2.0]])], 2)
+    >>> here = local_map(net, [3.0, 1.0])
+    >>> here.label.tolist(), here.slope.tolist(), here.offset.tolist(), here.margin
+    ([1, 1], [[3.0, -1.0]], [2.0], 3.0)
+    >>> round(here.radius, 6), here.wall.choice, str(here.wall)
+    (2.12132, 1, 'layer 1 ReLU unit 1: 1 | 0')
+    >>> local_map(net, [3.0, 1.0], norm=float("inf")).radius, local_map(net, [1.0, -1.0]).on_wall
+    (1.5, True)
+    """
+    if norm not in (1, 2, inf):
+        raise ParameterError(f"norm: expected 1, 2 or infinity, got {norm!r}")
+    if exactness not in ("certified", "exact"):
+        raise ParameterError(f"exactness: expected 'certified' or 'exact', got {exactness!r}")
+    check_polyhedral(net)
+    point = read_point(net, x)
+    step = None if direction is None else read_point(net, direction, "direction")
+    if step is not None and not step.any():
+        raise ParameterError("direction: expected a direction, got the zero vector")
+    finder = _Finder(net, point, float(norm))
+    if exactness == "certified":
+        with suppress(PrecisionError):  # beyond binary64 rationals go on
+            found = finder.certified(step)
+            if found is not None:
+                return found
+    return finder.exact(step)
+
+
+class _Finder:
+    """One question about one input."""
+
+    def __init__(self, net: Network, point: FloatArray, norm: float) -> None:
+        self.net, self.point, self.norm = net, point, norm
+        self.choices = PointChoices(net)
+
+    def certified(self, step: FloatArray | None) -> LocalMap | None:
+        """The answer in floats with bounds; None where they do not suffice."""
+        choices = self.choices.at(self.point)
+        try:
+            found = self._in_space(choices, step)
+            if found is None and not choices.is_exact:
+                found = self._in_space(self.choices.at(self.point, in_rationals=True), step)
+            return found
+        except QuadraticScoresError:
+            return self._curved(choices, step)
+
+    def _in_space(self, choices: Choices, step: FloatArray | None) -> LocalMap | None:
+        """Distances to walls that are hyperplanes."""
+        walls = CellWalls(self.net, self.point)
+        nearest = _Nearest()
+        for stage in walls.stages(choices.label, choices):
+            if step is None:
+                nearest.add(stage, *_distances(stage, self.norm))
+            else:
+                nearest.add(stage, *_distances_along(stage, step.reshape(-1)))
+        terms, error = walls.map()
+        assert error is not None
+        slope, offset, slope_error, offset_error = self._rounded_map(terms, error)
+        if not nearest.is_sharp:
+            return None
+        return self._result(choices, (slope, offset, slope_error, offset_error), nearest, step, Exactness.CERTIFIED)
+
+    def _rounded_map(self, terms: Array, error: FloatArray) -> tuple[FloatArray, FloatArray, float, float]:
+        """Slope and offset in input coordinates, from the map in displacements."""
+        dim, out = prod(self.net.input_shape), prod(self.net.output_shape)
+        slope, spread = np.zeros((out, dim)), np.zeros(dim)
+        slope[:, : len(terms) - 1] = terms[1:].reshape(len(terms) - 1, out).T
+        spread[: len(terms) - 1] = error[1:]
+        x = self.point.reshape(-1)
+        value = terms[0].reshape(-1)
+        with np.errstate(over="ignore", invalid="ignore"):
+            offset = value - slope @ x
+            size = np.abs(value) + np.abs(slope) @ np.abs(x)
+            slack = float(error[0]) + float(spread @ np.abs(x))
+            off = dot_error(dim, float(size.max(initial=0.0)), slack)
+        if not (np.isfinite(offset).all() and np.isfinite(off)):
+            raise PrecisionError("the affine map overflows binary64")
+        return slope, offset, float(spread.max(initial=0.0)), float(off)
+
+    def exact(self, step: FloatArray | None) -> LocalMap:
+        """The answer in rationals, rounded once."""
+        choices = self.choices.at(self.point, in_rationals=True)
+        if step is not None:
+            return self._exact_along(choices, step)
+        walls = CellWalls(self.net, self.point, Arithmetic.RATIONAL)
+        best: Any = None
+        here: list[Wall] = []
+        nearest: Wall | None = None
+        for stage in walls.stages(choices.label):
+            for k in range(len(stage.columns)):
+                size = _exact_distance(stage.values[k], stage.slopes[:, k], self.norm)
+                wall = self._wall(stage, k)
+                if size == 0:
+                    here.append(wall)
+                if best is None or size < best:
+                    best, nearest = size, wall
+        terms, _ = walls.map()
+        radius = inf if best is None else _root(best) if self.norm == 2 else nearest_float(best)
+        ends = _ends(radius, best)
+        return self._exact_result(choices, self._exact_map(terms), (radius, *ends), nearest, here, None)
+
+    def _exact_map(self, terms: Array) -> tuple[FloatArray, FloatArray, float, float]:
+        dim, out = prod(self.net.input_shape), prod(self.net.output_shape)
+        slopes = terms[1:].reshape(-1, out)
+        x = [fraction(v) for v in self.point.reshape(-1).tolist()]
+        offset = [
+            fraction(value) - sum((fraction(a) * b for a, b in zip(slopes[:, k], x, strict=False)), Fraction(0))
+            for k, value in enumerate(terms[0].reshape(-1))
+        ]
+        slope = np.zeros((out, dim))
+        slope[:, : len(slopes)] = float_array(slopes).T
+        rounded = np.array([nearest_float(value) for value in offset])
+        errors = [relative_error(1) * float(np.abs(a).max(initial=0.0)) + UNDERFLOW for a in (slope, rounded)]
+        return slope, rounded, errors[0], errors[1]
+
+    # --- along a direction ------------------------------------------------------------------------------
+
+    def _curved(self, choices: Choices, step: FloatArray | None) -> LocalMap | None:
+        """Scores are quadratic: the map in all of space, the radius along a direction only."""
+        numbers = self._map_at_unit_vectors(choices.label)
+        if step is None:
+            return self._result(choices, numbers, None, None, Exactness.CERTIFIED)
+        nearest = _Nearest()
+        program = EntrywiseProgram(self.net.graph, self.point, step[None])
+        for stage in _line_stages(program, choices.label, choices):
+            nearest.add(stage, *_first_roots(stage))
+        return self._result(choices, numbers, nearest, step, Exactness.CERTIFIED) if nearest.is_sharp else None
+
+    def _map_at_unit_vectors(self, label: IntArray) -> tuple[FloatArray, FloatArray, float, float]:
+        """The map that a label makes, from its values at zero and at the unit vectors: scores play no part in it."""
+        dim, out = prod(self.net.input_shape), prod(self.net.output_shape)
+        program = EntrywiseProgram(self.net.graph, np.zeros(self.net.input_shape), np.empty((0, *self.net.input_shape)))
+        widest = max(prod(node.shape) for node in self.net.graph.nodes)
+        batch = max(1, _BATCH_NUMBERS // (4 * widest))
+        values, errors = np.empty((dim + 1, out)), np.empty(dim + 1)
+        for first in range(0, dim + 1, batch):
+            some = np.arange(first, min(first + batch, dim + 1))
+            points = np.zeros((len(some), dim))
+            points[some > 0, some[some > 0] - 1] = 1.0
+            state = program.at(points.reshape(len(some), *self.net.input_shape), np.zeros(len(some)))
+            parents = np.arange(len(some))
+            for stage in program.stages:
+                state = program.advance(state, parents, np.tile(label[stage.columns], (len(some), 1)))
+            tensor = program.output(state)
+            values[some] = np.broadcast_to(tensor.coefficients[:, 0].reshape(len(tensor), out), (len(some), out))
+            assert tensor.bounds is not None
+            errors[some] = tensor.bounds.error[:, 0]
+        slope = values[1:] - values[0]
+        rounding = relative_error(1) * float(np.abs(slope).max(initial=0.0))
+        error = SAFETY * (float(errors[1:].max(initial=0.0)) + float(errors[0]) + rounding)
+        return slope.T, values[0], error, float(errors[0])
+
+    def _exact_along(self, choices: Choices, step: FloatArray) -> LocalMap:
+        """Along a direction, in rationals: first roots of exact quadratics, bracketed by rationals."""
+        program = SliceProgram(self.net.graph, self.point, step[None], Arithmetic.RATIONAL)
+        best: tuple[Fraction, Fraction] | None = None
+        nearest, here = None, []
+        for stage in _line_stages(program, choices.label, None):
+            for k in range(len(stage.columns)):
+                row = [fraction(stage.values[k]), *(fraction(v) for v in stage.slopes[:, k])]
+                ends = _first_root(row)
+                if ends is None:
+                    continue
+                if ends[1] == 0:
+                    here.append(self._wall(stage, k))
+                if best is None or ends < best:
+                    best, nearest = ends, self._wall(stage, k)
+        try:
+            terms, _ = self._exact_terms(choices.label)
+            numbers = self._exact_map(terms)
+        except QuadraticScoresError:
+            numbers = self._map_at_unit_vectors(choices.label)
+        if best is None:
+            return self._exact_result(choices, numbers, (inf, inf, inf), None, here, step)
+        low, high = nearest_float(best[0]), nearest_float(best[1])
+        ends = (0.0, 0.0) if best[1] == 0 else (nextafter(low, 0.0), nextafter(high, inf))
+        return self._exact_result(choices, numbers, ((low + high) / 2, *ends), nearest, here, step)
+
+    def _exact_terms(self, label: IntArray) -> tuple[Array, FloatArray | None]:
+        walls = CellWalls(self.net, self.point, Arithmetic.RATIONAL)
+        for _ in walls.stages(label):
+            pass
+        return walls.map()
+
+    # --- results ----------------------------------------------------------------------------------------
+
+    def _wall(self, stage: StageWalls, k: int) -> Wall:
+        return Wall.of(self.net, int(stage.columns[k]), int(stage.winners[k]), int(stage.rivals[k]))
+
+    def _margin(self, choices: Choices) -> float:
+        """The least lead of a choice at the input."""
+        least = inf
+        for stage, values in zip(self.choices.stages, choices.values, strict=True):
+            relus = values[stage.group_start[stage.is_relu]]
+            least = min(least, float(np.abs(relus).min(initial=inf)))
+            for group in np.flatnonzero(~stage.is_relu & (stage.group_size > 1)):
+                scores = values[stage.group_start[group] :][: stage.group_size[group]]
+                top = np.partition(scores, len(scores) - 2)[-2:]
+                least = min(least, float(top[1] - top[0]))
+        return least
+
+    def _result(
+        self, choices: Choices, numbers: tuple[FloatArray, FloatArray, float, float], nearest: _Nearest | None,
+        step: FloatArray | None, exactness: Exactness,
+    ) -> LocalMap:  # fmt: skip
+        radius, lower, upper, wall, walls = nan, 0.0, inf, None, ()
+        if nearest is not None:
+            lower, upper = nearest.lower, nearest.upper
+            radius = lower if lower == upper else min(max(lower + (upper - lower) / 2, lower), upper)
+            found = [Wall.of(self.net, *place) for place in nearest.places(on_wall=False)]
+            wall = found[0] if found else None
+            walls = tuple(Wall.of(self.net, *place) for place in nearest.places(on_wall=True))
+        return self._made(choices, numbers, (radius, lower, upper), wall, walls, step, exactness)
+
+    def _exact_result(
+        self, choices: Choices, numbers: tuple[FloatArray, FloatArray, float, float], ends: tuple[float, float, float],
+        wall: Wall | None, walls: list[Wall], step: FloatArray | None,
+    ) -> LocalMap:  # fmt: skip
+        return self._made(choices, numbers, ends, wall, tuple(walls), step, Exactness.EXACT)
+
+    def _made(
+        self, choices: Choices, numbers: tuple[FloatArray, FloatArray, float, float], ends: tuple[float, float, float],
+        wall: Wall | None, walls: tuple[Wall, ...], step: FloatArray | None, exactness: Exactness,
+    ) -> LocalMap:  # fmt: skip
+        slope, offset, slope_error, offset_error = numbers
+        for array in (slope, offset, choices.label):
+            array.setflags(write=False)
+        return LocalMap(
+            self.point, choices.label, slope, offset, slope_error, offset_error, self._margin(choices), *ends,
+            self.norm, wall, walls, step, exactness,
+        )  # fmt: skip
+
+
+class _Nearest:
+    """Proved ends of the distances to walls, gathered stage by stage."""
+
+    def __init__(self) -> None:
+        self._low: list[FloatArray] = []
+        self._high: list[FloatArray] = []
+        self._what: list[IntArray] = []
+
+    def add(self, stage: StageWalls, low: FloatArray, high: FloatArray) -> None:
+        """Take in the walls of a stage with bounds on their distances."""
+        self._low.append(low)
+        self._high.append(high)
+        self._what.append(np.stack([stage.columns, stage.winners, stage.rivals], axis=1))
+
+    @property
+    def lower(self) -> float:
+        """A proved lower bound of the least distance."""
+        return min((float(low.min(initial=inf)) for low in self._low), default=inf)
+
+    @property
+    def upper(self) -> float:
+        """A proved upper bound of the least distance."""
+        return min((float(high.min(initial=inf)) for high in self._high), default=inf)
+
+    @property
+    def is_sharp(self) -> bool:
+        """Whether the bounds agree as well as floats should, and say of each wall whether the input lies on it."""
+        lower, upper = self.lower, self.upper
+        if any(bool(((low <= 0) & (high > 0)).any()) for low, high in zip(self._low, self._high, strict=True)):
+            return False
+        return bool(lower == upper or 0 <= upper - lower <= _MOST_GAP * upper < inf)
+
+    def places(self, *, on_wall: bool) -> list[tuple[int, int, int]]:
+        """Column, winner and rival of the first wall that may be nearest, or of all at distance zero."""
+        if not self._low or self.lower == inf:
+            return []
+        low, high, what = np.concatenate(self._low), np.concatenate(self._high), np.concatenate(self._what)
+        chosen = what[high == 0] if on_wall or self.upper == 0 else what[low <= self.upper]
+        return [(int(a), int(b), int(c)) for a, b, c in (chosen if on_wall else chosen[:1])]
+
+
+def _distances(stage: StageWalls, norm: float) -> tuple[FloatArray, FloatArray]:
+    """Proved bounds on the distances (n,) to a stage's walls; infinite above where a slope may be zero."""
+    shortest, longest = stage.lengths(norm)
+    return _quotients(stage, shortest, longest, shortest > 0)
+
+
+def _quotients(
+    stage: StageWalls, shortest: FloatArray, longest: FloatArray, moves: BoolArray
+) -> tuple[FloatArray, FloatArray]:
+    """Bounds on values over slopes between ``shortest``, at least zero, and ``longest``; which certainly move."""
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        least = quotient_below(np.maximum(stage.values - stage.value_error, 0.0), longest)
+        most = quotient_above(stage.values + stage.value_error, shortest)
+    never = longest <= 0  # a wall that does not come nearer
+    is_zero = (stage.values == 0) & (stage.value_error == 0) & moves
+    low = np.where(is_zero, 0.0, np.where(never, inf, np.clip(np.nan_to_num(least, nan=0.0), 0.0, _LARGEST)))
+    return low, np.where(is_zero, 0.0, np.where((shortest > 0) & (most < inf), most, inf))
+
+
+def _distances_along(stage: StageWalls, step: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """The same along x + t step: t is the value over the rate at which it falls."""
+    dim = len(step)
+    with np.errstate(over="ignore", invalid="ignore"):
+        rate, size = -(step @ stage.slopes), np.abs(step) @ np.abs(stage.slopes)
+        slack = float(np.abs(step) @ stage.slope_error) * stage.factor
+        doubt = difference_dot_error(dim, size) + SAFETY * slack + 2 * dim * UNDERFLOW
+    doubt = np.where((stage.slopes[step != 0] == 0).all(axis=0) & (slack == 0), 0.0, doubt)
+    shortest, longest = np.maximum(rate - SAFETY * doubt, 0.0), rate + SAFETY * doubt
+    return _quotients(stage, norm_below(shortest, 0), norm_above(longest, 0), np.abs(rate) > doubt)
+
+
+def _line_stages(program: SliceProgram, label: IntArray, choices: Choices | None) -> Any:
+    """Walls along a line, (constant, linear, quadratic), whatever their degree."""
+    state, only = program.begin(), np.zeros(1, dtype=np.int64)
+    for index, stage in enumerate(program.stages):
+        guards = program.guards(state)
+        rows = guards.coefficients[0]
+        error = np.zeros(len(rows)) if guards.error is None else guards.error[0]
+        values, value_error = rows[0], np.full(stage.n_rows, error[0])
+        if choices is not None:
+            values, value_error = choices.values[index], choices.errors[index]
+        own = label[stage.columns]
+        yield stage_walls(rows[1:], error[1:], values, value_error, stage, own, max(2, len(rows) - 1))
+        state = program.advance(state, only, own[None])
+
+
+def _first_roots(stage: StageWalls) -> tuple[FloatArray, FloatArray]:
+    """Proved bounds on the least t >= 0 at which each wall a + b t + c t^2 is met.
+
+    Below: the least the wall can be, with its errors taken off, is positive up to there. Above: the most it can be is
+    negative there, so it was met before; infinite where this is not so.
+    """
+    a, b, c = stage.values, stage.slopes[0], stage.slopes[1]
+    spread = np.abs(stage.slopes) * relative_error(1) + (stage.slope_error[:, None] * stage.factor) * SAFETY + UNDERFLOW
+    spread = np.where((stage.slopes == 0) & (stage.slope_error == 0)[:, None], 0.0, spread)
+    low, high = np.full(len(a), inf), np.full(len(a), inf)
+    order = np.argsort(_roots(a, b, c))
+    best = inf
+    for k in order.tolist():
+        if not _roots(a[k : k + 1] - 2 * stage.value_error[k], b[k : k + 1] - 2 * spread[0, k],
+                      c[k : k + 1] - 2 * spread[1, k])[0] < best * (1 + 4 * _NUDGE):  # fmt: skip
+            low[k] = best if best < inf else _LARGEST
+            continue
+        ends = _bracket((a[k], b[k], c[k]), (stage.value_error[k], spread[0, k], spread[1, k]))
+        low[k], high[k] = ends
+        best = min(best, high[k])
+    return low, high
+
+
+def _roots(a: FloatArray, b: FloatArray, c: FloatArray) -> FloatArray:
+    """Float guesses of the least t >= 0 with a + b t + c t^2 <= 0; infinite where there is none."""
+    with np.errstate(all="ignore"):
+        inside = b * b - 4 * a * c
+        half = -b + np.sqrt(inside)  # positive where the first root is
+        first = 2 * a / half
+        guess = np.where((inside >= 0) & (half > 0), first, inf)
+        falls = np.where((c < 0) & ~(guess < inf), (-b - np.sqrt(inside)) / (2 * c), guess)
+    return np.where(a <= 0, 0.0, np.nan_to_num(falls, nan=inf, posinf=inf))
+
+
+def _bracket(row: tuple[float, ...], errors: tuple[float, ...]) -> tuple[float, float]:
+    """Floats between which the first root of a row known within errors lies, proved in rationals."""
+    exact, spread = [Fraction(float(v)) for v in row], [Fraction(float(v)) for v in errors]
+    least = [v - e for v, e in zip(exact, spread, strict=True)]
+    most = [v + e for v, e in zip(exact, spread, strict=True)]
+    if exact[0] == spread[0] == 0:
+        falls = most[1] < 0 or (most[1] == 0 and most[2] < 0)
+        stays = least[1] > 0 or (least[1] == 0 and least[2] > 0)
+        return (0.0, 0.0) if falls or stays else (0.0, inf)
+    low, high = _first_root(least), _first_root(most)
+    below = _LARGEST if low is None else max(0.0, nextafter(nearest_float(low[0]), 0.0))
+    above = inf if high is None else nextafter(nearest_float(high[1]), inf)
+    return (inf if low is None and not any(spread) else below), above
+
+
+def _first_root(row: list[Fraction]) -> tuple[Fraction, Fraction] | None:
+    """Rationals around the least t >= 0 with a + b t + c t^2 = 0, equal where it is rational; None where there is none.
+
+    Examples
+    --------
+    >>> _first_root([Fraction(1), Fraction(-1), Fraction(0)]), _first_root([Fraction(1), Fraction(0), Fraction(1)])
+    ((Fraction(1, 1), Fraction(1, 1)), None)
+    """
+    a, b, c = [*row, Fraction(0), Fraction(0)][:3]
+    if a <= 0:
+        return (Fraction(0), Fraction(0)) if a < 0 or b or c else None
+    if c == 0:
+        return (a / -b, a / -b) if b < 0 else None
+    inside = b * b - 4 * a * c
+    if inside < 0 or (c > 0 and b >= 0):
+        return None
+    low, high = _root_between(inside)
+    # t = 2 a / (-b + sqrt(inside)): the least positive root whether c is positive or not, as a > 0
+    return 2 * a / (-b + high), 2 * a / (-b + low) if -b + low > 0 else 2 * a / (-b + high)
+
+
+def _root_between(square: Fraction) -> tuple[Fraction, Fraction]:
+    """Rationals around a square root, within 2**-128 of it relatively; equal where it is rational."""
+    bits = max(0, 256 - square.numerator.bit_length() + square.denominator.bit_length())
+    shift = bits + bits % 2
+    scaled = square * (1 << shift)
+    whole = isqrt(scaled.numerator // scaled.denominator)
+    low = Fraction(whole, 1 << shift // 2)
+    return (low, low) if low * low == square else (low, Fraction(whole + 1, 1 << shift // 2))
+
+
+def _root(square: Any) -> float:
+    """The square root of a rational, to within one unit in the last place; infinite where it overflows."""
+    return distance(QuadraticNumber(rational(0), rational(1), square), QuadraticNumber.of(0))[0]
+
+
+def _exact_distance(value: Any, slope: Array, norm: float) -> Any:
+    """The distance to a wall in rationals, squared in norm 2."""
+    if norm == 2:
+        return value * value / sum(entry * entry for entry in slope)
+    sizes = [abs(entry) for entry in slope]
+    return value / (max(sizes) if norm == 1 else sum(sizes))
+
+
+def _ends(radius: float, size: Any) -> tuple[float, float]:
+    """Proved ends around a distance that was rounded once."""
+    if size is None:
+        return inf, inf
+    return (0.0, 0.0) if size == 0 else (nextafter(radius, 0.0), nextafter(radius, inf))

@@ -1,0 +1,187 @@
+"""Classes of cells, and the boundary between them as facets with their lengths and areas.
+
+The network ends in an argmax (``hm.decisions``), so the last choice of a label is a class. Two cells of different
+classes that share a facet share a piece of the boundary: usually on the wall of that last choice, but where attention
+jumps the class may change on any wall, and facets may overlap in part.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import gcd, inf
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hardmax.cells.engines.exact.polytopes import ExactPolytope, split, volume
+from hardmax.errors import CertificateError, ParameterError
+from hardmax.exact.quadratic import QuadraticNumber, distance
+from hardmax.exact.rationals import nearest_float, rational
+from hardmax.exactness import Exactness, FloatArray, IntArray
+from hardmax.networks.decisions import decides
+from hardmax.networks.slices.stages import Stage
+
+if TYPE_CHECKING:
+    from hardmax.cells.complex import CellComplex
+
+Row = tuple[Any, ...]  # (c, a_1, ..., a_d) in rationals: c + <a, u>
+
+
+def decision_of(cells: CellComplex) -> IntArray:
+    """The class of each cell, (n_cells,)."""
+    if not decides(cells.network.graph):
+        raise ParameterError(
+            "the network does not end in a decision, so its cells have no class; enumerate the cells of "
+            "hm.decisions(network)"
+        )
+    return cells.labels[:, -1].astype(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class DecisionBoundary:
+    """The facets on which the class changes, n of them.
+
+    ``pairs`` (n, 2) are the cells on either side, ``classes`` (n, 2) their classes. ``measures`` (n,) are the facets'
+    sizes in slice coordinates: lengths in the plane, areas in space, 1 for a point of a line, infinite where a facet is
+    unbounded; each within ``errors`` of the true one. ``corners[i]`` (m, dim) are a facet's finite corners, rounded.
+
+    Exactness: certified where the cells are: facets and corners are found in rationals and rounded once.
+    """
+
+    pairs: IntArray
+    classes: IntArray
+    measures: FloatArray
+    errors: FloatArray
+    corners: tuple[FloatArray, ...]
+    exactness: Exactness
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    @property
+    def total(self) -> float:
+        """The size of the whole boundary: all lengths, areas or points together."""
+        return float(self.measures.sum())
+
+    def between(self, first: int, second: int) -> FloatArray:
+        """The sizes of the facets between two classes."""
+        both = np.sort(self.classes, axis=1)
+        return np.asarray(self.measures[(both == sorted((first, second))).all(axis=1)])
+
+
+def decision_boundary(cells: CellComplex) -> DecisionBoundary:
+    """The facets between cells of different classes, in the order of ``cells.neighbours``."""
+    decision = decision_of(cells)
+    pairs = cells.neighbours
+    pairs = pairs[decision[pairs[:, 0]] != decision[pairs[:, 1]]]
+    found = [_point(cells, *pair) if cells.dim == 1 else _facet(cells, *pair) for pair in pairs.tolist()]
+    measures = np.array([size for size, _, _ in found], dtype=np.float64)
+    errors = np.array([error for _, error, _ in found], dtype=np.float64)
+    corners = tuple(points for _, _, points in found)
+    return DecisionBoundary(pairs, decision[pairs].reshape(-1, 2), measures, errors, corners, cells.exactness)
+
+
+def _point(cells: CellComplex, one: int, two: int) -> tuple[float, float, FloatArray]:
+    """Where two intervals of a line meet."""
+    start = cells.pieces.vertex_start
+    middles = [cells.pieces.vertices[start[i] : start[i] + 2, 0].sum() for i in (one, two)]
+    low = one if middles[0] < middles[1] else two
+    return 1.0, 0.0, cells.pieces.vertices[start[low] + 1 : start[low] + 2].copy()
+
+
+def _facet(cells: CellComplex, one: int, two: int) -> tuple[float, float, FloatArray]:
+    """Size, error and finite corners of what two cells share."""
+    part, wall, pivot = shared_facet(cells, one, two)
+    points = [_lifted(point, wall, pivot, part.dim) for point in part.points if not any(point[part.dim + 1 :])]
+    corners = np.array([[nearest_float(x) for x in point] for point in points]).reshape(-1, cells.dim)
+    if not part.is_bounded:
+        return inf, 0.0, corners
+    flat = volume(part)
+    square = flat * flat * sum(a * a for a in wall[1:]) / (wall[pivot] * wall[pivot])
+    value, error = distance(QuadraticNumber(rational(0), rational(1), square), QuadraticNumber.of(0))
+    return value, error, corners
+
+
+def shared_facet(cells: CellComplex, one: int, two: int) -> tuple[ExactPolytope, Row, int]:
+    """What two neighbours share, projected along coordinate ``pivot`` of the wall between them, in rationals."""
+    ours, theirs = _rows(cells, one), _rows(cells, two)
+    facing = {_direction(row): place for place, row in theirs.items()}
+    place = next((p for p, row in ours.items() if tuple(-x for x in _direction(row)) in facing), None)
+    if place is None:
+        raise CertificateError(
+            f"cells {one} and {two} are neighbours without a common wall; this is a bug in hardmax, please report it"
+        )
+    wall = ours[place]
+    pivot = next(k for k in range(1, len(wall)) if wall[k] != 0)
+    base = _projected(cells.exact_cell(one), place, pivot)
+    opposite = facing[tuple(-x for x in _direction(wall))]
+    cuts = [_restricted(row, wall, pivot) for other, row in theirs.items() if other != opposite]
+    cuts = [row for row in cuts if any(row[1:])]
+    if cuts:
+        n = len(cuts)
+        stage = Stage((0,), np.arange(n), np.ones(n, np.int64), np.ones(n, bool), np.arange(n), np.arange(n))
+        rows = np.empty((base.dim + 1, n), dtype=object)
+        for k, row in enumerate(cuts):
+            rows[:, k] = row
+        inside = [part for labels, part in split(base, rows, stage) if all(labels)]
+        if len(inside) != 1:
+            raise CertificateError(
+                f"cells {one} and {two} are neighbours, but their facets do not overlap; this is a bug in hardmax, "
+                "please report it"
+            )
+        base = inside[0]
+    return base, wall, pivot
+
+
+def _rows(cells: CellComplex, index: int) -> dict[int, Row]:
+    """The exact walls of a cell by the place of their facets, those at infinity left out."""
+    start, stop = cells.pieces.facet_start[index : index + 2].tolist()
+    found = {}
+    for place, wall in enumerate(cells.pieces.walls[start:stop].tolist()):
+        if wall >= 0 or cells.domain.is_bounded:
+            row = tuple(cells.follower.wall_row(wall, cells.labels[index]))
+            found[place] = row + (rational(0),) * (cells.dim + 1 - len(row))
+    return found
+
+
+def _direction(row: Row) -> Row:
+    """A function as its multiple whose first nonzero slope is 1 or -1."""
+    size = next((abs(x) for x in row[1:] if x != 0), rational(1))
+    return tuple(x / size for x in row)
+
+
+def _restricted(row: Row, wall: Row, pivot: int) -> Row:
+    """A row on the wall, coordinate ``pivot`` eliminated."""
+    factor = row[pivot] / wall[pivot]
+    return tuple(x - factor * y for k, (x, y) in enumerate(zip(row, wall, strict=True)) if k != pivot)
+
+
+def _projected(cell: ExactPolytope, place: int, pivot: int) -> ExactPolytope:
+    """A facet of a polytope without coordinate ``pivot``."""
+    dim, bit = cell.dim, 1 << place
+    points, incidence = [], []
+    for point, mask in zip(cell.points, cell.incidence, strict=True):
+        if mask & bit:
+            kept = [x for k, x in enumerate(point) if k not in (pivot, dim + pivot)]
+            divisor = gcd(*kept)
+            points.append(tuple(x // divisor for x in kept))
+            incidence.append(mask & ~bit)
+    others = [k for k in range(len(cell.walls)) if k != place and any(mask >> k & 1 for mask in incidence)]
+    sets = {k: sum(1 << i for i, mask in enumerate(incidence) if mask >> k & 1) for k in others}
+    # only walls that bound the facet stay, each once: a larger or equal set of corners hides the others
+    sides = [k for k in others if not any(_hides(sets, other, k) for other in others if other != k)]
+    masks = [sum(1 << new for new, k in enumerate(sides) if mask >> k & 1) for mask in incidence]
+    return ExactPolytope(dim - 1, tuple(points), tuple(cell.walls[k] for k in sides), tuple(masks))
+
+
+def _hides(sets: dict[int, int], other: int, own: int) -> bool:
+    is_within = sets[own] & sets[other] == sets[own]
+    return is_within and (sets[own] != sets[other] or other < own)
+
+
+def _lifted(point: Any, wall: Row, pivot: int, dim: int) -> list[Any]:
+    """A corner of the projected facet back on its wall, as rationals."""
+    flat = [rational(x) / point[0] for x in point[1 : dim + 1]]
+    rest = [a for k, a in enumerate(wall) if k not in (0, pivot)]
+    missing = -(wall[0] + sum((a * x for a, x in zip(rest, flat, strict=True)), rational(0))) / wall[pivot]
+    return [*flat[: pivot - 1], missing, *flat[pivot - 1 :]]

@@ -1,0 +1,56 @@
+"""``decisions``: a network followed by the argmax of its outputs."""
+
+from __future__ import annotations
+
+from math import isfinite, prod
+
+from hardmax.errors import ParameterError
+from hardmax.networks import operations as op
+from hardmax.networks.graph import Graph, GraphBuilder
+from hardmax.networks.network import Network
+
+#: The name of the operation that decides.
+DECISION = "decision"
+
+
+def decisions(net: Network, *, level: float = 0.0) -> Network:
+    """The network and the argmax of its outputs: one-hot, the last choice of every label is the class.
+
+    Ties go to the lowest index. A network with one output decides by ``level``: class 1 where the output is above it,
+    class 0 elsewhere. On cells of the result ``cells.decision`` is each cell's class, ``cells.n_regions`` counts the
+    connected pieces of all classes, and ``cells.boundary`` and ``cells.betti(k)`` follow.
+
+    Exactness: exact; nothing is rounded but by the network itself.
+
+    Examples
+    --------
+    >>> from hardmax.networks.layers import Affine
+    >>> net = decisions(Network([Affine([[1.0], [-1.0], [0.0]], [0.0, 0.0, 1.0])], 1))
+    >>> net([[3.0], [-3.0], [0.5]]).tolist()
+    [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
+    >>> decisions(Network([Affine([[1.0]])], 1), level=2.0).labels([[3.0], [2.0]]).tolist()
+    [[1], [0]]
+    """
+    if not isinstance(net, Network):
+        raise ParameterError(f"expected an hm.Network, got {type(net).__name__}; hm.read(path) reads a file")
+    n = prod(net.output_shape)
+    if not isfinite(level):
+        raise ParameterError(f"level: expected a finite number, got {level}")
+    if n > 1 and level != 0:
+        raise ParameterError(f"level: expected none for a network with {n} outputs, which are compared, got {level}")
+    builder = GraphBuilder(net.input_shape)
+    value = 0
+    for node in net.graph.nodes:
+        value = builder.add(node.operation, *node.inputs, name=node.name)
+    if net.output_shape != (n,):
+        value = builder.add(op.Reshape((n,)), value, name="outputs")
+    if n == 1:
+        value = builder.add(op.Linear(op.frozen([[0.0], [1.0]]), op.frozen([level, 0.0])), value, name="level")
+    value = builder.add(op.Hardmax(always_hard=True), value, name=DECISION)
+    return Network.from_graph(builder.build(value), net.temperature, net.changes)
+
+
+def decides(graph: Graph) -> bool:
+    """Whether a graph ends in an argmax of a vector, so that the last choice of a label is a class."""
+    last = graph.nodes[-1] if graph.nodes else None
+    return last is not None and isinstance(last.operation, op.Hardmax) and len(last.shape) == 1
