@@ -132,7 +132,7 @@ def test_positions_that_fit_nothing_are_refused(queries, keys, error, words):
 
 @pytest.mark.extras
 def test_modules_of_torch_have_positions_where_they_attend_to_their_own_sequence():
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="needs torch, which is not installed")
     layer = torch.nn.TransformerDecoderLayer(6, 2, 8, batch_first=True, dropout=0.0)
     memory = torch.zeros(1, 4, 6)
 
