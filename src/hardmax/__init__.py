@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from hardmax.measure import stability as stability
     from hardmax.measure.sampling import sample_cells as sample_cells
     from hardmax.networks.decisions import decisions as decisions
+    from hardmax.networks.files.foreign_arrays import from_arrays as from_arrays
     from hardmax.networks.files.formats import read as read
     from hardmax.networks.files.formats import write as write
     from hardmax.networks.files.opening import Limits as Limits
@@ -107,6 +108,7 @@ _NAMES = {
     "decisions": "hardmax.networks.decisions",
     "difference_of_maxima": "hardmax.constructions.piecewise",
     "enumerate_cells": "hardmax.cells.search",
+    "from_arrays": "hardmax.networks.files.foreign_arrays",
     "from_torch": "hardmax.networks.files.torch_modules",
     "grid_transformer": "hardmax.constructions.grid",
     "joint_cells": "hardmax.tropical.sums.joint_cells",

@@ -21,3 +21,26 @@ class Exactness(StrEnum):
     EXACT = "exact"
     CERTIFIED = "certified"
     ESTIMATED = "estimated"
+
+
+def detached(values: Any) -> Any:
+    """The values as numpy can read them: a tensor that requires a gradient, or lies on a device, as its numbers alone.
+
+    Lists of tensors become lists of arrays; bfloat16, which numpy has no name for, becomes float32; anything else
+    stays what it is. No framework is imported for it.
+
+    Examples
+    --------
+    >>> detached([1.0, 2.0])
+    [1.0, 2.0]
+    """
+    if isinstance(values, list | tuple):
+        return [detached(value) for value in values] if any(map(_is_tensor, values)) else values
+    if not _is_tensor(values):
+        return values
+    tensor = values.detach().cpu()
+    return (tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor).numpy()
+
+
+def _is_tensor(value: Any) -> bool:
+    return hasattr(value, "detach") and hasattr(value, "requires_grad")

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from hardmax.errors import DomainError, ShapeError, WeightError
 from hardmax.exact.rationals import rational_array
 from hardmax.exact.rounding import dot_error
-from hardmax.exactness import FloatArray
+from hardmax.exactness import FloatArray, detached
 
 Shape = tuple[int, ...]
 
@@ -220,7 +220,7 @@ def _check_shape(name: str, shape: Shape, input_shape: Shape) -> None:
 
 def _numbers(what: str, values: ArrayLike) -> FloatArray:
     try:
-        array = np.array(values, dtype=np.float64)
+        array = np.array(detached(values), dtype=np.float64)
     except (TypeError, ValueError):
         raise WeightError(f"{what}: expected an array of numbers, got {type(values).__name__}") from None
     if not np.isfinite(array).all():

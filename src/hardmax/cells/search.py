@@ -26,7 +26,7 @@ from hardmax.exact.rationals import float_array
 from hardmax.exact.rounding import UNDERFLOW, relative_error
 from hardmax.exactness import Exactness
 from hardmax.networks import operations as op
-from hardmax.networks.network import Network
+from hardmax.networks.network import Network, check_network
 
 if TYPE_CHECKING:
     from hardmax.cells.streaming import StreamedCells
@@ -315,8 +315,7 @@ class _WallRow:
 
 def check_polyhedral(net: Network) -> None:
     """Refuse what has no polyhedral cells: smooth operations, softmax at a positive temperature."""
-    if not isinstance(net, Network):
-        raise ParameterError(f"expected an hm.Network, got {type(net).__name__}; hm.read(path) reads a file")
+    check_network(net)
     if net.smooth_operations:
         raise NotPiecewiseAffineError(
             f"the network has no polyhedral cells because of {net.smooth_operations[0]}; "

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hardmax.errors import EmptyError, OperatorError, ParameterError, ShapeError
+from hardmax.errors import EmptyError, OperatorError, ShapeError
 from hardmax.exactness import FloatArray
 from hardmax.networks import operations as op
 from hardmax.networks.layers import Affine, Layer, Maxout
-from hardmax.networks.network import Network
+from hardmax.networks.network import Network, check_network
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,8 +120,7 @@ def maxout_form(net: Network) -> MaxoutForm:
     >>> maxout_form(Network([Affine([[3.0]])], 1)).layers  # affine: nothing but the read-out
     ()
     """
-    if not isinstance(net, Network):
-        raise ParameterError(f"expected an hm.Network, got a {type(net).__name__}; hm.read(path) reads a file")
+    check_network(net)
     if len(net.input_shape) != 1:
         raise ShapeError(
             f"expected a maxout network on vectors, got one on inputs of shape {net.input_shape}; "

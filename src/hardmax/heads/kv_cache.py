@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hardmax.errors import EmptyError, ParameterError, ShapeError, WeightError
-from hardmax.exactness import BoolArray, Exactness, FloatArray, IntArray
+from hardmax.exactness import BoolArray, Exactness, FloatArray, IntArray, detached
 from hardmax.heads._tables import MOST_ROWS, caches_html
 from hardmax.heads.capture.captured import Capture, CapturedHead, read_only, the_head
 from hardmax.heads.diagram.power_diagram import PowerDiagram, power_diagram
@@ -327,7 +327,7 @@ class CachedHead:
 
     def _vector(self, name: str, values: ArrayLike) -> FloatArray:
         try:
-            vector = np.asarray(values, dtype=np.float64)
+            vector = np.asarray(detached(values), dtype=np.float64)
         except (TypeError, ValueError):
             raise WeightError(f"{name}: expected a vector of real numbers, got {values!r:.80}") from None
         if vector.shape != self.query.shape:

@@ -7,7 +7,7 @@ from math import isfinite, prod
 from hardmax.errors import ParameterError
 from hardmax.networks import operations as op
 from hardmax.networks.graph import Graph, GraphBuilder
-from hardmax.networks.network import Network
+from hardmax.networks.network import Network, check_network
 
 #: The name of the operation that decides.
 DECISION = "decision"
@@ -31,8 +31,7 @@ def decisions(net: Network, *, level: float = 0.0) -> Network:
     >>> decisions(Network([Affine([[1.0]])], 1), level=2.0).labels([[3.0], [2.0]]).tolist()
     [[1], [0]]
     """
-    if not isinstance(net, Network):
-        raise ParameterError(f"expected an hm.Network, got {type(net).__name__}; hm.read(path) reads a file")
+    check_network(net)
     n = prod(net.output_shape)
     if not isfinite(level):
         raise ParameterError(f"level: expected a finite number, got {level}")

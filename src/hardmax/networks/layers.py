@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hardmax.errors import EmptyError, ParameterError, ShapeError, WeightError
-from hardmax.exactness import FloatArray
+from hardmax.errors import EmptyError, ParameterError, ShapeError, WeightError, if_transposed
+from hardmax.exactness import FloatArray, detached
 from hardmax.networks import operations as op
 from hardmax.networks.graph import GraphBuilder
 
@@ -48,7 +48,11 @@ class Affine(Layer):
         matrix = _matrix("Affine weight", weight)
         vector = None if bias is None else _vector("Affine bias", bias)
         if vector is not None and vector.shape != matrix.shape[:1]:
-            raise ShapeError(f"Affine: expected a bias of {matrix.shape[0]} entries, got {vector.shape[0]}")
+            hint = if_transposed(vector.shape == matrix.shape[1:])
+            raise ShapeError(
+                f"Affine: expected a bias of {matrix.shape[0]} entries for a weight {matrix.shape}, got "
+                f"{vector.shape[0]}{hint}"
+            )
         object.__setattr__(self, "weight", matrix)
         object.__setattr__(self, "bias", vector)
 
@@ -112,7 +116,8 @@ class Head:
             raise ShapeError(f"Head: expected one value a key, got {len(key_rows)} keys and {len(value_rows)} values")
         if matrix.shape[0] != key_rows.shape[1]:
             raise ShapeError(
-                f"Head: expected a query map (d_k, d) with d_k = {key_rows.shape[1]} as in the keys, got {matrix.shape}"
+                f"Head: expected a query map (d_k, d) with d_k = {key_rows.shape[1]} as in the keys, got "
+                f"{matrix.shape}{if_transposed(matrix.shape[1] == key_rows.shape[1], 'query')}"
             )
         if vector is not None and vector.shape != matrix.shape[:1]:
             raise ShapeError(f"Head: expected a query bias of {matrix.shape[0]} entries, got {vector.shape[0]}")
@@ -141,7 +146,7 @@ class Attention(Layer):
         if matrix is not None and matrix.shape[1] != width:
             raise ShapeError(
                 f"Attention: the heads' values have {width} entries together, so output must be (d_out, {width}); "
-                f"got {matrix.shape}"
+                f"got {matrix.shape}{if_transposed(matrix.shape[0] == width, 'output')}"
             )
         object.__setattr__(self, "heads", heads)
         object.__setattr__(self, "output", matrix)
@@ -235,7 +240,7 @@ def _vector(what: str, values: ArrayLike) -> FloatArray:
 
 def _numbers(what: str, values: ArrayLike) -> FloatArray:
     try:
-        raw = np.asarray(values)
+        raw = np.asarray(detached(values))
         if raw.dtype.kind == "c":
             raise WeightError(f"{what}: expected real numbers, got complex ones")
         with np.errstate(over="ignore"):  # what overflows is infinite and refused below

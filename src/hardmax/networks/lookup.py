@@ -33,7 +33,7 @@ from hardmax.networks import evaluation
 from hardmax.networks import operations as op
 from hardmax.networks.files.formats import read
 from hardmax.networks.layers import Affine, Attention, Head, Layer, ReLU, Residual
-from hardmax.networks.network import Network
+from hardmax.networks.network import Network, check_network
 
 #: Where the trained models are; training/lookup.py writes them.
 _MODELS = Path(__file__).with_name("models")
@@ -190,8 +190,7 @@ def conditioned_lookup(context: ArrayLike, net: Network | None = None) -> Networ
     """
     if net is None:
         net = trained("lookup").with_temperature(0.0)
-    if not isinstance(net, Network):
-        raise ParameterError(f"net: expected an hm.Network, got a {type(net).__name__}")
+    check_network(net, "net: expected an hm.Network")
     rows = _rows("context", context, N_PAIRS, N_PAIRS + 1)[:N_PAIRS]
     parts = _Parts.of(net)
     tokens = parts.embed(_numbers(rows, net.temperature))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from math import prod
 from typing import Any
@@ -11,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import EmptyError, ParameterError, ShapeError, WeightError
 from hardmax.exact.rationals import rational_array
+from hardmax.exactness import detached
 from hardmax.networks import evaluation
 from hardmax.networks import operations as op
 from hardmax.networks.graph import Graph, GraphBuilder
@@ -147,7 +149,7 @@ class Network:
 
     def _batch(self, x: ArrayLike) -> tuple[NDArray[Any], tuple[int, ...]]:
         try:
-            array = np.asarray(x)
+            array = np.asarray(detached(x))
         except ValueError as error:
             raise ShapeError(f"expected an array of numbers, got rows of several lengths ({error})") from None
         if array.dtype.kind not in "fiubO":
@@ -198,6 +200,24 @@ def _sizes(input_dim: Any) -> tuple[int, ...]:
     if not isinstance(sizes, tuple | list) or not all(isinstance(size, int | np.integer) for size in sizes):
         raise ParameterError(f"input_dim: expected an integer or a shape of integers, got {input_dim!r}")
     return tuple(int(size) for size in sizes)
+
+
+def check_network(net: Any, what: str = "expected an hm.Network") -> None:
+    """Refuse what is no network, with the call that makes one of it."""
+    if isinstance(net, Network):
+        return
+    remedy = "hm.read(path) reads a file, hm.Network(layers, input_dim) takes layers"
+    if isinstance(getattr(net, "network", None), Network):
+        remedy = "its .network is one"
+    elif hasattr(net, "named_modules") and hasattr(getattr(net, "config", None), "_attn_implementation"):
+        remedy = "a Hugging Face model becomes one by hm.from_hf(model, inputs)"
+    elif hasattr(net, "named_modules"):
+        remedy = "a torch module becomes one by hm.from_torch(module, example_input)"
+    elif hasattr(net, "coefs_") or hasattr(net, "get_weights"):
+        remedy = "hm.from_arrays reads scikit-learn's MLPClassifier and MLPRegressor, and Keras's model.get_weights()"
+    elif isinstance(net, str | os.PathLike):
+        remedy = "hm.read(path) reads the file"
+    raise ParameterError(f"{what}, got a {type(net).__name__}; {remedy}")
 
 
 def check_temperature(temperature: float) -> float:

@@ -25,7 +25,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.errors import ShapeError
+from hardmax.errors import ShapeError, if_transposed
 from hardmax.exactness import Array
 
 Shape = tuple[int, ...]
@@ -95,9 +95,14 @@ class Linear(Operation):
         if not shape or shape[-1] != self.weight.shape[1]:
             raise ShapeError(
                 f"a linear map with weight {self.weight.shape} expects {self.weight.shape[1]} features on the "
-                f"last axis, got a tensor of shape {shape}"
+                f"last axis, got a tensor of shape {shape}{if_transposed(self._fits_transposed(shape))}"
             )
         return (*shape[:-1], self.weight.shape[0])
+
+    def _fits_transposed(self, shape: Shape) -> bool:
+        """Whether ``weight.T`` would take the tensor; a bias rules it out unless the matrix is square."""
+        rows, columns = self.weight.shape
+        return bool(shape) and shape[-1] == rows and (self.bias is None or rows == columns)
 
     def fault(self, *shapes: Shape) -> str | None:
         weight, bias = self.weight, self.bias

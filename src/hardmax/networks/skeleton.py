@@ -7,13 +7,13 @@ import os
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hardmax.errors import NotPiecewiseAffineError, ParameterError, PrecisionError, ShapeError, WeightError
+from hardmax.errors import NotPiecewiseAffineError, PrecisionError, ShapeError, WeightError
 from hardmax.networks import evaluation
 from hardmax.networks import operations as op
 from hardmax.networks.files.formats import read
 from hardmax.networks.files.onnx.patterns import maxima_first
 from hardmax.networks.graph import Graph, GraphBuilder, Node
-from hardmax.networks.network import Network
+from hardmax.networks.network import Network, check_network
 
 #: Smooth activations whose zero-temperature limit, f(z / t) t as t -> 0, is the ReLU.
 _TO_RELU = {"gelu": "GELU", "gelu_tanh": "GELU (tanh form)", "silu": "SiLU"}
@@ -136,14 +136,10 @@ class _Work:
 
 
 def _network(source: Network | str | os.PathLike[str]) -> Network:
-    if isinstance(source, Network):
-        return source
     if isinstance(source, str | os.PathLike):
         return read(source)
-    raise ParameterError(
-        f"expected a network or the path of a file, got a {type(source).__name__}; for a torch module use "
-        "hm.skeleton(hm.from_torch(module, example))"
-    )
+    check_network(source, "expected a network or the path of a file")
+    return source
 
 
 def _reference(net: Network, reference: ArrayLike) -> NDArray[np.float64]:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import PrecisionError, ShapeError, WeightError
-from hardmax.exactness import FloatArray
+from hardmax.exactness import FloatArray, detached
 
 
 def finite_array(values: ArrayLike, name: str, shape: tuple[int | None, ...]) -> FloatArray:
@@ -20,7 +20,7 @@ def finite_array(values: ArrayLike, name: str, shape: tuple[int | None, ...]) ->
     array([[1., 2.]])
     """
     try:
-        source = np.asarray(values)
+        source = np.asarray(detached(values))
         if source.dtype.kind not in "iuf":
             raise TypeError(f"an array of {source.dtype}")
         array = np.array(source, dtype=np.float64)
@@ -50,7 +50,7 @@ def finite_points(x: ArrayLike, dim: int) -> FloatArray:
     ((2,), (0, 3))
     """
     try:
-        points = np.asarray(x, dtype=np.float64)
+        points = np.asarray(detached(x), dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise WeightError(f"x: expected an array of real numbers, got {error}") from error
     if points.ndim == 0 or points.shape[-1] != dim:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from hardmax.errors import DomainError
 from hardmax.exact.rounding import SAFETY, UNIT_ROUNDOFF, dot_error
-from hardmax.exactness import FloatArray
+from hardmax.exactness import FloatArray, detached
 
 _EXPECTED = 'expected "all", "nonnegative", ("box", low, high), ("ball", centre, radius) or "sphere"'
 
@@ -151,7 +151,7 @@ def _words_of(domain: FeatureDomain) -> Any:
 def _vector(values: Any, dim: int, words: str) -> FloatArray:
     """Numbers, one for each coordinate; one number stands for all of them."""
     try:
-        array = np.asarray(values, dtype=np.float64)
+        array = np.asarray(detached(values), dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise DomainError(f"{words}: expected numbers, got {values!r:.100} ({error})") from error
     if array.shape not in ((), (1,), (dim,)):

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike
 
 from hardmax.errors import ParameterError, PrecisionError, ShapeError, WeightError
 from hardmax.exact.rounding import dot_error
-from hardmax.exactness import BoolArray, FloatArray, IntArray
+from hardmax.exactness import BoolArray, FloatArray, IntArray, detached
 from hardmax.heads.diagram.clipping import Polyhedron, clipped_polygons, clipped_polyhedra
 from hardmax.heads.diagram.reachable import (
     Reachable,
@@ -252,7 +252,7 @@ class PowerDiagram:
         return winners
 
     def _queries(self, queries: ArrayLike) -> FloatArray:
-        points = np.asarray(queries, dtype=np.float64)
+        points = np.asarray(detached(queries), dtype=np.float64)
         if points.ndim < 1 or points.shape[-1] != self.dim:
             raise ShapeError(f"expected queries of shape (..., {self.dim}), got {points.shape}")
         if not np.isfinite(points).all():

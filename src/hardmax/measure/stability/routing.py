@@ -26,7 +26,7 @@ from hardmax.heads.capture.captured import check_kept
 from hardmax.heads.rows import lengths_of, root
 from hardmax.html import ShownAsTable
 from hardmax.networks import operations as op
-from hardmax.networks.network import Network
+from hardmax.networks.network import Network, check_network
 from hardmax.networks.slices.coefficients import Arithmetic, SliceProgram
 from hardmax.networks.slices.stages import Stage
 
@@ -345,8 +345,7 @@ def _step(value: float, gradient: FloatArray, norm: float) -> FloatArray:
 
 
 def _check_hard(net: Network) -> None:
-    if not isinstance(net, Network):
-        raise ParameterError(f"expected an hm.Network, got {type(net).__name__}; hm.read(path) reads a file")
+    check_network(net)
     soft = any(isinstance(n.operation, op.Hardmax) and not n.operation.always_hard for n in net.graph.nodes)
     if net.smooth_operations or (net.temperature > 0 and soft):
         why = net.smooth_operations[0] if net.smooth_operations else f"softmax at temperature {net.temperature:g}"

@@ -21,6 +21,7 @@ from hardmax.errors import FileFormatError, HardmaxError, MissingExtraError, Sha
 from hardmax.exactness import Array
 from hardmax.networks import layers as ly
 from hardmax.networks import operations as op
+from hardmax.networks.files.foreign_arrays import from_named
 from hardmax.networks.files.numpy_files import npz_arrays
 from hardmax.networks.files.onnx.windows import sliding_windows
 from hardmax.networks.files.opening import LIMITS, Limits, package_version, reason, shown
@@ -72,26 +73,39 @@ def safetensors_bytes(net: Network) -> bytes:
     return bytes(save(contiguous, metadata={_KEY: text.decode()}))
 
 
-def network_from_safetensors(data: bytes, where: str, limits: Limits = LIMITS) -> Network:
-    """The network in the bytes of a .safetensors file of our own writing."""
+def network_from_safetensors(
+    data: bytes, where: str, limits: Limits = LIMITS, layers: Any = None, layout: str = "torch"
+) -> Network:
+    """The network in the bytes of a .safetensors file: of our own writing, or of weights that ``layers`` orders."""
     safetensors = _safetensors()
     try:
         length = int.from_bytes(data[:8], "little")
         if length > 2 * limits.text_bytes:
             raise FileFormatError(f"a header of {length:,} bytes")
-        arrays = dict(safetensors.numpy.load(data))
+        arrays = {name: _tensor(safetensors, entry) for name, entry in safetensors.deserialize(data)}
         metadata = dict(json.loads(data[8 : 8 + length]).get("__metadata__") or {})
     except Exception as error:  # the library raises its own kind and several builtin ones
         raise FileFormatError(
             f"{where}: expected a safetensors file, got bytes that do not parse as one ({reason(error)}); it may be "
             "truncated"
         ) from None
+    if layers is not None:
+        return from_named(arrays, layers, layout, where)
     if _KEY not in metadata:
         raise FileFormatError(
             f"{where}: these are weights without a network ({len(arrays)} tensors, no structure); expected a file "
-            "written by hm.write. Load the weights into their module and use hm.from_torch(module, example)."
+            "written by hm.write. Say the layers, hm.read(path, layers=['fc1', hm.ReLU(), 'fc2']), or load the weights "
+            "into their module and use hm.from_torch(module, example)."
         )
     return _restored(str(metadata[_KEY]).encode(), arrays, where, limits)
+
+
+def _tensor(safetensors: Any, entry: Mapping[str, Any]) -> Array:
+    """One tensor of a .safetensors file; bfloat16, which numpy does not know, as the float32 numbers it stands for."""
+    if entry["dtype"] == "BF16":
+        halves = np.frombuffer(entry["data"], "<u2").reshape(entry["shape"])
+        return (halves.astype("<u4") << 16).view("<f4")
+    return np.asarray(safetensors.numpy._view2np([("tensor", entry)])["tensor"])
 
 
 def _safetensors() -> Any:

@@ -23,7 +23,8 @@ from hardmax.networks.files.opening import (
     shown,
     write_bytes,
 )
-from hardmax.networks.network import Network, check_temperature
+from hardmax.networks.layers import Layer
+from hardmax.networks.network import Network, check_network, check_temperature
 
 _ENDINGS = (".onnx", ".npz", ".safetensors")
 _PICKLES = (".pt", ".pth", ".pkl", ".pickle", ".bin", ".ckpt", ".joblib")
@@ -34,9 +35,11 @@ def read(
     *,
     input_shape: Sequence[int] | None = None,
     output: str | None = None,
+    layers: Sequence[str | Layer] | None = None,
+    layout: str = "torch",
     limits: Limits = LIMITS,
 ) -> Network:
-    """The network in a file: .onnx, or .npz and .safetensors of our own writing.
+    """The network in a file: .onnx, .npz and .safetensors of our own writing, or .safetensors of weights with a list.
 
     An ONNX input [batch, 3, 32, 32] has ``input_shape`` (3, 32, 32): the batch axis is the file's first one
     where that is open or of size one and others follow. Scores are what enters Softmax in the file, so a
@@ -54,6 +57,12 @@ def read(
         axes as the file's own input it also says that the first axis is no batch axis.
     output
         Which output of an ONNX file to compute, where it has several.
+    layers
+        For a .safetensors file that holds weights alone: their names in order, with layers such as ``hm.ReLU()``
+        between them; a name ``"fc1"`` stands for the affine map of ``fc1.weight`` and, where there is one,
+        ``fc1.bias``. Names alone have ReLU between them and none after the last.
+    layout
+        Of such weights: "torch" for (out, in), "keras" or "sklearn" for (in, out).
     limits
         How large the file may be, packed and unpacked.
 
@@ -90,12 +99,15 @@ def read(
         raise _other_ending(file)
     if ending != ".onnx" and (input_shape is not None or output is not None):
         raise ParameterError(f"{where}: input_shape and output are for ONNX files; a {ending} file says them itself")
+    if ending != ".safetensors" and layers is not None:
+        raise ParameterError(f"{where}: layers are for .safetensors files of weights; a {ending} file says them itself")
     data = _bytes_of(file, limits)
+    if ending == ".safetensors":
+        return array_files.network_from_safetensors(data, where, limits, layers, layout)
     if ending == ".onnx":
         model = parse_model(data, where, file.parent, Budget(limits, len(data)))
         return network_from_onnx(model, where, input_shape=input_shape, output=output)
-    reader = array_files.network_from_npz if ending == ".npz" else array_files.network_from_safetensors
-    return reader(data, where, limits)
+    return array_files.network_from_npz(data, where, limits)
 
 
 def _other_ending(file: Path) -> FileFormatError:
@@ -136,8 +148,7 @@ def write(
         The file could not be written, or could not be read again; nothing was left behind.
     """
     file = as_path(path)
-    if not isinstance(net, Network):
-        raise ParameterError(f"{shown(file)}: expected a Network to write, got a {type(net).__name__}")
+    check_network(net, f"{shown(file)}: expected a Network to write")
     if dtype not in ("float32", "float64"):
         raise ParameterError(f"{shown(file)}: expected dtype 'float32' or 'float64', got {dtype!r}")
     ending = file.suffix.lower()

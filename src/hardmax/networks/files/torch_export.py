@@ -11,7 +11,7 @@ import numpy as np
 
 from hardmax.errors import MissingExtraError, ParameterError
 from hardmax.networks import operations as op
-from hardmax.networks.network import Network, check_temperature
+from hardmax.networks.network import Network, check_network, check_temperature
 
 Tensor = Any  # torch.Tensor, when torch is there
 Rule = Callable[[Any, dict[str, Tensor], list[Tensor]], Tensor]
@@ -37,8 +37,7 @@ def to_torch(net: Network, temperature: float | None = None, *, dtype: str = "fl
     MissingExtraError
         torch is not installed.
     """
-    if not isinstance(net, Network):
-        raise ParameterError(f"expected a Network to export, got a {type(net).__name__}")
+    check_network(net, "expected a Network to export")
     if dtype not in ("float32", "float64"):
         raise ParameterError(f"expected dtype 'float32' or 'float64', got {dtype!r}")
     torch = _torch()

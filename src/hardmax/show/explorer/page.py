@@ -17,9 +17,9 @@ from typing import Any
 from hardmax.cells.domains import Plane, Space
 from hardmax.cells.interrupts import uninterrupted
 from hardmax.cells.search import enumerate_cells
-from hardmax.errors import NotPiecewiseAffineError, ParameterError, WriteError
+from hardmax.errors import NotPiecewiseAffineError, WriteError
 from hardmax.networks.files.opening import package_version, write_bytes
-from hardmax.networks.network import Network
+from hardmax.networks.network import Network, check_network
 from hardmax.show.colours import KEY_COLOURS, theme
 from hardmax.show.explorer.layers import network_of, page_layers
 from hardmax.show.explorer.presets import BUILTINS, Preset, presets
@@ -185,10 +185,7 @@ def _library_counts(preset: Preset) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 
 def _own_preset(network: Network) -> tuple[Preset, bool]:
-    if not isinstance(network, Network):
-        raise ParameterError(
-            f"network: expected an hm.Network, got a {type(network).__name__}; read files with hm.read"
-        )
+    check_network(network, "network: expected an hm.Network")
     if network.smooth_operations:
         raise NotPiecewiseAffineError(
             f"the explorer needs a network with cells; {', '.join(network.smooth_operations)} has none. "

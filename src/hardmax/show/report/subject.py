@@ -18,7 +18,7 @@ from hardmax.networks import operations as op
 from hardmax.networks.files.formats import read
 from hardmax.networks.library import DEFAULT_BUILTIN, builtin, describe_builtin
 from hardmax.networks.lookup import N_PAIRS, conditioned_lookup, lookup_examples, lookup_question, lookup_tokens
-from hardmax.networks.network import Network
+from hardmax.networks.network import Network, check_network
 from hardmax.networks.skeleton import skeleton
 from hardmax.show.report.inputs import N_SAMPLED, SEED, Inputs, read_inputs
 
@@ -84,10 +84,7 @@ def read_subject(
     elif isinstance(source, str | os.PathLike):
         net, own_name = read(source), Path(source).name
     else:
-        raise ParameterError(
-            f"expected a network, the path of a file, or None for the built-in model, got a {type(source).__name__}; "
-            "for a torch module use hm.from_torch(module, example)"
-        )
+        check_network(source, "expected a network, the path of a file, or None for the built-in model")
     not_soft, soft = "", net
     try:
         soft = soft_network(net)

@@ -19,7 +19,7 @@ from hardmax.errors import EmptyError, ParameterError, ShapeError, WeightError
 from hardmax.exact.linear_program import exact_interior_point
 from hardmax.exact.rationals import lattice_exponent, nearest_float
 from hardmax.exact.rounding import difference_dot_error
-from hardmax.exactness import BoolArray, FloatArray, IntArray
+from hardmax.exactness import BoolArray, FloatArray, IntArray, detached
 from hardmax.tropical.sums.columns import spanning_columns
 from hardmax.tropical.sums.hull import Hull, hull_of_terms
 from hardmax.tropical.sums.settle import exact_differences, live_terms, neighbours_by_programs, neighbours_of_one
@@ -33,8 +33,8 @@ MOST_NEIGHBOURS = 3000
 def read_terms(keys: ArrayLike, biases: ArrayLike | None, where: str) -> tuple[FloatArray, FloatArray | None]:
     """Keys (N, d) and biases (N,) as finite float arrays, refused by name otherwise."""
     try:
-        points = np.asarray(keys, dtype=np.float64)
-        shifts = None if biases is None else np.asarray(biases, dtype=np.float64)
+        points = np.asarray(detached(keys), dtype=np.float64)
+        shifts = None if biases is None else np.asarray(detached(biases), dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise WeightError(f"{where}: expected arrays of numbers, got something else ({error})") from error
     if points.ndim != 2:
@@ -44,7 +44,10 @@ def read_terms(keys: ArrayLike, biases: ArrayLike | None, where: str) -> tuple[F
     if points.shape[1] == 0:
         raise ShapeError(f"{where}: expected keys of dimension at least 1, got shape {points.shape}")
     if shifts is not None and shifts.shape != points.shape[:1]:
-        raise ShapeError(f"{where}: expected {len(points)} biases, one per key, got shape {shifts.shape}")
+        raise ShapeError(
+            f"{where}: expected {len(points)} biases, one per key, got shape {shifts.shape}"
+            f"{'; keys are rows: pass keys.T' if shifts.shape == points.shape[1:] else ''}"
+        )
     for name, array in (("keys", points), ("biases", shifts)):
         if array is not None and not np.isfinite(array).all():
             place = [int(i) for i in np.argwhere(~np.isfinite(array))[0]]

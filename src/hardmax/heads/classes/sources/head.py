@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from hardmax.errors import EmptyError, ParameterError, ShapeError, WeightError
-from hardmax.exactness import FloatArray
+from hardmax.errors import EmptyError, ParameterError, ShapeError, WeightError, if_transposed
+from hardmax.exactness import FloatArray, detached
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,7 +68,8 @@ def arrays_head(weights: Any, bias: Any, names: Sequence[str] | None, where: str
         raise EmptyError(f"{where}: expected at least one class, got shape {rows.shape}")
     shifts = np.zeros(n) if bias is None else _exact_floats(bias, "bias" if where == "weights" else f"bias of {where}")
     if shifts.shape != (n,):
-        raise ShapeError(f"bias: expected ({n},), one number a class, got shape {shifts.shape}")
+        hint = if_transposed(shifts.shape == rows.shape[1:], "weights")
+        raise ShapeError(f"bias: expected ({n},), one number a class, got shape {shifts.shape}{hint}")
     if isinstance(names, str):
         raise ParameterError("names: expected one name a class, got one text; read a file into a list of lines first")
     words = tuple(map(str, range(n))) if names is None else tuple(map(str, names))
@@ -82,7 +83,7 @@ def arrays_head(weights: Any, bias: Any, names: Sequence[str] | None, where: str
 def _exact_floats(values: Any, words: str) -> FloatArray:
     """A new array of binary64 numbers equal to the given ones."""
     try:
-        given = np.asarray(values)
+        given = np.asarray(detached(values))
     except (TypeError, ValueError) as error:  # rows of different lengths
         raise ShapeError(f"{words}: expected a rectangular array of numbers ({error})") from error
     if given.dtype.kind not in "fiub" and given.dtype.name != "bfloat16":
