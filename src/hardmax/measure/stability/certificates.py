@@ -301,9 +301,8 @@ def _measure(rows: NDArray[Any], tau: float, result: list[NDArray[Any]], offset:
     words = block.view(integer)
     # one number log2(e) / tau would overflow for the smallest temperatures
     lift = 2.0**60 if tau < 2.0**-1000 else 1.0
-    failed = kernels.row_statistics(
-        block, words, integer(shift), integer(2**shift - 1), lift, log2(e) / (tau * lift), *result
-    )
+    bits = kernels.Bits(words, integer(shift), integer(2**shift - 1))
+    failed = kernels.row_statistics(block, bits, lift, log2(e) / (tau * lift), kernels.Statistics(*result))
     if failed >= 0:
         row = block[failed]
         where = f"scores, row {offset + failed}"
