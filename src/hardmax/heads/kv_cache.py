@@ -480,7 +480,10 @@ def _cached(head: CapturedHead, position: int, own_key: bool, diagrams: Diagrams
 
 def _check_causal(head: CapturedHead, place: int, seen: IntArray, where: str) -> None:
     """Refuse heads in which a query sees later tokens: their keys are no cache."""
-    remedy = "pass own_key=False if the keys do not depend on the query's token"
+    remedy = (
+        "pass own_key=False if the keys do not depend on the query's token; of a model with an encoder pass the heads "
+        "that see their own text, hm.kv_cache([head for head in capture.heads if head.visible is not None])"
+    )
     if place < 0 or place not in seen:
         raise ParameterError(f"{where}: expected the query at position {place} to see its own key; {remedy}")
     if head.visible is None:

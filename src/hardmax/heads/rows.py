@@ -164,7 +164,10 @@ def head_rows(head: CapturedHead) -> HeadRows:
             f"{where}: two scores differ by more than 1.8e308, the largest float; divide queries or keys by a power of "
             "two"
         )
-    is_certified = _certified(head, biases, scores, n_visible, margins)
+    if head.softcap is None:
+        is_certified = _certified(head, biases, scores, n_visible, margins)
+    else:
+        entropies, is_certified = _capped(head, errors, n_visible)
     return HeadRows(
         head.layer, head.head, head.name, head.temperature, head.n_keys, winners, n_visible, margins, entropies, radii,
         walls, is_certified, head.previous_keys, int(doubtful.sum()),
@@ -215,6 +218,24 @@ def _certified(
         ratio = fraction(margin) / Fraction(head.temperature)
         is_above[row] = not log_exceeds(int(sizes[row]), ratio)
     return np.asarray(is_above)
+
+
+def _capped(head: CapturedHead, errors: FloatArray, n_visible: IntArray) -> tuple[FloatArray, BoolArray]:
+    """Entropies, and which rows are certified, of a head whose scores are capped before the softmax.
+
+    Capping moves no winner but brings scores together, so the margin that counts is that of the capped scores. tanh
+    changes by no more than its argument and is computed to within a few units in the last place; where the threshold
+    is not cleared by that, the row is not certified.
+    """
+    capped, weights = head.softmax_scores, head.weights
+    entropies = -np.sum(weights * np.log(np.where(weights > 0, weights, 1.0)), axis=1)
+    if head.n_keys == 1:
+        return entropies, np.ones(head.n_queries, dtype=bool)
+    best = np.partition(capped, -2, axis=1)[:, -2:]
+    assert head.softcap is not None
+    slack = errors + 64 * np.finfo(np.float64).eps * head.softcap * head.temperature
+    needed = head.temperature * np.log(np.maximum(n_visible - 1, 1)) * (1 + TOLERANCE)
+    return entropies, (n_visible == 1) | (best[:, 1] - best[:, 0] - slack > needed)
 
 
 def _settled(head: CapturedHead, biases: FloatArray, scores: FloatArray, row: int) -> tuple[int, Any, Any, int]:

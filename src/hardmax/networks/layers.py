@@ -49,10 +49,7 @@ class Affine(Layer):
         vector = None if bias is None else _vector("Affine bias", bias)
         if vector is not None and vector.shape != matrix.shape[:1]:
             hint = if_transposed(vector.shape == matrix.shape[1:])
-            raise ShapeError(
-                f"Affine: expected a bias of {matrix.shape[0]} entries for a weight {matrix.shape}, got "
-                f"{vector.shape[0]}{hint}"
-            )
+            raise ShapeError(f"Affine: expected a bias of {matrix.shape[0]} entries, got {vector.shape[0]}{hint}")
         object.__setattr__(self, "weight", matrix)
         object.__setattr__(self, "bias", vector)
 

@@ -239,17 +239,23 @@ class _OwnAttention(nn.Module):
 
 
 def test_a_module_without_attention_and_one_with_an_unknown_kind_are_told_apart():
-    with pytest.raises(EmptyError, match=r"Sequential without nn\.MultiheadAttention"):
+    with pytest.raises(EmptyError, match=r"Sequential that computed none.*hm\.from_torch"):
         hm.capture(nn.Sequential(nn.Linear(3, 3), nn.ReLU()), torch.ones(2, 3))
-    with pytest.raises(OperatorError, match=r"_OwnAttention are not nn\.MultiheadAttention.*hm\.from_torch"):
-        hm.capture(nn.Sequential(nn.Linear(3, 3), _OwnAttention()), torch.ones(1, 2, 3))
+    with pytest.raises(OperatorError, match="computes attention in a way that is not known here"):
+        hm.capture(nn.Sequential(nn.Linear(3, 3), _SumAttention()), torch.ones(1, 2, 3))
 
 
-def test_what_the_message_proposes_for_an_unknown_kind_works():
+class _SumAttention(nn.Module):
+    def forward(self, x):
+        return (torch.softmax(x @ x.transpose(-1, -2), -1)[..., None] * x[:, None]).sum(2)
+
+
+def test_the_capture_of_a_module_and_that_of_its_network_agree():
     pytest.importorskip("onnx", reason="needs onnx, which is not installed")
-    module, x = _OwnAttention(), torch.randn(1, 2, 3)
-    (capture,) = hm.capture(hm.from_torch(module, x), x.numpy())
-    assert np.allclose(capture.head(0, 0).weights @ capture.head(0, 0).values, module(x)[0], atol=1e-6)
+    module, x = _OwnAttention(), torch.randn(3, 2, 3)
+    for captures in (hm.capture(hm.from_torch(module, x), x.numpy()), hm.capture(module, x)):
+        for capture, wanted in zip(captures, module(x), strict=True):
+            assert np.allclose(capture.head(0, 0).weights @ capture.head(0, 0).values, wanted, atol=1e-6)
 
 
 class _Unused(nn.Module):
@@ -262,7 +268,7 @@ class _Unused(nn.Module):
 
 
 def test_attention_that_never_runs_is_reported():
-    with pytest.raises(OperatorError, match="ran none of them"):
+    with pytest.raises(EmptyError, match="computed none"):
         hm.capture(_Unused(), torch.ones(2, 4))
 
 
@@ -321,9 +327,17 @@ class _Besides(torch.nn.Module):
         return torch.nn.functional.scaled_dot_product_attention(y, y, y)
 
 
-@pytest.mark.parametrize(
-    ("how", "words"), [("windows", "sees a batch of 6 where"), ("by hand", "1 calls of scaled_dot_product_attention")]
-)
-def test_attention_that_would_be_left_out_is_named(how, words):
-    with pytest.raises(OperatorError, match=words):
-        hm.capture(_Besides(how).eval(), torch.randn(3, 4, 4))
+def test_attention_that_would_be_left_out_is_named():
+    with pytest.raises(OperatorError, match="sees a batch of 6 where"):
+        hm.capture(_Besides("windows").eval(), torch.randn(3, 4, 4))
+
+
+def test_attention_by_hand_is_captured_beside_that_of_modules():
+    module, x = _Besides("by hand").eval(), torch.randn(3, 4, 4)
+    captures = hm.capture(module, x)
+    assert [[(head.layer, head.head) for head in capture.heads] for capture in captures] == [
+        [(0, 0), (0, 1), (1, 0)]
+    ] * 3
+    for capture, wanted in zip(captures, module(x), strict=True):
+        last = capture.head(1, 0)
+        assert np.allclose(last.weights @ last.values, wanted.detach(), atol=1e-6)

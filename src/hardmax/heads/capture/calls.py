@@ -38,6 +38,7 @@ class AttentionCall:
     padding: BoolArray | None = None  # (batch, n_k)
     padded_queries: bool = False
     positions: tuple[IntArray, IntArray] | None = None  # (n_q,), (n_k,)
+    softcap: float | None = None  # softmax(c tanh(queries keys^T / temperature / c) + added); added hides alone
 
     def __post_init__(self) -> None:
         n_heads, n_groups = self.queries.shape[1], self.keys.shape[1]
@@ -81,6 +82,7 @@ class AttentionCall:
                     *masks[mask],
                     group if n_groups < n_heads else None,
                     *places,
+                    self.softcap,
                 )
             )
         return found
@@ -120,9 +122,10 @@ def heads_of_calls(calls: Sequence[AttentionCall], sequence: int = 0) -> tuple[C
 
 def named_capture(source: str, heads: tuple[CapturedHead, ...], sequence: int, name_tokens: NameTokens) -> Capture:
     """The heads with names for their positions: those given, or numbers."""
-    n_keys = max(head.n_keys for head in heads)
-    n_queries = max(head.n_queries for head in heads)
-    tokens = tuple(name_tokens(sequence, n_keys) or map(str, range(n_keys)))
+    n_keys, n_queries = max(head.n_keys for head in heads), max(head.n_queries for head in heads)
+    placed = [head.n_keys if head.key_positions is None else int((head.key_positions >= 0).sum()) for head in heads]
+    tokens = tuple(name_tokens(sequence, max(placed)) or map(str, range(max(placed))))
+    tokens += tuple(f"(no token {number})" for number in range(n_keys - len(tokens)))  # learnt keys and sinks
     queries = tokens if len(tokens) >= n_queries else tuple(map(str, range(n_queries)))
     return Capture(source, tokens, heads, queries)
 

@@ -49,6 +49,11 @@ class CapturedHead:
         the query of a decoder with a cache of 7 tokens stands at 7. A key at -1 stands at no place (a learnt one). Both
         are None where they are not known, or where queries and keys come from two sequences.
 
+    softcap
+        Of models that cap their scores (Gemma 2), the cap c: the weights are softmax(c tanh(scores / temperature / c)).
+        The cap is increasing, so winners, margins, walls and diagrams, which are those of ``scores``, do not know it;
+        weights and entropies do. None elsewhere.
+
     Exactness: the arrays are what the model computed, rounded as the model rounds; scores and weights are
     recomputed from them in binary64.
 
@@ -83,6 +88,7 @@ class CapturedHead:
     key_group: int | None = None
     query_positions: IntArray | None = None  # (n_q,)
     key_positions: IntArray | None = None  # (n_k,)
+    softcap: float | None = None
 
     def __post_init__(self) -> None:
         where = f"layer {self.layer}, head {self.head} ({self.name})"
@@ -104,6 +110,12 @@ class CapturedHead:
         if not isinstance(self.temperature, Real) or not 0 <= self.temperature < np.inf:
             raise ParameterError(f"{where}: expected a finite temperature >= 0, got {self.temperature!r}")
         object.__setattr__(self, "temperature", float(self.temperature))
+        if self.softcap is not None and not (isinstance(self.softcap, Real) and 0 < self.softcap < np.inf):
+            raise ParameterError(f"{where}: expected a positive softcap or None, got {self.softcap!r}")
+        if self.softcap is not None and self.biases is not None:
+            raise ParameterError(
+                f"{where}: expected no biases beside a softcap, for the cap comes before they are added"
+            )
         self._check_scores(where)
         self._check_positions(where)
 
@@ -210,9 +222,24 @@ class CapturedHead:
         return np.asarray(scores)
 
     @property
-    def weights(self) -> FloatArray:
-        """(n_q, n_k): softmax(scores / temperature), one-hot at the first maximum for temperature 0."""
+    def softmax_scores(self) -> FloatArray:
+        """(n_q, n_k): the scores whose softmax at ``temperature`` are the weights; capped where there is a ``softcap``.
+
+        Examples
+        --------
+        >>> CapturedHead(0, 0, "capped", [[4.0]], [[1.0], [-9.0]], [[5.0], [7.0]], 1.0, softcap=2.0).softmax_scores
+        array([[ 1.92805516, -2.        ]])
+        """
         scores = self.scores
+        if self.softcap is None or self.temperature == 0:
+            return scores
+        unit = self.softcap * self.temperature
+        return np.where(scores == -np.inf, -np.inf, unit * np.tanh(scores / unit))
+
+    @property
+    def weights(self) -> FloatArray:
+        """(n_q, n_k): softmax(softmax_scores / temperature), one-hot at the first maximum for temperature 0."""
+        scores = self.softmax_scores
         if self.temperature == 0:
             winners = evaluation.first_argmax(scores)
             return np.asarray(winners[:, None] == np.arange(self.n_keys), dtype=np.float64)

@@ -59,7 +59,11 @@ def changed_heads(call: AttentionCall, hard: Collection[int], temperature_scale:
     result = np.empty((*scores.shape[:3], values.shape[-1]))
     result[:, chosen] = np.take_along_axis(values[:, chosen], winners[..., None], axis=2)
     if not chosen.all():
-        weights = evaluation.softmax(scores[:, ~chosen], call.temperature * temperature_scale)
+        soft = scores[:, ~chosen]
+        if call.softcap is not None:
+            unit = call.softcap * call.temperature
+            soft = np.where(soft == -np.inf, -np.inf, unit * np.tanh(soft / unit))
+        weights = evaluation.softmax(soft, call.temperature * temperature_scale)
         result[:, ~chosen] = weights @ values[:, ~chosen]
     return result
 
@@ -74,7 +78,7 @@ class _Kind:
 
     name: str
     module: Any
-    noting: Callable[[Any, Note], AbstractContextManager[None]]
+    noting: Callable[[Any, Note], AbstractContextManager[object]]
     forwards: tuple[Callable[[], Any], ...]
     padded: bool = False
     tokens: tuple[IntArray, ...] | None = None  # of each text
@@ -105,8 +109,8 @@ class ModelRuns:
             raise OperatorError(f"{self._kind.name}: its inputs do not all use the same heads; run them one by one")
         if not counts[0]:
             raise EmptyError(
-                f"{self._kind.name}: expected a model with attention (nn.MultiheadAttention, or a Hugging Face model "
-                "that uses the AttentionInterface of transformers 5), got one that called none"
+                f"{self._kind.name}: expected a model with attention, softmax(queries keys^T) values, got one that "
+                "computed none"
             )
         self.heads = tuple((layer, head) for layer, n_heads in enumerate(counts[0]) for head in range(n_heads))
 
@@ -247,22 +251,22 @@ def _hugging_face_kind(model: Any, inputs: Any) -> _Kind:
 def _torch_kind(module: Any, inputs: Any) -> _Kind:
     """The output of the module, all inputs in one batch; encoders by themselves give embeddings."""
     torch = torch_encoders.torch_library()
-    torch_encoders.check_supported(torch, module)
-    args, kwargs = torch_encoders.arguments_of(torch, module, inputs)
+    runs, _ = torch_encoders.runs_of(torch, module, inputs)
     nn = torch.nn
     bare = isinstance(module, nn.TransformerEncoder | nn.TransformerEncoderLayer | nn.MultiheadAttention)
-    first = next(part for part in module.modules() if isinstance(part, nn.MultiheadAttention))
+    first = next((part for part in module.modules() if isinstance(part, nn.MultiheadAttention)), None)
 
-    def forward() -> Any:
-        result = module(*args, **kwargs)
+    def forward(arguments: Any) -> Any:
+        result = module(*arguments[0], **arguments[1])
         result = result[0] if isinstance(result, tuple) else result
         if not bare:
             return result, True
         if result.dim() == 2:
             return result[None], False
-        return result if first.batch_first else result.transpose(0, 1), False
+        return result if first is None or first.batch_first else result.transpose(0, 1), False
 
-    return _Kind(type(module).__name__, module, torch_encoders.noting_torch, (forward,), padded=bare)
+    forwards = tuple(_bound(forward, arguments) for arguments in runs)
+    return _Kind(type(module).__name__, module, torch_encoders.noting_torch, forwards, padded=bare)
 
 
 def _bound(forward: Callable[[Any], Any], argument: Any) -> Callable[[], Any]:

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -29,11 +29,10 @@ from hardmax.heads.capture.calls import (
 )
 from hardmax.heads.capture.captured import Capture
 from hardmax.heads.capture.packages import told
-from hardmax.heads.capture.torch_encoders import LISTENING, evaluating, nothing_untold, to_numpy
+from hardmax.heads.capture.torch_encoders import LISTENING, evaluating, to_numpy, watching
+from hardmax.heads.capture.watching import Watcher
 
 _NAME = "hardmax_capture"
-#: Arguments by which some models change the scores in a way that is no dot product plus bias.
-_NOT_DOT_PRODUCTS = {"softcap": "scores are capped by tanh", "s_aux": "an extra score without a key is added"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +42,7 @@ class _Recorder:
     note: Note
     names: dict[int, str]
     told_of: set[int]  # the modules whose attention was noted
+    watcher: Watcher
     masks: list[tuple[Any, Any]]  # the last mask of the model and the same as an array: layers share it
 
     def added(self, terms: list[Any], lowest: float) -> Any:
@@ -88,19 +88,18 @@ def attention_calls(model: Any, arguments: Mapping[str, Any]) -> list[AttentionC
                 f"{type(model).__name__} fails on inputs {shapes} ({told(error)}); pass what its tokenizer gives"
             ) from error
     if not calls:
-        raise OperatorError(
-            f"{type(model).__name__} does not take its attention from the AttentionInterface of transformers, so "
-            "its heads cannot be captured; expected a model such as BertModel or LlamaForCausalLM, and "
-            "transformers of version 5"
+        raise EmptyError(
+            f"expected a model with attention, got {type(model).__name__}, which computed none of the form "
+            "softmax(queries keys^T) values on this input; models that mix tokens in another way (state spaces, linear "
+            f"attention, Fourier transforms) have no heads, and there is no way to capture them{_audited(model)}"
         )
-    for call in calls:
-        if len(call.queries) != 1:
-            raise OperatorError(
-                f"{type(model).__name__}: {call.name} sees a batch of {len(call.queries)} where one sequence was given "
-                "(windows of it, folded into the batch), and a head has one set of queries and keys; capture the "
-                "attention of one window at a time: hm.capture(hm.from_torch(module, window), window)"
-            )
     return calls
+
+
+def _audited(model: Any) -> str:
+    """What still works for a model without heads."""
+    has_output = callable(getattr(model, "get_output_embeddings", None)) and model.get_output_embeddings() is not None
+    return "; its classes can be asked about: hm.audit_classes(model)" if has_output else ""
 
 
 def recording(model: Any, calls: list[AttentionCall]) -> AbstractContextManager[None]:
@@ -112,32 +111,36 @@ def recording(model: Any, calls: list[AttentionCall]) -> AbstractContextManager[
 def noting(model: Any, note: Note) -> Iterator[None]:
     """While inside, ``note`` is told every call of the model's attention, and may give other results for it."""
     _, transformers = _libraries()
-    try:
-        from transformers import AttentionInterface, AttentionMaskInterface
-        from transformers.masking_utils import eager_mask
-    except ImportError:
-        raise MissingExtraError(
-            f"capturing Hugging Face models needs a newer transformers than {transformers.__version__}: "
-            "pip install -U transformers"
-        ) from None
-    # The names stay registered, for transformers has no way to take one back; nobody uses them but models in here.
-    AttentionInterface.register(_NAME, _attention)
-    AttentionMaskInterface.register(_NAME, eager_mask)
+    ours = _registered()
     parts = [part for part in model.modules() if isinstance(part, transformers.PreTrainedModel)]
     configs = {id(part.config): part.config for part in parts}
     names = {id(part): name for name, part in model.named_modules()}
     told_of: set[int] = set()
-    with LISTENING, nothing_untold(model, told_of):
+    note = _of_one_sequence(note)
+    with LISTENING, watching(model, note, told_of) as watcher:
         before = {key: config._attn_implementation for key, config in configs.items()}
-        recorder = _RECORDER.set(_Recorder(note, names, told_of, []))
+        recorder = _RECORDER.set(_Recorder(note, names, told_of, watcher, []))
         try:
-            for config in configs.values():
+            for config in configs.values() if ours else ():
                 config._attn_implementation = _NAME
             yield
         finally:
             for key, config in configs.items():
                 config._attn_implementation = before[key]
             _RECORDER.reset(recorder)
+
+
+def _registered() -> bool:
+    """Whether models of this transformers can be given an attention function of ours; older ones are watched alone."""
+    try:
+        from transformers import AttentionInterface, AttentionMaskInterface
+        from transformers.masking_utils import eager_mask
+    except ImportError:
+        return False
+    # The names stay registered, for transformers has no way to take one back; nobody uses them but models in here.
+    AttentionInterface.register(_NAME, _attention)
+    AttentionMaskInterface.register(_NAME, eager_mask)
+    return True
 
 
 def _attention(
@@ -155,36 +158,86 @@ def _attention(
     What was noted is compared with the weights that the model computes: a model may change its scores by an
     argument that is not known here.
     """
-    torch, _ = _libraries()
     recorder = _RECORDER.get()
+    if recorder is None:
+        return _noted(None, module, (query, key, value), attention_mask, scaling, {"dropout": dropout, **others})
+    recorder.watcher.mark()
+    with recorder.watcher.paused():
+        return _noted(recorder, module, (query, key, value), attention_mask, scaling, {"dropout": dropout, **others})
+
+
+def _noted(
+    recorder: _Recorder | None, module: Any, parts: tuple[Any, ...], mask: Any, scaling: float | None, others: Any
+) -> tuple[Any, Any]:
+    torch, _ = _libraries()
+    query, key, value = parts
     name = type(module).__name__ if recorder is None else recorder.names.get(id(module), type(module).__name__)
-    for argument, reason in _NOT_DOT_PRODUCTS.items():
-        if others.get(argument) is not None:
-            raise OperatorError(
-                f"{name} ({type(module).__name__}): {reason} ({argument}), so the scores are not those of any keys"
-            )
     scale = query.shape[-1] ** -0.5 if scaling is None else float(scaling)
-    given = [term for term in (attention_mask, others.get("position_bias")) if term is not None]
+    given = [term for term in (mask, others.get("position_bias")) if term is not None]
     terms = [_as_numbers(torch, term, query.dtype, key.shape[-2]) for term in given]
     groups = query.shape[1] // key.shape[1]
-    scores = sum(terms, query @ key.repeat_interleave(groups, dim=1).transpose(-1, -2) * scale)
+    scores = query @ key.repeat_interleave(groups, dim=1).transpose(-1, -2) * scale
+    cap, sinks = others.get("softcap"), others.get("s_aux")
+    if cap is not None:
+        scores = cap * torch.tanh(scores / cap)
+    scores = sum(terms, scores)
+    if sinks is not None:  # one more score for each head, of a key without a value
+        scores = torch.cat([scores, sinks.reshape(1, -1, 1, 1).expand(*scores.shape[:-1], 1).to(scores)], dim=-1)
     weights = torch.softmax(scores, dim=-1, dtype=torch.promote_types(query.dtype, torch.float32)).to(query.dtype)
+    weights = weights if sinks is None else weights[..., :-1]
     own = getattr(sys.modules.get(type(module).__module__), "eager_attention_forward", None)
     if own is None:
         result = (weights @ value.repeat_interleave(groups, dim=1)).transpose(1, 2).contiguous(), weights
     else:
-        result = own(module, query, key, value, attention_mask, scaling=scaling, dropout=dropout, **others)
+        result = own(module, query, key, value, mask, scaling=scaling, **others)
         _compare(torch, name, weights, result[1])
     if recorder is not None:
         arrays = (to_numpy(query), to_numpy(key), to_numpy(value))
         added = recorder.added(terms, torch.finfo(query.dtype).min / 2)
         recorder.told_of.add(id(module))
-        replaced = recorder.note(
-            AttentionCall(name, *arrays, 1 / scale, added, positions=_positions(module, *arrays[:2]))
-        )
+        places = _positions(module, *arrays[:2])
+        call = AttentionCall(name, *arrays, 1 / scale, added, positions=places, softcap=cap)
+        if sinks is not None:
+            call = _with_sink(call, to_numpy(sinks).reshape(-1))
+        replaced = recorder.note(call)
         if replaced is not None:
             return torch.from_numpy(replaced).to(query).transpose(1, 2).contiguous(), result[1]
     return result
+
+
+def _with_sink(call: AttentionCall, sinks: FloatArray) -> AttentionCall:
+    """The call with one more key, zero, whose bias is the head's sink and whose value is zero."""
+    heads, n_queries, n_keys = (*call.queries.shape[1:3], call.keys.shape[2])
+    added = np.zeros((1, heads, n_queries, n_keys + 1))
+    if call.added is not None:
+        added = np.repeat(added, len(call.added), axis=0)
+        added[..., :-1] = call.added
+    added[..., -1] = sinks[:, None]
+    keys, values = (np.pad(part, ((0, 0), (0, 0), (0, 1), (0, 0))) for part in (call.keys, call.values))
+    places = None if call.positions is None else (call.positions[0], np.append(call.positions[1], -1))
+    return replace(call, keys=keys, values=values, added=added, positions=places)
+
+
+def _of_one_sequence(note: Note) -> Note:
+    """The note, told of windows that a model folds into the batch as of heads of their own: window by window.
+
+    Sequences run one by one, so more than one row of a batch is parts of one input, and each has keys of its own.
+    """
+
+    def of_one(call: AttentionCall) -> FloatArray | None:
+        replaced = note(call if len(call.queries) == 1 else _unfolded(call))
+        return None if replaced is None else replaced.reshape(*call.queries.shape[:3], -1)
+
+    return of_one
+
+
+def _unfolded(call: AttentionCall) -> AttentionCall:
+    batch, heads = call.queries.shape[:2]
+    queries, keys, values = (part.reshape(1, -1, *part.shape[2:]) for part in (call.queries, call.keys, call.values))
+    added = call.added
+    if added is not None and added.shape[:2] != (1, 1):
+        added = np.broadcast_to(added, (batch, heads, *added.shape[2:])).reshape(1, -1, *added.shape[2:])
+    return replace(call, queries=queries, keys=keys, values=values, added=added, positions=None)
 
 
 def _positions(module: Any, queries: FloatArray, keys: FloatArray) -> tuple[IntArray, IntArray] | None:

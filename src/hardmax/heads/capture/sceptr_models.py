@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from hardmax.errors import EmptyError, FileFormatError, MissingExtraError, ParameterError
-from hardmax.heads.capture.calls import captures_of
+from hardmax.heads.capture.calls import AttentionCall, captures_of
 from hardmax.heads.capture.captured import Capture
 from hardmax.heads.capture.packages import package_folder, path_of, told
-from hardmax.heads.capture.torch_encoders import record_torch
+from hardmax.heads.capture.torch_encoders import noting_torch
 
 _PIP = "pip install 'hardmax[torch,models]'"
 _REINSTALL = "pip install --force-reinstall sceptr brings the published files back"
@@ -74,7 +74,8 @@ class ReceptorModel:
             tokens = self.tokens_of(receptor, position)
             names = self._names(tokens)
             stack = self.bert._self_attention_stack
-            with record_torch(stack) as calls:
+            calls: list[AttentionCall] = []
+            with noting_torch(stack, calls.append):
                 stack(*self._embedded(tokens))
             captures.extend(captures_of(self.name, calls, lambda *_, names=names: names))
         return tuple(captures)

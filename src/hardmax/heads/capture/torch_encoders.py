@@ -1,16 +1,17 @@
-"""torch modules built on ``nn.MultiheadAttention``: ``nn.TransformerEncoder`` and what contains it.
+"""torch modules: built on ``nn.MultiheadAttention`` (``nn.TransformerEncoder``), or writing their attention out.
 
-A hook before each attention module sees its inputs; queries, keys and values are then projected as the
-module itself does it. In evaluation mode torch has a fused path that passes the modules by, so it is
-switched off for the time of the run.
+Of ``nn.MultiheadAttention`` a hook sees the inputs; queries, keys and values are then projected as the module itself
+does it. In evaluation mode torch has a fused path that passes the modules by, so it is switched off for the time of
+the run. Other attention is followed function by function (``watching``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from math import sqrt
 from threading import RLock
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -25,9 +26,18 @@ from hardmax.errors import (
     WeightError,
 )
 from hardmax.exactness import FloatArray
-from hardmax.heads.capture.calls import AttentionCall, NameTokens, Note, captures_of, hidden_as_infinite
+from hardmax.heads.capture.calls import (
+    AttentionCall,
+    NameTokens,
+    Note,
+    captures_of,
+    heads_of_calls,
+    hidden_as_infinite,
+    named_capture,
+)
 from hardmax.heads.capture.captured import Capture
 from hardmax.heads.capture.packages import told
+from hardmax.heads.capture.watching import Watcher, refuse_untold
 
 #: Held while a model is listened to. Its hooks and settings and torch's switches belong to all threads: two that
 #: changed them together would hear each other's calls, and the later would put back what the earlier had set.
@@ -41,9 +51,51 @@ def capture_torch(module: Any, inputs: Any, name_tokens: NameTokens) -> tuple[Ca
     module runs in evaluation mode (no dropout) and is left as it was.
     """
     torch = torch_library()
-    check_supported(torch, module)
+    runs, calls = runs_of(torch, module, inputs)
+    if calls is not None:
+        return captures_of(type(module).__name__, calls, name_tokens)
+    captures = []
+    for position, (args, kwargs) in enumerate(runs):
+        heads = heads_of_calls(_calls(torch, module, args, kwargs)[0])
+        captures.append(named_capture(type(module).__name__, heads, position, name_tokens))
+    return tuple(captures)
+
+
+_Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+def runs_of(torch: Any, module: Any, inputs: Any) -> tuple[list[_Arguments], list[AttentionCall] | None]:
+    """The arguments to run the module with, and its attention where one run holds all sequences.
+
+    ``nn.MultiheadAttention`` says which axis is the batch, so all sequences run together; where a module writes its
+    attention out they run one by one, for then nothing says which axes are sequences and which are heads.
+    """
     args, kwargs = arguments_of(torch, module, inputs)
-    with evaluating(module), record_torch(module) as calls:
+    calls, leads = _calls(torch, module, args, kwargs)
+    given = [part for part in (*args, *kwargs.values()) if isinstance(part, torch.Tensor) and part.dim() > 0]
+    if not leads:
+        _check_batches(torch, module, calls, given)
+        return [(args, kwargs)], calls
+    first = given[0]
+    size, is_table = len(first), first.dim() == 2 and first.is_floating_point()
+    is_batch = first.dim() > 1 and (not is_table or all(lead[0] == size != lead[-1] for lead in leads))
+    if not is_batch or size == 1:
+        return [(args, kwargs)], calls
+
+    def row(part: Any, index: int) -> Any:
+        is_rows = isinstance(part, torch.Tensor) and part.shape[:1] == (size,) and part.dim() > 1
+        return part[index : index + 1] if is_rows else part
+
+    each = [
+        (tuple(row(part, i) for part in args), {key: row(part, i) for key, part in kwargs.items()}) for i in range(size)
+    ]
+    return each, None
+
+
+def _calls(torch: Any, module: Any, args: Any, kwargs: Any) -> tuple[list[AttentionCall], list[tuple[int, ...]]]:
+    """Every attention of one run, and the shapes of what was written out."""
+    calls: list[AttentionCall] = []
+    with evaluating(module), noting_torch(module, calls.append) as watcher:
         try:
             module(*args, **kwargs)
         except HardmaxError:
@@ -55,10 +107,16 @@ def capture_torch(module: Any, inputs: Any, name_tokens: NameTokens) -> tuple[Ca
                 "pass them as the module takes them"
             ) from error
     if not calls:
-        raise OperatorError(
-            f"{type(module).__name__} holds nn.MultiheadAttention modules but ran none of them on this input"
+        raise EmptyError(
+            f"expected a model with attention, got a {type(module).__name__} that computed none of the form "
+            "softmax(queries keys^T) values on this input; if it has some in another form, try "
+            "hm.capture(hm.from_torch(module, x), x)"
         )
-    n_sequences = _n_sequences(torch, module, (*args, *kwargs.values()))
+    return calls, watcher.leads
+
+
+def _check_batches(torch: Any, module: Any, calls: list[AttentionCall], given: list[Any]) -> None:
+    n_sequences = _n_sequences(torch, module, given)
     for call in calls:
         if len(call.queries) not in (n_sequences or {len(calls[0].queries)}):
             raise OperatorError(
@@ -66,86 +124,54 @@ def capture_torch(module: Any, inputs: Any, name_tokens: NameTokens) -> tuple[Ca
                 f"{' or '.join(map(str, sorted(n_sequences)))} inputs were given, so its rows are parts of inputs "
                 "(windows, say) or of several; capture that attention by itself"
             )
-    return captures_of(type(module).__name__, calls, name_tokens)
 
 
 @contextmanager
-def record_torch(module: Any) -> Iterator[list[AttentionCall]]:
-    """While inside, every call of an ``nn.MultiheadAttention`` of the module is appended to the list given."""
-    calls: list[AttentionCall] = []
-    with noting_torch(module, calls.append):
-        yield calls
+def noting_torch(module: Any, note: Note) -> Iterator[Watcher]:
+    """While inside, ``note`` is told every attention of the module, and may give other results for it."""
+    with LISTENING, torch_library().no_grad(), watching(module, note, set()) as watcher:
+        yield watcher
 
 
 @contextmanager
-def noting_torch(module: Any, note: Note) -> Iterator[None]:
-    """While inside, ``note`` is told every call of an ``nn.MultiheadAttention``, and may give other results for it."""
-    torch = torch_library()
-    hooks = []
-    told_of: set[int] = set()
-    with LISTENING, torch.no_grad(), nothing_untold(module, told_of):
-        fast = torch.backends.mha.get_fastpath_enabled()
-        try:
-            torch.backends.mha.set_fastpath_enabled(False)
-            for name, part in module.named_modules():
-                if isinstance(part, torch.nn.MultiheadAttention):
+def watching(module: Any, note: Note, told_of: set[int]) -> Iterator[Watcher]:
+    """While inside, ``note`` is told of attention by ``nn.MultiheadAttention`` and by torch's functions.
 
-                    def hook(part: Any, args: Any, kwargs: Any, result: Any, name: str = name) -> Any:
-                        told_of.add(id(part))
-                        replaced = note(_call(torch, part, name or type(part).__name__, args, kwargs))
-                        return None if replaced is None else (_mixed(torch, part, replaced, result[0]), result[1])
-
-                    hooks.append(part.register_forward_hook(hook, with_kwargs=True))
-            yield
-        finally:
-            torch.backends.mha.set_fastpath_enabled(fast)
-            for hook_handle in hooks:
-                hook_handle.remove()
-
-
-@contextmanager
-def nothing_untold(module: Any, told_of: Collection[int]) -> Iterator[None]:
-    """While inside, attention that runs is noticed; at the end, that of which nothing was told is refused.
-
-    Noticed are modules with "attention" in the name of their class and no such module inside, and calls of torch's
-    scaled_dot_product_attention outside of ``nn.MultiheadAttention``. ``told_of`` fills with the ids of the others.
+    At the end, a module is refused in which attention ran that nothing was told of: what the watcher could not follow,
+    and modules with "attention" in the name of their class, no such module inside, and no id in ``told_of``.
     """
     torch = torch_library()
-
-    class Watch(torch.overrides.TorchFunctionMode):  # type: ignore[misc, name-defined]
-        """Sees the functions of torch that are called."""
-
-        n_calls = 0
-
-        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            self.n_calls += getattr(func, "__name__", "") == "scaled_dot_product_attention"
-            return func(*args, **(kwargs or {}))
-
+    watcher = Watcher(torch, module, note, told_of, _projected)
     ran: dict[int, str] = {}
     hooks = []
     for name, part in module.named_modules():
         inner = [inside for inside in part.modules() if inside is not part]
         if _is_attention(part) and not any(map(_is_attention, inner)):
 
-            def hook(of: Any, args: Any, result: Any, name: str = name) -> None:
+            def runs(of: Any, args: Any, result: Any, name: str = name) -> None:
                 ran[id(of)] = f"{name} ({type(of).__name__})"
 
-            hooks.append(part.register_forward_hook(hook))
-    watch = Watch()
+            hooks.append(part.register_forward_hook(runs))
+        if isinstance(part, torch.nn.MultiheadAttention):
+
+            def tells(of: Any, args: Any, kwargs: Any, result: Any, name: str = name) -> Any:
+                told_of.add(id(of))
+                watcher.mark()
+                with watcher.paused():
+                    replaced = note(_call(torch, of, name or type(of).__name__, args, kwargs))
+                    return None if replaced is None else (_mixed(torch, of, replaced, result[0]), result[1])
+
+            hooks.append(part.register_forward_hook(tells, with_kwargs=True))
+    fast = torch.backends.mha.get_fastpath_enabled()
     try:
-        with watch:
-            yield
+        torch.backends.mha.set_fastpath_enabled(False)
+        with watcher.running():
+            yield watcher
     finally:
+        torch.backends.mha.set_fastpath_enabled(fast)
         for handle in hooks:
             handle.remove()
-    silent = [name for key, name in ran.items() if key not in told_of]
-    if silent or watch.n_calls:
-        what = ", ".join(silent[:3]) or f"{watch.n_calls} calls of scaled_dot_product_attention"
-        raise OperatorError(
-            f"{type(module).__name__}: beside what can be captured it computes attention in another way ({what}), so "
-            "only a part of its heads would be seen; capture the parts that use nn.MultiheadAttention or the "
-            "AttentionInterface of transformers by themselves, or try hm.capture(hm.from_torch(module, x), x)"
-        )
+    refuse_untold(module, [name for key, name in ran.items() if key not in told_of], watcher)
 
 
 def _is_attention(part: Any) -> bool:
@@ -195,6 +221,22 @@ def _call(torch: Any, part: Any, name: str, args: Any, kwargs: Mapping[str, Any]
     places = np.pad(own, (0, max(0, keys.shape[2] - len(own))), constant_values=-1)  # learnt and zero keys come last
     positions = (own, places) if is_self else None
     return AttentionCall(name, queries, keys, values, sqrt(part.head_dim), added, padding, is_self, positions)
+
+
+def _projected(name: str, given: Mapping[str, Any], own: Any) -> tuple[AttentionCall, Callable[[FloatArray], Any]]:
+    """What ``multi_head_attention_forward`` was called with, as if an ``nn.MultiheadAttention`` had called it."""
+    torch = torch_library()
+    is_apart = given.get("use_separate_proj_weight", False)
+    names = ("in_proj_bias", "bias_k", "bias_v", "add_zero_attn", "q_proj_weight", "k_proj_weight", "v_proj_weight")
+    part = SimpleNamespace(
+        **{key: given.get(key) for key in names},
+        in_proj_weight=None if is_apart else given["in_proj_weight"],
+        num_heads=given["num_heads"],
+        head_dim=given["embed_dim_to_check"] // given["num_heads"],
+        batch_first=False,
+        out_proj=lambda mixed: torch.nn.functional.linear(mixed, given["out_proj_weight"], given["out_proj_bias"]),
+    )
+    return _call(torch, part, name, (), given), lambda heads: _mixed(torch, part, heads, own)
 
 
 def _added(torch: Any, part: Any, given: Mapping[str, Any], shape: tuple[int, ...]) -> FloatArray | None:
@@ -253,22 +295,6 @@ def evaluating(module: Any) -> Iterator[None]:
         finally:
             for part in training:
                 part.training = True
-
-
-def check_supported(torch: Any, module: Any) -> None:
-    """Refuses a module without ``nn.MultiheadAttention``."""
-    if any(isinstance(part, torch.nn.MultiheadAttention) for part in module.modules()):
-        return
-    suspects = sorted({type(part).__name__ for part in module.modules() if "att" in type(part).__name__.lower()})
-    if suspects:
-        raise OperatorError(
-            f"{type(module).__name__}: its attention modules {', '.join(suspects)} are not nn.MultiheadAttention, "
-            "so no hook knows their queries and keys; try hm.capture(hm.from_torch(module, x), x)"
-        )
-    raise EmptyError(
-        f"expected a model with attention, got a {type(module).__name__} without nn.MultiheadAttention; if it "
-        "computes attention by itself, try hm.capture(hm.from_torch(module, x), x)"
-    )
 
 
 def arguments_of(torch: Any, module: Any, inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -52,7 +52,7 @@ def certified_heads(heads: Sequence[HeadAnalysis]) -> tuple[Certified, ...]:
     found = []
     for head in heads:
         if head.temperature > 0:
-            scores = [one.scores for one in head.captured]
+            scores = [one.softmax_scores for one in head.captured]
             blocks = [np.concatenate(scores)] if len({rows.shape[1] for rows in scores}) == 1 else scores
             found.append((head, tuple(certify(rows, head.temperature) for rows in blocks)))
     return tuple(found)
