@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from hardmax.networks.files.foreign_arrays import from_arrays as from_arrays
     from hardmax.networks.files.formats import read as read
     from hardmax.networks.files.formats import write as write
+    from hardmax.networks.files.hf_models import from_hf as from_hf
     from hardmax.networks.files.opening import Limits as Limits
     from hardmax.networks.files.torch_export import to_torch as to_torch
     from hardmax.networks.files.torch_modules import from_torch as from_torch
@@ -113,6 +114,7 @@ _NAMES = {
     "difference_of_maxima": "hardmax.constructions.piecewise",
     "enumerate_cells": "hardmax.cells.search",
     "from_arrays": "hardmax.networks.files.foreign_arrays",
+    "from_hf": "hardmax.networks.files.hf_models",
     "from_torch": "hardmax.networks.files.torch_modules",
     "ghost_regions": "hardmax.heads.diagram.ghost_regions",
     "grid_transformer": "hardmax.constructions.grid",

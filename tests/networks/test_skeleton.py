@@ -65,7 +65,21 @@ def test_smooth_activations_become_the_relu_that_is_their_limit(kind):
 @pytest.mark.parametrize("kind", sorted(set(op.POINTWISE_KINDS) - {"gelu", "gelu_tanh", "silu"}))
 def test_other_smooth_operations_are_refused_by_name(kind):
     with pytest.raises(hm.errors.NotPiecewiseAffineError, match=f"{kind} at {kind} 1"):
-        hm.skeleton(_net(op.Relu(), op.Pointwise(kind)))
+        hm.skeleton(_net(op.Relu(), op.Pointwise(kind), op.Shift(op.frozen(1.0))))
+
+
+@pytest.mark.parametrize("kind", ["tanh", "sigmoid"])
+def test_an_increasing_function_before_a_hard_choice_or_at_the_end_is_left_out(kind):
+    x = RNG.normal(size=(5, 2, 4))
+    capped = _net(op.Scale(op.frozen(0.5)), op.Pointwise(kind), op.Scale(op.frozen(2.0)), op.Hardmax())
+    hard = hm.skeleton(capped)
+    assert not hard.smooth_operations and "only which score is the largest counts" in hard.changes[0]
+    assert np.array_equal(hard(x), capped(x, temperature=0))
+    last = _net(op.Scale(op.frozen(0.5)), op.Pointwise(kind), op.Scale(op.frozen([1.0, 2.0, 3.0, 4.0])))
+    assert np.array_equal(hm.skeleton(last)(x) > 0, x > 0)
+    for uneven in (op.Scale(op.frozen(-1.0)), op.Scale(op.frozen([1.0, 2.0, 3.0, 4.0])), op.Shift(op.frozen(1.0))):
+        with pytest.raises(hm.errors.NotPiecewiseAffineError, match=kind):
+            hm.skeleton(_net(op.Pointwise(kind), uneven, op.Hardmax()))
 
 
 @pytest.mark.parametrize("centred", [True, False])

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import NotPiecewiseAffineError, PrecisionError, ShapeError, WeightError
+from hardmax.exactness import detached
 from hardmax.networks import evaluation
 from hardmax.networks import operations as op
 from hardmax.networks.files.formats import read
@@ -62,10 +64,14 @@ def skeleton(source: Network | str | os.PathLike[str], *, reference: ArrayLike |
     """
     net = _network(source)
     graph = net.graph
-    _refuse_other_smooth(graph)
+    idle = _increasing(graph)
+    _refuse_other_smooth(graph, idle)
     work = _Work(graph, net.temperature, None if reference is None else _reference(net, reference))
-    for node in graph.nodes:
-        work.visit(node)
+    for value, node in enumerate(graph.nodes, start=1):
+        if value in idle:
+            work.leave_out(node, idle[value])
+        else:
+            work.visit(node)
     work.changes.extend(net.changes)  # what reading the file changed
     if work.kept_all:
         return Network.from_graph(graph, 0.0, work.changes, net.layers)
@@ -90,6 +96,12 @@ class _Work:
             operands = [self._at_reference[value] for value in inputs]
             self._at_reference.append(evaluation.apply(operation, *operands))
         return made
+
+    def leave_out(self, node: Node, why: str) -> None:
+        """Pass an increasing function by."""
+        self.changes.append(f"{node.operation.name} at {node.name} was left out: it is increasing, and {why}")
+        self.renumbered.append(self.renumbered[node.inputs[0]])
+        self.kept_all = False
 
     def visit(self, node: Node) -> None:
         """Append what stands for one node of the original."""
@@ -144,7 +156,7 @@ def _network(source: Network | str | os.PathLike[str]) -> Network:
 
 def _reference(net: Network, reference: ArrayLike) -> NDArray[np.float64]:
     try:
-        point = np.asarray(reference)
+        point = np.asarray(detached(reference))
     except ValueError as error:
         raise ShapeError(
             f"reference: expected one input of shape {net.input_shape}, got rows of several lengths ({error})"
@@ -158,11 +170,52 @@ def _reference(net: Network, reference: ArrayLike) -> NDArray[np.float64]:
     return point.astype(np.float64)[None]
 
 
-def _refuse_other_smooth(graph: Graph) -> None:
+#: Why an increasing function may be left out, by where its values end.
+_ENDS = {
+    op.Hardmax: "only which score is the largest counts",
+    None: "it stands at the end: outputs are those before it, in the same order",
+}
+_ARRANGE = (op.Reshape, op.Transpose, op.Take)
+
+
+def _increasing(graph: Graph) -> dict[int, str]:
+    """The values of tanh and sigmoid that only attention scores, or only outputs, are made of, with the reason.
+
+    Between them and the choice, or the end, entries are arranged anew or scaled by positive numbers: one for all scores
+    of a row, for outputs any.
+    """
+    users: dict[int, list[int]] = {}
+    for value, node in enumerate(graph.nodes, start=1):
+        for source in node.inputs:
+            users.setdefault(source, []).append(value)
+
+    def ends(value: int, is_even: bool) -> set[type[op.Operation] | str | None]:
+        """What follows: a choice among scores, the end of the network, or ``"other"``."""
+        found: set[type[op.Operation] | str | None] = set() if value in users else {None if is_even else "end"}
+        for user in users.get(value, []):
+            operation = graph.nodes[user - 1].operation
+            if isinstance(operation, op.Hardmax):
+                found.add(op.Hardmax if is_even else "other")
+            elif isinstance(operation, op.Scale) and (operation.factor > 0).all():
+                found |= ends(user, is_even and operation.factor.size == 1)
+            else:
+                found |= ends(user, is_even) if isinstance(operation, _ARRANGE) else {"other"}
+        return {None if end == "end" else end for end in found}
+
+    result = {}
+    for value, node in enumerate(graph.nodes, start=1):
+        if isinstance(node.operation, op.Pointwise) and node.operation.kind in ("tanh", "sigmoid"):
+            found = ends(value, True)
+            if len(found) == 1 and (end := next(iter(found))) in _ENDS:
+                result[value] = _ENDS[end]  # type: ignore[index]
+    return result
+
+
+def _refuse_other_smooth(graph: Graph, idle: Collection[int]) -> None:
     found = [
         f"{node.operation.name} at {node.name}"
-        for node in graph.nodes
-        if isinstance(node.operation, op.Pointwise) and node.operation.kind not in _TO_RELU
+        for value, node in enumerate(graph.nodes, start=1)
+        if isinstance(node.operation, op.Pointwise) and node.operation.kind not in _TO_RELU and value not in idle
     ]
     if found:
         raise NotPiecewiseAffineError(

@@ -311,7 +311,7 @@ class Watcher:
 
     def _moved(self, func: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
         """The same entries in another type or with other axes before the last two."""
-        source = args[0] if args else kwargs.get("input")
+        source: Any = args[0] if args else kwargs.get("input")
         scores, weights = getattr(source, _SCORES, None), getattr(source, _WEIGHTS, None)
         if scores is None and weights is None:
             return func(*args, **kwargs)
@@ -322,7 +322,7 @@ class Watcher:
             return result
         if weights is not None:
             setattr(result, _WEIGHTS, weights)
-        elif result is not source:
+        elif scores is not None and result is not source:
             setattr(result, _SCORES, scores.shaped(before[:-2], result.shape[:-2]))
         return result
 

@@ -20,7 +20,7 @@ from hardmax.exact.linear_program import exact_interior_point, interior_point
 from hardmax.exact.rationals import fractions, nearest_float
 from hardmax.exact.rounding import UNDERFLOW, difference_dot_error, dot_error, relative_error
 from hardmax.exact.systems import homogeneous_rows, point_of, row_multipliers
-from hardmax.exactness import BoolArray, FloatArray, IntArray
+from hardmax.exactness import BoolArray, FloatArray, IntArray, detached
 
 if TYPE_CHECKING:
     from hardmax.heads.diagram.power_diagram import PowerDiagram
@@ -115,7 +115,7 @@ def is_won(diagram: PowerDiagram, key: int, query: Sequence[Fraction]) -> bool:
 
 
 def _generators(queries: ArrayLike, dim: int, name: str) -> FloatArray:
-    points = np.asarray(queries, dtype=np.float64)
+    points = np.asarray(detached(queries), dtype=np.float64)
     if points.ndim != 2 or (points.size and points.shape[1] != dim):
         raise ShapeError(f"{name}: expected queries of shape (n, {dim}), got {points.shape}")
     if len(points) == 0:

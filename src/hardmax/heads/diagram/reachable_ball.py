@@ -20,7 +20,7 @@ from hardmax.errors import ParameterError, ShapeError, WeightError
 from hardmax.exact.elimination import solve
 from hardmax.exact.rationals import dot, nearest_float
 from hardmax.exact.rounding import SAFETY, UNDERFLOW, difference_dot_error, dot_error, relative_error
-from hardmax.exactness import FloatArray, IntArray
+from hardmax.exactness import FloatArray, IntArray, detached
 from hardmax.heads.diagram.reachable import MOST_RIVALS, Point, Reachable, RuledOut, Witness, is_won
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ _TRIALS = 60
 def reachable_from_ball(diagram: PowerDiagram, centre: ArrayLike, radius: float) -> Reachable:
     """Reachable from ``{q : |q - centre| <= radius}``."""
     try:
-        middle, size = np.asarray(centre, dtype=np.float64), np.asarray(radius, dtype=np.float64)
+        middle, size = np.asarray(detached(centre), dtype=np.float64), np.asarray(radius, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise WeightError(f"ball: expected numbers (centre, radius), got something else ({error})") from error
     if middle.shape != (diagram.dim,):

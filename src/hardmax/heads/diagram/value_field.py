@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hardmax.errors import ParameterError, PrecisionError, ShapeError, WeightError
-from hardmax.exactness import FloatArray, IntArray
+from hardmax.exactness import FloatArray, IntArray, detached
 from hardmax.heads.diagram.power_diagram import Extent, PowerDiagram
 from hardmax.tropical.maslov import softmax
 from hardmax.views import view
@@ -59,7 +59,7 @@ class ValueField:
         return view("draw_field")(self, ax, temperature, extent)
 
     def _scores(self, queries: ArrayLike) -> FloatArray:
-        points = np.asarray(queries, dtype=np.float64)
+        points = np.asarray(detached(queries), dtype=np.float64)
         if points.ndim < 1 or points.shape[-1] != self.diagram.dim:
             raise ShapeError(f"expected queries of shape (..., {self.diagram.dim}), got {points.shape}")
         if not np.isfinite(points).all():

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import EmptyError, PrecisionError, ShapeError, WeightError
 from hardmax.exact.rounding import UNDERFLOW, soft_row_error
-from hardmax.exactness import FloatArray
+from hardmax.exactness import FloatArray, detached
 from hardmax.heads.capture.captured import check_kept
 from hardmax.html import ShownAsTable
 from hardmax.measure.stability._checks import temperature_of
@@ -271,7 +271,7 @@ def _ratio(measured: FloatArray, bound: FloatArray) -> float:
 
 def _viewed(scores: ArrayLike) -> NDArray[Any]:
     try:
-        array = np.asarray(scores)
+        array = np.asarray(detached(scores))
     except (TypeError, ValueError, RuntimeError) as error:  # torch raises RuntimeError
         raise ShapeError(f"scores: expected an array (..., N) of numbers ({error})") from None
     if array.dtype.kind not in "fiub":

@@ -60,7 +60,7 @@ def from_torch(module: Any, example_input: Any, *, batched: bool | None = None) 
     from hardmax.networks.files.onnx.models import Budget, parse_model
     from hardmax.networks.files.onnx.reader import network_from_onnx
 
-    torch = _torch()
+    torch = torch_library()
     if not isinstance(module, torch.nn.Module):
         raise ParameterError(f"expected a torch.nn.Module, got a {type(module).__name__}")
     example = _example(torch, module, example_input)
@@ -82,13 +82,19 @@ def from_torch(module: Any, example_input: Any, *, batched: bool | None = None) 
     return Network.from_graph(net.graph, net.temperature, [*changes, *net.changes])
 
 
-def _torch() -> Any:
+def torch_library() -> Any:
+    """torch with its exporter, or how to install it."""
     try:
         import torch
         import torch.onnx
     except ImportError:
         raise MissingExtraError("torch modules need torch: pip install 'hardmax[torch,onnx]'") from None
     return torch
+
+
+def _of_hugging_face(module: Any) -> str:
+    is_theirs = hasattr(getattr(module, "config", None), "_attn_implementation")
+    return ", or, since it is a Hugging Face model, use hm.from_hf(model, inputs)" if is_theirs else ""
 
 
 def _example(torch: Any, module: Any, given: Any) -> Any:
@@ -104,9 +110,8 @@ def _example(torch: Any, module: Any, given: Any) -> Any:
     kinds = [weight for weight in weights if weight.is_floating_point()]
     if tensor.is_complex() or (isinstance(given, torch.Tensor) and not tensor.is_floating_point()):
         raise ParameterError(
-            f"expected an example tensor of floats, got {tensor.dtype}; a module that takes integers "
-            "(tokens) is read "
-            "from its embeddings on"
+            f"expected an example tensor of floats, got {tensor.dtype}; a module that takes integers (tokens) is read "
+            f"from its embeddings on{_of_hugging_face(module)}"
         )
     if not torch.isfinite(tensor).all():
         raise WeightError("example_input: expected finite numbers, got NaN or infinite entries")
@@ -129,6 +134,8 @@ def _run(torch: Any, module: Any, x: Any) -> Any:
     with torch.no_grad():
         try:
             result = module(x)
+        except HardmaxError:
+            raise
         except Exception as error:
             detail = (str(error).strip().splitlines() or [""])[0]
             raise ShapeError(
@@ -137,9 +144,8 @@ def _run(torch: Any, module: Any, x: Any) -> Any:
             ) from None
     if not isinstance(result, torch.Tensor):
         raise OperatorError(
-            f"{type(module).__name__} returns a {type(result).__name__}; expected one tensor. Wrap it in a "
-            "module "
-            "that returns the one wanted."
+            f"{type(module).__name__} returns a {type(result).__name__}; expected one tensor. Wrap it in a module "
+            f"that returns the one wanted{_of_hugging_face(module)}"
         )
     return result
 
@@ -167,7 +173,7 @@ def _rows_are_independent(torch: Any, module: Any, example: Any) -> bool:
 
 @contextmanager
 def _exporting(torch: Any) -> Iterator[None]:
-    """While inside, the exporter writes ``nn.RMSNorm``, which it does not know, as the operators it consists of.
+    """While inside, the exporter also writes ``nn.RMSNorm``, ``diff`` and sums of truths, which it does not know.
 
     And it prints nothing: for an operator it does not know it would print the whole graph.
     """
@@ -185,7 +191,28 @@ def _exporting(torch: Any) -> Iterator[None]:
         result = graph.op("Div", x, graph.op("Sqrt", graph.op("Add", square, constant)))
         return result if helper._is_none(weight) else graph.op("Mul", result, weight)
 
-    torch.onnx.register_custom_op_symbolic("aten::rms_norm", rms_norm, _OPSET)
+    def diff(graph: Any, x: Any, times: Any, axis: Any, before: Any, after: Any) -> Any:
+        place, count = helper._get_const(axis, "i", "dim"), helper._get_const(times, "i", "n")
+        parts = [part for part in (before, x, after) if not helper._is_none(part)]
+        whole = parts[0] if len(parts) == 1 else graph.op("Concat", *parts, axis_i=place)
+
+        def slice_of(tensor: Any, start: int, end: int) -> Any:
+            bounds = (graph.op("Constant", value_t=torch.tensor([number])) for number in (start, end, place))
+            return graph.op("Slice", tensor, *bounds)
+
+        for _ in range(count):
+            whole = graph.op("Sub", slice_of(whole, 1, 2**62), slice_of(whole, 0, -1))
+        return whole
+
+    def cumsum(graph: Any, x: Any, axis: Any, dtype: Any) -> Any:
+        place = graph.op("Constant", value_t=torch.tensor(helper._get_const(axis, "i", "dim")))
+        kind = helper._try_get_scalar_type(x)
+        is_truth = kind is not None and kind.dtype() == torch.bool  # which torch counts and ONNX cannot add
+        return graph.op("CumSum", graph.op("Cast", x, to_i=7) if is_truth else x, place)
+
+    ours = {"aten::rms_norm": rms_norm, "aten::diff": diff, "aten::cumsum": cumsum}
+    for name, symbolic in ours.items():
+        torch.onnx.register_custom_op_symbolic(name, symbolic, _OPSET)
     log = getattr(torch._C, "_jit_onnx_log", None)  # has no switch: exporting switches it on
     try:
         if log is not None:
@@ -194,7 +221,8 @@ def _exporting(torch: Any) -> Iterator[None]:
     finally:
         if log is not None:
             torch._C._jit_onnx_log = log
-        torch.onnx.unregister_custom_op_symbolic("aten::rms_norm", _OPSET)
+        for name in ours:
+            torch.onnx.unregister_custom_op_symbolic(name, _OPSET)
 
 
 def _exported(torch: Any, module: Any, example: Any) -> bytes:
@@ -231,8 +259,8 @@ def _exported(torch: Any, module: Any, example: Any) -> bytes:
         except Exception as error:
             detail = (str(error).strip().splitlines() or [type(error).__name__])[0]
             raise OperatorError(
-                f"{type(module).__name__} cannot be exported ({detail}); build it from operators that "
-                "torch.onnx "
-                "exports, or export it to ONNX yourself and use hm.read"
+                f"{type(module).__name__} cannot be exported ({detail}); build it from operators that torch.onnx "
+                f"exports, and cut off what has none{_of_hugging_face(module)}. Heads are captured without exporting: "
+                "hm.capture(module, inputs)"
             ) from error
     return buffer.getvalue()

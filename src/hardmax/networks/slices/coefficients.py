@@ -279,7 +279,11 @@ class SliceProgram:
                     f"curves in {self.dim} dimensions; cut this network along an hm.Segment, where quadratics "
                     "are solved exactly"
                 )
-            raise QuadraticScoresError(f"{name}: the product has degree above two on the segment; it is not cut")
+            raise QuadraticScoresError(
+                f"{name}: the product has degree above two on the segment; it is not cut. After a gated part (SwiGLU, "
+                "GeGLU) scores have such a degree: cells are had of one layer at a time, up to its gate, and the heads "
+                "of the whole model by hm.capture(model, inputs)"
+            )
         if x.winners is not None and isinstance(operation, op.MatMul):
             return selected_rows(x, y)
         parts: list[Array | None] = [None] * (terms_x + terms_y - 1)

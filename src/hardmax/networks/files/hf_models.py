@@ -1,0 +1,214 @@
+"""Hugging Face model -> Network, from its embeddings (or pixels, or samples) to its outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from inspect import signature
+from typing import Any
+
+import numpy as np
+
+from hardmax.errors import EmptyError, OperatorError, ParameterError, ShapeError
+from hardmax.exactness import detached
+from hardmax.networks import operations as op
+from hardmax.networks.files.torch_modules import from_torch, torch_library
+from hardmax.networks.graph import Graph
+from hardmax.networks.network import Network
+
+#: What a model takes in place of token numbers, best first.
+_FLOATS = ("inputs_embeds", "pixel_values", "input_values", "input_features")
+_OUTPUTS = ("logits", "last_hidden_state", "pooler_output", "image_embeds", "text_embeds")
+
+
+def from_hf(model: Any, inputs: Any, *, output: str | None = None) -> Network:
+    """The network that a Hugging Face model computes on inputs as long as these.
+
+    A language model is read from its token embeddings on: the network takes (tokens, width), and
+    ``model.get_input_embeddings()(ids)[0]`` is such an input. Vision and speech models take their pixels or samples.
+    The model is traced with its plain ("eager") attention and put back as it was. Softmax gives temperature 1, so
+    ``net(x)`` is the model, ``net(x, temperature=0)`` the model with hard attention, and
+    ``hm.skeleton(net, reference=x)`` has cells.
+
+    Where feed-forward parts are gated (SwiGLU, GeGLU), ``.changes`` says at once that cells stop there, and what works.
+
+    Parameters
+    ----------
+    model
+        A model of transformers, in float32 or float64.
+    inputs
+        Token numbers of one text, what the model's tokenizer or image processor gives for one input, or an array of
+        embeddings (tokens, width).
+    output
+        Which of the model's outputs: "logits" where there are some, else "last_hidden_state", unless named.
+
+    Exactness: exact; weights keep their binary values.
+
+    Raises
+    ------
+    OperatorError
+        The model uses an operator that has no counterpart here, or takes two inputs (an encoder and a decoder).
+    """
+    torch = torch_library()
+    if not hasattr(model, "named_modules") or not hasattr(getattr(model, "config", None), "_attn_implementation"):
+        remedy = "; a torch module is read by hm.from_torch(module, example)" if hasattr(model, "named_modules") else ""
+        raise ParameterError(f"from_hf: expected a Hugging Face model, got a {type(model).__name__}{remedy}")
+    _check_type(torch, model)
+    key, example = _example(torch, model, inputs)
+
+    class OneTensor(torch.nn.Module):  # type: ignore[misc, name-defined]
+        """The model from one tensor to another."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = model
+            self.chosen: str | None = None
+
+        def forward(self, x: Any) -> Any:
+            result = self.model(**{key: x, **_without_cache(self.model)})
+            self.chosen = _chosen(model, result, output)
+            return result[self.chosen]
+
+    try:
+        with _eager(model):
+            net = from_torch(OneTensor(), example, batched=True)
+    except OperatorError as error:
+        raise OperatorError(
+            f"{type(model).__name__}: {error}; its heads are captured without exporting: hm.capture(model, inputs)"
+        ) from error
+    gated = _gated(net.graph)
+    notes = [*net.changes, *([_gates(gated)] if gated else [])]
+    return Network.from_graph(net.graph, net.temperature, notes)
+
+
+def _check_type(torch: Any, model: Any) -> None:
+    kinds = {weight.dtype for weight in model.parameters() if weight.is_floating_point()}
+    others = kinds - {torch.float32, torch.float64}
+    if others:
+        raise ParameterError(
+            f"from_hf: expected a model in float32 or float64, got {', '.join(sorted(map(str, others)))}; pass "
+            "model.float(), which keeps every weight"
+        )
+    if any(weight.is_meta for weight in model.parameters()):
+        raise ParameterError("from_hf: expected a model with weights, got one on the meta device; load its weights")
+
+
+def _without_cache(model: Any) -> dict[str, Any]:
+    return {"use_cache": False} if getattr(model.config, "use_cache", None) is not None else {}
+
+
+def _chosen(model: Any, result: Any, output: str | None) -> str:
+    names = [name for name in _OUTPUTS if result.get(name) is not None] if hasattr(result, "get") else []
+    if output is not None:
+        if not hasattr(result, "get") or result.get(output) is None:
+            raise ParameterError(f"{type(model).__name__}: no output {output!r}; expected one of {', '.join(names)}")
+        return output
+    if not names:
+        raise OperatorError(f"{type(model).__name__}: expected logits or hidden states, got {type(result).__name__}")
+    return names[0]
+
+
+def _example(torch: Any, model: Any, inputs: Any) -> tuple[str, Any]:
+    """The name and value of the one tensor of floats that the model takes, with a batch axis of one."""
+    if "decoder_input_ids" in signature(model.forward).parameters:
+        raise OperatorError(
+            f"from_hf: {type(model).__name__} takes two inputs, one for its encoder and one for its decoder, and a "
+            "network takes one; pass model.get_encoder(), or capture the heads of both: hm.capture(model, inputs)"
+        )
+    if isinstance(inputs, str):
+        raise ParameterError("from_hf: expected token numbers, got a text; pass tokenizer(text)")
+    given = dict(inputs) if isinstance(inputs, Mapping) else None
+    if given is not None:
+        for key in _FLOATS:
+            if key in given:
+                return key, _floats(torch, model, key, given[key])
+        if "input_ids" not in given:
+            raise ParameterError(
+                f"from_hf: expected input_ids or one of {', '.join(_FLOATS)}, got {', '.join(given) or 'nothing'}"
+            )
+    ids = np.asarray(detached(given["input_ids"] if given is not None else inputs))
+    if ids.dtype.kind == "f" and ids.size and given is None:
+        key = "inputs_embeds" if ids.ndim < 3 or ids.shape[-3] != 3 else "pixel_values"
+        return key, _floats(torch, model, key, ids)
+    ids = _unpadded(ids, None if given is None else given.get("attention_mask"))
+    size = model.get_input_embeddings().weight.shape[0]
+    if int(ids.min()) < 0 or int(ids.max()) >= size:
+        raise ParameterError(
+            f"from_hf: expected token numbers from 0 to {size - 1}, got {int(ids.min())} to {int(ids.max())}; is this "
+            "the model's own tokenizer?"
+        )
+    with torch.no_grad():
+        return "inputs_embeds", model.get_input_embeddings()(torch.from_numpy(ids)[None].to(model.device))
+
+
+def _unpadded(ids: Any, mask: Any) -> Any:
+    """The token numbers of the one text."""
+    if ids.size == 0:
+        raise EmptyError("from_hf: expected at least one token, got none")
+    if ids.dtype.kind not in "iu":
+        raise ParameterError(f"from_hf: expected token numbers (integers), got {ids.dtype}")
+    if ids.ndim == 2 and len(ids) > 1:
+        raise ShapeError(
+            f"from_hf: expected one text, got {len(ids)}; a network has one length, so read each by itself: "
+            "[hm.from_hf(model, row) for row in ids]"
+        )
+    if ids.ndim > 2:
+        raise ShapeError(f"from_hf: expected a list of token numbers, got shape {ids.shape}")
+    flat = ids.reshape(-1).astype(np.int64)
+    if mask is not None:
+        seen = np.asarray(detached(mask)).reshape(-1).astype(bool)
+        flat = flat[seen] if seen.shape == flat.shape else flat
+    if not len(flat):
+        raise EmptyError("from_hf: expected at least one token, got padding alone")
+    return flat
+
+
+def _floats(torch: Any, model: Any, key: str, given: Any) -> Any:
+    try:
+        tensor = torch.as_tensor(np.asarray(detached(given)))
+    except (TypeError, ValueError) as error:
+        raise ShapeError(f"from_hf: {key}: expected an array of numbers ({error})") from None
+    rank = {"inputs_embeds": 3, "pixel_values": 4, "input_values": 2, "input_features": 3}[key]
+    tensor = tensor[None] if tensor.dim() == rank - 1 else tensor
+    if tensor.dim() != rank or len(tensor) != 1:
+        raise ShapeError(f"from_hf: {key}: expected one input of {rank - 1} axes, got shape {tuple(tensor.shape)}")
+    return tensor.to(next(model.parameters()))
+
+
+@contextmanager
+def _eager(model: Any) -> Iterator[None]:
+    """While inside, the model computes attention by softmax written out, and is in evaluation mode."""
+    configs = {id(part.config): part.config for part in model.modules() if hasattr(part, "config")}
+    configs = {key: config for key, config in configs.items() if hasattr(config, "_attn_implementation")}
+    before = {key: config._attn_implementation for key, config in configs.items()}
+    try:
+        for config in configs.values():
+            config._attn_implementation = "eager"
+        yield
+    finally:
+        for key, config in configs.items():
+            config._attn_implementation = before[key]
+
+
+def _gated(graph: Graph) -> list[str]:
+    """Where two functions of the input are multiplied entry by entry, if what comes of it is multiplied again."""
+    after: set[int] = set()
+    places, is_used = [], False
+    for value, node in enumerate(graph.nodes, start=1):
+        follows = any(source in after for source in node.inputs)
+        is_used |= follows and isinstance(node.operation, op.MatMul | op.Multiply)
+        is_gate = isinstance(node.operation, op.Multiply)
+        if is_gate:
+            places.append(node.name)
+        if follows or is_gate:
+            after.add(value)
+    return places if is_used else []
+
+
+def _gates(places: list[str]) -> str:
+    shown = ", ".join(places[:2]) + (f" and {len(places) - 2} more" if len(places) > 2 else "")
+    return (
+        f"gated parts ({shown}) multiply two functions of the input, so that scores after them have degree above two: "
+        "the network has no cells there, even on a segment. What works: net(x) and net(x, temperature=0), cells of one "
+        "layer at a time (hm.from_torch), heads (hm.capture), the cache (hm.kv_cache), classes (hm.audit_classes)"
+    )
