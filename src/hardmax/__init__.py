@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from hardmax.networks.files.torch_modules import from_torch as from_torch
     from hardmax.networks.layers import Affine as Affine
     from hardmax.networks.layers import Attention as Attention
+    from hardmax.networks.layers import HardTanh as HardTanh
     from hardmax.networks.layers import Head as Head
     from hardmax.networks.layers import Maxout as Maxout
     from hardmax.networks.layers import ReLU as ReLU
@@ -86,6 +87,7 @@ _NAMES = {
     "Attention": "hardmax.networks.layers",
     "Box": "hardmax.cells.domains",
     "ClassAudit": "hardmax.heads.classes.audit",
+    "HardTanh": "hardmax.networks.layers",
     "HardmaxError": "hardmax.errors",
     "Head": "hardmax.networks.layers",
     "Limits": "hardmax.networks.files.opening",

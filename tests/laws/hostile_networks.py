@@ -125,6 +125,20 @@ def _block(rng: random.Random, kind: str, width: int, most: int) -> tuple[list[L
     return ([("residual", [attention])], width) if shape == "residual attention" else ([attention], d_v)
 
 
+def _clipped(rng: random.Random, kind: str, layers: list[Layer]) -> list[Layer]:
+    """The layers with some ReLUs as clips, whose bounds are of the weights' own kind."""
+    found: list[Layer] = []
+    for layer in layers:
+        if layer[0] == "residual":
+            found.append(("residual", _clipped(rng, kind, layer[1])))
+        elif layer[0] == "relu" and rng.random() < 0.5:
+            low, high = sorted(_row(rng, kind, 2))
+            found.append(("hardtanh", low, high))
+        else:
+            found.append(layer)
+    return found
+
+
 def hostile_network(seed: int, dims: tuple[int, ...] = (1, 2, 3, 4, 5)) -> Hostile:
     """One network of a random kind and dimension, on a box or on all of space.
 
@@ -138,6 +152,8 @@ def hostile_network(seed: int, dims: tuple[int, ...] = (1, 2, 3, 4, 5)) -> Hosti
     for _ in range(rng.randint(1, 2)):
         block, width = _block(rng, kind, width, 4 if dim < 4 else 3)
         layers += block
+    if seed >= 1000:  # seeds below are written down as examples
+        layers = _clipped(random.Random(f"clips of {seed}"), kind, layers)
     if rng.random() < 0.4:
         return Hostile(kind, dim, layers, None, None)
     domain_kind = kind if kind in ("thirds", "sevenths", "ulps") else "whole"

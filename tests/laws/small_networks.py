@@ -24,7 +24,11 @@ def _vector(size: int) -> st.SearchStrategy[list[int]]:
 @st.composite
 def blocks(draw: st.DrawFn, width: int) -> tuple[list[Layer], int]:
     """Layers that choose, and the width they leave."""
-    kind = draw(st.sampled_from(["relu", "leaky", "maxout", "attention", "residual attention"]))
+    kind = draw(st.sampled_from(["relu", "leaky", "hardtanh", "maxout", "attention", "residual attention"]))
+    if kind == "hardtanh":
+        n, low = draw(st.integers(1, 3)), draw(st.integers(-2, 1))
+        clip: Layer = ("hardtanh", low, low + draw(st.integers(0, 2)))
+        return [("affine", draw(_matrix(n, width)), draw(_vector(n))), clip], n
     if kind in ("relu", "leaky"):
         n = draw(st.integers(1, 4))
         activation: Layer = ("relu",) if kind == "relu" else ("leaky", draw(st.sampled_from([0.5, 0.25])))

@@ -38,6 +38,8 @@ def _layer(item: tuple[Any, ...]) -> Any:
         return hm.ReLU()
     if kind == "leaky":
         return hm.ReLU(slope=float(item[1]))
+    if kind == "hardtanh":
+        return hm.HardTanh(float(item[1]), float(item[2]))
     if kind == "maxout":
         return hm.Maxout(item[1])
     if kind == "attention":

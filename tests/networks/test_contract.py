@@ -29,6 +29,7 @@ _HEAD = hm.Head([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.5]], [[1.0, 0.0], [0.0, 2.0], 
 LAYERS = {
     "Affine": hm.Affine([[1.0, -2.0], [0.5, 1.0]], [0.25, 0.0]),
     "Attention": hm.Attention([_HEAD, _HEAD], [[1.0, 0.0, 0.5, 0.0], [0.0, 1.0, 0.0, -1.0]]),
+    "HardTanh": hm.HardTanh(-0.5, 1.25),
     "Maxout": hm.Maxout(2),
     "ReLU": hm.ReLU(0.25),
     "Residual": hm.Residual(hm.Affine([[1.0, -1.0], [0.0, 0.5]]), hm.ReLU(), hm.Affine([[1.0, 0.0], [2.0, 1.0]])),

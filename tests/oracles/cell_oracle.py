@@ -10,6 +10,7 @@ A network is a list of plain tuples (numbers are int, Fraction or float; a float
     ("affine", W, b)          z -> W z + b; b may be None
     ("relu",)                 one choice per coordinate: 1 where it is positive, else 0
     ("leaky", slope)          the same choices, slope * z where not positive
+    ("hardtanh", low, high)   max(z, low), one choice a coordinate: 1 where z is above; then min(z, high): 1 where below
     ("maxout", rank)          the largest of each `rank` consecutive coordinates
     ("attention", heads, O)   z -> O @ concat(values of the winners), O may be None; a head is (keys, values,
                               query, query_bias or None) with scores <query z + query_bias, key>
@@ -226,12 +227,17 @@ def _expand(cell: OracleCell, layer: Layer) -> list[OracleCell]:
             replace(child, outputs=tuple(_sum(pair, zero) for pair in zip(z, child.outputs, strict=True)))
             for child in _run([cell], layer[1])
         ]
+    if kind == "hardtanh":
+        return list(_run([cell], [("floor", layer[1]), ("ceiling", layer[2])]))
     # Per choice: the scores, and what each winner hands on.
     choices: list[tuple[list[Affine], list[list[Affine]]]]
     mix = None
     if kind in ("relu", "leaky"):
         slope = layer[1] if kind == "leaky" else 0
         choices = [([zero, f], [[_scaled(slope, f)], [f]]) for f in z]
+    elif kind in ("floor", "ceiling"):
+        bound, sign = (exact(layer[1]), *zero[1:]), 1 if kind == "floor" else -1
+        choices = [([_scaled(sign, bound), _scaled(sign, f)], [[bound], [f]]) for f in z]
     elif kind == "maxout":
         rank = layer[1]
         if len(z) % rank:
@@ -244,7 +250,7 @@ def _expand(cell: OracleCell, layer: Layer) -> list[OracleCell]:
             scores = _apply(keys, None, _apply(query, query_bias, z, zero), zero)
             choices.append((scores, [[(exact(v), *zero[1:]) for v in value] for value in values]))
     else:
-        raise ValueError(f"expected affine, relu, leaky, maxout, attention or residual, got {kind!r}")
+        raise ValueError(f"expected affine, relu, leaky, hardtanh, maxout, attention or residual, got {kind!r}")
     branches = [replace(cell, outputs=())]
     for scores, handed_on in choices:
         branches = [
@@ -399,6 +405,10 @@ def evaluate(layers: Sequence[Layer], x: Sequence[Number]) -> tuple[Label, tuple
             slope = exact(layer[1]) if kind == "leaky" else Fraction(0)
             label += [int(v > 0) for v in z]
             z = [v if v > 0 else slope * v for v in z]
+        elif kind == "hardtanh":
+            low, high = exact(layer[1]), exact(layer[2])
+            label += [int(v > low) for v in z] + [int(max(v, low) < high) for v in z]
+            z = [min(max(v, low), high) for v in z]
         elif kind == "maxout":
             groups = [z[start : start + layer[1]] for start in range(0, len(z), layer[1])]
             label += [group.index(max(group)) for group in groups]
@@ -417,7 +427,7 @@ def evaluate(layers: Sequence[Layer], x: Sequence[Number]) -> tuple[Label, tuple
             label += inner
             z = [a + b for a, b in zip(z, change, strict=True)]
         else:
-            raise ValueError(f"expected affine, relu, leaky, maxout, attention or residual, got {kind!r}")
+            raise ValueError(f"expected affine, relu, leaky, hardtanh, maxout, attention or residual, got {kind!r}")
     return tuple(label), tuple(z)
 
 

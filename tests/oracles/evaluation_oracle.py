@@ -2,7 +2,7 @@
 
 A judge for the package's evaluation, so it shares no code with it: one point at a time, nested lists, no
 arrays and no graph. A network is described as in `oracles.cell_oracle`: tuples ("affine", W, b), ("relu",),
-("leaky", slope), ("maxout", rank), ("attention", heads, O) and ("residual", layers).
+("leaky", slope), ("hardtanh", low, high), ("maxout", rank), ("attention", heads, O) and ("residual", layers).
 """
 
 from __future__ import annotations
@@ -74,6 +74,12 @@ def _run(layers: Sequence[Layer], z: list[Any], mix: Mix, number: Callable[[Any]
             slope = number(layer[1] if kind == "leaky" else 0)
             label += [1 if v > 0 else 0 for v in z]
             z = [v if v > 0 else _times(slope, v) for v in z]
+        elif kind == "hardtanh":
+            low, high = number(layer[1]), number(layer[2])
+            label += [1 if v > low else 0 for v in z]
+            z = [v if v > low else low for v in z]
+            label += [1 if v < high else 0 for v in z]
+            z = [v if v < high else high for v in z]
         elif kind == "maxout":
             rank, z_in, z = layer[1], z, []
             for start in range(0, len(z_in), rank):

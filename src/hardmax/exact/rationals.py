@@ -2,7 +2,8 @@
 
 A binary float is an exact rational, so every weight is one. Rationals are ``flint.fmpq`` where
 python-flint is installed (the ``exact`` extra) and ``fractions.Fraction`` otherwise; both support the
-same arithmetic, and nothing downstream asks which it is.
+same arithmetic, and nothing downstream asks which it is. The two do not compare equal, so what a user is given is
+``Fraction`` (``fraction_array``), with python-flint and without.
 """
 
 from __future__ import annotations
@@ -114,6 +115,19 @@ def rational_array(values: ArrayLike) -> ObjectArray:
             if exact is None:
                 exact = cache[value] = rational(value)
             flat[position] = exact
+    return result
+
+
+def fraction_array(values: ObjectArray) -> ObjectArray:
+    """An array of rationals of either kind as one of ``Fraction``: what users are given.
+
+    Examples
+    --------
+    >>> fraction_array(rational_array([0.5]))[0] == Fraction(1, 2)
+    True
+    """
+    result = np.empty(values.shape, dtype=object)
+    result.reshape(-1)[:] = [fraction(value) for value in values.reshape(-1)]
     return result
 
 

@@ -71,6 +71,32 @@ class ReLU(Layer):
 
 
 @dataclass(frozen=True, eq=False)
+class HardTanh(Layer):
+    """``z -> min(max(z, low), high)``, torch's Hardtanh; two choices an entry, whether it is above low and below high.
+
+    Examples
+    --------
+    >>> layer = HardTanh()
+    >>> layer.low, layer.high
+    (-1.0, 1.0)
+    """
+
+    low: float = -1.0
+    high: float = 1.0
+
+    def __init__(self, low: float = -1.0, high: float = 1.0) -> None:
+        bounds = _vector("HardTanh low and high", [low, high]).tolist()
+        if bounds[0] > bounds[1]:
+            raise ParameterError(f"HardTanh: expected low <= high, got {low} and {high}")
+        object.__setattr__(self, "low", bounds[0])
+        object.__setattr__(self, "high", bounds[1])
+
+    def lower(self, builder: GraphBuilder, value: int, where: str) -> int:
+        floored = builder.add(op.Clip(op.frozen(self.low)), value, name=where)
+        return builder.add(op.Clip(op.frozen(self.high), is_ceiling=True), floored, name=where)
+
+
+@dataclass(frozen=True, eq=False)
 class Maxout(Layer):
     """Consecutive groups of ``rank`` coordinates -> their maximum."""
 

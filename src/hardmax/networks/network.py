@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import EmptyError, ParameterError, ShapeError, WeightError
-from hardmax.exact.rationals import rational_array
+from hardmax.exact.rationals import fraction_array, rational_array
 from hardmax.networks import evaluation
 from hardmax.networks import operations as op
 from hardmax.networks.graph import Graph, GraphBuilder
@@ -27,7 +27,8 @@ class Network:
     At temperature 0 attention is hard (the first maximal score wins); at a positive temperature the
     weights are softmax(scores / temperature), the scores being exactly what the layer defines: raw dot
     products ``<query z + bias, k_j>`` for ``hm.Head``, whatever enters Softmax for a file. float32
-    input is evaluated in float32, an object array of ``Fraction`` in rationals, all else in float64.
+    input is evaluated in float32, an object array of ``Fraction`` in rationals (``Fraction`` comes back), all else in
+    float64.
 
     Examples
     --------
@@ -127,6 +128,7 @@ class Network:
         batch, lead = self._batch(x)
         parts = [evaluation.evaluate(self._graph, part, tau) for part in self._parts(batch)]
         result = np.concatenate(parts) if parts else np.empty((0, *self.output_shape), dtype=batch.dtype)
+        result = fraction_array(result) if result.dtype == object else result
         return result.reshape((*lead, *self.output_shape))
 
     def labels(self, x: ArrayLike) -> NDArray[np.int64]:

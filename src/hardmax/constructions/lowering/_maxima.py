@@ -36,6 +36,10 @@ class Maximum:
         """The dimension of the domain."""
         return len(self.terms[0]) - 1
 
+    def in_fractions(self) -> Maximum:
+        """The same with coefficients that are ``Fraction``, whatever they were computed with."""
+        return Maximum(tuple(tuple(fraction(value) for value in term) for term in self.terms))
+
     def polynomial(self) -> TropicalPolynomial:
         """The terms rounded once each to the nearest float."""
         rows = float_array(np.array(self.terms, dtype=object))

@@ -82,8 +82,10 @@ def exact_terms(net: Network, max_terms: int = 10_000) -> tuple[list[Maximum], M
     """What ``lower`` rounds: numerators and denominator with rational coefficients."""
     _check(net, max_terms)
     if not any(isinstance(node.operation, op.Hardmax | op.MatMul | op.Multiply) for node in net.graph.nodes):
-        return rational_terms(net.graph.in_parts, max_terms)
-    return _terms_of_pieces(net.graph, max_terms)
+        numerators, denominator = rational_terms(net.graph.in_parts, max_terms)
+    else:
+        numerators, denominator = _terms_of_pieces(net.graph, max_terms)
+    return [part.in_fractions() for part in numerators], denominator.in_fractions()
 
 
 def discontinuity(net: Network, max_pieces: int = 10_000) -> Discontinuity | None:
