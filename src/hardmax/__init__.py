@@ -54,7 +54,9 @@ if TYPE_CHECKING:
     from hardmax.heads.classes.audit import ClassAudit as ClassAudit
     from hardmax.heads.classes.audit import audit_classes as audit_classes
     from hardmax.heads.classes.audit import load_classes as load_classes
+    from hardmax.heads.diagram.ghost_regions import ghost_regions as ghost_regions
     from hardmax.heads.diagram.power_diagram import power_diagram as power_diagram
+    from hardmax.heads.diagram.pullback import pull_back as pull_back
     from hardmax.heads.kv_cache import kv_cache as kv_cache
     from hardmax.measure import bounds as bounds
     from hardmax.measure import dynamics as dynamics
@@ -110,6 +112,7 @@ _NAMES = {
     "difference_of_maxima": "hardmax.constructions.piecewise",
     "enumerate_cells": "hardmax.cells.search",
     "from_torch": "hardmax.networks.files.torch_modules",
+    "ghost_regions": "hardmax.heads.diagram.ghost_regions",
     "grid_transformer": "hardmax.constructions.grid",
     "joint_cells": "hardmax.tropical.sums.joint_cells",
     "kv_cache": "hardmax.heads.kv_cache",
@@ -124,6 +127,7 @@ _NAMES = {
     "piecewise_linear": "hardmax.constructions.piecewise",
     "piecewise_linear_from_pieces": "hardmax.constructions.piecewise",
     "power_diagram": "hardmax.heads.diagram.power_diagram",
+    "pull_back": "hardmax.heads.diagram.pullback",
     "read": "hardmax.networks.files.formats",
     "sample_cells": "hardmax.measure.sampling",
     "skeleton": "hardmax.networks.skeleton",

@@ -122,7 +122,7 @@ def test_an_incomplete_map_is_kept_and_says_so(capsys, tmp_path):
     cells = hm.load_cells(files[0])
     assert (cells.n_cells, cells.is_complete) == (7, False)
     assert len(_rows(files[1])) == 7
-    assert files[2].read_text().count("<path class='c'") == 7
+    assert files[2].read_text().count('<path class="c"') == 7
 
 
 def test_unbounded_cells_are_saved_but_not_drawn(capsys, tmp_path):

@@ -370,7 +370,7 @@ def test_numbers_of_the_tables_are_those_drawn(values):
     columns = ("cells", "published maximum", "Serra's bound", "exactness")
     assert tuple(row[column] for column in columns) == ("34", "49", "40", "exact")
     rows = _rows(figure_4.tables(values[4])[""].csv())
-    assert [(row["heads"], row["vertices"], row["sums of one key a head, as published"]) for row in rows] == [
+    assert [(row["heads"], row["vertices"], row["sums of one key from each head, as published"]) for row in rows] == [
         ("1", "6", "6"), ("2", "36", "36"), ("3", "92", "216"),
     ]  # fmt: skip
     counts = [row["cells"] for row in _rows(figure_1.tables(values[1])[""].csv()) if row["domain"] == "plane"]

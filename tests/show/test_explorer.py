@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import re
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -69,7 +70,7 @@ def test_no_script_turns_text_into_markup_or_code():
 
 def test_text_in_a_preset_cannot_end_the_data_element(monkeypatch):
     evil = "</script><img src=x onerror=alert(1)>"
-    preset = type(PRESETS[0])(**{**vars(PRESETS[0]), "title": evil})
+    preset = replace(PRESETS[0], title=evil)
     monkeypatch.setattr(explorer, "presets", lambda: (preset,))
     page = explorer.explorer_html()
     assert evil not in page and "<img" not in page

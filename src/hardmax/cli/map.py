@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -21,6 +21,11 @@ from hardmax.cli.parts.sources import (
     read_points,
 )
 
+if TYPE_CHECKING:
+    from hardmax.cells.complex import CellComplex
+    from hardmax.cli.parts.domains import NamedDomain
+    from hardmax.cli.parts.sources import HardModel
+
 EXAMPLES = """[bold]Examples[/bold]
   hardmax map builtin:demo --box -2 2 -o cells.npz --svg cells.svg
   hardmax map model.onnx --inputs X.npz --segment 0 1 -o walls.npz --csv walls.csv
@@ -34,7 +39,8 @@ def map_(
     out: Annotated[Path, typer.Option("-o", "--out", help="Where the cells go: an .npz that hm.load_cells reads.")],
     inputs: InputsOption = None,
     table: Annotated[
-        Path | None, typer.Option("--csv", help="Also write a table, one cell a row: label, map, region, volume.")
+        Path | None,
+        typer.Option("--csv", help="Also write a table with a row for each cell: label, map, region, volume."),
     ] = None,
     picture: Annotated[
         Path | None, typer.Option("--svg", help="Also draw the cells of a bounded plane, coloured by region.")
@@ -75,35 +81,41 @@ def map_(
         return 3
     with working(f"writing {out}"):
         cells.save(out)
-    written = [out]
     if table is not None:
         from hardmax.cli.parts.cell_table import cells_csv
 
         with working(f"writing {table}"):
             write_text(table, cells_csv(cells))
-        written.append(table)
     if picture is not None:
         from hardmax.cli.parts.plane_svg import plane_svg
 
         with working(f"drawing {picture}"):
             title = f"{Path(hard.name).name}: {cells.n_cells:,} cells on {named.text}"
             write_text(picture, plane_svg(cells, title=title, marks=named.marks))
-        written.append(picture)
+    written = [str(path) for path in (out, table, picture) if path is not None]
     if as_json:
-        print_json(
-            {
-                "model": hard.name,
-                "domain": named.facts,
-                "n_cells": cells.n_cells,
-                "exactness": cells.exactness.value,
-                "is_complete": cells.is_complete,
-                "written": [str(path) for path in written],
-                "changes": list(hard.changes),
-            }
-        )
+        print_json(_facts(cells, hard, named, written))
     else:
-        of = f"the skeleton of {hard.name}" if hard.changes else hard.name
-        state = cells.exactness.value if cells.is_complete else f"{cells.exactness.value}; stopped early, more exist"
-        number = "1 cell" if cells.n_cells == 1 else f"{cells.n_cells:,} cells"
-        print_line(f"{of}: {number} on {named.text} ({state}), written to {', '.join(map(str, written))}")
+        print_line(_sentence(cells, hard, named, written))
     return 0 if cells.is_complete else 3
+
+
+def _facts(cells: CellComplex, hard: HardModel, named: NamedDomain, written: list[str]) -> dict[str, Any]:
+    """What was written, for machines."""
+    return {
+        "model": hard.name,
+        "domain": named.facts,
+        "n_cells": cells.n_cells,
+        "exactness": cells.exactness.value,
+        "is_complete": cells.is_complete,
+        "written": written,
+        "changes": list(hard.changes),
+    }
+
+
+def _sentence(cells: CellComplex, hard: HardModel, named: NamedDomain, written: list[str]) -> str:
+    """What was written, for people."""
+    of = f"the skeleton of {hard.name}" if hard.changes else hard.name
+    state = cells.exactness.value if cells.is_complete else f"{cells.exactness.value}; stopped early, more exist"
+    number = "1 cell" if cells.n_cells == 1 else f"{cells.n_cells:,} cells"
+    return f"{of}: {number} on {named.text} ({state}), written to {', '.join(written)}"

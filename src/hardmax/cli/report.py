@@ -79,7 +79,7 @@ def report(
 
 def _made(model: str | None, inputs: str | None, texts: Path | None, out: Path | None, force: bool, say: Any) -> Report:
     """The page, written; a model of ours by name, a file by path."""
-    from hardmax.show.report.page import is_report, make_report
+    from hardmax.show.report.page import Given, is_report, make_report
 
     target = out or _DEFAULT
     ours = out is None and is_report(target)  # what `hardmax report` left here before
@@ -88,7 +88,7 @@ def _made(model: str | None, inputs: str | None, texts: Path | None, out: Path |
         trained = read_trained(model, texts, {"--inputs": inputs}, say)
         trained.check_page()
         captures, compared = trained.capture(say), compared_parts(trained, say)
-        return make_report(captures, target, None, compared=compared, force=force or ours, progress=say)
+        return make_report(captures, target, None, Given(compared=tuple(compared)), force=force or ours, progress=say)
     refuse_texts(model or "the lookup model", texts)
     source: Any = model
     name = None
@@ -101,7 +101,7 @@ def _made(model: str | None, inputs: str | None, texts: Path | None, out: Path |
     labels = None
     if inputs == LOOKUP_EXAMPLES:
         points, labels = examples()
-    return make_report(source, target, points, labels=labels, name=name, force=force or ours, progress=say)
+    return make_report(source, target, points, Given(labels=labels, name=name), force=force or ours, progress=say)
 
 
 def _facts(made: Report) -> dict[str, Any]:

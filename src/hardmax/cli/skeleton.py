@@ -50,35 +50,40 @@ _MOST_HEADS = 48  # in a table for people; of more only those that lose most
 _MOST_LOSING = 10
 
 
+_ModelArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODEL",
+        help="A network file (.onnx, .npz, .safetensors), a built-in network such as builtin:lookup, or a trained "
+        "model: model:minilm, model:smollm2, model:sceptr or model:sceptr:VARIANT.",
+        autocompletion=complete_model,
+        show_default=False,
+    ),
+]
+_OutOption = Annotated[
+    Path | None, typer.Option("-o", "--out", help="Write the hard model: .onnx, .npz or .safetensors.")
+]
+_LabelsOption = Annotated[
+    str | None,
+    typer.Option("--labels", metavar="FILE", help="Right answers; by default the array `labels` of --inputs, if any."),
+]
+_MaxLossOption = Annotated[
+    float,
+    typer.Option("--max-loss", min=0.0, max=1.0, help="Share of decisions that hard heads together may change."),
+]
+_BriefOption = Annotated[
+    bool, typer.Option("--brief", help="Compare the whole model only, not layer by layer and head by head.")
+]
+
+
 def skeleton(
-    model: Annotated[
-        str,
-        typer.Argument(
-            metavar="MODEL",
-            help="A network file (.onnx, .npz, .safetensors), a built-in network such as builtin:lookup, or a trained "
-            "model: model:minilm, model:smollm2, model:sceptr or model:sceptr:VARIANT.",
-            autocompletion=complete_model,
-            show_default=False,
-        ),
-    ],
-    out: Annotated[
-        Path | None, typer.Option("-o", "--out", help="Write the hard model: .onnx, .npz or .safetensors.")
-    ] = None,
+    model: _ModelArgument,
+    out: _OutOption = None,
     inputs: InputsOption = None,
     texts: TextsOption = None,
-    labels: Annotated[
-        str | None,
-        typer.Option(
-            "--labels", metavar="FILE", help="Right answers; by default the array `labels` of --inputs, if any."
-        ),
-    ] = None,
-    max_loss: Annotated[
-        float,
-        typer.Option("--max-loss", min=0.0, max=1.0, help="Share of decisions that hard heads together may change."),
-    ] = 0.01,
-    brief: Annotated[
-        bool, typer.Option("--brief", help="Compare the whole model only, not layer by layer and head by head.")
-    ] = False,
+    labels: _LabelsOption = None,
+    max_loss: _MaxLossOption = 0.01,
+    brief: _BriefOption = False,
     reference: ReferenceOption = None,
     dtype: DtypeOption = Dtype.FLOAT32,
     force: ForceOption = False,
@@ -159,26 +164,27 @@ def _fidelity(
     brief: bool,
 ) -> dict[str, Any]:
     """Soft against hard on the inputs: all heads, by layer, by head, and greedily as many as the loss allows."""
-    from hardmax.heads import fidelity
+    from hardmax.heads.fidelity import Trial
+    from hardmax.heads.trials import subject_of
 
     with working("comparing the model with its skeleton") as say:
-        whole = fidelity.compare(net, points, labels, hard=frozen)
+        trial = Trial(subject_of(net, points), labels)
+        whole = trial.whole(frozen)
         facts: dict[str, Any] = {"n_inputs": whole.n, "exactness": whole.exactness.value, "whole": _row(whole)}
         if brief:
             return facts
         say("comparing layer by layer")
         facts["by_layer"] = [
-            {"layer": layer, **_row(hardened.fidelity)}
-            for layer, hardened in enumerate(fidelity.by_layer(net, points, labels))
+            {"layer": layer, **_row(hardened.fidelity)} for layer, hardened in enumerate(trial.by_layer())
         ]
         say("comparing head by head")
         facts["by_head"] = [
             {"layer": hardened.heads[0][0], "head": hardened.heads[0][1], **_row(hardened.fidelity)}
-            for hardened in fidelity.by_head(net, points, labels)
+            for hardened in trial.by_head()
         ]
         if whole.agreement is not None:
             say("looking for heads that can be hard together")
-            best = fidelity.greedy(net, points, max_loss, labels)[-1]
+            best = trial.greedy(max_loss)[-1]
             facts["greedy"] = {
                 "max_loss": max_loss,
                 "heads": [list(pair) for pair in best.heads],

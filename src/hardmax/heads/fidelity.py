@@ -278,7 +278,7 @@ class Trial:
 
     @property
     def layers(self) -> list[list[Pair]]:
-        """The (layer, head) pairs of the model, one list a layer."""
+        """The (layer, head) pairs of the model, one list for each layer."""
         found: dict[int, list[Pair]] = {}
         for layer, head in self.subject.heads:
             found.setdefault(layer, []).append((layer, head))

@@ -132,7 +132,7 @@ def head_rows(head: CapturedHead) -> HeadRows:
     >>> rows.margins.tolist(), rows.radii.tolist(), rows.is_certified.tolist()
     ([0.0], [inf], [False])
     """
-    from hardmax.heads._head_kernels import row_geometry
+    from hardmax.heads._head_kernels import Measured, Scored, row_geometry
 
     n = head.n_queries
     where = f"layer {head.layer}, head {head.head} ({head.name})"
@@ -152,8 +152,8 @@ def head_rows(head: CapturedHead) -> HeadRows:
     margins, entropies, radii = (np.empty(n) for _ in range(3))
     doubtful = np.empty(n, dtype=bool)
     row_geometry(
-        scores, errors, head.keys, lengths, biases, head.temperature, TOLERANCE,
-        winners, n_visible, margins, entropies, radii, walls, doubtful,
+        Scored(scores, errors, head.keys, lengths, np.ascontiguousarray(biases)), head.temperature, TOLERANCE,
+        Measured(winners, n_visible, margins, entropies, radii, walls, doubtful),
     )  # fmt: skip
     for row in np.flatnonzero(doubtful).tolist():
         winners[row], margin, square, walls[row] = _settled(head, biases, scores, row)

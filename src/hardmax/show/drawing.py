@@ -132,11 +132,11 @@ def walls_between(cells: CellComplex, polygons: Sequence[FloatArray]) -> Walls:
 
     ``polygons`` are those of ``window_polygons``. Pairs whose common wall lies outside the window are left out.
 
-    Exactness: who neighbours whom is the complex's own; coordinates are estimated (floats).
+    Exactness: the pairs are the complex's own; coordinates are estimated (floats).
     """
     pairs, segments, choices = [], [], []
     for first, second in cells.neighbours.tolist():
-        segment = _common_edge(polygons[first], polygons[second])
+        segment = shared_wall(polygons[first], polygons[second])
         if segment is not None:
             pairs.append((first, second))
             segments.append(segment)
@@ -148,28 +148,38 @@ def walls_between(cells: CellComplex, polygons: Sequence[FloatArray]) -> Walls:
     )
 
 
-def _common_edge(first: FloatArray, second: FloatArray) -> FloatArray | None:
-    """The longest segment that the boundaries of two polygons share, up to rounding."""
+def shared_wall(first: FloatArray, second: FloatArray) -> FloatArray | None:
+    """The two ends (2, 2) of the wall that two polygons share, None where they share no length.
+
+    Exactness: estimated (floats), for drawing.
+
+    Examples
+    --------
+    >>> left = np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 2.0], [0.0, 2.0]])
+    >>> right = np.array([[1.0, 1.0], [3.0, 1.0], [3.0, 3.0], [1.0, 3.0]])
+    >>> shared_wall(left, right).tolist()
+    [[1.0, 1.0], [1.0, 2.0]]
+    >>> shared_wall(left, right + 5.0) is None, shared_wall(left, np.zeros((0, 2))) is None
+    (True, True)
+    """
     if len(first) == 0 or len(second) == 0:
         return None
     size = float(np.ptp(np.vstack([first, second]), axis=0).max())
-    best, found = 1e-9 * size, None
-    for start, end in zip(first, np.roll(first, -1, axis=0), strict=True):
-        length = float(np.hypot(*(end - start)))
-        if length <= best:
-            continue
-        along = (end - start) / length
-        across = np.array([-along[1], along[0]])
-        offsets = (second - start) @ across
-        places = (second - start) @ along
-        near = np.abs(offsets) < 1e-7 * size
-        following = np.roll(np.arange(len(second)), -1)
-        for i in np.flatnonzero(near & near[following]):
-            low, high = sorted((float(places[i]), float(places[following[i]])))
-            low, high = max(low, 0.0), min(high, length)
-            if high - low > best:
-                best, found = high - low, np.array([start + low * along, start + high * along])
-    return found
+    steps = np.roll(first, -1, axis=0) - first  # (m, 2)
+    lengths = np.hypot(*steps.T)
+    along = steps / np.where(lengths > 0, lengths, np.inf)[:, None]
+    apart = second[None] - first[:, None]  # (m, n, 2)
+    offsets = np.abs(apart[..., 0] * along[:, None, 1] - apart[..., 1] * along[:, None, 0])
+    places = (apart * along[:, None]).sum(axis=2)
+    following = np.roll(places, -1, axis=1)
+    low = np.maximum(np.minimum(places, following), 0.0)
+    high = np.minimum(np.maximum(places, following), lengths[:, None])
+    is_near = np.maximum(offsets, np.roll(offsets, -1, axis=1)) < 1e-7 * size
+    overlap = np.where(is_near, high - low, 0.0)
+    edge, other = np.unravel_index(int(overlap.argmax()), overlap.shape)
+    if not overlap[edge, other] > 1e-9 * size:
+        return None
+    return np.stack([first[edge] + low[edge, other] * along[edge], first[edge] + high[edge, other] * along[edge]])
 
 
 def leading_sizes(cells: CellComplex) -> tuple[int, ...]:

@@ -8,9 +8,9 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from markupsafe import Markup
 
 from hardmax.errors import DomainError, PrecisionError
-from hardmax.exactness import FloatArray
 from hardmax.html import block, table
 from hardmax.show.colours import key_colour, label_shades
 from hardmax.show.drawing import (
@@ -23,6 +23,7 @@ from hardmax.show.drawing import (
     walls_between,
     window_polygons,
 )
+from hardmax.show.svg import Frame, cross, picture, tag
 
 if TYPE_CHECKING:
     from hardmax.cells.complex import CellComplex
@@ -35,6 +36,7 @@ _MOST_DRAWN = 600  # cells in a picture: more would be slow to show and too smal
 _MOST_COUNTED = 5000  # cells whose regions are counted for a summary that nobody asked to wait for
 _MOST_KEYS = 2000  # keys of which it is found out who lives
 _MOST_LINES, _MOST_ROWS = 8, 12
+_INK: dict[str, Any] = {"stroke": "currentColor", "stroke_width": 1}  # light and dark notebooks both read well
 
 
 # --- diagrams -----------------------------------------------------------------------------------
@@ -54,7 +56,7 @@ def diagram_html(diagram: PowerDiagram) -> str:
 
 
 def _diagram_table(diagram: PowerDiagram, title: str) -> str:
-    """Who lives, who neighbours whom, and a picture in the plane."""
+    """The keys with their neighbours, which of them are live, and a picture in the plane."""
     count, live = len(diagram.keys), diagram.live
     columns = ("key", "site", "power", "owns a cell", "neighbours")
     near: dict[int, list[int]] = {}
@@ -89,24 +91,25 @@ def _picture(draw: Callable[[Any], str], value: Any) -> str:
 
 
 def _diagram_svg(diagram: PowerDiagram) -> str:
-    frame = _Frame(key_window(diagram))
+    window = key_window(diagram)
+    frame = _frame(window)
     parts = []
-    for key, polygon in enumerate(diagram.polygons(frame.window)):
+    for key, polygon in enumerate(diagram.polygons(window)):
         if len(polygon):
-            style = f'fill="{key_colour(key)}" fill-opacity="0.5" stroke="currentColor" stroke-width="1"'
-            parts.append(f'<path d="{frame.path(polygon)}" {style}><title>key {key}</title></path>')
-    for key, position in enumerate(diagram.keys):
-        x, y = frame.place(position)
+            path = frame.path(polygon, closed=True)
+            parts.append(
+                tag("path", tag("title", f"key {key}"), d=path, fill=key_colour(key), fill_opacity=0.5, **_INK)
+            )
+    for key, (x, y) in enumerate((frame.x(u), frame.y(v)) for u, v in diagram.keys.tolist()):
         if diagram.live[key]:
-            style = f'fill="{key_colour(key)}" stroke="currentColor" stroke-width="1.2"'
-            parts.append(f'<circle cx="{x}" cy="{y}" r="4" {style}><title>key {key}</title></circle>')
+            hint = tag("title", f"key {key}")
+            parts.append(tag("circle", hint, cx=x, cy=y, r=4, fill=key_colour(key), **_INK))
         else:
-            cross = f"M{x - 4:.2f} {y - 4:.2f}l8 8m0 -8l-8 8"
-            style = 'stroke="currentColor" stroke-width="1.6" fill="none"'
-            parts.append(f'<path d="{cross}" {style}><title>key {key} owns no cell</title></path>')
+            hint = tag("title", f"key {key} owns no cell")
+            parts.append(tag("path", hint, d=cross(x, y), fill="none", **_INK))
         if len(diagram.keys) <= 30:
-            parts.append(f'<text x="{x + 6}" y="{y - 5}" font-size="11" fill="currentColor">{key}</text>')
-    return frame.svg("Cells of the power diagram; a cross marks a key that owns none", parts)
+            parts.append(tag("text", str(key), x=x + 6, y=y - 5, font_size=11, fill="currentColor"))
+    return _svg(frame, "Cells of the power diagram; a cross marks a key that owns none", parts)
 
 
 # --- complexes ----------------------------------------------------------------------------------
@@ -136,29 +139,26 @@ def complex_html(cells: CellComplex) -> str:
 
 
 def _plane_svg(cells: CellComplex) -> str:
-    frame = _Frame(plane_window(cells))
-    polygons = window_polygons(cells, frame.window)
-    outline = "" if cells.is_complete else ' stroke="currentColor"'  # walls are known of complete complexes only
+    window = plane_window(cells)
+    frame = _frame(window)
+    polygons = window_polygons(cells, window)
+    outline = None if cells.is_complete else "currentColor"  # walls are known of complete complexes only
     parts = []
     for index, (colour, share) in enumerate(label_shades(cells.labels, leading_sizes(cells))):
         if len(polygons[index]):
-            label = " ".join(str(int(choice)) for choice in cells.labels[index])
-            parts.append(
-                f'<path d="{frame.path(polygons[index])}" fill="{colour}" fill-opacity="{share:.2f}"{outline}>'
-                f"<title>cell {index}, label {escape(label)}</title></path>"
-            )
+            hint = tag("title", f"cell {index}, label {' '.join(map(str, cells.labels[index].tolist()))}")
+            path = frame.path(polygons[index], closed=True)
+            parts.append(tag("path", hint, d=path, fill=colour, fill_opacity=float(share), stroke=outline))
     if cells.is_complete:
         walls = walls_between(cells, polygons)
         sides = cells.region_of[walls.pairs].reshape(-1, 2)
         inside = sides[:, 0] == sides[:, 1]
         for segments, opacity in ((walls.segments[inside], 0.3), (walls.segments[~inside], 0.9)):
-            path = "".join(frame.path(segment, closed=False) for segment in segments)
+            path = "".join(frame.path(segment) for segment in segments)
             if path:
-                parts.append(
-                    f'<path d="{path}" fill="none" stroke="currentColor" stroke-opacity="{opacity}" '
-                    'stroke-width="1" stroke-linecap="round"/>'
-                )
-    return frame.svg("Cells; dark lines are walls between regions, pale ones walls inside a region", parts)
+                line = {"fill": "none", "stroke_opacity": opacity, "stroke_linecap": "round"}
+                parts.append(tag("path", d=path, **line, **_INK))
+    return _svg(frame, "Cells; dark lines are walls between regions, pale ones walls inside a region", parts)
 
 
 def _segment_svg(cells: CellComplex) -> str:
@@ -170,56 +170,34 @@ def _segment_svg(cells: CellComplex) -> str:
     if not (isfinite(bottom) and isfinite(top)) or top - bottom < 1e-12:
         bottom, top = bottom - 1.0, top + 1.0
     room = 0.08 * (top - bottom)
-    frame = _Frame(((low, high), (bottom - room, top + room)), height=0.55 * _SIDE)
+    frame = Frame(((low, high), (bottom - room, top + room)), 0.0, 0.0, _SIDE, 0.55 * _SIDE)
     parts = []
     for index, (colour, share) in enumerate(label_shades(cells.labels, leading_sizes(cells))):
-        (a, b), (y0, y1) = ends[index].tolist(), frame.window[1]
-        band = np.array([[a, y0], [b, y0], [b, y1], [a, y1]])
-        parts.append(
-            f'<path d="{frame.path(band)}" fill="{colour}" fill-opacity="{0.7 * share:.2f}">'
-            f"<title>cell {index}</title></path>"
-        )
+        (a, b), (y0, y1) = ends[index].tolist(), (frame.y0, frame.y1)
+        band = frame.path([[a, y0], [b, y0], [b, y1], [a, y1]], closed=True)
+        parts.append(tag("path", tag("title", f"cell {index}"), d=band, fill=colour, fill_opacity=0.7 * share))
     for output in range(lines):
         path = "".join(
-            frame.path(np.stack([ends[index], heights[index, output]], axis=1), closed=False)
-            for index in range(cells.n_cells)
+            frame.path(np.stack([ends[index], heights[index, output]], axis=1)) for index in range(cells.n_cells)
         )
         colour = key_colour(output) if cells.n_outputs > 1 else "currentColor"
         parts.append(
-            f'<path d="{path}" fill="none" stroke="{colour}" stroke-width="1.8"><title>output {output}</title></path>'
+            tag("path", tag("title", f"output {output}"), d=path, fill="none", stroke=colour, stroke_width=1.8)
         )
-    return frame.svg("Outputs along the segment over bands in the cells' colours", parts)
+    return _svg(frame, "Outputs along the segment over bands in the cells' colours", parts)
 
 
-class _Frame:
-    """A window of slice coordinates on a picture, y upwards."""
+def _frame(window: Window) -> Frame:
+    """A window of slice coordinates on a picture, flat and tall ones stretched."""
+    (x0, x1), (y0, y1) = window
+    return Frame(window, 0.0, 0.0, _SIDE, min(_HIGHEST * _SIDE, max(_LOWEST * _SIDE, _SIDE / (x1 - x0) * (y1 - y0))))
 
-    def __init__(self, window: Window, height: float | None = None) -> None:
-        self.window = window
-        (x0, x1), (y0, y1) = window
-        self.width, self._x = _SIDE, _SIDE / (x1 - x0)
-        self.height = min(_HIGHEST * _SIDE, max(_LOWEST * _SIDE, self._x * (y1 - y0))) if height is None else height
-        self._y = self.height / (y1 - y0)
 
-    def place(self, point: FloatArray) -> tuple[float, float]:
-        """Pixels of a point, to hundredths."""
-        (x0, _), (_, y1) = self.window
-        return round((float(point[0]) - x0) * self._x, 2), round((y1 - float(point[1])) * self._y, 2)
-
-    def path(self, points: FloatArray, *, closed: bool = True) -> str:
-        """Points as the data of an SVG path."""
-        pairs = [self.place(point) for point in points]
-        return "M" + "L".join(f"{x:g} {y:g}" for x, y in pairs) + ("Z" if closed else "")
-
-    def svg(self, what: str, parts: list[str]) -> str:
-        """The picture, with its window written below."""
-        (x0, x1), (y0, y1) = self.window
-        place = f"{what}. Horizontal {x0:.4g} to {x1:.4g}, vertical {y0:.4g} to {y1:.4g}."
-        size = f'width="{self.width:g}" height="{self.height:g}" viewBox="0 0 {self.width:g} {self.height:g}"'
-        return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-label="{escape(what)}" '
-            f'style="max-width:100%;height:auto">{"".join(parts)}'
-            f'<rect x="0.5" y="0.5" width="{self.width - 1:g}" height="{self.height - 1:g}" fill="none" '
-            'stroke="currentColor" stroke-opacity="0.6"/></svg>'
-            f'<div style="font-size:0.85em;opacity:0.75;max-width:40em">{escape(place)}</div>'
-        )
+def _svg(frame: Frame, what: str, parts: list[Markup]) -> str:
+    """The picture, with its window written below."""
+    place = f"{what}. Horizontal {frame.x0:.4g} to {frame.x1:.4g}, vertical {frame.y0:.4g} to {frame.y1:.4g}."
+    width, height = frame.width, frame.height
+    edge = tag("rect", x=0.5, y=0.5, width=width - 1, height=height - 1, fill="none", stroke_opacity=0.6, **_INK)
+    style = {"style": "max-width:100%;height:auto", "width": width, "height": height}
+    below = tag("div", place, style="font-size:0.85em;opacity:0.75;max-width:40em")
+    return str(picture(width, height, what, *parts, edge, **style) + below)

@@ -19,15 +19,13 @@ def tag(name: str, /, *children: str, **attributes: object) -> Markup:
     >>> str(tag("path", d="M0 0"))
     '<path d="M0 0"/>'
     """
-    parts = [
-        Markup(' {}="{}"').format(Markup(key.rstrip("_").replace("_", "-")), _value(value))
+    parts = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{escape(_value(value))}"'
         for key, value in attributes.items()
         if value is not None
-    ]
-    opening = Markup("").join([Markup("<" + name), *parts])
-    if not children:
-        return opening + Markup("/>")
-    return opening + Markup(">") + Markup("").join(escape(child) for child in children) + Markup(f"</{name}>")
+    )
+    inner = "".join(escape(child) for child in children)
+    return Markup(f"<{name}{parts}>{inner}</{name}>" if children else f"<{name}{parts}/>")
 
 
 def _value(value: object) -> str:
@@ -40,7 +38,7 @@ def number(value: float) -> str:
     return "0" if text in ("-0", "") else text
 
 
-def picture(width: float, height: float, label: str, *children: str, **attributes: object) -> Markup:
+def picture(width: float, height: float, label: str, /, *children: str, **attributes: object) -> Markup:
     """A drawing with a name for readers who cannot see it."""
     return tag(
         "svg",
@@ -77,9 +75,10 @@ class Frame:
         """Corners (n, 2) as the points of a polygon."""
         return " ".join(f"{number(self.x(x))},{number(self.y(y))}" for x, y in np.asarray(corners).tolist())
 
-    def path(self, corners: ArrayLike) -> str:
-        """Corners (n, 2) as an open path."""
-        return "M" + "L".join(f"{number(self.x(x))} {number(self.y(y))}" for x, y in np.asarray(corners).tolist())
+    def path(self, corners: ArrayLike, *, closed: bool = False) -> str:
+        """Corners (n, 2) as a path, open unless said otherwise."""
+        points = [f"{number(self.x(x))} {number(self.y(y))}" for x, y in np.asarray(corners).tolist()]
+        return "M" + "L".join(points) + ("Z" if closed else "")
 
     def border(self) -> Markup:
         """The rectangle itself."""

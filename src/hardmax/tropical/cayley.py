@@ -23,7 +23,7 @@ from hardmax.exactness import FloatArray
 from hardmax.tropical.dual_subdivision import dual_subdivision
 from hardmax.tropical.newton_polytope import NewtonPolytope
 from hardmax.tropical.polynomial import TropicalPolynomial
-from hardmax.tropical.sums.joint_cells import Head
+from hardmax.tropical.sums.joint_cells import KeysAndBiases
 from hardmax.tropical.sums.terms import read_terms
 
 
@@ -54,7 +54,7 @@ class MixedCell:
         return nearest_float(self.exact_volume)
 
 
-def mixed_subdivision(heads: Sequence[Head]) -> list[MixedCell]:
+def mixed_subdivision(heads: Sequence[KeysAndBiases]) -> list[MixedCell]:
     """The maximal cells of the mixed subdivision of two or three lifted summands in dimension at most 3.
 
     Parameters

@@ -43,7 +43,7 @@ BoxOption = Annotated[
         "--box",
         metavar="LOW HIGH",
         rich_help_panel=_PANEL,
-        help="A box of the input space: numbers for all axes (-1 1), or one a coordinate (-1,0 1,2).",
+        help="A box of the input space: numbers for all axes (-1 1), or one for each coordinate (-1,0 1,2).",
     ),
 ]
 SpaceOption = Annotated[

@@ -1,18 +1,20 @@
-"""A drawing of the cells of a plane, without any drawing library: one polygon a cell, coloured by region."""
+"""A drawing of the cells of a plane, without any drawing library: each a polygon, coloured by region."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
-from xml.sax.saxutils import escape
 
 import numpy as np
+from markupsafe import Markup
 from numpy.typing import NDArray
 
 from hardmax.cli.parts.output import visible
 from hardmax.errors import DomainError
 from hardmax.exactness import FloatArray, IntArray
 from hardmax.show.colours import INK, key_colour
+from hardmax.show.drawing import shared_wall
+from hardmax.show.svg import picture, tag
 
 if TYPE_CHECKING:
     from hardmax.cells.complex import CellComplex
@@ -44,7 +46,7 @@ def plane_svg(cells: CellComplex, *, title: str, marks: Sequence[tuple[float, fl
     --------
     >>> import hardmax as hm
     >>> cells = hm.enumerate_cells(hm.Network([hm.ReLU()], 2), hm.Box([-1, -1], [1, 1]))
-    >>> plane_svg(cells, title="a & b").count("<path class='c'")
+    >>> plane_svg(cells, title="a & b").count('<path class="c"')
     4
     >>> plane_svg(hm.enumerate_cells(hm.Network([hm.ReLU()], 1), hm.Box([-1], [1])), title="")
     Traceback (most recent call last):
@@ -72,37 +74,47 @@ def plane_svg(cells: CellComplex, *, title: str, marks: Sequence[tuple[float, fl
     shown = f"{title} ({cells.exactness.value}{'; axes of different scales' if is_stretched else ''})"
     corners = (cells.pieces.vertices - low) * scale + _EDGE
     corners[:, 1] = height + 2 * _EDGE - corners[:, 1]  # v grows upwards
-    groups = cells.region_of if cells.is_complete else np.arange(cells.n_cells)
-    colours = _colours(groups, cells.neighbours) if cells.is_complete else groups
-    line = 1.4 if cells.n_cells < _FEW_CELLS else 0.5
+    polygons = np.split(corners, cells.pieces.vertex_start[1:-1])
     parts = [
-        f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {width + 2 * _EDGE:.0f} {height + 2 * _EDGE:.0f}' "
-        f"role='img' font-family='system-ui, sans-serif' font-size='15' fill='{INK}'>",
-        f"<title>{escape(title)}</title>",
-        f"<style>.c{{stroke:{INK};stroke-width:{line};stroke-linejoin:round;fill-opacity:.72}}"
-        ".c:hover{fill-opacity:1}.i{fill:none;stroke:#fff;stroke-width:1.9;stroke-opacity:.8}</style>",
-        f"<rect width='100%' height='100%' fill='#fff'/><text x='{_EDGE:.0f}' y='34'>{escape(shown)}</text>",
+        tag("title", title),
+        tag("style", _style(cells)),
+        tag("rect", width="100%", height="100%", fill="#fff"),
+        tag("text", shown, x=_EDGE, y=34),
+        *_drawn_cells(cells, polygons),
     ]
-    start = cells.pieces.vertex_start
-    for index, area in enumerate(cells.volumes.tolist()):
-        polygon = corners[start[index] : start[index + 1]]
-        region = f", region {groups[index]}" if cells.is_complete else ""
-        parts.append(
-            f"<path class='c' d='M{_path(polygon)}Z' fill='{key_colour(int(colours[index]))}'>"
-            f"<title>cell {index}{region}, area {area:.6g}, label {_label(cells.labels[index])}</title></path>"
-        )
-    if cells.is_complete:
-        inner = _inner_edges(cells, corners, groups)
-        if inner:
-            parts.append(f"<path class='i' d='{''.join(inner)}'/>")
     for u, v, name in marks:
         x, y = (u - low[0]) * scale[0] + _EDGE, height + _EDGE - (v - low[1]) * scale[1]
-        parts.append(
-            f"<circle cx='{x:.3f}' cy='{y:.3f}' r='5' stroke='#fff' stroke-width='1.5'/><text x='{x + 9:.3f}' "
-            f"y='{y - 9:.3f}' stroke='#fff' stroke-width='4' paint-order='stroke'>{escape(visible(name))}</text>"
-        )
-    parts += [*_frame(low, high, width, height), "</svg>", ""]
-    return "\n".join(parts)
+        parts.append(tag("circle", cx=x, cy=y, r=5, stroke="#fff", stroke_width=1.5))
+        halo = {"stroke": "#fff", "stroke_width": 4, "paint_order": "stroke"}
+        parts.append(tag("text", visible(name), x=x + 9, y=y - 9, **halo))
+    parts += _frame(low, high, width, height)
+    font = {"font_family": "system-ui, sans-serif", "font_size": 15, "fill": INK}
+    return str(picture(width + 2 * _EDGE, height + 2 * _EDGE, shown, Markup("\n").join(parts), **font)) + "\n"
+
+
+def _style(cells: CellComplex) -> Markup:
+    line = 1.4 if cells.n_cells < _FEW_CELLS else 0.5
+    return Markup(
+        f".c{{stroke:{INK};stroke-width:{line};stroke-linejoin:round;fill-opacity:.72}}.c:hover{{fill-opacity:1}}"
+        ".i{fill:none;stroke:#fff;stroke-width:1.9;stroke-opacity:.8}"
+    )
+
+
+def _drawn_cells(cells: CellComplex, polygons: list[FloatArray]) -> list[Markup]:
+    """The cells, and the walls between cells of one region."""
+    groups = cells.region_of if cells.is_complete else np.arange(cells.n_cells)
+    colours = _colours(groups, cells.neighbours) if cells.is_complete else groups
+    parts = []
+    for index, area in enumerate(cells.volumes.tolist()):
+        region = f", region {groups[index]}" if cells.is_complete else ""
+        told = f"cell {index}{region}, area {area:.6g}, label {_label(cells.labels[index])}"
+        path = f"M{_path(polygons[index])}Z"
+        parts.append(tag("path", tag("title", told), class_="c", d=path, fill=key_colour(int(colours[index]))))
+    pairs = cells.neighbours if cells.is_complete else np.zeros((0, 2), dtype=np.int64)
+    same = pairs[groups[pairs[:, 0]] == groups[pairs[:, 1]]]
+    inner = [shared_wall(polygons[i], polygons[j]) for i, j in same.tolist()]
+    walls = "".join(f"M{_path(ends)}" for ends in inner if ends is not None)
+    return [*parts, tag("path", class_="i", d=walls)] if walls else parts
 
 
 def _path(points: FloatArray) -> str:
@@ -114,21 +126,20 @@ def _label(label: NDArray[np.generic]) -> str:
     return f"{shown} ... ({len(label)} choices)" if len(label) > _SHOWN_CHOICES else shown or "none"
 
 
-def _frame(low: FloatArray, high: FloatArray, width: float, height: float) -> list[str]:
+def _frame(low: FloatArray, high: FloatArray, width: float, height: float) -> list[Markup]:
     """The domain's outline and the coordinates of its corners."""
     left, right, top, bottom = _EDGE, _EDGE + width, _EDGE, _EDGE + height
     return [
-        f"<rect x='{left:.3f}' y='{top:.3f}' width='{width:.3f}' height='{height:.3f}' fill='none' stroke='{INK}' "
-        "stroke-width='2'/>",
-        f"<text x='{left:.1f}' y='{bottom + 24:.1f}'>{low[0]:g}</text>",
-        f"<text x='{right:.1f}' y='{bottom + 24:.1f}' text-anchor='end'>{high[0]:g}</text>",
-        f"<text x='{left - 8:.1f}' y='{bottom:.1f}' text-anchor='end'>{low[1]:g}</text>",
-        f"<text x='{left - 8:.1f}' y='{top + 14:.1f}' text-anchor='end'>{high[1]:g}</text>",
+        tag("rect", x=left, y=top, width=width, height=height, fill="none", stroke=INK, stroke_width=2),
+        tag("text", f"{low[0]:g}", x=left, y=bottom + 24),
+        tag("text", f"{high[0]:g}", x=right, y=bottom + 24, text_anchor="end"),
+        tag("text", f"{low[1]:g}", x=left - 8, y=bottom, text_anchor="end"),
+        tag("text", f"{high[1]:g}", x=left - 8, y=top + 14, text_anchor="end"),
     ]
 
 
 def _colours(groups: IntArray, pairs: IntArray) -> IntArray:
-    """A colour number for each cell: one a group, different across every wall between groups, first come first."""
+    """A colour number for each cell: one for each group, another one across every wall between groups."""
     n_groups = int(groups.max(initial=-1)) + 1
     rivals: list[set[int]] = [set() for _ in range(n_groups)]
     for i, j in groups[pairs].tolist():
@@ -140,37 +151,3 @@ def _colours(groups: IntArray, pairs: IntArray) -> IntArray:
         taken = {int(colour[other]) for other in rivals[group]}
         colour[group] = next(k for k in range(len(taken) + 1) if k not in taken)
     return np.asarray(colour[groups])
-
-
-def _inner_edges(cells: CellComplex, corners: FloatArray, groups: IntArray) -> list[str]:
-    """The walls between cells of one region, as pieces of a path."""
-    pairs = cells.neighbours
-    start = cells.pieces.vertex_start
-    found = []
-    for i, j in pairs[groups[pairs[:, 0]] == groups[pairs[:, 1]]].tolist():
-        ends = _shared_edge(corners[start[i] : start[i + 1]], corners[start[j] : start[j + 1]])
-        if ends is not None:
-            found.append(f"M{_path(ends)}")
-    return found
-
-
-def _shared_edge(one: FloatArray, two: FloatArray) -> FloatArray | None:
-    """The longest common part of an edge of each polygon, (2, 2); None where rounding hides it."""
-    best, ends = 1e-6, None
-    for a, b in zip(one, np.roll(one, -1, axis=0), strict=True):
-        along = b - a
-        length = float(np.hypot(*along))
-        if length == 0.0:
-            continue
-        along = along / length
-        offsets = (two - a) @ np.array([-along[1], along[0]])
-        steps = (two - a) @ along
-        for first in range(len(two)):
-            second = (first + 1) % len(two)
-            if max(abs(offsets[first]), abs(offsets[second])) > 1e-6 * _SIDE:
-                continue
-            low = max(0.0, float(min(steps[first], steps[second])))
-            high = min(length, float(max(steps[first], steps[second])))
-            if high - low > best:
-                best, ends = high - low, np.array([a + low * along, a + high * along])
-    return ends

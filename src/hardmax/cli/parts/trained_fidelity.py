@@ -36,7 +36,7 @@ class Comparison:
 
     @property
     def layers(self) -> list[list[Pair]]:
-        """The same, one list a layer."""
+        """The same, one list for each layer."""
         return self._trial.layers
 
     def with_hard(self, heads: Iterable[Pair]) -> Hardened:

@@ -177,7 +177,7 @@ class _LayerReader:
     def _common(
         self, factors: FloatArray, visible: NDArray[np.bool_]
     ) -> tuple[float, FloatArray | float, FloatArray | float]:
-        """A head's factors as one positive number times a number a query, or times a number a key."""
+        """A head's factors as one positive number times one for each query, or times one for each key."""
         common = abs(float(factors[visible][0])) if visible.any() else 0.0
         if (factors[visible] == common).all() and common:
             return common, 1.0, 1.0

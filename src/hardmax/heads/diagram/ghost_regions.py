@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from hardmax.errors import IncompleteError
 from hardmax.exactness import IntArray
 from hardmax.heads.diagram.power_diagram import power_diagram
-from hardmax.tropical.sums.joint_cells import Head, common_refinement
+from hardmax.tropical.sums.joint_cells import KeysAndBiases, common_refinement
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +66,7 @@ def ghost_regions(keys: ArrayLike, biases: ArrayLike | None = None, *, max_cells
         per_cell[0] = 1
         return GhostRegions(1, 1, 0, 0, per_cell)
     n_walls = sum(bool((pair[0][0] != pair[0][1]).any()) for pair in pairs)
-    regions = common_refinement(list[Head](pairs), max_cells=max_cells)
+    regions = common_refinement(list[KeysAndBiases](pairs), max_cells=max_cells)
     if not regions.is_complete:
         raise IncompleteError(
             f"the arrangement has more than max_cells = {max_cells} regions; raise max_cells, or ask fewer keys"

@@ -7,7 +7,7 @@ only sums may be reordered. ``row_statistics_plain`` is the same in plain numpy 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -169,20 +169,38 @@ def _largest_root(powers: Any, second: float, start: float, winner: float) -> fl
     return u
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
-def row_statistics(
-    scores: Any, words: Any, shift: Any, mask: Any, lift: float, scale: float,
-    winner: Any, n_live: Any, margin: Any, others: Any, curvature: Any, is_far: Any,
-) -> int:  # fmt: skip
-    """Fill the statistics of every row; return the first row that has none, or -1.
+class Bits(NamedTuple):
+    """Scores as integers of width ``shift`` + 1; ``mask`` is all bits but the sign."""
 
-    None has a row with NaN or +inf, one of -inf only, and one with two scores that differ by more than floats do.
-    ``words`` are the bits of the scores as integers of width shift + 1, ``mask`` all of these but the sign;
-    ``lift`` times ``scale`` is log2(e) / temperature, and ``lift`` a power of two.
+    words: Any
+    shift: Any
+    mask: Any
+
+
+class Statistics(NamedTuple):
+    """What is filled in, an entry for each row.
+
     ``others`` is the sum of e^{(s_j - s_i) / temperature} over the losing keys j, ``curvature`` the largest eigenvalue
     of diag(p) - p p', ``n_live`` the number of keys that are not masked. Where the row ``is_far``, its margin so large
     that these may underflow, both are to be multiplied with e^{-margin / temperature}.
     """
+
+    winner: Any
+    n_live: Any
+    margin: Any
+    others: Any
+    curvature: Any
+    is_far: Any
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def row_statistics(scores: Any, bits_of: Bits, lift: float, scale: float, out: Statistics) -> int:
+    """Fill the statistics of every row; return the first row that has none, or -1.
+
+    None has a row with NaN or +inf, one of -inf only, and one with two scores that differ by more than floats do.
+    ``lift`` times ``scale`` is log2(e) / temperature, and ``lift`` a power of two.
+    """
+    words, shift, mask = bits_of
     rows, n = scores.shape
     keys = np.empty(n, dtype=words.dtype)
     powers = np.empty(n)
@@ -213,21 +231,21 @@ def row_statistics(
         m1, m2, m3, m4 = _moments(powers)
         if not m1 < np.inf:
             return i
-        winner[i] = first
-        n_live[i] = live
-        margin[i] = ahead
-        others[i] = m1
-        is_far[i] = far
-        curvature[i] = 0.0
+        out.winner[i] = first
+        out.n_live[i] = live
+        out.margin[i] = ahead
+        out.others[i] = m1
+        out.is_far[i] = far
+        out.curvature[i] = 0.0
         if far:
             # The limit of the equation for weights r t as t goes to zero, whose relative error is t.
-            curvature[i] = _largest_root(powers, 1.0, max(2.0, m1 + m2 / m1), 0.0)
+            out.curvature[i] = _largest_root(powers, 1.0, max(2.0, m1 + m2 / m1), 0.0)
         elif m1 > 0.0:
             second = powers[_first_equal(row, row.dtype.type(next_top))] if next_top < top else 1.0
             u = 1.0
             if second < 1.0:
                 u = min(1.0, _largest_root(powers, second, _start_below(second, m1, m2, m3, m4), 1.0))
-            curvature[i] = u / (1.0 + m1)
+            out.curvature[i] = u / (1.0 + m1)
     return -1
 
 

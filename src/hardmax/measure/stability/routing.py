@@ -217,7 +217,7 @@ class _Guards:
         walls, position = owners[first], positions[first]
         step = _step(walls.values[position], walls.gradients[:, position], norm)
         distance = min(max((lower + upper) / 2, lower), upper)
-        return self._result(walls, position, distance, lower, upper, norm, step, "certified")
+        return self._result(walls, position, (distance, lower, upper), norm, step, "certified")
 
     def _exact(self, stages: list[_Walls], norm: float) -> RoutingRadius:
         best: tuple[Any, _Walls | None, int] = (None, None, -1)
@@ -239,15 +239,20 @@ class _Guards:
         walls, position = best[1], best[2]
         gradient = np.array([nearest_float(entry) for entry in walls.gradients[:, position]])
         step = _step(nearest_float(walls.values[position]), gradient, norm)
-        return self._result(walls, position, distance, ends[0], ends[1], norm, step, "exact")
+        return self._result(walls, position, (distance, *ends), norm, step, "exact")
 
     def _free(self, norm: float, exactness: str) -> RoutingRadius:
         return RoutingRadius(inf, inf, inf, norm, -1, "", -1, -1, None, exactness)
 
     def _result(
-        self, walls: _Walls, position: int, distance: float, lower: float, upper: float, norm: float,
-        step: FloatArray, exactness: str,
-    ) -> RoutingRadius:  # fmt: skip
+        self,
+        walls: _Walls,
+        position: int,
+        enclosed: tuple[float, float, float],  # the distance and its two bounds
+        norm: float,
+        step: FloatArray,
+        exactness: str,
+    ) -> RoutingRadius:
         column = int(walls.columns[position])
         graph = self._net.graph
         owners = np.repeat(graph.choice_nodes, graph.choice_counts)
@@ -255,7 +260,7 @@ class _Guards:
             nearest = self._point + step.reshape(self._point.shape)
         nearest.setflags(write=False)
         return RoutingRadius(
-            distance, lower, upper, norm, column, graph.nodes[int(owners[column])].name,
+            *enclosed, norm, column, graph.nodes[int(owners[column])].name,
             int(walls.winners[position]), int(walls.rivals[position]),
             nearest if np.isfinite(nearest).all() else None, exactness,
         )  # fmt: skip

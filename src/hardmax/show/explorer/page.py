@@ -10,7 +10,7 @@ import base64
 import hashlib
 import json
 import os
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -196,7 +196,7 @@ def _own_preset(network: Network) -> tuple[Preset, bool]:
         )
     layers, unrounded = page_layers(network)
     own = Preset(
-        "own", "Your network", BUILTINS, network_of(layers),
+        "own", "Your network", BUILTINS, partial(network_of, layers),
         "The network that this page was made with.",
         "Its cells, regions and maps are counted by the page and were counted by the library.",
         "Drag anything; Reset brings it back.",

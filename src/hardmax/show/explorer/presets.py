@@ -6,9 +6,9 @@ written here; the page is built with the library's certified ones and counts aga
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -35,7 +35,7 @@ class Preset:
     name: str
     title: str
     group: str
-    network: Network
+    make: Callable[[], Network]
     printed: str
     true: str
     to_try: str
@@ -46,6 +46,11 @@ class Preset:
     layer: int = 0
     from_input: bool = False
     claims: tuple[str, ...] = ()
+
+    @cached_property
+    def network(self) -> Network:
+        """What is drawn, made when it is first asked for."""
+        return self.make()
 
 
 @cache
@@ -58,239 +63,10 @@ def presets() -> tuple[Preset, ...]:
     >>> names[0], len(names) == len(set(names))
     ('power-diagram', True)
     """
-    return (*_theorems(), *_refuted(), *_builtins())
+    return (*_THEOREMS, *_REFUTED, *_builtins())
 
 
-def _theorems() -> tuple[Preset, ...]:
-    return (
-        Preset(
-            "power-diagram", "One head is a power diagram (Theorem IV.3)", THEOREMS,
-            _one_head([[-1.25, 0.75], [0.25, 1.25], [1.25, 0.5], [0.75, -1.0], [-0.75, -1.0], [0.25, -0.25]],
-                      [-1.0625, -0.8125, -0.90625, -0.78125, -0.78125, -0.25]),
-            "Routing by the largest score <q, k> is the power diagram with the keys as sites.",
-            "So it is, with or without biases: site k, power |k|² + 2b. Biases of -|k|²/2 give the Voronoi diagram.",
-            "Drag a key. Lower its bias until its cell is gone: the key is dead, and its colour leaves the plane.",
-            temperature=0.25, claims=("IV.3",),
-        ),
-        Preset(
-            "two-heads", "Two heads and their Minkowski sum (Definition III.13)", THEOREMS,
-            _two_triangles(),
-            "Joint cells of several heads are the vertices of the sum of their Newton polytopes.",
-            "True. Two triangles, each with three cells: their sum is a pentagon, so there are five joint cells, "
-            "not nine.",
-            "Point at a cell: its vertex of the sum lights up. Turn one triangle upside down and the sum is a hexagon.",
-            temperature=0.0, claims=("III.13",),
-        ),
-        Preset(
-            "tight-joint", "As many joint cells as there can be (Theorem V.2)",
-            THEOREMS,
-            _slabs(3),
-            "For more heads than dimensions the paper bounds joint cells by a multiple of (N H)^floor(d/2): here of 9.",
-            "Without bias 9 is the maximum indeed. With biases it is 1 + e1 + e2 of the numbers N - 1, here 1 + 6 + 12 "
-            "= 19, which these slabs attain; it grows like (N H)².",
-            "Add a fourth head, or a key to one of them, and compare with 1 + e1 + e2 of the numbers N - 1.",
-            window=(-1.5, 3.0, -2.0, 2.5), claims=("V.2-saturated",),
-        ),
-        Preset(
-            "depth", "Depth multiplies cells (Theorem V.7)", THEOREMS, grid_transformer(2, 2, 2, 2),
-            "Some transformer of depth L has at least (N^d floor(d_ff / 2d)^d)^L regions.",
-            "This one folds the square onto itself: (2 N)^(d L) cells with N = 2 keys, d = 2 and L = 2. The printed "
-            "formula gives 16.",
-            "Choose layer 2 to see where the first block cuts. Remove the last two layers: one fold is left.",
-            window=_UNIT, query=(0.375, 0.25), layer=3, from_input=True, claims=("V.7", "F-count"),
-        ),
-        Preset(
-            "soft-limit", "Where soft attention is nearly hard (Theorem VI.1)", THEOREMS, builtin("figure-5"),
-            "With margin delta and t = exp(-delta / tau) the weights are within 2 (N - 1) t of one-hot.",
-            "True, and the sharp form is 2 (N - 1) t / (1 + (N - 1) t). The share of the winner is low only in bands "
-            "around the walls, of half-width tau log((N - 1)(1 - leak) / leak) in scores.",
-            "Drag the query q across a wall and read its margin. Move the temperature: bands shrink, walls stay.",
-            temperature=0.2, view="share", claims=("VI.1-gradient", "VI.3-bands"),
-        ),
-        Preset(
-            "voronoi", "Keys of one length: Voronoi, and nobody dies (Remark IV.6)", THEOREMS,
-            _one_head([[1.25, 0], [0.75, 1], [-0.75, 1], [-1.25, 0], [-0.75, -1], [0.75, -1]], [0.0] * 6),
-            "With normalised keys the diagram degenerates to an ordinary Voronoi diagram.",
-            "It is one, and no degeneracy: distinct keys on a circle are all vertices of their hull, so all live.",
-            "Pull one key inside the hexagon of the others. Its cell vanishes when it is no corner of their hull.",
-            claims=("IV.6",),
-        ),
-    )  # fmt: skip
-
-
-def _refuted() -> tuple[Preset, ...]:
-    plus = [[1, 0], [0, 1], [-1, 0], [0, -1]]
-    return (
-        Preset(
-            "49-or-34", "49 regions of a 2-3-3 network? At most 34 (Figure 2)", REFUTED, builtin("figure-2"),
-            "Two layers of three ReLUs reach a maximum of 7 × 7 = 49 regions.",
-            "The maximum is 34, and this network attains it. A cell where one unit of the first layer is on, or none, "
-            "is mapped to a line or a point, which three walls cut into at most four parts, or not at all.",
-            "Change a weight of layer 2 and try to beat 34. Serra's bound, 40, is not attained either.",
-            window=(-2.0, 6.0, -1.5, 6.5), claims=("III.3",),
-        ),
-        Preset(
-            "216-or-92", "216 vertices of three heads? At most 92 (Figure 4)", REFUTED, _slabs(6),
-            "Three heads of six keys in space raise the vertex count from 6 to 216.",
-            "216 = 6³ counts candidate sums. At most 92 are vertices; 91 of them have their cell on the slice of space "
-            "that you see here, the last one on the other side.",
-            "Count the vertices of the sum beside the field. Drag keys: no position gives more.",
-            window=(-2.0, 6.0, -3.5, 4.5), claims=("Figure 4",),
-        ),
-        Preset(
-            "dead-key", "Dead keys are not the light ones (Figure 3)", REFUTED, builtin("figure-3"),
-            "Cells disappear because their weights are relatively small.",
-            "The key of length 5 is dead and the key at the origin, of length 0, is alive. A key lives exactly if it "
-            "is a vertex of the keys' convex hull.",
-            "Move key 2 to the right, past the segment between keys 0 and 1: it comes to life.",
-            window=(-2.0, 7.0, -4.5, 4.5), query=(3.0, 2.0), claims=("Figure 3",),
-        ),
-        Preset(
-            "bounded-cells", "Cells without bias are never bounded (Corollary IV.4)", REFUTED,
-            _one_head([[1.5, 0.25], [0.25, 1.5], [-1.25, 0.5], [-0.5, -1.25], [0.25, 0.25]], [0.0] * 5),
-            "The zero-temperature output is constant on bounded polyhedral regions.",
-            "Without bias every cell is a cone with its tip at the origin. Key 4, inside the hull, owns nothing.",
-            "Raise the bias of key 4 to 0.5: now there is a bounded cell in the middle.",
-            claims=("IV.4-bounded", "III.7"),
-        ),
-        Preset(
-            "two-n", "Two heads without bias: 2N cells, not N² (Theorem V.2)", REFUTED,
-            _two_squares(),
-            "For H = d = 2 heads of N = 4 keys there are of the order N² = 16 cells.",
-            "Without bias all walls pass through the origin, so at most 2N = 8. With biases 16 can be reached.",
-            "Give the keys biases and watch the tips of the cones come apart.",
-            claims=("V.9",),
-        ),
-        Preset(
-            "collinear", "Keys on a line give two cells (d_k = 1)", REFUTED,
-            _one_head([[0.5, 0.5], [1, 1], [1.5, 1.5], [-0.5, -0.5], [-1, -1]], [0.0] * 5),
-            "With H = d_model heads of d_k = 1 the construction keeps N cells a head.",
-            "Keys of one dimension lie on a line, and only its two ends are vertices: two cells whatever N.",
-            "Push a middle key off the line, or give it a bias: it gets a cell.",
-            claims=("F-shapes",),
-        ),
-        Preset(
-            "signatures", "Signatures do not bound regions (Section VII)", REFUTED,
-            Network([Attention([Head(plus, [[1, 0], [1, 0], [-1, 0], [-1, 0]], np.eye(2))])], 2),
-            "The number of distinct signatures is a lower bound on linear regions.",
-            "Here are four signatures and two regions: neighbouring keys share a value. With equal values on opposite "
-            "keys it is four regions of two maps.",
-            "Swap two values (choose to drag values) and compare cells, regions and maps.",
-            claims=("VII-signatures", "III.12"),
-        ),
-        Preset(
-            "recurrence", "Regions can multiply faster (Appendix E)", REFUTED,
-            Network([Residual(Attention([Head([[1, 0], [0, 1], [0, -1]], [[0, 2], [0, 0], [0, 0]], np.eye(2))])),
-                     Residual(Attention([affine_head([[1, 0], [0, 0]], [-0.5, 0], [[0, 0], [3, 0]])]))], 2),
-            "Regions multiply at most: two regions, then a head of two, give at most four.",
-            "There are five. The first layer's second region is not convex, so one wall cuts it into three. Of cells, "
-            "which are convex, the statement is true.",
-            "Look at layer 2 alone (two cells), then move its wall by its biases.",
-            claims=("E-recurrence",),
-        ),
-        Preset(
-            "moving-walls", "The feed-forward walls move (Figure 7)", REFUTED, builtin("figure-7"),
-            "A block's partition is the common refinement of attention's and the feed-forward layer's.",
-            "Attention first adds a value, another one in each cell, so the same ReLU wall lies elsewhere in each. "
-            "On the whole plane the refinement would have 16 cells, and the block has more.",
-            "Drag the values: the ReLU walls shift within one cell and nowhere else.",
-            window=(-2.5, 2.5, -2.5, 2.5), claims=("E-refinement",),
-        ),
-        Preset(
-            "step", "Hard attention jumps (Section III-E)", REFUTED,
-            Network([Residual(Attention([Head([[1, 0], [-1, 0]], [[0, 0], [0, 1]], np.eye(2))]))], 2),
-            "Zero-temperature blocks are closed under continuous piecewise linear functions.",
-            "This one jumps by the whole difference of the values along its wall. In general it is piecewise affine "
-            "and discontinuous.",
-            "Look at the output field and bring the temperature to zero. Give both keys one value: the jump is gone.",
-            view="output", temperature=0.5, claims=("III-E-closure",),
-        ),
-        Preset(
-            "not-uniform", "The limit is not uniform (Corollary IV.4)", REFUTED,
-            _one_head([[1, 0.25], [-1, -0.25]], [0.0, 0.0]),
-            "As tau tends to 0 the output converges uniformly on the interior of each cell.",
-            "At the wall the winner's share is 1/2 at every temperature, so the largest error never falls. It is "
-            "uniform where the margin is at least some delta > 0.",
-            "Press Cool to zero: the pale band gets thin but never disappears before tau = 0.",
-            view="share", temperature=0.5, query=(0.046875, 0.0), claims=("IV.4-uniform",),
-        ),
-        Preset(
-            "duplicates", "Equal keys share (Theorem IV.3)", REFUTED,
-            _one_head([[1, 0.5], [1, 0.5], [-1, 0.25]], [0.0] * 3),
-            "In the interior of a cell attention tends to a one-hot indicator.",
-            "Keys 0 and 1 are equal: on their cell the weights stay (1/2, 1/2, 0) at every positive temperature. The "
-            "statement needs distinct keys.",
-            "Read the weights at q, then nudge one of the two keys by an arrow key.",
-            temperature=0.125, claims=("IV.3-one-hot",),
-        ),
-        Preset(
-            "zoom", "Temperature is a zoom (Figure 5)", REFUTED,
-            _one_head([[1.125, 0.375], [0, 1], [-1.25, 0.375], [-0.5, -0.75], [0.625, -0.875]], [0.0] * 5),
-            "As tau falls the partition changes topologically and hidden regions emerge.",
-            "Nothing emerges: Z(q; tau) = Z(q / tau; 1), and the winner at q is the same at every temperature.",
-            "Halve the temperature, then zoom in by two: the picture is the same as before.",
-            temperature=1.0, claims=("Figure 5",),
-        ),
-        Preset(
-            "curvature", "The curvature bound is broken (Theorem VI.1)", REFUTED,
-            _one_head([[1, 0], [-1, 0]], [0.0, 0.0]),
-            "The Hessian of the soft maximum is at most (N - 1) t / tau.",
-            "With N = 2 and margin near log 4 it is 8/25, above the printed 1/4. The true bound replaces N - 1 by N, "
-            "and the printed one fails at every large enough margin.",
-            "Drag q to the right: the measured curvature stays above the published bound, for ever.",
-            temperature=1.0, view="share", query=(0.6875, 0.0), claims=("VI.1-hessian",),
-        ),
-        Preset(
-            "vacuous", "A margin that promises nothing (Example VI.2)", REFUTED,
-            _one_loud_key(),
-            "A standard head of d_k = 64 with margin 2 is nearly hard: its temperature is 1 / sqrt(d_k) = 1/8.",
-            "The temperature of softmax(<q, k> / sqrt(d_k)) on raw products is sqrt(d_k) = 8. There the published "
-            "bounds are above what is true of any weights at all: they say nothing.",
-            "The margin at q is about 2. At tau = 1/8 the bounds are tiny; move the temperature up to 8 and read them "
-            "again.",
-            window=(-2.0, 3.0, -2.5, 2.5), temperature=0.125, view="share", query=(1.328125, 0.0),
-            claims=("VI.2", "III-D"),
-        ),
-    )  # fmt: skip
-
-
-def _builtins() -> tuple[Preset, ...]:
-    windows: dict[str, Window] = {
-        "figure-2": (-2.0, 6.0, -1.5, 6.5),
-        "figure-3": (-2.0, 7.0, -4.5, 4.5),
-        "figure-7": (-2.5, 2.5, -2.5, 2.5),
-    }
-    titles = {
-        "demo": "demo: two layers of two heads",
-        "figure-1-depth-1": "figure-1-depth-1: one block",
-        "figure-1-depth-2": "figure-1-depth-2: two blocks",
-        "figure-1-depth-3": "figure-1-depth-3: three blocks",
-        "figure-2": "figure-2: a 2-3-3 ReLU network",
-        "figure-3": "figure-3: a head with a dead key",
-        "figure-5": "figure-5: five keys and a field of arrows",
-        "figure-7": "figure-7: attention, then ReLU",
-    }
-    found = [
-        Preset(
-            name, title, BUILTINS, builtin(name), describe_builtin(name),
-            f"The same network as hm.builtin({name!r}).",
-            "Compare the page's count with the library's, then drag anything.",
-            window=windows.get(name, _SQUARE),
-        )
-        for name, title in titles.items()
-    ]  # fmt: skip
-    for n_keys, folds, depth in ((2, 2, 1), (3, 2, 1), (2, 1, 2), (2, 2, 2)):
-        found.append(
-            Preset(
-                f"grid-{n_keys}-2-{folds}-{depth}", f"grid transformer: N = {n_keys}, folds {folds}, depth {depth}",
-                BUILTINS, grid_transformer(n_keys, 2, folds, depth),
-                f"The network of hm.grid_transformer({n_keys}, 2, {folds}, {depth}).",
-                f"It has exactly ({n_keys} · {folds})^(2 · {depth}) cells on the unit square, and each is a region.",
-                "Move a wall of the first layer: the square no longer folds onto itself, and cells appear or vanish.",
-                window=_UNIT, query=(0.375, 0.25), layer=1, from_input=True,
-            )
-        )  # fmt: skip
-    return tuple(found)
+# --- the networks -------------------------------------------------------------------------------
 
 
 def _one_head(keys: Any, biases: Sequence[float]) -> Network:
@@ -333,3 +109,239 @@ def _slabs(n_keys: int) -> Network:
         values = np.outer(np.arange(n_keys), direction) / 8
         heads.append(affine_head(keys, -(p**2) / size, values))
     return Network([Attention(heads, np.hstack([np.eye(2)] * 3))], 2)
+
+
+def _without_bias(keys: Any, values: Any) -> Network:
+    """One bias-free head."""
+    return Network([Attention([Head(keys, values, np.eye(2))])], 2)
+
+
+# --- the presets --------------------------------------------------------------------------------
+
+_THEOREMS = (
+    Preset(
+        "power-diagram", "One head is a power diagram (Theorem IV.3)", THEOREMS,
+        lambda: _one_head([[-1.25, 0.75], [0.25, 1.25], [1.25, 0.5], [0.75, -1.0], [-0.75, -1.0], [0.25, -0.25]],
+                  [-1.0625, -0.8125, -0.90625, -0.78125, -0.78125, -0.25]),
+        "Routing by the largest score <q, k> is the power diagram with the keys as sites.",
+        "So it is, with or without biases: site k, power |k|² + 2b. Biases of -|k|²/2 give the Voronoi diagram.",
+        "Drag a key. Lower its bias until its cell is gone: the key is dead, and its colour leaves the plane.",
+        temperature=0.25, claims=("IV.3",),
+    ),
+    Preset(
+        "two-heads", "Two heads and their Minkowski sum (Definition III.13)", THEOREMS,
+        _two_triangles,
+        "Joint cells of several heads are the vertices of the sum of their Newton polytopes.",
+        "True. Two triangles, each with three cells: their sum is a pentagon, so there are five joint cells, "
+        "not nine.",
+        "Point at a cell: its vertex of the sum lights up. Turn one triangle upside down and the sum is a hexagon.",
+        temperature=0.0, claims=("III.13",),
+    ),
+    Preset(
+        "tight-joint", "As many joint cells as there can be (Theorem V.2)",
+        THEOREMS,
+        lambda: _slabs(3),
+        "For more heads than dimensions the paper bounds joint cells by a multiple of (N H)^floor(d/2): here of 9.",
+        "Without bias 9 is the maximum indeed. With biases it is 1 + e1 + e2 of the numbers N - 1, here 1 + 6 + 12 "
+        "= 19, which these slabs attain; it grows like (N H)².",
+        "Add a fourth head, or a key to one of them, and compare with 1 + e1 + e2 of the numbers N - 1.",
+        window=(-1.5, 3.0, -2.0, 2.5), claims=("V.2-saturated",),
+    ),
+    Preset(
+        "depth", "Depth multiplies cells (Theorem V.7)", THEOREMS, lambda: grid_transformer(2, 2, 2, 2),
+        "Some transformer of depth L has at least (N^d floor(d_ff / 2d)^d)^L regions.",
+        "This one folds the square onto itself: (2 N)^(d L) cells with N = 2 keys, d = 2 and L = 2. The printed "
+        "formula gives 16.",
+        "Choose layer 2 to see where the first block cuts. Remove the last two layers: one fold is left.",
+        window=_UNIT, query=(0.375, 0.25), layer=3, from_input=True, claims=("V.7", "F-count"),
+    ),
+    Preset(
+        "soft-limit", "Where soft attention is nearly hard (Theorem VI.1)", THEOREMS, lambda: builtin("figure-5"),
+        "With margin delta and t = exp(-delta / tau) the weights are within 2 (N - 1) t of one-hot.",
+        "True, and the sharp form is 2 (N - 1) t / (1 + (N - 1) t). The share of the winner is low only in bands "
+        "around the walls, of half-width tau log((N - 1)(1 - leak) / leak) in scores.",
+        "Drag the query q across a wall and read its margin. Move the temperature: bands shrink, walls stay.",
+        temperature=0.2, view="share", claims=("VI.1-gradient", "VI.3-bands"),
+    ),
+    Preset(
+        "voronoi", "Keys of one length: Voronoi, and nobody dies (Remark IV.6)", THEOREMS,
+        lambda: _one_head([[1.25, 0], [0.75, 1], [-0.75, 1], [-1.25, 0], [-0.75, -1], [0.75, -1]], [0.0] * 6),
+        "With normalised keys the diagram degenerates to an ordinary Voronoi diagram.",
+        "It is one, and no degeneracy: distinct keys on a circle are all vertices of their hull, so all live.",
+        "Pull one key inside the hexagon of the others. Its cell vanishes when it is no corner of their hull.",
+        claims=("IV.6",),
+    ),
+)  # fmt: skip
+
+
+_REFUTED = (
+    Preset(
+        "49-or-34", "49 regions of a 2-3-3 network? At most 34 (Figure 2)", REFUTED, lambda: builtin("figure-2"),
+        "Two layers of three ReLUs reach a maximum of 7 × 7 = 49 regions.",
+        "The maximum is 34, and this network attains it. A cell where one unit of the first layer is on, or none, "
+        "is mapped to a line or a point, which three walls cut into at most four parts, or not at all.",
+        "Change a weight of layer 2 and try to beat 34. Serra's bound, 40, is not attained either.",
+        window=(-2.0, 6.0, -1.5, 6.5), claims=("III.3",),
+    ),
+    Preset(
+        "216-or-92", "216 vertices of three heads? At most 92 (Figure 4)", REFUTED, lambda: _slabs(6),
+        "Three heads of six keys in space raise the vertex count from 6 to 216.",
+        "216 = 6³ counts candidate sums. At most 92 are vertices; 91 of them have their cell on the slice of space "
+        "that you see here, the last one on the other side.",
+        "Count the vertices of the sum beside the field. Drag keys: no position gives more.",
+        window=(-2.0, 6.0, -3.5, 4.5), claims=("Figure 4",),
+    ),
+    Preset(
+        "dead-key", "Dead keys are not the light ones (Figure 3)", REFUTED, lambda: builtin("figure-3"),
+        "Cells disappear because their weights are relatively small.",
+        "The key of length 5 is dead and the key at the origin, of length 0, is alive. A key lives exactly if it "
+        "is a vertex of the keys' convex hull.",
+        "Move key 2 to the right, past the segment between keys 0 and 1: it comes to life.",
+        window=(-2.0, 7.0, -4.5, 4.5), query=(3.0, 2.0), claims=("Figure 3",),
+    ),
+    Preset(
+        "bounded-cells", "Cells without bias are never bounded (Corollary IV.4)", REFUTED,
+        lambda: _one_head([[1.5, 0.25], [0.25, 1.5], [-1.25, 0.5], [-0.5, -1.25], [0.25, 0.25]], [0.0] * 5),
+        "The zero-temperature output is constant on bounded polyhedral regions.",
+        "Without bias every cell is a cone with its tip at the origin. Key 4, inside the hull, owns nothing.",
+        "Raise the bias of key 4 to 0.5: now there is a bounded cell in the middle.",
+        claims=("IV.4-bounded", "III.7"),
+    ),
+    Preset(
+        "two-n", "Two heads without bias: 2N cells, not N² (Theorem V.2)", REFUTED,
+        _two_squares,
+        "For H = d = 2 heads of N = 4 keys there are of the order N² = 16 cells.",
+        "Without bias all walls pass through the origin, so at most 2N = 8. With biases 16 can be reached.",
+        "Give the keys biases and watch the tips of the cones come apart.",
+        claims=("V.9",),
+    ),
+    Preset(
+        "collinear", "Keys on a line give two cells (d_k = 1)", REFUTED,
+        lambda: _one_head([[0.5, 0.5], [1, 1], [1.5, 1.5], [-0.5, -0.5], [-1, -1]], [0.0] * 5),
+        "With H = d_model heads of d_k = 1 the construction keeps N cells a head.",
+        "Keys of one dimension lie on a line, and only its two ends are vertices: two cells whatever N.",
+        "Push a middle key off the line, or give it a bias: it gets a cell.",
+        claims=("F-shapes",),
+    ),
+    Preset(
+        "signatures", "Signatures do not bound regions (Section VII)", REFUTED,
+        lambda: _without_bias([[1, 0], [0, 1], [-1, 0], [0, -1]], [[1, 0], [1, 0], [-1, 0], [-1, 0]]),
+        "The number of distinct signatures is a lower bound on linear regions.",
+        "Here are four signatures and two regions: neighbouring keys share a value. With equal values on opposite "
+        "keys it is four regions of two maps.",
+        "Swap two values (choose to drag values) and compare cells, regions and maps.",
+        claims=("VII-signatures", "III.12"),
+    ),
+    Preset(
+        "recurrence", "Regions can multiply faster (Appendix E)", REFUTED,
+        lambda: Network([Residual(Attention([Head([[1, 0], [0, 1], [0, -1]], [[0, 2], [0, 0], [0, 0]], np.eye(2))])),
+                 Residual(Attention([affine_head([[1, 0], [0, 0]], [-0.5, 0], [[0, 0], [3, 0]])]))], 2),
+        "Regions multiply at most: two regions, then a head of two, give at most four.",
+        "There are five. The first layer's second region is not convex, so one wall cuts it into three. Of cells, "
+        "which are convex, the statement is true.",
+        "Look at layer 2 alone (two cells), then move its wall by its biases.",
+        claims=("E-recurrence",),
+    ),
+    Preset(
+        "moving-walls", "The feed-forward walls move (Figure 7)", REFUTED, lambda: builtin("figure-7"),
+        "A block's partition is the common refinement of attention's and the feed-forward layer's.",
+        "Attention first adds a value, another one in each cell, so the same ReLU wall lies elsewhere in each. "
+        "On the whole plane the refinement would have 16 cells, and the block has more.",
+        "Drag the values: the ReLU walls shift within one cell and nowhere else.",
+        window=(-2.5, 2.5, -2.5, 2.5), claims=("E-refinement",),
+    ),
+    Preset(
+        "step", "Hard attention jumps (Section III-E)", REFUTED,
+        lambda: Network([Residual(Attention([Head([[1, 0], [-1, 0]], [[0, 0], [0, 1]], np.eye(2))]))], 2),
+        "Zero-temperature blocks are closed under continuous piecewise linear functions.",
+        "This one jumps by the whole difference of the values along its wall. In general it is piecewise affine "
+        "and discontinuous.",
+        "Look at the output field and bring the temperature to zero. Give both keys one value: the jump is gone.",
+        view="output", temperature=0.5, claims=("III-E-closure",),
+    ),
+    Preset(
+        "not-uniform", "The limit is not uniform (Corollary IV.4)", REFUTED,
+        lambda: _one_head([[1, 0.25], [-1, -0.25]], [0.0, 0.0]),
+        "As tau tends to 0 the output converges uniformly on the interior of each cell.",
+        "At the wall the winner's share is 1/2 at every temperature, so the largest error never falls. It is "
+        "uniform where the margin is at least some delta > 0.",
+        "Press Cool to zero: the pale band gets thin but never disappears before tau = 0.",
+        view="share", temperature=0.5, query=(0.046875, 0.0), claims=("IV.4-uniform",),
+    ),
+    Preset(
+        "duplicates", "Equal keys share (Theorem IV.3)", REFUTED,
+        lambda: _one_head([[1, 0.5], [1, 0.5], [-1, 0.25]], [0.0] * 3),
+        "In the interior of a cell attention tends to a one-hot indicator.",
+        "Keys 0 and 1 are equal: on their cell the weights stay (1/2, 1/2, 0) at every positive temperature. The "
+        "statement needs distinct keys.",
+        "Read the weights at q, then nudge one of the two keys by an arrow key.",
+        temperature=0.125, claims=("IV.3-one-hot",),
+    ),
+    Preset(
+        "zoom", "Temperature is a zoom (Figure 5)", REFUTED,
+        lambda: _one_head([[1.125, 0.375], [0, 1], [-1.25, 0.375], [-0.5, -0.75], [0.625, -0.875]], [0.0] * 5),
+        "As tau falls the partition changes topologically and hidden regions emerge.",
+        "Nothing emerges: Z(q; tau) = Z(q / tau; 1), and the winner at q is the same at every temperature.",
+        "Halve the temperature, then zoom in by two: the picture is the same as before.",
+        temperature=1.0, claims=("Figure 5",),
+    ),
+    Preset(
+        "curvature", "The curvature bound is broken (Theorem VI.1)", REFUTED,
+        lambda: _one_head([[1, 0], [-1, 0]], [0.0, 0.0]),
+        "The Hessian of the soft maximum is at most (N - 1) t / tau.",
+        "With N = 2 and margin near log 4 it is 8/25, above the printed 1/4. The true bound replaces N - 1 by N, "
+        "and the printed one fails at every large enough margin.",
+        "Drag q to the right: the measured curvature stays above the published bound, for ever.",
+        temperature=1.0, view="share", query=(0.6875, 0.0), claims=("VI.1-hessian",),
+    ),
+    Preset(
+        "vacuous", "A margin that promises nothing (Example VI.2)", REFUTED,
+        _one_loud_key,
+        "A standard head of d_k = 64 with margin 2 is nearly hard: its temperature is 1 / sqrt(d_k) = 1/8.",
+        "The temperature of softmax(<q, k> / sqrt(d_k)) on raw products is sqrt(d_k) = 8. There the published "
+        "bounds are above what is true of any weights at all: they say nothing.",
+        "The margin at q is about 2. At tau = 1/8 the bounds are tiny; move the temperature up to 8 and read them "
+        "again.",
+        window=(-2.0, 3.0, -2.5, 2.5), temperature=0.125, view="share", query=(1.328125, 0.0),
+        claims=("VI.2", "III-D"),
+    ),
+)  # fmt: skip
+
+
+def _builtins() -> tuple[Preset, ...]:
+    windows: dict[str, Window] = {
+        "figure-2": (-2.0, 6.0, -1.5, 6.5),
+        "figure-3": (-2.0, 7.0, -4.5, 4.5),
+        "figure-7": (-2.5, 2.5, -2.5, 2.5),
+    }
+    titles = {
+        "demo": "demo: two layers of two heads",
+        "figure-1-depth-1": "figure-1-depth-1: one block",
+        "figure-1-depth-2": "figure-1-depth-2: two blocks",
+        "figure-1-depth-3": "figure-1-depth-3: three blocks",
+        "figure-2": "figure-2: a 2-3-3 ReLU network",
+        "figure-3": "figure-3: a head with a dead key",
+        "figure-5": "figure-5: five keys and a field of arrows",
+        "figure-7": "figure-7: attention, then ReLU",
+    }
+    found = [
+        Preset(
+            name, title, BUILTINS, partial(builtin, name), describe_builtin(name),
+            f"The same network as hm.builtin({name!r}).",
+            "Compare the page's count with the library's, then drag anything.",
+            window=windows.get(name, _SQUARE),
+        )
+        for name, title in titles.items()
+    ]  # fmt: skip
+    for n_keys, folds, depth in ((2, 2, 1), (3, 2, 1), (2, 1, 2), (2, 2, 2)):
+        found.append(
+            Preset(
+                f"grid-{n_keys}-2-{folds}-{depth}", f"grid transformer: N = {n_keys}, folds {folds}, depth {depth}",
+                BUILTINS, partial(grid_transformer, n_keys, 2, folds, depth),
+                f"The network of hm.grid_transformer({n_keys}, 2, {folds}, {depth}).",
+                f"It has exactly ({n_keys} · {folds})^(2 · {depth}) cells on the unit square, and each is a region.",
+                "Move a wall of the first layer: the square no longer folds onto itself, and cells appear or vanish.",
+                window=_UNIT, query=(0.375, 0.25), layer=1, from_input=True,
+            )
+        )  # fmt: skip
+    return tuple(found)

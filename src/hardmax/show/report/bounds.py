@@ -23,7 +23,7 @@ from hardmax.show.report.sections import Column, Figure, Section, Table, as_text
 from hardmax.show.report.stability import Certified
 from hardmax.show.svg import Frame, cross, picture, tag
 
-TITLE = "Counted, possible, published"
+TITLE = "How many cells there are, and how many there can be"
 NAME = "bounds"
 _CORRECTED = "true is"
 _SUPERSCRIPT = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")

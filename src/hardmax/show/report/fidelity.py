@@ -191,7 +191,7 @@ def _greedy(trial: measured.Trial, notes: list[str]) -> Table:
 
 
 def _bars(records: Sequence[dict[str, Any]]) -> Figure:
-    """Decisions kept, one bar a part."""
+    """Decisions kept, one bar for each part."""
     lowest = min(record["agreement"] for record in records[:_MOST_BARS])
     start = max(0.0, min(0.9, ceil(lowest * 10 - 1) / 10 - 0.1)) if lowest > 0.5 else 0.0
     caption = "Share of decisions that stay the same when one part of the attention is made hard, all else soft."
@@ -199,7 +199,7 @@ def _bars(records: Sequence[dict[str, Any]]) -> Figure:
 
 
 def _error_bars(records: Sequence[dict[str, Any]]) -> Figure:
-    """Relative errors, one bar a part."""
+    """Relative errors, one bar for each part."""
     largest = max(record["relative_error"] for record in records[:_MOST_BARS])
     caption = "How far the outputs move when one part of the attention is made hard, all else soft."
     return _chart(records, "relative_error", (0.0, largest or 1.0), "number", "relative error", caption)

@@ -89,19 +89,19 @@ def report(
     ...     path.name, "4 cells" in path.read_text(encoding="utf-8")
     ('report.html', True)
     """
-    told = progress or (lambda text: None)
-    return make_report(
-        source,
-        out,
-        inputs,
-        labels=labels,
-        tokens=tokens,
-        plane=plane,
-        name=name,
-        compared=compared,
-        force=force,
-        progress=told,
-    ).path
+    given = Given(labels, tokens, plane, name, tuple(compared))
+    return make_report(source, out, inputs, given, force=force, progress=progress or (lambda text: None)).path
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """What may be said of a model besides its inputs, as ``report`` explains."""
+
+    labels: ArrayLike | None = None
+    tokens: Sequence[str] | Sequence[Sequence[str]] | None = None
+    plane: Domain | None = None
+    name: str | None = None
+    compared: tuple[Hardened, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,38 +117,34 @@ def make_report(
     source: Source | Capture | Sequence[Capture],
     out: str | os.PathLike[str],
     inputs: ArrayLike | str | os.PathLike[str] | None,
+    given: Given | None = None,
     *,
-    labels: ArrayLike | None = None,
-    tokens: Sequence[str] | Sequence[Sequence[str]] | None = None,
-    plane: Domain | None = None,
-    name: str | None = None,
-    compared: Sequence[Hardened] = (),
     force: bool = False,
     progress: Callable[[str], None] = lambda text: None,
 ) -> Report:
     """The same as ``report``, giving back what the page says as well."""
-    path = Path(out)
+    path, given = Path(out), given or Given()
     check_writable(path, force)  # before the work, not after
     made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     captures = _captures(source)
-    if captures is not None and any(given is not None for given in (inputs, labels, tokens, plane)):
+    if captures is not None and any(one is not None for one in (inputs, given.labels, given.tokens, given.plane)):
         raise ParameterError(
             "captures hold their inputs and names already, and have no planes; expected them alone, got inputs=, "
             "labels=, tokens= or plane= beside them"
         )
-    if captures is None and compared:
+    if captures is None and given.compared:
         raise ParameterError(
-            f"compared= stands beside captures; expected none for a network, compared here, got {len(compared)}"
+            f"compared= stands beside captures; expected none for a network, compared here, got {len(given.compared)}"
         )
     # thousands of small matrix products: threads that wait for one another made them ten times slower
     with threadpool_limits(limits=1, user_api="blas"):
         if captures is not None:
             subject = None
-            document = gather_captures(captures, name or captures[0].source, made, progress, compared)
+            document = gather_captures(captures, given.name or captures[0].source, made, progress, given.compared)
         else:
             progress("reading the model")
-            subject = read_subject(cast(Source, source), inputs, labels, tokens, name)
-            document = gather(subject, plane, made, progress)
+            subject = read_subject(cast(Source, source), inputs, given.labels, given.tokens, given.name)
+            document = gather(subject, given.plane, made, progress)
     progress("writing the page")
     page = render(document).encode()
     for smaller in summaries(document):

@@ -65,23 +65,32 @@ def stability_section(heads: Sequence[HeadAnalysis], certificates: Sequence[Cert
     if not certificates:
         why = "The model's attention is hard already: there is no softness to bound."
         return Section(NAME, TITLE, absent=why), None
-    records: list[dict[str, Any]] = []
-    bins: list[dict[str, Any]] = []
-    panels: list[Markup] = []
-    n_rows = n_certified = 0
-    for head, of_head in certificates:
-        record = _record(head, of_head)
-        records.append(record)
-        n_rows += record["rows"]
-        n_certified += record["certified"]
-        if len(panels) < _MOST_PANELS:
-            edges, counts = _histogram(of_head)
-            panels.append(_panel(head, edges, counts, record))
-            bins += [
-                {"layer": head.layer, "head": head.head, "from": a, "to": b, "rows": int(count)}
-                for a, b, count in zip(edges[:-1], edges[1:], counts, strict=True)
-            ]
+    records = [_record(head, of_head) for head, of_head in certificates]
+    panels, bins = _panels(certificates, records)
+    n_rows, n_certified = (sum(record[what] for record in records) for what in ("rows", "certified"))
     share = n_certified / n_rows
+    section = Section(
+        NAME,
+        TITLE,
+        "The margin is the lead of the best key over the next. A large margin proves that softmax is almost hard "
+        "there, so that the picture at temperature zero is also true of the real model; a small one proves nothing "
+        "either way.",
+        notes=_notes(heads, certificates),
+        facts=(
+            Fact("attention rows", as_text(n_rows, "count"), Exactness.EXACT, n_rows),
+            Fact("with a certificate that says something", as_text(share, "share"), Exactness.CERTIFIED, share),
+        ),
+        figures=(_figure(panels),),
+        tables=(
+            Table("stability", "Margins and certificates of each head", _COLUMNS, rows_of(records, _COLUMNS)),
+            Table("margins", "The bars of the histograms", _BIN_COLUMNS, rows_of(bins, _BIN_COLUMNS), shown=10),
+        ),
+    )
+    return section, share
+
+
+def _notes(heads: Sequence[HeadAnalysis], certificates: Sequence[Certified]) -> tuple[str, ...]:
+    """What the numbers mean, and what is left out of them."""
     notes = [
         f"The temperature on raw dot products is {_temperatures(heads)} here; it is √d where scores are divided by √d.",
         "A row is one query on one input. With N visible keys the certificate needs margin > temperature × log(N − 1): "
@@ -96,34 +105,35 @@ def stability_section(heads: Sequence[HeadAnalysis], certificates: Sequence[Cert
         notes.append(f"Heads that are hard already are left out: {len(heads) - len(certificates)} of {len(heads)}.")
     if len(certificates) > _MOST_PANELS:
         notes.append(f"Histograms are drawn for the first {_MOST_PANELS} of {len(certificates)} heads.")
-    columns, rows = min(3, len(panels)), -(-len(panels) // min(3, len(panels)))
-    figure = Figure(
+    return tuple(notes)
+
+
+def _panels(
+    certificates: Sequence[Certified], records: Sequence[dict[str, Any]]
+) -> tuple[list[Markup], list[dict[str, Any]]]:
+    """A histogram of the margins of each of the first heads, and their bars as records."""
+    panels, bins = [], []
+    for (head, of_head), record in zip(certificates[:_MOST_PANELS], records, strict=False):
+        edges, counts = _histogram(of_head)
+        panels.append(_panel(head, edges, counts, record))
+        bins += [
+            {"layer": head.layer, "head": head.head, "from": a, "to": b, "rows": int(count)}
+            for a, b, count in zip(edges[:-1], edges[1:], counts, strict=True)
+        ]
+    return panels, bins
+
+
+def _figure(panels: Sequence[Markup]) -> Figure:
+    columns = min(3, len(panels))
+    return Figure(
         "margins",
-        _grid(panels, columns, rows),
-        "Margins (best score minus second best, of raw dot products) of all rows, one panel a head. Right of the "
-        "dashed line, in the stronger colour, the certificate says something; the percentage is their share. The "
+        _grid(panels, columns, -(-len(panels) // columns)),
+        "Margins (best score minus second best, of raw dot products) of all rows, one panel for each head. Right of "
+        "the dashed line, in the stronger colour, the certificate says something; the percentage is their share. The "
         "last bar also holds all larger margins.",
         ("stability", "margins"),
         (("bar certified", "rows whose certificate says something"), ("bar", "rows whose certificate says nothing")),
     )
-    section = Section(
-        NAME,
-        TITLE,
-        "The margin is the lead of the best key over the next. A large margin proves that softmax is almost hard "
-        "there, so that the picture at temperature zero is also true of the real model; a small one proves nothing "
-        "either way.",
-        notes=tuple(notes),
-        facts=(
-            Fact("attention rows", as_text(n_rows, "count"), Exactness.EXACT, n_rows),
-            Fact("with a certificate that says something", as_text(share, "share"), Exactness.CERTIFIED, share),
-        ),
-        figures=(figure,),
-        tables=(
-            Table("stability", "Margins and certificates of each head", _COLUMNS, rows_of(records, _COLUMNS)),
-            Table("margins", "The bars of the histograms", _BIN_COLUMNS, rows_of(bins, _BIN_COLUMNS), shown=10),
-        ),
-    )
-    return section, share
 
 
 def _temperatures(heads: Sequence[HeadAnalysis]) -> str:

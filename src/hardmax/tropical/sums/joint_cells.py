@@ -35,7 +35,7 @@ from hardmax.tropical.sums.terms import (
 PRESENT, ABSENT = 1, 0
 
 #: A head: keys (N, d), and biases (N,) or None.
-Head = tuple[ArrayLike, ArrayLike | None]
+KeysAndBiases = tuple[ArrayLike, ArrayLike | None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +85,7 @@ class JointCells:
         return facet_pairs(self.heads, self.winners)
 
 
-def common_refinement(heads: Sequence[Head], *, max_cells: int | None = None) -> JointCells:
+def common_refinement(heads: Sequence[KeysAndBiases], *, max_cells: int | None = None) -> JointCells:
     """The cells on which every head has one strict winner, each with a witness query.
 
     Head h scores key j at x with ``<keys_j, x> + biases_j``; biases None means zero.
@@ -155,7 +155,7 @@ def _rows_of(terms: list[Terms], winners: Sequence[int], *, given: bool) -> list
     return rows
 
 
-def read_heads(heads: Sequence[Head]) -> list[Terms]:
+def read_heads(heads: Sequence[KeysAndBiases]) -> list[Terms]:
     """Terms of every head on one scale, lifted together if any head has biases."""
     if len(heads) == 0:
         raise EmptyError("expected at least one head, got none")
@@ -244,7 +244,7 @@ def _settle_tuple(terms: list[Terms], first: IntArray, question: tuple[int, ...]
     return (PRESENT, answer.point) if answer.exists else (ABSENT, None)
 
 
-def joint_cells(heads: Sequence[Head], *, max_cells: int | None = None) -> IntArray:
+def joint_cells(heads: Sequence[KeysAndBiases], *, max_cells: int | None = None) -> IntArray:
     """The winners (n, H) of every cell of the common refinement of affine heads, in lexicographic order.
 
     ``common_refinement`` gives the same with witnesses and neighbours.
@@ -292,7 +292,7 @@ def minkowski_vertices(points: Sequence[ArrayLike], *, max_cells: int | None = N
     return _all_winners([(part, None) for part in points], max_cells)
 
 
-def _all_winners(heads: Sequence[Head], max_cells: int | None) -> IntArray:
+def _all_winners(heads: Sequence[KeysAndBiases], max_cells: int | None) -> IntArray:
     cells = common_refinement(heads, max_cells=max_cells)
     if not cells.is_complete:
         raise IncompleteError(

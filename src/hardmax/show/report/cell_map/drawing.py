@@ -6,8 +6,8 @@ import numpy as np
 from markupsafe import Markup
 
 from hardmax.cells.complex import CellComplex
-from hardmax.exactness import FloatArray
 from hardmax.show.colours import KEY_COLOURS
+from hardmax.show.drawing import shared_wall
 from hardmax.show.report.cell_map.colourings import Colouring
 from hardmax.show.report.cell_map.search import Looked
 from hardmax.show.report.sections import as_text
@@ -92,42 +92,6 @@ def _region_lines(cells: CellComplex, frame: Frame) -> str:
             (a, b), (c, d) = wall.tolist()
             parts.append(f"M{number(frame.x(a))} {number(frame.y(b))}L{number(frame.x(c))} {number(frame.y(d))}")
     return "".join(parts) or "M0 0"
-
-
-def shared_wall(first: FloatArray, second: FloatArray) -> FloatArray | None:
-    """The two ends (2, 2) of the wall that two neighbouring polygons share, None where they share no length.
-
-    Exactness: estimated (floats), for drawing.
-
-    Examples
-    --------
-    >>> left = np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 2.0], [0.0, 2.0]])
-    >>> right = np.array([[1.0, 1.0], [3.0, 1.0], [3.0, 3.0], [1.0, 3.0]])
-    >>> shared_wall(left, right).tolist()
-    [[1.0, 1.0], [1.0, 2.0]]
-    >>> shared_wall(left, right + 5.0) is None
-    True
-    """
-    start, end = first, np.roll(first, -1, axis=0)  # (m, 2)
-    other_start, other_end = second, np.roll(second, -1, axis=0)  # (n, 2)
-    along = end - start
-    length = np.sqrt((along**2).sum(axis=1))
-    length[length == 0] = np.inf
-    unit = along / length[:, None]
-    size = max(float(np.abs(first).max()), float(np.abs(second).max()), 1e-300)
-    off = [np.abs(_cross(p[None] - start[:, None], unit[:, None])) for p in (other_start, other_end)]
-    ends = [((p[None] - start[:, None]) * unit[:, None]).sum(axis=2) for p in (other_start, other_end)]
-    low = np.maximum(np.minimum(*ends), 0.0)
-    high = np.minimum(np.maximum(*ends), np.where(np.isfinite(length), length, 0.0)[:, None])
-    overlap = np.where(np.maximum(*off) <= 1e-9 * size, high - low, -np.inf)
-    edge, other = np.unravel_index(int(overlap.argmax()), overlap.shape)
-    if overlap[edge, other] <= 0:
-        return None
-    return np.stack([start[edge] + unit[edge] * low[edge, other], start[edge] + unit[edge] * high[edge, other]])
-
-
-def _cross(first: FloatArray, second: FloatArray) -> FloatArray:
-    return np.asarray(first[..., 0] * second[..., 1] - first[..., 1] * second[..., 0])
 
 
 def line_figure(looked: Looked, colouring: Colouring, shown: int) -> Markup:
