@@ -1,4 +1,4 @@
-"""Layered networks with softmax heads to four hundred digits, layer by layer in decimals; shares no code with the package.
+"""Layered networks with softmax heads to four hundred digits, in decimals; shares no code with the package.
 
 Reads weights from the layers a network was made of: Affine, ReLU, Maxout, Attention with constant keys, Residual.
 """
