@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import hardmax as hm
 from hardmax.constructions.maxout_form import maxout_form, maxout_network
-from hardmax.constructions.soft_error import published_softmax_error
+from hardmax.constructions.soft_error import lipschitz_softmax_error
 from hardmax.networks import operations as op
 from hardmax.networks.graph import GraphBuilder
 from hardmax.networks.library import random_maxout_network, random_relu_network
@@ -220,7 +220,7 @@ def test_softmax_stays_within_the_bound_on_many_points(widths, rank, temperature
     x = rng.uniform(-4, 4, (12_000, widths[0]))  # nine times: more than 10^5 points in all
     bound = compiled.error_bound(temperature)
     assert np.abs(compiled(x, temperature=temperature) - net(x)).max() <= bound + 1e-9
-    assert bound <= published_softmax_error(compiled.form, temperature)
+    assert bound <= lipschitz_softmax_error(compiled.form, temperature)
 
 
 @pytest.mark.parametrize("temperature", [2.0**-6, 0.5])
@@ -252,7 +252,7 @@ def test_errors_of_one_sign_cancel_in_the_bound_of_a_difference():
     net = maxout_network([(pieces, np.zeros((2, 2))), ([[[1.0, -1.0]]], [[0.0]])])
     compiled = hm.maxout_to_transformer(net, 1.0)
     assert compiled.error_bound(1.0) == pytest.approx(0.278464542761)
-    assert published_softmax_error(compiled.form, 1.0) == pytest.approx(2 * 0.278464542761)
+    assert lipschitz_softmax_error(compiled.form, 1.0) == pytest.approx(2 * 0.278464542761)
 
 
 # --- domains and bad input ------------------------------------------------------------------------

@@ -30,8 +30,8 @@ def softmax_error(form: MaxoutForm, temperature: float) -> float:
     return _up(max(max(-low, high) for low, high in deviations))
 
 
-def published_softmax_error(form: MaxoutForm, temperature: float) -> float:
-    """The maxout paper's bound sum_l c_P temperature prod_{l' > l} L_l'; ``softmax_error`` is never larger."""
+def lipschitz_softmax_error(form: MaxoutForm, temperature: float) -> float:
+    """The coarser bound sum_l c_P temperature prod_{l' > l} L_l'; ``softmax_error`` is never larger."""
     gap = Fraction(softmax_gap(form.rank)) * Fraction(temperature)
     total = Fraction(0)
     for layer in (*form.layers, *([] if form.read_out is None else [form.read_out])):
