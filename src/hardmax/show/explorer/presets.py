@@ -119,7 +119,10 @@ def _theorems() -> tuple[Preset, ...]:
 
 
 def _refuted() -> tuple[Preset, ...]:
-    plus = [[1, 0], [0, 1], [-1, 0], [0, -1]]
+    return (*_refuted_counts(), *_refuted_structure(), *_refuted_limits())
+
+
+def _refuted_counts() -> tuple[Preset, ...]:
     return (
         Preset(
             "49-or-34", "49 regions of a 2-3-3 network? At most 34 (Figure 2)", REFUTED, builtin("figure-2"),
@@ -169,6 +172,12 @@ def _refuted() -> tuple[Preset, ...]:
             "Push a middle key off the line, or give it a bias: it gets a cell.",
             claims=("F-shapes",),
         ),
+    )  # fmt: skip
+
+
+def _refuted_structure() -> tuple[Preset, ...]:
+    plus = [[1, 0], [0, 1], [-1, 0], [0, -1]]
+    return (
         Preset(
             "signatures", "Signatures do not bound regions (Section VII)", REFUTED,
             Network([Attention([Head(plus, [[1, 0], [1, 0], [-1, 0], [-1, 0]], np.eye(2))])], 2),
@@ -205,6 +214,11 @@ def _refuted() -> tuple[Preset, ...]:
             "Look at the output field and bring the temperature to zero. Give both keys one value: the jump is gone.",
             view="output", temperature=0.5, claims=("III-E-closure",),
         ),
+    )  # fmt: skip
+
+
+def _refuted_limits() -> tuple[Preset, ...]:
+    return (
         Preset(
             "not-uniform", "The limit is not uniform (Corollary IV.4)", REFUTED,
             _one_head([[1, 0.25], [-1, -0.25]], [0.0, 0.0]),
