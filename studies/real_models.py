@@ -15,7 +15,7 @@ attention is made hard; norms and activations are kept. One row each for
 
 Decisions are SmolLM2's next tokens, at every position. An embedding decides which of the other inputs is nearest to
 its own; for MiniLM the right answer is the sentence's partner. All of this is estimated; the geometry is certified
-(``hm.measurements.head_analysis.COLUMNS`` says what each number is). Draws a .png and an .svg beside the table.
+(``hardmax.heads.analysis.COLUMNS`` says what each number is). Draws a .png and an .svg beside the table.
 """
 
 import os

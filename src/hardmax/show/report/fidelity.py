@@ -11,7 +11,7 @@ from markupsafe import Markup
 from hardmax.exactness import Exactness
 from hardmax.heads import fidelity as measured
 from hardmax.networks.skeleton import skeleton
-from hardmax.show.report.sections import Column, Fact, Figure, Section, Table, as_text, filled, rows_of
+from hardmax.show.report.sections import CHANGE_COLUMNS, Column, Fact, Figure, Section, Table, as_text, filled, rows_of
 from hardmax.show.report.subject import Subject
 from hardmax.show.svg import Frame, picture, round_ticks, tag
 
@@ -30,9 +30,7 @@ _MEASURES = (
 _DECISION = "A decision is which output is the largest."
 _COLUMNS = (
     Column("what", "made hard"),
-    Column("agreement", "decisions kept", "share", Exactness.ESTIMATED),
-    Column("relative_error", "relative error", "number", Exactness.ESTIMATED),
-    Column("kl", "divergence (nats)", "number", Exactness.ESTIMATED),
+    *CHANGE_COLUMNS,
     Column("soft_accuracy", "accuracy, soft", "share", Exactness.ESTIMATED),
     Column("hard_accuracy", "accuracy, hard", "share", Exactness.ESTIMATED),
 )
