@@ -104,7 +104,7 @@ class _Scaled:
     def decide(self, key: int, rivals: IntArray) -> Witness | RuledOut | None:
         """A witness, or the weights that keep the cell outside the ball; None where floats cannot tell."""
         with np.errstate(all="ignore"):  # infinities and nan prove nothing
-            cell = _Cell(self.keys[rivals] - self.keys[key], self.biases[key] - self.biases[rivals])
+            cell = _HalfSpaces(self.keys[rivals] - self.keys[key], self.biases[key] - self.biases[rivals])
             answer = cell.decide(self.centre, self.radius, self._inner(key))
             if answer is None or isinstance(answer, RuledOut):
                 return answer
@@ -125,7 +125,7 @@ class _Scaled:
         return np.asarray(inner)
 
 
-class _Cell:
+class _HalfSpaces:
     """One key's cell in floats: rows ``normals @ q < limits``, both differences rounded once."""
 
     def __init__(self, normals: FloatArray, limits: FloatArray) -> None:
@@ -269,7 +269,7 @@ class _Exact:
             limits = normals @ self.given - np.array([nearest_float(v) for v in self.violation])
             if not (np.isfinite(normals).all() and np.isfinite(limits).all()):
                 return {}
-            found = _Cell(normals, limits).nearest(self.given)[1]
+            found = _HalfSpaces(normals, limits).nearest(self.given)[1]
         support = np.flatnonzero(found > _CUTOFF * found.max(initial=0.0)).tolist()
         solution = _solution(columns, support) if 0 < len(support) <= len(columns[0]) else None
         if solution is None or min(solution) <= 0:

@@ -50,7 +50,7 @@ def fidelity_section(
     except ValueError as error:
         return Section(NAME, TITLE, absent=f"There is no skeleton to compare with: {error}"), None
     whole = trial.whole(hard)
-    n, n_layers = len(trial.subject.heads), len(trial.layers)
+    n, n_layers = len(trial.runs.heads), len(trial.layers)
     work = float(whole.n) * subject.net.n_parameters
     left_out = []
     records = [_record("everything (the skeleton)", whole)]
