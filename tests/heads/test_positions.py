@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 import hardmax as hm
 from hardmax.errors import ParameterError, ShapeError
 from hardmax.heads.capture.captured import Capture, CapturedHead
+from hardmax.heads.positions import ALONG_THE_LAST_AXIS, ENTRYWISE, MIXING
 from hardmax.networks import operations as op
 from hardmax.networks.graph import GraphBuilder
 
@@ -76,6 +77,13 @@ def test_queries_that_mix_tokens_and_constant_keys_have_no_positions():
     for head in (*heads, *hm.capture(constant, [1.0])[0].heads):
         assert head.query_positions is None and head.key_positions is None
         assert set(head.previous_keys.tolist()) == {-1}
+
+
+def test_every_operation_says_what_it_does_to_positions():
+    kinds = {kind for kind in vars(op).values() if isinstance(kind, type) and issubclass(kind, op.Operation)}
+    final = {kind.__name__ for kind in kinds if not any(kind in other.__bases__ for other in kinds)}
+    ruled = {"Reshape", "Transpose", "Take", "Add", "Multiply", "Concat", "Reduce", "MaxLast"}
+    assert {"Linear", "Relu", "Concat"} <= final <= ruled.union(ENTRYWISE, ALONG_THE_LAST_AXIS, MIXING)
 
 
 @given(st.data())
