@@ -37,7 +37,7 @@ _NOT_DOT_PRODUCTS = {"softcap": "scores are capped by tanh", "s_aux": "an extra 
 
 
 @dataclass(frozen=True, eq=False)
-class _Recorder:
+class _Listener:
     """What the attention function tells of its calls, and what the model calls its modules."""
 
     note: Note
@@ -57,7 +57,7 @@ class _Recorder:
         return sum(arrays[1:], arrays[0])
 
 
-_RECORDER: ContextVar[_Recorder | None] = ContextVar(_NAME, default=None)
+_LISTENER: ContextVar[_Listener | None] = ContextVar(_NAME, default=None)
 
 
 def capture_hugging_face(model: Any, inputs: Any, name_tokens: NameTokens) -> tuple[Capture, ...]:
@@ -129,7 +129,7 @@ def noting(model: Any, note: Note) -> Iterator[None]:
     told_of: set[int] = set()
     with LISTENING, nothing_untold(model, told_of):
         before = {key: config._attn_implementation for key, config in configs.items()}
-        recorder = _RECORDER.set(_Recorder(note, names, told_of, []))
+        listener = _LISTENER.set(_Listener(note, names, told_of, []))
         try:
             for config in configs.values():
                 config._attn_implementation = _NAME
@@ -137,7 +137,7 @@ def noting(model: Any, note: Note) -> Iterator[None]:
         finally:
             for key, config in configs.items():
                 config._attn_implementation = before[key]
-            _RECORDER.reset(recorder)
+            _LISTENER.reset(listener)
 
 
 def _attention(
@@ -156,8 +156,8 @@ def _attention(
     argument that is not known here.
     """
     torch, _ = _libraries()
-    recorder = _RECORDER.get()
-    name = type(module).__name__ if recorder is None else recorder.names.get(id(module), type(module).__name__)
+    listener = _LISTENER.get()
+    name = type(module).__name__ if listener is None else listener.names.get(id(module), type(module).__name__)
     for argument, reason in _NOT_DOT_PRODUCTS.items():
         if others.get(argument) is not None:
             raise OperatorError(
@@ -175,11 +175,11 @@ def _attention(
     else:
         result = own(module, query, key, value, attention_mask, scaling=scaling, dropout=dropout, **others)
         _compare(torch, name, weights, result[1])
-    if recorder is not None:
+    if listener is not None:
         arrays = (to_numpy(query), to_numpy(key), to_numpy(value))
-        added = recorder.added(terms, torch.finfo(query.dtype).min / 2)
-        recorder.told_of.add(id(module))
-        replaced = recorder.note(
+        added = listener.added(terms, torch.finfo(query.dtype).min / 2)
+        listener.told_of.add(id(module))
+        replaced = listener.note(
             AttentionCall(name, *arrays, 1 / scale, added, positions=_positions(module, *arrays[:2]))
         )
         if replaced is not None:

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from hardmax.exactness import Exactness
 from hardmax.heads import fidelity as measured
 from hardmax.networks.skeleton import skeleton
-from hardmax.show.report.sections import Column, Fact, Figure, Section, Table, as_text, filled, rows_of
+from hardmax.show.report.sections import CHANGE_COLUMNS, Column, Fact, Figure, Section, Table, as_text, filled, rows_of
 from hardmax.show.report.subject import Subject
 from hardmax.show.svg import Frame, picture, round_ticks, tag
 
@@ -30,9 +30,7 @@ _MEASURES = (
 _DECISION = "A decision is which output is the largest."
 _COLUMNS = (
     Column("what", "made hard"),
-    Column("agreement", "decisions kept", "share", Exactness.ESTIMATED),
-    Column("relative_error", "relative error", "number", Exactness.ESTIMATED),
-    Column("kl", "divergence (nats)", "number", Exactness.ESTIMATED),
+    *CHANGE_COLUMNS,
     Column("soft_accuracy", "accuracy, soft", "share", Exactness.ESTIMATED),
     Column("hard_accuracy", "accuracy, hard", "share", Exactness.ESTIMATED),
 )
@@ -52,7 +50,7 @@ def fidelity_section(
     except ValueError as error:
         return Section(NAME, TITLE, absent=f"There is no skeleton to compare with: {error}"), None
     whole = trial.whole(hard)
-    n, n_layers = len(trial.subject.heads), len(trial.layers)
+    n, n_layers = len(trial.runs.heads), len(trial.layers)
     work = float(whole.n) * subject.net.n_parameters
     left_out = []
     records = [_record("everything (the skeleton)", whole)]
