@@ -29,8 +29,8 @@ from hardmax.measure.bounds._counts import count, counts
 from hardmax.measure.bounds.attention import max_joint_cells
 from hardmax.measure.bounds.transformers import cells_lower
 
-#: Longer recursions are refused: their numbers cannot be written down.
-_MOST_BITS = 1 << 22
+#: Numbers that may have more bits are refused: they cannot be written down.
+_MOST_BITS = 1 << 20
 
 
 def cells_upper_by_rank(n_keys_per_head: Sequence[int], dim: int, width: int, depth: int, affine: bool) -> int:
@@ -47,20 +47,19 @@ def cells_upper_by_rank(n_keys_per_head: Sequence[int], dim: int, width: int, de
     [4, 10, 22]
     >>> [cells_upper_by_rank([3], 1, 1, depth, affine=True) for depth in (1, 2, 3)]
     [6, 21, 66]
-    >>> cells_upper_by_rank([2, 2], 2, 2, 2, affine=True), cells_upper([2, 2], 2, 2, 2, affine=True)
-    (140, 256)
+    >>> cells_upper_by_rank([2, 2], 2, 2, 2, affine=True)  # the product of both blocks' bounds is 256
+    140
     """
     sizes, d = counts("n_keys_per_head", n_keys_per_head, 1), count("dim", dim, 1)
     units, blocks = count("width", width, 1), count("depth", depth, 1)
     joint = [1, *(_joint(sizes, rank, d, affine) for rank in range(1, d + 1))]
+    _check_length("cells_upper_by_rank", joint[-1] << units, blocks)
     following = [1] * (d + 1)  # by rank, behind the blocks treated so far
     for _ in range(blocks):
         following = [
             joint[rank] * sum(comb(units, j) * following[min(rank, units - j)] for j in range(min(rank, units) + 1))
             for rank in range(d + 1)
         ]
-        if following[-1].bit_length() > _MOST_BITS:
-            raise ParameterError("cells_upper_by_rank: the answer has more than a million digits; take a smaller depth")
     return following[-1]
 
 
@@ -91,11 +90,19 @@ def line_maximum(n_keys_per_head: Sequence[int], width: int, depth: int) -> int:
     units, blocks = count("width", width, 1), count("depth", depth, 1)
     cells, crossings = 1, units if units <= 2 else units + 1
     attention = 1 + sum(size - 1 for size in sizes)
+    _check_length("line_maximum", attention * (units + 1), blocks)
     for _ in range(blocks):
         cells = attention * (units + 1 + crossings * (cells - 1))
-        if cells.bit_length() > _MOST_BITS:
-            raise ParameterError("line_maximum: the answer has more than a million digits; take a smaller depth")
     return cells
+
+
+def _check_length(name: str, factor: int, depth: int) -> None:
+    """Refuse numbers with more bits than can be stored: each block multiplies by at most ``factor``."""
+    if factor.bit_length() * depth > _MOST_BITS:
+        raise ParameterError(
+            f"{name}: the answer may have {factor.bit_length() * depth * 0.30103:.3g} digits; take a smaller depth, or a "
+            "logarithm from hm.bounds.log10_cells_upper"
+        )
 
 
 class DeepInterval(NamedTuple):

@@ -228,8 +228,8 @@ def _refuted() -> tuple[Preset, ...]:
             "zoom", "Temperature is a zoom (Figure 5)", CORRECTED,
             _one_head([[1.125, 0.375], [0, 1], [-1.25, 0.375], [-0.5, -0.75], [0.625, -0.875]], [0.0] * 5),
             "As tau falls the landscape changes topologically and hidden regions emerge.",
-            "Of the picture in a window, yes: Z(q; tau) = Z(q / tau; 1), so it zooms out. The winner at q is the same at "
-            "every temperature.",
+            "Of the picture in a window, yes: Z(q; tau) = Z(q / tau; 1), so it zooms out. The winner at q is the same "
+            "at every temperature.",
             "Halve the temperature, then zoom in by two: the picture is the same as before.",
             temperature=1.0, claims=("Figure 5",),
         ),
