@@ -100,8 +100,8 @@ def _check_length(name: str, factor: int, depth: int) -> None:
     """Refuse numbers with more bits than can be stored: each block multiplies by at most ``factor``."""
     if factor.bit_length() * depth > _MOST_BITS:
         raise ParameterError(
-            f"{name}: the answer may have {factor.bit_length() * depth * 0.30103:.3g} digits; take a smaller depth, or a "
-            "logarithm from hm.bounds.log10_cells_upper"
+            f"{name}: the answer may have {factor.bit_length() * depth * 0.30103:.3g} digits; take a smaller depth, or "
+            "a logarithm from hm.bounds.log10_cells_upper"
         )
 
 
