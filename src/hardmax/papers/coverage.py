@@ -71,7 +71,7 @@ ITEMS = (
     _item("Theorem IV.3", "hm.power_diagram",
           "heads/diagram/test_power_diagram.py::test_argmax_of_dot_products_is_argmin_of_power_distance"),
     _item("Figure 3", "hm.power_diagram hm.reports.figures",
-          "papers/test_figures.py::test_figure_3_has_four_voronoi_cells_and_a_dead_key_of_large_weight"),
+          "papers/test_figures.py::test_figure_3_has_five_voronoi_cells_and_two_dead_keys_one_of_large_weight"),
     _item("Corollary IV.4", "hm.enumerate_cells hm.stability.bounds",
           "measure/test_stability.py::test_bounds_are_attained_by_rivals_at_the_margin"),
     _item("Remark IV.5", "hm.read", _LEDGER, "whole sequences are coupled: cells are taken with the context fixed"),
