@@ -19,14 +19,13 @@ from numpy.typing import NDArray
 
 from hardmax.constructions.lowering._halfspaces import (
     Point,
-    Row,
     all_positive_on,
     at,
     point_inside,
     point_on,
 )
 from hardmax.errors import IncompleteError, QuadraticScoresError
-from hardmax.exact.integers import primitive
+from hardmax.exact.integers import Row, primitive
 from hardmax.exact.rationals import fraction, rational
 from hardmax.networks.graph import Graph
 from hardmax.networks.slices.coefficients import Arithmetic, SliceProgram

@@ -19,16 +19,23 @@ from hardmax.cells.engines.plane._polygon_signs import (
     crossing_error,
     crossing_room,
     dot_error,
-    inline,
     jit,
 )
 from hardmax.exact.rounding import UNDERFLOW
 
 
-@inline
+@jit
 def copy_row(target, i, source, j):
     for k in range(COLUMNS):
         target[i, k] = source[j, k]
+
+
+@jit
+def copy_shape(shape, first, n, to, at):
+    """Copy n corners of a polygon with their walls, from row ``first`` to row ``at``."""
+    for i in range(n):
+        copy_row(to.corners, at + i, shape.corners, first + i)
+        to.walls[at + i] = shape.walls[first + i]
 
 
 @jit
@@ -75,11 +82,10 @@ def _set_edge(out, line, side):
 
 
 @jit
-def keep_side(polygon, walls, n, signs, values, bounds, side, line, certified, wall, out, out_walls):
-    """The part of a polygon where the line's sign is ``side`` or zero; returns its number of corners.
-
-    ``line`` holds three coefficients and their error bounds.
-    """
+def keep_side(shape, n, cut, side, certified, wall, to):
+    """The part of a polygon where the line's sign is ``side`` or zero; returns its number of corners."""
+    polygon, walls, out, out_walls = shape.corners, shape.walls, to.corners, to.walls
+    line, signs, values, bounds = cut.line, cut.signs, cut.values, cut.bounds
     m = 0
     for i in range(n):
         after = i + 1 if i + 1 < n else 0
