@@ -137,10 +137,8 @@ def _settled(rows, chosen, pool):
     """``settle_terms`` on one term without biases: status and point."""
     n = rows.shape[1]
     status, found, working = np.empty(1, np.int8), np.zeros((1, n)), np.full((1, len(rows) + 2), -1)
-    kernels.settle_terms(
-        rows, False, np.array([chosen]), np.array([-1]), rows[chosen : chosen + 1].copy(), pool, 2, len(rows) + 2,
-        status, found, working,
-    )  # fmt: skip
+    questions = kernels.Questions(np.array([chosen]), np.array([-1]), rows[chosen : chosen + 1].copy())
+    kernels.settle_terms(rows, False, questions, pool, 2, kernels.Answers(status, found, working))
     return int(status[0]), found[0]
 
 

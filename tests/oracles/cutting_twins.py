@@ -152,7 +152,7 @@ class Polytope:
 # --- joint cells -----------------------------------------------------------------------------------
 
 
-def joint_winners(heads, has_bias):
+def walked_winners(heads, has_bias):
     """All tuples of terms, one a head, that win together on an open set of queries q (with biases: of last entry > 0).
 
     Depth first over heads: inside the open cone of the winners so far, the winners of the next head are reached from
@@ -166,8 +166,10 @@ def joint_winners(heads, has_bias):
         return feasible([*cone, *rows], n), [*cone, *rows]
 
     def are_neighbours(head, j, k):
+        """Whether two live terms tie above all other live ones; a dead one may tie along with them."""
+        others = [other for i, other in enumerate(head) if i not in (j, k) and wins(head, i, upward)[0]]
         tie = minus(head[k], head[j])
-        rows = [(minus(other, head[j]), Fraction(0), True) for i, other in enumerate(head) if i not in (j, k)]
+        rows = [(minus(other, head[j]), Fraction(0), True) for other in others]
         return feasible([*upward, *rows, (tie, Fraction(0), False), (tuple(-x for x in tie), Fraction(0), False)], n)
 
     def search(cone, rest):

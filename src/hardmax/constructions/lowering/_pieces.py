@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from hardmax.cells.domains import Space
 from hardmax.cells.search import enumerate_cells
-from hardmax.constructions.lowering._halfspaces import Point, Row, point_inside, primitive
+from hardmax.constructions.lowering._halfspaces import Point, point_inside
 from hardmax.errors import CertificateError, IncompleteError, QuadraticScoresError
+from hardmax.exact.integers import Row, primitive
 from hardmax.exact.rationals import fraction
 from hardmax.exactness import IntArray
 from hardmax.networks.graph import Graph
