@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from hardmax import reports as reports
     from hardmax.cells.around.constancy import decision_constant as decision_constant
     from hardmax.cells.around.local_map import local_map as local_map
+    from hardmax.cells.around.search import cells_around as cells_around
     from hardmax.cells.domains import Box as Box
     from hardmax.cells.domains import Plane as Plane
     from hardmax.cells.domains import Segment as Segment
@@ -102,6 +103,7 @@ _NAMES = {
     "audit_classes": "hardmax.heads.classes.audit",
     "builtin": "hardmax.networks.library",
     "capture": "hardmax.heads.capture.capturing",
+    "cells_around": "hardmax.cells.around.search",
     "count_cells": "hardmax.cells.search",
     "decision_constant": "hardmax.cells.around.constancy",
     "decisions": "hardmax.networks.decisions",

@@ -80,6 +80,7 @@ class StageWalls:
     columns: IntArray
     winners: IntArray
     rivals: IntArray
+    is_flat: bool  # whether a guard that does not move is not proved to be positive: it may be zero throughout
 
     def lengths(self, norm: float) -> tuple[FloatArray, FloatArray]:
         """Bounds on the norm dual to ``norm`` of each true slope, (n,) below and above."""
@@ -162,25 +163,28 @@ class PointChoices:
         """The choices at a float point, or (in rationals only) at a rational one."""
         if not in_rationals:
             program = self._bounded
-            found = self._run(program, program.at(point[None], np.zeros(1)), None)
+            found = self._run(program, program.at(point[None], np.zeros(1)))
             if found is not None:
                 return found
         program = SliceProgram(self._net.graph, point, self._nowhere[1], Arithmetic.RATIONAL)
-        found = self._run(program, program.begin(), None)
+        found = self._run(program, program.begin())
         assert found is not None
         return found
 
-    def along(self, point: Array, label: IntArray, *, in_rationals: bool = False) -> Choices:
-        """The guards at a point when the network is made to choose ``label``, whatever wins there."""
-        if in_rationals:
-            program = SliceProgram(self._net.graph, point, self._nowhere[1], Arithmetic.RATIONAL)
-            found = self._run(program, program.begin(), label)
-        else:
-            found = self._run(self._bounded, self._bounded.at(point[None], np.zeros(1)), label)
-        assert found is not None
-        return found
+    def holds(self, point: Array, label: IntArray) -> bool:
+        """Whether the closed cell of a label holds a point, in rationals."""
+        program = SliceProgram(self._net.graph, point, self._nowhere[1], Arithmetic.RATIONAL)
+        state = program.begin()
+        for stage in program.stages:
+            rows, own = program.guards(state).coefficients[0, 0], label[stage.columns]
+            for choice, (first, size) in enumerate(zip(stage.group_start, stage.group_size, strict=True)):
+                scores = [0, rows[first]] if stage.is_relu[choice] else list(rows[first : first + size])
+                if scores[own[choice]] < max(scores):
+                    return False
+            state = program.advance(state, _ONLY, own[None])
+        return True
 
-    def _run(self, program: SliceProgram, state: SliceState, forced: IntArray | None) -> Choices | None:
+    def _run(self, program: SliceProgram, state: SliceState) -> Choices | None:
         is_exact = program.arithmetic is Arithmetic.RATIONAL
         label = np.zeros(self._net.n_choices, dtype=np.int64)
         values: list[FloatArray] = []
@@ -189,7 +193,7 @@ class PointChoices:
             guards = program.guards(state)
             rows = guards.coefficients[0, 0]
             error = 0.0 if guards.error is None else float(guards.error[0, 0])
-            chosen = first_winners(rows, error, stage) if forced is None else forced[stage.columns]
+            chosen = first_winners(rows, error, stage)
             if chosen is None:
                 return None
             label[stage.columns] = chosen
@@ -239,7 +243,7 @@ def first_winners(rows: Array, error: float, stage: Stage) -> IntArray | None:
 
 
 class CellWalls:
-    """The walls of labelled cells as functions of the displacement from one input, with states of prefixes kept."""
+    """The walls of labelled cells as functions of the displacement from one input."""
 
     def __init__(self, net: Network, point: FloatArray, arithmetic: Arithmetic = Arithmetic.BOUNDED) -> None:
         self.dim = prod(net.input_shape)
@@ -250,7 +254,6 @@ class CellWalls:
         )
         self.is_exact = arithmetic is Arithmetic.RATIONAL
         self._start: SliceState | None = None
-        self._kept: dict[bytes, SliceState] = {}
 
     def stages(self, label: IntArray, choices: Choices | None = None) -> Iterator[StageWalls]:
         """The walls of each stage along a label; values at the input from ``choices`` where given, which is sharper."""
@@ -264,7 +267,7 @@ class CellWalls:
             if choices is not None and not self.is_exact:
                 values, value_error = choices.values[index], choices.errors[index]
             yield stage_walls(rows[1:], error[1:], values, value_error, stage, own, self.dim)
-            state = self._advanced(index, state, label)
+            state = self.program.advance(state, _ONLY, own[None])
         self._last = state
 
     def map(self) -> tuple[Array, FloatArray | None]:
@@ -273,14 +276,31 @@ class CellWalls:
         terms = np.asarray(tensor.coefficients[0])
         return terms, None if tensor.bounds is None else np.asarray(tensor.bounds.error[0])
 
+    def batch(self, labels: IntArray) -> tuple[list[list[StageWalls]], Array, FloatArray | None]:
+        """The walls of many labels (n, n_choices), a list of stages each; maps (n, term, *output_shape), errors."""
+        state, n = self._begin(), len(labels)
+        found: list[list[StageWalls]] = [[] for _ in range(n)]
+        for stage in self.program.stages:
+            guards = self.program.guards(state)
+            many = len(guards.coefficients) > 1 or n == 1
+            chosen = labels[:, stage.columns]
+            for k in range(n):
+                at = k if many else 0
+                rows = guards.coefficients[at]
+                error = np.zeros(len(rows)) if guards.error is None else guards.error[at]
+                value_error = np.full(stage.n_rows, error[0])
+                found[k].append(stage_walls(rows[1:], error[1:], rows[0], value_error, stage, chosen[k], self.dim))
+            parents = np.arange(n) if many else np.zeros(n, dtype=np.int64)
+            state = self.program.advance(state, parents, chosen)
+        tensor = self.program.output(state)
+        maps = np.broadcast_to(tensor.coefficients, (n, *tensor.coefficients.shape[1:]))
+        error = None if tensor.bounds is None else np.broadcast_to(tensor.bounds.error, (n, maps.shape[1]))
+        return found, maps, error
+
     def _begin(self) -> SliceState:
         if self._start is None:
             self._start = self.program.begin()
         return self._start
-
-    def _advanced(self, index: int, state: SliceState, label: IntArray) -> SliceState:
-        chosen = label[self.program.stages[index].columns]
-        return self.program.advance(state, _ONLY, chosen[None])
 
 
 def stage_walls(
@@ -289,12 +309,14 @@ def stage_walls(
 ) -> StageWalls:  # fmt: skip
     """The walls of a stage's choices ``own``, from its guards' slopes (terms, rows) and values (rows,) at the input.
 
-    Rows that are structurally the winner's, and slopes that are zero without rounding, make no wall.
+    Of rows that are structurally the same function the first makes a wall; the winner's own, and slopes that are zero
+    without rounding, make none.
     """
     group = stage.group_of_row
     start, is_relu = stage.group_start[group], stage.is_relu[group]
     winner_row = np.where(is_relu, np.arange(stage.n_rows), start + own[group])
-    rows = np.flatnonzero(is_relu | (stage.twin != stage.twin[winner_row]))
+    is_first = stage.twin == np.arange(stage.n_rows)
+    rows = np.flatnonzero(is_first & (is_relu | (stage.twin != stage.twin[winner_row])))
     best, relu = winner_row[rows], is_relu[rows]
     winners = own[group[rows]]
     rivals = np.where(relu, 1 - winners, rows - start[rows])
@@ -316,10 +338,14 @@ def stage_walls(
     spread[: len(slope_error)] = slope_error
     if spread.any():
         moves[:] = True  # a slope of zero that may be rounding counts
+    flat = ~moves
+    low = value[flat] if value.dtype == object else value[flat] - error[flat]
+    is_flat = bool(flat.any()) and not bool((low > 0).all())
     kept: Any = slice(None) if moves.all() else moves
     factor = np.where(relu, 1.0, 2.0)[kept]
     columns = stage.columns[group[rows]][kept]
-    return StageWalls(value[kept], error[kept], part[:, kept], spread, factor, columns, winners[kept], rivals[kept])
+    what = columns, winners[kept], rivals[kept]
+    return StageWalls(value[kept], error[kept], part[:, kept], spread, factor, *what, is_flat)
 
 
 def _difference_is_exact(first: FloatArray, second: FloatArray) -> NDArray[np.bool_]:
