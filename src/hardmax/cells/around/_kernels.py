@@ -283,10 +283,11 @@ def _distance_above(slopes, values, value_error, slope_error, shortest, longest,
 
 @kernel(error_model="numpy", nogil=True)
 def facets(slopes, values, value_error, slope_error, lengths, shortest, longest, rows):
-    """What is known of some rows of a cell, with -1 for the cell itself: (status, distance below, above, points).
+    """What is known of some rows of a cell (-1: the cell): status, distances below and above, points, supports.
 
     FACET: the row bounds the cell (the cell has an interior, for -1), proved; the point lies near it. EMPTY and UNSURE
-    prove nothing but the bound: no point of the facet is nearer to zero. The bound above is for the cell alone.
+    prove nothing but the bound: no point of the facet is nearer to zero. The bound above is for the cell alone. A
+    support lists the rows that contradict an EMPTY one, the last with weight one.
     """
     n, dim = slopes.shape
     most = min(n, dim) + 2
@@ -298,6 +299,7 @@ def facets(slopes, values, value_error, slope_error, lengths, shortest, longest,
     below = np.zeros(len(rows))
     above = np.full(len(rows), np.inf)
     points = np.zeros((len(rows), dim))
+    supports = np.full((len(rows), most if dim < 64 else 0), -1, np.int64)
     for i in range(len(rows)):
         equal = rows[i]
         if equal >= 0 and not lengths[equal] > 0.0:
@@ -311,6 +313,9 @@ def facets(slopes, values, value_error, slope_error, lengths, shortest, longest,
         )
         if not is_there:
             status[i] = EMPTY
+            for k in range(min(size, supports.shape[1])):
+                if active[k] == equal or weights[k] > 0.0:
+                    supports[i, k] = active[k]
             continue
         found = move_inside(
             slopes, values, value_error, slope_error, lengths, shortest, longest, equal,
@@ -321,4 +326,4 @@ def facets(slopes, values, value_error, slope_error, lengths, shortest, longest,
             above[i] = _distance_above(
                 slopes, values, value_error, slope_error, shortest, longest, point, points[i], along
             )
-    return status, below, above, points
+    return status, below, above, points, supports

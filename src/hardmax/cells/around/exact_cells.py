@@ -13,6 +13,7 @@ import numpy as np
 
 from hardmax.cells.around.walls import CellWalls
 from hardmax.errors import PrecisionError
+from hardmax.exact.exact_simplex import solve_square
 from hardmax.exact.linear_program import exact_interior_point
 from hardmax.exact.rationals import fraction
 from hardmax.exactness import FloatArray, IntArray
@@ -125,6 +126,22 @@ class ExactCells:
         if any(row[pivot] / own[pivot] < 0 for row in same):
             return None
         return region.with_rows([row for row in others if any(row)])
+
+    def is_empty(self, label: IntArray, wall: Wall, support: Sequence[Wall]) -> bool:
+        """Whether some walls of a cell, by their multipliers, prove that a wall misses the cell.
+
+        Rows b with multipliers y >= 0 and the wall's own row, of any sign, that add up to a negative constant.
+        """
+        rows = self.rows(label)
+        if wall not in rows or not support or any(other not in rows for other in support):
+            return False
+        own, last = rows[wall], rows[support[-1]]
+        columns = [own, *(rows[other] for other in support[:-1])]
+        slopes = [[column[k] for column in columns] for k in range(1, self.dim + 1)]
+        weights = solve_square(slopes, [-last[k] for k in range(1, self.dim + 1)])
+        if weights is None or any(weight < 0 for weight in weights[1:]):
+            return False
+        return last[0] + sum((w * column[0] for w, column in zip(weights, columns, strict=True)), Fraction(0)) < 0
 
     def beyond(self, label: IntArray, wall: Wall) -> list[tuple[IntArray, tuple[Fraction, ...]]]:
         """The labels of all cells on the other side of a facet, each with a displacement on the facet they share.

@@ -107,7 +107,7 @@ class CellsAround:
 
     def halfspaces(self, index: int) -> Halfspaces:
         """All walls of a cell, those that bound nothing included: ``normals @ x <= limits``, rounded."""
-        return self._halfspaces(index, np.arange(len(self._cells[index].rows)))
+        return self._halfspaces(index, np.flatnonzero(self._cells[index].rows.longest > 0))
 
     def facets(self, index: int) -> Halfspaces:
         """The walls that bound a cell, none that bounds nothing: ``normals @ x <= limits``, rounded.
@@ -116,15 +116,13 @@ class CellsAround:
         where floats do not tell; in a high dimension this may take long.
         """
         search, cell = self._search, self._cells[index]
-        kept = [row for row in range(len(cell.rows)) if self._behind(index, row) or self._bounds(search, cell, row)]
+        kept = [row for row in range(len(cell.rows)) if self._bounds(search, cell, row)]
         return self._halfspaces(index, np.array(kept, dtype=np.int64))
 
     def _bounds(self, search: Search, cell: Cell, row: int) -> bool:
-        status = cell.rows.known(np.array([row]))[0][0]
-        if status == 1:
+        if cell.rows.known(np.array([row]))[0][0] == 1:
             return True
-        wall = int(cell.rows.columns[row]), int(cell.rows.rivals[row])
-        return bool(search.exact.beyond(cell.label, wall))
+        return bool(search.exact.beyond(cell.label, search.wall(cell, row)))
 
     def _halfspaces(self, index: int, rows: IntArray) -> Halfspaces:
         cell = self._cells[index]
@@ -155,15 +153,14 @@ class CellsAround:
     def _behind(self, index: int, row: int) -> list[int]:
         """Listed cells on the other side of a wall, facet to facet."""
         search, cell = self._search, self._cells[index]
-        column = int(cell.rows.columns[row])
-        is_alone = search.is_steady(cell, row) and not search.companions(cell, row)
+        is_alone = search.is_steady(cell, row) and not cell.rows.may_coincide(row)
         if is_alone:
             other = self._index_of_label.get(search.flipped(cell, row).tobytes())
             if other is None:
                 return []
             if cell.rows.known(np.array([row]))[0][0] == 1:
                 return [other]
-        labels = search.exact.beyond(cell.label, (column, int(cell.rows.rivals[row])))
+        labels = search.exact.beyond(cell.label, search.wall(cell, row))
         found = (self._index_of_label.get(label.tobytes()) for label, _ in labels)
         return [other for other in found if other is not None]
 

@@ -20,12 +20,11 @@ from numpy.typing import ArrayLike
 
 from hardmax.cells.around.exact_cells import ExactCells
 from hardmax.cells.around.nearby import CellsAround
-from hardmax.cells.around.walls import CellWalls, PointChoices, StageWalls, read_point
+from hardmax.cells.around.walls import CellWalls, PointChoices, Rows, read_point
 from hardmax.cells.interrupts import HeldSignals, poll
 from hardmax.cells.search import check_polyhedral
 from hardmax.errors import CertificateError, ParameterError
 from hardmax.exact.rationals import nearest_float, rational, rational_array
-from hardmax.exact.rounding import SAFETY, quotient_below, relative_error
 from hardmax.exactness import BoolArray, FloatArray, IntArray
 from hardmax.networks import operations as op
 from hardmax.networks.network import Network
@@ -37,76 +36,6 @@ _MOST_BATCH = 256
 _SHARE, _FEW = 0.125, 1
 #: How far beyond the limit facets are looked at together with those below it.
 _AHEAD = 1.25
-
-
-@dataclass(eq=False)
-class Rows:
-    """All n walls of a cell as rows g + <a, v> in displacements from the input, with bounds on their errors."""
-
-    slopes: FloatArray  # (n, dim)
-    values: FloatArray
-    value_error: FloatArray
-    slope_error: FloatArray  # of the slope's length
-    lengths: FloatArray  # 0 where a slope may be zero
-    shortest: FloatArray
-    longest: FloatArray
-    columns: IntArray
-    rivals: IntArray
-    is_flat: bool  # whether some guard may be zero throughout the cell, and may not be beyond its walls
-
-    @classmethod
-    def of(cls, stages: list[StageWalls], dim: int) -> Rows:
-        """The walls of all stages in one table."""
-        if not stages:
-            none, places = np.empty(0), np.empty(0, dtype=np.int64)
-            return cls(np.empty((0, dim)), none, none, none, none, none, none, places, places, False)
-        join = np.concatenate
-        parts = [stage.lengths(2) for stage in stages]
-        lengths = join([np.sqrt(np.einsum("ij,ij->j", s.slopes, s.slopes)) for s in stages])
-        shortest, longest = join([low for low, _ in parts]), join([high for _, high in parts])
-        slack = join([_slack(s) for s in stages]) + relative_error(1) * longest
-        return cls(
-            np.ascontiguousarray(join([s.slopes for s in stages], axis=1).T),
-            join([s.values for s in stages]).astype(np.float64),
-            join([s.value_error for s in stages]),
-            slack,
-            np.where(shortest > 0, lengths, 0.0),
-            shortest,
-            longest,
-            join([s.columns for s in stages]),
-            join([s.rivals for s in stages]),
-            any(s.is_flat for s in stages),
-        )
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-    def known(self, rows: IntArray) -> tuple[Any, Any, Any, Any]:
-        """What floats know of some rows (-1: the cell): status, distances below and above, points."""
-        from hardmax.cells.around import _kernels
-
-        found = _kernels.facets(
-            self.slopes,
-            self.values,
-            self.value_error,
-            self.slope_error,
-            self.lengths,
-            self.shortest,
-            self.longest,
-            rows,
-        )
-        return tuple(np.asarray(part) for part in found)  # type: ignore[return-value]
-
-    def below(self) -> FloatArray:
-        """Lower bounds on the distances to the walls, wherever they are met."""
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            least = quotient_below(np.maximum(np.abs(self.values) - self.value_error, 0.0), self.longest)
-        return np.where(self.longest > 0, np.nan_to_num(np.maximum(least, 0.0), nan=0.0, posinf=inf), inf)
-
-
-def _slack(stage: StageWalls) -> FloatArray:
-    spread = float(np.sqrt((stage.slope_error**2).sum()))
-    return SAFETY * SAFETY * spread * stage.factor + (stage.slope_error.any() * 2.0**-500)
 
 
 @dataclass(eq=False)
@@ -124,12 +53,13 @@ class Cell:
     keys: FloatArray = field(default_factory=lambda: np.empty(0))  # how far these facets are at least
     asked: BoolArray = field(default_factory=lambda: np.empty(0, dtype=bool))  # whether floats were asked about them
     proved: BoolArray = field(default_factory=lambda: np.empty(0, dtype=bool))  # whether they are facets, proved
+    supports: dict[int, IntArray] = field(default_factory=dict)  # rows that contradict a facet on an open wall
     least: float = inf  # of the keys
 
     def begin(self) -> None:
         """Open all walls."""
         n = len(self.rows)
-        self.open, self.keys = np.arange(n), np.maximum(self.rows.below(), self.lower)
+        self.open, self.keys = np.arange(n), np.maximum(self.rows.below, self.lower)
         self.asked, self.proved = np.zeros(n, dtype=bool), np.zeros(n, dtype=bool)
         self.least = float(self.keys.min(initial=inf))
 
@@ -249,10 +179,19 @@ class Search:
                 label = self.flipped(cell, row)
                 fresh[label.tobytes()] = label
                 continue
-            wall = int(cell.rows.columns[row]), int(cell.rows.rivals[row])
-            for label, _ in self.exact.beyond(cell.label, wall):
+            if row in cell.supports and self.exact.is_empty(cell.label, self.wall(cell, row), self._support(cell, row)):
+                continue
+            for label, _ in self.exact.beyond(cell.label, self.wall(cell, row)):
                 fresh[label.tobytes()] = label
         cell.keep(~due)
+
+    def wall(self, cell: Cell, row: int) -> tuple[int, int]:
+        """Column and rival of a row."""
+        return int(cell.rows.columns[row]), int(cell.rows.rivals[row])
+
+    def _support(self, cell: Cell, row: int) -> list[tuple[int, int]]:
+        """The walls that floats add up to a contradiction on a facet."""
+        return [self.wall(cell, int(other)) for other in cell.supports[row] if other != row]
 
     def _refine(self, cell: Cell, limit: float) -> None:
         """Prove what floats can of the facets that may be nearer than ``limit``, and of some beyond."""
@@ -260,29 +199,19 @@ class Search:
         steady = [k for k in asked.tolist() if self.is_steady(cell, int(cell.open[k]))]
         known = [k for k in steady if self.flipped(cell, int(cell.open[k])).tobytes() in self.cells]
         # a neighbour that is known already needs no proof, but the wall may be that of other choices too
-        done = [k for k in known if not self.companions(cell, int(cell.open[k]))]
+        done = [k for k in known if not cell.rows.may_coincide(int(cell.open[k]))]
         cell.asked[asked] = True
-        rest = np.setdiff1d(steady, done).astype(np.int64)
-        if len(rest):
-            status, below, _, _ = cell.rows.known(cell.open[rest])
+        left = set(steady).difference(done)
+        if left:
+            rest = np.array(sorted(left))
+            status, below, _, _, supports = cell.rows.known(cell.open[rest])
             cell.keys[rest] = np.maximum(below, cell.keys[rest])
             cell.proved[rest] = status == 1
+            for k in np.flatnonzero(status == 0).tolist():
+                cell.supports[int(cell.open[rest[k]])] = supports[k][supports[k] >= 0]
         if done:
             cell.keys[done] = -1.0
             cell.keep(cell.keys >= 0)
-
-    def companions(self, cell: Cell, row: int) -> bool:
-        """Whether another wall of the cell may be the same hyperplane, as far as floats tell."""
-        rows = cell.rows
-        if not rows.shortest[row] > 0:
-            return True
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            doubt = 1e-9 + 8 * (rows.slope_error / rows.shortest + rows.slope_error[row] / rows.shortest[row])
-            shares = np.abs(rows.slopes @ rows.slopes[row]) / (rows.longest * rows.longest[row])
-            near, far = rows.below(), (np.abs(rows.values) + rows.value_error) / rows.shortest
-            near_row, far_row = near[row] * (1 - 1e-9), far[row] * (1 + 1e-9)
-        same = ~(shares < 1 - doubt) & ~(near > far_row) & ~(far < near_row)
-        return int(same.sum()) > 1
 
     def is_steady(self, cell: Cell, row: int) -> bool:
         """Whether behind a facet on this wall alone lies the one cell that differs in its choice alone."""
@@ -299,13 +228,11 @@ class Search:
 
     def _add(self, labels: list[IntArray]) -> list[Cell]:
         """New cells with these labels, each with a proved interior."""
-        stages, maps, errors = self.walls.batch(np.array(labels))
+        tables, maps, errors = self.walls.batch(np.array(labels))
         added = []
         for k, label in enumerate(labels):
-            rows = Rows.of(stages[k], self.dim)
-            error = np.zeros(len(maps[k])) if errors is None else errors[k]
-            lower, upper, inner = self._place(label, rows)
-            cell = Cell(label, rows, np.array(maps[k]), np.array(error), lower, upper, inner)
+            lower, upper, inner = self._place(label, tables[k])
+            cell = Cell(label, tables[k], np.array(maps[k]), np.array(errors[k]), lower, upper, inner)
             cell.begin()
             self.cells[label.tobytes()] = cell
             added.append(cell)
@@ -315,12 +242,12 @@ class Search:
         """How far a cell is, below and above, and a displacement inside it."""
         if len(rows) == 0:
             return 0.0, 0.0, np.zeros(self.dim)
-        status, below, above, points = rows.known(np.array([-1]))
+        status, below, above, points, _ = rows.known(np.array([-1]))
         lower, upper = float(below[0]), float(above[0])
         if status[0] == 1:
             if bool((rows.values - rows.value_error > 0).all()):
                 lower = upper = 0.0
-        elif status[0] != 1:
+        else:
             inner = self.exact.interior(label)
             if inner is None:
                 raise CertificateError(f"a label without a cell, {label.tolist()}; this is a bug in hardmax")
@@ -351,8 +278,7 @@ class Search:
 
     def _is_cell(self, label: IntArray) -> bool:
         """Whether a label owns a cell with interior."""
-        stages, _, _ = self.walls.batch(label[None])
-        rows = Rows.of(stages[0], self.dim)
+        rows = self.walls.batch(label[None])[0][0]
         if len(rows) == 0 or rows.known(np.array([-1]))[0][0] == 1:
             return True
         return self.exact.interior(label) is not None

@@ -18,7 +18,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import ShapeError, WeightError
 from hardmax.exact.rationals import float_array, rational
-from hardmax.exact.rounding import SAFETY, UNDERFLOW, norm_above, norm_below, relative_error
+from hardmax.exact.rounding import (
+    SAFETY,
+    UNDERFLOW,
+    norm_above,
+    norm_below,
+    quotient_above,
+    quotient_below,
+    relative_error,
+)
 from hardmax.exactness import Array, FloatArray, IntArray
 from hardmax.networks.network import Network
 from hardmax.networks.slices.coefficients import Arithmetic, SliceProgram, SliceState
@@ -28,6 +36,7 @@ from hardmax.networks.slices.stages import Plan, Stage
 #: Norms that multiply to more than this leave one bound a tensor too coarse; bounds an entry are sharper.
 _MOST_GROWTH = 1e7
 _ONLY = np.zeros(1, dtype=np.int64)
+_LARGEST = float(np.finfo(np.float64).max)
 
 
 @dataclass(frozen=True)
@@ -80,7 +89,6 @@ class StageWalls:
     columns: IntArray
     winners: IntArray
     rivals: IntArray
-    is_flat: bool  # whether a guard that does not move is not proved to be positive: it may be zero throughout
 
     def lengths(self, norm: float) -> tuple[FloatArray, FloatArray]:
         """Bounds on the norm dual to ``norm`` of each true slope, (n,) below and above."""
@@ -276,31 +284,146 @@ class CellWalls:
         terms = np.asarray(tensor.coefficients[0])
         return terms, None if tensor.bounds is None else np.asarray(tensor.bounds.error[0])
 
-    def batch(self, labels: IntArray) -> tuple[list[list[StageWalls]], Array, FloatArray | None]:
-        """The walls of many labels (n, n_choices), a list of stages each; maps (n, term, *output_shape), errors."""
+    def batch(self, labels: IntArray) -> tuple[list[Rows], Array, FloatArray]:
+        """The walls of many labels (n, n_choices) in floats; maps (n, term, *output_shape) and errors (n, term)."""
         state, n = self._begin(), len(labels)
-        found: list[list[StageWalls]] = [[] for _ in range(n)]
+        parts = []
         for stage in self.program.stages:
             guards = self.program.guards(state)
-            many = len(guards.coefficients) > 1 or n == 1
-            chosen = labels[:, stage.columns]
-            for k in range(n):
-                at = k if many else 0
-                rows = guards.coefficients[at]
-                error = np.zeros(len(rows)) if guards.error is None else guards.error[at]
-                value_error = np.full(stage.n_rows, error[0])
-                found[k].append(stage_walls(rows[1:], error[1:], rows[0], value_error, stage, chosen[k], self.dim))
-            parents = np.arange(n) if many else np.zeros(n, dtype=np.int64)
-            state = self.program.advance(state, parents, chosen)
+            assert guards.error is not None
+            parts.append(_stage_rows(guards.coefficients, guards.error, stage, labels[:, stage.columns], self.dim))
+            parents = np.arange(n) if len(guards.coefficients) == n else np.zeros(n, dtype=np.int64)
+            state = self.program.advance(state, parents, labels[:, stage.columns])
         tensor = self.program.output(state)
+        assert tensor.bounds is not None
         maps = np.broadcast_to(tensor.coefficients, (n, *tensor.coefficients.shape[1:]))
-        error = None if tensor.bounds is None else np.broadcast_to(tensor.bounds.error, (n, maps.shape[1]))
-        return found, maps, error
+        return Rows.joined(parts, n, self.dim), maps, np.broadcast_to(tensor.bounds.error, (n, maps.shape[1]))
 
     def _begin(self) -> SliceState:
         if self._start is None:
             self._start = self.program.begin()
         return self._start
+
+
+@dataclass(eq=False)
+class Rows:
+    """All n walls of a cell as rows g + <a, v> in displacements from the input, with bounds on their errors.
+
+    A guard that does not move keeps its row, of length zero.
+    """
+
+    slopes: FloatArray  # (n, dim)
+    values: FloatArray
+    value_error: FloatArray
+    slope_error: FloatArray  # of the slope's length
+    lengths: FloatArray  # 0 where a slope may be zero
+    shortest: FloatArray
+    longest: FloatArray
+    columns: IntArray
+    rivals: IntArray
+
+    @classmethod
+    def joined(cls, parts: list[tuple[Array, ...]], n: int, dim: int) -> list[Rows]:
+        """The rows of n cells from those of their stages, (n, ...) each but for the columns."""
+        if not parts:
+            none, places = np.empty(0), np.empty(0, dtype=np.int64)
+            return [cls(np.empty((0, dim)), none, none, none, none, none, none, places, places) for _ in range(n)]
+        slopes, values, value_error, slack, rivals = (
+            np.ascontiguousarray(np.concatenate([part[k] for part in parts], axis=1)) for k in range(5)
+        )
+        columns = np.concatenate([part[5] for part in parts])
+        flat = slopes.reshape(-1, dim).T
+        lengths = dual_norms(flat, 2).reshape(values.shape)
+        longest = norm_above(norm_above(lengths, dim) + slack, 0)
+        longest = np.where((lengths == 0) & (slack == 0), 0.0, longest)
+        shortest = np.maximum(norm_below(norm_below(lengths, dim) - slack, 0), 0.0)
+        slack = slack + relative_error(1) * longest
+        lengths = np.where(shortest > 0, lengths, 0.0)
+        return [
+            cls(slopes[k], values[k], value_error[k], slack[k], lengths[k], shortest[k], longest[k], columns, rivals[k])
+            for k in range(n)
+        ]
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @cached_property
+    def is_flat(self) -> bool:
+        """Whether a guard may be zero throughout the cell, and may not be beyond its walls."""
+        still = ~(self.shortest > 0)
+        return bool(still.any()) and not bool((self.values[still] - self.value_error[still] > 0).all())
+
+    @cached_property
+    def below(self) -> FloatArray:
+        """Lower bounds on the distances to the walls, wherever they are met; infinite where a row does not move."""
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            least = quotient_below(np.maximum(np.abs(self.values) - self.value_error, 0.0), self.longest)
+        return np.where(self.longest > 0, np.nan_to_num(np.maximum(least, 0.0), nan=0.0, posinf=_LARGEST), np.inf)
+
+    @cached_property
+    def above(self) -> FloatArray:
+        """Upper bounds on the distances to the walls; infinite where a row may not move."""
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            most = quotient_above(np.abs(self.values) + self.value_error, self.shortest)
+        return np.where((self.shortest > 0) & (most < np.inf), most, np.inf)
+
+    def may_coincide(self, row: int) -> bool:
+        """Whether another wall may be the same hyperplane, as far as floats tell; never wrongly not."""
+        if not self.shortest[row] > 0:
+            return True
+        near = (self.below <= self.above[row]) & (self.above >= self.below[row]) & (self.longest > 0)
+        others = np.flatnonzero(near)
+        if len(others) < 2:
+            return False
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            doubt = 1e-9 + 8 * (self.slope_error[others] / self.shortest[others])
+            doubt += 8 * self.slope_error[row] / self.shortest[row]
+            shares = np.abs(self.slopes[others] @ self.slopes[row]) / (self.longest[others] * self.longest[row])
+        return int((~(shares < 1 - doubt)).sum()) > 1
+
+    def known(self, rows: IntArray) -> tuple[Any, ...]:
+        """What floats know of some rows (-1: the cell): status, distances below and above, points, supports."""
+        from hardmax.cells.around import _kernels
+
+        errors = self.value_error, self.slope_error
+        found = _kernels.facets(self.slopes, self.values, *errors, self.lengths, self.shortest, self.longest, rows)
+        return tuple(np.asarray(part) for part in found)
+
+
+def _stage_rows(coefficients: Array, error: FloatArray, stage: Stage, own: IntArray, dim: int) -> tuple[Array, ...]:
+    """Slopes (n, rows, dim), values, value errors, slope errors, rivals (n, rows) and columns of a stage's walls.
+
+    The same rows for all cells: those that are the first of their kind. A winner's own is one, and never tight.
+    """
+    n = len(own)
+    group = stage.group_of_row
+    rows = np.flatnonzero(stage.twin == np.arange(stage.n_rows))
+    relu, of = stage.is_relu[group[rows]], group[rows]
+    winners = own[:, of]
+    sign = np.where(winners == 1, 1.0, -1.0)
+    wide = np.broadcast_to(coefficients, (n, *coefficients.shape[1:]))
+    spread = np.broadcast_to(error, (n, error.shape[1]))
+    part = wide[:, :, rows]
+    value_error = np.broadcast_to(spread[:, :1], winners.shape).copy()
+    slack = SAFETY * norm_above(np.sqrt((spread[:, 1:] ** 2).sum(axis=1)), dim) + np.where(
+        spread[:, 1:].any(axis=1), 2.0**-500, 0.0
+    )
+    slack = np.broadcast_to(slack[:, None], winners.shape).copy()
+    if relu.all():
+        part = part * sign[:, None]
+    else:
+        best = np.where(relu, rows, stage.group_start[of] + winners)
+        ahead = np.take_along_axis(wide, np.broadcast_to(best[:, None], part.shape), axis=2) - part
+        part = np.where(relu, part * sign[:, None], ahead)
+        value_error = np.where(relu, value_error, 2 * SAFETY * value_error + relative_error(1) * np.abs(part[:, 0]))
+        slack = np.where(relu, slack, 2 * slack)
+        is_own = ~relu & (stage.twin[rows] == stage.twin[best])
+        part[:, 0][is_own] = 1.0
+        value_error[is_own] = slack[is_own] = 0.0
+    rivals = np.where(relu, 1 - winners, rows - stage.group_start[of])
+    slopes = np.zeros((n, len(rows), dim))
+    slopes[:, :, : part.shape[1] - 1] = part[:, 1:].transpose(0, 2, 1)
+    return slopes, part[:, 0], value_error, slack, rivals, stage.columns[of]
 
 
 def stage_walls(
@@ -338,14 +461,11 @@ def stage_walls(
     spread[: len(slope_error)] = slope_error
     if spread.any():
         moves[:] = True  # a slope of zero that may be rounding counts
-    flat = ~moves
-    low = value[flat] if value.dtype == object else value[flat] - error[flat]
-    is_flat = bool(flat.any()) and not bool((low > 0).all())
     kept: Any = slice(None) if moves.all() else moves
     factor = np.where(relu, 1.0, 2.0)[kept]
     columns = stage.columns[group[rows]][kept]
     what = columns, winners[kept], rivals[kept]
-    return StageWalls(value[kept], error[kept], part[:, kept], spread, factor, *what, is_flat)
+    return StageWalls(value[kept], error[kept], part[:, kept], spread, factor, *what)
 
 
 def _difference_is_exact(first: FloatArray, second: FloatArray) -> NDArray[np.bool_]:
