@@ -12,6 +12,7 @@ import pytest
 
 import hardmax as hm
 from cells.descriptions import moving_tokens
+from hardmax.cells.around.exact_cells import ExactCells
 from hardmax.errors import ParameterError, QuadraticScoresError
 from laws.hostile_networks import hostile_network
 from networks.builders import network_of
@@ -152,6 +153,14 @@ def test_units_that_switch_together_are_crossed_together():
     near = hm.cells_around(hm.Network(layers, 2), [1.0, 2.0])
     assert {tuple(x) for x in near.labels.tolist()} == {(1, 1, 1, 1), (1, 1, 0, 1), (0, 0, 1, 0), (0, 0, 0, 0)}
     assert len(near.neighbours) == 4
+
+
+def test_multipliers_below_zero_prove_nothing():
+    net = hm.Network([hm.Affine([[1.0, 0.0], [0.0, 1.0], [-1.0, 1.0]], [-3.0, 0.0, 1.0]), hm.ReLU()], 2)
+    cells = ExactCells(net, np.zeros(2))
+    label = np.array([0, 1, 1])  # x <= 3, y >= 0 and y >= x - 1: on x = 3 from y = 2 up
+    assert not cells.is_empty(label, (0, 1), [(1, 0), (2, 0)])
+    assert cells.beyond(label, (0, 1))
 
 
 def test_with_a_limit_the_nearest_cells_come_first():

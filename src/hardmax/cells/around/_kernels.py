@@ -286,8 +286,8 @@ def facets(slopes, values, value_error, slope_error, lengths, shortest, longest,
     """What is known of some rows of a cell (-1: the cell): status, distances below and above, points, supports.
 
     FACET: the row bounds the cell (the cell has an interior, for -1), proved; the point lies near it. EMPTY and UNSURE
-    prove nothing but the bound: no point of the facet is nearer to zero. The bound above is for the cell alone. A
-    support lists the rows that contradict an EMPTY one, the last with weight one.
+    (its point is about the nearest) prove nothing but the bound: no point of the facet is nearer to zero. The bound
+    above is for the cell alone. A support lists the rows that contradict an EMPTY one, the last with weight one.
     """
     n, dim = slopes.shape
     most = min(n, dim) + 2
@@ -322,6 +322,8 @@ def facets(slopes, values, value_error, slope_error, lengths, shortest, longest,
             point, active, size, basis, upper, shares, step, rest, along, points[i],
         )  # fmt: skip
         status[i] = FACET if found else UNSURE
+        if not found:
+            points[i] = point
         if found and equal < 0:
             above[i] = _distance_above(
                 slopes, values, value_error, slope_error, shortest, longest, point, points[i], along

@@ -127,6 +127,19 @@ class ExactCells:
             return None
         return region.with_rows([row for row in others if any(row)])
 
+    def nearer(self, label: IntArray, goal: FloatArray, inner: tuple[Fraction, ...]) -> tuple[Fraction, ...]:
+        """The last point of the cell on the way from ``inner``, by eighths, to ``goal``, a point about its nearest."""
+        rows = list(self.rows(label).values())
+        if not np.isfinite(goal).all():
+            return inner
+        aim, best = [Fraction(x) for x in goal.tolist()], inner
+        for power in range(1, 18):
+            place = tuple(a + (b - a) / 8**power for a, b in zip(aim, inner, strict=True))
+            if any(_value(row, place) < 0 for row in rows):
+                break
+            best = place
+        return best
+
     def is_empty(self, label: IntArray, wall: Wall, support: Sequence[Wall]) -> bool:
         """Whether some walls of a cell, by their multipliers, prove that a wall misses the cell.
 

@@ -251,7 +251,7 @@ class Search:
             inner = self.exact.interior(label)
             if inner is None:
                 raise CertificateError(f"a label without a cell, {label.tolist()}; this is a bug in hardmax")
-            upper = self._length(inner)
+            upper = self._length(self.exact.nearer(label, points[0], inner))
             points = [inner]
         if lower == 0.0 and upper > 0.0 and self.choices.holds(self.point, label):
             upper = 0.0
