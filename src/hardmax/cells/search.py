@@ -262,9 +262,9 @@ def engine_for(domain: Domain, certified: bool) -> Engine:
     if domain.dim > _MOST_DIMENSIONS:
         raise DomainError(
             f"{type(domain).__name__} of dimension {domain.dim}: cells are kept by their corners, and the domain alone "
-            f"has 2^{domain.dim} of them; expected at most {_MOST_DIMENSIONS} dimensions. Look at the cells "
-            "around an input with hm.cells_around, cut the network along an hm.Plane or an hm.Segment, or draw samples "
-            "with hm.sample_cells"
+            f"has 2^{domain.dim} of them; expected at most {_MOST_DIMENSIONS} dimensions. Cut the network along an "
+            "hm.Plane or an hm.Segment, look at the cells around an input with hm.cells_around, or draw samples with "
+            "hm.sample_cells"
         )
     if domain.dim == 1:
         return LineEngine(domain, certified)
