@@ -57,7 +57,8 @@ class LocalMap(ShownAsTable):
     ``wall`` None.
 
     ``on_wall`` says that the input lies exactly on a wall; then ``walls`` lists every wall through it, and the label is
-    ``net.labels(x)``, ties to the lowest index. ``hm.cells_around(net, x, radius=0)`` lists the cells that meet there.
+    ``net.labels(x)``, ties to the lowest index, with the map that it makes, even where it owns no cell.
+    ``hm.cells_around(net, x, radius=0)`` lists the cells that meet there.
 
     With ``direction``, radius, wall and walls are those met along x + t * direction, t >= 0, and ``radius`` is t.
     Networks whose scores are quadratic in the input have curved walls: there a distance is given along a direction
