@@ -219,10 +219,10 @@ class _Walk:
             doubt = _raised(doubt @ np.abs(weight) + (n + 2) * _UNIT * (np.abs(slopes) @ np.abs(weight)), 2 * n + 4)
             slopes = slopes @ weight
             (source,) = self.graph.nodes[source - 1].inputs
-            radius = radii[source].reshape(len(winner), 1, -1)
-            total = ((np.abs(slopes) + doubt) * radius).sum(axis=-1)
+            before = radii[source].reshape(len(winner), 1, -1)
+            total = ((np.abs(slopes) + doubt) * before).sum(axis=-1)
             best = np.minimum(best, _raised(total, weight.shape[1] + 2))
-            if not radius.any():
+            if not before.any():
                 return np.zeros_like(best)
         best[rows, winner] = 0.0
         return best
@@ -245,7 +245,7 @@ class _Walk:
             values = self.values[node.inputs[1]]
             is_alike = values.ndim == inputs[0].ndim >= 3 and values.shape[:-2] == inputs[0].shape[:-2]
             if isinstance(operation, op.MatMul) and node.inputs[0] in heads and is_alike:
-                tables, moves = (part.reshape(-1, *part.shape[-2:]) for part in (values, inputs[1]))
+                tables, moves = values.reshape(-1, *values.shape[-2:]), inputs[1].reshape(-1, *values.shape[-2:])
                 return self._picked(heads[node.inputs[0]], inputs[0], tables, moves, n)
             first, second = (_above(self.values[value]) for value in node.inputs)
             parts = [apply(operation, a, b) for a, b in
