@@ -80,6 +80,8 @@ def decision_constant(
     while True:
         limit = most if max_cells is None else min(most, max_cells)
         cells = enumerate_cells(deciding, domain, max_cells=limit)
+        if not cells.is_complete and cells.n_cells < limit:
+            raise KeyboardInterrupt  # what was found until then proves nothing
         decision = int(cells.decision[0])
         reference = _input_of(cells, 0)
         others = np.flatnonzero(cells.decision != decision)
@@ -144,6 +146,8 @@ def decision_radius(
     most = min(_FIRST_CELLS, max_cells)
     while True:
         near = cells_around(deciding, x, max_cells=most, radius=radius)
+        if not near.is_complete and near.n_cells < most:
+            raise KeyboardInterrupt  # of the search
         own = int(choices.at(near.point).label[-1])
         others = np.flatnonzero(near.decision != own)
         if len(others):
@@ -201,11 +205,11 @@ def _places(cells: CellComplex, index: int) -> Any:
             middle = [(far[0] + far[1]) / 2]
     else:
         exact = cells.exact_cell(index)
-        corners, ways = exact.vertices, exact.directions
+        corners, rays = exact.vertices, exact.directions
         n = rational(len(corners))
         middle = [sum(column, rational(0)) / n for column in zip(*corners, strict=True)]
-        if ways is not None:  # any M that is large enough will do
-            along = [sum(column, rational(0)) / n for column in zip(*ways, strict=True)]
+        if rays is not None:  # any M that is large enough will do
+            along = [sum(column, rational(0)) / n for column in zip(*rays, strict=True)]
             for power in range(0, 2000, 8):
                 place = [x + q * 2**power for x, q in zip(middle, along, strict=True)]
                 yield [rational(nearest_float(x)) for x in place] if power < 900 else place

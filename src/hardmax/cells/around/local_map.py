@@ -280,8 +280,8 @@ class _Finder:
         if best is None:
             return self._exact_result(choices, numbers, (inf, inf, inf), None, here, step)
         low, high = nearest_float(best[0]), nearest_float(best[1])
-        ends = (0.0, 0.0) if best[1] == 0 else (nextafter(low, 0.0), nextafter(high, inf))
-        return self._exact_result(choices, numbers, ((low + high) / 2, *ends), nearest, here, step)
+        below, above = (0.0, 0.0) if best[1] == 0 else (nextafter(low, 0.0), nextafter(high, inf))
+        return self._exact_result(choices, numbers, ((low + high) / 2, below, above), nearest, here, step)
 
     def _exact_terms(self, label: IntArray) -> tuple[Array, FloatArray | None]:
         walls = CellWalls(self.net, self.point, Arithmetic.RATIONAL)
@@ -310,7 +310,9 @@ class _Finder:
         self, choices: Choices, numbers: tuple[FloatArray, FloatArray, float, float], nearest: _Nearest | None,
         step: FloatArray | None, exactness: Exactness,
     ) -> LocalMap:  # fmt: skip
-        radius, lower, upper, wall, walls = nan, 0.0, inf, None, ()
+        radius, lower, upper = nan, 0.0, inf
+        wall: Wall | None = None
+        walls: tuple[Wall, ...] = ()
         if nearest is not None:
             lower, upper = nearest.lower, nearest.upper
             radius = lower if lower == upper else min(max(lower + (upper - lower) / 2, lower), upper)

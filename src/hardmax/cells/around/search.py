@@ -70,9 +70,7 @@ class Cell:
         self.least = float(self.keys.min(initial=inf))
 
 
-def cells_around(
-    net: Network, x: ArrayLike, max_cells: int = 1000, radius: float | None = None, *, progress: bool = False
-) -> CellsAround:
+def cells_around(net: Network, x: ArrayLike, max_cells: int = 1000, radius: float | None = None) -> CellsAround:
     """The cells of a network nearest to the input ``x``, nearest first, in the full input space of any dimension.
 
     Cells are half-spaces with labels and maps; no corners are made, so dimensions of hundreds and thousands will do.
@@ -86,7 +84,8 @@ def cells_around(
     radius : only cells at distance at most this, those that touch the ball included, and, where floats are too coarse
         to tell, those not proved farther (``distances_above`` is above the radius then); 0 gives exactly the cells that
         meet at x.
-    progress : show cells found, on a terminal.
+
+    An interrupt (Ctrl-C) returns the cells found so far, marked incomplete.
 
     Exactness: certified: each cell has a proved interior point, each distance lies between ``distances`` and
     ``distances_above``, and within ``reach`` every cell was found, because facets are crossed or proved farther.
@@ -109,10 +108,15 @@ def cells_around(
         raise ParameterError(f"radius: expected a finite number of at least 0, or None for no bound, got {radius}")
     check_polyhedral(net)
     point = read_point(net, x)
-    search = Search(net, point)
+    limit = inf if radius is None else float(radius)
     with HeldSignals() as held:
-        search.run(int(max_cells), inf if radius is None else float(radius))
-        return search.result(int(max_cells), inf if radius is None else float(radius), bool(held.arrived))
+        search = Search(net, point)
+        is_stopped = False
+        try:
+            search.run(int(max_cells), limit)
+        except KeyboardInterrupt:
+            is_stopped = True
+        return search.result(int(max_cells), limit, is_stopped or held.arrived)
 
 
 class Search:
@@ -201,12 +205,12 @@ class Search:
         # a neighbour that is known already needs no proof, but the wall may be that of other choices too
         done = [k for k in known if not cell.rows.may_coincide(int(cell.open[k]))]
         cell.asked[asked] = True
-        left = set(steady).difference(done)
+        left = set(asked.tolist()).difference(done)
         if left:
             rest = np.array(sorted(left))
             status, below, _, _, supports = cell.rows.known(cell.open[rest])
             cell.keys[rest] = np.maximum(below, cell.keys[rest])
-            cell.proved[rest] = status == 1
+            cell.proved[rest] = (status == 1) & np.isin(rest, steady)
             for k in np.flatnonzero(status == 0).tolist():
                 cell.supports[int(cell.open[rest[k]])] = supports[k][supports[k] >= 0]
         if done:
@@ -259,7 +263,7 @@ class Search:
 
     def _length(self, displacement: Any) -> float:
         square = sum((x * x for x in displacement), Fraction(0))
-        return float(np.nextafter(np.sqrt(nearest_float(square)) * (1 + 2.0**-50), inf))
+        return float(np.sqrt(nearest_float(square)) * (1 + 2.0**-50)) + 2.0**-500 if square else 0.0
 
     def _first_label(self) -> IntArray:
         """The label of a cell that holds the input: that at the input, or, on walls, at a point nearby."""

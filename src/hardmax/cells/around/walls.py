@@ -114,10 +114,10 @@ def dual_norms(columns: FloatArray, norm: float) -> FloatArray:
         with np.errstate(over="ignore", under="ignore"):
             squares = np.einsum("ij,ij->j", columns, columns)
         if bool(((squares > 2.0**-900) & (squares < 2.0**1000)).all()):
-            return np.sqrt(squares)
+            return np.asarray(np.sqrt(squares))
         powers = np.frexp(np.abs(columns).max(axis=0, initial=0.0))[1]
         scaled = np.ldexp(columns, -powers)
-        return np.ldexp(np.sqrt(np.einsum("ij,ij->j", scaled, scaled)), powers)
+        return np.asarray(np.ldexp(np.sqrt(np.einsum("ij,ij->j", scaled, scaled)), powers))
     sizes = np.abs(columns)
     return np.asarray(sizes.max(axis=0, initial=0.0) if norm == 1 else sizes.sum(axis=0))
 
