@@ -157,7 +157,7 @@ def draw_seed(panels, rows, seed):
 
 
 def draw(rows, path):
-    """All panels to a .png and an .svg: a column a seed, with one scale a row."""
+    """All panels to a .png and an .svg: a column a seed, with one scale for each row."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -15,7 +15,7 @@ attention is made hard; norms and activations are kept. One row each for
 
 Decisions are SmolLM2's next tokens, at every position. An embedding decides which of the other inputs is nearest to
 its own; for MiniLM the right answer is the sentence's partner. All of this is estimated; the geometry is certified
-(``hm.measurements.head_analysis.COLUMNS`` says what each number is). Draws a .png and an .svg beside the table.
+(``hardmax.heads.analysis.COLUMNS`` says what each number is). Draws a .png and an .svg beside the table.
 """
 
 import os
@@ -31,7 +31,7 @@ from pathlib import Path
 import numpy as np
 
 import hardmax as hm
-from hardmax.heads.trials import Judge, subject_of
+from hardmax.heads.trials import Judge, runs_of
 from hardmax.show.colours import FAINT, INK, KEY_COLOURS
 
 PAIRS = [  # each word that two pairs share means something else in each
@@ -90,23 +90,23 @@ class Trial:
     """A model on its inputs, measured with some heads hard or all at another temperature."""
 
     def __init__(self, name, model, inputs):
-        self.name, self.subject = name, subject_of(model, inputs)
-        self.judge = Judge(self.subject, "next" if self.subject.n_classes else None, logits=True)
+        self.name, self.runs = name, runs_of(model, inputs)
+        self.judge = Judge(self.runs, "next" if self.runs.n_classes else None, logits=True)
 
     def row(self, scope, hard=(), temperature=1.0, layer="", head=""):
-        outputs = self.subject.run(hard, temperature)
+        outputs = self.runs.run(hard, temperature)
         judge = self.judge
         found = [judge.relative_error(outputs), judge.divergence(outputs), judge.agreement(outputs)]
         found += [judge.accuracy(), judge.accuracy(outputs)]
         if judge.decisions is None:
             found[2:] = self.nearest(outputs)
         identity = {"model": self.name, "scope": scope, "layer": layer, "head": head}
-        n_hard = len(self.subject.heads) if temperature == 0 else len(hard)
+        n_hard = len(self.runs.heads) if temperature == 0 else len(hard)
         return {**identity, "heads hard": n_hard, "temperature": temperature, **dict(zip(MEASURES, found, strict=True))}
 
     def nearest(self, outputs):
         """Agreement on which other embedding is nearest, and for sentences the shares that find their partner."""
-        soft, hard = (_nearest(np.concatenate(blocks)) for blocks in (self.subject.soft, outputs))
+        soft, hard = (_nearest(np.concatenate(blocks)) for blocks in (self.runs.soft, outputs))
         partners = np.arange(len(soft)) ^ 1
         right = [np.mean(choice == partners) for choice in (soft, hard)] if self.name == "MiniLM" else [None, None]
         return [np.mean(soft == hard), *right]
@@ -121,7 +121,7 @@ def _nearest(embeddings):
 def study(name, model, inputs):
     """Every row of one model."""
     trial = Trial(name, model, inputs)
-    heads = trial.subject.heads
+    heads = trial.runs.heads
     yield trial.row("model", heads)
     yield from (trial.row("temperature", temperature=temperature) for temperature in TEMPERATURES)
     for layer in sorted({layer for layer, _ in heads}):

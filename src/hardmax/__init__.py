@@ -28,7 +28,10 @@ if TYPE_CHECKING:
     from hardmax import papers as claims  # noqa: F401
     from hardmax import reports as reports
     from hardmax.cells.around.constancy import decision_constant as decision_constant
+    from hardmax.cells.around.constancy import decision_radius as decision_radius
     from hardmax.cells.around.local_map import local_map as local_map
+    from hardmax.cells.around.search import cells_around as cells_around
+    from hardmax.cells.derived.lipschitz import lipschitz as lipschitz
     from hardmax.cells.domains import Box as Box
     from hardmax.cells.domains import Plane as Plane
     from hardmax.cells.domains import Segment as Segment
@@ -108,8 +111,10 @@ _NAMES = {
     "audit_classes": "hardmax.heads.classes.audit",
     "builtin": "hardmax.networks.library",
     "capture": "hardmax.heads.capture.capturing",
+    "cells_around": "hardmax.cells.around.search",
     "count_cells": "hardmax.cells.search",
     "decision_constant": "hardmax.cells.around.constancy",
+    "decision_radius": "hardmax.cells.around.constancy",
     "decisions": "hardmax.networks.decisions",
     "difference_of_maxima": "hardmax.constructions.piecewise",
     "enumerate_cells": "hardmax.cells.search",
@@ -120,6 +125,7 @@ _NAMES = {
     "grid_transformer": "hardmax.constructions.grid",
     "joint_cells": "hardmax.tropical.sums.joint_cells",
     "kv_cache": "hardmax.heads.kv_cache",
+    "lipschitz": "hardmax.cells.derived.lipschitz",
     "load_cells": "hardmax.cells.streaming",
     "load_classes": "hardmax.heads.classes.audit",
     "local_map": "hardmax.cells.around.local_map",

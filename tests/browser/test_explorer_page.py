@@ -3,6 +3,7 @@
 import base64
 import json
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -522,7 +523,7 @@ def test_text_of_a_preset_is_shown_as_text(page, monkeypatch, tmp_path):
     from hardmax.show.explorer import page as explorer
 
     preset = presets()[0]
-    evil = type(preset)(**{**vars(preset), "title": f"</script>{_MARKUP}", "true": _MARKUP + "."})
+    evil = replace(preset, title=f"</script>{_MARKUP}", true=_MARKUP + ".")
     monkeypatch.setattr(explorer, "presets", lambda: (evil,))
     file = tmp_path / "evil.html"
     file.write_text(explorer_html())

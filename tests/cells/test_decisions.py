@@ -292,3 +292,75 @@ def test_a_tie_at_the_edge_is_no_counterexample():
     net = hm.Network([hm.Affine([[0.0], [1.0]])], 1)  # class 1 on [0, 1], with a tie at 0
     assert hm.decision_constant(net, hm.Box([0.0], [1.0])).holds is True
     assert hm.decision_constant(net, hm.Box([-(2.0**-1074)], [1.0])).holds is False
+
+
+def test_the_ball_of_a_decision_reaches_to_the_nearest_other_class():
+    net = hm.Network([*_absolute(2), *_largest(2), hm.Affine([[1.0]], [-1.5]), *_absolute(1),
+                      hm.Affine([[-1.0]], [0.5])], 2)  # fmt: skip
+    inside = hm.decision_radius(net, [0.0, 0.25])  # class 0 up to max |x_i| = 1
+    assert inside.decision == 0 and inside.other == 1 and inside.lower <= 0.75 <= inside.upper < 0.75 + 1e-9
+    assert net(inside.counterexample)[0] > 0
+    stopped = hm.decision_radius(net, [0.0, 0.25], max_cells=1)
+    assert stopped.upper == inf and 0 <= stopped.lower <= 0.25
+    near = hm.decision_radius(net, [0.0, 0.25], radius=0.5)
+    assert near.other is None and near.lower == 0.5
+    edge = hm.decision_radius(net, [1.0, 0.0])
+    assert edge.lower == edge.upper == 0.0
+
+
+@pytest.mark.parametrize("norm", [1, 2, inf])
+@pytest.mark.parametrize("seed", range(8))
+def test_lipschitz_constants_enclose_the_norms_in_rationals(seed, norm):
+    layers, dim = random_network(seed, 8)
+    net = network_of(layers, dim)
+    judge = oracle_cells(layers, dim, low=-2, high=2)
+    cells = hm.enumerate_cells(net, hm.Box([-2] * dim, [2] * dim))
+    near = hm.cells_around(net, [0.3] * dim)
+    for source in (cells, near):
+        found = hm.lipschitz(source, norm=norm)
+        assert found.lower == found.cell_lower.max() and found.cell_lower[found.cell] == found.lower
+        assert found.upper == (found.cell_upper.max() if found.is_continuous else inf)
+        for k, label in enumerate(source.labels.tolist()):
+            if tuple(label) in judge.pieces:
+                slope = [function[1:] for function in judge.pieces[tuple(label)].outputs]
+                low, high = Fraction(found.cell_lower[k]), Fraction(found.cell_upper[k])
+                assert low <= high <= low * (1 + Fraction(1, 10**9)) + Fraction(1, 10**9)
+                _check_norm(slope, low, high, norm)
+
+
+def _check_norm(slope, low, high, norm):
+    if norm == 1:
+        assert low <= max(sum(abs(row[k]) for row in slope) for k in range(len(slope[0]))) <= high
+    elif norm == inf:
+        assert low <= max(sum(abs(x) for x in row) for row in slope) <= high
+    else:  # high^2 - A'A has no negative minor, and low^2 - A'A some eigenvalue not above zero
+        n = len(slope[0])
+        gram = [[sum(row[i] * row[j] for row in slope) for j in range(n)] for i in range(n)]
+        assert _is_definite(
+            [[(high + Fraction(1, 10**15)) ** 2 * (i == j) - gram[i][j] for j in range(n)] for i in range(n)]
+        )
+        assert not _is_definite([[low**2 * (i == j) - gram[i][j] for j in range(n)] for i in range(n)])
+
+
+def _is_definite(matrix):
+    """Whether a symmetric matrix of rationals is positive definite: elimination without pivoting."""
+    rows = [list(row) for row in matrix]
+    for k in range(len(rows)):
+        if rows[k][k] <= 0:
+            return False
+        for i in range(k + 1, len(rows)):
+            factor = rows[i][k] / rows[k][k]
+            rows[i] = [x - factor * y for x, y in zip(rows[i], rows[k], strict=True)]
+    return True
+
+
+def test_lipschitz_constants_are_refused_by_name():
+    net = hm.Network([hm.Affine([[1.0]]), hm.ReLU()], 1)
+    with pytest.raises(ParameterError, match="domain"):
+        hm.lipschitz(net)
+    with pytest.raises(ParameterError, match="norm"):
+        hm.lipschitz(net, hm.Box([0], [1]), norm=3)
+    with pytest.raises(ParameterError, match="expected cells"):
+        hm.lipschitz([1.0])
+    stopped = hm.lipschitz(hm.cells_around(net, [1.0], max_cells=1))
+    assert stopped.upper == inf and stopped.lower == pytest.approx(1.0)

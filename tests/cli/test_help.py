@@ -14,7 +14,7 @@ from hardmax.cli.completion import join_words
 COMMANDS = [command.name for command in app.registered_commands]
 NAMED = {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}  # tests have no shell: it is named instead of found
 EXPECTED = {"report", "count", "map", "skeleton", "figures", "claims", "bounds", "compile", "sample", "explore",
-            "classes"}  # fmt: skip
+            "classes", "around"}  # fmt: skip
 
 
 def test_every_promised_command_exists():

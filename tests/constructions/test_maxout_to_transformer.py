@@ -2,6 +2,7 @@
 
 from fractions import Fraction
 from itertools import pairwise
+from math import inf, nextafter
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 import hardmax as hm
 from hardmax.constructions.maxout_form import maxout_form, maxout_network
-from hardmax.constructions.soft_error import published_softmax_error
+from hardmax.exact.decimals import softmax_gap
 from hardmax.networks import operations as op
 from hardmax.networks.graph import GraphBuilder
 from hardmax.networks.library import random_maxout_network, random_relu_network
@@ -211,6 +212,16 @@ def test_sizes_are_those_of_the_construction(widths, rank):
 # --- softmax --------------------------------------------------------------------------------------
 
 
+def _lipschitz_softmax_error(form, temperature):
+    """The maxout paper's bound sum_l c_P temperature prod_{l' > l} L_l'."""
+    gap, total = Fraction(softmax_gap(form.rank)) * Fraction(temperature), Fraction(0)
+    for layer in (*form.layers, *([] if form.read_out is None else [form.read_out])):
+        rows = layer.weights.reshape(-1, layer.weights.shape[2]).tolist()
+        total *= max(sum(abs(Fraction(w)) for w in row) for row in rows)
+        total += gap if layer.rank > 1 else 0
+    return nextafter(float(total), inf)
+
+
 @pytest.mark.parametrize("temperature", [1e-3, 0.1, 3.0])
 @pytest.mark.parametrize("widths, rank", [((2, 3, 2), 3), ((3, 4, 4, 1), 2), ((1, 2, 2, 2, 1), 5)])
 def test_softmax_stays_within_the_bound_on_many_points(widths, rank, temperature):
@@ -220,7 +231,7 @@ def test_softmax_stays_within_the_bound_on_many_points(widths, rank, temperature
     x = rng.uniform(-4, 4, (12_000, widths[0]))  # nine times: more than 10^5 points in all
     bound = compiled.error_bound(temperature)
     assert np.abs(compiled(x, temperature=temperature) - net(x)).max() <= bound + 1e-9
-    assert bound <= published_softmax_error(compiled.form, temperature)
+    assert bound <= _lipschitz_softmax_error(compiled.form, temperature)
 
 
 @pytest.mark.parametrize("temperature", [2.0**-6, 0.5])
@@ -252,7 +263,7 @@ def test_errors_of_one_sign_cancel_in_the_bound_of_a_difference():
     net = maxout_network([(pieces, np.zeros((2, 2))), ([[[1.0, -1.0]]], [[0.0]])])
     compiled = hm.maxout_to_transformer(net, 1.0)
     assert compiled.error_bound(1.0) == pytest.approx(0.278464542761)
-    assert published_softmax_error(compiled.form, 1.0) == pytest.approx(2 * 0.278464542761)
+    assert _lipschitz_softmax_error(compiled.form, 1.0) == pytest.approx(2 * 0.278464542761)
 
 
 # --- domains and bad input ------------------------------------------------------------------------

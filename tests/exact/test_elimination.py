@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.oracles.class_oracle import dot, solved
 
 from hardmax.exact import elimination
 from hardmax.exact.elimination import PRIMES, Echelon, echelon_modulo, lifted, rank, solve, solve_floats
 from hardmax.exact.integers import cleared, determinant, integer_row, integer_rows, primitive
+from oracles.class_oracle import dot, solved
 
 SEEDS = st.integers(0, 2**32 - 1)
 

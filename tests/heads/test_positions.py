@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 import hardmax as hm
 from hardmax.errors import ParameterError, ShapeError
 from hardmax.heads.capture.captured import Capture, CapturedHead
+from hardmax.heads.positions import ALONG_THE_LAST_AXIS, ENTRYWISE, MIXING
 from hardmax.networks import operations as op
 from hardmax.networks.graph import GraphBuilder
 
@@ -78,6 +79,13 @@ def test_queries_that_mix_tokens_and_constant_keys_have_no_positions():
         assert set(head.previous_keys.tolist()) == {-1}
 
 
+def test_every_operation_says_what_it_does_to_positions():
+    kinds = {kind for kind in vars(op).values() if isinstance(kind, type) and issubclass(kind, op.Operation)}
+    final = {kind.__name__ for kind in kinds if not any(kind in other.__bases__ for other in kinds)}
+    ruled = {"Reshape", "Transpose", "Take", "Add", "Multiply", "Concat", "Reduce", "MaxLast"}
+    assert {"Linear", "Relu", "Concat"} <= final <= ruled.union(ENTRYWISE, ALONG_THE_LAST_AXIS, MIXING)
+
+
 @given(st.data())
 def test_the_share_of_rows_that_choose_the_token_before_theirs_is_counted_by_hand(data):
     n_keys = data.draw(st.integers(1, 5))
@@ -128,34 +136,3 @@ def test_positions_that_fit_nothing_are_refused(queries, keys, error, words):
         CapturedHead(
             0, 0, "demo", [[1.0]], [[1.0], [2.0]], [[1.0], [2.0]], 1.0, query_positions=queries, key_positions=keys
         )
-
-
-@pytest.mark.extras
-def test_modules_of_torch_have_positions_where_they_attend_to_their_own_sequence():
-    torch = pytest.importorskip("torch", reason="needs torch, which is not installed")
-    layer = torch.nn.TransformerDecoderLayer(6, 2, 8, batch_first=True, dropout=0.0)
-    memory = torch.zeros(1, 4, 6)
-
-    class Decoder(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.layer = layer
-
-        def forward(self, x):
-            return self.layer(x, memory)
-
-    own, _, cross, _ = hm.capture(Decoder(), torch.randn(1, 4, 6))[0].heads
-    assert own.query_positions.tolist() == own.key_positions.tolist() == [0, 1, 2, 3]
-    assert cross.query_positions is None
-    extra = torch.nn.MultiheadAttention(6, 2, add_bias_kv=True, add_zero_attn=True, batch_first=True)
-
-    class Alone(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.part = extra
-
-        def forward(self, x):
-            return self.part(x, x, x)[0]
-
-    head = hm.capture(Alone(), torch.randn(1, 3, 6))[0].heads[0]
-    assert head.query_positions.tolist() == [0, 1, 2] and head.key_positions.tolist() == [0, 1, 2, -1, -1]

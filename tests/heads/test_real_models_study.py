@@ -57,7 +57,7 @@ def test_the_table_is_about_the_models_that_are_installed(study, table):
     load, inputs = study.models()["SCEPTR tiny"]
     model = load()
     trial = study.Trial("SCEPTR tiny", model, inputs)
-    again = [trial.row("model", trial.subject.heads)]
+    again = [trial.row("model", trial.runs.heads)]
     again += [trial.row("layer", [(layer, head) for head in range(8)], layer=layer) for layer in range(3)]
     published = _rows(table, "SCEPTR tiny", "model") + _rows(table, "SCEPTR tiny", "layer")
     for mine, theirs in zip(again, published, strict=True):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from hardmax.cells.engines.space import _corner_kernels, _vanishing_kernels, _winner_kernels
 from hardmax.cells.engines.space import _kernels as _space_kernels
-from hardmax.cells.engines.space._kernels import Mode
+from hardmax.cells.engines.space._structures import Cut, Fresh, Group, Mode, Race, Rows, Solid
 from hardmax.exact import expansions as _expansions
 
 MODULES = (_expansions, _corner_kernels, _space_kernels, _vanishing_kernels, _winner_kernels)
@@ -51,6 +51,16 @@ def _is_within(found, truth, error):
     return error == inf or abs(Fraction(float(found)) - truth) <= Fraction(float(error))
 
 
+def _solid(corners, bits, lines):
+    return Solid(corners, bits, lines, np.array([len(corners), len(lines)]))
+
+
+def _fresh(corners, bits):
+    """One new corner between the first two."""
+    dim = corners.shape[1]
+    return Fresh(corners, bits, np.array([[0, 1]]), np.zeros((1, 4)), np.empty((4 * dim, 2 * dim + 4)))
+
+
 # --- edges -----------------------------------------------------------------------------------------
 
 
@@ -79,7 +89,7 @@ def test_a_point_blended_on_an_edge_is_within_its_error_whatever_the_values_clai
             corners[end, k], error = _seen(exact[end][k], errors[end], ends[k][2 + end])
             corners[end, dim] = max(corners[end, dim], error)
     seen = [_seen(Fraction(v), doubt, push) for v, doubt, push in zip(values, doubts, pushes, strict=True)]
-    _corner_kernels._blend(corners, 0, 1, *seen[0], *seen[1], 0, dim, dim, corners, 2)
+    _corner_kernels._blend(corners[0], corners[1], seen[0], seen[1], 0, dim, dim, corners[2])
     share = Fraction(values[0]) / (Fraction(values[0]) + Fraction(values[1]))
     assert np.isfinite(corners[2]).all()
     for k in range(dim):
@@ -123,7 +133,7 @@ def test_a_corner_on_an_edge_to_infinity_is_within_its_errors(ends, errors, slop
     bits, lines = np.ones((3, 1), dtype=np.uint64), np.zeros((1, dim + 4))
     lines[0, dim + 3] = -1.0  # a wall at M passes through the corner
     with np.errstate(over="ignore", invalid="ignore"):
-        _corner_kernels._cross_far(corners, lines, 1, values, 0, 1, corners, bits, 2, dim)
+        _corner_kernels._cross_far(_solid(corners, bits, lines), values, _fresh(corners[2:], bits[2:]), 0, dim)
     for k in range(dim):
         assert _is_within(corners[2, k], p[k] + at[0] / slope * step[k], corners[2, error])
         assert _is_within(corners[2, dim + k], q[k] + Fraction(slopes[0]) / slope * step[k], corners[2, far_error])
@@ -154,9 +164,9 @@ def test_a_corner_computed_from_its_walls_is_within_its_error(walls, of_normals,
     truth = _solved([[*wall[1:], -wall[0]] for wall in exact])
     corners, bits = np.zeros((1, dim + 1)), np.full((1, 1), 3, dtype=np.uint64)
     corners[0, dim] = inf
-    system = np.empty((4 * dim, 2 * dim + 4))
+    fresh, mode = _fresh(corners, bits), Mode(dim, dim, False, True, False)
     with np.errstate(all="ignore"):
-        _corner_kernels._refine(lines, 2, row, corners, bits, 0, system, Mode(dim, dim, False, True, False))
+        _corner_kernels._refine(_solid(corners, bits, lines), row, fresh, 0, mode)
     if corners[0, dim] < inf:
         assert truth is not None
         assert all(_is_within(corners[0, k], truth[k], corners[0, dim]) for k in range(dim))
@@ -203,7 +213,7 @@ def test_the_value_of_a_row_at_a_corner_and_a_lead_of_two_are_within_their_bound
     assert _is_within(value, truth, bound)
     mode, signs = Mode(dim, dim, False, True, False), np.zeros(1, dtype=np.int64)
     none, values = np.zeros((1, 1), dtype=np.uint64), np.zeros((1, 4))
-    _space_kernels.all_signs(corners, none, np.zeros((0, dim + 4)), 1, 0, row, values, signs, mode)
+    _space_kernels.all_signs(_solid(corners, none, np.zeros((0, dim + 4))), Cut(row, values, signs), mode)
     assert signs[0] in (_vanishing_kernels.DOUBT, (truth > 0) - (truth < 0))
     if low_part == 0.0:  # the row against its negative, as two scores of one choice, here and at infinity
         far = np.concatenate([np.zeros(dim), corners[0, :dim], [0.0, drift]])[None]
@@ -216,12 +226,16 @@ def test_the_value_of_a_row_at_a_corner_and_a_lead_of_two_are_within_their_bound
 def _lead(row, errors, corners, mode):
     """The lead of a row over its negative at the only corner, and its bound."""
     coef, table = np.array([row, -row]), np.array([[0, 2, 0, 0]])
-    limits, reach, scores = np.empty((1, mode.dim + 2)), np.empty(2 * mode.dim + 4), np.empty(2)
-    _winner_kernels.set_limits(coef, np.array(errors), table, limits, mode.dim)
-    _winner_kernels.set_reach(corners, 1, np.array(errors), reach, mode)
-    bounds = _winner_kernels.lead_bounds(limits, reach, 0, mode)
-    is_far = _winner_kernels._set_scores(np.ascontiguousarray(coef.T), 0, 2, corners, 0, scores, mode)
-    return scores[0] - scores[1], bounds[int(is_far)]
+    rows = Rows(
+        coef, np.ascontiguousarray(coef.T), np.array(errors), np.empty((1, mode.dim + 2)), np.zeros(2, dtype=bool)
+    )
+    reach, scores, none = np.empty(2 * mode.dim + 4), np.empty(2), np.zeros(0)
+    race, group = Race(none, none, none, scores, none, none, reach, np.zeros(2)), Group(0, 2, 0, 0)
+    _winner_kernels.set_limits(coef, rows.error, table, rows.limits, mode.dim)
+    _winner_kernels.set_reach(_solid(corners, none, none), rows.error, reach, mode)
+    _winner_kernels.set_bounds(rows, group, race, mode)
+    bound = _winner_kernels._set_scores(rows, group, corners, 0, race, mode)
+    return scores[0] - scores[1], bound
 
 
 def test_a_determinant_that_one_prime_divides_is_not_zero():

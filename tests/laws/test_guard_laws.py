@@ -16,7 +16,6 @@ from hardmax.cells.derived.volumes import measured
 from hardmax.cells.engines.plane.polygons import in_order
 from hardmax.cells.polytopes import Polytopes
 from hardmax.exact import simplex_kernels as simplex
-from hardmax.exact import systems as _systems
 from hardmax.exact.linear_program import interior_point
 from hardmax.exact.rounding import corner_error, ray_error
 from hardmax.heads.diagram import reachable
@@ -122,7 +121,7 @@ def test_a_witness_in_a_polyhedron_is_strictly_inside_or_none(monkeypatch):
         query = query - rows[0] * ((rows[0] @ query - rng.random()) / (rows[0] @ rows[0]))
         bounds = np.nextafter(rows @ query, np.inf)
         monkeypatch.setattr(simplex, "cone_search", _liar(simplex.PRESENT, None, []))
-        monkeypatch.setattr(_systems, "point_of", lambda *_, query=query: query)
+        monkeypatch.setattr(reachable, "point_of", lambda *_, query=query: query)
         answer = reachable._certified_in_polyhedron(keys, biases, 0, np.array([1]), rows, bounds)
         if isinstance(answer, reachable.Witness):
             point = fractions(answer.query)
@@ -138,10 +137,8 @@ def _settled(rows, chosen, pool):
     """``settle_terms`` on one term without biases: status and point."""
     n = rows.shape[1]
     status, found, working = np.empty(1, np.int8), np.zeros((1, n)), np.full((1, len(rows) + 2), -1)
-    kernels.settle_terms(
-        rows, False, np.array([chosen]), np.array([-1]), rows[chosen : chosen + 1].copy(), pool, 2, len(rows) + 2,
-        status, found, working,
-    )  # fmt: skip
+    questions = kernels.Questions(np.array([chosen]), np.array([-1]), rows[chosen : chosen + 1].copy())
+    kernels.settle_terms(rows, False, questions, pool, 2, kernels.Answers(status, found, working))
     return int(status[0]), found[0]
 
 

@@ -26,7 +26,7 @@ from hardmax.show.figures.writing import contents, figure_module
 pytestmark = pytest.mark.extras
 matplotlib = pytest.importorskip("matplotlib", reason="needs matplotlib, which is not installed")
 
-_FEW = 4  # draws of figure 6, which takes 150 for print
+_FEW = 4  # draws of figure 6, which takes 100 for print
 
 
 @pytest.fixture(scope="module")
@@ -61,24 +61,24 @@ def test_figures_1_2_and_7_count_what_the_references_say(values):
     assert (values[2].first.n_cells, values[2].both.n_cells, values[2].both.n_regions) == (7, 34, 34)
     assert (values[2].published, values[2].serra) == (49, 40)
     counts = [panel.found.n_cells for panel in values[7].panels]
-    assert counts == [4, 7, 16, 19]
+    assert counts == [2, 4, 7, 8, 4, 7, 16, 19]  # the paper's sizes, then larger ones
 
 
 def test_the_refinement_of_figure_7_is_what_pairs_of_labels_on_a_grid_show(values):
     # an independent count: winners and ReLU bits of the plain input, side by side, on many points
-    net = builtin("figure-7")
-    attention, feed_forward = (hm.Network([layer], 2) for layer in net.layers)
     axis = np.linspace(-60.0, 60.0, 501)
     points = np.concatenate([np.stack(np.meshgrid(s * axis, s * axis), axis=-1).reshape(-1, 2) for s in (1.0, 0.05)])
-    pairs = np.hstack([attention.labels(points), feed_forward.labels(points)])
-    assert {tuple(row) for row in pairs} == {tuple(row) for row in values[7].refinement.labels}
+    for net, row in ((builtin("figure-7"), values[7].large), (figure_7.two_tokens(), values[7].small)):
+        attention, feed_forward = (hm.Network([layer], 2) for layer in net.layers)
+        pairs = np.hstack([attention.labels(points), feed_forward.labels(points)])
+        assert {tuple(pair) for pair in pairs} == {tuple(label) for label in row.refinement.labels}
 
 
 def _maps(values):
     yield from ((builtin(f"figure-1-depth-{d}"), values[1].maps[d - 1]) for d in (1, 2, 3))
     yield builtin("figure-2"), values[2].both
     yield builtin("figure-2"), values[2].part
-    yield builtin("figure-7"), values[7].block
+    yield builtin("figure-7"), values[7].large.block
 
 
 def _area(polygon):
@@ -114,18 +114,23 @@ def test_every_drawn_wall_separates_its_two_cells(values):
 def test_a_label_has_one_colour_in_all_panels(values):
     first, second = (
         dict(zip(map(tuple, found.labels.tolist()), found.colours, strict=True))
-        for found in (values[7].refinement, values[7].block)
+        for found in (values[7].large.refinement, values[7].large.block)
     )
     shared = first.keys() & second.keys()
     assert len(shared) > 10 and all(first[label] == second[label] for label in shared)
 
 
-def test_figure_3_has_four_voronoi_cells_and_a_dead_key_of_large_weight(values):
+def test_figure_3_has_five_voronoi_cells_and_two_dead_keys_one_of_large_weight(values):
     found = values[3]
     assert found.voronoi.is_voronoi and found.voronoi.live.all()
-    assert found.power.live.tolist() == [True, True, False, True] == list(found.is_corner)
+    assert found.power.live.tolist() == [True, True, False, True, False] == list(found.is_corner)
     powers = found.power.powers
-    assert powers[2] == 25 and powers[3] == 0  # the dead key outweighs a living one
+    assert powers[2] == 25 and powers[3] == 0  # a dead key outweighs a living one
+    # each dead key is a mixture of living ones, and lighter than the same mixture of their weights
+    corners = found.power.keys[[0, 1, 3]]
+    for dead in (2, 4):
+        shares = np.linalg.solve(np.vstack([corners.T, np.ones(3)]), np.append(found.power.keys[dead], 1.0))
+        assert (shares > 0).all() and powers[dead] < shares @ powers[[0, 1, 3]]
 
 
 def test_figure_4_counts_6_36_and_92_vertices_of_216_sums(values):
@@ -150,16 +155,23 @@ def test_faces_of_figure_4_close_up_and_support_all_vertices(values):
             assert all(height >= 0 for height in heights) or all(height <= 0 for height in heights)
 
 
-def test_figure_5_shows_the_network_and_the_same_winners_at_every_temperature(values):
-    net = builtin("figure-5")
-    points = figure_5.grid(figure_5._WINDOW, figure_5._ARROWS)
-    hard = net.labels(points)[..., 0]
-    for panel in values[5].panels:
-        assert np.allclose(net(points, temperature=panel.temperature), panel.outputs, atol=1e-12)
-        assert np.array_equal(panel.winners, hard)
-    assert values[5].n_partitions == 1
-    decided = [panel.decided for panel in values[5].panels]
-    assert decided == sorted(decided) and decided[0] < 0.01 and decided[-1] > 0.99
+def test_figure_5_shows_the_papers_setting_and_the_same_winners_at_every_temperature(values):
+    found, keys = values[5], np.array(figure_5._KEYS)
+    drawn = np.round(np.random.default_rng(10).standard_normal((5, 2)) * 64) / 64
+    assert np.array_equal(keys, drawn) and figure_5._WINDOW == ((-4.0, 4.0), (-4.0, 4.0))
+    assert found.field.diagram.live.tolist() == [True, True, False, True, True] and found.field.n_cells == 4
+    points = figure_5.grid(figure_5._WINDOW, figure_5._ROWS)
+    for panel in found.panels:
+        scores = points @ keys.T / panel.temperature
+        weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        assert np.allclose(weights / weights.sum(axis=-1, keepdims=True), panel.weights, atol=1e-12)
+        # where no scores tie, the winners are those of the hard head
+        gaps = np.sort(points @ keys.T, axis=-1)
+        clear = gaps[..., -1] - gaps[..., -2] > 1e-9
+        assert np.array_equal(panel.winners[clear], (points @ keys.T).argmax(axis=-1)[clear])
+    assert found.n_partitions == 1 and found.zoom < 1e-9
+    decided = [panel.decided for panel in found.panels]
+    assert decided == sorted(decided) and decided[0] < 0.5 and decided[-1] > 0.99
 
 
 def test_figure_6_orders_its_counts_and_fits_its_slopes(values):
@@ -179,6 +191,21 @@ def test_figure_6_orders_its_counts_and_fits_its_slopes(values):
         low, high = series.slope_interval
         assert low <= series.slope <= high
     assert (values[6].vertices[0].counts[:4] == np.array([[2], [3], [4], [5]])).all()
+
+
+def test_figure_6_draws_the_closed_forms_through_its_dots(values):
+    found = values[6]
+    assert figure_6._SAMPLES == 2_000_000  # as the paper
+    assert [f"{mean:.2f}" for mean in found.exact_cells] == ["11.00", "13.50", "15.12", "16.31"]
+    slopes = [float(figure_6._slopes(figure_6._KEYS_B, row[None])[0]) for row in found.exact_vertices.values()]
+    assert [f"{slope:.4f}" for slope in slopes] == ["0.9931", "1.7379", "2.0912"]
+    rows = figure_6.tables(found)[""].rows
+    column = figure_6.tables(found)[""].columns.index("exact mean")
+    assert {row[0] for row in rows if row[column] is not None} == {"a", "b"}
+    for series in found.vertices:  # four draws: within six standard errors, or equal
+        gap = series.means - found.exact_vertices[series.parameter]
+        error = series.counts.std(axis=1, ddof=1) / 2
+        assert (np.abs(gap) <= 6 * error + 0.5).all()
 
 
 def test_figure_6_counts_are_those_of_the_same_networks_counted_again():
@@ -370,10 +397,10 @@ def test_numbers_of_the_tables_are_those_drawn(values):
     columns = ("cells", "published maximum", "Serra's bound", "exactness")
     assert tuple(row[column] for column in columns) == ("34", "49", "40", "exact")
     rows = _rows(figure_4.tables(values[4])[""].csv())
-    assert [(row["heads"], row["vertices"], row["sums of one key a head, as published"]) for row in rows] == [
+    assert [(row["heads"], row["vertices"], row["sums of one key from each head, as published"]) for row in rows] == [
         ("1", "6", "6"), ("2", "36", "36"), ("3", "92", "216"),
     ]  # fmt: skip
     counts = [row["cells"] for row in _rows(figure_1.tables(values[1])[""].csv()) if row["domain"] == "plane"]
     assert counts == ["21", "64", "160"]
     panels = [row["cells"] for row in _rows(figure_7.tables(values[7])[""].csv()) if row["domain"] == "plane"]
-    assert panels == ["4", "7", "16", "19"]
+    assert panels == ["2", "4", "7", "8", "4", "7", "16", "19"]

@@ -1,5 +1,6 @@
 """Minkowski vertices and joint cells against rational elimination over all tuples."""
 
+from fractions import Fraction
 from itertools import combinations
 from math import comb
 
@@ -12,6 +13,7 @@ from hardmax.errors import EmptyError, IncompleteError, ParameterError, ShapeErr
 from hardmax.tropical.sums import hull as _minkowski_hull
 from hardmax.tropical.sums.joint_cells import common_refinement, joint_cells, minkowski_vertices
 from hardmax.tropical.sums.terms import Terms
+from oracles.cutting_twins import walked_winners
 from oracles.hull_oracle import joint_winners, live_keys, strict_system_has_solution
 
 DIRECTIONS, OFFSETS = [(1, 1), (1, -2), (1, 3), (2, 1)], [0, 1, 3, 5]
@@ -300,3 +302,14 @@ def test_bad_heads_are_refused_by_name(heads, error):
 def test_a_limit_below_one_is_refused():
     with pytest.raises(ParameterError, match="max_cells"):
         joint_cells([([[1.0]], None)], max_cells=0)
+
+
+@given(st.integers(0, 2**32 - 1), st.booleans(), st.integers(2, 3))
+@example(0, False, 2)
+def test_winners_of_several_heads_are_those_of_the_plain_twin(seed, has_bias, n_heads):
+    rng = np.random.default_rng(seed)
+    keys = [np.unique(rng.integers(-2, 3, (4, 2)), axis=0).astype(float) for _ in range(n_heads)]
+    heads = [(k, rng.integers(-1, 2, len(k)).astype(float) if has_bias else None) for k in keys]
+    tables = [np.column_stack([k, b]) if has_bias else k for k, b in heads]
+    exact = [[tuple(Fraction(x) for x in row) for row in table.tolist()] for table in tables]
+    assert sorted(map(tuple, joint_cells(heads).tolist())) == walked_winners(exact, has_bias)

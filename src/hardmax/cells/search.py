@@ -263,7 +263,8 @@ def engine_for(domain: Domain, certified: bool) -> Engine:
         raise DomainError(
             f"{type(domain).__name__} of dimension {domain.dim}: cells are kept by their corners, and the domain alone "
             f"has 2^{domain.dim} of them; expected at most {_MOST_DIMENSIONS} dimensions. Cut the network along an "
-            "hm.Plane or an hm.Segment, or draw samples with hm.sample_cells"
+            "hm.Plane or an hm.Segment, look at the cells around an input with hm.cells_around, or draw samples with "
+            "hm.sample_cells"
         )
     if domain.dim == 1:
         return LineEngine(domain, certified)

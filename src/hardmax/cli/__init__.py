@@ -14,6 +14,7 @@ from typing import Annotated, TextIO
 
 import typer
 
+from hardmax.cli import around as around_command
 from hardmax.cli import bounds as bounds_command
 from hardmax.cli import claims as claims_command
 from hardmax.cli import classes as classes_command
@@ -53,6 +54,7 @@ LOOK, COUNT, CHANGE, CHECK = "Look at a model", "Count its cells", "Change or bu
 
 app.command("report", rich_help_panel=LOOK, epilog=report_command.EXAMPLES)(report_command.report)
 app.command("explore", rich_help_panel=LOOK, epilog=explore_command.EXAMPLES)(explore_command.explore)
+app.command("around", rich_help_panel=LOOK, epilog=around_command.EXAMPLES)(around_command.around)
 app.command("count", rich_help_panel=COUNT, epilog=count_command.EXAMPLES)(count_command.count)
 app.command("map", rich_help_panel=COUNT, epilog=map_command.EXAMPLES)(map_command.map_)
 app.command("sample", rich_help_panel=COUNT, epilog=sample_command.EXAMPLES)(sample_command.sample)

@@ -32,6 +32,9 @@ def claims(
     ] = None,
     as_json: JsonOption = False,
     markdown: Annotated[Path | None, typer.Option("--markdown", help="Write a Markdown page here.")] = None,
+    coverage: Annotated[
+        Path | None, typer.Option("--coverage", help="Write the page of numbered items, entries and tests here.")
+    ] = None,
     attack: Annotated[
         int, typer.Option("--attack", min=0, help="Also let adversaries try the true bounds this many times.")
     ] = 0,
@@ -42,7 +45,8 @@ def claims(
     from hardmax.papers import as_json as plain
     from hardmax.papers import as_markdown, check
 
-    check_target(markdown, force=force)
+    for page in (markdown, coverage):
+        check_target(page, force=force)
     with working("checking") as say:
         findings = check(only, progress=lambda claim: say(f"checking {claim.name}"))
         if attack:
@@ -50,6 +54,11 @@ def claims(
         attacks = _attacks(attack, seed)
     if markdown is not None:
         write_text(markdown, as_markdown(findings))
+    if coverage is not None:
+        from hardmax.papers.coverage import as_markdown as covered
+        from hardmax.papers.statements import ledger
+
+        write_text(coverage, covered(ledger))
     if as_json:
         facts = plain(findings)
         facts["attacks"] = [

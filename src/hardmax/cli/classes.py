@@ -120,7 +120,7 @@ def _place(model: Path, layer: str | None, out: Path, margin: float) -> OnnxBias
 
 
 def _facts(audit: ClassAudit, model: Path, lifts: bool) -> dict[str, Any]:
-    with working("how far the dead are from living" if lifts else "writing"):
+    with working("how far dead classes are from having a cell" if lifts else "writing"):
         table = audit.table(lifts=lifts)
     return {
         "model": str(model),

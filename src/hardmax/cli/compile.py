@@ -20,7 +20,7 @@ EXAMPLES = """[bold]Examples[/bold]
   hardmax compile table.csv -o transformer.onnx --temperature 0.01
   hardmax compile relu.onnx -o transformer.npz --variant G --bound 10
 
-A table has one point a row, its coordinates and then the value."""
+A table has a point in each row, its coordinates and then the value."""
 
 
 class Variant(StrEnum):

@@ -39,7 +39,8 @@ def map_(
     out: Annotated[Path, typer.Option("-o", "--out", help="Where the cells go: an .npz that hm.load_cells reads.")],
     inputs: InputsOption = None,
     table: Annotated[
-        Path | None, typer.Option("--csv", help="Also write a table, one cell a row: label, map, region, volume.")
+        Path | None,
+        typer.Option("--csv", help="Also write a table with a row for each cell: label, map, region, volume."),
     ] = None,
     picture: Annotated[
         Path | None, typer.Option("--svg", help="Also draw the cells of a bounded plane, coloured by region.")

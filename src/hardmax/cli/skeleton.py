@@ -165,10 +165,10 @@ def _fidelity(
 ) -> dict[str, Any]:
     """Soft against hard on the inputs: all heads, by layer, by head, and greedily as many as the loss allows."""
     from hardmax.heads.fidelity import Trial
-    from hardmax.heads.trials import subject_of
+    from hardmax.heads.trials import runs_of
 
     with working("comparing the model with its skeleton") as say:
-        trial = Trial(subject_of(net, points), labels)
+        trial = Trial(runs_of(net, points), labels)
         whole = trial.whole(frozen)
         facts: dict[str, Any] = {"n_inputs": whole.n, "exactness": whole.exactness.value, "whole": _row(whole)}
         if brief:

@@ -14,7 +14,7 @@ from hardmax.constructions.piecewise import (
     piecewise_linear,
     piecewise_linear_from_pieces,
 )
-from hardmax.constructions.sawtooth import digit_transformer, sawtooth_network, sawtooth_transformer
+from hardmax.constructions.sawtooth import digit_transformer, nested_transformer, sawtooth_network, sawtooth_transformer
 
 __all__ = [
     "CompiledTransformer",
@@ -29,6 +29,7 @@ __all__ = [
     "max_of_minima",
     "maxout_network",
     "maxout_to_transformer",
+    "nested_transformer",
     "parabola_heads",
     "piecewise_linear",
     "piecewise_linear_from_pieces",

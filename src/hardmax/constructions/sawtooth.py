@@ -7,7 +7,7 @@ import numpy as np
 from hardmax.constructions.compiled import CompiledTransformer, maxout_to_transformer
 from hardmax.constructions.grid import check_exact, check_sizes, cutting_heads
 from hardmax.constructions.maxout_form import maxout_network
-from hardmax.networks.layers import Affine, Layer
+from hardmax.networks.layers import Affine, Layer, ReLU
 from hardmax.networks.network import Network
 
 
@@ -76,3 +76,36 @@ def digit_transformer(n_keys: int, dim: int, depth: int) -> Network:
     scale = n_keys**depth
     blocks: list[Layer] = [cutting_heads(n_keys, dim, float(n_keys ** (depth - 1 - level))) for level in range(depth)]
     return Network([Affine(scale * np.eye(dim)), *blocks], dim)
+
+
+def nested_transformer(n_keys: int, width: int, depth: int) -> Network:
+    """The transformer on the line with as many cells as ``hm.bounds.line_maximum([n_keys], width, depth)`` says.
+
+    A block is a residual head, which cuts the line at the multiples of width + 1 and shifts every cell back to the
+    first one, then ``width`` ReLUs without a residual connection, which send as many pieces of it as can be onto the
+    whole interval [0, n_keys (width + 1)] that holds all walls of the next block. One ReLU leaves one such piece, two
+    leave two; from three on all width + 1 pieces are such, with slopes -1, 1, -1, 2, -2, 2, ... times a scale.
+
+    Exactness: the weights are integers, so the count is that of the network as it stands.
+
+    Examples
+    --------
+    >>> from hardmax.cells.domains import Space
+    >>> from hardmax.cells.search import count_cells
+    >>> [int(count_cells(nested_transformer(2, 1, depth), Space(1))) for depth in (1, 2, 3)]
+    [4, 10, 22]
+    >>> int(count_cells(nested_transformer(2, 2, 2), Space(1)))
+    26
+    """
+    check_sizes(n_keys=n_keys, width=width, depth=depth)
+    n_keys, width, cell = int(n_keys), int(width), int(width) + 1
+    scale = n_keys * cell
+    check_exact("n_keys, width", 8 * scale * cell)
+    # ReLU k bends at k + 1; those that face left, the second and the third of three or more, are on below it
+    faces = [-1.0 if width >= 3 and k in (1, 2) else 1.0 for k in range(width)]
+    bends = {1: [1.0], 2: [1.0, -2.0]}.get(width, [2.0, -2.0, 3.0, *(4.0 * (-1) ** k for k in range(3, width))])
+    start = 0.0 if width < 3 else -4.0
+    into = [Affine([[face] for face in faces], [-face * (k + 1) for k, face in enumerate(faces)]), ReLU()]
+    fold = Affine([[scale * bend for bend in bends]], [scale * start])
+    block: list[Layer] = [cutting_heads(n_keys, 1, float(cell)), *into, fold]
+    return Network(block * depth, 1)

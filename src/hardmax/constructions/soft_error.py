@@ -30,17 +30,6 @@ def softmax_error(form: MaxoutForm, temperature: float) -> float:
     return _up(max(max(-low, high) for low, high in deviations))
 
 
-def published_softmax_error(form: MaxoutForm, temperature: float) -> float:
-    """The maxout paper's bound sum_l c_P temperature prod_{l' > l} L_l'; ``softmax_error`` is never larger."""
-    gap = Fraction(softmax_gap(form.rank)) * Fraction(temperature)
-    total = Fraction(0)
-    for layer in (*form.layers, *([] if form.read_out is None else [form.read_out])):
-        rows = layer.weights.reshape(-1, layer.weights.shape[2]).tolist()
-        total *= max(sum(abs(Fraction(w)) for w in row) for row in rows)
-        total += gap if layer.rank > 1 else 0
-    return _up(total)
-
-
 def _through(layer: MaxoutLayer, deviations: list[tuple[Fraction, Fraction]]) -> list[tuple[Fraction, Fraction]]:
     result = []
     for unit in range(layer.width):

@@ -58,12 +58,25 @@ def inner(function: Any = None, **options: Any) -> Any:
     return compiled
 
 
+def borrowing(function: Any = None, **options: Any) -> Any:
+    """An ``inner`` function that makes no array and returns none, so that it does not count those it is given.
+
+    numba counts every array of a NamedTuple in and out at each call, which costs more than a short loop. Where a
+    function allocates, numba refuses to compile it like this; where it returns an array, this refuses.
+    """
+    if function is None:
+        return lambda given: borrowing(given, **options)
+    compiled = inner(function, _nrt=False, **options)
+    _replace_compile(compiled, _borrowing_compile)
+    return compiled
+
+
 def _plain(function: Any, **options: Any) -> Any:
     """The function compiled once a combination of argument types, whatever constants it is called with.
 
     numba takes ``f(x, 0)`` in compiled code for another type than ``f(x, n)`` and compiles f for each constant.
     """
-    compiled = numba.njit(**options)(function)
+    compiled = numba.njit(**{"_nrt": True, **options})(function)  # else a function is compiled as its caller is
     of_types = compiled.get_call_template
 
     def of_plain_types(arguments: Any, named: Any) -> Any:
@@ -108,7 +121,7 @@ def _raised_within(error: BaseException) -> BaseException:
 
 def _replace_compile(compiled: Any, compile_: Callable[[Any, Any, Any], Any]) -> None:
     """Let ``compile_`` have what numba calls when a function is not on disk: (numba's own, target, arguments)."""
-    plain = compiled._compiler.compile
+    plain = type(compiled._compiler).compile.__get__(compiled._compiler)
     compiled._compiler.compile = lambda *types_: compile_(plain, compiled.targetctx, types_)
 
 
@@ -137,6 +150,14 @@ def _light_compile(plain: Any, target: Any, types_: Any) -> Any:
         return plain(*types_)
     finally:
         codegen._library_class = library
+
+
+def _borrowing_compile(plain: Any, target: Any, types_: Any) -> Any:
+    """Compile a function that counts no arrays, unless it returns one: its caller would count that down unearned."""
+    made = _light_compile(plain, target, types_)
+    if target.data_model_manager[made.signature.return_type].contains_nrt_meminfo():
+        raise TypeError(f"{made.fndesc.qualname} returns {made.signature.return_type}; expected numbers, or use inner")
+    return made
 
 
 @lru_cache

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import gcd, lcm
 from typing import Any
 
@@ -59,7 +59,7 @@ def reduced(row: Sequence[int]) -> Row:
     return tuple(row) if divisor <= 1 else tuple(entry // divisor for entry in row)
 
 
-def integer_row(row: Sequence[Any]) -> tuple[list[int], int]:
+def integer_row(row: Iterable[Any]) -> tuple[list[int], int]:
     """A row times the least positive integer that makes it whole, and that integer; floats are rationals.
 
     Examples
@@ -72,7 +72,7 @@ def integer_row(row: Sequence[Any]) -> tuple[list[int], int]:
     return [above * (scale // below) for above, below in exact], scale
 
 
-def primitive(row: Sequence[Any]) -> Row:
+def primitive(row: Iterable[Any]) -> Row:
     """The positive multiple of a row of rationals with coprime integers; zeros stay zeros.
 
     Examples

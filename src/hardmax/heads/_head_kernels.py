@@ -161,7 +161,7 @@ def _entropy(of_row: FloatArray, top: float, temperature: float) -> float:
             weight = np.exp(x)
             total += weight
             moment += weight * x
-    return max(0.0, np.log(total) - moment / total)
+    return max(0.0, float(np.log(total)) - moment / total)
 
 
 @inner

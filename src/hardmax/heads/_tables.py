@@ -39,12 +39,12 @@ def quantities_html(title: str, rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def heads_html(title: str, rows: Sequence[Mapping[str, Any]]) -> str:
-    """Analysed heads, one a row; the numbers are those of their tables."""
+    """Analysed heads, each in a row; the numbers are those of their tables."""
     return _listed(title, _OF_HEADS, rows)
 
 
 def caches_html(title: str, rows: Sequence[Mapping[str, Any]], *, total: int | None = None) -> str:
-    """Cached heads, one a row, all numbers certified; ``total`` says how many there are where not all are given."""
+    """Cached heads, each in a row, all numbers certified; ``total`` says how many there are where not all are given."""
     return _listed(title, _OF_CACHES, rows, total, exactness="certified")
 
 

@@ -113,7 +113,7 @@ class HeadAnalysis:
     @property
     def key_dim(self) -> int:
         """The dimension of queries and keys."""
-        return self.captured[0].keys.shape[1]
+        return int(self.captured[0].keys.shape[1])
 
     @cached_property
     def capture_of(self) -> IntArray:
@@ -249,7 +249,7 @@ class HeadAnalyses(tuple[HeadAnalysis, ...]):
         return the_head(self, layer, head)
 
     def table(self) -> list[dict[str, Any]]:
-        """One dictionary a head, fit for JSON; ``COLUMNS`` says what is proved of each column."""
+        """One dictionary for each head, fit for JSON; ``COLUMNS`` says what is proved of each column."""
         return [found.numbers() for found in self]
 
     @property

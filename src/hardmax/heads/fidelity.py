@@ -33,7 +33,7 @@ from hardmax.heads.attention_rows import attention_rows as attention_rows
 from hardmax.heads.find import Pair
 from hardmax.heads.find import heads_of as heads_of
 from hardmax.heads.hardening import harden as harden
-from hardmax.heads.trials import Judge, Subject, hard_outputs, subject_of
+from hardmax.heads.trials import Judge, Runs, hard_outputs, runs_of
 from hardmax.html import ShownAsTable
 from hardmax.networks.network import Network, check_temperature
 
@@ -116,7 +116,7 @@ def compare(
     hardmax.errors.EmptyError: expected a model with attention, got Network((1,) -> (1,), 1 operations, \
 1 parameters, 0 choices, hard) without any; fidelity compares soft attention with hard
     """
-    return Trial(subject_of(source, inputs), labels, logits).whole(hard)
+    return Trial(runs_of(source, inputs), labels, logits).whole(hard)
 
 
 def by_layer(source: Source, inputs: Any, labels: ArrayLike | None = None, logits: bool = True) -> tuple[Hardened, ...]:
@@ -132,7 +132,7 @@ def by_layer(source: Source, inputs: Any, labels: ArrayLike | None = None, logit
     >>> [hardened.heads for hardened in by_layer(net, [[2.0]])]
     [((0, 0), (0, 1))]
     """
-    return Trial(subject_of(source, inputs), labels, logits).by_layer()
+    return Trial(runs_of(source, inputs), labels, logits).by_layer()
 
 
 def by_head(source: Source, inputs: Any, labels: ArrayLike | None = None, logits: bool = True) -> tuple[Hardened, ...]:
@@ -148,7 +148,7 @@ def by_head(source: Source, inputs: Any, labels: ArrayLike | None = None, logits
     >>> [hardened.heads for hardened in by_head(net, [[2.0]])]
     [((0, 0),), ((0, 1),)]
     """
-    return Trial(subject_of(source, inputs), labels, logits).by_head()
+    return Trial(runs_of(source, inputs), labels, logits).by_head()
 
 
 def temperature_path(
@@ -174,7 +174,7 @@ def temperature_path(
     >>> [(at.temperature, round(at.fidelity.relative_error, 3)) for at in temperature_path(net, [[1.0]], [1.0, 0.0])]
     [(1.0, 0.0), (0.0, 0.313)]
     """
-    return Trial(subject_of(source, inputs), labels, logits).temperature_path(temperatures)
+    return Trial(runs_of(source, inputs), labels, logits).temperature_path(temperatures)
 
 
 def greedy(
@@ -202,7 +202,7 @@ def greedy(
     >>> greedy(net, [[0.1]], max_loss=1.0)[-1].heads
     ((0, 0), (0, 1))
     """
-    return Trial(subject_of(source, inputs), labels, logits).greedy(max_loss)
+    return Trial(runs_of(source, inputs), labels, logits).greedy(max_loss)
 
 
 def ranked(source: Source, inputs: Any, labels: ArrayLike | None = None, logits: bool = True) -> tuple[Hardened, ...]:
@@ -223,7 +223,7 @@ def ranked(source: Source, inputs: Any, labels: ArrayLike | None = None, logits:
     >>> [hardened.heads for hardened in ranked(net, [[1.0]])]
     [(), ((0, 1),), ((0, 1), (0, 0))]
     """
-    trial = Trial(subject_of(source, inputs), labels, logits)
+    trial = Trial(runs_of(source, inputs), labels, logits)
     order = [hardened.heads[0] for hardened in sorted(trial.by_head(), key=own_loss)]
     return tuple(trial.with_hard(order[:count]) for count in range(len(order) + 1))
 
@@ -254,9 +254,9 @@ def outputs(
     >>> [output.tolist() for output in outputs(net, [[0.0]])]
     [[0.0, 0.0]]
     """
-    subject = subject_of(source, inputs)
-    tau = subject.temperature if temperature is None else check_temperature(temperature)
-    return tuple(output for block in subject.run(heads, tau) for output in block)
+    runs = runs_of(source, inputs)
+    tau = runs.temperature if temperature is None else check_temperature(temperature)
+    return tuple(output for block in runs.run(heads, tau) for output in block)
 
 
 def _agreement(hardened: Hardened) -> float:
@@ -271,16 +271,16 @@ class Trial:
     Each set of hard heads is run once.
     """
 
-    def __init__(self, subject: Subject, labels: ArrayLike | None, logits: bool = True) -> None:
-        self.subject = subject
-        self.judge = Judge(subject, labels, logits)
+    def __init__(self, runs: Runs, labels: ArrayLike | None, logits: bool = True) -> None:
+        self.runs = runs
+        self.judge = Judge(runs, labels, logits)
         self._made: dict[frozenset[Pair], Fidelity] = {}
 
     @property
     def layers(self) -> list[list[Pair]]:
-        """The (layer, head) pairs of the model, one list a layer."""
+        """The (layer, head) pairs of the model, one list for each layer."""
         found: dict[int, list[Pair]] = {}
-        for layer, head in self.subject.heads:
+        for layer, head in self.runs.heads:
             found.setdefault(layer, []).append((layer, head))
         return list(found.values())
 
@@ -289,12 +289,12 @@ class Trial:
         chosen = tuple(heads)
         name = frozenset(chosen)
         if name not in self._made:
-            self._made[name] = self.fidelity(self.subject.run(chosen))
+            self._made[name] = self.fidelity(self.runs.run(chosen))
         return Hardened(chosen, self._made[name])
 
     def whole(self, hard: Network | None = None) -> Fidelity:
         """What ``compare`` gives."""
-        return self.fidelity(hard_outputs(self.subject, hard))
+        return self.fidelity(hard_outputs(self.runs, hard))
 
     def by_layer(self) -> tuple[Hardened, ...]:
         """One layer hard at a time."""
@@ -302,16 +302,16 @@ class Trial:
 
     def by_head(self) -> tuple[Hardened, ...]:
         """One head hard at a time."""
-        return tuple(self.with_hard([pair]) for pair in self.subject.heads)
+        return tuple(self.with_hard([pair]) for pair in self.runs.heads)
 
     def temperature_path(self, temperatures: Iterable[float] | None = None) -> tuple[AtTemperature, ...]:
         """The model at other temperatures, by halves down to zero unless they are given."""
-        own = self.subject.temperature
+        own = self.runs.temperature
         path = [own / 2**k for k in range(9)] + [0.0] if temperatures is None else temperatures
         checked = [check_temperature(temperature) for temperature in path]
         if not checked:
             raise EmptyError("temperatures: expected at least one temperature, got none")
-        return tuple(AtTemperature(tau, self.fidelity(self.subject.run((), tau))) for tau in checked)
+        return tuple(AtTemperature(tau, self.fidelity(self.runs.run((), tau))) for tau in checked)
 
     def greedy(self, max_loss: float) -> tuple[Hardened, ...]:
         """Heads hardened one after another while at most ``max_loss`` of the decisions change."""
@@ -319,12 +319,12 @@ class Trial:
             raise ParameterError(f"max_loss: expected a share of decisions from 0 to 1, got {max_loss!r}")
         if self.judge.decisions is None:
             raise ParameterError(
-                f"greedy counts equal decisions, and outputs of shape {self.subject.soft[0].shape[1:]} decide nothing; "
+                f"greedy counts equal decisions, and outputs of shape {self.runs.soft[0].shape[1:]} decide nothing; "
                 "expected at least two numbers on the last axis, and no embeddings"
             )
         n_decisions = self.judge.decisions.size
         steps = [self.with_hard([])]
-        left = list(self.subject.heads)
+        left = list(self.runs.heads)
         while left:
             tried = [self.with_hard([*steps[-1].heads, head]) for head in left]
             best = min(tried, key=lambda hardened: (-_agreement(hardened), hardened.fidelity.relative_error))

@@ -389,7 +389,7 @@ class KVCache(tuple[CachedHead, ...]):
         return the_head(self, layer, head)
 
     def table(self, radius: float = 0.1, *, relative: bool = True) -> list[dict[str, Any]]:
-        """One dictionary a head, fit for JSON; reachable keys are those within ``radius`` of the query.
+        """One dictionary for each head, fit for JSON; reachable keys are those within ``radius`` of the query.
 
         Exactness: certified, for the cached keys.
         """

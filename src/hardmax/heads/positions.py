@@ -14,6 +14,11 @@ from hardmax.heads.score_paths import moved
 from hardmax.networks import operations as op
 from hardmax.networks.graph import Graph, Node
 
+#: Operations by what they do to tokens; those that rearrange, join or add entries have rules of their own below.
+ENTRYWISE = ("Scale", "Shift", "Relu", "Clip", "Pointwise")
+ALONG_THE_LAST_AXIS = ("Linear", "ConstantMatMul", "MatMul", "Hardmax", "Normalize")
+MIXING = ("Convolution",)
+
 #: The position of what belongs to no token, or to several.
 NOWHERE = -1
 
@@ -56,9 +61,10 @@ def common(positions: IntArray, axes: int | tuple[int, ...]) -> IntArray:
 
 def _of_node(graph: Graph, node: Node, given: list[IntArray]) -> IntArray:
     operation, first = node.operation, given[0]
+    kind = type(operation).__name__
     if isinstance(operation, op.Reshape | op.Transpose | op.Take):
         return np.asarray(first.reshape(-1)[moved(operation, graph.shape_of(node.inputs[0]))])
-    if isinstance(operation, op.Scale | op.Shift | op.Relu | op.Pointwise):
+    if kind in ENTRYWISE:
         return first
     if isinstance(operation, op.Add | op.Multiply):
         return np.where(first == given[1], first, NOWHERE)
@@ -70,6 +76,7 @@ def _of_node(graph: Graph, node: Node, given: list[IntArray]) -> IntArray:
         return common(first, -1).reshape(node.shape)
     if isinstance(operation, op.ConstantMatMul) and operation.on_left:
         return common(first, -2) if first.ndim > 1 else common(first, -1)
-    if isinstance(operation, op.Linear | op.ConstantMatMul | op.MatMul | op.Hardmax | op.Normalize):
+    if kind in ALONG_THE_LAST_AXIS:
         return common(first, -1)
+    assert kind in MIXING, kind  # a new operation belongs to one of the lists above
     return np.full(node.shape, NOWHERE)

@@ -1,6 +1,6 @@
 """A soft model on fixed inputs, and what changes when some of its attention is hard.
 
-Two kinds of model are tried in the same way, through ``Subject``: networks, which have a skeleton, and trained models
+Two kinds of model are tried in the same way, through ``Runs``: networks, which have a skeleton, and trained models
 that stay what they are but for their attention.
 """
 
@@ -25,7 +25,7 @@ from hardmax.networks.skeleton import skeleton
 NEXT = "next"
 
 
-class Subject(Protocol):
+class Runs(Protocol):
     """A soft model on fixed inputs. Outputs come as blocks (inputs, ...), always the same ones in the same order."""
 
     temperature: float
@@ -48,7 +48,7 @@ class Subject(Protocol):
 
 
 class NetworkRuns:
-    """A network, or the file of one, as a ``Subject``."""
+    """A network, or the file of one, as a ``Runs``."""
 
     next_tokens = None
 
@@ -87,33 +87,33 @@ class NetworkRuns:
         return [other(self._inputs)]
 
 
-def subject_of(source: Any, inputs: Any) -> Subject:
+def runs_of(source: Any, inputs: Any) -> Runs:
     """The model on the inputs, whatever kind of model it is."""
     return ModelRuns(source, inputs) if is_model(source) else NetworkRuns(source, inputs)
 
 
-def hard_outputs(subject: Subject, hard: Network | None) -> list[Array]:
+def hard_outputs(runs: Runs, hard: Network | None) -> list[Array]:
     """What the skeleton of a network, or ``hard`` in its place, gives; of other models with every head hard."""
-    if isinstance(subject, NetworkRuns):
-        return subject.of(skeleton(subject.net) if hard is None else hard)
+    if isinstance(runs, NetworkRuns):
+        return runs.of(skeleton(runs.net) if hard is None else hard)
     if hard is not None:
         raise ParameterError(
             f"hard: expected None for a model that is no network, got a {type(hard).__name__}; its heads are made "
             "hard inside the model"
         )
-    return subject.run(subject.heads)
+    return runs.run(runs.heads)
 
 
 class Judge:
-    """Compares other outputs with the soft ones of a subject: errors, divergences, decisions, accuracies."""
+    """Compares other outputs with the soft ones: errors, divergences, decisions, accuracies."""
 
-    def __init__(self, subject: Subject, labels: ArrayLike | None, logits: bool) -> None:
-        self._soft = subject.soft
+    def __init__(self, runs: Runs, labels: ArrayLike | None, logits: bool) -> None:
+        self._soft = runs.soft
         self.n = sum(len(block) for block in self._soft)
-        self._classes = subject.n_classes
+        self._classes = runs.n_classes
         self.decisions = self._decided(self._soft)
         self.logits = logits and self.decisions is not None
-        self._labels = None if labels is None else self._checked(subject, labels)
+        self._labels = None if labels is None else self._checked(runs, labels)
 
     def relative_error(self, hard: list[Array]) -> float:
         """The mean over inputs of |hard - soft| / |soft|."""
@@ -145,18 +145,18 @@ class Judge:
             return None
         return np.concatenate([block.argmax(axis=-1).reshape(-1) for block in blocks])
 
-    def _checked(self, subject: Subject, labels: ArrayLike) -> IntArray:
+    def _checked(self, runs: Runs, labels: ArrayLike) -> IntArray:
         """The labels as one array, -1 where a decision has none."""
         if self._classes is None:
             raise ParameterError(
                 f"labels need decisions, and outputs of shape {self._soft[0].shape[1:]} decide nothing; leave them out"
             )
         if isinstance(labels, str):
-            return self._next(subject, labels)
+            return self._next(runs, labels)
         return right_decisions(labels, self._soft)
 
-    def _next(self, subject: Subject, labels: str) -> IntArray:
-        following = subject.next_tokens
+    def _next(self, runs: Runs, labels: str) -> IntArray:
+        following = runs.next_tokens
         if labels != NEXT or following is None:
             raise ParameterError(
                 f"labels: expected right decisions as integers, or {NEXT!r} for the next tokens of the texts given to "

@@ -104,9 +104,8 @@ class Coder:
         codes = np.empty(size, dtype=np.uint64)
         steps, constants, n_registers = self.program
         registers = _aligned(n_registers, kernels.BLOCK)
-        kernels.label_codes(
-            np.uint64(key), first, self._low, self._width, steps, constants, registers, self.is_hashed, codes
-        )
+        box = np.stack([self._low, self._width])
+        kernels.label_codes(np.uint64(key), first, box, steps, constants, registers, self.is_hashed, codes)
         return codes
 
 

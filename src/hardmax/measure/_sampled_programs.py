@@ -9,7 +9,7 @@ in the nearest cache.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from math import prod
 from typing import Any
 
@@ -23,14 +23,14 @@ from hardmax.networks.evaluation import apply
 from hardmax.networks.graph import Graph
 from hardmax.networks.network import Network
 
-Program = tuple[NDArray[np.int64], FloatArray, int]
+Program = tuple[NDArray[np.void], FloatArray, int]
 
 _MOST_PARAMETERS = 1 << 16  # beyond, matrix products of whole batches are quicker
 _MOST_REGISTERS = 1 << 12  # of one block of points each
 
 
 def program_of(net: Network, domain: Domain, words: list[int], shifts: list[int]) -> Program | None:
-    """The network as steps (n, 10), constants and a number of registers, or None where the kernel does not apply.
+    """The network as steps (n,), constants and a number of registers, or None where the kernel does not apply.
 
     ``words`` and ``shifts`` say where each choice's bits lie in the code.
     """
@@ -45,8 +45,9 @@ def program_of(net: Network, domain: Domain, words: list[int], shifts: list[int]
     steps, n_registers = _assigned(steps, writer.blocks)
     if n_registers > _MOST_REGISTERS:
         return None
-    rows = np.array([step.row for step in steps], dtype=np.int64).reshape(-1, 10)
-    return rows, np.concatenate(writer.constants), n_registers
+    from hardmax.measure._sampling_kernels import STEP
+
+    return np.array([astuple(step) for step in steps], dtype=STEP), np.concatenate(writer.constants), n_registers
 
 
 def _written(graph: Graph, domain: Domain, words: list[int], shifts: list[int]) -> _Writer:
@@ -65,7 +66,7 @@ def _written(graph: Graph, domain: Domain, words: list[int], shifts: list[int]) 
 
 @dataclass(frozen=True)
 class _Step:
-    """One row of a program; see ``_sampling_kernels``."""
+    """One row of a program, in the order of ``_sampling_kernels.STEP``."""
 
     kind: int
     source: int = 0
@@ -77,13 +78,6 @@ class _Step:
     shift: int = 0
     weight: int = 0
     n_in: int = 0
-
-    @property
-    def row(self) -> tuple[int, ...]:
-        return (
-            self.kind, self.source, self.target, self.size, self.inner,
-            self.constant, self.bias, self.shift, self.weight, self.n_in,
-        )  # fmt: skip
 
     @property
     def is_choice(self) -> bool:

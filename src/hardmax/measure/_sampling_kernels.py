@@ -1,6 +1,6 @@
 """Compiled loops of sampling: labels of many points as 64-bit codes, and a table that counts codes.
 
-A program is a list of rows (kind, source, target, size, inner, constant, bias, shift, weight, n_in) on a file of
+A program is a list of steps (kind, source, target, size, inner, constant, bias, shift, weight, n_in) on a file of
 registers, each register one number of ``BLOCK`` points side by side, so that every inner loop runs over points and
 is vectorised. Sums are taken in the order of the inputs, with fused products as in a matrix product: where weights
 and points are short dyadic numbers nothing is rounded, here as in ``net.labels``.
@@ -20,6 +20,9 @@ MOST_INPUTS = 4  # of a choice that computes its own numbers
 MOST_SELECTED = 9  # keys whose values are selected one by one; beyond, they are looked up
 
 AFFINE, RELU, LARGEST, WINNER, ADD, FLUSH, CLIP = range(7)
+_COLUMNS = ("kind", "source", "target", "size", "inner", "constant", "bias", "shift", "weight", "n_in")
+#: One row of a program.
+STEP = np.dtype([(name, np.int64) for name in _COLUMNS])
 
 GAMMA = np.uint64(0x9E3779B97F4A7C15)  # the golden ratio in 64 bits: the step of splitmix64
 
@@ -33,8 +36,12 @@ def _mixed(code):
 
 
 @kernel(nogil=True)
-def _draw(registers, key, first, low, width):
-    """Coordinates low + width * (2 draw + 1) / 2^33 of points ``first`` onward, two draws from each 64-bit word."""
+def _draw(registers, key, first, box):
+    """Coordinates low + width * (2 draw + 1) / 2^33 of points ``first`` onward, two draws from each 64-bit word.
+
+    ``box`` (2, dim) holds the lows and the widths.
+    """
+    low, width = box[0], box[1]
     dim = len(low)
     n_words = np.uint64((dim + 1) // 2)
     stride = n_words * GAMMA
@@ -57,8 +64,10 @@ def _draw(registers, key, first, low, width):
 
 
 @kernel(nogil=True, fastmath={"contract"})
-def _affine(registers, source, target, n_out, n_in, constants, weight, bias):
+def _affine(registers, step, constants):
     """Up to four inputs are added in one pass over the points; the bias comes last, as in a matrix product."""
+    source, target, n_out, n_in = step.source, step.target, step.size, step.inner
+    weight, bias = step.constant, step.bias
     first = (n_in - 1) % 4 + 1
     for out in range(n_out):
         result = registers[target + out]
@@ -93,8 +102,9 @@ def _affine(registers, source, target, n_out, n_in, constants, weight, bias):
 
 
 @kernel(nogil=True)
-def _relu(registers, source, target, size, slope, word, shift):
-    """Units ``size`` in a row, four in one pass over the points."""
+def _relu(registers, step, constants, word):
+    """Units in a row, four in one pass over the points."""
+    source, target, size, slope, shift = step.source, step.target, step.size, constants[step.constant], step.shift
     one, none = np.uint64(1), np.uint64(0)
     whole = size - size % 4
     for unit in range(0, whole, 4):
@@ -122,10 +132,11 @@ def _relu(registers, source, target, size, slope, word, shift):
 
 
 @kernel(nogil=True)
-def _clip(registers, source, target, size, is_ceiling, constants, bound, word, shift):
-    """Units ``size`` in a row, each kept inside its own bound."""
+def _clip(registers, step, constants, word):
+    """Units in a row, each kept inside its own bound."""
+    source, target, is_ceiling, bound, shift = step.source, step.target, step.inner, step.constant, step.shift
     none = np.uint64(0)
-    for unit in range(size):
+    for unit in range(step.size):
         row, result = registers[source + unit], registers[target + unit]
         b, bit = constants[bound + unit], np.uint64(1) << np.uint64(shift + unit)
         if is_ceiling:
@@ -141,8 +152,9 @@ def _clip(registers, source, target, size, is_ceiling, constants, bound, word, s
 
 
 @kernel(nogil=True)
-def _first_largest(registers, source, size, best, winner):
-    """The first largest of ``size`` registers, and which it is; two rivals in one pass over the points."""
+def _first_largest(registers, step, best, winner):
+    """The first largest of some registers, and which it is; two rivals in one pass over the points."""
+    source, size = step.source, step.size
     first = registers[source]
     for s in range(BLOCK):
         best[s] = first[s]
@@ -161,8 +173,9 @@ def _first_largest(registers, source, size, best, winner):
 
 
 @kernel(nogil=True)
-def _function(constants, weight, n_in, bias, index, size):
+def _function(constants, step, index):
     """Weights and constant term of affine function ``index``, padded with zeros; past the last, minus infinity."""
+    size, bias, weight, n_in = step.size, step.bias, step.weight, step.n_in
     if index >= size:
         return 0.0, 0.0, 0.0, 0.0, -np.inf
     at = weight + index * n_in
@@ -173,17 +186,19 @@ def _function(constants, weight, n_in, bias, index, size):
 
 
 @kernel(nogil=True, fastmath={"contract"})
-def _affine_relu(registers, source, n_in, target, size, constants, weight, bias, slope, word, shift):
+def _affine_relu(registers, step, constants, word):
     """``_relu`` of affine functions of at most four registers; four units in one pass over the points."""
+    source, target, size, n_in = step.source, step.target, step.size, step.n_in
+    slope, shift = constants[step.constant], step.shift
     one, none = np.uint64(1), np.uint64(0)
     z0, z1 = registers[source], registers[source + min(1, n_in - 1)]
     z2, z3 = registers[source + min(2, n_in - 1)], registers[source + min(3, n_in - 1)]
     whole = size - size % 4
     for unit in range(0, whole, 4):
-        a0, a1, a2, a3, a = _function(constants, weight, n_in, bias, unit, size)
-        b0, b1, b2, b3, b = _function(constants, weight, n_in, bias, unit + 1, size)
-        c0, c1, c2, c3, c = _function(constants, weight, n_in, bias, unit + 2, size)
-        d0, d1, d2, d3, d = _function(constants, weight, n_in, bias, unit + 3, size)
+        a0, a1, a2, a3, a = _function(constants, step, unit)
+        b0, b1, b2, b3, b = _function(constants, step, unit + 1)
+        c0, c1, c2, c3, c = _function(constants, step, unit + 2)
+        d0, d1, d2, d3, d = _function(constants, step, unit + 3)
         r0, r1 = registers[target + unit], registers[target + unit + 1]
         r2, r3 = registers[target + unit + 2], registers[target + unit + 3]
         m0 = one << np.uint64(shift + unit)
@@ -211,7 +226,7 @@ def _affine_relu(registers, source, n_in, target, size, constants, weight, bias,
                 r2[s] = v2 if v2 > 0.0 else v2 * slope
                 r3[s] = v3 if v3 > 0.0 else v3 * slope
     for unit in range(whole, size):
-        a0, a1, a2, a3, a = _function(constants, weight, n_in, bias, unit, size)
+        a0, a1, a2, a3, a = _function(constants, step, unit)
         r0, m0 = registers[target + unit], one << np.uint64(shift + unit)
         for s in range(BLOCK):
             v0 = a0 * z0[s] + a1 * z1[s] + a2 * z2[s] + a3 * z3[s] + a
@@ -220,16 +235,17 @@ def _affine_relu(registers, source, n_in, target, size, constants, weight, bias,
 
 
 @kernel(nogil=True, fastmath={"contract"})
-def _affine_signs(registers, source, n_in, size, constants, weight, bias, word, shift):
+def _affine_signs(registers, step, constants, word):
     """``_affine_relu`` where only the label is wanted; past the last unit, minus infinity leaves no bit."""
+    source, size, shift, n_in = step.source, step.size, step.shift, step.n_in
     one, none = np.uint64(1), np.uint64(0)
     z0, z1 = registers[source], registers[source + min(1, n_in - 1)]
     z2, z3 = registers[source + min(2, n_in - 1)], registers[source + min(3, n_in - 1)]
     for unit in range(0, size, 4):
-        a0, a1, a2, a3, a = _function(constants, weight, n_in, bias, unit, size)
-        b0, b1, b2, b3, b = _function(constants, weight, n_in, bias, unit + 1, size)
-        c0, c1, c2, c3, c = _function(constants, weight, n_in, bias, unit + 2, size)
-        d0, d1, d2, d3, d = _function(constants, weight, n_in, bias, unit + 3, size)
+        a0, a1, a2, a3, a = _function(constants, step, unit)
+        b0, b1, b2, b3, b = _function(constants, step, unit + 1)
+        c0, c1, c2, c3, c = _function(constants, step, unit + 2)
+        d0, d1, d2, d3, d = _function(constants, step, unit + 3)
         m0 = one << np.uint64(shift + unit)
         m1, m2, m3 = m0 << one, m0 << np.uint64(2), m0 << np.uint64(3)
         if n_in <= 2:
@@ -249,17 +265,18 @@ def _affine_signs(registers, source, n_in, size, constants, weight, bias, word, 
 
 
 @kernel(nogil=True, fastmath={"contract"})
-def _largest_affine(registers, source, n_in, size, constants, weight, bias, best, winner):
+def _largest_affine(registers, step, constants, best, winner):
     """``_first_largest`` of affine functions of at most four registers; five in one pass over the points."""
+    source, size, n_in = step.source, step.size, step.n_in
     z0, z1 = registers[source], registers[source + min(1, n_in - 1)]
     z2, z3 = registers[source + min(2, n_in - 1)], registers[source + min(3, n_in - 1)]
     for j in range(0, size, 5):
         is_first = j == 0
-        a0, a1, a2, a3, a = _function(constants, weight, n_in, bias, j, size)
-        b0, b1, b2, b3, b = _function(constants, weight, n_in, bias, j + 1, size)
-        c0, c1, c2, c3, c = _function(constants, weight, n_in, bias, j + 2, size)
-        d0, d1, d2, d3, d = _function(constants, weight, n_in, bias, j + 3, size)
-        e0, e1, e2, e3, e = _function(constants, weight, n_in, bias, j + 4, size)
+        a0, a1, a2, a3, a = _function(constants, step, j)
+        b0, b1, b2, b3, b = _function(constants, step, j + 1)
+        c0, c1, c2, c3, c = _function(constants, step, j + 2)
+        d0, d1, d2, d3, d = _function(constants, step, j + 3)
+        e0, e1, e2, e3, e = _function(constants, step, j + 4)
         k0, k1, k2 = np.uint64(j), np.uint64(j + 1), np.uint64(j + 2)
         k3, k4 = np.uint64(j + 3), np.uint64(j + 4)
         if n_in <= 2:
@@ -309,10 +326,10 @@ def _select(row, winner, constants, first, step, size):
 
 
 @kernel(nogil=True)
-def label_codes(key, first, low, width, program, constants, registers, is_hashed, codes):
+def label_codes(key, first, box, program, constants, registers, is_hashed, codes):
     """Fill ``codes`` (n,) with the codes of the labels at points ``first`` onward of the stream that ``key`` begins.
 
-    ``registers`` (n, BLOCK) is room to work in.
+    ``box`` (2, dim) holds the lows and the widths; ``registers`` (n, BLOCK) is room to work in.
 
     Numpy twin: ``pack_labels`` of ``net.labels`` at ``Coder.points(Coder.draws(...))``.
     """
@@ -323,38 +340,36 @@ def label_codes(key, first, low, width, program, constants, registers, is_hashed
     best = np.zeros(BLOCK)
     for start in range(0, n, BLOCK):
         m = min(BLOCK, n - start)
-        _draw(registers, key, first + start, low, width)
+        _draw(registers, key, first + start, box)
         for s in range(BLOCK):
             word[s] = 0
             hashed[s] = 0
-        for step in range(len(program)):
-            kind, source, target = program[step, 0], program[step, 1], program[step, 2]
-            size, inner, constant = program[step, 3], program[step, 4], program[step, 5]
-            bias, shift, weight, n_in = program[step, 6], program[step, 7], program[step, 8], program[step, 9]
+        for number in range(len(program)):
+            step = program[number]
+            kind, source, target, size, inner = step.kind, step.source, step.target, step.size, step.inner
             if kind == AFFINE:
-                _affine(registers, source, target, size, inner, constants, constant, bias)
+                _affine(registers, step, constants)
             elif kind == RELU:
-                slope = constants[constant]
                 if target < 0:
-                    _affine_signs(registers, source, n_in, size, constants, weight, bias, word, shift)
-                elif n_in > 0:
-                    _affine_relu(registers, source, n_in, target, size, constants, weight, bias, slope, word, shift)
+                    _affine_signs(registers, step, constants, word)
+                elif step.n_in > 0:
+                    _affine_relu(registers, step, constants, word)
                 else:
-                    _relu(registers, source, target, size, slope, word, shift)
+                    _relu(registers, step, constants, word)
             elif kind == CLIP:
-                _clip(registers, source, target, size, inner, constants, constant, word, shift)
+                _clip(registers, step, constants, word)
             elif kind == LARGEST or kind == WINNER:
-                if n_in > 0:
-                    _largest_affine(registers, source, n_in, size, constants, weight, bias, best, winner)
+                if step.n_in > 0:
+                    _largest_affine(registers, step, constants, best, winner)
                 else:
-                    _first_largest(registers, source, size, best, winner)
+                    _first_largest(registers, step, best, winner)
                 for s in range(BLOCK):
-                    word[s] |= winner[s] << np.uint64(shift)
+                    word[s] |= winner[s] << np.uint64(step.shift)
                 if kind == LARGEST:
                     registers[target] = best
                 else:
                     for i in range(inner):
-                        _select(registers[target + i], winner, constants, constant + i, inner, size)
+                        _select(registers[target + i], winner, constants, step.constant + i, inner, size)
             elif kind == ADD:
                 for i in range(size):
                     row, one, two = registers[target + i], registers[source + i], registers[inner + i]

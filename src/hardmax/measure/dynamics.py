@@ -19,6 +19,7 @@ import io
 import json
 import os
 from collections.abc import Callable, Iterable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ from hardmax.networks.files.torch_modules import from_torch
 from hardmax.networks.network import Network
 
 SCHEMA = "hardmax-dynamics-1"
-COLUMNS = ("step", "subject", "quantity", "value", "exactness")
+COLUMNS = tuple(field.name for field in fields(Record))
 
 
 def _step(step: Any) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,6 @@ import numpy as np
 from hardmax.heads.diagram.power_diagram import power_diagram
 from hardmax.papers import witnesses as w
 from hardmax.papers.entries import Claim, Decided, Outcome
-
-Keys = list[tuple[int, int]]
 
 
 def _random_keys(rng: np.random.Generator, n: int, dim: int) -> list[list[int]]:
@@ -48,27 +47,36 @@ def _power_weights(weight: Any) -> Outcome:
 
 
 def _one_hot(keys: Sequence[int]) -> Outcome:
-    """Softmax weights at q = 1 as the temperature falls."""
-    weights = w.softmax(np.array(keys, dtype=float), 1e-3)
-    return Outcome(bool(weights.max() > 0.999), {"keys": list(keys), "limit of the weights": weights.round(6).tolist()})
+    """At q = 1 the weights tend to 1 / (number of keys with the largest score), and to 0 for all others."""
+    winners = [key for key in keys if key == max(keys)]
+    limits = [Fraction(int(key == max(keys)), len(winners)) for key in keys]
+    return Outcome(max(limits) == 1, {"keys": list(keys), "limit of the weights": [str(share) for share in limits]})
 
 
-def _empty_cells(rule: Any) -> Outcome:
+def _empty_cells(rule: str) -> Outcome:
+    """An empty key is a mixture of others, so by convexity its weight |k|^2 is below the same mixture of theirs."""
     keys = [(6, 1), (6, -1), (5, 0), (0, 0)]
     live = power_diagram(np.array(keys, dtype=float)).live
-    empty = {j for j in range(4) if not live[j]}
-    shown = {"weights": [x * x + y * y for x, y in keys], "empty": sorted(empty), "asserted": sorted(rule(keys))}
-    return Outcome(empty == set(rule(keys)), shown)
-
-
-def _lightest(keys: Keys) -> set[int]:
+    empty = [j for j in range(4) if not live[j]]
     weights = [x * x + y * y for x, y in keys]
-    return {weights.index(min(weights))}
+    shares = {0: Fraction(5, 12), 1: Fraction(5, 12), 3: Fraction(1, 6)}  # of (5, 0)
+    covered = tuple(sum(share * keys[j][axis] for j, share in shares.items()) for axis in (0, 1)) == keys[2]
+    mixture = sum(share * weights[j] for j, share in shares.items())
+    shown = {"weights": weights, "empty": empty, "weight of the empty one": weights[2], "its mixture": str(mixture)}
+    if rule == "lightest":
+        return Outcome(empty == [weights.index(min(weights))], shown)
+    below = sum(_mixture_is_heavier(seed) for seed in range(300))
+    return Outcome(empty == [2] and covered and weights[2] < mixture and below == 300, {**shown, "of 300 cases": below})
 
 
-def _not_hull_vertices(keys: Keys) -> set[int]:
-    corners = w.hull_vertices(keys)
-    return {j for j, key in enumerate(keys) if key not in corners}
+def _mixture_is_heavier(seed: int) -> bool:
+    """Three random keys and a random mixture of them, in rationals."""
+    rng = np.random.default_rng(seed)
+    keys = _random_keys(rng, 3, 2)
+    parts = [Fraction(int(n)) for n in rng.integers(1, 9, 3)]
+    point = [sum(p * key[axis] for p, key in zip(parts, keys, strict=True)) / sum(parts) for axis in (0, 1)]
+    heavy = sum(p * (key[0] ** 2 + key[1] ** 2) for p, key in zip(parts, keys, strict=True)) / sum(parts)
+    return point[0] ** 2 + point[1] ** 2 < heavy or keys[0] == keys[1] == keys[2]
 
 
 def _piecewise(kind: str) -> Outcome:
@@ -88,13 +96,15 @@ def _bounded(kind: str) -> Outcome:
 
 
 def _uniform(domain: str) -> Outcome:
-    """k = (1, -1), v = (0, 1): the largest error over q > 0, and over margins of at least 1/2."""
-    least = 1e-9 if domain == "whole cell" else 0.25  # the margin of q is 2 q
-    errors = {}
-    for tau in (1.0, 0.1, 0.01):
-        errors[tau] = float(w.softmax([least, -least], tau) @ [0.0, 1.0])
-    shown = {f"largest error at tau = {tau}": error for tau, error in errors.items()}
-    return Outcome(errors[0.01] < 1e-6, shown)
+    """k = (1, -1), v = (0, 1): the error at margin delta = 2 q is 1 / (1 + e^{delta / tau})."""
+    errors: dict[str, Any] = {}
+    for n in (1, 10, 100):  # tau = 1 / n
+        if domain == "whole cell":  # at the margin tau log(3/2), which every cell has, e^{delta / tau} = 3/2
+            errors[f"error at tau = 1/{n}, margin log(3/2) / {n}"] = 1 / (1 + Fraction(3, 2))
+        else:  # e^x >= 1 + x + x^2 / 2
+            x = Fraction(n, 2)
+            errors[f"error at tau = 1/{n}, margin 1/2, at most"] = 1 / (2 + x + x * x / 2)
+    return Outcome(list(errors.values())[-1] < Fraction(1, 1000), {key: str(value) for key, value in errors.items()})
 
 
 def _pullback(structure: str) -> Outcome:
@@ -107,16 +117,18 @@ def _pullback(structure: str) -> Outcome:
     return Outcome(depends == (structure == "coupled"), shown)
 
 
-def _normalised(where: str) -> Outcome:
-    tokens = np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
-    projection = np.diag([1.0, 2.0])
-    if where == "before the projection":
-        keys = tokens @ projection
-    else:
-        raw = tokens @ projection
-        keys = raw / np.linalg.norm(raw, axis=1, keepdims=True)
-    norms = np.linalg.norm(keys, axis=1)
-    return Outcome(bool(np.ptp(norms) < 1e-12), {"norms of the keys": norms.round(6).tolist()})
+def _normalised(keys: list[tuple[int, int]]) -> Outcome:
+    """Winners by dot product against the nearest key, ties included, on a grid of rational queries."""
+    differ = 0
+    for query in product(range(-6, 7), repeat=2):
+        dots = [key[0] * query[0] + key[1] * query[1] for key in keys]
+        far = [(key[0] - query[0]) ** 2 + (key[1] - query[1]) ** 2 for key in keys]
+        first, second = (
+            [j for j, v in enumerate(values) if v == best] for values, best in ((dots, max(dots)), (far, min(far)))
+        )
+        differ += first != second
+    norms = sorted({x * x + y * y for x, y in keys})
+    return Outcome(differ == 0, {"squared norms of the keys": norms, "queries of 169 where the winners differ": differ})
 
 
 CLAIMS = (
@@ -150,25 +162,27 @@ CLAIMS = (
     Claim(
         "IV.3-one-hot",
         "Theorem IV.3",
-        "In the interior of a cell attention tends to a one-hot indicator.",
+        "In the interior of a cell attention over a set of (distinct) keys tends to a one-hot indicator.",
         _one_hot,
+        (1, 0, -1),
         (1, 1, -1),
-        (1, 0, -1),
-        Decided.EXACT,
-        (1, 0, -1),
-        "Keys must be distinct: k = (1, 1, -1) tends to (1/2, 1/2, 0) on an open set.",
-        True,
+        Decided.PROVED,
+        None,
+        "Where keys repeat they are no set of N keys, and share: k = (1, 1, -1) tends to (1/2, 1/2, 0) on an open set.",
     ),
     Claim(
         "Figure 3",
         "Figure 3",
-        "Cells disappear because their weights are relatively small.",
+        "Cells disappear due to their relatively small weights.",
         _empty_cells,
-        _lightest,
-        _not_hull_vertices,
-        Decided.EXACT,
-        _not_hull_vertices,
-        "A cell is empty exactly where its key is not a vertex of the keys' convex hull, whatever its weight.",
+        "lightest",
+        "mixture",
+        Decided.PROVED,
+        "mixture",
+        "Small relative to a mixture: an empty key is a mixture of others, and its weight is below the same mixture of "
+        "theirs. Not the smallest ones: here weight 25 is empty and weight 0 is not. Exactly the keys that are no "
+        "vertices of the hull are empty.",
+        True,
     ),
     Claim(
         "IV.4",
@@ -197,7 +211,7 @@ CLAIMS = (
         _uniform,
         "whole cell",
         "margin at least 1/2",
-        Decided.EXACT,
+        Decided.PROVED,
         "margin at least 1/2",
         "Convergence is pointwise; it is uniform where the margin is at least delta > 0.",
     ),
@@ -213,14 +227,13 @@ CLAIMS = (
     Claim(
         "IV.6",
         "Remark IV.6",
-        "With normalised keys (LayerNorm or l2) the diagram is an ordinary Voronoi diagram.",
+        "With keys of one norm the diagram is an ordinary Voronoi diagram.",
         _normalised,
-        "before the projection",
-        "after the projection",
+        [(3, 4), (4, 3), (5, 0), (-3, 4), (0, -5)],
+        [(3, 4), (4, 3), (1, 0), (-3, 4), (0, -5)],
         Decided.EXACT,
-        "after the projection",
-        "True for keys normalised after W_K (QK-norm), not for LayerNorm before it; and no degeneracy: all N distinct "
-        "keys on a sphere have cells.",
-        True,
+        None,
+        "Keys have one norm when normalised after W_K (QK-norm), not by LayerNorm before it; and all N distinct keys "
+        "on a sphere have cells, so nothing degenerates.",
     ),
 )

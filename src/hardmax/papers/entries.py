@@ -30,8 +30,9 @@ class Decided(StrEnum):
 
     PROVED = "proved"
     EXACT = "exact arithmetic"
+    CERTIFIED = "certified"  # floats or decimals whose errors are proved too small to matter
     NUMERICAL = "numerical"
-    LITERATURE = "literature"
+    LITERATURE = "literature"  # with the reference
 
 
 @dataclass(frozen=True)
@@ -46,8 +47,10 @@ class Outcome:
 class Claim:
     """One published statement.
 
-    ``says`` is the statement in our words, ``correction`` what is true instead (empty where it holds as printed).
-    ``keeps_conclusion`` marks corrections that add a hypothesis or a constant and leave the conclusion standing.
+    ``quotes`` are the paper's own words (``...`` where some are left out), ``says`` the statement in ours, read in its
+    best sense; ``correction`` is what is true instead (empty where it holds as printed). ``keeps_conclusion`` marks
+    corrections that add a hypothesis or a constant and leave the conclusion standing. ``reference`` names the theorem
+    that a verdict rests on and that is not proved here.
     """
 
     name: str
@@ -61,6 +64,13 @@ class Claim:
     correction: str = ""
     keeps_conclusion: bool = False
     paper: str = "tropical expressivity (arXiv 2604.14727v1)"
+    reference: str = ""
+    quotes: str = ""
+
+    @property
+    def rests_on(self) -> str:
+        """What the verdict rests on, with the reference where it is not all proved here."""
+        return f"{self.decided} ({self.reference})" if self.reference else str(self.decided)
 
 
 @dataclass(frozen=True)
@@ -76,7 +86,8 @@ class Finding:
 
     def _repr_html_(self) -> str:
         claim = self.claim
-        rows = [("says", claim.says), *((f"witness: {key}", value) for key, value in self.witness.items())]
+        rows = [("quoted", claim.quotes), ("says", claim.says)]
+        rows += [*((f"witness: {key}", value) for key, value in self.witness.items())]
         rows += [("true instead", claim.correction)] if claim.correction else []
         rows += [(f"there: {key}", value) for key, value in self.correction_witness.items()]
         return block(f"{claim.name}: {self.verdict}", table((), rows, most=60), exactness=str(claim.decided))
@@ -88,9 +99,11 @@ class Finding:
             "name": claim.name,
             "paper": claim.paper,
             "where": claim.where,
+            "quotes": claim.quotes,
             "says": claim.says,
             "verdict": str(self.verdict),
             "decided": str(claim.decided),
+            "reference": claim.reference,
             "witness": {key: str(value) for key, value in self.witness.items()},
             "correction": claim.correction,
             "correction_holds": self.correction_holds,

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 
 from hardmax.measure import bounds
+from hardmax.networks.layers import Attention, Head
+from hardmax.networks.network import Network
 from hardmax.papers import witnesses as w
 from hardmax.papers.entries import Claim, Decided, Outcome
 
@@ -112,13 +114,58 @@ def _residual(cells_change: bool) -> Outcome:
     return Outcome((before != after) == cells_change, {"cells before": before, "cells after": after})
 
 
-def _closed_under(kind: str) -> Outcome:
-    """k = (1, -1), v = (0, 1): the output jumps at 0."""
-    net = w.line_network([1, -1], [0, 1])
-    left, right = (float(net([x])[0]) for x in (-1e-300, 1e-300))
-    cells = w.cells_on_box(net, 1.0)
-    is_true = left == right if kind == "continuous" else cells.n_maps <= cells.n_cells
-    return Outcome(is_true, {"just left of 0": left, "just right of 0": right, "cells": cells.n_cells})
+def _closed_under(values: str) -> Outcome:
+    """k = (1, -1): fixed values (0, 1) jump at 0; log-lifted ones, max(q, 1 - q) - max(q, -q), do not."""
+
+    def fixed(q: Fraction) -> Fraction:
+        return Fraction(0 if q > -q else 1)
+
+    def lifted(q: Fraction) -> Fraction:
+        return max(q, 1 - q) - max(q, -q)
+
+    maps = {"fixed": [fixed], "log-lifted": [lifted]}.get(values, [lifted, fixed])
+    steps = [Fraction(1, 10**k) for k in (3, 30, 300)]
+    jump = max(abs(f(-step) - f(step)) for f in maps for step in steps[-1:])
+    shown = {"step across 0, fixed values": fixed(-steps[-1]) - fixed(steps[-1])}
+    return Outcome(jump < 1, {**shown, "log-lifted": float(lifted(-steps[-1]) - lifted(steps[-1]))})
+
+
+def _piecewise_affine(kind: str) -> Outcome:
+    """The same head with fixed values, enumerated: two constant pieces that do not meet."""
+    cells = w.cells_on_box(w.line_network([1, -1], [0, 1]), 1.0)
+    values = sorted(cells.offsets[:, 0].tolist())
+    is_continuous = values[0] == values[-1]
+    is_affine = cells.n_maps == cells.n_cells == 2
+    shown = {"cells": cells.n_cells, "values on them": values}
+    return Outcome(is_continuous if kind == "continuous" else is_affine, shown)
+
+
+def _output_projection(of: str) -> Outcome:
+    """Two equal heads, k = (1, -1), v = (0, 1), added and subtracted by W_O."""
+    head = Head([[1.0], [-1.0]], [[0.0], [1.0]], [[1.0]])
+    shown, is_true = {}, True
+    for name, output in (("added", [[1.0, 1.0]]), ("subtracted", [[1.0, -1.0]])):
+        cells = w.cells_on_box(Network([Attention([head, head], output)], 1), 4.0)
+        shown[f"{name} by W_O"] = f"{cells.n_cells} cells, {cells.n_regions} regions"
+        is_true &= cells.n_cells == 2 and (of == "cells" or cells.n_regions == 2)
+    return Outcome(is_true, shown)
+
+
+def _normalisation(case: str) -> Outcome:
+    """Winners before and after dividing x by a positive length, scores <x, k> or <x, k> + b; and before subtracting
+    the mean of x too, which is no scaling."""
+    rng = np.random.default_rng(9)
+    changed = 0
+    for _ in range(400):
+        x, keys = rng.integers(-4, 5, 3).tolist(), rng.integers(-4, 5, (4, 3)).tolist()
+        bias = rng.integers(-6, 7, 4).tolist() if case == "any head" else [0] * 4
+        length = Fraction(sum(a * a for a in x), 3) or Fraction(1)  # a positive number that depends on x
+        before = [
+            sum(Fraction(a) * b for a, b in zip(x, key, strict=True)) + c for key, c in zip(keys, bias, strict=True)
+        ]
+        after = [(s - c) / length + c for s, c in zip(before, bias, strict=True)]
+        changed += before.index(max(before)) != after.index(max(after))
+    return Outcome(changed == 0, {"cases": 400, "winners that changed": changed})
 
 
 CLAIMS = (
@@ -194,6 +241,18 @@ CLAIMS = (
         Decided.PROVED,
     ),
     Claim(
+        "III.13-projection",
+        "Definition III.13, Table II",
+        "Concatenation and projection by W_O induce the joint partition of the heads.",
+        _output_projection,
+        "regions",
+        "cells",
+        Decided.CERTIFIED,
+        "cells",
+        "Of cells, always; W_O can merge regions, as when it subtracts one head from its equal.",
+        True,
+    ),
+    Claim(
         "III-E-ffn",
         "Section III-E",
         "Feed-forward ReLU layers are tropical polynomials.",
@@ -215,13 +274,39 @@ CLAIMS = (
     ),
     Claim(
         "III-E-closure",
-        "Section III-E",
-        "Zero-temperature blocks are closed under continuous piecewise linear functions.",
+        "Section III-E, footnote 1",
+        "The block remains closed under continuous piecewise linear functions.",
         _closed_under,
+        "either",
+        "log-lifted",
+        Decided.EXACT,
+        "log-lifted",
+        "True of the log-lifted model, a difference of two maxima, for which it is said; with fixed values see "
+        "III-E-closure-fixed.",
+        True,
+    ),
+    Claim(
+        "III-E-closure-fixed",
+        "Section III-E, Appendix E",
+        "With fixed values too, zero-temperature blocks are continuous piecewise linear functions.",
+        _piecewise_affine,
         "continuous",
         "piecewise affine",
-        Decided.EXACT,
+        Decided.CERTIFIED,
         "piecewise affine",
         "They are piecewise affine and in general discontinuous at the walls of attention.",
+    ),
+    Claim(
+        "III-E-layernorm",
+        "Section III-E, footnote 1",
+        "Normalisations may be taken as scalings or omitted without touching the routing.",
+        _normalisation,
+        "any head",
+        "bias-free head",
+        Decided.EXACT,
+        "bias-free head",
+        "Dividing by a length in front of a bias-free head changes no winner. In front of an affine head it does, and "
+        "LayerNorm subtracts a mean as well.",
+        True,
     ),
 )

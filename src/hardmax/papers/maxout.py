@@ -14,13 +14,12 @@ from typing import Any
 import numpy as np
 
 from hardmax.cells.domains import Segment
+from hardmax.constructions.sawtooth import sawtooth_transformer
 from hardmax.measure import bounds, stability
-from hardmax.networks.layers import Affine, Maxout
-from hardmax.networks.network import Network
 from hardmax.papers import witnesses as w
 from hardmax.papers.entries import Claim, Decided, Outcome
 
-PAPER = "transformers and maxout networks (arXiv 2603.03084, from its summary)"
+PAPER = "transformers and maxout networks (arXiv 2603.03084), judged from its summary only"
 
 #: A maxout layer: pieces[p][k] = (weights, bias) of piece p of unit k.
 Layer = list[list[tuple[list[int], int]]]
@@ -131,12 +130,25 @@ def _relu_is_maxout(rank: int) -> Outcome:
 
 
 def _depth_growth(growth: str) -> Outcome:
-    """Tent maps max(2 x, 2 - 2 x + ...) as maxout units of rank 2, counted for depths 1 to 4."""
-    tent = [Affine([[2.0], [-2.0]], [-1.0, 1.0]), Maxout(2)]  # |2 x - 1| folds [0, 1] onto itself
-    counts = [w.cell_count(Network(tent * depth, 1), Segment([0.0], [1.0])) for depth in (1, 2, 3, 4)]
+    """Zigzags of two teeth compiled to transformers (attention alone), counted for depths 1 to 4."""
+    domain = Segment([0.0], [1.0])
+    counts = [w.cell_count(sawtooth_transformer(2, depth).on_inputs, domain) for depth in (1, 2, 3, 4)]
     lower = [bounds.maxout_lower(1, [1] * depth, 2) for depth in (1, 2, 3, 4)]
     doubles = counts == [2, 4, 8, 16] == lower
     return Outcome(doubles == (growth == "exponential"), {"cells at depth 1..4": counts, "lower bound": lower})
+
+
+def _first(reading: str) -> Outcome:
+    """What the other paper itself cites in Section II-B: tropical geometry applied to attention before it."""
+    earlier = ["Hashemi et al. 2025, Tropical attention", "Alpay and Senturk 2026, arXiv 2601.09775"]
+    return Outcome(not earlier if reading == "first to apply" else len(earlier) == 2, {"cited as earlier": earlier})
+
+
+def _first_connection(reading: str) -> Outcome:
+    """Priority is no statement about numbers: the summary names no work to compare with."""
+    if reading == "as printed":
+        return Outcome(None, {"missing": "the paper itself, and a survey of what came before"})
+    return Outcome(True, {"our construction": "hm.maxout_to_transformer"})
 
 
 def _attention_is_max(operation: str) -> Outcome:
@@ -204,6 +216,7 @@ CLAIMS = (
         1,
         Decided.LITERATURE,
         paper=PAPER,
+        reference="universal approximation by ReLU networks: Hornik 1991; Leshno et al. 1993",
     ),
     Claim(
         "M-regions",
@@ -212,8 +225,34 @@ CLAIMS = (
         _depth_growth,
         "exponential",
         "slower",
-        Decided.EXACT,
+        Decided.CERTIFIED,
         paper=PAPER,
+    ),
+    Claim(
+        "M-first",
+        "summary, novelty",
+        "No earlier work connects self-attention with maxout operations.",
+        _first_connection,
+        "as printed",
+        "as a construction",
+        Decided.NUMERICAL,
+        None,
+        "Priority cannot be checked here; the construction can.",
+        paper=PAPER,
+    ),
+    Claim(
+        "Summary-first",
+        "summary of the tropical paper, novelty",
+        "The tropical paper is the first to apply tropical geometry to transformers.",
+        _first,
+        "first to apply",
+        "cites earlier work",
+        Decided.LITERATURE,
+        "cites earlier work",
+        "Its own Section II-B cites two earlier works that do; the paper's text claims to be first only with the "
+        "bounds.",
+        paper="tropical expressivity, this entry from its summary",
+        reference="Section II-B of arXiv 2604.14727v1, its references 3 and 19",
     ),
     Claim(
         "M-attention",

@@ -16,14 +16,16 @@ from hardmax.papers import witnesses as w
 from hardmax.papers.entries import Claim, Decided, Outcome
 
 
-def _region_definition(reading: str) -> Outcome:
-    """Keys -1, 0, 1 with values 5, 7, 5: the middle key wins at 0 alone, a seam of measure zero."""
+def _region_definition(maps: str) -> Outcome:
+    """Regions of |x| by the definition; and of keys -1, 0, 1 with values 5, 7, 5, whose middle key wins at 0 alone."""
+    continuous = w.cells_on_box(Network([Affine([[1.0], [-1.0]], [0.0, 0.0]), ReLU(), Affine([[1.0, 1.0]])], 1), 4.0)
+    if maps == "continuous":
+        return Outcome(continuous.n_regions == 2, {"regions of |x|": continuous.n_regions})
     at = {x: _tie_average([-x, 0 * x, x], [5, 7, 5]) for x in (Fraction(-1), Fraction(0), Fraction(1))}
     literal = 1 if at[Fraction(0)] == at[Fraction(1)] == at[Fraction(-1)] else 2
     almost_everywhere = w.cells_on_box(w.line_network([-1, 0, 1], [5, 7, 5]), 4.0).n_regions
-    regions = literal if reading == "literal" else almost_everywhere
-    shown = {"f(-1)": at[Fraction(-1)], "f(0)": at[Fraction(0)], "f(1)": at[Fraction(1)], "regions": regions}
-    return Outcome(regions == 1, shown)  # the map is 5 but for one point
+    shown = {"f(-1), f(0), f(1)": [str(value) for value in at.values()], "regions, literally": literal}
+    return Outcome(literal == almost_everywhere, {**shown, "regions but for null sets": almost_everywhere})
 
 
 def _tie_average(scores: list[Fraction], values: list[int]) -> Fraction:
@@ -127,6 +129,18 @@ def _normal_fan(kind: str) -> Outcome:
     return Outcome(is_cone if kind == "cones" else is_convex, shown)
 
 
+def _boundary(reading: str) -> Outcome:
+    """F = P - Q with P = max(x, -x) + 1 and Q = max(x, -x): hypersurfaces {0} both, and F is constant."""
+
+    def bends(f: Any) -> list[int]:
+        return [x for x in range(-3, 4) if f(x - 1) + f(x + 1) != 2 * f(x)]
+
+    union = sorted({*bends(lambda x: max(x, -x) + 1), *bends(lambda x: max(x, -x))})
+    kinks = bends(lambda x: max(x, -x) + 1 - max(x, -x))
+    asserted = kinks if reading == "where the map bends" else union
+    return Outcome(asserted == union, {"hypersurfaces of P and Q": union, "kinks of P - Q": kinks})
+
+
 def _refinement(rule: str) -> Outcome:
     heads = [[(0, 0), (3, 0), (0, 3)], [(0, 0), (2, 1), (1, 2)]]
     full = w.plane_winners(heads)
@@ -150,14 +164,14 @@ CLAIMS = (
     Claim(
         "III.1",
         "Definition III.1",
-        "A maximal linear region is a maximal connected open set on which the map is affine.",
+        "A maximal linear region of a continuous map is a maximal connected open set on which the map is affine.",
         _region_definition,
-        "literal",
-        "almost everywhere",
-        Decided.EXACT,
-        "almost everywhere",
-        "The definition must ignore null sets: a tie at one point would otherwise split a region.",
-        True,
+        "continuous",
+        "with jumps",
+        Decided.CERTIFIED,
+        None,
+        "For hard attention, which jumps, the same definition must ignore null sets: a tie at one point would split "
+        "a region.",
     ),
     Claim(
         "III.2",
@@ -215,7 +229,8 @@ CLAIMS = (
         "Newton polytope and coefficients",
         Decided.EXACT,
         "Newton polytope and coefficients",
-        "The coefficients matter too (the regular subdivision they induce); and exponents are real here, not integer.",
+        "The polytope and the coefficients do (the paper's next paragraph says so); exponents are real here.",
+        True,
     ),
     Claim(
         "III.6",
@@ -236,6 +251,18 @@ CLAIMS = (
         Decided.EXACT,
         "polyhedra",
         "With constants c_j they are polyhedra of a complex; they are cones of a fan only where all c_j are equal.",
+        True,
+    ),
+    Claim(
+        "III.7-boundary",
+        "Definition III.7",
+        "The global boundary of a structured rational map is the union of the hypersurfaces of its polynomials.",
+        _boundary,
+        "where the map bends",
+        "where a polynomial bends",
+        Decided.EXACT,
+        "where a polynomial bends",
+        "As a definition of walls of cells; the map itself may bend on less of it: equal polynomials cancel.",
         True,
     ),
     Claim(

@@ -98,13 +98,14 @@ def as_markdown(findings: Sequence[Finding]) -> str:
         lines.append(f"| {claim.name} | {finding.verdict} | {claim.decided} | {_cell(claim.says)} |")
     for finding in findings:
         claim = finding.claim
-        lines += ["", f"## {claim.name}: {finding.verdict}", "", f"{claim.where}, {claim.paper}.", "", claim.says, ""]
+        lines += ["", f"## {claim.name}: {finding.verdict}", "", f"{claim.where}, {claim.paper}:", ""]
+        lines += [f"> {claim.quotes}", "", claim.says, ""]
         lines += [f"- {_cell(str(key))}: `{value}`" for key, value in finding.witness.items()]
         if claim.correction:
             lines += ["", f"**{correction_word(finding)}:** {claim.correction}"]
         if finding.correction_witness:
             lines += [""] + [f"- {_cell(str(key))}: `{value}`" for key, value in finding.correction_witness.items()]
-        lines += ["", f"Decided: {claim.decided}."]
+        lines += ["", f"Decided: {claim.rests_on}."]
     return "\n".join(lines) + "\n"
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hardmax.papers import (
     appendices,
     attention_geometry,
@@ -13,8 +15,9 @@ from hardmax.papers import (
     temperature,
 )
 from hardmax.papers.entries import Claim
+from hardmax.papers.quotations import QUOTED
 
-ledger: tuple[Claim, ...] = (
+_CLAIMS: tuple[Claim, ...] = (
     *preliminaries.CLAIMS,
     *lifting.CLAIMS,
     *attention_geometry.CLAIMS,
@@ -24,3 +27,5 @@ ledger: tuple[Claim, ...] = (
     *appendices.CLAIMS,
     *maxout.CLAIMS,
 )
+
+ledger: tuple[Claim, ...] = tuple(replace(claim, quotes=QUOTED[claim.name]) for claim in _CLAIMS)

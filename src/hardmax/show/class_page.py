@@ -73,7 +73,7 @@ def class_document(
 ) -> tuple[Document, dict[str, Markup]]:
     """All that the page says, and the elements that its script fills."""
     made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    told("how far the dead are from living")
+    told("how far dead classes are from having a cell")
     lifts = _lifts(audit, max_seconds)
     told("room around witnesses")
     room = _room(audit)
@@ -292,7 +292,7 @@ def _panel() -> Markup:
     ) + tag("noscript", tag("p", "The drawing needs scripts; the table names rivals.", class_="absent"))  # fmt: skip
 
 
-# --- how far from living -----------------------------------------------------------------------------
+# --- how far from a cell -----------------------------------------------------------------------------
 
 
 def _lifts(audit: ClassAudit, max_seconds: float) -> dict[int, Any]:
@@ -316,7 +316,7 @@ def _lifts(audit: ClassAudit, max_seconds: float) -> dict[int, Any]:
 
 
 def _lift_section(audit: ClassAudit, lifts: dict[int, Any]) -> Section:
-    title, name = "How far from living", "lifts"
+    title, name = "How far dead classes are from a cell", "lifts"
     if not audit.n_dead:
         return Section(name, title, absent="No class is dead.")
     if not lifts:

@@ -15,7 +15,7 @@ from hardmax.heads.analysis import HeadAnalyses, analyse_heads
 from hardmax.heads.capture.captured import Capture
 from hardmax.heads.capture.capturing import capture
 from hardmax.heads.fidelity import Fidelity, Hardened, Trial
-from hardmax.heads.trials import subject_of
+from hardmax.heads.trials import runs_of
 from hardmax.show.report import fidelity as fidelity_part
 from hardmax.show.report import heads
 from hardmax.show.report import temperature as temperature_part
@@ -80,7 +80,7 @@ def gather(
     told("running the model and its skeleton")
     trial = None
     if not subject.not_soft:
-        trial = Trial(subject_of(subject.net, subject.inputs.points), subject.inputs.labels)
+        trial = Trial(runs_of(subject.net, subject.inputs.points), subject.inputs.labels)
     fidelity, whole = fidelity_section(subject, trial, told)
     told("looking at every head")
     captures, why = _captures(subject)

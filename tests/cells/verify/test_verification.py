@@ -11,6 +11,7 @@ from hardmax.cells.verify.fixed_choices import exact_cells, exact_inputs, follow
 from hardmax.cells.verify.regions import parted
 from hardmax.cells.verify.verification import Verification, verify
 from hardmax.errors import CertificateError, ParameterError
+from hardmax.exact.rationals import rational_array
 from hardmax.exactness import Exactness
 from networks.builders import network_of
 from oracles.network_cases import random_network
@@ -375,6 +376,7 @@ def test_following_a_points_own_label_is_evaluation():
         graph, points = question.net.graph, np.random.default_rng(seed).integers(-6, 7, size=(9, question.dim)) / 2
         for numbers in (points, exact_inputs(graph, question.domain, points.tolist())):
             labels, wanted = question.net.labels(numbers), question.net(numbers)
+            wanted = wanted if numbers is points else rational_array(wanted)
             *guards, (output, row_of) = follow(graph, numbers, labels)
             assert all((output[row_of[k], k] == wanted[k]).all() for k in range(len(points)))
             assert sum(rows.shape[2] for rows, _ in guards) == question.net.n_choices

@@ -341,3 +341,32 @@ def test_attention_by_hand_is_captured_beside_that_of_modules():
     for capture, wanted in zip(captures, module(x), strict=True):
         last = capture.head(1, 0)
         assert np.allclose(last.weights @ last.values, wanted.detach(), atol=1e-6)
+
+
+def test_modules_of_torch_have_positions_where_they_attend_to_their_own_sequence():
+    layer = nn.TransformerDecoderLayer(6, 2, 8, batch_first=True, dropout=0.0)
+    memory = torch.zeros(1, 4, 6)
+
+    class Decoder(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = layer
+
+        def forward(self, x):
+            return self.layer(x, memory)
+
+    own, _, cross, _ = hm.capture(Decoder(), torch.randn(1, 4, 6))[0].heads
+    assert own.query_positions.tolist() == own.key_positions.tolist() == [0, 1, 2, 3]
+    assert cross.query_positions is None
+    extra = nn.MultiheadAttention(6, 2, add_bias_kv=True, add_zero_attn=True, batch_first=True)
+
+    class Alone(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.part = extra
+
+        def forward(self, x):
+            return self.part(x, x, x)[0]
+
+    head = hm.capture(Alone(), torch.randn(1, 3, 6))[0].heads[0]
+    assert head.query_positions.tolist() == [0, 1, 2] and head.key_positions.tolist() == [0, 1, 2, -1, -1]

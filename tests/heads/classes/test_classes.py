@@ -408,7 +408,7 @@ def test_a_cell_too_thin_for_floats_has_a_rational_witness():
         (WeightError, {"source": [[2**60 + 1]]}, "binary64 cannot hold"),
         (ShapeError, {"source": [1.0, 2.0]}, r"expected \(N, d\)"),
         (ShapeError, {"source": [[1.0]], "bias": [1.0, 2.0]}, r"expected \(1,\)"),
-        (ShapeError, {"source": [[1.0]], "names": ["a", "b"]}, "expected 1, one a class of the weights, got 2"),
+        (ShapeError, {"source": [[1.0]], "names": ["a", "b"]}, "expected 1, one for each class of the weights, got 2"),
         (FileFormatError, {"source": [[1.0]], "names": "a"}, "a: no such|expected a text file"),
         (ParameterError, {"source": [[1.0]], "layer": "head"}, "layer='head'"),
         (PickleError, {"source": "model.bin"}, "unpickled"),

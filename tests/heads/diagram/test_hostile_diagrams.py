@@ -12,7 +12,7 @@ from hardmax.exact.rationals import nearest_float
 from hardmax.heads.diagram.power_diagram import power_diagram
 from hardmax.heads.diagram.pullback import pull_back
 from hardmax.heads.diagram.reachable import is_won
-from hardmax.heads.diagram.reachable_ball import _Cell
+from hardmax.heads.diagram.reachable_ball import _HalfSpaces
 from hardmax.tropical._essential import _clear_winners, essential_terms
 from hardmax.tropical.newton_polytope import NewtonPolytope
 from hardmax.tropical.normal_fan import minkowski_f_vector
@@ -510,7 +510,7 @@ def test_float_proofs_about_balls_hold_in_rationals():
         radius = float(np.linalg.norm(query - centre))
         for _ in range(int(rng.integers(0, 4))):
             radius = float(np.nextafter(radius, rng.choice([0.0, np.inf])))
-        if _Cell(np.empty((0, dim)), np.empty(0)).is_won(query, centre, radius):
+        if _HalfSpaces(np.empty((0, dim)), np.empty(0)).is_won(query, centre, radius):
             inside += 1
             assert dot(off, off) <= Fraction(radius) ** 2, seed
         normals, limits = hostile(rng, (m, dim), "thirds"), hostile(rng, (m,), "sevenths")
@@ -532,7 +532,7 @@ def test_float_proofs_about_balls_hold_in_rationals():
         for _ in range(int(rng.integers(0, 6))):
             radius = float(np.nextafter(radius, rng.choice([0.0, np.inf])))
         for size in (radius, 0.999 * radius, 0.0):
-            if _Cell(normals, limits).ruled_out(weights, centre, size) is not None:
+            if _HalfSpaces(normals, limits).ruled_out(weights, centre, size) is not None:
                 outside += 1
                 assert reach >= 0 and reach**2 >= Fraction(size) ** 2 * dot(pull, pull), seed
     assert outside > 5

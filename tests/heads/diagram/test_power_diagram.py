@@ -1,4 +1,4 @@
-"""Power diagrams: who lives, who neighbours whom, who wins; shares and pictures."""
+"""Power diagrams: live keys, neighbours, winners; shares and pictures."""
 
 from fractions import Fraction
 from itertools import combinations

@@ -267,7 +267,8 @@ def _clip(m):
     low, high = np.sort(m.rng.normal(size=2))
     if m.chance(0.1):
         low, high = high, low
-    low, high = (-1e30 if m.chance(0.1) else low), (1e20 if m.chance(0.1) else high)
+    far = -1e300 if m.dtype == "float64" and m.opset >= 11 else -1e30
+    low, high = (far if m.chance(0.1) else low), (1e20 if m.chance(0.1) else high)
     if m.opset < 11:
         bounds = {"min": float(low), "max": float(high)}
         return m.add("Clip", [m.some()], **{k: v for k, v in bounds.items() if m.chance(0.7)})

@@ -510,3 +510,12 @@ def test_half_precision_weights_are_read_at_their_binary_value(tmp_path_factory)
     half = np.array([0.1, -3.0], dtype=np.float16)
     model = small_model([("Cast", ["h"], ["c"], {"to": 1}), ("Mul", ["x", "c"], ["y"], {})], [1, 2], {"h": half})
     assert _read(model, tmp_path_factory)([1.0, 1.0]).tolist() == half.astype(float).tolist()
+
+
+def test_choices_give_positive_entries_back_as_they_are(tmp_path):
+    """Rounding on the way would tell apart entries that tie in front of Hardmax."""
+    slopes = np.float32([-0.31417644, 1.2450889, 0.080574, 1.2484071])
+    nodes = [("PRelu", ["x", "s"], ["p"], {}), ("Max", ["p", "s", "x"], ["y"], {})]
+    net = hm.read(save(small_model(nodes, [1, 4], {"s": slopes}), tmp_path))
+    x = np.full(4, np.float32(5 / 3))
+    assert net(x).tolist() == x.astype(np.float64).tolist()

@@ -16,6 +16,7 @@ from hardmax.exact import rounding
 from hardmax.exact.rationals import fraction
 from hardmax.networks import operations as op
 from hardmax.networks.evaluation import apply
+from hardmax.networks.graph import GraphBuilder
 from hardmax.networks.slices.coefficients import Arithmetic, SliceProgram, Tensor
 from hardmax.networks.slices.entry_bounds import EntryBounds, EntrywiseProgram, _product
 from hardmax.networks.slices.rounding import Bounded, Bounds
@@ -216,3 +217,41 @@ def _label(program):
         labels.append(np.array(label))
         state = program.advance(state, np.zeros(1, dtype=np.int64), labels[-1][None])
     return labels
+
+
+def _clip_network(rng):
+    """Two layers of clips, floors and ceilings, with one bound or several, of hostile numbers."""
+    builder, value, width = GraphBuilder((2,)), 0, 2
+    exponents = (0, 0, 1, -40, 60)
+    for _ in range(2):
+        size = int(rng.integers(1, 4))
+        bias = op.frozen(_numbers(rng, size, exponents)) if rng.random() < 0.5 else None
+        value = builder.add(op.Linear(op.frozen(_numbers(rng, (size, width), exponents)), bias), value)
+        bound = _numbers(rng, size if rng.random() < 0.5 else (), exponents)
+        value, width = builder.add(op.Clip(op.frozen(bound), bool(rng.random() < 0.5)), value), size
+    builder.add(op.Linear(op.frozen(_numbers(rng, (1, width), exponents))), value)
+    return builder.build()
+
+
+def test_guards_and_maps_behind_clips_are_within_their_bounds():
+    rng = np.random.default_rng(11)
+    n_rounded = 0
+    for _ in range(CASES):
+        graph = _clip_network(rng)
+        origin, basis = _numbers(rng, 2, (0, 1)), _numbers(rng, (2, 2), (0, 1))
+        bounded = SliceProgram(graph, origin, basis, Arithmetic.BOUNDED)
+        labels = [rng.integers(0, 2, stage.n_choices) for stage in bounded.stages]
+        rational = SliceProgram(graph, origin, basis, Arithmetic.RATIONAL)
+        truths, end = rational.follow(labels)
+        for program in (bounded, EntrywiseProgram(graph, origin, basis)):
+            guards, state = program.follow(labels)
+            output = program.output(state)
+            pairs = [(g.coefficients, g.error, t.coefficients) for g, t in zip(guards, truths, strict=True)]
+            pairs.append((output.coefficients, output.bounds.error, rational.output(end).coefficients))
+            for found, error, exact in pairs:
+                for term in range(found.shape[1]):
+                    for x, y in zip(found[0, term].reshape(-1), exact[0, term].reshape(-1), strict=True):
+                        off = abs(Fraction(float(x)) - fraction(y))
+                        assert off <= Fraction(float(error[0, term]))
+                        n_rounded += off > 0
+    assert n_rounded > CASES // 2

@@ -122,3 +122,16 @@ def test_attention_and_its_values_may_have_other_numbers_of_axes(scores_lead, va
     affine = (terms[:, 0] + middles * terms[:, 1]).reshape(cells.n_cells, *net.output_shape)
     assert cells.n_cells > 1 and np.allclose(affine, net(segment.points(middles, (2,))))
     assert cells.certificate.ok
+
+
+def test_equal_rows_with_bounds_of_their_own_are_told_apart():
+    builder = GraphBuilder((1,))
+    rows = builder.add(op.Linear(op.frozen([[1.0], [1.0], [1.0]])), 0)
+    builder.add(op.Clip(op.frozen([0.0, 1.0, 0.0])), rows)
+    net = Network.from_graph(builder.build())
+    assert Plan.of(net.graph).stages[0].twin.tolist() == [0, 1, 2]
+    cells = enumerate_cells(net, Segment([-1.0], [2.0]))
+    assert sorted(cells.labels.tolist()) == [[0, 0, 0], [1, 0, 1], [1, 1, 1]]
+    one = GraphBuilder((1,))
+    one.add(op.Clip(op.frozen(0.5)), one.add(op.Linear(op.frozen([[1.0], [1.0]])), 0))
+    assert Plan.of(one.build()).stages[0].twin.tolist() == [0, 0]

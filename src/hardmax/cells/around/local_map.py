@@ -57,7 +57,8 @@ class LocalMap(ShownAsTable):
     ``wall`` None.
 
     ``on_wall`` says that the input lies exactly on a wall; then ``walls`` lists every wall through it, and the label is
-    ``net.labels(x)``, ties to the lowest index. ``hm.cells_around(net, x, radius=0)`` lists the cells that meet there.
+    ``net.labels(x)``, ties to the lowest index, with the map that it makes, even where it owns no cell.
+    ``hm.cells_around(net, x, radius=0)`` lists the cells that meet there.
 
     With ``direction``, radius, wall and walls are those met along x + t * direction, t >= 0, and ``radius`` is t.
     Networks whose scores are quadratic in the input have curved walls: there a distance is given along a direction
@@ -279,8 +280,8 @@ class _Finder:
         if best is None:
             return self._exact_result(choices, numbers, (inf, inf, inf), None, here, step)
         low, high = nearest_float(best[0]), nearest_float(best[1])
-        ends = (0.0, 0.0) if best[1] == 0 else (nextafter(low, 0.0), nextafter(high, inf))
-        return self._exact_result(choices, numbers, ((low + high) / 2, *ends), nearest, here, step)
+        below, above = (0.0, 0.0) if best[1] == 0 else (nextafter(low, 0.0), nextafter(high, inf))
+        return self._exact_result(choices, numbers, ((low + high) / 2, below, above), nearest, here, step)
 
     def _exact_terms(self, label: IntArray) -> tuple[Array, FloatArray | None]:
         walls = CellWalls(self.net, self.point, Arithmetic.RATIONAL)
@@ -309,7 +310,9 @@ class _Finder:
         self, choices: Choices, numbers: tuple[FloatArray, FloatArray, float, float], nearest: _Nearest | None,
         step: FloatArray | None, exactness: Exactness,
     ) -> LocalMap:  # fmt: skip
-        radius, lower, upper, wall, walls = nan, 0.0, inf, None, ()
+        radius, lower, upper = nan, 0.0, inf
+        wall: Wall | None = None
+        walls: tuple[Wall, ...] = ()
         if nearest is not None:
             lower, upper = nearest.lower, nearest.upper
             radius = lower if lower == upper else min(max(lower + (upper - lower) / 2, lower), upper)

@@ -18,7 +18,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import ShapeError, WeightError
 from hardmax.exact.rationals import float_array, rational
-from hardmax.exact.rounding import SAFETY, UNDERFLOW, norm_above, norm_below, relative_error
+from hardmax.exact.rounding import (
+    SAFETY,
+    UNDERFLOW,
+    norm_above,
+    norm_below,
+    quotient_above,
+    quotient_below,
+    relative_error,
+)
 from hardmax.exactness import Array, FloatArray, IntArray
 from hardmax.networks.network import Network
 from hardmax.networks.slices.coefficients import Arithmetic, SliceProgram, SliceState
@@ -28,6 +36,7 @@ from hardmax.networks.slices.stages import Plan, Stage
 #: Norms that multiply to more than this leave one bound a tensor too coarse; bounds an entry are sharper.
 _MOST_GROWTH = 1e7
 _ONLY = np.zeros(1, dtype=np.int64)
+_LARGEST = float(np.finfo(np.float64).max)
 
 
 @dataclass(frozen=True)
@@ -105,10 +114,10 @@ def dual_norms(columns: FloatArray, norm: float) -> FloatArray:
         with np.errstate(over="ignore", under="ignore"):
             squares = np.einsum("ij,ij->j", columns, columns)
         if bool(((squares > 2.0**-900) & (squares < 2.0**1000)).all()):
-            return np.sqrt(squares)
+            return np.asarray(np.sqrt(squares))
         powers = np.frexp(np.abs(columns).max(axis=0, initial=0.0))[1]
         scaled = np.ldexp(columns, -powers)
-        return np.ldexp(np.sqrt(np.einsum("ij,ij->j", scaled, scaled)), powers)
+        return np.asarray(np.ldexp(np.sqrt(np.einsum("ij,ij->j", scaled, scaled)), powers))
     sizes = np.abs(columns)
     return np.asarray(sizes.max(axis=0, initial=0.0) if norm == 1 else sizes.sum(axis=0))
 
@@ -162,25 +171,28 @@ class PointChoices:
         """The choices at a float point, or (in rationals only) at a rational one."""
         if not in_rationals:
             program = self._bounded
-            found = self._run(program, program.at(point[None], np.zeros(1)), None)
+            found = self._run(program, program.at(point[None], np.zeros(1)))
             if found is not None:
                 return found
         program = SliceProgram(self._net.graph, point, self._nowhere[1], Arithmetic.RATIONAL)
-        found = self._run(program, program.begin(), None)
+        found = self._run(program, program.begin())
         assert found is not None
         return found
 
-    def along(self, point: Array, label: IntArray, *, in_rationals: bool = False) -> Choices:
-        """The guards at a point when the network is made to choose ``label``, whatever wins there."""
-        if in_rationals:
-            program = SliceProgram(self._net.graph, point, self._nowhere[1], Arithmetic.RATIONAL)
-            found = self._run(program, program.begin(), label)
-        else:
-            found = self._run(self._bounded, self._bounded.at(point[None], np.zeros(1)), label)
-        assert found is not None
-        return found
+    def holds(self, point: Array, label: IntArray) -> bool:
+        """Whether the closed cell of a label holds a point, in rationals."""
+        program = SliceProgram(self._net.graph, point, self._nowhere[1], Arithmetic.RATIONAL)
+        state = program.begin()
+        for stage in program.stages:
+            rows, own = program.guards(state).coefficients[0, 0], label[stage.columns]
+            for choice, (first, size) in enumerate(zip(stage.group_start, stage.group_size, strict=True)):
+                scores = [0, rows[first]] if stage.is_relu[choice] else list(rows[first : first + size])
+                if scores[own[choice]] < max(scores):
+                    return False
+            state = program.advance(state, _ONLY, own[None])
+        return True
 
-    def _run(self, program: SliceProgram, state: SliceState, forced: IntArray | None) -> Choices | None:
+    def _run(self, program: SliceProgram, state: SliceState) -> Choices | None:
         is_exact = program.arithmetic is Arithmetic.RATIONAL
         label = np.zeros(self._net.n_choices, dtype=np.int64)
         values: list[FloatArray] = []
@@ -189,7 +201,7 @@ class PointChoices:
             guards = program.guards(state)
             rows = guards.coefficients[0, 0]
             error = 0.0 if guards.error is None else float(guards.error[0, 0])
-            chosen = first_winners(rows, error, stage) if forced is None else forced[stage.columns]
+            chosen = first_winners(rows, error, stage)
             if chosen is None:
                 return None
             label[stage.columns] = chosen
@@ -239,7 +251,7 @@ def first_winners(rows: Array, error: float, stage: Stage) -> IntArray | None:
 
 
 class CellWalls:
-    """The walls of labelled cells as functions of the displacement from one input, with states of prefixes kept."""
+    """The walls of labelled cells as functions of the displacement from one input."""
 
     def __init__(self, net: Network, point: FloatArray, arithmetic: Arithmetic = Arithmetic.BOUNDED) -> None:
         self.dim = prod(net.input_shape)
@@ -250,7 +262,6 @@ class CellWalls:
         )
         self.is_exact = arithmetic is Arithmetic.RATIONAL
         self._start: SliceState | None = None
-        self._kept: dict[bytes, SliceState] = {}
 
     def stages(self, label: IntArray, choices: Choices | None = None) -> Iterator[StageWalls]:
         """The walls of each stage along a label; values at the input from ``choices`` where given, which is sharper."""
@@ -264,7 +275,7 @@ class CellWalls:
             if choices is not None and not self.is_exact:
                 values, value_error = choices.values[index], choices.errors[index]
             yield stage_walls(rows[1:], error[1:], values, value_error, stage, own, self.dim)
-            state = self._advanced(index, state, label)
+            state = self.program.advance(state, _ONLY, own[None])
         self._last = state
 
     def map(self) -> tuple[Array, FloatArray | None]:
@@ -273,14 +284,146 @@ class CellWalls:
         terms = np.asarray(tensor.coefficients[0])
         return terms, None if tensor.bounds is None else np.asarray(tensor.bounds.error[0])
 
+    def batch(self, labels: IntArray) -> tuple[list[Rows], Array, FloatArray]:
+        """The walls of many labels (n, n_choices) in floats; maps (n, term, *output_shape) and errors (n, term)."""
+        state, n = self._begin(), len(labels)
+        parts = []
+        for stage in self.program.stages:
+            guards = self.program.guards(state)
+            assert guards.error is not None
+            parts.append(_stage_rows(guards.coefficients, guards.error, stage, labels[:, stage.columns], self.dim))
+            parents = np.arange(n) if len(guards.coefficients) == n else np.zeros(n, dtype=np.int64)
+            state = self.program.advance(state, parents, labels[:, stage.columns])
+        tensor = self.program.output(state)
+        assert tensor.bounds is not None
+        maps = np.broadcast_to(tensor.coefficients, (n, *tensor.coefficients.shape[1:]))
+        return Rows.joined(parts, n, self.dim), maps, np.broadcast_to(tensor.bounds.error, (n, maps.shape[1]))
+
     def _begin(self) -> SliceState:
         if self._start is None:
             self._start = self.program.begin()
         return self._start
 
-    def _advanced(self, index: int, state: SliceState, label: IntArray) -> SliceState:
-        chosen = label[self.program.stages[index].columns]
-        return self.program.advance(state, _ONLY, chosen[None])
+
+@dataclass(eq=False)
+class Rows:
+    """All n walls of a cell as rows g + <a, v> in displacements from the input, with bounds on their errors.
+
+    A guard that does not move keeps its row, of length zero.
+    """
+
+    slopes: FloatArray  # (n, dim)
+    values: FloatArray
+    value_error: FloatArray
+    slope_error: FloatArray  # of the slope's length
+    lengths: FloatArray  # 0 where a slope may be zero
+    shortest: FloatArray
+    longest: FloatArray
+    columns: IntArray
+    rivals: IntArray
+
+    @classmethod
+    def joined(cls, parts: list[tuple[Array, ...]], n: int, dim: int) -> list[Rows]:
+        """The rows of n cells from those of their stages, (n, ...) each but for the columns."""
+        if not parts:
+            none, places = np.empty(0), np.empty(0, dtype=np.int64)
+            return [cls(np.empty((0, dim)), none, none, none, none, none, none, places, places) for _ in range(n)]
+        slopes, values, value_error, slack, rivals = (
+            np.ascontiguousarray(np.concatenate([part[k] for part in parts], axis=1)) for k in range(5)
+        )
+        columns = np.concatenate([part[5] for part in parts])
+        flat = slopes.reshape(-1, dim).T
+        lengths = dual_norms(flat, 2).reshape(values.shape)
+        longest = norm_above(norm_above(lengths, dim) + slack, 0)
+        longest = np.where((lengths == 0) & (slack == 0), 0.0, longest)
+        shortest = np.maximum(norm_below(norm_below(lengths, dim) - slack, 0), 0.0)
+        slack = slack + relative_error(1) * longest
+        lengths = np.where(shortest > 0, lengths, 0.0)
+        return [
+            cls(slopes[k], values[k], value_error[k], slack[k], lengths[k], shortest[k], longest[k], columns, rivals[k])
+            for k in range(n)
+        ]
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @cached_property
+    def is_flat(self) -> bool:
+        """Whether a guard may be zero throughout the cell, and may not be beyond its walls."""
+        still = ~(self.shortest > 0)
+        return bool(still.any()) and not bool((self.values[still] - self.value_error[still] > 0).all())
+
+    @cached_property
+    def below(self) -> FloatArray:
+        """Lower bounds on the distances to the walls, wherever they are met; infinite where a row does not move."""
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            least = quotient_below(np.maximum(np.abs(self.values) - self.value_error, 0.0), self.longest)
+        return np.where(self.longest > 0, np.nan_to_num(np.maximum(least, 0.0), nan=0.0, posinf=_LARGEST), np.inf)
+
+    @cached_property
+    def above(self) -> FloatArray:
+        """Upper bounds on the distances to the walls; infinite where a row may not move."""
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            most = quotient_above(np.abs(self.values) + self.value_error, self.shortest)
+        return np.where((self.shortest > 0) & (most < np.inf), most, np.inf)
+
+    def may_coincide(self, row: int) -> bool:
+        """Whether another wall may be the same hyperplane, as far as floats tell; never wrongly not."""
+        if not self.shortest[row] > 0:
+            return True
+        near = (self.below <= self.above[row]) & (self.above >= self.below[row]) & (self.longest > 0)
+        others = np.flatnonzero(near)
+        if len(others) < 2:
+            return False
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            doubt = 1e-9 + 8 * (self.slope_error[others] / self.shortest[others])
+            doubt += 8 * self.slope_error[row] / self.shortest[row]
+            shares = np.abs(self.slopes[others] @ self.slopes[row]) / (self.longest[others] * self.longest[row])
+        return int((~(shares < 1 - doubt)).sum()) > 1
+
+    def known(self, rows: IntArray) -> tuple[Any, ...]:
+        """What floats know of some rows (-1: the cell): status, distances below and above, points, supports."""
+        from hardmax.cells.around import _kernels
+
+        errors = self.value_error, self.slope_error
+        found = _kernels.facets(self.slopes, self.values, *errors, self.lengths, self.shortest, self.longest, rows)
+        return tuple(np.asarray(part) for part in found)
+
+
+def _stage_rows(coefficients: Array, error: FloatArray, stage: Stage, own: IntArray, dim: int) -> tuple[Array, ...]:
+    """Slopes (n, rows, dim), values, value errors, slope errors, rivals (n, rows) and columns of a stage's walls.
+
+    The same rows for all cells: those that are the first of their kind. A winner's own is one, and never tight.
+    """
+    n = len(own)
+    group = stage.group_of_row
+    rows = np.flatnonzero(stage.twin == np.arange(stage.n_rows))
+    relu, of = stage.is_relu[group[rows]], group[rows]
+    winners = own[:, of]
+    sign = np.where(winners == 1, 1.0, -1.0)
+    wide = np.broadcast_to(coefficients, (n, *coefficients.shape[1:]))
+    spread = np.broadcast_to(error, (n, error.shape[1]))
+    part = wide[:, :, rows]
+    value_error = np.broadcast_to(spread[:, :1], winners.shape).copy()
+    slack = SAFETY * norm_above(np.sqrt((spread[:, 1:] ** 2).sum(axis=1)), dim) + np.where(
+        spread[:, 1:].any(axis=1), 2.0**-500, 0.0
+    )
+    slack = np.broadcast_to(slack[:, None], winners.shape).copy()
+    if relu.all():
+        part = part * sign[:, None]
+    else:
+        best = np.where(relu, rows, stage.group_start[of] + winners)
+        ahead = np.take_along_axis(wide, np.broadcast_to(best[:, None], part.shape), axis=2) - part
+        part = np.where(relu, part * sign[:, None], ahead)
+        value_error = np.where(relu, value_error, 2 * SAFETY * value_error + relative_error(1) * np.abs(part[:, 0]))
+        slack = np.where(relu, slack, 2 * slack)
+        is_own = ~relu & (stage.twin[rows] == stage.twin[best])
+        part[:, 0][is_own] = 1.0
+        value_error[is_own] = slack[is_own] = 0.0
+    rivals = np.where(relu, 1 - winners, rows - stage.group_start[of])
+    slopes = np.zeros((n, len(rows), dim))
+    slopes[:, :, : part.shape[1] - 1] = part[:, 1:].transpose(0, 2, 1)
+    return slopes, part[:, 0], value_error, slack, rivals, stage.columns[of]
 
 
 def stage_walls(
@@ -289,12 +432,14 @@ def stage_walls(
 ) -> StageWalls:  # fmt: skip
     """The walls of a stage's choices ``own``, from its guards' slopes (terms, rows) and values (rows,) at the input.
 
-    Rows that are structurally the winner's, and slopes that are zero without rounding, make no wall.
+    Of rows that are structurally the same function the first makes a wall; the winner's own, and slopes that are zero
+    without rounding, make none.
     """
     group = stage.group_of_row
     start, is_relu = stage.group_start[group], stage.is_relu[group]
     winner_row = np.where(is_relu, np.arange(stage.n_rows), start + own[group])
-    rows = np.flatnonzero(is_relu | (stage.twin != stage.twin[winner_row]))
+    is_first = stage.twin == np.arange(stage.n_rows)
+    rows = np.flatnonzero(is_first & (is_relu | (stage.twin != stage.twin[winner_row])))
     best, relu = winner_row[rows], is_relu[rows]
     winners = own[group[rows]]
     rivals = np.where(relu, 1 - winners, rows - start[rows])
@@ -319,7 +464,8 @@ def stage_walls(
     kept: Any = slice(None) if moves.all() else moves
     factor = np.where(relu, 1.0, 2.0)[kept]
     columns = stage.columns[group[rows]][kept]
-    return StageWalls(value[kept], error[kept], part[:, kept], spread, factor, columns, winners[kept], rivals[kept])
+    what = columns, winners[kept], rivals[kept]
+    return StageWalls(value[kept], error[kept], part[:, kept], spread, factor, *what)
 
 
 def _difference_is_exact(first: FloatArray, second: FloatArray) -> NDArray[np.bool_]:

@@ -2,35 +2,67 @@
 
 # mypy: ignore-errors
 
-from hardmax.exact.compiling import kernel
+from typing import Any, NamedTuple
+
+from hardmax.exact.compiling import borrowing, kernel
+
+
+class Lines(NamedTuple):
+    """Groups of tiles along a line: where each begins and where its second side, and what stage and column made it."""
+
+    start: Any
+    split: Any
+    stage: Any
+    column: Any
+
+
+class Tiles(NamedTuple):
+    """The cell of each tile, where it ends, the error of that, and the column and pair of the wall that it ends at."""
+
+    cell: Any
+    end: Any
+    error: Any
+    end_column: Any
+    end_pair: Any
+
+
+class Choices(NamedTuple):
+    """Labels (cell, column), the stage of each column, and whether its choice is continuous."""
+
+    labels: Any
+    stage: Any
+    is_continuous: Any
+
+
+@borrowing(nogil=True)
+def _is_same_wall(a, b, group_column, group_stage, tiles, choices):
+    """Whether two tiles end at the same point because the same wall made it."""
+    column = tiles.end_column[a]
+    if column != tiles.end_column[b] or tiles.end_pair[a] != tiles.end_pair[b]:
+        return False
+    stage, labels = choices.stage, choices.labels
+    if column < 0 or stage[column] <= group_stage:
+        return True
+    if choices.is_continuous[group_column] == 0:
+        return False
+    for k in range(labels.shape[1]):
+        if stage[k] < stage[column] and k != group_column and labels[tiles.cell[a], k] != labels[tiles.cell[b], k]:
+            return False
+    return True
 
 
 @kernel(nogil=True)
-def merge_tilings(
-    group_start,
-    split,
-    column_stage,
-    group_column,
-    is_continuous,
-    cell,
-    end,
-    error,
-    end_column,
-    end_pair,
-    labels,
-    stage_of_column,
-    out_pairs,
-    out_doubt,
-):
+def merge_tilings(lines, tiles, choices, out_pairs, out_doubt):
     """Overlaps of two tilings of a segment, group by group.
 
-    Group g owns tiles ``group_start[g] : group_start[g + 1]`` in order along its line, those before ``split[g]`` on
-    one side and the rest on the other; ``end`` is where a tile ends. Two ends are the same point if they were made
+    Group g owns tiles ``start[g] : start[g + 1]`` in order along its line, those before ``split[g]`` on
+    one side and the rest on the other. Two ends are the same point if they were made
     by the same wall: of an earlier or the same stage, or of a later one when the choice that made the line is
     continuous and nothing else was chosen differently before. Rounding is monotone, so that low ends above high ends
     as floats are so in truth. Returns the numbers of overlapping pairs and of
     groups in which the order of two ends is not certain (their pairs are left out).
     """
+    group_start, split, end, error = lines.start, lines.split, tiles.end, tiles.error
     n_pairs, n_doubt = 0, 0
     for g in range(len(split)):
         a, b = group_start[g], split[g]
@@ -52,19 +84,7 @@ def merge_tilings(
             elif end[b] - error[b] > end[a] + error[a]:
                 a += 1
             else:
-                same = end_column[a] == end_column[b] and end_pair[a] == end_pair[b]
-                if same and end_column[a] >= 0 and stage_of_column[end_column[a]] > column_stage[g]:
-                    same = is_continuous[group_column[g]] != 0
-                    if same:
-                        for k in range(labels.shape[1]):
-                            if (
-                                stage_of_column[k] < stage_of_column[end_column[a]]
-                                and k != group_column[g]
-                                and labels[cell[a], k] != labels[cell[b], k]
-                            ):
-                                same = False
-                                break
-                if not same:
+                if not _is_same_wall(a, b, lines.column[g], lines.stage[g], tiles, choices):
                     sure = False
                     break
                 a += 1

@@ -47,9 +47,9 @@ def betti_numbers(cells: CellComplex, chosen: BoolArray) -> tuple[int, ...]:
 def _jumps(cells: CellComplex) -> bool:
     """Whether some choice that others depend on is not continuous."""
     stages = cells.follower.program.stages
-    last = stages[-1].columns if stages else []
     jumping = ~cells.continuous_columns
-    jumping[last] = False
+    if stages:
+        jumping[stages[-1].columns] = False
     return bool(jumping.any())
 
 

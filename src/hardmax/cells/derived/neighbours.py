@@ -55,7 +55,7 @@ class PlaneNeighbours:
 
     def pairs(self, wanted: NDArray[np.bool_] | None = None) -> IntArray:
         """Pairs (i, j), i < j, sorted."""
-        from hardmax.cells.derived._neighbour_kernels import merge_tilings
+        from hardmax.cells.derived import _neighbour_kernels as kernels
 
         tiles = self._tiles(wanted)
         if len(tiles["cell"]) == 0:
@@ -64,11 +64,14 @@ class PlaneNeighbours:
         out_pairs = np.empty((len(tiles["cell"]), 2), dtype=np.int64)
         out_doubt = np.empty(len(splits), dtype=np.int64)
         first = starts[:-1]
-        n_pairs, n_doubt = merge_tilings(
-            starts, splits, self.stage_of_column[tiles["column"][first]], tiles["column"][first],
-            self.continuous.astype(np.uint8), tiles["cell"], tiles["end"], tiles["error"], tiles["end_column"],
-            tiles["end_pair"], self.labels, self.stage_of_column, out_pairs, out_doubt,
-        )  # fmt: skip
+        columns = tiles["column"][first]
+        n_pairs, n_doubt = kernels.merge_tilings(
+            kernels.Lines(starts, splits, self.stage_of_column[columns], columns),
+            kernels.Tiles(*(tiles[name] for name in kernels.Tiles._fields)),
+            kernels.Choices(self.labels, self.stage_of_column, self.continuous.astype(np.uint8)),
+            out_pairs,
+            out_doubt,
+        )
         found = tiles["cell"][out_pairs[:n_pairs]]
         doubtful = out_doubt[:n_doubt]
         if wanted is not None:

@@ -1,4 +1,4 @@
-"""Cells as a table: one row a cell, in the order of the complex."""
+"""Cells as a table: each in a row, in the order of the complex."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ BoxOption = Annotated[
         "--box",
         metavar="LOW HIGH",
         rich_help_panel=_PANEL,
-        help="A box of the input space: numbers for all axes (-1 1), or one a coordinate (-1,0 1,2).",
+        help="A box of the input space: numbers for all axes (-1 1), or one for each coordinate (-1,0 1,2).",
     ),
 ]
 SpaceOption = Annotated[
@@ -115,11 +115,11 @@ def domain_of(
         raise ParameterError(f"expected one domain, got {' and '.join(chosen)}; leave all but one out")
     shape, size = tuple(input_shape), prod(input_shape)
     if asked.segment:
-        a, b = (_point(text, shape, points, "--segment") for text in asked.segment)
+        a, b = (point_of(text, shape, points, "--segment") for text in asked.segment)
         names = [_name(text, points) for text in asked.segment]
         return NamedDomain(Segment(a, b), f"the segment from {names[0]} to {names[1]}")
     if asked.plane:
-        a, b, c = (_point(text, shape, points, "--plane") for text in asked.plane)
+        a, b, c = (point_of(text, shape, points, "--plane") for text in asked.plane)
         names = [_name(text, points) for text in asked.plane]
         domain = Plane.through(a, b, c, margin=_margin(asked.margin))
         text = f"the plane through {names[0]}, {names[1]} and {names[2]}"
@@ -171,7 +171,7 @@ def _name(text: str, points: NDArray[np.float64] | None) -> str:
     return f"input {text}" if points is not None and _is_row(text) else f"({short})"
 
 
-def _point(text: str, shape: tuple[int, ...], points: NDArray[np.float64] | None, option: str) -> NDArray[np.float64]:
+def point_of(text: str, shape: tuple[int, ...], points: NDArray[np.float64] | None, option: str) -> NDArray[np.float64]:
     """An input: a row of the points where the text is a whole number and there are points, else the numbers in it."""
     import numpy as np
 

@@ -9,6 +9,7 @@ _WORDS = (
     (r"\b(?:an? )?hm\.(Segment|Plane|Box|Space)\b", lambda found: f"--{found[1].lower()}"),
     (r"hm\.skeleton\((?:network|net)\)", lambda _: "`hardmax skeleton`"),
     (r"\bhm\.count_cells\b", lambda _: "`hardmax count`"),
+    (r"\bhm\.cells_around\b", lambda _: "`hardmax around`"),
     (r"pass limits=hm\.Limits\((\w+)=\.\.\.\) to read", lambda found: f"in Python, limits= with more {found[1]} reads"),
     (r"\bmax_cells\b", lambda _: "--max-cells"),
     (r"\bexactness='(\w+)'", lambda found: f"--exactness {found[1]}"),

@@ -1,4 +1,4 @@
-"""A drawing of the cells of a plane, without any drawing library: one polygon a cell, coloured by region."""
+"""A drawing of the cells of a plane, without any drawing library: each a polygon, coloured by region."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def _frame(low: FloatArray, high: FloatArray, width: float, height: float) -> li
 
 
 def _colours(groups: IntArray, pairs: IntArray) -> IntArray:
-    """A colour number for each cell: one a group, different across every wall between groups, first come first."""
+    """A colour number for each cell: one for each group, another one across every wall between groups."""
     n_groups = int(groups.max(initial=-1)) + 1
     rivals: list[set[int]] = [set() for _ in range(n_groups)]
     for i, j in groups[pairs].tolist():

@@ -38,8 +38,8 @@ InputsOption = Annotated[
     typer.Option(
         "--inputs",
         metavar="FILE",
-        help="Inputs: .npz (its array `inputs`, or FILE:name), .npy, .csv with one input a row, or builtin:lookup for "
-        "examples of that model.",
+        help="Inputs: .npz (its array `inputs`, or FILE:name), .npy, .csv with an input in each row, or builtin:lookup "
+        "for examples of that model.",
     ),
 ]
 ReferenceOption = Annotated[

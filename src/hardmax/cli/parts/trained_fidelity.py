@@ -22,21 +22,21 @@ class Comparison:
 
     def __init__(self, trained: TrainedModel) -> None:
         from hardmax.heads.fidelity import Trial
-        from hardmax.heads.trials import NEXT, subject_of
+        from hardmax.heads.trials import NEXT, runs_of
 
-        subject = subject_of(trained.model, trained.texts)
-        following = subject.next_tokens
+        runs = runs_of(trained.model, trained.texts)
+        following = runs.next_tokens
         has_labels = following is not None and any((tokens >= 0).any() for tokens in following)
-        self._trial = Trial(subject, NEXT if has_labels else None)
+        self._trial = Trial(runs, NEXT if has_labels else None)
 
     @property
     def heads(self) -> tuple[Pair, ...]:
         """The (layer, head) pairs of the model."""
-        return self._trial.subject.heads
+        return self._trial.runs.heads
 
     @property
     def layers(self) -> list[list[Pair]]:
-        """The same, one list a layer."""
+        """The same, one list for each layer."""
         return self._trial.layers
 
     def with_hard(self, heads: Iterable[Pair]) -> Hardened:

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from hardmax.constructions.lowering._halfspaces import Point, Row, at, point_inside, point_on, short_point_on
+from hardmax.constructions.lowering._halfspaces import Point, at, point_inside, point_on, short_point_on
 from hardmax.constructions.lowering._maxima import Maximum
-from hardmax.constructions.lowering._piece_tree import Cell, Function, PieceTree
+from hardmax.constructions.lowering._pieces import Function, Piece, Pieces
 from hardmax.errors import CertificateError, IncompleteError
-from hardmax.exact.integers import primitive
+from hardmax.exact.integers import Row, primitive
 from hardmax.exact.rationals import rational
 from hardmax.networks import operations as op
 from hardmax.networks.graph import Graph
@@ -61,22 +61,22 @@ class Bend:
     amounts: Vector
 
 
-def bends_or_jump(tree: PieceTree, graph: Graph) -> list[Bend] | Discontinuity:
+def bends_or_jump(pieces: Pieces, graph: Graph) -> list[Bend] | Discontinuity:
     """The bends across all facets between different pieces, or the first jump met.
 
     Exactness: exact.
     """
     bends = []
-    for first, second, wall, point in tree.neighbours():
-        if first.pieces == second.pieces:
+    for first, second, wall in pieces.neighbours():
+        if first.outputs == second.outputs:
             continue
         gaps = [
-            tuple(x - y for x, y in zip(f, g, strict=True)) for f, g in zip(first.pieces, second.pieces, strict=True)
+            tuple(x - y for x, y in zip(f, g, strict=True)) for f, g in zip(first.outputs, second.outputs, strict=True)
         ]
         amounts = [_multiple(gap, wall) for gap in gaps]
         jumping = next((gap for gap, amount in zip(gaps, amounts, strict=True) if amount is None), None)
         if jumping is not None:
-            return _discontinuity(tree, graph, first, second, wall, point, jumping)
+            return _discontinuity(graph, first, second, wall, jumping)
         bends.append(Bend(wall, tuple(amount for amount in amounts if amount is not None)))
     return bends
 
@@ -88,21 +88,21 @@ def _multiple(function: Function, wall: Row) -> Fraction | None:
     return factor if all(x == factor * h for x, h in zip(function, wall, strict=True)) else None
 
 
-def _discontinuity(
-    tree: PieceTree, graph: Graph, first: Cell, second: Cell, wall: Row, point: Point, gap: Function
-) -> Discontinuity:
-    rows = tuple(dict.fromkeys((*first.rows, *second.rows)))
+def _discontinuity(graph: Graph, first: Piece, second: Piece, wall: Row, gap: Function) -> Discontinuity:
+    rows, dim = tuple(dict.fromkeys((*first.rows, *second.rows))), first.dim
+    point = point_on(wall, rows, dim)
+    assert point is not None
     if at(gap, point) == 0:  # the two pieces meet here by chance; elsewhere on the facet they do not
         for side in (gap, tuple(-x for x in gap)):
-            apart = point_on(wall, (*rows, primitive(side)), tree.dim)
+            apart = point_on(wall, (*rows, primitive(side)), dim)
             if apart is not None:
                 point = apart
                 break
     side = gap if at(gap, point) > 0 else tuple(-x for x in gap)
     point = short_point_on(wall, (*rows, primitive(side)), point)
-    labels = tree.label(first), tree.label(second)
+    labels = first.label, second.label
     where, keys = _jumping_head(graph, *labels)
-    values = tuple(tuple(at(f, point) for f in cell.pieces) for cell in (first, second))
+    values = tuple(tuple(at(f, point) for f in piece.outputs) for piece in (first, second))
     if values[0] == values[1]:
         raise CertificateError(f"{where}: a jump was found that vanishes at {point}; please report this network")
     return Discontinuity(where, keys, point, (values[0], values[1]), (first.point, second.point), labels)
@@ -122,7 +122,7 @@ def _jumping_head(graph: Graph, first: Sequence[int], second: Sequence[int]) -> 
     raise CertificateError("the output jumps although no head changes its winner; please report this network")
 
 
-def convex_difference(tree: PieceTree, bends: Sequence[Bend], max_terms: int) -> tuple[list[Maximum], Maximum]:
+def convex_difference(pieces: Pieces, bends: Sequence[Bend], max_terms: int) -> tuple[list[Maximum], Maximum]:
     """Numerators, one an output, and the common denominator, of a continuous network's pieces.
 
     Exactness: exact; every term is the only maximum somewhere.
@@ -133,14 +133,14 @@ def convex_difference(tree: PieceTree, bends: Sequence[Bend], max_terms: int) ->
         wall = bend.wall if next(a for a in bend.wall[1:] if a) > 0 else tuple(-a for a in bend.wall)
         if depth > needed.get(wall, 0):
             needed[wall] = depth
-    n_outputs = len(tree.leaves[0].pieces)
+    n_outputs = len(pieces.all[0].outputs)
     above: list[dict[Function, None]] = [{} for _ in range(n_outputs)]
     below: dict[Function, None] = {}
-    for leaf in tree.leaves:
-        for correction in _corrections(leaf, needed, tree.dim):
+    for piece in pieces.all:
+        for correction in _corrections(piece, needed):
             below[correction] = None
-            for terms, piece in zip(above, leaf.pieces, strict=True):
-                terms[tuple(x + y for x, y in zip(piece, correction, strict=True))] = None
+            for terms, output in zip(above, piece.outputs, strict=True):
+                terms[tuple(x + y for x, y in zip(output, correction, strict=True))] = None
             if max(len(below), *(len(terms) for terms in above)) > max_terms:
                 raise IncompleteError(
                     f"lowering needs a maximum of more than {max_terms} affine functions, the limit; pass "
@@ -149,9 +149,10 @@ def convex_difference(tree: PieceTree, bends: Sequence[Bend], max_terms: int) ->
     return [_as_maximum(terms) for terms in above], _as_maximum(below)
 
 
-def _corrections(leaf: Cell, needed: dict[Row, Fraction], dim: int) -> list[Function]:
-    """The affine functions that ``sum_h c_h max(h, 0)`` takes on open parts of a leaf."""
-    parts: list[tuple[tuple[Row, ...], Point, Function]] = [(leaf.rows, leaf.point, (Fraction(0),) * (dim + 1))]
+def _corrections(piece: Piece, needed: dict[Row, Fraction]) -> list[Function]:
+    """The affine functions that ``sum_h c_h max(h, 0)`` takes on open parts of a piece."""
+    dim = piece.dim
+    parts: list[tuple[tuple[Row, ...], Point, Function]] = [(piece.rows, piece.point, (Fraction(0),) * (dim + 1))]
     for wall, depth in needed.items():
         other = tuple(-a for a in wall)
         following = []

@@ -15,7 +15,7 @@ from __future__ import annotations
 from hardmax.constructions.lowering._continuity import Discontinuity, bends_or_jump, convex_difference
 from hardmax.constructions.lowering._dc_algebra import rational_terms
 from hardmax.constructions.lowering._maxima import Maximum
-from hardmax.constructions.lowering._piece_tree import piece_tree
+from hardmax.constructions.lowering._pieces import pieces_of
 from hardmax.errors import DiscontinuityError, NotPiecewiseAffineError, ParameterError
 from hardmax.networks import operations as op
 from hardmax.networks.graph import Graph
@@ -108,19 +108,19 @@ def discontinuity(net: Network, max_pieces: int = 10_000) -> Discontinuity | Non
     True
     """
     _check(net, max_pieces)
-    found = bends_or_jump(piece_tree(net.graph, max_pieces), net.graph)
+    found = bends_or_jump(pieces_of(net.graph, max_pieces), net.graph)
     return found if isinstance(found, Discontinuity) else None
 
 
 def _terms_of_pieces(graph: Graph, max_terms: int) -> tuple[list[Maximum], Maximum]:
-    tree = piece_tree(graph, max_terms)
-    found = bends_or_jump(tree, graph)
+    pieces = pieces_of(graph, max_terms)
+    found = bends_or_jump(pieces, graph)
     if isinstance(found, Discontinuity):
         raise DiscontinuityError(
             f"{found}. A tropical rational map is continuous, so none equals this network; give the two keys "
             "values that agree on their wall, or enumerate the cells instead"
         )
-    return convex_difference(tree, found, max_terms)
+    return convex_difference(pieces, found, max_terms)
 
 
 def _check(net: Network, limit: int) -> None:

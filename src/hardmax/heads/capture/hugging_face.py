@@ -36,7 +36,7 @@ _NAME = "hardmax_capture"
 
 
 @dataclass(frozen=True, eq=False)
-class _Recorder:
+class _Listener:
     """What the attention function tells of its calls, and what the model calls its modules."""
 
     note: Note
@@ -57,7 +57,7 @@ class _Recorder:
         return sum(arrays[1:], arrays[0])
 
 
-_RECORDER: ContextVar[_Recorder | None] = ContextVar(_NAME, default=None)
+_LISTENER: ContextVar[_Listener | None] = ContextVar(_NAME, default=None)
 
 
 def capture_hugging_face(model: Any, inputs: Any, name_tokens: NameTokens) -> tuple[Capture, ...]:
@@ -119,7 +119,7 @@ def noting(model: Any, note: Note) -> Iterator[None]:
     note = _of_one_sequence(note)
     with LISTENING, watching(model, note, told_of) as watcher:
         before = {key: config._attn_implementation for key, config in configs.items()}
-        recorder = _RECORDER.set(_Recorder(note, names, told_of, watcher, []))
+        listener = _LISTENER.set(_Listener(note, names, told_of, watcher, []))
         try:
             for config in configs.values() if ours else ():
                 config._attn_implementation = _NAME
@@ -127,7 +127,7 @@ def noting(model: Any, note: Note) -> Iterator[None]:
         finally:
             for key, config in configs.items():
                 config._attn_implementation = before[key]
-            _RECORDER.reset(recorder)
+            _LISTENER.reset(listener)
 
 
 def _registered() -> bool:
@@ -158,20 +158,20 @@ def _attention(
     What was noted is compared with the weights that the model computes: a model may change its scores by an
     argument that is not known here.
     """
-    recorder = _RECORDER.get()
-    if recorder is None:
+    listener = _LISTENER.get()
+    if listener is None:
         return _noted(None, module, (query, key, value), attention_mask, scaling, {"dropout": dropout, **others})
-    recorder.watcher.mark()
-    with recorder.watcher.paused():
-        return _noted(recorder, module, (query, key, value), attention_mask, scaling, {"dropout": dropout, **others})
+    listener.watcher.mark()
+    with listener.watcher.paused():
+        return _noted(listener, module, (query, key, value), attention_mask, scaling, {"dropout": dropout, **others})
 
 
 def _noted(
-    recorder: _Recorder | None, module: Any, parts: tuple[Any, ...], mask: Any, scaling: float | None, others: Any
+    listener: _Listener | None, module: Any, parts: tuple[Any, ...], mask: Any, scaling: float | None, others: Any
 ) -> tuple[Any, Any]:
     torch, _ = _libraries()
     query, key, value = parts
-    name = type(module).__name__ if recorder is None else recorder.names.get(id(module), type(module).__name__)
+    name = type(module).__name__ if listener is None else listener.names.get(id(module), type(module).__name__)
     scale = query.shape[-1] ** -0.5 if scaling is None else float(scaling)
     given = [term for term in (mask, others.get("position_bias")) if term is not None]
     terms = [_as_numbers(torch, term, query.dtype, key.shape[-2]) for term in given]
@@ -191,15 +191,15 @@ def _noted(
     else:
         result = own(module, query, key, value, mask, scaling=scaling, **others)
         _compare(torch, name, weights, result[1])
-    if recorder is not None:
+    if listener is not None:
         arrays = (to_numpy(query), to_numpy(key), to_numpy(value))
-        added = recorder.added(terms, torch.finfo(query.dtype).min / 2)
-        recorder.told_of.add(id(module))
+        added = listener.added(terms, torch.finfo(query.dtype).min / 2)
+        listener.told_of.add(id(module))
         places = _positions(module, *arrays[:2])
         call = AttentionCall(name, *arrays, 1 / scale, added, positions=places, softcap=cap)
         if sinks is not None:
             call = _with_sink(call, to_numpy(sinks).reshape(-1))
-        replaced = recorder.note(call)
+        replaced = listener.note(call)
         if replaced is not None:
             return torch.from_numpy(replaced).to(query).transpose(1, 2).contiguous(), result[1]
     return result

@@ -31,7 +31,7 @@ def capture_network(net: Network, inputs: ArrayLike, source: str, name_tokens: N
 
     Heads are counted as ``head_layers`` counts them, and ``hm.fidelity`` with it.
     """
-    positions = token_positions(net.graph)
+    positions = token_positions(net.graph) if len(net.input_shape) == 2 else None
     readers = [_LayerReader(net, found, positions) for found in head_layers(net)]
     if not readers:
         raise EmptyError(
@@ -81,7 +81,7 @@ class _LayerReader:
 
     net: Network
     found: HeadLayer
-    positions: list[IntArray]  # of the tokens that the entries of each graph value belong to
+    positions: list[IntArray] | None  # of the tokens that the entries of each graph value belong to
 
     def __post_init__(self) -> None:
         graph, found = self.net.graph, self.found
@@ -177,7 +177,7 @@ class _LayerReader:
     def _common(
         self, factors: FloatArray, visible: NDArray[np.bool_]
     ) -> tuple[float, FloatArray | float, FloatArray | float]:
-        """A head's factors as one positive number times a number a query, or times a number a key."""
+        """A head's factors as one positive number times one for each query, or times one for each key."""
         common = abs(float(factors[visible][0])) if visible.any() else 0.0
         if (factors[visible] == common).all() and common:
             return common, 1.0, 1.0
@@ -231,9 +231,10 @@ class _LayerReader:
         self, of_query: IntArray, of_key: IntArray, turned: bool
     ) -> tuple[IntArray, IntArray] | tuple[None, None]:
         """The tokens whose queries and keys a head has; None unless all are known and no two keys are of one."""
-        if not isinstance(self.net.graph.nodes[self.product - 1].operation, op.MatMul):
-            return None, None  # the keys are constants
-        left, right, _ = self._factors(lambda value: self.positions[value])
+        positions = self.positions
+        if positions is None or not isinstance(self.net.graph.nodes[self.product - 1].operation, op.MatMul):
+            return None, None  # inputs are no sequences, or the keys are constants
+        left, right, _ = self._factors(lambda value: positions[value])
         queries, keys = (common(side, -1)[:, 0] for side in ((right, left) if turned else (left, right)))
         of_queries, of_keys = queries[of_query], keys[of_key]
         if min(of_queries.min(), of_keys.min()) < 0 or len(np.unique(of_keys)) < len(of_keys):

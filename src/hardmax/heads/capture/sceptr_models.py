@@ -22,7 +22,7 @@ from hardmax.heads.capture.torch_encoders import noting_torch
 _PIP = "pip install 'hardmax[torch,models]'"
 _REINSTALL = "pip install --force-reinstall sceptr brings the published files back"
 _LARGE_SCORES = ("left_aligned",)  # variants that single precision does not serve
-_COLUMNS = ("TRAV", "CDR3A", "TRBV", "CDR3B")
+_PARTS = ("TRAV", "CDR3A", "TRBV", "CDR3B")
 
 #: Variant, as the package names it -> the folder of its weights.
 SCEPTR_VARIANTS = {
@@ -85,7 +85,7 @@ class ReceptorModel:
         from libtcrlm import schema
 
         try:
-            tcr = schema.make_tcr_from_components(*(receptor.get(column) for column in _COLUMNS))
+            tcr = schema.make_tcr_from_components(*(receptor.get(column) for column in _PARTS))
             return self.tokeniser.tokenise(tcr)
         except Exception as error:  # the package raises a different one for each column
             chain = getattr(error, "chain", None)
@@ -204,10 +204,10 @@ def records_of(receptors: Any, variant: str) -> list[dict[str, Any]]:
             receptor = {chain: receptor}
         if not isinstance(receptor, Mapping):
             raise ParameterError(f"receptor {position}: expected a mapping or a text, got a {type(receptor).__name__}")
-        found = {column: receptor[column] for column in _COLUMNS if column in receptor}
+        found = {column: receptor[column] for column in _PARTS if column in receptor}
         # an absent entry of a data frame is None or NaN, which differs from itself
         found = {column: text for column, text in found.items() if text is not None and text == text}
         if not any(isinstance(text, str) and text.strip() for text in found.values()):
-            raise EmptyError(f"receptor {position}: expected some of {', '.join(_COLUMNS)}, got {dict(receptor)}")
+            raise EmptyError(f"receptor {position}: expected some of {', '.join(_PARTS)}, got {dict(receptor)}")
         records.append(found)
     return records

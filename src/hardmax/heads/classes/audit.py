@@ -129,8 +129,8 @@ def audit_classes(
         gain and length were folded into the weights. A class lives where a query of the domain makes it win alone.
         "auto" takes what the operations in front of the layer show, and ``reason`` says what that was; after a
         normalisation it is the ball that its outputs lie in, with gain and shift folded into the rows.
-    names : (N,) texts, the path of a text file with one a line, a tokenizer, or a table from numbers to labels; without
-        them those that the source carries.
+    names : (N,) texts, the path of a text file with one on each line, a tokenizer, or a table from numbers to labels;
+        without them those that the source carries.
     max_seconds : stop after that long; Ctrl-C does the same. What is settled is kept, the rest counts as undecided.
     device : where torch makes the first queries, such as "cuda"; what it leaves open is settled here. For domain "all"
         and numbers that binary32 holds.

@@ -1,8 +1,8 @@
 """What is settled so far, and first queries: who lives with which query, who is dead under which cover.
 
-One query a row that it probably wins is the row's difference from the mean, in the metric of the rows' covariance. A
-matrix product a block of queries finds every winner, and whoever wins by more than the rounding is live, whatever row
-the query was made for.
+A query that a row probably wins is the row's difference from the mean, in the metric of the rows' covariance. One
+matrix product for a block of queries finds every winner, and whoever wins by more than the rounding is live, whatever
+row the query was made for.
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ from hardmax.errors import ParameterError, PrecisionError, ShapeError, WeightErr
 from hardmax.exact.rounding import dot_error
 from hardmax.exactness import BoolArray, FloatArray, IntArray, detached
 from hardmax.heads.diagram.clipping import Polyhedron, clipped_polygons, clipped_polyhedra
+from hardmax.heads.diagram.orders import OrderDiagram, order_diagram
 from hardmax.heads.diagram.reachable import (
     Reachable,
     reachable_from_cone,
@@ -282,6 +283,27 @@ class PowerDiagram:
             if is_upper
         )
         return tuple(sorted(cells))
+
+    def order(self, k: int) -> OrderDiagram:
+        """The sets of k keys that have the k highest scores together somewhere, with their cells.
+
+        Order one is this diagram itself.
+
+        Exactness: exact.
+
+        Examples
+        --------
+        >>> square = power_diagram([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0]])
+        >>> square.order(2).subsets.tolist()  # opposite keys are never first and second
+        [[0, 1], [0, 3], [1, 2], [2, 3]]
+        >>> square.order(1).n_cells, square.order(3).n_cells
+        (4, 4)
+        >>> square.order(4)
+        Traceback (most recent call last):
+            ...
+        hardmax.errors.ParameterError: order: expected an integer from 1 to 3, one less than there are keys, got 4
+        """
+        return order_diagram(self.keys, self.biases, k)
 
     def polygons(self, extent: Extent) -> list[FloatArray]:
         """Each key's cell clipped to a rectangle ((x0, x1), (y0, y1)), counter-clockwise; for drawing.

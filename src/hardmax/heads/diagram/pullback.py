@@ -39,7 +39,7 @@ class Pullback:
         (N,) keys whose preimage has interior in input space; of keys that become one, the lowest index.
         Exactness: certified, for the exact products of the given floats.
     witnesses
-        (N, d) an input for each living key that it wins strictly; NaN elsewhere, and where no float was found:
+        (N, d) an input for each live key that it wins strictly; NaN elsewhere, and where no float was found:
         ``exact_witnesses`` then holds a rational input, by key.
     merged
         (N,) the lowest index of the keys with the same score at every input.
@@ -72,7 +72,7 @@ def pull_back(diagram: PowerDiagram, weight: ArrayLike, bias: ArrayLike | None =
 
     Examples
     --------
-    A projection onto the first coordinate: of four keys two living ones remain.
+    A projection onto the first coordinate: of four keys two live ones remain.
 
     >>> square = power_diagram([[1, 1], [-1, 1], [-1, -1], [1, -1]])
     >>> flat = pull_back(square, [[1.0, 0.0], [0.0, 0.0]])

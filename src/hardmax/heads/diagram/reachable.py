@@ -7,10 +7,10 @@ ball asks for the distance to each cell. Each answer rests on a query or on mult
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -87,6 +87,10 @@ class Witness(NamedTuple):
 
     query: FloatArray | None
     exact: Point | None = None
+
+
+#: The rivals of a key, what is proved of it, and whether that took rationals.
+Decision: TypeAlias = tuple[IntArray, Witness | RuledOut, bool]
 
 
 def is_won(diagram: PowerDiagram, key: int, query: Sequence[Fraction]) -> bool:
@@ -424,36 +428,47 @@ def reachable_from_polyhedron(diagram: PowerDiagram, normals: ArrayLike, limits:
         and not interior_point(upward, np.zeros(1), closed_normals=lifted, closed_limits=np.zeros(len(rows))).exists
     ):
         raise DomainError("polyhedron: expected a set with at least one point, got an empty one")
-    n_keys = len(diagram.keys)
-    is_reachable = np.zeros(n_keys, dtype=bool)
-    witnesses = np.full((n_keys, diagram.dim), np.nan)
-    weights = np.zeros((n_keys, n_keys if n_keys <= MOST_RIVALS else 0))
-    walls = np.zeros((n_keys, len(rows)))
-    exact: dict[int, Point] = {}
-    settled = 0
-    biases = np.zeros(n_keys) if diagram.biases is None else diagram.biases
+    biases = np.zeros(len(diagram.keys)) if diagram.biases is None else diagram.biases
     # Facets suffice; finding them pays unless there are very many keys.
     by_facets = len(diagram.terms.index) <= 1000
-    for key in np.flatnonzero(diagram.live).tolist():
+
+    def decided(key: int) -> Decision:
         row = diagram.terms.of[key]
         near = diagram.terms.neighbours[row] if by_facets else np.delete(np.arange(len(diagram.terms.index)), row)
         rivals = diagram.terms.index[near]
         answer = _certified_in_polyhedron(diagram.keys, biases, key, rivals, rows, bounds) if is_full else None
-        if answer is None:
-            settled += 1
-            answer = _settle_in_polyhedron(diagram.keys, biases, key, rivals, rows, bounds, is_full=is_full)
+        if answer is not None:
+            return rivals, answer, False
+        return rivals, _settle_in_polyhedron(diagram.keys, biases, key, rivals, rows, bounds, is_full=is_full), True
+
+    return gathered(diagram, decided, n_walls=len(rows))
+
+
+def gathered(diagram: PowerDiagram, decided: Callable[[int], Decision], *, n_walls: int | None = None) -> Reachable:
+    """What is decided of each live key, together; ``n_walls`` is how many walls the set has that a reason may name."""
+    n_keys = len(diagram.keys)
+    is_reachable = np.zeros(n_keys, dtype=bool)
+    witnesses = np.full((n_keys, diagram.dim), np.nan)
+    weights = np.zeros((n_keys, n_keys if n_keys <= MOST_RIVALS else 0))
+    walls = None if n_walls is None else np.zeros((n_keys, n_walls))
+    exact: dict[int, Point] = {}
+    n_settled = 0
+    for key in np.flatnonzero(diagram.live).tolist():
+        rivals, answer, is_settled = decided(key)
+        n_settled += is_settled
         if isinstance(answer, RuledOut):
-            walls[key] = answer.walls
+            if walls is not None:
+                walls[key] = answer.walls
             if weights.shape[1]:
                 weights[key, rivals] = answer.rivals
-        else:
-            is_reachable[key] = True
-            if answer.query is not None:
-                witnesses[key] = answer.query
-            if answer.exact is not None:
-                exact[key] = answer.exact
+            continue
+        is_reachable[key] = True
+        if answer.query is not None:
+            witnesses[key] = answer.query
+        if answer.exact is not None:
+            exact[key] = answer.exact
     reasons = weights if weights.shape[1] else None
-    return Reachable(is_reachable, witnesses, reasons, settled, walls, exact_witnesses=exact)
+    return Reachable(is_reachable, witnesses, reasons, n_settled, walls, exact_witnesses=exact)
 
 
 def _certified_in_polyhedron(

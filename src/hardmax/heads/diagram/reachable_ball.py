@@ -21,7 +21,7 @@ from hardmax.exact.elimination import solve
 from hardmax.exact.rationals import dot, nearest_float
 from hardmax.exact.rounding import SAFETY, UNDERFLOW, difference_dot_error, dot_error, relative_error
 from hardmax.exactness import FloatArray, IntArray, detached
-from hardmax.heads.diagram.reachable import MOST_RIVALS, Point, Reachable, RuledOut, Witness, is_won
+from hardmax.heads.diagram.reachable import Decision, Reachable, RuledOut, Witness, gathered, is_won
 
 if TYPE_CHECKING:
     from hardmax.heads.diagram.power_diagram import PowerDiagram
@@ -50,31 +50,17 @@ def reachable_from_ball(diagram: PowerDiagram, centre: ArrayLike, radius: float)
             f"ball: expected a finite radius of at least 0, got {radius}; every live key is reachable from "
             "an unbounded set"
         )
-    n_keys = len(diagram.keys)
-    is_reachable = np.zeros(n_keys, dtype=bool)
-    witnesses = np.full((n_keys, diagram.dim), np.nan)
-    weights = np.zeros((n_keys, n_keys if n_keys <= MOST_RIVALS else 0))
-    exact: dict[int, Point] = {}
-    settled = 0
     others = diagram.terms.index[diagram.terms.live]
     scaled = _Scaled.of(diagram, middle, float(size))
-    for key in np.flatnonzero(diagram.live).tolist():
+
+    def decided(key: int) -> Decision:
         rivals = others[others != key]
         answer = None if scaled is None else scaled.decide(key, rivals)
-        if answer is None:
-            settled += 1
-            answer = _Exact(diagram, key, rivals, middle, float(size)).settle()
-        if isinstance(answer, RuledOut):
-            if weights.shape[1]:
-                weights[key, rivals] = answer.rivals
-            continue
-        is_reachable[key] = True
-        if answer.query is not None:
-            witnesses[key] = answer.query
-        if answer.exact is not None:
-            exact[key] = answer.exact
-    reasons = weights if weights.shape[1] else None
-    return Reachable(is_reachable, witnesses, reasons, settled, exact_witnesses=exact)
+        if answer is not None:
+            return rivals, answer, False
+        return rivals, _Exact(diagram, key, rivals, middle, float(size)).settle(), True
+
+    return gathered(diagram, decided)
 
 
 class _Scaled:
@@ -118,7 +104,7 @@ class _Scaled:
     def decide(self, key: int, rivals: IntArray) -> Witness | RuledOut | None:
         """A witness, or the weights that keep the cell outside the ball; None where floats cannot tell."""
         with np.errstate(all="ignore"):  # infinities and nan prove nothing
-            cell = _Cell(self.keys[rivals] - self.keys[key], self.biases[key] - self.biases[rivals])
+            cell = _HalfSpaces(self.keys[rivals] - self.keys[key], self.biases[key] - self.biases[rivals])
             answer = cell.decide(self.centre, self.radius, self._inner(key))
             if answer is None or isinstance(answer, RuledOut):
                 return answer
@@ -139,7 +125,7 @@ class _Scaled:
         return np.asarray(inner)
 
 
-class _Cell:
+class _HalfSpaces:
     """One key's cell in floats: rows ``normals @ q < limits``, both differences rounded once."""
 
     def __init__(self, normals: FloatArray, limits: FloatArray) -> None:
@@ -283,7 +269,7 @@ class _Exact:
             limits = normals @ self.given - np.array([nearest_float(v) for v in self.violation])
             if not (np.isfinite(normals).all() and np.isfinite(limits).all()):
                 return {}
-            found = _Cell(normals, limits).nearest(self.given)[1]
+            found = _HalfSpaces(normals, limits).nearest(self.given)[1]
         support = np.flatnonzero(found > _CUTOFF * found.max(initial=0.0)).tolist()
         solution = _solution(columns, support) if 0 < len(support) <= len(columns[0]) else None
         if solution is None or min(solution) <= 0:

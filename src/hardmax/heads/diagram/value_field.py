@@ -109,12 +109,12 @@ class ValueField:
 
     @property
     def n_cells(self) -> int:
-        """The number of cells: of living keys."""
+        """The number of cells: of live keys."""
         return int(self.diagram.live.sum())
 
     @cached_property
     def region_of(self) -> IntArray:
-        """The region (N,) of each living key: cells with equal values that share facets are one; -1 if dead.
+        """The region (N,) of each live key: cells with equal values that share facets are one; -1 if dead.
 
         Exactness: exact.
         """

@@ -11,6 +11,10 @@ from hardmax.measure.bounds.attention import max_log_lifted_cells as max_log_lif
 from hardmax.measure.bounds.budgets import Budget as Budget
 from hardmax.measure.bounds.budgets import attention_parameters as attention_parameters
 from hardmax.measure.bounds.budgets import compare_budgets as compare_budgets
+from hardmax.measure.bounds.deep import DeepInterval as DeepInterval
+from hardmax.measure.bounds.deep import cells_upper_by_rank as cells_upper_by_rank
+from hardmax.measure.bounds.deep import deep_interval as deep_interval
+from hardmax.measure.bounds.deep import line_maximum as line_maximum
 from hardmax.measure.bounds.expectations import GrowthLimit as GrowthLimit
 from hardmax.measure.bounds.expectations import Mean as Mean
 from hardmax.measure.bounds.expectations import expected_block_cells as expected_block_cells

@@ -54,7 +54,7 @@ def max_joint_cells(
     if key_dims is not None:
         ranks = counts("key_dims", key_dims, 1)
         if len(ranks) != len(sizes):
-            raise ShapeError(f"key_dims: expected one entry a head, {len(sizes)} in all, got {len(ranks)}")
+            raise ShapeError(f"key_dims: expected one entry for each head, {len(sizes)} in all, got {len(ranks)}")
         sizes = [min(size, 2) if rank == 1 else size for size, rank in zip(sizes, ranks, strict=True)]
     gaps = [size - 1 for size in sizes if size > 1]
     if not gaps:

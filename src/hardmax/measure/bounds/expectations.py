@@ -212,7 +212,7 @@ def _coefficients(n: int, heads: int, top: int, n_digits: int) -> list[_Between]
 
 def _face_polynomial(n: int, top: int, n_digits: int) -> list[_Between]:
     """f_N up to x^top; rational for N <= 3."""
-    known = {1: [1], 2: [1, 1], 3: [1, Fraction(3, 2), Fraction(1, 2)]}
+    known: dict[int, list[Fraction | int]] = {1: [1], 2: [1, 1], 3: [1, Fraction(3, 2), Fraction(1, 2)]}
     if n in known:
         return [(Fraction(value), Fraction(value)) for value in known[n][: top + 1]]
     _check_dim(top)

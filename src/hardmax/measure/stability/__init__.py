@@ -18,6 +18,9 @@ from hardmax.measure.stability.margins import margin_for_share as margin_for_sha
 from hardmax.measure.stability.margins import softmax_gap as softmax_gap
 from hardmax.measure.stability.margins import standard_temperature as standard_temperature
 from hardmax.measure.stability.margins import transition_width as transition_width
+from hardmax.measure.stability.networks import HeadCertificate as HeadCertificate
+from hardmax.measure.stability.networks import NetworkCertificate as NetworkCertificate
+from hardmax.measure.stability.networks import network as network
 from hardmax.measure.stability.routing import RoutingRadius as RoutingRadius
 from hardmax.measure.stability.routing import query_radius as query_radius
 from hardmax.measure.stability.routing import routing_radius as routing_radius

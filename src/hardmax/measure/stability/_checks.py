@@ -5,7 +5,13 @@ from __future__ import annotations
 from math import isfinite, isnan
 from typing import Any
 
-from hardmax.errors import ParameterError
+import numpy as np
+from numpy.typing import ArrayLike
+
+from hardmax.errors import ParameterError, ShapeError, WeightError
+from hardmax.exactness import FloatArray
+from hardmax.heads.capture.captured import check_kept
+from hardmax.networks.network import Network
 
 
 def real(name: str, value: Any, meaning: str) -> float:
@@ -53,3 +59,17 @@ def share_of(name: str, value: Any) -> float:
     if not 0 < number < 1:
         raise ParameterError(f"{name}: expected a number strictly between 0 and 1, got {number:g}")
     return number
+
+
+def input_point(net: Network, x: ArrayLike) -> FloatArray:
+    """One input of the network's shape, as floats that are the numbers given."""
+    try:
+        point = np.array(x, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise WeightError(f"x: expected an array of numbers, got {type(x).__name__}") from None
+    check_kept("x", x, point)
+    if point.shape != net.input_shape:
+        raise ShapeError(f"x: expected one input of shape {net.input_shape}, got {point.shape}")
+    if not np.isfinite(point).all():
+        raise WeightError("x: expected finite numbers, got NaN or infinite entries")
+    return point

@@ -158,7 +158,7 @@ def certify(scores: ArrayLike, temperature: float) -> Certificate:
         they are, without a copy; -inf marks a masked key.
     temperature : > 0, of these scores: sqrt(d_k) for raw dot products of a standard head, 1 for divided ones.
 
-    Memory beyond the result (40 bytes a row) does not grow with the number of rows; where even that is too much,
+    Memory beyond the result (40 bytes for each row) does not grow with the number of rows; where even that is too much,
     ``certify_stream`` keeps only the worst.
 
     Exactness: certified; see ``Certificate``.
@@ -279,7 +279,7 @@ def _viewed(scores: ArrayLike) -> NDArray[Any]:
     if array.ndim == 0:
         raise ShapeError("scores: expected an array (..., N) with a row of scores last, got a single number")
     if array.shape[-1] == 0:
-        raise EmptyError(f"scores: expected at least one key a row, got shape {array.shape}")
+        raise EmptyError(f"scores: expected at least one key in a row, got shape {array.shape}")
     if not isinstance(scores, np.ndarray):
         check_kept("scores", scores, array)
     return array

@@ -22,9 +22,9 @@ from hardmax.errors import NotPiecewiseAffineError, ParameterError, PrecisionErr
 from hardmax.exact.rationals import fraction, nearest_float
 from hardmax.exact.rounding import SAFETY, dot_error, norm_above, norm_below, quotient_above, quotient_below
 from hardmax.exactness import FloatArray, IntArray
-from hardmax.heads.capture.captured import check_kept
 from hardmax.heads.rows import lengths_of, root
 from hardmax.html import ShownAsTable
+from hardmax.measure.stability._checks import input_point
 from hardmax.networks import operations as op
 from hardmax.networks.network import Network, check_network
 from hardmax.networks.slices.coefficients import Arithmetic, SliceProgram
@@ -89,7 +89,7 @@ def routing_radius(net: Network, x: ArrayLike, norm: float = 2, *, exactness: st
     if exactness not in ("certified", "exact"):
         raise ParameterError(f"exactness: expected 'certified' or 'exact', got {exactness!r}")
     _check_hard(net)
-    point = _point(net, x)
+    point = input_point(net, x)
     if exactness == "certified":
         with suppress(PrecisionError):  # beyond binary64 rationals go on
             found = _Guards(net, point, Arithmetic.BOUNDED).nearest(float(norm))
@@ -357,16 +357,3 @@ def _check_hard(net: Network) -> None:
         raise NotPiecewiseAffineError(
             f"the network has no polyhedral cells because of {why}; take hm.skeleton(network) first"
         )
-
-
-def _point(net: Network, x: ArrayLike) -> FloatArray:
-    try:
-        point = np.array(x, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        raise WeightError(f"x: expected an array of numbers, got {type(x).__name__}") from None
-    check_kept("x", x, point)
-    if point.shape != net.input_shape:
-        raise ShapeError(f"x: expected one input of shape {net.input_shape}, got {point.shape}")
-    if not np.isfinite(point).all():
-        raise WeightError("x: expected finite numbers, got NaN or infinite entries")
-    return point

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 from functools import cache
+from operator import add, matmul, mul
 from typing import Any
 
 import numpy as np
@@ -123,14 +124,6 @@ def _constant_product(operation: op.ConstantMatMul, constants: dict[str, Tensor]
     return matrix @ x if operation.on_left else x @ matrix
 
 
-def _scale(operation: op.Scale, constants: dict[str, Tensor], operands: list[Tensor]) -> Tensor:
-    return _aligned(operands[0], constants["factor"].dim()) * constants["factor"]
-
-
-def _shift(operation: op.Shift, constants: dict[str, Tensor], operands: list[Tensor]) -> Tensor:
-    return _aligned(operands[0], constants["constant"].dim()) + constants["constant"]
-
-
 def _convolution(operation: op.Convolution, constants: dict[str, Tensor], operands: list[Tensor]) -> Tensor:
     torch = _torch()
     batch, examples = operands[0].shape[0], operation.input_shape[0]
@@ -144,25 +137,11 @@ def _convolution(operation: op.Convolution, constants: dict[str, Tensor], operan
     return result.reshape(batch, *operation.output_shape)
 
 
-def _take(operation: op.Take, constants: dict[str, Tensor], operands: list[Tensor]) -> Tensor:
-    return operands[0].reshape(operands[0].shape[0], -1)[:, constants["positions"]]
-
-
 def _reduce(operation: op.Reduce, constants: dict[str, Tensor], operands: list[Tensor]) -> Tensor:
     x = operands[0]
     if operation.axes:
         x = x.sum(dim=[axis + 1 for axis in operation.axes], keepdim=operation.keep)
     return x if operation.divisor == 1 else x / operation.divisor
-
-
-def _relu(operation: op.Relu, constants: dict[str, Tensor], operands: list[Tensor]) -> Tensor:
-    torch = _torch()
-    return torch.where(operands[0] > 0, operands[0], operands[0] * operation.slope)
-
-
-def _clip(operation: op.Clip, constants: dict[str, Tensor], operands: list[Tensor]) -> Tensor:
-    choose = _torch().minimum if operation.is_ceiling else _torch().maximum
-    return choose(operands[0], constants["bound"])
 
 
 def _hardmax(operation: op.Hardmax, constants: dict[str, Tensor], operands: list[Tensor]) -> Tensor:
@@ -189,54 +168,25 @@ def _normalize(operation: op.Normalize, constants: dict[str, Tensor], operands: 
     return centred / (centred.square().mean(dim=-1, keepdim=True) + operation.epsilon).sqrt()
 
 
-def _add(operation: op.Add, constants: dict[str, Tensor], operands: list[Tensor]) -> Tensor:
-    x, y = _pair(operands)
-    return x + y
-
-
-def _multiply(operation: op.Multiply, constants: dict[str, Tensor], operands: list[Tensor]) -> Tensor:
-    x, y = _pair(operands)
-    return x * y
-
-
-def _product(operation: op.MatMul, constants: dict[str, Tensor], operands: list[Tensor]) -> Tensor:
-    x, y = _pair(operands)
-    return x @ y
-
-
-def _concat(operation: op.Concat, constants: dict[str, Tensor], operands: list[Tensor]) -> Tensor:
-    return _torch().cat(operands, dim=operation.axis + 1)
-
-
-def _reshape(operation: op.Reshape, constants: dict[str, Tensor], operands: list[Tensor]) -> Tensor:
-    return operands[0].reshape(operands[0].shape[0], *operation.shape)
-
-
-def _transpose(operation: op.Transpose, constants: dict[str, Tensor], operands: list[Tensor]) -> Tensor:
-    return operands[0].permute(0, *(axis + 1 for axis in operation.order))
-
-
-def _max_last(operation: op.MaxLast, constants: dict[str, Tensor], operands: list[Tensor]) -> Tensor:
-    return operands[0].amax(dim=-1)
-
-
 _RULES: dict[type[op.Operation], Rule] = {
     op.Linear: _linear,
     op.ConstantMatMul: _constant_product,
-    op.Scale: _scale,
-    op.Shift: _shift,
+    op.Scale: lambda _, own, x: _aligned(x[0], own["factor"].dim()) * own["factor"],
+    op.Shift: lambda _, own, x: _aligned(x[0], own["constant"].dim()) + own["constant"],
     op.Convolution: _convolution,
-    op.Reshape: _reshape,
-    op.Transpose: _transpose,
-    op.Take: _take,
+    op.Reshape: lambda operation, _, x: x[0].reshape(x[0].shape[0], *operation.shape),
+    op.Transpose: lambda operation, _, x: x[0].permute(0, *(axis + 1 for axis in operation.order)),
+    op.Take: lambda _, own, x: x[0].reshape(x[0].shape[0], -1)[:, own["positions"]],
     op.Reduce: _reduce,
-    op.Add: _add,
-    op.Concat: _concat,
-    op.MatMul: _product,
-    op.Multiply: _multiply,
-    op.Relu: _relu,
-    op.Clip: _clip,
-    op.MaxLast: _max_last,
+    op.Add: lambda _, own, x: add(*_pair(x)),
+    op.Concat: lambda operation, _, x: _torch().cat(x, dim=operation.axis + 1),
+    op.MatMul: lambda _, own, x: matmul(*_pair(x)),
+    op.Multiply: lambda _, own, x: mul(*_pair(x)),
+    op.Relu: lambda operation, _, x: _torch().where(x[0] > 0, x[0], x[0] * operation.slope),
+    op.Clip: lambda operation, own, x: (_torch().minimum if operation.is_ceiling else _torch().maximum)(
+        x[0], own["bound"]
+    ),
+    op.MaxLast: lambda _, own, x: x[0].amax(dim=-1),
     op.Hardmax: _hardmax,
     op.Pointwise: _pointwise,
     op.Normalize: _normalize,

@@ -122,7 +122,7 @@ class _Reader:
         if isinstance(first, Residual):
             return self._residual(first, width), 1
         if isinstance(first, Attention):
-            return self._attention(first, residual=False), 1
+            return self._attention(first), 1
         if isinstance(first, Maxout):
             return {"kind": "maxout", "rank": int(first.rank)}, 1
         if isinstance(first, ReLU):
@@ -148,7 +148,7 @@ class _Reader:
             )
         return {**part, "residual": True}
 
-    def _attention(self, layer: Attention, *, residual: bool) -> PageLayer:
+    def _attention(self, layer: Attention) -> PageLayer:
         heads, start = [], 0
         total = sum(head.values.shape[1] for head in layer.heads)
         output = np.eye(total) if layer.output is None else layer.output
@@ -164,7 +164,7 @@ class _Reader:
                 }
             )
             start = stop
-        return {"kind": "attention", "heads": heads, "residual": residual}
+        return {"kind": "attention", "heads": heads, "residual": False}
 
     def _product(self, left: FloatArray, right: FloatArray) -> FloatArray:
         columns = [[Fraction(entry) for entry in column] for column in right.T.tolist()]

@@ -23,6 +23,7 @@ Window = tuple[float, float, float, float]  # x0, x1, y0, y1
 BUILTINS = "Built-in examples"
 THEOREMS = "Theorems to see"
 REFUTED = "Published, and not so"
+CORRECTED = "Published, true with care"
 
 _SQUARE: Window = (-2.0, 2.0, -2.0, 2.0)
 _UNIT: Window = (0.0, 1.0, 0.0, 1.0)
@@ -192,10 +193,10 @@ _REFUTED = (
         window=(-2.0, 6.0, -3.5, 4.5), claims=("Figure 4",),
     ),
     Preset(
-        "dead-key", "Dead keys are not the light ones (Figure 3)", REFUTED, lambda: builtin("figure-3"),
-        "Cells disappear because their weights are relatively small.",
-        "The key of length 5 is dead and the key at the origin, of length 0, is alive. A key lives exactly if it "
-        "is a vertex of the keys' convex hull.",
+        "dead-key", "Dead keys are not the lightest (Figure 3)", CORRECTED, lambda: builtin("figure-3"),
+        "Cells disappear due to their relatively small weights.",
+        "Small relative to a mixture of others: the key of length 5 is dead, a mixture of the rest, and the key at "
+        "the origin, of length 0, is alive. A key lives exactly if it is a vertex of the keys' convex hull.",
         "Move key 2 to the right, past the segment between keys 0 and 1: it comes to life.",
         window=(-2.0, 7.0, -4.5, 4.5), query=(3.0, 2.0), claims=("Figure 3",),
     ),
@@ -216,9 +217,9 @@ _REFUTED = (
         claims=("V.9",),
     ),
     Preset(
-        "collinear", "Keys on a line give two cells (d_k = 1)", REFUTED,
+        "collinear", "Keys on a line give two cells (d_k = 1)", CORRECTED,
         lambda: _one_head([[0.5, 0.5], [1, 1], [1.5, 1.5], [-0.5, -0.5], [-1, -1]], [0.0] * 5),
-        "With H = d_model heads of d_k = 1 the construction keeps N cells a head.",
+        "With W_Q = e_h' (so d_k = 1) the heads of Lemma F.1 have N cells each.",
         "Keys of one dimension lie on a line, and only its two ends are vertices: two cells whatever N.",
         "Push a middle key off the line, or give it a bias: it gets a cell.",
         claims=("F-shapes",),
@@ -257,7 +258,7 @@ _REFUTED = (
         "This one jumps by the whole difference of the values along its wall. In general it is piecewise affine "
         "and discontinuous.",
         "Look at the output field and bring the temperature to zero. Give both keys one value: the jump is gone.",
-        view="output", temperature=0.5, claims=("III-E-closure",),
+        view="output", temperature=0.5, claims=("III-E-closure-fixed",),
     ),
     Preset(
         "not-uniform", "The limit is not uniform (Corollary IV.4)", REFUTED,
@@ -269,19 +270,20 @@ _REFUTED = (
         view="share", temperature=0.5, query=(0.046875, 0.0), claims=("IV.4-uniform",),
     ),
     Preset(
-        "duplicates", "Equal keys share (Theorem IV.3)", REFUTED,
+        "duplicates", "Equal keys share (Theorem IV.3)", CORRECTED,
         lambda: _one_head([[1, 0.5], [1, 0.5], [-1, 0.25]], [0.0] * 3),
         "In the interior of a cell attention tends to a one-hot indicator.",
         "Keys 0 and 1 are equal: on their cell the weights stay (1/2, 1/2, 0) at every positive temperature. The "
-        "statement needs distinct keys.",
+        "statement is for a set of keys, all distinct.",
         "Read the weights at q, then nudge one of the two keys by an arrow key.",
         temperature=0.125, claims=("IV.3-one-hot",),
     ),
     Preset(
-        "zoom", "Temperature is a zoom (Figure 5)", REFUTED,
+        "zoom", "Temperature is a zoom (Figure 5)", CORRECTED,
         lambda: _one_head([[1.125, 0.375], [0, 1], [-1.25, 0.375], [-0.5, -0.75], [0.625, -0.875]], [0.0] * 5),
-        "As tau falls the partition changes topologically and hidden regions emerge.",
-        "Nothing emerges: Z(q; tau) = Z(q / tau; 1), and the winner at q is the same at every temperature.",
+        "As tau falls the landscape changes topologically and hidden regions emerge.",
+        "Of the picture in a window, yes: Z(q; tau) = Z(q / tau; 1), so it zooms out. The winner at q is the same at "
+        "every temperature.",
         "Halve the temperature, then zoom in by two: the picture is the same as before.",
         temperature=1.0, claims=("Figure 5",),
     ),

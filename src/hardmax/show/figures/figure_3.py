@@ -1,4 +1,4 @@
-"""Figure 3: the Voronoi diagram of some keys against the power diagram of the head that has them, with a dead key."""
+"""Figure 3: the Voronoi diagram of some keys against the power diagram of the head that has them; two are dead."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import numpy as np
 
 from hardmax.exactness import FloatArray
 from hardmax.heads.diagram.power_diagram import PowerDiagram, power_diagram
-from hardmax.networks.layers import Attention
-from hardmax.networks.library import builtin
 from hardmax.show.colours import INK, key_colour, tinted
 from hardmax.show.drawing import Window, draw_frame, draw_keys, draw_outlines, draw_polygons
 from hardmax.show.figures.style import PAGE, panel_title, plain_axes
 from hardmax.show.figures.tables import Caption, Table, Value
 from hardmax.tropical.newton_polytope import NewtonPolytope
 
-NAME = "Voronoi diagram against power diagram, with a dead key"
+NAME = "Voronoi diagram against power diagram, with two dead keys"
 SIZE = (PAGE, 1.78)
 
 
 _WINDOW: Window = ((-2.0, 8.5), (-3.5, 3.5))
+#: Two of them lie inside the hull of the others, one of them far from light.
+_KEYS = ((6.0, 1.5), (6.0, -1.5), (5.0, 0.0), (0.0, 0.0), (2.5, 0.25))
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,9 +38,7 @@ class Values:
 
 def compute(rng: np.random.Generator) -> Values:
     """Both diagrams; nothing is random. Exactness: who lives is certified, hull vertices exact."""
-    layers = builtin("figure-3").layers
-    assert layers is not None and isinstance(layers[0], Attention)  # made of one head
-    keys = layers[0].heads[0].keys
+    keys = np.array(_KEYS)
     # |q - k|^2 = |q|^2 - 2 (<q, k> - |k|^2 / 2): with this bias the nearest key wins
     voronoi, power = power_diagram(keys, -0.5 * (keys**2).sum(axis=1)), power_diagram(keys)
     corners = NewtonPolytope(keys).terms
@@ -86,11 +84,11 @@ def draw_hull(values: Values, ax: Any) -> Any:
             [x], [y], s=34, marker="o", facecolor=key_colour(key) if is_corner else "white",
             edgecolor=key_colour(key), linewidth=1.4, zorder=4,
         )  # fmt: skip
-        text = f"$k_{key + 1}$" if is_corner else f"$k_{key + 1}$ owns no cell"
+        text = f"$k_{key + 1}$" if is_corner else f"$k_{key + 1}$: no cell"
         above = y >= values.hull[:, 1].mean() and is_corner
         leader = {"arrowstyle": "-", "linewidth": 0.5, "color": INK}
         ax.annotate(
-            text, (x, y), xytext=(0, 6 if above else -11) if is_corner else (-30, -32), textcoords="offset points",
+            text, (x, y), xytext=(0, 6 if above else -11) if is_corner else (-16, -34), textcoords="offset points",
             ha="center", color=INK, arrowprops=None if is_corner else leader,
         )  # fmt: skip
     plain_axes(ax)
@@ -117,11 +115,13 @@ def _yes(value: bool) -> str:
 def caption(values: Values) -> Caption:
     """What is seen, printed and true."""
     return Caption(
-        "Four keys in a plane of queries: (6, 1), (6, -1), (5, 0) and (0, 0). (a) Their Voronoi diagram: the nearest "
-        "key wins, all powers are equal, and each key owns a cell. (b) The head's own cells: the largest <q, k> wins, "
-        f"which is the power diagram with powers |k|^2, written beside the keys; {int(values.power.live.sum())} cells, "
-        "all cones. The third key (cross) owns none. (c) Why: it lies inside the convex hull of the others.",
+        "Five keys in a plane of queries, two of which own no cell, as in the paper. (a) Their Voronoi diagram: the "
+        "nearest key wins, all powers are equal, and each key owns a cell. (b) The head's own cells: the largest <q, "
+        "k> wins, which is the power diagram with powers |k|^2, written beside the keys; "
+        f"{int(values.power.live.sum())} cells, all cones. The third and the fifth key (crosses) own none. (c) Why: "
+        "they lie inside the convex hull of the others.",
         'Two cells vanish from the power diagram "due to their relatively small weights".',
-        "Without biases a key owns a cell exactly when it is a corner of the convex hull of the keys (certified), "
-        "whatever its weight: here the key of weight 25 owns none, while the key of weight 0 owns one.",
+        "Small relative to a mixture of the others' weights: a key without a cell is a mixture of other keys "
+        "(certified), and |k|^2 is then below the same mixture of theirs. Not small by itself: here the key of weight "
+        "25 owns no cell, while the key of weight 0 owns one.",
     )

@@ -37,7 +37,7 @@ class Face:
 
 @dataclass(frozen=True, eq=False)
 class Polytope:
-    """The sum of some heads' key polytopes: vertices as sums of one key a head, and facets.
+    """The sum of some heads' key polytopes: vertices as sums of one key from each head, and facets.
 
     Exactness: vertices and facets exact; ``seen`` (vertices, 3), the view that is drawn, is floats: an affine image
     turned to the eye, x and y on the page, z towards the reader.
@@ -183,7 +183,7 @@ def tables(values: Values) -> dict[str, Table]:
             faces.append((heads, corners, " ".join(str(head + 1) for head in face.heads),
                           "exact", path_text(polytope.seen[list(face.corners), :2]), "estimated"))  # fmt: skip
     return {
-        "": Table(("heads", "vertices", "facets", "sums of one key a head, as published", "largest possible",
+        "": Table(("heads", "vertices", "facets", "sums of one key from each head, as published", "largest possible",
                    "exactness"),
                   tuple(counts)),
         "vertices": Table(("heads", "vertex", "winners", "x", "y", "z", "exactness"), tuple(vertices)),
@@ -202,7 +202,7 @@ def caption(values: Values) -> Caption:
         f"same for all three, each to its own scale. Vertices (certified): {len(one.winners)}, "
         f"{len(two.winners)} and {len(three.winners)}.",
         f'Minkowski sums raise the vertex count "from 6 to {three.n_sums}", scaling as O(N^H).',
-        f"{three.n_sums} = 6^3 is the number of sums of one key a head, not of vertices. The largest number of "
+        f"{three.n_sums} = 6^3 is the number of sums of one key from each head, not of vertices. The largest number of "
         f"vertices for three heads of six keys in dimension three is {three.maximum} = 6^3 - 5^3 + 1, and this "
         f"configuration attains it; for two heads it is {two.maximum}, attained too. With "
         "three keys or more, N^H is attained only up to H = d - 1.",

@@ -26,7 +26,7 @@ SIZE = (PAGE, 3.05)
 
 _DEPTHS, _KEYS_A, _WIDTH, _SIDE = (1, 2), (2, 3, 4, 5), 3, 4.0
 _HEADS, _KEYS_B, _DIM = (1, 2, 3), (2, 3, 4, 5, 6, 7), 4
-_DRAWS, _SAMPLES = 150, 200_000
+_DRAWS, _SAMPLES = 100, 2_000_000
 _RESAMPLES = 1000
 _PUBLISHED_SLOPE = 0.13  # for L = 1
 
@@ -51,21 +51,23 @@ class Series:
 
 @dataclass(frozen=True, eq=False)
 class Values:
-    """Both panels: cells, regions and sampled lower bounds; vertices and their largest number."""
+    """Both panels: cells, regions and sampled lower bounds; vertices and their largest number; exact means."""
 
     cells: tuple[Series, ...]
     vertices: tuple[Series, ...]
     maximum: dict[int, tuple[int, ...]]  # by number of heads: largest number of vertices for each number of keys
+    exact_cells: FloatArray  # closed form for L = 1
+    exact_vertices: dict[int, FloatArray]  # by number of heads
     most_missed: float  # largest share of a network's cells that sampling did not see
     missed_in_square: float  # the same among the cells that meet the sampled square
     fewer_regions: float  # share of networks with fewer regions than cells
 
 
 def compute(rng: np.random.Generator, draws: int | None = None) -> Values:
-    """Draw Gaussian networks and heads, ``draws`` of each kind (150 unless given), count exactly, sample, fit slopes.
+    """Draw Gaussian networks and heads, ``draws`` of each kind (100 unless given), count exactly, sample, fit slopes.
 
     Exactness: counts of cells, regions and vertices certified; sampled counts estimated, being lower bounds; means
-    and slopes estimated, with intervals from resampling the draws.
+    and slopes estimated, with intervals from resampling the draws. Closed forms of the means certified.
     """
     cells: list[Series] = []
     missed, missed_in_square, fewer = 0.0, 0.0, 0
@@ -84,8 +86,13 @@ def compute(rng: np.random.Generator, draws: int | None = None) -> Values:
     maximum = {
         heads: tuple(bounds.max_joint_cells([n] * heads, _DIM, affine=False) for n in _KEYS_B) for heads in _HEADS
     }
+    exact_cells = np.array([bounds.expected_block_cells(n, 1, 2, _WIDTH) for n in _KEYS_A])
+    exact_vertices = {
+        heads: np.array([bounds.expected_joint_cells(n, heads, _DIM, affine=False) for n in _KEYS_B])
+        for heads in _HEADS
+    }
     share = fewer / (len(_DEPTHS) * len(_KEYS_A) * draws)
-    return Values(tuple(cells), tuple(vertices), maximum, missed, missed_in_square, share)
+    return Values(tuple(cells), tuple(vertices), maximum, exact_cells, exact_vertices, missed, missed_in_square, share)
 
 
 _QUANTITIES = (("cells", "certified"), ("regions", "certified"), ("sampled labels", "estimated"),
@@ -131,27 +138,32 @@ def _slopes(keys: tuple[int, ...], means: FloatArray) -> FloatArray:
 def draw(values: Values, figure: Any) -> None:
     """Cells against keys for two depths; vertices against keys for three numbers of heads."""
     left, right = figure.subplots(1, 2)
-    draw_cells(values.cells, left)
+    draw_cells(values.cells, values.exact_cells, left)
     panel_title(left, "a", f"cells of random transformers, $d = 2$, $d_{{ff}} = {_WIDTH}$, $H = 1$")
-    draw_vertices(values.vertices, values.maximum, right)
+    draw_vertices(values, right)
     panel_title(right, "b", f"vertices of random Minkowski sums, $d = {_DIM}$")
 
 
-def draw_cells(cells: tuple[Series, ...], ax: Any) -> Any:
-    """Exact means filled, regions open, sampled lower bounds crossed; bars are 95 % intervals."""
+def draw_cells(cells: tuple[Series, ...], exact: FloatArray, ax: Any) -> Any:
+    """Means of cells filled, regions open, sampled labels crossed, with 95 % intervals; the closed form as a line."""
     for quantity, (name, marker, line, size) in _LOOKS.items():
         for series in cells:
             if series.quantity != quantity:
                 continue
             colour = key_colour(series.parameter - 1)
             face = "white" if quantity == "regions" else colour
-            look = {"marker": marker, "linestyle": line, "markersize": size, "markerfacecolor": face, "color": colour}
-            _draw_series(series, ax, **look)
+            is_known = (quantity, series.parameter) == ("cells", 1)  # the exact means are the line through its dots
+            if is_known:
+                ax.plot(_KEYS_A, exact, color=colour, linewidth=1.0)
+            look = {"marker": marker, "linestyle": "none" if is_known else line, "markersize": size}
+            _draw_series(series, ax, **look, markerfacecolor=face, color=colour)
         face = "white" if quantity == "regions" else INK
         ax.plot([], [], label=name, color=INK, marker=marker, linestyle=line, markersize=size, markerfacecolor=face)
     for depth in sorted({series.parameter for series in cells}):
         shown = [series for series in cells if series.parameter == depth and series.quantity in _LOOKS]
         lines = [f"{series.slope:.2f} {_LOOKS[series.quantity][0].split()[0].rstrip(',')}" for series in shown]
+        if depth == 1:
+            lines[0] = f"{float(_slopes(_KEYS_A, exact[None])[0]):.4f} cells, exact"
         middle = float(np.exp(np.mean([np.log(series.means[-1]) for series in shown])))
         text = "\n".join([f"$L = {depth}$, slopes:", *lines])
         ax.annotate(text, (_KEYS_A[-1], middle), xytext=(10, 0), textcoords="offset points", va="center", fontsize=7.0)
@@ -160,7 +172,7 @@ def draw_cells(cells: tuple[Series, ...], ax: Any) -> Any:
     ax.annotate(f"{_PUBLISHED_SLOPE:g} as printed, $L = 1$", (_KEYS_A[-1], reference[-1]), xytext=(10, 0),
                 textcoords="offset points", va="center", fontsize=7.0, color=INK)  # fmt: skip
     _log_axes(ax, _KEYS_A, (5, 10, 15, 20, 30, 40, 50, 60))
-    ax.set_xlim(1.88, 7.0)
+    ax.set_xlim(1.88, 7.7)
     ax.set_ylim(7.3, 88)
     ax.set_ylabel("mean count")
     ax.legend(loc="upper left", ncols=3, columnspacing=1.2)
@@ -174,19 +186,21 @@ _LOOKS = {
 }
 
 
-def draw_vertices(vertices: tuple[Series, ...], maximum: dict[int, tuple[int, ...]], ax: Any) -> Any:
-    """Exact means with intervals, and the largest number possible, N^H in this dimension."""
-    for series in vertices:
-        colour = key_colour(series.parameter + 1)
-        _draw_series(series, ax, marker="o", linestyle="-", markersize=4.2, color=colour)
-        end = (series.keys[-1], float(series.means[-1]))
-        text = f"$H = {series.parameter}$, slope {series.slope:.2f}"
+def draw_vertices(values: Values, ax: Any) -> Any:
+    """Means of the draws with intervals, the exact means as lines, and the largest number possible, N^H here."""
+    for series in values.vertices:
+        colour, exact = key_colour(series.parameter + 1), values.exact_vertices[series.parameter]
+        ax.plot(series.keys, exact, color=colour, linewidth=1.0)
+        _draw_series(series, ax, marker="o", linestyle="none", markersize=4.2, color=colour)
+        text = f"$H = {series.parameter}$, slope {float(_slopes(series.keys, exact[None])[0]):.4f}"
+        end = (series.keys[-1], float(exact[-1]))
         ax.annotate(text, end, xytext=(7, 0), textcoords="offset points", va="center", fontsize=7.0)
-        ax.plot(series.keys, maximum[series.parameter], color=colour, linewidth=0.8, linestyle="--")
-    ax.plot([], [], color=INK, marker="o", markersize=4.2, label="vertices, certified")
+        ax.plot(series.keys, values.maximum[series.parameter], color=colour, linewidth=0.8, linestyle="--")
+    ax.plot([], [], color=INK, marker="o", linestyle="none", markersize=4.2, label="means of draws, counts certified")
+    ax.plot([], [], color=INK, linewidth=1.0, label="exact means (closed form)")
     ax.plot([], [], color=INK, linewidth=0.8, linestyle="--", label="largest possible: $N^H$")
     _log_axes(ax, _KEYS_B, (2, 5, 10, 20, 50, 100, 200, 300))
-    ax.set_xlim(1.88, 11.4)
+    ax.set_xlim(1.88, 12.4)
     ax.set_ylabel("mean number of vertices")
     ax.legend(loc="upper left")
     return ax
@@ -232,31 +246,44 @@ def tables(values: Values) -> dict[str, Table]:
             slopes.append((panel, series.quantity, *name, series.slope, *series.slope_interval, published, "estimated"))
             for place, n in enumerate(series.keys):
                 most = values.maximum[series.parameter][place] if panel == "b" else None
+                exact = _exact_mean(values, panel, series, place)
                 means.append((panel, series.quantity, *name, n, float(series.means[place]),
-                              *series.intervals[place].tolist(), most, "estimated"))  # fmt: skip
+                              *series.intervals[place].tolist(), exact, most, "estimated"))  # fmt: skip
                 draws += [(panel, series.quantity, *name, n, draw + 1, int(count), series.exactness)
                           for draw, count in enumerate(series.counts[place])]  # fmt: skip
     lead = ("panel", "quantity", "parameter", "value")
     return {
-        "": Table((*lead, "keys", "mean", "95 % from", "95 % to", "largest possible", "exactness"), tuple(means)),
+        "": Table(
+            (*lead, "keys", "mean", "95 % from", "95 % to", "exact mean", "largest possible", "exactness"), tuple(means)
+        ),
         "slopes": Table((*lead, "slope", "95 % from", "95 % to", "published slope", "exactness"), tuple(slopes)),
         "draws": Table((*lead, "keys", "draw", "count", "exactness"), tuple(draws)),
     }
 
 
+def _exact_mean(values: Values, panel: str, series: Series, place: int) -> float | None:
+    """The closed form where there is one."""
+    if panel == "b":
+        return float(values.exact_vertices[series.parameter][place])
+    return float(values.exact_cells[place]) if (series.quantity, series.parameter) == ("cells", 1) else None
+
+
 def caption(values: Values) -> Caption:
     """What is seen, printed and true."""
+    exact_slopes = ", ".join(f"{float(_slopes(_KEYS_B, row[None])[0]):.4f}" for row in values.exact_vertices.values())
+    exact_cells = ", ".join(f"{mean:.2f}" for mean in values.exact_cells)
     by = {(series.quantity, series.parameter): series for series in values.cells}
     vertices = ", ".join(_slope_text(series) for series in values.vertices)
-    three = values.vertices[2]
     return Caption(
         f"Log-log plots over {values.cells[0].counts.shape[1]} random draws; bars and brackets are 95 % intervals from "
         "resampling the draws. (a) Transformers on the plane with Gaussian weights, one residual bias-free head and "
         f"{_WIDTH} ReLUs a block: means of cells (filled) and regions (open) on the whole plane (certified), and "
         f"distinct labels among {_SAMPLES:,} uniform samples of [-{_SIDE:g}, {_SIDE:g}]^2 (crosses), a lower bound on "
-        f"cells; the thin line has the printed slope. Slopes of cells: {_slope_text(by['cells', 1])} for L = 1, "
+        f"cells; the grey line has the printed slope. The line through the cells of L = 1 is their exact mean, "
+        f"{exact_cells} for N = 2, 3, 4, 5. Slopes of cells: {_slope_text(by['cells', 1])} for L = 1, "
         f"{_slope_text(by['cells', 2])} for L = 2. (b) Vertices of the Minkowski sum of H Gaussian heads in dimension "
-        f"{_DIM} (certified), with the largest number possible (dashed). Slopes: {vertices} for H = 1, 2, 3.",
+        f"{_DIM} (certified), with their exact means (lines) and the largest number possible (dashed). Slopes of the "
+        f"draws: {vertices} for H = 1, 2, 3; of the exact means: {exact_slopes}.",
         "(a) Sampled labels as a lower bound on linear regions, since exact counting is intractable, with a slope of "
         "about 0.13 for L = 1; d_ff, H and the sampled domain are not given, and there is no uniform distribution on "
         'the plane. (b) H = 3 falls short of N^H because "interior points in Gaussian clouds do not affect the '
@@ -265,8 +292,9 @@ def caption(values: Values) -> Caption:
         f"{100 * values.fewer_regions:.0f} % of these networks have fewer regions than cells. Sampling missed up to "
         f"{100 * values.most_missed:.0f} % of a network's cells, and up to {100 * values.missed_in_square:.0f} % of "
         "those that meet the sampled square. (b) For N = "
-        f"5 every key is a corner of its own hull and still the sum has {three.means[3]:.1f} of 125 vertices on "
-        "average: the loss comes from the sum, not from interior points.",
+        "5 every key is a corner of its own hull and still the sum of three heads has "
+        f"{values.exact_vertices[3][3]:.2f} of 125 vertices in the mean (certified): the loss comes from the sum, not "
+        "from interior points.",
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hardmax.networks.layers import Attention, Head, Residual
+from hardmax.networks.layers import Affine, Attention, Head, ReLU, Residual
 from hardmax.networks.library import builtin
 from hardmax.networks.network import Network
 from hardmax.show.colours import INK, key_colour, tinted
@@ -17,10 +17,10 @@ from hardmax.show.figures.style import PAGE, panel_title
 from hardmax.show.figures.tables import Caption, Table
 
 NAME = "attention, feed-forward layer, and their true joint partition"
-SIZE = (PAGE, 2.2)
+SIZE = (PAGE, 4.15)
 
 _WINDOW: Window = ((-2.5, 2.5), (-2.5, 2.5))
-_UNIT_COLOURS = (4, 5, 7)  # places in the palette that no key of this head has
+_UNIT_COLOURS = (4, 5, 7)  # places in the palette that no key of these heads has
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,8 +34,8 @@ class Panel:
 
 
 @dataclass(frozen=True, eq=False)
-class Values:
-    """Maps of the attention alone, the feed-forward layer alone, their refinement, and the block."""
+class Row:
+    """One block: maps of its attention alone, its feed-forward layer alone, their refinement, and the block itself."""
 
     attention: CellMap
     feed_forward: CellMap
@@ -53,9 +53,32 @@ class Values:
         )
 
 
+@dataclass(frozen=True, eq=False)
+class Values:
+    """The paper's sizes, two tokens and two neurons, and a block of four tokens and three neurons."""
+
+    small: Row
+    large: Row
+
+    @property
+    def panels(self) -> tuple[Panel, ...]:
+        """All maps in the order they are drawn."""
+        return (*self.small.panels, *self.large.panels)
+
+
+def two_tokens() -> Network:
+    """A residual bias-free head of two keys, then two residual ReLUs."""
+    head = Head([[1.0, 0.25], [-1.0, -0.25]], [[-1.0, 0.25], [1.0, 0.5]], np.eye(2))
+    units = Residual(Affine([[-0.5, 1.0], [0.75, 1.0]], [0.5, -0.25]), ReLU(), Affine([[0.5, -0.25], [0.25, 0.5]]))
+    return Network([Residual(Attention([head])), units], 2)
+
+
 def compute(rng: np.random.Generator) -> Values:
     """Count and outline the cells; nothing is random. Exactness: counts exact."""
-    net = builtin("figure-7")
+    return Values(_row(two_tokens()), _row(builtin("figure-7")))
+
+
+def _row(net: Network) -> Row:
     layers = net.layers
     assert layers is not None and isinstance(layers[0], Residual)
     attention, feed_forward = layers
@@ -64,7 +87,7 @@ def compute(rng: np.random.Generator) -> Values:
     (head,) = inner.heads
     # the common refinement is what the block would have if attention added nothing to its input
     silent = Attention([Head(head.keys, np.zeros_like(head.values), head.query, head.query_bias)])
-    return Values(
+    return Row(
         cell_map(Network([attention], 2), _WINDOW),
         _without_hue(cell_map(Network([feed_forward], 2), _WINDOW)),
         cell_map(Network([Residual(silent), feed_forward], 2), _WINDOW),
@@ -79,9 +102,9 @@ def _without_hue(found: CellMap) -> CellMap:
 
 
 def draw(values: Values, figure: Any) -> None:
-    """Four maps side by side, and a key of the walls below."""
-    axes = figure.subplots(1, 4)
-    for ax, letter, panel in zip(axes, "abcd", values.panels, strict=True):
+    """Two rows of four maps, and a key of the walls below."""
+    axes = figure.subplots(2, 4).reshape(-1)
+    for ax, letter, panel in zip(axes, "abcdefgh", values.panels, strict=True):
         draw_panel(panel, ax)
         panel_title(ax, letter, f"{panel.name}: {panel.found.n_cells} cells")
     handles, labels = legend()
@@ -113,22 +136,25 @@ def legend() -> tuple[list[Any], list[str]]:
 
 def tables(values: Values) -> dict[str, Table]:
     """The counts, and every drawn cell."""
-    rows = tuple(row for panel in values.panels for row in count_rows(panel.name, panel.found))
-    return {"": Table(COUNT_COLUMNS, rows), "cells": cell_table({panel.name: panel.found for panel in values.panels})}
+    named = {f"({letter}) {panel.name}": panel.found for letter, panel in zip("abcdefgh", values.panels, strict=True)}
+    rows = tuple(row for name, found in named.items() for row in count_rows(name, found))
+    return {"": Table(COUNT_COLUMNS, rows), "cells": cell_table(named)}
 
 
 def caption(values: Values) -> Caption:
     """What is seen, printed and true."""
-    attention, feed_forward = values.attention.n_cells, values.feed_forward.n_cells
-    printed, true = values.refinement.n_cells, values.block.n_cells
+    small, large = ([panel.found.n_cells for panel in row.panels] for row in (values.small, values.large))
     return Caption(
-        f"One block on the plane: a residual head with four keys, then three residual ReLUs. (a) The {attention} cells "
-        f"of attention alone. (b) The {feed_forward} cells of the feed-forward layer alone. (c) Their common "
-        f"refinement, {printed} cells. (d) The cells of the block itself, {true}. All counts are exact and on the "
-        "whole plane. A hue is a key, a tint a pattern of ReLUs: the same label has the same colour in (c) and (d).",
+        "Blocks on the plane. Top, in the paper's sizes: a residual head with two keys, then two residual ReLUs; "
+        f"below, four keys and three ReLUs. From left to right: the {small[0]} and {large[0]} cells of attention "
+        f"alone; the {small[1]} and {large[1]} cells of the feed-forward layer alone; their common refinement, "
+        f"{small[2]} and {large[2]} cells; the cells of the block itself, {small[3]} and {large[3]}. All counts are "
+        "exact and on the whole plane. A hue is a key, a tint a pattern of ReLUs: within a row the same label has the "
+        "same colour.",
         'The block evaluates to the common refinement of both partitions: the FFN "provides a fixed structural '
         'shattering" (with 2 tokens and 2 neurons).',
         "The feed-forward layer sees the input plus the value read, so its walls are shifted in every attention cell "
-        f"by that cell's value and break at attention's walls: {true} cells here, not {printed}. The bound on the "
-        f"count, {attention} x {feed_forward} = {attention * feed_forward}, survives.",
+        f"by that cell's value and break at attention's walls: {small[3]} cells, not {small[2]}, and {large[3]}, not "
+        f"{large[2]}. The bounds on the counts, {small[0]} x {small[1]} = {small[0] * small[1]} and {large[0]} x "
+        f"{large[1]} = {large[0] * large[1]}, survive.",
     )

@@ -23,7 +23,7 @@ from hardmax.show.report.sections import Column, Figure, Section, Table, as_text
 from hardmax.show.report.stability import Certified
 from hardmax.show.svg import Frame, cross, picture, tag
 
-TITLE = "Counted, possible, published"
+TITLE = "How many cells there are, and how many there can be"
 NAME = "bounds"
 _CORRECTED = "true is"
 _SUPERSCRIPT = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -46,7 +46,7 @@ _CURVATURE_COLUMNS = (
 
 
 @dataclass(frozen=True)
-class _Stage:
+class _Decided:
     """The choices that are decided together: those that exist and those that vary on the slice."""
 
     kind: str
@@ -89,7 +89,7 @@ def bounds_section(looked: Looked | None, certificates: Sequence[Certified]) -> 
     )
 
 
-def _stages(looked: Looked) -> list[_Stage]:
+def _stages(looked: Looked) -> list[_Decided]:
     choices = choices_of(looked.net)
     moves = (looked.cells.labels != looked.cells.labels[0]).any(axis=0)
     found = []
@@ -97,7 +97,7 @@ def _stages(looked: Looked) -> list[_Stage]:
         own = tuple(choices[column] for column in stage.columns.tolist())
         kinds = {choice.kind for choice in own}
         kind = kinds.pop() if len(kinds) == 1 else "mixed"
-        found.append(_Stage(kind, own, tuple(choice for choice in own if moves[choice.column])))
+        found.append(_Decided(kind, own, tuple(choice for choice in own if moves[choice.column])))
     return found
 
 
@@ -165,7 +165,7 @@ def _most_parts(varying: Sequence[Choice], dim: int, is_quadratic: bool) -> int:
     return b.max_joint_cells([choice.options for choice in varying], dim, affine=True)
 
 
-def _published_cells(stages: Sequence[_Stage], dim: int) -> tuple[float | None, str]:
+def _published_cells(stages: Sequence[_Decided], dim: int) -> tuple[float | None, str]:
     """Theorem V.5 where the network is a stack of equal blocks, attention and then ReLUs; else nothing."""
     kinds = [stage.kind for stage in stages]
     pairs = list(zip(stages[::2], stages[1::2], strict=False))

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from hardmax.exactness import Exactness
 from hardmax.heads import fidelity as measured
 from hardmax.networks.skeleton import skeleton
-from hardmax.show.report.sections import Column, Fact, Figure, Section, Table, as_text, filled, rows_of
+from hardmax.show.report.sections import CHANGE_COLUMNS, Column, Fact, Figure, Section, Table, as_text, filled, rows_of
 from hardmax.show.report.subject import Subject
 from hardmax.show.svg import Frame, picture, round_ticks, tag
 
@@ -30,9 +30,7 @@ _MEASURES = (
 _DECISION = "A decision is which output is the largest."
 _COLUMNS = (
     Column("what", "made hard"),
-    Column("agreement", "decisions kept", "share", Exactness.ESTIMATED),
-    Column("relative_error", "relative error", "number", Exactness.ESTIMATED),
-    Column("kl", "divergence (nats)", "number", Exactness.ESTIMATED),
+    *CHANGE_COLUMNS,
     Column("soft_accuracy", "accuracy, soft", "share", Exactness.ESTIMATED),
     Column("hard_accuracy", "accuracy, hard", "share", Exactness.ESTIMATED),
 )
@@ -52,7 +50,7 @@ def fidelity_section(
     except ValueError as error:
         return Section(NAME, TITLE, absent=f"There is no skeleton to compare with: {error}"), None
     whole = trial.whole(hard)
-    n, n_layers = len(trial.subject.heads), len(trial.layers)
+    n, n_layers = len(trial.runs.heads), len(trial.layers)
     work = float(whole.n) * subject.net.n_parameters
     left_out = []
     records = [_record("everything (the skeleton)", whole)]
@@ -191,7 +189,7 @@ def _greedy(trial: measured.Trial, notes: list[str]) -> Table:
 
 
 def _bars(records: Sequence[dict[str, Any]]) -> Figure:
-    """Decisions kept, one bar a part."""
+    """Decisions kept, one bar for each part."""
     lowest = min(record["agreement"] for record in records[:_MOST_BARS])
     start = max(0.0, min(0.9, ceil(lowest * 10 - 1) / 10 - 0.1)) if lowest > 0.5 else 0.0
     caption = "Share of decisions that stay the same when one part of the attention is made hard, all else soft."
@@ -199,7 +197,7 @@ def _bars(records: Sequence[dict[str, Any]]) -> Figure:
 
 
 def _error_bars(records: Sequence[dict[str, Any]]) -> Figure:
-    """Relative errors, one bar a part."""
+    """Relative errors, one bar for each part."""
     largest = max(record["relative_error"] for record in records[:_MOST_BARS])
     caption = "How far the outputs move when one part of the attention is made hard, all else soft."
     return _chart(records, "relative_error", (0.0, largest or 1.0), "number", "relative error", caption)

@@ -51,7 +51,7 @@ class HeadPicture:
     @property
     def is_whole(self) -> bool:
         """Whether query space is drawn, and not a slice through it."""
-        return self.head.keys.shape[1] <= 2
+        return bool(self.head.keys.shape[1] <= 2)
 
     @property
     def has_own_biases(self) -> bool:

@@ -23,7 +23,7 @@ from hardmax.show.report.head_pictures import (
     pictures_of,
     title_of,
 )
-from hardmax.show.report.sections import Column, Fact, Figure, Section, Table, as_text, legible, rows_of
+from hardmax.show.report.sections import HEAD_COLUMNS, Column, Fact, Figure, Section, Table, as_text, legible, rows_of
 from hardmax.show.svg import Frame, cross, picture, tag
 
 TITLE = "What each head can choose"
@@ -40,8 +40,7 @@ _MOST_NAMED = 10  # queries that carry their names
 _NAME_WIDTH, _NAME_HEIGHT = 38.0, 11.0  # room for one of them, in pixels
 
 _KEY_COLUMNS = (
-    Column("layer", "layer", "count", Exactness.EXACT),
-    Column("head", "head", "count", Exactness.EXACT),
+    *HEAD_COLUMNS,
     Column("of", "drawn for"),
     Column("key", "key", "count", Exactness.EXACT),
     Column("token", "token"),
@@ -50,8 +49,7 @@ _KEY_COLUMNS = (
     Column("wins", "queries won", "count", Exactness.EXACT),
 )
 _QUERY_COLUMNS = (
-    Column("layer", "layer", "count", Exactness.EXACT),
-    Column("head", "head", "count", Exactness.EXACT),
+    *HEAD_COLUMNS,
     Column("of", "drawn for"),
     Column("query", "query"),
     Column("u", "u", "number", Exactness.ESTIMATED),
@@ -153,8 +151,7 @@ _SUMMARY_LABELS = {
 def _summary(heads: Sequence[HeadAnalysis]) -> Table:
     """Every head in one row, over all captured inputs."""
     columns = [
-        Column("layer", "layer", "count", Exactness.EXACT),
-        Column("head", "head", "count", Exactness.EXACT),
+        *HEAD_COLUMNS,
         Column("key_dim", "dimension", "count", Exactness.EXACT),
     ]
     columns += [Column(key, label, kind, COLUMNS[key][0]) for key, (label, kind) in _SUMMARY_LABELS.items()]

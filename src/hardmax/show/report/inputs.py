@@ -80,7 +80,7 @@ def _array(values: ArrayLike) -> NDArray[Any]:
 
 
 def _names(tokens: Sequence[Any], n: int) -> tuple[tuple[str, ...], ...]:
-    """Names for each input: one list for all, or a list an input."""
+    """Names for each input: one list for all, or a list for each input."""
     listed = list(tokens)
     if all(isinstance(name, str) for name in listed):
         return (tuple(listed),) * n

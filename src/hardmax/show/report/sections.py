@@ -36,6 +36,18 @@ class Column:
     exactness: Exactness | None = None
 
 
+#: Which head a row is about, and how far outputs moved: columns that several tables begin with.
+HEAD_COLUMNS = (
+    Column("layer", "layer", "count", Exactness.EXACT),
+    Column("head", "head", "count", Exactness.EXACT),
+)
+CHANGE_COLUMNS = (
+    Column("agreement", "decisions kept", "share", Exactness.ESTIMATED),
+    Column("relative_error", "relative error", "number", Exactness.ESTIMATED),
+    Column("kl", "divergence (nats)", "number", Exactness.ESTIMATED),
+)
+
+
 @dataclass(frozen=True)
 class Table:
     """Rows under columns; ``rows`` hold plain values: text, integers, floats, booleans, None."""

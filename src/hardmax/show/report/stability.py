@@ -13,7 +13,7 @@ from hardmax.exactness import Exactness
 from hardmax.heads.analysis import HeadAnalysis
 from hardmax.measure.stability import Certificate, certify
 from hardmax.show.report.head_pictures import title_of
-from hardmax.show.report.sections import Column, Fact, Figure, Section, Table, as_text, rows_of
+from hardmax.show.report.sections import HEAD_COLUMNS, Column, Fact, Figure, Section, Table, as_text, rows_of
 from hardmax.show.svg import Frame, picture, round_ticks, tag
 
 TITLE = "Where softness is harmless"
@@ -23,8 +23,7 @@ _REACH = 99.0  # percentile of the margins shown; the last bin holds the rest
 _MOST_PANELS = 24
 
 _COLUMNS = (
-    Column("layer", "layer", "count", Exactness.EXACT),
-    Column("head", "head", "count", Exactness.EXACT),
+    *HEAD_COLUMNS,
     Column("rows", "rows", "count", Exactness.EXACT),
     Column("certified", "rows with a certificate", "count", Exactness.CERTIFIED),
     Column("share", "share", "share", Exactness.CERTIFIED),
@@ -35,8 +34,7 @@ _COLUMNS = (
     Column("guarantee", "mean guarantee", "number", Exactness.CERTIFIED),
 )
 _BIN_COLUMNS = (
-    Column("layer", "layer", "count", Exactness.EXACT),
-    Column("head", "head", "count", Exactness.EXACT),
+    *HEAD_COLUMNS,
     Column("from", "margin from", "number", Exactness.ESTIMATED),
     Column("to", "to", "number", Exactness.ESTIMATED),
     Column("rows", "rows", "count", Exactness.ESTIMATED),

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from hardmax.exactness import Exactness
 from hardmax.heads.fidelity import Trial
-from hardmax.show.report.sections import Column, Figure, Section, Table, as_text, filled, rows_of
+from hardmax.show.report.sections import CHANGE_COLUMNS, Column, Figure, Section, Table, as_text, filled, rows_of
 from hardmax.show.report.subject import Subject
 from hardmax.show.svg import Frame, picture, round_ticks, tag
 
@@ -18,9 +18,7 @@ NAME = "temperature"
 
 _COLUMNS = (
     Column("temperature", "temperature", "number", Exactness.EXACT),
-    Column("agreement", "decisions kept", "share", Exactness.ESTIMATED),
-    Column("relative_error", "relative error", "number", Exactness.ESTIMATED),
-    Column("kl", "divergence (nats)", "number", Exactness.ESTIMATED),
+    *CHANGE_COLUMNS,
     Column("hard_accuracy", "accuracy", "share", Exactness.ESTIMATED),
 )
 

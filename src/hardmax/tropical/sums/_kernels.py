@@ -3,15 +3,18 @@
 A *term* is a row of a matrix: a key, or a key with its bias as last coordinate. Term j wins at q where
 <term_j, q> exceeds every other; with biases q = (x, w) and w > 0. Each answer is PRESENT with a witness
 whose margins exceed their rounding errors, ABSENT with Gordan multipliers proved to exist, or UNSURE,
-which the caller settles in rationals. The plain twins are the ``py_func`` of each kernel.
+which the caller settles in rationals.
 """
 
 from __future__ import annotations
+
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.exact import rounding
+from hardmax.exact.compiling import borrowing, inner
 from hardmax.exact.compiling import kernel as njit
 from hardmax.exact.simplex_kernels import ABSENT, PRESENT, UNSURE, cone_search, dot_error, prove_positive_kernel
 from hardmax.exactness import FloatArray, IntArray
@@ -44,135 +47,210 @@ def difference(winner: FloatArray, loser: FloatArray, columns: FloatArray, place
         columns[k, place] /= norm
 
 
+# --- cones -----------------------------------------------------------------------------------------
+
+
+class Cone(NamedTuple):
+    """Room for ``cone_search``: unit rows by columns, which are strict, its table and bases, the point, multipliers."""
+
+    columns: FloatArray
+    strict: NDArray[np.bool_]
+    table: FloatArray
+    basic: IntArray
+    nonbasic: IntArray
+    point: FloatArray
+    multipliers: FloatArray
+
+
+@inner
+def _new_cone(n: int, most: int) -> Cone:
+    """Room for a cone of at most so many rows."""
+    return Cone(
+        np.empty((n, most)),
+        np.ones(most, np.bool_),
+        np.empty((n + 4, most)),
+        np.empty(most, np.int64),
+        np.empty(n + 1, np.int64),
+        np.empty(n),
+        np.empty(most),
+    )
+
+
+@borrowing
+def _searched(cone: Cone, size: int) -> int:
+    """PRESENT with a point that floats propose, ABSENT where that is proved, else UNSURE."""
+    outcome = cone_search(
+        cone.columns, size, cone.strict, cone.table, cone.basic, cone.nonbasic, cone.point, cone.multipliers
+    )
+    if outcome == ABSENT and not prove_positive_kernel(cone.columns, size, cone.multipliers, ENTRY_ERROR):
+        return UNSURE
+    return int(outcome)
+
+
+@borrowing
+def _upward(cone: Cone, size: int) -> int:
+    """Add the row that asks for a positive last coordinate; returns the number of rows."""
+    n = len(cone.columns)
+    cone.columns[:, size] = 0.0
+    cone.columns[n - 1, size] = -1.0
+    return size + 1
+
+
+# --- who wins somewhere ------------------------------------------------------------------------------
+
+
+class Questions(NamedTuple):
+    """Does a term win somewhere?
+
+    chosen : (problems,) the term that must win...
+    rival : (problems,) ...except against this one, which must beat it; -1 for none.
+    starts : (problems, n) a direction in which the chosen term does well.
+    """
+
+    chosen: IntArray
+    rival: IntArray
+    starts: FloatArray
+
+
+class Answers(NamedTuple):
+    """status (problems,), points (problems, n), and the rivals looked at (problems, most), -1 beyond the last."""
+
+    status: NDArray[np.int8]
+    points: FloatArray
+    working: IntArray
+
+
+class Rivals(NamedTuple):
+    """Of each term, whether it was looked at, and by how much it beats the chosen one; scores of the likely winners."""
+
+    inside: NDArray[np.bool_]
+    gaps: FloatArray
+    scores: FloatArray
+
+
+@borrowing
+def _set_scores(terms: FloatArray, pool: IntArray, start: FloatArray, rivals: Rivals) -> None:
+    """Scores, negated, of the likely winners in the direction in which a term does well."""
+    for k in range(len(pool)):
+        rivals.scores[k] = 0.0
+        for c in range(terms.shape[1]):
+            rivals.scores[k] -= terms[pool[k], c] * start[c]
+
+
+@borrowing
+def _mark_wrong(terms: FloatArray, own: int, opposed: int, point: FloatArray, rivals: Rivals) -> int:
+    """Mark by their gaps the terms not proved to lose at a point; returns how many, -1 if one was looked at before."""
+    n_terms, n = terms.shape
+    n_wrong = 0
+    for i in range(n_terms):
+        rivals.gaps[i] = -np.inf
+        if i == own:
+            continue
+        gap = 0.0
+        weight = 0.0
+        for k in range(n):
+            value = (terms[i, k] - terms[own, k]) * point[k]
+            gap += value
+            weight += abs(value)
+        if i == opposed:
+            gap = -gap
+        if not gap < -difference_dot_error(n, weight):
+            if rivals.inside[i]:
+                return -1
+            n_wrong += 1
+            rivals.gaps[i] = gap
+    return n_wrong
+
+
+@borrowing
+def _worst(rivals: Rivals) -> int:
+    """The term that beats the chosen one most, among those marked; -1 if none is."""
+    worst = 0
+    for i in range(len(rivals.gaps)):
+        if rivals.gaps[i] > rivals.gaps[worst]:
+            worst = i
+    return worst if rivals.gaps[worst] != -np.inf else -1
+
+
 @njit(cache=True)
 def settle_terms(
     terms: FloatArray,  # (N, n), distinct rows
     has_bias: bool,  # the last coordinate of q must be positive
-    chosen: IntArray,  # (problems,) the term that must win...
-    rival: IntArray,  # (problems,) ...except against this one, which must beat it; -1 for none
-    starts: FloatArray,  # (problems, n) a direction in which the chosen term does well
+    questions: Questions,
     pool: IntArray,  # likely winners: the first rivals are the best of these in that direction
     n_first: int,
-    most: int,
-    status: NDArray[np.int8],  # (problems,) out
-    points: FloatArray,  # (problems, n) out
-    working: IntArray,  # (problems, most) out: the rivals looked at, -1 beyond the last
+    answers: Answers,
 ) -> None:
     """Does term ``chosen`` win somewhere? Rivals are brought in only when they win at a trial witness."""
     n_terms, n = terms.shape
-    columns = np.empty((n, most + 1))
-    table = np.empty((n + 4, most + 1))
-    basic = np.empty(most + 1, np.int64)
-    nonbasic = np.empty(n + 1, np.int64)
-    strict = np.ones(most + 1, np.bool_)
-    multipliers = np.empty(most + 1)
-    gaps = np.empty(n_terms)
-    scores = np.empty(len(pool))
-    inside = np.zeros(n_terms, np.bool_)
-    for problem in range(len(chosen)):
-        j, opposed = chosen[problem], rival[problem]
-        point = points[problem]
-        inside[:] = False
-        inside[j] = True
-        count = 0
-        size = 0
+    most = answers.working.shape[1]
+    cone = _new_cone(n, most + 1)
+    rivals = Rivals(np.zeros(n_terms, np.bool_), np.empty(n_terms), np.empty(len(pool)))
+    for problem in range(len(questions.chosen)):
+        own, opposed, looked_at = questions.chosen[problem], questions.rival[problem], answers.working[problem]
+        looked_at[:] = -1
+        rivals.inside[:] = False
+        rivals.inside[own] = True
+        count, size = 0, 0
         if opposed >= 0:
-            difference(terms[opposed], terms[j], columns, size)
-            inside[opposed] = True
+            difference(terms[opposed], terms[own], cone.columns, size)
+            rivals.inside[opposed] = True
             size += 1
         if has_bias:
-            columns[:, size] = 0.0
-            columns[n - 1, size] = -1.0
-            size += 1
-        for k in range(len(pool)):
-            scores[k] = 0.0
-            for c in range(n):
-                scores[k] -= terms[pool[k], c] * starts[problem, c]
-        for i in pool[np.argsort(scores)]:
+            size = _upward(cone, size)
+        _set_scores(terms, pool, questions.starts[problem], rivals)
+        for i in pool[np.argsort(rivals.scores)]:
             if count >= min(n_first, most):
                 break
-            if not inside[i]:
-                difference(terms[j], terms[i], columns, size)
-                working[problem, count] = i
-                inside[i] = True
-                size += 1
-                count += 1
+            if not rivals.inside[i]:
+                difference(terms[own], terms[i], cone.columns, size)
+                rivals.inside[i], looked_at[count] = True, i
+                size, count = size + 1, count + 1
         outcome = UNSURE
         while True:
-            outcome = cone_search(columns, size, strict, table, basic, nonbasic, point, multipliers)
-            if outcome == ABSENT:
-                if not prove_positive_kernel(columns, size, multipliers, ENTRY_ERROR):
-                    outcome = UNSURE
-                break
-            if outcome == UNSURE:
-                break
-            if has_bias and not point[n - 1] > 0.0:
-                outcome = UNSURE
+            outcome = _searched(cone, size)
+            if outcome != PRESENT:
                 break
             # The witness must beat everyone, not only those looked at so far.
-            n_wrong = 0
-            doubtful = False
-            for i in range(n_terms):
-                gaps[i] = -np.inf
-                if i == j:
-                    continue
-                gap = 0.0
-                weight = 0.0
-                for k in range(n):
-                    value = (terms[i, k] - terms[j, k]) * point[k]
-                    gap += value
-                    weight += abs(value)
-                if i == opposed:
-                    gap = -gap
-                if not gap < -difference_dot_error(n, weight):
-                    if inside[i]:
-                        doubtful = True
-                    else:
-                        n_wrong += 1
-                        gaps[i] = gap
-            if doubtful:
+            n_wrong = _mark_wrong(terms, own, opposed, cone.point, rivals)
+            if n_wrong < 0 or (has_bias and not cone.point[n - 1] > 0.0):
                 outcome = UNSURE
                 break
             if n_wrong == 0:
                 break
             added = 0
-            while added < n_wrong and added < n and count < most - 2:
-                worst = 0
-                for i in range(n_terms):
-                    if gaps[i] > gaps[worst]:
-                        worst = i
-                if gaps[worst] == -np.inf:
+            while added < min(n_wrong, n) and count < most - 2:
+                i = _worst(rivals)
+                if i < 0:
                     break
-                difference(terms[j], terms[worst], columns, size)
-                working[problem, count] = worst
-                inside[worst] = True
-                gaps[worst] = -np.inf
-                size += 1
-                count += 1
-                added += 1
+                difference(terms[own], terms[i], cone.columns, size)
+                rivals.inside[i], rivals.gaps[i], looked_at[count] = True, -np.inf, i
+                size, count, added = size + 1, count + 1, added + 1
             if added == 0:
                 outcome = UNSURE
                 break
-        for k in range(count, most):
-            working[problem, k] = -1
-        status[problem] = outcome
+        answers.status[problem] = outcome
+        if outcome == PRESENT:
+            answers.points[problem] = cone.point
 
 
-@njit(cache=True)
-def _known(
-    prefix: IntArray, level: int, candidate: int, table: IntArray, next_row: IntArray, heads_of: IntArray
-) -> int:
+# --- verdicts in rationals ---------------------------------------------------------------------------
+
+
+@borrowing
+def _known(prefix: IntArray, level: int, candidate: int, verdicts: Any) -> int:
     """The rational verdict on ``prefix`` + ``candidate``, or UNSURE if none was given yet."""
+    table = verdicts.table
     if len(table) == 0:
         return UNSURE
-    row = heads_of[_bucket(prefix, level, candidate, len(heads_of))]
+    row = verdicts.heads_of[_bucket(prefix, level, candidate, len(verdicts.heads_of))]
     while row >= 0:
         same = table[row, 0] == level and table[row, level + 1] == candidate
         for h in range(level):
             same = same and table[row, h + 1] == prefix[h]
         if same:
             return int(table[row, -1])
-        row = next_row[row]
+        row = verdicts.next_row[row]
     return UNSURE
 
 
@@ -197,173 +275,198 @@ def index_verdicts(table: IntArray, n_buckets: int) -> tuple[IntArray, IntArray]
     return next_row, heads_of
 
 
+# --- joint cells -----------------------------------------------------------------------------------
+
+
+class Heads(NamedTuple):
+    """All terms of all heads, one head after another; indices are global."""
+
+    terms: FloatArray  # (terms, n)
+    first: IntArray  # (H + 1,) where each head's terms begin
+    has_bias: bool
+    live: IntArray  # live terms, head by head
+    live_first: IntArray  # (H + 1,)
+    neighbour_start: IntArray  # (terms + 1,)
+    neighbours: IntArray
+    witnesses: FloatArray  # (terms, n) one per live term
+
+
+class Verdicts(NamedTuple):
+    """Rational verdicts (known, H + 2): level, indices, PRESENT or ABSENT; and chained buckets to find them."""
+
+    table: IntArray
+    next_row: IntArray
+    heads_of: IntArray
+
+
+class Levels(NamedTuple):
+    """Where the search stands, a head each.
+
+    queue, ends : terms to try, and where those that wait begin and end.
+    stamp, clock : a term's stamp is the clock where it has been queued in this visit.
+    n_children : winners found in this visit; n_rows : rows of the cone above.
+    prefix, points : the winner chosen, and a point of the cone above.
+    """
+
+    queue: IntArray
+    ends: IntArray
+    stamp: IntArray
+    clock: IntArray
+    n_children: IntArray
+    n_rows: IntArray
+    prefix: IntArray
+    points: FloatArray
+
+
+@inner
+def _new_levels(n_heads: int, n_terms: int, n: int) -> Levels:
+    """Room for a search that stands at its first head."""
+    return Levels(
+        np.empty((n_heads, n_terms), np.int64),
+        np.zeros((n_heads, 2), np.int64),
+        np.zeros((n_heads, n_terms), np.int64),
+        np.zeros(n_heads, np.int64),
+        np.zeros(n_heads, np.int64),
+        np.zeros(n_heads + 1, np.int64),
+        np.empty(n_heads, np.int64),
+        np.zeros((n_heads + 1, n)),
+    )
+
+
+@borrowing
+def _queue(levels: Levels, level: int, term: int) -> None:
+    """Let a term wait unless it has waited in this visit."""
+    if levels.stamp[level, term] != levels.clock[level]:
+        levels.stamp[level, term] = levels.clock[level]
+        levels.queue[level, levels.ends[level, 1]] = term
+        levels.ends[level, 1] += 1
+
+
+@borrowing
+def _enter(heads: Heads, levels: Levels, level: int) -> None:
+    """Begin with a head: all live terms of the first, elsewhere the one that is best at the point of the cone above."""
+    levels.clock[level] += 1
+    levels.ends[level, 0], levels.ends[level, 1], levels.n_children[level] = 0, 0, 0
+    best, best_score = -1, -np.inf
+    for k in range(heads.live_first[level], heads.live_first[level + 1]):
+        term = heads.live[k]
+        if level == 0:
+            _queue(levels, 0, term)
+            continue
+        score = 0.0
+        for c in range(heads.terms.shape[1]):
+            score += heads.terms[term, c] * levels.points[level, c]
+        if best < 0 or score > best_score:
+            best, best_score = term, score
+    if level > 0:
+        _queue(levels, level, best)
+
+
+@borrowing
+def _queue_all(heads: Heads, levels: Levels, level: int) -> bool:
+    """Queue every live term where a guess led nowhere: an open cone has a winner. Returns whether that was so."""
+    begin, end = heads.live_first[level], heads.live_first[level + 1]
+    if levels.n_children[level] > 0 or levels.ends[level, 1] >= end - begin:
+        return False
+    for k in range(begin, end):
+        _queue(levels, level, heads.live[k])
+    return True
+
+
+@borrowing
+def _add_walls(heads: Heads, walls: FloatArray, term: int, cone: Cone, size: int) -> int:
+    """Add the rows of a term's neighbours to the cone; returns the number of rows."""
+    begin, end = heads.neighbour_start[term], heads.neighbour_start[term + 1]
+    for c in range(len(walls)):
+        for k in range(begin, end):
+            cone.columns[c, size + k - begin] = walls[c, k]
+    return int(size + end - begin)
+
+
+@borrowing
+def _descend(levels: Levels, level: int, point: FloatArray, size: int) -> None:
+    """Hand the next head a point of the cone, of size one, and the number of its rows."""
+    largest = 0.0
+    for c in range(len(point)):
+        largest = max(largest, abs(point[c]))
+    for c in range(len(point)):
+        levels.points[level + 1, c] = point[c] / largest if largest > 0.0 else point[c]
+    levels.n_rows[level + 1] = size
+
+
+@inner
+def _grown(table: Any) -> Any:
+    """A table of twice as many rows that begins with the given one."""
+    larger = np.empty((2 * len(table), table.shape[1]), table.dtype)
+    larger[: len(table)] = table
+    return larger
+
+
 @njit(cache=True)
-def search_joint_cells(
-    terms: FloatArray,  # (all terms of all heads, n)
-    first: IntArray,  # (H + 1,) where each head's terms begin
-    has_bias: bool,
-    live: IntArray,  # global indices of live terms, head by head
-    live_first: IntArray,  # (H + 1,)
-    neighbour_start: IntArray,  # (terms + 1,)
-    neighbours: IntArray,  # global indices
-    witnesses: FloatArray,  # (terms, n) one per live term
-    verdicts: IntArray,  # (known, H + 2) rational verdicts: level, global indices, PRESENT or ABSENT
-    most: int,  # stop beyond this many cells
-) -> tuple[IntArray, FloatArray, IntArray, int]:
+def search_joint_cells(heads: Heads, known: IntArray, most: int) -> tuple[IntArray, FloatArray, IntArray, int]:
     """Tuples of winners with a witness each, the questions left open, and the number of programs solved.
 
     Depth first over heads. Inside the open cone of the winners so far, the winners of the next head are
     reached from one another through neighbours, because the cone is convex; so only neighbours of winners
-    are tried, and the work is proportional to what is found.
+    are tried, and the work is proportional to what is found. ``known`` are rational verdicts; the search stops beyond
+    ``most`` cells. The plain twin, which tests compare it with, is ``tests/oracles/cutting_twins.py``.
     """
-    n_terms, n = terms.shape
-    n_heads = len(first) - 1
-    n_buckets = 2 * len(verdicts) + 1
-    next_row, heads_of = index_verdicts(verdicts, n_buckets)
-    capacity = 1024
-    found = np.empty((capacity, n_heads), np.int64)
-    where = np.empty((capacity, n))
-    n_found = 0
-    open_capacity = 64
-    questions = np.empty((open_capacity, n_heads + 2), np.int64)
-    n_open = 0
-    n_programs = 0
-
+    n_terms, n = heads.terms.shape
+    n_heads = len(heads.first) - 1
+    next_row, heads_of = index_verdicts(known, 2 * len(known) + 1)
+    verdicts = Verdicts(known, next_row, heads_of)
+    found, where, n_found = np.empty((1024, n_heads), np.int64), np.empty((1024, n)), 0
+    questions, n_open, n_programs = np.empty((64, n_heads + 2), np.int64), 0, 0
     degree = 1
+    walls = np.empty((n, len(heads.neighbours)))  # the unit row of each neighbour, next to its entry
     for i in range(n_terms):
-        degree = max(degree, neighbour_start[i + 1] - neighbour_start[i])
-    tall = n_heads * degree + 1
-    columns = np.empty((n, tall))
-    walls = np.empty((n, len(neighbours)))  # the unit row of each neighbour, next to its entry
-    for i in range(n_terms):
-        for k in range(neighbour_start[i], neighbour_start[i + 1]):
-            difference(terms[i], terms[neighbours[k]], walls, k)
-    table = np.empty((n + 4, tall))
-    basic = np.empty(tall, np.int64)
-    nonbasic = np.empty(n + 1, np.int64)
-    strict = np.ones(tall, np.bool_)
-    multipliers = np.empty(tall)
-    trial = np.empty(n)
-
-    queue = np.empty((n_heads, n_terms), np.int64)
-    head_of_queue = np.zeros(n_heads, np.int64)
-    tail_of_queue = np.zeros(n_heads, np.int64)
-    stamp = np.zeros((n_heads, n_terms), np.int64)
-    clock = np.zeros(n_heads, np.int64)
-    n_children = np.zeros(n_heads, np.int64)
-    n_rows = np.zeros(n_heads + 1, np.int64)  # rows of the cone above each level
-    prefix = np.empty(n_heads, np.int64)
-    points = np.zeros((n_heads + 1, n))
-    if has_bias:
-        columns[:, 0] = 0.0
-        columns[n - 1, 0] = -1.0
-        n_rows[0] = 1
+        degree = max(degree, heads.neighbour_start[i + 1] - heads.neighbour_start[i])
+        for k in range(heads.neighbour_start[i], heads.neighbour_start[i + 1]):
+            difference(heads.terms[i], heads.terms[heads.neighbours[k]], walls, k)
+    cone, levels = _new_cone(n, n_heads * degree + 1), _new_levels(n_heads, n_terms, n)
+    if heads.has_bias:
+        levels.n_rows[0] = _upward(cone, 0)
     level = 0
-    fresh = True
+    _enter(heads, levels, 0)
     while level >= 0:
-        if fresh:
-            clock[level] += 1
-            head_of_queue[level] = 0
-            tail_of_queue[level] = 0
-            n_children[level] = 0
-            if level == 0:
-                for k in range(live_first[0], live_first[1]):
-                    queue[0, tail_of_queue[0]] = live[k]
-                    stamp[0, live[k]] = clock[0]
-                    tail_of_queue[0] += 1
-            else:
-                best = -1
-                best_score = -np.inf
-                for k in range(live_first[level], live_first[level + 1]):
-                    score = 0.0
-                    for c in range(n):
-                        score += terms[live[k], c] * points[level, c]
-                    if best < 0 or score > best_score:
-                        best_score = score
-                        best = live[k]
-                queue[level, 0] = best
-                stamp[level, best] = clock[level]
-                tail_of_queue[level] = 1
-            fresh = False
-        if head_of_queue[level] == tail_of_queue[level]:
-            if n_children[level] == 0 and tail_of_queue[level] < live_first[level + 1] - live_first[level]:
-                # The guess was wrong and led nowhere; an open cone has a winner, so try them all.
-                for k in range(live_first[level], live_first[level + 1]):
-                    if stamp[level, live[k]] != clock[level]:
-                        stamp[level, live[k]] = clock[level]
-                        queue[level, tail_of_queue[level]] = live[k]
-                        tail_of_queue[level] += 1
-                continue
-            level -= 1
+        if levels.ends[level, 0] == levels.ends[level, 1]:
+            if not _queue_all(heads, levels, level):
+                level -= 1
             continue
-        candidate = queue[level, head_of_queue[level]]
-        head_of_queue[level] += 1
-        size = n_rows[level]
-        begin = neighbour_start[candidate]
-        count = neighbour_start[candidate + 1] - begin
-        for c in range(n):
-            for k in range(count):
-                columns[c, size + k] = walls[c, begin + k]
-        size += count
-        outcome = UNSURE
-        if level == 0:
-            outcome = PRESENT
-            trial[:] = witnesses[candidate]
-        else:
-            trial[:] = points[level]
-            if _all_below(columns, size, trial):
-                outcome = PRESENT
-            else:
-                outcome = cone_search(columns, size, strict, table, basic, nonbasic, trial, multipliers)
-                n_programs += 1
-                if outcome == PRESENT and not _all_below(columns, size, trial):
-                    outcome = UNSURE
-                if outcome == ABSENT and not prove_positive_kernel(columns, size, multipliers, ENTRY_ERROR):
-                    outcome = UNSURE
-                if outcome == UNSURE:
-                    outcome = _known(prefix, level, candidate, verdicts, next_row, heads_of)
-                    if outcome == UNSURE:
-                        if n_open == open_capacity:
-                            larger = np.empty((2 * open_capacity, n_heads + 2), np.int64)
-                            larger[:open_capacity] = questions
-                            questions = larger
-                            open_capacity *= 2
-                        questions[n_open, 0] = level
-                        for h in range(level):
-                            questions[n_open, h + 1] = prefix[h]
-                        questions[n_open, level + 1] = candidate
-                        n_open += 1
+        candidate = levels.queue[level, levels.ends[level, 0]]
+        levels.ends[level, 0] += 1
+        size = _add_walls(heads, walls, candidate, cone, levels.n_rows[level])
+        cone.point[:] = heads.witnesses[candidate] if level == 0 else levels.points[level]
+        outcome = PRESENT
+        if level > 0 and not _all_below(cone.columns, size, cone.point):
+            outcome = _searched(cone, size)
+            n_programs += 1
+            if outcome == PRESENT and not _all_below(cone.columns, size, cone.point):
+                outcome = UNSURE
+            if outcome == UNSURE:
+                outcome = _known(levels.prefix, level, candidate, verdicts)
+            if outcome == UNSURE:
+                if n_open == len(questions):
+                    questions = _grown(questions)
+                questions[n_open, 0], questions[n_open, level + 1] = level, candidate
+                questions[n_open, 1 : level + 1] = levels.prefix[:level]
+                n_open += 1
         if outcome != PRESENT:
             continue
-        n_children[level] += 1
-        for k in range(neighbour_start[candidate], neighbour_start[candidate + 1]):
-            other = neighbours[k]
-            if stamp[level, other] != clock[level]:
-                stamp[level, other] = clock[level]
-                queue[level, tail_of_queue[level]] = other
-                tail_of_queue[level] += 1
-        prefix[level] = candidate
+        levels.n_children[level] += 1
+        for k in range(heads.neighbour_start[candidate], heads.neighbour_start[candidate + 1]):
+            _queue(levels, level, heads.neighbours[k])
+        levels.prefix[level] = candidate
         if level + 1 < n_heads:
-            largest = 0.0
-            for c in range(n):
-                largest = max(largest, abs(trial[c]))
-            for c in range(n):
-                points[level + 1, c] = trial[c] / largest if largest > 0.0 else trial[c]
-            n_rows[level + 1] = size
+            _descend(levels, level, cone.point, size)
             level += 1
-            fresh = True
+            _enter(heads, levels, level)
             continue
-        if n_found == capacity:
-            larger = np.empty((2 * capacity, n_heads), np.int64)
-            larger[:capacity] = found
-            found = larger
-            wider = np.empty((2 * capacity, n))
-            wider[:capacity] = where
-            where = wider
-            capacity *= 2
+        if n_found == len(found):
+            found, where = _grown(found), _grown(where)
         for h in range(n_heads):
-            found[n_found, h] = prefix[h] - first[h]
-        where[n_found] = trial
+            found[n_found, h] = levels.prefix[h] - heads.first[h]
+        where[n_found] = cone.point
         n_found += 1
         if n_found > most:
             break
@@ -433,33 +536,22 @@ def settle_crossings(
     degree = 1
     for i in range(len(terms)):
         degree = max(degree, neighbour_start[i + 1] - neighbour_start[i])
-    tall = n_heads * degree + 1
-    columns = np.empty((n, tall))
-    table = np.empty((n + 4, tall))
-    basic = np.empty(tall, np.int64)
-    nonbasic = np.empty(n + 1, np.int64)
-    strict = np.ones(tall, np.bool_)
-    multipliers = np.empty(tall)
-    point = np.empty(n)
+    cone = _new_cone(n, n_heads * degree + 1)
     status = np.empty(n_problems, np.int8)
     for problem in range(n_problems):
         size = 0
         if has_bias:
-            columns[:, 0] = 0.0
-            columns[n - 1, 0] = -1.0
-            size = 1
+            size = _upward(cone, 0)
         for h in range(n_heads):
             winner = winners[problem, h]
             for k in range(neighbour_start[winner], neighbour_start[winner + 1]):
                 if neighbours[k] == switched[problem, h]:
-                    difference(terms[neighbours[k]], terms[winner], columns, size)
+                    difference(terms[neighbours[k]], terms[winner], cone.columns, size)
                 else:
-                    difference(terms[winner], terms[neighbours[k]], columns, size)
+                    difference(terms[winner], terms[neighbours[k]], cone.columns, size)
                 size += 1
-        outcome = cone_search(columns, size, strict, table, basic, nonbasic, point, multipliers)
-        if outcome == PRESENT and not _all_below(columns, size, point):
-            outcome = UNSURE
-        if outcome == ABSENT and not prove_positive_kernel(columns, size, multipliers, ENTRY_ERROR):
+        outcome = _searched(cone, size)
+        if outcome == PRESENT and not _all_below(cone.columns, size, cone.point):
             outcome = UNSURE
         status[problem] = outcome
     return status

@@ -193,6 +193,16 @@ def _search(terms: list[Terms], limit: int) -> tuple[IntArray, FloatArray, dict[
     sorted_terms = [terms[h] for h in order]
     flat = FlatHeads.from_terms(sorted_terms)
     first = flat.first
+    all_terms = kernels.Heads(
+        flat.rows,
+        first,
+        flat.has_bias,
+        flat.live,
+        flat.live_first,
+        flat.neighbour_start,
+        flat.neighbours,
+        flat.witnesses,
+    )
     verdicts: dict[tuple[int, ...], tuple[int, FloatArray | None]] = {}
     n_programs = 0
     while True:
@@ -200,18 +210,7 @@ def _search(terms: list[Terms], limit: int) -> tuple[IntArray, FloatArray, dict[
         for row, (question, (verdict, _)) in enumerate(verdicts.items()):
             table[row, : len(question)] = question
             table[row, -1] = verdict
-        found, points, questions, count = kernels.search_joint_cells(
-            flat.rows,
-            first,
-            flat.has_bias,
-            flat.live,
-            flat.live_first,
-            flat.neighbour_start,
-            flat.neighbours,
-            flat.witnesses,
-            table,
-            limit,
-        )
+        found, points, questions, count = kernels.search_joint_cells(all_terms, table, limit)
         n_programs += int(count)
         fresh = {tuple(row[: row[0] + 2]) for row in questions.tolist()} - verdicts.keys()
         if not fresh or len(found) > limit:

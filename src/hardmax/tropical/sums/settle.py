@@ -166,19 +166,13 @@ def _settle(
         status = np.empty(size, np.int8)
         found = np.zeros((size, n))
         working = np.full((size, most), -1, np.int64)
-        kernels.settle_terms(
-            terms.rows,
-            terms.has_bias,
+        questions = kernels.Questions(
             np.ascontiguousarray(chosen[part], dtype=np.int64),
             np.ascontiguousarray(rival[part], dtype=np.int64),
             np.ascontiguousarray(starts[part]),
-            pool,
-            2 * n + 2,
-            most,
-            status,
-            found,
-            working,
         )
+        answers = kernels.Answers(status, found, working)
+        kernels.settle_terms(terms.rows, terms.has_bias, questions, pool, 2 * n + 2, answers)
         for k in np.flatnonzero(status == UNSURE):
             looked_at = [int(i) for i in working[k] if i >= 0]
             answer, point = settle_exactly(terms, int(chosen[part][k]), int(rival[part][k]), looked_at)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import mul
 
 from hardmax.cells.polytopes import split_wall, wall_of_choice
 from hardmax.errors import CertificateError, QuadraticScoresError
@@ -42,8 +43,8 @@ class Vertex:
         if known is None:
             point, terms = self.point, row.coefficients
             n = len(terms)
-            finite = sum(a * x for a, x in zip(terms, point, strict=False))
-            infinite = sum(a * x for a, x in zip(terms[1:], point[n:], strict=True)) if len(point) > n else 0
+            finite = sum(map(mul, terms, point))  # stops with the row, before the part at infinity
+            infinite = sum(map(mul, terms[1:], point[n:])) if len(point) > n else 0
             known = self.values[row] = (infinite, finite)
         return known
 
@@ -97,18 +98,19 @@ class Piece:
         for mask, sign in zip(self.incidence, signs, strict=True):
             if sign == side:
                 kept |= mask
-        places = [place for place in range(len(self.walls)) if kept >> place & 1]
-        own = 1 << len(places)
+        n_walls = len(self.walls)
+        lost = [place for place in reversed(range(n_walls)) if not kept >> place & 1]
+        own = 1 << (n_walls - len(lost))
         vertices: list[Vertex] = []
         incidence: list[int] = []
         for vertex, mask, sign in zip(self.vertices, self.incidence, signs, strict=True):
             if sign == side or sign == 0:
                 vertices.append(vertex)
-                incidence.append(_packed(mask, places) | (0 if sign else own))
+                incidence.append(_packed(mask, lost) | (0 if sign else own))
         for vertex, mask in new:
             vertices.append(vertex)
-            incidence.append(_packed(mask, places) | own)
-        return Piece(vertices, incidence, [*(self.walls[place] for place in places), wall])
+            incidence.append(_packed(mask, lost) | own)
+        return Piece(vertices, incidence, [*(w for place, w in enumerate(self.walls) if kept >> place & 1), wall])
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,12 +252,12 @@ def _without_one(mask: int) -> Iterator[int]:
         rest &= rest - 1
 
 
-def _packed(mask: int, places: Sequence[int]) -> int:
-    """The bits of ``mask`` at ``places``, moved together."""
-    packed = 0
-    for place, bit in enumerate(places):
-        packed |= (mask >> bit & 1) << place
-    return packed
+def _packed(mask: int, lost: Sequence[int]) -> int:
+    """The bits of ``mask`` without those at the places ``lost``, highest first, moved together."""
+    for place in lost:
+        low = (1 << place) - 1
+        mask = mask & low | mask >> 1 & ~low
+    return mask
 
 
 def _crossing(first: Point, at_first: Value, second: Point, at_second: Value, dim: int) -> Point:

@@ -94,25 +94,23 @@ def root(domain: Domain) -> ExactPolytope:
 def split(polytope: ExactPolytope, rows: ObjectArray, stage: Stage) -> list[tuple[tuple[int, ...], ExactPolytope]]:
     """The full-dimensional pieces into which a stage's choices cut a polytope, each with its labels.
 
-        ``rows`` (term, row) are the stage's guards on this polytope, affine: constant term first. A ReLU's
-        label is 1 where its row is positive and 0 elsewhere, a maximum's label the index of the largest row;
-        rows that are identical functions count as the first of them. Choices are cut in the order of the
-        stage, and a facet belongs to the first choice that makes it.
+    ``rows`` (term, row) are the stage's guards on this polytope, affine: constant term first. A ReLU's
+    label is 1 where its row is positive and 0 elsewhere, a maximum's label the index of the largest row;
+    rows that are identical functions count as the first of them. Choices are cut in the order of the
+    stage, and a facet belongs to the first choice that makes it.
 
-        Exactness: exact.
+    Exactness: exact.
 
-        Examples
-        --------
-        >>> from hardmax.exact.elimination import Echelon
-    from hardmax.exact.integers import determinant, integer_row, primitive, reduced
-    from hardmax.exact.rationals import rational_array
-        >>> from hardmax.cells.domains import Box
-        >>> relu = Stage((0,), np.array([0]), np.array([1]), np.array([True]), np.array([0]), np.array([0]))
-        >>> parts = split(root(Box([0.0], [1.0])), rational_array([[-1.0], [3.0]]), relu)
-        >>> sorted((labels, [str(x) for x, in part.vertices]) for labels, part in parts)
-        [((0,), ['0', '1/3']), ((1,), ['1', '1/3'])]
-        >>> [labels for labels, _ in split(root(Box([0.0], [1.0])), rational_array([[0.0], [0.0]]), relu)]
-        [(0,)]
+    Examples
+    --------
+    >>> from hardmax.exact.rationals import rational_array
+    >>> from hardmax.cells.domains import Box
+    >>> relu = Stage((0,), np.array([0]), np.array([1]), np.array([True]), np.array([0]), np.array([0]))
+    >>> parts = split(root(Box([0.0], [1.0])), rational_array([[-1.0], [3.0]]), relu)
+    >>> sorted((labels, [str(x) for x, in part.vertices]) for labels, part in parts)
+    [((0,), ['0', '1/3']), ((1,), ['1', '1/3'])]
+    >>> [labels for labels, _ in split(root(Box([0.0], [1.0])), rational_array([[0.0], [0.0]]), relu)]
+    [(0,)]
     """
     dim = polytope.dim
     choices = choices_of(rows, stage, dim)
@@ -338,19 +336,17 @@ def _turns_right(first: Point, second: Point, third: Point) -> bool:
 def cone_rays(rows: Sequence[ObjectArray], dim: int) -> FloatArray:
     """Unit vectors that generate the cone where the linear parts of rows (c, a) are not negative, (n_rays, dim).
 
-        None is a combination of the others but for opposite pairs, which stand for lines.
+    None is a combination of the others but for opposite pairs, which stand for lines.
 
-        Exactness: exact but for the rounding of each entry, a few units in its last place.
+    Exactness: exact but for the rounding of each entry, a few units in its last place.
 
-        Examples
-        --------
-        >>> from hardmax.exact.elimination import Echelon
-    from hardmax.exact.integers import determinant, integer_row, primitive, reduced
-    from hardmax.exact.rationals import rational_array
-        >>> cone_rays([rational_array([5.0, 0.0, 1.0]), rational_array([0.0, 1e-300, 1.0])], 2).tolist()
-        [[-1.0, 1e-300], [1.0, 0.0]]
-        >>> cone_rays([rational_array([0.0, 1.0])], 1).tolist(), cone_rays([], 1).tolist()
-        ([[1.0]], [[1.0], [-1.0]])
+    Examples
+    --------
+    >>> from hardmax.exact.rationals import rational_array
+    >>> cone_rays([rational_array([5.0, 0.0, 1.0]), rational_array([0.0, 1e-300, 1.0])], 2).tolist()
+    [[-1.0, 1e-300], [1.0, 0.0]]
+    >>> cone_rays([rational_array([0.0, 1.0])], 1).tolist(), cone_rays([], 1).tolist()
+    ([[1.0]], [[1.0], [-1.0]])
     """
     normals = [tuple(-x for x in row[1:]) for row in map(primitive, rows)]
     found = generators([(*normal, *(0,) * (dim - len(normal))) for normal in normals], dim)

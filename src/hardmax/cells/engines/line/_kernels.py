@@ -21,7 +21,7 @@ is cached by the date of its own file, and would not notice a change in another.
 import numpy as np
 
 from hardmax.exact import rounding
-from hardmax.exact.compiling import inner, kernel
+from hardmax.exact.compiling import borrowing, inner, kernel
 from hardmax.exact.expansions import two_product, two_sum
 from hardmax.exact.rounding import SAFETY, UNDERFLOW, UNIT_ROUNDOFF
 
@@ -35,6 +35,7 @@ SMALL = 2.0**-900  # below this, the error term of a product may itself underflo
 FLOAT_GAP = 2.0**-44  # float mode: breakpoints this close, beside the interval and themselves, are one
 
 _jit = inner(nogil=True)
+_light = borrowing(nogil=True)  # makes no arrays
 dot_error = _jit(rounding.dot_error)
 
 
@@ -94,7 +95,7 @@ def is_positive(d, s, ws, t, wt, certified):  # type: ignore[no-untyped-def]
     return _is_positive(d, s, ws, t, wt, lowest, certified)
 
 
-@_jit
+@_light
 def _is_positive(d, s, ws, t, wt, lowest, certified):  # type: ignore[no-untyped-def]
     at_s = polar_sign(d, s, ws, s, ws, certified)
     at_t = polar_sign(d, t, wt, t, wt, certified)
@@ -123,13 +124,13 @@ def _is_positive(d, s, ws, t, wt, lowest, certified):  # type: ignore[no-untyped
     return 1 if sure else UNKNOWN  # not zero everywhere, because the middle coefficient is not
 
 
-@_jit
+@_light
 def _is_sure(sign):  # type: ignore[no-untyped-def]
     """Whether a sign is proved not to be negative."""
     return sign == 0 or sign == 1
 
 
-@_jit
+@_light
 def difference(rows, error, choice, winner, rival):  # type: ignore[no-untyped-def]
     """Score ``winner`` minus score ``rival`` of a choice, with error bounds.
 
@@ -146,14 +147,14 @@ def difference(rows, error, choice, winner, rival):  # type: ignore[no-untyped-d
     return d0, d1, d2, 2.0 * error[0] + abs(e0), 2.0 * error[1] + abs(e1), 2.0 * error[2] + abs(e2)
 
 
-@_jit
+@_light
 def _is_shadow(twin, choice, option):  # type: ignore[no-untyped-def]
     """Whether an option of an argmax is structurally the same function as an earlier one."""
     first, _, is_relu = choice
     return not is_relu and first <= twin[first + option] < first + option
 
 
-@_jit
+@_light
 def rising_root(d):  # type: ignore[no-untyped-def]
     """The float nearest, more or less, to where d passes from negative to positive; NaN where it does not."""
     size = max(abs(d[0]), max(abs(d[1]), abs(d[2])))
@@ -172,7 +173,7 @@ def rising_root(d):  # type: ignore[no-untyped-def]
     return (polished if abs(polished - root) < 0.5 * abs(root) else root) + 0.0  # no minus zero
 
 
-@_jit
+@_light
 def _leads(d, at, w):  # type: ignore[no-untyped-def]
     """Whether d is positive just above ``at`` (w = 0: just above minus infinity), in plain floats."""
     if w == 0.0:
@@ -182,13 +183,15 @@ def _leads(d, at, w):  # type: ignore[no-untyped-def]
     return first > 0.0 or (first == 0.0 and (second > 0.0 or (second == 0.0 and third > 0.0)))
 
 
-@_jit
-def guess(rows, error, choice, twin, end, events, marks, n, certified):  # type: ignore[no-untyped-def]
+@_light
+def guess(scores, choice, end, found, n, certified):  # type: ignore[no-untyped-def]
     """Winners along an interval by jumping from breakpoint to breakpoint, in plain floats.
 
-    Writes (root, difference) to ``events`` and (loser, winner) to ``marks`` from row n on. Returns the first
+    Writes (root, difference) to events and (loser, winner) to marks from row n on. Returns the first
     winner and the new n, or FULL.
     """
+    rows, error, twin = scores
+    events, marks = found
     options = choice[1]
     winner = 0
     for j in range(1, options):
@@ -239,7 +242,7 @@ def guess(rows, error, choice, twin, end, events, marks, n, certified):  # type:
     return start, DOUBT if certified else n
 
 
-@_jit
+@_light
 def enclose(event):  # type: ignore[no-untyped-def]
     """Write ends that enclose the event's root; False where no sign change can be proved."""
     root = event[0]
@@ -263,9 +266,10 @@ def enclose(event):  # type: ignore[no-untyped-def]
     return False
 
 
-@_jit
-def _wins(rows, error, choice, twin, winner, s, ws, t, wt):  # type: ignore[no-untyped-def]
+@_light
+def _wins(scores, choice, winner, s, ws, t, wt):  # type: ignore[no-untyped-def]
     """Whether ``winner`` is proved to beat every rival between s and t; of equal scores the lowest wins."""
+    rows, error, twin = scores
     for j in range(choice[1]):
         if j == winner or _is_shadow(twin, choice, j):
             continue
@@ -275,9 +279,11 @@ def _wins(rows, error, choice, twin, winner, s, ws, t, wt):  # type: ignore[no-u
     return True
 
 
-@_jit
-def prove(rows, error, choice, twin, end, events, marks, begin, n, start):  # type: ignore[no-untyped-def]
+@_light
+def prove(scores, choice, end, found, begin, n, start):  # type: ignore[no-untyped-def]
     """Whether the guessed winners of one choice, rows begin to n of the events, are proved to be right."""
+    rows, error, twin = scores
+    events, marks = found
     wide_low = np.nextafter(end[0] - end[2], -np.inf) if end[2] > 0.0 else end[0]
     wide_high = np.nextafter(end[3] + end[5], np.inf) if end[5] > 0.0 else end[3]
     inner_low = np.nextafter(end[0] + end[2], np.inf) if end[2] > 0.0 else end[0]
@@ -291,7 +297,7 @@ def prove(rows, error, choice, twin, end, events, marks, begin, n, start):  # ty
         low, high = events[k, 1], events[k, 2]
         if (bounded and not low > reached) or (end[4] == 1.0 and not high < inner_high):
             return False
-        if not _wins(rows, error, choice, twin, winner, s, ws, low, 1.0):
+        if not _wins(scores, choice, winner, s, ws, low, 1.0):
             return False
         following = marks[k, 3]
         if low < high:  # inside the enclosure the two may trade places, and nobody else may come between
@@ -306,10 +312,10 @@ def prove(rows, error, choice, twin, end, events, marks, begin, n, start):  # ty
         s, ws = high, 1.0
         reached, bounded = high, True
         winner = following
-    return _wins(rows, error, choice, twin, winner, s, ws, wide_high, end[4])
+    return _wins(scores, choice, winner, s, ws, wide_high, end[4])
 
 
-@_jit
+@_light
 def _same_product(a, b, c, d):  # type: ignore[no-untyped-def]
     """Whether a b = c d is certain."""
     left, left_error = two_product(a, b)
@@ -319,7 +325,7 @@ def _same_product(a, b, c, d):  # type: ignore[no-untyped-def]
     return left == right and left_error == right_error and abs(left) > SMALL
 
 
-@_jit
+@_light
 def _same_root(x, y):  # type: ignore[no-untyped-def]
     """Whether two exactly known rising functions are proportional, hence cross zero at one point."""
     for k in range(3):
@@ -369,40 +375,39 @@ def merge(events, marks, begin, n, span, certified):  # type: ignore[no-untyped-
 
 
 @kernel(nogil=True)
-def find_breakpoints(  # type: ignore[no-untyped-def]
-    position, limit, ends, rows, errors, certified, group_start, group_size, is_relu, twin, group_of_row,
-    labels, counts, events, marks,
-):  # fmt: skip
+def find_breakpoints(position, limit, ends, guards, choices, answers, found, certified):  # type: ignore[no-untyped-def]
     """Breakpoints of all choices in each piece from ``position`` on.
 
     ends : (piece, 6) low end, 1 or 0 where it is infinite, its error, and the same of the high end.
-    rows, errors : (piece, 3, row) and (piece, 3).
-    labels : (piece, choice), out: the labels at the low end.
-    counts : (piece,), out: how many breakpoints, or DOUBT.
-    events : (room, 9), out: root, its enclosure, the rising difference with its errors.
-    marks : (room, 6), out: piece, choice, loser, winner, number of the breakpoint in the piece, row.
+    guards : rows and errors, (piece, 3, row) and (piece, 3).
+    choices : first row of each, number of rows, whether a ReLU; the twin of each row, and the choice it belongs to.
+    answers : labels (piece, choice) at the low end, and counts (piece,): how many breakpoints, or DOUBT.
+    found : events (room, 9): root, its enclosure, the rising difference with its errors; and marks (room, 6): piece,
+        choice, loser, winner, number of the breakpoint in the piece, row.
 
     Returns the next piece (all of them unless room ran out or ``limit`` children were passed) and the
     number of events.
     """
+    (rows, errors), (labels, counts), (events, marks) = guards, answers, found
+    group_start, group_size, is_relu, twin, group_of_row = choices
     n, children = 0, 0
     for piece in range(position, len(ends)):
         if children > limit:
             return piece, n
         begin = n
         doubtful = False
+        scores = (rows[piece], errors[piece], twin)
         for group in range(len(group_start)):
             first, relu = group_start[group], is_relu[group]
             if relu and twin[first] != first:
                 continue
             choice = (first, 2 if relu else group_size[group], relu)
-            start, after = guess(rows[piece], errors[piece], choice, twin, ends[piece], events, marks, n, certified)
+            start, after = guess(scores, choice, ends[piece], found, n, certified)
             if after == FULL:
                 return piece, begin
             doubtful = after == DOUBT
             if certified and not doubtful:
-                proved = prove(rows[piece], errors[piece], choice, twin, ends[piece], events, marks, n, after, start)
-                doubtful = not proved
+                doubtful = not prove(scores, choice, ends[piece], found, n, after, start)
             if doubtful:
                 break
             for k in range(n, after):
@@ -437,12 +442,16 @@ def find_breakpoints(  # type: ignore[no-untyped-def]
 
 
 @kernel(nogil=True)
-def build_children(  # type: ignore[no-untyped-def]
-    child_start, columns, bent, rival_bits, ends, end_walls, first_labels, counts, events, marks, n_events,
-    child_labels, child_ends, child_walls,
-):  # fmt: skip
-    """Fill in the children of every piece that was cut, from low to high."""
-    at = 0
+def build_children(child_start, pieces, answers, found, names, children):  # type: ignore[no-untyped-def]
+    """Fill in the children of every piece that was cut, from low to high.
+
+    pieces : ends and the walls there; answers and found : as in ``find_breakpoints``.
+    names : columns of the choices, the bit of a wall that bends, how far a column is shifted in a wall's number.
+    children : labels, ends and walls, out.
+    """
+    (ends, end_walls), (first_labels, counts), (events, marks) = pieces, answers, found
+    (columns, bent, rival_bits), (child_labels, child_ends, child_walls) = names, children
+    at, n_events = 0, len(events)
     for piece in range(len(counts)):
         if counts[piece] < 0:
             continue

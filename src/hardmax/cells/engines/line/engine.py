@@ -92,9 +92,13 @@ class LineEngine:
         child_walls = np.empty((n_children, 2), dtype=np.int64)
         bent = ROOT_BIT if guards.coefficients.shape[1] > 2 else 0
         build_children(
-            child_start, stage.columns, bent, _RIVAL_BITS, ends, pieces.walls.reshape(-1, 2), labels, counts,
-            events, marks, len(events), child_labels, child_ends, child_walls,
-        )  # fmt: skip
+            child_start,
+            (ends, pieces.walls.reshape(-1, 2)),
+            (labels, counts),
+            (events, marks),
+            (stage.columns, bent, _RIVAL_BITS),
+            (child_labels, child_ends, child_walls),
+        )
         parents = np.repeat(np.arange(n_done), np.diff(child_start))
         children = self._intervals(child_ends, child_walls)
         return Cut(parents, child_labels, children, np.flatnonzero(counts < 0), n_done)
@@ -117,15 +121,22 @@ class LineEngine:
         labels = np.empty((len(ends), stage.n_choices), dtype=stage.label_dtype)
         counts = np.zeros(len(ends), dtype=np.int64)
         group_of_row = np.repeat(np.arange(stage.n_choices), stage.group_size)
+        choices = (stage.group_start, stage.group_size, stage.is_relu, stage.twin, group_of_row)
         room, position, n_children = max(1024, 4 * len(ends)), 0, 0
         parts: list[tuple[FloatArray, IntArray]] = []
         while position < len(ends) and n_children <= limit:
             events, marks = np.empty((room, 9)), np.empty((room, 6), dtype=np.int64)
             before = position
             position, n = find_breakpoints(
-                position, limit - n_children, ends, rows, errors, certified, stage.group_start,
-                stage.group_size, stage.is_relu, stage.twin, group_of_row, labels, counts, events, marks,
-            )  # fmt: skip
+                position,
+                limit - n_children,
+                ends,
+                (rows, errors),
+                choices,
+                (labels, counts),
+                (events, marks),
+                certified,
+            )
             parts.append((events[:n], marks[:n]))
             n_children += int(np.maximum(counts[before:position] + 1, 0).sum())
             if position == before:

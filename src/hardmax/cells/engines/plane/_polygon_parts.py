@@ -10,6 +10,7 @@ from hardmax.cells.engines.plane._polygon_signs import (
     E1,
     E2,
     ERROR,
+    FAILED,
     L0,
     L1,
     L2,
@@ -19,16 +20,23 @@ from hardmax.cells.engines.plane._polygon_signs import (
     crossing_error,
     crossing_room,
     dot_error,
-    inline,
     jit,
 )
 from hardmax.exact.rounding import UNDERFLOW
 
 
-@inline
+@jit
 def copy_row(target, i, source, j):
     for k in range(COLUMNS):
         target[i, k] = source[j, k]
+
+
+@jit
+def copy_shape(shape, first, n, to, at):
+    """Copy n corners of a polygon with their walls, from row ``first`` to row ``at``."""
+    for i in range(n):
+        copy_row(to.corners, at + i, shape.corners, first + i)
+        to.walls[at + i] = shape.walls[first + i]
 
 
 @jit
@@ -70,7 +78,7 @@ def _meet(a, line, out):
     return True
 
 
-@inline
+@jit
 def _is_adrift(error, length, size):
     """Whether a corner is known neither along its edge nor beside its coordinates. Rationals place it then.
 
@@ -86,12 +94,14 @@ def _set_edge(out, line, side):
 
 
 @jit
-def keep_side(polygon, walls, n, signs, values, bounds, side, line, certified, wall, out, out_walls):
+def keep_side(shape, n, cut, side, certified, wall, to):
     """The part of a polygon where the line's sign is ``side`` or zero; returns its number of corners.
 
-    ``line`` holds three coefficients and their error bounds. Returns -1 where a new corner could lie anywhere on its
-    edge, as on lines so nearly parallel that floats do not tell: its polygon is settled in rationals then.
+    Returns FAILED where a new corner could lie anywhere on its edge, as on lines so nearly parallel that floats do not
+    tell: its polygon is settled in rationals then.
     """
+    polygon, walls, out, out_walls = shape.corners, shape.walls, to.corners, to.walls
+    line, signs, values, bounds = cut.line, cut.signs, cut.values, cut.bounds
     m = 0
     for i in range(n):
         after = i + 1 if i + 1 < n else 0
@@ -124,7 +134,7 @@ def keep_side(polygon, walls, n, signs, values, bounds, side, line, certified, w
                 size = max(abs(ax) + abs(bx), abs(ay) + abs(by))
                 out[m, ERROR] = blend_error(t, 1.0 - t, doubt, length, size, polygon[i, ERROR], polygon[after, ERROR])
                 if not _meet(polygon[i], line, out[m]) or _is_adrift(out[m, ERROR], length, size):
-                    return -1
+                    return FAILED
             if here > 0:  # leaves: the next edge is the cut
                 _set_edge(out[m], line, side)
                 out_walls[m] = wall

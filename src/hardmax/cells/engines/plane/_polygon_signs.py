@@ -8,13 +8,12 @@ inside), and bounds on the errors of those three. Edge i's wall number stands in
 # mypy: ignore-errors
 
 from hardmax.exact import rounding
-from hardmax.exact.compiling import inner
+from hardmax.exact.compiling import borrowing
 from hardmax.exact.expansions import sign_of_sum, two_product
 from hardmax.exact.rounding import SAFETY
 
-# called from compiled code only
-jit = inner(nogil=True)
-inline = inner(nogil=True, inline="always")
+# called from compiled code only, and makes no arrays
+jit = borrowing(nogil=True)
 
 # the lemmas of docs/error_bounds.md
 dot_error, difference_error = jit(rounding.dot_error), jit(rounding.difference_error)
@@ -26,6 +25,7 @@ X, Y, ERROR, L0, L1, L2, E0, E1, E2 = 0, 1, 2, 3, 4, 5, 6, 7, 8
 COLUMNS = 9
 RIVAL_BITS = 24
 DOUBT = 2  # a sign that is not known
+FAILED, NO_ROOM = -1, -2  # instead of a number of corners: in doubt, or too many for the arrays
 # Exact products of three floats neither overflow nor underflow inside these limits.
 _SMALLEST, _LARGEST = 2.0**-250, 2.0**250
 
@@ -90,8 +90,10 @@ def is_zero(polygon, i, c0, c1, c2, e0, e1, e2):
 
 
 @jit
-def line_signs(polygon, n, c0, c1, c2, e0, e1, e2, exact, certified, signs, values, bounds, terms):
-    """Signs of a line at all corners; returns bits: 1 some positive, 2 some negative, 4 some doubtful."""
+def line_signs(polygon, n, exact, certified, cut):
+    """Signs of the line to cut by at all corners; returns bits: 1 some positive, 2 some negative, 4 some doubtful."""
+    line, signs, values, bounds = cut.line, cut.signs, cut.values, cut.bounds
+    c0, c1, c2, e0, e1, e2 = line[0], line[1], line[2], line[3], line[4], line[5]
     found = 0
     size1, size2 = abs(c1), abs(c2)
     slope = size1 + size2 + e1 + e2
@@ -118,7 +120,7 @@ def line_signs(polygon, n, c0, c1, c2, e0, e1, e2, exact, certified, signs, valu
             before = i - 1 if i > 0 else n - 1
             sign = DOUBT
             if exact and is_exact(polygon, before) and is_exact(polygon, i):
-                sign = exact_sign(c0, c1, c2, polygon, before, i, terms)
+                sign = exact_sign(c0, c1, c2, polygon, before, i, cut.terms)
             signs[i] = sign
             if sign == 1:
                 found |= 1
@@ -130,8 +132,10 @@ def line_signs(polygon, n, c0, c1, c2, e0, e1, e2, exact, certified, signs, valu
 
 
 @jit
-def one_sided(polygon, n, c0, c1, c2, e0, e1, e2, certified):
-    """1 or -1 if a line certainly has that sign at every corner, else 0."""
+def one_sided(polygon, n, lines, r, certified):
+    """1 or -1 if row r certainly has that sign at every corner, else 0."""
+    rows, errors = lines.rows, lines.errors
+    c0, c1, c2, e0, e1, e2 = rows[0, r], rows[1, r], rows[2, r], errors[0], errors[1], errors[2]
     slope = abs(c1) + abs(c2) + e1 + e2
     sign = 0
     for i in range(n):
@@ -170,8 +174,24 @@ def overflows(rows, far_x, far_y):
 
 
 @jit
-def row_ranges(rows, polygon, n, errors, certified, far_x, far_y, drift, low, high):
-    """Certain bounds of every row on the polygon's bounding box, widened by all that rounding may do."""
+def extent(polygon, n):
+    """The largest coordinates of a polygon in absolute value, and the largest error of a corner."""
+    far_x, far_y, drift = 0.0, 0.0, 0.0
+    for i in range(n):
+        far_x = max(far_x, abs(polygon[i, X]))
+        far_y = max(far_y, abs(polygon[i, Y]))
+        drift = max(drift, polygon[i, ERROR])
+    return far_x, far_y, drift
+
+
+@jit
+def row_ranges(polygon, n, lines, far, certified, low, high):
+    """Certain bounds of every row on the polygon's bounding box, widened by all that rounding may do.
+
+    ``far`` is the polygon's extent.
+    """
+    rows, errors = lines.rows, lines.errors
+    far_x, far_y, drift = far
     x0, x1, y0, y1 = polygon[0, X], polygon[0, X], polygon[0, Y], polygon[0, Y]
     for i in range(1, n):
         x0, x1 = min(x0, polygon[i, X]), max(x1, polygon[i, X])

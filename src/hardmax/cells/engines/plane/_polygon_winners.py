@@ -4,14 +4,16 @@
 
 import numpy as np
 
-from hardmax.cells.engines.plane._polygon_parts import copy_row, keep_side
+from hardmax.cells.engines.plane._polygon_parts import copy_shape, keep_side
 from hardmax.cells.engines.plane._polygon_signs import (
     DOUBT,
     ERROR,
+    FAILED,
     FLOAT_ZERO,
     L0,
     L1,
     L2,
+    NO_ROOM,
     RIVAL_BITS,
     X,
     Y,
@@ -28,66 +30,95 @@ from hardmax.exact.rounding import UNIT_ROUNDOFF
 
 
 @jit
-def _difference(a, b, e, out):
-    """out[0:3] = a - b coefficientwise, out[3:6] its error bounds; returns 1.0 if it is exact."""
-    exact = 1.0
+def _difference(lines, winner, loser, out):
+    """out[0:3] = one row less another, out[3:6] its error bounds; returns whether it is exact."""
+    exact = True
     for k in range(3):
-        d, rest = two_sum(a[k], -b[k])
+        error = lines.errors[k]
+        d, rest = two_sum(lines.rows[k, winner], -lines.rows[k, loser])
         out[k] = d
-        out[k + 3] = 2.0 * e[k] + (UNIT_ROUNDOFF * abs(d) if rest != 0.0 else 0.0)
-        if e[k] != 0.0 or rest != 0.0:
-            exact = 0.0
+        out[k + 3] = 2.0 * error + (UNIT_ROUNDOFF * abs(d) if rest != 0.0 else 0.0)
+        if error != 0.0 or rest != 0.0:
+            exact = False
     return exact
 
 
 @jit
-def _violator(polygon, walls, n, at, j, scores, errors, first, size, dropped, column, certified, sizes, row, terms):
-    """The key that beats ``j`` most at a corner: its index, -1 if none, -2 if that is doubtful.
+def _score(lines, k, x, y):
+    return lines.rows[0, k] + lines.rows[1, k] * x + lines.rows[2, k] * y
 
-    A key that is the same function as ``j`` and comes first is returned as -3 - index.
+
+@jit
+def _lead_margin(lines, x, y, drift, certified):
+    """How far apart two scores of the group must be at a point for floats to tell which is larger."""
+    sizes, errors = lines.sizes, lines.errors
+    size = sizes[0] + sizes[1] * abs(x) + sizes[2] * abs(y)
+    if not certified:
+        return FLOAT_ZERO * size
+    slack = errors[0] + errors[1] * abs(x) + errors[2] * abs(y)
+    slack += drift * (sizes[1] + sizes[2] + errors[1] + errors[2])
+    return difference_error(2, size, slack)
+
+
+@jit
+def _rival(wall, column):
+    """The rival of a wall of this very choice, or -1."""
+    return wall & ((1 << RIVAL_BITS) - 1) if wall >> RIVAL_BITS == column else -1
+
+
+@jit
+def _beats(polygon, before, at, exact, cut):
+    """Whether the line to cut by is positive at a corner, between edges ``before`` and ``at``: 1, 0, or DOUBT."""
+    x, y, row = polygon[at, X], polygon[at, Y], cut.line
+    t1, t2 = row[1] * x, row[2] * y
+    value = row[0] + t1 + t2
+    drift = polygon[at, ERROR]
+    bound = row[3] + row[4] * abs(x) + row[5] * abs(y) + drift * (abs(row[1]) + abs(row[2]) + row[4] + row[5])
+    bound = dot_error(2, abs(row[0]) + abs(t1) + abs(t2), bound)
+    if value > bound:
+        return 1
+    if value < -bound or is_zero(polygon, at, row[0], row[1], row[2], row[3], row[4], row[5]):
+        return 0
+    if not (exact and is_exact(polygon, before) and is_exact(polygon, at)):
+        return DOUBT
+    sign = exact_sign(row[0], row[1], row[2], polygon, before, at, cut.terms)
+    return DOUBT if sign == DOUBT else 1 if sign == 1 else 0
+
+
+@jit
+def _violator(shape, n, at, own, lines, group, certified, cut):
+    """The key that beats ``own`` most at a corner: its index, -1 if none, -2 if that is doubtful.
+
+    A key that is the same function as ``own`` and comes first is returned as -3 - index.
     """
-    x, y, drift = polygon[at, X], polygon[at, Y], polygon[at, ERROR]
-    own = scores[0, first + j] + scores[1, first + j] * x + scores[2, first + j] * y
+    polygon, walls, first, dropped = shape.corners, shape.walls, group.first, lines.dropped
+    x, y = polygon[at, X], polygon[at, Y]
     before = at - 1 if at > 0 else n - 1
-    rival_a = walls[at] & ((1 << RIVAL_BITS) - 1) if walls[at] >> RIVAL_BITS == column else -1
-    rival_b = walls[before] & ((1 << RIVAL_BITS) - 1) if walls[before] >> RIVAL_BITS == column else -1
-    margin = FLOAT_ZERO * (sizes[0] + sizes[1] * abs(x) + sizes[2] * abs(y))
-    if certified:
-        slack = errors[0] + errors[1] * abs(x) + errors[2] * abs(y)
-        slack += drift * (sizes[1] + sizes[2] + errors[1] + errors[2])
-        margin = difference_error(2, sizes[0] + sizes[1] * abs(x) + sizes[2] * abs(y), slack)
-    best, best_value = -1, own + margin
+    rival_a, rival_b = _rival(walls[at], group.column), _rival(walls[before], group.column)
+    margin = _lead_margin(lines, x, y, polygon[at, ERROR], certified)
+    score = _score(lines, first + own, x, y)
+    best, best_value = -1, score + margin
     close = False
-    for k in range(size):
-        value = scores[0, first + k] + scores[1, first + k] * x + scores[2, first + k] * y
-        if value >= own - margin and k != j and k != rival_a and k != rival_b and not dropped[first + k]:
+    for k in range(group.size):
+        value = _score(lines, first + k, x, y)
+        if value >= score - margin and k != own and k != rival_a and k != rival_b and not dropped[first + k]:
             if value > best_value:
                 best, best_value = k, value
             close = True
     if best >= 0 or not close:
         return best
-    for k in range(size):  # within the margin of a tie: decide each pair on its own
-        value = scores[0, first + k] + scores[1, first + k] * x + scores[2, first + k] * y
-        if value < own - margin or k == j or k == rival_a or k == rival_b or dropped[first + k]:
+    for k in range(group.size):  # within the margin of a tie: decide each pair on its own
+        value = _score(lines, first + k, x, y)
+        if value < score - margin or k == own or k == rival_a or k == rival_b or dropped[first + k]:
             continue
-        exact = _difference(scores[:, first + k], scores[:, first + j], errors, row)
-        if row[0] == 0.0 and row[1] == 0.0 and row[2] == 0.0 and (exact == 1.0 or not certified):
-            if k < j:
+        row = cut.line
+        exact = _difference(lines, first + k, first + own, row)
+        if row[0] == 0.0 and row[1] == 0.0 and row[2] == 0.0 and (exact or not certified):
+            if k < own:
                 return -3 - k
             dropped[first + k] = 1
-            continue
-        if not certified:
-            continue
-        t1, t2 = row[1] * x, row[2] * y
-        value = row[0] + t1 + t2
-        bound = row[3] + row[4] * abs(x) + row[5] * abs(y) + drift * (abs(row[1]) + abs(row[2]) + row[4] + row[5])
-        bound = dot_error(2, abs(row[0]) + abs(t1) + abs(t2), bound)
-        if value > bound:
-            return k
-        if value >= -bound and not is_zero(polygon, at, row[0], row[1], row[2], row[3], row[4], row[5]):
-            sign = DOUBT
-            if exact == 1.0 and is_exact(polygon, before) and is_exact(polygon, at):
-                sign = exact_sign(row[0], row[1], row[2], polygon, before, at, terms)
+        elif certified:
+            sign = _beats(polygon, before, at, exact, cut)
             if sign == 1:
                 return k
             if sign == DOUBT:
@@ -96,50 +127,24 @@ def _violator(polygon, walls, n, at, j, scores, errors, first, size, dropped, co
 
 
 @jit
-def winner_cell(
-    polygon,
-    walls,
-    n,
-    j,
-    scores,
-    errors,
-    first,
-    size,
-    dropped,
-    column,
-    certified,
-    sizes,
-    work,
-    work_walls,
-    other,
-    other_walls,
-    signs,
-    values,
-    bounds,
-    row,
-    terms,
-    beaten,
-    checked,
-):
-    """Clip a polygon to where key ``j`` wins. Returns its number of corners, 0 if dead, -1 doubtful, -2 no room.
+def winner_cell(n, own, lines, group, certified, work):
+    """Clip a polygon to where key ``own`` wins, in ``work.part``; returns its corners, 0 if dead, FAILED, or NO_ROOM.
 
-    ``beaten`` marks the keys that clipped it.
+    ``work.walk.beaten`` marks the keys that clipped it.
     """
+    part, other, cut, walk = work.part, work.other, work.cut, work.walk
+    checked, beaten = walk.checked, walk.beaten
+    copy_shape(work.polygon, 0, n, part, 0)
     for i in range(n):
-        copy_row(work, i, polygon, i)
-        work_walls[i] = walls[i]
         checked[i] = 0
-    m = n
     at = 0
-    while at < m:
+    while at < n:
         if checked[at] == 1:
             at += 1
             continue
-        k = _violator(
-            work, work_walls, m, at, j, scores, errors, first, size, dropped, column, certified, sizes, row, terms
-        )
+        k = _violator(part, n, at, own, lines, group, certified, cut)
         if k == -2:
-            return -1
+            return FAILED
         if k <= -3:
             beaten[-3 - k] = 1
             return 0
@@ -148,56 +153,44 @@ def winner_cell(
             at += 1
             continue
         if beaten[k]:
-            return -1
+            return FAILED
         beaten[k] = 1
-        exact = _difference(scores[:, first + j], scores[:, first + k], errors, row)
-        found = line_signs(
-            work,
-            m,
-            row[0],
-            row[1],
-            row[2],
-            row[3],
-            row[4],
-            row[5],
-            exact == 1.0,
-            certified,
-            signs,
-            values,
-            bounds,
-            terms,
-        )
+        exact = _difference(lines, group.first + own, group.first + k, cut.line)
+        found = line_signs(part.corners, n, exact, certified, cut)
         if found & 4:
-            return -1
+            return FAILED
         if not found & 1:
             return 0
-        if m + 2 > other.shape[0]:
-            return -2
-        wall = (column << RIVAL_BITS) | k
-        new = keep_side(work, work_walls, m, signs, values, bounds, 1, row, certified, wall, other, other_walls)
-        if new < 0:
-            return -1
-        # corners that stay keep their mark; new ones are unchecked
-        position = 0
-        for i in range(m):
-            after = i + 1 if i + 1 < m else 0
-            if signs[i] >= 0:
-                bounds[position] = checked[i]
-                position += 1
-            if signs[i] * signs[after] < 0:
-                bounds[position] = 0.0
-                position += 1
-        for i in range(new):
-            copy_row(work, i, other, i)
-            work_walls[i] = other_walls[i]
-            checked[i] = 1 if bounds[i] == 1.0 else 0
-        m = new
-        at = 0
-    return m
+        if n + 2 > len(other.walls):
+            return NO_ROOM
+        new = keep_side(part, n, cut, 1, certified, (group.column << RIVAL_BITS) | k, other)
+        if new == FAILED:
+            return FAILED
+        _keep_marks(cut, n, new, checked)
+        copy_shape(other, 0, new, part, 0)
+        n, at = new, 0
+    return n
 
 
 @jit
-def interior_winner(polygon, n, scores, errors, first, size, dropped, certified, sizes):
+def _keep_marks(cut, n, new, checked):
+    """Corners that stay keep their mark; new ones are unchecked."""
+    signs, marks = cut.signs, cut.bounds  # the bounds have been used
+    position = 0
+    for i in range(n):
+        after = i + 1 if i + 1 < n else 0
+        if signs[i] >= 0:
+            marks[position] = checked[i]
+            position += 1
+        if signs[i] * signs[after] < 0:
+            marks[position] = 0.0
+            position += 1
+    for i in range(new):
+        checked[i] = 1 if marks[i] == 1.0 else 0
+
+
+@jit
+def interior_winner(polygon, n, lines, group, certified):
     """A key that certainly wins strictly at some interior point, or -1."""
     for attempt in range(6):
         x, y, weight = 0.0, 0.0, 0.0
@@ -206,112 +199,103 @@ def interior_winner(polygon, n, scores, errors, first, size, dropped, certified,
             x += w * polygon[i, X]
             y += w * polygon[i, Y]
             weight += w
-        x /= weight
-        y /= weight
-        best, best_value = -1, -np.inf
-        for k in range(size):
-            value = scores[0, first + k] + scores[1, first + k] * x + scores[2, first + k] * y
-            if value > best_value and not dropped[first + k]:
-                best, best_value = k, value
-        margin = FLOAT_ZERO * (sizes[0] + sizes[1] * abs(x) + sizes[2] * abs(y))
-        if certified:
-            slack = errors[0] + errors[1] * abs(x) + errors[2] * abs(y)
-            margin = difference_error(2, sizes[0] + sizes[1] * abs(x) + sizes[2] * abs(y), slack)
-        alone = True
-        for k in range(size):
-            value = scores[0, first + k] + scores[1, first + k] * x + scores[2, first + k] * y
-            if value >= best_value - margin and k != best and not dropped[first + k]:
-                same = errors[0] == 0.0 and errors[1] == 0.0 and errors[2] == 0.0
-                for c in range(3):
-                    same = same and scores[c, first + k] == scores[c, first + best]
-                if same:
-                    dropped[first + k] = 1  # ``best`` is the first of the two
-                else:
-                    alone = False
-                    break
-        if alone:
+        best = _winner_at(lines, group, x / weight, y / weight, certified)
+        if best >= 0:
             return best
     return -1
 
 
 @jit
-def _ties_at(pool, before, at, row, exact, terms):
-    """Whether the line ``row`` certainly vanishes at the corner between two edges: 1, 0, or DOUBT."""
-    x, y = pool[at, X], pool[at, Y]
+def _winner_at(lines, group, x, y, certified):
+    """The key that certainly wins strictly at a point, or -1; later rows that equal it are dropped."""
+    first, dropped = group.first, lines.dropped
+    best, best_value = -1, -np.inf
+    for k in range(group.size):
+        value = _score(lines, first + k, x, y)
+        if value > best_value and not dropped[first + k]:
+            best, best_value = k, value
+    margin = _lead_margin(lines, x, y, 0.0, certified)
+    for k in range(group.size):
+        value = _score(lines, first + k, x, y)
+        if value >= best_value - margin and k != best and not dropped[first + k]:
+            same = lines.errors[0] == 0.0 and lines.errors[1] == 0.0 and lines.errors[2] == 0.0
+            for c in range(3):
+                same = same and lines.rows[c, first + k] == lines.rows[c, first + best]
+            if not same:
+                return -1
+            dropped[first + k] = 1  # ``best`` is the first of the two
+    return best
+
+
+# --- who wins beyond an edge -------------------------------------------------------------------------
+
+
+@jit
+def _ties_at(corners, before, at, exact, cut):
+    """Whether the line to cut by certainly vanishes at the corner between two edges: 1, 0, or DOUBT."""
+    x, y, row = corners[at, X], corners[at, Y], cut.line
     t1, t2 = row[1] * x, row[2] * y
     value = row[0] + t1 + t2
     bound = row[3] + row[4] * abs(x) + row[5] * abs(y)
-    bound += pool[at, ERROR] * (abs(row[1]) + abs(row[2]) + row[4] + row[5])
+    bound += corners[at, ERROR] * (abs(row[1]) + abs(row[2]) + row[4] + row[5])
     bound = dot_error(2, abs(row[0]) + abs(t1) + abs(t2), bound)
     if abs(value) > bound:
         return 0
-    if not (exact == 1.0 and is_exact(pool, before) and is_exact(pool, at)):
+    if not (exact and is_exact(corners, before) and is_exact(corners, at)):
         return DOUBT
-    sign = exact_sign(row[0], row[1], row[2], pool, before, at, terms)
+    sign = exact_sign(row[0], row[1], row[2], corners, before, at, cut.terms)
     return DOUBT if sign == DOUBT else 1 if sign == 0 else 0
 
 
 @jit
-def name_neighbours(
-    pool,
-    pool_walls,
-    frame_corner,
-    frame_corners,
-    first_frame,
-    last_frame,
-    column,
-    slot,
-    numbers,
-    frame_number,
-    scores,
-    errors,
-    first,
-    size,
-    live,
-    certified,
-    row,
-    terms,
-):
-    """Where an edge's rival wins nowhere, name instead the key that wins across that edge.
+def _ties_along(corners, at, i, n, exact, certified, cut):
+    """Whether the line to cut by certainly vanishes along edge i of the polygon at row ``at``: 1, 0, or DOUBT."""
+    before = i - 1 if i > 0 else n - 1
+    after = i + 1 if i + 1 < n else 0
+    if certified:
+        tied = _ties_at(corners, at + before, at + i, exact, cut)
+        if tied != 0:
+            other = _ties_at(corners, at + i, at + after, exact, cut)
+            tied = other if other == 0 or tied == 1 else DOUBT
+        return tied
+    row = cut.line
+    ax, ay, bx, by = corners[at + i, X], corners[at + i, Y], corners[at + after, X], corners[at + after, Y]
+    scale = abs(row[0]) + abs(row[1]) * max(abs(ax), abs(bx)) + abs(row[2]) * max(abs(ay), abs(by))
+    gap = max(abs(row[0] + row[1] * ax + row[2] * ay), abs(row[0] + row[1] * bx + row[2] * by))
+    return 1 if gap <= 2.0**-40 * scale else 0  # float mode: believed, and marked estimated
+
+
+@jit
+def name_neighbours(stack, frames, slot, lines, group, live, certified, cut):
+    """Where an edge's rival wins nowhere, name instead the key that wins across that edge, in frames first to last - 1.
 
     Several keys may tie along a whole edge; all but the two steepest across it are dead. The neighbour is
     the live key that ties at both ends and rises fastest outward. Returns whether every name is certain.
     """
-    for frame in range(first_frame, last_frame):
-        n = frame_corners[frame]
-        at = frame_corner[frame]
-        j = numbers[frame_number[frame] + slot]
+    corners = stack.corners
+    for frame in range(frames[0], frames[1]):
+        at, n = stack.frames[frame, 0], stack.frames[frame, 2]
+        own = stack.numbers[stack.frames[frame, 1] + slot]
         for i in range(n):
-            wall = pool_walls[at + i]
-            if wall >> RIVAL_BITS != column or live[wall & ((1 << RIVAL_BITS) - 1)]:
+            rival = _rival(stack.walls[at + i], group.column)
+            if rival < 0 or live[rival]:
                 continue
-            before = i - 1 if i > 0 else n - 1
-            after = i + 1 if i + 1 < n else 0
             # differences of tied keys are multiples of the edge's line: one coefficient orders them, exactly
-            term = 1 if abs(pool[at + i, L1]) >= abs(pool[at + i, L2]) else 2
-            outward = -1.0 if pool[at + i, L0 + term] > 0.0 else 1.0
-            ax, ay, bx, by = pool[at + i, X], pool[at + i, Y], pool[at + after, X], pool[at + after, Y]
+            term = 1 if abs(corners[at + i, L1]) >= abs(corners[at + i, L2]) else 2
+            outward = -1.0 if corners[at + i, L0 + term] > 0.0 else 1.0
             best, steepest = -1, -np.inf
-            for k in range(size):
-                if k == j or not live[k]:
+            for k in range(group.size):
+                if k == own or not live[k]:
                     continue
-                exact = _difference(scores[:, first + k], scores[:, first + j], errors, row)
-                if certified:
-                    tied = _ties_at(pool, at + before, at + i, row, exact, terms)
-                    if tied != 0:
-                        other = _ties_at(pool, at + i, at + after, row, exact, terms)
-                        tied = other if other == 0 or tied == 1 else DOUBT
-                    if tied == DOUBT:
-                        return False
-                else:
-                    scale = abs(row[0]) + abs(row[1]) * max(abs(ax), abs(bx)) + abs(row[2]) * max(abs(ay), abs(by))
-                    gap = max(abs(row[0] + row[1] * ax + row[2] * ay), abs(row[0] + row[1] * bx + row[2] * by))
-                    tied = 1 if gap <= 2.0**-40 * scale else 0  # float mode: believed, and marked estimated
-                slope = outward * row[term]
+                exact = _difference(lines, group.first + k, group.first + own, cut.line)
+                tied = _ties_along(corners, at, i, n, exact, certified, cut)
+                if tied == DOUBT:
+                    return False
+                slope = outward * cut.line[term]
                 if tied == 1 and slope > steepest:
                     best, steepest = k, slope
             if best >= 0:
-                pool_walls[at + i] = (column << RIVAL_BITS) | best
+                stack.walls[at + i] = (group.column << RIVAL_BITS) | best
             elif certified:
                 return False
     return True

@@ -93,6 +93,7 @@ class PlaneEngine:
         return n_children, result.doubtful
 
     def _run(self, pieces: Polytopes, guards: Guards, stage: Stage, limit: int, count_only: bool) -> tuple[Cut, int]:
+        from hardmax.cells.engines.plane import _structures as layout
         from hardmax.cells.engines.plane._kernels import cut_polygons
 
         assert isinstance(pieces, Polygons)
@@ -101,7 +102,10 @@ class PlaneEngine:
         n = len(pieces)
         label_type = stage.label_dtype
         doubtful = np.empty(n, dtype=np.int64)
-        counts = np.zeros(n, dtype=np.int64)
+        batch = layout.Pieces(pieces.vertex_start, pieces.corners, pieces.walls)
+        choices = layout.Choices(
+            stage.group_start, stage.group_size, stage.is_relu, stage.columns, stage.twin, stage.group_of_row
+        )
         capacity = 0 if count_only else int(min(max(4 * n, 1024), limit))
         corner_capacity = 0 if count_only else 5 * capacity + 64
         position, n_children, all_doubtful = 0, 0, []
@@ -113,12 +117,11 @@ class PlaneEngine:
             corners = np.empty((corner_capacity, _COLUMNS))
             walls = np.empty(corner_capacity, dtype=np.int64)
             before = position
+            output = layout.Output(parent, labels, start, corners, walls)
+            settings = (self.certified, count_only, self._max_corners, self._pool)
             position, children, used, n_doubtful, status = cut_polygons(
-                position, pieces.vertex_start, pieces.corners, pieces.walls, rows, errors, self.certified,
-                stage.group_start, stage.group_size, stage.is_relu, stage.columns, stage.twin, stage.group_of_row,
-                count_only, counts, parent, labels, start, corners, walls, doubtful, self._max_corners, self._pool,
-                None if self.only_relus else True,
-            )  # fmt: skip
+                position, batch, (rows, errors), choices, output, doubtful, settings, None if self.only_relus else True
+            )
             n_children += children
             all_doubtful.append(doubtful[:n_doubtful].copy())
             if not count_only and children:

@@ -1,8 +1,7 @@
 """Compiled upper envelopes on one polytope: where a score wins, and who wins beyond a facet.
 
-Scores are rows ``table[g, START] : START + SIZE`` of ``coef``. First floats within a bound for the whole
-group decide; what lies within it is settled pair by pair, exactly where that is possible. Rows marked
-``dropped`` never win: they equal an earlier row or are beaten at every corner.
+Scores are the rows of one ``Group``. First floats within a bound for the whole group decide; what lies within it is
+settled pair by pair, exactly where that is possible. ``Rows`` and ``Race``: see ``_structures``.
 """
 
 # mypy: ignore-errors
@@ -13,7 +12,6 @@ from hardmax.cells.engines.space._corner_kernels import difference_error
 from hardmax.cells.engines.space._kernels import (
     FAILED,
     NEGATIVE,
-    ONE,
     POSITIVE,
     UNKNOWN,
     all_signs,
@@ -21,16 +19,21 @@ from hardmax.cells.engines.space._kernels import (
     crossings,
     keep,
 )
+from hardmax.cells.engines.space._structures import COLUMN, ONE, RIVAL_BITS, SIZE, START, Group
 from hardmax.cells.engines.space._vanishing_kernels import DOUBT
-from hardmax.exact.compiling import inner
+from hardmax.exact.compiling import borrowing
 from hardmax.exact.expansions import two_sum
 
-# called from compiled code only: no wrappers, and no cache beside the caller's
-_jit = inner(nogil=True, error_model="numpy")
+# called from compiled code only: no wrappers, no cache beside the caller's, no array made
+_jit = borrowing(nogil=True, error_model="numpy")
 
-RIVAL_BITS = 24
-START, SIZE, IS_RELU, COLUMN = 0, 1, 2, 3  # columns of the table of groups
 EMPTY = 0  # instead of a number of corners: no open set
+
+
+@_jit
+def group_of(table, g):
+    """The rows, number and column of a choice."""
+    return Group(table[g, START], table[g, START] + table[g, SIZE], g, table[g, COLUMN])
 
 
 @_jit
@@ -44,16 +47,16 @@ def is_far(corners, i, mode):
 
 
 @_jit
-def set_reach(corners, n, error, reach, mode):
+def set_reach(solid, error, reach, mode):
     """How far a polytope's corners go: |p| a coordinate, |q| a coordinate, the largest errors of p and of q.
 
     Two more columns: what the errors of a row's coefficients can change of its value there, finite or at infinity.
     """
-    dim, columns = mode.dim, mode.columns
+    dim, columns, corners = mode.dim, mode.columns, solid.corners
     drift, far_drift = 0.0, 0.0
     for k in range(columns):
         reach[k] = 0.0
-    for i in range(n):
+    for i in range(solid.size[0]):
         for k in range(columns):
             reach[k] = max(reach[k], abs(corners[i, k]))
         drift = max(drift, corners[i, columns])
@@ -96,39 +99,47 @@ def lead_bounds(limits, reach, g, mode):
 
 
 @_jit
-def _set_scores(terms, first, last, corners, i, scores, mode):
-    """Scores of rows at a corner, or their slopes towards it where it lies at infinity; returns which it is."""
-    far = is_far(corners, i, mode)
-    start = mode.dim if far else 0
-    for k in range(first, last):
-        scores[k] = 0.0 if far else terms[0, k]
-    for c in range(mode.dim):
-        x = corners[i, start + c]
-        for k in range(first, last):  # contiguous, so that it vectorises
-            scores[k] += terms[c + 1, k] * x
-    return far
+def set_bounds(rows, group, race, mode):
+    """Keep the bounds that ``lead_bounds`` finds for a group, once the reach is set."""
+    race.bounds[0], race.bounds[1] = lead_bounds(rows.limits, race.reach, group.number, mode)
 
 
 @_jit
-def _load_lead(coef, error, own, rival, row):
+def _set_scores(rows, group, corners, i, race, mode):
+    """Scores of rows at a corner, or their slopes towards it where it lies at infinity; returns the bound of a lead."""
+    terms, scores = rows.terms, race.scores
+    far = is_far(corners, i, mode)
+    start = mode.dim if far else 0
+    for k in range(group.first, group.last):
+        scores[k] = 0.0 if far else terms[0, k]
+    for c in range(mode.dim):
+        x = corners[i, start + c]
+        for k in range(group.first, group.last):  # contiguous, so that it vectorises
+            scores[k] += terms[c + 1, k] * x
+    return race.bounds[1] if far else race.bounds[0]
+
+
+@_jit
+def _load_lead(rows, own, rival, row):
     """``own - rival``, without error, as the row to cut by."""
+    coef, error = rows.coef, rows.error
     for k in range(len(error)):
         row[0, k], row[1, k] = two_sum(coef[own, k], -coef[rival, k])
         row[2, k] = 2.0 * error[k]
 
 
 @_jit
-def ahead(terms, table, dropped, g, corners, i, own, bound, far_bound, ties, gaps, scores, mode):
+def ahead(rows, group, corners, i, own, race, mode):
     """A row that leads ``own`` at a corner beyond doubt, or -1; and how many ``ties`` may lie about it.
 
     ``gaps`` are the leads of ``own`` at some point of its own. On the way from there to the corner the row that
     is chosen takes over first, so that its wall is likely to bound the part where ``own`` wins.
     """
-    first, last = table[g, START], table[g, START] + table[g, SIZE]
-    limit = far_bound if _set_scores(terms, first, last, corners, i, scores, mode) else bound
+    scores, dropped, gaps, ties = race.scores, rows.dropped, race.gaps, race.ties
+    limit = _set_scores(rows, group, corners, i, race, mode)
     own_value = scores[own]
     best, nearest, n_ties = -1, np.inf, 0
-    for k in range(first, last):
+    for k in range(group.first, group.last):
         lead = scores[k] - own_value
         if lead < -limit or k == own or dropped[k]:
             continue
@@ -143,21 +154,21 @@ def ahead(terms, table, dropped, g, corners, i, own, bound, far_bound, ties, gap
 
 
 @_jit
-def leader(terms, table, dropped, g, corners, scores, mode):
+def leader(rows, group, corners, race, mode):
     """A row that no other beats beyond doubt at the first corner."""
-    first, last = table[g, START], table[g, START] + table[g, SIZE]
-    _set_scores(terms, first, last, corners, 0, scores, mode)
+    _set_scores(rows, group, corners, 0, race, mode)
+    scores, dropped = race.scores, rows.dropped
     best = -1
-    for k in range(first, last):
+    for k in range(group.first, group.last):
         if not dropped[k] and (best < 0 or scores[k] > scores[best]):
             best = k
     return best
 
 
 @_jit
-def set_home(corners, bits, n, slot, homes, own, mode):
+def set_home(solid, slot, homes, own, mode):
     """A point of row ``own``'s part, as far as floats tell: the middle of a facet, or for slot -1 the first corner."""
-    dim = mode.dim
+    dim, corners, bits, n = mode.dim, solid.corners, solid.bits, solid.size[0]
     size, count = 1.0, 0
     for k in range(dim):
         homes[own, k] = 0.0
@@ -174,11 +185,12 @@ def set_home(corners, bits, n, slot, homes, own, mode):
 
 
 @_jit
-def first_equal(coef, table, dropped, g, own, mode):
+def first_equal(rows, group, own, mode):
     """The first row that is the same function, as far as exact rows tell."""
+    coef = rows.coef
     if mode.exact or not mode.certified:
-        for k in range(table[g, START], own):
-            same = not dropped[k]
+        for k in range(group.first, own):
+            same = not rows.dropped[k]
             for c in range(mode.dim + 1):
                 same = same and coef[k, c] == coef[own, c]
             if same:
@@ -187,136 +199,142 @@ def first_equal(coef, table, dropped, g, own, mode):
 
 
 @_jit
-def mark_dropped(terms, table, bound, far_bound, dropped, g, twin, corners, n, scores, mode):
+def mark_dropped(rows, group, twin, solid, race, mode):
     """Mark rows that can never be named: twins of an earlier row of the group, or beaten at every corner."""
-    first, last = table[g, START], table[g, START] + table[g, SIZE]
-    for r in range(first, last):
+    dropped, scores = rows.dropped, race.scores
+    for r in range(group.first, group.last):
         dropped[r] = 0
         if twin[r] != r:
-            for k in range(first, r):
+            for k in range(group.first, r):
                 if twin[k] == twin[r]:
                     dropped[r] = 1
                     break
-    own = leader(terms, table, dropped, g, corners, scores, mode)
-    for r in range(first, last):
+    own = leader(rows, group, solid.corners, race, mode)
+    for r in range(group.first, group.last):
         dropped[r] |= 2  # beaten so far
-    for i in range(n):
-        limit = far_bound if _set_scores(terms, first, last, corners, i, scores, mode) else bound
-        for r in range(first, last):
+    for i in range(solid.size[0]):
+        limit = _set_scores(rows, group, solid.corners, i, race, mode)
+        for r in range(group.first, group.last):
             if not scores[own] - scores[r] > limit:
                 dropped[r] &= 1
 
 
 @_jit
-def _touches(bits, lines, n_slots, i, wall, dim):
+def _touches(solid, i, wall, dim):
     """Whether a corner lies on a wall by construction."""
-    for slot in range(n_slots):
-        if lines[slot, dim + 3] == wall and (bits[i, slot >> 6] >> np.uint64(slot & 63)) & ONE:
+    for slot in range(solid.size[1]):
+        if solid.lines[slot, dim + 3] == wall and (solid.bits[i, slot >> 6] >> np.uint64(slot & 63)) & ONE:
             return True
     return False
 
 
 @_jit
-def violator(coef, terms, error, table, dropped, g, corners, bits, lines, n_slots, i, own, bound, far_bound, ties,
-             gaps, scores, row, values, mode):  # fmt: skip
+def violator(rows, group, solid, i, own, race, cut, mode):
     """A row that beats ``own`` at a corner, -1 if none does, -2 if that is in doubt."""
-    best, n_ties = ahead(terms, table, dropped, g, corners, i, own, bound, far_bound, ties, gaps, scores, mode)
+    best, n_ties = ahead(rows, group, solid.corners, i, own, race, mode)
     if best >= 0:
         return best
-    wall = table[g, COLUMN] << RIVAL_BITS
+    wall = group.column << RIVAL_BITS
     for t in range(n_ties):
-        if _touches(bits, lines, n_slots, i, wall | (ties[t] - table[g, START]), mode.dim):
+        rival = race.ties[t]
+        if _touches(solid, i, wall | (rival - group.first), mode.dim):
             continue
-        _load_lead(coef, error, ties[t], own, row)
-        sign = corner_sign(corners, bits, lines, n_slots, i, row, values, mode)
+        _load_lead(rows, rival, own, cut.row)
+        sign = corner_sign(solid, i, cut, mode)
         if sign == 1:
-            return ties[t]
+            return rival
         if sign == DOUBT:
             return -2
     return -1
 
 
 @_jit
-def claim(coef, terms, error, table, limits, dropped, g, corners, bits, lines, n, n_slots, own, to_corners, to_bits,
-          to_lines, corners_c, bits_c, lines_c, new_corners, new_bits, row, values, signs, sides, ends, system,
-          ties, gaps, homes, scores, reach, mode):  # fmt: skip
-    """Clip a polytope to where ``own`` wins. Returns the part's corners and slots, or EMPTY, or what went wrong.
+def claim(rows, group, own, solids, race, cut, fresh, mode):
+    """Clip a polytope to where ``own`` wins. Returns the part's corners, or EMPTY, or what went wrong.
 
-    The last column of corners marks those where ``own`` is known to win.
+    ``solids``: the polytope, its part, and room for the next part. The last column of corners marks those where
+    ``own`` is known to win.
     """
-    dim = mode.dim
-    mark = corners.shape[1] - 1
-    _copy(corners, bits, lines, n, n_slots, to_corners, to_bits, to_lines)
-    for i in range(n):
-        to_corners[i, mark] = 0.0
-    for k in range(table[g, START], table[g, START] + table[g, SIZE]):
-        gaps[k] = terms[0, own] - terms[0, k]
-        for c in range(dim):
-            gaps[k] += (terms[c + 1, own] - terms[c + 1, k]) * homes[own, c]
-        gaps[k] = max(0.0, gaps[k])
-    set_reach(to_corners, n, error, reach, mode)
-    bound, far_bound = lead_bounds(limits, reach, g, mode)
+    solid, part, spare = solids
+    mark = solid.corners.shape[1] - 1
+    copy_solid(solid, part)
+    for i in range(solid.size[0]):
+        part.corners[i, mark] = 0.0
+    _set_gaps(rows, group, own, race, mode)
+    set_reach(part, rows.error, race.reach, mode)
+    set_bounds(rows, group, race, mode)
     at = 0
-    while at < n:
-        if to_corners[at, mark] == 1.0:
+    while at < part.size[0]:
+        if part.corners[at, mark] == 1.0:
             at += 1
             continue
-        rival = violator(coef, terms, error, table, dropped, g, to_corners, to_bits, to_lines, n_slots, at, own, bound,
-                         far_bound, ties, gaps, scores, row, values, mode)  # fmt: skip
+        rival = violator(rows, group, part, at, own, race, cut, mode)
         if rival == -2:
-            return FAILED, 0
+            return FAILED
         found = POSITIVE
         if rival >= 0:
-            _load_lead(coef, error, own, rival, row)
-            found = all_signs(to_corners, to_bits, to_lines, n, n_slots, row, values, signs, mode)
+            _load_lead(rows, own, rival, cut.row)
+            found = all_signs(part, cut, mode)
         if found & UNKNOWN:
-            return FAILED, 0
+            return FAILED
         if not found & POSITIVE:
-            return EMPTY, 0
+            return EMPTY
         if not found & NEGATIVE:  # no rival, or without certificates one within rounding
-            to_corners[at, mark] = 1.0
+            part.corners[at, mark] = 1.0
             at += 1
             continue
-        n_new = crossings(to_corners, to_bits, to_lines, n, n_slots, row, values, signs, sides, ends, new_corners,
-                          new_bits, system, mode)  # fmt: skip
+        n_new = crossings(part, cut, fresh, mode)
         if n_new < 0:
-            return n_new, 0
-        wall = (table[g, COLUMN] << RIVAL_BITS) | (rival - table[g, START])
-        n, n_slots = keep(to_corners, to_bits, to_lines, n, n_slots, signs, 1, new_corners, new_bits, n_new, row,
-                          wall, corners_c, bits_c, lines_c, mode)  # fmt: skip
+            return n_new
+        n = keep(part, cut, fresh, n_new, 1, (group.column << RIVAL_BITS) | (rival - group.first), spare)
         if n < 0:
-            return n, 0
-        if n <= dim and not mode.certified:  # a sliver within rounding
-            return EMPTY, 0
-        _copy(corners_c, bits_c, lines_c, n, n_slots, to_corners, to_bits, to_lines)
-        set_reach(to_corners, n, error, reach, mode)
-        bound, far_bound = lead_bounds(limits, reach, g, mode)
+            return n
+        if n <= mode.dim and not mode.certified:  # a sliver within rounding
+            return EMPTY
+        copy_solid(spare, part)
+        set_reach(part, rows.error, race.reach, mode)
+        set_bounds(rows, group, race, mode)
         at = 0
-    return n, n_slots
+    return part.size[0]
 
 
 @_jit
-def _copy(corners, bits, lines, n, n_slots, to_corners, to_bits, to_lines):
+def _set_gaps(rows, group, own, race, mode):
+    """Leads of ``own`` over the others at its home, or zero."""
+    terms, homes, gaps = rows.terms, race.homes, race.gaps
+    for k in range(group.first, group.last):
+        gaps[k] = terms[0, own] - terms[0, k]
+        for c in range(mode.dim):
+            gaps[k] += (terms[c + 1, own] - terms[c + 1, k]) * homes[own, c]
+        gaps[k] = max(0.0, gaps[k])
+
+
+@_jit
+def copy_solid(solid, to):
+    """Make one polytope like another."""
+    n, n_slots = solid.size[0], solid.size[1]
+    copy_rows(solid.corners, 0, n, to.corners, 0)
+    copy_rows(solid.bits, 0, n, to.bits, 0)
+    copy_rows(solid.lines, 0, n_slots, to.lines, 0)
+    to.size[0], to.size[1] = n, n_slots
+
+
+@_jit
+def copy_rows(source, first, n, target, to):
+    """Copy n rows of a table, from row ``first`` to row ``to``."""
     for i in range(n):
-        for c in range(corners.shape[1]):
-            to_corners[i, c] = corners[i, c]
-        for w in range(bits.shape[1]):
-            to_bits[i, w] = bits[i, w]
-    for s in range(n_slots):
-        for c in range(lines.shape[1]):
-            to_lines[s, c] = lines[s, c]
+        for c in range(source.shape[1]):
+            target[to + i, c] = source[first + i, c]
 
 
 @_jit
-def across(coef, terms, error, table, bound, far_bound, dropped, g, corners, bits, lines, n, n_slots, slot, own, row,
-           values, scores, mode):  # fmt: skip
+def across(rows, group, solid, slot, own, race, cut, mode):
     """Who wins beyond a facet of ``own``'s part: of the rows tied on all of it, the lowest inside.
 
     FAILED if that is in doubt; -2 if the slot holds no facet any more.
     """
-    dim, first = mode.dim, table[g, START]
-    wall = table[g, COLUMN] << RIVAL_BITS
-    rival = first + (np.int64(lines[slot, dim + 3]) & ((1 << RIVAL_BITS) - 1))
+    bits, n = solid.bits, solid.size[0]
+    rival = group.first + (np.int64(solid.lines[slot, mode.dim + 3]) & ((1 << RIVAL_BITS) - 1))
     word, shift = slot >> 6, np.uint64(slot & 63)
     inside, held = 0, -1
     for i in range(n):
@@ -326,32 +344,39 @@ def across(coef, terms, error, table, bound, far_bound, dropped, g, corners, bit
             inside = i
     if held < 0:
         return -2
-    limit = far_bound if _set_scores(terms, first, first + table[g, SIZE], corners, held, scores, mode) else bound
-    for k in range(first, first + table[g, SIZE]):
-        if abs(scores[k] - scores[own]) > limit or k == own or k == rival or dropped[k]:
+    limit = _set_scores(rows, group, solid.corners, held, race, mode)
+    for k in range(group.first, group.last):
+        if abs(race.scores[k] - race.scores[own]) > limit or k == own or k == rival or rows.dropped[k]:
             continue
-        tied = True
-        if tied:
-            _load_lead(coef, error, k, own, row)
-        for i in range(n):  # what needs proof
-            if tied and (bits[i, word] >> shift) & ONE:
-                if _touches(bits, lines, n_slots, i, wall | (k - first), dim):
-                    continue
-                sign = corner_sign(corners, bits, lines, n_slots, i, row, values, mode)
-                if sign == DOUBT:
-                    return FAILED
-                tied = sign == 0
-        if not tied:
+        _load_lead(rows, k, own, cut.row)
+        sign = _sign_on_facet(solid, slot, (group.column << RIVAL_BITS) | (k - group.first), cut, mode)
+        if sign == DOUBT:
+            return FAILED
+        if sign != 0:
             continue
-        sign = corner_sign(corners, bits, lines, n_slots, inside, row, values, mode)
+        sign = corner_sign(solid, inside, cut, mode)
         if sign == DOUBT:
             return FAILED
         if sign >= 0:
             continue  # the same function as the winner
-        _load_lead(coef, error, k, rival, row)
-        sign = corner_sign(corners, bits, lines, n_slots, inside, row, values, mode)
+        _load_lead(rows, k, rival, cut.row)
+        sign = corner_sign(solid, inside, cut, mode)
         if sign == DOUBT:
             return FAILED
         if sign < 0:
             rival = k
-    return first_equal(coef, table, dropped, g, rival, mode)
+    return first_equal(rows, group, rival, mode)
+
+
+@_jit
+def _sign_on_facet(solid, slot, wall, cut, mode):
+    """0 where the row vanishes on all of a facet, else its sign at some corner of it, or DOUBT.
+
+    Corners that lie on ``wall``, the row's own, by construction need no proof.
+    """
+    for i in range(solid.size[0]):
+        if (solid.bits[i, slot >> 6] >> np.uint64(slot & 63)) & ONE and not _touches(solid, i, wall, mode.dim):
+            sign = corner_sign(solid, i, cut, mode)
+            if sign != 0:
+                return sign
+    return 0

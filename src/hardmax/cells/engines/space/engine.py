@@ -206,7 +206,8 @@ class SpaceEngine:
         )
 
     def _run(self, pieces: Polytopes, guards: Guards, stage: Stage, limit: int, count_only: bool) -> tuple[Cut, int]:
-        from hardmax.cells.engines.space._stages import Output, cut_polytopes
+        from hardmax.cells.engines.space import _structures as layout
+        from hardmax.cells.engines.space._stages import cut_polytopes
 
         assert isinstance(pieces, Solids) and pieces.incidence is not None
         rows = _all_terms(guards.coefficients, self.dim)
@@ -215,6 +216,13 @@ class SpaceEngine:
             errors[:, : guards.error.shape[1]] = guards.error
         n = len(pieces)
         table = np.column_stack([stage.group_start, stage.group_size, stage.is_relu, stage.columns]).astype(np.int64)
+        stage_rows = layout.Guards(rows, errors, table, stage.twin, stage.group_of_row)
+        batch = layout.Pieces(
+            pieces.vertex_start, pieces.corners, pieces.incidence, pieces.facet_start, pieces.walls, pieces.lines
+        )
+        columns = 2 * self.dim if self._is_unbounded else self.dim
+        mode = layout.Mode(self.dim, columns, self._is_unbounded, self.certified, self.certified)
+        argmax = None if self.only_relus else True
         doubtful = np.empty(n, dtype=np.int64)
         label_type = stage.label_dtype
         per_child = max(16, 2 * len(pieces.vertices) // max(1, n))
@@ -225,7 +233,7 @@ class SpaceEngine:
         parts: list[tuple[IntArray, Any, Solids]] = []
         while position < n:
             room, words = self._capacity, self._words  # read once: other threads may raise them meanwhile
-            output = Output(
+            output = layout.Output(
                 np.empty(capacity, dtype=np.int64),
                 np.empty((capacity, stage.n_choices), dtype=label_type),
                 np.zeros(capacity + 1, dtype=np.int64),
@@ -237,11 +245,15 @@ class SpaceEngine:
             )
             before = position
             position, children, used, facets, n_doubtful, status = cut_polytopes(
-                position, pieces.vertex_start, pieces.corners, pieces.incidence, pieces.facet_start, pieces.walls,
-                pieces.lines, rows, errors, table, stage.twin, stage.group_of_row, self.certified, self._is_unbounded,
-                self.dim, count_only, output, doubtful, limit - n_children, room, words,
-                None if self.only_relus else True,
-            )  # fmt: skip
+                position,
+                batch,
+                stage_rows,
+                output,
+                doubtful,
+                mode,
+                (limit - n_children, count_only, room, words),
+                argmax,
+            )
             n_children += children
             all_doubtful.append(doubtful[:n_doubtful].copy())
             if children and not count_only:

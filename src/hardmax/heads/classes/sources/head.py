@@ -69,12 +69,12 @@ def arrays_head(weights: Any, bias: Any, names: Sequence[str] | None, where: str
     shifts = np.zeros(n) if bias is None else _exact_floats(bias, "bias" if where == "weights" else f"bias of {where}")
     if shifts.shape != (n,):
         hint = if_transposed(shifts.shape == rows.shape[1:], "weights")
-        raise ShapeError(f"bias: expected ({n},), one number a class, got shape {shifts.shape}{hint}")
+        raise ShapeError(f"bias: expected ({n},), one number for each class, got shape {shifts.shape}{hint}")
     if isinstance(names, str):
         raise ParameterError("names: expected one name a class, got one text; read a file into a list of lines first")
     words = tuple(map(str, range(n))) if names is None else tuple(map(str, names))
     if len(words) != n:
-        raise ShapeError(f"names: expected {n}, one a class, got {len(words)}; is one for the blank missing?")
+        raise ShapeError(f"names: expected {n}, one for each class, got {len(words)}; is one for the blank missing?")
     rows.setflags(write=False)
     shifts.setflags(write=False)
     return ClassHead(rows, shifts, words, where)

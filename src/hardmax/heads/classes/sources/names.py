@@ -1,4 +1,4 @@
-"""Names of classes: a list, a text file with one a line, a tokenizer, a table from numbers to labels."""
+"""Names of classes: a list, a text file with one on each line, a tokenizer, a table from numbers to labels."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BLANK, SPACE = "<blank>", " "
 
 
 def class_names(given: Any, n_classes: int, where: str) -> tuple[str, ...] | None:
-    """The names that a caller gave, one a class; None where none were given.
+    """The names that a caller gave, one for each class; None where none were given.
 
     A text file with one or two lines fewer than classes is a dictionary of characters: class 0 is CTC's blank, and
     the last class the space, as PaddleOCR has it.
@@ -29,7 +29,7 @@ def class_names(given: Any, n_classes: int, where: str) -> tuple[str, ...] | Non
     >>> class_names(["yes"], 2, "layer")
     Traceback (most recent call last):
         ...
-    hardmax.errors.ShapeError: names: expected 2, one a class of layer, got 1
+    hardmax.errors.ShapeError: names: expected 2, one for each class of layer, got 1
     """
     if given is None:
         return None
@@ -49,7 +49,7 @@ def class_names(given: Any, n_classes: int, where: str) -> tuple[str, ...] | Non
         raise ParameterError(f"names: expected a list, a text file, a tokenizer or a table, got a {kind}")
     names = tuple(str(name) for name in given)
     if len(names) != n_classes:
-        raise ShapeError(f"names: expected {n_classes}, one a class of {where}, got {len(names)}")
+        raise ShapeError(f"names: expected {n_classes}, one for each class of {where}, got {len(names)}")
     return names
 
 
@@ -58,7 +58,7 @@ def padded(names: list[str], n_classes: int, what: str, where: str) -> tuple[str
     for whole in (names, [BLANK, *names], [BLANK, *names, SPACE]):
         if len(whole) == n_classes:
             return tuple(whole)
-    raise ShapeError(f"{what}: expected {n_classes}, one a class of {where}, got {len(names)}")
+    raise ShapeError(f"{what}: expected {n_classes}, one for each class of {where}, got {len(names)}")
 
 
 def _lines(path: Path) -> list[str]:

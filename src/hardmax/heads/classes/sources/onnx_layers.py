@@ -295,7 +295,7 @@ class _Graph:
 
 
 def _scaled_integers(values: Array, zero: Array, scale: Array) -> Array:
-    """Quantized weights (features, classes) as the numbers they stand for; one scale, or one a class."""
+    """Quantized weights (features, classes) as the numbers they stand for; one scale, or one for each class."""
     whole = values.astype(np.int64) - zero.astype(np.int64)
     return np.asarray(whole * np.asarray(scale, dtype=np.float64))  # few bits times few: nothing is rounded
 
@@ -394,7 +394,7 @@ def _listed(linears: Any) -> str:
 
 
 def _characters(model: OnnxModel, n_classes: int) -> tuple[str, ...] | None:
-    """The characters that OCR models carry, one a line: class 0 is CTC's blank, and a last one may be the space."""
+    """The characters that OCR models carry, each on its line: class 0 is CTC's blank, a last one may be the space."""
     text = model.metadata.get("character")
     if text is None:
         return None

@@ -168,8 +168,10 @@ def _prelu(t: Translation) -> Value:
     x = t.broadcast(t.data(0), np.broadcast_shapes(t.shape(t.data(0)), slope.shape))
     if slope.size and (slope == slope.flat[0]).all():
         return t.emit(op.Relu(float(slope.flat[0])), x)
-    # slope x + (1 - slope) relu(x): one choice an entry, as for the plain ReLU
-    return t.emit(op.Add(), t.scale(x, slope), t.scale(t.emit(op.Relu(), x), 1.0 - slope))
+    # relu(x) + slope (x - relu(x)): one choice an entry, as for the plain ReLU, and in floats x itself where positive
+    positive = t.emit(op.Relu(), x)
+    negative = t.emit(op.Add(), x, t.scale(positive, np.array(-1.0)))
+    return t.emit(op.Add(), positive, t.scale(negative, slope))
 
 
 def _hard_sigmoid(t: Translation, x: Data, alpha: float, beta: float) -> Data:

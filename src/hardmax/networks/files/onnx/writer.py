@@ -217,25 +217,11 @@ def _(operation: op.Reduce, writer: Writer, inputs: Sequence[str], shapes: Shape
     return writer.node("Div", total, writer.floats(float(operation.divisor), "divisor"))
 
 
-def _join(writer: Writer, operator: str, inputs: Sequence[str], shapes: Shapes) -> str:
+@spell.register
+def _(operation: op.Add | op.Multiply | op.MatMul, writer: Writer, inputs: Sequence[str], shapes: Shapes) -> str:
     rank = max(len(shape) for shape in shapes)
     operands = [writer.aligned(x, shape, rank) for x, shape in zip(inputs, shapes, strict=True)]
-    return writer.node(operator, *operands)
-
-
-@spell.register
-def _(operation: op.Add, writer: Writer, inputs: Sequence[str], shapes: Shapes) -> str:
-    return _join(writer, "Add", inputs, shapes)
-
-
-@spell.register
-def _(operation: op.Multiply, writer: Writer, inputs: Sequence[str], shapes: Shapes) -> str:
-    return _join(writer, "Mul", inputs, shapes)
-
-
-@spell.register
-def _(operation: op.MatMul, writer: Writer, inputs: Sequence[str], shapes: Shapes) -> str:
-    return _join(writer, "MatMul", inputs, shapes)
+    return writer.node({op.Add: "Add", op.Multiply: "Mul", op.MatMul: "MatMul"}[type(operation)], *operands)
 
 
 @spell.register

@@ -47,7 +47,7 @@ function checkedLayer(layer, width, where) {
       const keys = checkedMatrix(head?.keys, width, `${at}, keys`);
       checkedCount(keys.length, LIMITS.keys, `${at}, keys`);
       const values = checkedMatrix(head.values, out, `${at}, values`);
-      refuse(values.length !== keys.length, `${at}: expected one value a key`);
+      refuse(values.length !== keys.length, `${at}: expected one value for each key`);
       return { keys, biases: checkedVector(head.biases, keys.length, `${at}, biases`), values };
     });
     return [{ kind, heads, residual: Boolean(layer.residual) }, out];
