@@ -269,6 +269,17 @@ def soft_row_error(n: Any) -> Any:
     return 2.0**-37 + n * 4 * UNIT_ROUNDOFF
 
 
+def weight_error(n: Any, size: Any) -> Any:
+    """Lemma "weight on a set of queries": the error of the exponent that bounds one of ``n`` softmax weights on a set.
+
+    ``size`` is at least the sum of the longest key times the longest query, the largest bias and the support's value,
+    over the temperature.
+
+    Exactness: certified, for an exponential and logarithm of the library within four units in the last place.
+    """
+    return (2.0**-37 + n * 4 * UNIT_ROUNDOFF) * (8.0 * size + 4.0 + 4.0 * np.log(n + 1.0))
+
+
 def single_dot_error(n: Any, size: Any) -> Any:
     """Lemma "dot product in binary32": as ``dot_error``, for a sum of ``n`` products that was computed in binary32.
 

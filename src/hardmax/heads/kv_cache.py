@@ -26,12 +26,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hardmax.errors import EmptyError, ParameterError, ShapeError, WeightError
+from hardmax.errors import EmptyError, OperatorError, ParameterError, ShapeError, WeightError
+from hardmax.exact.rounding import UNIT_ROUNDOFF, norm_above
 from hardmax.exactness import BoolArray, Exactness, FloatArray, IntArray, detached
 from hardmax.heads._tables import MOST_ROWS, caches_html
 from hardmax.heads.capture.captured import Capture, CapturedHead, read_only, the_head
 from hardmax.heads.diagram.power_diagram import PowerDiagram, power_diagram
 from hardmax.heads.diagram.reachable import Reachable
+from hardmax.heads.diagram.weight_bounds import QuerySet, weight_bounds
 from hardmax.heads.keys import Diagrams
 from hardmax.heads.rows import HeadRows, head_rows, lengths_of, one_thread_each
 from hardmax.heads.segment_routing import OwnKey, SegmentRouting, segment_routing
@@ -75,6 +77,32 @@ class CacheReach:
     def n_reachable(self) -> int:
         """How many tokens can be chosen."""
         return len(self.positions)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Prunable:
+    """Keys of a cache that weigh at most ``epsilon`` for every query of a set, and what dropping them costs.
+
+    ``positions`` are theirs, increasing; ``weight_bound`` is at least the weight of each of them, ``total_bound`` at
+    least what they weigh together, and ``output_bound`` at least the length by which the head's output changes when
+    they are dropped and the other weights are scaled up to sum to 1. ``weight_bounds`` has a bound for every cached key.
+
+    Exactness: certified, for the keys as the model rounded them, and an own key that stays where it is.
+    """
+
+    epsilon: float
+    positions: IntArray
+    weight_bound: float
+    total_bound: float
+    output_bound: float
+    weight_bounds: FloatArray
+    exactness: Exactness = Exactness.CERTIFIED
+
+    def __repr__(self) -> str:
+        return (
+            f"Prunable({len(self.positions)} of {len(self.weight_bounds)} keys weigh at most {self.epsilon:g}, "
+            f"together {self.total_bound:.3g}; without them the output moves by at most {self.output_bound:.3g})"
+        )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -122,6 +150,8 @@ class CachedHead:
     own_position: int
     key_group: int | None
     diagram: PowerDiagram
+    own_value: FloatArray | None = None
+    softcap: float | None = None
 
     def __repr__(self) -> str:
         own = "no own key" if self.own_key is None else f"own key at {self.own_position}"
@@ -235,6 +265,78 @@ class CachedHead:
             places = np.append(self.positions, self.own_position)
         found = diagram.reachable(ball=(self.query, size))
         return CacheReach(size, places[found.is_reachable], treatment, found)
+
+    def prunable(
+        self,
+        epsilon: float,
+        radius: float | None = None,
+        queries: ArrayLike | None = None,
+        *,
+        relative: bool = False,
+    ) -> Prunable:
+        """Which cached keys weigh at most ``epsilon`` for every query of a set, and what dropping them costs.
+
+        The own key, where there is one, takes its share of the weight and stays.
+
+        Parameters
+        ----------
+        epsilon
+            Between 0 and 1.
+        radius
+            All queries this near to the current one; where ``relative``, as a multiple of its length.
+        queries
+            All queries in the hull of these, (m, d_k).
+
+        Exactness: certified.
+
+        Examples
+        --------
+        >>> x = [[9.0, 0.0], [0.0, 1.0], [2.0, 1.0]]
+        >>> (head,) = kv_cache(CapturedHead(0, 0, "demo", x, x, x, 1.0, visible=np.tri(3, dtype=bool)))
+        >>> head.prunable(1e-3, radius=0.5).positions.tolist(), head.prunable(1e-3, radius=3.0).positions.tolist()
+        ([1], [])
+        """
+        where = f"layer {self.layer}, head {self.head}"
+        if not (isinstance(epsilon, Real) and 0 < epsilon < 1):
+            raise ParameterError(f"epsilon: expected a number between 0 and 1, got {epsilon!r}")
+        if self.temperature == 0:
+            raise ParameterError(f"{where}: a hard head has no soft weights; ask reachable(radius) which keys can win")
+        if self.softcap is not None:
+            raise OperatorError(
+                f"{where}: scores are capped before the softmax, and no bound on such weights is known here; what "
+                "holds at temperature zero is had from reachable(radius)"
+            )
+        keys, biases = (self.keys, self.biases) if self.own_key is None else self._with_own()
+        shifts = np.zeros(len(keys)) if biases is None else biases
+        bounds = weight_bounds(keys, shifts, self.temperature, self._query_set(radius, queries, relative))
+        dropped = bounds[: self.n_cached] <= epsilon
+        if self.own_key is None and dropped.all():
+            dropped[int(bounds.argmax())] = False  # something has to stay
+        chosen = bounds[: self.n_cached][dropped]
+        total = float(min(1.0, chosen.sum() * (1 + 4 * len(chosen) * UNIT_ROUNDOFF)))
+        kept = self.values[~dropped]
+        if self.own_value is not None:
+            kept = np.concatenate([kept, self.own_value[None]])
+        distance = _farthest(self.values[dropped], kept)
+        return Prunable(
+            float(epsilon), self.positions[dropped], float(chosen.max(initial=0.0)), total,
+            total * distance * (1 + 4 * UNIT_ROUNDOFF), read_only(bounds[: self.n_cached]),
+        )  # fmt: skip
+
+    def _query_set(self, radius: Any, queries: Any, relative: bool) -> QuerySet:
+        if (radius is None) == (queries is None):
+            raise ParameterError("prunable: expected a radius or queries, got both or neither")
+        if queries is not None:
+            points = np.atleast_2d(np.asarray(detached(queries), dtype=np.float64))
+            if points.ndim != 2 or points.shape[1] != len(self.query) or not len(points):
+                raise ShapeError(f"queries: expected (m, {len(self.query)}), got {points.shape}")
+            if not np.isfinite(points).all():
+                raise WeightError("queries: expected finite numbers, got NaN or infinity")
+            return QuerySet(points)
+        unit = float(lengths_of(self.query[None])[0]) if relative else 1.0
+        if not (isinstance(radius, Real) and isfinite(float(radius) * unit) and radius >= 0):
+            raise ParameterError(f"radius: expected a finite distance of at least 0, got {radius!r}")
+        return QuerySet(self.query[None], float(radius) * unit)
 
     def along(
         self,
@@ -443,6 +545,17 @@ def kv_cache(
     return KVCache(_cached(head, position, own_key, diagrams) for head in heads)
 
 
+def _farthest(left: FloatArray, right: FloatArray) -> float:
+    """At least the largest distance between a row of one and a row of the other; 0 where one has none.
+
+    Exactness: certified; lengths of differences of floats, rounded up.
+    """
+    if not len(left) or not len(right):
+        return 0.0
+    dim = left.shape[1]
+    return max(float(norm_above(lengths_of(right - row), dim).max()) for row in left)
+
+
 def _cached(head: CapturedHead, position: int, own_key: bool, diagrams: Diagrams) -> CachedHead:
     if not isinstance(head, CapturedHead):
         remedy = "; pass one capture at a time" if isinstance(head, Capture) else ""
@@ -474,7 +587,7 @@ def _cached(head: CapturedHead, position: int, own_key: bool, diagrams: Diagrams
         read_only(head.keys[place]) if own_key else None,
         float(biases[place]) if own_key and biases is not None else 0.0,
         place if own_key else -1,
-        head.key_group, diagrams.of(keys, of_cached),
+        head.key_group, diagrams.of(keys, of_cached), read_only(head.values[place]) if own_key else None, head.softcap,
     )  # fmt: skip
 
 

@@ -207,7 +207,7 @@ def _increasing(graph: Graph) -> dict[int, str]:
         if isinstance(node.operation, op.Pointwise) and node.operation.kind in ("tanh", "sigmoid"):
             found = ends(value, True)
             if len(found) == 1 and (end := next(iter(found))) in _ENDS:
-                result[value] = _ENDS[end]  # type: ignore[index]
+                result[value] = _ENDS[end]
     return result
 
 
