@@ -141,3 +141,16 @@ def test_dir_lists_every_public_name():
 def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="no_such_name"):
         hardmax.no_such_name  # noqa: B018
+
+
+@pytest.mark.parametrize("name", ["fidelity", "dynamics", "tropical", "models"])
+def test_a_namespace_shows_its_own_names_alone(name):
+    """Completion offers nothing that was only imported: no errors, no typing, no other packages."""
+    space = getattr(hardmax, name)
+    for shown in dir(space):
+        if shown.startswith("_"):
+            continue
+        found = getattr(space, shown)
+        assert not isinstance(found, type(sys)) or found.__name__.startswith("hardmax."), shown
+        assert getattr(found, "__module__", None) not in ("typing", "collections.abc", "hardmax.errors"), shown
+    assert hardmax.tropical.TropicalPolynomial is hardmax.TropicalPolynomial

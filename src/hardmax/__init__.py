@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from hardmax import networks as networks
     from hardmax import papers as claims  # noqa: F401
     from hardmax import reports as reports
+    from hardmax import tropical as tropical
     from hardmax.cells.around.constancy import decision_constant as decision_constant
     from hardmax.cells.around.constancy import decision_radius as decision_radius
     from hardmax.cells.around.local_map import local_map as local_map
@@ -158,6 +159,7 @@ _MODULES = {
     "networks": "hardmax.networks",
     "reports": "hardmax.reports",
     "stability": "hardmax.measure.stability",
+    "tropical": "hardmax.tropical",
 }
 
 __all__ = sorted([*_NAMES, *_MODULES])

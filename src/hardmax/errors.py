@@ -6,13 +6,6 @@ where, and what to do next.
 """
 
 
-def if_transposed(fits: bool, name: str = "weight") -> str:
-    """What a message about shapes adds where the transpose would have fitted."""
-    if not fits:
-        return ""
-    return f"; its transpose would fit: pass {name}.T (Keras and scikit-learn keep (in, out), here it is (out, in))"
-
-
 class HardmaxError(Exception):
     """Base of every deliberate error."""
 

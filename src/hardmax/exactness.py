@@ -42,5 +42,12 @@ def detached(values: Any) -> Any:
     return (tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor).numpy()
 
 
+def if_transposed(fits: bool, name: str = "weight") -> str:
+    """What a message about shapes adds where the transpose would have fitted."""
+    if not fits:
+        return ""
+    return f"; its transpose would fit: pass {name}.T (Keras and scikit-learn keep (in, out), here it is (out, in))"
+
+
 def _is_tensor(value: Any) -> bool:
     return hasattr(value, "detach") and hasattr(value, "requires_grad")

@@ -253,8 +253,8 @@ def test_one_number_out_has_an_error_but_no_decisions():
     assert found.relative_error == 1.0 and (found.kl, found.agreement, found.hard_accuracy) == (None, None, None)
     with pytest.raises(hm.errors.ParameterError, match="decide nothing"):
         hm.fidelity.greedy(net, [[0.0]], 0.5)
-    with pytest.raises(hm.errors.ParameterError, match="decide nothing"):
-        hm.fidelity.compare(net, [[0.0]], labels=[0])
+    labelled = hm.fidelity.compare(net, [[0.0]], labels=[0])  # labels say that it is a logit, positive for class 1
+    assert (labelled.kl, labelled.soft_accuracy, labelled.hard_accuracy) == (None, 0.0, 0.0)
 
 
 @pytest.mark.extras

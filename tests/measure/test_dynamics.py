@@ -383,3 +383,16 @@ def test_without_transformers_the_callback_names_the_pip_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(hm.errors.MissingExtraError, match="pip install"):
         Recorder().trainer_callback()
+
+
+def test_one_logit_decides_between_two_classes():
+    """Positive is class 1, with attention and without; labels of other classes are refused."""
+    plain = hm.Network([hm.Affine([[1.0]])], 1)
+    (record,) = snapshot(plain, inputs=[[2.0], [-1.0], [3.0], [0.0]], labels=[1, 0, 0, 0])
+    assert (record.quantity, record.value) == ("accuracy", 0.75)
+    head = hm.Head(keys=[[1.0], [-1.0]], values=[[5.0], [-7.0]], query=[[1.0]])
+    soft = hm.Network([hm.Attention([head])], 1, temperature=1.0)
+    found = hm.fidelity.compare(soft, [[2.0], [0.0], [-2.0]], labels=[1, 0, 0])
+    assert (found.soft_accuracy, found.hard_accuracy, found.kl) == (1.0, 2 / 3, None)  # at the tie key 0 wins
+    with pytest.raises(ParameterError, match="expected 0 to 1"):
+        hm.fidelity.compare(soft, [[2.0]], labels=[2])

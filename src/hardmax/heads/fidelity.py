@@ -37,6 +37,28 @@ from hardmax.heads.trials import Judge, Runs, hard_outputs, runs_of
 from hardmax.html import ShownAsTable
 from hardmax.networks.network import Network, check_temperature
 
+__all__ = [
+    "AtTemperature",
+    "Fidelity",
+    "Hardened",
+    "attention_rows",
+    "by_head",
+    "by_layer",
+    "compare",
+    "greedy",
+    "harden",
+    "heads_of",
+    "outputs",
+    "own_loss",
+    "ranked",
+    "temperature_path",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 #: A network, the path of a file, a model of ``hm.models``, a Hugging Face model or another torch module.
 Source: TypeAlias = Network | str | os.PathLike[str] | Any
 
@@ -85,6 +107,9 @@ def compare(
     hard: Network | None = None,
 ) -> Fidelity:
     """The network against its skeleton, or against ``hard``; a trained model against itself with every head hard.
+
+    A skeleton has ReLU where the network has GELU; in a trained model attention alone changes. To keep GELU in a
+    network too, pass ``hard=harden(net, heads_of(net))``.
 
     Parameters
     ----------

@@ -85,7 +85,7 @@ class Prunable:
 
     ``positions`` are theirs, increasing; ``weight_bound`` is at least the weight of each of them, ``total_bound`` at
     least what they weigh together, and ``output_bound`` at least the length by which the head's output changes when
-    they are dropped and the other weights are scaled up to sum to 1. ``weight_bounds`` has a bound for every cached key.
+    they are dropped and the other weights are scaled up to sum to 1. ``weight_bounds`` has one bound for each key.
 
     Exactness: certified, for the keys as the model rounded them, and an own key that stays where it is.
     """

@@ -111,8 +111,11 @@ class Judge:
         self._soft = runs.soft
         self.n = sum(len(block) for block in self._soft)
         self._classes = runs.n_classes
+        is_single = self._soft[0].ndim > 1 and self._soft[0].shape[-1] == 1
+        if self._classes is None and is_single and labels is not None:
+            self._classes = 2  # one logit, positive for class 1: labels say that it decides
         self.decisions = self._decided(self._soft)
-        self.logits = logits and self.decisions is not None
+        self.logits = logits and self.decisions is not None and not is_single
         self._labels = None if labels is None else self._checked(runs, labels)
 
     def relative_error(self, hard: list[Array]) -> float:
@@ -143,7 +146,7 @@ class Judge:
     def _decided(self, blocks: list[Array]) -> IntArray | None:
         if self._classes is None:
             return None
-        return np.concatenate([block.argmax(axis=-1).reshape(-1) for block in blocks])
+        return np.concatenate([decided(block).reshape(-1) for block in blocks])
 
     def _checked(self, runs: Runs, labels: ArrayLike) -> IntArray:
         """The labels as one array, -1 where a decision has none."""
@@ -168,6 +171,17 @@ class Judge:
         return joined
 
 
+def decided(outputs: Array) -> IntArray:
+    """The class that each of outputs (..., classes) is for: the largest, or of a single logit 1 where it is positive.
+
+    Examples
+    --------
+    >>> decided(np.array([[3.0, 1.0]])).tolist(), decided(np.array([[3.0], [0.0]])).tolist()
+    ([0], [1, 0])
+    """
+    return np.asarray(outputs.argmax(axis=-1) if outputs.shape[-1] > 1 else outputs[..., 0] > 0, dtype=np.int64)
+
+
 def right_decisions(labels: Any, blocks: Sequence[Array]) -> IntArray:
     """The labels of outputs (inputs, ..., classes) as one array: an integer below ``classes`` for each decision.
 
@@ -180,7 +194,7 @@ def right_decisions(labels: Any, blocks: Sequence[Array]) -> IntArray:
         ...
     hardmax.errors.ParameterError: labels: expected 0 to 2, got 1 to 3
     """
-    shapes, n_classes = [block.shape[:-1] for block in blocks], blocks[0].shape[-1]
+    shapes, n_classes = [block.shape[:-1] for block in blocks], max(2, blocks[0].shape[-1])  # one logit decides of two
     if len(shapes) == 1:
         arrays = [_integers(labels, shapes[0], "labels")]
     else:

@@ -38,6 +38,11 @@ from hardmax.networks.network import Network
 
 SCHEMA = "hardmax-dynamics-1"
 COLUMNS = tuple(field.name for field in fields(Record))
+__all__ = ["COLUMNS", "MODEL", "Probe", "Record", "Recorder", "snapshot"]
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 def _step(step: Any) -> int:

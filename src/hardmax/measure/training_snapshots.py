@@ -23,7 +23,7 @@ from hardmax.heads.capture.captured import Capture, CapturedHead
 from hardmax.heads.capture.capturing import capture
 from hardmax.heads.fidelity import compare
 from hardmax.heads.find import heads_of
-from hardmax.heads.trials import right_decisions
+from hardmax.heads.trials import decided, right_decisions
 from hardmax.networks.network import Network
 from hardmax.networks.skeleton import skeleton
 
@@ -182,7 +182,7 @@ def _fidelity(
         if labels is None:
             return []
         outputs = net(inputs)
-        right = np.mean(outputs.argmax(axis=-1).reshape(-1) == right_decisions(labels, [outputs]))
+        right = np.mean(decided(outputs).reshape(-1) == right_decisions(labels, [outputs]))
         return [Record(step, MODEL, "accuracy", float(right), Exactness.ESTIMATED)]
     found = compare(net, inputs, labels, logits, hard=hard)
     values = {

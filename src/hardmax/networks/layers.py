@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hardmax.errors import EmptyError, ParameterError, ShapeError, WeightError, if_transposed
-from hardmax.exactness import FloatArray, detached
+from hardmax.errors import EmptyError, ParameterError, ShapeError, WeightError
+from hardmax.exactness import FloatArray, detached, if_transposed
 from hardmax.networks import operations as op
 from hardmax.networks.graph import GraphBuilder
 

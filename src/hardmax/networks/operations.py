@@ -25,8 +25,8 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.errors import ShapeError, if_transposed
-from hardmax.exactness import Array
+from hardmax.errors import ShapeError
+from hardmax.exactness import Array, if_transposed
 
 Shape = tuple[int, ...]
 _Op = TypeVar("_Op", bound="Operation")

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from hardmax.errors import EmptyError, ParameterError, ShapeError, WeightError, if_transposed
-from hardmax.exactness import FloatArray, detached
+from hardmax.errors import EmptyError, ParameterError, ShapeError, WeightError
+from hardmax.exactness import FloatArray, detached, if_transposed
 
 
 @dataclass(frozen=True, slots=True, eq=False)
