@@ -8,6 +8,7 @@ import pytest
 import hardmax as hm
 from hardmax.cells import search
 from hardmax.errors import DomainError, ShapeError
+from hardmax.heads.diagram.value_field import value_field
 from hardmax.networks.library import builtin
 from hardmax.show.drawing import key_window, plane_window, shown_name
 
@@ -155,3 +156,18 @@ def test_an_interrupt_while_sampling_or_counting_ends_figure_6_too(monkeypatch):
     monkeypatch.setattr(figure_6, "count_cells", lambda *_: partial)
     with pytest.raises(KeyboardInterrupt):
         figure_6.compute(np.random.default_rng(0), draws=1)
+
+
+def test_every_plot_has_axes_of_its_own_where_none_are_given():
+    from matplotlib import pyplot
+
+    pyplot.switch_backend("agg")
+    diagram = hm.power_diagram([[1.0, 0.0], [-1.0, 0.5], [0.0, -1.0]])
+    net = hm.Network([hm.Affine([[1.0, 0.0], [0.0, 1.0]]), hm.ReLU(), hm.Affine([[1.0, 1.0]])], 2)
+    plane = hm.enumerate_cells(net, hm.Plane([0.0, 0.0], np.eye(2), extent=((-1, 1), (-1, 1))))
+    line = hm.enumerate_cells(net, hm.Segment([-1.0, -1.0], [1.0, 2.0]))
+    try:
+        drawn = [diagram.plot(), plane.plot(), line.plot(), value_field(diagram, np.eye(3)).plot()]
+        assert len({id(ax.figure) for ax in drawn}) == 4  # nobody draws over another
+    finally:
+        pyplot.close("all")

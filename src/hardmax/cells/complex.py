@@ -336,8 +336,8 @@ class CellComplex:
         state = "" if self.is_complete else ", incomplete"
         return f"CellComplex({self.n_cells} cells in dimension {self.dim}, {self.exactness.value}{state})"
 
-    def plot(self, ax: Any, *, extent: ArrayLike | None = None) -> Any:
-        """Draw the cells on matplotlib's ``ax`` and return it; on a plane or a segment only.
+    def plot(self, ax: Any = None, *, extent: ArrayLike | None = None) -> Any:
+        """Draw the cells on matplotlib's ``ax``, new axes unless given, and return it; on a plane or a segment only.
 
         On a plane walls between regions are dark and walls inside a region pale; ``extent`` is ((u0, u1), (v0, v1)). On
         a segment the outputs are drawn over bands in the cells' colours; ``extent`` is (low, high). By default the

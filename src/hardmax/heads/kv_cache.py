@@ -334,7 +334,7 @@ class CachedHead:
                 raise WeightError("queries: expected finite numbers, got NaN or infinity")
             return QuerySet(points)
         unit = float(lengths_of(self.query[None])[0]) if relative else 1.0
-        if not (isinstance(radius, Real) and isfinite(float(radius) * unit) and radius >= 0):
+        if not (isinstance(radius, Real) and isfinite(float(radius) * unit) and float(radius) >= 0):
             raise ParameterError(f"radius: expected a finite distance of at least 0, got {radius!r}")
         return QuerySet(self.query[None], float(radius) * unit)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from hardmax.errors import DomainError, ShapeError
+from hardmax.errors import DomainError, MissingExtraError, ShapeError
 from hardmax.exactness import FloatArray, IntArray
 from hardmax.heads.diagram.clipping import clip
 from hardmax.show.colours import FAINT, INK, key_colour, label_colours, tinted
@@ -265,8 +265,20 @@ def shown_name(name: object) -> str:
     return line if len(line) <= _NAME_LENGTH else f"{line[: _NAME_LENGTH - 1]}…"
 
 
+def axes(ax: Any) -> Any:
+    """The axes given, or new ones in a figure of their own."""
+    if ax is not None:
+        return ax
+    try:
+        from matplotlib import pyplot
+    except ImportError:
+        raise MissingExtraError("plots need matplotlib: pip install 'hardmax[figures]'") from None
+    return pyplot.subplots()[1]
+
+
 def draw_diagram(diagram: PowerDiagram, ax: Any, extent: Any = None, names: Sequence[str] | None = None) -> Any:
     """Draw the cells of a head in the plane of its queries, and its keys; returns ``ax``."""
+    ax = axes(ax)
     if diagram.dim != 2:
         raise ShapeError(f"expected a diagram in dimension 2, got {diagram.dim}; project or slice it first")
     _check_names(names, len(diagram.keys))
@@ -289,6 +301,7 @@ def draw_complex(cells: CellComplex, ax: Any, extent: Any = None) -> Any:
     In the plane walls between regions are dark and walls inside a region are pale; on a segment the outputs are
     drawn over bands in the cells' colours.
     """
+    ax = axes(ax)
     if cells.dim == 1:
         return _draw_segment(cells, ax, extent)
     _check_plane(cells)
@@ -364,6 +377,7 @@ def draw_field(field: ValueField, ax: Any, temperature: float = 0.0, extent: Any
 
     The walls are those of the hard head and are the same at every temperature.
     """
+    ax = axes(ax)
     diagram = field.diagram
     if diagram.dim != 2:
         raise ShapeError(f"expected a field over the plane, got dimension {diagram.dim}; project or slice it first")

@@ -321,8 +321,8 @@ class PowerDiagram:
         """
         return clipped_polyhedra(self, extent)
 
-    def plot(self, ax: Any, *, extent: Extent | None = None, names: Sequence[str] | None = None) -> Any:
-        """Draw the cells and keys on matplotlib's ``ax`` and return it; dimension 2 only.
+    def plot(self, ax: Any = None, *, extent: Extent | None = None, names: Sequence[str] | None = None) -> Any:
+        """Draw the cells and keys on matplotlib's ``ax``, new axes unless given, and return it; dimension 2 only.
 
         ``extent`` is ((x0, x1), (y0, y1)), by default a window around the keys. A star is a key that owns a cell, a
         cross one that owns none; ``names`` are written beside them.

@@ -48,11 +48,11 @@ class ValueField:
         soft: FloatArray = softmax(self._scores(queries), temperature)
         return soft
 
-    def plot(self, ax: Any, *, temperature: float = 0.0, extent: Extent | None = None) -> Any:
+    def plot(self, ax: Any = None, *, temperature: float = 0.0, extent: Extent | None = None) -> Any:
         """Draw which key each query of a plane attends to, soft or hard, and return ``ax``; dimension 2 only.
 
-        ``ax`` is matplotlib's Axes; ``extent`` is ((x0, x1), (y0, y1)), by default a window around the keys. The walls
-        are those of the hard head, the same at every temperature.
+        ``ax`` is matplotlib's Axes, new ones unless given; ``extent`` is ((x0, x1), (y0, y1)), by default a window
+        around the keys. The walls are those of the hard head, the same at every temperature.
 
         Exactness: estimated (floats); for looking at.
         """
