@@ -154,8 +154,12 @@ def _function(constants, weight, n_in, bias, index, size):
 
 
 @kernel(nogil=True, fastmath={"contract"})
-def _affine_relu(registers, source, n_in, target, size, constants, weight, bias, slope, word, shift):
-    """``_relu`` of affine functions of at most four registers; four units in one pass over the points."""
+def _affine_relu(registers, constants, layer, target, slope, word, shift):
+    """``_relu`` of affine functions of at most four registers; four units in one pass over the points.
+
+    ``layer``: first register, number of registers, number of units, where weights and biases begin in the constants.
+    """
+    source, n_in, size, weight, bias = layer
     one, none = np.uint64(1), np.uint64(0)
     z0, z1 = registers[source], registers[source + min(1, n_in - 1)]
     z2, z3 = registers[source + min(2, n_in - 1)], registers[source + min(3, n_in - 1)]
@@ -201,8 +205,9 @@ def _affine_relu(registers, source, n_in, target, size, constants, weight, bias,
 
 
 @kernel(nogil=True, fastmath={"contract"})
-def _affine_signs(registers, source, n_in, size, constants, weight, bias, word, shift):
+def _affine_signs(registers, constants, layer, word, shift):
     """``_affine_relu`` where only the label is wanted; past the last unit, minus infinity leaves no bit."""
+    source, n_in, size, weight, bias = layer
     one, none = np.uint64(1), np.uint64(0)
     z0, z1 = registers[source], registers[source + min(1, n_in - 1)]
     z2, z3 = registers[source + min(2, n_in - 1)], registers[source + min(3, n_in - 1)]
@@ -230,8 +235,9 @@ def _affine_signs(registers, source, n_in, size, constants, weight, bias, word, 
 
 
 @kernel(nogil=True, fastmath={"contract"})
-def _largest_affine(registers, source, n_in, size, constants, weight, bias, best, winner):
+def _largest_affine(registers, constants, layer, best, winner):
     """``_first_largest`` of affine functions of at most four registers; five in one pass over the points."""
+    source, n_in, size, weight, bias = layer
     z0, z1 = registers[source], registers[source + min(1, n_in - 1)]
     z2, z3 = registers[source + min(2, n_in - 1)], registers[source + min(3, n_in - 1)]
     for j in range(0, size, 5):
@@ -317,14 +323,14 @@ def label_codes(key, first, low, width, program, constants, registers, is_hashed
             elif kind == RELU:
                 slope = constants[constant]
                 if target < 0:
-                    _affine_signs(registers, source, n_in, size, constants, weight, bias, word, shift)
+                    _affine_signs(registers, constants, (source, n_in, size, weight, bias), word, shift)
                 elif n_in > 0:
-                    _affine_relu(registers, source, n_in, target, size, constants, weight, bias, slope, word, shift)
+                    _affine_relu(registers, constants, (source, n_in, size, weight, bias), target, slope, word, shift)
                 else:
                     _relu(registers, source, target, size, slope, word, shift)
             elif kind == LARGEST or kind == WINNER:
                 if n_in > 0:
-                    _largest_affine(registers, source, n_in, size, constants, weight, bias, best, winner)
+                    _largest_affine(registers, constants, (source, n_in, size, weight, bias), best, winner)
                 else:
                     _first_largest(registers, source, size, best, winner)
                 for s in range(BLOCK):
