@@ -155,6 +155,11 @@ def test_the_audits_numbers_are_in_the_witnesses(findings):
     assert list(findings["E-refinement"].witness.values()) == [4, 2]
 
 
+def test_the_printed_slope_of_figure_6a_is_that_of_sixteen_relus():
+    slopes = BY_NAME["Figure 6a"].examine(BY_NAME["Figure 6a"].contrary).witness
+    assert list(slopes.values()) == [0.642, 0.431, 0.191, 0.128, 0.072]
+
+
 def test_witnesses_are_recomputed_and_not_stored(monkeypatch):
     """With another Serra bound the witness of III.3 moves: it is computed when asked."""
     from hardmax.measure import bounds

@@ -132,24 +132,35 @@ def _announced_compile(plain: Any, target: Any, types_: Any) -> Any:
     library: Any = getattr(codegen, "_library_class", None)
     if not getattr(library, "is_light", False):
         return plain(*types_)
-    codegen._library_class = library.__base__
+    codegen._library_class, codegen.set_env = library.__base__, type(codegen).set_env.__get__(codegen)
     try:
         return plain(*types_)
     finally:
-        codegen._library_class = library
+        codegen._library_class, codegen.set_env = library, _no_environment
+
+
+def _no_environment(name: str, environment: Any) -> None:
+    """What stands for numba's ``set_env``: Python objects that compiled code may ask for; inner functions ask none."""
 
 
 def _light_compile(plain: Any, target: Any, types_: Any) -> Any:
-    """Compile without optimising, which callers do: numba would do it here as well, a third of all compiling."""
+    """Compile without optimising and without machine code: both are done for the callers, which hold copies.
+
+    numba would do both here as well, more than half of all compiling; and while the process lasts it would run this
+    code, not the caller's optimised copy.
+    """
     codegen = target.codegen()
     library = getattr(codegen, "_library_class", None)
-    if library is None:  # another numba
+    if library is None or not hasattr(library, "_finalize_dynamic_globals"):  # another numba
         return plain(*types_)
-    codegen._library_class = _light(library)  # numba holds its lock meanwhile
+    if getattr(library, "is_light", False):
+        return plain(*types_)
+    codegen._library_class, codegen.set_env = _light(library), _no_environment  # numba holds its lock meanwhile
     try:
         return plain(*types_)
     finally:
         codegen._library_class = library
+        del codegen.set_env
 
 
 def _borrowing_compile(plain: Any, target: Any, types_: Any) -> Any:
@@ -162,10 +173,14 @@ def _borrowing_compile(plain: Any, target: Any, types_: Any) -> Any:
 
 @lru_cache
 def _light(library: Any) -> Any:
-    """numba's library of machine code without its passes; they run over callers, into which it is copied."""
-    if getattr(library, "is_light", False):
-        return library
-    return type("LightLibrary", (library,), {"_optimize_final_module": lambda self: None, "is_light": True})
+    """numba's library without its passes and without machine code; callers, into which it is copied, have both."""
+
+    def finalize_final_module(self: Any) -> None:
+        self._finalize_dynamic_globals()
+        self._finalized = True
+
+    skipped = {"_optimize_final_module": lambda self: None, "_finalize_final_module": finalize_final_module}
+    return type("LightLibrary", (library,), {**skipped, "is_light": True})
 
 
 # --- on disk ------------------------------------------------------------------------------------------

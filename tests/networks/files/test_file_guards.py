@@ -19,7 +19,7 @@ def test_a_layer_that_only_bears_a_known_name_is_not_written(tmp_path):
         if kind is hm.Affine:
             hm.write(net, tmp_path / "net.npz")
         else:
-            with pytest.raises(WriteError, match="files know no .*Affine"):
+            with pytest.raises(WriteError, match=r"files know no .*Affine"):
                 hm.write(net, tmp_path / "twice.npz")
 
 

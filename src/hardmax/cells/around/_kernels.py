@@ -10,6 +10,8 @@ facet by a point on its wall beyond which all other rows stay positive.
 
 from __future__ import annotations
 
+from collections import namedtuple
+
 import numpy as np
 
 from hardmax.exact import rounding
@@ -27,6 +29,11 @@ norm_above = kernel(rounding.norm_above)
 norm_below = kernel(rounding.norm_below)
 quotient_below = kernel(rounding.quotient_below)
 SAFETY = rounding.SAFETY
+
+#: The rows of a cell: slopes (row, dim) and values with their errors, and proved bounds on the slopes' lengths.
+Rows = namedtuple("Rows", "slopes values value_error slope_error lengths shortest longest")
+#: The rows that are tight at a point, their multipliers, the factors ``active rows = upper.T @ basis``, and scratch.
+Active = namedtuple("Active", "active weights basis upper shares step rest")
 
 
 @kernel(error_model="numpy", nogil=True, fastmath={"reassoc", "contract"})
@@ -54,8 +61,10 @@ def _split(basis, size, row, shares, rest):
 
 
 @kernel(error_model="numpy", nogil=True)
-def _include(slopes, lengths, active, size, row, basis, upper, shares, rest):
-    """One more active row in the factors ``active rows = upper.T @ basis``; the size stays where it is dependent."""
+def _include(cell, face, size, row):
+    """One more active row in the factors; the size stays where it is dependent."""
+    slopes, lengths = cell.slopes, cell.lengths
+    active, basis, upper, shares, rest = face.active, face.basis, face.upper, face.shares, face.rest
     across = _split(basis, size, slopes[row], shares, rest)
     if not across > DEPENDENT * lengths[row]:
         return size
@@ -69,12 +78,12 @@ def _include(slopes, lengths, active, size, row, basis, upper, shares, rest):
 
 
 @kernel(error_model="numpy", nogil=True)
-def _exclude(slopes, lengths, active, weights, size, place, basis, upper, shares, rest):
+def _exclude(cell, face, size, place):
     """The factors without the active row at ``place``."""
-    new = place
+    active, weights, new = face.active, face.weights, place
     for k in range(place + 1, size):
         row, weight = active[k], weights[k]
-        after = _include(slopes, lengths, active, new, row, basis, upper, shares, rest)
+        after = _include(cell, face, new, row)
         if after > new:
             weights[new] = weight
             new = after
@@ -82,18 +91,20 @@ def _exclude(slopes, lengths, active, weights, size, place, basis, upper, shares
 
 
 @kernel(error_model="numpy", nogil=True)
-def nearest_point(slopes, values, lengths, equal, point, active, weights, basis, upper, shares, step, rest):
+def nearest_point(cell, equal, point, face):
     """The point of {rows >= 0} (and row ``equal`` = 0, if not -1) nearest to zero: (is it nonempty, active rows).
 
     The dual method of active sets: start at the free optimum, take in the most violated row, drop rows whose weight
     reaches zero. Where the set is empty ``weights`` add the active rows up to a contradiction.
     """
+    slopes, values, lengths = cell.slopes, cell.values, cell.lengths
+    active, weights, basis, upper, shares, step, rest = face
     n, dim = slopes.shape
     for c in range(dim):
         point[c] = 0.0
     size = 0
     if equal >= 0:
-        size = _include(slopes, lengths, active, 0, equal, basis, upper, shares, rest)
+        size = _include(cell, face, 0, equal)
         weights[0] = -values[equal] / (lengths[equal] * lengths[equal])
         for c in range(dim):
             point[c] = weights[0] * slopes[equal, c]
@@ -140,21 +151,22 @@ def nearest_point(slopes, values, lengths, equal, point, active, weights, basis,
                 weights[k] -= move * step[k]
             new += move
             if full <= longest:
-                size = _include(slopes, lengths, active, size, worst, basis, upper, shares, rest)
+                size = _include(cell, face, size, worst)
                 weights[size - 1] = new
                 break
-            size = _exclude(slopes, lengths, active, weights, size, blocking, basis, upper, shares, rest)
+            size = _exclude(cell, face, size, blocking)
     return True, size
 
 
 @kernel(error_model="numpy", nogil=True)
-def distance_below(slopes, values, value_error, slope_error, longest, equal, active, weights, size, total):
+def distance_below(cell, equal, face, size, total):
     """A proved lower bound on the distance from zero to {rows >= 0, row ``equal`` = 0}.
 
     Every point v of the set satisfies sum y_k (g_k + <a_k, v>) >= 0 for y >= 0 (of any sign for ``equal``), hence
     |v| >= -sum y_k g_k / |sum y_k a_k|.
     """
-    dim = slopes.shape[1]
+    slopes, values, value_error, slope_error, _, _, longest = cell
+    active, weights, dim = face.active, face.weights, slopes.shape[1]
     gain, extent, slack, reach = 0.0, 0.0, 0.0, 0.0
     for c in range(dim):
         total[c] = 0.0
@@ -185,8 +197,9 @@ def distance_below(slopes, values, value_error, slope_error, longest, equal, act
 
 
 @kernel(error_model="numpy", nogil=True)
-def _proved_inside(slopes, values, value_error, slope_error, shortest, longest, equal, point):
+def _proved_inside(cell, equal, point):
     """Whether some point near ``point``, on the true row ``equal`` if not -1, has all other rows positive."""
+    slopes, values, value_error, slope_error, _, shortest, longest = cell
     n, dim = slopes.shape
     square = 0.0
     for c in range(dim):
@@ -213,15 +226,14 @@ def _proved_inside(slopes, values, value_error, slope_error, shortest, longest, 
 
 
 @kernel(error_model="numpy", nogil=True)
-def move_inside(
-    slopes, values, value_error, slope_error, lengths, shortest, longest, equal,
-    point, active, size, basis, upper, shares, step, rest, along, best,
-):  # fmt: skip
+def move_inside(cell, equal, point, face, size, along, best):
     """Whether ``best`` (out) proves the set {rows > 0, row ``equal`` = 0} nonempty: a point moved off its tight rows.
 
     ``point`` lies in the closed set, up to rounding, with the active rows tight. It is moved in the direction in which
     all tight rows grow at one rate; a row that stops it at once is counted as tight and the direction made anew.
     """
+    slopes, values, lengths = cell.slopes, cell.values, cell.lengths
+    active, basis, upper, step = face.active, face.basis, face.upper, face.step
     n, dim = slopes.shape
     most = len(active)
     for _ in range(MOVES):
@@ -247,14 +259,14 @@ def move_inside(
         t = 0.5 * far if far < np.inf else 1.0 + np.sqrt(reach)
         for c in range(dim):
             best[c] = point[c] + t * along[c]
-        if _proved_inside(slopes, values, value_error, slope_error, shortest, longest, equal, best):
+        if _proved_inside(cell, equal, best):
             return True
         if blocking < 0 or size >= most - 1 or size >= dim or not lengths[blocking] > 0.0:
             return False
         for k in range(size):
             if active[k] == blocking:
                 return False
-        after = _include(slopes, lengths, active, size, blocking, basis, upper, shares, rest)
+        after = _include(cell, face, size, blocking)
         if after == size:
             return False
         size = after
@@ -262,19 +274,19 @@ def move_inside(
 
 
 @kernel(error_model="numpy", nogil=True)
-def _distance_above(slopes, values, value_error, slope_error, shortest, longest, point, inner, near):
+def _distance_above(cell, point, inner, near):
     """A proved upper bound on the distance from zero to a cell: the last of points from ``inner`` towards ``point``.
 
     ``point`` is about the nearest of the cell, ``inner`` proved to be inside, ``near`` scratch.
     """
-    dim = slopes.shape[1]
+    dim = cell.slopes.shape[1]
     share, bound = 1.0, np.inf
     while share > 2.0**-46:
         square = 0.0
         for c in range(dim):
             near[c] = point[c] + share * (inner[c] - point[c])
             square += near[c] * near[c]
-        if not _proved_inside(slopes, values, value_error, slope_error, shortest, longest, -1, near):
+        if not _proved_inside(cell, -1, near):
             break
         bound = min(bound, norm_above(np.sqrt(square), dim) + 2.0**-450)
         share *= 0.125
@@ -295,6 +307,8 @@ def facets(slopes, values, value_error, slope_error, lengths, shortest, longest,
     basis, upper = np.empty((most, dim)), np.empty((most, most))
     shares, step = np.empty(most), np.empty(most)
     point, along, rest = np.empty(dim), np.empty(dim), np.empty(dim)
+    cell = Rows(slopes, values, value_error, slope_error, lengths, shortest, longest)
+    face = Active(active, weights, basis, upper, shares, step, rest)
     status = np.empty(len(rows), np.int8)
     below = np.zeros(len(rows))
     above = np.full(len(rows), np.inf)
@@ -305,27 +319,18 @@ def facets(slopes, values, value_error, slope_error, lengths, shortest, longest,
         if equal >= 0 and not lengths[equal] > 0.0:
             status[i] = UNSURE
             continue
-        is_there, size = nearest_point(
-            slopes, values, lengths, equal, point, active, weights, basis, upper, shares, step, rest
-        )
-        below[i] = distance_below(
-            slopes, values, value_error, slope_error, longest, equal, active, weights, size, along
-        )
+        is_there, size = nearest_point(cell, equal, point, face)
+        below[i] = distance_below(cell, equal, face, size, along)
         if not is_there:
             status[i] = EMPTY
             for k in range(min(size, supports.shape[1])):
                 if active[k] == equal or weights[k] > 0.0:
                     supports[i, k] = active[k]
             continue
-        found = move_inside(
-            slopes, values, value_error, slope_error, lengths, shortest, longest, equal,
-            point, active, size, basis, upper, shares, step, rest, along, points[i],
-        )  # fmt: skip
+        found = move_inside(cell, equal, point, face, size, along, points[i])
         status[i] = FACET if found else UNSURE
         if not found:
             points[i] = point
         if found and equal < 0:
-            above[i] = _distance_above(
-                slopes, values, value_error, slope_error, shortest, longest, point, points[i], along
-            )
+            above[i] = _distance_above(cell, point, points[i], along)
     return status, below, above, points, supports
