@@ -39,7 +39,8 @@ class CapturedHead:
     temperature
         At least 0.
     biases
-        What is added to the scores, (n_k,) or (n_q, n_k); None for nothing.
+        What is added to the scores, (n_k,) or (n_q, n_k); None for nothing. Terms that a model computes from the query
+        itself (relative positions in DeBERTa and XLNet) are kept as they were at that query.
     visible
         (n_q, n_k), True where the query may see the key; None where every query sees every key.
     key_group

@@ -20,9 +20,11 @@ def capture(source: Any, inputs: Any, *, tokens: Sequence[Any] | None = None) ->
     Parameters
     ----------
     source
-        A ``Network``, the path of a file that ``hm.read`` reads, a torch module with
-        ``nn.MultiheadAttention`` inside (``nn.TransformerEncoder``), a Hugging Face model, or a model of
-        ``hm.models``.
+        A ``Network``, the path of a file that ``hm.read`` reads, a torch module, a Hugging Face model, or a model of
+        ``hm.models``. Attention of the form softmax(scale * queries keys^T + bias) values is found whether it is
+        torch's ``nn.MultiheadAttention`` or ``scaled_dot_product_attention``, the attention function of transformers,
+        or written out; where some of a model's attention is of another form, the model is refused, never cut. Windows
+        (Swin) are heads of their own, window by window.
     inputs
         For a network or file, an array (..., *input_shape). For a torch module, a tensor as it takes it, its
         first axis the batch (or none). For a Hugging Face model, what its tokenizer gives, or a list of

@@ -1,15 +1,17 @@
-"""How many cached keys of SmolLM2 are proved to weigh little; the table of docs/cache_pruning.md.
+"""How many cached keys of SmolLM2 are proved to weigh little, on ten texts; writes ``cache_pruning.csv``.
 
-python tests/heads/cache_study.py
+Run with ``python studies/cache_pruning.py``; about two minutes.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import hardmax as hm
+from hardmax.networks.files.opening import write_bytes
 
 _PAGE = 16
 _TEXTS = (
@@ -55,11 +57,11 @@ def _by_pages(head: Any, epsilon: float, radius: float) -> int:
 
 
 def main() -> None:
-    """Print the table."""
+    """Write the table and print it."""
     caches = [hm.kv_cache(capture) for capture in hm.models.smollm2().capture(list(_TEXTS))]
     heads = [head for cache in caches for head in cache]
     n_keys = sum(head.n_cached for head in heads)
-    print(f"{len(heads)} heads, {n_keys} cached keys")
+    rows = ["epsilon,radius,n_heads,n_keys,share_at_query,share_proved,share_by_pages,median_output_bound"]
     for epsilon in (1e-2, 1e-3):
         here = sum(len(head.prunable(epsilon, radius=0.0).positions) for head in heads)
         for share in (0.02, 0.05, 0.10):
@@ -68,7 +70,10 @@ def main() -> None:
             pages = sum(_by_pages(head, epsilon, share * float(np.linalg.norm(head.query))) for head in heads)
             largest = [np.linalg.norm(np.vstack([head.values, head.own_value]), axis=1).max() for head in heads]
             cost = np.median([one.output_bound / size for one, size in zip(found, largest, strict=True)])
-            print(f"{epsilon:g} {share:.0%}: {here / n_keys:.3f} {proved / n_keys:.3f} {pages / n_keys:.3f} {cost:.4f}")
+            shares = ",".join(f"{count / n_keys:.4f}" for count in (here, proved, pages))
+            rows.append(f"{epsilon:g},{share:g},{len(heads)},{n_keys},{shares},{cost:.5f}")
+            print(rows[-1])
+    write_bytes(Path(__file__).with_suffix(".csv"), "\n".join([*rows, ""]).encode())
 
 
 if __name__ == "__main__":
