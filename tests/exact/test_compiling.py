@@ -171,3 +171,32 @@ def test_a_kernels_own_errors_are_left_alone():
 
     with pytest.raises(SystemError, match="its own"):
         _broken(1)
+
+
+_SHARED_KERNEL = """
+from hardmax.exact.compiling import inner, kernel
+
+@kernel
+def shared(x, y):
+    return [x[0] + y, y][0]
+
+@inner
+def between(x, y):
+    return shared(x, y) + 1.0
+
+@kernel
+def outer(x, y):
+    return between(x, y)
+"""
+
+
+def test_a_kernel_read_from_disk_for_an_inner_function_can_be_called_from_python(tmp_path):
+    """Inner functions are compiled without machine code; what they call is not."""
+    (tmp_path / "_shared_kernel.py").write_text(_SHARED_KERNEL)
+    environment = {**os.environ, "PYTHONPATH": f"{SOURCE.parent}{os.pathsep}{tmp_path}", "NUMBA_CACHE_DIR": ""}
+    for program, wanted in (("shared(x, 2.0)", "3.0"), ("outer(x, 2.0), shared(x, 2.0)", "4.0 3.0")):
+        text = f"import numpy as np; from _shared_kernel import *; x = np.ones(1); print({program})"
+        done = subprocess.run(
+            [sys.executable, "-c", text], env=environment, capture_output=True, text=True, timeout=300
+        )
+        assert (done.returncode, done.stdout.strip()) == (0, wanted), done.stderr

@@ -9,7 +9,8 @@ Where none can be written, or writing fails, kernels live as long as the process
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -128,13 +129,21 @@ def _replace_compile(compiled: Any, compile_: Callable[[Any, Any, Any], Any]) ->
 def _announced_compile(plain: Any, target: Any, types_: Any) -> Any:
     """Compile a kernel, and optimise it also where an inner function that is being compiled calls it."""
     notices.compiling()
+    with _whole(target):
+        return plain(*types_)
+
+
+@contextmanager
+def _whole(target: Any) -> Iterator[None]:
+    """Machine code for what is compiled or loaded meanwhile, also where that is done for an inner function."""
     codegen = target.codegen()
     library: Any = getattr(codegen, "_library_class", None)
     if not getattr(library, "is_light", False):
-        return plain(*types_)
+        yield
+        return
     codegen._library_class, codegen.set_env = library.__base__, type(codegen).set_env.__get__(codegen)
     try:
-        return plain(*types_)
+        yield
     finally:
         codegen._library_class, codegen.set_env = library, _no_environment
 
@@ -203,7 +212,8 @@ class _Kept(FunctionCache):
 
     def load_overload(self, signature: Any, target: Any) -> Any:
         try:
-            return super().load_overload(signature, target)
+            with _whole(target):
+                return super().load_overload(signature, target)
         except Exception:  # damaged files: compiled anew, and replaced
             return None
 
