@@ -171,3 +171,20 @@ def test_a_kernels_own_errors_are_left_alone():
 
     with pytest.raises(SystemError, match="its own"):
         _broken(1)
+
+
+def _first_row(table):
+    return table[0]
+
+
+def _sum_of_first_row(table):
+    return _borrowed_row(table).sum()
+
+
+_borrowed_row = compiling.borrowing(_first_row)
+
+
+def test_a_borrowing_function_that_hands_on_an_array_is_refused():
+    """Its caller would count the array down, though nobody counted it up."""
+    with pytest.raises(Exception, match="array"):
+        compiling.kernel(_sum_of_first_row, cache=False)(np.ones((2, 2)))
