@@ -200,3 +200,20 @@ def test_a_kernel_read_from_disk_for_an_inner_function_can_be_called_from_python
             [sys.executable, "-c", text], env=environment, capture_output=True, text=True, timeout=300
         )
         assert (done.returncode, done.stdout.strip()) == (0, wanted), done.stderr
+
+
+def _first_row(table):
+    return table[0]
+
+
+def _sum_of_first_row(table):
+    return _borrowed_row(table).sum()
+
+
+_borrowed_row = compiling.borrowing(_first_row)
+
+
+def test_a_borrowing_function_that_hands_on_an_array_is_refused():
+    """Its caller would count the array down, though nobody counted it up."""
+    with pytest.raises(Exception, match="array"):
+        compiling.kernel(_sum_of_first_row, cache=False)(np.ones((2, 2)))
