@@ -106,8 +106,8 @@ class DecisionRadius(ShownAsTable):
 
     At every input nearer than ``lower`` in Euclidean distance ``decision`` has a largest output, but for inputs on
     walls where attention jumps to a key without a cell; within ``upper`` class ``other`` wins somewhere, infinite where
-    no such class was met. ``counterexample`` is an input at which ``other`` wins, checked, in the nearest cell of another
-    class; None where there is none, or no float in it. ``n_cells`` were looked at, nearest first.
+    no such class was met. ``counterexample`` is an input at which ``other`` wins, checked, in the nearest cell of
+    another class; None where there is none, or no float in it. ``n_cells`` were looked at, nearest first.
 
     Exactness: certified.
     """
