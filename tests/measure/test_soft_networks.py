@@ -193,9 +193,9 @@ def test_a_leak_that_ignores_how_scores_move_is_caught(monkeypatch):
 
 
 def test_a_relu_that_forgets_its_sign_may_change_is_caught(monkeypatch):
-    def fixed_sign(self, operation, value, radius):
+    def fixed_sign(self, slope, value, radius):
         positive = np.array([entry > 0 for entry in value.reshape(-1)]).reshape(value.shape)
-        return np.where(positive, radius, abs(operation.slope) * radius)
+        return np.where(positive, radius, abs(slope) * radius)
 
     monkeypatch.setattr(judged._Walk, "_relu", fixed_sign)
     first = Residual(Attention([Head([[1.0], [-1.0]], [[0.0], [8.0]], [[1.0]])]))

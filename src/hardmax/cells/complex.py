@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hardmax.cells.derived.decisions import DecisionBoundary, decision_boundary, decision_of
+from hardmax.cells.derived.decisions import DecisionBoundary, check_class, decision_boundary, decision_of
 from hardmax.cells.derived.homology import betti_numbers
 from hardmax.cells.derived.locating import cells_at
 from hardmax.cells.derived.maps import map_classes
@@ -302,7 +302,7 @@ class CellComplex:
         Exactness: exact, given the cells; over the field of two elements.
         """
         self._need_complete("Betti numbers")
-        return betti_numbers(self, np.asarray(self.decision == decision))
+        return betti_numbers(self, np.asarray(self.decision == check_class(decision)))
 
     # --- certificate and file -----------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from math import inf
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -120,8 +121,8 @@ def enumerate_cells(
     (4, 4, 4)
     """
     mode = _checked(net, exactness)
-    if max_cells is not None and max_cells < 1:
-        raise ParameterError(f"max_cells: expected at least 1, got {max_cells}")
+    if max_cells is not None:
+        max_cells = check_max_cells(max_cells)
     with HeldSignals(endings=stream_to is not None) as held:
         run = _Run(net, domain, mode, workers, max_cells)
         if stream_to is not None:
@@ -312,6 +313,25 @@ class _WallRow:
 
     def __call__(self, wall: int) -> NDArray[np.object_]:
         return self._follower.wall_row(wall, self._label)
+
+
+def check_max_cells(max_cells: Any) -> int:
+    """How many cells are wanted, as an integer."""
+    try:
+        number = int(max_cells)
+        is_right = not isinstance(max_cells, bool | str) and number == max_cells and number >= 1
+    except (TypeError, ValueError, OverflowError):
+        is_right = False
+    if not is_right:
+        raise ParameterError(f"max_cells: expected an integer of at least 1, got {max_cells!r:.80}")
+    return number
+
+
+def check_norm(norm: Any) -> float:
+    """The norm of input space, as a float."""
+    if not isinstance(norm, int | float | np.integer | np.floating) or norm not in (1, 2, inf):
+        raise ParameterError(f"norm: expected 1, 2 or infinity, got {norm!r:.80}")
+    return float(norm)
 
 
 def check_polyhedral(net: Network) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hardmax.errors import WeightError
+from hardmax.errors import ParameterError, WeightError
 from hardmax.exactness import FloatArray, ObjectArray
 
 _fmpq: Any
@@ -178,3 +178,25 @@ def lattice_exponent(values: ArrayLike) -> int:
     lowest = integers & -integers
     trailing = np.frexp(lowest.astype(np.float64))[1] - 1
     return int((exponent.astype(np.int64) - 53 + trailing).min())
+
+
+def as_float(name: str, value: Any, meaning: str) -> float:
+    """A finite number given as an argument, as the float that equals it.
+
+    Examples
+    --------
+    >>> as_float("radius", 2, "at least 0")
+    2.0
+    >>> as_float("radius", "wide", "at least 0")
+    Traceback (most recent call last):
+        ...
+    hardmax.errors.ParameterError: radius: expected a finite number that a float can hold (at least 0), got 'wide'
+    """
+    try:
+        number = float(value)
+        is_right = isfinite(number) and not isinstance(value, str) and bool(number == value)
+    except (TypeError, ValueError, OverflowError):
+        is_right = False
+    if not is_right:
+        raise ParameterError(f"{name}: expected a finite number that a float can hold ({meaning}), got {value!r:.80}")
+    return number

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from math import isfinite, prod
+from math import prod
 
 from hardmax.errors import ParameterError
+from hardmax.exact.rationals import as_float
 from hardmax.networks import operations as op
 from hardmax.networks.graph import Graph, GraphBuilder
 from hardmax.networks.network import Network, check_network
@@ -33,8 +34,7 @@ def decisions(net: Network, *, level: float = 0.0) -> Network:
     """
     check_network(net)
     n = prod(net.output_shape)
-    if not isfinite(level):
-        raise ParameterError(f"level: expected a finite number, got {level}")
+    level = as_float("level", level, "what the output is compared with")
     if n > 1 and level != 0:
         raise ParameterError(f"level: expected none for a network with {n} outputs, which are compared, got {level}")
     builder = GraphBuilder(net.input_shape)

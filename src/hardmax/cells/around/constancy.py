@@ -14,8 +14,8 @@ from hardmax.cells.around.search import cells_around
 from hardmax.cells.around.walls import PointChoices
 from hardmax.cells.complex import CellComplex
 from hardmax.cells.domains import Domain
-from hardmax.cells.search import enumerate_cells
-from hardmax.errors import CertificateError, ParameterError
+from hardmax.cells.search import check_max_cells, enumerate_cells
+from hardmax.errors import CertificateError
 from hardmax.exact.rationals import fraction, nearest_float, rational, rational_array
 from hardmax.exactness import Array, Exactness, FloatArray
 from hardmax.html import ShownAsTable
@@ -28,12 +28,12 @@ _FIRST_CELLS, _MORE = 64, 8
 
 @dataclass(frozen=True, eq=False)
 class DecisionConstancy(ShownAsTable):
-    """Whether one class has a largest output everywhere on a domain.
+    """Whether one class wins inside every cell of a domain.
 
     ``holds`` is True where that is proved, False where ``counterexample`` refutes it, None where the search stopped
-    before either. ``decision`` is the class at the input ``reference``; at ``counterexample`` class ``other`` alone is
-    largest. Both are inputs of the domain, checked in exact arithmetic: floats where those lie in it, else rationals.
-    ``n_cells`` were looked at.
+    before either. ``decision`` is the class at the input ``reference``, ``other`` that at ``counterexample``: outputs
+    that are the same function on a cell tie, to the lowest index as in the network. Both are inputs of the domain,
+    checked in exact arithmetic: floats where those lie in it, else rationals. ``n_cells`` were looked at.
 
     Exactness: certified.
     """
@@ -52,7 +52,10 @@ def decision_constant(
 ) -> DecisionConstancy:
     """Whether the argmax of a network's outputs is the same on a whole domain: a proof, or a counterexample.
 
-    It holds where one class has a largest output at every input of the domain; another may tie with it.
+    It holds where one class wins inside every cell, ties to the lowest index. That class then has a largest output at
+    every input of the domain, walls included, where the network is continuous; another may tie with it on a wall. On a
+    wall where attention jumps the key of lowest index wins, which may own no cell: such inputs, a set without volume,
+    are not looked at.
 
     Parameters
     ----------
@@ -73,8 +76,8 @@ def decision_constant(
     >>> found.holds, found.decision, found.other, int(net(found.counterexample).argmax())
     (False, 1, 0, 0)
     """
-    if max_cells is not None and max_cells < 1:
-        raise ParameterError(f"max_cells: expected at least 1, got {max_cells}")
+    if max_cells is not None:
+        max_cells = check_max_cells(max_cells)
     deciding = net if isinstance(net, Network) and decides(net.graph) else decisions(net, level=level)
     most = _FIRST_CELLS
     while True:
@@ -101,10 +104,10 @@ def decision_constant(
 class DecisionRadius(ShownAsTable):
     """The largest ball around an input on which the decision is proved to be the same.
 
-    At every input nearer than ``lower`` in Euclidean distance ``decision`` has a largest output; within ``upper`` class
-    ``other`` wins somewhere, infinite where no such class was met. ``counterexample`` is an input at which ``other``
-    wins, checked, in the nearest cell of another class; None where there is none, or no float in it. ``n_cells``
-    were looked at, nearest first.
+    At every input nearer than ``lower`` in Euclidean distance ``decision`` has a largest output, but for inputs on
+    walls where attention jumps to a key without a cell; within ``upper`` class ``other`` wins somewhere, infinite where
+    no such class was met. ``counterexample`` is an input at which ``other`` wins, checked, in the nearest cell of
+    another class; None where there is none, or no float in it. ``n_cells`` were looked at, nearest first.
 
     Exactness: certified.
     """
@@ -142,7 +145,7 @@ def decision_radius(
     (0, 1, 2.12132, 2.12132)
     """
     deciding = net if isinstance(net, Network) and decides(net.graph) else decisions(net, level=level)
-    choices = PointChoices(deciding)
+    choices, max_cells = PointChoices(deciding), check_max_cells(max_cells)
     most = min(_FIRST_CELLS, max_cells)
     while True:
         near = cells_around(deciding, x, max_cells=most, radius=radius)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hardmax.cells.around.walls import CellWalls, Choices, PointChoices, StageWalls, Wall, read_point, stage_walls
-from hardmax.cells.search import check_polyhedral
+from hardmax.cells.search import check_norm, check_polyhedral
 from hardmax.errors import ParameterError, PrecisionError, QuadraticScoresError
 from hardmax.exact.quadratic import QuadraticNumber, distance
 from hardmax.exact.rationals import float_array, fraction, nearest_float, rational
@@ -38,7 +38,7 @@ _MOST_GAP = 1e-6
 _LARGEST = float(np.finfo(np.float64).max)
 #: Numbers held at once while a map is read off at unit vectors.
 _BATCH_NUMBERS = 1 << 20
-#: How much a float root is moved down and up before its two sides are proved.
+#: Far more than the roundings of a sum of a few products, relatively.
 _NUDGE = 1e-9
 
 
@@ -56,8 +56,9 @@ class LocalMap(ShownAsTable):
     that are not proved farther than another it is the first. Where nothing bounds the cell, ``radius`` is infinite and
     ``wall`` None.
 
-    ``on_wall`` says that the input lies exactly on a wall; then ``walls`` lists every wall through it, and the label is
-    ``net.labels(x)``, ties to the lowest index, with the map that it makes, even where it owns no cell.
+    ``on_wall`` says that the input lies exactly on a wall; then ``walls`` lists every wall through it (units that
+    are the same function make one), and the label is ``net.labels(x)``, ties to the lowest index, with the map that it
+    makes, even where it owns no cell.
     ``hm.cells_around(net, x, radius=0)`` lists the cells that meet there.
 
     With ``direction``, radius, wall and walls are those met along x + t * direction, t >= 0, and ``radius`` is t.
@@ -115,16 +116,15 @@ def local_map(
     >>> local_map(net, [3.0, 1.0], norm=float("inf")).radius, local_map(net, [1.0, -1.0]).on_wall
     (1.5, True)
     """
-    if norm not in (1, 2, inf):
-        raise ParameterError(f"norm: expected 1, 2 or infinity, got {norm!r}")
-    if exactness not in ("certified", "exact"):
-        raise ParameterError(f"exactness: expected 'certified' or 'exact', got {exactness!r}")
+    norm = check_norm(norm)
+    if not isinstance(exactness, str) or exactness not in ("certified", "exact"):
+        raise ParameterError(f"exactness: expected 'certified' or 'exact', got {exactness!r:.80}")
     check_polyhedral(net)
     point = read_point(net, x)
     step = None if direction is None else read_point(net, direction, "direction")
     if step is not None and not step.any():
         raise ParameterError("direction: expected a direction, got the zero vector")
-    finder = _Finder(net, point, float(norm))
+    finder = _Finder(net, point, norm)
     if exactness == "certified":
         with suppress(PrecisionError):  # beyond binary64 rationals go on
             found = finder.certified(step)
@@ -440,14 +440,20 @@ def _first_roots(stage: StageWalls) -> tuple[FloatArray, FloatArray]:
     order = np.argsort(_roots(a, b, c))
     best = inf
     for k in order.tolist():
-        if not _roots(a[k : k + 1] - 2 * stage.value_error[k], b[k : k + 1] - 2 * spread[0, k],
-                      c[k : k + 1] - 2 * spread[1, k])[0] < best * (1 + 4 * _NUDGE):  # fmt: skip
-            low[k] = best if best < inf else _LARGEST
+        row, errors = (a[k], b[k], c[k]), (stage.value_error[k], spread[0, k], spread[1, k])
+        if _is_positive_to(best, [float(v - e) for v, e in zip(row, errors, strict=True)]):
+            low[k] = best  # not the first that is met
             continue
-        ends = _bracket((a[k], b[k], c[k]), (stage.value_error[k], spread[0, k], spread[1, k]))
-        low[k], high[k] = ends
-        best = min(best, high[k])
+        low[k], high[k] = _bracket(row, errors)
+        best = min(best, float(high[k]))
     return low, high
+
+
+def _is_positive_to(t: float, row: list[float]) -> bool:
+    """Whether a + b s + c s^2 is proved to be positive for all s from 0 to t: what b and c take off at most is less."""
+    a, b, c = row
+    falls = max(-b, 0.0) * t + max(-c, 0.0) * t * t
+    return falls * (1 + _NUDGE) + UNDERFLOW * (2 + t) < a
 
 
 def _roots(a: FloatArray, b: FloatArray, c: FloatArray) -> FloatArray:
@@ -493,8 +499,10 @@ def _first_root(row: list[Fraction]) -> tuple[Fraction, Fraction] | None:
     if inside < 0 or (c > 0 and b >= 0):
         return None
     low, high = _root_between(inside)
+    if b > 0:  # c < 0: the only positive root, without a difference of nearly equal numbers
+        return (b + low) / (-2 * c), (b + high) / (-2 * c)
     # t = 2 a / (-b + sqrt(inside)): the least positive root whether c is positive or not, as a > 0
-    return 2 * a / (-b + high), 2 * a / (-b + low) if -b + low > 0 else 2 * a / (-b + high)
+    return 2 * a / (-b + high), 2 * a / (-b + low)
 
 
 def _root_between(square: Fraction) -> tuple[Fraction, Fraction]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -107,7 +108,7 @@ class CellsAround:
 
     def halfspaces(self, index: int) -> Halfspaces:
         """All walls of a cell, those that bound nothing included: ``normals @ x <= limits``, rounded."""
-        return self._halfspaces(index, np.flatnonzero(self._cells[index].rows.longest > 0))
+        return self._halfspaces(index, np.flatnonzero(self._cell(index).rows.longest > 0))
 
     def facets(self, index: int) -> Halfspaces:
         """The walls that bound a cell, none that bounds nothing: ``normals @ x <= limits``, rounded.
@@ -115,9 +116,16 @@ class CellsAround:
         Exactness: certified, each by a point of the facet or by multipliers that prove there is none, in rationals
         where floats do not tell; in a high dimension this may take long.
         """
-        search, cell = self._search, self._cells[index]
+        search, cell = self._search, self._cell(index)
         kept = [row for row in range(len(cell.rows)) if self._bounds(search, cell, row)]
         return self._halfspaces(index, np.array(kept, dtype=np.int64))
+
+    def _cell(self, index: int) -> Cell:
+        """A listed cell."""
+        try:
+            return self._cells[operator.index(index)]
+        except (TypeError, IndexError):
+            raise ParameterError(f"expected the index of one of {self.n_cells} cells, got {index!r:.80}") from None
 
     def _bounds(self, search: Search, cell: Cell, row: int) -> bool:
         if cell.rows.known(np.array([row]))[0][0] == 1:

@@ -22,9 +22,9 @@ from hardmax.cells.around.exact_cells import ExactCells
 from hardmax.cells.around.nearby import CellsAround
 from hardmax.cells.around.walls import CellWalls, PointChoices, Rows, read_point
 from hardmax.cells.interrupts import HeldSignals, poll
-from hardmax.cells.search import check_polyhedral
+from hardmax.cells.search import check_max_cells, check_polyhedral
 from hardmax.errors import CertificateError, ParameterError
-from hardmax.exact.rationals import nearest_float, rational, rational_array
+from hardmax.exact.rationals import as_float, nearest_float, rational, rational_array
 from hardmax.exactness import BoolArray, FloatArray, IntArray
 from hardmax.networks import operations as op
 from hardmax.networks.network import Network
@@ -102,21 +102,21 @@ def cells_around(net: Network, x: ArrayLike, max_cells: int = 1000, radius: floa
     >>> cells_around(net, [0.0, 1.0], radius=0.0).labels.tolist()
     [[0, 1], [1, 1]]
     """
-    if isinstance(max_cells, bool) or int(max_cells) != max_cells or max_cells < 1:
-        raise ParameterError(f"max_cells: expected at least 1, got {max_cells}")
-    if radius is not None and not (radius >= 0 and np.isfinite(radius)):
-        raise ParameterError(f"radius: expected a finite number of at least 0, or None for no bound, got {radius}")
+    wanted, limit = check_max_cells(max_cells), inf
+    if radius is not None:
+        limit = as_float("radius", radius, "at least 0, or None for no bound")
+        if limit < 0:
+            raise ParameterError(f"radius: expected a number of at least 0, or None for no bound, got {radius!r:.80}")
     check_polyhedral(net)
     point = read_point(net, x)
-    limit = inf if radius is None else float(radius)
     with HeldSignals() as held:
         search = Search(net, point)
         is_stopped = False
         try:
-            search.run(int(max_cells), limit)
+            search.run(wanted, limit)
         except KeyboardInterrupt:
             is_stopped = True
-        return search.result(int(max_cells), limit, is_stopped or held.arrived)
+        return search.result(wanted, limit, is_stopped or held.arrived)
 
 
 class Search:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import gcd, inf
+from operator import index
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,6 +36,14 @@ def decision_of(cells: CellComplex) -> IntArray:
             "hm.decisions(network)"
         )
     return cells.labels[:, -1].astype(np.int64)
+
+
+def check_class(decision: Any) -> int:
+    """The number of a class."""
+    try:
+        return index(decision)
+    except TypeError:
+        raise ParameterError(f"expected the number of a class, an integer, got {decision!r:.80}") from None
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +75,8 @@ class DecisionBoundary:
     def between(self, first: int, second: int) -> FloatArray:
         """The sizes of the facets between two classes."""
         both = np.sort(self.classes, axis=1)
-        return np.asarray(self.measures[(both == sorted((first, second))).all(axis=1)])
+        wanted = sorted((check_class(first), check_class(second)))
+        return np.asarray(self.measures[(both == wanted).all(axis=1)])
 
 
 def decision_boundary(cells: CellComplex) -> DecisionBoundary:
@@ -84,8 +94,8 @@ def decision_boundary(cells: CellComplex) -> DecisionBoundary:
 def _point(cells: CellComplex, one: int, two: int) -> tuple[float, float, FloatArray]:
     """Where two intervals of a line meet."""
     start = cells.pieces.vertex_start
-    middles = [cells.pieces.vertices[start[i] : start[i] + 2, 0].sum() for i in (one, two)]
-    low = one if middles[0] < middles[1] else two
+    ends = [cells.pieces.vertices[start[i] : start[i] + 2, 0].tolist() for i in (one, two)]
+    low = one if ends[0] < ends[1] else two
     return 1.0, 0.0, cells.pieces.vertices[start[low] + 1 : start[low] + 2].copy()
 
 

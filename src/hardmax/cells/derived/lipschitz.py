@@ -11,7 +11,7 @@ import numpy as np
 from hardmax.cells.around.nearby import CellsAround
 from hardmax.cells.complex import CellComplex
 from hardmax.cells.domains import Domain
-from hardmax.cells.search import enumerate_cells
+from hardmax.cells.search import check_norm, enumerate_cells
 from hardmax.errors import ParameterError
 from hardmax.exact.rounding import SAFETY, UNDERFLOW, dot_error, norm_above, norm_below, quotient_below, relative_error
 from hardmax.exactness import Exactness, FloatArray
@@ -67,8 +67,7 @@ def lipschitz(
     >>> two.lower <= 13**0.5 <= two.upper < two.lower + 1e-12
     True
     """
-    if norm not in (1, 2, inf):
-        raise ParameterError(f"norm: expected 1, 2 or infinity, got {norm!r}")
+    norm = check_norm(norm)
     if isinstance(source, Network):
         if domain is None:
             raise ParameterError("a network needs a domain to look for cells in: an hm.Box, Plane, Segment or Space")
@@ -80,14 +79,14 @@ def lipschitz(
     step = max(1, _BATCH_NUMBERS // max(1, slopes[0].size if len(slopes) else 1))
     for first in range(0, len(slopes), step):
         part = slice(first, first + step)
-        lower[part], upper[part] = operator_norms(slopes[part], spread[part], float(norm))
+        lower[part], upper[part] = operator_norms(slopes[part], spread[part], norm)
     kinds = (node.operation for node in source.network.graph.nodes)
     is_continuous = not any(isinstance(operation, op.Hardmax) for operation in kinds)
     cell = int(lower.argmax()) if len(lower) else -1
     is_whole = source.is_complete and is_continuous
     most = float(upper.max(initial=0.0)) if is_whole else inf
     return LipschitzConstants(
-        float(norm), float(lower.max(initial=0.0)), most, cell, lower, upper, is_continuous, source.exactness
+        norm, float(lower.max(initial=0.0)), most, cell, lower, upper, is_continuous, source.exactness
     )
 
 

@@ -43,6 +43,8 @@ _ONE: _Between = (Fraction(1), Fraction(1))
 _LARGEST_DIM = 64
 #: More keys than this would take minutes too; the limit in N says how the count goes on.
 _MOST_KEYS = 10**12
+#: More terms of a polynomial than this would take minutes.
+_MOST_TERMS = 1000
 #: How often digits are added before an interval is given as it is.
 _MOST_TRIES = 4
 _ENOUGH = Fraction(1, 2**54)
@@ -60,7 +62,8 @@ class Mean(float):
         """The mean with its ends rounded outward."""
         mean = cls(nearest_float((low + high) / 2))
         mean.lower, mean.upper = _float_below(low), _float_above(high)
-        mean.exactness = Exactness.EXACT if low == high == Fraction(float(mean)) else Exactness.CERTIFIED
+        is_exact = low == high and mean < inf and low == Fraction(float(mean))
+        mean.exactness = Exactness.EXACT if is_exact else Exactness.CERTIFIED
         return mean
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -182,15 +185,16 @@ def expected_joint_cells_limit(n_heads: int, dim: int, affine: bool) -> GrowthLi
 
 def _joint(n: int, heads: int, dim: int, affine: bool, terms: list[_Between]) -> _Between:
     """The mean number of joint cells from the coefficients t_j."""
-    everything = Fraction(n**heads)
     top = dim if affine else dim - 1
     if n == 1 or top >= heads * (n - 1):  # the projection keeps all faces: every combination has a cell
-        return everything, everything
+        return _times(_ONE, n**heads)
     return _plus(terms[: dim + 1]) if affine else _times(_plus(terms[top::-2]), 2)
 
 
 def _proved(n: int, heads: int, top: int, formula: Callable[[list[_Between]], _Between]) -> Mean:
     """A formula of t_0, ..., t_top with enough digits that its ends are neighbouring floats, or nearly."""
+    if top > _MOST_TERMS:
+        raise ParameterError(f"dim: expected at most {_MOST_TERMS}, got {top!s:.20}; take fewer dimensions")
     ends = _ONE
     for n_digits in _steps(n, top):
         ends = formula(_coefficients(n, heads, top, n_digits))
@@ -229,7 +233,7 @@ def _keys(n_keys: int) -> int:
     n = count("n_keys", n_keys, 1)
     if n > _MOST_KEYS:
         raise ParameterError(
-            f"n_keys: angles are computed for up to {_MOST_KEYS:.0e} keys, got {n:.3g}; beyond, see "
+            f"n_keys: angles are computed for up to {_MOST_KEYS:.0e} keys, got {n!s:.20}; beyond, see "
             "hm.bounds.expected_joint_cells_limit"
         )
     return n

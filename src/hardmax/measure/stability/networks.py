@@ -238,7 +238,10 @@ class _Walk:
         operation = node.operation
         n = 2 * max(part.size for part in inputs) + 8
         if isinstance(operation, op.Relu):
-            return self._relu(operation, self.values[node.inputs[0]], inputs[0])
+            return self._relu(operation.slope, self.values[node.inputs[0]], inputs[0])
+        if isinstance(operation, op.Clip):
+            guard = operation.sign * (self.values[node.inputs[0]] - rational_array(operation.bound))
+            return self._relu(0.0, guard, inputs[0])
         if isinstance(operation, op.MaxLast):
             return np.asarray(inputs[0].max(axis=-1))  # a maximum moves by no more than its arguments
         if isinstance(operation, op.MatMul | op.Multiply):
@@ -256,9 +259,9 @@ class _Walk:
             return self._picked(heads[node.inputs[0]], inputs[0], table, np.zeros(table.shape), n)
         return _raised(apply(_absolute(operation), *inputs, constant_term=False), n)
 
-    def _relu(self, operation: op.Relu, value: ObjectArray, radius: FloatArray) -> FloatArray:
+    def _relu(self, slope: float, value: ObjectArray, radius: FloatArray) -> FloatArray:
         """Slope one where the sign is known to be positive, the other slope where negative, the larger between."""
-        other = abs(operation.slope)
+        other = abs(slope)
         size = _above(value)
         is_far = size * (1 - 4 * _UNIT) > radius
         positive = np.array([entry > 0 for entry in value.reshape(-1)], dtype=bool).reshape(value.shape)
