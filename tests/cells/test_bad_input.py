@@ -91,7 +91,7 @@ def test_smooth_operations_are_refused_by_name_and_place(operation, name):
 
 
 def test_other_things_than_networks_are_refused():
-    with pytest.raises(ParameterError, match=r"expected an hm\.Network, got str; hm\.read\(path\) reads a file"):
+    with pytest.raises(ParameterError, match=r"expected an hm\.Network, got a str; hm\.read\(path\) reads the file"):
         hm.enumerate_cells("net.onnx", hm.Space(2))
     with pytest.raises(DomainError, match=r"hm\.Box or hm\.Space as the domain, got list"):
         hm.count_cells(NET, [-1, 1])

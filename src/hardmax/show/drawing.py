@@ -1,6 +1,6 @@
 """Cells as polygons and walls on a window, drawn on any axes object.
 
-Nothing here imports a drawing library: an ``ax`` is whatever has the methods of matplotlib's ``Axes`` that are called.
+An ``ax`` is whatever has the methods of matplotlib's ``Axes`` that are called.
 Coordinates are floats, for drawing; nothing is counted from them.
 """
 
