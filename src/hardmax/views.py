@@ -15,9 +15,18 @@ from typing import Any
 _VIEWS = {
     "complex_html": "notebook",
     "diagram_html": "notebook",
+    "draw_audit": "geometry",
+    "draw_cached": "geometry",
+    "draw_captured": "geometry",
     "draw_complex": "drawing",
     "draw_diagram": "drawing",
     "draw_field": "drawing",
+    "draw_hypersurface": "geometry",
+    "draw_points": "drawing",
+    "draw_polytope": "geometry",
+    "draw_solid_complex": "geometry",
+    "draw_solid_diagram": "geometry",
+    "draw_subdivision": "geometry",
 }
 
 

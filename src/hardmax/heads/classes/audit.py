@@ -22,6 +22,7 @@ from hardmax.heads.classes.domains import read_domain
 from hardmax.heads.classes.repair import Repair, repaired_bias
 from hardmax.heads.classes.sources import read_head
 from hardmax.heads.classes.verdicts import DEAD, LIVE
+from hardmax.views import view
 
 if TYPE_CHECKING:
     from hardmax.heads.classes.lifts import Lift, LiftSearch
@@ -42,6 +43,15 @@ class ClassAudit(ClassRecord):
         left = f", {self.n_undecided:,} undecided" if self.n_undecided else ""
         found = f"{self.n_live:,} live, {self.n_dead:,} dead{left}"
         return f"ClassAudit({n:,} classes in dimension {d} on {self.domain.words}: {found})"
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw which classes live on matplotlib's ``ax``, new axes unless given, and return it.
+
+        Their cells in two or three dimensions and up to 400 classes, else their rows on two principal directions.
+
+        Exactness: verdicts certified; coordinates estimated.
+        """
+        return view("draw_audit")(self, ax)
 
     def lift(self, index: int) -> Lift:
         """By how much the bias of class ``index`` must grow until it has a cell on the domain; 0 where it lives.
