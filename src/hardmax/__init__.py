@@ -190,4 +190,4 @@ if not TYPE_CHECKING:  # a type checker should refuse unknown names, which a mod
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted([*__all__, "__version__"])
