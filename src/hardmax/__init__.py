@@ -79,8 +79,11 @@ if TYPE_CHECKING:
     from hardmax.networks.layers import HardTanh as HardTanh
     from hardmax.networks.layers import Head as Head
     from hardmax.networks.layers import Maxout as Maxout
+    from hardmax.networks.layers import Mixture as Mixture
     from hardmax.networks.layers import ReLU as ReLU
     from hardmax.networks.layers import Residual as Residual
+    from hardmax.networks.layers import Sparsemax as Sparsemax
+    from hardmax.networks.layers import TopK as TopK
     from hardmax.networks.library import builtin as builtin
     from hardmax.networks.network import Network as Network
     from hardmax.networks.skeleton import skeleton as skeleton
@@ -100,12 +103,15 @@ _NAMES = {
     "Head": "hardmax.networks.layers",
     "Limits": "hardmax.networks.files.opening",
     "Maxout": "hardmax.networks.layers",
+    "Mixture": "hardmax.networks.layers",
     "Network": "hardmax.networks.network",
     "Plane": "hardmax.cells.domains",
     "ReLU": "hardmax.networks.layers",
     "Residual": "hardmax.networks.layers",
     "Segment": "hardmax.cells.domains",
     "Space": "hardmax.cells.domains",
+    "Sparsemax": "hardmax.networks.layers",
+    "TopK": "hardmax.networks.layers",
     "TropicalPolynomial": "hardmax.tropical.polynomial",
     "analyse_heads": "hardmax.heads.analysis",
     "approximate": "hardmax.constructions.piecewise",
