@@ -28,6 +28,8 @@ from hardmax.networks.graph import GraphBuilder
 
 #: The most sets of keys that one choice is between; each is a row that every cell is compared by.
 MOST_SETS = 1 << 14
+#: The most entries that are ranked: taking one out is a matrix for each.
+MOST_RANKED = 128
 
 
 def sets_of(n: int, sizes: range) -> FloatArray:
@@ -78,6 +80,8 @@ def add_ranks(builder: GraphBuilder, scores: int, k: int, name: str) -> tuple[in
     """Append the k largest entries of the last axis in descending order: values (..., k), one-hot rows (..., k, n)."""
     *lead, n = builder.shape_of(scores)
     rank = len(lead)
+    if k > 1 and n > MOST_RANKED:
+        raise ParameterError(f"the order of the {k} largest of {n} entries; expected at most {MOST_RANKED} entries")
     turn = op.Transpose((*range(rank), rank + 1, rank))
     rows = builder.add(op.Reshape((*lead, 1, n)), scores, name=name)  # the entries that are left
     back = None  # (..., left, n): where they stood
