@@ -210,7 +210,7 @@ def test_a_key_is_dragged_with_a_finger(browser, address):
     context = browser.new_context(viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
     page = context.new_page()
     _open(page, address, "two-n")
-    key = page.get_by_role("slider", name="key 0 of head 1")
+    key = page.get_by_role("slider", name="key 0 of head 0")
     key.scroll_into_view_if_needed()
     box = key.locator(".mark").bounding_box()
     x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
@@ -251,7 +251,7 @@ def test_values_are_dragged_in_their_own_mode(page, address):
 
 def test_numbers_can_be_typed_and_nonsense_is_put_back(page, address):
     _open(page, address, "bounded-cells")
-    bias = page.get_by_label("head 1, key 4, bias")
+    bias = page.get_by_label("head 0, key 4, bias")
     assert page.locator(".status.dead").count() == 1  # key 4, inside the hull of the others
     bias.fill("0.5")
     bias.press("Enter")
@@ -265,7 +265,7 @@ def test_numbers_can_be_typed_and_nonsense_is_put_back(page, address):
 def test_what_was_begun_in_an_older_state_touches_nothing(page, address):
     """A number half typed when another example opens, and a key pressed on a handle that is already gone."""
     _open(page, address, "power-diagram")
-    page.get_by_label("head 1, key 5, bias").fill("7")
+    page.get_by_label("head 0, key 5, bias").fill("7")
     page.select_option("#preset", "49-or-34")
     _settled(page)
     assert _state(page)["layers"][0]["shifts"] == [0, 0, -1]
@@ -283,9 +283,9 @@ def test_what_was_begun_in_an_older_state_touches_nothing(page, address):
 def test_heads_and_keys_are_added_and_removed(page, address):
     _open(page, address, "two-heads")
     page.get_by_role("button", name="Add a head to this layer").click()
-    page.get_by_role("button", name="Add a key to head 3").click()
-    page.get_by_role("button", name="Remove key 0 of head 1", exact=True).click()
-    page.get_by_role("button", name="Remove head 2", exact=True).click()
+    page.get_by_role("button", name="Add a key to head 2").click()
+    page.get_by_role("button", name="Remove key 0 of head 0", exact=True).click()
+    page.get_by_role("button", name="Remove head 1", exact=True).click()
     state = _state(page)
     assert [len(head["keys"]) for head in state["layers"][0]["heads"]] == [2, 4]
     assert _settled(page) == _library(state["layers"], state["window"])
@@ -321,7 +321,7 @@ def test_the_field_follows_temperature_view_and_head(page, address):
         lambda: page.locator("#temperature").fill("150"),
         lambda: page.click("#view-share"),
         lambda: page.click("#view-output"),
-        lambda: page.get_by_role("button", name="■ head 2", exact=True).click(),
+        lambda: page.get_by_role("button", name="■ head 1", exact=True).click(),
     ):
         act()
         seen.append(_pixels(page))
@@ -568,3 +568,48 @@ def test_the_python_code_builds_the_network_that_was_counted(page, address, caps
         page.click("#python-close")
         exec(compile(code, "explorer.py", "exec"), {})
         assert capsys.readouterr().out.split() == [*map(str, counts["window"]), "certified"], name
+
+
+# ---- colours ----
+
+
+def test_labels_have_the_library_s_colours_and_dragging_changes_no_other(page, address):
+    from hardmax.show.colours import KEY_COLOURS, label_shades
+
+    page.goto(address)
+    rng = np.random.default_rng(5)
+    for sizes, width in (((4,), 6), ((2, 2, 2), 5), ((3,), 1)):
+        labels = rng.integers(0, sizes[0], (30, width)).tolist()
+        own = page.evaluate(
+            "([labels, sizes]) => labels.map((label) => hardmaxExplorer.shadeOf(label, sizes))", [labels, list(sizes)]
+        )
+        for (hue, share), (colour, wanted) in zip(own, label_shades(np.array(labels), sizes), strict=True):
+            assert KEY_COLOURS[hue] == colour and share == pytest.approx(wanted, abs=1e-12)
+    _open(page, address, "demo")
+    tones = """() => { const { map } = hardmaxExplorer, tones = map.tones();
+                       return Object.fromEntries(map.answer.cells.map((cell, i) => [cell.label.join(), tones[i]])); }"""
+    before = page.evaluate(tones)
+    page.get_by_role("slider", name="key 1 of head 0").focus()
+    for _ in range(3):
+        page.keyboard.press("ArrowRight")
+    _settled(page)
+    after = page.evaluate(tones)
+    common = before.keys() & after.keys()
+    assert len(common) > 50 and after.keys() != before.keys()
+    assert {label: before[label] for label in common} == {label: after[label] for label in common}
+
+
+def test_the_bar_at_the_query_shows_weights_and_nothing_else(page, address):
+    _open(page, address, "power-diagram")
+    page.locator("#temperature").fill("0")
+    _at_rest(page)
+    assert page.locator("#readout .bars .bar").count() == 1  # at temperature zero one key has all the weight
+    page.locator("#temperature").fill("150")
+    _at_rest(page)
+    widths = page.locator("#readout .bars .bar").evaluate_all(
+        "all => all.map((one) => one.getBoundingClientRect().width)"
+    )
+    whole = page.locator("#readout .bars").bounding_box()["width"]
+    titles = page.locator("#readout .bars .bar").evaluate_all("all => all.map((one) => one.title)")
+    for width, title in zip(widths, titles, strict=True):
+        assert width / whole == pytest.approx(float(title.split(": ")[1]), abs=0.01)

@@ -15,7 +15,7 @@ from hardmax.errors import EmptyError, FileFormatError, ParameterError, PickleEr
 from hardmax.heads.capture.captured import Capture, CapturedHead
 from hardmax.heads.keys import Diagrams
 from hardmax.networks.library import random_relu_network, random_transformer
-from hardmax.networks.lookup import conditioned_lookup, lookup_examples, lookup_question
+from hardmax.networks.lookup import conditioned_lookup, default_examples, lookup_examples, lookup_question
 from hardmax.show.drawing import shared_wall
 from hardmax.show.report import page as report_page
 from hardmax.show.report import summarised
@@ -104,7 +104,7 @@ def test_every_figure_has_its_tables_and_every_number_its_exactness(lookup):
 
 
 def test_the_cells_on_the_page_are_the_ones_the_library_finds(lookup, lookup_data):
-    context = lookup_examples(64, rng=np.random.default_rng(0)).inputs[0]
+    context = default_examples().inputs[0]
     asked = [int(np.flatnonzero(row[:8])[0]) for row in context[:3]]
     plane = hm.Plane.through(*(lookup_question(key) for key in asked), margin=0.35)
     cells = hm.enumerate_cells(conditioned_lookup(context), plane)
@@ -124,7 +124,7 @@ def test_the_cells_on_the_page_are_the_ones_the_library_finds(lookup, lookup_dat
 
 
 def test_the_fidelity_on_the_page_is_the_library_s(lookup_data):
-    examples = lookup_examples(64, rng=np.random.default_rng(0))
+    examples = default_examples()
     net = hm.builtin("lookup")
     whole = hm.fidelity.compare(net, examples.inputs, examples.labels)
     rows = _rows(lookup_data, "fidelity")
@@ -136,8 +136,8 @@ def test_the_fidelity_on_the_page_is_the_library_s(lookup_data):
 
 
 def test_the_heads_on_the_page_are_the_library_s(lookup_data):
-    examples = lookup_examples(64, rng=np.random.default_rng(0))
-    captures = hm.capture(hm.builtin("lookup"), examples.inputs)
+    examples = default_examples()
+    captures = hm.capture(hm.builtin("lookup"), examples.inputs[:100])
     analyses = hm.analyse_heads(captures)
     for row, head in zip(_rows(lookup_data, "heads"), analyses, strict=True):
         assert (row["n_live"], row["n_keys"]) == (head.n_live, head.n_keys)
@@ -523,3 +523,38 @@ def test_halves_of_characters_are_shown_by_their_code(tmp_path):
     names = {"name": "bad\udcff.onnx", "tokens": ["\ud83d"] * 5}
     path = hm.reports.report(hm.builtin("demo"), tmp_path / "page.html", np.zeros((3, 2)), **names)
     assert "bad\\udcff.onnx" in path.read_text(encoding="utf-8")
+
+
+def test_one_headline_has_one_value_everywhere(lookup_data, capsys):
+    """The share of decisions kept: in the library, on the page and on the terminal, each with its interval."""
+    from hardmax.cli import main
+
+    asked = default_examples()
+    kept = hm.fidelity.compare(hm.builtin("lookup"), asked.inputs, labels=asked.labels)
+    assert main(["skeleton", "builtin:lookup", "--inputs", "builtin:lookup", "--brief", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)["fidelity"]["whole"]
+    row = _rows(lookup_data, "fidelity")[0]
+    low, high = kept.interval()
+    assert told["agreement"] == row["agreement"] == kept.agreement
+    assert told["interval"] == [low, high] == [row["low"], row["high"]] and low < kept.agreement < high
+    assert told["hard_accuracy"] == row["hard_accuracy"] == kept.hard_accuracy
+
+
+def test_the_bars_of_margins_add_up_to_the_table_and_break_at_the_margin_needed(lookup_data):
+    bars = _rows(lookup_data, "margins")
+    for head in _rows(lookup_data, "stability"):
+        own = [bar for bar in bars if (bar["layer"], bar["head"]) == (head["layer"], head["head"])]
+        assert sum(bar["rows"] for bar in own) == head["rows"]
+        assert sum(bar["certified"] for bar in own) == head["certified"]
+        assert head["needed"] in [bar["from"] for bar in own] or head["needed"] > own[-1]["to"]
+        assert all(bar["certified"] in (0, bar["rows"]) for bar in own)  # every row has as many keys here
+
+
+def test_bounds_and_figure_1_print_one_published_exponent(capsys):
+    from hardmax.cli import main
+    from hardmax.measure.bounds import as_published
+
+    for depth in (1, 2, 3):
+        assert main(["bounds", "--keys", "4", "--heads", "1", "--dim", "2", "--depth", str(depth), "--json"]) == 0
+        rows = {row["bound"]: row for row in json.loads(capsys.readouterr().out)["rows"]}
+        assert rows["exponent of N"]["published_value"] == str(as_published.key_exponent(2, depth)) == str(2 * depth)

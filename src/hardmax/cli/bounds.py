@@ -100,7 +100,7 @@ def _counts(sizes: list[int], dim: int, width: int, depth: int, affine: bool) ->
         _row("factor of one more block, at least", growth.lower, "lower bound", None),
         _row("factor of one more block, at most", growth.upper, "upper bound", None),
         _row("exponent of N", b.key_exponent(n_heads, dim, affine, depth), "exact",
-             published.key_exponent(min(n_heads, dim), depth)),
+             published.key_exponent(dim, depth)),
     ]  # fmt: skip
 
 

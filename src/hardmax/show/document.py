@@ -26,7 +26,7 @@ from hardmax.show.report.cell_map.search import Looked
 from hardmax.show.report.cell_map.section import cells_section
 from hardmax.show.report.fidelity import compared_section, fidelity_section, kept
 from hardmax.show.report.head_pictures import named_captures
-from hardmax.show.report.sections import Fact, Section, Table, as_text, legible, several
+from hardmax.show.report.sections import Fact, Section, Table, as_text, legible, several, with_interval
 from hardmax.show.report.stability import certified_heads, stability_section
 from hardmax.show.report.subject import Subject
 from hardmax.show.report.temperature import temperature_section
@@ -188,7 +188,8 @@ def _answer(
         same, decisions = kept(whole, subject)
         text = (
             f"Of {several(decisions, 'decision')}, the skeleton keeps {same:,} "
-            f"({as_text(whole.agreement, 'share')}) when every soft attention becomes a hard choice of one key."
+            f"({with_interval(whole.agreement, whole.interval())}) when every soft attention becomes a hard choice of "
+            "one key."
         )
         sentences.append(Fact("", text, whole.exactness))
     if looked is not None:

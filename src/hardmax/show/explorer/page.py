@@ -20,7 +20,7 @@ from hardmax.cells.search import enumerate_cells
 from hardmax.errors import NotPiecewiseAffineError, WriteError
 from hardmax.networks.files.opening import package_version, write_bytes
 from hardmax.networks.network import Network, check_network
-from hardmax.show.colours import KEY_COLOURS, theme
+from hardmax.show.colours import FILL, KEY_COLOURS, PALEST, STRONGEST, WALL_WIDTHS, theme
 from hardmax.show.explorer.layers import network_of, page_layers
 from hardmax.show.explorer.presets import BUILTINS, Preset, presets
 
@@ -109,6 +109,9 @@ def explorer_html(network: Network | None = None) -> str:
     data = {
         "version": package_version(),
         "palette": list(KEY_COLOURS),
+        "fill": FILL,
+        "tints": [PALEST, STRONGEST],
+        "walls": list(WALL_WIDTHS),
         "presets": [preset_data(preset) for preset in chosen],
     }
     policy = "; ".join(

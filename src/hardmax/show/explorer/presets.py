@@ -153,7 +153,7 @@ _THEOREMS = (
         "Some transformer of depth L has at least (N^d floor(d_ff / 2d)^d)^L regions.",
         "This one folds the square onto itself: (2 N)^(d L) cells with N = 2 keys, d = 2 and L = 2. The printed "
         "formula gives 16.",
-        "Choose layer 2 to see where the first block cuts. Remove the last two layers: one fold is left.",
+        "Choose layer 1 to see where the first block cuts. Remove the last two layers: one fold is left.",
         window=_UNIT, query=(0.375, 0.25), layer=3, from_input=True, claims=("V.7", "F-count"),
     ),
     Preset(
@@ -181,7 +181,7 @@ _REFUTED = (
         "Two layers of three ReLUs reach a maximum of 7 × 7 = 49 regions.",
         "The maximum is 34, and this network attains it. A cell where one unit of the first layer is on, or none, "
         "is mapped to a line or a point, which three walls cut into at most four parts, or not at all.",
-        "Change a weight of layer 2 and try to beat 34. Serra's bound, 40, is not attained either.",
+        "Change a weight of layer 1 and try to beat 34. Serra's bound, 40, is not attained either.",
         window=(-2.0, 6.0, -1.5, 6.5), claims=("III.3",),
     ),
     Preset(
@@ -240,7 +240,7 @@ _REFUTED = (
         "Regions multiply at most: two regions, then a head of two, give at most four.",
         "There are five. The first layer's second region is not convex, so one wall cuts it into three. Of cells, "
         "which are convex, the statement is true.",
-        "Look at layer 2 alone (two cells), then move its wall by its biases.",
+        "Look at layer 1 alone (two cells), then move its wall by its biases.",
         claims=("E-recurrence",),
     ),
     Preset(

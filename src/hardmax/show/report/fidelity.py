@@ -11,7 +11,19 @@ from markupsafe import Markup
 from hardmax.exactness import Exactness
 from hardmax.heads import fidelity as measured
 from hardmax.networks.skeleton import skeleton
-from hardmax.show.report.sections import CHANGE_COLUMNS, Column, Fact, Figure, Section, Table, as_text, filled, rows_of
+from hardmax.show.report.sections import (
+    CHANGE_COLUMNS,
+    Column,
+    Fact,
+    Figure,
+    Section,
+    Table,
+    as_text,
+    change_of,
+    filled,
+    rows_of,
+    with_interval,
+)
 from hardmax.show.report.subject import Subject
 from hardmax.show.svg import Frame, picture, round_ticks, tag
 
@@ -25,7 +37,7 @@ _ROW = 22.0
 
 _MEASURES = (
     "Relative error is |hard − soft| / |soft| of the outputs, averaged over inputs; divergence is that of the two "
-    "softmax distributions of the outputs."
+    "softmax distributions of the outputs. Shares stand with their 95 % interval for other inputs drawn as these were."
 )
 _DECISION = "A decision is which output is the largest."
 _COLUMNS = (
@@ -143,16 +155,18 @@ def _facts(whole: measured.Fidelity) -> tuple[Fact, ...]:
     estimated = Exactness.ESTIMATED
     facts = []
     if whole.agreement is not None:
-        facts.append(Fact("decisions kept", as_text(whole.agreement, "share"), estimated, whole.agreement))
+        text = with_interval(whole.agreement, whole.interval())
+        facts.append(Fact("decisions kept", text, estimated, whole.agreement))
     facts.append(Fact("relative error", as_text(whole.relative_error), estimated, whole.relative_error))
-    for label, value in (("accuracy, soft", whole.soft_accuracy), ("accuracy, hard", whole.hard_accuracy)):
+    for label, name in (("accuracy, soft", "soft_accuracy"), ("accuracy, hard", "hard_accuracy")):
+        value = getattr(whole, name)
         if value is not None:
-            facts.append(Fact(label, as_text(value, "share"), estimated, value))
+            facts.append(Fact(label, with_interval(value, whole.interval(name)), estimated, value))
     return tuple(facts)
 
 
 def _record(what: str, part: measured.Fidelity) -> dict[str, Any]:
-    return {"what": what, **{column.key: getattr(part, column.key) for column in _COLUMNS[1:]}}
+    return {"what": what, **change_of(part)}
 
 
 def _layer_name(part: measured.Hardened) -> str:

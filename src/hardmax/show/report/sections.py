@@ -43,6 +43,8 @@ HEAD_COLUMNS = (
 )
 CHANGE_COLUMNS = (
     Column("agreement", "decisions kept", "share", Exactness.ESTIMATED),
+    Column("low", "at least", "share", Exactness.ESTIMATED),
+    Column("high", "at most", "share", Exactness.ESTIMATED),
     Column("relative_error", "relative error", "number", Exactness.ESTIMATED),
     Column("kl", "divergence (nats)", "number", Exactness.ESTIMATED),
 )
@@ -190,6 +192,25 @@ def as_text(value: Any, kind: str = "number") -> str:
     digits, _, power = f"{value:.4g}".partition("e")
     digits = digits.replace("-", "−")
     return f"{digits}\u00a0×\u00a010{str(int(power)).translate(_SUPERSCRIPT)}" if power else digits
+
+
+def change_of(found: Any) -> dict[str, Any]:
+    """The numbers of ``CHANGE_COLUMNS`` and the accuracies of a comparison, the decisions kept with their interval."""
+    low, high = found.interval() or (None, None)
+    names = ("agreement", "relative_error", "kl", "soft_accuracy", "hard_accuracy")
+    return {"low": low, "high": high, **{name: getattr(found, name) for name in names}}
+
+
+def with_interval(share: float, interval: tuple[float, float] | None) -> str:
+    """A share that was measured, and where it lies.
+
+    Examples
+    --------
+    >>> with_interval(0.91, (0.878, 0.936))
+    '91.0\\xa0% (87.8\\xa0% to 93.6\\xa0%)'
+    """
+    text = as_text(share, "share")
+    return text if interval is None else f"{text} ({as_text(interval[0], 'share')} to {as_text(interval[1], 'share')})"
 
 
 def several(number: int, what: str) -> str:

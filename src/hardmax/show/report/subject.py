@@ -17,10 +17,18 @@ from hardmax.heads.hardening import soft_network
 from hardmax.networks import operations as op
 from hardmax.networks.files.formats import read
 from hardmax.networks.library import DEFAULT_BUILTIN, builtin, describe_builtin
-from hardmax.networks.lookup import N_PAIRS, conditioned_lookup, lookup_examples, lookup_question, lookup_tokens
+from hardmax.networks.lookup import (
+    EXAMPLES_SEED,
+    N_EXAMPLES,
+    N_PAIRS,
+    conditioned_lookup,
+    default_examples,
+    lookup_question,
+    lookup_tokens,
+)
 from hardmax.networks.network import Network, check_network
 from hardmax.networks.skeleton import skeleton
-from hardmax.show.report.inputs import N_SAMPLED, SEED, Inputs, read_inputs
+from hardmax.show.report.inputs import Inputs, read_inputs
 
 Source = Network | str | os.PathLike[str] | None
 
@@ -111,10 +119,10 @@ def _inputs(
 ) -> Inputs:
     if not is_builtin or inputs is not None:
         return read_inputs(net, inputs, labels, tokens)
-    examples = lookup_examples(N_SAMPLED, rng=np.random.default_rng(SEED))
+    examples = default_examples()
     note = (
-        f"{N_SAMPLED} random questions with seed {SEED}, each asking for one of five key-value pairs: k2=v1 is a pair, "
-        "ask k2 a question."
+        f"{N_EXAMPLES} random questions with seed {EXAMPLES_SEED}, each asking for one of five key-value "
+        "pairs: k2=v1 is a pair, ask k2 a question."
     )
     return Inputs(examples.inputs, examples.labels, examples.tokens, note)
 

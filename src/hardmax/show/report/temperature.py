@@ -9,7 +9,17 @@ from markupsafe import Markup
 
 from hardmax.exactness import Exactness
 from hardmax.heads.fidelity import Trial
-from hardmax.show.report.sections import CHANGE_COLUMNS, Column, Figure, Section, Table, as_text, filled, rows_of
+from hardmax.show.report.sections import (
+    CHANGE_COLUMNS,
+    Column,
+    Figure,
+    Section,
+    Table,
+    as_text,
+    change_of,
+    filled,
+    rows_of,
+)
 from hardmax.show.report.subject import Subject
 from hardmax.show.svg import Frame, picture, round_ticks, tag
 
@@ -28,9 +38,7 @@ def temperature_section(subject: Subject, trial: Trial | None) -> Section:
     if trial is None:
         return Section(NAME, TITLE, absent=subject.not_soft)
     path = trial.temperature_path()
-    records: list[dict[str, Any]] = [
-        {"temperature": at.temperature, **{c.key: getattr(at.fidelity, c.key) for c in _COLUMNS[1:]}} for at in path
-    ]
+    records: list[dict[str, Any]] = [{"temperature": at.temperature, **change_of(at.fidelity)} for at in path]
     columns = filled(_COLUMNS, records)
     notes = []
     if any("GELU" in change or "SiLU" in change for change in (subject.hard.changes if subject.hard else ())):

@@ -142,12 +142,12 @@ Object.assign(App.prototype, {
     $("remove-layer").disabled = !canRemoveLayer(state.layers, state.layer);
     $("add-attention").disabled = state.layers.length >= LIMITS.layers;
     $("add-relu").disabled = state.layers.length >= LIMITS.layers;
-    $("plane-title").textContent = `Layer ${state.layer + 1} of ${state.layers.length}: ${kindName(layer)}${
+    $("plane-title").textContent = `Layer ${state.layer} of ${state.layers.length}: ${kindName(layer)}${
       state.layer > 0 ? (isFromInput(state) ? ", seen from the input" : ", on its own input") : ""}`;
-    this.drawTabs("layers", state.layers.map((one, i) => `${i + 1} ${kindName(one)}`), state.layer,
+    this.drawTabs("layers", state.layers.map((one, i) => `${i} ${kindName(one)}`), state.layer,
       (i) => this.change((next) => { next.layer = i; next.head = -1; }));
     const heads = layer.kind === "attention" ? layer.heads.length : 0;
-    const names = heads > 1 ? ["all heads", ...layer.heads.map((_, h) => `${HEAD_MARKS[h]} head ${h + 1}`)] : [];
+    const names = heads > 1 ? ["all heads", ...layer.heads.map((_, h) => `${HEAD_MARKS[h]} head ${h}`)] : [];
     this.drawTabs("heads", names,
       state.head >= heads ? 0 : state.head + 1, (i) => this.change((next) => { next.head = i - 1; }));
     const [x0, x1, y0, y1] = state.window.map((x) => shown(x));

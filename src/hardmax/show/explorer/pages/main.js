@@ -194,11 +194,9 @@ class App {
   draw() {
     const { state } = this, view = state.window;
     const layers = shownLayers(state);
-    const dark = isDark();
     this.pace.fit(this.field.canvas, () => this.touch());
     const isDrawn = this.field.draw(layers, {
-      window: view, temperature: state.temperature, view: state.view, head: state.head,
-      strength: dark ? 0.72 : 0.58, scale: outputScale(layers[layers.length - 1]), paper: rgbOf(cssColour("--panel")),
+      window: view, temperature: state.temperature, view: state.view, head: state.head, strength: PAGE.fill, scale: outputScale(layers[layers.length - 1]), paper: rgbOf(cssColour("--panel")),
     });
     $("notice").textContent = isDrawn ? this.notice
       : `The field is not drawn: there are more than ${MOST_ROWS} keys and units up to this layer. Counts stay exact.`;
@@ -249,7 +247,7 @@ class App {
         head.keys.forEach((key, j) => found.push({
           id: `${values ? "value" : "key"} ${h} ${j}`, kind: values ? "value" : "key", head: h, index: j,
           at: values ? head.values[j] : key, link: values ? key : null, text: String(j), colour: css(PALETTE[j % 16]),
-          name: `${values ? "value" : "key"} ${j}${layer.heads.length > 1 ? ` of head ${h + 1}` : ""}`,
+          name: `${values ? "value" : "key"} ${j}${layer.heads.length > 1 ? ` of head ${h}` : ""}`,
           dead: live ? live[h]?.[j] === false : false,
         }));
       });

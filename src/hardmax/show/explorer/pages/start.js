@@ -12,6 +12,8 @@ window.hardmaxExplorer = {
     return network?.current && plane?.current
       ? { window: network.answer?.counts ?? null, plane: plane.answer?.counts ?? null } : null;
   },
+  get map() { return app.map; },
+  shadeOf,
   presets: PAGE.presets.map(({ name, library }) => ({ name, library })),
   open: (name) => app.open(name),
   openState: (state) => app.openState(checkedState(state)),
