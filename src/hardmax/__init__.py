@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from hardmax.heads.analysis import analyse_heads as analyse_heads
     from hardmax.heads.capture import models as models
     from hardmax.heads.capture.capturing import capture as capture
+    from hardmax.heads.capture.routers import capture_routers as capture_routers
     from hardmax.heads.classes.audit import ClassAudit as ClassAudit
     from hardmax.heads.classes.audit import audit_classes as audit_classes
     from hardmax.heads.classes.audit import load_classes as load_classes
@@ -118,6 +119,7 @@ _NAMES = {
     "audit_classes": "hardmax.heads.classes.audit",
     "builtin": "hardmax.networks.library",
     "capture": "hardmax.heads.capture.capturing",
+    "capture_routers": "hardmax.heads.capture.routers",
     "cells_around": "hardmax.cells.around.search",
     "count_cells": "hardmax.cells.search",
     "decision_constant": "hardmax.cells.around.constancy",

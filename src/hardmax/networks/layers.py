@@ -319,7 +319,8 @@ class Mixture(Layer):
     def lower(self, builder: GraphBuilder, value: int, where: str) -> int:
         scores = builder.add(op.Linear(self.router, self.router_bias), value, name=f"{where} router")
         chosen = add_top(builder, scores, self.top, f"{where} router", always_hard=True)
-        made, shape = [], builder.shape_of(scores)
+        made: list[int] = []
+        shape = builder.shape_of(scores)
         for index, expert in enumerate(self.experts):
             at = f"{where} expert {index}"
             places = np.arange(np.prod(shape, dtype=np.int64)).reshape(shape)[..., index : index + 1]

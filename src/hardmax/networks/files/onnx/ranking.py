@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from math import prod
 
 import numpy as np
@@ -19,7 +20,7 @@ from hardmax.errors import OperatorError
 from hardmax.exactness import IntArray
 from hardmax.networks import operations as op
 from hardmax.networks.files.onnx.constants import normal_axis
-from hardmax.networks.files.onnx.translation import LOWEST, Data, Masked, Ranked, Selected, Tensor, Translation, Value
+from hardmax.networks.files.onnx.translation import LOWEST, Data, Masked, Ranked, Selected, Translation, Value
 from hardmax.networks.selections import add_ranks, add_top
 
 
@@ -62,11 +63,8 @@ def _ordered(t: Translation, ranked: Ranked) -> Data:
 
 def rearranged_ranks(t: Translation, ranked: Ranked, move: Callable[[IntArray], Sequence[IntArray]]) -> Sequence[Value]:
     """A ranked tensor with its entries moved."""
-    found = []
-    for places in move(ranked.places):
-        moved = replace(ranked, places=places)
-        found.append(replace(moved, plain=lambda moved=moved: _ordered(t, moved)))
-    return found
+    moved = [replace(ranked, places=places) for places in move(ranked.places)]
+    return [replace(one, plain=partial(_ordered, t, one)) for one in moved]
 
 
 def compare(below: bool, strict: bool) -> Callable[[Translation], Value]:
@@ -228,7 +226,7 @@ def softmax_of_ranks(t: Translation, values: Ranked) -> Ranked:
     return replace(weights, plain=lambda: _ordered(t, weights))
 
 
-def normalised(t: Translation, x: Tensor | Ranked, y: Tensor | Ranked) -> Ranked | None:
+def normalised(t: Translation, x: Value | None, y: Value | None) -> Ranked | None:
     """The shares of the k best divided by their sum: the softmax over them; None where these are none."""
     if not isinstance(x, Ranked) or not isinstance(y, Ranked) or (x.what, y.what) != ("shares", "total"):
         return None
