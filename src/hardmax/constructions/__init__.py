@@ -1,6 +1,7 @@
 """Networks built by theorem: grid transformers, maxout and piecewise-linear functions as transformers, sawtooths."""
 
 from hardmax.constructions.compiled import CompiledTransformer, Complexity, maxout_to_transformer
+from hardmax.constructions.difference_form import DifferenceForm
 from hardmax.constructions.function_files import read_function
 from hardmax.constructions.grid import general_position_transformer, grid_transformer
 from hardmax.constructions.lattice_form import LatticeForm
@@ -19,6 +20,7 @@ from hardmax.constructions.sawtooth import digit_transformer, nested_transformer
 __all__ = [
     "CompiledTransformer",
     "Complexity",
+    "DifferenceForm",
     "LatticeForm",
     "PiecewiseLinear",
     "approximate",
