@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from hardmax.heads.diagram.power_diagram import power_diagram as power_diagram
     from hardmax.heads.diagram.pullback import pull_back as pull_back
     from hardmax.heads.kv_cache import kv_cache as kv_cache
+    from hardmax.heads.roles import head_roles as head_roles
     from hardmax.measure import bounds as bounds
     from hardmax.measure import dynamics as dynamics
     from hardmax.measure import stability as stability
@@ -132,6 +133,7 @@ _NAMES = {
     "from_torch": "hardmax.networks.files.torch_modules",
     "ghost_regions": "hardmax.heads.diagram.ghost_regions",
     "grid_transformer": "hardmax.constructions.grid",
+    "head_roles": "hardmax.heads.roles",
     "joint_cells": "hardmax.tropical.sums.joint_cells",
     "kv_cache": "hardmax.heads.kv_cache",
     "lipschitz": "hardmax.cells.derived.lipschitz",
