@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import ceil, prod
+from math import prod
 from typing import Any
 
 from markupsafe import Markup
@@ -99,6 +99,7 @@ def fidelity_section(
         facts=_facts(whole),
         figures=tuple(figures),
         tables=tuple(tables),
+        reproduce=("hm.fidelity.compare(net, inputs)",),
     )
     return section, whole
 
@@ -204,10 +205,8 @@ def _greedy(trial: measured.Trial, notes: list[str]) -> Table:
 
 def _bars(records: Sequence[dict[str, Any]]) -> Figure:
     """Decisions kept, one bar for each part."""
-    lowest = min(record["agreement"] for record in records[:_MOST_BARS])
-    start = max(0.0, min(0.9, ceil(lowest * 10 - 1) / 10 - 0.1)) if lowest > 0.5 else 0.0
     caption = "Share of decisions that stay the same when one part of the attention is made hard, all else soft."
-    return _chart(records, "agreement", (start, 1.0), "share", "decisions kept", caption)
+    return _chart(records, "agreement", (0.0, 1.0), "share", "decisions kept", caption)
 
 
 def _error_bars(records: Sequence[dict[str, Any]]) -> Figure:
@@ -245,6 +244,4 @@ def _chart(
     )
     if len(records) > len(shown):
         caption += f" Drawn are the first {len(shown)} of {len(records)} rows."
-    if start > 0:
-        caption += f" The axis starts at {as_text(start, 'share')}."
     return Figure("fidelity-bars", svg, caption, ("fidelity",))

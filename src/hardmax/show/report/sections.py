@@ -26,7 +26,7 @@ SHOWN_ROWS = 40
 class Column:
     """One column: its heading and, where it holds numbers, what is proved about them.
 
-    ``kind`` is how people see a value: "text", "prose" (a long text), "count",
+    ``kind`` is how people see a value: "text", "prose" (a long text), "index" (a name that is a number), "count",
     "number", "share" (a percentage) or "flag" (yes or no).
     """
 
@@ -38,8 +38,8 @@ class Column:
 
 #: Which head a row is about, and how far outputs moved: columns that several tables begin with.
 HEAD_COLUMNS = (
-    Column("layer", "layer", "count", Exactness.EXACT),
-    Column("head", "head", "count", Exactness.EXACT),
+    Column("layer", "layer", "index"),
+    Column("head", "head", "index"),
 )
 CHANGE_COLUMNS = (
     Column("agreement", "decisions kept", "share", Exactness.ESTIMATED),
@@ -118,6 +118,7 @@ class Section:
     figures: tuple[Figure, ...] = ()
     tables: tuple[Table, ...] = ()
     data: Mapping[str, Any] = field(default_factory=dict)  # for the page's script
+    reproduce: tuple[str, ...] = ()  # what gives the section's numbers again, each a command or some Python
 
     def as_json(self) -> dict[str, Any]:
         """The section's numbers as plain values."""
@@ -135,6 +136,7 @@ class Section:
                 for fact in self.facts
             ],
             "tables": [table.name for table in self.tables],
+            "reproduce": list(self.reproduce),
         }
 
 

@@ -80,6 +80,7 @@ def stability_section(heads: Sequence[HeadAnalysis], certificates: Sequence[Cert
             Fact("with a certificate that says something", as_text(share, "share"), Exactness.CERTIFIED, share),
         ),
         figures=(_figure(panels),),
+        reproduce=("[head.certified_share for head in hm.analyse_heads(hm.capture(net, inputs[:100]))]",),
         tables=(
             Table("stability", "Margins and certificates of each head", _COLUMNS, rows_of(records, _COLUMNS)),
             Table("margins", "The bars of the histograms", _BIN_COLUMNS, rows_of(bins, _BIN_COLUMNS), shown=10),
