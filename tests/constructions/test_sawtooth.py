@@ -57,3 +57,17 @@ def test_bad_sizes_are_refused():
         digit_transformer(2, 1, 0)
     with pytest.raises(hm.errors.PrecisionError, match=r"2\*\*53"):
         digit_transformer(2, 1, 60)
+
+
+@pytest.mark.parametrize("dim, depth", [(1, 1), (1, 4), (3, 2)])
+def test_squares_are_interpolated_on_equal_steps_exactly(dim, depth):
+    """At thirds of steps too: the error of x^2 between neighbours a, b is (x - a)(b - x), an oracle of one line."""
+    net = hm.constructions.squares_network(dim, depth)
+    rng = np.random.default_rng(depth)
+    for _ in range(40):
+        x = [Fraction(int(n), 3 * 2 ** (depth + 1)) for n in rng.integers(0, 3 * 2 ** (depth + 1) + 1, dim)]
+        feet = [Fraction(int(t * 2**depth), 2**depth) for t in x]
+        error = sum((t - a) * (a + Fraction(1, 2**depth) - t) for t, a in zip(x, feet, strict=True))
+        assert Fraction(str(net(np.array(x, dtype=object))[0])) - sum(t * t for t in x) == error
+    compiled = hm.maxout_to_transformer(net, 1.0)
+    assert compiled.complexity.heads == 3 * dim and compiled.complexity.attention_sublayers == depth

@@ -15,7 +15,13 @@ from hardmax.constructions.piecewise import (
     piecewise_linear,
     piecewise_linear_from_pieces,
 )
-from hardmax.constructions.sawtooth import digit_transformer, nested_transformer, sawtooth_network, sawtooth_transformer
+from hardmax.constructions.sawtooth import (
+    digit_transformer,
+    nested_transformer,
+    sawtooth_network,
+    sawtooth_transformer,
+    squares_network,
+)
 
 __all__ = [
     "CompiledTransformer",
@@ -38,4 +44,5 @@ __all__ = [
     "read_function",
     "sawtooth_network",
     "sawtooth_transformer",
+    "squares_network",
 ]

@@ -104,7 +104,7 @@ class PiecewiseLinear:
     triangles : corner numbers of each simplex; none where a Lipschitz function was approximated by cones.
     form : the reduced max-min form or the difference of two maxima, in rationals.
     network : the maxout network of that form, its pieces rounded to floats.
-    rounding : the most by which ``network`` differs from the function on its domain; 0 where all pieces are floats.
+    rounding : a bound on how far ``network`` is from the function on its domain; 0 where all pieces are floats.
     bound : the largest |x|_inf of the domain.
     promised : the proved distance from the function that was approximated (rounding included), where there is one.
     """
@@ -392,16 +392,16 @@ def _interpolant(tiling: Tiling, values: list[Fraction], form: str) -> Piecewise
 
 
 def _rounded(pieces: Sequence[Piece], points: Sequence[Point]) -> tuple[FloatArray, Fraction]:
-    """Pieces as floats, and the most by which one moves on the hull of the points.
+    """Pieces as floats, and a bound on how far one moves on the hull of the points.
 
-    Maxima and minima move by no more than their pieces do, and an affine difference is largest at a corner.
+    Maxima and minima move by no more than their pieces do; an affine difference is bounded entry by entry.
     """
     rows = [[float(x) for x in piece] for piece in pieces]
+    reach = (*(max(map(abs, column)) for column in zip(*points, strict=True)), Fraction(1))
     worst = Fraction(0)
     for piece, near in zip(pieces, rows, strict=True):
-        gap = tuple(x - Fraction(y) for x, y in zip(piece, near, strict=True))
-        if any(gap):
-            worst = max(worst, *(abs(at(gap, point)) for point in points))
+        gaps = ((x - Fraction(y), size) for x, y, size in zip(piece, near, reach, strict=True))
+        worst = max(worst, sum((abs(gap) * size for gap, size in gaps), Fraction(0)))
     return np.array(rows), worst
 
 

@@ -56,6 +56,34 @@ def sawtooth_transformer(teeth: int, depth: int, bound: float | None = None) -> 
     return maxout_to_transformer(sawtooth_network(teeth, depth), bound)
 
 
+def squares_network(dim: int, depth: int) -> Network:
+    """The maxout network of ``depth`` layers of width 3 dim that is within dim / 4^(depth + 1) of |x|^2 on [0, 1]^dim.
+
+    x^2 is x less tents of 2, 4, 8, ... teeth over 4, 16, 64, ... (Yarotsky 2017): layer l folds once more, and three
+    units a coordinate hold 2 t and max(4 t - 2, 0), whose difference is the next tent, and the sum so far. The result
+    is the interpolant of |x|^2 on 2^depth equal steps a coordinate, exactly.
+
+    Exactness: the weights are powers of two.
+
+    Examples
+    --------
+    >>> net = squares_network(1, 3)
+    >>> net([[0.0], [0.25], [1.0]])[:, 0].tolist(), float(net([1 / 16])[0] - 1 / 256)
+    ([0.0, 0.0625, 1.0], 0.00390625)
+    """
+    check_sizes(dim=dim, depth=depth)
+    check_exact("depth", 4 ** (int(depth) + 1))
+    tooth = np.array([[1.0, -1.0, 0.0]])  # reads 2 t' - ..., the tent, of the three units behind
+    layers = []
+    for level in range(depth):
+        t, rest = (np.ones((1, 1)), np.ones((1, 1))) if level == 0 else (tooth, [[0.0, 0.0, 1.0]] - tooth / 4**level)
+        first, second = np.vstack([2 * t, 4 * t, rest]), np.vstack([2 * t, 0 * t, rest])
+        weights = np.stack([np.kron(np.eye(dim), part) for part in (first, second)])
+        layers.append((weights + 0.0, np.tile([[0.0, -2.0, 0.0], [0.0, 0.0, 0.0]], dim)))
+    last = np.tile([[0.0, 0.0, 1.0]] - tooth / 4**depth, dim)
+    return maxout_network([*layers, (last[None] + 0.0, [[0.0]])])
+
+
 def digit_transformer(n_keys: int, dim: int, depth: int) -> Network:
     """Attention and residuals alone, with constant keys: n_keys^(dim * depth) cells on the unit cube.
 

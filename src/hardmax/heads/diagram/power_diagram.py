@@ -33,6 +33,7 @@ from hardmax.heads.diagram.reachable import (
 )
 from hardmax.heads.diagram.reachable_ball import reachable_from_ball
 from hardmax.heads.diagram.shares import Shares, angle_shares, sampled_shares
+from hardmax.heads.diagram.sparsemax import SparsemaxDiagram, sparsemax_diagram
 from hardmax.tropical.dual_subdivision import dual_cells
 from hardmax.tropical.polynomial import TropicalPolynomial
 from hardmax.tropical.sums.terms import Terms, read_terms
@@ -304,6 +305,24 @@ class PowerDiagram:
         hardmax.errors.ParameterError: order: expected an integer from 1 to 3, one less than there are keys, got 4
         """
         return order_diagram(self.keys, self.biases, k)
+
+    def sparsemax(self, temperature: float = 1.0) -> SparsemaxDiagram:
+        """The cells of the head with sparsemax(scores / temperature): the sets of keys that get weight, and where.
+
+        Exactness: exact.
+
+        Examples
+        --------
+        On the line N keys have at most 2 N - 1 cells; as the temperature falls the cells of several keys shrink:
+
+        >>> power_diagram([[-1.0], [0.0], [1.0]], [0.0, 1.0, 0.0]).sparsemax(0.5).supports
+        ((0,), (0, 1), (1,), (1, 2), (2,))
+        >>> power_diagram([[-1.0], [0.0], [1.0]], [0.0, 1.0, 0.0]).sparsemax(4.0).supports
+        ((0,), (0, 1), (0, 1, 2), (1, 2), (2,))
+        >>> power_diagram([[5.0], [5.0]]).sparsemax().supports  # the same key twice: half of the weight each
+        ((0, 1),)
+        """
+        return sparsemax_diagram(self.keys, self.biases, temperature)
 
     def polygons(self, extent: Extent) -> list[FloatArray]:
         """Each key's cell clipped to a rectangle ((x0, x1), (y0, y1)), counter-clockwise; for drawing.
