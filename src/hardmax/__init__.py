@@ -84,6 +84,7 @@ if TYPE_CHECKING:
     from hardmax.networks.library import builtin as builtin
     from hardmax.networks.network import Network as Network
     from hardmax.networks.skeleton import skeleton as skeleton
+    from hardmax.runs.resources import Resources as Resources
     from hardmax.tropical.polynomial import TropicalPolynomial as TropicalPolynomial
     from hardmax.tropical.sums.joint_cells import joint_cells as joint_cells
     from hardmax.tropical.sums.joint_cells import minkowski_vertices as minkowski_vertices
@@ -104,6 +105,7 @@ _NAMES = {
     "Plane": "hardmax.cells.domains",
     "ReLU": "hardmax.networks.layers",
     "Residual": "hardmax.networks.layers",
+    "Resources": "hardmax.runs.resources",
     "Segment": "hardmax.cells.domains",
     "Space": "hardmax.cells.domains",
     "TropicalPolynomial": "hardmax.tropical.polynomial",
