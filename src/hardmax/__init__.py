@@ -89,6 +89,7 @@ if TYPE_CHECKING:
     from hardmax.networks.library import builtin as builtin
     from hardmax.networks.network import Network as Network
     from hardmax.networks.skeleton import skeleton as skeleton
+    from hardmax.runs.resources import Resources as Resources
     from hardmax.tropical.polynomial import TropicalPolynomial as TropicalPolynomial
     from hardmax.tropical.sums.joint_cells import joint_cells as joint_cells
     from hardmax.tropical.sums.joint_cells import minkowski_vertices as minkowski_vertices
@@ -110,6 +111,7 @@ _NAMES = {
     "Plane": "hardmax.cells.domains",
     "ReLU": "hardmax.networks.layers",
     "Residual": "hardmax.networks.layers",
+    "Resources": "hardmax.runs.resources",
     "Segment": "hardmax.cells.domains",
     "Space": "hardmax.cells.domains",
     "Sparsemax": "hardmax.networks.layers",
