@@ -204,8 +204,8 @@ def _answer(
     else:
         same, decisions = kept(whole, subject)
         text = (
-            f"Of {several(decisions, 'decision')}, the skeleton keeps {same:,} "
-            f"({with_interval(whole.agreement, whole.interval())}) when every soft attention becomes a hard choice of "
+            f"Of {several(decisions, 'decision')}, the skeleton keeps {same:,}, "
+            f"{with_interval(whole.agreement, whole.interval())}, when every soft attention becomes a hard choice of "
             "one key."
         )
         sentences.append(Fact("", text, whole.exactness))

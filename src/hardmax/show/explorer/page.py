@@ -10,7 +10,7 @@ import base64
 import hashlib
 import json
 import os
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from hardmax.networks.files.opening import package_version, write_bytes
 from hardmax.networks.network import Network, check_network
 from hardmax.show.colours import FILL, KEY_COLOURS, PALEST, STRONGEST, WALL_WIDTHS, theme
 from hardmax.show.explorer.layers import network_of, page_layers
-from hardmax.show.explorer.presets import BUILTINS, Preset, presets
+from hardmax.show.explorer.presets import BUILTINS, Counts, Preset, presets
 
 _PAGES = Path(__file__).with_name("pages")
 
@@ -175,9 +175,13 @@ def preset_data(preset: Preset) -> dict[str, Any]:
     }
 
 
-@cache  # presets and networks never change, and a process may write several pages
-def _library_counts(preset: Preset) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _library_counts(preset: Preset) -> Counts:
     """Certified counts of what the page will hold, in the window and on the whole plane."""
+    return preset.counts or certified_counts(preset)
+
+
+def certified_counts(preset: Preset) -> Counts:
+    """The counts of a preset, taken by the library."""
     network = network_of(page_layers(preset.network)[0])
     x0, x1, y0, y1 = preset.window
     found = []

@@ -76,11 +76,14 @@ class App {
   openAddress() {
     try {
       const found = fromAddress(location.hash);
+      this.show(Boolean(found) || PAGE.presets[0].name === "own");
       if (found?.state) this.openState(found.state);
-      else this.open(found?.preset ?? PAGE.presets[0].name);
+      else if (found || PAGE.presets[0].name === "own") this.open(found?.preset ?? PAGE.presets[0].name);
+      else this.takeStep(0);
       this.say("");
     } catch (error) {
       if (!(error instanceof StateError)) throw error;
+      this.show(true);
       this.open(PAGE.presets[0].name);
       this.say(`This link was not opened: ${error.message}. The page shows its first example instead.`);
     }
@@ -172,6 +175,7 @@ class App {
     this.countsShown = key;
     replace($("counts-box"), countsTable(this));
     const big = network?.answer?.counts;
+    for (const node of document.querySelectorAll(".live-count")) node.textContent = big ? plural(big[0], "cell") : "…";
     $("big-count").textContent = big ? thousands(big[0]) : network?.stopped ? "stopped" : "…";
     $("big-word").textContent = big ? (big[0] === 1 ? "cell" : "cells") : "";
     const badge = $("big-badge");
@@ -231,6 +235,7 @@ class App {
     });
     this.plane.drawHandles(this.handles());
     this.editor.draw(this.state, this.liveKeys());
+    this.legend();
     const heads = this.layerHeads();
     this.dual.draw(heads, answer.dual, layer.kind === "relu" ? "unit" : "head");
     $("dual-panel").classList.toggle("empty", !answer.dual);

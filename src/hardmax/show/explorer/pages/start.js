@@ -15,8 +15,8 @@ window.hardmaxExplorer = {
   get map() { return app.map; },
   shadeOf,
   presets: PAGE.presets.map(({ name, library }) => ({ name, library })),
-  open: (name) => app.open(name),
-  openState: (state) => app.openState(checkedState(state)),
+  open: (name) => { app.show(true); app.open(name); },
+  openState: (state) => { app.show(true); app.openState(checkedState(state)); },
   python: () => asPython(app.state),
   address: () => app.address(),
 };
