@@ -16,6 +16,7 @@ from hardmax.constructions.piecewise import (
     piecewise_linear_from_pieces,
 )
 from hardmax.constructions.sawtooth import (
+    causal_digit_transformer,
     digit_transformer,
     nested_transformer,
     sawtooth_network,
@@ -30,6 +31,7 @@ __all__ = [
     "LatticeForm",
     "PiecewiseLinear",
     "approximate",
+    "causal_digit_transformer",
     "difference_of_maxima",
     "digit_transformer",
     "general_position_transformer",

@@ -24,6 +24,7 @@ from hardmax.errors import ParameterError, PrecisionError, ShapeError, WeightErr
 from hardmax.exact.rounding import dot_error
 from hardmax.exactness import BoolArray, FloatArray, IntArray, detached
 from hardmax.heads.diagram.clipping import Polyhedron, clipped_polygons, clipped_polyhedra
+from hardmax.heads.diagram.normalised import NormalisedDiagram, normalised_diagram
 from hardmax.heads.diagram.orders import OrderDiagram, order_diagram
 from hardmax.heads.diagram.reachable import (
     Reachable,
@@ -323,6 +324,30 @@ class PowerDiagram:
         ((0, 1),)
         """
         return sparsemax_diagram(self.keys, self.biases, temperature)
+
+    def normalised(self, norm: str) -> NormalisedDiagram:
+        """The cells on the sphere that a normalisation in front of the head sends its inputs to.
+
+        Parameters
+        ----------
+        norm
+            "rms" for u = sqrt(d) x / |x|, in dimension 2 (a circle) or 3 (a sphere); "layer" for
+            u = sqrt(d) (x - mean) / |x - mean|, in dimension 3 (a circle) or 4. Keys and biases are those of
+            scores <u, k_j> + b_j: a gain g and a shift s of the norm make them g k_j and b_j + <s, k_j>.
+
+        Without biases RMSNorm changes no cell: cells are cones, and the sphere meets them all.
+
+        Exactness: exact.
+
+        Examples
+        --------
+        >>> keys = [[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]
+        >>> power_diagram(keys, [0.0, 0.0, 1.25]).normalised("rms").winners  # sqrt(2) > 1.25 > sqrt(2) cos(45 degrees)
+        array([2, 1, 2, 0])
+        >>> power_diagram(keys, [0.0, 0.0, 2.0]).normalised("rms").live  # now the third wins everywhere
+        array([False, False, True])
+        """
+        return normalised_diagram(self, norm)
 
     def polygons(self, extent: Extent) -> list[FloatArray]:
         """Each key's cell clipped to a rectangle ((x0, x1), (y0, y1)), counter-clockwise; for drawing.

@@ -124,8 +124,8 @@ def _behind_facets(scores: tuple[Row, ...], rows: list[Row], heat: Fraction) -> 
         others = [row for row in rows if not is_multiple(row, wall)]
         point = witness([*others, wall, _negated(wall)], [False] * len(others) + [True, True])
         if point is not None:
-            outwards = [-entry for entry in wall[:-1]]
-            moved = [(value_at(row, point), sum(a * b for a, b in zip(row, outwards, strict=False))) for row in scores]
+            outwards = tuple(-entry for entry in wall[:-1])
+            moved = [(value_at(row, point), value_at((*row[:-1], Fraction(0)), outwards)) for row in scores]
             found.append(_support(moved, heat))
     return found
 
@@ -137,7 +137,8 @@ def _support(scores: list[tuple[Fraction, Fraction]], heat: Fraction) -> _Suppor
     for j in order:
         value, rise = scores[j]
         # j is in as long as (count + 1) score_j > sum so far + score_j - temperature
-        if (count * value - total + heat, count * rise - slope) <= (0, 0):
+        lead = count * value - total + heat
+        if lead < 0 or (lead == 0 and count * rise <= slope):
             break
         total, slope, count = total + value, slope + rise, count + 1
     return tuple(sorted(order[:count]))
