@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from hardmax.heads.classes.audit import ClassAudit as ClassAudit
     from hardmax.heads.classes.audit import audit_classes as audit_classes
     from hardmax.heads.classes.audit import load_classes as load_classes
+    from hardmax.heads.devices.margins import attention_margins as attention_margins
     from hardmax.heads.diagram.ghost_regions import ghost_regions as ghost_regions
     from hardmax.heads.diagram.power_diagram import power_diagram as power_diagram
     from hardmax.heads.diagram.pullback import pull_back as pull_back
@@ -119,6 +120,7 @@ _NAMES = {
     "TropicalPolynomial": "hardmax.tropical.polynomial",
     "analyse_heads": "hardmax.heads.analysis",
     "approximate": "hardmax.constructions.piecewise",
+    "attention_margins": "hardmax.heads.devices.margins",
     "audit_classes": "hardmax.heads.classes.audit",
     "builtin": "hardmax.networks.library",
     "capture": "hardmax.heads.capture.capturing",

@@ -79,7 +79,8 @@ class Subtree:
     @classmethod
     def restored(cls, arrays: Mapping[str, NDArray[Any]], engine: Engine) -> Subtree:
         """The subtree whose ``arrays`` these are; pieces are of the engine's own kind."""
-        kind, batches = type(engine.root()), []
+        kind: Any = type(engine.root())
+        batches: list[Pieces] = []
         try:
             while (prefix := f"{len(batches)}.") + "at" in arrays:
                 own = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}

@@ -10,7 +10,6 @@ import os
 import pickle
 import queue
 import signal
-import sys
 import threading
 from contextlib import suppress
 from importlib import import_module
@@ -107,4 +106,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

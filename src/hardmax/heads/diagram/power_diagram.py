@@ -23,6 +23,8 @@ from numpy.typing import ArrayLike
 from hardmax.errors import ParameterError, PrecisionError, ShapeError, WeightError
 from hardmax.exact.rounding import dot_error
 from hardmax.exactness import BoolArray, FloatArray, IntArray, detached
+from hardmax.heads.classes.domains import read_domain
+from hardmax.heads.classes.sources import arrays_head
 from hardmax.heads.diagram.clipping import Polyhedron, clipped_polygons, clipped_polyhedra
 from hardmax.heads.diagram.normalised import NormalisedDiagram, normalised_diagram
 from hardmax.heads.diagram.orders import OrderDiagram, order_diagram
@@ -61,6 +63,7 @@ class PowerDiagram:
 
     keys: FloatArray
     biases: FloatArray | None
+    device: str | None = None
 
     def __repr__(self) -> str:
         kind = "bias-free" if self.biases is None else "affine"
@@ -121,8 +124,11 @@ class PowerDiagram:
 
         Exactness: certified.
         """
-        result = np.zeros(len(self.keys), dtype=bool)
-        result[self.terms.index[self.terms.live]] = True
+        if self.device is not None:
+            result = _live_on(self.keys, self.biases, self.device)
+        else:
+            result = np.zeros(len(self.keys), dtype=bool)
+            result[self.terms.index[self.terms.live]] = True
         result.setflags(write=False)
         return result
 
@@ -450,7 +456,15 @@ def _pair(value: object, name: str, form: str) -> tuple[Any, Any]:
     return first, second
 
 
-def power_diagram(keys: ArrayLike, biases: ArrayLike | None = None) -> PowerDiagram:
+def _live_on(keys: FloatArray, biases: FloatArray | None, device: str) -> BoolArray:
+    """Which keys live, first queries on a device: the question of ``hm.audit_classes``, for classes that are keys."""
+    from hardmax.heads.classes.settling import settled  # the compiler comes with it
+
+    head = arrays_head(keys, np.zeros(len(keys)) if biases is None else biases, None)
+    return np.asarray(settled(head, read_domain("all", keys.shape[1]), False, None, device)["status"] == 1)
+
+
+def power_diagram(keys: ArrayLike, biases: ArrayLike | None = None, *, device: str | None = None) -> PowerDiagram:
     """The power diagram of a head with scores ``<q, keys_j> + biases_j``.
 
     Parameters
@@ -459,6 +473,9 @@ def power_diagram(keys: ArrayLike, biases: ArrayLike | None = None) -> PowerDiag
         Array (N, d), N up to 10^4 and d from 1 to 128.
     biases
         Array (N,), or None for zero: then cells are cones.
+    device
+        Where torch makes the first queries that tell who lives, such as "cuda", for numbers that binary32 holds; what
+        it leaves open is settled here, and the answer is the same.
 
     Exactness: certified.
 
@@ -506,4 +523,4 @@ def power_diagram(keys: ArrayLike, biases: ArrayLike | None = None) -> PowerDiag
     for array in (points, shifts):
         if array is not None:
             array.setflags(write=False)
-    return PowerDiagram(points, shifts)
+    return PowerDiagram(points, shifts, device)
