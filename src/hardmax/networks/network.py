@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from hardmax.errors import EmptyError, ParameterError, ShapeError, WeightError
 from hardmax.exact.rationals import fraction_array, rational_array
 from hardmax.exactness import detached
+from hardmax.html import block, table
 from hardmax.networks import evaluation
 from hardmax.networks import operations as op
 from hardmax.networks.graph import Graph, GraphBuilder
@@ -181,6 +182,17 @@ class Network:
         widest = max([prod(self.input_shape), *(prod(node.shape) for node in self._graph.nodes)])
         step = max(1, _BATCH_NUMBERS // widest)
         return [batch[start : start + step] for start in range(0, len(batch), step)]
+
+    def _repr_html_(self) -> str:
+        graph = self._graph
+        chosen = dict(zip(graph.choice_nodes, graph.choice_counts, strict=True))
+        columns = ("operation", "at", "shape", "parameters", "choices")
+        rows = [
+            (node.operation.name, node.name, str(node.shape), node.operation.n_parameters, chosen.get(index, 0))
+            for index, node in enumerate(graph.nodes)
+        ]
+        changes = table((), [(change,) for change in self.changes]) if self.changes else ""
+        return block(repr(self), table(columns, rows, most=40), changes, exactness="exact")
 
     def __repr__(self) -> str:
         kind = "hard" if self._temperature == 0 else f"temperature {self._temperature:g}"
