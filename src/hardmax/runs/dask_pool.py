@@ -94,10 +94,11 @@ class DaskPool:
 def _client(scheduler: Any, timeout: float) -> tuple[Any, bool]:
     """A client, and whether it is ours to close."""
     try:
-        from distributed import Client
+        import distributed
     except ImportError:
         raise MissingExtraError("a scheduler needs Dask: pip install 'hardmax[dask]'") from None
-    if isinstance(scheduler, Client):
+    client: Any = distributed.Client
+    if isinstance(scheduler, client):
         if scheduler.status != "running" or scheduler.asynchronous:
             raise RunError(f"scheduler: expected a connected, synchronous distributed.Client, got {scheduler!r:.200}")
         return scheduler, False
@@ -105,7 +106,7 @@ def _client(scheduler: Any, timeout: float) -> tuple[Any, bool]:
         kind = type(scheduler).__name__
         raise ParameterError(f'scheduler: expected a distributed.Client or an address as "tcp://host:8786", got {kind}')
     try:
-        return Client(scheduler, timeout=timeout, set_as_default=False), True
+        return client(scheduler, timeout=timeout, set_as_default=False), True
     except Exception as error:
         raise RunError(
             f"scheduler {scheduler!r:.100}: no answer within {timeout:g} s ({reason(error)}); check the address, and "
