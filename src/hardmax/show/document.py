@@ -94,7 +94,7 @@ def gather(
     told("bounds and margins")
     certificates = certified_heads(seen)
     stability, certified = stability_section(seen, certificates)
-    sections = (
+    sections: tuple[Section, ...] = (
         inputs_section(subject),
         cell_section,
         head_section,

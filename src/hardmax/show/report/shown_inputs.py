@@ -82,7 +82,7 @@ def _image(point: FloatArray) -> str | None:
     if point.ndim != 3 or point.shape[0] not in (1, 3) or min(point.shape[1:]) < 8 or max(point.shape) > _LARGEST:
         return None
     low, high = float(point.min()), float(point.max())
-    pixels = np.uint8(np.round(255 * (point - low) / ((high - low) or 1.0)))
+    pixels = np.round(255 * (point - low) / ((high - low) or 1.0)).astype(np.uint8)
     return "data:image/png;base64," + base64.b64encode(_png(np.moveaxis(pixels, 0, -1))).decode()
 
 

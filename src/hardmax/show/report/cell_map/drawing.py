@@ -191,7 +191,7 @@ def line_figure(looked: Looked, colouring: Colouring, shown: int, decided: Decis
         for cell in order
     ]
     soft = [] if decided is None or not decided.curves.size else decided.curves[0]
-    places = np.linspace(0.0, 1.0, len(soft[0])) if len(soft) else []
+    places = np.linspace(0.0, 1.0, len(soft[0]) if len(soft) else 0)
     window = _window(
         width,
         height,
