@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from hardmax.heads.classes.audit import ClassAudit as ClassAudit
     from hardmax.heads.classes.audit import audit_classes as audit_classes
     from hardmax.heads.classes.audit import load_classes as load_classes
+    from hardmax.heads.devices.margins import attention_margins as attention_margins
     from hardmax.heads.diagram.ghost_regions import ghost_regions as ghost_regions
     from hardmax.heads.diagram.power_diagram import power_diagram as power_diagram
     from hardmax.heads.diagram.pullback import pull_back as pull_back
@@ -89,6 +90,8 @@ if TYPE_CHECKING:
     from hardmax.networks.library import builtin as builtin
     from hardmax.networks.network import Network as Network
     from hardmax.networks.skeleton import skeleton as skeleton
+    from hardmax.runs.resources import Resources as Resources
+    from hardmax.runs.sweeps import sweep as sweep
     from hardmax.tropical.polynomial import TropicalPolynomial as TropicalPolynomial
     from hardmax.tropical.sums.joint_cells import joint_cells as joint_cells
     from hardmax.tropical.sums.joint_cells import minkowski_vertices as minkowski_vertices
@@ -110,6 +113,7 @@ _NAMES = {
     "Plane": "hardmax.cells.domains",
     "ReLU": "hardmax.networks.layers",
     "Residual": "hardmax.networks.layers",
+    "Resources": "hardmax.runs.resources",
     "Segment": "hardmax.cells.domains",
     "Space": "hardmax.cells.domains",
     "Sparsemax": "hardmax.networks.layers",
@@ -117,6 +121,7 @@ _NAMES = {
     "TropicalPolynomial": "hardmax.tropical.polynomial",
     "analyse_heads": "hardmax.heads.analysis",
     "approximate": "hardmax.constructions.piecewise",
+    "attention_margins": "hardmax.heads.devices.margins",
     "audit_classes": "hardmax.heads.classes.audit",
     "builtin": "hardmax.networks.library",
     "capture": "hardmax.heads.capture.capturing",
@@ -152,6 +157,7 @@ _NAMES = {
     "read": "hardmax.networks.files.formats",
     "sample_cells": "hardmax.measure.sampling",
     "skeleton": "hardmax.networks.skeleton",
+    "sweep": "hardmax.runs.sweeps",
     "to_torch": "hardmax.networks.files.torch_export",
     "verify": "hardmax.cells.verify.verification",
     "write": "hardmax.networks.files.formats",

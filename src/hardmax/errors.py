@@ -82,6 +82,10 @@ class MissingModelError(HardmaxError, FileNotFoundError):
     """A trained model that has a name here but is not shipped in this version."""
 
 
+class RunError(HardmaxError, RuntimeError):
+    """A run that cannot go on: its workers are lost, its scheduler is silent, its memory is too small."""
+
+
 class IncompleteError(HardmaxError, RuntimeError):
     """A question that only a complete enumeration can answer, asked of one that stopped early."""
 

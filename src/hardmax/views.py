@@ -1,4 +1,4 @@
-"""Pictures of results: what draws stands above what is computed, so a result asks for its picture by name.
+"""What stands above is asked for by name: the picture of a result, a computation as a run.
 What completion shows of a namespace is here too.
 
 Examples
@@ -14,28 +14,33 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-# name -> the module of ``hardmax.show`` that defines it
+# name -> the module that defines it
 _VIEWS = {
-    "complex_html": "notebook",
-    "diagram_html": "notebook",
-    "draw_audit": "geometry",
-    "draw_cached": "geometry",
-    "draw_captured": "geometry",
-    "draw_complex": "drawing",
-    "draw_diagram": "drawing",
-    "draw_field": "drawing",
-    "draw_hypersurface": "geometry",
-    "draw_points": "drawing",
-    "draw_polytope": "geometry",
-    "draw_solid_complex": "geometry",
-    "draw_solid_diagram": "geometry",
-    "draw_subdivision": "geometry",
+    "class_run": "runs.class_runs",
+    "complex_html": "show.notebook",
+    "count_run": "runs.cell_runs",
+    "diagram_html": "show.notebook",
+    "draw_audit": "show.geometry",
+    "draw_cached": "show.geometry",
+    "draw_captured": "show.geometry",
+    "draw_complex": "show.drawing",
+    "draw_diagram": "show.drawing",
+    "draw_field": "show.drawing",
+    "draw_hypersurface": "show.geometry",
+    "draw_points": "show.drawing",
+    "draw_polytope": "show.geometry",
+    "draw_solid_complex": "show.geometry",
+    "draw_solid_diagram": "show.geometry",
+    "draw_subdivision": "show.geometry",
+    "map_run": "runs.cell_runs",
+    "resources": "runs.resources",
+    "stored_cells": "runs.cell_runs",
 }
 
 
 def view(name: str) -> Any:
     """The function of that name, loaded on first use."""
-    return getattr(import_module(f"hardmax.show.{_VIEWS[name]}"), name)
+    return getattr(import_module(f"hardmax.{_VIEWS[name]}"), name)
 
 
 def own_names(space: Mapping[str, object], *more: str) -> list[str]:

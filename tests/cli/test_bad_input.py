@@ -43,6 +43,7 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "page.html").write_bytes((tmp_path / "soft.npz").read_bytes())
     (tmp_path / "linked.npz").symlink_to("soft.npz")
     (tmp_path / "place").mkdir()
+    (tmp_path / "place" / "mine.txt").write_text("a file in a folder")
     os.mkfifo("pipe.npz")
     (tmp_path / "device.npz").symlink_to("/dev/zero")
     (tmp_path / "loop.npz").symlink_to("loop.npz")

@@ -86,7 +86,7 @@ def test_lifts_go_into_the_table_and_a_formula_is_no_formula(model, capsys, tmp_
     assert [float(row["lift"]) for row in rows] == [1.0, 0.0]
 
 
-@pytest.mark.parametrize("name", ["audit.txt", "audit", "audit.html.zip"])
+@pytest.mark.parametrize("name", ["audit.txt", "audit.html.zip"])
 def test_an_unknown_ending_is_refused_before_the_work(model, capsys, tmp_path, monkeypatch, name):
     monkeypatch.setattr("hardmax.heads.classes.audit.audit_classes", lambda *_, **__: pytest.fail("work was begun"))
     code, _, err = run(capsys, "classes", model, "-o", tmp_path / name)

@@ -26,7 +26,8 @@ from hardmax.cells.domains import Domain
 from hardmax.cells.engines.contract import Engine
 from hardmax.cells.interrupts import interruptible, poll
 from hardmax.cells.polytopes import ROOT_BIT, Polytopes, split_wall
-from hardmax.exact.rationals import rational
+from hardmax.exact.rationals import float_array, rational
+from hardmax.exact.rounding import UNDERFLOW, relative_error
 from hardmax.exactness import IntArray, ObjectArray
 from hardmax.networks.graph import Graph
 from hardmax.networks.network import Network
@@ -102,7 +103,7 @@ def no_cells(network: Network, domain: Domain) -> CellBatch:
 
 
 @dataclass(eq=False)
-class _Chunk:
+class Chunk:
     """Pieces waiting at a stage. ``state`` is that of their parents until the chunk is opened."""
 
     path: tuple[int, ...]
@@ -212,7 +213,7 @@ def _program(graph: Graph, origin: NDArray[Any], basis: NDArray[Any], certified:
 
 
 def _in_threads(
-    stack: list[_Chunk], step: Callable[[_Chunk], tuple[list[_Chunk], _Result | None]], workers: int
+    stack: list[Chunk], step: Callable[[Chunk], tuple[list[Chunk], _Result | None]], workers: int
 ) -> Iterator[_Result]:
     """The depth-first loop shared by threads; kernels and matrix products release the interpreter lock."""
     turn = threading.Condition()
@@ -330,28 +331,60 @@ class Enumeration:
             self._follower = ExactFollower(SliceProgram(*self._exact_arguments), self._domain)
         return self._follower
 
-    def _start(self) -> _Chunk:
+    def start(self, exact: bool = False) -> Chunk:
+        """The whole domain, before any choice; where all is exact, without coefficients in floats."""
         labels = np.zeros((1, self.n_choices), dtype=self.label_type)
-        return _Chunk((), self.program.begin(), None, labels, self.engine.root())
+        state = SliceState(0, {}) if exact else self.program.begin()
+        return Chunk((), state, None, labels, self.engine.root())
 
     def cells(self, workers: int = 1) -> Iterator[CellBatch]:
         """Finished cells, batch by batch; in one order whatever the number of workers only after sorting by path."""
-        return self._run(self._step_cells, workers)
+        return self._run(self.step_cells, workers)
 
     def count(self, workers: int = 1) -> Iterator[tuple[int, Polytopes]]:
         """Numbers of cells that add up to the total, each with the pieces these cells lie in.
 
         The last stage is counted without being built.
         """
-        return self._run(self._step_count, workers)
+        return self._run(self.step_count, workers)
 
-    def _step_cells(self, chunk: _Chunk) -> tuple[list[_Chunk], CellBatch | None]:
+    def exact_cells(self) -> Iterator[CellBatch]:
+        """Cells decided in rationals alone: every piece is settled, none is cut by floats."""
+        return self._run(self.step_exact, 1, self.start(exact=True))
+
+    def step_exact(self, chunk: Chunk) -> tuple[list[Chunk], CellBatch | None]:
+        """The children of one piece, decided in rationals, or its finished cell."""
+        index, label = chunk.state.stage, chunk.labels[0]
+        if index == self.program.n_stages:
+            exact, terms = self.follower.map(label), self._domain.dim + 1
+            maps = np.zeros((1, terms, *exact.shape[1:]))
+            maps[0, : len(exact)] = float_array(exact)
+            error = relative_error(1) * np.abs(maps).reshape(1, terms, -1).max(axis=2) + UNDERFLOW
+            return [], CellBatch(chunk.path, label[None], maps, error, chunk.pieces)
+        whole, first = self.program.stages[index], chunk.n_decided
+        last = self.part_end(whole, first, chunk.pieces)
+        stage = whole.part(first, last)
+        labels, children = self._settled(chunk, 0, stage)
+        copies, sources = whole.copies(first, last)
+        state, n_decided = (SliceState(index + 1, {}), 0) if last == whole.n_choices else (chunk.state, last)
+        following = []
+        for child in range(len(labels)):
+            chosen = label.copy()
+            chosen[stage.columns] = labels[child]
+            chosen[copies] = chosen[sources]
+            path, piece = (*chunk.path, child), children.take(child, child + 1)
+            following.append(Chunk(path, state, None, chosen[None], piece, n_decided))
+        return following, None
+
+    def step_cells(self, chunk: Chunk) -> tuple[list[Chunk], CellBatch | None]:
+        """The chunk's children, or its cells where all choices are made."""
         chunk = self._opened(chunk)
         if chunk.state.stage == self.program.n_stages:
             return [], self._finished(chunk)
         return self._children(chunk), None
 
-    def _step_count(self, chunk: _Chunk) -> tuple[list[_Chunk], tuple[int, Polytopes] | None]:
+    def step_count(self, chunk: Chunk) -> tuple[list[Chunk], tuple[int, Polytopes] | None]:
+        """The chunk's children, or how many cells its pieces have."""
         chunk = self._opened(chunk)
         stage_index = chunk.state.stage
         if stage_index == self.program.n_stages:
@@ -367,10 +400,17 @@ class Enumeration:
             total += len(self._settled(chunk, int(index), stage)[0])
         return [], (total, chunk.pieces)
 
-    def _run(self, step: Callable[[_Chunk], tuple[list[_Chunk], _Result | None]], workers: int) -> Iterator[_Result]:
-        """Depth first: the newest chunk is opened next, by whichever worker is free."""
+    def share(self, workers: int, most_children: int = _MOST_CHILDREN) -> None:
+        """Cut so that the first chunks can be divided among so many workers, and so many children at once."""
         self._workers, self._n_shared = workers, 0
-        stack = [self._start()]
+        self._most_children = min(self._most_children, most_children)
+
+    def _run(
+        self, step: Callable[[Chunk], tuple[list[Chunk], _Result | None]], workers: int, first: Chunk | None = None
+    ) -> Iterator[_Result]:
+        """Depth first: the newest chunk is opened next, by whichever worker is free."""
+        self.share(workers)
+        stack = [first or self.start()]
         if workers == 1:
             while stack:
                 poll()
@@ -381,7 +421,7 @@ class Enumeration:
             return
         yield from _in_threads(stack, step, workers)
 
-    def _opened(self, chunk: _Chunk) -> _Chunk:
+    def _opened(self, chunk: Chunk) -> Chunk:
         """The chunk with the state of its own pieces instead of their parents'."""
         if chunk.parents is None:
             return chunk
@@ -390,9 +430,9 @@ class Enumeration:
             columns = as_slice(self.program.stages[chunk.state.stage].columns)
             chosen = np.ascontiguousarray(chunk.labels[:, columns])
         state = self.program.advance(chunk.state, chunk.parents, chosen)
-        return _Chunk(chunk.path, state, None, chunk.labels, chunk.pieces)
+        return Chunk(chunk.path, state, None, chunk.labels, chunk.pieces)
 
-    def _children(self, chunk: _Chunk) -> list[_Chunk]:
+    def _children(self, chunk: Chunk) -> list[Chunk]:
         whole = self.program.stages[chunk.state.stage]
         n_decided = self._next_part(chunk, whole)
         stage = whole.part(chunk.n_decided, n_decided)
@@ -414,7 +454,7 @@ class Enumeration:
             copies, sources = whole.copies(chunk.n_decided, n_decided)
             complete[:, copies] = complete[:, sources]
         at_once = stage.n_choices == whole.n_choices
-        following: list[_Chunk] = []
+        following: list[Chunk] = []
         step = min(self._chunk_size(len(parents)), self._room_for(pieces))
         for first in range(0, len(parents), step):
             last = min(first + step, len(parents))
@@ -424,18 +464,18 @@ class Enumeration:
             chosen = stage_labels[first:last] if at_once else None
             if n_decided < whole.n_choices:  # the same stage goes on with its other choices
                 own = state.gathered(ancestors)
-                following.append(_Chunk(path, own, None, labels, taken, n_decided))
+                following.append(Chunk(path, own, None, labels, taken, n_decided))
             else:
-                following.append(_Chunk(path, state, ancestors, labels, taken, 0, chosen))
+                following.append(Chunk(path, state, ancestors, labels, taken, 0, chosen))
         if 0 <= cut.n_done < len(chunk):  # the engine stopped for room: the rest of the chunk waits its turn
             rest = np.arange(cut.n_done, len(chunk))
             remaining = chunk.pieces.take(cut.n_done, len(chunk))
             path = (*chunk.path, len(following))
             state = chunk.state.gathered(rest)
-            following.append(_Chunk(path, state, None, chunk.labels[rest], remaining, chunk.n_decided))
+            following.append(Chunk(path, state, None, chunk.labels[rest], remaining, chunk.n_decided))
         return following
 
-    def _next_part(self, chunk: _Chunk, stage: Stage) -> int:
+    def _next_part(self, chunk: Chunk, stage: Stage) -> int:
         """Up to which choice to cut now: a wide stage of few pieces is cut in parts, so that threads can share it."""
         end = self.part_end(stage, chunk.n_decided, chunk.pieces)
         if self._workers == 1 or len(chunk) >= 8 * self._workers or stage.n_choices - chunk.n_decided < 32:
@@ -474,7 +514,7 @@ class Enumeration:
         self._n_shared += 2 * self._workers
         return min(self._chunk, -(-children // (2 * self._workers)))
 
-    def _settled(self, chunk: _Chunk, index: int, stage: Stage) -> tuple[NDArray[Any], Polytopes]:
+    def _settled(self, chunk: Chunk, index: int, stage: Stage) -> tuple[NDArray[Any], Polytopes]:
         stage_index = chunk.state.stage
         label = chunk.labels[index]
         with self._settling:
@@ -489,7 +529,7 @@ class Enumeration:
                     stage,
                 )
 
-    def _finished(self, chunk: _Chunk) -> CellBatch:
+    def _finished(self, chunk: Chunk) -> CellBatch:
         output = self.program.output(chunk.state)
         terms = self._domain.dim + 1
         maps = output.coefficients

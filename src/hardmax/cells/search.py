@@ -9,7 +9,6 @@ from math import inf
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hardmax.cells.complex import CellComplex
 from hardmax.cells.domains import Domain
@@ -17,17 +16,16 @@ from hardmax.cells.engines.contract import Engine
 from hardmax.cells.engines.line.engine import LineEngine
 from hardmax.cells.engines.plane.engine import PlaneEngine
 from hardmax.cells.engines.space.engine import SpaceEngine
-from hardmax.cells.enumeration import CellBatch, Enumeration, ExactFollower, first_cells, joined_batches, no_cells
-from hardmax.cells.interrupts import HeldSignals, interruptible
+from hardmax.cells.enumeration import CellBatch, Enumeration, first_cells, joined_batches, no_cells
+from hardmax.cells.interrupts import HeldSignals
 from hardmax.cells.polytopes import Polytopes
 from hardmax.cells.progress import Progress
 from hardmax.cells.streaming import StreamWriter
 from hardmax.errors import DomainError, NotPiecewiseAffineError, ParameterError, PrecisionError, WriteError
-from hardmax.exact.rationals import float_array
-from hardmax.exact.rounding import UNDERFLOW, relative_error
 from hardmax.exactness import Exactness
 from hardmax.networks import operations as op
 from hardmax.networks.network import Network, check_network
+from hardmax.views import view
 
 if TYPE_CHECKING:
     from hardmax.cells.streaming import StreamedCells
@@ -75,6 +73,21 @@ def enumerate_cells(
 ) -> StreamedCells: ...
 
 
+@overload
+def enumerate_cells(
+    net: Network,
+    domain: Domain,
+    exactness: str = ...,
+    max_cells: None = ...,
+    progress: bool = ...,
+    workers: int = ...,
+    stream_to: None = ...,
+    *,
+    out: str | os.PathLike[str],
+    on: Any = ...,
+) -> StreamedCells: ...
+
+
 def enumerate_cells(
     net: Network,
     domain: Domain,
@@ -83,6 +96,9 @@ def enumerate_cells(
     progress: bool = False,
     workers: int = 1,
     stream_to: str | os.PathLike[str] | None = None,
+    *,
+    out: str | os.PathLike[str] | None = None,
+    on: Any = None,
 ) -> CellComplex | StreamedCells:
     """Every cell of a hard network on a domain, with its affine map and polytope.
 
@@ -99,6 +115,8 @@ def enumerate_cells(
     workers : threads.
     stream_to : a new or empty folder: cells are written there as they are found and a ``StreamedCells`` comes
         back, so that memory does not grow with their number.
+    out, on : as in ``count_cells``: a folder that keeps what is found, so that a search that was killed goes on when
+        it is called again, and who does the work. A ``StreamedCells`` comes back; ``max_cells`` cannot be asked for.
 
     An interrupt (Ctrl-C) returns the cells found so far, marked incomplete, whenever it comes; it is held back until
     nothing can be lost. A folder of streamed cells can be loaded after every part: ``hm.load_cells`` gives the marked
@@ -123,6 +141,12 @@ def enumerate_cells(
     mode = _checked(net, exactness)
     if max_cells is not None:
         max_cells = check_max_cells(max_cells)
+    if out is not None or on is not None:
+        if out is None or stream_to is not None or max_cells is not None:
+            raise ParameterError("on= needs out=, the folder that keeps the cells, and neither stream_to nor max_cells")
+        _Run(net, domain, mode, workers)
+        found: StreamedCells = view("map_run")(net, domain, mode, out, view("resources")(on, workers), progress)
+        return found
     with HeldSignals(endings=stream_to is not None) as held:
         run = _Run(net, domain, mode, workers, max_cells)
         if stream_to is not None:
@@ -173,10 +197,20 @@ def count_cells(
     exactness: str = "certified",
     progress: bool = False,
     workers: int = 1,
+    *,
+    out: str | os.PathLike[str] | None = None,
+    on: Any = None,
 ) -> CellCount:
     """How many cells a hard network has on a domain, in memory that does not grow with the count.
 
     The result is an ``int`` with ``is_complete`` (False after an interrupt) and ``exactness``.
+
+    Parameters
+    ----------
+    out : a folder that keeps what is counted: killed at any moment and called again, the count goes on where it was.
+        It is done by processes, as many as ``workers``, or as there are cores.
+    on : other workers, with a folder or without: ``hm.Resources(...)``, a ``distributed.Client``, or the address of a
+        Dask scheduler.
 
     Examples
     --------
@@ -187,6 +221,12 @@ def count_cells(
     """
     mode = _checked(net, exactness)
     total, is_complete = 0, True
+    if out is not None or on is not None:
+        _Run(net, domain, mode, workers)  # refuses what cannot be counted
+        counted: CellCount = view("count_run")(net, domain, mode, out, view("resources")(on, workers), progress)
+        if counted == 0 and counted.is_complete:
+            raise _lost_every_cell()
+        return counted
     with HeldSignals() as held:
         run = _Run(net, domain, mode, workers)
         with Progress(progress, domain) as bar:
@@ -231,13 +271,13 @@ class _Run:
 
     @property
     def n_settled(self) -> int:
-        """How many pieces needed rationals."""
-        return self._enumeration.n_settled
+        """How many pieces needed rationals; none where all are settled by them."""
+        return 0 if self.mode is Exactness.EXACT else self._enumeration.n_settled
 
     def batches(self) -> Iterator[CellBatch]:
         """Finished cells."""
         if self.mode is Exactness.EXACT:
-            self._iterator = _exact_batches(self._enumeration.follower, self.engine, self._enumeration)
+            self._iterator = self._enumeration.exact_cells()
         else:
             self._iterator = self._enumeration.cells(self.workers)
         return self._iterator
@@ -272,47 +312,6 @@ def engine_for(domain: Domain, certified: bool) -> Engine:
     if domain.dim == 2 and domain.is_bounded:
         return PlaneEngine(domain, certified)
     return SpaceEngine(domain, certified)
-
-
-def _exact_batches(follower: ExactFollower, engine: Engine, enumeration: Enumeration) -> Iterator[CellBatch]:
-    """Cells decided in rationals alone: every piece is settled, none is cut by floats."""
-    stages = follower.program.stages
-    label = np.zeros(enumeration.n_choices, dtype=enumeration.label_type)
-    stack: list[tuple[int, int, NDArray[Any], Polytopes]] = [(0, 0, label, engine.root())]
-    number = 0
-    while stack:
-        index, first, label, piece = stack.pop()
-        if index == len(stages):
-            exact = follower.map(label)
-            terms = follower.program.dim + 1
-            maps = np.zeros((1, terms, *exact.shape[1:]))
-            maps[0, : len(exact)] = float_array(exact)
-            error = relative_error(1) * np.abs(maps).reshape(1, terms, -1).max(axis=2) + UNDERFLOW
-            yield CellBatch((number,), label[None], maps, error, piece)
-            number += 1
-            continue
-        last = enumeration.part_end(stages[index], first, piece)
-        stage = stages[index].part(first, last)
-        with interruptible():
-            rows = follower.rows(index, label)
-            labels, children = engine.settle(piece, 0, _WallRow(follower, label), rows, stage)
-        after = (index + 1, 0) if last == stages[index].n_choices else (index, last)
-        copies, sources = stages[index].copies(first, last)
-        for child in range(len(labels) - 1, -1, -1):
-            chosen = label.copy()
-            chosen[stage.columns] = labels[child]
-            chosen[copies] = chosen[sources]
-            stack.append((*after, chosen, children.take(child, child + 1)))
-
-
-class _WallRow:
-    """Exact equations of the walls of one labelled cell."""
-
-    def __init__(self, follower: ExactFollower, label: NDArray[Any]) -> None:
-        self._follower, self._label = follower, label
-
-    def __call__(self, wall: int) -> NDArray[np.object_]:
-        return self._follower.wall_row(wall, self._label)
 
 
 def check_max_cells(max_cells: Any) -> int:

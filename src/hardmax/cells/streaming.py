@@ -41,6 +41,7 @@ from hardmax.errors import FileFormatError, ParameterError, PrecisionError, Writ
 from hardmax.exactness import Exactness
 from hardmax.networks.files.opening import LIMITS, Limits, shown
 from hardmax.networks.network import Network
+from hardmax.views import view
 
 _FORMAT = "hardmax.cells.stream"
 _CONTEXT, _MANIFEST = "context.npz", "manifest.json"
@@ -84,6 +85,9 @@ class StreamedCells:
         if not isinstance(folder, str | os.PathLike):
             raise ParameterError(f"expected the path of a folder, got a {type(folder).__name__}")
         where = Path(folder)
+        if (where / "plan.json").exists():
+            stored: StreamedCells = view("stored_cells")(where)
+            return stored
         header, arrays = _read_context(where)
         manifest = _read_manifest(where / _MANIFEST, header)
         network, domain, exactness = restore_context(header, arrays, str(where / _CONTEXT))

@@ -21,6 +21,14 @@ from hardmax.cli.parts.output import (
     write_text,
 )
 from hardmax.cli.parts.progress import working
+from hardmax.cli.parts.running import (
+    DiskOption,
+    MemoryOption,
+    ProcessesOption,
+    Running,
+    SchedulerOption,
+    is_folder,
+)
 
 if TYPE_CHECKING:
     from hardmax.heads.classes.audit import ClassAudit
@@ -30,6 +38,7 @@ EXAMPLES = """[bold]Examples[/bold]
   hardmax classes recogniser.onnx --names characters.txt
   hardmax classes recogniser.onnx -o audit.html
   hardmax classes model.safetensors --layer lm_head -o dead.csv
+  hardmax classes model.gguf --out audited
   hardmax classes model.onnx --domain auto --json
   hardmax classes recogniser.onnx --repair mended.onnx --margin 0.01
 
@@ -60,7 +69,10 @@ def classes(
     out: Annotated[
         Path | None,
         typer.Option(
-            "-o", "--out", help="Write a page (.html), the dead and undecided (.csv), or all with its proofs (.npz)."
+            "-o",
+            "--out",
+            help="Write a page (.html), the dead and undecided (.csv), or all with its proofs (.npz); or a folder, in "
+            "which work goes on after a kill.",
         ),
     ] = None,
     repair: Annotated[
@@ -72,18 +84,26 @@ def classes(
     ] = 0.01,
     force: ForceOption = False,
     as_json: JsonOption = False,
+    processes: ProcessesOption = None,
+    scheduler: SchedulerOption = None,
+    memory: MemoryOption = None,
+    disk: DiskOption = None,
 ) -> int:
     """Name the classes that a model can never answer, each with a proof."""
     from hardmax.heads.classes.audit import audit_classes
 
-    check_target(out, force=force, endings=_ENDINGS, beside=[model, names, repair])
+    running, folder = Running(processes, scheduler, memory, disk), out if is_folder(out) else None
+    running.refuse_without(folder)
+    if folder is None:
+        check_target(out, force=force, endings=_ENDINGS, beside=[model, names, repair])
     check_target(repair, force=force, endings=(".onnx",), beside=[model, names])
     place = None if repair is None else _place(model, layer, repair, margin)
+    run: dict[str, Any] = {} if folder is None else {"out": folder, "on": running.resources()}
     audit = audit_classes(
-        model, layer=layer, domain=_domain(domain), names=names, progress=not as_json, max_seconds=max_seconds
+        model, layer=layer, domain=_domain(domain), names=names, progress=not as_json, max_seconds=max_seconds, **run
     )
     facts = _facts(audit, model, lifts)
-    if out is not None:
+    if out is not None and folder is None:
         _write(audit, facts, out, model)
     if place is not None and repair is not None:
         facts["repair"] = _repaired(audit, place, margin, repair)

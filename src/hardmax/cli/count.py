@@ -11,6 +11,14 @@ import typer
 from hardmax.cli.parts.domains import Asked, BoxOption, MarginOption, PlaneOption, SegmentOption, SpaceOption, domain_of
 from hardmax.cli.parts.output import JsonOption, print_json, print_line
 from hardmax.cli.parts.progress import working
+from hardmax.cli.parts.running import (
+    DiskOption,
+    FolderOption,
+    MemoryOption,
+    ProcessesOption,
+    Running,
+    SchedulerOption,
+)
 from hardmax.cli.parts.sources import InputsOption, ModelArgument, ReferenceOption, hardened, read_model, read_points
 
 if TYPE_CHECKING:
@@ -22,6 +30,7 @@ EXAMPLES = """[bold]Examples[/bold]
   hardmax count model.onnx --inputs X.npz --segment 0 1
   hardmax count model.npz --plane 0,0,1 1,0,1 0,1,1 --exactness exact
   hardmax count big.onnx --inputs X.csv --plane 3 7 9 --cells-only --json
+  hardmax count big.onnx --inputs X.csv --plane 3 7 9 --out counted
 
 Rows count from 0. Cells are closed full-dimensional sets with one label; a region is a largest connected union of \
 cells on which the output is one affine map."""
@@ -63,23 +72,32 @@ def count(
     margin: MarginOption = 0.2,
     box: BoxOption = None,
     space: SpaceOption = False,
+    out: FolderOption = None,
+    processes: ProcessesOption = None,
+    scheduler: SchedulerOption = None,
+    memory: MemoryOption = None,
+    disk: DiskOption = None,
 ) -> int:
     """Count the cells, regions and affine maps of a model on a domain.
 
-    A soft model is counted at temperature zero, as its skeleton. Ctrl-C keeps the count so far and exits with 3.
+    A soft model is counted at temperature zero, as its skeleton. Ctrl-C keeps the count so far and exits with 3. With
+    --out cells alone are counted, by several processes.
     """
     from hardmax.errors import ParameterError
 
-    if cells_only and (verify or max_cells):
-        option = "--verify" if verify else "--max-cells"
-        raise ParameterError(f"--cells-only keeps no cells, so {option} cannot act on them; leave one of the two out")
+    if (cells_only or out) and (verify or max_cells):
+        option, other = "--verify" if verify else "--max-cells", "--out" if out else "--cells-only"
+        raise ParameterError(f"{other} keeps no cells, so {option} cannot act on them; leave one of the two out")
+    running = Running(processes, scheduler, memory, disk)
+    running.refuse_without(out)
     net, name = read_model(model)
     points = read_points(inputs, net.input_shape)
     named = domain_of(Asked(segment, plane, margin, box, space), net.input_shape, points)
     hard = hardened(net, name, points, reference)
     start = time.perf_counter()
-    if cells_only:
-        found = _cells_alone(hard.network, named.domain, exactness)
+    if cells_only or out:
+        on = {"out": out, "on": running.resources()} if out else {}
+        found = _cells_alone(hard.network, named.domain, exactness, on)
     else:
         found = _everything(hard.network, named.domain, exactness, max_cells, verify)
     facts = {
@@ -97,10 +115,10 @@ def count(
     return 0 if facts["is_complete"] else 3
 
 
-def _cells_alone(net: Network, domain: Domain, mode: Mode) -> dict[str, Any]:
+def _cells_alone(net: Network, domain: Domain, mode: Mode, on: dict[str, Any]) -> dict[str, Any]:
     from hardmax.cells.search import count_cells
 
-    number = count_cells(net, domain, exactness=mode.value, progress=True)
+    number = count_cells(net, domain, exactness=mode.value, progress=True, **on)
     return {"n_cells": int(number), "exactness": number.exactness.value, "is_complete": number.is_complete}
 
 

@@ -11,6 +11,14 @@ from hardmax.cli.count import ExactnessOption, MaxCellsOption, Mode
 from hardmax.cli.parts.domains import Asked, BoxOption, MarginOption, PlaneOption, SegmentOption, SpaceOption, domain_of
 from hardmax.cli.parts.output import ForceOption, JsonOption, check_target, print_json, print_line, write_text
 from hardmax.cli.parts.progress import working
+from hardmax.cli.parts.running import (
+    DiskOption,
+    MemoryOption,
+    ProcessesOption,
+    Running,
+    SchedulerOption,
+    is_folder,
+)
 from hardmax.cli.parts.sources import (
     InputsOption,
     ModelArgument,
@@ -23,20 +31,30 @@ from hardmax.cli.parts.sources import (
 
 if TYPE_CHECKING:
     from hardmax.cells.complex import CellComplex
+    from hardmax.cells.domains import Domain
     from hardmax.cli.parts.domains import NamedDomain
     from hardmax.cli.parts.sources import HardModel
+    from hardmax.networks.network import Network
 
 EXAMPLES = """[bold]Examples[/bold]
   hardmax map builtin:demo --box -2 2 -o cells.npz --svg cells.svg
   hardmax map model.onnx --inputs X.npz --segment 0 1 -o walls.npz --csv walls.csv
   hardmax map model.npz -o cells.npz --max-cells 100000 --force
+  hardmax map model.npz --out cells --processes 2
 
 In Python, hm.load_cells("cells.npz") reads the file."""
 
 
 def map_(
     model: ModelArgument,
-    out: Annotated[Path, typer.Option("-o", "--out", help="Where the cells go: an .npz that hm.load_cells reads.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "-o",
+            "--out",
+            help="Where the cells go: an .npz, or a folder in which work goes on after a kill; hm.load_cells reads it.",
+        ),
+    ],
     inputs: InputsOption = None,
     table: Annotated[
         Path | None,
@@ -55,16 +73,22 @@ def map_(
     margin: MarginOption = 0.2,
     box: BoxOption = None,
     space: SpaceOption = False,
+    processes: ProcessesOption = None,
+    scheduler: SchedulerOption = None,
+    memory: MemoryOption = None,
+    disk: DiskOption = None,
 ) -> int:
     """Save every cell of a model on a domain: label, affine map and polytope.
 
     A soft model is mapped at temperature zero, as its skeleton. Ctrl-C saves what was found and exits with 3.
     """
-    from hardmax.cells.search import enumerate_cells
     from hardmax.errors import DomainError
 
     read = (model, inputs_file(inputs))
-    check_target(out, force=force, endings=(".npz",), beside=read)
+    running, folder = Running(processes, scheduler, memory, disk), out if is_folder(out) else None
+    running.refuse_without(folder)
+    if folder is None:
+        check_target(out, force=force, endings=(".npz",), beside=read)
     check_target(table, force=force, endings=(".csv",), beside=(*read, out))
     check_target(picture, force=force, endings=(".svg",), beside=(*read, out, table))
     net, name = read_model(model)
@@ -75,12 +99,11 @@ def map_(
             f"--svg draws a bounded domain of 2 dimensions, got {named.text}; give --box LOW HIGH or --plane A B C"
         )
     hard = hardened(net, name, points, reference)
-    cells = enumerate_cells(hard.network, named.domain, exactness=exactness.value, max_cells=max_cells, progress=True)
+    asked = (hard.network, named.domain, exactness.value)
+    cells = _in_folder(asked, folder, running, max_cells) if folder else _in_file(asked, out, max_cells)
     if cells.n_cells == 0:
         print_line(f"{hard.name}: stopped before the first cell; nothing was written")
         return 3
-    with working(f"writing {out}"):
-        cells.save(out)
     if table is not None:
         from hardmax.cli.parts.cell_table import cells_csv
 
@@ -98,6 +121,31 @@ def map_(
     else:
         print_line(_sentence(cells, hard, named, written))
     return 0 if cells.is_complete else 3
+
+
+def _in_file(asked: tuple[Network, Domain, str], out: Path, max_cells: int | None) -> CellComplex:
+    """The cells, found here and written."""
+    from hardmax.cells.search import enumerate_cells
+
+    cells = enumerate_cells(*asked, max_cells=max_cells, progress=True)
+    if cells.n_cells:
+        with working(f"writing {out}"):
+            cells.save(out)
+    return cells
+
+
+def _in_folder(
+    asked: tuple[Network, Domain, str], folder: Path, running: Running, max_cells: int | None
+) -> CellComplex:
+    """The cells, found by several processes in a folder that keeps them."""
+    from hardmax.cells.search import enumerate_cells
+    from hardmax.errors import ParameterError
+
+    if max_cells is not None:
+        raise ParameterError("--max-cells is for an .npz file; in a folder a search can be stopped and go on")
+    found = enumerate_cells(*asked, progress=True, out=folder, on=running.resources())
+    with working("reading the cells"):
+        return found.load()
 
 
 def _facts(cells: CellComplex, hard: HardModel, named: NamedDomain, written: list[str]) -> dict[str, Any]:

@@ -125,6 +125,8 @@ def audit_classes(
     progress: bool = False,
     max_seconds: float | None = None,
     device: str | None = None,
+    out: str | os.PathLike[str] | None = None,
+    on: Any = None,
 ) -> ClassAudit:
     """Which classes of a linear layer with argmax can be the answer, and which never.
 
@@ -144,6 +146,8 @@ def audit_classes(
     max_seconds : stop after that long; Ctrl-C does the same. What is settled is kept, the rest counts as undecided.
     device : where torch makes the first queries, such as "cuda"; what it leaves open is settled here. For domain "all"
         and numbers that binary32 holds.
+    out, on : as in ``hm.count_cells``: a folder that keeps what is settled, so that an audit that was killed goes on
+        when it is called again, and who does the work.
 
     Exactness: certified; the numbers are taken as the rationals they are, and no tolerance decides.
 
@@ -173,6 +177,11 @@ def audit_classes(
         raise ParameterError(f"max_seconds: expected a number of seconds >= 0 or None, got {max_seconds!r}")
     if device is not None and where.kind != "all":
         raise ParameterError(f'device={device!r} is for domain="all", got {where.words}; leave device out')
+    if out is not None or on is not None:
+        if max_seconds is not None or device is not None:
+            raise ParameterError("out and on: a run has no max_seconds and no device; stop it, and it goes on later")
+        found = view("class_run")(head, where, out, view("resources")(on), progress)
+        return ClassAudit(head.weights, head.bias, head.names, where, **found, reason=reason)
     from hardmax.heads.classes.settling import settled  # the compiler comes with it
 
     found = settled(head, where, progress, max_seconds, device)

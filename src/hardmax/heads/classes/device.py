@@ -8,18 +8,16 @@ few rivals, which are hints: ``dyadic_cover`` proves them in integers.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.errors import MissingExtraError, ParameterError
-from hardmax.exact.rounding import SAFETY, length_above, single_dot_error
+from hardmax.errors import ParameterError
+from hardmax.exact.rounding import SAFETY, length_above
 from hardmax.exactness import FloatArray, IntArray
+from hardmax.heads.devices.arrays import single_margin_error, single_tensor, torch_package, whole_binary32
 
-#: Below this numbers may be flushed to zero on a device.
-FLUSHED = 2.0**-126
 #: Scores held at once, on a device with its own memory and without.
 _BLOCKS = {"cuda": 2**29, "cpu": 2**23}
 _RIDGE = 1e-6
@@ -42,34 +40,15 @@ class DeviceVerdicts(NamedTuple):
     mixtures: list[Mixture]
 
 
-def _torch() -> Any:
-    try:
-        import torch
-    except ImportError:
-        raise MissingExtraError("device= needs torch: pip install 'hardmax[models]'") from None
-    return torch
-
-
-@contextmanager
-def _whole_binary32(torch: Any) -> Iterator[None]:
-    """Products in binary32 proper, as the bounds suppose, and as before afterwards."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("highest")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
-
-
 class DeviceHead:
     """Rows (n, d) and biases (n,) of a head on a device, in binary32, and what bounds its scores' errors."""
 
     def __init__(self, rows: Any, bias: Any, device: str = "cuda") -> None:
-        torch = self.torch = _torch()
+        torch = self.torch = torch_package()
         try:
             self.device = torch.device(device)
-            self.rows = _single(torch, rows).to(self.device)
-            self.bias = _single(torch, bias).to(self.device)
+            self.rows = single_tensor(torch, rows).to(self.device)
+            self.bias = single_tensor(torch, bias).to(self.device)
         except (RuntimeError, AssertionError) as error:
             raise ParameterError(f"device={device!r}: torch cannot use it ({error!s:.200})") from None
         self.n, self.dim = self.rows.shape
@@ -103,29 +82,14 @@ class DeviceHead:
         not, with numbers below 2**-126 kept or flushed to zero.
         """
         torch = self.torch
-        with _whole_binary32(torch):
+        with whole_binary32(torch):
             scores = torch.addmm(self.bias, queries, self.rows.T)  # (k, n)
         own = scores.gather(1, rows[:, None])[:, 0].double()
         scores.scatter_(1, rows[:, None], -torch.inf)
         margins = own - scores.amax(dim=1).double()
         lengths = length_above(self.dim, queries.double().square().sum(dim=1))
-        size = SAFETY * (lengths * self.longest + self.largest_bias)
-        needed = 2.0 * SAFETY * (single_dot_error(self.dim, size) + 4.0 * (self.dim + 2) * FLUSHED)
+        needed = single_margin_error(self.dim, SAFETY * (lengths * self.longest + self.largest_bias))
         return (margins > needed) & torch.isfinite(needed) & torch.isfinite(own), scores
-
-
-def _single(torch: Any, values: Any) -> Any:
-    """A tensor of binary32 numbers equal to the given ones."""
-    if torch.is_tensor(values):
-        if values.dtype != torch.float32:
-            raise ParameterError(f"expected a tensor of float32, got {values.dtype}")
-        return values
-    given = np.asarray(values)
-    with np.errstate(over="ignore", under="ignore"):
-        single = np.ascontiguousarray(given, dtype=np.float32)
-    if given.dtype != np.float32 and not np.array_equal(single, given):
-        raise ParameterError("device=: expected numbers that binary32 holds, got some with more bits; leave device out")
-    return torch.from_numpy(single.copy() if not single.flags.writeable else single)
 
 
 def device_verdicts(head: DeviceHead, *, scales: tuple[float, ...] = (1.0, 4.0), rounds: int = 4) -> DeviceVerdicts:

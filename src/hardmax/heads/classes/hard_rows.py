@@ -266,11 +266,13 @@ N_NEAR = 256  # rows on which a new cover is tried before it is tried on all
 class HardRows:
     """The walkers, the rows that wait for them, and the rows they could not settle (``doubtful``)."""
 
-    def __init__(self, verdicts: Verdicts, white: Whitening, tick: Callable[[], None]) -> None:
+    def __init__(
+        self, verdicts: Verdicts, white: Whitening, tick: Callable[[], None], rows: IntArray | None = None
+    ) -> None:
         problem = verdicts.problem
         self.verdicts, self.tick = verdicts, tick
         self.terrain = Terrain(problem, white)
-        self.waiting = verdicts.undecided
+        self.waiting = verdicts.undecided if rows is None else rows[verdicts.status[rows] == UNDECIDED]
         self.doubtful: dict[int, tuple[tuple[int, ...] | None, FloatArray | None]] = {}  # row -> its basis and query
         n_walkers = 16 if problem.dim <= 256 else 4
         self.walkers = [Walker(self.terrain) for _ in range(max(1, min(n_walkers, len(self.waiting))))]

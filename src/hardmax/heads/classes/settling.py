@@ -19,7 +19,7 @@ from hardmax.heads.classes.hard_rows import HardRows, settle_alone
 from hardmax.heads.classes.problem import Problem, distinct, tamed
 from hardmax.heads.classes.proofs import settle_exactly
 from hardmax.heads.classes.sources import ClassHead
-from hardmax.heads.classes.verdicts import DEAD, LIVE, UNDECIDED, Cover, Verdicts, whitening, witness_pass
+from hardmax.heads.classes.verdicts import DEAD, LIVE, UNDECIDED, Cover, Verdicts, Whitening, whitening, witness_pass
 
 
 class ClassProgress:
@@ -94,10 +94,10 @@ def settled(
             tick()
             if device is not None:
                 _settle_on_device(verdicts, device)
-            _settle(verdicts, where, tick)
+            settle_domain(verdicts, where, tick)
         except (_OutOfTimeError, KeyboardInterrupt):
             pass
-    return _fields(head, keeper, verdicts)
+    return audit_fields(head, keeper, verdicts)
 
 
 def _settle_on_device(verdicts: Verdicts, device: str) -> None:
@@ -115,7 +115,8 @@ def _settle_on_device(verdicts: Verdicts, device: str) -> None:
         settle_exactly(verdicts, row, rivals.tolist(), None)
 
 
-def _settle(verdicts: Verdicts, where: FeatureDomain, tick: Callable[[], None]) -> None:
+def settle_domain(verdicts: Verdicts, where: FeatureDomain, tick: Callable[[], None]) -> None:
+    """Settle every row on any domain, in place."""
     problem = verdicts.problem
     n, d = problem.rows.shape
     if where.is_polyhedral:
@@ -167,7 +168,7 @@ def _on(problem: Problem, domain: FeatureDomain) -> Problem:
     )
 
 
-def _fields(head: ClassHead, keeper: IntArray, verdicts: Verdicts) -> dict[str, Any]:
+def audit_fields(head: ClassHead, keeper: IntArray, verdicts: Verdicts) -> dict[str, Any]:
     """Verdicts on the distinct rows as verdicts on all classes, in the numbers as given."""
     problem = verdicts.problem
     n_classes, d = head.weights.shape
@@ -223,11 +224,22 @@ def settle(verdicts: Verdicts, tick: Callable[[], None]) -> None:
         verdicts.add_live(0, problem.domain.clipped(np.zeros((1, problem.dim)))[0])
         return
     white = whitening(problem)
+    settle_first(verdicts, white, tick)
+    settle_rest(verdicts, white, tick)
+
+
+def settle_first(verdicts: Verdicts, white: Whitening, tick: Callable[[], None], rows: IntArray | None = None) -> None:
+    """First queries for some rows, or all; whoever wins at one of them lives."""
+    problem = verdicts.problem
     for scale in _SCALES[:1] if problem.is_flat else _SCALES:
-        witness_pass(verdicts, white, scale, tick)
+        witness_pass(verdicts, white, scale, tick, rows)
+
+
+def settle_rest(verdicts: Verdicts, white: Whitening, tick: Callable[[], None], rows: IntArray | None = None) -> None:
+    """Settle what first queries left undecided of some rows, or of all."""
     if not len(verdicts.undecided):
         return
-    hard = HardRows(verdicts, white, tick)
+    hard = HardRows(verdicts, white, tick, rows)
     hard.run()
     for row, (cover, query) in hard.doubtful.items():
         tick()

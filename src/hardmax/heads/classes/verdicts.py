@@ -120,22 +120,28 @@ def whitening(problem: Problem) -> Whitening:
     return Whitening(mean, np.ldexp(vectors * scale, -exponent))
 
 
-def witness_pass(verdicts: Verdicts, white: Whitening, scale: float, tick: Callable[[], None] = lambda: None) -> None:
-    """Settle every row that wins at its own whitened query times ``scale``, or at that of another row.
+def witness_pass(
+    verdicts: Verdicts,
+    white: Whitening,
+    scale: float,
+    tick: Callable[[], None] = lambda: None,
+    rows: IntArray | None = None,
+) -> None:
+    """Settle every row that wins at its own whitened query times ``scale``, or at that of another of the rows (or all).
 
     Exactness: certified; a row is live by a margin above the rounding of its scores.
     """
     problem = verdicts.problem
     n = len(problem.rows)
     block = max(1, min(1024, BLOCK_SCORES // max(n, 1)))
-    pending = verdicts.undecided
+    pending = verdicts.undecided if rows is None else rows
     for start in range(0, len(pending), block):
         tick()
-        rows = pending[start : start + block]
-        rows = rows[verdicts.status[rows] == UNDECIDED]
-        if not len(rows):
+        some = pending[start : start + block]
+        some = some[verdicts.status[some] == UNDECIDED]
+        if not len(some):
             continue
-        try_queries(verdicts, problem.domain.clipped(scale * white.queries(problem.rows[rows])))
+        try_queries(verdicts, problem.domain.clipped(scale * white.queries(problem.rows[some])))
 
 
 def try_queries(verdicts: Verdicts, queries: FloatArray) -> IntArray:

@@ -1,0 +1,227 @@
+"""Counts and enumerations of cells as runs: chunks are subtrees of the tree of cells."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardmax.cells.complex import CellComplex
+from hardmax.cells.domains import Domain
+from hardmax.cells.enumeration import CellBatch, Enumeration, joined_batches, no_cells
+from hardmax.cells.loading import restored
+from hardmax.cells.search import CellCount, engine_for
+from hardmax.cells.storage import KINDS, cell_arrays, context_arrays, describe, restore_context
+from hardmax.cells.streaming import StreamedCells
+from hardmax.cells.subtrees import Budget, Subtree, explore
+from hardmax.errors import FileFormatError, PrecisionError, RunError
+from hardmax.exactness import Exactness
+from hardmax.networks.files.opening import contents, shown
+from hardmax.networks.network import Network
+from hardmax.runs.chunks import Chunk, Done, packed, unpacked
+from hardmax.runs.driving import ProgressLine, Status, follow, work_off
+from hardmax.runs.folder import Part, RunFolder
+from hardmax.runs.resources import Resources
+from hardmax.runs.tables import Lists, read_columns
+from hardmax.runs.worker import bytes_in_use
+
+_ROOT = packed({"root": True})
+#: What a cell has one of in the stored arrays; vertices and facets have the others.
+_OF_CELLS = ("labels", "maps", "map_error")
+
+
+class CellWork:
+    """Works off subtrees of one network on one domain: counts their cells, or finds them."""
+
+    def __init__(self, problem: bytes) -> None:
+        facts, arrays = unpacked(problem)
+        self.network, self.domain, self.exactness = restore_context(facts, arrays, "the problem of a run")
+        self.is_count = facts["kind"] == "count"
+        engine = engine_for(self.domain, self.exactness is not Exactness.ESTIMATED)
+        self.run = Enumeration(self.network.graph, self.domain, engine, self.exactness is Exactness.CERTIFIED)
+
+    def warm(self) -> None:
+        """Load the kernels, on the first cut."""
+        self(_ROOT, Budget(0.0))
+
+    def __call__(self, data: bytes, budget: Budget) -> Done:
+        if budget.memory is not None and bytes_in_use() > budget.memory:
+            raise RunError(
+                f"memory: a worker uses {bytes_in_use():,} bytes before it has a cell, and {budget.memory:,} are "
+                "allowed; allow more"
+            )
+        run, wall, cpu = self.run, time.perf_counter(), time.process_time()
+        n_settled, found = run.n_settled, _Kept(self.is_count)
+        step: Any = run.step_count if self.is_count else run.step_cells
+        if self.exactness is Exactness.EXACT:
+            step = run.step_exact
+        subtree = None if data == _ROOT else Subtree.restored(unpacked(data)[1], run.engine)
+        left = explore(run, subtree, found, budget, step, bytes_in_use)
+        facts: dict[str, Any] = {
+            "n_cells": found.n_cells,
+            "n_settled": 0 if self.exactness is Exactness.EXACT else run.n_settled - n_settled,
+            "work": found.n_cells,
+            "seconds": time.perf_counter() - wall,
+            "cpu_seconds": time.process_time() - cpu,
+        }
+        if self.is_count:
+            columns: dict[str, Any] = {name: np.array([value]) for name, value in facts.items()}
+        else:
+            facts["batches"] = [[len(batch), *batch.path] for batch in found.batches]
+            columns = self._columns(found.batches)
+        return Done(columns, facts, tuple((packed({}, each.arrays()), each.estimate) for each in left))
+
+    def _columns(self, batches: list[CellBatch]) -> dict[str, Any]:
+        """One row a cell; vertices and facets as lists."""
+        joined = joined_batches(batches) if batches else no_cells(self.network, self.domain)
+        if not np.isfinite(joined.maps).all():
+            raise PrecisionError(
+                "the affine maps overflow binary64; rescale the weights or use exactness='exact' on a smaller domain"
+            )
+        cells = CellComplex(
+            self.network, self.domain, self.exactness, joined.labels, joined.maps, joined.map_error, joined.pieces,
+            is_complete=False,
+        )  # fmt: skip
+        arrays = cell_arrays(cells)
+        corners, facets = arrays.pop("vertex_start"), arrays.pop("facet_start")
+        columns: dict[str, Any] = {}
+        for name, array in arrays.items():
+            if name in _OF_CELLS:
+                columns[name] = Lists.of_rows(array)
+            elif name == "walls":
+                columns[name] = Lists(facets, array)
+            else:
+                each = int(np.prod(array.shape[1:], dtype=np.int64))
+                columns[name] = Lists(corners * each, np.ascontiguousarray(array).reshape(-1))
+        return columns
+
+
+class _Kept:
+    """Results of a search: a number, or the cells as well."""
+
+    def __init__(self, is_count: bool) -> None:
+        self.is_count = is_count
+        self.n_cells = 0
+        self.batches: list[CellBatch] = []
+
+    def __call__(self, result: Any) -> int:
+        number = result[0] if isinstance(result, tuple) else len(result)
+        if not self.is_count:
+            self.batches.append(result)
+        self.n_cells += int(number)
+        return int(number)
+
+
+def _run(
+    kind: str, net: Network, domain: Domain, mode: Exactness, out: Any, resources: Resources, progress: bool
+) -> tuple[RunFolder, Status]:
+    header = describe(net, domain, mode)
+    arrays = context_arrays(net, domain)
+    problem = packed({**header, "kind": kind}, arrays)
+    numbers = {entry.name: np.asarray(getattr(domain, entry.name)).tolist() for entry in fields(domain)}  # type: ignore[arg-type]
+    identity = {
+        "kind": kind, "network": header["input_hash"], "domain": [header["domain"], numbers], "exactness": mode.value,
+    }  # fmt: skip
+    about = {"network": header["input_hash"], "domain": header["domain"], "exactness": mode.value}
+    folder = RunFolder.begun(out, identity, about, problem, resources.disk)
+    line = ProgressLine(progress, lambda status: f"{_total(status.parts, 'n_cells'):,} cells")
+    try:
+        status = work_off(folder, [Chunk.of(folder.plan, _ROOT)], problem, resources, line)
+    finally:
+        line.close()
+    return folder, status
+
+
+def _total(parts: list[Part], name: str) -> int:
+    return sum(int(part.facts[name]) for part in parts)
+
+
+def count_run(
+    net: Network, domain: Domain, mode: Exactness, out: Any, resources: Resources, progress: bool
+) -> CellCount:
+    """The number of cells, counted in processes or on a cluster; in a folder that is None nothing is kept."""
+    with tempfile.TemporaryDirectory() if out is None else nullcontext(out) as place:
+        _, status = _run("count", net, domain, mode, place, resources, progress)
+        return CellCount.of(_total(status.parts, "n_cells"), mode, status.is_complete)
+
+
+def map_run(
+    net: Network, domain: Domain, mode: Exactness, out: Any, resources: Resources, progress: bool
+) -> StoredCells:
+    """The cells, found in processes or on a cluster, in a folder."""
+    folder, status = _run("map", net, domain, mode, out, resources, progress)
+    return _stored(folder, status, net, domain, mode)
+
+
+def stored_cells(folder: Path) -> StoredCells:
+    """The cells in the folder of a run that finds them, as far as it has come."""
+    run = RunFolder.opened(folder)
+    if run.kind != "map":
+        raise FileFormatError(f"{shown(folder)}: the run in it is a {run.kind} and keeps no cells; expected a map")
+    facts, arrays = unpacked(run.problem())
+    network, domain, mode = restore_context(facts, arrays, shown(folder))
+    return _stored(run, follow(run, [Chunk.of(run.plan, _ROOT)])[0], network, domain, mode)
+
+
+def _stored(folder: RunFolder, status: Status, net: Network, domain: Domain, mode: Exactness) -> StoredCells:
+    parts = status.parts
+    names = tuple(str(part.file.relative_to(folder.where)) for part in parts)
+    n_cells, n_settled = _total(parts, "n_cells"), _total(parts, "n_settled")
+    cells = StoredCells(folder.where, n_cells, status.is_complete, mode, net, domain, n_settled, names)
+    cells.__dict__["batches"] = {name: part.facts["batches"] for name, part in zip(names, parts, strict=True)}
+    return cells
+
+
+class StoredCells(StreamedCells):
+    """Cells in the folder of a run, in Parquet parts."""
+
+    def _part(self, name: str) -> tuple[CellComplex, dict[str, NDArray[Any]]]:
+        file = self.folder / name
+        columns = read_columns(contents(file), None, shown(file))
+        arrays = _arrays(columns, self.network, self.domain)
+        sizes, paths = [], []
+        for size, *path in self.__dict__["batches"][name]:
+            sizes.append(size)
+            paths.append(path)
+        arrays["batch_start"] = np.cumsum([0, *sizes])
+        arrays["path_start"] = np.cumsum([0, *map(len, paths)])
+        arrays["paths"] = np.array([step for path in paths for step in path], dtype=np.int64)
+        cells = restored(
+            self.network, self.domain, self.exactness, arrays, is_complete=False, n_settled=0, where=shown(file)
+        )
+        return cells, arrays
+
+
+def _arrays(columns: Mapping[str, Any], net: Network, domain: Domain) -> dict[str, NDArray[Any]]:
+    """The arrays of cells as ``cell_arrays`` gives them, from the columns of a part."""
+    n = len(columns["labels"].start) - 1
+    arrays: dict[str, NDArray[Any]] = {}
+    for name in KINDS:
+        if name not in columns:
+            continue
+        start, values = columns[name]
+        if name == "labels":
+            arrays[name] = values.reshape(n, net.n_choices)
+        elif name == "maps":
+            arrays[name] = values.reshape(n, domain.dim + 1, *net.output_shape)
+        elif name == "map_error":
+            arrays[name] = values.reshape(n, -1) if n else np.zeros((0, domain.dim + 1))
+        elif name == "walls":
+            arrays["facet_start"], arrays[name] = start, values
+        elif name == "vertices":
+            arrays["vertex_start"], arrays[name] = start // domain.dim, values.reshape(-1, domain.dim)
+    n_vertices = len(arrays["vertices"])
+    for name, size in (("error", 0), ("directions", domain.dim), ("incidence", 1)):
+        if name in columns:
+            values = columns[name].values
+            if size:
+                values = values.reshape(n_vertices, -1 if n_vertices else size)
+            arrays[name] = values
+    return arrays

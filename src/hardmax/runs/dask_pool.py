@@ -1,0 +1,114 @@
+"""A Dask cluster that works off chunks: any ``distributed.Client``, or the address of a scheduler.
+
+Workers need this package and nothing of the folder: chunks travel with their tasks and parts come back to whoever
+asked. The tasks are named ``hardmax-count-...``, so that Dask's dashboard shows them under the name of the run.
+"""
+
+from __future__ import annotations
+
+import queue
+import time
+from typing import Any
+from uuid import uuid4
+
+from hardmax.cells.subtrees import Budget
+from hardmax.errors import HardmaxError, MissingExtraError, ParameterError, RunError
+from hardmax.networks.files.opening import reason
+from hardmax.runs.chunks import Chunk, Done
+from hardmax.runs.processes import TRIES
+from hardmax.runs.worker import work
+
+_COUNTED_EVERY = 2.0  # seconds between two questions how many workers there are
+
+
+class DaskPool:
+    """The workers of a cluster. A chunk whose worker is lost goes to another one."""
+
+    def __init__(self, kind: str, problem: bytes, scheduler: Any, timeout: float) -> None:
+        self._client, self._is_ours = _client(scheduler, timeout)
+        self._kind, self._problem, self._timeout = kind, problem, timeout
+        self._run = uuid4().hex[:8]
+        self._events: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._running: dict[str, tuple[Chunk, Budget, int, Any]] = {}
+        self._size, self._counted = 1, 0.0
+        try:
+            self._client.wait_for_workers(1, timeout=timeout)
+            self._told = self._scattered()
+        except Exception as error:  # distributed raises many kinds
+            self.close()
+            raise RunError(
+                f"scheduler {scheduler!s:.100}: no worker within {timeout:g} s "
+                f"({reason(error)}); start `dask worker`, or allow a longer timeout"
+            ) from None
+
+    def _scattered(self) -> Any:
+        """The problem, on every worker; not known by its content, since an earlier run may have let it go."""
+        return self._client.scatter(self._problem, broadcast=True, hash=False, timeout=self._timeout)
+
+    @property
+    def size(self) -> int:
+        """How many threads the workers have together."""
+        if time.monotonic() > self._counted + _COUNTED_EVERY:
+            try:
+                self._size = max(1, sum(self._client.nthreads().values()))
+            except Exception as error:
+                raise RunError(f"the scheduler is gone ({reason(error)}); what is finished is kept") from None
+            self._counted = time.monotonic()
+        return self._size
+
+    def submit(self, chunk: Chunk, budget: Budget) -> None:
+        self._begin(chunk, budget, 1)
+
+    def _begin(self, chunk: Chunk, budget: Budget, tries: int) -> None:
+        future = self._client.submit(
+            work, self._kind, self._told, chunk.data, budget,
+            key=f"hardmax-{self._kind}-{self._run}-{chunk.name[:16]}-{tries}", pure=False, retries=TRIES,
+        )  # fmt: skip
+        self._running[chunk.name] = (chunk, budget, tries, future)
+        future.add_done_callback(lambda _: self._events.put(chunk.name))
+
+    def finished(self, timeout: float) -> list[tuple[Chunk, Done | HardmaxError]]:
+        found: list[tuple[Chunk, Done | HardmaxError]] = []
+        try:
+            name = self._events.get(timeout=timeout)
+        except queue.Empty:
+            return found
+        chunk, budget, tries, future = self._running.pop(name)
+        try:
+            found.append((chunk, future.result(timeout=self._timeout)))
+        except Exception as error:  # its workers were lost again and again, or its data with them
+            if tries == TRIES or self._client.status != "running":
+                found.append((chunk, RunError(f"a chunk was lost {tries} times on the cluster ({reason(error)})")))
+            else:
+                self._told = self._scattered()
+                self._begin(chunk, budget, tries + 1)
+        return found
+
+    def close(self) -> None:
+        if self._client.status == "running":
+            self._client.cancel([future for *_, future in self._running.values()], force=True)
+        if self._is_ours:
+            self._client.close(timeout=self._timeout)
+
+
+def _client(scheduler: Any, timeout: float) -> tuple[Any, bool]:
+    """A client, and whether it is ours to close."""
+    try:
+        import distributed
+    except ImportError:
+        raise MissingExtraError("a scheduler needs Dask: pip install 'hardmax[dask]'") from None
+    client: Any = distributed.Client
+    if isinstance(scheduler, client):
+        if scheduler.status != "running" or scheduler.asynchronous:
+            raise RunError(f"scheduler: expected a connected, synchronous distributed.Client, got {scheduler!r:.200}")
+        return scheduler, False
+    if not isinstance(scheduler, str):
+        kind = type(scheduler).__name__
+        raise ParameterError(f'scheduler: expected a distributed.Client or an address as "tcp://host:8786", got {kind}')
+    try:
+        return client(scheduler, timeout=timeout, set_as_default=False), True
+    except Exception as error:
+        raise RunError(
+            f"scheduler {scheduler!r:.100}: no answer within {timeout:g} s ({reason(error)}); check the address, and "
+            "that `dask scheduler` runs there"
+        ) from None

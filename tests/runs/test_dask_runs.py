@@ -1,0 +1,108 @@
+"""The same runs on a Dask cluster: a scheduler and workers as processes of their own, one of them killed."""
+
+import subprocess
+import sys
+import time
+
+import pytest
+
+import hardmax as hm
+from hardmax.errors import ParameterError, RunError
+
+pytest.importorskip("distributed", reason="distributed, which is not installed")
+pytest.importorskip("pyarrow", reason="pyarrow, which is not installed")
+
+NET, SQUARE = hm.grid_transformer(4, 2, 2, 3), hm.Box([0, 0], [1, 1])
+
+
+def _dask(program, *arguments):
+    command = [sys.executable, "-m", f"distributed.cli.dask_{program}", *map(str, arguments), "--no-dashboard"]
+    return subprocess.Popen(command, stderr=subprocess.DEVNULL)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    """The address of a scheduler with two workers, and the workers' processes."""
+    place = tmp_path_factory.mktemp("dask")
+    scheduler = _dask("scheduler", "--host", "127.0.0.1", "--port", 0, "--scheduler-file", place / "scheduler.json")
+    options = ("--scheduler-file", place / "scheduler.json", "--nthreads", 1, "--no-nanny", "--local-directory", place)
+    workers = []
+    try:
+        end = time.monotonic() + 60
+        while not (place / "scheduler.json").exists():
+            assert time.monotonic() < end and scheduler.poll() is None
+            time.sleep(0.05)
+        import json
+
+        workers += [_dask("worker", *options) for _ in range(2)]
+        while True:
+            try:
+                address = json.loads((place / "scheduler.json").read_text())["address"]
+                break
+            except ValueError:  # it is being written
+                time.sleep(0.05)
+        yield address, workers
+    finally:
+        for process in (*workers, scheduler):
+            process.kill()
+            process.wait()
+
+
+def test_a_cluster_that_loses_a_worker_counts_every_cell_once(cluster, tmp_path):
+    from distributed import Client
+
+    address, workers = cluster
+    with Client(address, timeout=60, set_as_default=False) as client:
+        client.wait_for_workers(2, timeout=60)
+        seen = []
+
+        class Killing(hm.Resources):
+            """Kills a worker once some parts are there."""
+
+            def pool(self, kind, problem):
+                pool = super().pool(kind, problem)
+                finished = pool.finished
+
+                def watched(timeout):
+                    found = finished(timeout)
+                    seen.extend(found)
+                    if len(seen) >= 2 and workers[0].poll() is None:
+                        workers[0].kill()
+                    return found
+
+                pool.finished = watched
+                return pool
+
+        found = hm.count_cells(NET, SQUARE, out=tmp_path, on=Killing(scheduler=client, chunk_seconds=0.2))
+        assert (found, found.is_complete) == (262144, True)
+        assert workers[0].wait() == -9 and len(seen) > 3
+        parts = list((tmp_path / "parts").iterdir())
+        assert len(parts) == len({part.name[:32] for part in parts})
+        assert client.status == "running"  # the caller's client stays open
+    assert hm.count_cells(hm.grid_transformer(2, 2, 2, 1), SQUARE, on=address) == 16
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "words"),
+    [("tcp://127.0.0.1:9", "no answer within 1 s"), ("no address at all", "no answer"), (3.5, "distributed.Client")],
+)
+def test_a_scheduler_that_does_not_answer_is_named(scheduler, words, tmp_path):
+    with pytest.raises((RunError, ParameterError), match=words):
+        hm.count_cells(NET, SQUARE, out=tmp_path, on=hm.Resources(scheduler=scheduler, timeout=1))
+
+
+def test_a_scheduler_without_workers_is_named(tmp_path):
+    scheduler = _dask("scheduler", "--host", "127.0.0.1", "--port", 0, "--scheduler-file", tmp_path / "s.json")
+    try:
+        end = time.monotonic() + 60
+        while not (tmp_path / "s.json").exists() or not (tmp_path / "s.json").read_text().strip().endswith("}"):
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        import json
+
+        address = json.loads((tmp_path / "s.json").read_text())["address"]
+        with pytest.raises(RunError, match="no worker within 1 s"):
+            hm.count_cells(NET, SQUARE, out=tmp_path / "run", on=hm.Resources(scheduler=address, timeout=1))
+    finally:
+        scheduler.kill()
+        scheduler.wait()
