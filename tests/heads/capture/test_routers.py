@@ -82,6 +82,15 @@ def test_equal_scores_go_to_the_first_expert_though_torch_may_take_another():
     assert router.chosen.tolist() == [[0, 1], [2, 0]] and router.load.tolist() == [0.5, 0.25, 0.25, 0.0]
 
 
+def test_scores_that_tie_in_rationals_alone_go_to_the_first_expert():
+    gate = _Gate(lambda s: s.topk(1, -1).indices)
+    with torch.no_grad():
+        gate.linear.weight[:] = torch.tensor([[1.0, 1, 1], [0, 1.0, 0], [-1.0, 0, 0], [0, 0, 1.0]])
+        gate.linear.bias.zero_()
+    (router,) = hm.capture_routers(gate, torch.tensor([[2.0**60, 1.0, -(2.0**60)]]))  # 1 and 1; 0 and 1 in floats
+    assert router.chosen.tolist() == [[0]]
+
+
 def test_an_argmax_is_a_router_of_one():
     (router,) = hm.capture_routers(_Gate(lambda s: s.softmax(-1).argmax(-1)), torch.randn(9, 3))
     assert router.top == 1 and len(router.chosen) == 9 and (router.margins >= 0).all()

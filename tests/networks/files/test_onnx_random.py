@@ -282,3 +282,14 @@ def test_a_constant_node_may_hold_numbers_of_any_kind(tmp_path):
     for attributes in ({"value": tensor}, {"value_floats": [1.0, 2.0, 3.0]}, {"value_ints": [1, 2, 3]}):
         nodes = [("Constant", [], ["c"], attributes), ("Cast", ["c"], ["w"], {"to": 1})]
         _same([*nodes, ("Mul", ["x", "w"], ["y"], {})], {}, tmp_path)
+
+
+def test_a_comparison_with_the_maximum_is_hard_along_its_own_axis_alone(tmp_path):
+    nodes = [
+        ("ReduceMax", ["x"], ["m"], {"axes": [2], "keepdims": 1}),
+        ("Equal", ["x", "m"], ["e"], {}),
+        ("Cast", ["e"], ["f"], {"to": 1}),
+        ("Hardmax", ["f"], ["y"], {"axis": 1}),
+    ]
+    with pytest.raises(hm.errors.OperatorError, match="entries compared with their maximum"):
+        hm.read(save(small_model(nodes, [1, 2, 3]), tmp_path))

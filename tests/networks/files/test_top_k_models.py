@@ -49,6 +49,10 @@ def _kept(s):
     return torch.where(s >= s.topk(2, -1)[0][..., -1, None], s, torch.tensor(_MINUS).to(s)).softmax(-1)
 
 
+def _turned(s):
+    return s.masked_fill(s.topk(2, -1).values[..., -1:] > s, _MINUS).softmax(-1)
+
+
 def _scattered_scores(s):
     values, places = s.topk(3, -1)
     return torch.full_like(s, _MINUS).scatter(-1, places, values).softmax(-1)
@@ -89,7 +93,7 @@ def _causal_threshold(s):
     return _threshold(s.masked_fill(_FAR < 0, _MINUS))
 
 
-_WAYS = [_threshold, _kept, _scattered_scores, _scattered_weights, _shares, _uniform, _counted, _gathered]
+_WAYS = [_threshold, _turned, _kept, _scattered_scores, _scattered_weights, _shares, _uniform, _counted, _gathered]
 
 
 @pytest.mark.parametrize("weigh", [*_WAYS, _far, _window, _causal_threshold])

@@ -180,10 +180,10 @@ def _router(layer: int, calls: list[_Call]) -> Router:
     chosen = _chosen(head, first.top)
     own = np.sort(np.concatenate([call.own for call in calls]), axis=1)
     differs = (np.sort(chosen, axis=1) != own).any(axis=1)
-    scores = head.scores
+    scores, sizes = head.scores, _sizes(head)
     for row in np.flatnonzero(differs):  # what a model in float32 may take the other way: a lead within its rounding
         lead = np.abs(scores[row, own[row]].sum() - scores[row, chosen[row]].sum())
-        if lead > 1e-3 * (1 + np.abs(scores[row]).max()):
+        if not lead <= 1e-4 * sizes[row]:
             raise OperatorError(
                 f"{first.name}: token {int(row)} goes to experts {own[row].tolist()}, but the scores say "
                 f"{sorted(chosen[row].tolist())}; the router changes them in a way that is not known here"
@@ -191,13 +191,18 @@ def _router(layer: int, calls: list[_Call]) -> Router:
     return Router(head, first.top, chosen)
 
 
+def _sizes(head: CapturedHead) -> FloatArray:
+    """(n_tokens,) the largest sum of absolute terms of a score."""
+    sizes = np.abs(head.queries) @ np.abs(head.keys).T + (0.0 if head.biases is None else np.abs(head.biases))
+    return np.asarray(sizes.max(axis=1))
+
+
 def _chosen(head: CapturedHead, top: int) -> IntArray:
     """The ``top`` best keys of each row, best first; rows with scores closer than their rounding in rationals."""
     scores = head.scores
     order = np.argsort(-scores, axis=1, kind="stable")
-    sizes = np.abs(head.queries) @ np.abs(head.keys).T + (0.0 if head.biases is None else np.abs(head.biases))
     down = np.take_along_axis(scores, order, axis=1)
-    error = dot_error(head.keys.shape[1], sizes.max(axis=1))
+    error = dot_error(head.keys.shape[1], _sizes(head))
     doubtful = ~((down[:, :-1] - down[:, 1:])[:, :top] > 2 * error[:, None]).all(axis=1)
     for row in np.flatnonzero(doubtful):
         query = [rational(x) for x in head.queries[row].tolist()]
