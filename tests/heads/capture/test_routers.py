@@ -108,5 +108,10 @@ def test_routers_that_are_no_power_diagram_are_refused_and_other_models_named():
         hm.capture_routers(_Gate(_negated_in_place), torch.randn(2, 3))
     with pytest.raises(EmptyError, match="took no top-k"):
         hm.capture_routers(torch.nn.Linear(3, 4), torch.randn(2, 3))
+    with torch.device("meta"):
+        empty = transformers.MixtralForCausalLM(transformers.MixtralConfig(**_SIZES))
+    for ask in (hm.capture, hm.capture_routers):
+        with pytest.raises(ParameterError, match="on the meta device; load them"):
+            ask(empty, _IDS)
     with pytest.raises(ParameterError, match="a torch module"):
         hm.capture_routers("model.onnx", _IDS)

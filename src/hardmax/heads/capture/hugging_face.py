@@ -284,6 +284,8 @@ def _as_numbers(torch: Any, mask: Any, dtype: Any, n_keys: int) -> Any:
 def sequences(model: Any, inputs: Any) -> list[dict[str, Any]]:
     """The arguments of the model for each sequence, with a batch axis of one and no padding."""
     torch, _ = _libraries()
+    if any(weight.is_meta for weight in model.parameters()):
+        raise ParameterError(f"expected a {type(model).__name__} with weights, got one on the meta device; load them")
     if not isinstance(inputs, Mapping):
         return [{"input_ids": ids[None]} for ids in _token_numbers(torch, model, inputs)]
     if not inputs:
