@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from hardmax.heads.analysis import analyse_heads as analyse_heads
     from hardmax.heads.capture import models as models
     from hardmax.heads.capture.capturing import capture as capture
+    from hardmax.heads.capture.routers import capture_routers as capture_routers
     from hardmax.heads.classes.audit import ClassAudit as ClassAudit
     from hardmax.heads.classes.audit import audit_classes as audit_classes
     from hardmax.heads.classes.audit import load_classes as load_classes
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
     from hardmax.heads.diagram.power_diagram import power_diagram as power_diagram
     from hardmax.heads.diagram.pullback import pull_back as pull_back
     from hardmax.heads.kv_cache import kv_cache as kv_cache
+    from hardmax.heads.roles import head_roles as head_roles
     from hardmax.measure import bounds as bounds
     from hardmax.measure import dynamics as dynamics
     from hardmax.measure import stability as stability
@@ -80,8 +82,11 @@ if TYPE_CHECKING:
     from hardmax.networks.layers import HardTanh as HardTanh
     from hardmax.networks.layers import Head as Head
     from hardmax.networks.layers import Maxout as Maxout
+    from hardmax.networks.layers import Mixture as Mixture
     from hardmax.networks.layers import ReLU as ReLU
     from hardmax.networks.layers import Residual as Residual
+    from hardmax.networks.layers import Sparsemax as Sparsemax
+    from hardmax.networks.layers import TopK as TopK
     from hardmax.networks.library import builtin as builtin
     from hardmax.networks.network import Network as Network
     from hardmax.networks.skeleton import skeleton as skeleton
@@ -103,6 +108,7 @@ _NAMES = {
     "Head": "hardmax.networks.layers",
     "Limits": "hardmax.networks.files.opening",
     "Maxout": "hardmax.networks.layers",
+    "Mixture": "hardmax.networks.layers",
     "Network": "hardmax.networks.network",
     "Plane": "hardmax.cells.domains",
     "ReLU": "hardmax.networks.layers",
@@ -110,6 +116,8 @@ _NAMES = {
     "Resources": "hardmax.runs.resources",
     "Segment": "hardmax.cells.domains",
     "Space": "hardmax.cells.domains",
+    "Sparsemax": "hardmax.networks.layers",
+    "TopK": "hardmax.networks.layers",
     "TropicalPolynomial": "hardmax.tropical.polynomial",
     "analyse_heads": "hardmax.heads.analysis",
     "approximate": "hardmax.constructions.piecewise",
@@ -117,6 +125,7 @@ _NAMES = {
     "audit_classes": "hardmax.heads.classes.audit",
     "builtin": "hardmax.networks.library",
     "capture": "hardmax.heads.capture.capturing",
+    "capture_routers": "hardmax.heads.capture.routers",
     "cells_around": "hardmax.cells.around.search",
     "count_cells": "hardmax.cells.search",
     "decision_constant": "hardmax.cells.around.constancy",
@@ -129,6 +138,7 @@ _NAMES = {
     "from_torch": "hardmax.networks.files.torch_modules",
     "ghost_regions": "hardmax.heads.diagram.ghost_regions",
     "grid_transformer": "hardmax.constructions.grid",
+    "head_roles": "hardmax.heads.roles",
     "joint_cells": "hardmax.tropical.sums.joint_cells",
     "kv_cache": "hardmax.heads.kv_cache",
     "lipschitz": "hardmax.cells.derived.lipschitz",

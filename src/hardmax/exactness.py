@@ -23,6 +23,30 @@ class Exactness(StrEnum):
     ESTIMATED = "estimated"
 
 
+def share_interval(share: float, n: int, level: float = 0.95) -> tuple[float, float]:
+    """Where a share lies that was measured as ``share`` on ``n`` independent draws, after Clopper and Pearson.
+
+    It holds with a probability of at least ``level``. A share that is no number of ``n``-ths is a mean over draws of
+    shares, and has the wider interval of Hoeffding, which asks only that each lies between 0 and 1.
+
+    Examples
+    --------
+    >>> [round(end, 3) for end in share_interval(0.5, 10)], share_interval(1.0, 10)[1], share_interval(0.0, 4)[0]
+    ([0.187, 0.813], 1.0, 0.0)
+    >>> [round(end, 3) for end in share_interval(0.55, 10)]
+    [0.121, 0.979]
+    """
+    count = round(share * n)
+    if abs(share * n - count) > 1e-9 * n:
+        reach = float(np.sqrt(np.log(2 / (1 - level)) / (2 * n)))
+        return max(0.0, share - reach), min(1.0, share + reach)
+    from scipy.special import betaincinv
+
+    tail = (1 - level) / 2
+    low = 0.0 if count == 0 else float(betaincinv(count, n - count + 1, tail))
+    return low, 1.0 if count == n else float(betaincinv(count + 1, n - count, 1 - tail))
+
+
 def detached(values: Any) -> Any:
     """The values as numpy can read them: a tensor that requires a gradient, or lies on a device, as its numbers alone.
 

@@ -91,4 +91,4 @@ def test_a_head_without_dead_classes_and_a_stopped_search_have_pages_too(page, t
     write_class_page(hm.audit_classes(np.eye(3), max_seconds=0), tmp_path / "stopped.html")
     page.goto((tmp_path / "stopped.html").as_uri())
     assert "stopped early, with 3 undecided" in page.locator("p.answer").inner_text()
-    assert "stopped early" in page.locator("#table-about").inner_text()
+    assert "stopped early" in page.locator("#table-about").text_content()

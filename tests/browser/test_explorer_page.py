@@ -206,22 +206,29 @@ def test_keys_and_the_query_move_with_the_arrow_keys_and_delete_removes(page, ad
     assert len(_state(page)["layers"][0]["heads"][0]["keys"]) == 6
 
 
-def test_a_key_is_dragged_with_a_finger(browser, address):
+@pytest.mark.parametrize(("dx", "dy"), [(-40, 0), (0, 60), (0, -60), (30, 50)], ids=["left", "down", "up", "aslant"])
+def test_a_key_is_dragged_with_a_finger_in_every_direction_and_the_page_stays(browser, address, dx, dy):
     context = browser.new_context(viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
     page = context.new_page()
-    _open(page, address, "two-n")
-    key = page.get_by_role("slider", name="key 0 of head 1")
+    _open(page, address, "two-heads")
+    key = page.get_by_role("slider", name="key 1 of head 0")
     key.scroll_into_view_if_needed()
+    before, scrolled = _state(page)["layers"][0]["heads"][0]["keys"][1], page.evaluate("scrollY")
     box = key.locator(".mark").bounding_box()
     x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
     touch = context.new_cdp_session(page)
-    for kind, dx in (("touchStart", 0), ("touchMove", -20), ("touchMove", -40), ("touchEnd", None)):
-        points = [] if dx is None else [{"x": x + dx, "y": y}]
+    for share in (0, 0.25, 0.5, 0.75, 1, None):
+        points = [] if share is None else [{"x": x + share * dx, "y": y + share * dy}]
+        kind = "touchStart" if share == 0 else "touchEnd" if share is None else "touchMove"
         touch.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
-    page.wait_for_function("() => hardmaxExplorer.state.layers[0].heads[0].keys[0][0] < 1.25")
-    after = _state(page)["layers"][0]["heads"][0]["keys"][0]
+    page.wait_for_function("old => hardmaxExplorer.state.layers[0].heads[0].keys[1].join() !== old.join()", arg=before)
+    page.wait_for_timeout(150)
+    after = _state(page)["layers"][0]["heads"][0]["keys"][1]
+    side = page.locator("#overlay").bounding_box()["width"]
+    moved = [(new - old) * side / 4 for new, old in zip(after, before, strict=True)]
+    assert page.evaluate("scrollY") == scrolled
     context.close()
-    assert after[1] == 0
+    assert moved == pytest.approx([dx, -dy], abs=4)
 
 
 def test_more_keys_than_the_shader_holds_are_said_and_counted(page, address):
@@ -251,7 +258,7 @@ def test_values_are_dragged_in_their_own_mode(page, address):
 
 def test_numbers_can_be_typed_and_nonsense_is_put_back(page, address):
     _open(page, address, "bounded-cells")
-    bias = page.get_by_label("head 1, key 4, bias")
+    bias = page.get_by_label("head 0, key 4, bias")
     assert page.locator(".status.dead").count() == 1  # key 4, inside the hull of the others
     bias.fill("0.5")
     bias.press("Enter")
@@ -265,7 +272,7 @@ def test_numbers_can_be_typed_and_nonsense_is_put_back(page, address):
 def test_what_was_begun_in_an_older_state_touches_nothing(page, address):
     """A number half typed when another example opens, and a key pressed on a handle that is already gone."""
     _open(page, address, "power-diagram")
-    page.get_by_label("head 1, key 5, bias").fill("7")
+    page.get_by_label("head 0, key 5, bias").fill("7")
     page.select_option("#preset", "49-or-34")
     _settled(page)
     assert _state(page)["layers"][0]["shifts"] == [0, 0, -1]
@@ -283,9 +290,9 @@ def test_what_was_begun_in_an_older_state_touches_nothing(page, address):
 def test_heads_and_keys_are_added_and_removed(page, address):
     _open(page, address, "two-heads")
     page.get_by_role("button", name="Add a head to this layer").click()
-    page.get_by_role("button", name="Add a key to head 3").click()
-    page.get_by_role("button", name="Remove key 0 of head 1", exact=True).click()
-    page.get_by_role("button", name="Remove head 2", exact=True).click()
+    page.get_by_role("button", name="Add a key to head 2").click()
+    page.get_by_role("button", name="Remove key 0 of head 0", exact=True).click()
+    page.get_by_role("button", name="Remove head 1", exact=True).click()
     state = _state(page)
     assert [len(head["keys"]) for head in state["layers"][0]["heads"]] == [2, 4]
     assert _settled(page) == _library(state["layers"], state["window"])
@@ -321,7 +328,7 @@ def test_the_field_follows_temperature_view_and_head(page, address):
         lambda: page.locator("#temperature").fill("150"),
         lambda: page.click("#view-share"),
         lambda: page.click("#view-output"),
-        lambda: page.get_by_role("button", name="■ head 2", exact=True).click(),
+        lambda: page.get_by_role("button", name="■ head 1", exact=True).click(),
     ):
         act()
         seen.append(_pixels(page))
@@ -338,7 +345,9 @@ def test_cooling_ends_at_zero(page, address):
 
 
 def test_the_hard_field_shows_the_winner_s_colour_where_the_library_says_so(page, address):
-    _open(page, address, "figure-5")
+    _open(page, address, "soft-limit")
+    page.click("#view-weights")
+    page.locator("#temperature").fill("0")
     _at_rest(page)
     net = hm.networks.library.builtin("figure-5")
     points = np.random.default_rng(3).uniform(-1.9, 1.9, (40, 2))
@@ -367,7 +376,7 @@ def test_vertices_of_the_sum_are_the_joint_cells_and_light_up_with_them(page, ad
 
 
 def test_joint_cells_and_live_keys_are_the_library_s(page, address):
-    for name in ("demo", "216-or-92", "power-diagram", "vacuous", "duplicates"):
+    for name in ("demo", "216-or-92", "power-diagram", "duplicates"):
         _open(page, address, name)
         heads = _state(page)["layers"][0]["heads"]
         joint = hm.joint_cells([(np.array(head["keys"]), np.array(head["biases"])) for head in heads])
@@ -524,11 +533,12 @@ def test_text_of_a_preset_is_shown_as_text(page, monkeypatch, tmp_path):
 
     preset = presets()[0]
     evil = replace(preset, title=f"</script>{_MARKUP}", true=_MARKUP + ".")
-    monkeypatch.setattr(explorer, "presets", lambda: (evil,))
+    monkeypatch.setattr(explorer, "presets", lambda: (evil, *presets()[1:]))
     file = tmp_path / "evil.html"
     file.write_text(explorer_html())
     page.goto(file.as_uri())
     _settled(page)
+    page.click("#workshop")
     assert page.inner_text("#story-title") == f"</script>{_MARKUP}" and _MARKUP in page.inner_text("#story-text")
     assert page.locator("img").count() == 0 and page.title() == "hardmax explorer"
 
@@ -544,6 +554,7 @@ def _downloaded(page, button):
 
 def test_pictures_and_numbers_can_be_downloaded(page, address):
     counts = _open(page, address, "moving-walls")
+    page.locator(".menu summary").click()
     drawing = ET.fromstring(_downloaded(page, "#save-svg"))
     assert drawing[0].text == "17 cells, 17 regions, 17 affine maps (exact)"
     assert sum(1 for node in drawing if node.get("fill") not in (None, "none")) == counts["window"][0]
@@ -563,8 +574,115 @@ def test_pictures_and_numbers_can_be_downloaded(page, address):
 def test_the_python_code_builds_the_network_that_was_counted(page, address, capsys):
     for name in ("demo", "depth", "49-or-34", "dead-key"):
         counts = _open(page, address, name)
+        page.locator(".menu summary").click()
         page.click("#python")
         code = page.inner_text("#python-code")
         page.click("#python-close")
+        page.locator(".menu summary").click()
         exec(compile(code, "explorer.py", "exec"), {})
         assert capsys.readouterr().out.split() == [*map(str, counts["window"]), "certified"], name
+
+
+# ---- colours ----
+
+
+def test_labels_have_the_library_s_colours_and_dragging_changes_no_other(page, address):
+    from hardmax.show.colours import KEY_COLOURS, label_shades
+
+    page.goto(address)
+    rng = np.random.default_rng(5)
+    for sizes, width in (((4,), 6), ((2, 2, 2), 5), ((3,), 1)):
+        labels = rng.integers(0, sizes[0], (30, width)).tolist()
+        own = page.evaluate(
+            "([labels, sizes]) => labels.map((label) => hardmaxExplorer.shadeOf(label, sizes))", [labels, list(sizes)]
+        )
+        for (hue, share), (colour, wanted) in zip(own, label_shades(np.array(labels), sizes), strict=True):
+            assert KEY_COLOURS[hue] == colour and share == pytest.approx(wanted, abs=1e-12)
+    _open(page, address, "demo")
+    tones = """() => { const { map } = hardmaxExplorer, tones = map.tones();
+                       return Object.fromEntries(map.answer.cells.map((cell, i) => [cell.label.join(), tones[i]])); }"""
+    before = page.evaluate(tones)
+    page.get_by_role("slider", name="key 1 of head 0").focus()
+    for _ in range(3):
+        page.keyboard.press("ArrowRight")
+    _settled(page)
+    after = page.evaluate(tones)
+    common = before.keys() & after.keys()
+    assert len(common) > 50 and after.keys() != before.keys()
+    assert {label: before[label] for label in common} == {label: after[label] for label in common}
+
+
+def test_the_bar_at_the_query_shows_weights_and_nothing_else(page, address):
+    _open(page, address, "power-diagram")
+    page.locator("#temperature").fill("0")
+    _at_rest(page)
+    assert page.locator("#readout .bars .bar").count() == 1  # at temperature zero one key has all the weight
+    page.locator("#temperature").fill("150")
+    _at_rest(page)
+    widths = page.locator("#readout .bars .bar").evaluate_all(
+        "all => all.map((one) => one.getBoundingClientRect().width)"
+    )
+    whole = page.locator("#readout .bars").bounding_box()["width"]
+    titles = page.locator("#readout .bars .bar").evaluate_all("all => all.map((one) => one.title)")
+    for width, title in zip(widths, titles, strict=True):
+        assert width / whole == pytest.approx(float(title.split(": ")[1]), abs=0.01)
+
+
+# ---- the first screen and the tour ----
+
+
+def test_the_first_screen_is_the_plane_the_temperature_and_a_sentence(page, address, screenshot):
+    for width, height in ((1366, 768), (1440, 900)):
+        page.set_viewport_size({"width": width, "height": height})
+        page.goto(address)
+        _settled(page)
+        assert page.evaluate("document.documentElement.scrollHeight") <= height
+        for selector in ("#overlay", "#temperature", "#tour .step:not([hidden])", "#legend"):
+            box = page.locator(selector).bounding_box()
+            assert box["y"] >= 0 and box["y"] + box["height"] <= height, selector
+        assert not page.locator("#counts-panel").is_visible()
+        screenshot(f"explorer-first-screen-{width}", full_page=False)
+
+
+def test_the_tour_goes_through_six_steps_and_ends_in_the_workshop(page, address):
+    page.emulate_media(reduced_motion="reduce")
+    page.goto(address)
+    titles, counts = [], []
+    for step in range(6):
+        _settled(page)
+        shown = page.locator("#tour .step:not([hidden])")
+        titles.append(shown.locator("h2").inner_text())
+        counts.append(shown.locator(".live-count").all_inner_texts())
+        assert page.inner_text("#tour-steps") == f"Step {step + 1} of 6"
+        if step < 5:
+            assert shown.locator("math").count() >= 1
+            assert shown.locator("math").first.evaluate("one => one.getBoundingClientRect().height") > 8
+        page.click("#tour-after")
+    assert titles == ["Attention is a weighted choice", "Cool it", "Cells", "A dead key", "Depth", "Your model"]
+    assert counts[2] == ["6 cells"] and counts[4] == ["256 cells"]
+    assert page.locator("#counts-panel").is_visible()
+    page.click("#workshop")
+    page.click("#tour-before")
+    assert page.inner_text("#tour-steps") == "Step 5 of 6"
+
+
+def test_the_legend_names_the_keys_and_marks_the_dead(page, address):
+    _open(page, address, "dead-key")
+    assert page.locator("#legend li").all_inner_texts()[:4] == ["key 0", "key 1", "key 2, dead", "key 3"]
+    _open(page, address, "two-heads")
+    assert page.locator("#legend li").first.inner_text() == "colours of head 0:"
+
+
+def test_formulas_are_mathml_and_read_as_they_were_written(page, address):
+    _open(page, address, "soft-limit")
+    assert page.locator("#story-text math").count() >= 3
+    assert page.locator("#story-text mfrac").count() == 2 and "$" not in page.inner_text("#story-text")
+
+
+def test_without_scripts_the_page_says_what_it_would_show(browser, address):
+    context = browser.new_context(java_script_enabled=False, offline=True)
+    sheet = context.new_page()
+    sheet.goto(address)
+    text = sheet.inner_text("body")
+    context.close()
+    assert "Scripts are off" in text and "counting…" not in text

@@ -43,6 +43,11 @@ def _downloaded(page, selector):
     return found.value.suggested_filename, found.value.path().read_text(encoding="utf-8")
 
 
+def _cells(made):
+    (section,) = (section for section in made.document.sections if section.name == "cells")
+    return section
+
+
 def _view(page):
     return page.locator("#cell-map .window").get_attribute("viewBox").split()
 
@@ -54,10 +59,10 @@ def _fact(page, section, label):
 
 def test_the_page_shows_the_library_s_counts_and_every_section(page, lookup, screenshot):
     _opened(page, lookup.path, color_scheme="light")
-    cells = lookup.document.sections[3].facts
+    cells = _cells(lookup).facts
     assert [_fact(page, "cells", fact.label) for fact in cells[:3]] == [fact.text for fact in cells[:3]]
-    assert page.locator("#cell-map [data-cell]").count() == cells[0].value
-    assert page.locator("main h2").count() == 8
+    assert page.locator("#cell-map .cells [data-cell]").count() == cells[0].value
+    assert page.locator("main h2").count() == 9
     assert page.locator("h1").inner_text() == "built-in: lookup"
     assert "the skeleton keeps" in page.locator(".answer").inner_text()
     screenshot("report-light")
@@ -90,7 +95,7 @@ def test_cells_are_told_one_by_one(page, lookup):
     assert panel.locator(".equation li").count() == 8
     assert page.locator(".chosen-cell").get_attribute("d") != "M0 0"
     largest = max(lookup.document.tables["cells"].rows, key=lambda row: row[3])
-    page.locator(f'#cell-map [data-cell="{largest[0]}"]').click()
+    page.locator(f'#cell-map .cells [data-cell="{largest[0]}"]').click(force=True)
     assert panel.locator("h3").inner_text() == f"Cell {largest[0]}"
     page.locator("#cell-number").fill("5")
     page.locator("#cell-number").press("Enter")
@@ -113,7 +118,7 @@ def test_the_map_zooms_moves_and_comes_back_by_mouse_and_by_keys(page, lookup, s
     page.keyboard.press("n")
     assert page.locator("#cell-panel h3").inner_text() == "Cell 0"
     screenshot("report-zoomed", full_page=False)
-    page.locator("#cell-map .map-tools").evaluate("tools => tools.scrollIntoView()")
+    page.locator("#cooling").evaluate("tools => tools.scrollIntoView()")
     box = page.locator("#cell-map .frame").bounding_box()
     before = window.get_attribute("viewBox")
     page.mouse.move(box["x"] + 200, box["y"] + 200)
@@ -143,14 +148,15 @@ def test_the_wheel_scrolls_the_page_until_the_map_is_asked_for(page, lookup):
 def test_colours_can_be_changed_and_their_legend_follows(page, lookup):
     _opened(page, lookup.path)
     select = page.locator("#colouring")
-    first = page.locator("#cell-map [data-cell='0']").get_attribute("class")
+    first = page.locator("#cell-map .cells [data-cell='0']").get_attribute("class")
     names = select.locator("option").all_inner_texts()
-    assert names[0].startswith("the choice of layer") and "linear region" in names
+    assert names[0] == "what the model decides" and names[1].startswith("the choice of layer")
     assert page.locator("#colour-legend li").count() > 1
     select.select_option(label="ReLUs that are on")
-    assert page.locator("#cell-map [data-cell='0']").get_attribute("class") != first
+    assert page.locator("#cell-map .cells [data-cell='0']").get_attribute("class") != first
+    assert not page.locator("#cell-map .soft-parts").is_visible()
     select.select_option(label="linear region")
-    assert page.locator("#colour-legend li").count() == 0
+    assert "says nothing else" in page.locator("#colour-legend li").inner_text()
 
 
 def test_every_table_can_be_downloaded_as_it_is(page, lookup):
@@ -160,7 +166,7 @@ def test_every_table_can_be_downloaded_as_it_is(page, lookup):
     table = lookup.document.tables["cells"]
     assert name == "cells.csv" and len(rows) == len(table.rows) + 1
     assert [float(row[3]) for row in rows[1:]] == [row[3] for row in table.rows]
-    assert rows[0][1] == "region (certified)"
+    assert rows[0][:2] == ["cell", "region (certified)"]
     name, text = _downloaded(page, '#downloads [data-table="fidelity"][data-download="json"]')
     assert json.loads(text)["rows"][0][1] == lookup.document.tables["fidelity"].rows[0][1]
     name, text = _downloaded(page, '#downloads [data-download="all"]')
@@ -201,7 +207,7 @@ def test_rows_that_a_click_adds_are_written_as_the_first_ones_are(page, tmp_path
 def test_a_link_to_a_table_opens_it(page, lookup):
     _opened(page, lookup.path)
     assert page.locator("#table-cell-maps").get_attribute("open") is None
-    page.locator('#cells figcaption a[href="#table-cell-maps"]').click()
+    page.locator('#answer figcaption a[href="#table-cell-maps"]').click()
     page.locator("#table-cell-maps[open]").wait_for(state="attached")  # opened once the address has changed
 
 
@@ -286,7 +292,7 @@ def test_a_phone_shows_everything_within_its_width(page, lookup, screenshot):
     page.set_viewport_size({"width": 390, "height": 844})
     _opened(page, lookup.path)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    page.locator("#cell-map [data-cell]").nth(7).click(force=True)
+    page.locator("#cell-map .cells [data-cell]").nth(7).click(force=True)
     assert page.locator("#cell-panel h3").is_visible()
     screenshot("report-phone")
 
@@ -307,7 +313,7 @@ def test_the_page_reads_without_scripts(browser, lookup):
     sheet.goto(lookup.path.as_uri())
     figures = sheet.locator("#heads figure")
     assert all(figures.nth(index).is_visible() for index in range(figures.count()))
-    assert sheet.locator("#cell-map [data-cell]").count() == lookup.document.sections[3].facts[0].value
+    assert sheet.locator("#cell-map .cells [data-cell]").count() == _cells(lookup).facts[0].value
     assert sheet.locator("button:visible").count() == 0
     context.close()
 
@@ -338,7 +344,7 @@ def test_the_keyboard_reaches_every_control(page, lookup):
     for _ in range(60):
         page.keyboard.press("Tab")
         reached.add(page.evaluate("document.activeElement.id || document.activeElement.tagName"))
-    assert {"theme", "print", "colouring", "zoom-in", "cell-number"} <= reached
+    assert {"theme", "print", "cool", "colouring", "zoom-in", "cell-number"} <= reached
 
 
 def test_a_line_has_its_strip_and_its_cells(page, tmp_path, screenshot):
@@ -347,8 +353,8 @@ def test_a_line_has_its_strip_and_its_cells(page, tmp_path, screenshot):
     inputs = lookup_examples(3, rng=np.random.default_rng(1)).inputs
     made = make_report(hm.builtin("lookup"), tmp_path / "line.html", inputs)
     _opened(page, made.path)
-    n_cells = made.document.sections[3].facts[0].value
-    assert page.locator("#cell-line [data-cell]").count() == n_cells
+    n_cells = _cells(made).facts[0].value
+    assert page.locator("#cell-line .cells [data-cell]").count() == n_cells
     page.get_by_label("Next cell").click()
     assert "length" in page.locator("#cell-panel").inner_text()
     window = page.locator("#cell-line .window")
@@ -363,6 +369,65 @@ def test_a_line_has_its_strip_and_its_cells(page, tmp_path, screenshot):
 def test_a_network_of_relus_alone_has_a_page(page, tmp_path, screenshot):
     path = hm.reports.report(hm.builtin("figure-2"), tmp_path / "relu.html")
     _opened(page, path)
-    assert "no attention" in page.locator("#heads .absent").inner_text()
-    assert page.locator("#cell-map [data-cell]").count() > 20
+    assert page.locator("#heads").count() == 0 and "no attention" in page.locator("#about .left-out").inner_text()
+    assert page.locator("#cell-map .cells [data-cell]").count() > 20
+    assert not page.locator("#cooling").is_visible()
     screenshot("report-relu")
+
+
+def test_the_first_screen_shows_the_picture_and_says_what_is_decided(page, lookup, screenshot):
+    for width, height in ((1440, 900), (1366, 768)):
+        page.set_viewport_size({"width": width, "height": height})
+        _opened(page, lookup.path)
+        said = page.locator("#picture-says").bounding_box()
+        assert said["y"] + said["height"] <= height
+        card, map_ = page.locator("#cell-panel").bounding_box(), page.locator("#cell-map svg.map").bounding_box()
+        assert card["x"] >= map_["x"] + map_["width"] - 1 and card["y"] < height
+        screenshot(f"report-first-screen-{width}", full_page=False)
+
+
+def test_one_slider_cools_the_map_and_the_attention(page, lookup):
+    _opened(page, lookup.path)
+    runs = "() => document.querySelector('#cell-map .hatched').getAttribute('d').split('M').length - 1"
+    decisions = json.loads(page.locator("#data").text_content())["drawing"]["cells"]["decisions"]
+    squares = page.locator("#head-0 .attention .weight")
+    page.wait_for_selector("#temperature-says:not(:empty)")
+    for value in (9, 5, 0):
+        page.locator("#cool").fill(str(value))
+        at = 9 - value
+        assert page.evaluate(runs) == max(1, len(decisions["runs"][at]))
+        captured = hm.capture(hm.builtin("lookup"), lookup.subject.inputs.points[:1])[0].head(0, 0)
+        scores = captured.softmax_scores
+        temperature = captured.temperature * decisions["temperatures"][at] / decisions["temperatures"][0]
+        raw = (
+            np.exp((scores - scores.max(axis=1, keepdims=True)) / temperature)
+            if temperature
+            else scores == scores.max(axis=1, keepdims=True)
+        )
+        wanted = raw / raw.sum(axis=1, keepdims=True)
+        own = [float(x) for x in squares.evaluate_all("all => all.map((one) => one.dataset.weight)")]
+        assert own == pytest.approx(wanted.ravel().tolist(), abs=1e-4)
+    assert page.locator("#temperature-says").inner_text().startswith("0: hard, the skeleton")
+
+
+def test_a_row_of_attention_and_its_query_light_up_together(page, lookup):
+    _opened(page, lookup.path)
+    page.locator("#head-0 .attention .weight").first.hover()
+    assert page.locator("#head-0 .diagram .query.lit").count() == 1
+    assert page.locator("#head-0 .diagram .cell.lit").count() == 1
+    page.locator("#head-0 .diagram .query").first.hover(force=True)
+    assert page.locator("#head-0 .attention .row-of.lit").count() == 1
+
+
+def test_pointing_anywhere_over_a_line_names_the_cell_below(page, tmp_path):
+    from hardmax.networks.lookup import lookup_examples
+
+    inputs = lookup_examples(3, rng=np.random.default_rng(1)).inputs
+    made = make_report(hm.builtin("lookup"), tmp_path / "line.html", inputs)
+    _opened(page, made.path)
+    box = page.locator("#cell-line .frame").bounding_box()
+    page.mouse.move(box["x"] + 0.25 * box["width"], box["y"] + 30)  # high above the strip
+    named = int(page.locator("#cell-panel h3").inner_text().split()[1])
+    ends = [row[1] for row in made.document.tables["cell-corners"].rows if row[0] == named]
+    assert min(ends) - 0.01 <= 0.25 <= max(ends) + 0.01
+    assert page.locator("#cell-line .cursor").get_attribute("d") != "M0 0"

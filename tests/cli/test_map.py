@@ -55,18 +55,16 @@ def test_the_table_has_one_row_a_cell_with_the_complex_s_numbers(relus, capsys, 
         assert cells.locate(np.array([[float(entry) for entry in row["point"].split()]])) == [index]
 
 
-def test_the_drawing_has_one_polygon_a_cell_and_shares_colours_within_regions(relus, capsys, tmp_path):
+def test_the_drawing_has_one_polygon_a_cell_and_dashes_walls_within_regions(relus, capsys, tmp_path):
     out, drawing = tmp_path / "cells.npz", tmp_path / "cells.svg"
     assert run(capsys, "map", relus, "--box", "-3", "3", "-o", out, "--svg", drawing)[0] == 0
     cells = hm.load_cells(out)
     root = ElementTree.parse(drawing).getroot()
     paths = [path for path in root.iter(f"{SVG}path") if path.get("class") == "c"]
     assert len(paths) == cells.n_cells
-    colours = [path.get("fill") for path in paths]
-    for i, j in cells.neighbours.tolist():
-        assert (colours[i] == colours[j]) == (cells.region_of[i] == cells.region_of[j])
-    inner = [path for path in root.iter(f"{SVG}path") if path.get("class") == "i"]
-    assert cells.n_regions < cells.n_cells and len(inner) == 1
+    sides = cells.region_of[cells.neighbours]
+    dashed = [path.get("d").count("M") for path in root.iter(f"{SVG}path") if path.get("class") == "w i"]
+    assert cells.n_regions < cells.n_cells and sum(dashed) == (sides[:, 0] == sides[:, 1]).sum()
 
 
 def test_names_in_a_drawing_are_text():

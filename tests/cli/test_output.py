@@ -10,6 +10,7 @@ import pytest
 
 import hardmax as hm
 from cli.commands import facts_of, inputs, run, soft_network
+from hardmax.cli import main
 from hardmax.cli.parts.output import visible
 
 MARK = b"\xef\xbb\xbf"  # what spreadsheets put before their text
@@ -150,3 +151,28 @@ def test_one_of_a_thing_is_written_so(capsys):
 def test_optional_words_have_one_pair_of_brackets(capsys):
     for name in ("report", "explore", "figures"):
         assert "[[" not in run(capsys, name, "--help")[1]
+
+
+# ---- narrow terminals ----
+
+
+def test_no_number_is_cut_off_or_broken_at_sixty_columns(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "60")
+    assert main(["bounds", "--keys", "512", "--heads", "8", "--dim", "16", "--width", "2048", "--depth", "3"]) == 0
+    out = capsys.readouterr().out
+    assert "4,722,366,482,869,645,213,696" in out and "…" not in out
+    assert main(["skeleton", "builtin:lookup", "--inputs", "builtin:lookup"]) == 0
+    out = capsys.readouterr().out
+    for words in ("decisions kept", "relative error", "divergence", "accuracy, hard", "0.9100"):
+        assert words in out
+    assert "…" not in out
+
+
+def test_a_wide_terminal_gets_the_same_numbers_as_a_table(monkeypatch, capsys):
+    from hardmax.cli.parts.output import print_table
+
+    for width, lines in ((80, 3), (20, 6)):
+        monkeypatch.setenv("COLUMNS", str(width))
+        print_table(["row", "first number", "second"], [["a", "123456789", "2"], ["b", "3", "4"]])
+        out = capsys.readouterr().out
+        assert len(out.splitlines()) == lines and "123456789" in out

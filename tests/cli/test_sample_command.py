@@ -38,3 +38,10 @@ def test_the_same_seed_gives_the_same_numbers(capsys):
     first = run(capsys, *arguments, "--seed", "1")[1]
     assert run(capsys, *arguments, "--seed", "1")[1] == first
     assert run(capsys, *arguments, "--seed", "2")[1] != first
+
+
+def test_the_true_number_stands_beside_the_sampled_one_where_it_is_cheap(capsys):
+    code, out, _ = run(capsys, "sample", "builtin:demo", "--box", "-4", "4", "--samples", "20000")
+    assert code == 0 and "the true number is 151 (certified, hardmax count): sampling missed" in out
+    _, facts = facts_of(capsys, "sample", "builtin:demo", "--box", "-4", "4", "--samples", "20000")
+    assert facts["true_cells"] == 151 > facts["n_distinct"]

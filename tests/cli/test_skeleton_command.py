@@ -70,7 +70,13 @@ def test_the_fidelity_is_the_library_s(soft, data, capsys):
 def test_people_get_a_table_with_every_head(soft, data, capsys):
     _, out, err = run(capsys, "skeleton", soft, "--inputs", data)
     assert err == ""
-    for words in ("soft against hard on 12 inputs (estimated)", "all of it", "layer 0 head 1", "accuracy", "KL"):
+    for words in (
+        "soft against hard on 12 inputs (estimated)",
+        "all of it",
+        "layer 0 head 1",
+        "accuracy",
+        "divergence",
+    ):
         assert words in out
     brief = run(capsys, "skeleton", soft, "--inputs", data, "--brief")[1]
     assert "all of it" in brief and "layer 0" not in brief.split("made hard")[1]

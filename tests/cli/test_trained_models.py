@@ -78,6 +78,11 @@ BAD = [
     (["report", "--texts", "texts.txt"], "--inputs"),
     (["count", "model:minilm"], "hardmax skeleton model:minilm --texts"),
     (["explore", "model:smollm2"], "hardmax report model:smollm2 --texts"),
+    (["heads", "model:smollm2"], "--texts FILE"),
+    (["heads", "soft.npz", "--texts", "texts.txt"], "hm.head_roles(hm.capture(model, inputs))"),
+    (["heads", "model:smollm2", "--texts", "empty.txt"], "at least one text"),
+    (["heads", "model:smollm2", "--texts", "texts.txt", "--out", "page.csv"], ".html"),
+    (["heads", "model:smollm2", "--texts", "texts.txt", "--out", "texts.txt", "--force"], ".html"),
 ]
 
 
@@ -106,8 +111,9 @@ def test_a_text_that_is_too_long_is_named_by_its_line(folder, capsys, monkeypatc
 @pytest.mark.parametrize("name", ["minilm", "smollm2", "sceptr"])
 def test_a_missing_package_is_named_with_its_remedy(name, folder, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
-    code, _, err = run(capsys, "skeleton", f"model:{name}", "--texts", "texts.txt")
-    assert code == 2 and is_one_line(err) and "pip install" in err
+    for command in ("skeleton", "heads"):
+        code, _, err = run(capsys, command, f"model:{name}", "--texts", "texts.txt")
+        assert code == 2 and is_one_line(err) and "pip install" in err
 
 
 @pytest.mark.extras
@@ -265,3 +271,21 @@ def test_a_page_may_be_given_what_was_compared(tmp_path):
         assert words in page
     with pytest.raises(ParameterError, match="compared="):
         hm.reports.report(soft_network(), tmp_path / "other.html", compared=compared)
+
+
+@pytest.mark.extras
+def test_the_roles_of_a_language_model_are_the_library_s_and_fill_a_page(tiny, folder, capsys):
+    found = hm.head_roles(tiny.capture(TEXTS))
+    code, facts = facts_of(capsys, "heads", "model:smollm2", "--texts", "texts.txt", "--out", "page.html")
+    assert code == 0 and facts["n_heads"] == len(found) == 8 and facts["n_rows"] == 6
+    assert facts["counts"] == found.counts and sum(facts["counts"].values()) == 8
+    assert [row["share"] for row in facts["heads"]] == pytest.approx([head.share for head in found])
+    page = (folder / "page.html").read_text()
+    assert "What the heads are for" in page and page.count("<rect") >= 8 and "certified" in page
+    code, out, _ = run(capsys, "heads", "model:smollm2", "--texts", "texts.txt")
+    assert code == 0 and "8 heads on 3 texts" in out and "margin / temperature" in out
+    code, _, err = run(capsys, "heads", "model:smollm2", "--texts", "texts.txt", "--out", "page.html")
+    assert code == 2 and "--force" in err
+    (folder / "short.txt").write_text("a b\n")
+    code, _, err = run(capsys, "heads", "model:smollm2", "--texts", "short.txt")
+    assert code == 2 and "at least 3 tokens" in err

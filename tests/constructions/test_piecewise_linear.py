@@ -1,6 +1,7 @@
 """Piecewise-linear functions as max-min forms, maxout networks and transformers, judged by plain interpolation."""
 
 from fractions import Fraction
+from itertools import product
 
 import numpy as np
 import pytest
@@ -142,6 +143,98 @@ def test_a_lattice_form_is_two_layers():
     assert compiled.error_bound(1.0) <= 2 * 0.463055513367
 
 
+# --- differences of maxima, any dimension ---------------------------------------------------------
+
+
+def _in_a_simplex(points, values, simplices, x):
+    """The oracle in any dimension: shares of the corners in the first simplex that holds x, by elimination."""
+    for corners in simplices:
+        rows = [[Fraction(points[v][axis]) for v in corners] + [x[axis]] for axis in range(len(x))]
+        rows.append([Fraction(1)] * len(corners) + [Fraction(1)])
+        for column in range(len(corners)):
+            pivot = next(row for row in rows[column:] if row[column])
+            rows.remove(pivot)
+            rows.insert(column, [entry / pivot[column] for entry in pivot])
+            for k, row in enumerate(rows):
+                if k != column:
+                    rows[k] = [a - row[column] * b for a, b in zip(row, rows[column], strict=True)]
+        shares = [row[-1] for row in rows]
+        if min(shares) >= 0:
+            return sum(share * values[v] for share, v in zip(shares, corners, strict=True))
+    return None
+
+
+def _on_a_grid(values, x):
+    """The oracle on the integer grid: walk through the box in the order of the fractional parts (Lovasz)."""
+    place = [min(int(t), size - 2) for t, size in zip(x, values.shape, strict=True)]
+    rest = [t - start for t, start in zip(x, place, strict=True)]
+    total = Fraction(int(values[tuple(place)]))
+    for axis in sorted(range(len(x)), key=lambda axis: -rest[axis]):
+        before = int(values[tuple(place)])
+        place[axis] += 1
+        total += rest[axis] * (int(values[tuple(place)]) - before)
+    return total
+
+
+@settings(max_examples=25)
+@given(st.integers(1, 4), st.integers(0, 10**6))
+def test_differences_of_maxima_on_a_grid_are_the_function(dim, seed):
+    rng = np.random.default_rng(seed)
+    shape = rng.integers(2, 6 - dim, dim) if dim < 4 else np.full(4, 2)
+    values = rng.integers(-3, 4, shape)
+    points = np.stack(np.meshgrid(*map(np.arange, shape), indexing="ij"), axis=-1).reshape(-1, dim)
+    f = piecewise_linear(points, values.reshape(-1), form="difference")
+    xs = [tuple(map(Fraction, map(int, p))) for p in points]
+    xs += [tuple(Fraction(int(rng.integers(0, 5 * (n - 1) + 1)), 5) for n in shape) for _ in range(20)]
+    expected = [_on_a_grid(values, x) for x in xs]
+    assert [f.form(x) for x in xs] == expected
+    through = f.to_transformer()(np.array(xs, dtype=object))[:, 0]
+    assert all(abs(Fraction(str(a)) - b) <= f.rounding for a, b in zip(through, expected, strict=True))
+
+
+@settings(max_examples=10)
+@given(st.integers(2, 4), st.integers(0, 10**6))
+def test_differences_of_maxima_at_scattered_points_are_the_function(dim, seed):
+    """Small integers: many on one sphere, many on the hull's faces, so that nothing is in general position."""
+    rng = np.random.default_rng(seed)
+    corners = [tuple(4 * b for b in bits) for bits in product((0, 1), repeat=dim)]
+    inner = [tuple(int(t) for t in row) for row in rng.integers(0, 5, (6, dim))]
+    points = list(dict.fromkeys(corners + inner))
+    values = rng.integers(-3, 4, len(points)).tolist()
+    f = piecewise_linear(points, values, form="difference")
+    for x in [tuple(map(Fraction, p)) for p in points] + [
+        tuple(Fraction(int(t), 5) for t in row) for row in rng.integers(0, 21, (12, dim))
+    ]:
+        assert f.form(x) == _in_a_simplex(f.points, f.values, f.triangles, x)
+
+
+def test_grids_with_unequal_steps_and_other_diagonals_are_differences_too():
+    xs, ys, zs = [0, 1, 10], [0.0, 0.1, 0.2], [-5, 0]
+    points = [(x, y, z) for x in xs for y in ys for z in zs]
+    values = np.random.default_rng(3).integers(-4, 5, len(points)).tolist()
+    f = piecewise_linear(points, values)
+    for _ in range(2):  # once as the grid's own simplices, once handed over as any others
+        for x in [(Fraction(7, 3), Fraction(1, 7), Fraction(-1)), (Fraction(1, 2), Fraction(3, 20), Fraction(-9, 2))]:
+            assert f.form(x) == _in_a_simplex(f.points, f.values, f.triangles, x)
+        f = piecewise_linear(points, values, f.triangles)
+    other = piecewise_linear(SQUARE, [0, 1, 0, 1], [[0, 1, 3], [1, 2, 3]], form="difference")
+    assert other.form((Fraction(1, 2), Fraction(1, 2))) == 1
+
+
+def test_triangles_without_a_convex_lifting_are_refused_by_name_and_searched_instead():
+    """Two nested triangles, twisted: no convex function bends at all of its edges (the mother of all examples)."""
+    points = [(0, 0), (12, 0), (0, 12), (3, 3), (6, 3), (3, 6)]
+    twisted = [[3, 4, 5], [0, 1, 3], [1, 3, 4], [1, 2, 4], [2, 4, 5], [2, 0, 5], [0, 5, 3]]
+    down = [0, 0, 0, 1, 0, 0]
+    with pytest.raises(hm.errors.DomainError, match="no convex lifting"):
+        for seed in range(40):
+            down = np.random.default_rng(seed).integers(-9, 10, 6).tolist()
+            piecewise_linear(points, down, twisted, form="difference")
+    f = piecewise_linear(points, down, twisted)
+    for x in [(Fraction(4), Fraction(4)), (Fraction(5), Fraction(1)), (Fraction(1), Fraction(7, 2))]:
+        assert f.form(x) == _in_a_simplex(f.points, f.values, f.triangles, x)
+
+
 # --- approximation --------------------------------------------------------------------------------
 
 
@@ -212,9 +305,63 @@ def test_a_smooth_function_in_the_plane_is_met_within_the_promise():
     assert 0.02 < measured <= f.promised <= 0.2
 
 
+@pytest.mark.parametrize("dim, accuracy", [(3, 0.6), (4, 2.2)])
+def test_a_smooth_function_in_space_is_met_within_the_promise(dim, accuracy):
+    f = approximate(_hills, [0.0] * dim, [1.0] * dim, accuracy, curvature=4.0 * dim)
+    x = np.random.default_rng(0).uniform(0, 1, (2000, dim))
+    compiled = f.to_transformer()
+    measured = np.abs(f(x) - _hills(x)).max()
+    assert accuracy / 40 < measured <= f.promised <= accuracy
+    assert np.abs(compiled(x[:20])[:, 0] - f(x[:20])).max() <= 1e-12
+    assert compiled.complexity.attention_sublayers == 1 and compiled.complexity.heads == 2
+
+
+def _hills(x):
+    return np.sin(2 * x).prod(axis=1)
+
+
+@pytest.mark.parametrize("dim, steps", [(1, 9), (2, 5), (3, 3), (5, 2)])
+def test_a_lipschitz_function_is_met_within_the_best_promise_there_is(dim, steps):
+    """Zero at all points leaves every function up to the promise open; the cones reach it and no more."""
+    accuracy = 1.0 / (2 * steps) * (1 + 1e-9)
+    zero = approximate(lambda x: np.zeros(len(x)), [0.0] * dim, [1.0] * dim, accuracy, lipschitz=1.0)
+    assert len(zero.points) == steps**dim and zero.promised == pytest.approx(accuracy)
+    centres = np.array([[float(t) for t in point] for point in zero.points])
+    assert zero(centres) == pytest.approx(np.full(len(centres), accuracy), rel=1e-8)
+    x = np.random.default_rng(1).uniform(0, 1, (500, dim))
+
+    def rough(x):  # the partial derivatives' absolute values sum to at most one
+        return np.abs(np.mod(3 * x, 2) - 1).mean(axis=1) / 3
+
+    f = approximate(rough, [0.0] * dim, [1.0] * dim, accuracy, lipschitz=1.0)
+    assert np.abs(f(x) - rough(x)).max() <= f.promised <= accuracy
+    high = [0.1] * (dim - 1) + [1.3]  # boxes that are no cubes
+    wide = approximate(lambda x: x[:, -1], [0.0] * dim, high, accuracy, lipschitz=1.0)
+    corner = np.array([high])
+    assert np.abs(wide(corner) - 1.3).max() <= wide.promised <= accuracy
+    soft = f.to_transformer()
+    temperature = soft.temperature_for(0.01)
+    assert np.abs(soft(x[:50], temperature=temperature)[:, 0] - f(x[:50])).max() <= 0.01
+
+
+def test_the_temperature_for_an_error_is_the_largest_the_bound_allows():
+    """One gap for both forms: soft minima err upwards and the soft maximum of them downwards."""
+    for form in ("max-min", "difference"):
+        compiled = piecewise_linear([0, 1, 2, 3], [0, 0, 1, 0], form=form).to_transformer()
+        gap = hm.stability.softmax_gap(compiled.complexity.tokens)
+        for error in (1e-9, 0.3, 7.0):
+            heat = compiled.temperature_for(error)
+            assert compiled.error_bound(heat) <= error < compiled.error_bound(heat * (1 + 1e-12))
+            assert heat == pytest.approx(error / gap, rel=1e-12)
+    assert piecewise_linear([0, 1], [0, 1]).to_transformer().temperature_for(1.0) == np.inf
+
+
 # --- bad input ------------------------------------------------------------------------------------
 
 SQUARE = [(0, 0), (1, 0), (1, 1), (0, 1)]
+FAN = [(0, 0), (1, 0), (2, 0), (2, 1), (2, 2), (1, 2), (0, 2), (0, 1), (1, 1)]
+RING = [[i, (i + 1) % 8, 8] for i in range(8)]
+CUBE = list(product((0, 1), repeat=3))
 
 
 @pytest.mark.parametrize(
@@ -226,11 +373,16 @@ SQUARE = [(0, 0), (1, 0), (1, 1), (0, 1)]
         ([0, 1], [1], None, hm.errors.ShapeError, "as many values"),
         ([0, None], [1, 1], None, hm.errors.WeightError, "finite"),
         ([0, np.nan], [1, 1], None, hm.errors.WeightError, "finite"),
-        ([[0, 0, 0]], [1], None, hm.errors.ShapeError, "one or two coordinates"),
+        ([[0, 0, 0]], [1], None, hm.errors.EmptyError, "at least two"),
+        (np.eye(4)[:, :3], [0] * 4, [[0, 1, 2, 2]], hm.errors.DomainError, "one plane"),
+        (CUBE[:4], [0] * 4, None, hm.errors.DomainError, "no simplex"),
+        (CUBE, [0] * 8, [[0, 1, 3, 7], [0, 1, 3, 7]], hm.errors.ParameterError, "no corner"),
+        (CUBE, [0] * 8, [[0, 3, 5, 6], [1, 2, 4, 7]], hm.errors.DomainError, "one side"),
         ([(0, 0), (1, 1), (2, 2)], [0, 0, 0], None, hm.errors.DomainError, "one line|no triangle"),
         (SQUARE, [0] * 4, [[0, 1, 2], [1, 2, 3]], hm.errors.DomainError, "overlap|area|one side"),
         (SQUARE, [0] * 4, [[0, 1, 2], [0, 1, 2], [0, 2, 3]], hm.errors.DomainError, "overlap"),
         (SQUARE, [0] * 4, [[0, 1, 2]], hm.errors.ParameterError, "no corner"),
+        (FAN, [0] * 9, [[0, 2, 4], [0, 4, 6], *RING], hm.errors.DomainError, "overlap"),  # twice, no facet shared
         ([(0, 0), (2, 0), (1, 1), (1, 3)], [0] * 4, [[0, 1, 2], [0, 2, 3]], hm.errors.DomainError, "one side"),
         (SQUARE, [0] * 4, [[0, 1, 7]], hm.errors.ParameterError, "point numbers"),
         (SQUARE, [0] * 4, [[0, 1]], hm.errors.ShapeError, r"\(n, 3\)"),
@@ -268,6 +420,20 @@ def test_other_bad_input_is_named():
         difference_of_maxima([[1.0]], [[2.0]])
     with pytest.raises(hm.errors.ShapeError, match="dimensions 1 and 2"):
         difference_of_maxima(hm.TropicalPolynomial([[1]], [0]), hm.TropicalPolynomial([[1, 2]], [0]))
+    with pytest.raises(hm.errors.ParameterError, match="'max-min' or 'difference'"):
+        piecewise_linear([0, 1], [0, 1], form="best")
+    with pytest.raises(hm.errors.ParameterError, match="one and two dimensions"):
+        piecewise_linear(CUBE, [0] * 8, form="max-min")
+    for both in ({}, {"curvature": 1.0, "lipschitz": 1.0}):
+        with pytest.raises(hm.errors.ParameterError, match="one of curvature and lipschitz"):
+            approximate(lambda x: x[:, 0], 0.0, 1.0, 0.1, **both)
+    with pytest.raises(hm.errors.ParameterError, match="maximum of minima"):
+        approximate(lambda x: x[:, 0], 0.0, 1.0, 0.1, lipschitz=1.0, form="difference")
+    with pytest.raises(hm.errors.ParameterError, match="limit"):
+        approximate(lambda x: x[:, 0], [0.0] * 9, [1.0] * 9, 0.1, lipschitz=1e300)
+    for error in (0.0, -1.0, np.nan, np.inf, "small"):
+        with pytest.raises(hm.errors.ParameterError, match="error"):
+            f.to_transformer().temperature_for(error)
     with pytest.raises(hm.errors.ParameterError, match="limit"):
         approximate(lambda x: x[:, 0], 0.0, 1.0, 1e-12, curvature=1.0)
     with pytest.raises(hm.errors.DomainError, match="low < high"):

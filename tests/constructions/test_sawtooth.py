@@ -57,3 +57,47 @@ def test_bad_sizes_are_refused():
         digit_transformer(2, 1, 0)
     with pytest.raises(hm.errors.PrecisionError, match=r"2\*\*53"):
         digit_transformer(2, 1, 60)
+
+
+@pytest.mark.parametrize("dim, depth", [(1, 1), (1, 4), (3, 2)])
+def test_squares_are_interpolated_on_equal_steps_exactly(dim, depth):
+    """At thirds of steps too: the error of x^2 between neighbours a, b is (x - a)(b - x), an oracle of one line."""
+    net = hm.constructions.squares_network(dim, depth)
+    rng = np.random.default_rng(depth)
+    for _ in range(40):
+        x = [Fraction(int(n), 3 * 2 ** (depth + 1)) for n in rng.integers(0, 3 * 2 ** (depth + 1) + 1, dim)]
+        feet = [Fraction(int(t * 2**depth), 2**depth) for t in x]
+        error = sum((t - a) * (a + Fraction(1, 2**depth) - t) for t, a in zip(x, feet, strict=True))
+        assert Fraction(str(net(np.array(x, dtype=object))[0])) - sum(t * t for t in x) == error
+    compiled = hm.maxout_to_transformer(net, 1.0)
+    assert compiled.complexity.heads == 3 * dim and compiled.complexity.attention_sublayers == depth
+
+
+# --- keys made from tokens, behind a causal mask ----------------------------------------------------
+
+
+@pytest.mark.parametrize("n_keys, depth", [(1, 1), (3, 2), (2, 4)])
+def test_keys_made_from_tokens_cut_the_line_as_often_as_free_ones(n_keys, depth):
+    assert int(hm.count_cells(hm.constructions.causal_digit_transformer(n_keys, 1, depth), UNIT)) == n_keys**depth
+
+
+@pytest.mark.parametrize("n_keys, dim, depth", [(3, 2, 1), (2, 2, 2), (2, 3, 1)])
+def test_a_causal_mask_leaves_one_cell_for_every_string_of_digits(n_keys, dim, depth):
+    """Distinct labels in the middle of every box, and between them the function with free keys, in rationals."""
+    net = hm.constructions.causal_digit_transformer(n_keys, dim, depth)
+    steps = n_keys**depth
+    boxes = np.stack(np.meshgrid(*[np.arange(steps)] * dim, indexing="ij"), axis=-1).reshape(-1, dim)
+    labels = net.labels((boxes + 0.5) / steps)
+    assert len(np.unique(labels, axis=0)) == steps**dim
+    free, rng = digit_transformer(n_keys, dim, depth), np.random.default_rng(0)
+    x = np.array([[Fraction(int(n), 97) for n in row] for row in rng.integers(0, 98, (40, dim))], dtype=object)
+    assert (net(x) == free(x)).all()
+
+
+def test_with_tokens_of_one_coordinate_a_head_has_two_cells_however_many_keys():
+    rng = np.random.default_rng(1)
+    for _ in range(20):
+        tokens, (w, c, slope, shift) = rng.integers(-5, 6, 6), rng.integers(-3, 4, 4)
+        keys = (w * tokens + c).astype(float)  # scores (slope x + shift) (w t_j + c)
+        assert hm.power_diagram(slope * keys[:, None], shift * keys).live.sum() <= 2
+    assert hm.bounds.max_joint_cells([6, 6], 1, affine=True, key_dims=[1, 1]) == 3

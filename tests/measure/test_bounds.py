@@ -273,3 +273,30 @@ def test_printed_formulas_beyond_the_largest_float_are_infinite():
     assert published.zaslavsky_leading(10**200, 2) == inf == published.gradient_distance(10**400, 1.0, 1.0)
     assert published.gradient_distance(10**310, 800.0, 1.0) == pytest.approx(2 * exp(310 * log(10) - 800), rel=1e-9)
     assert published.value_gap(1, -1e6, 1.0) == 0.0
+
+
+# Rotations of finite order as integer matrices, in coordinates in which they need not be orthogonal: no key minds.
+TURNS = {1: [[1, 0], [0, 1]], 2: [[-1, 0], [0, -1]], 3: [[0, -1], [1, -1]], 4: [[0, -1], [1, 0]], 6: [[1, -1], [1, 0]]}
+SLANT = [[3, -4], [4, 3]]  # five times a rotation by an angle that is no rational multiple of pi
+
+
+@pytest.mark.parametrize("periods", [(1,), (2,), (3,), (4,), (6,), (3, 4), (4, 6), (2, 3), (None,), (None, 3)])
+def test_equal_keys_become_live_until_their_rotations_come_round(periods):
+    for n in (1, 2, 5, 14):
+        place = [np.array([1, 0], dtype=object) * 5**n for _ in periods]
+        keys = []
+        for _ in range(n):
+            keys.append(np.concatenate(place))
+            place = [
+                np.array(SLANT, dtype=object) @ part // 5 if period is None else np.array(TURNS[period]) @ part
+                for part, period in zip(place, periods, strict=True)
+            ]
+        live = hm.power_diagram(np.array(keys, dtype=np.float64)).live.sum()
+        assert live == hm.bounds.rope_live_keys(n, periods), (n, periods)
+
+
+def test_rotary_keys_of_no_plane_or_bad_periods():
+    assert hm.bounds.rope_live_keys(7, []) == 1
+    for periods in ([0], [-2], [1.5], ["three"]):
+        with pytest.raises(hm.errors.HardmaxError):
+            hm.bounds.rope_live_keys(3, periods)

@@ -1,5 +1,10 @@
-"""Depth-wise certificates: the soft network is where they say, to four hundred digits, and their evidence is right."""
+"""Depth-wise certificates: the soft network is where they say, to four hundred digits, and their evidence is right.
 
+HARDMAX_CAMPAIGN=100000 draws that many hostile networks, inputs and temperatures instead of a few.
+"""
+
+import os
+from contextlib import nullcontext
 from decimal import Decimal
 from itertools import pairwise
 from math import inf
@@ -12,10 +17,10 @@ from hardmax.errors import HardmaxError, NotPiecewiseAffineError, ParameterError
 from hardmax.measure.stability import networks as judged
 from hardmax.networks import operations as op
 from hardmax.networks.graph import GraphBuilder
-from hardmax.networks.layers import Affine, Attention, Head, Maxout, ReLU, Residual
+from hardmax.networks.layers import Affine, Attention, HardTanh, Head, Maxout, ReLU, Residual
 from hardmax.networks.lookup import lookup_examples
 from hardmax.networks.network import Network
-from oracles.soft_network_oracle import soft_output
+from oracles.soft_network_oracle import soft_output, widened
 
 TEMPERATURES = (0.01, 0.125, 0.5, 2.0)
 
@@ -62,6 +67,44 @@ def test_the_soft_output_is_within_the_certified_distance(seed):
     net, x = _random_network(rng)
     distances = [_check(net, x, temperature).distance for temperature in TEMPERATURES]
     assert all(a <= b * (1 + 1e-9) for a, b in pairwise(distances))
+
+
+def _hostile_case(rng):
+    """A network with clips and ties, an input on or a float off its walls, a temperature, whether numbers are huge."""
+    dim, layers = int(rng.integers(1, 4)), []
+    kind = rng.choice(["integers", "thirds", "wild", "huge"], p=[0.35, 0.3, 0.3, 0.05])
+
+    def draw(*shape):
+        numbers = rng.integers(-3, 4, shape).astype(float)
+        reach = {"wild": 8, "huge": 500}.get(kind, 0)
+        return (numbers / 3 if kind == "thirds" else numbers) * 2.0 ** rng.integers(-reach, reach + 1)
+
+    for _ in range(int(rng.integers(1, 3 if kind == "huge" else 4))):
+        heads = [Head(draw(n, 2), draw(n, 2), draw(2, dim), draw(2)) for n in rng.integers(1, 5, rng.integers(1, 3))]
+        if rng.random() < 0.2:
+            layers.append(HardTanh(*np.sort(draw(2))))
+        layers.append(Residual(Attention(heads, draw(dim, 2 * len(heads)) / 4)))
+        if rng.random() < 0.5:
+            bend = HardTanh(*np.sort(draw(2))) if rng.random() < 0.5 else ReLU(float(rng.choice([0.0, 0.25])))
+            layers.append(Residual(Affine(draw(4, dim), draw(4)), bend, Affine(draw(dim, 4) / 4)))
+        if rng.random() < 0.3:
+            layers += [Affine(draw(2 * dim, dim), draw(2 * dim)), Maxout(2)]
+    x = rng.integers(-12, 13, dim) / 4 * (2.0 ** rng.integers(-500, 501) if kind == "huge" else 1.0)
+    if rng.random() < 0.4:
+        x = np.nextafter(x, rng.choice([-inf, inf], dim))
+    temperature = float(10.0 ** rng.uniform(-3, 2) * (2.0 ** rng.integers(-900, 901) if kind == "huge" else 1.0))
+    return Network(layers, dim), x, temperature, kind == "huge"
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_no_hostile_network_leaves_its_certified_distance(part):
+    rng = np.random.default_rng([11, part])
+    for trial in range(int(os.environ.get("HARDMAX_CAMPAIGN", "160")) // 4):
+        net, x, temperature, is_huge = _hostile_case(rng)
+        with widened() if is_huge else nullcontext():
+            found = _check(net, x, temperature)
+            if trial % 8 == 0 and not is_huge and 0 < (end := found.largest_temperature) < inf:
+                _check(net, x, end)  # where the proof is tightest
 
 
 def test_certificates_say_something_on_many_networks():

@@ -31,8 +31,16 @@ LAYERS = {
     "Attention": hm.Attention([_HEAD, _HEAD], [[1.0, 0.0, 0.5, 0.0], [0.0, 1.0, 0.0, -1.0]]),
     "HardTanh": hm.HardTanh(-0.5, 1.25),
     "Maxout": hm.Maxout(2),
+    "Mixture": hm.Mixture(
+        [[1.0, 0.5], [-1.0, 0.0], [0.0, -2.0]],
+        [hm.Affine(np.eye(2)), [hm.Affine([[1.0, -1.0], [0.5, 2.0]], [0.0, -1.0]), hm.ReLU()], hm.HardTanh()],
+        2,
+        router_bias=[0.0, 0.25, 0.0],
+    ),
     "ReLU": hm.ReLU(0.25),
     "Residual": hm.Residual(hm.Affine([[1.0, -1.0], [0.0, 0.5]]), hm.ReLU(), hm.Affine([[1.0, 0.0], [2.0, 1.0]])),
+    "Sparsemax": hm.Sparsemax(),
+    "TopK": hm.TopK(1),
 }
 #: One of each kind, on two rows of four numbers.
 OPERATIONS = {
@@ -60,6 +68,8 @@ OPERATIONS = {
 }
 _SMOOTH = [name for name, kind in op.KINDS.items() if issubclass(kind, op.Smooth)]
 _PRODUCTS = ["MatMul", "Multiply"]
+_GATED = [*_PRODUCTS, "Mixture"]  # data times what was chosen: sampled by net.labels
+_NOT_DRAWN = ["Mixture", "Sparsemax"]  # a product of data, a threshold beside the scores
 _ENDINGS = [".npz", *(pytest.param(ending, marks=pytest.mark.extras) for ending in (".safetensors", ".onnx"))]
 
 
@@ -202,8 +212,12 @@ def test_torch_computes_the_same(kind, name):
 
 
 @pytest.mark.parametrize("name", ly.KINDS)
-def test_the_explorer_draws_every_layer(name):
+def test_the_explorer_draws_every_layer_or_says_which_it_cannot(name):
     net = _layer_network(name)
+    if name in _NOT_DRAWN:
+        with pytest.raises(HardmaxError, match=rf"the explorer draws .* at layer 1 {name}"):
+            page_layers(net)
+        return
     layers, unrounded = page_layers(net)
     assert unrounded and (network_of(layers)(_POINTS) == net(_POINTS)).all()
 
@@ -219,7 +233,7 @@ def test_the_report_names_every_choice_once(kind, name):
     assert own in (None, "hard layer") or any(choice.title.startswith(own) for choice in choices)
 
 
-@pytest.mark.parametrize(("kind", "name"), _kinds(*_SMOOTH, *_PRODUCTS))
+@pytest.mark.parametrize(("kind", "name"), _kinds(*_SMOOTH, *_GATED))
 def test_sampling_is_compiled_and_labels_as_the_network_does(kind, name):
     net = _network(kind, name)
     for domain in (_DOMAINS["box"], _DOMAINS["segment"], _DOMAINS["plane"]):

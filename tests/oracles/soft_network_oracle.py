@@ -1,14 +1,27 @@
 """Layered networks with softmax heads to four hundred digits, in decimals; shares no code with the package.
 
-Reads weights from the layers a network was made of: Affine, ReLU, Maxout, Attention with constant keys, Residual.
+Reads weights from the layers a network was made of: Affine, ReLU, HardTanh, Maxout, Attention with constant keys,
+Residual. ``widened()`` computes to three thousand digits, for weights that are hundreds of powers of two apart.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from typing import Any
 
 CONTEXT = Context(prec=400, Emax=MAX_EMAX, Emin=MIN_EMIN)
+
+
+@contextmanager
+def widened() -> Iterator[None]:
+    """Three thousand digits within."""
+    CONTEXT.prec = 3000
+    try:
+        yield
+    finally:
+        CONTEXT.prec = 400
 
 
 def soft_output(layers: Any, x: list[float], temperature: float) -> tuple[list[Decimal], list[int]]:
@@ -25,6 +38,8 @@ def _run(layers: Any, z: list[Decimal], tau: Decimal, winners: list[int]) -> lis
         elif kind == "ReLU":
             slope = Decimal(float(layer.slope))
             z = [v if v > 0 else CONTEXT.multiply(slope, v) for v in z]
+        elif kind == "HardTanh":
+            z = [min(max(v, Decimal(layer.low)), Decimal(layer.high)) for v in z]
         elif kind == "Maxout":
             z = [max(z[start : start + layer.rank]) for start in range(0, len(z), layer.rank)]
         elif kind == "Attention":

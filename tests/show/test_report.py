@@ -15,7 +15,7 @@ from hardmax.errors import EmptyError, FileFormatError, ParameterError, PickleEr
 from hardmax.heads.capture.captured import Capture, CapturedHead
 from hardmax.heads.keys import Diagrams
 from hardmax.networks.library import random_relu_network, random_transformer
-from hardmax.networks.lookup import conditioned_lookup, lookup_examples, lookup_question
+from hardmax.networks.lookup import conditioned_lookup, default_examples, lookup_examples, lookup_question
 from hardmax.show.drawing import shared_wall
 from hardmax.show.report import page as report_page
 from hardmax.show.report import summarised
@@ -25,7 +25,7 @@ from hardmax.show.report.heads import _clear
 from hardmax.show.report.page import make_report
 
 EVIL = "</script><img src=x onerror=alert(1)>"
-SECTIONS = ["about", "fidelity", "heads", "cells", "bounds", "stability", "temperature"]
+SECTIONS = ["inputs", "cells", "heads", "fidelity", "temperature", "stability", "bounds", "about"]
 
 
 def _text(path):
@@ -44,8 +44,18 @@ def _rows(data, name):
     return [dict(zip(keys, row, strict=True)) for row in table["rows"]]
 
 
-def _facts(data, name):
+def _section(data, name):
     (section,) = [section for section in data["sections"] if section["name"] == name]
+    return section
+
+
+def _of(made, name):
+    (section,) = [section for section in made.document.sections if section.name == name]
+    return section
+
+
+def _facts(data, name):
+    section = _section(data, name)
     return {fact["label"]: fact["value"] for fact in section["facts"]}
 
 
@@ -98,13 +108,13 @@ def test_every_figure_has_its_tables_and_every_number_its_exactness(lookup):
     for table in tables.values():
         for position, column in enumerate(table.columns):
             numbers = [row[position] for row in table.rows if isinstance(row[position], int | float)]
-            assert not numbers or column.exactness is not None, (table.name, column.key)
+            assert not numbers or column.kind == "index" or column.exactness is not None, (table.name, column.key)
     for section in lookup.document.sections:
         assert all(fact.exactness is not None for fact in section.facts)
 
 
 def test_the_cells_on_the_page_are_the_ones_the_library_finds(lookup, lookup_data):
-    context = lookup_examples(64, rng=np.random.default_rng(0)).inputs[0]
+    context = default_examples().inputs[0]
     asked = [int(np.flatnonzero(row[:8])[0]) for row in context[:3]]
     plane = hm.Plane.through(*(lookup_question(key) for key in asked), margin=0.35)
     cells = hm.enumerate_cells(conditioned_lookup(context), plane)
@@ -113,7 +123,7 @@ def test_the_cells_on_the_page_are_the_ones_the_library_finds(lookup, lookup_dat
     assert facts["linear regions"] == cells.n_regions and facts["different affine maps"] == cells.n_maps
     assert facts["verification"] is True
     rows = _rows(lookup_data, "cells")
-    assert len(rows) == cells.n_cells == _text(lookup.path).count('data-cell="')
+    assert len(rows) == cells.n_cells == len(re.findall(r'class="cell k\d+" data-cell="', _text(lookup.path)))
     assert sum(row["area"] for row in rows) == pytest.approx(cells.domain.volume)
     for row in _rows(lookup_data, "cell-maps"):
         slope = cells.slopes[row["cell"], row["output"]]
@@ -124,7 +134,7 @@ def test_the_cells_on_the_page_are_the_ones_the_library_finds(lookup, lookup_dat
 
 
 def test_the_fidelity_on_the_page_is_the_library_s(lookup_data):
-    examples = lookup_examples(64, rng=np.random.default_rng(0))
+    examples = default_examples()
     net = hm.builtin("lookup")
     whole = hm.fidelity.compare(net, examples.inputs, examples.labels)
     rows = _rows(lookup_data, "fidelity")
@@ -136,8 +146,8 @@ def test_the_fidelity_on_the_page_is_the_library_s(lookup_data):
 
 
 def test_the_heads_on_the_page_are_the_library_s(lookup_data):
-    examples = lookup_examples(64, rng=np.random.default_rng(0))
-    captures = hm.capture(hm.builtin("lookup"), examples.inputs)
+    examples = default_examples()
+    captures = hm.capture(hm.builtin("lookup"), examples.inputs[:100])
     analyses = hm.analyse_heads(captures)
     for row, head in zip(_rows(lookup_data, "heads"), analyses, strict=True):
         assert (row["n_live"], row["n_keys"]) == (head.n_live, head.n_keys)
@@ -166,7 +176,7 @@ def test_the_true_bound_is_that_of_the_choices_which_vary(seed, tmp_path):
     row = _rows(_data(made.path), "bounds")[0]
     most = hm.bounds.cells_upper([4, 4], 2, 3, 2, affine=True)
     assert row["counted"] <= row["true"] <= most
-    if any("10 of 10 choices differ" in note for note in made.document.sections[3].notes):
+    if any("10 of 10 choices differ" in note for note in _of(made, "cells").notes):
         assert row["true"] == most
     assert "Theorem V.5" in row["verdict"]
 
@@ -184,9 +194,10 @@ def test_the_same_model_gives_the_same_numbers(lookup, lookup_data, tmp_path):
 def test_a_model_without_attention_says_why_sections_are_missing(tmp_path):
     data = _data(hm.reports.report(hm.builtin("figure-2"), tmp_path / "r.html"))
     absent = {section["name"]: section["absent"] for section in data["sections"]}
+    page = _text(tmp_path / "r.html")
     for name in ("fidelity", "heads", "stability", "temperature"):
-        assert "no attention" in absent[name]
-    assert absent["cells"] is None
+        assert "no attention" in absent[name] and f'<section id="{name}"' not in page  # said once, at the end
+    assert absent["cells"] is None and "Not on this page:" in page
     box = data["drawing"]["cells"]["extent"]
     cells = hm.enumerate_cells(hm.builtin("figure-2"), hm.Box([box[0][0], box[1][0]], [box[0][1], box[1][1]]))
     assert _facts(data, "cells")["cells"] == cells.n_cells
@@ -195,17 +206,17 @@ def test_a_model_without_attention_says_why_sections_are_missing(tmp_path):
 def test_a_hard_model_is_its_own_skeleton_and_its_heads_are_drawn(tmp_path):
     made = make_report(hm.builtin("figure-3"), tmp_path / "r.html", None)
     data = _data(made.path)
-    assert "hard already" in data["sections"][1]["absent"]
+    assert "hard already" in _section(data, "fidelity")["absent"]
     live = [row["live"] for row in _rows(data, "head-keys")]
     assert live == [True, True, False, True]
-    assert "Dead: key 2." in made.document.sections[2].figures[0].caption
+    assert "Dead: key 2." in _of(made, "heads").figures[0].caption
 
 
 def test_moving_keys_are_cut_along_a_line_and_the_page_says_why(tmp_path):
     inputs = lookup_examples(3, rng=np.random.default_rng(1)).inputs
     net = hm.builtin("lookup")
     made = make_report(net, tmp_path / "r.html", inputs)
-    section = made.document.sections[3]
+    section = _of(made, "cells")
     assert any("quadratic" in note for note in section.notes)
     cells = hm.enumerate_cells(hm.skeleton(net), hm.Segment(inputs[0], inputs[1]))
     assert _facts(_data(made.path), "cells")["cells"] == cells.n_cells
@@ -213,7 +224,7 @@ def test_moving_keys_are_cut_along_a_line_and_the_page_says_why(tmp_path):
 
 def test_a_model_without_choices_is_one_cell(tmp_path):
     data = _data(hm.reports.report(hm.Network([hm.Affine([[1.0, 2.0], [0.0, 1.0]])], 2), tmp_path / "r.html"))
-    assert "one affine map" in data["sections"][3]["absent"]
+    assert "one affine map" in _section(data, "cells")["absent"]
 
 
 def test_an_asked_plane_is_the_one_that_is_drawn(tmp_path):
@@ -226,7 +237,7 @@ def test_an_asked_plane_is_the_one_that_is_drawn(tmp_path):
 def test_a_slice_with_too_many_cells_is_shrunk_and_the_page_says_so(tmp_path, monkeypatch):
     monkeypatch.setattr(cell_search, "MOST_CELLS", 20)
     made = make_report(_small_net(), tmp_path / "r.html", None)
-    section = made.document.sections[3]
+    section = _of(made, "cells")
     assert any("shrunk" in note for note in section.notes) and "the middle of" in made.document.answer[1].text
     assert _facts(_data(made.path), "cells")["cells"] <= 20
 
@@ -234,8 +245,8 @@ def test_a_slice_with_too_many_cells_is_shrunk_and_the_page_says_so(tmp_path, mo
 def test_a_model_too_large_is_summarised_and_the_page_says_so(tmp_path, monkeypatch):
     monkeypatch.setattr(cell_search, "MOST_PARAMETERS", 10)
     data = _data(make_report(_small_net(), tmp_path / "r.html", None).path)
-    assert "parameters" in data["sections"][3]["absent"]
-    assert data["sections"][1]["absent"] is None
+    assert "parameters" in _section(data, "cells")["absent"]
+    assert _section(data, "fidelity")["absent"] is None
 
 
 def test_equal_maps_too_many_to_compare_are_not_merged_and_the_page_says_so(tmp_path, monkeypatch):
@@ -244,7 +255,7 @@ def test_equal_maps_too_many_to_compare_are_not_merged_and_the_page_says_so(tmp_
     made = make_report(net, tmp_path / "r.html", [[1.0, 2.0], [-1.0, -2.0]])
     facts = _facts(_data(made.path), "cells")
     assert facts["cells"] == 4 and "linear regions" not in facts
-    assert any("not merged" in note for note in made.document.sections[3].notes)
+    assert any("not merged" in note for note in _of(made, "cells").notes)
 
 
 def test_regions_join_cells_with_one_map(tmp_path):
@@ -268,7 +279,7 @@ def test_captured_heads_have_a_page_of_their_own(tmp_path):
     captures = hm.capture(hm.builtin("lookup"), examples.inputs)
     data = _data(hm.reports.report(captures, tmp_path / "r.html", name="only heads"))
     absent = [section["name"] for section in data["sections"] if section["absent"]]
-    assert absent == ["fidelity", "cells", "temperature"]
+    assert absent == ["cells", "fidelity", "temperature"]
     analyses = hm.analyse_heads(captures)
     assert sum(row["n_live"] for row in _rows(data, "heads")) == sum(head.n_live for head in analyses)
     one = _data(hm.reports.report(captures[0], tmp_path / "one.html"))
@@ -523,3 +534,126 @@ def test_halves_of_characters_are_shown_by_their_code(tmp_path):
     names = {"name": "bad\udcff.onnx", "tokens": ["\ud83d"] * 5}
     path = hm.reports.report(hm.builtin("demo"), tmp_path / "page.html", np.zeros((3, 2)), **names)
     assert "bad\\udcff.onnx" in path.read_text(encoding="utf-8")
+
+
+def test_one_headline_has_one_value_everywhere(lookup_data, capsys):
+    """The share of decisions kept: in the library, on the page and on the terminal, each with its interval."""
+    from hardmax.cli import main
+
+    asked = default_examples()
+    kept = hm.fidelity.compare(hm.builtin("lookup"), asked.inputs, labels=asked.labels)
+    assert main(["skeleton", "builtin:lookup", "--inputs", "builtin:lookup", "--brief", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)["fidelity"]["whole"]
+    row = _rows(lookup_data, "fidelity")[0]
+    low, high = kept.interval()
+    assert told["agreement"] == row["agreement"] == kept.agreement
+    assert told["interval"] == [low, high] == [row["low"], row["high"]] and low < kept.agreement < high
+    assert told["hard_accuracy"] == row["hard_accuracy"] == kept.hard_accuracy
+
+
+def test_the_bars_of_margins_add_up_to_the_table_and_break_at_the_margin_needed(lookup_data):
+    bars = _rows(lookup_data, "margins")
+    for head in _rows(lookup_data, "stability"):
+        own = [bar for bar in bars if (bar["layer"], bar["head"]) == (head["layer"], head["head"])]
+        assert sum(bar["rows"] for bar in own) == head["rows"]
+        assert sum(bar["certified"] for bar in own) == head["certified"]
+        assert head["needed"] in [bar["from"] for bar in own] or head["needed"] > own[-1]["to"]
+        assert all(bar["certified"] in (0, bar["rows"]) for bar in own)  # every row has as many keys here
+
+
+def test_bounds_and_figure_1_print_one_published_exponent(capsys):
+    from hardmax.cli import main
+    from hardmax.measure.bounds import as_published
+
+    for depth in (1, 2, 3):
+        assert main(["bounds", "--keys", "4", "--heads", "1", "--dim", "2", "--depth", str(depth), "--json"]) == 0
+        rows = {row["bound"]: row for row in json.loads(capsys.readouterr().out)["rows"]}
+        assert rows["exponent of N"]["published_value"] == str(as_published.key_exponent(2, depth)) == str(2 * depth)
+
+
+# ---- what the model decides ----
+
+
+def _grid_points(decisions, plane):
+    (u0, u1), (v0, v1) = plane.extent
+    n, m = decisions["columns"], decisions["rows"]
+    u, v = u0 + (u1 - u0) * (np.arange(n) + 0.5) / n, v0 + (v1 - v0) * (np.arange(m) + 0.5) / m
+    return np.array([plane.origin + a * plane.basis[0] + b * plane.basis[1] for b in v for a in u])
+
+
+def test_hatching_is_where_the_library_s_soft_and_hard_answers_differ(lookup_data):
+    context = default_examples().inputs[0]
+    asked = [int(np.flatnonzero(row[:8])[0]) for row in context[:3]]
+    plane = hm.Plane.through(*(lookup_question(key) for key in asked), margin=0.35)
+    decisions = lookup_data["drawing"]["cells"]["decisions"]
+    points = _grid_points(decisions, plane)
+    hard = conditioned_lookup(context)(points).argmax(axis=1)
+    for at, temperature in enumerate(decisions["temperatures"]):
+        answers = conditioned_lookup(context, hm.builtin().with_temperature(temperature))(points).argmax(axis=1)
+        drawn = hard.copy().reshape(decisions["rows"], decisions["columns"])
+        for row, start, length, winner in decisions["runs"][at]:
+            drawn[row, start : start + length] = winner
+        assert np.array_equal(drawn.ravel(), answers)
+        assert decisions["disagreement"][at] == pytest.approx((answers != hard).mean())
+    assert decisions["runs"][0] and decisions["runs"][-1] == []
+
+
+def test_areas_of_classes_are_those_of_the_library_s_decision_cells(lookup, lookup_data):
+    context = default_examples().inputs[0]
+    asked = [int(np.flatnonzero(row[:8])[0]) for row in context[:3]]
+    plane = hm.Plane.through(*(lookup_question(key) for key in asked), margin=0.35)
+    cells = hm.enumerate_cells(hm.decisions(conditioned_lookup(context)), plane)
+    areas = {f"v{k}": cells.volumes[cells.decision == k].sum() / plane.volume for k in set(cells.decision.tolist())}
+    sentence = _of(lookup, "cells").notes[0]
+    assert html.escape(sentence) in _text(lookup.path)
+    said = re.findall(r"(v\d) \(([\d.]+)\xa0% of it\)", sentence)
+    assert len(said) == 3
+    for name, share in said:
+        assert float(share) == pytest.approx(100 * areas[name], abs=0.06)
+
+
+def test_a_line_says_what_is_decided_along_it(tmp_path):
+    inputs = lookup_examples(3, rng=np.random.default_rng(1)).inputs
+    net = hm.builtin("lookup")
+    data = _data(hm.reports.report(net, tmp_path / "r.html", inputs))["drawing"]["cells"]["decisions"]
+    n = data["columns"]
+    points = inputs[0] + ((np.arange(n) + 0.5) / n)[:, None, None] * (inputs[1] - inputs[0])
+    differ = net(points).argmax(axis=-1) != net(points, temperature=0).argmax(axis=-1)
+    hatched = np.zeros(n, dtype=bool)
+    for _, start, length, _ in data["runs"][0]:
+        hatched[start : start + length] = True
+    assert np.array_equal(hatched, differ) and differ.any()
+    along = inputs[0] + np.linspace(0, 1, len(data["curves"][0][0]))[:, None, None] * (inputs[1] - inputs[0])
+    assert np.allclose(
+        np.array(data["curves"][2]).T, net(along, temperature=data["temperatures"][2]), rtol=1e-3, atol=1e-3
+    )
+
+
+def test_what_a_section_says_to_type_gives_its_numbers_again(lookup_data):
+    space: dict = {}
+    exec(_section(lookup_data, "cells")["reproduce"][0], space)
+    facts = _facts(lookup_data, "cells")
+    assert (space["cells"].n_cells, space["cells"].n_regions) == (facts["cells"], facts["linear regions"])
+    exec(_section(lookup_data, "fidelity")["reproduce"][0].replace("hm.fidelity", "kept = hm.fidelity"), space)
+    assert space["kept"].agreement == _rows(lookup_data, "fidelity")[0]["agreement"]
+    assert "hardmax skeleton builtin:lookup --inputs builtin:lookup" in _section(lookup_data, "fidelity")["reproduce"]
+
+
+def test_the_attention_view_has_the_library_s_scores_and_opens_in_the_explorer(lookup_data):
+    import base64
+
+    captured = hm.capture(hm.builtin("lookup"), default_examples().inputs[:1])[0]
+    view = lookup_data["drawing"]["heads"]["head-0"]
+    own = captured.head(0, 0)
+    assert np.allclose(view["attention"]["scores"], own.softmax_scores, rtol=1e-5)
+    assert view["attention"]["temperature"] == own.temperature
+    text = view["explorer"].removeprefix("1.")
+    state = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+    assert np.allclose(state["layers"][0]["heads"][0]["keys"], own.keys, atol=2.0**-20)
+
+
+def test_images_are_shown_as_images(tmp_path):
+    rng = np.random.default_rng(0)
+    net = hm.Network([hm.Affine(rng.normal(size=(3, 8))), hm.ReLU()], input_dim=(1, 8, 8))
+    path = hm.reports.report(net, tmp_path / "r.html", rng.random((4, 1, 8, 8)))
+    assert _text(path).count('<image href="data:image/png;base64,') == 4

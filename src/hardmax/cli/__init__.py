@@ -22,6 +22,7 @@ from hardmax.cli import compile as compile_command
 from hardmax.cli import count as count_command
 from hardmax.cli import explore as explore_command
 from hardmax.cli import figures as figures_command
+from hardmax.cli import heads as heads_command
 from hardmax.cli import map as map_command
 from hardmax.cli import report as report_command
 from hardmax.cli import sample as sample_command
@@ -55,6 +56,7 @@ LOOK, COUNT, CHANGE, CHECK = "Look at a model", "Count its cells", "Change or bu
 
 app.command("report", rich_help_panel=LOOK, epilog=report_command.EXAMPLES)(report_command.report)
 app.command("explore", rich_help_panel=LOOK, epilog=explore_command.EXAMPLES)(explore_command.explore)
+app.command("heads", rich_help_panel=LOOK, epilog=heads_command.EXAMPLES)(heads_command.heads)
 app.command("around", rich_help_panel=LOOK, epilog=around_command.EXAMPLES)(around_command.around)
 app.command("count", rich_help_panel=COUNT, epilog=count_command.EXAMPLES)(count_command.count)
 app.command("map", rich_help_panel=COUNT, epilog=map_command.EXAMPLES)(map_command.map_)

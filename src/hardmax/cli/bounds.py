@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hardmax.cli.parts.output import JsonOption, print_json
+from hardmax.cli.parts.output import JsonOption, print_json, print_line, print_table
 
 EXAMPLES = """[bold]Examples[/bold]
   hardmax bounds --keys 6 --heads 3 --dim 3 --bias-free
@@ -100,7 +100,7 @@ def _counts(sizes: list[int], dim: int, width: int, depth: int, affine: bool) ->
         _row("factor of one more block, at least", growth.lower, "lower bound", None),
         _row("factor of one more block, at most", growth.upper, "upper bound", None),
         _row("exponent of N", b.key_exponent(n_heads, dim, affine, depth), "exact",
-             published.key_exponent(min(n_heads, dim), depth)),
+             published.key_exponent(dim, depth)),
     ]  # fmt: skip
 
 
@@ -150,21 +150,14 @@ def _from_log10(prefix: str, logarithm: float) -> dict[str, Any]:
 
 
 def _print_table(facts: dict[str, Any]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False)
-    for name in ("", "true", "status", "as published"):
-        table.add_column(name, overflow="fold")
-    for row in facts["rows"]:
-        table.add_row(row["bound"], _shown(row, ""), row["status"], _shown(row, "published_"))
-    console = Console(highlight=False, markup=False)
     heads = "1 head" if len(facts["keys"]) == 1 else f"{len(facts['keys'])} heads"
-    console.print(
+    blocks = "1 block" if facts["depth"] == 1 else f"{facts['depth']} blocks"
+    print_line(
         f"{heads} of {', '.join(map(str, sorted(set(facts['keys']))))} keys, {facts['scores']} scores, input dimension "
-        f"{facts['dim']}, {facts['width']} ReLUs, {facts['depth']} block(s)"
+        f"{facts['dim']}, {facts['width']} ReLUs, {blocks}"
     )
-    console.print(table)
+    rows = [[row["bound"], _shown(row, ""), row["status"], _shown(row, "published_")] for row in facts["rows"]]
+    print_table(["", "true", "status", "as published"], rows)
 
 
 def _shown(row: dict[str, Any], prefix: str) -> str:
@@ -173,4 +166,4 @@ def _shown(row: dict[str, Any], prefix: str) -> str:
         return "-"
     if value is None or (isinstance(value, str) and len(value) > _SHOWN_DIGITS):
         return f"10^{logarithm:.4f}"
-    return value if isinstance(value, str) else f"{value:.6g}"
+    return f"{int(value):,}" if isinstance(value, str) else f"{value:.6g}"

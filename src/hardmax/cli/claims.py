@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,7 +11,7 @@ from hardmax.cli.parts.output import ForceOption, JsonOption, check_target, prin
 from hardmax.cli.parts.progress import working
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from hardmax.papers import Attack, Finding
 
@@ -87,6 +87,34 @@ def _attacks(trials: int, seed: int) -> tuple[Attack, ...]:
     return attack(trials=trials, rng=np.random.default_rng(seed))
 
 
+def in_words(witness: Mapping[str, Any]) -> str:
+    """What a witness holds, as a person would write it down.
+
+    Examples
+    --------
+    >>> in_words({"n_keys": 12345, "largest_ratio": 1.28123456, "is_dead": True, "keys": [[1.0, 2.0], [0.5, 0.0]]})
+    'n keys: 12,345; largest ratio: 1.281; is dead: yes; keys: (1, 2), (0.5, 0)'
+    """
+    parts = []
+    for key, value in witness.items():
+        name = str(key).replace("_", " ")
+        parts.append(f"{name}: {_in_words(value)}")
+    return "; ".join(parts)
+
+
+def _in_words(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, list | tuple):
+        inner = ", ".join(map(_in_words, value))
+        return inner if value and isinstance(value[0], list | tuple) else f"({inner})"
+    return str(value)
+
+
 def _print_table(findings: Sequence[Finding], attacks: Sequence[Attack]) -> None:
     from rich.console import Console
     from rich.markup import escape
@@ -99,16 +127,17 @@ def _print_table(findings: Sequence[Finding], attacks: Sequence[Attack]) -> None
         table.add_column(name, overflow="fold", no_wrap=name == "claim")
     for finding in findings:
         claim, verdict = finding.claim, str(finding.verdict)
-        witness = "; ".join(f"{key} = {value}" for key, value in finding.witness.items())
+        witness = in_words(finding.witness)
         text = f"{escape(claim.says)}\n[dim]{escape(witness)}[/dim]"
         if claim.correction:
             text += f"\n[italic]{correction_word(finding)}: {escape(claim.correction)}[/italic]"
         table.add_row(claim.name, f"[{_COLOURS[verdict]}]{verdict}[/]\n[dim]{claim.decided}[/dim]", text)
     console = Console(highlight=False)
+    counted = ", ".join(f"{count} {verdict}" for verdict, count in tally(findings).items())
+    console.print(f"Of {len(findings)} published statement{'' if len(findings) == 1 else 's'}: {counted}.")
     console.print(table)
     for result in attacks:
         state = "BROKEN by" if result.is_broken else "unbroken, closest"
         console.print(
             f"{escape(result.bound)}: {state} {result.largest_ratio:.12g} of the bound in {result.trials} trials"
         )
-    console.print(", ".join(f"{count} {verdict}" for verdict, count in tally(findings).items()))

@@ -41,9 +41,9 @@ With --inputs the model is compared with its skeleton: all of it, one layer at a
 largest set of heads found that can be hard together."""
 
 _MEANINGS = {
-    "relative_error": "error: mean of |hard - soft| / |soft|",
-    "kl": "KL in nats",
-    "agreement": "agreement: share of equal decisions",
+    "agreement": "decisions kept: share of equal decisions",
+    "relative_error": "relative error: mean of |hard - soft| / |soft|",
+    "kl": "divergence in nats",
 }
 _SHOWN_CHANGES = 12
 _MOST_HEADS = 48  # in a table for people; of more only those that lose most
@@ -194,11 +194,12 @@ def _fidelity(
     return facts
 
 
-def _row(found: Fidelity) -> dict[str, float | None]:
+def _row(found: Fidelity) -> dict[str, Any]:
     return {
         "relative_error": found.relative_error,
         "kl": found.kl,
         "agreement": found.agreement,
+        "interval": found.interval(),
         "soft_accuracy": found.soft_accuracy,
         "hard_accuracy": found.hard_accuracy,
     }
@@ -228,13 +229,15 @@ def _print_fidelity(facts: dict[str, Any]) -> None:
     if chosen:
         rows.append((f"{len(chosen['heads'])} of {chosen['n_heads']} heads together", chosen))
     columns = {
-        "relative_error": "error",
-        "kl": "KL",
-        "agreement": "agreement",
-        "soft_accuracy": "soft accuracy",
-        "hard_accuracy": "hard accuracy",
+        "agreement": "decisions kept",
+        "relative_error": "relative error",
+        "kl": "divergence",
+        "soft_accuracy": "accuracy, soft",
+        "hard_accuracy": "accuracy, hard",
     }
     kept = [key for key in columns if facts["whole"][key] is not None]
+    if facts["whole"]["agreement"] is not None:
+        print_line(_in_words(facts["whole"], facts["n_inputs"]))
     print_table(
         ["made hard", *(columns[key] for key in kept)],
         [[name, *(f"{row[key]:.4f}" for key in kept)] for name, row in rows],
@@ -250,6 +253,14 @@ def _print_fidelity(facts: dict[str, Any]) -> None:
             f"Heads that are hard together while at most {chosen['max_loss']:.2%} of decisions change (layer.head): "
             f"{names}. {how}; a larger set may exist."
         )
+
+
+def _in_words(whole: dict[str, Any], n: int) -> str:
+    low, high = whole["interval"]
+    return (
+        f"With everything hard, {whole['agreement']:.1%} of the decisions on {n:,} inputs stay as they are (95 % "
+        f"interval {low:.1%} to {high:.1%})."
+    )
 
 
 def _loss(row: dict[str, Any]) -> float:

@@ -1,6 +1,7 @@
 """Networks built by theorem: grid transformers, maxout and piecewise-linear functions as transformers, sawtooths."""
 
 from hardmax.constructions.compiled import CompiledTransformer, Complexity, maxout_to_transformer
+from hardmax.constructions.difference_form import DifferenceForm
 from hardmax.constructions.function_files import read_function
 from hardmax.constructions.grid import general_position_transformer, grid_transformer
 from hardmax.constructions.lattice_form import LatticeForm
@@ -14,14 +15,23 @@ from hardmax.constructions.piecewise import (
     piecewise_linear,
     piecewise_linear_from_pieces,
 )
-from hardmax.constructions.sawtooth import digit_transformer, nested_transformer, sawtooth_network, sawtooth_transformer
+from hardmax.constructions.sawtooth import (
+    causal_digit_transformer,
+    digit_transformer,
+    nested_transformer,
+    sawtooth_network,
+    sawtooth_transformer,
+    squares_network,
+)
 
 __all__ = [
     "CompiledTransformer",
     "Complexity",
+    "DifferenceForm",
     "LatticeForm",
     "PiecewiseLinear",
     "approximate",
+    "causal_digit_transformer",
     "difference_of_maxima",
     "digit_transformer",
     "general_position_transformer",
@@ -36,4 +46,5 @@ __all__ = [
     "read_function",
     "sawtooth_network",
     "sawtooth_transformer",
+    "squares_network",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import inf, nan, nextafter
 from typing import Any
 
 import numpy as np
@@ -117,6 +118,34 @@ class CompiledTransformer:
                 "tokens it sends messages to. Compile with bound=..., which gives variant G."
             )
         return softmax_error(self.form, tau)
+
+    def temperature_for(self, error: float) -> float:
+        """A temperature at which no output is farther than ``error`` from the source's, for |x|_inf <= bound.
+
+        The bound grows in proportion to the temperature, so this is error / error_bound(1), rounded down: the inverse
+        temperature that suffices is sum_l c_P prod_{l' > l} L_l' / error at most, with c_P = W((P - 1) / e) < log P, as
+        in ``error_bound``. Infinite where all layers are affine.
+
+        Examples
+        --------
+        >>> from hardmax.constructions.sawtooth import sawtooth_transformer
+        >>> tent = sawtooth_transformer(2, 1, bound=1.0)  # two maxima of two pieces: c_2 = 0.278...
+        >>> f"{tent.temperature_for(0.01):.6f}", tent.error_bound(tent.temperature_for(0.01)) <= 0.01
+        ('0.035911', True)
+        """
+        try:
+            wanted = float(error)
+        except (TypeError, ValueError):
+            wanted = nan
+        if not 0 < wanted < inf:
+            raise ParameterError(f"error: expected a positive number, got {error!r}")
+        each = self.error_bound(1.0)
+        if each == 0:
+            return inf
+        temperature = min(wanted / each, 2.0**1000)
+        while self.error_bound(temperature) > wanted:
+            temperature = nextafter(temperature, 0.0)
+        return float(temperature)
 
     def check_domain(self, domain: Domain) -> None:
         """Refuse a domain that reaches beyond the bound."""

@@ -28,7 +28,7 @@ _FORMS = '{"plus", "minus"}, {"pieces"}, {"pieces", "groups"}, {"pieces", "simpl
 def read_function(path: str | Path) -> PiecewiseLinear | Network:
     """The function in a .csv table or a .json file of affine pieces.
 
-    CSV: one point a row, its one or two coordinates and then the value; a first row without any number is taken for
+    CSV: one point a row, its coordinates and then the value; a first row without any number is taken for
     names and skipped.
     Numbers are taken as written, ``0.1`` and ``1/3`` exactly.
 
@@ -68,9 +68,9 @@ def _from_csv(text: str) -> PiecewiseLinear:
             if number == 1 and not any(map(_is_number, entries)):  # names of the columns
                 continue
             raise FileFormatError(f"line {number}: expected numbers, got {shown(row, 80)}") from None
-        if len(entries) not in (2, 3) or len(entries) != len(rows[0]):
+        if len(entries) < 2 or len(entries) != len(rows[0]):
             raise FileFormatError(
-                f"line {number}: expected one or two coordinates and a value, as many in every row, got "
+                f"line {number}: expected one coordinate or more and a value, as many in every row, got "
                 f"{len(entries)} numbers"
             )
     if not rows:

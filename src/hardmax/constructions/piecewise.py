@@ -2,37 +2,41 @@
 
 Three ways to give one: a difference of two maxima, a maximum of minima, or values at points with a
 triangulation. Each becomes a maxout network of one or two layers, which ``hm.maxout_to_transformer`` compiles.
+``approximate`` makes one of a smooth or a Lipschitz function, with a promise.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import ceil, inf, nextafter, sqrt
+from itertools import pairwise
+from math import ceil, factorial, inf, nextafter, prod, sqrt
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.constructions.compiled import CompiledTransformer, maxout_to_transformer
-from hardmax.constructions.lattice_form import LatticeForm, Point, at, lattice_form
+from hardmax.constructions.difference_form import DifferenceForm, difference_form
+from hardmax.constructions.lattice_form import LatticeForm, Piece, Point, at, lattice_form
 from hardmax.constructions.maxout_form import maxout_network
 from hardmax.constructions.triangulation import (
+    Tiling,
     Triangle,
-    checked_triangles,
+    checked_tiling,
     exact_points,
-    piece_through,
     rational_rows,
-    segments_of,
-    triangles_of,
+    simplices_of,
 )
 from hardmax.errors import DiscontinuityError, DomainError, EmptyError, ParameterError, ShapeError, WeightError
 from hardmax.exactness import FloatArray
 from hardmax.networks.network import Network
 from hardmax.tropical.polynomial import TropicalPolynomial
 
-_MOST_PIECES = 4096  # beyond this the exact reduction would take hours; ask for less accuracy instead
+#: Most simplices, and most points of a Lipschitz function: beyond, the search for minima would take hours, the two
+#: maxima minutes, and the layer of as many units gigabytes.
+_MOST = {"max-min": 4096, "difference": 50_000, "cones": 4096}
 
 
 def difference_of_maxima(plus: TropicalPolynomial, minus: TropicalPolynomial) -> Network:
@@ -92,30 +96,27 @@ def max_of_minima(slopes: ArrayLike, offsets: ArrayLike, groups: Sequence[Sequen
 
 @dataclass(frozen=True, eq=False)
 class PiecewiseLinear:
-    """A continuous function on a convex set of one or two dimensions, affine on each simplex.
+    """A continuous function on a convex set, affine on each simplex.
 
     Attributes
     ----------
     points, values : the corners and the values there, as rationals.
-    triangles : corner numbers of each simplex.
-    form : the reduced max-min form, in rationals.
+    triangles : corner numbers of each simplex; none where a Lipschitz function was approximated by cones.
+    form : the reduced max-min form or the difference of two maxima, in rationals.
     network : the maxout network of that form, its pieces rounded to floats.
-    rounding : the most by which ``network`` differs from the function on its domain; 0 where all pieces are floats.
+    rounding : a bound on how far ``network`` is from the function on its domain; 0 where all pieces are floats.
+    bound : the largest |x|_inf of the domain.
     promised : the proved distance from the function that was approximated (rounding included), where there is one.
     """
 
     points: tuple[Point, ...]
     values: tuple[Fraction, ...]
     triangles: tuple[Triangle, ...]
-    form: LatticeForm
+    form: LatticeForm | DifferenceForm
     network: Network
     rounding: float
+    bound: float
     promised: float | None = None
-
-    @property
-    def bound(self) -> float:
-        """The largest |x|_inf of the domain."""
-        return _up(max(abs(x) for point in self.points for x in point))
 
     def to_transformer(self, bound: float | None = None, *, queries: str = "positional") -> CompiledTransformer:
         """The transformer of variant G, for |x|_inf <= bound; by default just large enough for the domain.
@@ -136,45 +137,48 @@ class PiecewiseLinear:
         return np.asarray(self.network(x)[..., 0])
 
 
-def piecewise_linear(points: ArrayLike, values: ArrayLike, triangles: ArrayLike | None = None) -> PiecewiseLinear:
-    """The continuous function with these values at points on the line or in the plane, linear between.
+def piecewise_linear(
+    points: ArrayLike, values: ArrayLike, triangles: ArrayLike | None = None, *, form: str | None = None
+) -> PiecewiseLinear:
+    """The continuous function with these values at points of any dimension, linear between.
 
     Parameters
     ----------
-    points : (n, 1) or (n,) on the line, (n, 2) in the plane.
+    points : (n, dim), or (n,) on the line.
     values : (n,).
-    triangles : (n_triangles, 3) point numbers, meeting edge to edge and filling a convex set. Without them a grid's
-        rectangles are halved and other points get Delaunay's triangles. On the line neighbours are joined.
+    triangles : (n_simplices, dim + 1) point numbers, meeting face to face and filling a convex set. Without them a
+        grid's boxes are cut along their diagonals and other points get Delaunay's simplices. On the line neighbours
+        are joined.
+    form : "max-min", for one and two dimensions, where it is the default: two layers, the function's own pieces.
+        "difference", for any dimension: one layer of two maxima, made without a search, of pieces that may be large
+        against the function's.
 
-    Outside the points' hull the network goes on as its max-min form does; nothing is promised there.
+    Outside the points' hull the network goes on as its form does; nothing is promised there.
 
-    Exactness: the max-min form is exact; the network rounds its pieces to floats, within ``rounding``.
+    Exactness: the form is exact; the network rounds its pieces to floats, within ``rounding``.
 
     Examples
     --------
     >>> f = piecewise_linear([0, 1, 2, 3], [0, 0, 1, 0])
     >>> f([[0.5], [1.5], [2.0], [2.5]]).tolist(), f.rounding
     ([0.0, 0.5, 1.0, 0.5], 0.0)
+    >>> corners = [[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 1]]
+    >>> piecewise_linear(corners, [0, 0, 0, 0, 1])([[1.0, 1.0, 1.0], [0.25, 0.25, 0.25]]).tolist()
+    [1.0, 0.0]
     >>> piecewise_linear([0, 1, 1, 2], [0, 0, 1, 1])
     Traceback (most recent call last):
         ...
     hardmax.errors.DiscontinuityError: point 2: (1.0) has the values 0.0 and 1.0; a continuous function has one...
     """
     corners, heights = exact_points(points, values)
-    if triangles is not None:
-        given = np.asarray(points)
-        if len(corners) != len(given):
-            raise ParameterError("points: expected distinct points where triangles name them, got one twice")
-        chosen = checked_triangles(corners, triangles)
-    elif len(corners[0]) == 1:
-        chosen = segments_of(corners)
-    else:
-        chosen = checked_triangles(corners, triangles_of(corners))
-    return _interpolant(corners, heights, chosen)
+    if triangles is not None and len(corners) != len(np.asarray(points)):
+        raise ParameterError("points: expected distinct points where triangles name them, got one twice")
+    tiling = checked_tiling(corners, simplices_of(corners) if triangles is None else triangles)
+    return _interpolant(tiling, heights, _chosen_form(form, len(corners[0])))
 
 
 def piecewise_linear_from_pieces(
-    simplices: Sequence[ArrayLike], slopes: ArrayLike, offsets: ArrayLike
+    simplices: Sequence[ArrayLike], slopes: ArrayLike, offsets: ArrayLike, *, form: str | None = None
 ) -> PiecewiseLinear:
     """The function that is ``<slopes_k, x> + offsets_k`` on simplex k, its corners given as (dim + 1, dim).
 
@@ -215,28 +219,42 @@ def piecewise_linear_from_pieces(
         order = list(seen)
         chosen.append(tuple(order.index(point) for point in corners))
     points = list(seen)
-    return _interpolant(points, [value for _, value in seen.values()], checked_triangles(points, chosen))
+    heights = [value for _, value in seen.values()]
+    return _interpolant(checked_tiling(points, chosen), heights, _chosen_form(form, pieces.dim))
 
 
 def approximate(
-    function: Callable[[FloatArray], ArrayLike], low: ArrayLike, high: ArrayLike, accuracy: float, *, curvature: float
+    function: Callable[[FloatArray], ArrayLike],
+    low: ArrayLike,
+    high: ArrayLike,
+    accuracy: float,
+    *,
+    curvature: float | None = None,
+    lipschitz: float | None = None,
+    form: str | None = None,
 ) -> PiecewiseLinear:
-    """The interpolant of a smooth function on an interval or rectangle, within ``accuracy`` of it.
+    """A piecewise-linear function within ``accuracy`` of a smooth or a Lipschitz function on a box.
 
-    On a simplex whose smallest enclosing ball has radius r, linear interpolation errs by at most
-    curvature * r^2 / 2: equal steps h err by curvature * h^2 / 8 on the line, halved rectangles by
-    curvature * (h^2 + k^2) / 8.
+    A smooth function is interpolated on a grid: on a simplex within a ball of radius r this errs by at most
+    curvature * r^2 / 2, in boxes of sides h by curvature * sum h^2 / 8.
+
+    A Lipschitz function f is replaced by max_i f(c_i) + lipschitz (r - |x - c_i|_inf), c_i the middles of boxes of half
+    side at most r: since it lies between f - lipschitz r and f + lipschitz r, the error is at most lipschitz * r. No
+    method that sees f at the same points can promise less: where all values are 0, f may be either of
+    +-lipschitz times the distance to the nearest point.
 
     Parameters
     ----------
     function : takes points (n, dim) and gives n values.
-    low, high : the interval (numbers) or the rectangle (pairs).
+    low, high : the interval (numbers) or the box (one number an axis).
     accuracy : the wanted sup-norm distance.
-    curvature : a bound on |f''|, in the plane on the spectral norm of the Hessian, on the domain. The promise
-        is as good as this number.
+    curvature : a bound on |f''|, in more dimensions on the spectral norm of the Hessian, on the domain.
+    lipschitz : a bound on |f(x) - f(y)| / |x - y|_inf, where f is differentiable on the sum of its |partial
+        derivatives|. Exactly one of the two; the promise is as good as this number.
+    form : as in ``piecewise_linear``; cones are maxima of minima in every dimension.
 
-    Exactness: ``promised`` bounds the distance between ``network`` and the function, given the curvature and
-    values that are right; the function's own rounding is not included.
+    Exactness: ``promised`` bounds the distance between ``network`` and the function, given the curvature or the
+    constant and values that are right; the function's own rounding is not included.
 
     Examples
     --------
@@ -246,57 +264,145 @@ def approximate(
     >>> x = np.linspace(0, 3, 1001)
     >>> bool(np.abs(f(x[:, None]) - np.sin(x)).max() <= f.promised)
     True
+    >>> cones = approximate(lambda x: np.abs(x).max(axis=1), [-1, -1, -1], [1, 1, 1], 0.5, lipschitz=1.0)
+    >>> len(cones.points), cones.promised
+    (8, 0.5)
     """
-    start, end = np.atleast_1d(np.asarray(low, dtype=np.float64)), np.atleast_1d(np.asarray(high, dtype=np.float64))
-    if start.shape != end.shape or start.shape not in ((1,), (2,)):
-        raise ShapeError(f"expected an interval or a rectangle, got low {start.shape} and high {end.shape}")
-    if not (np.isfinite(start).all() and np.isfinite(end).all() and (start < end).all()):
-        raise DomainError(f"expected low < high, both finite, got {start.tolist()} and {end.tolist()}")
-    for name, number in (("accuracy", accuracy), ("curvature", curvature)):
-        if not 0 < number < inf:
-            raise ParameterError(f"{name}: expected a positive number, got {number}")
+    start, end = _box(low, high)
     dim = len(start)
+    if (curvature is None) == (lipschitz is None):
+        raise ParameterError("expected one of curvature and lipschitz, a bound on the function, got both or neither")
+    given = {"accuracy": accuracy, "curvature": curvature, "lipschitz": lipschitz}
+    for name, number in given.items():
+        if number is not None and not (isinstance(number, int | float | np.number) and 0 < number < inf):
+            raise ParameterError(f"{name}: expected a positive number, got {number!r}")
+    widths = (end - start).tolist()
+    if lipschitz is not None:
+        if form not in (None, "max-min"):
+            raise ParameterError(f"form: a Lipschitz function becomes a maximum of minima, got {form!r}")
+        exact = [Fraction(width) * Fraction(lipschitz) / (2 * Fraction(accuracy)) for width in widths]
+        for more in (0, 1):  # one more box where the rounding of the points costs the last digit
+            counts = _counted([max(1, ceil(n)) + more for n in exact], 1, _MOST["cones"], accuracy)
+            result = _cones(function, start, end, counts, float(lipschitz))
+            if result.promised is not None and result.promised <= accuracy:
+                break
+        return result
+    assert curvature is not None
+    chosen = _chosen_form(form, dim)
     step = sqrt(8 * accuracy / (curvature * dim)) * (1 - 1e-9)  # room for the rounding of the points
-    counts = [max(1, ceil(width / step)) for width in (end - start).tolist()]
-    if np.prod(counts) * dim > _MOST_PIECES:
-        raise ParameterError(
-            f"accuracy {accuracy:g} needs {int(np.prod(counts)) * dim} simplices, above the limit of {_MOST_PIECES}; "
-            "ask for less accuracy or cut the domain"
-        )
+    wanted = [max(1.0, float(np.ceil(width / step))) if step > 0 else inf for width in widths]
+    counts = _counted(wanted, factorial(dim), _MOST[chosen], accuracy)
     axes = [np.linspace(a, b, count + 1) for a, b, count in zip(start, end, counts, strict=True)]
     points = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, dim)
+    result = piecewise_linear(points, _values(function, points), form=chosen)
+    steps = [Fraction(float(np.diff(axis).max())) * (1 + Fraction(1, 2**50)) for axis in axes]
+    distance = Fraction(curvature) * sum((h * h for h in steps), Fraction(0)) / 8 + Fraction(result.rounding)
+    return replace(result, promised=_up(distance))
+
+
+def _box(low: ArrayLike, high: ArrayLike) -> tuple[FloatArray, FloatArray]:
+    start, end = np.atleast_1d(np.asarray(low, dtype=np.float64)), np.atleast_1d(np.asarray(high, dtype=np.float64))
+    if start.shape != end.shape or start.ndim != 1 or not len(start):
+        raise ShapeError(f"expected an interval or a box, got low {start.shape} and high {end.shape}")
+    if not (np.isfinite(start).all() and np.isfinite(end).all() and (start < end).all()):
+        raise DomainError(f"expected low < high, both finite, got {start.tolist()} and {end.tolist()}")
+    return start, end
+
+
+def _counted(wanted: Sequence[float], each: int, most: int, accuracy: float) -> list[int]:
+    """Boxes along each axis, or an error where there would be too many."""
+    total = prod(wanted) * each
+    if not total <= most:
+        shown = int(total) if total < 10**15 else "more than 10^15"
+        raise ParameterError(
+            f"accuracy {accuracy:g} needs {shown} simplices or points, above the limit of {most}; ask for less "
+            "accuracy or cut the domain"
+        )
+    return [int(count) for count in wanted]
+
+
+def _values(function: Callable[[FloatArray], ArrayLike], points: FloatArray) -> FloatArray:
     values = np.asarray(function(points), dtype=np.float64)
     if values.shape != (len(points),):
         raise ShapeError(f"function: expected {len(points)} values, one a point, got shape {values.shape}")
     if not np.isfinite(values).all():
         raise WeightError("function: expected finite values, got NaN or infinite ones on the domain")
-    result = piecewise_linear(points, values)
-    steps = [Fraction(float(np.diff(axis).max())) * (1 + Fraction(1, 2**50)) for axis in axes]
-    distance = Fraction(curvature) * sum((h * h for h in steps), Fraction(0)) / 8 + Fraction(result.rounding)
-    return PiecewiseLinear(
-        result.points, result.values, result.triangles, result.form, result.network, result.rounding, _up(distance)
-    )
+    return values
 
 
-def _interpolant(points: list[Point], values: list[Fraction], triangles: list[Triangle]) -> PiecewiseLinear:
-    if len(triangles) > _MOST_PIECES:
-        raise ParameterError(f"expected at most {_MOST_PIECES} simplices, got {len(triangles)}; thin the points out")
+def _cones(
+    function: Callable[[FloatArray], ArrayLike], start: FloatArray, end: FloatArray, counts: list[int], lipschitz: float
+) -> PiecewiseLinear:
+    """The maximum of cones that fall from points in the middle of boxes, each a minimum of 2 dim planes."""
+    dim = len(start)
+    edges = [np.linspace(a, b, count + 1) for a, b, count in zip(start, end, counts, strict=True)]
+    axes = [(edge[1:] + edge[:-1]) / 2 for edge in edges]
+    # how far a point of the domain is from the nearest middle, as these floats are
+    reach = max(
+        max(Fraction(axis[0]) - Fraction(edge[0]), Fraction(edge[-1]) - Fraction(axis[-1]),
+            *((Fraction(b) - Fraction(a)) / 2 for a, b in pairwise(axis)))
+        for axis, edge in zip(axes, edges, strict=True)
+    )  # fmt: skip
+    centres = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, dim)
+    values = [Fraction(value) for value in _values(function, centres).tolist()]
+    points = tuple(tuple(Fraction(x) for x in centre) for centre in centres.tolist())
+    slope, pieces = Fraction(lipschitz), []
+    for point, value in zip(points, values, strict=True):
+        for axis, x in enumerate(point):
+            for sign in (1, -1):
+                row = [Fraction(0)] * dim
+                row[axis] = sign * slope
+                pieces.append((*row, value + slope * reach - sign * slope * x))
+    groups = tuple(tuple(range(2 * dim * i, 2 * dim * (i + 1))) for i in range(len(points)))
+    form = LatticeForm(tuple(pieces), groups)
+    rounded, worst = _rounded(form.pieces, points[:1])  # slopes are floats, so the error is the same everywhere
+    network = max_of_minima(rounded[:, :-1], rounded[:, -1], groups)
+    bound = float(np.abs([start, end]).max())
+    return PiecewiseLinear(points, tuple(values), (), form, network, _up(worst), bound, _up(slope * reach + worst))
+
+
+def _chosen_form(form: str | None, dim: int) -> str:
+    if form is None:
+        return "max-min" if dim <= 2 else "difference"
+    if form not in ("max-min", "difference"):
+        raise ParameterError(f"form: expected 'max-min' or 'difference', got {form!r}")
+    if form == "max-min" and dim > 2:
+        raise ParameterError(
+            f"form: maxima of minima are searched for in one and two dimensions, got points in {dim}; take 'difference'"
+        )
+    return form
+
+
+def _interpolant(tiling: Tiling, values: list[Fraction], form: str) -> PiecewiseLinear:
+    triangles, points = tiling.simplices, tiling.points
+    if len(triangles) > _MOST[form]:
+        raise ParameterError(f"expected at most {_MOST[form]} simplices, got {len(triangles)}; thin the points out")
+    bound = _up(max(abs(x) for point in points for x in point))
+    if form == "difference":
+        parts = difference_form(tiling, values)
+        (plus, error), (minus, other) = (_rounded(part, points) for part in (parts.plus, parts.minus))
+        halves = (TropicalPolynomial(rows[:, :-1], rows[:, -1]) for rows in (plus, minus))
+        network = difference_of_maxima(*halves)
+        return PiecewiseLinear(points, tuple(values), triangles, parts, network, _up(error + other), bound)
     simplices = [tuple(points[v] for v in corners) for corners in triangles]
-    pieces = [
-        piece_through(simplex, [values[v] for v in corners])
-        for simplex, corners in zip(simplices, triangles, strict=True)
-    ]
-    form = lattice_form(simplices, pieces)
-    rounded = [[float(x) for x in piece] for piece in form.pieces]
-    # max and min move by no more than the pieces do, and an affine difference is largest at a corner
+    found = lattice_form(simplices, [tiling.piece(k, values) for k in range(len(triangles))])
+    rows, worst = _rounded(found.pieces, points)
+    network = max_of_minima(rows[:, :-1], rows[:, -1], found.groups)
+    return PiecewiseLinear(points, tuple(values), triangles, found, network, _up(worst), bound)
+
+
+def _rounded(pieces: Sequence[Piece], points: Sequence[Point]) -> tuple[FloatArray, Fraction]:
+    """Pieces as floats, and a bound on how far one moves on the hull of the points.
+
+    Maxima and minima move by no more than their pieces do; an affine difference is bounded entry by entry.
+    """
+    rows = [[float(x) for x in piece] for piece in pieces]
+    reach = (*(max(map(abs, column)) for column in zip(*points, strict=True)), Fraction(1))
     worst = Fraction(0)
-    for piece, near in zip(form.pieces, rounded, strict=True):
-        gap = tuple(x - Fraction(y) for x, y in zip(piece, near, strict=True))
-        if any(gap):
-            worst = max(worst, *(abs(at(gap, point)) for point in points))
-    array = np.array(rounded)
-    network = max_of_minima(array[:, :-1], array[:, -1], form.groups)
-    return PiecewiseLinear(tuple(points), tuple(values), tuple(triangles), form, network, _up(worst))
+    for piece, near in zip(pieces, rows, strict=True):
+        gaps = ((x - Fraction(y), size) for x, y, size in zip(piece, near, reach, strict=True))
+        worst = max(worst, sum((abs(gap) * size for gap, size in gaps), Fraction(0)))
+    return np.array(rows), worst
 
 
 def _equal_ranks(units: Sequence[tuple[FloatArray, FloatArray]]) -> tuple[FloatArray, FloatArray]:

@@ -7,6 +7,8 @@ import numpy as np
 from hardmax.constructions.compiled import CompiledTransformer, maxout_to_transformer
 from hardmax.constructions.grid import check_exact, check_sizes, cutting_heads
 from hardmax.constructions.maxout_form import maxout_network
+from hardmax.networks import operations as op
+from hardmax.networks.graph import GraphBuilder
 from hardmax.networks.layers import Affine, Layer, ReLU
 from hardmax.networks.network import Network
 
@@ -54,6 +56,34 @@ def sawtooth_transformer(teeth: int, depth: int, bound: float | None = None) -> 
     16
     """
     return maxout_to_transformer(sawtooth_network(teeth, depth), bound)
+
+
+def squares_network(dim: int, depth: int) -> Network:
+    """The maxout network of ``depth`` layers of width 3 dim that is within dim / 4^(depth + 1) of |x|^2 on [0, 1]^dim.
+
+    x^2 is x less tents of 2, 4, 8, ... teeth over 4, 16, 64, ... (Yarotsky 2017): layer l folds once more, and three
+    units a coordinate hold 2 t and max(4 t - 2, 0), whose difference is the next tent, and the sum so far. The result
+    is the interpolant of |x|^2 on 2^depth equal steps a coordinate, exactly.
+
+    Exactness: the weights are powers of two.
+
+    Examples
+    --------
+    >>> net = squares_network(1, 3)
+    >>> net([[0.0], [0.25], [1.0]])[:, 0].tolist(), float(net([1 / 16])[0] - 1 / 256)
+    ([0.0, 0.0625, 1.0], 0.00390625)
+    """
+    check_sizes(dim=dim, depth=depth)
+    check_exact("depth", 4 ** (int(depth) + 1))
+    tooth = np.array([[1.0, -1.0, 0.0]])  # reads 2 t' - ..., the tent, of the three units behind
+    layers = []
+    for level in range(depth):
+        t, rest = (np.ones((1, 1)), np.ones((1, 1))) if level == 0 else (tooth, [[0.0, 0.0, 1.0]] - tooth / 4**level)
+        first, second = np.vstack([2 * t, 4 * t, rest]), np.vstack([2 * t, 0 * t, rest])
+        weights = np.stack([np.kron(np.eye(dim), part) for part in (first, second)])
+        layers.append((weights + 0.0, np.tile([[0.0, -2.0, 0.0], [0.0, 0.0, 0.0]], dim)))
+    last = np.tile([[0.0, 0.0, 1.0]] - tooth / 4**depth, dim)
+    return maxout_network([*layers, (last[None] + 0.0, [[0.0]])])
 
 
 def digit_transformer(n_keys: int, dim: int, depth: int) -> Network:
@@ -109,3 +139,59 @@ def nested_transformer(n_keys: int, width: int, depth: int) -> Network:
     fold = Affine([[scale * bend for bend in bends]], [scale * start])
     block: list[Layer] = [cutting_heads(n_keys, 1, float(cell)), *into, fold]
     return Network(block * depth, 1)
+
+
+def causal_digit_transformer(n_keys: int, dim: int, depth: int) -> Network:
+    """``digit_transformer`` with a causal mask and keys that every block makes from its tokens.
+
+    n_keys context tokens and then the query's token, each of width dim + 3: the coordinates, a digit j, j (j + 1) / 2
+    and a mark. A block's queries, keys and values are linear in its tokens, queries with a bias; every token attends to
+    itself and those before it. Blocks write to the coordinates alone, so digits and marks serve them all, and the mark
+    gives the query's own key a score below that of digit 0. The network maps the coordinates of the last token to what
+    they become; the context is fixed.
+
+    Exactness: the weights are integers; n_keys^(dim * depth) cells on the unit cube, as with keys free in every block.
+
+    Examples
+    --------
+    >>> causal_digit_transformer(10, 1, 2)([[0.255], [0.9925]]).tolist()
+    [[0.5], [0.25]]
+    """
+    check_sizes(n_keys=n_keys, dim=dim, depth=depth)
+    n_keys, dim, depth = int(n_keys), int(dim), int(depth)
+    check_exact("n_keys, depth", n_keys ** (depth + 1))
+    count, width = n_keys + 1, dim + 3
+    digits = np.arange(n_keys, dtype=np.float64)
+    start, embedding, last = np.zeros((count, width)), np.zeros((count, width, dim)), np.zeros((dim, count, width))
+    start[:-1, dim], start[:-1, dim + 1], start[-1, dim + 2] = digits, digits * (digits + 1) / 2, 1.0
+    embedding[-1, :dim], last[:, -1, :dim] = n_keys**depth * np.eye(dim), np.eye(dim)
+    builder = GraphBuilder((dim,))
+    flat = builder.add(op.Linear(embedding.reshape(-1, dim), start.reshape(-1)), 0, name="embedding")
+    tokens = builder.add(op.Reshape((count, width)), flat, name="embedding")
+    for level in range(depth):
+        cell = float(n_keys ** (depth - 1 - level))
+        for written in [_causal_head(builder, tokens, axis, dim, cell) for axis in range(dim)]:
+            tokens = builder.add(op.Add(), tokens, written, name=f"block {level}")
+    builder.add(op.Linear(last.reshape(dim, -1)), builder.add(op.Reshape((count * width,)), tokens), name="read-out")
+    return Network.from_graph(builder.build())
+
+
+def _causal_head(builder: GraphBuilder, tokens: int, axis: int, dim: int, cell: float) -> int:
+    """What one head with a causal mask adds to the tokens: minus the cell's size times the winner's digit."""
+    count, width = builder.shape_of(tokens)
+    query, key, value = np.zeros((3, width)), np.zeros((3, width)), np.zeros((width, width))
+    query[0, axis], key[:, dim:], value[axis, dim] = 1.0, np.diag([1.0, -cell, -1.0]), -cell
+    parts = (op.Linear(query, np.array([0.0, 1.0, 1.0])), op.Linear(key), op.Linear(value))
+    queries, keys, values = (builder.add(part, tokens, name="head") for part in parts)
+
+    def rows(tensor: int, first: int, end: int) -> int:
+        size = builder.shape_of(tensor)[1]
+        return builder.add(op.Take(np.arange(first * size, end * size).reshape(-1, size)), tensor, name="head")
+
+    written = []
+    for row in range(count):  # the mask: a token sees itself and those before it
+        seen = builder.add(op.Transpose((1, 0)), rows(keys, 0, row + 1), name="head")
+        scores = builder.add(op.MatMul(), rows(queries, row, row + 1), seen, name="head")
+        chosen = builder.add(op.Hardmax(), scores, name="head")
+        written.append(builder.add(op.MatMul(), chosen, rows(values, 0, row + 1), name="head"))
+    return builder.add(op.Concat(0), *written, name="head")

@@ -1,24 +1,65 @@
-"""Points with values, and simplices that tile a convex set: checked exactly."""
+"""Points with values, and simplices that tile a convex set: checked exactly, in any dimension."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
-from itertools import pairwise
+from functools import cached_property
+from itertools import permutations, product
+from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hardmax.constructions.lattice_form import Piece, Point
+from hardmax.constructions.lattice_form import Piece, Point, at
 from hardmax.errors import DiscontinuityError, DomainError, EmptyError, ParameterError, ShapeError, WeightError
+from hardmax.exact.elimination import Echelon
+from hardmax.exact.integers import integer_row
 from hardmax.exact.rationals import fraction
 
 Triangle = tuple[int, ...]
 
 
+@dataclass(frozen=True, eq=False)
+class Tiling:
+    """Simplices that fill a convex set and meet face to face.
+
+    ``coordinates[k][i]`` is the affine function that is 1 at corner i of simplex k and 0 at its other corners.
+    ``inner`` has for each facet inside the domain one simplex of the two that share it and the other's far corner.
+    """
+
+    points: tuple[Point, ...]
+    simplices: tuple[Triangle, ...]
+    coordinates: tuple[tuple[Piece, ...], ...]
+    inner: tuple[tuple[int, int], ...]
+
+    def piece(self, simplex: int, heights: Sequence[Fraction]) -> Piece:
+        """The affine function with these heights at the corners of a simplex."""
+        parts = list(zip(self.simplices[simplex], self.coordinates[simplex], strict=True))
+        return tuple(sum((heights[v] * row[i] for v, row in parts), Fraction(0)) for i in range(len(parts)))
+
+    @cached_property
+    def _shares(self) -> list[tuple[Triangle, int, tuple[Fraction, ...]]]:
+        return [
+            (self.simplices[k], far, tuple(at(row, self.points[far]) for row in self.coordinates[k]))
+            for k, far in self.inner
+        ]
+
+    def bends(self, heights: Sequence[Fraction]) -> list[Fraction]:
+        """For each inner facet how far the neighbour's far corner lies above the simplex's own piece.
+
+        The function with these heights is convex exactly where none is negative.
+        """
+        return [
+            heights[far] - sum((heights[v] * share for v, share in zip(corners, shares, strict=True)), Fraction(0))
+            for corners, far, shares in self._shares
+        ]
+
+
 def exact_points(points: ArrayLike, values: ArrayLike) -> tuple[list[Point], list[Fraction]]:
-    """Distinct points (n, 1) or (n, 2), or (n,) on the line, with their values, as rationals.
+    """Distinct points (n, d), or (n,) on the line, with their values, as rationals.
 
     A point that comes twice with one value counts once.
     """
@@ -29,8 +70,6 @@ def exact_points(points: ArrayLike, values: ArrayLike) -> tuple[list[Point], lis
         raise ShapeError(f"expected as many values as points, got {len(heights)} for {len(rows)}")
     if not rows:
         raise EmptyError("points: expected at least two points on a line or three in the plane, got none")
-    if len(rows[0]) not in (1, 2):
-        raise ShapeError(f"points: expected one or two coordinates each, got {len(rows[0])}")
     seen: dict[Point, Fraction] = {}
     for number, (point, (value,)) in enumerate(zip(rows, heights, strict=True)):
         if seen.setdefault(point, value) != value:
@@ -42,120 +81,133 @@ def exact_points(points: ArrayLike, values: ArrayLike) -> tuple[list[Point], lis
     return list(seen), list(seen.values())
 
 
-def segments_of(points: Sequence[Point]) -> list[Triangle]:
-    """Consecutive points on the line."""
-    order = sorted(range(len(points)), key=lambda v: points[v])
-    if len(order) < 2:
+def grid_axes(points: Sequence[Point]) -> list[list[Fraction]] | None:
+    """The coordinates along each axis where the points are all of a grid, else None."""
+    axes = [sorted(set(column)) for column in zip(*points, strict=True)]
+    is_grid = all(len(axis) > 1 for axis in axes) and len(points) == prod(map(len, axes))
+    return axes if is_grid else None
+
+
+def simplices_of(points: Sequence[Point]) -> list[Triangle]:
+    """Simplices with these corners: boxes cut along their diagonals (Kuhn) for a grid, else Delaunay's.
+
+    In three dimensions and more Delaunay's lifting is disturbed a little (``lifting``), so that points on one sphere
+    give simplices as well.
+    """
+    if len(points) < 2 or len(set(points)) < 2:
         raise EmptyError("points: expected at least two distinct points on the line, got one")
-    return list(pairwise(order))
-
-
-def triangles_of(points: Sequence[Point]) -> list[Triangle]:
-    """Triangles with these corners: halved rectangles where the points form a grid, else Delaunay's."""
-    xs, ys = sorted({x for x, _ in points}), sorted({y for _, y in points})
-    if len(xs) > 1 and len(ys) > 1 and len(points) == len(xs) * len(ys):
+    axes, dim = grid_axes(points), len(points[0])
+    if axes is not None:
         number = {point: v for v, point in enumerate(points)}
         result: list[Triangle] = []
-        for left, right in pairwise(xs):
-            for low, high in pairwise(ys):
-                a, b = number[left, low], number[right, low]
-                c, d = number[right, high], number[left, high]
-                result += [(a, b, c), (a, c, d)]
+        for box in product(*(range(len(axis) - 1) for axis in axes)):
+            for order in permutations(range(dim)):
+                place, corners = list(box), []
+                for step in (None, *order):
+                    if step is not None:
+                        place[step] += 1
+                    corners.append(number[tuple(axis[i] for axis, i in zip(axes, place, strict=True))])
+                result.append(tuple(corners))
         return result
-    from scipy.spatial import Delaunay, QhullError
+    from scipy.spatial import ConvexHull, Delaunay, QhullError
 
+    array = np.array([[float(x) for x in point] for point in points])
     try:
-        found = Delaunay(np.array([[float(x) for x in point] for point in points]))
+        if dim == 2:
+            return [tuple(int(v) for v in row) for row in Delaunay(array).simplices]
+        raised = np.column_stack([array, [float(height) for height in lifting(points)]])
+        # without a last point high above, points on one lower facet alone would span no hull
+        hull = ConvexHull(np.vstack([raised, [*array.mean(axis=0), 2 * raised[:, -1].max() + 1]]))
     except (QhullError, ValueError):
         raise DomainError(
-            f"the {len(points)} points span no triangle; expected at least three that are not on one line"
+            f"the {len(points)} points span no {'triangle' if dim == 2 else 'simplex'}; expected at least {dim + 1} "
+            f"that are not on one {_flat(dim)}"
         ) from None
-    return [tuple(int(v) for v in row) for row in found.simplices]
+    lower = hull.simplices[(hull.equations[:, dim] < 0) & (hull.simplices < len(points)).all(axis=1)]
+    found = [tuple(int(v) for v in row) for row in lower]
+    return [corners for corners in found if barycentric([points[v] for v in corners]) is not None]
 
 
-def checked_triangles(points: Sequence[Point], triangles: Any) -> list[Triangle]:
-    """Simplices (n, d + 1) that tile the convex hull of the points, or an error that says why they do not."""
+def lifting(points: Sequence[Point]) -> list[Fraction]:
+    """Squared distances from the middle, each disturbed by less than 2^-30 of the largest, the same on every call."""
+    array = np.array([[float(x) for x in point] for point in points])
+    with np.errstate(over="ignore", invalid="ignore"):
+        squares = ((array - array.mean(axis=0)) ** 2).sum(axis=1)
+        heights = squares + np.random.default_rng(0).uniform(-1, 1, len(points)) * 2.0**-30 * squares.max()
+    if not np.isfinite(heights).all():
+        raise DomainError("points: expected coordinates below 1e150, whose squares are floats, got larger ones")
+    return [Fraction(height) for height in heights.tolist()]
+
+
+def checked_tiling(points: Sequence[Point], simplices: Any) -> Tiling:
+    """Simplices (n, d + 1) as a tiling of the convex hull of the points, or an error that says why they are none."""
     size = len(points[0]) + 1
-    array = np.asarray(triangles)
-    if array.ndim != 2 or array.shape[1] != size or array.dtype.kind not in "iu":
-        raise ShapeError(f"triangles: expected integers (n, {size}), got {array.dtype} of shape {array.shape}")
+    array = np.asarray(simplices)
     if array.size == 0:
         raise EmptyError("triangles: expected at least one, got none")
+    if array.ndim != 2 or array.shape[1] != size or array.dtype.kind not in "iu":
+        raise ShapeError(f"triangles: expected integers (n, {size}), got {array.dtype} of shape {array.shape}")
     if array.min() < 0 or array.max() >= len(points):
         raise ParameterError(f"triangles: expected point numbers from 0 to {len(points) - 1}, got {array.max()}")
-    result = [tuple(int(v) for v in row) for row in array]
-    if size == 2:
-        if sorted(tuple(sorted(t)) for t in result) != sorted(tuple(sorted(t)) for t in segments_of(points)):
-            raise DomainError("triangles: on the line, expected the segments between neighbouring points")
-        return result
-    _check_tiling(points, result)
-    return result
-
-
-def _check_tiling(points: Sequence[Point], triangles: Sequence[Triangle]) -> None:
-    edges: dict[tuple[int, int], list[int]] = {}
-    total = Fraction(0)
-    for number, corners in enumerate(triangles):
-        area = _turn(*(points[v] for v in corners))
-        if area == 0:
-            raise DomainError(f"triangle {number}: its corners {corners} lie on one line")
-        total += abs(area)
-        for v, w, apex in (corners, (*corners[1:], corners[0]), (corners[2], *corners[:2])):
-            edges.setdefault((min(v, w), max(v, w)), []).append(apex)
-    unused = set(range(len(points))) - {v for corners in triangles for v in corners}
+    chosen = [tuple(int(v) for v in row) for row in array]
+    coordinates = []
+    for number, corners in enumerate(chosen):
+        rows = barycentric([points[v] for v in corners])
+        if rows is None:
+            raise DomainError(f"triangle {number}: its corners {corners} lie on one {_flat(size - 1)}")
+        coordinates.append(rows)
+    unused = set(range(len(points))) - {v for corners in chosen for v in corners}
     if unused:
         raise ParameterError(f"point {min(unused)} is no corner of any triangle; remove it or triangulate it")
-    hull = convex_hull(points)
-    for (v, w), apexes in edges.items():
-        sides = [_turn(points[v], points[w], points[apex]) > 0 for apex in apexes]
-        if len(sides) > 2 or (len(sides) == 2 and sides[0] == sides[1]):
-            raise DomainError(
-                f"the triangles at the edge of points {v} and {w} overlap, so the values there are no function"
-            )
-        if len(sides) == 1:
-            turns = [_turn(points[v], points[w], corner) for corner in hull]
-            if min(turns) < 0 < max(turns):
+    inner = _inner_facets(points, chosen, coordinates)
+    # every facet is crossed from one simplex into one other, so all points of the domain lie in equally many
+    middle = tuple(sum(column, Fraction(0)) / size for column in zip(*(points[v] for v in chosen[0]), strict=True))
+    if sum(all(at(row, middle) >= 0 for row in rows) for rows in coordinates) > 1:
+        raise DomainError("the triangles overlap; expected triangles that fill a convex set without overlapping")
+    return Tiling(tuple(points), tuple(chosen), tuple(coordinates), tuple(inner))
+
+
+def _inner_facets(
+    points: Sequence[Point], simplices: Sequence[Triangle], coordinates: Sequence[tuple[Piece, ...]]
+) -> list[tuple[int, int]]:
+    sides: dict[frozenset[int], list[tuple[int, int]]] = {}
+    for k, corners in enumerate(simplices):
+        for i, corner in enumerate(corners):
+            sides.setdefault(frozenset(corners) - {corner}, []).append((k, i))
+    inner = []
+    for facet, around in sides.items():
+        k, i = around[0]
+        where = " and ".join(map(str, sorted(facet)))
+        if len(around) == 1:
+            if min(at(coordinates[k][i], point) for point in points) < 0:
                 raise DomainError(
-                    f"the edge of points {v} and {w} has a triangle on one side only, but lies inside the domain; "
+                    f"the face of points {where} has a triangle on one side only, but lies inside the domain; "
                     "expected triangles that meet edge to edge and fill a convex set"
                 )
-    around = sum((_turn(hull[0], a, b) for a, b in pairwise(hull[1:])), Fraction(0))
-    if total != around:
-        raise DomainError(
-            f"the triangles have area {float(total / 2)} together, but their convex hull has {float(around / 2)}; "
-            "expected triangles that fill a convex set without overlapping"
-        )
+            continue
+        other, j = around[1]
+        far = simplices[other][j]
+        if len(around) > 2 or at(coordinates[k][i], points[far]) >= 0:
+            raise DomainError(
+                f"the triangles at the face of points {where} overlap, so the values there are no function"
+            )
+        inner.append((k, far))
+    return inner
 
 
-def convex_hull(points: Sequence[Point]) -> list[Point]:
-    """Corners of the hull of points in the plane, counterclockwise."""
-    ordered = sorted(points)
-    halves = []
-    for row in (ordered, ordered[::-1]):
-        chain: list[Point] = []
-        for point in row:
-            while len(chain) > 1 and _turn(chain[-2], chain[-1], point) <= 0:
-                chain.pop()
-            chain.append(point)
-        halves += chain[:-1]
-    return halves
+def barycentric(corners: Sequence[Point]) -> tuple[Piece, ...] | None:
+    """For each corner of a simplex the affine function that is 1 there and 0 at the others; None where it is flat."""
+    size = len(corners)
+    found = Echelon(size)
+    for i, corner in enumerate(corners):
+        if found.add(integer_row([*corner, 1, *(int(i == j) for j in range(size))])[0]) is not None:
+            return None
+    inverse = [[Fraction(x, row[k]) for x in row[size:]] for k, row in enumerate(found.diagonal())]
+    return tuple(zip(*inverse, strict=True))
 
 
-def piece_through(corners: Sequence[Point], values: Sequence[Fraction]) -> Piece:
-    """The affine function with these values at the corners of a simplex."""
-    if len(corners) == 2:
-        slope = (values[1] - values[0]) / (corners[1][0] - corners[0][0])
-        return slope, values[0] - slope * corners[0][0]
-    (x, y), area = corners[0], _turn(*corners)
-    (a, b), (c, d) = ((corner[0] - x, corner[1] - y) for corner in corners[1:])
-    rise, climb = values[1] - values[0], values[2] - values[0]
-    across, along = (rise * d - climb * b) / area, (climb * a - rise * c) / area
-    return across, along, values[0] - across * x - along * y
-
-
-def _turn(a: Point, b: Point, c: Point) -> Fraction:
-    """Twice the signed area of a triangle, positive counterclockwise."""
-    return (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0])
+def _flat(dim: int) -> str:
+    return {1: "point", 2: "line", 3: "plane"}.get(dim, "hyperplane")
 
 
 def rational_rows(what: str, values: ArrayLike) -> list[Point]:

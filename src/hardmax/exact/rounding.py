@@ -280,6 +280,17 @@ def weight_error(n: Any, size: Any) -> Any:
     return (2.0**-37 + n * 4 * UNIT_ROUNDOFF) * (8.0 * size + 4.0 + 4.0 * np.log(n + 1.0))
 
 
+def majority_factor(n: Any, error: Any) -> Any:
+    """Lemma "more than half of the weight": a float sum of softmax weights this many times another proves it larger.
+
+    The weights are floats of exp((s - m) / temperature) for ``n`` scores s and one m; ``error`` is at least the error
+    of a score over the temperature, and at most 1.
+
+    Exactness: certified, for an exponential of the library within four units in the last place.
+    """
+    return 1.0 + 8.0 * error + 4.0 * (2.0**-37 + n * 4 * UNIT_ROUNDOFF)
+
+
 def single_dot_error(n: Any, size: Any) -> Any:
     """Lemma "dot product in binary32": as ``dot_error``, for a sum of ``n`` products that was computed in binary32.
 

@@ -337,17 +337,12 @@ def analyse_heads(
     >>> found.n_live, found.certified_share, found.numbers()["radius_median"] is None
     (1, 1.0, True)
     """
-    if isinstance(captures, Capture):
-        captures = (captures,)
-    if not isinstance(captures, Iterable):
-        raise ParameterError(f"captures: expected values of hm.capture, got a {type(captures).__name__}")
-    given = tuple(captures)
     wanted = _wanted(reach)
     if radius is not None and not (isinstance(radius, Real) and isfinite(radius) and radius >= 0):
         raise ParameterError(f"radius: expected a finite distance of at least 0 in query space, got {radius!r}")
     diagrams, size = Diagrams(), None if radius is None else float(radius)
     with one_thread_each():
-        return HeadAnalyses(_analysis(heads, diagrams, wanted, size) for heads in _by_head(given))
+        return HeadAnalyses(_analysis(heads, diagrams, wanted, size) for heads in heads_of_captures(captures))
 
 
 def _wanted(reach: str | Sequence[str]) -> frozenset[str]:
@@ -358,8 +353,13 @@ def _wanted(reach: str | Sequence[str]) -> frozenset[str]:
     return frozenset(names)
 
 
-def _by_head(captures: tuple[Capture, ...]) -> list[list[CapturedHead]]:
-    """The captured values of each head, one for each capture."""
+def heads_of_captures(captures: Any) -> list[list[CapturedHead]]:
+    """The captured values of each head, one for each capture, checked to be of one model."""
+    if isinstance(captures, Capture):
+        captures = (captures,)
+    if not isinstance(captures, Iterable):
+        raise ParameterError(f"captures: expected values of hm.capture, got a {type(captures).__name__}")
+    captures = tuple(captures)
     if not captures:
         raise EmptyError("captures: expected at least one capture, got none")
     for number, capture in enumerate(captures):

@@ -28,7 +28,7 @@ from typing import Any, TypeAlias
 from numpy.typing import ArrayLike
 
 from hardmax.errors import EmptyError, ParameterError
-from hardmax.exactness import Array, Exactness
+from hardmax.exactness import Array, Exactness, share_interval
 from hardmax.heads.attention_rows import attention_rows as attention_rows
 from hardmax.heads.find import Pair
 from hardmax.heads.find import heads_of as heads_of
@@ -80,6 +80,17 @@ class Fidelity(ShownAsTable):
     soft_accuracy: float | None
     hard_accuracy: float | None
     exactness: Exactness = Exactness.ESTIMATED
+
+    def interval(self, share: str = "agreement") -> tuple[float, float] | None:
+        """The 95 % interval for inputs drawn as these were, of "agreement", "soft_accuracy" or "hard_accuracy".
+
+        Examples
+        --------
+        >>> [round(end, 3) for end in Fidelity(400, 0.1, None, 0.91, None, None).interval()]
+        [0.878, 0.936]
+        """
+        value = getattr(self, share)
+        return None if value is None else share_interval(value, self.n)
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ def evaluate(graph: Graph, inputs: Array, temperature: float, labels: list[Array
                 if labels is not None:
                     labels.append(winners(operation, operands[0]))
             if isinstance(operation, op.Hardmax) and temperature > 0 and not operation.always_hard:
-                values.append(softmax(operands[0], temperature))
+                values.append(softmax(among_largest(operands[0], operation.top), temperature))
             else:
                 values.append(apply(operation, *operands))
             for value in set(node.inputs):
@@ -100,6 +100,16 @@ def softmax(x: Array, temperature: float) -> Array:
             else ((shifted == 0).astype(x.dtype))
         )
     return np.asarray(weights / weights.sum(axis=-1, keepdims=True))
+
+
+def among_largest(x: Array, count: int) -> Array:
+    """``x`` with all but the ``count`` largest of each row as minus infinity, of equal ones the first; 0 for all."""
+    if not count or x.dtype == object:
+        return x
+    best = np.argsort(-x, axis=-1, kind="stable")[..., :count]
+    kept = np.full(x.shape, -np.inf, dtype=x.dtype)
+    np.put_along_axis(kept, best, np.take_along_axis(x, best, axis=-1), axis=-1)
+    return kept
 
 
 def _representable(temperature: float, x: Array) -> bool:

@@ -16,6 +16,7 @@ from hardmax.errors import EmptyError, ParameterError, ShapeError, WeightError
 from hardmax.exactness import FloatArray, detached, if_transposed
 from hardmax.networks import operations as op
 from hardmax.networks.graph import GraphBuilder
+from hardmax.networks.selections import add_sparsemax, add_top
 
 
 class Layer:
@@ -118,19 +119,79 @@ class Maxout(Layer):
 
 
 @dataclass(frozen=True, eq=False)
-class Head:
-    """One attention head over constant keys: scores ``<query z + query_bias, k_j>``.
+class TopK(Layer):
+    """``z -> `` weights 1/k on the k largest entries of the last axis, 0 on the others; of equal entries the first.
 
-    keys (N, d_k), values (N, d_v), query (d_k, d), query_bias (d_k,) or None.
+    ``Head(..., weights=TopK(k))`` is top-k hard attention, the mean of the k best values; ``TopK(1)`` is the hard head
+    itself. One choice a row, between all sets of k entries in lexicographic order. At a positive temperature sets are
+    weighed by the softmax of their sums, which for k = 1 is the softmax.
+
+    Examples
+    --------
+    >>> from hardmax.networks.network import Network
+    >>> Network([TopK(2)], 4)([[1.0, 3.0, 2.0, 0.0], [5.0, 5.0, 5.0, 5.0]]).tolist()
+    [[0.0, 0.5, 0.5, 0.0], [0.5, 0.5, 0.0, 0.0]]
+    """
+
+    count: int
+
+    def __post_init__(self) -> None:
+        if isinstance(self.count, bool) or not isinstance(self.count, int | np.integer) or self.count < 1:
+            raise ParameterError(f"TopK: expected how many to choose (an integer of at least 1), got {self.count!r}")
+
+    def lower(self, builder: GraphBuilder, value: int, where: str) -> int:
+        shape = builder.shape_of(value)
+        if not shape or shape[-1] < self.count:
+            raise ShapeError(f"{where}: the {self.count} largest of a last axis, got a tensor of shape {shape}")
+        chosen = add_top(builder, value, int(self.count), where)
+        return chosen if self.count == 1 else builder.add(op.Reduce((), True, int(self.count)), chosen, name=where)
+
+
+@dataclass(frozen=True, eq=False)
+class Sparsemax(Layer):
+    """``z -> `` the point of the simplex nearest to z, over the last axis: ``max(z - t, 0)``, summing to one.
+
+    Piecewise affine at every temperature, which does not act on it; multiply the scores to make it harder. One choice a
+    row says which entries are positive (``hardmax.networks.selections``), one an entry repeats it.
+
+    Examples
+    --------
+    >>> from hardmax.networks.network import Network
+    >>> Network([Sparsemax()], 3)([[0.5, 0.25, -1.0], [4.0, 0.0, 0.0], [1.0, 1.0, 1.0]]).round(3).tolist()
+    [[0.625, 0.375, 0.0], [1.0, 0.0, 0.0], [0.333, 0.333, 0.333]]
+    """
+
+    def lower(self, builder: GraphBuilder, value: int, where: str) -> int:
+        if not builder.shape_of(value):
+            raise ShapeError(f"{where}: Sparsemax needs a tensor with axes, got a number")
+        return add_sparsemax(builder, value, where)
+
+
+@dataclass(frozen=True, eq=False)
+class Head:
+    """One attention head over constant keys: scores ``<query z + query_bias, k_j> + biases_j``.
+
+    keys (N, d_k), values (N, d_v), query (d_k, d), query_bias (d_k,) or None, biases (N,) or None (ALiBi, relative
+    positions: what is added to scores whatever the query). A key that a mask hides is left out. ``weights`` is the
+    layer that makes weights of scores: None for the winner alone, ``TopK(k)`` or ``Sparsemax()``.
     """
 
     keys: FloatArray
     values: FloatArray
     query: FloatArray
     query_bias: FloatArray | None = None
+    biases: FloatArray | None = None
+    weights: Layer | None = None
 
     def __init__(
-        self, keys: ArrayLike, values: ArrayLike, query: ArrayLike, query_bias: ArrayLike | None = None
+        self,
+        keys: ArrayLike,
+        values: ArrayLike,
+        query: ArrayLike,
+        query_bias: ArrayLike | None = None,
+        *,
+        biases: ArrayLike | None = None,
+        weights: Layer | None = None,
     ) -> None:
         key_rows, value_rows = _matrix("Head keys", keys), _matrix("Head values", values)
         matrix = _matrix("Head query", query)
@@ -144,10 +205,14 @@ class Head:
             )
         if vector is not None and vector.shape != matrix.shape[:1]:
             raise ShapeError(f"Head: expected a query bias of {matrix.shape[0]} entries, got {vector.shape[0]}")
-        for name, array in zip(
-            ("keys", "values", "query", "query_bias"), (key_rows, value_rows, matrix, vector), strict=True
-        ):
-            object.__setattr__(self, name, array)
+        added = None if biases is None else _vector("Head biases", biases)
+        if added is not None and added.shape != key_rows.shape[:1]:
+            raise ShapeError(f"Head: expected one bias a key, got {len(key_rows)} keys and {len(added)} biases")
+        if weights is not None and not isinstance(weights, TopK | Sparsemax):
+            raise ParameterError(f"Head: expected weights=hm.TopK(k), hm.Sparsemax() or None, got {weights!r:.60}")
+        content = (key_rows, value_rows, matrix, vector, added, weights)
+        for name, part in zip(("keys", "values", "query", "query_bias", "biases", "weights"), content, strict=True):
+            object.__setattr__(self, name, part)
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,8 +244,8 @@ class Attention(Layer):
         for index, head in enumerate(self.heads):
             at = f"{where} head {index}"
             query = builder.add(op.Linear(head.query, head.query_bias), value, name=f"{at} query")
-            scores = builder.add(op.Linear(head.keys), query, name=f"{at} scores")
-            weights = builder.add(op.Hardmax(), scores, name=at)
+            scores = builder.add(op.Linear(head.keys, head.biases), query, name=f"{at} scores")
+            weights = (TopK(1) if head.weights is None else head.weights).lower(builder, scores, at)
             picked.append(builder.add(op.Linear(frozen_transpose(head.values)), weights, name=f"{at} values"))
         axis = len(builder.shape_of(picked[0])) - 1
         joined = picked[0] if len(picked) == 1 else builder.add(op.Concat(axis), *picked, name=where)
@@ -203,13 +268,78 @@ class Residual(Layer):
         return cls(*content.pop("layers"), **content)
 
     def lower(self, builder: GraphBuilder, value: int, where: str) -> int:
-        inner = value
-        for index, layer in enumerate(self.layers):
-            inner = layer.lower(builder, inner, f"{where}.{index} {type(layer).__name__}")
+        inner = _in_order(self.layers, builder, value, where)
         before, after = builder.shape_of(value), builder.shape_of(inner)
         if before != after:
             raise ShapeError(f"{where}: a residual keeps its shape, but the layers map {before} to {after}")
         return builder.add(op.Add(), value, inner, name=where)
+
+
+@dataclass(frozen=True, eq=False)
+class Mixture(Layer):
+    """A mixture of experts: ``z -> `` the mean of ``expert_e(z)`` over the experts with the ``top`` highest scores.
+
+    Scores are ``router @ z + router_bias``, one a row of ``router`` (n_experts, d); of equal ones the first expert is
+    taken. The choice is hard at every temperature, as in trained models, and each chosen expert counts 1/top: models
+    weigh the chosen by their softmax, which is not piecewise affine for top > 1. An expert that is not chosen gets
+    zeros, so that its choices cut nothing there. ``experts`` are layers, or lists of layers, from d numbers to equally
+    many each.
+
+    Examples
+    --------
+    >>> from hardmax.networks.network import Network
+    >>> experts = [Affine([[1.0]]), Affine([[10.0]], [1.0]), [Affine([[2.0]]), ReLU()]]
+    >>> Network([Mixture([[1.0], [-1.0], [0.0]], experts)], 1)([[3.0], [-3.0], [0.0]]).tolist()
+    [[3.0], [-29.0], [0.0]]
+    """
+
+    router: FloatArray
+    router_bias: FloatArray | None
+    experts: tuple[tuple[Layer, ...], ...]
+    top: int = 1
+
+    def __init__(
+        self, router: ArrayLike, experts: Sequence[Any], top: int = 1, *, router_bias: ArrayLike | None = None
+    ) -> None:
+        matrix = _matrix("Mixture router", router)
+        vector = None if router_bias is None else _vector("Mixture router_bias", router_bias)
+        if vector is not None and vector.shape != matrix.shape[:1]:
+            raise ShapeError(f"Mixture: expected a router bias of {len(matrix)} entries, got {len(vector)}")
+        parts = as_tuple("Mixture", "experts", experts)
+        if len(parts) != len(matrix):
+            hint = if_transposed(len(parts) == matrix.shape[1], "router")
+            raise ShapeError(f"Mixture: expected one expert a row of the router, {len(matrix)}, got {len(parts)}{hint}")
+        if isinstance(top, bool) or not isinstance(top, int | np.integer) or not 1 <= top <= len(parts):
+            raise ParameterError(f"Mixture: expected top from 1 to {len(parts)}, how many experts count, got {top!r}")
+        object.__setattr__(self, "router", matrix)
+        object.__setattr__(self, "router_bias", vector)
+        object.__setattr__(self, "experts", tuple(check_layers("Mixture", part) for part in parts))
+        object.__setattr__(self, "top", int(top))
+
+    def lower(self, builder: GraphBuilder, value: int, where: str) -> int:
+        scores = builder.add(op.Linear(self.router, self.router_bias), value, name=f"{where} router")
+        chosen = add_top(builder, scores, self.top, f"{where} router", always_hard=True)
+        made: list[int] = []
+        shape = builder.shape_of(scores)
+        for index, expert in enumerate(self.experts):
+            at = f"{where} expert {index}"
+            places = np.arange(np.prod(shape, dtype=np.int64)).reshape(shape)[..., index : index + 1]
+            gate = builder.add(op.Take(places), chosen, name=at)
+            result = _in_order(expert, builder, builder.add(op.Multiply(), gate, value, name=at), at)
+            if made and builder.shape_of(result) != builder.shape_of(made[0]):
+                sizes = f"{builder.shape_of(made[0])} and {builder.shape_of(result)}"
+                raise ShapeError(f"{at}: experts make one shape, got {sizes}")
+            made.append(builder.add(op.Multiply(), gate, result, name=at))
+        total = made[0]
+        for part in made[1:]:
+            total = builder.add(op.Add(), total, part, name=where)
+        return total if self.top == 1 else builder.add(op.Reduce((), True, self.top), total, name=where)
+
+
+def _in_order(layers: Sequence[Layer], builder: GraphBuilder, value: int, where: str) -> int:
+    for index, layer in enumerate(layers):
+        value = layer.lower(builder, value, f"{where}.{index} {type(layer).__name__}")
+    return value
 
 
 def _subclasses(kind: type[Layer]) -> list[type[Layer]]:

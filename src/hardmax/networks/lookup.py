@@ -39,6 +39,8 @@ from hardmax.networks.network import Network, check_network
 _MODELS = Path(__file__).with_name("models")
 
 N_KEYS, N_VALUES, N_PAIRS = 8, 8, 5
+#: Questions that every page and command draws where none are given, and their seed: one headline, one number.
+N_EXAMPLES, EXAMPLES_SEED = 400, 0
 _WIDTH = N_KEYS + N_VALUES
 _MAPS_PER_BLOCK = 6  # query, key, value, output, first, second
 
@@ -49,6 +51,11 @@ class LookupExamples(NamedTuple):
     inputs: FloatArray
     labels: NDArray[np.int64]
     tokens: tuple[tuple[str, ...], ...]
+
+
+def default_examples() -> LookupExamples:
+    """The questions that pages and commands ask of the lookup model where none are given, the same ones every time."""
+    return lookup_examples(N_EXAMPLES, rng=np.random.default_rng(EXAMPLES_SEED))
 
 
 def lookup_examples(n: int, *, rng: np.random.Generator) -> LookupExamples:

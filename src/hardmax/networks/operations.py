@@ -371,11 +371,18 @@ class MaxLast(Choice):
 class Hardmax(Choice):
     """Attention weights over the last axis: one-hot at the first maximum, or softmax(z / temperature).
 
-    ``always_hard`` keeps a node one-hot whatever the network's temperature.
+    ``always_hard`` keeps a node one-hot whatever the network's temperature. With ``top`` the softmax is one of so many
+    largest entries, of equal ones the first, and the others weigh nothing; one-hot weights are the same.
     """
 
     title = "hard layer"
     always_hard: bool = False
+    top: int = 0
+
+    def fault(self, *shapes: Shape) -> str | None:
+        if 0 <= self.top <= (shapes[0][-1] if shapes[0] else 0):
+            return super().fault(*shapes)
+        return f"expected top from 0 to the length of the last axis, got {self.top} on a tensor of shape {shapes[0]}"
 
 
 # --- smooth -------------------------------------------------------------------------------------

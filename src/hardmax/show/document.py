@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -26,7 +26,8 @@ from hardmax.show.report.cell_map.search import Looked
 from hardmax.show.report.cell_map.section import cells_section
 from hardmax.show.report.fidelity import compared_section, fidelity_section, kept
 from hardmax.show.report.head_pictures import named_captures
-from hardmax.show.report.sections import Fact, Section, Table, as_text, legible, several
+from hardmax.show.report.sections import Fact, Section, Table, as_text, legible, several, with_interval
+from hardmax.show.report.shown_inputs import captured_inputs, inputs_section
 from hardmax.show.report.stability import certified_heads, stability_section
 from hardmax.show.report.subject import Subject
 from hardmax.show.report.temperature import temperature_section
@@ -94,14 +95,16 @@ def gather(
     certificates = certified_heads(seen)
     stability, certified = stability_section(seen, certificates)
     sections = (
-        about_section(subject, versions(), made),
-        fidelity,
-        head_section,
+        inputs_section(subject),
         cell_section,
-        bounds_section(looked, certificates),
-        stability,
+        head_section,
+        fidelity,
         temperature_section(subject, trial),
+        stability,
+        bounds_section(looked, certificates),
+        about_section(subject, versions(), made),
     )
+    sections = tuple(_reproduced(section, subject) for section in sections)
     return Document(
         legible(subject.name),
         subject.description,
@@ -132,13 +135,14 @@ def gather_captures(
         why = "This page is about the attention of the model; as a whole it was not looked at, only run."
     fidelity, whole = compared_section(compared, len(captures[0].heads))
     sections = (
-        captures_section(captures, name, versions(), made),
-        fidelity or Section(fidelity_part.NAME, fidelity_part.TITLE, absent=why),
+        captured_inputs(tuple(captures)),
         head_section,
         Section(cell_part.NAME, cell_part.TITLE, absent=why),
-        bounds_section(None, certificates),
-        stability,
+        fidelity or Section(fidelity_part.NAME, fidelity_part.TITLE, absent=why),
         Section(temperature_part.NAME, temperature_part.TITLE, absent=why),
+        stability,
+        bounds_section(None, certificates),
+        captures_section(captures, name, versions(), made),
     )
     found = _reach_and_margin(head_section, certified)
     if whole is not None and whole.agreement is not None:
@@ -151,6 +155,19 @@ def gather_captures(
         *_margin_in_words(certified, stability),
     ]
     return Document(legible(name), "", made, tuple(answer), tuple(found), sections)
+
+
+def _reproduced(section: Section, subject: Subject) -> Section:
+    """The section with the whole of what gives its numbers again: imports, model and inputs first."""
+    if not section.reproduce:
+        return section
+    net, inputs = subject.code
+    given = [f"{name} = {code}" for name, code in (("net", net), ("inputs", inputs)) if code != name]
+    start = "\n".join(["import hardmax as hm", *(["import numpy as np"] if "np." in inputs else []), *given])
+    found = [code if code.startswith("hardmax ") else f"{start}\n{code}" for code in section.reproduce]
+    if subject.command and section.name == fidelity_part.NAME:
+        found.append(f"hardmax skeleton {subject.command}")
+    return replace(section, reproduce=tuple(found))
 
 
 def _n_affordable(captures: Sequence[Capture]) -> int:
@@ -187,8 +204,9 @@ def _answer(
     else:
         same, decisions = kept(whole, subject)
         text = (
-            f"Of {several(decisions, 'decision')}, the skeleton keeps {same:,} "
-            f"({as_text(whole.agreement, 'share')}) when every soft attention becomes a hard choice of one key."
+            f"Of {several(decisions, 'decision')}, the skeleton keeps {same:,}, "
+            f"{with_interval(whole.agreement, whole.interval())}, when every soft attention becomes a hard choice of "
+            "one key."
         )
         sentences.append(Fact("", text, whole.exactness))
     if looked is not None:

@@ -14,7 +14,9 @@ import numpy as np
 from hardmax.errors import DomainError, MissingExtraError, ShapeError
 from hardmax.exactness import FloatArray, IntArray
 from hardmax.heads.diagram.clipping import clip
-from hardmax.show.colours import FAINT, INK, key_colour, label_colours, tinted
+from hardmax.networks import operations as op
+from hardmax.networks.decisions import decides
+from hardmax.show.colours import FAINT, INK, key_colour, key_fill, label_shades, tinted, wall_width
 
 if TYPE_CHECKING:
     from hardmax.cells.complex import CellComplex
@@ -182,15 +184,30 @@ def shared_wall(first: FloatArray, second: FloatArray) -> FloatArray | None:
     return np.stack([first[edge] + low[edge, other] * along[edge], first[edge] + high[edge, other] * along[edge]])
 
 
-def leading_sizes(cells: CellComplex) -> tuple[int, ...]:
-    """How many options each choice of the network's first choosing operation has: what gives a label its hue."""
+def cell_shades(cells: CellComplex) -> list[tuple[str, float]]:
+    """The hue of each cell and its share, as ``hardmax.show.colours`` has them.
+
+    The hue is the class where the network ends in a decision, else the key that its first head chooses, or the pattern
+    of its first ReLUs.
+    """
     graph = cells.network.graph
-    return graph.choice_options[:1] * graph.choice_counts[0] if graph.choice_nodes else ()
+    if decides(graph):
+        return label_shades(cells.labels[:, :-1], hues=cells.decision)
+    if not graph.choice_nodes:
+        return label_shades(cells.labels)
+    is_pattern = not isinstance(graph.choice(graph.choice_nodes[0]), op.Hardmax)
+    return label_shades(cells.labels, graph.choice_options[:1] * (graph.choice_counts[0] if is_pattern else 1))
+
+
+def layers_of_choices(cells: CellComplex) -> IntArray:
+    """For each column of a label the layer that makes the choice, counted from zero among the layers that choose."""
+    counts = cells.network.graph.choice_counts
+    return np.repeat(np.arange(len(counts)), counts)
 
 
 def cell_colours(cells: CellComplex) -> list[str]:
-    """The colour of each cell: its hue from the first layer's choices, its tint from the others."""
-    return label_colours(cells.labels, leading_sizes(cells))
+    """The colour of each cell on white paper."""
+    return [tinted(colour, share) for colour, share in cell_shades(cells)]
 
 
 # --- drawing ------------------------------------------------------------------------------------
@@ -284,7 +301,7 @@ def draw_diagram(diagram: PowerDiagram, ax: Any, extent: Any = None, names: Sequ
     _check_names(names, len(diagram.keys))
     window = key_window(diagram) if extent is None else window_of(extent)
     polygons = diagram.polygons(window)
-    draw_polygons(ax, polygons, [tinted(key_colour(key), 0.45) for key in range(len(polygons))])
+    draw_polygons(ax, polygons, [key_fill(key) for key in range(len(polygons))])
     draw_outlines(ax, polygons, 0.9)
     draw_keys(ax, diagram, names)
     return draw_frame(ax, window)
@@ -298,8 +315,8 @@ def _check_names(names: Sequence[str] | None, count: int) -> None:
 def draw_complex(cells: CellComplex, ax: Any, extent: Any = None) -> Any:
     """Draw the cells of a plane or a segment; returns ``ax``.
 
-    In the plane walls between regions are dark and walls inside a region are pale; on a segment the outputs are
-    drawn over bands in the cells' colours.
+    In the plane walls are heavier the earlier the layer that makes them, and pale inside a region; on a segment the
+    outputs are drawn over bands in the cells' colours.
     """
     ax = axes(ax)
     if cells.dim == 1:
@@ -313,9 +330,15 @@ def draw_complex(cells: CellComplex, ax: Any, extent: Any = None) -> Any:
         sides = cells.region_of[walls.pairs]
         inside = sides[:, 0] == sides[:, 1]
         draw_segments(ax, walls.segments[inside], FAINT, 0.5)
-        draw_segments(ax, walls.segments[~inside], INK, 0.8)
+        walls = Walls(walls.pairs[~inside], walls.segments[~inside], walls.choices[~inside])
+    elif cells.is_complete:
+        walls = walls_between(cells, polygons)
     else:
         draw_outlines(ax, polygons, 0.8)
+        return draw_frame(ax, window)
+    layers = layers_of_choices(cells)[walls.choices] if len(walls.choices) else walls.choices
+    for layer in sorted(set(layers.tolist()), reverse=True):
+        draw_segments(ax, walls.segments[layers == layer], INK, 0.6 * wall_width(layer))
     return draw_frame(ax, window)
 
 
@@ -367,7 +390,7 @@ def segment_range(cells: CellComplex, extent: Any) -> tuple[float, float]:
 
 def blended(weights: FloatArray) -> FloatArray:
     """Colours (..., 3) between 0 and 1: the keys' colours, tinted, mixed by attention weights (..., N)."""
-    pure = [tinted(key_colour(key), 0.75) for key in range(weights.shape[-1])]
+    pure = [key_fill(key) for key in range(weights.shape[-1])]
     rgb = np.array([[int(colour[i : i + 2], 16) for i in (1, 3, 5)] for colour in pure]) / 255.0
     return np.asarray(np.sqrt(weights @ rgb**2))  # light adds, squared values are nearly light
 
@@ -384,7 +407,7 @@ def draw_field(field: ValueField, ax: Any, temperature: float = 0.0, extent: Any
     window = key_window(diagram) if extent is None else window_of(extent)
     if temperature == 0:
         polygons = diagram.polygons(window)
-        draw_polygons(ax, polygons, [tinted(key_colour(key), 0.75) for key in range(len(polygons))])
+        draw_polygons(ax, polygons, [key_fill(key) for key in range(len(polygons))])
     else:
         image = blended(field.weights(grid(window, _RESOLUTION), temperature))
         ax.imshow(image, extent=(*window[0], *window[1]), origin="lower", interpolation="bilinear")

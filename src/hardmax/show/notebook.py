@@ -12,11 +12,12 @@ from markupsafe import Markup
 
 from hardmax.errors import DomainError, PrecisionError
 from hardmax.html import block, table
-from hardmax.show.colours import key_colour, label_shades
+from hardmax.show.colours import FILL, key_colour, wall_width
 from hardmax.show.drawing import (
     Window,
+    cell_shades,
     key_window,
-    leading_sizes,
+    layers_of_choices,
     plane_window,
     segment_ends,
     segment_range,
@@ -98,7 +99,7 @@ def _diagram_svg(diagram: PowerDiagram) -> str:
         if len(polygon):
             path = frame.path(polygon, closed=True)
             parts.append(
-                tag("path", tag("title", f"key {key}"), d=path, fill=key_colour(key), fill_opacity=0.5, **_INK)
+                tag("path", tag("title", f"key {key}"), d=path, fill=key_colour(key), fill_opacity=FILL, **_INK)
             )
     for key, (x, y) in enumerate((frame.x(u), frame.y(v)) for u, v in diagram.keys.tolist()):
         if diagram.live[key]:
@@ -144,7 +145,7 @@ def _plane_svg(cells: CellComplex) -> str:
     polygons = window_polygons(cells, window)
     outline = None if cells.is_complete else "currentColor"  # walls are known of complete complexes only
     parts = []
-    for index, (colour, share) in enumerate(label_shades(cells.labels, leading_sizes(cells))):
+    for index, (colour, share) in enumerate(cell_shades(cells)):
         if len(polygons[index]):
             hint = tag("title", f"cell {index}, label {' '.join(map(str, cells.labels[index].tolist()))}")
             path = frame.path(polygons[index], closed=True)
@@ -153,12 +154,13 @@ def _plane_svg(cells: CellComplex) -> str:
         walls = walls_between(cells, polygons)
         sides = cells.region_of[walls.pairs].reshape(-1, 2)
         inside = sides[:, 0] == sides[:, 1]
-        for segments, opacity in ((walls.segments[inside], 0.3), (walls.segments[~inside], 0.9)):
-            path = "".join(frame.path(segment) for segment in segments)
-            if path:
-                line = {"fill": "none", "stroke_opacity": opacity, "stroke_linecap": "round"}
-                parts.append(tag("path", d=path, **line, **_INK))
-    return _svg(frame, "Cells; dark lines are walls between regions, pale ones walls inside a region", parts)
+        layers = np.where(inside, -1, layers_of_choices(cells)[walls.choices]) if len(inside) else walls.choices
+        for layer in sorted(set(layers.tolist())):
+            path = "".join(frame.path(segment) for segment in walls.segments[layers == layer])
+            line = {"fill": "none", "stroke_linecap": "round", "stroke": "currentColor"}
+            look = {"stroke_opacity": 0.3, "stroke_width": 1} if layer < 0 else {"stroke_width": wall_width(layer)}
+            parts.append(tag("path", d=path, **line, **look))
+    return _svg(frame, "Cells; walls are heavier the earlier their layer, and pale inside a region", parts)
 
 
 def _segment_svg(cells: CellComplex) -> str:
@@ -172,7 +174,7 @@ def _segment_svg(cells: CellComplex) -> str:
     room = 0.08 * (top - bottom)
     frame = Frame(((low, high), (bottom - room, top + room)), 0.0, 0.0, _SIDE, 0.55 * _SIDE)
     parts = []
-    for index, (colour, share) in enumerate(label_shades(cells.labels, leading_sizes(cells))):
+    for index, (colour, share) in enumerate(cell_shades(cells)):
         (a, b), (y0, y1) = ends[index].tolist(), (frame.y0, frame.y1)
         band = frame.path([[a, y0], [b, y0], [b, y1], [a, y1]], closed=True)
         parts.append(tag("path", tag("title", f"cell {index}"), d=band, fill=colour, fill_opacity=0.7 * share))

@@ -128,7 +128,8 @@ def test_many_planted_classes_are_repaired_together():
     audit = hm.audit_classes(np.vstack([live, mixes]), np.append(rng.normal(size=150) / 10, np.full(40, -1.0)))
     assert audit.n_dead >= 40
     mended = audit.repaired_bias(1e-3)
-    assert mended.audit.n_dead == 0 and hm.audit_classes(audit.weights, mended.bias).n_dead == 0
+    assert mended.audit.n_dead == 0 and hm.audit_classes(audit.weights, mended).n_dead == 0
+    assert np.array_equal(np.asarray(mended), mended.bias) and np.array(mended) is not mended.bias
     assert (mended.bias[audit.live] == audit.bias[audit.live]).mean() > 0.9
     assert mended.audit.verify().ok
 

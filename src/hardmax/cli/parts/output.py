@@ -72,20 +72,32 @@ def print_line(text: str) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "") -> None:
-    """A table for people; the first column is text, the others are numbers."""
+    """A table for people; the first column is text, the others are numbers.
+
+    Where the terminal is too narrow for it, each row becomes a few lines instead: nothing is ever cut off.
+    """
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(box=None, pad_edge=False)
-    for index, name in enumerate(columns):
-        table.add_column(name, justify="right" if index else "left", no_wrap=index == 0)
-    for row in rows:
-        table.add_row(*map(visible, row))
-    width = None if sys.stdout.isatty() else _WIDTH_IN_FILES
+    width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else _WIDTH_IN_FILES
     console = Console(highlight=False, markup=False, width=width)
     if title:
         console.print()
         console.print(visible(title), style="bold", soft_wrap=True)
+    shown = [[visible(entry) for entry in row] for row in rows]
+    needed = sum(max(map(len, column)) + 2 for column in zip(columns, *shown, strict=True))
+    if needed > console.width:
+        names = max(map(len, columns[1:]), default=0)
+        for row in shown:
+            console.print(row[0], soft_wrap=True)
+            for name, entry in zip(columns[1:], row[1:], strict=True):
+                console.print(f"  {name:<{names}}  {entry}", soft_wrap=True)
+        return
+    table = Table(box=None, pad_edge=False)
+    for index, name in enumerate(columns):
+        table.add_column(name, justify="right" if index else "left", no_wrap=True)
+    for row in shown:
+        table.add_row(*row)
     console.print(table)
 
 

@@ -1,4 +1,4 @@
-"""A drawing of the cells of a plane, without any drawing library: each a polygon, coloured by region."""
+"""A drawing of the cells of a plane, without any drawing library: each a polygon, walls by layer."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from hardmax.cli.parts.output import visible
 from hardmax.errors import DomainError
-from hardmax.exactness import FloatArray, IntArray
-from hardmax.show.colours import INK, key_colour
-from hardmax.show.drawing import shared_wall
+from hardmax.exactness import FloatArray
+from hardmax.show.colours import INK, wall_width
+from hardmax.show.drawing import cell_shades, layers_of_choices, walls_between
 from hardmax.show.svg import picture, tag
 
 if TYPE_CHECKING:
@@ -29,11 +29,11 @@ _SHOWN_CHOICES = 24
 
 
 def plane_svg(cells: CellComplex, *, title: str, marks: Sequence[tuple[float, float, str]] = ()) -> str:
-    """The cells of a bounded plane as SVG: neighbouring regions in different colours, outlined.
+    """The cells of a bounded plane as SVG, coloured as ``hardmax.show.colours`` says, walls by layer.
 
-    Cells of one region share a colour and are parted by faint lines. A browser shows a cell's number, label, area
-    and region where the pointer rests. Cells of an incomplete complex are coloured one by one, since regions need
-    all of them. ``marks`` are named points (u, v, name).
+    Walls between cells of one region are dashed; of an incomplete complex, whose regions are not known, each cell is
+    outlined. A browser shows a cell's number, label, area and region where the pointer rests. ``marks`` are named
+    points (u, v, name).
 
     Exactness: a picture; corners are rounded to a thousandth of a unit of 900.
 
@@ -93,28 +93,33 @@ def plane_svg(cells: CellComplex, *, title: str, marks: Sequence[tuple[float, fl
 
 
 def _style(cells: CellComplex) -> Markup:
-    line = 1.4 if cells.n_cells < _FEW_CELLS else 0.5
+    outline = "none" if cells.is_complete else INK  # walls are known of complete complexes only
     return Markup(
-        f".c{{stroke:{INK};stroke-width:{line};stroke-linejoin:round;fill-opacity:.72}}.c:hover{{fill-opacity:1}}"
-        ".i{fill:none;stroke:#fff;stroke-width:1.9;stroke-opacity:.8}"
+        f".c{{stroke:{outline};stroke-width:.5}}.c:hover{{fill-opacity:1}}"
+        f".w{{fill:none;stroke:{INK};stroke-linecap:round}}.i{{stroke-dasharray:3 4;stroke-opacity:.5}}"
     )
 
 
 def _drawn_cells(cells: CellComplex, polygons: list[FloatArray]) -> list[Markup]:
-    """The cells, and the walls between cells of one region."""
-    groups = cells.region_of if cells.is_complete else np.arange(cells.n_cells)
-    colours = _colours(groups, cells.neighbours) if cells.is_complete else groups
+    """The cells, and the walls between them: heavier the earlier their layer, dashed inside a region."""
+    areas = cells.volumes.tolist()
     parts = []
-    for index, area in enumerate(cells.volumes.tolist()):
-        region = f", region {groups[index]}" if cells.is_complete else ""
-        told = f"cell {index}{region}, area {area:.6g}, label {_label(cells.labels[index])}"
-        path = f"M{_path(polygons[index])}Z"
-        parts.append(tag("path", tag("title", told), class_="c", d=path, fill=key_colour(int(colours[index]))))
-    pairs = cells.neighbours if cells.is_complete else np.zeros((0, 2), dtype=np.int64)
-    same = pairs[groups[pairs[:, 0]] == groups[pairs[:, 1]]]
-    inner = [shared_wall(polygons[i], polygons[j]) for i, j in same.tolist()]
-    walls = "".join(f"M{_path(ends)}" for ends in inner if ends is not None)
-    return [*parts, tag("path", class_="i", d=walls)] if walls else parts
+    for index, (colour, share) in enumerate(cell_shades(cells)):
+        region = f", region {cells.region_of[index]}" if cells.is_complete else ""
+        told = f"cell {index}{region}, area {areas[index]:.6g}, label {_label(cells.labels[index])}"
+        fill = {"fill": colour, "fill_opacity": f"{share:.3f}"}
+        parts.append(tag("path", tag("title", told), class_="c", d=f"M{_path(polygons[index])}Z", **fill))
+    if not cells.is_complete or cells.n_cells < 2:
+        return parts
+    walls = walls_between(cells, polygons)
+    sides, layers = cells.region_of[walls.pairs], layers_of_choices(cells)[walls.choices]
+    thin = 1.0 if cells.n_cells < _FEW_CELLS else 0.4
+    for layer in sorted(set(layers.tolist()), reverse=True):
+        for kind, chosen in (("w i", sides[:, 0] == sides[:, 1]), ("w", sides[:, 0] != sides[:, 1])):
+            path = "".join(f"M{_path(ends)}" for ends in walls.segments[chosen & (layers == layer)])
+            if path:
+                parts.append(tag("path", class_=kind, d=path, stroke_width=thin * wall_width(layer)))
+    return parts
 
 
 def _path(points: FloatArray) -> str:
@@ -136,18 +141,3 @@ def _frame(low: FloatArray, high: FloatArray, width: float, height: float) -> li
         tag("text", f"{low[1]:g}", x=left - 8, y=bottom, text_anchor="end"),
         tag("text", f"{high[1]:g}", x=left - 8, y=top + 14, text_anchor="end"),
     ]
-
-
-def _colours(groups: IntArray, pairs: IntArray) -> IntArray:
-    """A colour number for each cell: one for each group, another one across every wall between groups."""
-    n_groups = int(groups.max(initial=-1)) + 1
-    rivals: list[set[int]] = [set() for _ in range(n_groups)]
-    for i, j in groups[pairs].tolist():
-        if i != j:
-            rivals[i].add(j)
-            rivals[j].add(i)
-    colour = np.full(n_groups, -1, dtype=np.int64)
-    for group in range(n_groups):
-        taken = {int(colour[other]) for other in rivals[group]}
-        colour[group] = next(k for k in range(len(taken) + 1) if k not in taken)
-    return np.asarray(colour[groups])

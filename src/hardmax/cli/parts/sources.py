@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from hardmax.networks.network import Network
 
 EXAMPLES = f"{BUILTIN}lookup"
-_N_EXAMPLES = 400  # seeded, so that two commands speak of the same ones
 
 
 ModelArgument = Annotated[
@@ -166,11 +165,9 @@ def read_labels(source: str | None, inputs: str | None) -> NDArray[Any] | None:
 
 def examples() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Questions of the trained lookup model and their answers, the same ones every time."""
-    import numpy as np
+    from hardmax.networks.lookup import default_examples
 
-    from hardmax.networks.lookup import lookup_examples
-
-    drawn = lookup_examples(_N_EXAMPLES, rng=np.random.default_rng(0))
+    drawn = default_examples()
     return drawn.inputs, drawn.labels
 
 

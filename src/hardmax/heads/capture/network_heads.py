@@ -88,6 +88,11 @@ class _LayerReader:
         for index, path in zip(found.nodes, found.paths, strict=True):
             if path is None:
                 raise no_products(graph, index)
+        if self.net.temperature > 0 and any(getattr(graph.nodes[index].operation, "top", 0) for index in found.nodes):
+            raise OperatorError(
+                f"{found.name}: the softmax is one of the largest scores alone, which a captured head has no weights "
+                "for; capture hm.skeleton(net), whose winners are the same"
+            )
         if found.use is None:
             raise OperatorError(
                 f"{graph.nodes[found.nodes[0]].name}: the weights are not multiplied with values; expected attention "

@@ -64,6 +64,10 @@ class Repair:
         """Certified: who lives is proved by an audit, who loses by two proved winners at one query."""
         return Exactness.CERTIFIED
 
+    def __array__(self, dtype: DTypeLike = None, copy: bool | None = None) -> FloatArray:
+        """The biases alone, so that a repair stands wherever biases do."""
+        return np.array(self.bias, dtype, copy=copy)
+
     def __repr__(self) -> str:
         still = f", {len(self.left):,} still dead" if len(self.left) else ""
         copies = f", {len(self.copies):,} copies stay dead" if len(self.copies) else ""

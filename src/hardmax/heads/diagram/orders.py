@@ -23,7 +23,7 @@ from hardmax.errors import ParameterError
 from hardmax.exact.linear_program import exact_interior_point
 from hardmax.exactness import Exactness, FloatArray, IntArray
 
-_Row = tuple[Fraction, ...]  # a score or a difference of two: slopes, then the constant
+Row = tuple[Fraction, ...]  # a score or a difference of two: slopes, then the constant
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +36,7 @@ class OrderDiagram:
     order: int
     subsets: IntArray
     exactness: Exactness
-    _scores: tuple[_Row, ...] = field(repr=False)
+    _scores: tuple[Row, ...] = field(repr=False)
     _points: tuple[tuple[Fraction, ...], ...] = field(repr=False)
 
     @property
@@ -88,7 +88,7 @@ def order_diagram(keys: FloatArray, biases: FloatArray | None, order: Any) -> Or
 
 
 def _extend(
-    scores: tuple[_Row, ...], k: int, chosen: tuple[int, ...], left: tuple[int, ...], point: tuple[Fraction, ...],
+    scores: tuple[Row, ...], k: int, chosen: tuple[int, ...], left: tuple[int, ...], point: tuple[Fraction, ...],
     found: list[tuple[tuple[int, ...], tuple[Fraction, ...]]],
 ) -> None:  # fmt: skip
     """Decide the next key in both ways; ``point`` shows that the decisions so far can be had."""
@@ -103,21 +103,21 @@ def _extend(
 
 
 def _branch(
-    scores: tuple[_Row, ...], k: int, chosen: tuple[int, ...], left: tuple[int, ...], point: tuple[Fraction, ...],
+    scores: tuple[Row, ...], k: int, chosen: tuple[int, ...], left: tuple[int, ...], point: tuple[Fraction, ...],
     found: list[tuple[tuple[int, ...], tuple[Fraction, ...]]],
 ) -> None:  # fmt: skip
     rows = _rows(scores, chosen, left)
     if rows is None:
         return
-    if not all(_at(row, point) > 0 for row in rows):
-        witness = _witness(rows, [False] * len(rows))
-        if witness is None:
+    if not all(value_at(row, point) > 0 for row in rows):
+        found_point = witness(rows, [False] * len(rows))
+        if found_point is None:
             return
-        point = witness
+        point = found_point
     _extend(scores, k, chosen, left, point, found)
 
 
-def _rows(scores: tuple[_Row, ...], higher: Any, lower: Any) -> list[_Row] | None:
+def _rows(scores: tuple[Row, ...], higher: Any, lower: Any) -> list[Row] | None:
     """Differences that must be positive; None where equal scores are ordered against their indices."""
     rows = []
     for i in higher:
@@ -130,15 +130,15 @@ def _rows(scores: tuple[_Row, ...], higher: Any, lower: Any) -> list[_Row] | Non
     return rows
 
 
-def _difference(first: _Row, second: _Row) -> _Row:
+def _difference(first: Row, second: Row) -> Row:
     return tuple(a - b for a, b in zip(first, second, strict=True))
 
 
-def _at(row: _Row, point: tuple[Fraction, ...]) -> Fraction:
+def value_at(row: Row, point: tuple[Fraction, ...]) -> Fraction:
     return sum((a * b for a, b in zip(row, point, strict=False)), row[-1])
 
 
-def _witness(rows: list[_Row], closed: list[bool]) -> tuple[Fraction, ...] | None:
+def witness(rows: list[Row], closed: list[bool]) -> tuple[Fraction, ...] | None:
     """A point where every row is positive (closed ones at least zero), or None."""
     found = exact_interior_point([[-a for a in row[:-1]] for row in rows], [row[-1] for row in rows], closed=closed)
     if not found.exists:
@@ -149,7 +149,7 @@ def _witness(rows: list[_Row], closed: list[bool]) -> tuple[Fraction, ...] | Non
     return tuple(Fraction(x) for x in found.point.tolist())
 
 
-def _share_facet(scores: tuple[_Row, ...], first: frozenset[int], second: frozenset[int]) -> bool:
+def _share_facet(scores: tuple[Row, ...], first: frozenset[int], second: frozenset[int]) -> bool:
     """Whether two winning sets meet in a facet: all keys that change hands tie on one hyperplane and only change there.
 
     Differences that are multiples of the hyperplane's function vanish on it and ask for nothing there; all others must
@@ -159,22 +159,22 @@ def _share_facet(scores: tuple[_Row, ...], first: frozenset[int], second: frozen
     wall = _difference(scores[leaving[0]], scores[coming[0]])
     if not any(wall[:-1]):
         return False
-    rows: list[_Row] = []
+    rows: list[Row] = []
     for side in (first, second):
         for i in side:
             for j in set(range(len(scores))) - side:
                 row = _difference(scores[i], scores[j])
-                if not _is_multiple(row, wall):
+                if not is_multiple(row, wall):
                     if (i in leaving and j in coming) or (i in coming and j in leaving):
                         return False  # a pair that changes hands elsewhere
                     if any(row[:-1]):
                         rows.append(row)
     opposite = tuple(-a for a in wall)
     closed = [False] * len(rows) + [True, True]
-    return _witness([*rows, wall, opposite], closed) is not None
+    return witness([*rows, wall, opposite], closed) is not None
 
 
-def _is_multiple(row: _Row, wall: _Row) -> bool:
+def is_multiple(row: Row, wall: Row) -> bool:
     """Whether a difference of scores is a multiple of the wall's function, zero included."""
     pivot = next(place for place, entry in enumerate(wall) if entry)
     return all(a * wall[pivot] == b * row[pivot] for a, b in zip(row, wall, strict=True))

@@ -26,6 +26,7 @@ from hardmax.exactness import BoolArray, FloatArray, IntArray, detached
 from hardmax.heads.classes.domains import read_domain
 from hardmax.heads.classes.sources import arrays_head
 from hardmax.heads.diagram.clipping import Polyhedron, clipped_polygons, clipped_polyhedra
+from hardmax.heads.diagram.normalised import NormalisedDiagram, normalised_diagram
 from hardmax.heads.diagram.orders import OrderDiagram, order_diagram
 from hardmax.heads.diagram.reachable import (
     Reachable,
@@ -35,6 +36,7 @@ from hardmax.heads.diagram.reachable import (
 )
 from hardmax.heads.diagram.reachable_ball import reachable_from_ball
 from hardmax.heads.diagram.shares import Shares, angle_shares, sampled_shares
+from hardmax.heads.diagram.sparsemax import SparsemaxDiagram, sparsemax_diagram
 from hardmax.tropical.dual_subdivision import dual_cells
 from hardmax.tropical.polynomial import TropicalPolynomial
 from hardmax.tropical.sums.terms import Terms, read_terms
@@ -310,6 +312,48 @@ class PowerDiagram:
         hardmax.errors.ParameterError: order: expected an integer from 1 to 3, one less than there are keys, got 4
         """
         return order_diagram(self.keys, self.biases, k)
+
+    def sparsemax(self, temperature: float = 1.0) -> SparsemaxDiagram:
+        """The cells of the head with sparsemax(scores / temperature): the sets of keys that get weight, and where.
+
+        Exactness: exact.
+
+        Examples
+        --------
+        On the line N keys have at most 2 N - 1 cells; as the temperature falls the cells of several keys shrink:
+
+        >>> power_diagram([[-1.0], [0.0], [1.0]], [0.0, 1.0, 0.0]).sparsemax(0.5).supports
+        ((0,), (0, 1), (1,), (1, 2), (2,))
+        >>> power_diagram([[-1.0], [0.0], [1.0]], [0.0, 1.0, 0.0]).sparsemax(4.0).supports
+        ((0,), (0, 1), (0, 1, 2), (1, 2), (2,))
+        >>> power_diagram([[5.0], [5.0]]).sparsemax().supports  # the same key twice: half of the weight each
+        ((0, 1),)
+        """
+        return sparsemax_diagram(self.keys, self.biases, temperature)
+
+    def normalised(self, norm: str) -> NormalisedDiagram:
+        """The cells on the sphere that a normalisation in front of the head sends its inputs to.
+
+        Parameters
+        ----------
+        norm
+            "rms" for u = sqrt(d) x / |x|, in dimension 2 (a circle) or 3 (a sphere); "layer" for
+            u = sqrt(d) (x - mean) / |x - mean|, in dimension 3 (a circle) or 4. Keys and biases are those of
+            scores <u, k_j> + b_j: a gain g and a shift s of the norm make them g k_j and b_j + <s, k_j>.
+
+        Without biases RMSNorm changes no cell: cells are cones, and the sphere meets them all.
+
+        Exactness: exact.
+
+        Examples
+        --------
+        >>> keys = [[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]
+        >>> power_diagram(keys, [0.0, 0.0, 1.25]).normalised("rms").winners  # sqrt(2) > 1.25 > sqrt(2) cos(45 degrees)
+        array([2, 1, 2, 0])
+        >>> power_diagram(keys, [0.0, 0.0, 2.0]).normalised("rms").live  # now the third wins everywhere
+        array([False, False, True])
+        """
+        return normalised_diagram(self, norm)
 
     def polygons(self, extent: Extent) -> list[FloatArray]:
         """Each key's cell clipped to a rectangle ((x0, x1), (y0, y1)), counter-clockwise; for drawing.

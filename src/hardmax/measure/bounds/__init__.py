@@ -8,6 +8,7 @@ from hardmax.measure.bounds.attention import head_exponent as head_exponent
 from hardmax.measure.bounds.attention import key_exponent as key_exponent
 from hardmax.measure.bounds.attention import max_joint_cells as max_joint_cells
 from hardmax.measure.bounds.attention import max_log_lifted_cells as max_log_lifted_cells
+from hardmax.measure.bounds.attention import rope_live_keys as rope_live_keys
 from hardmax.measure.bounds.budgets import Budget as Budget
 from hardmax.measure.bounds.budgets import attention_parameters as attention_parameters
 from hardmax.measure.bounds.budgets import compare_budgets as compare_budgets

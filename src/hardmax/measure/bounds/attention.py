@@ -14,7 +14,7 @@ Montúfar, Ren and Zhang, arXiv 2104.08135, and Weibel 2012, for the affine and 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import comb
+from math import comb, lcm
 
 from hardmax.errors import ShapeError
 from hardmax.measure.bounds._counts import count, counts, elementary_symmetric
@@ -123,3 +123,28 @@ def head_exponent(dim: int, affine: bool) -> int:
     """
     d = count("dim", dim, 1)
     return d if affine else d - 1
+
+
+def rope_live_keys(n_keys: int, periods: Sequence[int | None]) -> int:
+    """How many of n_keys equal keys, at positions 0, 1, 2, ..., rotary positions make live.
+
+    Rotations keep lengths, so the rotated copies lie on a sphere, where every point is a vertex of the hull: all that
+    differ are live, for every query that is rotated along too. Copies differ until the rotations of all planes in which
+    the key is not zero have come round together.
+
+    Parameters
+    ----------
+    n_keys : copies of one key.
+    periods : for each plane in which the key is not zero the m of its angle 2 pi a / m in lowest terms; None where the
+        angle is no rational multiple of pi, as all angles 10000^(-2i/d) are: they are algebraic numbers and pi is not.
+
+    Exactness: exact, for rotations in real arithmetic.
+
+    Examples
+    --------
+    >>> rope_live_keys(100, [None, None]), rope_live_keys(100, [4, 6]), rope_live_keys(5, [4, 6]), rope_live_keys(9, [])
+    (100, 12, 5, 1)
+    """
+    n = count("n_keys", n_keys, 1)
+    finite = [count("periods", period, 1) for period in periods if period is not None]
+    return n if len(finite) < len(periods) else min(n, lcm(*finite))

@@ -190,7 +190,8 @@ def _described_value(value: Any, arrays: Arrays) -> Any:
         if _KINDS.get(kind.__name__) is not kind:
             raise FileFormatError(f"files know no {kind.__module__}.{kind.__qualname__}")
     if is_dataclass(value) and not isinstance(value, type):  # layers, heads and operations
-        content = {entry.name: _described_value(getattr(value, entry.name), arrays) for entry in fields(value)}
+        said = [entry for entry in fields(value) if getattr(value, entry.name) is not entry.default]
+        content = {entry.name: _described_value(getattr(value, entry.name), arrays) for entry in said}
         return {"is": type(value).__name__, **content}
     return value.item() if isinstance(value, np.generic) else value
 
@@ -247,15 +248,16 @@ def _layer(entry: dict[str, Any], arrays: Mapping[str, Array]) -> Any:
     kind = entry["is"]
     if kind not in ly.KINDS and kind != "Head":
         raise FileFormatError(f"layer kind {shown(kind, 40)!r} is unknown to this version")
-    content: dict[str, Any] = {}
-    for name, value in entry.items():
-        if name == "is":
-            continue
-        if isinstance(value, list):
-            content[name] = [_layer(item, arrays) for item in value]
-        else:
-            content[name] = _array(value, arrays) if isinstance(value, dict) else value
+    content = {name: _layer_field(value, arrays) for name, value in entry.items() if name != "is"}
     return ly.Head(**content) if kind == "Head" else ly.KINDS[kind].of_fields(**content)
+
+
+def _layer_field(value: Any, arrays: Mapping[str, Array]) -> Any:
+    if isinstance(value, list):
+        return [_layer_field(item, arrays) for item in value]
+    if isinstance(value, dict):
+        return _layer(value, arrays) if "is" in value else _array(value, arrays)
+    return value
 
 
 def _graph(nodes: list[dict[str, Any]], shape: tuple[int, ...], arrays: Mapping[str, Array]) -> Graph:

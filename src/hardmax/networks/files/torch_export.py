@@ -94,7 +94,12 @@ def _graph_module(torch: Any) -> Any:
                 }
                 operands = [values[value] for value in node.inputs]
                 if isinstance(operation, op.Hardmax) and self.temperature > 0 and not operation.always_hard:
-                    values.append(torch.softmax(operands[0] / self.temperature, dim=-1))
+                    scores = operands[0] / self.temperature
+                    if operation.top:
+                        order = scores.argsort(dim=-1, descending=True, stable=True)[..., : operation.top]
+                        hidden = torch.full_like(scores, -torch.inf)
+                        scores = hidden.scatter(-1, order, scores.gather(-1, order))
+                    values.append(torch.softmax(scores, dim=-1))
                 else:
                     values.append(_RULES[type(operation)](operation, constants, operands))
             return values[-1].reshape(*lead, *self.graph.output_shape)

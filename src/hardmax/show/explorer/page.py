@@ -10,7 +10,7 @@ import base64
 import hashlib
 import json
 import os
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,9 @@ from hardmax.cells.search import enumerate_cells
 from hardmax.errors import NotPiecewiseAffineError, WriteError
 from hardmax.networks.files.opening import package_version, write_bytes
 from hardmax.networks.network import Network, check_network
-from hardmax.show.colours import KEY_COLOURS, theme
+from hardmax.show.colours import FILL, KEY_COLOURS, PALEST, STRONGEST, WALL_WIDTHS, theme
 from hardmax.show.explorer.layers import network_of, page_layers
-from hardmax.show.explorer.presets import BUILTINS, Preset, presets
+from hardmax.show.explorer.presets import BUILTINS, Counts, Preset, presets
 
 _PAGES = Path(__file__).with_name("pages")
 
@@ -109,6 +109,9 @@ def explorer_html(network: Network | None = None) -> str:
     data = {
         "version": package_version(),
         "palette": list(KEY_COLOURS),
+        "fill": FILL,
+        "tints": [PALEST, STRONGEST],
+        "walls": list(WALL_WIDTHS),
         "presets": [preset_data(preset) for preset in chosen],
     }
     policy = "; ".join(
@@ -172,9 +175,13 @@ def preset_data(preset: Preset) -> dict[str, Any]:
     }
 
 
-@cache  # presets and networks never change, and a process may write several pages
-def _library_counts(preset: Preset) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _library_counts(preset: Preset) -> Counts:
     """Certified counts of what the page will hold, in the window and on the whole plane."""
+    return preset.counts or certified_counts(preset)
+
+
+def certified_counts(preset: Preset) -> Counts:
+    """The counts of a preset, taken by the library."""
     network = network_of(page_layers(preset.network)[0])
     x0, x1, y0, y1 = preset.window
     found = []

@@ -1,7 +1,7 @@
 """What the explorer opens with: built-in networks, theorems to see, and published claims that fail in the plane.
 
-A preset is a network, a window, and three sentences: what the paper says, what is true, what to try. Counts are not
-written here; the page is built with the library's certified ones and counts again by itself.
+A preset is a network, a window, and three sentences: what the paper says, what is true, what to try; mathematics stands
+between dollar signs. The counts are the library's certified ones, taken again by the tests; the page counts by itself.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from hardmax.networks.library import affine_head, builtin, describe_builtin
 from hardmax.networks.network import Network
 
 Window = tuple[float, float, float, float]  # x0, x1, y0, y1
+Counts = tuple[tuple[int, int, int], tuple[int, int, int]]
 
 BUILTINS = "Built-in examples"
 THEOREMS = "Theorems to see"
@@ -47,6 +48,7 @@ class Preset:
     layer: int = 0
     from_input: bool = False
     claims: tuple[str, ...] = ()
+    counts: Counts | None = None  # cells, regions and maps that the library certifies, in the window and on the plane
 
     @cached_property
     def network(self) -> Network:
@@ -64,7 +66,7 @@ def presets() -> tuple[Preset, ...]:
     >>> names[0], len(names) == len(set(names))
     ('power-diagram', True)
     """
-    return (*_THEOREMS, *_REFUTED, *_builtins())
+    return (*_THEOREMS, *_REFUTED)
 
 
 # --- the networks -------------------------------------------------------------------------------
@@ -76,25 +78,11 @@ def _one_head(keys: Any, biases: Sequence[float]) -> Network:
     return Network([Attention([affine_head(sites, biases, -sites / 2)])], 2)
 
 
-def _one_loud_key() -> Network:
-    """A key of length 2 and fifteen around the origin, of length 1/2."""
-    angles = 2 * np.pi * np.arange(15) / 15
-    quiet = np.round(32 * np.column_stack([np.cos(angles), np.sin(angles)])) / 64
-    return _one_head(np.vstack([[2.0, 0.0], quiet]), [0.0] * 16)
-
-
 def _two_triangles() -> Network:
     """CASES.md 2, halved: bias-free heads whose Newton polytopes are triangles with two parallel sides."""
     first = Head([[0.0, 0.0], [1.5, 0.0], [0.0, 1.5]], [[0.0, 0.0], [0.5, 0.0], [0.0, 0.5]], np.eye(2))
     second = Head([[0.0, 0.0], [1.0, 0.5], [0.5, 1.0]], [[0.0, 0.0], [0.0, -0.5], [-0.5, 0.0]], np.eye(2))
     return Network([Attention([first, second], np.hstack([np.eye(2)] * 2))], 2)
-
-
-def _two_squares() -> Network:
-    """Two bias-free heads whose keys are a square and the same square turned."""
-    squares = ([[1.25, 0], [0, 1.25], [-1.25, 0], [0, -1.25]], [[1, 0.5], [-0.5, 1], [-1, -0.5], [0.5, -1]])
-    heads = [Head(keys, np.asarray(keys) / size, np.eye(2)) for keys, size in zip(squares, (2, 4), strict=True)]
-    return Network([Attention(heads, np.hstack([np.eye(2)] * 2))], 2)
 
 
 def _slabs(n_keys: int) -> Network:
@@ -124,10 +112,12 @@ _THEOREMS = (
         "power-diagram", "One head is a power diagram (Theorem IV.3)", THEOREMS,
         lambda: _one_head([[-1.25, 0.75], [0.25, 1.25], [1.25, 0.5], [0.75, -1.0], [-0.75, -1.0], [0.25, -0.25]],
                   [-1.0625, -0.8125, -0.90625, -0.78125, -0.78125, -0.25]),
-        "Routing by the largest score <q, k> is the power diagram with the keys as sites.",
-        "So it is, with or without biases: site k, power |k|² + 2b. Biases of -|k|²/2 give the Voronoi diagram.",
+        "Routing by the largest score $<q, k>$ is the power diagram with the keys as sites.",
+        "So it is, with or without biases: site $k$, power $|k|^2 + 2 b$. Biases of $-|k|^2 / 2$ give the Voronoi "
+        "diagram.",
         "Drag a key. Lower its bias until its cell is gone: the key is dead, and its colour leaves the plane.",
         temperature=0.25, claims=("IV.3",),
+        counts=((6, 6, 6), (6, 6, 6)),
     ),
     Preset(
         "two-heads", "Two heads and their Minkowski sum (Definition III.13)", THEOREMS,
@@ -137,40 +127,43 @@ _THEOREMS = (
         "not nine.",
         "Point at a cell: its vertex of the sum lights up. Turn one triangle upside down and the sum is a hexagon.",
         temperature=0.0, claims=("III.13",),
+        counts=((5, 5, 5), (5, 5, 5)),
     ),
     Preset(
         "tight-joint", "As many joint cells as there can be (Theorem V.2)",
         THEOREMS,
         lambda: _slabs(3),
-        "For more heads than dimensions the paper bounds joint cells by a multiple of (N H)^floor(d/2): here of 9.",
-        "Without bias 9 is the maximum indeed. With biases it is 1 + e1 + e2 of the numbers N - 1, here 1 + 6 + 12 "
-        "= 19, which these slabs attain; it grows like (N H)².",
-        "Add a fourth head, or a key to one of them, and compare with 1 + e1 + e2 of the numbers N - 1.",
+        "For more heads than dimensions the paper bounds joint cells by a multiple of $(N H)^{⌊d/2⌋}$: here of 9.",
+        "Without bias 9 is the maximum indeed. With biases it is $1 + e_1 + e_2$ of the numbers $N - 1$, here "
+        "$1 + 6 + 12 = 19$, which these slabs attain; it grows like $(N H)^2$.",
+        "Add a fourth head, or a key to one of them, and compare with $1 + e_1 + e_2$.",
         window=(-1.5, 3.0, -2.0, 2.5), claims=("V.2-saturated",),
+        counts=((19, 19, 19), (19, 19, 19)),
     ),
     Preset(
         "depth", "Depth multiplies cells (Theorem V.7)", THEOREMS, lambda: grid_transformer(2, 2, 2, 2),
-        "Some transformer of depth L has at least (N^d floor(d_ff / 2d)^d)^L regions.",
-        "This one folds the square onto itself: (2 N)^(d L) cells with N = 2 keys, d = 2 and L = 2. The printed "
-        "formula gives 16.",
-        "Choose layer 2 to see where the first block cuts. Remove the last two layers: one fold is left.",
+        "Some transformer of depth L has at least $(N^d ⌊\\frac{d_{ff}}{2 d}⌋^d)^L$ regions.",
+        "This one folds the square onto itself: $(2 N)^{d L}$ cells with $N = 2$ keys, $d = 2$ and $L = 2$. The "
+        "printed formula gives 16.",
+        "Choose layer 1 to see where the first block cuts. Remove the last two layers: one fold is left.",
         window=_UNIT, query=(0.375, 0.25), layer=3, from_input=True, claims=("V.7", "F-count"),
+        counts=((256, 256, 256), (324, 324, 289)),
     ),
     Preset(
         "soft-limit", "Where soft attention is nearly hard (Theorem VI.1)", THEOREMS, lambda: builtin("figure-5"),
-        "With margin delta and t = exp(-delta / tau) the weights are within 2 (N - 1) t of one-hot.",
-        "True, and the sharp form is 2 (N - 1) t / (1 + (N - 1) t). The share of the winner is low only in bands "
-        "around the walls, of half-width tau log((N - 1)(1 - leak) / leak) in scores.",
+        "With margin $delta$ and $t = exp(-delta / tau)$ the weights are within $2 (N - 1) t$ of one-hot.",
+        "True, and the sharp form is $\\frac{2 (N - 1) t}{1 + (N - 1) t}$. The share of the winner is low only in "
+        "bands around the walls, of half-width $tau log \\frac{(N - 1) (1 - p)}{p}$ in scores, where $p$ is what the "
+        "others get.",
         "Drag the query q across a wall and read its margin. Move the temperature: bands shrink, walls stay.",
         temperature=0.2, view="share", claims=("VI.1-gradient", "VI.3-bands"),
+        counts=((5, 5, 5), (5, 5, 5)),
     ),
     Preset(
-        "voronoi", "Keys of one length: Voronoi, and nobody dies (Remark IV.6)", THEOREMS,
-        lambda: _one_head([[1.25, 0], [0.75, 1], [-0.75, 1], [-1.25, 0], [-0.75, -1], [0.75, -1]], [0.0] * 6),
-        "With normalised keys the diagram degenerates to an ordinary Voronoi diagram.",
-        "It is one, and no degeneracy: distinct keys on a circle are all vertices of their hull, so all live.",
-        "Pull one key inside the hexagon of the others. Its cell vanishes when it is no corner of their hull.",
-        claims=("IV.6",),
+        "demo", "Two layers of two heads", BUILTINS, partial(builtin, "demo"), describe_builtin("demo"),
+        "The same network as hm.builtin('demo').",
+        "Compare the page's count with the library's, then drag anything.",
+        counts=((127, 127, 127), (191, 191, 191)),
     ),
 )  # fmt: skip
 
@@ -181,16 +174,18 @@ _REFUTED = (
         "Two layers of three ReLUs reach a maximum of 7 × 7 = 49 regions.",
         "The maximum is 34, and this network attains it. A cell where one unit of the first layer is on, or none, "
         "is mapped to a line or a point, which three walls cut into at most four parts, or not at all.",
-        "Change a weight of layer 2 and try to beat 34. Serra's bound, 40, is not attained either.",
+        "Change a weight of layer 1 and try to beat 34. Serra's bound, 40, is not attained either.",
         window=(-2.0, 6.0, -1.5, 6.5), claims=("III.3",),
+        counts=((34, 34, 34), (34, 34, 34)),
     ),
     Preset(
         "216-or-92", "216 vertices of three heads? At most 92 (Figure 4)", REFUTED, lambda: _slabs(6),
         "Three heads of six keys in space raise the vertex count from 6 to 216.",
-        "216 = 6³ counts candidate sums. At most 92 are vertices; 91 of them have their cell on the slice of space "
+        "$216 = 6^3$ counts candidate sums. At most 92 are vertices; 91 of them have their cell on the slice of space "
         "that you see here, the last one on the other side.",
         "Count the vertices of the sum beside the field. Drag keys: no position gives more.",
         window=(-2.0, 6.0, -3.5, 4.5), claims=("Figure 4",),
+        counts=((91, 91, 91), (91, 91, 91)),
     ),
     Preset(
         "dead-key", "Dead keys are not the lightest (Figure 3)", CORRECTED, lambda: builtin("figure-3"),
@@ -199,6 +194,7 @@ _REFUTED = (
         "the origin, of length 0, is alive. A key lives exactly if it is a vertex of the keys' convex hull.",
         "Move key 2 to the right, past the segment between keys 0 and 1: it comes to life.",
         window=(-2.0, 7.0, -4.5, 4.5), query=(3.0, 2.0), claims=("Figure 3",),
+        counts=((3, 3, 3), (3, 3, 3)),
     ),
     Preset(
         "bounded-cells", "Cells without bias are never bounded (Corollary IV.4)", REFUTED,
@@ -207,22 +203,7 @@ _REFUTED = (
         "Without bias every cell is a cone with its tip at the origin. Key 4, inside the hull, owns nothing.",
         "Raise the bias of key 4 to 0.5: now there is a bounded cell in the middle.",
         claims=("IV.4-bounded", "III.7"),
-    ),
-    Preset(
-        "two-n", "Two heads without bias: 2N cells, not N² (Theorem V.2)", REFUTED,
-        _two_squares,
-        "For H = d = 2 heads of N = 4 keys there are of the order N² = 16 cells.",
-        "Without bias all walls pass through the origin, so at most 2N = 8. With biases 16 can be reached.",
-        "Give the keys biases and watch the tips of the cones come apart.",
-        claims=("V.9",),
-    ),
-    Preset(
-        "collinear", "Keys on a line give two cells (d_k = 1)", CORRECTED,
-        lambda: _one_head([[0.5, 0.5], [1, 1], [1.5, 1.5], [-0.5, -0.5], [-1, -1]], [0.0] * 5),
-        "With W_Q = e_h' (so d_k = 1) the heads of Lemma F.1 have N cells each.",
-        "Keys of one dimension lie on a line, and only its two ends are vertices: two cells whatever N.",
-        "Push a middle key off the line, or give it a bias: it gets a cell.",
-        claims=("F-shapes",),
+        counts=((4, 4, 4), (4, 4, 4)),
     ),
     Preset(
         "signatures", "Signatures do not bound regions (Section VII)", REFUTED,
@@ -232,6 +213,7 @@ _REFUTED = (
         "keys it is four regions of two maps.",
         "Swap two values (choose to drag values) and compare cells, regions and maps.",
         claims=("VII-signatures", "III.12"),
+        counts=((4, 2, 2), (4, 2, 2)),
     ),
     Preset(
         "recurrence", "Regions can multiply faster (Appendix E)", REFUTED,
@@ -240,8 +222,9 @@ _REFUTED = (
         "Regions multiply at most: two regions, then a head of two, give at most four.",
         "There are five. The first layer's second region is not convex, so one wall cuts it into three. Of cells, "
         "which are convex, the statement is true.",
-        "Look at layer 2 alone (two cells), then move its wall by its biases.",
+        "Look at layer 1 alone (two cells), then move its wall by its biases.",
         claims=("E-recurrence",),
+        counts=((6, 5, 4), (6, 5, 4)),
     ),
     Preset(
         "moving-walls", "The feed-forward walls move (Figure 7)", REFUTED, lambda: builtin("figure-7"),
@@ -250,100 +233,27 @@ _REFUTED = (
         "On the whole plane the refinement would have 16 cells, and the block has more.",
         "Drag the values: the ReLU walls shift within one cell and nowhere else.",
         window=(-2.5, 2.5, -2.5, 2.5), claims=("E-refinement",),
-    ),
-    Preset(
-        "step", "Hard attention jumps (Section III-E)", REFUTED,
-        lambda: Network([Residual(Attention([Head([[1, 0], [-1, 0]], [[0, 0], [0, 1]], np.eye(2))]))], 2),
-        "Zero-temperature blocks are closed under continuous piecewise linear functions.",
-        "This one jumps by the whole difference of the values along its wall. In general it is piecewise affine "
-        "and discontinuous.",
-        "Look at the output field and bring the temperature to zero. Give both keys one value: the jump is gone.",
-        view="output", temperature=0.5, claims=("III-E-closure-fixed",),
-    ),
-    Preset(
-        "not-uniform", "The limit is not uniform (Corollary IV.4)", REFUTED,
-        lambda: _one_head([[1, 0.25], [-1, -0.25]], [0.0, 0.0]),
-        "As tau tends to 0 the output converges uniformly on the interior of each cell.",
-        "At the wall the winner's share is 1/2 at every temperature, so the largest error never falls. It is "
-        "uniform where the margin is at least some delta > 0.",
-        "Press Cool to zero: the pale band gets thin but never disappears before tau = 0.",
-        view="share", temperature=0.5, query=(0.046875, 0.0), claims=("IV.4-uniform",),
+        counts=((17, 17, 17), (19, 19, 19)),
     ),
     Preset(
         "duplicates", "Equal keys share (Theorem IV.3)", CORRECTED,
         lambda: _one_head([[1, 0.5], [1, 0.5], [-1, 0.25]], [0.0] * 3),
         "In the interior of a cell attention tends to a one-hot indicator.",
-        "Keys 0 and 1 are equal: on their cell the weights stay (1/2, 1/2, 0) at every positive temperature. The "
-        "statement is for a set of keys, all distinct.",
+        "Keys 0 and 1 are equal: on their cell the weights stay $(\\frac{1}{2}, \\frac{1}{2}, 0)$ "
+        "at every positive temperature. The statement is for a set of keys, all distinct.",
         "Read the weights at q, then nudge one of the two keys by an arrow key.",
         temperature=0.125, claims=("IV.3-one-hot",),
-    ),
-    Preset(
-        "zoom", "Temperature is a zoom (Figure 5)", CORRECTED,
-        lambda: _one_head([[1.125, 0.375], [0, 1], [-1.25, 0.375], [-0.5, -0.75], [0.625, -0.875]], [0.0] * 5),
-        "As tau falls the landscape changes topologically and hidden regions emerge.",
-        "Of the picture in a window, yes: Z(q; tau) = Z(q / tau; 1), so it zooms out. The winner at q is the same at "
-        "every temperature.",
-        "Halve the temperature, then zoom in by two: the picture is the same as before.",
-        temperature=1.0, claims=("Figure 5",),
+        counts=((2, 2, 2), (2, 2, 2)),
     ),
     Preset(
         "curvature", "The curvature bound is broken (Theorem VI.1)", REFUTED,
         lambda: _one_head([[1, 0], [-1, 0]], [0.0, 0.0]),
-        "The Hessian of the soft maximum is at most (N - 1) t / tau.",
-        "With N = 2 and margin near log 4 it is 8/25, above the printed 1/4. The true bound replaces N - 1 by N, "
+        "The Hessian of the soft maximum is at most $(N - 1) t / tau$.",
+        "With $N = 2$ and margin near $log 4$ it is $\\frac{8}{25}$, above the printed $\\frac{1}{4}$. "
+        "The true bound replaces $N - 1$ by $N$, "
         "and the printed one fails at every large enough margin.",
         "Drag q to the right: the measured curvature stays above the published bound, for ever.",
         temperature=1.0, view="share", query=(0.6875, 0.0), claims=("VI.1-hessian",),
-    ),
-    Preset(
-        "vacuous", "A margin that promises nothing (Example VI.2)", REFUTED,
-        _one_loud_key,
-        "A standard head of d_k = 64 with margin 2 is nearly hard: its temperature is 1 / sqrt(d_k) = 1/8.",
-        "The temperature of softmax(<q, k> / sqrt(d_k)) on raw products is sqrt(d_k) = 8. There the published "
-        "bounds are above what is true of any weights at all: they say nothing.",
-        "The margin at q is about 2. At tau = 1/8 the bounds are tiny; move the temperature up to 8 and read them "
-        "again.",
-        window=(-2.0, 3.0, -2.5, 2.5), temperature=0.125, view="share", query=(1.328125, 0.0),
-        claims=("VI.2", "III-D"),
+        counts=((2, 2, 2), (2, 2, 2)),
     ),
 )  # fmt: skip
-
-
-def _builtins() -> tuple[Preset, ...]:
-    windows: dict[str, Window] = {
-        "figure-2": (-2.0, 6.0, -1.5, 6.5),
-        "figure-3": (-2.0, 7.0, -4.5, 4.5),
-        "figure-7": (-2.5, 2.5, -2.5, 2.5),
-    }
-    titles = {
-        "demo": "demo: two layers of two heads",
-        "figure-1-depth-1": "figure-1-depth-1: one block",
-        "figure-1-depth-2": "figure-1-depth-2: two blocks",
-        "figure-1-depth-3": "figure-1-depth-3: three blocks",
-        "figure-2": "figure-2: a 2-3-3 ReLU network",
-        "figure-3": "figure-3: a head with a dead key",
-        "figure-5": "figure-5: five keys and a field of arrows",
-        "figure-7": "figure-7: attention, then ReLU",
-    }
-    found = [
-        Preset(
-            name, title, BUILTINS, partial(builtin, name), describe_builtin(name),
-            f"The same network as hm.builtin({name!r}).",
-            "Compare the page's count with the library's, then drag anything.",
-            window=windows.get(name, _SQUARE),
-        )
-        for name, title in titles.items()
-    ]  # fmt: skip
-    for n_keys, folds, depth in ((2, 2, 1), (3, 2, 1), (2, 1, 2), (2, 2, 2)):
-        found.append(
-            Preset(
-                f"grid-{n_keys}-2-{folds}-{depth}", f"grid transformer: N = {n_keys}, folds {folds}, depth {depth}",
-                BUILTINS, partial(grid_transformer, n_keys, 2, folds, depth),
-                f"The network of hm.grid_transformer({n_keys}, 2, {folds}, {depth}).",
-                f"It has exactly ({n_keys} · {folds})^(2 · {depth}) cells on the unit square, and each is a region.",
-                "Move a wall of the first layer: the square no longer folds onto itself, and cells appear or vanish.",
-                window=_UNIT, query=(0.375, 0.25), layer=1, from_input=True,
-            )
-        )  # fmt: skip
-    return tuple(found)

@@ -9,7 +9,7 @@ import numpy as np
 
 from hardmax.measure import bounds
 from hardmax.networks.library import builtin
-from hardmax.show.colours import INK, key_colour, tinted
+from hardmax.show.colours import INK, key_fill, wall_width
 from hardmax.show.drawing import Window, draw_segments
 from hardmax.show.figures.cell_maps import COUNT_COLUMNS, CellMap, cell_map, cell_table, count_rows, draw_cell_map
 from hardmax.show.figures.style import PAGE, panel_title
@@ -22,7 +22,7 @@ _DEPTHS = (1, 2, 3)
 _KEYS, _WIDTH, _DIM = 4, 4, 2
 _CHOICES = 1 + _WIDTH  # one head and the ReLUs of a block
 _WINDOW: Window = ((-2.0, 2.0), (-2.0, 2.0))
-_LINES = (1.5, 0.75, 0.4)  # widths of the walls of block 1, 2, 3
+_LINES = tuple(0.68 * wall_width(block) for block in range(3))  # of the walls of block 0, 1, 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,10 +63,10 @@ def legend() -> tuple[list[Any], list[str]]:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    patches = [Patch(facecolor=tinted(key_colour(key), 0.5), edgecolor=INK, linewidth=0.4) for key in range(_KEYS)]
+    patches = [Patch(facecolor=key_fill(key), edgecolor=INK, linewidth=0.4) for key in range(_KEYS)]
     lines = [Line2D([], [], color=INK, linewidth=width) for width in _LINES]
-    names = [f"key {key + 1} wins in block 1" if key == 0 else f"key {key + 1}" for key in range(_KEYS)]
-    return [*patches, *lines], [*names, *(f"walls of block {block}" for block in _DEPTHS)]
+    names = [f"key {key} wins in block 0" if key == 0 else f"key {key}" for key in range(_KEYS)]
+    return [*patches, *lines], [*names, *(f"walls of block {block}" for block in range(len(_DEPTHS)))]
 
 
 def tables(values: Values) -> dict[str, Table]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from hardmax.exactness import FloatArray
 from hardmax.heads.diagram.power_diagram import PowerDiagram, power_diagram
-from hardmax.show.colours import INK, key_colour, tinted
+from hardmax.show.colours import INK, key_colour, key_fill
 from hardmax.show.drawing import Window, draw_frame, draw_keys, draw_outlines, draw_polygons
 from hardmax.show.figures.style import PAGE, panel_title, plain_axes
 from hardmax.show.figures.tables import Caption, Table, Value
@@ -68,7 +68,7 @@ def draw(values: Values, figure: Any) -> None:
 
 def draw_cells(diagram: PowerDiagram, polygons: tuple[FloatArray, ...], ax: Any, names: list[str]) -> Any:
     """One diagram, with a name beside each key."""
-    draw_polygons(ax, polygons, [tinted(key_colour(key), 0.5) for key in range(len(polygons))])
+    draw_polygons(ax, polygons, [key_fill(key) for key in range(len(polygons))])
     draw_outlines(ax, polygons, 1.0)
     draw_keys(ax, diagram, names, parse_math=True)
     plain_axes(ax)

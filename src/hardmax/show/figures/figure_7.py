@@ -20,7 +20,7 @@ NAME = "attention, feed-forward layer, and their true joint partition"
 SIZE = (PAGE, 4.15)
 
 _WINDOW: Window = ((-2.5, 2.5), (-2.5, 2.5))
-_UNIT_COLOURS = (4, 5, 7)  # places in the palette that no key of these heads has
+_UNIT_COLOURS = (4, 6, 14)  # places in the palette that no key of these heads has
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,7 +131,7 @@ def legend() -> tuple[list[Any], list[str]]:
 
     lines = [Line2D([], [], color=INK, linewidth=1.5)]
     lines += [Line2D([], [], color=key_colour(colour), linewidth=1.4) for colour in _UNIT_COLOURS]
-    return lines, ["walls of attention", *(f"wall of ReLU {unit + 1}" for unit in range(len(_UNIT_COLOURS)))]
+    return lines, ["walls of attention", *(f"wall of ReLU {unit}" for unit in range(len(_UNIT_COLOURS)))]
 
 
 def tables(values: Values) -> dict[str, Table]:

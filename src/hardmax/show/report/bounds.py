@@ -78,6 +78,7 @@ def bounds_section(looked: Looked | None, certificates: Sequence[Certified]) -> 
         "command `hardmax claims` examines the statements.",
         notes=tuple(notes),
         figures=figures,
+        reproduce=("hardmax bounds --help", "hardmax claims"),
         tables=tuple(
             Table(name, caption, columns, rows_of(of_table, columns))
             for name, caption, columns, of_table in (

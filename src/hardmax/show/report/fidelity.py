@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import ceil, prod
+from math import prod
 from typing import Any
 
 from markupsafe import Markup
@@ -11,7 +11,19 @@ from markupsafe import Markup
 from hardmax.exactness import Exactness
 from hardmax.heads import fidelity as measured
 from hardmax.networks.skeleton import skeleton
-from hardmax.show.report.sections import CHANGE_COLUMNS, Column, Fact, Figure, Section, Table, as_text, filled, rows_of
+from hardmax.show.report.sections import (
+    CHANGE_COLUMNS,
+    Column,
+    Fact,
+    Figure,
+    Section,
+    Table,
+    as_text,
+    change_of,
+    filled,
+    rows_of,
+    with_interval,
+)
 from hardmax.show.report.subject import Subject
 from hardmax.show.svg import Frame, picture, round_ticks, tag
 
@@ -25,7 +37,7 @@ _ROW = 22.0
 
 _MEASURES = (
     "Relative error is |hard − soft| / |soft| of the outputs, averaged over inputs; divergence is that of the two "
-    "softmax distributions of the outputs."
+    "softmax distributions of the outputs. Shares stand with their 95 % interval for other inputs drawn as these were."
 )
 _DECISION = "A decision is which output is the largest."
 _COLUMNS = (
@@ -87,6 +99,7 @@ def fidelity_section(
         facts=_facts(whole),
         figures=tuple(figures),
         tables=tuple(tables),
+        reproduce=("hm.fidelity.compare(net, inputs)",),
     )
     return section, whole
 
@@ -143,16 +156,18 @@ def _facts(whole: measured.Fidelity) -> tuple[Fact, ...]:
     estimated = Exactness.ESTIMATED
     facts = []
     if whole.agreement is not None:
-        facts.append(Fact("decisions kept", as_text(whole.agreement, "share"), estimated, whole.agreement))
+        text = with_interval(whole.agreement, whole.interval())
+        facts.append(Fact("decisions kept", text, estimated, whole.agreement))
     facts.append(Fact("relative error", as_text(whole.relative_error), estimated, whole.relative_error))
-    for label, value in (("accuracy, soft", whole.soft_accuracy), ("accuracy, hard", whole.hard_accuracy)):
+    for label, name in (("accuracy, soft", "soft_accuracy"), ("accuracy, hard", "hard_accuracy")):
+        value = getattr(whole, name)
         if value is not None:
-            facts.append(Fact(label, as_text(value, "share"), estimated, value))
+            facts.append(Fact(label, with_interval(value, whole.interval(name)), estimated, value))
     return tuple(facts)
 
 
 def _record(what: str, part: measured.Fidelity) -> dict[str, Any]:
-    return {"what": what, **{column.key: getattr(part, column.key) for column in _COLUMNS[1:]}}
+    return {"what": what, **change_of(part)}
 
 
 def _layer_name(part: measured.Hardened) -> str:
@@ -190,10 +205,8 @@ def _greedy(trial: measured.Trial, notes: list[str]) -> Table:
 
 def _bars(records: Sequence[dict[str, Any]]) -> Figure:
     """Decisions kept, one bar for each part."""
-    lowest = min(record["agreement"] for record in records[:_MOST_BARS])
-    start = max(0.0, min(0.9, ceil(lowest * 10 - 1) / 10 - 0.1)) if lowest > 0.5 else 0.0
     caption = "Share of decisions that stay the same when one part of the attention is made hard, all else soft."
-    return _chart(records, "agreement", (start, 1.0), "share", "decisions kept", caption)
+    return _chart(records, "agreement", (0.0, 1.0), "share", "decisions kept", caption)
 
 
 def _error_bars(records: Sequence[dict[str, Any]]) -> Figure:
@@ -231,6 +244,4 @@ def _chart(
     )
     if len(records) > len(shown):
         caption += f" Drawn are the first {len(shown)} of {len(records)} rows."
-    if start > 0:
-        caption += f" The axis starts at {as_text(start, 'share')}."
     return Figure("fidelity-bars", svg, caption, ("fidelity",))

@@ -47,6 +47,7 @@ class HeadPicture:
     queries: FloatArray  # (n_queries, 2)
     extent: Extent
     spread: float  # the share of the queries' variance that lies in the plane
+    scores: FloatArray  # (n_queries, n_keys), -inf where a query may not see a key
 
     @property
     def is_whole(self) -> bool:
@@ -133,6 +134,7 @@ def draw_head(
     return HeadPicture(
         picture_title(index), head, captures[inputs[0]].tokens[: head.n_keys], tuple(names[:most_queries]),
         found.winners[rows], found.margins[rows], shown, whole, drawn, points, extent, spread,
+        np.concatenate([found.captured[i].softmax_scores for i in inputs])[:most_queries],
     )  # fmt: skip
 
 

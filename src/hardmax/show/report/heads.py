@@ -15,6 +15,7 @@ from hardmax.heads.analysis import COLUMNS, HeadAnalysis
 from hardmax.heads.capture.captured import Capture
 from hardmax.heads.keys import Diagrams
 from hardmax.show.colours import KEY_COLOURS
+from hardmax.show.report.attention import MOST_IN_ALL, attention_data, explorer_address
 from hardmax.show.report.head_pictures import (
     HeadPicture,
     draw_head,
@@ -42,7 +43,7 @@ _NAME_WIDTH, _NAME_HEIGHT = 38.0, 11.0  # room for one of them, in pixels
 _KEY_COLUMNS = (
     *HEAD_COLUMNS,
     Column("of", "drawn for"),
-    Column("key", "key", "count", Exactness.EXACT),
+    Column("key", "key", "index"),
     Column("token", "token"),
     Column("live", "owns a cell", "flag", Exactness.CERTIFIED),
     Column("in_picture", "cell in the picture", "flag", Exactness.ESTIMATED),
@@ -109,7 +110,17 @@ def heads_section(
     if keys:
         text = f"{live:,} of {len(keys):,}"
         facts.append(Fact("keys drawn that own a cell", text, Exactness.CERTIFIED, live))
-    return Section(NAME, TITLE, lead, notes=tuple(notes), facts=tuple(facts), figures=figures, tables=tables)
+    views: dict[str, Any] = {}
+    room = MOST_IN_ALL
+    for figure, (found, cut) in zip(figures, made, strict=True):
+        view = attention_data(cut, found.temperature) if cut.scores.size <= room else None
+        room -= cut.scores.size if view else 0
+        views[figure.name] = {"attention": view, "explorer": explorer_address(cut, found.temperature)}
+    code = f"hm.analyse_heads(hm.capture(net, inputs[:{len(captures)}]), reach='hull')"
+    return Section(
+        NAME, TITLE, lead, notes=tuple(notes), facts=tuple(facts), figures=figures, tables=tables, data=views,
+        reproduce=(code,),
+    )  # fmt: skip
 
 
 def _pictures(
@@ -172,7 +183,8 @@ def _figure(number: int, found: HeadAnalysis, cut: HeadPicture) -> Figure:
             continue
         name = cut.key_names[key]
         hint = tag("title", f"{name}: the queries that choose it")
-        cells.append(tag("polygon", hint, points=frame.points(corners), class_=f"cell k{key % len(KEY_COLOURS)}"))
+        look = {"class_": f"cell k{key % len(KEY_COLOURS)}", "data_key": key}
+        cells.append(tag("polygon", hint, points=frame.points(corners), **look))
         pixels = np.array([[frame.x(x), frame.y(y)] for x, y in corners])
         if _area(pixels) >= _LEAST_LABEL * area:
             x, y = _clear(pixels, marks)
@@ -186,9 +198,10 @@ def _figure(number: int, found: HeadAnalysis, cut: HeadPicture) -> Figure:
             cy=frame.y(v),
             r=4.0 if len(cut.queries) <= 80 else 2.6,
             class_=f"query k{winner % len(KEY_COLOURS)}",
+            data_query=place,
         )
-        for (u, v), query, winner, margin in zip(
-            cut.queries.tolist(), cut.query_names, cut.winners.tolist(), cut.margins, strict=True
+        for place, ((u, v), query, winner, margin) in enumerate(
+            zip(cut.queries.tolist(), cut.query_names, cut.winners.tolist(), cut.margins, strict=True)
         )
     ]
     if len(cut.queries) <= _MOST_NAMED and len(set(cut.query_names)) > 1:

@@ -22,7 +22,7 @@ from hardmax.errors import EmptyError, HardmaxError, ParameterError, WriteError
 from hardmax.heads.capture.captured import Capture
 from hardmax.heads.fidelity import Hardened
 from hardmax.networks.files.opening import folder_of, open_file, write_bytes
-from hardmax.show.colours import KEY_COLOURS, theme
+from hardmax.show.colours import FILL, KEY_COLOURS, WALL_WIDTHS, theme
 from hardmax.show.document import Document, gather, gather_captures
 from hardmax.show.report.about import EXACTNESS_MEANS
 from hardmax.show.report.sections import Table
@@ -196,8 +196,16 @@ def render(
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    shown = [section for section in document.sections if not section.absent]
+    first = ("cells", "heads") if kind == "report" else ("why",)
+    openings = [section for name in first for section in shown if section.name == name]
+    opening = next((section for section in openings if section.figures or section.name in (parts or {})), None)
     return environment.get_template("report.html").render(
         document=document,
+        shown=shown,
+        left_out=[section for section in document.sections if section.absent],
+        opening=opening,
+        said=opening.notes[0] if opening is not None and "decisions" in opening.data else "",
         kind=kind,
         more=more,
         parts=parts or {},
@@ -237,7 +245,9 @@ def _policy(style: str, script: str) -> str:
 
 def _key_styles() -> str:
     """The colours of keys as classes k0, k1, ..."""
-    return "".join(f".k{index}{{--key:{colour}}}" for index, colour in enumerate(KEY_COLOURS)) + "\n"
+    keys = "".join(f".k{index}{{--key:{colour}}}" for index, colour in enumerate(KEY_COLOURS))
+    walls = "".join(f".w{layer}{{stroke-width:{width}}}" for layer, width in enumerate(WALL_WIDTHS))
+    return f":root{{--fill:{FILL:.0%}}}{keys}{walls}\n"
 
 
 def _read(name: str) -> str:

@@ -26,7 +26,7 @@ SHOWN_ROWS = 40
 class Column:
     """One column: its heading and, where it holds numbers, what is proved about them.
 
-    ``kind`` is how people see a value: "text", "prose" (a long text), "count",
+    ``kind`` is how people see a value: "text", "prose" (a long text), "index" (a name that is a number), "count",
     "number", "share" (a percentage) or "flag" (yes or no).
     """
 
@@ -38,11 +38,13 @@ class Column:
 
 #: Which head a row is about, and how far outputs moved: columns that several tables begin with.
 HEAD_COLUMNS = (
-    Column("layer", "layer", "count", Exactness.EXACT),
-    Column("head", "head", "count", Exactness.EXACT),
+    Column("layer", "layer", "index"),
+    Column("head", "head", "index"),
 )
 CHANGE_COLUMNS = (
     Column("agreement", "decisions kept", "share", Exactness.ESTIMATED),
+    Column("low", "at least", "share", Exactness.ESTIMATED),
+    Column("high", "at most", "share", Exactness.ESTIMATED),
     Column("relative_error", "relative error", "number", Exactness.ESTIMATED),
     Column("kl", "divergence (nats)", "number", Exactness.ESTIMATED),
 )
@@ -116,6 +118,7 @@ class Section:
     figures: tuple[Figure, ...] = ()
     tables: tuple[Table, ...] = ()
     data: Mapping[str, Any] = field(default_factory=dict)  # for the page's script
+    reproduce: tuple[str, ...] = ()  # what gives the section's numbers again, each a command or some Python
 
     def as_json(self) -> dict[str, Any]:
         """The section's numbers as plain values."""
@@ -133,6 +136,7 @@ class Section:
                 for fact in self.facts
             ],
             "tables": [table.name for table in self.tables],
+            "reproduce": list(self.reproduce),
         }
 
 
@@ -190,6 +194,25 @@ def as_text(value: Any, kind: str = "number") -> str:
     digits, _, power = f"{value:.4g}".partition("e")
     digits = digits.replace("-", "−")
     return f"{digits}\u00a0×\u00a010{str(int(power)).translate(_SUPERSCRIPT)}" if power else digits
+
+
+def change_of(found: Any) -> dict[str, Any]:
+    """The numbers of ``CHANGE_COLUMNS`` and the accuracies of a comparison, the decisions kept with their interval."""
+    low, high = found.interval() or (None, None)
+    names = ("agreement", "relative_error", "kl", "soft_accuracy", "hard_accuracy")
+    return {"low": low, "high": high, **{name: getattr(found, name) for name in names}}
+
+
+def with_interval(share: float, interval: tuple[float, float] | None) -> str:
+    """A share that was measured, and where it lies.
+
+    Examples
+    --------
+    >>> with_interval(0.91, (0.878, 0.936))
+    '91.0\\xa0% (87.8\\xa0% to 93.6\\xa0%)'
+    """
+    text = as_text(share, "share")
+    return text if interval is None else f"{text} ({as_text(interval[0], 'share')} to {as_text(interval[1], 'share')})"
 
 
 def several(number: int, what: str) -> str:

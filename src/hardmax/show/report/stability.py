@@ -37,7 +37,8 @@ _BIN_COLUMNS = (
     *HEAD_COLUMNS,
     Column("from", "margin from", "number", Exactness.ESTIMATED),
     Column("to", "to", "number", Exactness.ESTIMATED),
-    Column("rows", "rows", "count", Exactness.ESTIMATED),
+    Column("rows", "rows", "count", Exactness.CERTIFIED),
+    Column("certified", "rows with a certificate", "count", Exactness.CERTIFIED),
 )
 
 
@@ -79,6 +80,7 @@ def stability_section(heads: Sequence[HeadAnalysis], certificates: Sequence[Cert
             Fact("with a certificate that says something", as_text(share, "share"), Exactness.CERTIFIED, share),
         ),
         figures=(_figure(panels),),
+        reproduce=("[head.certified_share for head in hm.analyse_heads(hm.capture(net, inputs[:100]))]",),
         tables=(
             Table("stability", "Margins and certificates of each head", _COLUMNS, rows_of(records, _COLUMNS)),
             Table("margins", "The bars of the histograms", _BIN_COLUMNS, rows_of(bins, _BIN_COLUMNS), shown=10),
@@ -111,12 +113,12 @@ def _panels(
 ) -> tuple[list[Markup], list[dict[str, Any]]]:
     """A histogram of the margins of each of the first heads, and their bars as records."""
     panels, bins = [], []
-    for (head, of_head), record in zip(certificates[:_MOST_PANELS], records, strict=False):
-        edges, counts = _histogram(of_head)
-        panels.append(_panel(head, edges, counts, record))
+    for (head, _), record in zip(certificates[:_MOST_PANELS], records, strict=False):
+        edges, *bars = _histogram(head, record["needed"])
+        panels.append(_panel(head, edges, (bars[0], bars[1]), record))
         bins += [
-            {"layer": head.layer, "head": head.head, "from": a, "to": b, "rows": int(count)}
-            for a, b, count in zip(edges[:-1], edges[1:], counts, strict=True)
+            {"layer": head.layer, "head": head.head, "from": a, "to": b, "rows": sum(rows), "certified": rows[0]}
+            for a, b, *rows in zip(edges[:-1], edges[1:], *bars, strict=True)
         ]
     return panels, bins
 
@@ -159,29 +161,34 @@ def _record(head: HeadAnalysis, of_head: Sequence[Certificate]) -> dict[str, Any
     }
 
 
-def _histogram(of_head: Sequence[Certificate]) -> tuple[list[float], list[int]]:
-    margins = np.concatenate([certificate.margin for certificate in of_head])
-    finite = margins[np.isfinite(margins)]
-    reach = float(np.percentile(finite, _REACH)) if len(finite) else 1.0
-    edges = np.linspace(0.0, reach or 1.0, _BINS + 1)
-    counts = np.histogram(np.minimum(margins, edges[-1]), bins=edges)[0]
-    return edges.tolist(), counts.tolist()
+def _histogram(head: HeadAnalysis, needed: float) -> tuple[list[float], list[int], list[int]]:
+    """Edges, rows with a certificate that says something, and other rows; the margin needed is an edge."""
+    finite = head.margins[np.isfinite(head.margins)]
+    reach = (float(np.percentile(finite, _REACH)) if len(finite) else 1.0) or 1.0
+    width = needed / max(1, round(needed * _BINS / reach)) if 0 < needed < reach else reach / _BINS
+    edges = width * np.arange(int(np.ceil(reach / width - 1e-9)) + 1)
+    if 0 < needed < reach:
+        edges[round(needed / width)] = needed
+    held = np.minimum(head.margins, edges[-1])
+    is_certified = head.rows.is_certified
+    certified, others = (np.histogram(held[chosen], bins=edges)[0] for chosen in (is_certified, ~is_certified))
+    return edges.tolist(), certified.tolist(), others.tolist()
 
 
-def _panel(head: HeadAnalysis, edges: list[float], counts: list[int], record: dict[str, Any]) -> Markup:
-    """One histogram, 240 wide and 150 high."""
-    high = max(max(counts), 1)
+def _panel(head: HeadAnalysis, edges: list[float], bars: tuple[list[int], list[int]], record: dict[str, Any]) -> Markup:
+    """One histogram, 240 wide and 150 high; rows with a certificate stand on those without where a bin has both."""
+    high = max(map(sum, zip(*bars, strict=True)))
     frame = Frame(((0.0, edges[-1]), (0.0, high)), 34.0, 26.0, 196.0, 84.0)
     parts = [tag("text", title_of(head), x=34, y=14, class_="panel-title")]
     share = as_text(record["share"], "share")
     parts.append(tag("text", share, x=230, y=14, class_="tick-text", text_anchor="end"))
-    for a, b, count in zip(edges[:-1], edges[1:], counts, strict=True):
-        if count:
-            kind = "bar certified" if (a + b) / 2 > record["needed"] else "bar"
-            hint = tag("title", f"{count} rows with a margin from {as_text(a)} to {as_text(b)}")
-            x, y = frame.x(a), frame.y(count)
-            width = frame.x(b) - frame.x(a) - 1
-            parts.append(tag("rect", hint, x=x, y=y, width=width, height=frame.top + frame.height - y, class_=kind))
+    for a, b, certified, others in zip(edges[:-1], edges[1:], *bars, strict=True):
+        hint = tag("title", f"{certified + others} rows with a margin from {as_text(a)} to {as_text(b)}")
+        for kind, count, below in (("bar", others, 0), ("bar certified", certified, others)):
+            if count:
+                x, y = frame.x(a), frame.y(below + count)
+                size = {"width": frame.x(b) - frame.x(a) - 1, "height": frame.y(below) - y}
+                parts.append(tag("rect", hint, x=x, y=y, **size, class_=kind))
     parts.append(frame.bottom_axis([(at, as_text(at)) for at in round_ticks(0.0, edges[-1], 4)], ""))
     parts.append(tag("text", as_text(high, "count"), x=28, y=frame.top + 8, class_="tick-text", text_anchor="end"))
     parts.append(tag("line", x1=34, x2=230, y1=110, y2=110, class_="base"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -17,7 +17,16 @@ from hardmax.heads.hardening import soft_network
 from hardmax.networks import operations as op
 from hardmax.networks.files.formats import read
 from hardmax.networks.library import DEFAULT_BUILTIN, builtin, describe_builtin
-from hardmax.networks.lookup import N_PAIRS, conditioned_lookup, lookup_examples, lookup_question, lookup_tokens
+from hardmax.networks.lookup import (
+    EXAMPLES_SEED,
+    N_EXAMPLES,
+    N_PAIRS,
+    N_VALUES,
+    conditioned_lookup,
+    default_examples,
+    lookup_question,
+    lookup_tokens,
+)
 from hardmax.networks.network import Network, check_network
 from hardmax.networks.skeleton import skeleton
 from hardmax.show.report.inputs import N_SAMPLED, SEED, Inputs, read_inputs
@@ -35,6 +44,9 @@ class Place:
     where: str
     key_names: tuple[str, ...] | None = None
     notes: tuple[str, ...] = ()
+    soft: Callable[[float], Network] | None = None  # the model itself there at a temperature, where it is soft
+    class_names: tuple[str, ...] | None = None
+    code: tuple[str, ...] = ()  # Python that names ``hard`` and ``slice_`` again, after ``net`` and ``inputs``
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +66,8 @@ class Subject:
     no_cells: str
     not_soft: str
     fingerprint: str
+    code: tuple[str, str] = ("net", "inputs")  # how Python gets the model and its inputs
+    command: str = ""  # how the command line names them
     conditioned: Place | None = None  # where to look for cells, if the model itself says so
 
     @property
@@ -99,7 +113,37 @@ def read_subject(
         hard = skeleton(soft, reference=points.points[0])
     except NotPiecewiseAffineError as error:
         no_cells = str(error)
-    return Subject(name or own_name, description, soft, points, hard, no_cells, not_soft, fingerprint(net), conditioned)
+    code, command = _code(source, is_builtin, inputs)
+    return Subject(
+        name or own_name,
+        description,
+        soft,
+        points,
+        hard,
+        no_cells,
+        not_soft,
+        fingerprint(net),
+        code,
+        command,
+        conditioned,
+    )
+
+
+def _code(
+    source: Source, is_builtin: bool, inputs: ArrayLike | str | os.PathLike[str] | None
+) -> tuple[tuple[str, str], str]:
+    """How Python and the command line get the model and its inputs again."""
+    file = os.fspath(source) if isinstance(source, str | os.PathLike) else ""
+    net = "hm.builtin()" if is_builtin else f"hm.read({file!r})" if file else "net"
+    if isinstance(inputs, str | os.PathLike):
+        name = os.fspath(inputs)
+        loaded = f"np.load({name!r})" + ("['inputs']" if name.endswith(".npz") else "")
+        return (net, loaded), f"{file} --inputs {name}" if file else ""
+    if inputs is not None:
+        return (net, "inputs"), ""
+    if is_builtin:
+        return (net, "hm.networks.lookup.default_examples().inputs"), "builtin:lookup --inputs builtin:lookup"
+    return (net, f"np.random.default_rng({SEED}).standard_normal(({N_SAMPLED}, *net.input_shape))"), ""
 
 
 def _inputs(
@@ -111,10 +155,10 @@ def _inputs(
 ) -> Inputs:
     if not is_builtin or inputs is not None:
         return read_inputs(net, inputs, labels, tokens)
-    examples = lookup_examples(N_SAMPLED, rng=np.random.default_rng(SEED))
+    examples = default_examples()
     note = (
-        f"{N_SAMPLED} random questions with seed {SEED}, each asking for one of five key-value pairs: k2=v1 is a pair, "
-        "ask k2 a question."
+        f"{N_EXAMPLES} random questions with seed {EXAMPLES_SEED}, each asking for one of five key-value "
+        "pairs: k2=v1 is a pair, ask k2 a question."
     )
     return Inputs(examples.inputs, examples.labels, examples.tokens, note)
 
@@ -138,7 +182,17 @@ def _question_plane(net: Network, inputs: Inputs) -> Place | None:
         "With the pairs fixed, every key and value of the model is a constant and only the question moves, so "
         "every statement of this section is exact end to end: from the stored weights to the number of cells."
     )
-    return Place(hard, plane, marks, where, names, (note,))
+    code = (
+        "from hardmax.networks.lookup import conditioned_lookup, lookup_question",
+        "hard = conditioned_lookup(inputs[0], net.with_temperature(0.0))",
+        f"slice_ = hm.Plane.through(*map(lookup_question, {tuple(asked)}), margin=0.35)",
+    )
+
+    def soft(temperature: float) -> Network:
+        return conditioned_lookup(context, net.with_temperature(temperature))
+
+    values = tuple(f"v{value}" for value in range(N_VALUES))
+    return Place(hard, plane, marks, where, names, (note,), soft, values, code)
 
 
 def fingerprint(net: Network) -> str:

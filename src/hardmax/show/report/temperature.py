@@ -9,7 +9,17 @@ from markupsafe import Markup
 
 from hardmax.exactness import Exactness
 from hardmax.heads.fidelity import Trial
-from hardmax.show.report.sections import CHANGE_COLUMNS, Column, Figure, Section, Table, as_text, filled, rows_of
+from hardmax.show.report.sections import (
+    CHANGE_COLUMNS,
+    Column,
+    Figure,
+    Section,
+    Table,
+    as_text,
+    change_of,
+    filled,
+    rows_of,
+)
 from hardmax.show.report.subject import Subject
 from hardmax.show.svg import Frame, picture, round_ticks, tag
 
@@ -28,9 +38,7 @@ def temperature_section(subject: Subject, trial: Trial | None) -> Section:
     if trial is None:
         return Section(NAME, TITLE, absent=subject.not_soft)
     path = trial.temperature_path()
-    records: list[dict[str, Any]] = [
-        {"temperature": at.temperature, **{c.key: getattr(at.fidelity, c.key) for c in _COLUMNS[1:]}} for at in path
-    ]
+    records: list[dict[str, Any]] = [{"temperature": at.temperature, **change_of(at.fidelity)} for at in path]
     columns = filled(_COLUMNS, records)
     notes = []
     if any("GELU" in change or "SiLU" in change for change in (subject.hard.changes if subject.hard else ())):
@@ -42,6 +50,7 @@ def temperature_section(subject: Subject, trial: Trial | None) -> Section:
         "again and again shows how far from hard the model works, and whether the change comes early or late.",
         notes=tuple(notes),
         figures=(_figure(records),),
+        reproduce=("hm.fidelity.temperature_path(net, inputs)",),
         tables=(Table("temperature", "The model at other temperatures", columns, rows_of(records, columns)),),
     )
 
@@ -57,8 +66,7 @@ def _figure(records: Sequence[dict[str, Any]]) -> Figure:
     for index, (key, title) in enumerate(series):
         values = [float(record[key]) for record in records]
         top = 1.0 if key == "agreement" else max(*values, 1e-12) * 1.08
-        low = 0.0 if key != "agreement" or min(values) < 0.5 else min(0.9, int(min(values) * 10) / 10)
-        frame = Frame(((-0.3, n - 0.7), (low, top)), 66.0, 34.0, width - 86.0, height - 34.0 - 52.0)
+        frame = Frame(((-0.3, n - 0.7), (0.0, top)), 66.0, 34.0, width - 86.0, height - 34.0 - 52.0)
         steps = [(at, _temperature(records[at]["temperature"])) for at in range(0, n, 2)]
         if (n - 1) % 2:
             steps[-1] = (n - 1, _temperature(records[-1]["temperature"]))
@@ -77,7 +85,7 @@ def _figure(records: Sequence[dict[str, Any]]) -> Figure:
         panels.append(
             tag(
                 "g",
-                frame.left_axis([(at, as_text(at, kind)) for at in round_ticks(low, top, 4)], title),
+                frame.left_axis([(at, as_text(at, kind)) for at in round_ticks(0.0, top, 4)], title),
                 frame.bottom_axis(steps, "temperature"),
                 tag("path", d=frame.path(list(enumerate(values))), class_=f"line k{index}"),
                 Markup("").join(dots),

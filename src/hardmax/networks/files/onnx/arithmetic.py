@@ -20,7 +20,18 @@ from hardmax.exactness import Array
 from hardmax.networks import operations as op
 from hardmax.networks.files.onnx.constants import axes_of
 from hardmax.networks.files.onnx.models import element_type
-from hardmax.networks.files.onnx.translation import LOWEST, Data, Masked, Tensor, Ties, Translation, Value
+from hardmax.networks.files.onnx.ranking import compare, normalised, one_hot, scatter, select, selected, total_shares
+from hardmax.networks.files.onnx.translation import (
+    LOWEST,
+    Data,
+    Masked,
+    Ranked,
+    Selected,
+    Tensor,
+    Ties,
+    Translation,
+    Value,
+)
 
 Rule = Callable[[Translation], Value]
 
@@ -64,6 +75,9 @@ def _mul(t: Translation) -> Value:
 
 
 def _div(t: Translation) -> Value:
+    shares = normalised(t, t.operands[0], t.operands[1])
+    if shares is not None:
+        return shares
     x, y = t.tensor(0), t.tensor(1)
     if isinstance(y, Data):
         return _value(t.multiply(x, t.emit(op.Pointwise("reciprocal"), y)))
@@ -87,6 +101,8 @@ def _mean(t: Translation) -> Value:
 
 
 def _where(t: Translation) -> Value:
+    if isinstance(t.operands[0], Selected):
+        return select(t, t.operands[0], t.operands[1], t.operands[2])
     condition = t.constant(0).astype(bool)
     x, y = t.tensor(1), t.tensor(2)
     shape = t.fits(np.broadcast_shapes(t.shape(x), t.shape(y), condition.shape), 24)
@@ -224,6 +240,10 @@ def _cast(t: Translation) -> Value:
         target = element_type(t.attribute("to")) or np.dtype(object)
     if isinstance(value, Ties) and target.kind in "fiub":
         return value
+    if isinstance(value, Selected) and target.kind in "iub":
+        return value
+    if isinstance(value, Ranked) and value.what == "indices" and target.kind in "iu":
+        return value
     if target.kind != "f":
         raise OperatorError(f"data is cast to {target}, which rounds; only casts of data to floats are read")
     return t.data(0)
@@ -237,19 +257,31 @@ def _equal(t: Translation) -> Value:
     raise OperatorError("data is compared with data or with constants, which is no piecewise-affine operation here")
 
 
-def _axes(t: Translation, x: Data) -> tuple[int, ...]:
+def _not(t: Translation) -> Value:
+    condition = t.operands[0]
+    if isinstance(condition, Selected):
+        return selected(t, condition.ranked, not condition.inside)
+    raise OperatorError("Not of a comparison of data is read of scores and their TopK alone")
+
+
+def _axes(t: Translation, x: Data | Ranked) -> tuple[int, ...]:
     constants = [None, t.constant(1)] if t.has(1) else []
-    axes = axes_of(constants, t.node.attributes, 1, len(t.shape(x)))
+    rank = len(t.shape(x))
+    axes = axes_of(constants, t.node.attributes, 1, rank)
     if not axes and t.attribute("noop_with_empty_axes", 0):
         return ()
-    return axes or tuple(range(len(t.shape(x))))
+    return axes or tuple(range(rank))
 
 
 def _reduce(mean: bool) -> Rule:
     def rule(t: Translation) -> Value:
+        keep, ranked = bool(t.attribute("keepdims", 1)), t.operands[0]
+        total = total_shares(t, ranked, _axes(t, ranked), keep) if isinstance(ranked, Ranked) and not mean else None
+        if total is not None:
+            return total
         x = t.data(0)
         axes = _axes(t, x)
-        return t.reduce(x, axes, bool(t.attribute("keepdims", 1)), mean) if axes else x
+        return t.reduce(x, axes, keep, mean) if axes else x
 
     return rule
 
@@ -370,6 +402,14 @@ ARITHMETIC_RULES: dict[str, Rule] = {
     "Cast": _cast,
     "CastLike": _cast,
     "Equal": _equal,
+    "Less": compare(below=True, strict=True),
+    "LessOrEqual": compare(below=True, strict=False),
+    "Greater": compare(below=False, strict=True),
+    "GreaterOrEqual": compare(below=False, strict=False),
+    "Not": _not,
+    "IsNaN": lambda t: np.zeros(t.shape(t.data(0)), bool),  # data is finite; a row that allows no key is refused
+    "ScatterElements": scatter,
+    "OneHot": one_hot,
     "ReduceSum": _reduce(mean=False),
     "ReduceMean": _reduce(mean=True),
     "ReduceMax": _reduce_extreme(1.0),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -11,17 +12,20 @@ from hardmax.errors import EmptyError, FileFormatError, OperatorError
 from hardmax.exactness import Array
 from hardmax.networks import operations as op
 from hardmax.networks.files.onnx.constants import normal_axis
-from hardmax.networks.files.onnx.translation import Data, Masked, Ties, Translation, Value
+from hardmax.networks.files.onnx.ranking import softmax_of_ranks
+from hardmax.networks.files.onnx.translation import Data, Masked, Ranked, Ties, Translation, Value
 
 
 def _weights(always_hard: bool) -> Callable[[Translation], Value]:
     """Softmax or Hardmax. The reader decides from all of them which temperature the file has."""
-    choice = op.Hardmax(always_hard)
 
     def rule(t: Translation) -> Value:
         scores = t.operands[0]
         ties = isinstance(scores, Ties)
         allowed = scores.allowed if isinstance(scores, Masked) else None
+        choice = op.Hardmax(always_hard, scores.top if isinstance(scores, Masked) else 0)
+        if isinstance(scores, Ranked) and scores.what == "values" and not always_hard and t.attribute("axis", -1) == -1:
+            return softmax_of_ranks(t, scores)
         x = scores.scores if isinstance(scores, Masked | Ties) else t.data(0)
         rank = len(t.shape(x))
         axis = normal_axis(t.attribute("axis", 1 if t.opset < 13 else -1), rank)
@@ -54,9 +58,9 @@ def _choose(t: Translation, choice: op.Hardmax, x: Data, allowed: Array | None) 
     Rows that allow the same number of keys are chosen among together, over those keys alone: a masked
     key has no score, so it can win nowhere, however far away.
     """
-    if allowed is None or allowed.all():
-        return t.emit(choice, x)
     shape = t.shape(x)
+    if allowed is None or allowed.all():
+        return t.emit(replace(choice, top=choice.top if choice.top < shape[-1] else 0), x)
     rows = allowed.reshape(-1, shape[-1])
     counts = rows.sum(axis=1)
     if not counts.all():
@@ -66,7 +70,9 @@ def _choose(t: Translation, choice: op.Hardmax, x: Data, allowed: Array | None) 
     for count in np.unique(counts):
         members = np.flatnonzero(counts == count)
         keys = np.nonzero(rows[members])[1].reshape(len(members), count)
-        group = t.emit(choice, t.take(x, members[:, None] * shape[-1] + keys))
+        group = t.emit(
+            replace(choice, top=choice.top if choice.top < count else 0), t.take(x, members[:, None] * shape[-1] + keys)
+        )
         chosen.append(t.reshape(group, (keys.size,)))
         places[members[:, None], keys] = start + np.arange(keys.size).reshape(keys.shape)
         start += keys.size

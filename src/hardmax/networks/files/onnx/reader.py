@@ -23,6 +23,9 @@ Pow                                exponents other than 1, 2, 3, 1/2, -1/2, -1, 
 Cast, CastLike                     of data to integers or booleans, or to floats of eight bits and fewer; of a
                                    constant to the type of data (CastLike)
 Equal                              of data, except to its maximum over the last axis inside a Hardmax over that axis
+Less, Greater, ... Not             of data, except scores and the last entry of their own TopK
+TopK                               along another axis than the last, of the smallest; its indices where they do not
+                                   scatter, gather or count along the same axis
 Where, Gather, Slice, Reshape, ..  a condition, index or shape that depends on data
 Clip                               bounds of several entries
 Dropout, BatchNormalization        in training mode
@@ -64,7 +67,8 @@ from hardmax.networks.files.onnx.constants import (
 )
 from hardmax.networks.files.onnx.models import OnnxInput, OnnxModel, OnnxNode, check_schema
 from hardmax.networks.files.onnx.patterns import fuse_patterns, maxima_first
-from hardmax.networks.files.onnx.translation import Data, Masked, Ties, Translation, Value
+from hardmax.networks.files.onnx.ranking import gather, rearranged_ranks, top_k
+from hardmax.networks.files.onnx.translation import Data, Masked, Ranked, Selected, Ties, Translation, Value
 from hardmax.networks.files.onnx.windows import WINDOW_RULES
 from hardmax.networks.graph import Graph, GraphBuilder, Node
 from hardmax.networks.network import Network
@@ -100,7 +104,7 @@ def network_from_onnx(
     for node in model.nodes:
         _translate(translation, node, values, where)
     final = values.get(result)
-    if isinstance(final, Masked) and final.plain is not None:
+    if isinstance(final, Masked | Ranked | Selected) and final.plain is not None:
         final = final.plain()
     if not isinstance(final, Data):
         kinds = {Masked: "a mask", Ties: "a comparison of data", type(None): "nothing"}
@@ -248,7 +252,7 @@ def _outputs(t: Translation) -> Sequence[Value]:
         raise OperatorError(
             f"operators of the domain {node.domain!r} are not translated; export the model with standard operators"
         )
-    if node.op not in _RULES and not is_folded(node.op):
+    if node.op not in {*_RULES, "TopK"} and not is_folded(node.op):
         raise OperatorError(
             f"operator {node.op!r} is not translated. Replace it in the model before exporting, or cut the "
             "model "
@@ -256,7 +260,7 @@ def _outputs(t: Translation) -> Sequence[Value]:
         )
     check_schema(node, t.opset)
     arrays: list[Any] = t.operands
-    if node.op in ("Shape", "Size") and isinstance(arrays[0], Data):
+    if node.op in ("Shape", "Size") and not isinstance(arrays[0], np.ndarray):
         shape = t.shape(arrays[0])
         return [_shape_slice(shape, node) if node.op == "Shape" else np.array(prod(shape), dtype=np.int64)]
     if is_folded(node.op) and all(operand is None or isinstance(operand, np.ndarray) for operand in arrays):
@@ -265,6 +269,11 @@ def _outputs(t: Translation) -> Sequence[Value]:
         if narrowed and np.isfinite(made[0]).all():  # a weight is read as it was before it was rounded
             t.exact[node.outputs[0]] = arrays[0]
         return made
+    if node.op == "TopK":
+        return top_k(t)
+    picked = gather(t) if node.op in ("Gather", "GatherElements") else None
+    if picked is not None:
+        return [picked]
     if node.op in REARRANGEMENTS:
         return _rearranged(t)
     if node.op not in _RULES:
@@ -283,9 +292,15 @@ def _shape_slice(shape: tuple[int, ...], node: OnnxNode) -> Array:
 def _rearranged(t: Translation) -> Sequence[Value]:
     """The outputs of an operator that only moves entries of its first operand."""
     refuse_training(t.node, t.operands)
-    x = t.data(0)
+    ranked = t.operands[0]
     if t.node.op in ("Identity", "Dropout"):
-        return [x]
+        return [ranked if isinstance(ranked, Ranked | Selected) else t.data(0)]
+    if isinstance(ranked, Ranked):
+        how = [t.constant(i) if t.has(i) else None for i in range(1, len(t.operands))]
+        return rearranged_ranks(t, ranked, lambda places: rearranged(t.node, places, how, t.opset, t.budget))
+    if isinstance(ranked, Selected) and t.node.op == "Expand":
+        return [ranked]
+    x = t.data(0)
     how = [t.constant(i) if t.has(i) else None for i in range(1, len(t.operands))]
     if t.node.op == "Transpose":
         rank = len(t.shape(x))
@@ -304,7 +319,9 @@ def _settle_temperature(graph: Graph) -> tuple[Graph, float]:
     if not all(operation.always_hard for operation in weighing):
         return graph, 1.0
     nodes = [
-        replace(node, operation=op.Hardmax()) if isinstance(node.operation, op.Hardmax) else node
+        replace(node, operation=replace(node.operation, always_hard=False))
+        if isinstance(node.operation, op.Hardmax)
+        else node
         for node in graph.nodes
     ]
     return Graph(graph.input_shape, tuple[Node, ...](nodes)), 0.0
@@ -320,4 +337,4 @@ def onnx_operators() -> tuple[str, ...]:
     >>> "Hardmax" in onnx_operators(), "LSTM" in onnx_operators()
     (True, False)
     """
-    return tuple(sorted({*_RULES, *FOLDED} - {"LogSoftmax", "ArgMax"}))
+    return tuple(sorted({*_RULES, *FOLDED, "TopK"} - {"LogSoftmax", "ArgMax"}))

@@ -47,6 +47,7 @@ class Masked:
     scores: Data
     allowed: NDArray[np.bool_]  # of the scores' shape
     plain: Callable[[], Data] | None = None
+    top: int = 0  # of the allowed ones only so many largest, 0 for all
 
 
 @dataclass(frozen=True)
@@ -56,8 +57,34 @@ class Ties:
     scores: Data
 
 
+@dataclass(frozen=True, eq=False)
+class Ranked:
+    """The k largest entries of each row of ``source`` in descending order, where they stand, or numbers made of them.
+
+    ``what`` is "values", "indices", "shares" (values of a softmax of ``scores``), "total" (their sum) or "weights" (the
+    softmax of the k largest scores). ``places`` says which of the (rows, k) entries is where, and ``plain`` builds it.
+    """
+
+    scores: Data
+    count: int
+    what: str
+    places: NDArray[np.int64]
+    allowed: NDArray[np.bool_] | None
+    source: Data
+    plain: Callable[[], Data] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Selected:
+    """Whether an entry is among the k largest of its row, or is none of them."""
+
+    ranked: Ranked
+    inside: bool
+    plain: Callable[[], Data] | None = None
+
+
 Tensor = Array | Data
-Value = Array | Data | Masked | Ties
+Value = Array | Data | Masked | Ties | Ranked | Selected
 
 
 class Translation:
@@ -85,9 +112,9 @@ class Translation:
         value = self.operands[position] if position < len(self.operands) else None
         if value is None:
             raise FileFormatError(f"operand {position} is missing")
-        if isinstance(value, Masked) and value.plain is not None:
+        if isinstance(value, Masked | Ranked | Selected) and value.plain is not None:
             return value.plain()
-        if isinstance(value, Masked | Ties):
+        if isinstance(value, Masked | Ties | Ranked | Selected):
             what = "masked scores" if isinstance(value, Masked) else "a comparison of data"
             raise OperatorError(
                 f"operand {position} is {what}, which only Softmax and Hardmax take here; "
@@ -137,8 +164,12 @@ class Translation:
 
     # --- building -------------------------------------------------------------------------------
 
-    def shape(self, x: Tensor) -> Shape:
+    def shape(self, x: Value) -> Shape:
         """The shape of a tensor."""
+        if isinstance(x, Ranked):
+            return x.places.shape
+        if isinstance(x, Masked | Ties | Selected):
+            x = x.ranked.scores if isinstance(x, Selected) else x.scores
         return self.builder.shape_of(x.value) if isinstance(x, Data) else x.shape
 
     def emit(self, operation: op.Operation, *inputs: Data) -> Data:
@@ -150,6 +181,10 @@ class Translation:
             raise OperatorError(f"it makes a tensor of shape {self.builder.shape_of(made)}; empty tensors are not read")
         self._made[made] = (operation, values)
         return Data(made)
+
+    def made_by(self, x: Data) -> tuple[op.Operation, tuple[int, ...]] | None:
+        """The operation that a rule made a tensor with, and the values it took."""
+        return self._made.get(x.value)
 
     def fits(self, shape: Sequence[int], width: int) -> Shape:
         """The shape, refused where an array of so many bytes an entry would not fit into the budget."""

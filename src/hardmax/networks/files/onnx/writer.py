@@ -61,6 +61,14 @@ class Writer:
         self.nodes.append(OnnxNode(operator, inputs, (name,), attributes, name))
         return name
 
+    def largest(self, x: str, count: int, axis: int) -> tuple[str, str]:
+        """The largest entries along an axis, and where they stand."""
+        values = self.node("TopK", x, self.integers([count], "count"), axis=axis)
+        last = self.nodes.pop()
+        places = f"{values} places"
+        self.nodes.append(OnnxNode(last.op, last.inputs, (values, places), last.attributes, last.name))
+        return values, places
+
     def _unique(self, name: str) -> str:
         self._used[name] += 1
         return name if self._used[name] == 1 else f"{name} {self._used[name]}"
@@ -259,6 +267,11 @@ def _(operation: op.Hardmax, writer: Writer, inputs: Sequence[str], shapes: Shap
             _check_representable(writer)
             divisor = writer.spread(np.array(writer.temperature), shapes[0])
             scores = writer.node("Div", scores, writer.floats(divisor, "temperature"))
+        if operation.top:
+            values, places = writer.largest(scores, operation.top, last)
+            weights = writer.node("Softmax", values, axis=-1)
+            zeros = writer.node("Mul", inputs[0], writer.floats(np.zeros(shapes[0][-1]), "zero"))
+            return writer.node("ScatterElements", zeros, places, weights, axis=last)
         return writer.node("Softmax", scores, axis=last)
     if writer.dtype == "float32":
         return writer.node("Hardmax", scores, axis=last)

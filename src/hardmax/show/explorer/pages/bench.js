@@ -7,7 +7,7 @@ function bench({ frames = 40, keys = 16, heads = 4, size = 512, temperature = 0.
     return { keys: sites, biases: sites.map((key) => -dot(key, key) / 2), values: sites };
   }) };
   const look = {
-    window: [-2, 2, -2, 2], temperature, view: "weights", head: -1, strength: 0.6, scale: 1, paper: [1, 1, 1],
+    window: [-2, 2, -2, 2], temperature, view: "weights", head: -1, strength: PAGE.fill, scale: 1, paper: [1, 1, 1],
   };
   const times = [];
   for (let frame = -3; frame < frames; frame++) {

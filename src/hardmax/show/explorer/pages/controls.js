@@ -3,7 +3,13 @@
 Object.assign(App.prototype, {
   controls() {
     const on = (id, event, act) => $(id).addEventListener(event, act);
-    on("preset", "change", () => { this.say(""); this.open($("preset").value); this.writeAddress(); });
+    on("preset", "change", () => { this.say(""); this.show(true); this.open($("preset").value); this.writeAddress(); });
+    on("workshop", "click", () => this.show(!document.body.classList.contains("workshop")));
+    on("tour-before", "click", () => this.takeStep(this.tourStep - 1));
+    on("tour-after", "click", () => {
+      if (this.tourStep + 1 < TOUR.length) this.takeStep(this.tourStep + 1);
+      else this.show(true);
+    });
     on("previous", "click", () => this.step(-1));
     on("next", "click", () => this.step(1));
     on("undo", "click", () => this.restore(this.history.undo()));
@@ -64,8 +70,46 @@ Object.assign(App.prototype, {
   step(by) {
     const at = PAGE.presets.findIndex((preset) => preset.name === this.presetName), n = PAGE.presets.length;
     this.say("");
+    this.show(true);
     this.open(PAGE.presets[(Math.max(at, 0) + by + n) % n].name);
     this.writeAddress();
+  },
+
+  // The whole workshop, or the picture with its tour.
+  show(workshop) {
+    document.body.classList.toggle("workshop", workshop);
+    $("workshop").setAttribute("aria-pressed", String(workshop));
+    $("workshop").textContent = workshop ? "Back to the tour" : "Theorems and errata";
+  },
+  takeStep(index) {
+    this.tourStep = Math.max(0, Math.min(index, TOUR.length - 1));
+    TOUR.forEach((step, i) => { step.hidden = i !== this.tourStep; });
+    const { preset, temperature, play } = TOUR[this.tourStep].dataset;
+    if (this.presetName !== preset) this.open(preset);
+    this.change((state) => { state.temperature = Number(temperature); state.view = "weights"; });
+    $("tour-steps").textContent = `Step ${this.tourStep + 1} of ${TOUR.length}`;
+    $("tour-before").disabled = this.tourStep === 0;
+    $("tour-after").textContent = this.tourStep + 1 < TOUR.length ? "Next" : "Open the workshop";
+    if (play && !reducedMotion()) this.play();
+  },
+  legend() {
+    const { state } = this, layer = state.layers[state.layer], live = this.liveKeys();
+    const named = layer.kind === "attention" ? layer.heads[Math.max(0, Math.min(state.head, layer.heads.length - 1))].keys
+      : layer.kind === "relu" ? layer.rows : [];
+    const of = layer.kind === "attention" ? Math.max(0, Math.min(state.head, layer.heads.length - 1)) : 0;
+    const items = named.slice(0, 16).map((_, j) => {
+      const dead = live?.[of]?.[j] === false;
+      const mark = svg("path", { class: "mark", d: SHAPES[layer.kind === "attention" ? of % SHAPES.length : 0] });
+      mark.style.setProperty("--key", css(PALETTE[j % 16]));
+      return el("li", { class: dead ? "dead" : "" }, svg("svg", { viewBox: "-12 -12 24 24", "aria-hidden": "true" }, mark),
+        layer.kind === "attention" ? `key ${j}${dead ? ", dead" : ""}` : `unit ${j} on`);
+    });
+    const heads = layer.kind === "attention" ? layer.heads.length : 1;
+    if (heads > 1) items.unshift(el("li", {}, `colours of head ${of}:`));
+    if (named.length > 16) items.push(el("li", {}, "colours repeat after 16"));
+    items.push(el("li", {}, "✦ q: the query"), el("li", {}, heads > 1 ? "lines: walls, one dash a head" : "lines: walls"));
+    const key = items.map((item) => item.className + item.textContent).join("|") + isDark();
+    if (key !== this.legendShown) { this.legendShown = key; replace($("legend"), ...items); }
   },
 
   addLayer(make) {
@@ -115,7 +159,7 @@ Object.assign(App.prototype, {
       ["Shared", "This network came with the link."], ["Try", "Choose an example above to start from something known."],
     ];
     const quoted = (claim) => (claim.includes(" ") ? `"${claim}"` : claim);
-    replace($("story-text"), ...parts.map(([name, text]) => el("div", {}, el("h3", {}, name), el("p", {}, text))));
+    replace($("story-text"), ...parts.map(([name, text]) => el("div", {}, el("h3", {}, name), el("p", {}, ...withMath(text)))));
     $("story-claims").textContent = ["hardmax claims", ...(preset?.claims ?? []).map(quoted)].join(" --only ");
     $("story-check").hidden = !preset?.claims.length;
     $("preset").value = preset ? preset.name : "";
@@ -142,17 +186,18 @@ Object.assign(App.prototype, {
     $("remove-layer").disabled = !canRemoveLayer(state.layers, state.layer);
     $("add-attention").disabled = state.layers.length >= LIMITS.layers;
     $("add-relu").disabled = state.layers.length >= LIMITS.layers;
-    $("plane-title").textContent = `Layer ${state.layer + 1} of ${state.layers.length}: ${kindName(layer)}${
+    $("plane-title").textContent = `Layer ${state.layer} of ${state.layers.length}: ${kindName(layer)}${
       state.layer > 0 ? (isFromInput(state) ? ", seen from the input" : ", on its own input") : ""}`;
-    this.drawTabs("layers", state.layers.map((one, i) => `${i + 1} ${kindName(one)}`), state.layer,
+    this.drawTabs("layers", state.layers.map((one, i) => `${i} ${kindName(one)}`), state.layer,
       (i) => this.change((next) => { next.layer = i; next.head = -1; }));
     const heads = layer.kind === "attention" ? layer.heads.length : 0;
-    const names = heads > 1 ? ["all heads", ...layer.heads.map((_, h) => `${HEAD_MARKS[h]} head ${h + 1}`)] : [];
+    const names = heads > 1 ? ["all heads", ...layer.heads.map((_, h) => `${HEAD_MARKS[h]} head ${h}`)] : [];
     this.drawTabs("heads", names,
       state.head >= heads ? 0 : state.head + 1, (i) => this.change((next) => { next.head = i - 1; }));
     const [x0, x1, y0, y1] = state.window.map((x) => shown(x));
     $("axes").textContent = `x ${x0} to ${x1}, y ${y0} to ${y1}`;
     this.buttons();
+    this.legend();
   },
 
   drawTabs(id, names, chosen, choose) {
@@ -165,6 +210,7 @@ Object.assign(App.prototype, {
   },
 });
 
+const TOUR = [...document.querySelectorAll("#tour .step")];
 const HEAD_MARKS = ["●", "■", "◆", "▲"]; // as its keys are drawn
 const KIND_NAMES = { attention: "attention", relu: "ReLU", affine: "affine", maxout: "maxout" };
 const kindName = (layer) => KIND_NAMES[layer.kind];

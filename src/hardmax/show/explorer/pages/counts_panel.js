@@ -45,9 +45,9 @@ function cellSentence(cell, layers) {
   const parts = layers.flatMap((layer, i) => {
     const n = nChoices(layer, layers), own = cell.label.slice(at, at + n);
     at += n;
-    if (layer.kind === "attention") return [`layer ${i + 1} keys ${own.join("·")}`];
-    if (layer.kind === "relu") return [`layer ${i + 1} units ${own.join("")}`];
-    return layer.kind === "maxout" ? [`layer ${i + 1} units ${own.join("·")}`] : [];
+    if (layer.kind === "attention") return [`layer ${i} keys ${own.join("·")}`];
+    if (layer.kind === "relu") return [`layer ${i} units ${own.join("")}`];
+    return layer.kind === "maxout" ? [`layer ${i} units ${own.join("·")}`] : [];
   });
   return `${parts.join(", ")}; region ${cell.region}`;
 }

@@ -45,3 +45,43 @@ const isDark = () => {
 const cssColour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 const rgbOf = (hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16) / 255);
+
+// Mathematics between dollar signs as MathML: names, numbers, signs, ^ and _ with one sign or {…}, \\frac{…}{…}.
+const GREEK = { tau: "τ", delta: "δ", lambda: "λ" };
+const mathNode = (tag, ...children) => {
+  const node = document.createElementNS("http://www.w3.org/1998/Math/MathML", tag);
+  node.append(...children);
+  return node;
+};
+function mathOf(text) {
+  const signs = text.match(/\\frac|[A-Za-z]+|\d+(?:\.\d+)?|\S/g) ?? [];
+  let at = 0;
+  const group = () => {
+    if (signs[at] !== "{") return atom();
+    at += 1;
+    const row = mathNode("mrow", ...sequence("}"));
+    at += 1;
+    return row;
+  };
+  const atom = () => {
+    const sign = signs[at++];
+    if (sign === "\\frac") return mathNode("mfrac", group(), group());
+    if (/^\d/.test(sign)) return mathNode("mn", sign);
+    if (/^[A-Za-z]/.test(sign)) return mathNode("mi", GREEK[sign] ?? sign);
+    return mathNode("mo", { "-": "−", "*": "·", "<": "⟨", ">": "⟩" }[sign] ?? sign);
+  };
+  const sequence = (end) => {
+    const found = [];
+    while (at < signs.length && signs[at] !== end) {
+      let node = group();
+      while (signs[at] === "^" || signs[at] === "_") {
+        const tag = signs[at++] === "^" ? "msup" : "msub";
+        node = mathNode(tag, node, group());
+      }
+      found.push(node);
+    }
+    return found;
+  };
+  return mathNode("math", ...sequence(undefined));
+}
+const withMath = (text) => text.split("$").map((part, i) => (i % 2 ? mathOf(part) : part));

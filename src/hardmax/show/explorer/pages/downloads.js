@@ -58,7 +58,7 @@ function asSvg(map) {
       { d: `${path(cell.polygon)}Z`, fill: tones[i], stroke: tones[i], "stroke-width": 0.4 },
       svg("title", {}, `cell ${cell.label.join(" ")}, region ${cell.region}`))),
     ...map.answer.walls.map((wall) => svg("path", {
-      d: path(wall.ends), fill: "none", stroke: ink, "stroke-width": Math.max(0.5, 2 - 0.5 * map.depthOf(wall.choice)),
+      d: path(wall.ends), fill: "none", stroke: ink, "stroke-width": wallWidth(map.depthOf(wall.choice)),
       "stroke-dasharray": wall.same ? "3 3" : null, "stroke-opacity": wall.same ? 0.4 : 0.85, "stroke-linecap": "round",
     })));
   return new Blob([new XMLSerializer().serializeToString(root)], { type: "image/svg+xml" });

@@ -22,7 +22,7 @@ class Dual {
       const room = SIDE / Math.max(heads.length, 3);
       heads.forEach((head, h) => {
         parts.push(this.summand(head, h, dual, [h * room, 390, room, 122]),
-          svg("text", { class: "caption", x: (h + 0.5) * room, y: 510 }, `${noun} ${noun === "head" ? h + 1 : h}`));
+          svg("text", { class: "caption", x: (h + 0.5) * room, y: 510 }, `${noun} ${h}`));
         if (h) parts.push(svg("text", { class: "operator", x: h * room, y: 456 }, "+"));
       });
     }
@@ -32,8 +32,7 @@ class Dual {
     const label = dual.labels[index];
     const node = svg("circle", { class: "vertex", r: dual.labels.length > 60 ? 4 : dual.labels.length > 25 ? 5.5 : 7 },
       svg("title", {}, `joint cell ${label.join(" · ")}`));
-    const tone = [0, 1, 2].map((i) => label.reduce((sum, j) => sum + PALETTE[j % 16][i], 0) / label.length);
-    node.style.setProperty("--key", css(tone));
+    node.style.setProperty("--key", css(PALETTE[label[0] % 16])); // the first head's key, as in the field
     node.addEventListener("pointerenter", () => this.onHover(label));
     node.addEventListener("pointerleave", () => this.onHover(null));
     this.dots.set(label.join(), node);

@@ -84,7 +84,7 @@ class Editor {
   }
 
   head(layer, h) {
-    const { keys, values } = layer.heads[h], axes = axesOf(keys[0]), outs = axesOf(values[0]), name = `head ${h + 1}`;
+    const { keys, values } = layer.heads[h], axes = axesOf(keys[0]), outs = axesOf(values[0]), name = `head ${h}`;
     const rows = keys.map((_, j) => {
       const mark = el("span", { class: "status" });
       this.marks.push({ node: mark, head: h, key: j });
@@ -102,7 +102,7 @@ class Editor {
     ];
     return el("div", { class: "head" },
       el("div", { class: "scroll" }, el("table", {},
-        el("caption", {}, `Head ${h + 1}: scores ⟨k, z⟩ + b`),
+        el("caption", {}, `Head ${h}: scores ⟨k, z⟩ + b`),
         el("thead", {}, el("tr", {}, ...titles.map(columnHead), silentHead("remove"))),
         el("tbody", {}, ...rows))),
       el("p", { class: "row" },

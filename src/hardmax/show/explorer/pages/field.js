@@ -49,7 +49,7 @@ class WebGLField {
       }
       const program = this.linked(VERTEX_SHADER, text), at = {};
       gl.uniformBlockBinding(program, gl.getUniformBlockIndex(program, "Weights"), 0);
-      for (const name of ["strength", "scale", "part", "extent", "resolution", "paper"]) {
+      for (const name of ["strength", "scale", "extent", "resolution", "paper"]) {
         at[name] = gl.getUniformLocation(program, name);
       }
       programs.set(text, { program, at });
@@ -72,21 +72,8 @@ class WebGLField {
   }
   // False where the layers are more than the block holds; nothing is drawn then.
   draw(layers, look) {
-    const { gl } = this, [{ heads = [] }] = layers;
-    if (gl.isContextLost()) return true; // it will be drawn when the browser gives the context back
-    const isMixture = layers.length === 1 && heads.length > 1 && look.head < 0 && look.view === "weights";
-    if (!isMixture) return this.pass(layers, look, 1);
-    // The mixture of several heads' colours is added up head by head: small programs run faster than one large one.
-    gl.clearColor(0, 0, 0, 1);
-    gl.clear(gl.COLOR_BUFFER_BIT);
-    gl.enable(gl.BLEND);
-    gl.blendFunc(gl.ONE, gl.ONE);
-    for (const head of heads) this.pass([{ ...layers[0], heads: [head] }], look, 1 / heads.length);
-    gl.disable(gl.BLEND);
-    return true;
-  }
-  pass(layers, look, part) {
     const { gl } = this, { text, rows } = fragmentShader(layers, look);
+    if (gl.isContextLost()) return true; // it will be drawn when the browser gives the context back
     if (rows > MOST_ROWS) return false;
     const { program, at } = this.program(text);
     gl.useProgram(program);
@@ -94,7 +81,6 @@ class WebGLField {
     gl.bufferSubData(gl.UNIFORM_BUFFER, 0, packed(layers, look.temperature));
     gl.uniform1f(at.strength, look.strength);
     gl.uniform1f(at.scale, look.scale);
-    gl.uniform1f(at.part, part);
     gl.uniform4fv(at.extent, look.window);
     gl.uniform2f(at.resolution, this.canvas.width, this.canvas.height);
     gl.uniform3fv(at.paper, look.paper);
@@ -140,12 +126,10 @@ class CanvasField {
       return [0, 2.1, 4.2].map((turn) => 0.65 + 0.3 * chroma * Math.cos(hue - turn));
     }
     if (last.kind === "attention") {
-      choices.forEach(({ weights }, h) => {
-        if (look.head >= 0 && look.head !== h) return;
-        weights.forEach((w, j) => PALETTE[j % 16].forEach((c, i) => { mixed[i] += w * c; }));
-        share = Math.min(share, Math.max(...weights));
-        total += 1;
-      });
+      const chosen = look.head >= 0 && look.head < choices.length, hueOf = chosen ? look.head : 0;
+      choices[hueOf].weights.forEach((w, j) => PALETTE[j % 16].forEach((c, i) => { mixed[i] += w * c; }));
+      share = Math.min(...choices.filter((_, h) => !chosen || h === hueOf).map(({ weights }) => Math.max(...weights)));
+      total = 1;
     } else if (last.kind === "relu") {
       choices.forEach((p, i) => { if (p > 0) { PALETTE[i % 16].forEach((c, k) => { mixed[k] += c; }); total += 1; } });
     }

@@ -76,11 +76,14 @@ class App {
   openAddress() {
     try {
       const found = fromAddress(location.hash);
+      this.show(Boolean(found) || PAGE.presets[0].name === "own");
       if (found?.state) this.openState(found.state);
-      else this.open(found?.preset ?? PAGE.presets[0].name);
+      else if (found || PAGE.presets[0].name === "own") this.open(found?.preset ?? PAGE.presets[0].name);
+      else this.takeStep(0);
       this.say("");
     } catch (error) {
       if (!(error instanceof StateError)) throw error;
+      this.show(true);
       this.open(PAGE.presets[0].name);
       this.say(`This link was not opened: ${error.message}. The page shows its first example instead.`);
     }
@@ -172,6 +175,7 @@ class App {
     this.countsShown = key;
     replace($("counts-box"), countsTable(this));
     const big = network?.answer?.counts;
+    for (const node of document.querySelectorAll(".live-count")) node.textContent = big ? plural(big[0], "cell") : "…";
     $("big-count").textContent = big ? thousands(big[0]) : network?.stopped ? "stopped" : "…";
     $("big-word").textContent = big ? (big[0] === 1 ? "cell" : "cells") : "";
     const badge = $("big-badge");
@@ -194,11 +198,9 @@ class App {
   draw() {
     const { state } = this, view = state.window;
     const layers = shownLayers(state);
-    const dark = isDark();
     this.pace.fit(this.field.canvas, () => this.touch());
     const isDrawn = this.field.draw(layers, {
-      window: view, temperature: state.temperature, view: state.view, head: state.head,
-      strength: dark ? 0.72 : 0.58, scale: outputScale(layers[layers.length - 1]), paper: rgbOf(cssColour("--panel")),
+      window: view, temperature: state.temperature, view: state.view, head: state.head, strength: PAGE.fill, scale: outputScale(layers[layers.length - 1]), paper: rgbOf(cssColour("--panel")),
     });
     $("notice").textContent = isDrawn ? this.notice
       : `The field is not drawn: there are more than ${MOST_ROWS} keys and units up to this layer. Counts stay exact.`;
@@ -233,6 +235,7 @@ class App {
     });
     this.plane.drawHandles(this.handles());
     this.editor.draw(this.state, this.liveKeys());
+    this.legend();
     const heads = this.layerHeads();
     this.dual.draw(heads, answer.dual, layer.kind === "relu" ? "unit" : "head");
     $("dual-panel").classList.toggle("empty", !answer.dual);
@@ -249,7 +252,7 @@ class App {
         head.keys.forEach((key, j) => found.push({
           id: `${values ? "value" : "key"} ${h} ${j}`, kind: values ? "value" : "key", head: h, index: j,
           at: values ? head.values[j] : key, link: values ? key : null, text: String(j), colour: css(PALETTE[j % 16]),
-          name: `${values ? "value" : "key"} ${j}${layer.heads.length > 1 ? ` of head ${h + 1}` : ""}`,
+          name: `${values ? "value" : "key"} ${j}${layer.heads.length > 1 ? ` of head ${h}` : ""}`,
           dead: live ? live[h]?.[j] === false : false,
         }));
       });

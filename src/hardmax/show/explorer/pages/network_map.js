@@ -3,8 +3,23 @@
 const mixed = (a, b, t) => a.map((x, i) => x + t * (b[i] - x));
 const css = (rgb) => `rgb(${rgb.map((c) => Math.round(255 * c)).join(" ")})`;
 
-// A number in [0, 1) that scatters: neighbouring regions get visibly different shades.
-const scatter = (n) => ((n + 1) * 0.6180339887498949) % 1;
+// A label's colour and its share, as hardmax.show.colours has them: the hue is the first head's key or the first ReLUs'
+// pattern, the tint the rest of the label, so that what is dragged changes the colour of nothing else.
+const GOLDEN = 0.6180339887498949;
+function shadeOf(label, sizes) {
+  const leading = Math.max(sizes.length, 1);
+  const hue = label.slice(0, leading).reduce((sum, code, i) => (sum * (sizes[i] ?? 1) + code) % 16, 0);
+  const rest = label.slice(leading), [palest, strongest] = PAGE.tints;
+  const sum = rest.reduce((total, code, i) => total + code * ((GOLDEN * (1 + i) + 0.31) % 1), 0);
+  const place = rest.length ? Math.abs(2 * (sum % 1) - 1) : 0.5;
+  return [hue, palest + (strongest - palest) * place];
+}
+function hueSizes(layers) {
+  const first = layers.find((layer) => layer.kind !== "affine");
+  if (first?.kind === "attention") return [first.heads[0].keys.length];
+  return first ? Array(nChoices(first, layers)).fill(first.kind === "relu" ? 2 : first.rank) : [];
+}
+const wallWidth = (layer) => PAGE.walls[Math.min(layer, PAGE.walls.length - 1)];
 
 class NetworkMap {
   constructor(canvas, onHover) {
@@ -23,30 +38,20 @@ class NetworkMap {
     Object.assign(this, { answer, window: view, layers });
     const boundaries = [];
     let total = 0;
-    for (const layer of layers) { total += nChoices(layer, layers); boundaries.push(total); }
+    for (const layer of layers.filter((one) => one.kind !== "affine")) {
+      total += nChoices(layer, layers);
+      boundaries.push(total);
+    }
     this.boundaries = boundaries;
     this.draw();
   }
   depthOf(choice) { return Math.max(0, this.boundaries.findIndex((end) => choice < end)); }
-  // The first layer's winners give the hue, the region the shade, so that depth reads as shades within a hue.
   tones() {
-    const paper = rgbOf(cssColour("--panel")), representative = new Map();
-    const first = this.layers.find((layer) => layer.kind !== "affine");
-    this.answer.cells.forEach(({ region }, i) => { if (!representative.has(region)) representative.set(region, i); });
-    return this.answer.cells.map((cell) => {
-      const { label } = this.answer.cells[representative.get(cell.region)];
-      const level = this.answer.cells.length < 9 ? 0.5 + 0.2 * scatter(cell.region) : 0.28 + 0.5 * scatter(cell.region);
-      return css(mixed(paper, this.hue(first, label), level));
+    const paper = rgbOf(cssColour("--panel")), sizes = hueSizes(this.layers);
+    return this.answer.cells.map(({ label }) => {
+      const [hue, share] = shadeOf(label, sizes);
+      return css(mixed(paper, PALETTE[hue], share));
     });
-  }
-  // Attention: the winners' colours mixed, as in the field; ReLU: a colour for every pattern.
-  hue(first, label) {
-    if (first?.kind !== "attention") {
-      const bits = label.slice(0, first ? nChoices(first, this.layers) : 0);
-      return PALETTE[bits.reduce((sum, bit, i) => sum + bit * 2 ** i, 0) % 16];
-    }
-    const winners = label.slice(0, first.heads.length);
-    return [0, 1, 2].map((i) => winners.reduce((sum, j) => sum + PALETTE[j % 16][i], 0) / winners.length);
   }
   path(points) {
     const { width, height } = this.canvas, [x0, x1, y0, y1] = this.window, path = new Path2D();
@@ -76,9 +81,9 @@ class NetworkMap {
     context.lineCap = "round";
     for (const wall of answer.walls) {
       const depth = this.depthOf(wall.choice);
-      context.globalAlpha = wall.same ? 0.35 : Math.max(0.45, 0.95 - 0.18 * depth);
+      context.globalAlpha = wall.same ? 0.35 : 0.9;
       context.setLineDash(wall.same ? [3 * unit, 3 * unit] : []);
-      context.lineWidth = unit * Math.max(0.5, 2 - 0.5 * depth) * thin;
+      context.lineWidth = unit * wallWidth(depth) * thin;
       context.stroke(this.path(wall.ends));
     }
     context.globalAlpha = 1;

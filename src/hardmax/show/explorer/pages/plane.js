@@ -15,6 +15,10 @@ class Plane {
       this.layers[name] = root.appendChild(svg("g", { class: name }));
     }
     root.addEventListener("pointerdown", (event) => this.grab(event));
+    // A finger on a handle moves the handle, whichever way it goes; elsewhere it scrolls the page.
+    root.addEventListener("touchstart", (event) => {
+      if (event.target.closest(".handle")) event.preventDefault();
+    }, { passive: false });
     root.addEventListener("pointermove", (event) => this.pointed(event));
     root.addEventListener("pointerleave", () => this.on.hover(null));
     root.addEventListener("wheel", (event) => {

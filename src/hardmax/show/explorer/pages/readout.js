@@ -5,7 +5,7 @@ function readout(state) {
   const { output, choices } = throughLayers(layers, state.query, state.temperature);
   const value = el("p", {}, "output ", el("span", { class: "number" }, `(${output.map((x) => shown(x)).join(", ")})`));
   if (layer.kind === "attention") {
-    const nameOf = (h) => (choices.length > 1 ? `head ${h + 1}: ` : "");
+    const nameOf = (h) => (choices.length > 1 ? `head ${h}: ` : "");
     const heads = choices.map((choice, h) => headReadout(choice, nameOf(h), state.temperature));
     return [...heads, value];
   }
@@ -18,9 +18,10 @@ function readout(state) {
 
 function headReadout({ scores, weights }, name, temperature) {
   const bars = el("div", { class: "bars", "aria-hidden": "true" }, ...weights.map((w, j) => {
+    if (!(w > 0)) return null; // a key without weight has no part of the bar
     const bar = el("span", { class: "bar", title: `key ${j}: ${shown(w)}` });
     bar.style.setProperty("--key", css(PALETTE[j % 16]));
-    bar.style.setProperty("flex-grow", String(Math.max(w, 0.0005)));
+    bar.style.setProperty("width", `${100 * w}%`);
     return bar;
   }));
   const s = stabilityAt(scores, temperature), winner = scores.indexOf(Math.max(...scores));

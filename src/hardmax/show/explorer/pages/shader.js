@@ -20,7 +20,7 @@ precision highp int;
 layout(std140) uniform Weights { vec4 rows[${3 * MOST_ROWS}]; };
 uniform vec4 extent;      // x0, x1, y0, y1
 uniform vec2 resolution;
-uniform float strength, scale, part;
+uniform float strength, scale;
 uniform vec3 paper;
 out vec4 colour;
 `;
@@ -53,15 +53,17 @@ const affineOf = (row, z, width) => {
   return `${terms.join(" + ")} + rows[${3 * row + 1}].x`;
 };
 
-function attentionCode({ heads, residual }, name, z, width, start, { soft, head, last, needsValue }) {
+function attentionCode({ heads, residual }, name, z, width, start, { soft, head, last, needsValue, view }) {
   const out = heads[0].values[0].length, code = [`${GLSL_TYPES[out]} ${name} = ${residual ? z : zero(out)};`];
   const valueOf = (at) => `rows[${3 * at + 2}]${swizzle(out)}`;
   let row = start;
-  const shownHeads = head >= 0 && head < heads.length ? [head] : heads.map((_, h) => h);
+  // hues are those of one head, the first unless another is chosen: mixed over heads they would say nothing
+  const chosen = head >= 0 && head < heads.length, hueOf = chosen ? head : 0;
   heads.forEach(({ keys }, h) => {
-    const n = keys.length, id = `${name}_${h}`, tinted = last && shownHeads.includes(h), first = row;
+    const n = keys.length, id = `${name}_${h}`, tinted = last && h === hueOf, first = row;
+    const shared = last && view === "share" && (h === hueOf || !chosen);
     row += n;
-    if (!tinted && !needsValue) return;
+    if (!tinted && !shared && !needsValue) return;
     keys.forEach((_, j) => code.push(`float ${id}_${j} = ${affineOf(first + j, z, width)};`));
     if (soft) {
       const best = keys.map((_, j) => `${id}_${j}`).reduce((a, b) => `max(${a}, ${b})`);
@@ -71,8 +73,8 @@ function attentionCode({ heads, residual }, name, z, width, start, { soft, head,
       code.push(`float ${id}_share = 1.0 / (${sum((j) => `${id}_${j}`)});`);
       if (tinted) {
         code.push(`tone += ${id}_share * (${sum((j) => `${id}_${j} * ${literal(j)}`)});`);
-        code.push(`share = min(share, ${id}_share);`);
       }
+      if (shared) code.push(`share = min(share, ${id}_share);`);
       if (needsValue) code.push(`${name} += ${id}_share * (${sum((j) => `${id}_${j} * ${valueOf(first + j)}`)});`);
     } else {
       // no branches: the later key takes over by a factor of 0 or 1, and ties stay with the first
@@ -88,7 +90,6 @@ function attentionCode({ heads, residual }, name, z, width, start, { soft, head,
       if (needsValue) code.push(`${name} += ${id}_value;`);
     }
   });
-  if (last) code.push(`tone /= ${shownHeads.length}.0;`);
   return { code, out, rows: row - start };
 }
 
@@ -132,7 +133,7 @@ function fragmentShader(layers, { view, head, temperature }) {
   let z = "z", width = 2, row = 0, before = "";
   layers.forEach((layer, l) => {
     const last = l === layers.length - 1, name = `z${l}`;
-    const look = { soft: temperature > 0, head, last, needsValue: !last || view === "output" };
+    const look = { soft: temperature > 0, head, view, last, needsValue: !last || view === "output" };
     const part = layer.kind === "attention" ? attentionCode(layer, name, z, width, row, look)
       : layer.kind === "maxout" ? maxoutCode(layer, name, z, width) : unitsCode(layer, name, z, width, row, look);
     code.push(...part.code);
@@ -141,14 +142,14 @@ function fragmentShader(layers, { view, head, temperature }) {
     [z, width] = [name, part.out];
   });
   if (view === "output") {
-    // direction is hue, length is chroma; strength tells light pages from dark ones
+    // direction is hue, length is chroma; paper tells light pages from dark ones
     code.push(`${GLSL_TYPES[width]} added = ${z}${before};`,
       `vec2 pair = ${width === 1 ? "vec2(added, 0.0)" : "added.xy"};`, "float size = length(pair);",
       "vec2 lab = size > 0.0 ? 0.17 * pair / (size + scale) : vec2(0.0);",
-      "colour = vec4(from_oklab(vec3(strength > 0.6 ? 0.52 : 0.82, lab)), 1.0);");
+      "colour = vec4(from_oklab(vec3(paper.x < 0.5 ? 0.52 : 0.82, lab)), 1.0);");
   } else {
     const level = view === "share" ? "strength * smoothstep(0.3, 1.0, share)" : "strength";
-    code.push(`colour = vec4(part * mix(paper, tone, ${level}), 1.0);`);
+    code.push(`colour = vec4(mix(paper, tone, ${level}), 1.0);`);
   }
   return { text: `${SHADER_HEAD}${view === "output" ? OKLAB : ""}void main() {\n  ${code.join("\n  ")}\n}`, rows: row };
 }

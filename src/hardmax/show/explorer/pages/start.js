@@ -12,9 +12,11 @@ window.hardmaxExplorer = {
     return network?.current && plane?.current
       ? { window: network.answer?.counts ?? null, plane: plane.answer?.counts ?? null } : null;
   },
+  get map() { return app.map; },
+  shadeOf,
   presets: PAGE.presets.map(({ name, library }) => ({ name, library })),
-  open: (name) => app.open(name),
-  openState: (state) => app.openState(checkedState(state)),
+  open: (name) => { app.show(true); app.open(name); },
+  openState: (state) => { app.show(true); app.openState(checkedState(state)); },
   python: () => asPython(app.state),
   address: () => app.address(),
 };

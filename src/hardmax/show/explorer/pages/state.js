@@ -43,7 +43,7 @@ function checkedLayer(layer, width, where) {
     const out = layer.residual ? width : layer.heads[0]?.values?.[0]?.length;
     refuse(!Number.isInteger(out), `${where}: expected values`);
     const heads = layer.heads.map((head, h) => {
-      const at = `${where}, head ${h + 1}`;
+      const at = `${where}, head ${h}`;
       const keys = checkedMatrix(head?.keys, width, `${at}, keys`);
       checkedCount(keys.length, LIMITS.keys, `${at}, keys`);
       const values = checkedMatrix(head.values, out, `${at}, values`);
@@ -79,8 +79,8 @@ function checkedState(raw) {
   checkedCount(raw.layers.length, LIMITS.layers, "layers");
   let width = 2;
   const layers = raw.layers.map((layer, i) => {
-    const [checked, out] = checkedLayer(layer, width, `layer ${i + 1}`);
-    checkedCount(out, LIMITS.coordinates, `layer ${i + 1}, coordinates`);
+    const [checked, out] = checkedLayer(layer, width, `layer ${i}`);
+    checkedCount(out, LIMITS.coordinates, `layer ${i}, coordinates`);
     width = out;
     return checked;
   });

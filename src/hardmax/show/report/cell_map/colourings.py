@@ -1,4 +1,4 @@
-"""Ways to colour the cells of a slice: by who an attention choice picks, by region, by active ReLUs."""
+"""Ways to colour the cells of a slice: by decision, by the key that an attention picks, by region, by active ReLUs."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from hardmax.cells.complex import CellComplex
 from hardmax.show.colours import KEY_COLOURS
 from hardmax.show.report.cell_map.choices import Choice
+from hardmax.show.report.cell_map.decisions import DecisionMap, size_of
 from hardmax.show.report.cell_map.search import Looked
 
 _MOST_CHOICES = 12
@@ -26,13 +27,14 @@ class Colouring:
     legend: tuple[tuple[str, str], ...]  # (class, meaning)
 
 
-def colourings(looked: Looked, varying: Sequence[Choice]) -> tuple[Colouring, ...]:
+def colourings(looked: Looked, varying: Sequence[Choice], decided: DecisionMap | None) -> tuple[Colouring, ...]:
     """The colourings a slice offers, the one that tells most first."""
     cells = looked.cells
     attention = [choice for choice in varying if choice.kind != "relu"]
     # later choices depend on more of the network; among equals the one with more winners tells more
     attention.sort(key=lambda c: (-len(np.unique(cells.labels[:, c.column])), -c.column))
-    found = [_by_choice(cells, choice, looked.key_names) for choice in attention[:_MOST_CHOICES]]
+    found = [] if decided is None else [_by_decision(cells, decided)]
+    found += [_by_choice(cells, choice, looked.key_names) for choice in attention[:_MOST_CHOICES]]
     if looked.has_regions:
         found.append(_by_region(cells))
     relus = [choice.column for choice in varying if choice.kind == "relu"]
@@ -41,12 +43,25 @@ def colourings(looked: Looked, varying: Sequence[Choice]) -> tuple[Colouring, ..
     return tuple(found) or (Colouring("nothing", ("k0",) * cells.n_cells, ()),)
 
 
+def _by_decision(cells: CellComplex, decided: DecisionMap) -> Colouring:
+    """The class that has most of each cell; the parts of other classes are drawn over it."""
+    best: dict[int, tuple[float, int]] = {}
+    for cell, winner, corners in decided.parts:
+        best[cell] = max(best.get(cell, (-1.0, 0)), (size_of(corners), winner))
+    of = tuple(class_of(best[cell][1]) if cell in best else "k0" for cell in range(cells.n_cells))
+    legend = tuple((class_of(winner), decided.names[winner]) for winner in decided.shares)
+    return Colouring("what the model decides", of, legend)
+
+
+def class_of(index: int) -> str:
+    """The style of a key's or a class's colour."""
+    return f"k{index % len(KEY_COLOURS)}"
+
+
 def _by_choice(cells: CellComplex, choice: Choice, key_names: Sequence[str] | None) -> Colouring:
     winners = cells.labels[:, choice.column].astype(int)
-    of = tuple(f"k{winner % len(KEY_COLOURS)}" for winner in winners.tolist())
-    legend = tuple(
-        (f"k{winner % len(KEY_COLOURS)}", choice.answer(int(winner), key_names)) for winner in np.unique(winners)
-    )
+    of = tuple(map(class_of, winners.tolist()))
+    legend = tuple((class_of(int(winner)), choice.answer(int(winner), key_names)) for winner in np.unique(winners))
     return Colouring(f"the choice of {choice.title}", of, legend)
 
 
@@ -63,8 +78,8 @@ def _by_region(cells: CellComplex) -> Colouring:
     for index in range(cells.n_regions):
         taken = {colour.get(other) for other in near.get(index, ())}
         colour[index] = next(number for number in range(len(taken) + 1) if number not in taken)
-    of = tuple(f"k{colour[int(index)] % len(KEY_COLOURS)}" for index in region)
-    return Colouring("linear region", of, ())
+    of = tuple(class_of(colour[int(index)]) for index in region)
+    return Colouring("linear region", of, (("k0", "a colour only parts neighbouring regions, and says nothing else"),))
 
 
 def _by_activity(cells: CellComplex, columns: Sequence[int]) -> Colouring:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 from markupsafe import Markup
 
-from hardmax.cells.complex import CellComplex
-from hardmax.show.colours import KEY_COLOURS
-from hardmax.show.drawing import shared_wall
-from hardmax.show.report.cell_map.colourings import Colouring
+from hardmax.show.colours import WALL_WIDTHS
+from hardmax.show.drawing import layers_of_choices, walls_between
+from hardmax.show.report.cell_map.colourings import Colouring, class_of
+from hardmax.show.report.cell_map.decisions import DecisionMap, size_of
 from hardmax.show.report.cell_map.search import Looked
 from hardmax.show.report.sections import as_text
 from hardmax.show.svg import Frame, number, picture, round_ticks, tag
@@ -19,7 +21,7 @@ _LINE_HEIGHT, _STRIP = 440.0, 48.0
 _SHOWN_HIGH = 99.5  # percentile of the outputs that fits into the drawing of a line
 
 
-def plane_figure(looked: Looked, colouring: Colouring) -> Markup:
+def plane_figure(looked: Looked, colouring: Colouring, decided: DecisionMap | None) -> Markup:
     """The cells of a plane as polygons that the page's script can zoom and point at."""
     cells = looked.cells
     low, high = cells.domain.low, cells.domain.high
@@ -32,15 +34,17 @@ def plane_figure(looked: Looked, colouring: Colouring) -> Markup:
         tag("polygon", points=inner.points(cells.vertices(cell)), class_=f"cell {colouring.of[cell]}", data_cell=cell)
         for cell in range(cells.n_cells)
     )
-    lines = tag("path", d=_region_lines(cells, inner) if looked.has_regions else "M0 0", class_="region-line")
     marks = Markup("").join(_mark(inner, u, v, name) for (u, v), name in looked.marks)
     window = _window(
         width,
         height,
+        hatching(),
         tag("g", polygons, class_="cells"),
-        lines,
+        tag("g", *_class_parts(decided, inner), class_="class-parts"),
+        tag("g", *_soft_parts(decided, width, height), class_="soft-parts"),
+        tag("g", *_walls(looked, inner), class_="walls"),
         tag("path", d="M0 0", class_="chosen-cell"),
-        tag("g", marks, class_="marks"),
+        tag("g", marks, *_class_names(decided, inner), class_="marks"),
     )
     ticks = [[(at, as_text(at)) for at in round_ticks(a, b)] for a, b in extent]
     axes = tag("g", outer.bottom_axis(ticks[0], "u"), outer.left_axis(ticks[1], "v", grid=False), class_="axes")
@@ -80,22 +84,81 @@ def _mark(frame: Frame, u: float, v: float, name: str) -> Markup:
     return tag("g", dot, tag("text", name, x=x + shift, y=y + 5, class_="name", text_anchor=side))
 
 
-def _region_lines(cells: CellComplex, frame: Frame) -> str:
-    """The walls between cells of different regions, as one path."""
-    pairs = cells.neighbours
-    pairs = pairs[cells.region_of[pairs[:, 0]] != cells.region_of[pairs[:, 1]]]
-    corners = [cells.vertices(cell) for cell in range(cells.n_cells)]
-    parts = []
-    for first, second in pairs.tolist():
-        wall = shared_wall(corners[first], corners[second])
-        if wall is not None:
-            (a, b), (c, d) = wall.tolist()
-            parts.append(f"M{number(frame.x(a))} {number(frame.y(b))}L{number(frame.x(c))} {number(frame.y(d))}")
-    return "".join(parts) or "M0 0"
+def hatching() -> Markup:
+    """The pattern of places where the soft model decides otherwise than the hard one."""
+    stripe = tag("path", d="M-2 2L2 -2M0 8L8 0M6 10L10 6", class_="stripe")
+    units = {"patternUnits": "userSpaceOnUse"}
+    return tag("defs", tag("pattern", stripe, id="hatch", width=8, height=8, **units))
 
 
-def line_figure(looked: Looked, colouring: Colouring, shown: int) -> Markup:
-    """Outputs along a segment, cell by cell, above a strip of the cells."""
+def _class_parts(decided: DecisionMap | None, frame: Frame) -> list[Markup]:
+    """The pieces of cells in which outputs tie: each in the colour of its class."""
+    if decided is None:
+        return []
+    several = Counter(cell for cell, _, _ in decided.parts)
+    return [
+        tag("polygon", points=frame.points(corners), class_=f"class-part {class_of(winner)}", data_cell=cell)
+        for cell, winner, corners in decided.parts
+        if several[cell] > 1
+    ]
+
+
+def _soft_parts(decided: DecisionMap | None, width: float, height: float) -> list[Markup]:
+    """Where the model at its own temperature decides otherwise, in its class's colour and hatched."""
+    if decided is None or len(decided.temperatures) < 2:
+        return []
+    rows, columns = decided.hard.shape
+    paths: dict[int, str] = {}
+    for row, start, length, winner in decided.runs(0):
+        x, y = start / columns * width, (rows - 1 - row) / rows * height
+        wide, high = length / columns * width, height / rows
+        path = f"M{number(x)} {number(y)}h{number(wide)}v{number(high)}h{number(-wide)}z"
+        paths[winner] = paths.get(winner, "") + path
+    found = [tag("path", d=path, class_=f"soft {class_of(winner)}") for winner, path in paths.items()]
+    return [*found, tag("path", d="".join(paths.values()) or "M0 0", class_="hatched")]
+
+
+def _walls(looked: Looked, frame: Frame) -> list[Markup]:
+    """The walls between cells, one path a layer, heavier the earlier it is; those inside a region are dashed."""
+    cells = looked.cells
+    if cells.n_cells < 2:
+        return []
+    walls = walls_between(cells, [cells.vertices(cell) for cell in range(cells.n_cells)])
+    layers = np.minimum(layers_of_choices(cells)[walls.choices], len(WALL_WIDTHS) - 1)
+    same = np.zeros(len(layers), dtype=bool)
+    if looked.has_regions:
+        same = np.equal(*cells.region_of[walls.pairs].T)
+    found = []
+    for layer in sorted(set(layers.tolist()), reverse=True):
+        for kind, chosen in ((" inside", same), ("", ~same)):
+            path = "".join(frame.path(ends) for ends in walls.segments[chosen & (layers == layer)])
+            if path:
+                found.append(tag("path", d=path, class_=f"wall w{layer}{kind}"))
+    return found
+
+
+def _class_names(decided: DecisionMap | None, frame: Frame) -> list[Markup]:
+    """The name of each class in its largest part, and in others that are large."""
+    if decided is None:
+        return []
+    whole = (frame.x1 - frame.x0) * (frame.y1 - frame.y0)
+    named: set[int] = set()
+    found: list[Markup] = []
+    taken: list[tuple[float, float]] = []
+    for _, winner, corners in sorted(decided.parts, key=lambda part: -size_of(part[2])):
+        x, y = (frame.x(float(corners[:, 0].mean())), frame.y(float(corners[:, 1].mean())))
+        is_free = all(abs(x - a) > 90 or abs(y - b) > 40 for a, b in taken)
+        if size_of(corners) >= (0.004 if winner not in named else 0.03) * whole and is_free:
+            named.add(winner)
+            taken.append((x, y))
+            text = decided.names[winner][:24]
+            look = {"class_": "name class-name", "text_anchor": "middle", "data_name": text}
+            found.append(tag("text", text, x=x, y=y + 5, **look))
+    return found
+
+
+def line_figure(looked: Looked, colouring: Colouring, shown: int, decided: DecisionMap | None) -> Markup:
+    """Outputs along a segment, cell by cell and soft, above a strip of the cells."""
     cells = looked.cells
     ends = cells.pieces.vertices[:, 0].reshape(-1, 2)  # (n_cells, 2)
     slopes, offsets = cells.slopes[:, :shown, 0], cells.offsets[:, :shown]
@@ -111,7 +174,7 @@ def line_figure(looked: Looked, colouring: Colouring, shown: int) -> Markup:
             "path",
             tag("title", f"output {output}"),
             d="".join(inner.path(np.column_stack([ends[cell], values[cell, output]])) for cell in order),
-            class_=f"line k{output % len(KEY_COLOURS)}",
+            class_=f"line {class_of(output)}",
         )
         for output in range(shown)
     ]
@@ -127,11 +190,31 @@ def line_figure(looked: Looked, colouring: Colouring, shown: int) -> Markup:
         )
         for cell in order
     ]
+    soft = [] if decided is None or not decided.curves.size else decided.curves[0]
+    places = np.linspace(0.0, 1.0, len(soft[0])) if len(soft) else []
     window = _window(
         width,
         height,
-        *curves,
+        hatching(),
         tag("g", *strip, class_="cells"),
+        tag("g", *_strip_parts(decided, inner, curves_height), class_="class-parts"),
+        tag("g", *_soft_strip(decided, width, curves_height), class_="soft-parts"),
+        tag(
+            "rect",
+            x=0.0,
+            y=0.0,
+            width=width,
+            height=curves_height,
+            class_="curves",
+            data_low=repr(low - pad),
+            data_high=repr(high + pad),
+        ),
+        *curves,
+        *(
+            tag("path", d=inner.path(np.column_stack([places, line])), class_=f"line soft-line {class_of(output)}")
+            for output, line in enumerate(soft)
+        ),
+        tag("path", d="M0 0", class_="cursor"),
         tag("path", d="M0 0", class_="chosen-cell"),
     )
     outer = Frame(((0.0, 1.0), (0.0, 1.0)), _LEFT, _TOP, width, height)
@@ -151,3 +234,28 @@ def line_figure(looked: Looked, colouring: Colouring, shown: int) -> Markup:
         outer.border(),
         class_="map",
     )
+
+
+def _strip_parts(decided: DecisionMap | None, frame: Frame, top: float) -> list[Markup]:
+    if decided is None:
+        return []
+    several = Counter(cell for cell, _, _ in decided.parts)
+    found = []
+    for cell, winner, ends in decided.parts:
+        if several[cell] > 1:
+            a, b = frame.x(float(ends.min())), frame.x(float(ends.max()))
+            place = {"x": a, "y": top + 8, "width": b - a, "height": _STRIP - 8}
+            found.append(tag("rect", **place, class_=f"class-part {class_of(winner)}", data_cell=cell))
+    return found
+
+
+def _soft_strip(decided: DecisionMap | None, width: float, top: float) -> list[Markup]:
+    """The stretches of a line on which the model at its own temperature decides otherwise."""
+    if decided is None or len(decided.temperatures) < 2:
+        return []
+    step = width / decided.hard.shape[1]
+    found = []
+    for _, start, length, winner in decided.runs(0):
+        place = {"x": start * step, "y": top + 8, "width": length * step, "height": _STRIP - 8}
+        found += [tag("rect", **place, class_=f"soft {class_of(winner)}"), tag("rect", **place, class_="hatched")]
+    return found

@@ -45,6 +45,10 @@ class Looked:
     where: str
     notes: tuple[str, ...]
     has_regions: bool  # whether cells were merged into regions
+    soft: Callable[[float], Network] | None = None  # the model itself on the slice at a temperature, where it is soft
+    temperature: float = 0.0  # its own
+    class_names: tuple[str, ...] | None = None
+    code: tuple[str, ...] = ()  # as in Place
 
 
 def look(subject: Subject, plane: Domain | None, told: Callable[[str], None]) -> Looked | str:
@@ -61,14 +65,19 @@ def look(subject: Subject, plane: Domain | None, told: Callable[[str], None]) ->
     place = _given(subject, plane) if plane is not None else _chosen(subject)
     if isinstance(place, str):
         return place
+    if place is not subject.conditioned:
+        place = replace(
+            place, soft=None if subject.not_soft else subject.net.with_temperature, code=_code(subject, place.domain)
+        )
     if place.key_names is None and subject.inputs.tokens is not None:
         place = replace(place, key_names=tuple(legible(name, 80) for name in subject.inputs.tokens[0]))
     try:
-        return _search(place, told)
+        found = _search(place, told)
     except QuadraticScoresError:
         if not isinstance(place.domain, Plane):
             raise
-        return _search(_segment_instead(subject, place), told)
+        found = _search(_segment_instead(subject, place), told)
+    return replace(found, temperature=subject.net.temperature)
 
 
 def _given(subject: Subject, domain: Domain) -> Place:
@@ -131,7 +140,28 @@ def _segment_instead(subject: Subject, place: Place) -> Place:
     )
     picked = _distinct(subject.inputs.points)
     segment = _between(subject, picked[0], picked[1], (*place.notes, note))
-    return replace(segment, key_names=place.key_names)
+    code = _code(subject, segment.domain)
+    return replace(segment, key_names=place.key_names, soft=place.soft, class_names=place.class_names, code=code)
+
+
+def _code(subject: Subject, domain: Domain) -> tuple[str, ...]:
+    """Python that names the skeleton and the slice; points are written out only where they are few."""
+    hard = "hard = net" if subject.not_soft else "hard = hm.skeleton(net, reference=inputs[0])"
+    if isinstance(domain, Plane):
+        origin, basis = _where(subject, domain.origin), [_where(subject, domain.origin + row) for row in domain.basis]
+        if domain.origin.size <= 2:
+            return hard, f"slice_ = hm.Plane({domain.origin.tolist()}, {domain.basis.tolist()}, {domain.extent})"
+        return hard, f"slice_ = hm.Plane.through({', '.join([origin, *basis])})"
+    assert isinstance(domain, Segment)
+    return hard, f"slice_ = hm.Segment({_where(subject, domain.start)}, {_where(subject, domain.end)})"
+
+
+def _where(subject: Subject, point: FloatArray) -> str:
+    """A point as one of the inputs, or its numbers."""
+    for index, given in enumerate(subject.inputs.points[:8]):
+        if np.allclose(given, point, rtol=0, atol=1e-12):
+            return f"inputs[{index}]"
+    return str(point.tolist()) if point.size <= 16 else "..."
 
 
 def _distinct(points: FloatArray) -> list[int]:
@@ -164,7 +194,10 @@ def _search(place: Place, told: Callable[[str], None]) -> Looked:
             "Many cells carry maps that agree in floating point. To prove them equal in rationals would take minutes "
             "in a model of this size, so cells are not merged into regions here.",
         )
-    return Looked(place.net, cells, place.marks, place.key_names, place.where, notes, has_regions)
+    return Looked(
+        place.net, cells, place.marks, place.key_names, place.where, notes, has_regions, place.soft,
+        class_names=place.class_names, code=(*place.code, "cells = hm.enumerate_cells(hard, slice_)"),
+    )  # fmt: skip
 
 
 def n_alike(cells: CellComplex) -> int:
@@ -183,8 +216,15 @@ def _shrunk(place: Place, most: int) -> Place:
         place = replace(place, notes=(*place.notes, note), where=f"the middle of {place.where}")
     if isinstance(domain, Segment):
         middle, quarter = (domain.start + domain.end) / 2, (domain.end - domain.start) / 4
-        return replace(place, domain=Segment(middle - quarter, middle + quarter), marks=())
+        smaller: Domain = Segment(middle - quarter, middle + quarter)
+        ends = "a, b = slice_.start, slice_.end"
+        halved = (ends, "slice_ = hm.Segment((3 * a + b) / 4, (a + 3 * b) / 4)")
+        return replace(place, domain=smaller, marks=(), code=(*place.code, *halved))
     assert isinstance(domain, Plane)
     extent = [((3 * a + b) / 4, (a + 3 * b) / 4) for a, b in domain.extent]
     inside = tuple(mark for mark in place.marks if all(a <= x <= b for x, (a, b) in zip(mark[0], extent, strict=True)))
-    return replace(place, domain=Plane(domain.origin, domain.basis, extent), marks=inside)
+    smaller = Plane(domain.origin, domain.basis, extent)
+    code = (*place.code[:2], f"slice_ = hm.Plane(slice_.origin, slice_.basis, {smaller.extent})")
+    if place.code[-1].startswith("slice_ = hm.Plane(slice_"):
+        code = (*place.code[:-1], code[-1])
+    return replace(place, domain=smaller, marks=inside, code=code)

@@ -13,6 +13,7 @@ from hardmax.cells.domains import Domain, Plane
 from hardmax.exactness import Exactness
 from hardmax.show.report.cell_map.choices import Choice, choices_of
 from hardmax.show.report.cell_map.colourings import Colouring, colourings
+from hardmax.show.report.cell_map.decisions import DecisionMap, decision_map
 from hardmax.show.report.cell_map.drawing import line_figure, plane_figure
 from hardmax.show.report.cell_map.search import Looked, look
 from hardmax.show.report.sections import Column, Fact, Figure, Section, Table, as_text
@@ -66,40 +67,47 @@ def cells_section(
         facts.append(Fact("linear regions", as_text(cells.n_regions, "count"), exactness, cells.n_regions))
         facts.append(Fact("different affine maps", as_text(cells.n_maps, "count"), exactness, cells.n_maps))
     facts.append(Fact("verification", "passed" if verified.ok else "failed", verified.exactness, verified.ok))
-    colours = colourings(looked, varying)
+    told("what the model decides on the slice")
+    decided = decision_map(looked, min(MOST_OUTPUTS, cells.n_outputs))
+    colours = colourings(looked, varying, decided)
     tables = _tables(looked, varying)
+    if decided is not None:
+        notes.insert(0, decided.sentence())
+        tables += (_disagreements(decided),) if len(decided.temperatures) > 1 else ()
     section = Section(
         NAME,
         TITLE,
         lead,
         notes=tuple(notes),
         facts=tuple(facts),
-        figures=(_figure(looked, colours, tuple(table.name for table in tables)),),
+        figures=(_figure(looked, colours, tuple(table.name for table in tables), decided),),
         tables=tables,
-        data=_script_data(cells, colours),
+        data=_script_data(cells, colours, decided),
+        reproduce=("\n".join((*looked.code, "cells.n_cells, cells.n_regions, cells.n_maps")),),
     )
     return section, looked
 
 
-def _figure(looked: Looked, colours: Sequence[Colouring], tables: tuple[str, ...]) -> Figure:
+def _figure(
+    looked: Looked, colours: Sequence[Colouring], tables: tuple[str, ...], decided: DecisionMap | None
+) -> Figure:
     cells = looked.cells
     if isinstance(cells.domain, Plane):
         caption = (
-            "Slice coordinates u (to the right) and v (up). Colours: "
-            f"{colours[0].name}. Thin lines part "
-            f"cells{', bold lines part linear regions' if looked.has_regions else ''}."
+            f"This is {looked.where}, in slice coordinates u (to the right) and v (up). Walls are heavier the earlier "
+            f"the layer that makes them{' and dashed inside a linear region' if looked.has_regions else ''}."
         )
-        return Figure("cell-map", plane_figure(looked, colours[0]), caption, tables)
+        return Figure("cell-map", plane_figure(looked, colours[0], decided), caption, tables)
     caption = (
-        "The skeleton's outputs along the line, exactly: straight within a cell, with jumps where attention changes "
-        f"its choice. The strip below shows the cells themselves, coloured by {colours[0].name}."
+        f"This is {looked.where}: the skeleton's outputs, straight within a cell, with jumps where attention changes "
+        "its choice, and dashed those of the model at the temperature chosen. The strip below shows the cells."
     )
     shown = min(MOST_OUTPUTS, cells.n_outputs)
     legend = tuple((f"line k{index}", f"output {index}") for index in range(shown))
-    return Figure("cell-line", line_figure(looked, colours[0], shown), caption, tables, legend)
+    return Figure("cell-line", line_figure(looked, colours[0], shown, decided), caption, tables, legend)
 
 
-def _script_data(cells: CellComplex, colours: Sequence[Colouring]) -> dict[str, Any]:
+def _script_data(cells: CellComplex, colours: Sequence[Colouring], decided: DecisionMap | None) -> dict[str, Any]:
     low, high = cells.domain.low, cells.domain.high
     assert low is not None and high is not None
     return {
@@ -109,14 +117,25 @@ def _script_data(cells: CellComplex, colours: Sequence[Colouring]) -> dict[str, 
             {"name": colour.name, "of": list(colour.of), "legend": [list(pair) for pair in colour.legend]}
             for colour in colours
         ],
+        **({} if decided is None else {"decisions": decided.as_data()}),
     }
+
+
+def _disagreements(decided: DecisionMap) -> Table:
+    columns = (
+        Column("temperature", "temperature", "number", Exactness.EXACT),
+        Column("differs", "share of the slice decided otherwise", "share", Exactness.ESTIMATED),
+    )
+    rows = tuple((t, decided.disagreement(at)) for at, t in enumerate(decided.temperatures))
+    n = decided.hard.size
+    return Table("disagreement", f"Where soft and hard disagree, on a grid of {n:,} points", columns, rows)
 
 
 def _tables(looked: Looked, varying: Sequence[Choice]) -> tuple[Table, ...]:
     cells, exactness = looked.cells, looked.cells.exactness
     size = "area" if cells.dim == 2 else "length"
     columns = (
-        Column("cell", "cell", "count", Exactness.EXACT),
+        Column("cell", "cell", "index"),
         Column("region", "region", "count", exactness),
         Column("map", "map", "count", exactness),
         Column(size, size, "number", Exactness.ESTIMATED),
@@ -135,13 +154,13 @@ def _tables(looked: Looked, varying: Sequence[Choice]) -> tuple[Table, ...]:
     )
     names = ("u", "v")[: cells.dim]
     corner_columns = (
-        Column("cell", "cell", "count", Exactness.EXACT),
+        Column("cell", "cell", "index"),
         *(Column(name, name, "number", Exactness.ESTIMATED) for name in names),
     )
     corners = tuple((cell, *map(float, corner)) for cell in range(cells.n_cells) for corner in cells.vertices(cell))
     map_columns = (
-        Column("cell", "cell", "count", Exactness.EXACT),
-        Column("output", "output", "count", Exactness.EXACT),
+        Column("cell", "cell", "index"),
+        Column("output", "output", "index"),
         *(Column(f"slope_{name}", f"slope in {name}", "number", exactness) for name in names),
         Column("constant", "constant", "number", exactness),
     )

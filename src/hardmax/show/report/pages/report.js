@@ -78,11 +78,115 @@
   window.addEventListener("hashchange", openTarget);
   openTarget();
 
+  // ---- from soft to hard: one temperature for the map, the line and the attention ----
+  const drawing = data.drawing.cells;
+  const decisions = drawing && drawing.decisions;
+  const views = data.drawing.heads || {};
+  const steps = decisions && decisions.temperatures.length > 1 ? decisions.temperatures.map((t) => t / decisions.temperatures[0])
+    : [1, 1 / 2, 1 / 4, 1 / 8, 1 / 16, 1 / 32, 1 / 64, 1 / 128, 1 / 256, 0];
+  const hasSoft = (decisions && decisions.temperatures.length > 1) || Object.values(views).some((view) => view.attention && view.attention.temperature > 0);
+  const cooling = find("#cooling");
+  let at = 0; // which step: 0 is the model itself, the last its skeleton
+  const hearing = [];
+  if (cooling && !hasSoft) cooling.hidden = true;
+  if (cooling && hasSoft) {
+    const slider = find("#cool");
+    slider.max = steps.length - 1;
+    slider.value = steps.length - 1;
+    const say = () => {
+      const own = decisions && decisions.temperatures.length > 1 ? decisions.temperatures[at] : null;
+      const name = steps[at] === 0 ? "0: hard, the skeleton" : at === 0 ? "the model's own" + (own === null ? "" : ", " + short(own)) : own === null ? "1/" + Math.round(1 / steps[at]) + " of the model's own" : short(own);
+      let text = name;
+      if (decisions) text += ". Decides otherwise than the skeleton on " + shown(decisions.disagreement[at], "share") + " of this slice";
+      const table = data.tables["temperature"];
+      const keys = table ? table.columns.map((column) => column.key) : [];
+      const row = table && table.rows[at];
+      if (row && keys.includes("agreement")) text += "; keeps " + shown(row[keys.indexOf("agreement")], "share") + " of the model's decisions on the inputs";
+      find("#temperature-says").textContent = text + ".";
+      slider.setAttribute("aria-valuetext", text);
+    };
+    const cool = () => { at = steps.length - 1 - Number(slider.value); say(); for (const act of hearing) act(); };
+    slider.addEventListener("input", cool);
+    queueMicrotask(cool);
+  }
+
+  // ---- what a head attends to: queries by keys, linked to the head's diagram ----
+  function drawAttention() {
+    for (const box of all("[data-attention]")) {
+      const figure = box.closest("figure");
+      const view = views[box.dataset.attention];
+      if (figure.hidden || !view) continue;
+      if (!box.dataset.made) { box.dataset.made = "yes"; makeAttention(box, figure, view); }
+      if (box.repaint) box.repaint();
+    }
+  }
+  function makeAttention(box, figure, view) {
+    const of = view.attention;
+    if (of) {
+      const [n, m] = [of.scores.length, of.keys.length];
+      const size = Math.max(9, Math.min(34, 420 / Math.max(n, m)));
+      const cut = (text) => (text.length > 14 ? text.slice(0, 13) + "…" : text);
+      const left = 8 + 6.2 * Math.max(...of.queries.map((name) => cut(name).length));
+      const top = 14 + 4.6 * Math.max(...of.keys.map((name) => cut(name).length));
+      const svg = draw("svg", { viewBox: "0 0 " + (left + m * size + 40) + " " + (top + n * size + 6), role: "img", "aria-label": "Attention, queries by keys" });
+      svg.setAttribute("width", left + m * size + 40);
+      const columns = of.keys.map((name, j) => draw("text", { class: "column-of", transform: "translate(" + (left + (j + 0.6) * size) + " " + (top - 5) + ") rotate(-50)" }, cut(name)));
+      const lines = of.queries.map((name, i) => draw("text", { class: "row-of", x: left - 5, y: top + (i + 0.5) * size + 4, "text-anchor": "end" }, cut(name)));
+      svg.append(...columns, ...lines);
+      const squares = [];
+      const lit = (i, j, on) => {
+        for (const [node, yes] of [[lines[i], on], [columns[j], on], [find('[data-query="' + i + '"]', figure), on], [find('[data-key="' + j + '"]', figure), on]]) if (node) node.classList.toggle("lit", yes);
+      };
+      of.scores.forEach((row, i) => row.forEach((score, j) => {
+        const place = { x: left + j * size, y: top + i * size, width: size, height: size };
+        if (score === null) { svg.append(draw("rect", { ...place, class: "unseen" })); return; }
+        const title = draw("title", {});
+        const square = draw("rect", { ...place, class: "weight k" + (j % 16) }, title);
+        square.addEventListener("pointerenter", () => lit(i, j, true));
+        square.addEventListener("pointerleave", () => lit(i, j, false));
+        squares.push([square, title, i, j]);
+        svg.append(square);
+      }));
+      of.winners.forEach((j, i) => svg.append(draw("rect", { class: "choice", x: left + j * size + 1, y: top + i * size + 1, width: size - 2, height: size - 2 })));
+      for (const dot of all("[data-query]", figure)) {
+        const i = Number(dot.dataset.query);
+        if (i >= n) continue;
+        dot.addEventListener("pointerenter", () => lit(i, of.winners[i], true));
+        dot.addEventListener("pointerleave", () => lit(i, of.winners[i], false));
+      }
+      box.append(make("h3", {}, "Attention"), svg, make("p", { class: "small" }, "A row is a query, a column a key, the strength of the colour the weight at the temperature above. Framed is the key that the query chooses when hard."));
+      box.repaint = () => {
+        const temperature = of.temperature * steps[at];
+        of.scores.forEach((row, i) => {
+          const seen = row.map((score) => (score === null ? -Infinity : score));
+          const best = Math.max(...seen);
+          const raw = temperature > 0 ? seen.map((score) => Math.exp((score - best) / temperature)) : seen.map((_, j) => (j === of.winners[i] ? 1 : 0));
+          const total = raw.reduce((a, b) => a + b, 0);
+          for (const [square, title, r, j] of squares) {
+            if (r !== i) continue;
+            square.style.fillOpacity = raw[j] / total;
+            square.dataset.weight = raw[j] / total;
+            title.textContent = of.queries[i] + " → " + of.keys[j] + ": weight " + short(raw[j] / total) + (j === of.winners[i] ? ", the hard choice, by a margin of " + shown(of.margins[i]) : "");
+          }
+        });
+      };
+    }
+    if (view.explorer) box.append(make("p", { class: "small" }, make("a", { href: "explorer.html#" + view.explorer }, "Open this head in the explorer"), " (explorer.html beside this page, as hardmax explore writes it; numbers rounded to 2⁻²⁰)"));
+    if (!box.childNodes.length) box.hidden = true;
+  }
+  hearing.push(drawAttention);
+  function draw(name, attributes, ...children) {
+    const element = document.createElementNS("http://www.w3.org/2000/svg", name);
+    for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+    element.append(...children);
+    return element;
+  }
+
   // ---- one diagram at a time ----
   for (const picker of all("[data-picker]")) {
     const figures = all('figure[data-of="' + picker.dataset.picker + '"]');
     const select = find("select", picker);
-    const show = () => { for (const figure of figures) figure.hidden = figure.id !== select.value; };
+    const show = () => { for (const figure of figures) figure.hidden = figure.id !== select.value; drawAttention(); };
     select.addEventListener("change", show);
     for (const button of all("button[data-step]", picker)) {
       button.addEventListener("click", () => {
@@ -93,6 +197,8 @@
     }
     show();
   }
+
+  drawAttention();
 
   // ---- tables: more rows, downloads ----
   function addRows(button) {
@@ -142,7 +248,6 @@
   }
 
   // ---- the cells of a slice ----
-  const drawing = data.drawing.cells;
   if (!drawing) return;
   const map = find("svg.map");
   const shapes = new Map(all(".cells [data-cell]", map).map((shape) => [Number(shape.dataset.cell), shape]));
@@ -162,22 +267,54 @@
   drawing.colourings.forEach((colour, index) => colouring.append(make("option", { value: index }, colour.name)));
   function recolour() {
     const colour = drawing.colourings[Number(colouring.value)];
+    const byClass = decisions && colouring.value === "0";
+    for (const part of all(".class-parts, .soft-parts, .class-name", map)) part.classList.toggle("away", !byClass);
     for (const [cell, shape] of shapes) shape.setAttribute("class", "cell " + colour.of[cell]);
     const legend = find("#colour-legend");
     legend.replaceChildren();
     for (const [mark, text] of colour.legend.slice(0, 24)) {
-      const swatch = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-      swatch.setAttribute("class", "swatch");
-      swatch.setAttribute("viewBox", "0 0 20 20");
-      const square = document.createElementNS("http://www.w3.org/2000/svg", "rect");
-      for (const [key, value] of Object.entries({ x: 2, y: 3, width: 16, height: 14, class: "cell " + mark })) square.setAttribute(key, value);
-      swatch.append(square);
-      swatch.setAttribute("aria-hidden", "true");
+      const square = draw("rect", { x: 2, y: 3, width: 16, height: 14, class: "cell " + mark });
+      const swatch = draw("svg", { class: "swatch", viewBox: "0 0 20 20", "aria-hidden": "true" }, square);
       legend.append(make("li", {}, swatch, text));
+    }
+    if (colour.legend.length > 24) legend.append(make("li", {}, "and " + (colour.legend.length - 24) + " more"));
+    if (byClass && decisions.temperatures.length > 1) {
+      const square = draw("rect", { x: 2, y: 3, width: 16, height: 14, class: "hatched" });
+      legend.append(make("li", {}, draw("svg", { class: "swatch", viewBox: "0 0 20 20", "aria-hidden": "true" }, square), "the model, at this temperature, decides otherwise than its hard skeleton; the colour is its answer"));
     }
   }
   colouring.addEventListener("change", recolour);
   recolour();
+
+  // Where the model at the temperature chosen decides otherwise: its class's colour, hatched.
+  const soft = find(".soft-parts", map);
+  function hatch() {
+    if (!decisions || decisions.temperatures.length < 2) return;
+    const face = find(".window", map), wide = face.width.baseVal.value;
+    const strip = find(".curves", map);
+    const [top, high] = strip ? [strip.height.baseVal.value + 8, face.height.baseVal.value - strip.height.baseVal.value - 8] : [0, face.height.baseVal.value];
+    const { rows, columns } = decisions;
+    const paths = new Map();
+    for (const [row, start, length, winner] of decisions.runs[at]) {
+      const long = length / columns * wide;
+      paths.set(winner, (paths.get(winner) || "") + "M" + start / columns * wide + " " + (top + (rows - 1 - row) / rows * high) + "h" + long + "v" + high / rows + "h" + -long + "z");
+    }
+    soft.replaceChildren(...[...paths].map(([winner, d]) => draw("path", { d: d, class: "soft k" + winner % 16 })), draw("path", { d: [...paths.values()].join("") || "M0 0", class: "hatched" }));
+    for (const label of all(".class-name", map)) {
+      const [x, y] = [Number(label.getAttribute("x")), Number(label.getAttribute("y")) - 5];
+      const [column, row] = [Math.floor(x / wide * columns), rows - 1 - Math.floor(y / high * rows)];
+      const run = decisions.runs[at].find(([r, start, length]) => r === row && start <= column && column < start + length);
+      label.textContent = run ? decisions.names[decisions.classes.indexOf(run[3])] + " (hard " + label.dataset.name + ")" : label.dataset.name;
+    }
+    if (!strip) return;
+    const lines = all(".soft-line", map);
+    const [low, up] = [Number(strip.dataset.low), Number(strip.dataset.high)];
+    lines.forEach((line, output) => {
+      const values = at < decisions.curves.length ? decisions.curves[at][output] : null;
+      line.setAttribute("d", values ? "M" + values.map((y, i) => i / (values.length - 1) * wide + " " + (up - y) / (up - low) * strip.height.baseVal.value).join("L") : "M0 0");
+    });
+  }
+  hearing.push(hatch);
 
   const panel = find("#cell-panel");
   const number = find("#cell-number");
@@ -220,7 +357,16 @@
     panel.replaceChildren(make("p", {}, "Point at a cell, press one, or step through them with the arrows above: here stand its choices, its size and its affine map."));
   }
   hint();
-  const cellOf = (event) => event.target.dataset && event.target.dataset.cell !== undefined ? Number(event.target.dataset.cell) : null;
+  const ends = drawing.extent.length === 1 ? [...corners].map(([cell, rows]) => [cell, Math.min(rows[0][1], rows[1][1]), Math.max(rows[0][1], rows[1][1])]) : null;
+  // On a line the whole height of the picture belongs to the cell below.
+  function cellOf(event) {
+    if (event.target.dataset && event.target.dataset.cell !== undefined && !ends) return Number(event.target.dataset.cell);
+    if (!ends || !event.target.closest || !event.target.closest(".window")) return null;
+    const [x] = place(event), u = drawing.extent[0][0] + (box[0] + x * box[2]) / width * (drawing.extent[0][1] - drawing.extent[0][0]);
+    find(".cursor", map).setAttribute("d", "M" + (box[0] + x * box[2]) + " 0V" + height);
+    const found = ends.find(([, low, high]) => low <= u && u <= high);
+    return found ? found[0] : null;
+  }
   map.addEventListener("pointermove", (event) => {
     const cell = cellOf(event);
     if (cell !== null && !pinned && event.pointerType === "mouse" && !event.buttons && cell !== chosen) choose(cell);
@@ -252,7 +398,7 @@
   let box = [0, 0, width, height];
   const face = find(".frame", map); // the window's own rectangle grows with what it holds when zoomed
   const marks = all(".marks circle", view).map((mark) => [mark, Number(mark.getAttribute("r"))]);
-  const names = all(".marks text", view).map((name) => [name, Number(name.getAttribute("x")), Number(name.getAttribute("y"))]);
+  const names = all(".marks g text", view).map((name) => [name, Number(name.getAttribute("x")), Number(name.getAttribute("y"))]);
   function apply() {
     box[2] = Math.min(Math.max(box[2], width * 1e-5), width);
     box[3] = flat ? height : box[2] * height / width;

@@ -1,0 +1,218 @@
+"""Top-k attention, sparsemax, additive biases and mixtures of experts: against brute force in rationals."""
+
+from fractions import Fraction
+from itertools import combinations, pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import hardmax as hm
+from hardmax.errors import HardmaxError, ParameterError, ShapeError
+from hardmax.networks.graph import GraphBuilder
+from hardmax.networks.selections import add_ranks
+
+
+def _top(scores, k):
+    """The k largest, of equal ones the first: sorted by score down, then by index."""
+    return frozenset(sorted(range(len(scores)), key=lambda i: (-scores[i], i))[:k])
+
+
+def _support(scores):
+    """Which entries sparsemax leaves positive: the known rule on the sorted scores, in rationals."""
+    down = sorted((Fraction(s) for s in scores), reverse=True)
+    k = max(k for k in range(1, len(down) + 1) if 1 + k * down[k - 1] > sum(down[:k]))
+    threshold = (sum(down[:k]) - 1) / k
+    return [max(Fraction(s) - threshold, Fraction(0)) for s in scores]
+
+
+def _line_regions(keys, biases, choose):
+    """How many maximal intervals of the line have one affine map; ``choose`` gives the weights at a rational point."""
+    n = len(keys)
+    rows = [(Fraction(k), Fraction(b)) for k, b in zip(keys, biases, strict=True)]
+    lines = [(rows[i][0] - rows[j][0], rows[i][1] - rows[j][1]) for i, j in combinations(range(n), 2)]
+    for size in range(1, n + 1):  # where a score meets the threshold of a set
+        for subset in combinations(range(n), size):
+            slope, constant = (sum(rows[i][c] for i in subset) for c in (0, 1))
+            lines += [(size * rows[j][0] - slope, size * rows[j][1] - constant + 1) for j in range(n)]
+    ends = sorted({-b / a for a, b in lines if a})
+    inner = [ends[0] - 1, *((x + y) / 2 for x, y in pairwise(ends)), ends[-1] + 1] if ends else [0]
+    maps = []
+    for x in inner:
+        near = (x, x + Fraction(1, 10**9))
+        weights = [choose([a * q + b for a, b in rows]) for q in near]
+        mixed = [sum(w * (j + 1) ** 3 for j, w in enumerate(row)) for row in weights]  # no two weightings alike
+        slope = (mixed[1] - mixed[0]) / (near[1] - near[0])
+        maps.append((slope, mixed[0] - slope * near[0]))
+    return 1 + sum(a != b for a, b in pairwise(maps))
+
+
+def _head(keys, biases, weights):
+    keys = np.asarray(keys, dtype=float)
+    values = (np.arange(len(keys))[:, None] + 1.0) ** 3
+    return hm.Attention([hm.Head(keys, values, np.eye(keys.shape[1]), biases=biases, weights=weights)])
+
+
+@pytest.mark.parametrize("n", range(2, 9))
+def test_sparsemax_on_a_line_has_2n_minus_1_regions_for_generic_keys(n):
+    rng = np.random.default_rng(n)
+    keys = rng.choice(np.arange(-40, 41), n, replace=False) / 8
+    net = hm.Network([_head(keys[:, None], None, hm.Sparsemax())], 1)
+    cells = hm.enumerate_cells(net, hm.Space(1))
+    assert cells.n_regions == cells.n_cells == 2 * n - 1
+    assert n > 6 or _line_regions(keys.tolist(), [0] * n, _support) == 2 * n - 1
+    assert hm.verify(cells).ok
+
+
+@given(st.lists(st.integers(-3, 3), min_size=2, max_size=4), st.data())
+def test_sparsemax_regions_on_a_line_are_those_of_brute_force(keys, data):
+    biases = data.draw(st.lists(st.integers(-2, 2), min_size=len(keys), max_size=len(keys)))
+    cells = hm.enumerate_cells(hm.Network([_head(np.array(keys)[:, None], biases, hm.Sparsemax())], 1), hm.Space(1))
+    assert cells.n_regions == _line_regions(keys, biases, _support)
+
+
+@given(st.lists(st.fractions(-3, 3, max_denominator=7), min_size=1, max_size=6))
+def test_sparsemax_is_the_nearest_point_of_the_simplex_in_rationals_and_floats(scores):
+    net = hm.Network([hm.Sparsemax()], len(scores))
+    exact = net(np.array(scores, dtype=object))
+    assert exact.tolist() == _support(scores) and sum(exact) == 1
+    assert net([float(s) for s in scores]) == pytest.approx([float(w) for w in exact], abs=1e-13)
+
+
+@given(st.lists(st.integers(-2, 2), min_size=2, max_size=6), st.data())
+def test_top_k_chooses_the_largest_and_of_equal_ones_the_first(scores, data):
+    k = data.draw(st.integers(1, len(scores)))
+    found = hm.Network([hm.TopK(k)], len(scores))(scores)
+    assert frozenset(np.flatnonzero(found).tolist()) == _top(scores, k)
+    assert (found[found > 0] == 1 / k).all()
+
+
+@given(st.integers(3, 5), st.data())
+def test_top_k_cells_are_the_sets_that_brute_force_finds(n, data):
+    point = st.tuples(st.integers(-2, 2), st.integers(-2, 2))
+    keys = data.draw(st.lists(point, min_size=n, max_size=n))
+    biases = data.draw(st.lists(st.integers(-2, 2), min_size=n, max_size=n))
+    k = data.draw(st.integers(2, n - 1))
+    cells = hm.enumerate_cells(hm.Network([_head(keys, biases, hm.TopK(k))], 2), hm.Space(2))
+    # a generic direction from every vertex of the arrangement of score differences meets every cell
+    found, lines = set(), []
+    for i, j in combinations(range(n), 2):
+        lines.append((keys[i][0] - keys[j][0], keys[i][1] - keys[j][1], biases[i] - biases[j]))
+    crossings = {(Fraction(0), Fraction(0))}
+    for (a, b, c), (d, e, f) in combinations([*lines, (1, 0, 0), (0, 1, 0)], 2):
+        if a * e - b * d:
+            crossings.add((Fraction(b * f - c * e, a * e - b * d), Fraction(c * d - a * f, a * e - b * d)))
+    small, turns = Fraction(1, 10**6), [(x, y) for x in range(-3, 4) for y in range(-3, 4)]
+    for x, y in crossings:
+        for u, v in turns:
+            for scale in (small, 10**6):
+                p, q = x + scale * u + scale * v / 977, y + scale * v - scale * u / 1013
+                scores = [Fraction(i) * p + Fraction(j) * q + b for (i, j), b in zip(keys, biases, strict=True)]
+                same = {(keys[i], biases[i]) for i in range(n)}
+                if len(set(scores)) == len(same):
+                    found.add(_top(scores, k))
+    assert cells.n_cells == len(found)
+
+
+def test_top_k_cells_are_those_of_the_order_k_diagram():
+    rng = np.random.default_rng(2)
+    keys, biases = rng.integers(-9, 10, (6, 2)) / 4, rng.integers(-9, 10, 6) / 4
+    for k in range(1, 6):
+        order = hm.power_diagram(keys, biases).order(k)
+        cells = hm.enumerate_cells(hm.Network([_head(keys, biases, hm.TopK(k))], 2), hm.Space(2))
+        sets = list(combinations(range(6), k))
+        assert sorted(list(sets[label]) for label in cells.labels[:, 0].tolist()) == order.subsets.tolist()
+
+
+def test_top_1_is_the_hard_head_itself_and_all_keys_are_the_mean():
+    rng = np.random.default_rng(0)
+    keys, values, query = (rng.integers(-3, 4, shape) / 2 for shape in ((5, 2), (5, 3), (2, 2)))
+    old = hm.Network([hm.Attention([hm.Head(keys, values, query, [0.5, 0.0])])], 2)
+    new = hm.Network([hm.Attention([hm.Head(keys, values, query, [0.5, 0.0], weights=hm.TopK(1))])], 2)
+    points = rng.integers(-8, 9, (500, 2)) / 4
+    assert (new(points) == old(points)).all() and (new.labels(points) == old.labels(points)).all()
+    assert (new(points, temperature=0.7) == old(points, temperature=0.7)).all()
+    cells = [hm.enumerate_cells(net, hm.Space(2)) for net in (old, new)]
+    assert cells[0].labels.tolist() == cells[1].labels.tolist()
+    every = hm.Network([hm.Attention([hm.Head(keys, values, query, weights=hm.TopK(5))])], 2)
+    assert every(points) == pytest.approx(np.tile(values.mean(axis=0), (500, 1))) and every.n_choices == 0
+
+
+def test_at_a_temperature_sets_are_weighed_by_the_softmax_of_their_sums():
+    scores, heat = np.array([0.3, -1.0, 0.8, 0.1]), 0.5
+    sets = list(combinations(range(4), 2))
+    gibbs = np.exp([scores[list(s)].sum() / heat for s in sets])
+    wanted = [sum(g for g, s in zip(gibbs, sets, strict=True) if i in s) / gibbs.sum() / 2 for i in range(4)]
+    assert hm.Network([hm.TopK(2)], 4)(scores, temperature=heat) == pytest.approx(wanted)
+
+
+def test_biases_of_a_head_are_added_to_its_scores():
+    rng = np.random.default_rng(4)
+    keys, biases, points = rng.integers(-4, 5, (4, 2)), rng.integers(-4, 5, 4), rng.integers(-9, 10, (300, 2)) / 3
+    net = hm.Network([_head(keys, biases, None)], 2)
+    assert (net.labels(points)[:, 0] == (points @ keys.T + biases).argmax(axis=1)).all()
+    (head,) = hm.capture(net, points[:5])[0].heads
+    assert (head.scores == points[:1] @ keys.T + biases).all()
+
+
+@given(st.data())
+def test_a_mixture_is_the_mean_of_the_experts_that_the_router_ranks_highest(data):
+    n, top = data.draw(st.sampled_from([(2, 1), (3, 1), (3, 2), (4, 2), (3, 3)]))
+    whole = st.integers(-2, 2)
+    router = np.array(data.draw(st.lists(st.tuples(whole, whole), min_size=n, max_size=n)))
+    maps = np.array(data.draw(st.lists(st.tuples(*[whole] * 6), min_size=n, max_size=n))).reshape(n, 2, 3)
+    net = hm.Network([hm.Mixture(router, [[hm.Affine(m[:, :2], m[:, 2]), hm.ReLU()] for m in maps], top)], 2)
+    for x in np.array(data.draw(st.lists(st.tuples(whole, whole), min_size=1, max_size=8))):
+        chosen = _top((router @ x).tolist(), top)
+        wanted = sum(np.maximum(maps[e] @ [*x, 1], 0) for e in chosen) / top
+        assert net(x) == pytest.approx(wanted, abs=1e-15)
+
+
+def test_experts_that_are_not_chosen_cut_nothing():
+    router, unit = [[1.0], [-1.0]], hm.Affine([[1.0]], [-3.0])
+    net = hm.Network([hm.Mixture(router, [hm.Affine([[1.0]]), [unit, hm.ReLU()]])], 1)
+    assert hm.enumerate_cells(net, hm.Space(1)).n_cells == 2  # the ReLU bends at 3, where the first expert works
+
+
+@given(st.lists(st.integers(-3, 3), min_size=1, max_size=5), st.data())
+def test_ranks_are_the_sorted_entries_and_where_they_stood(entries, data):
+    k, n = data.draw(st.integers(1, len(entries))), len(entries)
+    wanted = sorted(range(n), key=lambda i: (-entries[i], i))[:k]
+    for output, expected in ((0, [entries[i] for i in wanted]), (1, np.eye(n)[wanted].tolist())):
+        builder = GraphBuilder((n,))
+        made = add_ranks(builder, 0, k, "ranks")
+        assert hm.Network.from_graph(builder.build(made[output]))(entries).tolist() == expected
+
+
+def test_heads_and_mixtures_come_back_from_files(tmp_path):
+    head = hm.Head(np.eye(3), np.eye(3), np.eye(3), biases=[0.0, 1.0, -1.0], weights=hm.TopK(2))
+    sparse = hm.Head(np.eye(3), np.eye(3), np.eye(3), weights=hm.Sparsemax())
+    experts = [hm.Affine(np.eye(3)), [hm.Affine(-np.eye(3)), hm.ReLU()]]
+    net = hm.Network([hm.Attention([head, sparse], np.ones((3, 6))), hm.Mixture(np.eye(3)[:2], experts)], 3)
+    points = np.random.default_rng(1).integers(-6, 7, (50, 3)) / 4
+    for ending in (".npz",):
+        hm.write(net, tmp_path / f"net{ending}")
+        back = hm.read(tmp_path / f"net{ending}")
+        assert (back(points) == net(points)).all() and back.layers[0].heads[0].weights.count == 2
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "says"),
+    [
+        (lambda: hm.TopK(0), ParameterError, "at least 1"),
+        (lambda: hm.TopK(True), ParameterError, "an integer"),
+        (lambda: hm.Network([hm.TopK(3)], 2), ShapeError, "the 3 largest"),
+        (lambda: hm.Network([hm.TopK(20)], 40), ParameterError, r"sets of 40 keys.*order\(k\)"),
+        (lambda: hm.Network([hm.Sparsemax()], 20), ParameterError, "1,048,575 sets of 20 keys"),
+        (lambda: hm.Head([[1.0]], [[1.0]], [[1.0]], biases=[1.0, 2.0]), ShapeError, "one bias a key"),
+        (lambda: hm.Head([[1.0]], [[1.0]], [[1.0]], weights=2), ParameterError, r"hm\.TopK\(k\)"),
+        (lambda: hm.Mixture(np.eye(2), [hm.ReLU()]), ShapeError, "one expert a row"),
+        (lambda: hm.Mixture(np.eye(2), [hm.ReLU(), hm.ReLU()], 3), ParameterError, "from 1 to 2"),
+        (lambda: hm.Network([hm.Mixture(np.eye(2), [hm.ReLU(), hm.Maxout(2)])], 2), ShapeError, "one shape"),
+    ],
+)
+def test_bad_selections_are_named(make, error, says):
+    with pytest.raises(error, match=says) as caught:
+        make()
+    assert isinstance(caught.value, HardmaxError)
