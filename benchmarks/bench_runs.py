@@ -90,9 +90,8 @@ def main():
     dask = bench_dask(depth, 4 if full else 1)
     for name, (wall, cpu) in {"one process": one, "two processes": two, "Dask": dask}.items():
         print(f"{name:16}{wall:8.2f} s, {cpu:8.2f} s of processors")
-    print(
-        f"two processes {one[0] / two[0]:.2f} times as fast as one; Dask {dask[0] / two[0]:.2f} times as long as they"
-    )
+    faster, longer = one[0] / two[0], dask[0] / two[0]
+    print(f"two processes {faster:.2f} times as fast as one; Dask {longer:.2f} times as long as they")
     is_quiet = os.getloadavg()[0] < 3.0
     if full and is_quiet and (faster < FASTER or longer > SLOWER):
         print("FAILED")
