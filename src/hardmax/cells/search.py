@@ -94,8 +94,8 @@ def enumerate_cells(
         for small networks) or "float" (signs believed, result marked estimated).
     max_cells : stop after this many; the result is then marked incomplete. The search goes down at once, so that the
         time too depends on this number and not on how many cells there are.
-    progress : show cells found and the share of the domain done, on a terminal, and that kernels are compiled where it
-        is their first use.
+    progress : show cells found, the share of the search that is done and a guess at their number, on a terminal, and
+        that kernels are compiled where it is their first use.
     workers : threads.
     stream_to : a new or empty folder: cells are written there as they are found and a ``StreamedCells`` comes
         back, so that memory does not grow with their number.
@@ -150,13 +150,13 @@ def _streamed(run: _Run, folder: str | os.PathLike[str], held: HeldSignals, prog
 def _search(run: _Run, keep: Callable[[CellBatch], None], progress: bool) -> bool:
     """Hand over every batch of cells, up to the number wanted; whether these are all there are."""
     found, is_complete = 0, True
-    with Progress(progress, run.domain) as bar:
+    with Progress(progress) as bar:
         try:
             for batch in run.batches():
                 some = batch if run.max_cells is None else first_cells(batch, run.max_cells - found)
                 keep(some)
                 found += len(some)
-                bar.advance(len(some), some.pieces)
+                bar.advance(len(some), some.share)
                 if found == run.max_cells:
                     is_complete = len(some) == len(batch) and run.is_exhausted()
                     break
@@ -189,11 +189,11 @@ def count_cells(
     total, is_complete = 0, True
     with HeldSignals() as held:
         run = _Run(net, domain, mode, workers)
-        with Progress(progress, domain) as bar:
+        with Progress(progress) as bar:
             try:
-                for number, pieces in run.counts():
+                for number, share in run.counts():
                     total += number
-                    bar.advance(number, pieces)
+                    bar.advance(number, share)
             except KeyboardInterrupt:
                 is_complete = False
         is_complete = is_complete and not held.arrived
@@ -242,10 +242,10 @@ class _Run:
             self._iterator = self._enumeration.cells(self.workers)
         return self._iterator
 
-    def counts(self) -> Iterator[tuple[int, Polytopes]]:
-        """Numbers that add up to the number of cells, with the pieces counted."""
+    def counts(self) -> Iterator[tuple[int, float]]:
+        """Numbers that add up to the number of cells, with their shares of the search."""
         if self.mode is Exactness.EXACT:
-            return ((len(batch), batch.pieces) for batch in self.batches())
+            return ((len(batch), batch.share) for batch in self.batches())
         return self._enumeration.count(self.workers)
 
     def is_exhausted(self) -> bool:
@@ -278,17 +278,17 @@ def _exact_batches(follower: ExactFollower, engine: Engine, enumeration: Enumera
     """Cells decided in rationals alone: every piece is settled, none is cut by floats."""
     stages = follower.program.stages
     label = np.zeros(enumeration.n_choices, dtype=enumeration.label_type)
-    stack: list[tuple[int, int, NDArray[Any], Polytopes]] = [(0, 0, label, engine.root())]
+    stack: list[tuple[int, int, NDArray[Any], Polytopes, float]] = [(0, 0, label, engine.root(), 1.0)]
     number = 0
     while stack:
-        index, first, label, piece = stack.pop()
+        index, first, label, piece, share = stack.pop()
         if index == len(stages):
             exact = follower.map(label)
             terms = follower.program.dim + 1
             maps = np.zeros((1, terms, *exact.shape[1:]))
             maps[0, : len(exact)] = float_array(exact)
             error = relative_error(1) * np.abs(maps).reshape(1, terms, -1).max(axis=2) + UNDERFLOW
-            yield CellBatch((number,), label[None], maps, error, piece)
+            yield CellBatch((number,), label[None], maps, error, piece, share)
             number += 1
             continue
         last = enumeration.part_end(stages[index], first, piece)
@@ -302,7 +302,7 @@ def _exact_batches(follower: ExactFollower, engine: Engine, enumeration: Enumera
             chosen = label.copy()
             chosen[stage.columns] = labels[child]
             chosen[copies] = chosen[sources]
-            stack.append((*after, chosen, children.take(child, child + 1)))
+            stack.append((*after, chosen, children.take(child, child + 1), share / len(labels)))
 
 
 class _WallRow:
