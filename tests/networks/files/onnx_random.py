@@ -336,6 +336,40 @@ def _softmax(op):
     return draw
 
 
+def _top(then):
+    """The largest of the last axis: as they are, or their places made one-hot, scattered to or gathered from."""
+
+    def draw(m):
+        x = m.some(at_least=1)
+        if x is None or not m.shape(x)[-1]:
+            return False
+        n = m.shape(x)[-1]
+        k = m.integer(1, min(n, 3))
+        operands, own = ([x, m.ints([k])], {}) if m.opset >= 10 else ([x], {"k": k})
+        if not m.add("TopK", operands, n_outputs=2, **own):
+            return False
+        values, places = (f"t{len(m.nodes) - 1}_{i}" for i in (0, 1))
+        if then == "TopK":
+            return True
+        if then == "OneHot":
+            off_on = m.constant(m.numbers((2,)))
+            return m.add("OneHot", [places, m.constant(np.array(n, np.int64)), off_on], axis=-1)
+        if m.opset < 11:
+            return False
+        base = m.constant(np.full(m.shape(x), m.pick([0.0, 0.5])).astype(m.dtype))
+        updates = values if m.chance(0.5) else m.constant(np.full(m.values[values].shape, 0.25).astype(m.dtype))
+        return m.add("ScatterElements", [base, places, updates], axis=-1)
+
+    return draw
+
+
+def _is_nan(m):
+    x = m.some()
+    if not m.add("IsNaN", [x]):
+        return False
+    return m.add("Where", [f"t{len(m.nodes) - 1}_0", m.constant(np.array(0, m.dtype)), x])
+
+
 def _cast(m):
     kinds = {"float32": [1, 1, 11], "float64": [11, 11, 1]}[m.dtype]
     x = m.some()
@@ -889,6 +923,10 @@ def _bridge_index(m):
 
 
 OPERATORS = {
+    "TopK": _top("TopK"),
+    "OneHot": _top("OneHot"),
+    "ScatterElements": _top("ScatterElements"),
+    "IsNaN": _is_nan,
     **{name: _binary(name) for name in ("Add", "Sub", "Mul")},
     **{name: _variadic(name) for name in ("Sum", "Mean", "Max", "Min")},
     **{name: _unary(name) for name in ("Neg", "Abs", "Relu", "Exp", "Erf", "Tanh", "Sigmoid", "HardSwish", "Identity")},

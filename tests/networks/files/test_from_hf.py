@@ -27,7 +27,6 @@ def seeded():
 
 def _model(name, **changes):
     family = FAMILIES[name]
-    changes |= {"rotary_dim": 2} if name == "GPT-J" else {}
     return replace(family, sizes=family.sizes | changes).build(transformers), family.inputs(torch)
 
 

@@ -233,7 +233,7 @@ def _cast(t: Translation) -> Value:
     value = t.operands[0]
     if t.node.op == "CastLike":
         like = t.operands[1]
-        if not isinstance(value, Data | Masked):
+        if not isinstance(value, Data | Masked | Ranked | Selected):
             raise OperatorError("a constant is cast to the type of data, which may round it; use Cast")
         target = np.dtype(np.float64) if isinstance(like, Data) else t.constant(1).dtype
     else:
@@ -242,7 +242,7 @@ def _cast(t: Translation) -> Value:
         return value
     if isinstance(value, Selected) and target.kind in "iub":
         return value
-    if isinstance(value, Ranked) and value.what == "indices" and target.kind in "iu":
+    if isinstance(value, Ranked) and target.kind in ("iu" if value.what == "indices" else "f"):
         return value
     if target.kind != "f":
         raise OperatorError(f"data is cast to {target}, which rounds; only casts of data to floats are read")

@@ -308,9 +308,8 @@ def _rearranged(t: Translation) -> Sequence[Value]:
     if t.node.op in RESHAPES:
         return [Data(t.reshape(x, reshaped(t.node, t.shape(x), how, t.opset, t.budget)).value)]
     pieces = rearranged(t.node, t.positions(x), how, t.opset, t.budget)
-    if any(piece.size == 0 for piece in pieces):
-        raise OperatorError(f"a tensor of shape {t.shape(x)} is cut to nothing; empty tensors are not read")
-    return [t.take(x, piece) for piece in pieces]
+    # what is cut to nothing depends on nothing: a constant without entries, which a Concat leaves out
+    return [t.take(x, piece) if piece.size else np.zeros(piece.shape, np.float32) for piece in pieces]
 
 
 def _settle_temperature(graph: Graph) -> tuple[Graph, float]:
