@@ -12,6 +12,7 @@ import pytest
 
 import hardmax as hm
 from hardmax.errors import DomainError, ShapeError
+from hardmax.heads.capture.captured import Capture, CapturedHead
 from hardmax.heads.diagram.value_field import value_field
 from hardmax.html import block, table
 from hardmax.networks.library import builtin
@@ -276,6 +277,17 @@ def test_findings_show_as_a_table_and_each_with_its_witness():
     assert "1 false" in html and "1 holds with correction" in html and _checked(html) and "Figure 4" in html
     one = findings[1]._repr_html_()
     assert "216" in one and "92" in one and _checked(one)
+
+
+# ---- networks and captures ----
+
+
+def test_networks_and_captures_are_shown_and_their_names_stay_text():
+    shown = builtin("demo")._repr_html_()
+    assert _checked(shown) >= {"table"} and "Hardmax" in shown
+    head = CapturedHead(0, 0, "<b>", [[2.0]], [[1.0], [-1.0]], [[5.0], [7.0]], 1.0)
+    shown = Capture("<img src=x>", ("</td>", "right"), (head,), ("asking",))._repr_html_()
+    assert "table" in _checked(shown) and "<img" not in shown
 
 
 # ---- colours ----

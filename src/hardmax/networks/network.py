@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Sequence
 from math import prod
 from typing import Any
@@ -13,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from hardmax.errors import EmptyError, ParameterError, ShapeError, WeightError
 from hardmax.exact.rationals import fraction_array, rational_array
 from hardmax.exactness import detached
+from hardmax.html import block, table
 from hardmax.networks import evaluation
 from hardmax.networks import operations as op
 from hardmax.networks.graph import Graph, GraphBuilder
@@ -188,6 +190,14 @@ class Network:
             f"Network({self.input_shape} -> {self.output_shape}, {len(self._graph.nodes)} operations, "
             f"{self.n_parameters} parameters, {self.n_choices} choices, {kind})"
         )
+
+    def _repr_html_(self) -> str:
+        kind = "hard" if self._temperature == 0 else f"soft, temperature {self._temperature:g}"
+        counted = Counter(node.operation.name for node in self._graph.nodes)
+        rows = [("input", self.input_shape), ("output", self.output_shape), ("attention", kind)]
+        rows += [("parameters", f"{self.n_parameters:,}"), ("choices in a label", f"{self.n_choices:,}")]
+        rows.append(("operations", ", ".join(f"{count} {name}" for name, count in counted.most_common())))
+        return block("Network", table((), rows))
 
     @property
     def smooth_operations(self) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from hardmax.errors import EmptyError, ParameterError, ShapeError, WeightError
 from hardmax.exactness import FloatArray, IntArray
+from hardmax.html import block, table
 from hardmax.networks import evaluation
 
 
@@ -297,6 +298,15 @@ class Capture:
 
     def __repr__(self) -> str:
         return f"Capture({self.source}: {len(self.heads)} heads in {self.n_layers} layers, {len(self.tokens)} tokens)"
+
+    def _repr_html_(self) -> str:
+        columns = ("layer", "head", "queries", "keys", "dimension", "temperature")
+        rows = [
+            (head.layer, head.head, head.n_queries, head.n_keys, head.keys.shape[1], f"{head.temperature:g}")
+            for head in self.heads
+        ]
+        title = f"{self.source}: {len(self.heads):,} heads on {' '.join(self.tokens)[:120]}"
+        return block(title, table(columns, rows))
 
     @property
     def n_layers(self) -> int:
