@@ -91,6 +91,7 @@ if TYPE_CHECKING:
     from hardmax.networks.network import Network as Network
     from hardmax.networks.skeleton import skeleton as skeleton
     from hardmax.runs.resources import Resources as Resources
+    from hardmax.runs.sweeps import sweep as sweep
     from hardmax.tropical.polynomial import TropicalPolynomial as TropicalPolynomial
     from hardmax.tropical.sums.joint_cells import joint_cells as joint_cells
     from hardmax.tropical.sums.joint_cells import minkowski_vertices as minkowski_vertices
@@ -156,6 +157,7 @@ _NAMES = {
     "read": "hardmax.networks.files.formats",
     "sample_cells": "hardmax.measure.sampling",
     "skeleton": "hardmax.networks.skeleton",
+    "sweep": "hardmax.runs.sweeps",
     "to_torch": "hardmax.networks.files.torch_export",
     "verify": "hardmax.cells.verify.verification",
     "write": "hardmax.networks.files.formats",
@@ -194,4 +196,4 @@ if not TYPE_CHECKING:  # a type checker should refuse unknown names, which a mod
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted([*__all__, "__version__"])

@@ -40,4 +40,4 @@ if not TYPE_CHECKING:  # a type checker should refuse unknown names, which a mod
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return __all__

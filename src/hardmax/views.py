@@ -1,4 +1,5 @@
 """What stands above is asked for by name: the picture of a result, a computation as a run.
+What completion shows of a namespace is here too.
 
 Examples
 --------
@@ -8,18 +9,29 @@ Examples
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 # name -> the module that defines it
 _VIEWS = {
+    "class_run": "runs.class_runs",
     "complex_html": "show.notebook",
+    "count_run": "runs.cell_runs",
     "diagram_html": "show.notebook",
+    "draw_audit": "show.geometry",
+    "draw_cached": "show.geometry",
+    "draw_captured": "show.geometry",
     "draw_complex": "show.drawing",
     "draw_diagram": "show.drawing",
     "draw_field": "show.drawing",
-    "class_run": "runs.class_runs",
-    "count_run": "runs.cell_runs",
+    "draw_hypersurface": "show.geometry",
+    "draw_points": "show.drawing",
+    "draw_polytope": "show.geometry",
+    "draw_solid_complex": "show.geometry",
+    "draw_solid_diagram": "show.geometry",
+    "draw_subdivision": "show.geometry",
     "map_run": "runs.cell_runs",
     "resources": "runs.resources",
     "stored_cells": "runs.cell_runs",
@@ -29,3 +41,17 @@ _VIEWS = {
 def view(name: str) -> Any:
     """The function of that name, loaded on first use."""
     return getattr(import_module(f"hardmax.{_VIEWS[name]}"), name)
+
+
+def own_names(space: Mapping[str, object], *more: str) -> list[str]:
+    """The names that a namespace offers: its public ones, without the modules and tools it was built with; and more.
+
+    Examples
+    --------
+    >>> import os
+    >>> own_names({"os": os, "table": len, "_hidden": 1, "import_module": import_module}, "late")
+    ['late', 'table']
+    """
+    tools = ("TYPE_CHECKING", "import_module", "own_names")
+    own = {name for name, value in space.items() if name[:1] != "_" and not isinstance(value, ModuleType)}
+    return sorted((own - {*tools}) | {*more})

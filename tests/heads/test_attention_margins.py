@@ -52,7 +52,7 @@ _NUMBERS = st.one_of(
 
 
 @st.composite
-def heads(draw):
+def _heads(draw):
     dim, n_keys = draw(st.integers(1, 3)), draw(st.integers(1, 6))
     n_queries = draw(st.integers(1, n_keys))
     number = lambda rows: np.array([[draw(_NUMBERS) for _ in range(dim)] for _ in range(rows)])  # noqa: E731
@@ -61,7 +61,7 @@ def heads(draw):
 
 @pytest.mark.parametrize("device", [None, "cpu"])
 @pytest.mark.parametrize("causal", [False, True])
-@given(heads(), st.sampled_from([1.0, 0.25, 3.0]))
+@given(_heads(), st.sampled_from([1.0, 0.25, 3.0]))
 @example((np.array([[1.0]]), np.array([[2.0], [2.0], [1.0]]), np.zeros(3)), 1.0)  # the same key twice
 @example((np.array([[1.0, 1.0]]), np.array([[1.0, 2.0**-24], [1.0, 0.0]]), np.zeros(2)), 1.0)  # binary32 cannot tell
 def test_every_row_is_as_rationals_say(torch, device, causal, head, temperature):

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 
 from hardmax.cells.engines.space import _corner_kernels, _vanishing_kernels, _winner_kernels
 from hardmax.cells.engines.space import _kernels as _space_kernels
-from hardmax.cells.engines.space._structures import Cut, Fresh, Group, Mode, Race, Rows, Solid
+from hardmax.cells.engines.space import _structures as _space_structures
+from hardmax.cells.engines.space._structures import Cut, Group, Mode, Race, Rows, Solid
 from hardmax.exact import expansions as _expansions
 
-MODULES = (_expansions, _corner_kernels, _space_kernels, _vanishing_kernels, _winner_kernels)
+MODULES = (_expansions, _space_structures, _corner_kernels, _space_kernels, _vanishing_kernels, _winner_kernels)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -52,13 +53,8 @@ def _is_within(found, truth, error):
 
 
 def _solid(corners, bits, lines):
-    return Solid(corners, bits, lines, np.array([len(corners), len(lines)]))
-
-
-def _fresh(corners, bits):
-    """One new corner between the first two."""
-    dim = corners.shape[1]
-    return Fresh(corners, bits, np.array([[0, 1]]), np.zeros((1, 4)), np.empty((4 * dim, 2 * dim + 4)))
+    n, n_slots = len(corners), len(lines)
+    return Solid(corners, np.arange(n), bits, lines, np.arange(n_slots), np.array([n, n_slots]))
 
 
 # --- edges -----------------------------------------------------------------------------------------
@@ -133,7 +129,7 @@ def test_a_corner_on_an_edge_to_infinity_is_within_its_errors(ends, errors, slop
     bits, lines = np.ones((3, 1), dtype=np.uint64), np.zeros((1, dim + 4))
     lines[0, dim + 3] = -1.0  # a wall at M passes through the corner
     with np.errstate(over="ignore", invalid="ignore"):
-        _corner_kernels._cross_far(_solid(corners, bits, lines), values, _fresh(corners[2:], bits[2:]), 0, dim)
+        _corner_kernels._cross_far(_solid(corners, bits, lines), values, 0, 1, 2, dim)
     for k in range(dim):
         assert _is_within(corners[2, k], p[k] + at[0] / slope * step[k], corners[2, error])
         assert _is_within(corners[2, dim + k], q[k] + Fraction(slopes[0]) / slope * step[k], corners[2, far_error])
@@ -164,9 +160,9 @@ def test_a_corner_computed_from_its_walls_is_within_its_error(walls, of_normals,
     truth = _solved([[*wall[1:], -wall[0]] for wall in exact])
     corners, bits = np.zeros((1, dim + 1)), np.full((1, 1), 3, dtype=np.uint64)
     corners[0, dim] = inf
-    fresh, mode = _fresh(corners, bits), Mode(dim, dim, False, True, False)
+    system, mode = np.empty((4 * dim, 3 * dim + 4)), Mode(dim, dim, False, True, False)
     with np.errstate(all="ignore"):
-        _corner_kernels._refine(_solid(corners, bits, lines), row, fresh, 0, mode)
+        _corner_kernels._refine(_solid(corners, bits, lines), row, system, 0, mode)
     if corners[0, dim] < inf:
         assert truth is not None
         assert all(_is_within(corners[0, k], truth[k], corners[0, dim]) for k in range(dim))
@@ -213,7 +209,7 @@ def test_the_value_of_a_row_at_a_corner_and_a_lead_of_two_are_within_their_bound
     assert _is_within(value, truth, bound)
     mode, signs = Mode(dim, dim, False, True, False), np.zeros(1, dtype=np.int64)
     none, values = np.zeros((1, 1), dtype=np.uint64), np.zeros((1, 4))
-    _space_kernels.all_signs(_solid(corners, none, np.zeros((0, dim + 4))), Cut(row, values, signs), mode)
+    _space_kernels.all_signs(_solid(corners, none, np.zeros((0, dim + 4))), Cut(row, values, signs, 0, 0), mode, None)
     assert signs[0] in (_vanishing_kernels.DOUBT, (truth > 0) - (truth < 0))
     if low_part == 0.0:  # the row against its negative, as two scores of one choice, here and at infinity
         far = np.concatenate([np.zeros(dim), corners[0, :dim], [0.0, drift]])[None]
@@ -225,16 +221,16 @@ def test_the_value_of_a_row_at_a_corner_and_a_lead_of_two_are_within_their_bound
 
 def _lead(row, errors, corners, mode):
     """The lead of a row over its negative at the only corner, and its bound."""
-    coef, table = np.array([row, -row]), np.array([[0, 2, 0, 0]])
-    rows = Rows(
-        coef, np.ascontiguousarray(coef.T), np.array(errors), np.empty((1, mode.dim + 2)), np.zeros(2, dtype=bool)
-    )
+    coef, table, nothing = np.array([row, -row]), np.array([[0, 2, 0, 0]]), np.zeros(2, dtype=np.int64)
+    parts = np.stack([coef, 0 * coef, np.array([errors, errors])], axis=1)
+    limits = np.empty((1, mode.dim + 2))
+    rows = Rows(parts, np.ascontiguousarray(coef.T), np.array(errors), limits, nothing, nothing, nothing)
     reach, scores, none = np.empty(2 * mode.dim + 4), np.empty(2), np.zeros(0)
-    race, group = Race(none, none, none, scores, none, none, reach, np.zeros(2)), Group(0, 2, 0, 0)
-    _winner_kernels.set_limits(coef, rows.error, table, rows.limits, mode.dim)
+    race, group = Race(none, none, none, scores, none, none, reach, np.zeros((1, 2))), Group(0, 2, 0, 0)
+    _winner_kernels.set_limits(parts, rows.error, table, rows.limits, mode.dim)
     _winner_kernels.set_reach(_solid(corners, none, none), rows.error, reach, mode)
     _winner_kernels.set_bounds(rows, group, race, mode)
-    bound = _winner_kernels._set_scores(rows, group, corners, 0, race, mode)
+    bound = _winner_kernels.set_scores(rows, group, corners, 0, race, mode)
     return scores[0] - scores[1], bound
 
 
@@ -243,9 +239,9 @@ def test_a_determinant_that_one_prime_divides_is_not_zero():
     row, bits = np.zeros((2, 3)), np.full((1, 1), 3, dtype=np.uint64)
     for prime in _vanishing_kernels.PRIMES[:3].tolist():
         row[0] = [float(prime), 1.0, 1.0]
-        assert not _vanishing_kernels.vanishes(walls, 2, bits, 0, row, 2, False)
+        assert not _vanishing_kernels.vanishes(walls, np.arange(2), 2, bits[0], row, 2, False)
     row[0] = [0.0, 1.0, 1.0]
-    assert _vanishing_kernels.vanishes(walls, 2, bits, 0, row, 2, False)
+    assert _vanishing_kernels.vanishes(walls, np.arange(2), 2, bits[0], row, 2, False)
 
 
 @_plain

@@ -15,6 +15,7 @@ from hardmax.cells.subtrees import Budget
 from hardmax.errors import FileFormatError, MissingExtraError, ParameterError, RunError, WriteError
 from hardmax.networks.library import builtin, random_relu_network
 from hardmax.runs import tables
+from hardmax.runs.worker import work
 from runs.inline_runs import Here, KilledError, killed_at_write
 
 pytest.importorskip("pyarrow", reason="pyarrow, which is not installed")
@@ -206,6 +207,10 @@ def test_bad_resources_are_refused(tmp_path):
     for wrong in ({"out": None}, {"max_cells": 3}, {"stream_to": "x"}):
         with pytest.raises(ParameterError, match="out="):
             hm.enumerate_cells(GRID, SQUARE, **{"out": tmp_path / "x", "on": 1, **wrong})
+
+
+def test_a_worker_of_another_version_is_refused():
+    assert "install the same version" in str(work("count", b"", b"", Budget(), "0.0"))
 
 
 def test_without_pyarrow_the_message_has_the_pip_line(tmp_path, monkeypatch):

@@ -12,7 +12,6 @@ import pytest
 
 import hardmax as hm
 from hardmax.errors import DomainError, ShapeError
-from hardmax.heads.capture.captured import Capture, CapturedHead
 from hardmax.heads.diagram.value_field import value_field
 from hardmax.html import block, table
 from hardmax.networks.library import builtin
@@ -193,11 +192,12 @@ def test_too_many_cells_are_summarised():
     assert "svg" not in _checked(html) and "Too many cells" in html and f"{cells.n_cells:,}" in html
 
 
-def test_a_complex_in_space_is_a_table_and_refuses_to_be_plotted():
-    net = hm.Network([hm.Affine(np.eye(3)), hm.ReLU()], 3)
-    cells = hm.enumerate_cells(net, hm.Box([-1] * 3, [1] * 3))
-    assert "svg" not in _checked(cells._repr_html_())
-    with pytest.raises(ShapeError, match=r"dimension 3.*hm\.Plane"):
+def test_a_complex_in_space_is_a_table_and_above_it_refuses_to_be_plotted():
+    for dim in (3, 4):
+        net = hm.Network([hm.Affine(np.eye(dim)), hm.ReLU()], dim)
+        cells = hm.enumerate_cells(net, hm.Box([-1] * dim, [1] * dim))
+        assert "svg" not in _checked(cells._repr_html_())
+    with pytest.raises(ShapeError, match=r"dimension 4.*hm\.Plane"):
         cells.plot(_Axes())
 
 
@@ -221,8 +221,8 @@ def test_windows_and_names_of_the_wrong_shape_are_refused():
         diagram.plot(_Axes(), extent=(0, 1))
     with pytest.raises(ShapeError, match="names: expected one for each of 2 keys, got 1"):
         diagram.plot(_Axes(), names=["one"])
-    with pytest.raises(ShapeError, match="dimension 2, got 3"):
-        hm.power_diagram(np.eye(3)).plot(_Axes())
+    with pytest.raises(ShapeError, match="dimension 2 or 3, got 4"):
+        hm.power_diagram(np.eye(4)).plot(_Axes())
     cells = hm.enumerate_cells(builtin("demo"), hm.Segment([-2, -1], [2, 1.5]))
     with pytest.raises(DomainError, match="on a line"):
         cells.plot(_Axes(), extent=((0, 1), (0, 1)))
@@ -277,17 +277,6 @@ def test_findings_show_as_a_table_and_each_with_its_witness():
     assert "1 false" in html and "1 holds with correction" in html and _checked(html) and "Figure 4" in html
     one = findings[1]._repr_html_()
     assert "216" in one and "92" in one and _checked(one)
-
-
-# ---- networks and captures ----
-
-
-def test_networks_and_captures_are_shown_and_their_names_stay_text():
-    shown = builtin("demo")._repr_html_()
-    assert _checked(shown) >= {"table"} and "Hardmax" in shown
-    head = CapturedHead(0, 0, "<b>", [[2.0]], [[1.0], [-1.0]], [[5.0], [7.0]], 1.0)
-    shown = Capture("<img src=x>", ("</td>", "right"), (head,), ("asking",))._repr_html_()
-    assert "table" in _checked(shown) and "<img" not in shown
 
 
 # ---- colours ----

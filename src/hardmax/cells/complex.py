@@ -336,16 +336,25 @@ class CellComplex:
         state = "" if self.is_complete else ", incomplete"
         return f"CellComplex({self.n_cells} cells in dimension {self.dim}, {self.exactness.value}{state})"
 
-    def plot(self, ax: Any = None, *, extent: ArrayLike | None = None) -> Any:
-        """Draw the cells on matplotlib's ``ax``, new axes unless given, and return it; on a plane or a segment only.
+    def plot(
+        self,
+        ax: Any = None,
+        *,
+        extent: ArrayLike | None = None,
+        points: ArrayLike | None = None,
+        labels: ArrayLike | None = None,
+    ) -> Any:
+        """Draw the cells on matplotlib's ``ax``, new axes unless given, and return it; up to three dimensions.
 
         On a plane walls between regions are dark and walls inside a region pale; ``extent`` is ((u0, u1), (v0, v1)). On
         a segment the outputs are drawn over bands in the cells' colours; ``extent`` is (low, high). By default the
-        whole domain is drawn, or a window around all vertices where it is unbounded.
+        whole domain is drawn, or a window around all vertices where it is unbounded. Cells of ``hm.decisions(net)``
+        have the colours of their classes, and the decision boundary is drawn over them; in space it is drawn alone.
+        ``points`` (n, dim) in slice coordinates are marked, in the colours of their ``labels`` (n,).
 
         Exactness: estimated (floats); for looking at.
         """
-        return view("draw_complex")(self, ax, extent)
+        return view("draw_points")(view("draw_complex")(self, ax, extent), points, labels, self.dim)
 
     def _repr_html_(self) -> str:
         return str(view("complex_html")(self))

@@ -194,8 +194,12 @@ class Space(Domain):
     dim: int
 
     def __post_init__(self) -> None:
-        if int(self.dim) != self.dim or self.dim < 1:
-            raise DomainError(f"Space: expected a dimension of at least 1, got {self.dim}")
+        try:
+            is_whole = int(self.dim) == self.dim >= 1
+        except (TypeError, ValueError, OverflowError):
+            is_whole = False
+        if not is_whole:
+            raise DomainError(f"Space: expected a dimension of at least 1, got {self.dim!r:.60}")
 
     low = None
     high = None

@@ -223,10 +223,10 @@ def count_cells(
     total, is_complete = 0, True
     if out is not None or on is not None:
         _Run(net, domain, mode, workers)  # refuses what cannot be counted
-        number: CellCount = view("count_run")(net, domain, mode, out, view("resources")(on, workers), progress)
-        if number == 0 and number.is_complete:
+        counted: CellCount = view("count_run")(net, domain, mode, out, view("resources")(on, workers), progress)
+        if counted == 0 and counted.is_complete:
             raise _lost_every_cell()
-        return number
+        return counted
     with HeldSignals() as held:
         run = _Run(net, domain, mode, workers)
         with Progress(progress, domain) as bar:

@@ -27,6 +27,7 @@ from hardmax.cli import map as map_command
 from hardmax.cli import report as report_command
 from hardmax.cli import sample as sample_command
 from hardmax.cli import skeleton as skeleton_command
+from hardmax.cli import sweep as sweep_command
 from hardmax.cli.completion import join_words
 from hardmax.cli.parts.messages import for_the_command_line
 from hardmax.cli.parts.output import visible
@@ -60,6 +61,7 @@ app.command("around", rich_help_panel=LOOK, epilog=around_command.EXAMPLES)(arou
 app.command("count", rich_help_panel=COUNT, epilog=count_command.EXAMPLES)(count_command.count)
 app.command("map", rich_help_panel=COUNT, epilog=map_command.EXAMPLES)(map_command.map_)
 app.command("sample", rich_help_panel=COUNT, epilog=sample_command.EXAMPLES)(sample_command.sample)
+app.command("sweep", rich_help_panel=COUNT, epilog=sweep_command.EXAMPLES)(sweep_command.sweep)
 app.command("skeleton", rich_help_panel=CHANGE, epilog=skeleton_command.EXAMPLES)(skeleton_command.skeleton)
 app.command("classes", rich_help_panel=CHANGE, epilog=classes_command.EXAMPLES)(classes_command.classes)
 app.command("compile", rich_help_panel=CHANGE, epilog=compile_command.EXAMPLES)(compile_command.compile_)

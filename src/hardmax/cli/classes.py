@@ -98,7 +98,7 @@ def classes(
         check_target(out, force=force, endings=_ENDINGS, beside=[model, names, repair])
     check_target(repair, force=force, endings=(".onnx",), beside=[model, names])
     place = None if repair is None else _place(model, layer, repair, margin)
-    run = {} if folder is None else {"out": folder, "on": running.resources()}
+    run: dict[str, Any] = {} if folder is None else {"out": folder, "on": running.resources()}
     audit = audit_classes(
         model, layer=layer, domain=_domain(domain), names=names, progress=not as_json, max_seconds=max_seconds, **run
     )

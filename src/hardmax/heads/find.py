@@ -16,7 +16,7 @@ from hardmax.exactness import IntArray
 from hardmax.heads.score_paths import ScorePath, WeightUse, score_path, weight_use
 from hardmax.networks import operations as op
 from hardmax.networks.graph import Graph
-from hardmax.networks.network import Network
+from hardmax.networks.network import Network, check_network
 
 #: A head by its layer and its number there, both counted from zero.
 Pair: TypeAlias = tuple[int, int]
@@ -112,6 +112,7 @@ def head_layers(net: Network) -> tuple[HeadLayer, ...]:
     Each attention node of a file is a layer and its third axis from the end counts the heads; the heads of one
     ``hm.Attention`` form a layer. A Softmax that only turns outputs into probabilities is none.
     """
+    check_network(net)
     of_graph = _FOUND.setdefault(net.graph, {})
     is_built = net.layers is not None
     if is_built not in of_graph:

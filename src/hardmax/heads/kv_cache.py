@@ -16,7 +16,7 @@ state of the token, and a segment of that is a segment of both.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import isfinite
@@ -37,6 +37,7 @@ from hardmax.heads.diagram.weight_bounds import QuerySet, weight_bounds
 from hardmax.heads.keys import Diagrams
 from hardmax.heads.rows import HeadRows, head_rows, lengths_of, one_thread_each
 from hardmax.heads.segment_routing import OwnKey, SegmentRouting, segment_routing
+from hardmax.views import view
 
 
 @dataclass(frozen=True)
@@ -159,6 +160,13 @@ class CachedHead:
 
     def _repr_html_(self) -> str:
         return caches_html(f"Head {self.head} of layer {self.layer} ({self.name}), own key ignored", [self.numbers()])
+
+    def plot(self, ax: Any = None, *, names: Sequence[str] | None = None) -> Any:
+        """Draw the cells of the cached keys on a plane through the current query, and the query; returns ``ax``.
+
+        Exactness: estimated (floats); for looking at.
+        """
+        return view("draw_cached")(self, ax, names)
 
     @property
     def n_cached(self) -> int:

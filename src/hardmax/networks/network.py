@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Sequence
 from math import prod
 from typing import Any
@@ -184,20 +183,23 @@ class Network:
         step = max(1, _BATCH_NUMBERS // widest)
         return [batch[start : start + step] for start in range(0, len(batch), step)]
 
+    def _repr_html_(self) -> str:
+        graph = self._graph
+        chosen = dict(zip(graph.choice_nodes, graph.choice_counts, strict=True))
+        columns = ("operation", "at", "shape", "parameters", "choices")
+        rows = [
+            (node.operation.name, node.name, str(node.shape), node.operation.n_parameters, chosen.get(index, 0))
+            for index, node in enumerate(graph.nodes)
+        ]
+        changes = table((), [(change,) for change in self.changes]) if self.changes else ""
+        return block(repr(self), table(columns, rows, most=40), changes, exactness="exact")
+
     def __repr__(self) -> str:
         kind = "hard" if self._temperature == 0 else f"temperature {self._temperature:g}"
         return (
             f"Network({self.input_shape} -> {self.output_shape}, {len(self._graph.nodes)} operations, "
             f"{self.n_parameters} parameters, {self.n_choices} choices, {kind})"
         )
-
-    def _repr_html_(self) -> str:
-        kind = "hard" if self._temperature == 0 else f"soft, temperature {self._temperature:g}"
-        counted = Counter(node.operation.name for node in self._graph.nodes)
-        rows = [("input", self.input_shape), ("output", self.output_shape), ("attention", kind)]
-        rows += [("parameters", f"{self.n_parameters:,}"), ("choices in a label", f"{self.n_choices:,}")]
-        rows.append(("operations", ", ".join(f"{count} {name}" for name, count in counted.most_common())))
-        return block("Network", table((), rows))
 
     @property
     def smooth_operations(self) -> tuple[str, ...]:

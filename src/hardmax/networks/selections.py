@@ -50,11 +50,11 @@ def sets_of(n: int, sizes: range) -> FloatArray:
 def add_top(builder: GraphBuilder, scores: int, k: int, name: str, always_hard: bool = False) -> int:
     """Append the choice of the k largest over the last axis: a value with ones there, zeros elsewhere."""
     n = builder.shape_of(scores)[-1]
+    if k == 1:
+        return builder.add(op.Hardmax(always_hard), scores, name=name)
     if k == n:  # every key: zeros and ones that depend on nothing
         nothing = builder.add(op.Scale(op.frozen(0.0)), scores, name=name)
         return builder.add(op.Shift(op.frozen(1.0)), nothing, name=name)
-    if k == 1:
-        return builder.add(op.Hardmax(always_hard), scores, name=name)
     sets = op.frozen(sets_of(n, range(k, k + 1)))
     sums = builder.add(op.Linear(sets), scores, name=f"{name} sums of {k}")
     chosen = builder.add(op.Hardmax(always_hard), sums, name=name)

@@ -23,6 +23,7 @@ from hardmax.papers.entries import Verdict as Verdict
 from hardmax.papers.reporting import as_json as as_json
 from hardmax.papers.reporting import as_markdown as as_markdown
 from hardmax.papers.reporting import check as check
+from hardmax.views import own_names
 
 if TYPE_CHECKING:
     from hardmax.papers.adversaries import Attack as Attack
@@ -41,4 +42,4 @@ else:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), "Attack", "attack", "ledger"})
+    return own_names(globals(), "Attack", "attack", "ledger")

@@ -386,7 +386,8 @@ CLAIMS = (
         Decided.LITERATURE,
         lambda d, depth, affine: bounds.key_exponent(d, d, affine, depth),
         "Theta(N^{min(H, d) L}) with affine scores; without bias the exponent is min(H, d - 1) L. Keys free in every "
-        "block and d_k >= 2 are proved sufficient; d_k >= 2 is necessary.",
+        "block and d_k >= 2 are proved sufficient, and so are keys made from tokens behind a causal mask where tokens "
+        "have three more coordinates (hm.constructions.causal_digit_transformer); d_k >= 2 is necessary.",
         True,
         reference=_TIGHT,
     ),

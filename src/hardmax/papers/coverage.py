@@ -76,7 +76,8 @@ ITEMS = (
           "measure/test_stability.py::test_bounds_are_attained_by_rivals_at_the_margin"),
     _item("Remark IV.5", "hm.read", _LEDGER, "whole sequences are coupled: cells are taken with the context fixed"),
     _item("Remark IV.6", "hm.power_diagram",
-          "heads/diagram/test_power_diagram.py::test_keys_on_a_sphere_give_an_ordinary_voronoi_diagram"),
+          "heads/diagram/test_power_diagram.py::test_keys_on_a_sphere_give_an_ordinary_voronoi_diagram "
+          "heads/diagram/test_normalised.py::test_without_biases_rms_norm_changes_no_cell"),
     _item("Figure 4", "hm.minkowski_vertices hm.reports.figures",
           "measure/test_bounds.py::test_tight_maxima_of_the_figure_and_its_neighbours"),
     _item("Proposition V.1", "hm.power_diagram", "heads/diagram/test_power_diagram.py::test_reference_counts"),
@@ -93,8 +94,10 @@ ITEMS = (
           "constructions/test_grid.py::test_cells_and_regions_are_exactly_the_promised_number"),
     _item("Remark V.8", "hm.grid_transformer",
           "constructions/test_grid.py::test_every_cell_of_the_line_is_mapped_onto_the_unit_interval"),
-    _item("Corollary V.9", "hm.bounds.key_exponent hm.bounds.growth_per_block",
-          "measure/test_bounds.py::test_exponents_are_the_growth_of_the_maxima"),
+    _item("Corollary V.9",
+          "hm.bounds.key_exponent hm.bounds.growth_per_block hm.constructions.causal_digit_transformer",
+          "measure/test_bounds.py::test_exponents_are_the_growth_of_the_maxima "
+          "constructions/test_sawtooth.py::test_a_causal_mask_leaves_one_cell_for_every_string_of_digits"),
     _item("Theorem VI.1", "hm.stability.bounds hm.stability.certify",
           "measure/test_stability.py::test_two_keys_refute_the_printed_hessian_bound_exactly"),
     _item("Example VI.2", "hm.stability.standard_temperature",

@@ -14,6 +14,9 @@ from typing import Any
 import numpy as np
 
 from hardmax.cells.domains import Segment
+from hardmax.constructions.difference_form import DifferenceForm
+from hardmax.constructions.lattice_form import at
+from hardmax.constructions.piecewise import piecewise_linear
 from hardmax.constructions.sawtooth import sawtooth_transformer
 from hardmax.measure import bounds, stability
 from hardmax.papers import witnesses as w
@@ -129,6 +132,25 @@ def _relu_is_maxout(rank: int) -> Outcome:
     return Outcome(not wrong, {"ReLU differs at": wrong})
 
 
+def _piecewise_linear(layers: str) -> Outcome:
+    """Random values on the corners of boxes in space: compiled, and compared in rationals in every simplex."""
+    rng = np.random.default_rng(3)
+    points = [(i, j, k) for i in range(3) for j in range(2) for k in range(2)]
+    f = piecewise_linear(points, rng.integers(-3, 4, len(points)))
+    assert isinstance(f.form, DifferenceForm)
+    transformer = f.to_transformer()
+    wrong = 0
+    for simplex in f.triangles:
+        middle = tuple(sum((f.points[v][axis] for v in simplex), Fraction(0)) / 4 for axis in range(3))
+        mean = sum((f.values[v] for v in simplex), Fraction(0)) / 4
+        one_maximum = max(at(piece, middle) for piece in f.form.plus)
+        got = transformer(np.array(middle, dtype=object))[0] if layers == "two maxima" else one_maximum
+        wrong += Fraction(str(got)) != mean
+    sizes = transformer.complexity
+    shown = {"simplices": len(f.triangles), "wrong": wrong, "heads": sizes.heads, "layers": sizes.attention_sublayers}
+    return Outcome(not wrong, shown)
+
+
 def _depth_growth(growth: str) -> Outcome:
     """Zigzags of two teeth compiled to transformers (attention alone), counted for depths 1 to 4."""
     domain = Segment([0.0], [1.0])
@@ -217,6 +239,18 @@ CLAIMS = (
         Decided.LITERATURE,
         paper=PAPER,
         reference="universal approximation by ReLU networks: Hornik 1991; Leshno et al. 1993",
+    ),
+    Claim(
+        "M-cpwl",
+        "abstract",
+        "Continuous piecewise-linear functions are transformers, exactly at zero temperature.",
+        _piecewise_linear,
+        "two maxima",
+        "one maximum",
+        Decided.EXACT,
+        None,
+        "In any dimension with one layer of two heads, as a difference of two maxima over its simplices.",
+        paper=PAPER,
     ),
     Claim(
         "M-regions",

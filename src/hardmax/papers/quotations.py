@@ -120,6 +120,7 @@ QUOTED = {
     "M-complexity": "while preserving comparable model complexity",
     "M-universal": "Transformers inherit the universal approximation capability of ReLU networks under similar "
     "complexity constraints",
+    "M-cpwl": "a framework to analyze the approximation of continuous piecewise linear functions by Transformers",
     "M-regions": "the number of linear regions, which grows exponentially with depth",
     "M-first": "First work to formally connect transformer self\N{NON-BREAKING HYPHEN}attention to maxout operations",
     "Summary-first": "First to apply tropical geometry to transformers",

@@ -64,7 +64,7 @@ class CellWork:
             step = run.step_exact
         subtree = None if data == _ROOT else Subtree.restored(unpacked(data)[1], run.engine)
         left = explore(run, subtree, found, budget, step, bytes_in_use)
-        facts = {
+        facts: dict[str, Any] = {
             "n_cells": found.n_cells,
             "n_settled": 0 if self.exactness is Exactness.EXACT else run.n_settled - n_settled,
             "work": found.n_cells,

@@ -17,6 +17,7 @@ from hardmax.networks.files.opening import reason
 from hardmax.runs.chunks import Chunk, Done
 from hardmax.runs.processes import TRIES
 from hardmax.runs.worker import work
+from hardmax.version import __version__
 
 _COUNTED_EVERY = 2.0  # seconds between two questions how many workers there are
 
@@ -61,7 +62,7 @@ class DaskPool:
 
     def _begin(self, chunk: Chunk, budget: Budget, tries: int) -> None:
         future = self._client.submit(
-            work, self._kind, self._told, chunk.data, budget,
+            work, self._kind, self._told, chunk.data, budget, __version__,
             key=f"hardmax-{self._kind}-{self._run}-{chunk.name[:16]}-{tries}", pure=False, retries=TRIES,
         )  # fmt: skip
         self._running[chunk.name] = (chunk, budget, tries, future)
@@ -94,10 +95,11 @@ class DaskPool:
 def _client(scheduler: Any, timeout: float) -> tuple[Any, bool]:
     """A client, and whether it is ours to close."""
     try:
-        from distributed import Client
+        import distributed
     except ImportError:
         raise MissingExtraError("a scheduler needs Dask: pip install 'hardmax[dask]'") from None
-    if isinstance(scheduler, Client):
+    client: Any = distributed.Client
+    if isinstance(scheduler, client):
         if scheduler.status != "running" or scheduler.asynchronous:
             raise RunError(f"scheduler: expected a connected, synchronous distributed.Client, got {scheduler!r:.200}")
         return scheduler, False
@@ -105,7 +107,7 @@ def _client(scheduler: Any, timeout: float) -> tuple[Any, bool]:
         kind = type(scheduler).__name__
         raise ParameterError(f'scheduler: expected a distributed.Client or an address as "tcp://host:8786", got {kind}')
     try:
-        return Client(scheduler, timeout=timeout, set_as_default=False), True
+        return client(scheduler, timeout=timeout, set_as_default=False), True
     except Exception as error:
         raise RunError(
             f"scheduler {scheduler!r:.100}: no answer within {timeout:g} s ({reason(error)}); check the address, and "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import heapq
 import sys
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -188,8 +187,9 @@ class ProgressLine:
 
     def __init__(self, wanted: bool, say: Callable[[Status], str]) -> None:
         self._active = bool(wanted) and sys.stderr.isatty()
-        self._say, self._bar, self._task = say, None, None
-        self._begin, self._before = time.monotonic(), -1.0
+        self._say = say
+        self._bar: Any = None
+        self._task: Any = None
 
     def __call__(self, status: Status, left: float) -> None:
         if not self._active:
@@ -199,9 +199,9 @@ class ProgressLine:
             from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
             columns: Any = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-            bar: Any = Progress(*columns, console=Console(stderr=True))
-            bar.start()
-            self._bar, self._task = bar, bar.add_task("", total=1.0)
+            self._bar = Progress(*columns, console=Console(stderr=True))
+            self._bar.start()
+            self._task = self._bar.add_task("", total=1.0)
         work = sum(float(part.facts.get("work", 0.0)) for part in status.parts)
         share = work / (work + left) if work + left > 0 else 0.0
         text = f"{self._say(status)}, {len(status.parts)} parts, about {100 * share:.0f}%"

@@ -85,11 +85,9 @@ def read_columns(data: bytes, names: Sequence[str] | None, where: str) -> dict[s
 
 def _column(arrow: Any, chunked: Any) -> Any:
     array = chunked.combine_chunks()
-    if arrow.types.is_large_list(array.type) and not arrow.types.is_large_string(array.type.value_type):
-        if arrow.types.is_string(array.type.value_type):
-            return array.to_pylist()
+    if arrow.types.is_large_list(array.type):
         start = array.offsets.to_numpy(zero_copy_only=False).astype(np.int64)
         return Lists(start - start[0], array.flatten().to_numpy(zero_copy_only=False))
-    if arrow.types.is_floating(array.type) or arrow.types.is_integer(array.type):
+    if not array.null_count and (arrow.types.is_floating(array.type) or arrow.types.is_integer(array.type)):
         return array.to_numpy(zero_copy_only=False)
     return array.to_pylist()

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from hardmax.errors import DomainError, MissingExtraError, ShapeError
-from hardmax.exactness import FloatArray, IntArray
+from hardmax.exactness import FloatArray, IntArray, detached
 from hardmax.heads.diagram.clipping import clip
 from hardmax.networks import operations as op
 from hardmax.networks.decisions import decides
 from hardmax.show.colours import FAINT, INK, key_colour, key_fill, label_shades, tinted, wall_width
+from hardmax.views import view
 
 if TYPE_CHECKING:
     from hardmax.cells.complex import CellComplex
@@ -293,31 +294,61 @@ def axes(ax: Any) -> Any:
     return pyplot.subplots()[1]
 
 
-def draw_diagram(diagram: PowerDiagram, ax: Any, extent: Any = None, names: Sequence[str] | None = None) -> Any:
+def draw_points(ax: Any, points: Any, labels: Any, dim: int) -> Any:
+    """Mark data points (n, dim), each in the colour of its label where there are some; returns ``ax``."""
+    if points is None:
+        return ax
+    try:
+        places = np.asarray(detached(points), dtype=np.float64)
+        kinds = np.zeros(len(places), dtype=np.int64) if labels is None else np.asarray(detached(labels))
+    except (TypeError, ValueError):
+        raise ShapeError(f"points: expected an array (n, {dim}) of numbers") from None
+    if places.ndim != 2 or places.shape[1] != dim or kinds.shape != places.shape[:1]:
+        raise ShapeError(f"points: expected (n, {dim}) and labels (n,), got {places.shape} and {kinds.shape}")
+    for number, kind in enumerate(np.unique(kinds).tolist()):
+        place = kind if isinstance(kind, int) and kind >= 0 else number
+        colour = "white" if labels is None else key_colour(place)
+        some = places[kinds == kind]
+        columns = [some[:, axis].tolist() for axis in range(dim)] + ([[0.0] * len(some)] if dim == 1 else [])
+        ax.scatter(*columns, s=22, color=colour, edgecolor=INK, linewidth=0.7, zorder=6)
+    return ax
+
+
+def draw_diagram(
+    diagram: PowerDiagram, ax: Any, extent: Any = None, names: Sequence[str] | None = None, *, with_keys: bool = True
+) -> Any:
     """Draw the cells of a head in the plane of its queries, and its keys; returns ``ax``."""
+    if diagram.dim == 3:
+        return view("draw_solid_diagram")(diagram, ax, extent, names)
     ax = axes(ax)
     if diagram.dim != 2:
-        raise ShapeError(f"expected a diagram in dimension 2, got {diagram.dim}; project or slice it first")
-    _check_names(names, len(diagram.keys))
+        raise ShapeError(f"expected a diagram in dimension 2 or 3, got {diagram.dim}; project or slice it first")
+    check_names(names, len(diagram.keys))
     window = key_window(diagram) if extent is None else window_of(extent)
     polygons = diagram.polygons(window)
     draw_polygons(ax, polygons, [key_fill(key) for key in range(len(polygons))])
     draw_outlines(ax, polygons, 0.9)
-    draw_keys(ax, diagram, names)
+    if with_keys:
+        draw_keys(ax, diagram, names)
     return draw_frame(ax, window)
 
 
-def _check_names(names: Sequence[str] | None, count: int) -> None:
+def check_names(names: Sequence[str] | None, count: int) -> None:
+    """Refuse names that are not one for each key."""
     if names is not None and len(names) != count:
         raise ShapeError(f"names: expected one for each of {count} keys, got {len(names)}")
 
 
 def draw_complex(cells: CellComplex, ax: Any, extent: Any = None) -> Any:
-    """Draw the cells of a plane or a segment; returns ``ax``.
+    """Draw the cells of a plane, a segment or, bounded, of space; returns ``ax``.
 
     In the plane walls are heavier the earlier the layer that makes them, and pale inside a region; on a segment the
-    outputs are drawn over bands in the cells' colours.
+    outputs are drawn over bands in the cells' colours. Cells of a network that decides have the colours of their
+    classes, and the decision boundary is drawn over them.
     """
+    if cells.dim == 3:
+        decision = cells.decision if decides(cells.network.graph) else None
+        return view("draw_solid_complex")(cells, ax, cell_colours(cells), decision)
     ax = axes(ax)
     if cells.dim == 1:
         return _draw_segment(cells, ax, extent)
@@ -325,7 +356,13 @@ def draw_complex(cells: CellComplex, ax: Any, extent: Any = None) -> Any:
     window = plane_window(cells) if extent is None else window_of(extent)
     polygons = window_polygons(cells, window)
     draw_polygons(ax, polygons, cell_colours(cells))
-    if cells.is_complete and cells.n_regions < cells.n_cells:
+    if cells.is_complete and decides(cells.network.graph):
+        walls = walls_between(cells, polygons)
+        sides = cells.decision[walls.pairs]
+        inside = sides[:, 0] == sides[:, 1]
+        draw_segments(ax, walls.segments[inside], FAINT, 0.4)
+        draw_segments(ax, walls.segments[~inside], INK, 2.0)
+    elif cells.is_complete and cells.n_regions < cells.n_cells:
         walls = walls_between(cells, polygons)
         sides = cells.region_of[walls.pairs]
         inside = sides[:, 0] == sides[:, 1]

@@ -59,3 +59,7 @@ __all__ = [
     "soft_sum",
     "softmax",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

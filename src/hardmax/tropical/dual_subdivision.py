@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from hardmax.exact.rationals import nearest_float
 from hardmax.exactness import FloatArray
 from hardmax.tropical._checks import frozen, within_range
 from hardmax.tropical._epigraph import Corner, Epigraph, epigraph
+from hardmax.views import view
 
 if TYPE_CHECKING:
     from hardmax.tropical.polynomial import TropicalPolynomial
@@ -32,11 +33,21 @@ class DualSubdivision:
         full-dimensional a dual point stands for the affine space of all points with the same ties.
     lines
         Array (n, dim), a basis of the directions of those spaces; empty for a full-dimensional polytope.
+    slopes
+        Array (n_terms, dim): the slopes of all terms, whose hull is subdivided.
     """
 
     cells: tuple[tuple[int, ...], ...]
     points: FloatArray
     lines: FloatArray
+    slopes: FloatArray
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the cells on matplotlib's ``ax``, new axes unless given, and return it; up to three dimensions.
+
+        Exactness: estimated (floats); for looking at.
+        """
+        return view("draw_subdivision")(self, ax)
 
     @property
     def n_cells(self) -> int:
@@ -76,6 +87,7 @@ def dual_subdivision(polynomial: TropicalPolynomial) -> DualSubdivision:
         tuple(corner.terms for corner in corners),
         frozen(within_range(points, "the dual points")),
         frozen(within_range(lines, "the directions")),
+        polynomial.slopes,
     )
 
 

@@ -18,6 +18,7 @@ from hardmax.exact.rationals import nearest_float
 from hardmax.exactness import FloatArray
 from hardmax.tropical._checks import finite_array, frozen, within_range
 from hardmax.tropical._epigraph import Corner, epigraph
+from hardmax.views import view
 
 if TYPE_CHECKING:
     from hardmax.tropical.polynomial import TropicalPolynomial
@@ -65,6 +66,15 @@ class Hypersurface:
     def n_walls(self) -> int:
         """The number of walls."""
         return len(self.walls)
+
+    def plot(self, ax: Any = None, *, extent: Any = None) -> Any:
+        """Draw the walls on matplotlib's ``ax``, new axes unless given, and return it; up to three dimensions.
+
+        ``extent`` has a pair (low, high) for each dimension; by default a box around all corners.
+
+        Exactness: estimated (floats); for looking at.
+        """
+        return view("draw_hypersurface")(self, ax, extent)
 
     @property
     def pairs(self) -> NDArray[np.intp]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from math import factorial
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,6 +20,7 @@ from hardmax.exactness import FloatArray
 from hardmax.tropical._checks import finite_array, frozen
 from hardmax.tropical._epigraph import generators
 from hardmax.tropical._essential import essential_terms
+from hardmax.views import view
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +63,30 @@ class NewtonPolytope:
 
     def __repr__(self) -> str:
         return f"NewtonPolytope({self.n_vertices} vertices in dimension {self.points.shape[1]})"
+
+    @classmethod
+    def of_sum(cls, parts: Sequence[ArrayLike]) -> NewtonPolytope:
+        """The Minkowski sum of the hulls of several sets of points, by its vertices.
+
+        Examples
+        --------
+        >>> NewtonPolytope.of_sum([[[0, 0], [1, 0]], [[0, 0], [0, 1]]]).vertices.tolist()
+        [[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]]
+        """
+        from hardmax.tropical.sums.joint_cells import minkowski_vertices
+
+        chosen = minkowski_vertices(parts)
+        return cls(sum(np.asarray(part, float)[chosen[:, i]] for i, part in enumerate(parts)))
+
+    def plot(self, ax: Any = None, *, points: ArrayLike | None = None, labels: ArrayLike | None = None) -> Any:
+        """Draw the polytope on matplotlib's ``ax``, new axes unless given, and return it; up to three dimensions.
+
+        Circles are vertices, crosses points that are none. ``points`` (n, dim) are marked besides, in the colours of
+        their ``labels`` (n,).
+
+        Exactness: estimated (floats); for looking at.
+        """
+        return view("draw_polytope")(self, ax, points, labels)
 
     @property
     def n_vertices(self) -> int:

@@ -320,13 +320,13 @@ def test_a_row_vanishes_exactly_where_it_depends_on_the_walls(entries: list[int]
     bits = np.array([[7]], dtype=np.uint64)
     row = np.zeros((2, 4))
     row[0] = np.array(weights[:3]) @ walls
-    assert vanishes(lines, 3, bits, 0, row, 3, False)
-    assert vanishes(lines, 3, bits, 0, row, 3, True)  # no wall at M: the part at infinity is zero
+    assert vanishes(lines, np.arange(3), 3, bits[0], row, 3, False)
+    assert vanishes(lines, np.arange(3), 3, bits[0], row, 3, True)  # no wall at M: the part at infinity is zero
     row[1, 0] = 2.0**-70
-    assert not vanishes(lines, 3, bits, 0, row, 3, False)
+    assert not vanishes(lines, np.arange(3), 3, bits[0], row, 3, False)
     lines[0, 4] = 2.0**-60  # a wall that is not exact proves nothing
     row[1, 0] = 0.0
-    assert not vanishes(lines, 3, bits, 0, row, 3, False)
+    assert not vanishes(lines, np.arange(3), 3, bits[0], row, 3, False)
 
 
 def _corners_by_walls(cells):

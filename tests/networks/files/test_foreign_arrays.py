@@ -214,8 +214,10 @@ def test_what_is_no_network_hears_which_call_makes_one():
         (_perceptron("relu", "identity"), "hm.from_arrays"),
         (hm.maxout_to_transformer(hm.Network([hm.Affine([[1.0]])], 1)), "its .network is one"),
     ):
-        for ask in (hm.enumerate_cells, hm.count_cells):
+        asked = [(ask, (source, segment)) for ask in (hm.enumerate_cells, hm.count_cells, hm.lipschitz)]
+        asked += [(ask, (source,)) for ask in (hm.lower, hm.decisions, hm.fidelity.heads_of)]
+        for ask, arguments in [*asked, (hm.fidelity.harden, (source, [(0, 0)]))]:
             with pytest.raises(hm.errors.ParameterError, match=re.escape(words)):
-                ask(source, segment)
+                ask(*arguments)
     with pytest.raises(hm.errors.ParameterError, match=re.escape("its .network is one")):
         hm.write(hm.maxout_to_transformer(hm.Network([hm.Affine([[1.0]])], 1)), "never.npz")

@@ -17,7 +17,7 @@ from hardmax.exact.rounding import SAFETY, UNDERFLOW, dot_error, norm_above, nor
 from hardmax.exactness import Exactness, FloatArray
 from hardmax.html import ShownAsTable
 from hardmax.networks import operations as op
-from hardmax.networks.network import Network
+from hardmax.networks.network import Network, check_network
 
 #: Maps taken apart together.
 _BATCH_NUMBERS = 1 << 22
@@ -73,7 +73,9 @@ def lipschitz(
             raise ParameterError("a network needs a domain to look for cells in: an hm.Box, Plane, Segment or Space")
         source = enumerate_cells(source, domain)
     elif not isinstance(source, CellComplex | CellsAround) or domain is not None:
-        raise ParameterError(f"expected cells, or a network and a domain, got {type(source).__name__}")
+        if isinstance(source, CellComplex | CellsAround):
+            raise ParameterError("expected cells alone, or a network and a domain, got cells and a domain")
+        check_network(source, "expected cells, or a network and a domain")
     slopes, spread = source.slopes, _slope_errors(source)
     lower, upper = np.zeros(len(slopes)), np.zeros(len(slopes))
     step = max(1, _BATCH_NUMBERS // max(1, slopes[0].size if len(slopes) else 1))

@@ -19,7 +19,7 @@ from hardmax.constructions.lowering._pieces import pieces_of
 from hardmax.errors import DiscontinuityError, NotPiecewiseAffineError, ParameterError
 from hardmax.networks import operations as op
 from hardmax.networks.graph import Graph
-from hardmax.networks.network import Network
+from hardmax.networks.network import Network, check_network
 from hardmax.tropical import TropicalRationalMap
 
 __all__ = ["Discontinuity", "discontinuity", "lower"]
@@ -124,6 +124,7 @@ def _terms_of_pieces(graph: Graph, max_terms: int) -> tuple[list[Maximum], Maxim
 
 
 def _check(net: Network, limit: int) -> None:
+    check_network(net)
     if not isinstance(limit, int) or limit < 1:
         raise ParameterError(f"expected a limit of at least one term, got {limit!r}")
     for node in net.graph.nodes:

@@ -19,6 +19,7 @@ from hardmax.errors import EmptyError, ParameterError, ShapeError, WeightError
 from hardmax.exactness import FloatArray, IntArray
 from hardmax.html import block, table
 from hardmax.networks import evaluation
+from hardmax.views import view
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -164,6 +165,15 @@ class CapturedHead:
             f"d_k {self.keys.shape[1]}, temperature {self.temperature:g})"
         )
 
+    def plot(self, ax: Any = None, *, names: Sequence[str] | None = None, labels: Any = None) -> Any:
+        """Draw the keys' cells on the plane along which the queries vary most, and the queries; returns ``ax``.
+
+        ``names`` are of the keys, ``labels`` (n_q,) give the queries colours. New axes of matplotlib unless given.
+
+        Exactness: estimated (floats); for looking at.
+        """
+        return view("draw_captured")(self, ax, names, labels)
+
     def of_queries(self, rows: Sequence[int]) -> CapturedHead:
         """The same head with only these queries.
 
@@ -300,13 +310,15 @@ class Capture:
         return f"Capture({self.source}: {len(self.heads)} heads in {self.n_layers} layers, {len(self.tokens)} tokens)"
 
     def _repr_html_(self) -> str:
-        columns = ("layer", "head", "queries", "keys", "dimension", "temperature")
-        rows = [
-            (head.layer, head.head, head.n_queries, head.n_keys, head.keys.shape[1], f"{head.temperature:g}")
-            for head in self.heads
-        ]
-        title = f"{self.source}: {len(self.heads):,} heads on {' '.join(self.tokens)[:120]}"
-        return block(title, table(columns, rows))
+        columns = ("layer", "head", "where", "queries", "keys", "dimension", "temperature")
+        rows = [(h.layer, h.head, h.name, h.n_queries, h.n_keys, h.keys.shape[1], h.temperature) for h in self.heads]
+        words = " ".join(self.tokens[:24]) + (" ..." if len(self.tokens) > 24 else "")
+        return block(repr(self), table(columns, rows, most=24), table((), [("tokens", words)]))
+
+    def plot(self, layer: int | None = None, head: int = 0, ax: Any = None) -> Any:
+        """Draw one head, the first unless told which, with the tokens as names; see ``CapturedHead.plot``."""
+        found = self.heads[0] if layer is None else self.head(layer, head)
+        return found.plot(ax, names=self.tokens[: found.n_keys])
 
     @property
     def n_layers(self) -> int:

@@ -44,6 +44,15 @@ class ClassAudit(ClassRecord):
         found = f"{self.n_live:,} live, {self.n_dead:,} dead{left}"
         return f"ClassAudit({n:,} classes in dimension {d} on {self.domain.words}: {found})"
 
+    def plot(self, ax: Any = None) -> Any:
+        """Draw which classes live on matplotlib's ``ax``, new axes unless given, and return it.
+
+        Their cells in two or three dimensions and up to 400 classes, else their rows on two principal directions.
+
+        Exactness: verdicts certified; coordinates estimated.
+        """
+        return view("draw_audit")(self, ax)
+
     def lift(self, index: int) -> Lift:
         """By how much the bias of class ``index`` must grow until it has a cell on the domain; 0 where it lives.
 

@@ -371,15 +371,24 @@ class PowerDiagram:
         """
         return clipped_polyhedra(self, extent)
 
-    def plot(self, ax: Any = None, *, extent: Extent | None = None, names: Sequence[str] | None = None) -> Any:
-        """Draw the cells and keys on matplotlib's ``ax``, new axes unless given, and return it; dimension 2 only.
+    def plot(
+        self,
+        ax: Any = None,
+        *,
+        extent: Extent | None = None,
+        names: Sequence[str] | None = None,
+        points: ArrayLike | None = None,
+        labels: ArrayLike | None = None,
+    ) -> Any:
+        """Draw the cells and keys on matplotlib's ``ax``, new axes unless given, and return it; dimensions 2 and 3.
 
         ``extent`` is ((x0, x1), (y0, y1)), by default a window around the keys. A star is a key that owns a cell, a
-        cross one that owns none; ``names`` are written beside them.
+        cross one that owns none; ``names`` are written beside them. ``points`` (n, dim) are queries to mark, in the
+        colours of their ``labels`` (n,).
 
         Exactness: estimated (floats); for looking at.
         """
-        return view("draw_diagram")(self, ax, extent, names)
+        return view("draw_points")(view("draw_diagram")(self, ax, extent, names), points, labels, self.dim)
 
     def _repr_html_(self) -> str:
         return str(view("diagram_html")(self))

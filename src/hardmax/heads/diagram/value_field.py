@@ -48,15 +48,24 @@ class ValueField:
         soft: FloatArray = softmax(self._scores(queries), temperature)
         return soft
 
-    def plot(self, ax: Any = None, *, temperature: float = 0.0, extent: Extent | None = None) -> Any:
+    def plot(
+        self,
+        ax: Any = None,
+        *,
+        temperature: float = 0.0,
+        extent: Extent | None = None,
+        points: ArrayLike | None = None,
+        labels: ArrayLike | None = None,
+    ) -> Any:
         """Draw which key each query of a plane attends to, soft or hard, and return ``ax``; dimension 2 only.
 
         ``ax`` is matplotlib's Axes, new ones unless given; ``extent`` is ((x0, x1), (y0, y1)), by default a window
-        around the keys. The walls are those of the hard head, the same at every temperature.
+        around the keys. The walls are those of the hard head, the same at every temperature. ``points`` (n, 2) are
+        queries to mark, in the colours of their ``labels`` (n,).
 
         Exactness: estimated (floats); for looking at.
         """
-        return view("draw_field")(self, ax, temperature, extent)
+        return view("draw_points")(view("draw_field")(self, ax, temperature, extent), points, labels, 2)
 
     def _scores(self, queries: ArrayLike) -> FloatArray:
         points = np.asarray(detached(queries), dtype=np.float64)

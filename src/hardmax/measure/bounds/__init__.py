@@ -37,3 +37,8 @@ from hardmax.measure.bounds.transformers import grid_cells as grid_cells
 from hardmax.measure.bounds.transformers import growth_per_block as growth_per_block
 from hardmax.measure.bounds.transformers import log10_cells_lower as log10_cells_lower
 from hardmax.measure.bounds.transformers import log10_cells_upper as log10_cells_upper
+from hardmax.views import own_names
+
+
+def __dir__() -> list[str]:
+    return own_names(globals(), "as_published")

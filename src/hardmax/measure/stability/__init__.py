@@ -24,3 +24,8 @@ from hardmax.measure.stability.networks import network as network
 from hardmax.measure.stability.routing import RoutingRadius as RoutingRadius
 from hardmax.measure.stability.routing import query_radius as query_radius
 from hardmax.measure.stability.routing import routing_radius as routing_radius
+from hardmax.views import own_names
+
+
+def __dir__() -> list[str]:
+    return own_names(globals())

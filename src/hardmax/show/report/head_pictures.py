@@ -130,7 +130,7 @@ def draw_head(
     shown = np.arange(head.n_keys) if head.visible is None else np.flatnonzero(head.visible[-1])
     biases = head.biases[-1] if head.biases is not None and head.biases.ndim == 2 else head.biases
     whole = diagrams.of(head.keys[shown], None if biases is None else biases[shown])
-    drawn, points, extent, spread = _cut(whole, queries)
+    drawn, points, extent, spread = cut_along_queries(whole, queries)
     return HeadPicture(
         picture_title(index), head, captures[inputs[0]].tokens[: head.n_keys], tuple(names[:most_queries]),
         found.winners[rows], found.margins[rows], shown, whole, drawn, points, extent, spread,
@@ -138,7 +138,7 @@ def draw_head(
     )  # fmt: skip
 
 
-def _cut(whole: PowerDiagram, queries: FloatArray) -> tuple[PowerDiagram, FloatArray, Extent, float]:
+def cut_along_queries(whole: PowerDiagram, queries: FloatArray) -> tuple[PowerDiagram, FloatArray, Extent, float]:
     """The diagram on a plane through the queries, the queries there, the picture's edges, and how much is in it."""
     keys, d = whole.keys, whole.keys.shape[1]
     if d <= 2:

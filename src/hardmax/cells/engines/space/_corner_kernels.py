@@ -9,15 +9,15 @@ exactly, there, with no error at all. Columns of corners and lines, and ``row``:
 
 import numpy as np
 
-from hardmax.cells.engines.space._structures import ONE
+from hardmax.cells.engines.space._structures import NONE, ONE, ones
 from hardmax.cells.engines.space._vanishing_kernels import exact_sign
 from hardmax.exact import rounding
 from hardmax.exact.compiling import borrowing, inner
 from hardmax.exact.rounding import SAFETY
 
-# called from compiled code only: no wrappers, and no cache beside the caller's
-_jit = borrowing(nogil=True, error_model="numpy")
-_counted = inner(nogil=True, error_model="numpy")  # makes arrays
+# called from compiled code only: no wrappers, and no cache beside the caller's; groups of arrays are not handed on
+_jit = borrowing(nogil=True, error_model="numpy", forceinline=True)
+_counted = inner(nogil=True, error_model="numpy", forceinline=False)  # makes arrays
 
 # the lemmas of docs/error_bounds.md
 dot_error, difference_error = _jit(rounding.dot_error), _jit(rounding.difference_error)
@@ -25,27 +25,27 @@ crossing_room, crossing_error = _jit(rounding.crossing_room), _jit(rounding.cros
 blend_error, ray_error, corner_error = _jit(rounding.blend_error), _jit(rounding.ray_error), _jit(rounding.corner_error)
 
 COARSE = 2.0**24  # coordinates with no more bits than this after the point are tried as exact
-REFINE = 2.0**-44  # relative error from which a corner is computed again from its walls
+REFINE = 2.0**-37  # relative error from which a corner is computed again from its walls
 LOOSE = 2.0**-20  # relative error from which a corner is left to rationals
 
 
 @_jit
-def place_corner(solid, cut, fresh, new, mode):
-    """Write to ``fresh.corners[new]`` the corner where the row vanishes on the edge between ``fresh.ends[new]``.
+def place_corner(solid, cut, fresh, new, mode, rare):
+    """Write the corner where the row vanishes on the edge between ``fresh.ends[new]``; it is the new-th behind others.
 
-    ``fresh.bits[new]`` are the facets that hold the edge; ``cut.values`` the row's, as ``corner_sign`` leaves them.
+    Its bits are the facets that hold the edge; ``cut.values`` the row's at the ends, as ``corner_sign`` leaves them.
     Returns whether the corner is placed: finite, and known to a small part of the edge's size at least.
     """
-    dim, columns = mode.dim, mode.columns
-    row, values, corner = cut.row, cut.values, fresh.corners[new]
+    dim, columns, at = mode.dim, mode.columns, solid.size[0] + new
+    row, values, corner = cut.row, cut.values, solid.corners[solid.ids[at]]
+    i, j = fresh.ends[new, 0], fresh.ends[new, 1]
     if not mode.infinite:
-        i, j = fresh.ends[new, 0], fresh.ends[new, 1]
-        at, against = (values[i, 0], values[i, 1]), (-values[j, 0], values[j, 1])
-        _blend(solid.corners[i], solid.corners[j], at, against, 0, dim, dim, corner)
+        ends = (values[i, 0], values[i, 1]), (-values[j, 0], values[j, 1])
+        _blend(solid.corners[solid.ids[i]], solid.corners[solid.ids[j]], ends[0], ends[1], 0, dim, dim, corner)
     else:
-        _cross_far(solid, values, fresh, new, dim)
+        _cross_far(solid, values, i, j, at, dim)
     if row[0, 0] == 0.0 and row[1, 0] == 0.0 and row[2, 0] == 0.0:
-        _meet_at_origin(solid, fresh, new, mode)
+        _meet_at_origin(solid, at, mode)
     size = 0.0
     for k in range(columns):
         size = max(size, abs(corner[k]))
@@ -53,17 +53,17 @@ def place_corner(solid, cut, fresh, new, mode):
     if mode.infinite:
         is_sharp = is_sharp and corner[columns + 1] <= REFINE * size
     if not is_sharp:
-        _refine(solid, row, fresh, new, mode)
-    if mode.exact:
-        _make_exact(solid.lines, solid.size[1], row, corner, fresh.bits[new], mode)
-    return _is_placed(solid, fresh, new, mode)
+        _refine(solid, row, fresh.system, at, mode)
+    if rare is not None and mode.exact:
+        make_exact(solid, at, row, mode)
+    return _is_placed(solid, i, j, at, mode)
 
 
 @_jit
-def _is_placed(solid, fresh, new, mode):
+def _is_placed(solid, i, j, at, mode):
     """Whether the coordinates are numbers and their errors small beside the ends'."""
-    dim, columns = mode.dim, mode.columns
-    first, second, corner = solid.corners[fresh.ends[new, 0]], solid.corners[fresh.ends[new, 1]], fresh.corners[new]
+    dim, columns, ids = mode.dim, mode.columns, solid.ids
+    first, second, corner = solid.corners[ids[i]], solid.corners[ids[j]], solid.corners[ids[at]]
     size, total = 0.0, 0.0
     for k in range(columns):
         total += abs(corner[k])  # nan and infinities stay
@@ -84,11 +84,11 @@ def _is_held(bits, i, slot):
 
 
 @_jit
-def _meet_at_origin(solid, fresh, new, mode):
+def _meet_at_origin(solid, at, mode):
     """Where every wall's constant is exactly zero the corner's finite part is zero, whatever the normals."""
-    dim, lines, corner = mode.dim, solid.lines, fresh.corners[new]
+    dim, lines, slots, corner = mode.dim, solid.lines, solid.slots, solid.corners[solid.ids[at]]
     for slot in range(solid.size[1]):
-        if _is_held(fresh.bits, new, slot) and (lines[slot, 0] != 0.0 or lines[slot, dim + 1] != 0.0):
+        if _is_held(solid.bits, at, slot) and (lines[slots[slot], 0] != 0.0 or lines[slots[slot], dim + 1] != 0.0):
             return
     for k in range(dim):
         corner[k] = 0.0
@@ -127,25 +127,24 @@ def _blend(first, second, at, against, start, error, dim, corner):
 
 
 @_jit
-def _cross_far(solid, values, fresh, new, dim):
+def _cross_far(solid, values, i, j, at, dim):
     """The same on an unbounded domain, where the ends and the new corner may lie at infinity."""
     error, far_error = 2 * dim, 2 * dim + 1
-    i, j = fresh.ends[new, 0], fresh.ends[new, 1]
-    corners, corner = solid.corners, fresh.corners[new]
-    first, second = corners[i], corners[j]
+    corners, corner = solid.corners, solid.corners[solid.ids[at]]
+    first, second = corners[solid.ids[i]], corners[solid.ids[j]]
     beta, slack, other_beta, other_slack = values[i, 2], values[i, 3], -values[j, 2], values[j, 3]
     if slack == 0.0 and other_slack == 0.0:  # both values at infinity vanish
         # The ends have the same part at infinity, for else the row would be constant along the edge.
-        at, against = (values[i, 0], values[i, 1]), (-values[j, 0], values[j, 1])
-        _blend(first, second, at, against, 0, error, dim, corner)
-        nearest = i if first[far_error] <= second[far_error] else j
+        ends = (values[i, 0], values[i, 1]), (-values[j, 0], values[j, 1])
+        _blend(first, second, ends[0], ends[1], 0, error, dim, corner)
+        nearest = first if first[far_error] <= second[far_error] else second
         for k in range(dim, 2 * dim):
-            corner[k] = corners[nearest, k]
-        corner[far_error] = corners[nearest, far_error]
+            corner[k] = nearest[k]
+        corner[far_error] = nearest[far_error]
         return
     is_far = False
     for slot in range(solid.size[1]):
-        is_far = is_far or (_is_held(fresh.bits, new, slot) and solid.lines[slot, dim + 3] < 0.0)
+        is_far = is_far or (_is_held(solid.bits, at, slot) and solid.lines[solid.slots[slot], dim + 3] < 0.0)
     if is_far:
         _blend(first, second, (beta, slack), (other_beta, other_slack), dim, far_error, dim, corner)
     else:  # no wall at M passes through the new corner
@@ -165,13 +164,13 @@ def _cross_far(solid, values, fresh, new, dim):
             for k in range(dim):
                 step = second[dim + k] - first[dim + k]
                 length = max(length, abs(step))
-                size = max(size, abs(corners[end, k]) + 4.0 * abs(ratio * step))
+                size = max(size, abs(corners[solid.ids[end], k]) + 4.0 * abs(ratio * step))
             drift = first[far_error] + second[far_error]
-            doubt = ray_error(ratio, ratio_error, length, size, corners[end, error], drift)
+            doubt = ray_error(ratio, ratio_error, length, size, corners[solid.ids[end], error], drift)
             if doubt < best:
                 best, nearest, best_ratio = doubt, end, ratio
     for k in range(dim):
-        corner[k] = corners[nearest, k] + best_ratio * (second[dim + k] - first[dim + k])
+        corner[k] = corners[solid.ids[nearest], k] + best_ratio * (second[dim + k] - first[dim + k])
     corner[error] = best
 
 
@@ -179,14 +178,14 @@ def _cross_far(solid, values, fresh, new, dim):
 
 
 @_jit
-def _refine(solid, row, fresh, new, mode):
+def _refine(solid, row, system, at, mode):
     """Compute a corner again from dim of its walls, where that gives a smaller error.
 
     With R close to the inverse of the matrix A of the walls' normals and r their values at x, the corner
     lies within ``|R| |r| / (1 - |I - R A|)`` of x in the maximum norm, errors of A and r included.
     """
-    dim, infinite, system = mode.dim, mode.infinite, fresh.system
-    n = _load_walls(solid, row, fresh, new, mode)
+    dim, infinite = mode.dim, mode.infinite
+    n = _load_walls(solid, row, system, at, mode)
     if n > dim:
         _choose_rows(system, n, dim)
     if not _invert(system, dim):
@@ -194,7 +193,7 @@ def _refine(solid, row, fresh, new, mode):
     gap = _inverse_gap(system, dim)
     if not gap < 0.5:
         return
-    corner = fresh.corners[new]
+    corner = solid.corners[solid.ids[at]]
     for part in range(2 if infinite else 1):
         first, error = part * dim, mode.columns + part
         if corner[error] == 0.0:
@@ -207,28 +206,32 @@ def _refine(solid, row, fresh, new, mode):
             corner[error] = bound
 
 
-# Columns of system: normal (dim), inverse (dim), constant, its error, the normal's error, part at M. Rows beyond the
-# walls: the corner moved, the walls' values there, and bounds on them.
+# Columns of system: normal (dim), inverse (dim), constant, its error, the normal's error, part at M, and the normal to
+# work on. Rows beyond the walls: the corner moved, the walls' values there, and bounds on them.
 
 
 @_jit
-def _load_walls(solid, row, fresh, new, mode):
+def _load_walls(solid, row, system, at, mode):
     """Write the row and the walls through a new corner into its system, at most 2 dim; returns how many."""
-    dim, lines, system = mode.dim, solid.lines, fresh.system
+    dim, lines, bits = mode.dim, solid.lines, solid.bits
     c0, c1, c2, c3 = 2 * dim, 2 * dim + 1, 2 * dim + 2, 2 * dim + 3
     worst = 0.0
     for k in range(dim):
-        system[0, k] = row[0, k + 1]
+        system[0, k] = system[0, c3 + 1 + k] = row[0, k + 1]
         worst = max(worst, SAFETY * (row[2, k + 1] + abs(row[1, k + 1])))
     system[0, c0], system[0, c1] = row[0, 0], SAFETY * (row[2, 0] + abs(row[1, 0]))
     system[0, c2], system[0, c3] = worst, 0.0
     n = 1
-    for slot in range(solid.size[1]):
-        if _is_held(fresh.bits, new, slot) and n < 2 * dim:
+    for w in range(bits.shape[1]):
+        word = bits[at, w]
+        while word != NONE and n < 2 * dim:
+            slot = 64 * w + ones((word & (~word + ONE)) - ONE)
+            word &= word - ONE
+            line = lines[solid.slots[slot]]
             for k in range(dim):
-                system[n, k] = lines[slot, k + 1]
-            system[n, c0], system[n, c1], system[n, c2] = lines[slot, 0], lines[slot, dim + 1], lines[slot, dim + 2]
-            system[n, c3] = 1.0 if mode.infinite and lines[slot, dim + 3] < 0.0 else 0.0
+                system[n, k] = system[n, c3 + 1 + k] = line[k + 1]
+            system[n, c0], system[n, c1], system[n, c2] = line[0], line[dim + 1], line[dim + 2]
+            system[n, c3] = 1.0 if mode.infinite and line[dim + 3] < 0.0 else 0.0
             n += 1
     return n
 
@@ -238,15 +241,19 @@ def _inverse_gap(system, dim):
     """A bound on I - R A in the maximum norm, errors of A included; infinite where it is one half or more."""
     gap = 0.0
     for i in range(dim):
-        total = 0.0
+        total, size, slack = 0.0, 0.0, 0.0
+        for j in range(dim):
+            slack += abs(system[i, dim + j]) * system[j, 2 * dim + 2]
         for k in range(dim):
-            entry, size, slack = (-1.0 if i == k else 0.0), 1.0, 0.0
+            entry = -1.0 if i == k else 0.0
+            size += 1.0
             for j in range(dim):
                 term = system[i, dim + j] * system[j, k]
                 entry += term
                 size += abs(term)
-                slack += abs(system[i, dim + j]) * system[j, 2 * dim + 2]
-            total += abs(entry) + dot_error(dim, size, slack)
+            total += abs(entry)
+        # the bounds of dim sums of dim products, added up
+        total += dot_error(dim * (dim + 2), size, dim * slack)
         if not SAFETY * total < 0.5:
             return np.inf
         gap = max(gap, SAFETY * total)
@@ -284,62 +291,68 @@ def _corrected(system, corner, first, dim):
     return bound
 
 
-@_counted
+@_jit
 def _choose_rows(system, n, dim):
     """Bring dim rows of well independent normals to the front, the first row among them."""
-    copy = system[:n, :dim].copy()
+    work = 2 * dim + 4
     for i in range(n):
         largest = 0.0
         for k in range(dim):
-            largest = max(largest, abs(copy[i, k]))
+            largest = max(largest, abs(system[i, work + k]))
         if largest > 0.0:
             for k in range(dim):
-                copy[i, k] /= largest
+                system[i, work + k] /= largest
     for i in range(dim):
         best, column, pivot = i, 0, 0.0
         for r in range(i, n if i else 1):
             for k in range(dim):
-                if abs(copy[r, k]) > pivot:
-                    best, column, pivot = r, k, abs(copy[r, k])
+                if abs(system[r, work + k]) > pivot:
+                    best, column, pivot = r, k, abs(system[r, work + k])
         if pivot == 0.0:
             return
-        for k in range(system.shape[1]):
-            system[i, k], system[best, k] = system[best, k], system[i, k]
-        for k in range(dim):
-            copy[i, k], copy[best, k] = copy[best, k], copy[i, k]
+        _swap(system, i, best, 0, work + dim)
         for r in range(i + 1, n):
-            factor = copy[r, column] / copy[i, column]
-            for k in range(dim):
-                copy[r, k] -= factor * copy[i, k]
+            factor = system[r, work + column] / system[i, work + column]
+            for k in range(work, work + dim):
+                system[r, k] -= factor * system[i, k]
+    for i in range(dim):
+        for k in range(dim):
+            system[i, work + k] = system[i, k]
 
 
-@_counted
+@_jit
+def _swap(system, i, j, first, last):
+    """Exchange two rows of a system from column ``first`` to ``last - 1``."""
+    if i != j:
+        for k in range(first, last):
+            system[i, k], system[j, k] = system[j, k], system[i, k]
+
+
+@_jit
 def _invert(system, dim):
     """Write an approximate inverse of the first dim columns beside them; False if a pivot vanishes."""
-    work = system[:dim, :dim].copy()
+    work = 2 * dim + 4
     for i in range(dim):
         for k in range(dim):
             system[i, dim + k] = 1.0 if i == k else 0.0
     for c in range(dim):
         best = c
         for r in range(c + 1, dim):
-            if abs(work[r, c]) > abs(work[best, c]):
+            if abs(system[r, work + c]) > abs(system[best, work + c]):
                 best = r
-        if work[best, c] == 0.0:
+        if system[best, work + c] == 0.0:
             return False
-        if best != c:
-            for k in range(dim):
-                work[c, k], work[best, k] = work[best, k], work[c, k]
-                system[c, dim + k], system[best, dim + k] = system[best, dim + k], system[c, dim + k]
-        scale = 1.0 / work[c, c]
+        _swap(system, c, best, work, work + dim)
+        _swap(system, c, best, dim, 2 * dim)
+        scale = 1.0 / system[c, work + c]
         for k in range(dim):
-            work[c, k] *= scale
+            system[c, work + k] *= scale
             system[c, dim + k] *= scale
         for r in range(dim):
-            factor = work[r, c]
+            factor = system[r, work + c]
             if r != c and factor != 0.0:
                 for k in range(dim):
-                    work[r, k] -= factor * work[c, k]
+                    system[r, work + k] -= factor * system[c, work + k]
                     system[r, dim + k] -= factor * system[c, dim + k]
     return True
 
@@ -348,9 +361,10 @@ def _invert(system, dim):
 
 
 @_counted
-def _make_exact(lines, n_slots, row, corner, bits, mode):
+def make_exact(solid, at, row, mode):
     """Move a corner to nearby coarse dyadic coordinates if these lie on all its walls and on the row exactly."""
     dim, columns, infinite = mode.dim, mode.columns, mode.infinite
+    corner = solid.corners[solid.ids[at]]
     for k in range(columns):
         x = corner[k]
         if not abs(np.rint(x * COARSE) / COARSE - x) <= corner[columns if k < dim else columns + 1]:
@@ -362,15 +376,16 @@ def _make_exact(lines, n_slots, row, corner, bits, mode):
         return
     if infinite and exact_sign(row, False, moved, 0, dim, dim) != 0:
         return
-    for slot in range(n_slots):
-        if not (bits[slot >> 6] >> np.uint64(slot & 63)) & ONE:
+    for slot in range(solid.size[1]):
+        if not _is_held(solid.bits, at, slot):
             continue
+        line = solid.lines[solid.slots[slot]]
         for k in range(dim + 1):
-            wall[0, k] = lines[slot, k]
-        if lines[slot, dim + 1] + lines[slot, dim + 2] > 0.0 or exact_sign(wall, True, moved, 0, 0, dim) != 0:
+            wall[0, k] = line[k]
+        if line[dim + 1] + line[dim + 2] > 0.0 or exact_sign(wall, True, moved, 0, 0, dim) != 0:
             return
         if infinite:
-            number = int(-1.0 - lines[slot, dim + 3])
+            number = int(-1.0 - line[dim + 3])
             if number >= 0:
                 if moved[0, dim + (number >> 1)] != 2.0 * (number & 1) - 1.0:
                     return

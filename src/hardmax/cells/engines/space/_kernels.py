@@ -3,7 +3,8 @@
 A sign is believed when the value clears its proved bound; else it is computed exactly where corner and
 row are exact floats; else it is zero where an exact determinant of the walls through the corner is;
 else it is in doubt. The loops follow ``engines/exact/_cutting.py`` step by step. What a ``Solid``, a ``Cut`` and the
-``Fresh`` corners hold: see ``_structures``.
+``Fresh`` corners hold: see ``_structures``. Where ``rare`` is None, what a network in general position does not need is
+not even compiled: exact proofs, and edges of polytopes of very many corners; such a polytope is then in doubt.
 """
 
 # mypy: ignore-errors
@@ -11,14 +12,15 @@ else it is in doubt. The loops follow ``engines/exact/_cutting.py`` step by step
 import numpy as np
 
 from hardmax.cells.engines.space._corner_kernels import dot_error, place_corner
-from hardmax.cells.engines.space._structures import NONE, ONE
+from hardmax.cells.engines.space._structures import NONE, ONE, Cut, ones
 from hardmax.cells.engines.space._vanishing_kernels import DOUBT, exact_sign, vanishes
 from hardmax.exact.compiling import borrowing, inner
 from hardmax.exact.rounding import SAFETY
 
-# called from compiled code only: no wrappers, and no cache beside the caller's
-_jit = borrowing(nogil=True, error_model="numpy")
-_counted = inner(nogil=True, error_model="numpy")  # makes arrays
+# called from compiled code only: no wrappers, and no cache beside the caller's; groups of arrays are not handed on
+_jit = borrowing(nogil=True, error_model="numpy", forceinline=True)
+_called = borrowing(nogil=True, error_model="numpy", forceinline=False)  # from several places, or seldom
+_counted = inner(nogil=True, error_model="numpy", forceinline=False)  # makes arrays
 
 POSITIVE, NEGATIVE, UNKNOWN = 1, 2, 4  # bits: what occurs among the signs of a row
 _PAIRS_PER_LOOKUP = 16  # pairs of corners compared in the time of one lookup in a table; steers, decides nothing
@@ -56,81 +58,67 @@ def _is_plainly_zero(row, constant, corners, i, first, drift, dim):
     return True
 
 
-@_jit
-def _proved_sign(solid, i, row, constant, mode):
+@_called
+def _proved_sign(solid, i, row, constant, mode, rare):
     """The sign of a row at a corner where its value does not clear its bound, if that is proved, or DOUBT.
 
     ``constant`` tells the corner's finite part, where the row's constant counts, from its part at infinity.
     """
-    corners = solid.corners
-    first, drift = (0, corners[i, mode.columns]) if constant else (mode.dim, corners[i, mode.columns + 1])
-    if not mode.certified or _is_plainly_zero(row, constant, corners, i, first, drift, mode.dim):
+    corners, at = solid.corners, solid.ids[i]
+    first, drift = (0, corners[at, mode.columns]) if constant else (mode.dim, corners[at, mode.columns + 1])
+    if not mode.certified or _is_plainly_zero(row, constant, corners, at, first, drift, mode.dim):
         return 0
-    if not mode.exact:
+    if rare is None or not mode.exact:
         return DOUBT
     if drift == 0.0:
-        sign = exact_sign(row, constant, corners, i, first, mode.dim)
+        sign = exact_sign(row, constant, corners, at, first, mode.dim)
         if sign != DOUBT:
             return sign
-    return 0 if vanishes(solid.lines, solid.size[1], solid.bits, i, row, mode.dim, not constant) else DOUBT
+    return 0 if vanishes(solid.lines, solid.slots, solid.size[1], solid.bits[i], row, mode.dim, not constant) else DOUBT
 
 
 @_jit
-def corner_sign(solid, i, cut, mode):
+def corner_sign(solid, i, cut, mode, rare):
     """The sign of a row at corner i, or DOUBT; ``cut.values[i]`` holds its value.
 
     Values: finite part, its bound, part at infinity, its bound; the last two are zero where that part vanishes, and
     the bound is positive where it does not.
     """
     dim, columns = mode.dim, mode.columns
-    corners, row, values = solid.corners, cut.row, cut.values
-    drift = corners[i, columns]
-    value, bound = _value(row, True, corners, i, 0, drift, dim)
+    corners, at, row, values = solid.corners, solid.ids[i], cut.row, cut.values
+    value, bound = _value(row, True, corners, at, 0, corners[at, columns], dim)
     values[i, 0], values[i, 1], values[i, 2], values[i, 3] = value, bound, 0.0, 0.0
-    is_far = False
-    if mode.infinite:
-        for k in range(dim):
-            is_far = is_far or corners[i, dim + k] != 0.0
-    if is_far:
-        far_drift = corners[i, columns + 1]
-        slope, slack = _value(row, False, corners, i, dim, far_drift, dim)
+    if is_far(corners, at, mode):
+        slope, slack = _value(row, False, corners, at, dim, corners[at, columns + 1], dim)
         if abs(slope) > slack:
             sign = 1 if slope > 0.0 else -1
         else:
-            sign = _proved_sign(solid, i, row, False, mode)
+            sign = _proved_sign(solid, i, row, False, mode, rare)
         if sign != 0:
             values[i, 2], values[i, 3] = slope, slack
             return sign
     if abs(value) > bound:
         return 1 if value > 0.0 else -1
-    return _proved_sign(solid, i, row, True, mode)
+    return _proved_sign(solid, i, row, True, mode, rare)
 
 
 @_jit
-def all_signs(solid, cut, mode):
+def is_far(corners, i, mode):
+    """Whether a corner lies at infinity."""
+    if mode.infinite:
+        for k in range(mode.dim, 2 * mode.dim):
+            if corners[i, k] != 0.0:
+                return True
+    return False
+
+
+@_called
+def all_signs(solid, cut, mode, rare):
     """Signs of a row at all corners; returns which occur."""
-    dim, infinite = mode.dim, mode.infinite
-    corners, row, values, signs = solid.corners, cut.row, cut.values, cut.signs
     found = 0
     for i in range(solid.size[0]):
-        sign = DOUBT
-        if not infinite:  # the usual case, without a call: a value beyond doubt
-            drift = corners[i, dim]
-            value, size, bound = row[0, 0], abs(row[0, 0]), row[2, 0] + abs(row[1, 0])
-            for k in range(dim):
-                x = corners[i, k]
-                term = row[0, k + 1] * x
-                value += term
-                size += abs(term)
-                slack = row[2, k + 1] + abs(row[1, k + 1])
-                bound += slack * abs(x) + drift * (abs(row[0, k + 1]) + slack)
-            bound = dot_error(dim, size, bound)
-            if abs(value) > bound:
-                values[i, 0], values[i, 1], values[i, 2], values[i, 3] = value, bound, 0.0, 0.0
-                sign = 1 if value > 0.0 else -1
-        if sign == DOUBT:
-            sign = corner_sign(solid, i, cut, mode)
-        signs[i] = sign
+        sign = corner_sign(solid, i, cut, mode, rare)
+        cut.signs[i] = sign
         if sign == 1:
             found |= POSITIVE
         elif sign == -1:
@@ -143,7 +131,7 @@ def all_signs(solid, cut, mode):
 # --- new corners -----------------------------------------------------------------------------------
 
 
-@_jit
+@_called
 def _is_edge(bits, n, i, j):
     """Whether no third corner lies on all common facets of two."""
     words = bits.shape[1]
@@ -237,12 +225,10 @@ def _other_end(bits, i, facet, number, places):
 
 
 @_jit
-def _join(bits, fresh, new, i, j):
+def _join(fresh, new, i, j):
     """Write down the edge between two corners as the next one crossed; returns how many there are, or NO_ROOM."""
-    if new == len(fresh.corners):
+    if new == len(fresh.ends):
         return NO_ROOM
-    for w in range(bits.shape[1]):
-        fresh.bits[new, w] = bits[i, w] & bits[j, w]
     fresh.ends[new, 0], fresh.ends[new, 1] = i, j
     return new + 1
 
@@ -256,10 +242,7 @@ def _sort_sides(bits, n, signs, sides):
             continue
         degree = 0
         for w in range(bits.shape[1]):
-            word = bits[i, w]
-            while word != NONE:
-                word &= word - ONE
-                degree += 1
+            degree += ones(bits[i, w])
         if signs[i] > 0:
             sides[n_plus, 0], sides[n_plus, 1] = i, degree
             n_plus += 1
@@ -277,20 +260,14 @@ def _edges_from(bits, n, fresh, a, n_others, n_new, dim):
     only = bits[i, 0]
     for b in range(n_others):
         j = sides[b, 2]
-        common = only & bits[j, 0]
-        count = 0
-        while common != NONE and count < dim - 1:
-            common &= common - ONE
-            count += 1
-        for w in range(1, words):
-            common = bits[i, w] & bits[j, w]
-            while common != NONE and count < dim - 1:
-                common &= common - ONE
-                count += 1
+        count = ones(only & bits[j, 0])
+        if words > 1:
+            for w in range(1, words):
+                count += ones(bits[i, w] & bits[j, w])
         # at a corner of degree dim any dim - 1 facets meet in an edge
         if count < dim - 1 or not (is_simple or sides[b, 3] == dim or _is_edge(bits, n, i, j)):
             continue
-        n_new = _join(bits, fresh, n_new, i, j)
+        n_new = _join(fresh, n_new, i, j)
         if n_new < 0:
             return n_new
     return n_new
@@ -309,7 +286,7 @@ def _edges_by_lookup(bits, n, fresh, n_plus, n_minus, dim):
             for f in range(dim):
                 j = _other_end(bits, i, facets[f], held ^ _mixed(facets[f]), places)
                 if j >= 0:
-                    n_new = _join(bits, fresh, n_new, i, j)
+                    n_new = _join(fresh, n_new, i, j)
                     if n_new < 0:
                         return n_new
         n_new = _edges_from(bits, n, fresh, a, n_odd if is_simple else n_minus, n_new, dim)
@@ -318,104 +295,160 @@ def _edges_by_lookup(bits, n, fresh, n_plus, n_minus, dim):
     return n_new
 
 
-@_jit
-def crossings(solid, cut, fresh, mode):
-    """New corners where a row of known signs vanishes inside edges; returns their number, NO_ROOM, or FAILED.
+@_called
+def crossings(solid, cut, fresh, shared, rows, mode, rare):
+    """Add the corners where a row of known signs vanishes inside edges; returns their number, NO_ROOM, or FAILED.
 
-    Two corners span an edge when no third one lies on all their common facets.
+    They stand behind the polytope's own, with sign 0. Two corners span an edge when no third one lies on all their
+    common facets.
     """
-    dim, n = mode.dim, solid.size[0]
-    n_plus, n_minus = _sort_sides(solid.bits, n, cut.signs, fresh.sides)
+    dim, n, bits, ids, key = mode.dim, solid.size[0], solid.bits, solid.ids, cut.key
+    word, own = cut.slot >> 6, ONE << np.uint64(cut.slot & 63)
+    n_plus, n_minus = _sort_sides(bits, n, cut.signs, fresh.sides)
     n_new = 0
     if n_plus * n_minus > _PAIRS_PER_LOOKUP * dim * (n_plus + n_minus):
-        n_new = _edges_by_lookup(solid.bits, n, fresh, n_plus, n_minus, dim)
+        if rare is None:
+            return FAILED
+        else:
+            n_new = _edges_by_lookup(bits, n, fresh, n_plus, n_minus, dim)
     else:
         for a in range(n_plus):
-            n_new = _edges_from(solid.bits, n, fresh, a, n_minus, n_new, dim)
+            n_new = _edges_from(bits, n, fresh, a, n_minus, n_new, dim)
             if n_new < 0:
-                break
+                return n_new
+    if n + n_new > len(ids) or shared.used[0] + n_new > len(solid.corners):
+        return NO_ROOM
     for new in range(n_new):
-        if not place_corner(solid, cut, fresh, new, mode):
+        i, j = fresh.ends[new, 0], fresh.ends[new, 1]
+        for w in range(bits.shape[1]):
+            bits[n + new, w] = bits[i, w] & bits[j, w]
+        cut.signs[n + new] = 0
+        place, known = _find(shared, ids[i], ids[j], key)
+        if known >= 0:
+            ids[n + new] = known
+            bits[n + new, word] |= own
+            continue
+        at = ids[n + new] = shared.used[0]
+        for end in (i, j):
+            if cut.values[end, 1] < 0.0:
+                corner_sign(solid, end, cut, mode, rare)
+        if not place_corner(solid, cut, fresh, new, mode, rare):
             return FAILED
+        bits[n + new, word] |= own
+        shared.origins[at, 0], shared.origins[at, 1], shared.origins[at, 2] = ids[i], ids[j], key
+        if not _set_signs(solid, n + new, cut, shared, rows, mode, rare):
+            return FAILED
+        shared.places[place], shared.marks[at] = at, 0
+        shared.used[0] += 1
     return n_new
+
+
+@_jit
+def _find(shared, a, b, key):
+    """Where the corner that a row makes on an edge is looked for, and the corner if it is known, or -1."""
+    place = np.int64(_mixed((a + b) * 65537 + a * b + key * 1009) & np.uint64(len(shared.places) - 1))
+    at, origins = shared.places[place], shared.origins
+    if not 0 <= at < shared.used[0] or origins[at, 2] != key:  # nothing, or what was there in another piece
+        return place, np.int64(-1)
+    is_same = (origins[at, 0] == a and origins[at, 1] == b) or (origins[at, 0] == b and origins[at, 1] == a)
+    return place, at if is_same else np.int64(-1)
+
+
+@_jit
+def _set_signs(solid, new, cut, shared, rows, mode, rare):
+    """Write the signs of all ReLUs at a new corner; returns whether they are known.
+
+    Strictly between two corners a function has the sign that it has at one of them, unless it has the other sign at
+    the other.
+    """
+    signs, at, relus, n_words = shared.signs, solid.ids[new], rows.relus, shared.signs.shape[1] // 2
+    a, b, key = shared.origins[at, 0], shared.origins[at, 1], shared.origins[at, 2]
+    for w in range(n_words):
+        positive, negative = signs[a, w] | signs[b, w], signs[a, n_words + w] | signs[b, n_words + w]
+        signs[at, w], signs[at, n_words + w] = positive & ~negative, negative & ~positive
+        both = positive & negative
+        while both != NONE:
+            bit = both & (~both + ONE)
+            both ^= bit
+            row = relus[64 * w + ones(bit - ONE), 0]
+            if row_key(row, row, rows) == key:
+                continue
+            sign = corner_sign(solid, new, Cut(rows.parts[row], cut.values, cut.signs, 0, 0), mode, rare)
+            if sign == DOUBT:
+                return False
+            if sign != 0:
+                signs[at, w if sign > 0 else n_words + w] |= bit
+    return True
+
+
+@_jit
+def row_key(own, rival, rows):
+    """A number that stands for the wall between two rows; for a ReLU both are its own."""
+    return min(own, rival) * len(rows.parts) + max(own, rival)
 
 
 # --- the part kept ---------------------------------------------------------------------------------
 
 
 @_jit
-def _keep_bits(bits, n, signs, side, fresh, n_new, to_bits):
-    """Write the facets of the corners that stay; returns the first slot that no facet needs any more, or -1.
-
-    A facet keeps a (d - 1)-dimensional rest exactly when one of its corners lies strictly on this side.
-    """
-    free = -1
-    for w in range(bits.shape[1]):
-        alive = NONE
-        for i in range(n):
-            if signs[i] == side:
-                alive |= bits[i, w]
-        m = 0
-        for i in range(n):
-            if signs[i] == side or signs[i] == 0:
-                to_bits[m, w] = bits[i, w] & alive
-                m += 1
-        for i in range(n_new):
-            to_bits[m, w] = fresh.bits[i, w]
-            m += 1
-        slot = 0
-        while free < 0 and slot < 64:
-            if not (alive >> np.uint64(slot)) & ONE:
-                free = 64 * w + slot
-            slot += 1
-    return free
+def free_slot(solid):
+    """The first slot that no corner needs, or NO_SLOT."""
+    for w in range(solid.bits.shape[1]):
+        taken = NONE
+        for i in range(solid.size[0]):
+            taken |= solid.bits[i, w]
+        if taken != ~NONE:
+            return 64 * w + ones((~taken & (taken + ONE)) - ONE)
+    return NO_SLOT
 
 
 @_jit
-def keep(solid, cut, fresh, n_new, side, wall, to):
-    """Write the part of one sign, with the cut as a new facet; returns its corners, or NO_ROOM or NO_SLOT."""
-    corners, signs, n, n_slots = solid.corners, cut.signs, solid.size[0], solid.size[1]
-    to_corners, to_bits, to_lines = to.corners, to.bits, to.lines
-    width = corners.shape[1]
-    count = n_new
-    for i in range(n):
-        count += signs[i] == side or signs[i] == 0
-    if count > len(to_corners):
-        return NO_ROOM
-    free = _keep_bits(solid.bits, n, signs, side, fresh, n_new, to_bits)
-    if free < 0:
-        return NO_SLOT
-    to_word, to_bit = free >> 6, ONE << np.uint64(free & 63)
+def set_slot(solid, slot, line):
+    """Let a free slot have a line."""
+    solid.slots[slot] = line
+    solid.size[1] = max(solid.size[1], slot + 1)
+
+
+@_jit
+def keep(solid, cut, n, side, line, to):
+    """Write the part of one sign of the first n corners, the line as its facet in ``cut.slot``; returns its corners.
+
+    A facet keeps a (d - 1)-dimensional rest exactly when one of its corners lies strictly on this side.
+    """
+    ids, bits, signs, to_ids, to_bits = solid.ids, solid.bits, cut.signs, to.ids, to.bits
     m = 0
-    for i in range(n):
-        if signs[i] == side or signs[i] == 0:
-            for c in range(width):
-                to_corners[m, c] = corners[i, c]
-            if signs[i] == 0:
-                to_bits[m, to_word] |= to_bit
-            m += 1
-    for i in range(n_new):
-        for c in range(width - 1):
-            to_corners[m, c] = fresh.corners[i, c]
-        to_corners[m, width - 1] = 0.0
-        to_bits[m, to_word] |= to_bit
-        m += 1
-    for s in range(n_slots):
-        for c in range(to_lines.shape[1]):
-            to_lines[s, c] = solid.lines[s, c]
-    _set_line(to_lines, free, cut.row, wall)
-    to.size[0], to.size[1] = m, max(n_slots, free + 1)
+    for w in range(bits.shape[1]):
+        alive, own = NONE, NONE
+        for i in range(n):
+            if signs[i] == side:
+                alive |= bits[i, w]
+        if cut.slot >> 6 == w:
+            own = ONE << np.uint64(cut.slot & 63)
+        m = 0
+        for i in range(n):
+            if signs[i] == side or signs[i] == 0:
+                to_ids[m] = ids[i]
+                to_bits[m, w] = bits[i, w] if signs[i] == side else bits[i, w] & alive | own
+                m += 1
+    for slot in range(solid.size[1]):
+        to.slots[slot] = solid.slots[slot]
+    to.slots[cut.slot] = line
+    to.size[0], to.size[1] = m, solid.size[1]
     return m
 
 
 @_jit
-def _set_line(lines, slot, row, wall):
-    """Write the row as a facet's line."""
-    dim, worst = row.shape[1] - 1, 0.0
+def add_line(lines, shared, row, wall):
+    """Write the row as the next line; returns its number, or NO_ROOM."""
+    dim, worst, line = row.shape[1] - 1, 0.0, shared.used[1]
+    if line == len(lines):
+        return NO_ROOM
     for k in range(dim + 1):
-        lines[slot, k] = row[0, k]
+        lines[line, k] = row[0, k]
         if k > 0:
             worst = max(worst, SAFETY * (row[2, k] + abs(row[1, k])))
-    lines[slot, dim + 1] = SAFETY * (row[2, 0] + abs(row[1, 0]))
-    lines[slot, dim + 2] = worst
-    lines[slot, dim + 3] = wall
+    lines[line, dim + 1] = SAFETY * (row[2, 0] + abs(row[1, 0]))
+    lines[line, dim + 2] = worst
+    lines[line, dim + 3] = wall
+    shared.used[1] += 1
+    return line

@@ -1,26 +1,31 @@
 """Compiled stages in space: split each polytope of a batch by every choice, depth first.
 
-The waiting polytopes lie on a stack; a child inherits only the choices that still cross its parent. An
-argmax walks from winner to winner across facets (``_winner_kernels``). The plain twin of ``cut_polytopes``, which tests
-compare it with, is ``tests/oracles/cutting_twins.py``.
+A polytope is a list of corners, which all polytopes cut from one piece share: a corner is computed once, and the signs
+of all ReLUs there are kept as bits, so that the ReLUs that cross a polytope are those of either sign at its corners.
+Waiting polytopes lie on a stack. An argmax walks from winner to winner across facets (``_winner_kernels``). The plain
+twin of ``cut_polytopes``, which tests compare it with, is ``tests/oracles/cutting_twins.py``.
 """
 
 # mypy: ignore-errors
 
 import numpy as np
 
+from hardmax.cells.engines.space._corner_kernels import make_exact
 from hardmax.cells.engines.space._kernels import (
     FAILED,
-    NEGATIVE,
     NO_ROOM,
     NO_SLOT,
-    POSITIVE,
-    UNKNOWN,
-    all_signs,
+    add_line,
+    corner_sign,
     crossings,
+    free_slot,
+    is_far,
     keep,
+    row_key,
+    set_slot,
 )
 from hardmax.cells.engines.space._structures import (
+    COLUMN,
     IS_RELU,
     NONE,
     ONE,
@@ -28,39 +33,43 @@ from hardmax.cells.engines.space._structures import (
     START,
     Cut,
     Fresh,
+    Group,
     Mode,
     Pending,
     Race,
     Rows,
+    Shared,
     Solid,
     Stack,
     Work,
+    ones,
 )
+from hardmax.cells.engines.space._vanishing_kernels import DOUBT
 from hardmax.cells.engines.space._winner_kernels import (
     EMPTY,
     across,
     ahead,
     claim,
-    copy_rows,
     first_equal,
     group_of,
-    is_far,
     leader,
     mark_dropped,
     set_bounds,
     set_home,
     set_limits,
     set_reach,
+    set_scores,
     violator,
 )
 from hardmax.exact.compiling import borrowing, inner, kernel
 
-# called from compiled code only: no wrappers, and no cache beside the caller's
-_jit = borrowing(nogil=True, error_model="numpy")
-_counted = inner(nogil=True, error_model="numpy")  # makes arrays
+# called from compiled code only: no wrappers, and no cache beside the caller's; groups of arrays are not handed on
+_jit = borrowing(nogil=True, error_model="numpy", forceinline=True)
+_called = borrowing(nogil=True, error_model="numpy", forceinline=False)  # from several places, or seldom
+_counted = inner(nogil=True, error_model="numpy", forceinline=False)  # makes arrays
 
-OPEN = -1  # a choice that is not the same on all of a polytope, as far as is known
-DONE, OUTPUT_FULL, WORKSPACE_FULL, MORE_WORDS = 0, 1, 2, 3
+OPEN = -1  # a maximum that not one row wins on all of a polytope, as far as is known
+DONE, OUTPUT_FULL, WORKSPACE_FULL, MORE_WORDS, IN_DOUBT = 0, 1, 2, 3, 4
 CHILDREN, CORNERS, FACETS, DOUBTFUL = 0, 1, 2, 3  # what has been written
 
 
@@ -68,89 +77,84 @@ CHILDREN, CORNERS, FACETS, DOUBTFUL = 0, 1, 2, 3  # what has been written
 
 
 @_counted
-def _new_solid(capacity, width, words, dim):
-    """Room for one polytope."""
-    corners, bits = np.zeros((capacity, width + 1)), np.empty((capacity, words), dtype=np.uint64)
-    return Solid(corners, bits, np.empty((64 * words, dim + 4)), np.zeros(2, dtype=np.int64))
+def _numbers(n, m):
+    return np.empty((n, m), dtype=np.int64)
 
 
 @_counted
-def _new_fresh(capacity, width, words, dim):
-    """Room for new corners."""
-    return Fresh(
-        np.empty((capacity, width)),
-        np.empty((capacity, words), dtype=np.uint64),
-        np.empty((capacity, 2), dtype=np.int64),
-        np.empty((capacity, 4), dtype=np.int64),
-        np.empty((4 * dim, 2 * dim + 4)),
-    )
+def _words(n, m):
+    return np.empty((n, m), dtype=np.uint64)
 
 
 @_counted
-def _new_rows(n_rows, n_groups, dim):
-    """Room for the rows of one piece."""
-    coef, terms, error = np.empty((n_rows, dim + 1)), np.empty((dim + 1, n_rows)), np.empty(dim + 1)
-    return Rows(coef, terms, error, np.empty((n_groups, dim + 2)), np.zeros(n_rows, dtype=np.uint8))
-
-
-@_counted
-def _new_race(n_rows, dim):
-    """Room to find winners among the rows of a group."""
-    ties, queue = np.empty(n_rows + 1, dtype=np.int64), np.empty(n_rows + 1, dtype=np.int64)
-    gaps, homes, scores = np.zeros(n_rows), np.zeros((n_rows, dim)), np.empty(n_rows)
-    return Race(ties, gaps, homes, scores, np.zeros(n_rows, dtype=np.uint8), queue, np.empty(2 * dim + 4), np.zeros(2))
-
-
-@_counted
-def _new_stack(capacity, width, words, dim, n_groups):
-    """Room for waiting polytopes."""
-    room, nodes = 64 * capacity, 16 * capacity
-    return Stack(
-        np.empty((room, width + 1)),
-        np.empty((room, words), dtype=np.uint64),
-        np.empty((room, dim + 4)),
-        np.empty((nodes, 2 * n_groups + 1), dtype=np.int32),
-        np.zeros((nodes + 1, 2), dtype=np.int64),
-    )
-
-
-@_counted
-def _new_work(capacity, words, width, n_groups, n_rows, dim):
+def _new_work(capacity, words, width, guards, dim):
     """All room that cutting one piece needs."""
-    groups, candidates = np.empty(n_groups, dtype=np.int64), np.empty(n_groups, dtype=np.int64)
+    n_groups, n_rows, n_all = len(guards.table), guards.rows.shape[2], 64 * capacity
+    n_words = (len(guards.relus) + 63) // 64
+    corners, lines = np.empty((n_all, width)), np.empty((n_all, dim + 4))
+    ids, slots, sizes = _numbers(3, capacity), _numbers(3, 64 * words), _numbers(3, 2)
+    marks, flags = _numbers(3, n_all), np.zeros((2, n_rows + 1), dtype=np.uint8)
+    marks[:, 0] = 0
+    rows, groups, floats = _numbers(4, n_rows + 1), _numbers(3, n_groups + 1), np.zeros((2, n_rows + 2 * dim + 4))
+    places = 1
+    while 4 * places < n_all:
+        places *= 2
     return Work(
-        _new_solid(capacity, width, words, dim),
-        _new_solid(capacity, width, words, dim),
-        _new_solid(capacity, width, words, dim),
-        Cut(np.empty((3, dim + 1)), np.empty((capacity, 4)), np.empty(capacity, dtype=np.int64)),
-        _new_fresh(capacity, width, words, dim),
-        _new_rows(n_rows, n_groups, dim),
-        _new_race(n_rows, dim),
-        Pending(groups, candidates, np.zeros(n_groups, dtype=np.int64), np.zeros(2, dtype=np.int64)),
-        _new_stack(capacity, width, words, dim, n_groups),
-    )
+        Solid(corners, ids[0], _words(capacity, words), lines, slots[0], sizes[0]),
+        Solid(corners, ids[1], _words(capacity, words), lines, slots[1], sizes[1]),
+        Solid(corners, ids[2], _words(capacity, words), lines, slots[2], sizes[2]),
+        Shared(_words(n_all, 2 * n_words), _numbers(n_all, 3), _numbers(1, places)[0], marks[0], marks[1]),
+        Cut(np.empty((3, dim + 1)), np.empty((capacity, 4)), _numbers(1, capacity)[0], 0, 0),
+        Fresh(_numbers(capacity, 2), _numbers(capacity, 4), np.empty((4 * dim, 3 * dim + 4))),
+        Rows(
+            np.zeros((n_rows, 3, dim + 1)),
+            np.empty((dim + 1, n_rows)),
+            np.zeros((1, dim + 1))[0],
+            np.empty((n_groups, dim + 2)),
+            flags[0],
+            rows[0],
+            guards.relus,
+        ),
+        Race(
+            rows[1], floats[0], np.zeros((n_rows, dim)), floats[1], flags[1], rows[2], np.zeros((1, 2 * dim + 4))[0],
+            np.zeros((n_groups, 2)),
+        ),
+        Pending(_words(2, n_words), groups[0], groups[1], groups[2]),
+        Stack(
+            _numbers(1, n_all)[0],
+            _words(n_all, words),
+            _numbers(1, n_all)[0],
+            _numbers(16 * capacity, 2 * n_groups + 1),
+            _numbers(16 * capacity + 1, 2),
+        ),
+    )  # fmt: skip
 
 
 # --- one piece -------------------------------------------------------------------------------------
 
 
 @_jit
-def _load_piece(pieces, piece, solid):
+def _load_piece(pieces, piece, solid, shared):
     """Make ``solid`` one polytope of the batch; returns DONE, or what there is too little of."""
     first, slot = pieces.vertex_start[piece], pieces.facet_start[piece]
     n, n_slots = pieces.vertex_start[piece + 1] - first, pieces.facet_start[piece + 1] - slot
-    if n > len(solid.corners):
+    if n > len(solid.ids):
         return WORKSPACE_FULL
-    if n_slots > len(solid.lines):
+    if n_slots > len(solid.slots):
         return MORE_WORDS
-    copy_rows(pieces.corners, first, n, solid.corners, 0)
     for i in range(n):
+        solid.ids[i], shared.origins[i, 2], shared.marks[i] = i, -1, 0
+        for c in range(solid.corners.shape[1]):
+            solid.corners[i, c] = pieces.corners[first + i, c]
         for w in range(solid.bits.shape[1]):
             solid.bits[i, w] = pieces.bits[first + i, w] if w < pieces.bits.shape[1] else NONE
-    copy_rows(pieces.lines, slot, n_slots, solid.lines, 0)
     for s in range(n_slots):
+        solid.slots[s] = s
+        for c in range(pieces.lines.shape[1]):
+            solid.lines[s, c] = pieces.lines[slot + s, c]
         solid.lines[s, pieces.lines.shape[1]] = pieces.walls[slot + s]
     solid.size[0], solid.size[1] = n, n_slots
+    shared.used[0], shared.used[1], shared.used[2] = n, n_slots, 0
     return DONE
 
 
@@ -161,88 +165,108 @@ def _load_rows(guards, piece, rows):
     for k in range(len(rows.error)):
         rows.error[k] = guards.errors[piece, k]
         exact = exact and rows.error[k] == 0.0
-        for r in range(len(rows.coef)):
-            rows.coef[r, k] = rows.terms[k, r] = guards.rows[piece, k, r]
-    set_limits(rows.coef, rows.error, guards.table, rows.limits, len(rows.error) - 1)
+        for r in range(len(rows.parts)):
+            rows.parts[r, 0, k] = rows.terms[k, r] = guards.rows[piece, k, r]
+            rows.parts[r, 2, k] = rows.error[k]
+    for r in range(len(rows.parts)):
+        rows.lines[r] = -1
+    set_limits(rows.parts, rows.error, guards.table, rows.limits, len(rows.error) - 1)
     return exact
 
 
 @_jit
-def _open_all(guards, rows, solid, pending, race, mode, argmax):
-    """Let every choice be open but ReLUs that equal an earlier one, and drop rows that never win."""
-    table, twin = guards.table, guards.twin
+def _sign_relus(table, work, mode, rare):
+    """Write the signs of all ReLUs at the corners of a piece; returns whether they are known."""
+    rows, solid, race, cut, signs = work.rows, work.solid, work.race, work.cut, work.shared.signs
+    relus, n_words = rows.relus, signs.shape[1] // 2
     set_reach(solid, rows.error, race.reach, mode)
+    for g in range(len(table)):
+        set_bounds(rows, group_of(table, g), race, mode)
+    for i in range(solid.size[0] if n_words else 0):
+        set_scores(rows, Group(0, len(rows.parts), 0, 0), solid.corners, i, race, mode)
+        far = 1 if is_far(solid.corners, i, mode) else 0
+        for w in range(2 * n_words):
+            signs[i, w] = NONE
+        for b in range(len(relus)):
+            r, bound = relus[b, 0], race.bounds[relus[b, 1], far]
+            sign = 1 if race.scores[r] > bound else -1
+            if not abs(race.scores[r]) > bound:
+                sign = corner_sign(solid, i, Cut(rows.parts[r], cut.values, cut.signs, 0, 0), mode, rare)
+            if sign == DOUBT:
+                return False
+            if sign != 0:
+                signs[i, (b >> 6) + (0 if sign > 0 else n_words)] |= ONE << np.uint64(b & 63)
+    return True
+
+
+@_called
+def _sharpen(work, mode):
+    """Move the corners of a piece to exact coordinates near them where there are such."""
+    row = work.cut.row
+    for k in range(mode.dim + 1):
+        row[0, k] = row[1, k] = 0.0
+    for i in range(work.solid.size[0]):
+        if work.solid.corners[i, mode.columns] > 0.0:
+            make_exact(work.solid, i, row, mode)
+
+
+@_called
+def _open_maxima(guards, work, mode):
+    """Let every maximum be open, and drop rows that never win."""
+    table, pending, race = guards.table, work.pending, work.race
     n = 0
     for g in range(len(table)):
-        group = group_of(table, g)
-        if argmax is not None and not table[g, IS_RELU]:
-            set_bounds(rows, group, race, mode)
-            mark_dropped(rows, group, twin, solid, race, mode)
-        if not table[g, IS_RELU] or twin[group.first] == group.first:
+        if not table[g, IS_RELU]:
+            mark_dropped(work.rows, group_of(table, g), guards.twin, work.solid, race, mode)
             pending.groups[n] = g
             n += 1
     pending.count[0] = n
 
 
-# --- choices that do not cross a polytope --------------------------------------------------------------
+# --- choices that cross a polytope -------------------------------------------------------------------
 
 
 @_jit
-def _load_row(rows, r, row):
-    for k in range(len(rows.error)):
-        row[0, k], row[1, k], row[2, k] = rows.coef[r, k], 0.0, rows.error[k]
-
-
-@_jit
-def _relu_label(rows, r, solid, bounds, cut, mode):
-    """The label of a ReLU that has one sign on a polytope, or OPEN."""
-    dim, infinite, corners, coef = mode.dim, mode.infinite, solid.corners, rows.coef
-    bound, far_bound = bounds[0], bounds[1]
-    positive, negative, unknown = False, False, False
-    for i in range(solid.size[0]):
-        start, limit, value = 0, bound, coef[r, 0]
-        if infinite and is_far(corners, i, mode):
-            start, limit, value = dim, far_bound, 0.0
-        for c in range(dim):
-            value += coef[r, c + 1] * corners[i, start + c]
-        positive = positive or value > limit
-        negative = negative or value < -limit
-        unknown = unknown or not abs(value) > limit
-        if positive and negative:
-            return OPEN
-    if not unknown:
-        return 1 if positive else 0
-    _load_row(rows, r, cut.row)
-    found = all_signs(solid, cut, mode)
-    if found & UNKNOWN or found == POSITIVE | NEGATIVE:
-        return OPEN
-    return 1 if found & POSITIVE else 0
+def _open_relus(solid, signs, relus):
+    """Set which ReLUs are positive and negative somewhere; returns the first that is both, or -1, and how many are."""
+    n_words = signs.shape[1] // 2
+    first, count = -1, 0
+    for w in range(n_words):
+        positive, negative = NONE, NONE
+        for i in range(solid.size[0]):
+            positive |= signs[solid.ids[i], w]
+            negative |= signs[solid.ids[i], n_words + w]
+        relus[0, w], relus[1, w] = positive, negative
+        both = positive & negative
+        if both != NONE:
+            if first < 0:
+                first = 64 * w + ones((both & (~both + ONE)) - ONE)
+            count += ones(both)
+    return first, count
 
 
 @_jit
 def _maximum_label(rows, group, solid, race, cut, mode):
     """The label of a maximum that one row wins at all corners, or OPEN."""
-    own = leader(rows, group, solid.corners, race, mode)
+    own = leader(rows, group, solid, race, mode)
     for i in range(solid.size[0]):
         if violator(rows, group, solid, i, own, race, cut, mode) != -1:
             return OPEN
     return first_equal(rows, group, own, mode) - group.first
 
 
-@_jit
-def _still_open(rows, table, solid, pending, race, cut, mode, argmax):
-    """Decide the open groups that do not cross the polytope; returns how many stay open, in order."""
-    set_reach(solid, rows.error, race.reach, mode)
+@_called
+def _still_open(table, solid, work, mode):
+    """Decide the open maxima that one row wins; returns how many stay open, in order."""
+    rows, pending, race = work.rows, work.pending, work.race
     n_open = 0
+    if pending.count[0] > 0:
+        set_reach(solid, rows.error, race.reach, mode)
     for position in range(pending.count[0]):
         g = pending.groups[position]
         group = group_of(table, g)
         set_bounds(rows, group, race, mode)
-        label = OPEN
-        if table[g, IS_RELU]:
-            label = _relu_label(rows, group.first, solid, race.bounds, cut, mode)
-        elif argmax is not None:
-            label = _maximum_label(rows, group, solid, race, cut, mode)
+        label = _maximum_label(rows, group, solid, race, work.cut, mode)
         if label == OPEN:
             pending.groups[n_open] = g
             n_open += 1
@@ -255,70 +279,92 @@ def _still_open(rows, table, solid, pending, race, cut, mode, argmax):
 # --- the stack -------------------------------------------------------------------------------------
 
 
-@_jit
-def _push(stack, depth, solid, pending):
-    """Put a polytope on the stack with all open groups but the first; returns the new depth, or NO_ROOM."""
-    corner, slot = stack.ends[depth, 0], stack.ends[depth, 1]
+@_called
+def _push(stack, depth, solid, pending, n_open, rare):
+    """Put a polytope on the stack with its last n_open open maxima; returns the new depth, or NO_ROOM."""
+    corner, slot = (stack.ends[depth, 0], stack.ends[depth, 1]) if depth else (np.int64(0), np.int64(0))
     n, n_slots, numbers = solid.size[0], solid.size[1], stack.numbers
-    if depth == len(numbers) or corner + n > len(stack.corners) or slot + n_slots > len(stack.lines):
+    if depth + 1 == len(stack.ends) or corner + n > len(stack.ids) or slot + n_slots > len(stack.slots):
         return NO_ROOM
-    copy_rows(solid.corners, 0, n, stack.corners, corner)
-    copy_rows(solid.bits, 0, n, stack.bits, corner)
-    copy_rows(solid.lines, 0, n_slots, stack.lines, slot)
-    n_open, n_candidates = pending.count[0], pending.count[1]
-    for c in range(n_candidates):
-        numbers[depth, c] = pending.labels[pending.candidates[c]]
-    for g in range(1, n_open):
-        numbers[depth, n_candidates + g] = pending.groups[g]
-    numbers[depth, n_candidates] = n_open - 1
+    for i in range(n):
+        stack.ids[corner + i] = solid.ids[i]
+        for w in range(solid.bits.shape[1]):
+            stack.bits[corner + i, w] = solid.bits[i, w]
+    for s in range(n_slots):
+        stack.slots[slot + s] = solid.slots[s]
+    if rare is not None:
+        n_groups, skipped = len(pending.labels), pending.count[0] - n_open
+        for g in range(n_groups):
+            numbers[depth, g] = pending.labels[g]
+        for g in range(n_open):
+            numbers[depth, n_groups + 1 + g] = pending.groups[skipped + g]
+        numbers[depth, n_groups] = n_open
     stack.ends[depth + 1, 0], stack.ends[depth + 1, 1] = corner + n, slot + n_slots
     return depth + 1
 
 
 @_jit
-def _pop(stack, depth, solid, pending):
-    """Take the last polytope off the stack, with its labels and open groups; returns the new depth."""
-    corner, slot = stack.ends[depth - 1, 0], stack.ends[depth - 1, 1]
-    n, n_slots, numbers = stack.ends[depth, 0] - corner, stack.ends[depth, 1] - slot, stack.numbers
-    copy_rows(stack.corners, corner, n, solid.corners, 0)
-    copy_rows(stack.bits, corner, n, solid.bits, 0)
-    copy_rows(stack.lines, slot, n_slots, solid.lines, 0)
+def _pop(stack, depth, solid, pending, rare):
+    """Take the last polytope off the stack, with its labels and open maxima; returns the new depth."""
+    depth -= 1
+    corner, slot = (stack.ends[depth, 0], stack.ends[depth, 1]) if depth else (np.int64(0), np.int64(0))
+    n, n_slots, numbers = stack.ends[depth + 1, 0] - corner, stack.ends[depth + 1, 1] - slot, stack.numbers
+    for i in range(n):
+        solid.ids[i] = stack.ids[corner + i]
+        for w in range(solid.bits.shape[1]):
+            solid.bits[i, w] = stack.bits[corner + i, w]
+    for s in range(n_slots):
+        solid.slots[s] = stack.slots[slot + s]
     solid.size[0], solid.size[1] = n, n_slots
-    n_candidates = pending.count[1]
-    for c in range(n_candidates):
-        pending.labels[pending.candidates[c]] = numbers[depth - 1, c]
-    pending.count[0] = numbers[depth - 1, n_candidates]
-    for g in range(pending.count[0]):
-        pending.groups[g] = numbers[depth - 1, n_candidates + 1 + g]
-    return depth - 1
+    if rare is not None:
+        n_groups = len(pending.labels)
+        for g in range(n_groups):
+            pending.labels[g] = numbers[depth, g]
+        pending.count[0] = numbers[depth, n_groups]
+        for g in range(pending.count[0]):
+            pending.groups[g] = numbers[depth, n_groups + 1 + g]
+    return depth
 
 
 # --- splitting by the first open choice -------------------------------------------------------------
 
 
 @_jit
-def _split_by_relu(group, work, depth, mode):
+def _wall_lines(row, column, solid, work):
+    """The line of a ReLU's wall on its negative side, with that of its positive side the next one; or NO_ROOM."""
+    lines = work.rows.lines
+    if lines[row] < 0:
+        for label in range(2):
+            line = add_line(solid.lines, work.shared, work.rows.parts[row], (column << RIVAL_BITS) | (1 - label))
+            if line < 0:
+                return line
+        lines[row] = work.shared.used[1] - 2
+    return lines[row]
+
+
+@_jit
+def _split_by_relu(bit, column, work, depth, mode, rare):
     """Put the two sides of a ReLU on the stack; returns the new depth, or what went wrong."""
-    solid, part, cut, fresh, pending = work.solid, work.part, work.cut, work.fresh, work.pending
-    _load_row(work.rows, group.first, cut.row)
-    found = all_signs(solid, cut, mode)
-    if found & UNKNOWN:
-        return FAILED
-    n_new = 0
-    if found == POSITIVE | NEGATIVE:
-        n_new = crossings(solid, cut, fresh, mode)
+    solid, part, shared, pending = work.solid, work.part, work.shared, work.pending
+    row, values, signs, known = work.rows.relus[bit, 0], work.cut.values, work.cut.signs, work.shared.signs
+    slot, line = free_slot(solid), _wall_lines(row, column, solid, work)
+    if slot < 0 or line < 0:
+        return min(slot, line)
+    set_slot(solid, slot, line)
+    word, shift, n_words = bit >> 6, np.uint64(bit & 63), known.shape[1] // 2
+    for i in range(solid.size[0]):
+        at = solid.ids[i]
+        signs[i] = np.int64((known[at, word] >> shift) & ONE) - np.int64((known[at, n_words + word] >> shift) & ONE)
+        values[i, 1] = -1.0
+    cut = Cut(work.rows.parts[row], values, signs, row_key(row, row, work.rows), slot)
+    n_new = crossings(solid, cut, work.fresh, shared, work.rows, mode, rare)
     if n_new < 0:
         return n_new
     for label in range(2):
-        if not found & (POSITIVE if label else NEGATIVE):
-            continue
-        n = keep(solid, cut, fresh, n_new, 2 * label - 1, (group.column << RIVAL_BITS) | (1 - label), part)
-        if n < 0:
-            return n
+        n = keep(solid, cut, solid.size[0] + n_new, 2 * label - 1, line + label, part)
         if n <= mode.dim and not mode.certified:  # a sliver within rounding
             continue
-        pending.labels[group.number] = label
-        depth = _push(work.stack, depth, part, pending)
+        depth = _push(work.stack, depth, part, pending, pending.count[0], rare)
         if depth < 0:
             return depth
     return depth
@@ -331,8 +377,8 @@ def _first_winners(rows, group, solid, race, mode):
     set_bounds(rows, group, race, mode)
     for k in range(group.last - group.first):
         race.seen[k] = 0
-    first = leader(rows, group, solid.corners, race, mode)
-    n_ties = ahead(rows, group, solid.corners, 0, first, race, mode)[1]
+    first = leader(rows, group, solid, race, mode)
+    n_ties = ahead(rows, group, solid.corners, solid.ids[0], first, race, mode)[1]
     race.ties[n_ties] = first
     waiting = 0
     for t in range(n_ties + 1):
@@ -352,14 +398,14 @@ def _name_rivals(rows, group, own, waiting, part, race, cut, mode):
     set_bounds(rows, group, race, mode)
     wall = mode.dim + 3
     for slot in range(part.size[1]):
-        if np.int64(part.lines[slot, wall]) >> RIVAL_BITS != group.column:
+        if np.int64(part.lines[part.slots[slot], wall]) >> RIVAL_BITS != group.column:
             continue
         rival = across(rows, group, part, slot, own, race, cut, mode)
         if rival == FAILED:
             return FAILED
         if rival < 0:  # the slot holds no facet any more
             continue
-        part.lines[slot, wall] = (group.column << RIVAL_BITS) | (rival - group.first)
+        part.lines[part.slots[slot], wall] = (group.column << RIVAL_BITS) | (rival - group.first)
         if not race.seen[rival - group.first]:
             race.seen[rival - group.first] = 1
             set_home(part, slot, race.homes, rival, mode)
@@ -368,17 +414,17 @@ def _name_rivals(rows, group, own, waiting, part, race, cut, mode):
     return waiting
 
 
-@_jit
+@_called
 def _split_by_maximum(group, work, depth, mode):
     """Put the parts of a maximum's winners on the stack; returns the new depth, or what went wrong."""
     rows, race, cut, pending, solid, part = work.rows, work.race, work.cut, work.pending, work.solid, work.part
-    solids = (solid, part, work.spare)
     waiting = _first_winners(rows, group, solid, race, mode)
+    n_open = pending.count[0] - 1
     found = 0
     while waiting > 0:
         waiting -= 1
         own = race.queue[waiting]
-        n = claim(rows, group, own, solids, race, cut, work.fresh, mode)
+        n = claim(group, own, work, mode)
         if n == EMPTY:
             continue
         if n < 0:
@@ -388,14 +434,14 @@ def _split_by_maximum(group, work, depth, mode):
             return waiting
         pending.labels[group.number] = own - group.first
         found += 1
-        depth = _push(work.stack, depth, part, pending)
+        depth = _push(work.stack, depth, part, pending, n_open, True)
         if depth < 0:
             return depth
     if found == 0:
         if mode.certified:
             return FAILED
-        pending.labels[group.number] = leader(rows, group, solid.corners, race, mode) - group.first
-        return _push(work.stack, depth, solid, pending)
+        pending.labels[group.number] = leader(rows, group, solid, race, mode) - group.first
+        return _push(work.stack, depth, solid, pending, n_open, True)
     return depth
 
 
@@ -403,105 +449,116 @@ def _split_by_maximum(group, work, depth, mode):
 
 
 @_jit
-def _write(output, done, parent, solid, labels):
+def _write(output, done, parent, solid, guards, pending):
     """Write a finished child; returns whether there was room."""
     child, used, facets = done[CHILDREN], done[CORNERS], done[FACETS]
     n, n_slots, bits, lines = solid.size[0], solid.size[1], solid.bits, solid.lines
     if child >= len(output.parents) or used + n > len(output.corners) or facets + n_slots > len(output.walls):
         return False
     output.parents[child] = parent
-    for g in range(len(labels)):
-        output.labels[child, g] = labels[g]
+    _write_labels(output.labels, child, guards, pending)
     for i in range(n):
+        at = solid.ids[i]
         for c in range(output.corners.shape[1]):
-            output.corners[used + i, c] = solid.corners[i, c]
+            output.corners[used + i, c] = solid.corners[at, c]
         for w in range(bits.shape[1]):
             output.bits[used + i, w] = NONE
     kept, width = 0, output.lines.shape[1]
-    for slot in range(n_slots):  # slots in use move together
-        word, shift = slot >> 6, np.uint64(slot & 63)
-        to_word, to_bit = kept >> 6, ONE << np.uint64(kept & 63)
-        is_used = False
+    for w in range(bits.shape[1]):
+        alive = NONE
         for i in range(n):
-            if (bits[i, word] >> shift) & ONE:
-                is_used = True
-                output.bits[used + i, to_word] |= to_bit
-        if is_used:
-            output.walls[facets + kept] = np.int64(lines[slot, width])
+            alive |= bits[i, w]
+        for i in range(n):  # slots in use move together
+            word = bits[i, w]
+            while word != NONE:
+                slot = kept + ones(alive & ((word & (~word + ONE)) - ONE))
+                output.bits[used + i, slot >> 6] |= ONE << np.uint64(slot & 63)
+                word &= word - ONE
+        while alive != NONE:
+            line = lines[solid.slots[64 * w + ones((alive & (~alive + ONE)) - ONE)]]
+            output.walls[facets + kept] = np.int64(line[width])
             for c in range(width):
-                output.lines[facets + kept, c] = lines[slot, c]
+                output.lines[facets + kept, c] = line[c]
             kept += 1
+            alive &= alive - ONE
     output.vertex_start[child + 1] = done[CORNERS] = used + n
     output.facet_start[child + 1] = done[FACETS] = facets + kept
     return True
 
 
 @_jit
-def _copy_labels_of_twins(guards, labels):
-    """Give every ReLU the label of the first that is the same function."""
-    table = guards.table
+def _write_labels(labels, child, guards, pending):
+    """Write the labels of all groups; a ReLU has that of the first which is the same function."""
+    table, relus = guards.table, guards.relus
     for g in range(len(table)):
-        if table[g, IS_RELU]:
-            labels[g] = labels[guards.group_of_row[guards.twin[table[g, START]]]]
+        labels[child, g] = pending.labels[g]
+    for b in range(len(relus)):
+        labels[child, relus[b, 1]] = (pending.relus[0, b >> 6] >> np.uint64(b & 63)) & ONE
+    if len(relus) < len(table):
+        for g in range(len(table)):
+            if table[g, IS_RELU]:
+                labels[child, g] = labels[child, guards.group_of_row[guards.twin[table[g, START]]]]
 
 
 # --- all pieces ------------------------------------------------------------------------------------
 
 
 @_jit
-def _cut_piece(piece, guards, work, output, done, count_only, mode, argmax):
+def _cut_piece(piece, guards, work, output, done, count_only, mode, rare):
     """Write all children of the polytope that is loaded, depth first; returns DONE, OUTPUT_FULL, or what went wrong."""
-    rows, solid, pending, race, cut, table = work.rows, work.solid, work.pending, work.race, work.cut, guards.table
-    _open_all(guards, rows, solid, pending, race, mode, argmax)
-    n_open = _still_open(rows, table, solid, pending, race, cut, mode, argmax)
-    pending.count[1] = n_open
-    for c in range(n_open):
-        pending.candidates[c] = pending.groups[c]
-    depth = 0
+    solid, pending, table, relus = work.solid, work.pending, guards.table, work.rows.relus
+    if rare is not None and mode.exact:
+        _sharpen(work, mode)
+    if not _sign_relus(table, work, mode, rare):
+        return FAILED
+    if rare is not None:
+        _open_maxima(guards, work, mode)
+    depth, n_maxima = 0, 0
     while True:
-        if n_open == 0:
-            if not count_only:
-                _copy_labels_of_twins(guards, pending.labels)
-                if not _write(output, done, piece, solid, pending.labels):
-                    return OUTPUT_FULL
+        bit, n_relus = _open_relus(solid, work.shared.signs, pending.relus)
+        if rare is not None:
+            n_maxima = _still_open(table, solid, work, mode)
+        if n_relus + n_maxima == 0:
+            if not count_only and not _write(output, done, piece, solid, guards, pending):
+                return OUTPUT_FULL
             done[CHILDREN] += 1
-        else:
-            group = group_of(table, pending.groups[0])
-            if table[group.number, IS_RELU]:
-                depth = _split_by_relu(group, work, depth, mode)
-            elif argmax is not None:
-                depth = _split_by_maximum(group, work, depth, mode)
+        elif count_only and mode.certified and n_relus == 1 and n_maxima == 0:
+            done[CHILDREN] += 2  # either side, without cutting
+        elif n_maxima == 0 or (n_relus > 0 and relus[bit, 1] < pending.groups[0]):
+            depth = _split_by_relu(bit, table[relus[bit, 1], COLUMN], work, depth, mode, rare)
+        elif rare is not None:
+            depth = _split_by_maximum(group_of(table, pending.groups[0]), work, depth, mode)
         if depth <= 0:
             return depth
-        depth = _pop(work.stack, depth, solid, pending)
-        n_open = _still_open(rows, table, solid, pending, race, cut, mode, argmax)
+        depth = _pop(work.stack, depth, solid, pending, rare)
 
 
 @kernel(nogil=True, error_model="numpy")
-def cut_polytopes(first_piece, pieces, guards, output, doubtful, mode, room, argmax):
+def cut_polytopes(first_piece, pieces, guards, output, doubtful, mode, room, rare):
     """Split polytopes ``first_piece`` onward by every choice of a stage.
 
     Returns (next piece, children, corners written, facets written, doubtful pieces, status). Status: DONE, OUTPUT_FULL
     (call again from the next piece with fresh output; so after a limit of children), WORKSPACE_FULL or MORE_WORDS (call
-    again with more). ``room``: the limit of children, whether they are only counted, corners that one polytope may
-    have, and its facets in 64s. ``argmax`` is None where every choice is a ReLU: the rest is then not even compiled.
+    again with more), IN_DOUBT (again with ``rare``). ``room``: the limit of children, whether they are only counted,
+    corners that one polytope may have, and its facets in 64s. ``rare`` is None where every choice is a ReLU and walls
+    are in general position so far: the rest is then not even compiled.
     """
     limit, count_only, capacity, words = room
-    work = _new_work(capacity, words, pieces.corners.shape[1], len(guards.table), guards.rows.shape[2], mode.dim)
+    work = _new_work(capacity, words, pieces.corners.shape[1], guards, mode.dim)
     done, n_pieces = np.zeros(4, dtype=np.int64), len(pieces.vertex_start) - 1
     for piece in range(first_piece, n_pieces):
         before = (done[CHILDREN], done[CORNERS], done[FACETS])
-        status = OUTPUT_FULL if done[CHILDREN] >= limit else _load_piece(pieces, piece, work.solid)
+        status = OUTPUT_FULL if done[CHILDREN] >= limit else _load_piece(pieces, piece, work.solid, work.shared)
         if status == DONE:
             exact = _load_rows(guards, piece, work.rows) and mode.certified
             here = Mode(mode.dim, mode.columns, mode.infinite, mode.certified, exact)
-            status = _cut_piece(piece, guards, work, output, done, count_only, here, argmax)
-        if status == FAILED:
+            status = _cut_piece(piece, guards, work, output, done, count_only, here, rare)
+        if status == FAILED and rare is not None:
             doubtful[done[DOUBTFUL]] = piece
             done[DOUBTFUL] += 1
             done[CHILDREN], done[CORNERS], done[FACETS] = before
         elif status != DONE:
             if status < 0:
-                status = MORE_WORDS if status == NO_SLOT else WORKSPACE_FULL
+                status = MORE_WORDS if status == NO_SLOT else WORKSPACE_FULL if status == NO_ROOM else IN_DOUBT
             return piece, before[0], before[1], before[2], done[DOUBTFUL], status
     return n_pieces, done[CHILDREN], done[CORNERS], done[FACETS], done[DOUBTFUL], DONE

@@ -10,50 +10,76 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hardmax.exact.compiling import borrowing
+
 ONE, NONE = np.uint64(1), np.uint64(0)
 RIVAL_BITS = 24
 START, SIZE, IS_RELU, COLUMN = 0, 1, 2, 3  # columns of the table of groups
 
 
 class Solid(NamedTuple):
-    """A polytope with room to grow.
+    """A polytope with room to grow. Corners and lines belong to all polytopes cut from one piece, which share them.
 
     corners : the finite part p, on unbounded domains the part q at infinity (the corner is p + M q), a bound on the
-        error of p's coordinates and, if there is a q, of q's, and a mark.
-    bits : the facets each corner lies on; a bit's place is the facet's slot, and one that disappears frees its slot.
-    lines : a slot each: constant, normal, bounds on the errors of the constant and of the normal's entries, and the
-        wall's number. On unbounded domains the domain's own walls lie at M and have constant 0.
-    size : the number of corners and of slots.
+        error of p's coordinates and, if there is a q, of q's.
+    ids : which corners are this polytope's. Behind them there is room for new ones.
+    bits : the facets each of its corners lies on; a bit's place is the facet's slot, and one that disappears frees its
+        slot.
+    lines : constant, normal, bounds on the errors of the constant and of the normal's entries, and the wall's number.
+        On unbounded domains the domain's own walls lie at M and have constant 0.
+    slots : the line of each slot.
+    size : the number of its corners and of slots.
     """
 
     corners: Any
+    ids: Any
     bits: Any
     lines: Any
+    slots: Any
     size: Any
+
+
+class Shared(NamedTuple):
+    """What is known of the corners of all polytopes cut from one piece.
+
+    signs : the ReLUs that are positive there, as bits, and in as many words those that are negative.
+    origins : the two corners whose edge it was found on, and what crossed it there; -1 for the piece's own corners.
+    places : where a corner with such an origin may be, to be found again from another polytope.
+    marks : the last claim (``claim``) whose row is known to win at a corner.
+    used : how many corners, lines and claims there are.
+    """
+
+    signs: Any
+    origins: Any
+    places: Any
+    marks: Any
+    used: Any
 
 
 class Cut(NamedTuple):
     """The row to cut by, ``row[0] + row[1]`` with errors at most ``row[2]``, and what is known of it at the corners.
 
-    values : finite part, its bound, part at infinity, its bound (see ``corner_sign``).
+    values : finite part, its bound, part at infinity, its bound (see ``corner_sign``); a bound of -1: not computed.
     signs : -1, 0, 1 or DOUBT.
+    key : a number that stands for the row: an edge that it crosses in another polytope has the same new corner.
+    slot : a free slot of the polytope that is cut, where the row's line is.
     """
 
     row: Any
     values: Any
     signs: Any
+    key: int
+    slot: int
 
 
 class Fresh(NamedTuple):
-    """New corners where a row crosses edges, without a mark, and the room to find them.
+    """Room to find new corners, where a row crosses edges.
 
     ends : the corners, of positive and of negative value, that each edge joins.
     sides : corners of positive value, their degrees, corners of negative value, theirs.
     system : walls that meet in a corner, beside the inverse of their normals.
     """
 
-    corners: Any
-    bits: Any
     ends: Any
     sides: Any
     system: Any
@@ -62,17 +88,21 @@ class Fresh(NamedTuple):
 class Rows(NamedTuple):
     """The guards of a stage on one piece.
 
-    coef, terms : (row, term) and its transpose.
+    parts : (row, 3, term) as ``Cut.row``; terms : (term, row).
     error : bounds on the errors of a row's coefficients, a term each.
     limits : per group, the largest coefficients and how steep a row may be (``set_limits``).
     dropped : rows that never win: they equal an earlier row or are beaten at every corner.
+    lines : the line of a ReLU's wall on its negative side, the other is the next; -1 where there is none yet.
+    relus : row and group of each ReLU that equals no earlier one, in the order of their bits.
     """
 
-    coef: Any
+    parts: Any
     terms: Any
     error: Any
     limits: Any
     dropped: Any
+    lines: Any
+    relus: Any
 
 
 class Group(NamedTuple):
@@ -87,7 +117,7 @@ class Group(NamedTuple):
 class Race(NamedTuple):
     """Room to find winners: rows that may tie, leads of one row, homes of rows, scores at a corner, marks of rows seen.
 
-    reach : how far the polytope goes (``set_reach``); bounds : what that means for leads, finite and at infinity.
+    reach : how far the polytope goes (``set_reach``); bounds : what that means for a group's rows, here and far off.
     """
 
     ties: Any
@@ -103,12 +133,12 @@ class Race(NamedTuple):
 class Pending(NamedTuple):
     """Choices on one polytope.
 
-    groups : those still open, in order; candidates : those open on the whole piece; labels : of all groups.
-    count : how many are open, and how many are candidates.
+    relus : the ReLUs that are positive somewhere on it, and those that are negative, as bits.
+    groups : maxima that are open; labels : of all maxima; count : how many are open.
     """
 
+    relus: Any
     groups: Any
-    candidates: Any
     labels: Any
     count: Any
 
@@ -116,12 +146,12 @@ class Pending(NamedTuple):
 class Stack(NamedTuple):
     """Polytopes that wait, one after another.
 
-    numbers : labels of the candidates, how many groups are open, and which; ends : where corners and slots end.
+    numbers : labels of the groups, how many maxima are open, and which; ends : where corners and slots end.
     """
 
-    corners: Any
+    ids: Any
     bits: Any
-    lines: Any
+    slots: Any
     numbers: Any
     ends: Any
 
@@ -132,6 +162,7 @@ class Work(NamedTuple):
     solid: Solid
     part: Solid
     spare: Solid
+    shared: Shared
     cut: Cut
     fresh: Fresh
     rows: Rows
@@ -152,13 +183,17 @@ class Pieces(NamedTuple):
 
 
 class Guards(NamedTuple):
-    """A stage: rows (piece, term, row) and errors (piece, term), the table of groups, and which rows are the same."""
+    """A stage: rows (piece, term, row) and errors (piece, term), the table of groups, and which rows are the same.
+
+    relus : row and group of each ReLU that equals no earlier one.
+    """
 
     rows: Any
     errors: Any
     table: Any
     twin: Any
     group_of_row: Any
+    relus: Any
 
 
 class Output(NamedTuple):
@@ -182,3 +217,12 @@ class Mode(NamedTuple):
     infinite: bool
     certified: bool
     exact: bool
+
+
+@borrowing(nogil=True, forceinline=True)
+def ones(word):  # type: ignore[no-untyped-def]
+    """How many bits of a word are set."""
+    word = word - ((word >> ONE) & np.uint64(0x5555555555555555))
+    word = (word & np.uint64(0x3333333333333333)) + ((word >> np.uint64(2)) & np.uint64(0x3333333333333333))
+    word = (word + (word >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    return np.int64((word * np.uint64(0x0101010101010101)) >> np.uint64(56))

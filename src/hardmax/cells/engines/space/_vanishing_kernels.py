@@ -103,17 +103,17 @@ def _is_independent(matrix, n_rows, n_columns, prime):
 
 
 @_jit
-def _load_wall(matrix, i, lines, slot, base, dim, at_infinity, prime):
+def _load_wall(matrix, i, line, base, dim, at_infinity, prime):
     """A wall's row modulo a prime; for directions, the constant is 1 on the domain's own walls and 0 on others."""
     for c in range(dim + 1):
-        matrix[i, c] = _residue(lines[slot, c], base, prime)
+        matrix[i, c] = _residue(line[c], base, prime)
     if at_infinity:
-        matrix[i, 0] = _residue(1.0, base, prime) if lines[slot, dim + 3] < 0.0 else 0
+        matrix[i, 0] = _residue(1.0, base, prime) if line[dim + 3] < 0.0 else 0
 
 
 @kernel(nogil=True, error_model="numpy")
-def vanishes(lines, n_slots, bits, i, row, dim, at_infinity):
-    """Whether an exact row provably vanishes at corner i, on the facets ``bits[i]``.
+def vanishes(lines, slots, n_slots, bits, row, dim, at_infinity):
+    """Whether an exact row provably vanishes at a corner on the facets ``bits``; a facet's slot has a line.
 
     ``at_infinity`` asks for its linear part at the corner's part at infinity. False also where the
     proof would need walls whose coefficients are not exact floats, or too many primes.
@@ -125,14 +125,15 @@ def vanishes(lines, n_slots, bits, i, row, dim, at_infinity):
     for slot in range(n_slots):
         if found == dim:
             break
-        if not (bits[i, slot >> 6] >> np.uint64(slot & 63)) & np.uint64(1):
+        if not (bits[slot >> 6] >> np.uint64(slot & 63)) & np.uint64(1):
             continue
-        if lines[slot, n] + lines[slot, n + 1] > 0.0:
+        line = lines[slots[slot]]
+        if line[n] + line[n + 1] > 0.0:
             continue
-        low, high = (0, 1) if at_infinity and lines[slot, dim + 3] < 0.0 else (5000, -5000)
+        low, high = (0, 1) if at_infinity and line[dim + 3] < 0.0 else (5000, -5000)
         for c in range(1 if at_infinity else 0, n):
-            low, high = _scale(lines[slot, c], low, high)
-        _load_wall(matrix, found, lines, slot, low, dim, at_infinity, PRIMES[0])
+            low, high = _scale(line[c], low, high)
+        _load_wall(matrix, found, line, low, dim, at_infinity, PRIMES[0])
         for r in range(found + 1):
             for c in range(n):
                 work[r, c] = matrix[r, c]
@@ -157,7 +158,7 @@ def vanishes(lines, n_slots, bits, i, row, dim, at_infinity):
     for p in range(n_primes):
         prime = PRIMES[p]
         for r in range(dim):
-            _load_wall(matrix, r, lines, chosen[r], bases[r], dim, at_infinity, prime)
+            _load_wall(matrix, r, lines[slots[chosen[r]]], bases[r], dim, at_infinity, prime)
         matrix[dim, 0] = 0
         for c in range(first, n):
             matrix[dim, c] = (_residue(row[0, c], low, prime) + _residue(row[1, c], low, prime)) % prime

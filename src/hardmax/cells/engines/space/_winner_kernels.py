@@ -14,12 +14,17 @@ from hardmax.cells.engines.space._kernels import (
     NEGATIVE,
     POSITIVE,
     UNKNOWN,
+    add_line,
     all_signs,
     corner_sign,
     crossings,
+    free_slot,
+    is_far,
     keep,
+    row_key,
+    set_slot,
 )
-from hardmax.cells.engines.space._structures import COLUMN, ONE, RIVAL_BITS, SIZE, START, Group
+from hardmax.cells.engines.space._structures import COLUMN, ONE, RIVAL_BITS, SIZE, START, Cut, Group
 from hardmax.cells.engines.space._vanishing_kernels import DOUBT
 from hardmax.exact.compiling import borrowing
 from hardmax.exact.expansions import two_sum
@@ -37,16 +42,6 @@ def group_of(table, g):
 
 
 @_jit
-def is_far(corners, i, mode):
-    """Whether a corner lies at infinity."""
-    if mode.infinite:
-        for k in range(mode.dim, 2 * mode.dim):
-            if corners[i, k] != 0.0:
-                return True
-    return False
-
-
-@_jit
 def set_reach(solid, error, reach, mode):
     """How far a polytope's corners go: |p| a coordinate, |q| a coordinate, the largest errors of p and of q.
 
@@ -57,11 +52,12 @@ def set_reach(solid, error, reach, mode):
     for k in range(columns):
         reach[k] = 0.0
     for i in range(solid.size[0]):
+        at = solid.ids[i]
         for k in range(columns):
-            reach[k] = max(reach[k], abs(corners[i, k]))
-        drift = max(drift, corners[i, columns])
+            reach[k] = max(reach[k], abs(corners[at, k]))
+        drift = max(drift, corners[at, columns])
         if mode.infinite:
-            far_drift = max(far_drift, corners[i, columns + 1])
+            far_drift = max(far_drift, corners[at, columns + 1])
     slack, far_slack = error[0], 0.0
     for k in range(dim):
         slack += error[k + 1] * reach[k]
@@ -71,13 +67,13 @@ def set_reach(solid, error, reach, mode):
 
 
 @_jit
-def set_limits(coef, error, table, limits, dim):
+def set_limits(parts, error, table, limits, dim):
     """Per group: the largest coefficients in absolute value, a term each, and their sum with its errors: how steep."""
     limits[:] = 0.0
     for g in range(len(table)):
         for r in range(table[g, START], table[g, START] + table[g, SIZE]):
             for k in range(dim + 1):
-                limits[g, k] = max(limits[g, k], abs(coef[r, k]))
+                limits[g, k] = max(limits[g, k], abs(parts[r, 0, k]))
         for k in range(1, dim + 1):
             limits[g, dim + 1] += limits[g, k] + error[k]
 
@@ -101,12 +97,16 @@ def lead_bounds(limits, reach, g, mode):
 @_jit
 def set_bounds(rows, group, race, mode):
     """Keep the bounds that ``lead_bounds`` finds for a group, once the reach is set."""
-    race.bounds[0], race.bounds[1] = lead_bounds(rows.limits, race.reach, group.number, mode)
+    g, bounds = group.number, race.bounds
+    bounds[g, 0], bounds[g, 1] = lead_bounds(rows.limits, race.reach, g, mode)
 
 
 @_jit
-def _set_scores(rows, group, corners, i, race, mode):
-    """Scores of rows at a corner, or their slopes towards it where it lies at infinity; returns the bound of a lead."""
+def set_scores(rows, group, corners, i, race, mode):
+    """Scores of rows at a corner, or their slopes towards it where it lies at infinity; returns the bound of a lead.
+
+    ``i`` is the corner's place among all.
+    """
     terms, scores = rows.terms, race.scores
     far = is_far(corners, i, mode)
     start = mode.dim if far else 0
@@ -116,15 +116,15 @@ def _set_scores(rows, group, corners, i, race, mode):
         x = corners[i, start + c]
         for k in range(group.first, group.last):  # contiguous, so that it vectorises
             scores[k] += terms[c + 1, k] * x
-    return race.bounds[1] if far else race.bounds[0]
+    return race.bounds[group.number, 1 if far else 0]
 
 
 @_jit
 def _load_lead(rows, own, rival, row):
     """``own - rival``, without error, as the row to cut by."""
-    coef, error = rows.coef, rows.error
+    parts, error = rows.parts, rows.error
     for k in range(len(error)):
-        row[0, k], row[1, k] = two_sum(coef[own, k], -coef[rival, k])
+        row[0, k], row[1, k] = two_sum(parts[own, 0, k], -parts[rival, 0, k])
         row[2, k] = 2.0 * error[k]
 
 
@@ -136,7 +136,7 @@ def ahead(rows, group, corners, i, own, race, mode):
     is chosen takes over first, so that its wall is likely to bound the part where ``own`` wins.
     """
     scores, dropped, gaps, ties = race.scores, rows.dropped, race.gaps, race.ties
-    limit = _set_scores(rows, group, corners, i, race, mode)
+    limit = set_scores(rows, group, corners, i, race, mode)
     own_value = scores[own]
     best, nearest, n_ties = -1, np.inf, 0
     for k in range(group.first, group.last):
@@ -154,9 +154,9 @@ def ahead(rows, group, corners, i, own, race, mode):
 
 
 @_jit
-def leader(rows, group, corners, race, mode):
+def leader(rows, group, solid, race, mode):
     """A row that no other beats beyond doubt at the first corner."""
-    _set_scores(rows, group, corners, 0, race, mode)
+    set_scores(rows, group, solid.corners, solid.ids[0], race, mode)
     scores, dropped = race.scores, rows.dropped
     best = -1
     for k in range(group.first, group.last):
@@ -168,18 +168,18 @@ def leader(rows, group, corners, race, mode):
 @_jit
 def set_home(solid, slot, homes, own, mode):
     """A point of row ``own``'s part, as far as floats tell: the middle of a facet, or for slot -1 the first corner."""
-    dim, corners, bits, n = mode.dim, solid.corners, solid.bits, solid.size[0]
+    dim, corners, ids, bits, n = mode.dim, solid.corners, solid.ids, solid.bits, solid.size[0]
     size, count = 1.0, 0
     for k in range(dim):
         homes[own, k] = 0.0
     for i in range(n):
         for k in range(dim):
-            size = max(size, 2.0 * abs(corners[i, k]))
+            size = max(size, 2.0 * abs(corners[ids[i], k]))
     for i in range(n if slot >= 0 else 1):
         if slot < 0 or (bits[i, slot >> 6] >> np.uint64(slot & 63)) & ONE:
             count += 1
             for k in range(dim):
-                homes[own, k] += corners[i, k] + (size * corners[i, dim + k] if mode.infinite else 0.0)
+                homes[own, k] += corners[ids[i], k] + (size * corners[ids[i], dim + k] if mode.infinite else 0.0)
     for k in range(dim):
         homes[own, k] /= count
 
@@ -187,12 +187,12 @@ def set_home(solid, slot, homes, own, mode):
 @_jit
 def first_equal(rows, group, own, mode):
     """The first row that is the same function, as far as exact rows tell."""
-    coef = rows.coef
+    parts = rows.parts
     if mode.exact or not mode.certified:
         for k in range(group.first, own):
             same = not rows.dropped[k]
             for c in range(mode.dim + 1):
-                same = same and coef[k, c] == coef[own, c]
+                same = same and parts[k, 0, c] == parts[own, 0, c]
             if same:
                 return k
     return own
@@ -209,11 +209,11 @@ def mark_dropped(rows, group, twin, solid, race, mode):
                 if twin[k] == twin[r]:
                     dropped[r] = 1
                     break
-    own = leader(rows, group, solid.corners, race, mode)
+    own = leader(rows, group, solid, race, mode)
     for r in range(group.first, group.last):
         dropped[r] |= 2  # beaten so far
     for i in range(solid.size[0]):
-        limit = _set_scores(rows, group, solid.corners, i, race, mode)
+        limit = set_scores(rows, group, solid.corners, solid.ids[i], race, mode)
         for r in range(group.first, group.last):
             if not scores[own] - scores[r] > limit:
                 dropped[r] &= 1
@@ -223,7 +223,7 @@ def mark_dropped(rows, group, twin, solid, race, mode):
 def _touches(solid, i, wall, dim):
     """Whether a corner lies on a wall by construction."""
     for slot in range(solid.size[1]):
-        if solid.lines[slot, dim + 3] == wall and (solid.bits[i, slot >> 6] >> np.uint64(slot & 63)) & ONE:
+        if solid.lines[solid.slots[slot], dim + 3] == wall and (solid.bits[i, slot >> 6] >> np.uint64(slot & 63)) & ONE:
             return True
     return False
 
@@ -231,7 +231,7 @@ def _touches(solid, i, wall, dim):
 @_jit
 def violator(rows, group, solid, i, own, race, cut, mode):
     """A row that beats ``own`` at a corner, -1 if none does, -2 if that is in doubt."""
-    best, n_ties = ahead(rows, group, solid.corners, i, own, race, mode)
+    best, n_ties = ahead(rows, group, solid.corners, solid.ids[i], own, race, mode)
     if best >= 0:
         return best
     wall = group.column << RIVAL_BITS
@@ -240,7 +240,7 @@ def violator(rows, group, solid, i, own, race, cut, mode):
         if _touches(solid, i, wall | (rival - group.first), mode.dim):
             continue
         _load_lead(rows, rival, own, cut.row)
-        sign = corner_sign(solid, i, cut, mode)
+        sign = corner_sign(solid, i, cut, mode, True)
         if sign == 1:
             return rival
         if sign == DOUBT:
@@ -249,23 +249,21 @@ def violator(rows, group, solid, i, own, race, cut, mode):
 
 
 @_jit
-def claim(rows, group, own, solids, race, cut, fresh, mode):
-    """Clip a polytope to where ``own`` wins. Returns the part's corners, or EMPTY, or what went wrong.
+def claim(group, own, work, mode):
+    """Clip ``work.solid`` to where ``own`` wins, as ``work.part``. Returns its corners, or EMPTY, or what went wrong.
 
-    ``solids``: the polytope, its part, and room for the next part. The last column of corners marks those where
-    ``own`` is known to win.
+    Corners are marked where ``own`` is known to win.
     """
-    solid, part, spare = solids
-    mark = solid.corners.shape[1] - 1
-    copy_solid(solid, part)
-    for i in range(solid.size[0]):
-        part.corners[i, mark] = 0.0
+    rows, race, cut, part, shared = work.rows, work.race, work.cut, work.part, work.shared
+    copy_solid(work.solid, part)
+    shared.used[2] += 1
+    marks, mark = shared.marks, shared.used[2]
     _set_gaps(rows, group, own, race, mode)
     set_reach(part, rows.error, race.reach, mode)
     set_bounds(rows, group, race, mode)
     at = 0
     while at < part.size[0]:
-        if part.corners[at, mark] == 1.0:
+        if marks[part.ids[at]] == mark:
             at += 1
             continue
         rival = violator(rows, group, part, at, own, race, cut, mode)
@@ -274,28 +272,42 @@ def claim(rows, group, own, solids, race, cut, fresh, mode):
         found = POSITIVE
         if rival >= 0:
             _load_lead(rows, own, rival, cut.row)
-            found = all_signs(part, cut, mode)
+            found = all_signs(part, cut, mode, True)
         if found & UNKNOWN:
             return FAILED
         if not found & POSITIVE:
             return EMPTY
         if not found & NEGATIVE:  # no rival, or without certificates one within rounding
-            part.corners[at, mark] = 1.0
+            marks[part.ids[at]] = mark
             at += 1
             continue
-        n_new = crossings(part, cut, fresh, mode)
-        if n_new < 0:
-            return n_new
-        n = keep(part, cut, fresh, n_new, 1, (group.column << RIVAL_BITS) | (rival - group.first), spare)
-        if n < 0:
+        n = _clip(group, own, rival, work, mode)
+        if n <= 0:
             return n
-        if n <= mode.dim and not mode.certified:  # a sliver within rounding
-            return EMPTY
-        copy_solid(spare, part)
         set_reach(part, rows.error, race.reach, mode)
         set_bounds(rows, group, race, mode)
         at = 0
     return part.size[0]
+
+
+@_jit
+def _clip(group, own, rival, work, mode):
+    """Keep of ``work.part`` where ``own`` beats a rival, signs being known; returns its corners or what went wrong."""
+    part, cut, shared, rows = work.part, work.cut, work.shared, work.rows
+    slot = free_slot(part)
+    line = add_line(part.lines, shared, cut.row, (group.column << RIVAL_BITS) | (rival - group.first))
+    if slot < 0 or line < 0:
+        return min(slot, line)
+    set_slot(part, slot, line)
+    cut = Cut(cut.row, cut.values, cut.signs, row_key(own, rival, rows), slot)
+    n_new = crossings(part, cut, work.fresh, shared, rows, mode, True)
+    if n_new < 0:
+        return n_new
+    n = keep(part, cut, part.size[0] + n_new, 1, line, work.spare)
+    if n <= mode.dim and not mode.certified:  # a sliver within rounding
+        return EMPTY
+    copy_solid(work.spare, part)
+    return n
 
 
 @_jit
@@ -311,20 +323,15 @@ def _set_gaps(rows, group, own, race, mode):
 
 @_jit
 def copy_solid(solid, to):
-    """Make one polytope like another."""
+    """Make one polytope like another of the same piece."""
     n, n_slots = solid.size[0], solid.size[1]
-    copy_rows(solid.corners, 0, n, to.corners, 0)
-    copy_rows(solid.bits, 0, n, to.bits, 0)
-    copy_rows(solid.lines, 0, n_slots, to.lines, 0)
-    to.size[0], to.size[1] = n, n_slots
-
-
-@_jit
-def copy_rows(source, first, n, target, to):
-    """Copy n rows of a table, from row ``first`` to row ``to``."""
     for i in range(n):
-        for c in range(source.shape[1]):
-            target[to + i, c] = source[first + i, c]
+        to.ids[i] = solid.ids[i]
+        for w in range(solid.bits.shape[1]):
+            to.bits[i, w] = solid.bits[i, w]
+    for slot in range(n_slots):
+        to.slots[slot] = solid.slots[slot]
+    to.size[0], to.size[1] = n, n_slots
 
 
 @_jit
@@ -334,7 +341,7 @@ def across(rows, group, solid, slot, own, race, cut, mode):
     FAILED if that is in doubt; -2 if the slot holds no facet any more.
     """
     bits, n = solid.bits, solid.size[0]
-    rival = group.first + (np.int64(solid.lines[slot, mode.dim + 3]) & ((1 << RIVAL_BITS) - 1))
+    rival = group.first + (np.int64(solid.lines[solid.slots[slot], mode.dim + 3]) & ((1 << RIVAL_BITS) - 1))
     word, shift = slot >> 6, np.uint64(slot & 63)
     inside, held = 0, -1
     for i in range(n):
@@ -344,7 +351,7 @@ def across(rows, group, solid, slot, own, race, cut, mode):
             inside = i
     if held < 0:
         return -2
-    limit = _set_scores(rows, group, solid.corners, held, race, mode)
+    limit = set_scores(rows, group, solid.corners, solid.ids[held], race, mode)
     for k in range(group.first, group.last):
         if abs(race.scores[k] - race.scores[own]) > limit or k == own or k == rival or rows.dropped[k]:
             continue
@@ -354,13 +361,13 @@ def across(rows, group, solid, slot, own, race, cut, mode):
             return FAILED
         if sign != 0:
             continue
-        sign = corner_sign(solid, inside, cut, mode)
+        sign = corner_sign(solid, inside, cut, mode, True)
         if sign == DOUBT:
             return FAILED
         if sign >= 0:
             continue  # the same function as the winner
         _load_lead(rows, k, rival, cut.row)
-        sign = corner_sign(solid, inside, cut, mode)
+        sign = corner_sign(solid, inside, cut, mode, True)
         if sign == DOUBT:
             return FAILED
         if sign < 0:
@@ -376,7 +383,7 @@ def _sign_on_facet(solid, slot, wall, cut, mode):
     """
     for i in range(solid.size[0]):
         if (solid.bits[i, slot >> 6] >> np.uint64(slot & 63)) & ONE and not _touches(solid, i, wall, mode.dim):
-            sign = corner_sign(solid, i, cut, mode)
+            sign = corner_sign(solid, i, cut, mode, True)
             if sign != 0:
                 return sign
     return 0

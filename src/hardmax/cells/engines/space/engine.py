@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.cells.domains import Domain
-from hardmax.cells.engines.exact.polytopes import corner_numbers, incidence_words, nearest, rebuild, root, split
-from hardmax.cells.polytopes import Cut, Polytopes, split_wall
+from hardmax.cells.engines.exact.polytopes import corner_numbers, incidence_words, nearest, rebuild, split
+from hardmax.cells.polytopes import Cut, Polytopes, domain_wall, split_wall
 from hardmax.errors import DomainError, ParameterError
 from hardmax.exact.rationals import fraction, rational
 from hardmax.exactness import FloatArray, IntArray, ObjectArray
@@ -28,7 +28,9 @@ _MOST_BYTES = 1 << 34
 #: Corners that one call of the kernel has room to write; where a child has many, it is called more often.
 _MOST_CORNERS = 1 << 22
 
-_DONE, _OUTPUT_FULL, _WORKSPACE_FULL, _MORE_WORDS = 0, 1, 2, 3
+_DONE, _OUTPUT_FULL, _WORKSPACE_FULL, _MORE_WORDS, _IN_DOUBT = 0, 1, 2, 3, 4
+#: From this dimension on polytopes have so many corners that their edges are looked up.
+_MANY_CORNERS = 7
 
 
 @dataclass(eq=False)
@@ -62,7 +64,7 @@ class Solids(Polytopes):
             corners[:, :dim],
             facet_start,
             walls,
-            corners[:, 2 * dim :].max(axis=1, initial=0.0) if is_unbounded else corners[:, dim],
+            np.maximum(corners[:, 2 * dim], corners[:, 2 * dim + 1]) if is_unbounded else corners[:, dim],
             corners[:, dim : 2 * dim] if is_unbounded else None,
             bits,
             corners,
@@ -133,12 +135,25 @@ class SpaceEngine:
         self.certified = certified
         self._domain = domain
         self._is_unbounded = not domain.is_bounded
-        self._capacity, self._words = 4 << self.dim, 1
+        self._capacity, self._words = 8 << self.dim, 1
+        self._is_rare = self.dim >= _MANY_CORNERS  # whether what generic networks do not need is compiled too
 
     def root(self) -> Solids:
         """The whole domain as one polytope."""
-        exact = root(self._domain)
-        return self._solids([exact], lambda _, wall: self._domain_row(wall))
+        dim, low, high = self.dim, self._domain.low, self._domain.high
+        sides = np.arange(1 << dim)[:, None] >> np.arange(dim) & 1
+        walls = np.arange(2 * dim)
+        lines = np.zeros((2 * dim, dim + 3))
+        lines[walls, 1 + walls // 2] = 1 - 2 * (walls % 2)
+        corners = np.zeros((1 << dim, 2 * dim + 2 if self._is_unbounded else dim + 1))
+        if low is None or high is None:
+            corners[:, dim : 2 * dim] = 2 * sides - 1
+        else:
+            corners[:, :dim] = np.where(sides, high, low)
+            lines[:, 0] = np.column_stack([-low, high]).ravel()
+        bits = (1 << 2 * np.arange(dim) + sides).sum(axis=1).astype(np.uint64)[:, None]
+        starts = (np.array([0, 1 << dim]), np.array([0, 2 * dim]))
+        return Solids.of(dim, starts[0], corners, bits, starts[1], domain_wall(walls // 2, walls % 2), lines)
 
     def cut(self, pieces: Polytopes, guards: Guards, stage: Stage, limit: int = 1 << 62) -> Cut:
         """The children of a batch of pieces; stops after about ``limit`` children (see ``Cut.n_done``)."""
@@ -216,17 +231,20 @@ class SpaceEngine:
             errors[:, : guards.error.shape[1]] = guards.error
         n = len(pieces)
         table = np.column_stack([stage.group_start, stage.group_size, stage.is_relu, stage.columns]).astype(np.int64)
-        stage_rows = layout.Guards(rows, errors, table, stage.twin, stage.group_of_row)
+        firsts = stage.twin[stage.group_start] == stage.group_start
+        relus = np.flatnonzero(stage.is_relu & firsts)
+        relus = np.column_stack([stage.group_start[relus], relus]).astype(np.int64)
+        stage_rows = layout.Guards(rows, errors, table, stage.twin, stage.group_of_row, relus)
         batch = layout.Pieces(
             pieces.vertex_start, pieces.corners, pieces.incidence, pieces.facet_start, pieces.walls, pieces.lines
         )
         columns = 2 * self.dim if self._is_unbounded else self.dim
         mode = layout.Mode(self.dim, columns, self._is_unbounded, self.certified, self.certified)
-        argmax = None if self.only_relus else True
+        self._is_rare = self._is_rare or not self.only_relus
         doubtful = np.empty(n, dtype=np.int64)
         label_type = stage.label_dtype
         per_child = max(16, 2 * len(pieces.vertices) // max(1, n))
-        capacity = 0 if count_only else min(max(8 * n, 1024), max(8, _MOST_CORNERS // per_child))
+        capacity = 0 if count_only else min(max(32 * n, 1024), max(8, _MOST_CORNERS // per_child))
         facets_per_child = max(8, 2 * len(pieces.walls) // max(1, n))
         position, n_children = 0, 0
         all_doubtful: list[IntArray] = []
@@ -252,7 +270,7 @@ class SpaceEngine:
                 doubtful,
                 mode,
                 (limit - n_children, count_only, room, words),
-                argmax,
+                True if self._is_rare else None,
             )
             n_children += children
             all_doubtful.append(doubtful[:n_doubtful].copy())
@@ -266,6 +284,8 @@ class SpaceEngine:
                 self._capacity = max(self._capacity, _checked_room(2 * room, pieces.corners.shape[1], self.dim))
             elif status == _MORE_WORDS:
                 self._words = max(self._words, words + 1)
+            elif status == _IN_DOUBT:
+                self._is_rare = True
             elif status == _OUTPUT_FULL:
                 if n_children >= limit:
                     break
