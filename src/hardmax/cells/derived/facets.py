@@ -91,6 +91,7 @@ class _Facets:
         self._inner = np.flatnonzero(inner if wanted is None else inner & wanted[self._owner])
         self._wanted = wanted
         self._exact_rows: dict[int, tuple[Any, ...]] = {}
+        self._float_rows: dict[int, list[float]] = {}
 
     def across(self) -> IntArray:
         """Pairs (n, 2) that the label of one cell tells: the other's differs in one choice, which does not jump."""
@@ -216,7 +217,10 @@ class _Facets:
         return verdict
 
     def _rounded(self, facet: int) -> list[float]:
-        return [nearest_float(x) for x in self._row(facet)]
+        """The nearest floats to a facet's function, found once."""
+        if facet not in self._float_rows:
+            self._float_rows[facet] = [nearest_float(x) for x in self._row(facet)]
+        return self._float_rows[facet]
 
     @cached_property
     def _boxes(self) -> tuple[FloatArray, FloatArray]:
