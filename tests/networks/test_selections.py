@@ -1,7 +1,7 @@
 """Top-k attention, sparsemax, additive biases and mixtures of experts: against brute force in rationals."""
 
 from fractions import Fraction
-from itertools import combinations, pairwise
+from itertools import combinations, pairwise, product
 
 import numpy as np
 import pytest
@@ -86,6 +86,14 @@ def test_top_k_chooses_the_largest_and_of_equal_ones_the_first(scores, data):
     found = hm.Network([hm.TopK(k)], len(scores))(scores)
     assert frozenset(np.flatnonzero(found).tolist()) == _top(scores, k)
     assert (found[found > 0] == 1 / k).all()
+
+
+@pytest.mark.parametrize(("n", "k"), [(4, 2), (4, 3), (5, 3)])
+def test_equal_scores_that_round_go_to_the_first_in_floats_too(n, k):
+    scores = np.array(list(product([-4 / 3, -2 / 3, 1 / 3, 0.1, 7 / 3], repeat=n)))
+    found = hm.Network([hm.TopK(k)], n)(scores)
+    for row, weights in zip(scores.tolist(), found, strict=True):
+        assert frozenset(np.flatnonzero(weights).tolist()) == _top(row, k)
 
 
 @given(st.integers(3, 5), st.data())

@@ -131,7 +131,11 @@ def apply(operation: op.Operation, *operands: Array, constant_term: bool = True)
 
 @apply.register
 def _(operation: op.Linear, x: Array, constant_term: bool = True) -> Array:
-    rows = x.reshape(-1, x.shape[-1]) @ operation.weight.T
+    rows = x.reshape(-1, x.shape[-1])
+    if operation.by_size and x.dtype != object:
+        rows = np.array([np.sort(row * operation.weight, axis=1).sum(axis=1) for row in rows], dtype=x.dtype)
+    else:
+        rows = rows @ operation.weight.T
     if constant_term and operation.bias is not None:
         rows = rows + operation.bias if rows.dtype == object else _add_in_place(rows, operation.bias)
     return rows.reshape(*x.shape[:-1], operation.weight.shape[0])

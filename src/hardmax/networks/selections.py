@@ -2,8 +2,10 @@
 
 *Top-k*: the k largest scores, of equal ones the first. A set S of k keys wins where its sum of scores is the largest of
 all such sums, so the choice is one Hardmax over sums of k scores, the sets in lexicographic order: with that order the
-first of several maxima is the set of the first indices. For k = 1 it is the Hardmax of the scores itself. At a positive
-temperature sets are weighed by the softmax of their sums, so a key has the weight of the sets that hold it.
+first of several maxima is the set of the first indices. For k = 1 it is the Hardmax of the scores itself. In floats
+equal scores tie too, because sums are added up by size; scores closer than the rounding of such a sum may tie as well.
+At a positive temperature sets are weighed by the softmax of their sums, so a key has the weight of the sets that hold
+it.
 
 *Sparsemax*: ``w = max(z - t, 0)`` with the t that makes the weights sum to one, which is the largest of
 ``(sum_S z - 1) / |S|`` over the nonempty sets S of keys: ``sum_S (z - t) <= sum max(z - t, 0) = 1`` for any S, with
@@ -56,7 +58,7 @@ def add_top(builder: GraphBuilder, scores: int, k: int, name: str, always_hard: 
         nothing = builder.add(op.Scale(op.frozen(0.0)), scores, name=name)
         return builder.add(op.Shift(op.frozen(1.0)), nothing, name=name)
     sets = op.frozen(sets_of(n, range(k, k + 1)))
-    sums = builder.add(op.Linear(sets), scores, name=f"{name} sums of {k}")
+    sums = builder.add(op.Linear(sets, by_size=True), scores, name=f"{name} sums of {k}")
     chosen = builder.add(op.Hardmax(always_hard), sums, name=name)
     return builder.add(op.Linear(op.frozen(sets.T)), chosen, name=name)
 
