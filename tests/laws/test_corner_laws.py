@@ -74,6 +74,13 @@ def _solid(corners, bits, lines):
     (3.0, 3.0),
     (Fraction(-1, 2), Fraction(1, 3)),
 )
+@example(  # both values of the wrong sign, and no share at all
+    [(0.0, 1.0, Fraction(0), Fraction(0))] * 2,
+    (0.0, 0.0),
+    (2.0**-53, 2.0**-53),
+    (3.0, 3.0),
+    (Fraction(-1, 2), Fraction(-1, 2)),
+)
 def test_a_point_blended_on_an_edge_is_within_its_error_whatever_the_values_claim(ends, errors, values, doubts, pushes):
     dim = len(ends)
     corners, exact = (
