@@ -75,5 +75,5 @@ def test_deep_networks_have_the_published_counts_and_means_lie_within_three_stan
     assert [[str(entry) for entry in row] for row in study.deep()] == [row for row in published if row[0] == "deep"]
     means = [row for row in published if row[0] == "mean cells"]
     assert len(means) == 30
-    for _, _, theory, found, error in means:
-        assert abs(float(theory) - float(found)) <= 3 * float(error) + 1e-9
+    for _, _, theory, mean, error in means:
+        assert abs(float(theory) - float(mean)) <= 3 * float(error) + 1e-9
