@@ -17,13 +17,20 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 # Test processes already fill the cores; more threads inside each only get in one another's way.
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1
 
-.PHONY: report test docs lint types imports bench mutants clean
+.PHONY: report test families docs lint types imports bench mutants clean
 
 report: $(VENV)/.core
 	@$(BIN)/hardmax report
 
 test: $(VENV)/.dev $(VENV)/.torch $(VENV)/.models $(VENV)/.browser
 	$(ONE_THREAD) $(BIN)/python -m pytest -n $(JOBS) --dist worksteal --durations=10 $(ARGS)
+
+# The matrix of model families with another transformers, beside everything else as it is; about two minutes.
+OLD ?= 4.48.0
+families: $(VENV)/.dev $(VENV)/.torch $(VENV)/.models
+	$(PIP) --upgrade --target $(VENV)-families/$(OLD) --no-deps 'transformers==$(OLD)' 'huggingface-hub<1' \
+	'tokenizers>=0.21,<0.22' requests urllib3 charset-normalizer idna certifi
+	$(ONE_THREAD) PYTHONPATH=$(VENV)-families/$(OLD) $(BIN)/python -m pytest tests/heads/capture/test_families.py $(ARGS)
 
 # The site, in site/index.html, which opens from disk; a warning is an error. Its code is run by the tests.
 docs: $(VENV)/.docs
@@ -49,7 +56,7 @@ mutants: $(VENV)/.dev $(VENV)/.torch
 	$(ONE_THREAD) $(BIN)/python tests/mutants/run.py --jobs $(JOBS) $(ARGS)
 
 clean:
-	rm -rf $(VENV) .venv-core build dist site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-families .venv-core build dist site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Stamps, each written only when its step has finished, so that an interrupted one is done again.

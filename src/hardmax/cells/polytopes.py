@@ -129,5 +129,5 @@ def domain_wall(axis: Any, is_high: Any) -> Any:
 
 
 def split_wall(wall: Any) -> tuple[Any, Any]:
-    """Column and rival of a wall made by a choice, or of an array of walls."""
+    """Column and rival of a wall made by a choice."""
     return wall >> _RIVAL_BITS, wall & ((1 << _RIVAL_BITS) - 1)

@@ -519,3 +519,16 @@ def test_choices_give_positive_entries_back_as_they_are(tmp_path):
     net = hm.read(save(small_model(nodes, [1, 4], {"s": slopes}), tmp_path))
     x = np.full(4, np.float32(5 / 3))
     assert net(x).tolist() == x.astype(np.float64).tolist()
+
+
+def test_a_softmax_with_its_nan_replaced_is_the_softmax(tmp_path):
+    """As torch's default exporter writes scaled_dot_product_attention, whose rows may hide every key."""
+    nodes = [
+        ("Softmax", ["x"], ["w"], {"axis": -1}),
+        ("IsNaN", ["w"], ["lost"], {}),
+        ("Where", ["lost", "zero", "w"], ["y"], {}),
+    ]
+    model = small_model(nodes, [1, 2, 3], {"zero": np.float32(0)})
+    net = hm.read(save(model, tmp_path))
+    x = np.random.default_rng(0).normal(size=(4, 2, 3)).astype(np.float32)
+    assert relative_error(net(x), run(model, x)) < 1e-6 and len(net.graph.nodes) <= 3

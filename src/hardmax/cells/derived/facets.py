@@ -99,7 +99,7 @@ class _Facets:
         owner = self._owner[facet]
         column, rival = split_wall(self._pieces.walls[facet])
         # sums of random numbers stand for labels; who is found by them is then compared
-        weights = np.random.default_rng(0).integers(1, 2**63, labels.shape[1], dtype=np.uint64)
+        weights = np.random.default_rng(0).integers(1, 2**63, (labels.shape[1],), dtype=np.uint64)
         sums = labels.astype(np.uint64) @ weights
         order = np.argsort(sums)
         change = rival.astype(np.uint64) - labels[owner, column].astype(np.uint64)

@@ -35,6 +35,9 @@ def from_torch(module: Any, example_input: Any, *, batched: bool | None = None) 
     (tokens, features) and (batch, tokens, features) give (tokens, features). A batch axis in another place
     (``batch_first=False``) stays in the input shape with the example's size. ``batched`` overrules the trial.
 
+    torch's tracing exporter is used, since it needs nothing besides onnx. What its default exporter writes (it needs
+    onnxscript) is read as well, ``hm.read(path)``, with attention written out or by torch's own function.
+
     A module in training mode is read as in evaluation mode (dropout off, batch norm by its running
     statistics), which ``.changes`` says; the module itself is left as it was.
 
