@@ -239,7 +239,7 @@ def _soft_tokens(matrices, clip, x, tau):
 
 @pytest.mark.parametrize("part", range(2))
 def test_quadratic_scores_with_clips_at_every_scale_stay_within_the_distance(part):
-    """Queries, keys and values move together, weights are up to 2^500 apart; HARDMAX_CAMPAIGN draws more."""
+    """Queries, keys and values move together, weights are up to 2^120 apart; HARDMAX_CAMPAIGN draws more."""
     rng = np.random.default_rng([part, 23])
     for _ in range(int(os.environ.get("HARDMAX_CAMPAIGN", "60")) // 2):
         builder, value, matrices = GraphBuilder((3, 2)), 0, []
