@@ -34,7 +34,7 @@ families: $(VENV)/.dev $(VENV)/.torch $(VENV)/.models
 
 # The site, in site/index.html, which opens from disk; a warning is an error. Its code is run by the tests.
 docs: $(VENV)/.docs
-	$(BIN)/python -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 	@echo "site/index.html"
 
 lint: $(VENV)/.dev

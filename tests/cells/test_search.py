@@ -1,5 +1,7 @@
 """The engine, its exact mode and an independent oracle give the same cells, regions and maps."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -8,6 +10,7 @@ from cells.descriptions import Question, label_set, moving_tokens, random_questi
 from hardmax.cells import enumeration
 from hardmax.cells.engines.plane import engine as plane
 from hardmax.cells.engines.space import engine as space
+from hardmax.cells.progress import Progress
 from hardmax.errors import DomainError, IncompleteError, ParameterError, QuadraticScoresError
 from oracles.cell_oracle import exact
 from oracles.network_cases import random_network
@@ -321,3 +324,32 @@ def test_a_limit_changes_which_cells_come_first_but_not_what_they_are(monkeypatc
                     assert part.n_cells == min(limit, whole.n_cells)
                     assert label_set(part) <= label_set(whole), question.name
                     assert part.is_complete == (limit >= whole.n_cells)
+
+
+@pytest.mark.parametrize("mode", ["certified", "exact"])
+@pytest.mark.parametrize("place", [hm.Box([-1] * 3, [1] * 3), hm.Space(3), hm.Box([-1] * 2, [1] * 2)], ids=str)
+def test_progress_tells_which_share_of_the_search_is_done(place, mode, monkeypatch):
+    """Pieces that come together count alike: the shares add up to one, whatever is cut in parts for lack of room."""
+    rng = np.random.default_rng(5)
+    layers = [hm.Affine(rng.normal(size=(7, place.dim)), rng.normal(size=7)), hm.ReLU()]
+    layers += [hm.Affine(rng.normal(size=(7, 7))), hm.ReLU()]
+    monkeypatch.setattr(enumeration, "_MOST_CHILDREN", 8)
+    told = []
+    monkeypatch.setattr("hardmax.cells.progress.Progress.advance", lambda _, cells, share: told.append((cells, share)))
+    net = hm.Network(layers, place.dim)
+    for search in (hm.count_cells, hm.enumerate_cells):
+        told.clear()
+        found = search(net, place, exactness=mode)
+        assert sum(cells for cells, _ in told) == (found if search is hm.count_cells else found.n_cells)
+        assert sum(share for _, share in told) == pytest.approx(1.0)
+        assert len(told) > 1 and all(share > 0 for _, share in told)
+
+
+def test_a_progress_line_guesses_the_number_of_cells_in_any_dimension():
+    said = []
+    line = Progress(True)
+    line._bar = SimpleNamespace(update=lambda _, description, completed: said.append((description, completed)))
+    line.advance(1000, 0.25)
+    line.advance(3000, 0.25)
+    assert said == [("1,000 cells, 25.0% of the search, about 4,000 in all", 0.25),
+                    ("4,000 cells, 50.0% of the search, about 8,000 in all", 0.5)]  # fmt: skip

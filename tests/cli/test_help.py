@@ -99,3 +99,8 @@ def test_completion_is_installed_for_the_user(tmp_path):
     script = tmp_path / ".bash_completions" / "hardmax.sh"
     assert "_HARDMAX_COMPLETE" in script.read_text()
     assert str(script) in (tmp_path / ".bashrc").read_text()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_type_stands_beside_an_option_that_takes_no_value(command, capsys):
+    assert "<bool>" not in run(capsys, command, "--help")[1]

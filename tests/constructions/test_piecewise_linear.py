@@ -440,6 +440,15 @@ def test_other_bad_input_is_named():
         approximate(lambda x: x[:, 0], 1.0, 0.0, 0.1, curvature=1.0)
     with pytest.raises(hm.errors.ParameterError, match="accuracy"):
         approximate(lambda x: x[:, 0], 0.0, 1.0, -0.1, curvature=1.0)
+    for low, high in (("a", 1.0), ([0.0], [None]), (-1e308, 1e308), ([], []), ([[0.0]], [[1.0]])):
+        with pytest.raises(hm.errors.HardmaxError, match="expected"):
+            approximate(lambda x: x[:, 0], low, high, 0.1, lipschitz=1.0)
+    for name, pair in (("accuracy", ("small", 1.0)), ("curvature", (0.1, np.nan)), ("curvature", (0.1, 1j))):
+        with pytest.raises(hm.errors.ParameterError, match=name):
+            approximate(lambda x: x[:, 0], 0.0, 1.0, pair[0], curvature=pair[1])
+    for function in (3.0, lambda x: ["a"] * len(x)):
+        with pytest.raises(hm.errors.HardmaxError, match="function"):
+            approximate(function, 0.0, 1.0, 0.1, curvature=1.0)
     with pytest.raises(hm.errors.ShapeError, match="one a point"):
         approximate(lambda x: x, 0.0, 1.0, 0.1, curvature=1.0)
     with pytest.raises(hm.errors.WeightError, match="finite values"):

@@ -74,6 +74,13 @@ def _solid(corners, bits, lines):
     (3.0, 3.0),
     (Fraction(-1, 2), Fraction(1, 3)),
 )
+@example(  # both values of the wrong sign, and no share at all
+    [(0.0, 1.0, Fraction(0), Fraction(0))] * 2,
+    (0.0, 0.0),
+    (2.0**-53, 2.0**-53),
+    (3.0, 3.0),
+    (Fraction(-1, 2), Fraction(-1, 2)),
+)
 def test_a_point_blended_on_an_edge_is_within_its_error_whatever_the_values_claim(ends, errors, values, doubts, pushes):
     dim = len(ends)
     corners, exact = (
@@ -145,6 +152,10 @@ _SMALL_ERRORS = st.sampled_from([0.0, 2.0**-53, 2.0**-30, 2.0**-20])
 @given(
     st.lists(st.tuples(*[_ENTRIES] * 4), min_size=3, max_size=3), _SMALL_ERRORS, _SMALL_ERRORS,
     st.lists(_PUSHES, min_size=12, max_size=12),
+)  # fmt: skip
+@example(  # two walls that are all but parallel, and may be still more so within their errors
+    [(1.0, 1.0, 0.0, 0.0), (3.0, 1.0, 1e-8, 0.0), (0.0, 0.0, 0.0, 1.0)], 2.0**-20, 0.0,
+    [Fraction(0)] * 6 + [Fraction(1 - 10**6, 10**6) * Fraction(1e-8) * 2**20] + [Fraction(0)] * 5,
 )  # fmt: skip
 def test_a_corner_computed_from_its_walls_is_within_its_error(walls, of_normals, of_constants, pushes):
     dim = 3

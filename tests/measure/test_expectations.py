@@ -122,6 +122,16 @@ def test_means_of_drawn_heads_lie_within_three_standard_errors():
     assert abs(np.mean(scores)) < 3 / sqrt(len(scores))
 
 
+def test_large_dimensions_cost_nothing_that_their_keys_do_not_need():
+    """Digits follow the degree of the polynomials, not the dimension; exact ones are raised by a recurrence."""
+    mean = hm.bounds.expected_joint_cells
+    assert mean(5, 3, 1000, True) == 125 and mean(200, 3, 1000, False) == 200**3
+    assert mean(2, 40, 1000, True) == 2.0**40 and mean(3, 10**6, 1000, True) == np.inf
+    # (1 + x)^9 (1 + x / 2)^9, multiplied out
+    terms = [sum(Fraction(comb(9, i) * comb(9, j - i), 2 ** (j - i)) for i in range(j + 1)) for j in range(5)]
+    assert mean(3, 9, 4, True) == float(sum(terms))
+
+
 def test_a_block_in_the_plane_has_the_closed_form():
     for n, width in product((1, 2, 3, 4, 5), (0, 1, 3, 6)):
         cells = bounds.expected_joint_cells(n, 1, 2, affine=False)

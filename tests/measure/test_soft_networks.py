@@ -5,8 +5,9 @@ HARDMAX_CAMPAIGN=100000 draws that many hostile networks, inputs and temperature
 
 import os
 from contextlib import nullcontext
-from decimal import Decimal
-from itertools import pairwise
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
+from functools import reduce
+from itertools import chain, pairwise
 from math import inf
 
 import numpy as np
@@ -210,6 +211,56 @@ def test_values_that_move_with_earlier_layers_are_carried_along(seed):
             found = hm.stability.network(net, x, temperature)
             moved = np.abs(net(x, temperature=temperature) - net(x, temperature=0.0))
             assert (moved <= found.radius + 1e-9).all()  # floats here: deviations are far above their rounding
+
+
+def _soft_tokens(matrices, clip, x, tau):
+    """The oracle: the token network to three hundred digits, layer by layer."""
+    ctx = Context(prec=300, Emax=MAX_EMAX, Emin=MIN_EMIN)
+
+    def times(a, b):
+        return [[reduce(ctx.add, (ctx.multiply(p, q) for p, q in zip(row, column, strict=True)))
+                 for column in zip(*b, strict=True)] for row in a]  # fmt: skip
+
+    tokens = [[Decimal(float(v)) for v in row] for row in x]
+    for query, key, value in matrices:
+        q, k, v = (times(tokens, [[Decimal(float(w)) for w in row] for row in part.T]) for part in (query, key, value))
+        weights = []
+        for row in times(q, [list(column) for column in zip(*k, strict=True)]):
+            best = max(range(len(row)), key=lambda j: (row[j], -j))
+            leads = [ctx.exp(ctx.divide(ctx.subtract(s, row[best]), tau)) if tau else Decimal(int(j == best))
+                     for j, s in enumerate(row)]  # fmt: skip
+            total = reduce(ctx.add, leads)
+            weights.append([ctx.divide(lead, total) for lead in leads])
+        added = times(weights, v)
+        tokens = [[ctx.add(a, b) for a, b in zip(*rows, strict=True)] for rows in zip(tokens, added, strict=True)]
+        tokens = [[min(max(t, Decimal(clip[0])), Decimal(clip[1])) for t in row] for row in tokens]
+    return tokens
+
+
+@pytest.mark.parametrize("part", range(2))
+def test_quadratic_scores_with_clips_at_every_scale_stay_within_the_distance(part):
+    """Queries, keys and values move together, weights are up to 2^120 apart; HARDMAX_CAMPAIGN draws more."""
+    rng = np.random.default_rng([part, 23])
+    for _ in range(int(os.environ.get("HARDMAX_CAMPAIGN", "60")) // 2):
+        builder, value, matrices = GraphBuilder((3, 2)), 0, []
+        reach = int(rng.choice([0, 2, 60, 120]))
+        clip = np.sort(rng.integers(-6, 7, 2) * 2.0 ** rng.integers(-reach, reach + 1)).tolist()
+        for _ in range(2):
+            parts = [rng.integers(-2, 3, (2, 2)) / 2 * 2.0 ** rng.integers(-reach, reach + 1) for _ in range(3)]
+            query, key, read = (builder.add(op.Linear(weight), value) for weight in parts)
+            scores = builder.add(op.MatMul(), query, builder.add(op.Transpose((1, 0)), key))
+            picked = builder.add(op.MatMul(), builder.add(op.Hardmax(), scores), read)
+            value = builder.add(op.Add(), value, picked)
+            value = builder.add(op.Clip(op.frozen(clip[0])), value)
+            value = builder.add(op.Clip(op.frozen(clip[1]), is_ceiling=True), value)
+            matrices.append(parts)
+        net, x = Network.from_graph(builder.build()), rng.integers(-6, 7, (3, 2)) / 2
+        temperature = float(10.0 ** rng.uniform(-2, 1) * 2.0 ** rng.integers(-2 * reach, 2 * reach + 1))
+        found = hm.stability.network(net, x, temperature)
+        soft, hard = (_soft_tokens(matrices, clip, x, Decimal(tau)) for tau in (temperature, 0.0))
+        rows = zip(chain(*soft), chain(*hard), found.radius.reshape(-1), strict=True)
+        for a, b, radius in rows:
+            assert radius == inf or abs(a - b) <= Decimal(float(radius)) + (1 + abs(b)) * Decimal("1e-90")
 
 
 # ---- planted faults: each makes some certificate false, and is seen ----

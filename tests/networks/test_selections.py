@@ -226,3 +226,13 @@ def test_bad_selections_are_named(make, error, says):
     with pytest.raises(error, match=says) as caught:
         make()
     assert isinstance(caught.value, HardmaxError)
+
+
+@pytest.mark.parametrize(("n", "dim", "seed"), [(4, 1, 0), (5, 1, 1), (4, 2, 2), (5, 2, 3), (4, 3, 4)])
+def test_cells_of_a_sparsemax_head_are_the_supports_of_its_diagram(n, dim, seed):
+    keys = np.random.default_rng(seed).integers(-3, 4, (n, dim)).astype(float)
+    head = hm.Head(keys, np.eye(n), np.eye(dim), weights=hm.Sparsemax())
+    cells = hm.enumerate_cells(hm.Network([hm.Attention([head])], dim), hm.Space(dim))
+    diagram = hm.power_diagram(keys).sparsemax(1.0)
+    supports = {tuple(np.flatnonzero(row).tolist()) for row in cells.labels[:, 1:]}
+    assert supports == {tuple(support) for support in diagram.supports} and cells.n_cells == diagram.n_cells

@@ -15,6 +15,7 @@ from hardmax.cells.subtrees import Budget
 from hardmax.errors import FileFormatError, MissingExtraError, ParameterError, RunError, WriteError
 from hardmax.networks.library import builtin, random_relu_network
 from hardmax.runs import tables
+from hardmax.runs.worker import work
 from runs.inline_runs import Here, KilledError, killed_at_write
 
 pytest.importorskip("pyarrow", reason="pyarrow, which is not installed")
@@ -113,11 +114,9 @@ def test_a_damaged_part_is_done_again(damage, tmp_path):
 def test_a_lost_chunk_is_made_anew_from_the_one_it_was_left_of(tmp_path):
     net, domain = QUESTIONS["ties"]
     hm.count_cells(net, domain, out=tmp_path, on=Here())
-    for number, file in enumerate(sorted((tmp_path / "chunks").iterdir())):
-        if number % 2:
-            file.write_bytes(file.read_bytes()[:-1])
-        name = file.name
-        for part in _parts(tmp_path, f"parts/{name}-*"):
+    for file in sorted((tmp_path / "chunks").iterdir())[::2]:  # what is left of these keeps its parts
+        file.write_bytes(file.read_bytes()[:-1])
+        for part in _parts(tmp_path, f"parts/{file.name}-*"):
             part.unlink()
     here = Here(budget=Budget(0.0, 5))  # divided otherwise than before
     assert hm.count_cells(net, domain, out=tmp_path, on=here) == 256
@@ -208,6 +207,10 @@ def test_bad_resources_are_refused(tmp_path):
             hm.enumerate_cells(GRID, SQUARE, **{"out": tmp_path / "x", "on": 1, **wrong})
 
 
+def test_a_worker_of_another_version_is_refused():
+    assert "install the same version" in str(work("count", b"", b"", Budget(), "0.0"))
+
+
 def test_without_pyarrow_the_message_has_the_pip_line(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(MissingExtraError, match=r"hardmax\[runs\]"):
@@ -228,7 +231,9 @@ def test_what_was_found_can_be_loaded_while_a_run_is_incomplete(tmp_path, monkey
 # --- real processes ---------------------------------------------------------------------------------
 
 _SCRIPT = """
+import signal
 import sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has its background jobs ignore Ctrl-C
 import hardmax as hm
 net = hm.grid_transformer(4, 2, 2, int(sys.argv[2]))
 found = hm.count_cells(net, hm.Box([0, 0], [1, 1]), out=sys.argv[1], on=hm.Resources(processes=2, chunk_seconds=0.1))
@@ -289,12 +294,28 @@ def test_processes_survive_the_kill_of_a_worker_and_a_run_the_kill_of_them_all(t
     assert {file: file.stat().st_mtime_ns for file in _parts(folder) if file in written} == written
 
 
+def test_two_processes_do_not_work_in_one_folder(tmp_path):
+    folder = tmp_path / "run"
+    process = _started(folder, depth=4)
+    try:
+        _until(lambda: len(_parts(folder)) >= 1)
+        with pytest.raises(WriteError, match="another process works in this folder"):
+            hm.count_cells(hm.grid_transformer(4, 2, 2, 4), SQUARE, out=folder, on=Here())
+    finally:
+        process.kill()
+        process.communicate()
+
+
 def test_an_interrupt_ends_a_run_with_what_it_has(tmp_path):
     folder = tmp_path / "run"
     process = _started(folder, depth=4)
     _until(lambda: len(_parts(folder)) >= 4)
     process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=60)
+    try:
+        out, _ = process.communicate(timeout=60)
+    finally:
+        process.kill()
     assert process.returncode == 0
     number, state = out.split()
-    assert state == "False" and 0 < int(number) < 64**4
+    kept = [tables.read_columns(file.read_bytes(), ["n_cells"], "")["n_cells"][0] for file in _parts(folder)]
+    assert state == "False" and int(number) == sum(kept) < 64**4

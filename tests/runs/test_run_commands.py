@@ -42,7 +42,7 @@ def test_count_map_and_classes_keep_their_work_in_a_folder(tmp_path, capsys, in_
     (tmp_path / "head.safetensors").write_bytes(len(head).to_bytes(8, "little") + head + weights.tobytes())
     code, facts = facts_of(capsys, "classes", tmp_path / "head.safetensors", "--out", tmp_path / "a")
     assert (code, facts["n_live"], facts["n_dead"]) == (0, 4, 1)
-    assert {path.name for path in (tmp_path / "a").iterdir()} == {"chunks", "parts", "plan.json", "problem"}
+    assert {path.name for path in (tmp_path / "a").iterdir()} == {".lock", "chunks", "parts", "plan.json", "problem"}
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import pytest
 import hardmax as hm
 from hardmax.errors import DomainError, HardmaxError, ShapeError
 from hardmax.heads.capture.captured import Capture, CapturedHead
+from hardmax.show.drawing import cell_colours, cell_shades
 
 matplotlib = pytest.importorskip("matplotlib", reason="needs matplotlib, which is not installed")
 pytestmark = pytest.mark.extras
@@ -96,7 +97,8 @@ def test_cells_take_points_with_labels_and_show_classes_with_their_boundary(dim)
     drawn = cells.plot(points=points)
     if dim == 2:
         colours = {matplotlib.colors.to_hex(patch.get_facecolor()) for patch in drawn.patches}
-        assert len(colours) == len(np.unique(cells.decision))
+        assert colours == set(cell_colours(cells))
+        assert len({hue for hue, _ in cell_shades(cells)}) == len(np.unique(cells.decision))
         widths = {line.get_linewidth(): _finite(line) for line in drawn.lines}
         assert widths[2.0] == pytest.approx(cells.boundary.total)
 

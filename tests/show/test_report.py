@@ -271,7 +271,7 @@ def test_every_row_of_an_output_is_a_decision(tmp_path):
     inputs = rng.normal(size=(6, 5, 2))
     made = make_report(net, tmp_path / "r.html", inputs)
     same = int((net(inputs).argmax(axis=-1) == net(inputs, temperature=0).argmax(axis=-1)).sum())
-    assert made.document.answer[0].text.startswith(f"Of 30 decisions, the skeleton keeps {same} ")
+    assert made.document.answer[0].text.startswith(f"Of 30 decisions, the skeleton keeps {same}, ")
 
 
 def test_captured_heads_have_a_page_of_their_own(tmp_path):

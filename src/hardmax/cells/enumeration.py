@@ -63,6 +63,7 @@ class CellBatch:
     maps: NDArray[np.float64]
     map_error: NDArray[np.float64] | None
     pieces: Polytopes
+    share: float = 0.0  # of the whole search: pieces found together count alike
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -74,7 +75,7 @@ def first_cells(batch: CellBatch, number: int) -> CellBatch:
         return batch
     error = None if batch.map_error is None else batch.map_error[:number]
     pieces = batch.pieces.take(0, number)
-    return CellBatch(batch.path, batch.labels[:number], batch.maps[:number], error, pieces)
+    return CellBatch(batch.path, batch.labels[:number], batch.maps[:number], error, pieces, batch.share)
 
 
 def joined_batches(batches: Sequence[CellBatch]) -> CellBatch:
@@ -113,6 +114,7 @@ class Chunk:
     pieces: Polytopes
     n_decided: int = 0  # choices of the stage already cut, where a stage is cut in parts
     stage_labels: NDArray[Any] | None = None  # what the pieces chose in the stage just cut, if at hand
+    share: float = 1.0  # of the whole search
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -341,8 +343,8 @@ class Enumeration:
         """Finished cells, batch by batch; in one order whatever the number of workers only after sorting by path."""
         return self._run(self.step_cells, workers)
 
-    def count(self, workers: int = 1) -> Iterator[tuple[int, Polytopes]]:
-        """Numbers of cells that add up to the total, each with the pieces these cells lie in.
+    def count(self, workers: int = 1) -> Iterator[tuple[int, float]]:
+        """Numbers of cells that add up to the total, each with its share of the search.
 
         The last stage is counted without being built.
         """
@@ -360,7 +362,7 @@ class Enumeration:
             maps = np.zeros((1, terms, *exact.shape[1:]))
             maps[0, : len(exact)] = float_array(exact)
             error = relative_error(1) * np.abs(maps).reshape(1, terms, -1).max(axis=2) + UNDERFLOW
-            return [], CellBatch(chunk.path, label[None], maps, error, chunk.pieces)
+            return [], CellBatch(chunk.path, label[None], maps, error, chunk.pieces, chunk.share)
         whole, first = self.program.stages[index], chunk.n_decided
         last = self.part_end(whole, first, chunk.pieces)
         stage = whole.part(first, last)
@@ -373,7 +375,8 @@ class Enumeration:
             chosen[stage.columns] = labels[child]
             chosen[copies] = chosen[sources]
             path, piece = (*chunk.path, child), children.take(child, child + 1)
-            following.append(Chunk(path, state, None, chosen[None], piece, n_decided))
+            share = chunk.share / len(labels)
+            following.append(Chunk(path, state, None, chosen[None], piece, n_decided, share=share))
         return following, None
 
     def step_cells(self, chunk: Chunk) -> tuple[list[Chunk], CellBatch | None]:
@@ -383,12 +386,12 @@ class Enumeration:
             return [], self._finished(chunk)
         return self._children(chunk), None
 
-    def step_count(self, chunk: Chunk) -> tuple[list[Chunk], tuple[int, Polytopes] | None]:
+    def step_count(self, chunk: Chunk) -> tuple[list[Chunk], tuple[int, float] | None]:
         """The chunk's children, or how many cells its pieces have."""
         chunk = self._opened(chunk)
         stage_index = chunk.state.stage
         if stage_index == self.program.n_stages:
-            return [], (len(chunk), chunk.pieces)
+            return [], (len(chunk), chunk.share)
         if stage_index < self.program.n_stages - 1:
             return self._children(chunk), None
         whole = self.program.stages[stage_index]
@@ -398,7 +401,7 @@ class Enumeration:
         total, doubtful = self.engine.count(chunk.pieces, self.program.guards(chunk.state), stage)
         for index in doubtful:
             total += len(self._settled(chunk, int(index), stage)[0])
-        return [], (total, chunk.pieces)
+        return [], (total, chunk.share)
 
     def share(self, workers: int, most_children: int = _MOST_CHILDREN) -> None:
         """Cut so that the first chunks can be divided among so many workers, and so many children at once."""
@@ -430,7 +433,7 @@ class Enumeration:
             columns = as_slice(self.program.stages[chunk.state.stage].columns)
             chosen = np.ascontiguousarray(chunk.labels[:, columns])
         state = self.program.advance(chunk.state, chunk.parents, chosen)
-        return Chunk(chunk.path, state, None, chunk.labels, chunk.pieces)
+        return Chunk(chunk.path, state, None, chunk.labels, chunk.pieces, share=chunk.share)
 
     def _children(self, chunk: Chunk) -> list[Chunk]:
         whole = self.program.stages[chunk.state.stage]
@@ -455,24 +458,27 @@ class Enumeration:
             complete[:, copies] = complete[:, sources]
         at_once = stage.n_choices == whole.n_choices
         following: list[Chunk] = []
+        is_part = 0 <= cut.n_done < len(chunk)  # the engine stopped for room: the rest of the chunk waits its turn
+        done = chunk.share * (cut.n_done / len(chunk) if is_part else 1.0)
         step = min(self._chunk_size(len(parents)), self._room_for(pieces))
         for first in range(0, len(parents), step):
             last = min(first + step, len(parents))
             path = (*chunk.path, len(following))
             state, ancestors = chunk.state, parents[first:last]
             labels, taken = complete[first:last], pieces.take(first, last)
-            chosen = stage_labels[first:last] if at_once else None
+            chosen, share = stage_labels[first:last] if at_once else None, done * (last - first) / len(parents)
             if n_decided < whole.n_choices:  # the same stage goes on with its other choices
                 own = state.gathered(ancestors)
-                following.append(Chunk(path, own, None, labels, taken, n_decided))
+                following.append(Chunk(path, own, None, labels, taken, n_decided, share=share))
             else:
-                following.append(Chunk(path, state, ancestors, labels, taken, 0, chosen))
-        if 0 <= cut.n_done < len(chunk):  # the engine stopped for room: the rest of the chunk waits its turn
+                following.append(Chunk(path, state, ancestors, labels, taken, 0, chosen, share))
+        if is_part:
             rest = np.arange(cut.n_done, len(chunk))
             remaining = chunk.pieces.take(cut.n_done, len(chunk))
             path = (*chunk.path, len(following))
             state = chunk.state.gathered(rest)
-            following.append(Chunk(path, state, None, chunk.labels[rest], remaining, chunk.n_decided))
+            share = chunk.share - done
+            following.append(Chunk(path, state, None, chunk.labels[rest], remaining, chunk.n_decided, share=share))
         return following
 
     def _next_part(self, chunk: Chunk, stage: Stage) -> int:
@@ -538,4 +544,4 @@ class Enumeration:
             maps = np.concatenate([maps, np.zeros((len(maps), terms - maps.shape[1], *maps.shape[2:]))], axis=1)
             if error is not None:
                 error = np.concatenate([error, np.zeros((len(error), terms - error.shape[1]))], axis=1)
-        return CellBatch(chunk.path, chunk.labels, maps, error, chunk.pieces)
+        return CellBatch(chunk.path, chunk.labels, maps, error, chunk.pieces, chunk.share)

@@ -128,6 +128,6 @@ def domain_wall(axis: Any, is_high: Any) -> Any:
     return -1 - (2 * axis + is_high)
 
 
-def split_wall(wall: int) -> tuple[int, int]:
+def split_wall(wall: Any) -> tuple[Any, Any]:
     """Column and rival of a wall made by a choice."""
     return wall >> _RIVAL_BITS, wall & ((1 << _RIVAL_BITS) - 1)

@@ -1,4 +1,4 @@
-"""What a long search tells a person while it runs: cells so far, share of the domain done, a guess at the rest."""
+"""What a long search tells a person while it runs: cells so far, share of the search done, a guess at the rest."""
 
 from __future__ import annotations
 
@@ -7,18 +7,14 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Any
 
-from hardmax.cells.derived.volumes import volumes
-from hardmax.cells.domains import Domain
-from hardmax.cells.polytopes import Polytopes
 from hardmax.exact.notices import announced
 
 
 class Progress:
     """A progress line on a terminal; silent elsewhere."""
 
-    def __init__(self, wanted: bool, domain: Domain) -> None:
+    def __init__(self, wanted: bool) -> None:
         self._active = bool(wanted) and sys.stderr.isatty()
-        self._volume = domain.volume
         self._cells, self._done = 0, 0.0
         self._bar: Any = None
         self._task: Any = None
@@ -38,19 +34,15 @@ class Progress:
             self._task = self._bar.add_task("0 cells", total=1.0)
         return self
 
-    def advance(self, cells: int, pieces: Polytopes) -> None:
-        """More cells were finished; the pieces they fill tell how much of the domain is done."""
+    def advance(self, cells: int, share: float) -> None:
+        """More cells were finished, and with them a share of the search."""
         if self._bar is None:
             return
         self._cells += cells
-        text = f"{self._cells:,} cells"
-        if pieces.dim <= 2 and self._volume < float("inf"):
-            self._done += float(volumes(pieces).sum()) / self._volume
-            share = min(max(self._done, 1e-12), 1.0)
-            text += f", {100 * share:.1f}% of the domain, about {self._cells / share:,.0f} in all"
-            self._bar.update(self._task, description=text, completed=share)
-        else:
-            self._bar.update(self._task, description=text)
+        self._done += share
+        done = min(max(self._done, 1e-12), 1.0)
+        text = f"{self._cells:,} cells, {100 * done:.1f}% of the search, about {self._cells / done:,.0f} in all"
+        self._bar.update(self._task, description=text, completed=done)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

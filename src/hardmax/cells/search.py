@@ -18,7 +18,6 @@ from hardmax.cells.engines.plane.engine import PlaneEngine
 from hardmax.cells.engines.space.engine import SpaceEngine
 from hardmax.cells.enumeration import CellBatch, Enumeration, first_cells, joined_batches, no_cells
 from hardmax.cells.interrupts import HeldSignals
-from hardmax.cells.polytopes import Polytopes
 from hardmax.cells.progress import Progress
 from hardmax.cells.streaming import StreamWriter
 from hardmax.errors import DomainError, NotPiecewiseAffineError, ParameterError, PrecisionError, WriteError
@@ -110,8 +109,8 @@ def enumerate_cells(
         for small networks) or "float" (signs believed, result marked estimated).
     max_cells : stop after this many; the result is then marked incomplete. The search goes down at once, so that the
         time too depends on this number and not on how many cells there are.
-    progress : show cells found and the share of the domain done, on a terminal, and that kernels are compiled where it
-        is their first use.
+    progress : show cells found, the share of the search that is done and a guess at their number, on a terminal, and
+        that kernels are compiled where it is their first use.
     workers : threads.
     stream_to : a new or empty folder: cells are written there as they are found and a ``StreamedCells`` comes
         back, so that memory does not grow with their number.
@@ -174,13 +173,13 @@ def _streamed(run: _Run, folder: str | os.PathLike[str], held: HeldSignals, prog
 def _search(run: _Run, keep: Callable[[CellBatch], None], progress: bool) -> bool:
     """Hand over every batch of cells, up to the number wanted; whether these are all there are."""
     found, is_complete = 0, True
-    with Progress(progress, run.domain) as bar:
+    with Progress(progress) as bar:
         try:
             for batch in run.batches():
                 some = batch if run.max_cells is None else first_cells(batch, run.max_cells - found)
                 keep(some)
                 found += len(some)
-                bar.advance(len(some), some.pieces)
+                bar.advance(len(some), some.share)
                 if found == run.max_cells:
                     is_complete = len(some) == len(batch) and run.is_exhausted()
                     break
@@ -229,11 +228,11 @@ def count_cells(
         return counted
     with HeldSignals() as held:
         run = _Run(net, domain, mode, workers)
-        with Progress(progress, domain) as bar:
+        with Progress(progress) as bar:
             try:
-                for number, pieces in run.counts():
+                for number, share in run.counts():
                     total += number
-                    bar.advance(number, pieces)
+                    bar.advance(number, share)
             except KeyboardInterrupt:
                 is_complete = False
         is_complete = is_complete and not held.arrived
@@ -282,10 +281,10 @@ class _Run:
             self._iterator = self._enumeration.cells(self.workers)
         return self._iterator
 
-    def counts(self) -> Iterator[tuple[int, Polytopes]]:
-        """Numbers that add up to the number of cells, with the pieces counted."""
+    def counts(self) -> Iterator[tuple[int, float]]:
+        """Numbers that add up to the number of cells, with their shares of the search."""
         if self.mode is Exactness.EXACT:
-            return ((len(batch), batch.pieces) for batch in self.batches())
+            return ((len(batch), batch.share) for batch in self.batches())
         return self._enumeration.count(self.workers)
 
     def is_exhausted(self) -> bool:

@@ -217,7 +217,7 @@ def _indexfault(cells: CellComplex, pieces: Polytopes) -> str | None:
         return "an interval has other than two ends"
     owner = np.repeat(np.arange(cells.n_cells), n_facets)
     inner = pieces.walls >= 0
-    column, rival = split_wall(pieces.walls[inner])  # type: ignore[arg-type]
+    column, rival = split_wall(pieces.walls[inner])
     rival = rival & (ROOT_BIT - 1) if cells.dim == 1 else rival
     if (cells.labels[owner[inner], column] == rival).any():
         return "a wall lies between a choice and itself"

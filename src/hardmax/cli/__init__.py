@@ -10,9 +10,10 @@ import re
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
-from typing import Annotated, TextIO
+from typing import Annotated, Any, TextIO
 
 import typer
+from typer.core import TyperCommand
 
 from hardmax.cli import around as around_command
 from hardmax.cli import bounds as bounds_command
@@ -68,6 +69,21 @@ app.command("compile", rich_help_panel=CHANGE, epilog=compile_command.EXAMPLES)(
 app.command("figures", rich_help_panel=CHECK, epilog=figures_command.EXAMPLES)(figures_command.figures)
 app.command("claims", rich_help_panel=CHECK, epilog=claims_command.EXAMPLES)(claims_command.claims)
 app.command("bounds", rich_help_panel=CHECK, epilog=bounds_command.EXAMPLES)(bounds_command.bounds)
+
+
+class _Command(TyperCommand):
+    """A command whose help names no type beside options that take no value."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        found = super().get_params(ctx)
+        for option in found:
+            if getattr(option, "is_flag", False):
+                option.metavar = ""
+        return found
+
+
+for _registered in app.registered_commands:
+    _registered.cls = _Command
 
 
 def _show_version(wanted: bool) -> None:

@@ -272,10 +272,9 @@ def approximate(
     dim = len(start)
     if (curvature is None) == (lipschitz is None):
         raise ParameterError("expected one of curvature and lipschitz, a bound on the function, got both or neither")
-    given = {"accuracy": accuracy, "curvature": curvature, "lipschitz": lipschitz}
-    for name, number in given.items():
-        if number is not None and not (isinstance(number, int | float | np.number) and 0 < number < inf):
-            raise ParameterError(f"{name}: expected a positive number, got {number!r}")
+    accuracy = _positive("accuracy", accuracy)
+    curvature = curvature if curvature is None else _positive("curvature", curvature)
+    lipschitz = lipschitz if lipschitz is None else _positive("lipschitz", lipschitz)
     widths = (end - start).tolist()
     if lipschitz is not None:
         if form not in (None, "max-min"):
@@ -283,7 +282,7 @@ def approximate(
         exact = [Fraction(width) * Fraction(lipschitz) / (2 * Fraction(accuracy)) for width in widths]
         for more in (0, 1):  # one more box where the rounding of the points costs the last digit
             counts = _counted([max(1, ceil(n)) + more for n in exact], 1, _MOST["cones"], accuracy)
-            result = _cones(function, start, end, counts, float(lipschitz))
+            result = _cones(function, start, end, counts, lipschitz)
             if result.promised is not None and result.promised <= accuracy:
                 break
         return result
@@ -300,12 +299,30 @@ def approximate(
     return replace(result, promised=_up(distance))
 
 
+def _positive(name: str, number: Any) -> float:
+    try:
+        value = float(number)
+    except (TypeError, ValueError, OverflowError):
+        value = inf
+    if not 0 < value < inf:
+        raise ParameterError(f"{name}: expected a positive number, got {number!r:.80}")
+    return value
+
+
+def _floats(what: str, values: ArrayLike) -> FloatArray:
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise WeightError(f"{what}: expected numbers, got {values!r:.80}") from None
+
+
 def _box(low: ArrayLike, high: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    start, end = np.atleast_1d(np.asarray(low, dtype=np.float64)), np.atleast_1d(np.asarray(high, dtype=np.float64))
+    start, end = np.atleast_1d(_floats("low", low)), np.atleast_1d(_floats("high", high))
     if start.shape != end.shape or start.ndim != 1 or not len(start):
         raise ShapeError(f"expected an interval or a box, got low {start.shape} and high {end.shape}")
-    if not (np.isfinite(start).all() and np.isfinite(end).all() and (start < end).all()):
-        raise DomainError(f"expected low < high, both finite, got {start.tolist()} and {end.tolist()}")
+    with np.errstate(over="ignore", invalid="ignore"):
+        if not (np.isfinite(end - start).all() and (start < end).all()):
+            raise DomainError(f"expected low < high, both finite, got {start.tolist()} and {end.tolist()}")
     return start, end
 
 
@@ -322,7 +339,9 @@ def _counted(wanted: Sequence[float], each: int, most: int, accuracy: float) -> 
 
 
 def _values(function: Callable[[FloatArray], ArrayLike], points: FloatArray) -> FloatArray:
-    values = np.asarray(function(points), dtype=np.float64)
+    if not callable(function):
+        raise ParameterError(f"function: expected one that takes points (n, dim), got {function!r:.80}")
+    values = _floats("function", function(points))
     if values.shape != (len(points),):
         raise ShapeError(f"function: expected {len(points)} values, one a point, got shape {values.shape}")
     if not np.isfinite(values).all():

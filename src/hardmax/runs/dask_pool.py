@@ -17,6 +17,7 @@ from hardmax.networks.files.opening import reason
 from hardmax.runs.chunks import Chunk, Done
 from hardmax.runs.processes import TRIES
 from hardmax.runs.worker import work
+from hardmax.version import __version__
 
 _COUNTED_EVERY = 2.0  # seconds between two questions how many workers there are
 
@@ -61,7 +62,7 @@ class DaskPool:
 
     def _begin(self, chunk: Chunk, budget: Budget, tries: int) -> None:
         future = self._client.submit(
-            work, self._kind, self._told, chunk.data, budget,
+            work, self._kind, self._told, chunk.data, budget, __version__,
             key=f"hardmax-{self._kind}-{self._run}-{chunk.name[:16]}-{tries}", pure=False, retries=TRIES,
         )  # fmt: skip
         self._running[chunk.name] = (chunk, budget, tries, future)

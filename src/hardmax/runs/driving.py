@@ -46,22 +46,23 @@ def work_off(
     step are put aside at the end.
     Ctrl-C, or a signal that ends the process, stops the run: the status is then incomplete, and what is finished stays.
     """
-    status, missing = follow(folder, first)
-    waiting = _Waiting(missing)
-    if waiting:
-        with HeldSignals(endings=True):
-            try:
-                pool = resources.pool(folder.kind, problem)
+    with folder.held():
+        status, missing = follow(folder, first)
+        waiting = _Waiting(missing)
+        if waiting:
+            with HeldSignals(endings=True):
                 try:
-                    _drive(folder, pool, resources, status, waiting, progress)
-                finally:
-                    pool.close()
-            except KeyboardInterrupt:
-                return status
-    status.is_complete = True
-    if earlier is not None:
-        folder.put_aside([*earlier, *status.parts])
-    return status
+                    pool = resources.pool(folder.kind, problem)
+                    try:
+                        _drive(folder, pool, resources, status, waiting, progress)
+                    finally:
+                        pool.close()
+                except KeyboardInterrupt:
+                    return status
+        status.is_complete = True
+        if earlier is not None:
+            folder.put_aside([*earlier, *status.parts])
+        return status
 
 
 def follow(folder: RunFolder, first: Iterable[Chunk]) -> tuple[Status, list[Chunk]]:
@@ -146,7 +147,7 @@ def _drive(
     running: dict[str, float] = {}
     rate = _Rate()
     while waiting or running:
-        while waiting and len(running) < pool.size:
+        while waiting and len(running) <= pool.size:  # one more than work: nobody waits for a part to be written
             chunk = waiting.pop()
             left = waiting.estimate + sum(running.values()) + chunk.estimate
             share = left / rate.value / (3 * pool.size) if rate.value else 0.0

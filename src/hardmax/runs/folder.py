@@ -14,20 +14,20 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from hardmax.errors import FileFormatError, HardmaxError, ParameterError, WriteError
-from hardmax.networks.files.opening import contents, package_version, shown, write_bytes
+from hardmax.networks.files.opening import contents, only_here, package_version, shown, write_bytes
 from hardmax.runs.chunks import Chunk, Done
 from hardmax.runs.tables import read_columns, read_facts, table_bytes
 
 SCHEMA = 1
 FORMAT = "hardmax.run"
-_PLAN, _PROBLEM = "plan.json", "problem"
+_PLAN, _PROBLEM, _LOCK = "plan.json", "problem", ".lock"
 
 
 @dataclass(frozen=True)
@@ -96,6 +96,14 @@ class RunFolder:
         if _check(data) != read_plan(self.where).get("problem"):
             raise FileFormatError(f"{shown(self.where / _PROBLEM)}: its bytes are others than were written")
         return data
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """While this process works in the folder no other does."""
+        with only_here(self.where / _LOCK) as is_alone:
+            if not is_alone:
+                raise WriteError(f"{shown(self.where)}: another process works in this folder; wait for it, or end it")
+            yield
 
     # --- what is there ----------------------------------------------------------------------------
 
@@ -169,7 +177,9 @@ def _is_new(where: Path, kind: str, plan: str) -> bool:
     except OSError as error:
         raise WriteError(f"{shown(where)}: cannot be used as a folder ({error.strerror or error})") from None
     if _PLAN not in present:
-        if any(name not in ("parts", "chunks", _PROBLEM) and not name.startswith(".hardmax-") for name in present):
+        if any(
+            name not in ("parts", "chunks", _PROBLEM, _LOCK) and not name.startswith(".hardmax-") for name in present
+        ):
             raise WriteError(
                 f"{shown(where)}: not the folder of a run, and not empty; name a new or an empty folder, nothing was "
                 "changed"

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 from hardmax.cells.subtrees import Budget
 from hardmax.errors import HardmaxError, RunError
 from hardmax.runs.chunks import Done
+from hardmax.version import __version__
 
 
 class Work(Protocol):
@@ -56,8 +57,13 @@ def opened(kind: str, problem: bytes) -> Work:
     return _opened.work
 
 
-def work(kind: str, problem: bytes, data: bytes, budget: Budget) -> Done | HardmaxError:
-    """What becomes of a chunk, or why nothing does: an error that the caller raises."""
+def work(kind: str, problem: bytes, data: bytes, budget: Budget, version: str = __version__) -> Done | HardmaxError:
+    """What becomes of a chunk, or why nothing does: an error that the caller raises.
+
+    ``version`` is the caller's: a worker of another one is refused, since its chunks may mean something else.
+    """
+    if version != __version__:
+        return RunError(f"a worker has hardmax {__version__}, the run {version}; install the same version everywhere")
     try:
         return opened(kind, problem)(data, budget)
     except HardmaxError as error:

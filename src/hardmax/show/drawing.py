@@ -356,26 +356,21 @@ def draw_complex(cells: CellComplex, ax: Any, extent: Any = None) -> Any:
     window = plane_window(cells) if extent is None else window_of(extent)
     polygons = window_polygons(cells, window)
     draw_polygons(ax, polygons, cell_colours(cells))
-    if cells.is_complete and decides(cells.network.graph):
-        walls = walls_between(cells, polygons)
-        sides = cells.decision[walls.pairs]
-        inside = sides[:, 0] == sides[:, 1]
-        draw_segments(ax, walls.segments[inside], FAINT, 0.4)
-        draw_segments(ax, walls.segments[~inside], INK, 2.0)
-    elif cells.is_complete and cells.n_regions < cells.n_cells:
-        walls = walls_between(cells, polygons)
-        sides = cells.region_of[walls.pairs]
-        inside = sides[:, 0] == sides[:, 1]
-        draw_segments(ax, walls.segments[inside], FAINT, 0.5)
-        walls = Walls(walls.pairs[~inside], walls.segments[~inside], walls.choices[~inside])
-    elif cells.is_complete:
-        walls = walls_between(cells, polygons)
-    else:
+    if not cells.is_complete:  # walls are known of complete complexes only
         draw_outlines(ax, polygons, 0.8)
         return draw_frame(ax, window)
-    layers = layers_of_choices(cells)[walls.choices] if len(walls.choices) else walls.choices
+    walls = walls_between(cells, polygons)
+    is_decided = decides(cells.network.graph)
+    sides = (cells.decision if is_decided else cells.region_of)[walls.pairs]
+    inside = sides[:, 0] == sides[:, 1]
+    by_layer = inside if is_decided else ~inside
+    layers = layers_of_choices(cells)[walls.choices]
+    if not is_decided:
+        draw_segments(ax, walls.segments[inside], FAINT, 0.5)
     for layer in sorted(set(layers.tolist()), reverse=True):
-        draw_segments(ax, walls.segments[layers == layer], INK, 0.6 * wall_width(layer))
+        draw_segments(ax, walls.segments[by_layer & (layers == layer)], INK, 0.6 * wall_width(layer))
+    if is_decided:
+        draw_segments(ax, walls.segments[~inside], INK, 2.0)
     return draw_frame(ax, window)
 
 

@@ -80,6 +80,9 @@ def test_without_biases_rms_norm_changes_no_cell():
             found = diagram.normalised("rms")
             assert (found.live == diagram.live).all()
             assert found.walls[:, :2].tolist() == diagram.neighbours.tolist()
+    between = hm.power_diagram([[1, 1, 1], [1, 0, 1], [1, -1, 1], [1, 1, 1], [-3, 0, 0], [0, 0, -3]])  # and one twice
+    assert between.normalised("rms").walls[:, :2].tolist() == between.neighbours.tolist()
+    assert not between.normalised("rms").live[[1, 3]].any()
 
 
 def test_six_axes_make_a_cube_on_the_sphere_and_a_seventh_key_cuts_its_corners():

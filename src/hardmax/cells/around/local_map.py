@@ -61,7 +61,8 @@ class LocalMap(ShownAsTable):
     makes, even where it owns no cell.
     ``hm.cells_around(net, x, radius=0)`` lists the cells that meet there.
 
-    With ``direction``, radius, wall and walls are those met along x + t * direction, t >= 0, and ``radius`` is t.
+    With ``direction``, radius, wall and walls are those met along x + t * direction, t >= 0, and ``radius`` is t; a
+    wall that the direction lies inside is not met, since its choice stays tied all the way.
     Networks whose scores are quadratic in the input have curved walls: there a distance is given along a direction
     only, and without one ``radius`` is nan and ``wall`` None.
     """

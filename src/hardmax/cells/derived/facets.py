@@ -39,15 +39,17 @@ _ALL_AT_ONCE, _JOINING_AT_ONCE = 1 << 11, 1 << 6
 def facet_pairs(cells: CellComplex, stages: list[IntArray], wanted: NDArray[np.bool_] | None) -> IntArray:
     """Pairs (i, j), i < j, of cells that share a facet, sorted; only among ``wanted`` cells if given."""
     finder = _Facets(cells, stages, wanted)
-    found = {(min(pair), max(pair)) for pair in (*finder.across(), *finder.overlapping(None))}
-    return np.array(sorted(found), dtype=np.int64).reshape(-1, 2)
+    pairs = np.concatenate([finder.across(), np.array(finder.overlapping(None), dtype=np.int64).reshape(-1, 2)])
+    codes = np.unique(pairs.min(axis=1) * cells.n_cells + pairs.max(axis=1))
+    return np.stack(np.divmod(codes, cells.n_cells), axis=1)
 
 
 def joining_pairs(cells: CellComplex, stages: list[IntArray], group: IntArray) -> IntArray:
     """Some pairs of cells that share a facet and a group: enough to connect all that such pairs connect, (n, 2)."""
     finder = _Facets(cells, stages, np.bincount(group)[group] > 1)
     joined = _Joined(group)
-    found = [pair for pair in finder.across() if joined.could_join(*pair)]
+    across = finder.across()
+    found = across[group[across[:, 0]] == group[across[:, 1]]].tolist()
     for pair in found:
         joined.join(*pair)
     found += finder.overlapping(joined)
@@ -89,26 +91,29 @@ class _Facets:
         self._inner = np.flatnonzero(inner if wanted is None else inner & wanted[self._owner])
         self._wanted = wanted
         self._exact_rows: dict[int, tuple[Any, ...]] = {}
+        self._float_rows: dict[int, list[float]] = {}
 
-    def across(self) -> list[Pair]:
-        """Pairs of cells that the label of one tells: it differs from the other's in one choice that does not jump."""
-        labels = self._cells.labels
-        known = {label.tobytes(): index for index, label in enumerate(labels)}
+    def across(self) -> IntArray:
+        """Pairs (n, 2) that the label of one cell tells: the other's differs in one choice, which does not jump."""
+        labels, facet = self._cells.labels, self._inner
+        owner = self._owner[facet]
+        column, rival = split_wall(self._pieces.walls[facet])
+        # sums of random numbers stand for labels; who is found by them is then compared
+        weights = np.random.default_rng(0).integers(1, 2**63, (labels.shape[1],), dtype=np.uint64)
+        sums = labels.astype(np.uint64) @ weights
+        order = np.argsort(sums)
+        change = rival.astype(np.uint64) - labels[owner, column].astype(np.uint64)
+        place = np.searchsorted(sums, sums[owner] + change * weights[column], sorter=order)
+        other = order[np.minimum(place, len(order) - 1)]
         is_steady = self._cells.continuous_columns | (self._stage_of == len(self._stages) - 1)
-        self._open, pairs = [], []
-        for facet in self._inner.tolist():
-            owner = int(self._owner[facet])
-            column, rival = split_wall(int(self._pieces.walls[facet]))
-            other = None
-            if is_steady[column]:
-                label = labels[owner].copy()
-                label[column] = rival
-                other = known.get(label.tobytes())
-            if other is None:
-                self._open.append(facet)
-            elif self._wanted is None or self._wanted[other]:
-                pairs.append((owner, other))
-        return pairs
+        is_found = is_steady[column] & (labels[other, column] == rival)
+        for first in range(0, len(facet), _ALL_AT_ONCE):
+            part = slice(first, first + _ALL_AT_ONCE)
+            is_found[part] &= (labels[other[part]] != labels[owner[part]]).sum(axis=1) == 1
+        self._open = facet[~is_found].tolist()
+        if self._wanted is not None:
+            is_found &= self._wanted[other]
+        return np.stack([owner[is_found], other[is_found]], axis=1)
 
     def overlapping(self, joined: _Joined | None) -> list[Pair]:
         """Pairs of cells whose other facets overlap; with ``joined`` only those that connect something."""
@@ -212,7 +217,10 @@ class _Facets:
         return verdict
 
     def _rounded(self, facet: int) -> list[float]:
-        return [nearest_float(x) for x in self._row(facet)]
+        """The nearest floats to a facet's function, found once."""
+        if facet not in self._float_rows:
+            self._float_rows[facet] = [nearest_float(x) for x in self._row(facet)]
+        return self._float_rows[facet]
 
     @cached_property
     def _boxes(self) -> tuple[FloatArray, FloatArray]:

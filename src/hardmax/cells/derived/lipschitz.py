@@ -30,7 +30,8 @@ class LipschitzConstants(ShownAsTable):
     ``cell_lower`` and ``cell_upper`` (n_cells,) enclose the operator norm of each cell's map, from ``norm`` to
     ``norm``. ``lower`` and ``upper`` enclose the Lipschitz constant over the domain: the largest of them where
     every cell was found and the network is continuous, which has no upper bound otherwise. ``cell`` is a cell that
-    attains ``lower``.
+    attains ``lower``. Of ``hm.cells_around`` the domain is all of space: the cells it found bound the constant from
+    below, and from above only where there are no others.
     """
 
     norm: float

@@ -58,10 +58,9 @@ def find_borders(subject: Subject) -> Borders:
     if len(inner):
         behind[steady] = cells_behind(subject, inner[steady])
     has_one = behind >= 0
-    pairs = {
-        _sorted(i, j)
-        for i, j in zip(subject.facet_owner[inner[has_one]].tolist(), behind[has_one].tolist(), strict=True)
-    }
+    steady_pairs = np.sort(np.stack([subject.facet_owner[inner[has_one]], behind[has_one]], axis=1), axis=1)
+    codes = np.unique(steady_pairs @ [subject.n_cells, 1])
+    pairs = set(zip(*(part.tolist() for part in np.divmod(codes, subject.n_cells)), strict=True))
     open_facets = inner[~has_one]
     covered = np.zeros(len(subject.pieces.walls), dtype=bool)
     candidates = [np.stack(np.meshgrid(ours, theirs), axis=-1).reshape(-1, 2)
@@ -170,9 +169,9 @@ def check_adjacency(subject: Subject) -> Check:
     pairs, n = np.asarray(subject.cells.neighbours), subject.n_cells
     if pairs.ndim != 2 or pairs.shape[1] != 2 or (len(pairs) and not 0 <= pairs.min() <= pairs.max() < n):
         return Check("adjacency", False, f"expected pairs of cells below {n}")
-    if (pairs[:, 0] >= pairs[:, 1]).any() or len(np.unique(pairs, axis=0)) < len(pairs):
+    if (pairs[:, 0] >= pairs[:, 1]).any() or len(np.unique(pairs @ [n, 1])) < len(pairs):
         return Check("adjacency", False, "a pair is repeated, reversed, or joins a cell to itself")
-    claimed = {(i, j) for i, j in pairs.tolist()}
+    claimed = set(zip(*pairs.T.tolist(), strict=True))
     true = true_pairs(subject)
     how = "end to end" if subject.dim == 1 else f"{borders(subject).n_settled} looked at in rationals"
     for i, j in sorted(claimed - true):

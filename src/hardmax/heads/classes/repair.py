@@ -64,7 +64,7 @@ class Repair:
         """Certified: who lives is proved by an audit, who loses by two proved winners at one query."""
         return Exactness.CERTIFIED
 
-    def __array__(self, dtype: DTypeLike = None, copy: bool | None = None) -> FloatArray:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> FloatArray:
         """The biases alone, so that a repair stands wherever biases do."""
         return np.array(self.bias, dtype, copy=copy)
 

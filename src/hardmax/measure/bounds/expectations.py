@@ -23,7 +23,7 @@ As N grows, f_N(x) is about F(x sqrt(log N)), F(y) = sum_g sqrt(g + 1) b_g (2 sq
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from decimal import Decimal
+from decimal import MAX_EMAX, MIN_EMIN, ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from math import comb, inf, nextafter
 from typing import NamedTuple
@@ -101,6 +101,8 @@ def expected_joint_cells(n_keys: int, n_heads: int, dim: int, affine: bool) -> M
     1.0
     """
     n, heads, d = _keys(n_keys), count("n_heads", n_heads, 1), count("dim", dim, 1)
+    if _keeps_all(n, heads, d, affine):
+        return Mean.between(*_joint(n, heads, d, affine, []))
     return _proved(n, heads, d if affine else d - 1, lambda terms: _joint(n, heads, d, affine, terms))
 
 
@@ -183,12 +185,16 @@ def expected_joint_cells_limit(n_heads: int, dim: int, affine: bool) -> GrowthLi
     return GrowthLimit(Mean.between(*ends), Fraction(top, 2))
 
 
+def _keeps_all(n: int, heads: int, dim: int, affine: bool) -> bool:
+    """Whether the projection keeps all faces, so that every combination of keys has a cell."""
+    return (dim if affine else dim - 1) >= heads * (n - 1)
+
+
 def _joint(n: int, heads: int, dim: int, affine: bool, terms: list[_Between]) -> _Between:
     """The mean number of joint cells from the coefficients t_j."""
-    top = dim if affine else dim - 1
-    if n == 1 or top >= heads * (n - 1):  # the projection keeps all faces: every combination has a cell
+    if _keeps_all(n, heads, dim, affine):
         return _times(_ONE, n**heads)
-    return _plus(terms[: dim + 1]) if affine else _times(_plus(terms[top::-2]), 2)
+    return _plus(terms[: dim + 1]) if affine else _times(_plus(terms[dim - 1 :: -2]), 2)
 
 
 def _proved(n: int, heads: int, top: int, formula: Callable[[list[_Between]], _Between]) -> Mean:
@@ -196,7 +202,7 @@ def _proved(n: int, heads: int, top: int, formula: Callable[[list[_Between]], _B
     if top > _MOST_TERMS:
         raise ParameterError(f"dim: expected at most {_MOST_TERMS}, got {top!s:.20}; take fewer dimensions")
     ends = _ONE
-    for n_digits in _steps(n, top):
+    for n_digits in _steps(n, min(top, n - 1)):
         ends = formula(_coefficients(n, heads, top, n_digits))
         if ends[1] - ends[0] <= _ENOUGH * ends[0]:
             break
@@ -248,34 +254,45 @@ def _check_dim(top: int) -> None:
 
 
 def _raised(base: list[_Between], power: int, top: int, n_digits: int) -> list[_Between]:
-    """The power of a polynomial with nonnegative coefficients, up to x^top."""
-    result, square = [_ONE], base
-    while power:
-        if power & 1:
-            result = _product(result, square, top, n_digits)
-        power >>= 1
-        if power:
-            square = _product(square, square, top, n_digits)
-    return result + [(Fraction(0), Fraction(0))] * (top + 1 - len(result))
+    """The power of a polynomial with nonnegative coefficients, the first of them 1, up to x^top."""
+    exact = [low for low, high in base if low == high]
+    if len(exact) == len(base):
+        terms = _exact_power(exact, power, top)
+        return [(term, term) for term in terms] + [(Fraction(0), Fraction(0))] * (top + 1 - len(terms))
+    sides = []
+    for side, rounding in enumerate((ROUND_FLOOR, ROUND_CEILING)):
+        context = Context(prec=n_digits + 20, rounding=rounding, Emax=MAX_EMAX, Emin=MIN_EMIN)
+        square = [context.divide(Decimal(term[side].numerator), Decimal(term[side].denominator)) for term in base]
+        result, left = [Decimal(1)], power
+        while left:
+            if left & 1:
+                result = _product(result, square, top, context)
+            left >>= 1
+            if left:
+                square = _product(square, square, top, context)
+        sides.append([Fraction(term) for term in result] + [Fraction(0)] * (top + 1 - len(result)))
+    return list(zip(*sides, strict=True))
 
 
-def _product(first: list[_Between], second: list[_Between], top: int, n_digits: int) -> list[_Between]:
+def _exact_power(base: list[Fraction], power: int, top: int) -> list[Fraction]:
+    """t_0, t_1, ... of base^power by k t_k = sum_i (i power - k + i) base_i t_{k-i}, which base_0 = 1 makes right."""
+    terms = [Fraction(1)]
+    for k in range(1, min(top, power * (len(base) - 1)) + 1):
+        parts = ((i * power - k + i) * base[i] * terms[k - i] for i in range(1, min(k, len(base) - 1) + 1))
+        terms.append(sum(parts, Fraction(0)) / k)
+    return terms
+
+
+def _product(first: list[Decimal], second: list[Decimal], top: int, context: Context) -> list[Decimal]:
+    """The product of two polynomials up to x^top, every operation rounded to the context's side."""
     found = []
     for j in range(min(top, len(first) + len(second) - 2) + 1):
-        pairs = [(first[i], second[j - i]) for i in range(j + 1) if i < len(first) and j - i < len(second)]
-        low, high = sum(a[0] * b[0] for a, b in pairs), sum(a[1] * b[1] for a, b in pairs)
-        found.append(
-            (Fraction(low), Fraction(high)) if low == high else _rounded(Fraction(low), Fraction(high), n_digits)
-        )
+        start, end = max(0, j - len(second) + 1), min(j, len(first) - 1) + 1
+        total = Decimal(0)
+        for a, b in zip(first[start:end], second[j - end + 1 : j - start + 1][::-1], strict=True):
+            total = context.fma(a, b, total)
+        found.append(total)
     return found
-
-
-def _rounded(low: Fraction, high: Fraction, n_digits: int) -> _Between:
-    """The ends moved outward to so many decimal places, to keep them short."""
-    scale = 10 ** (n_digits + 20)
-    return Fraction((low.numerator * scale) // low.denominator, scale), Fraction(
-        -((-high.numerator * scale) // high.denominator), scale
-    )
 
 
 def _plus(terms: Iterable[_Between]) -> _Between:

@@ -20,6 +20,12 @@ from typing import IO, Any
 
 from hardmax.errors import FileFormatError, ParameterError, PickleError, WriteError
 
+fcntl: Any
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -116,6 +122,30 @@ def replacing(file: Path) -> Iterator[IO[bytes]]:
         if "null byte" not in str(error) and not isinstance(error, UnicodeEncodeError):
             raise
         raise WriteError(f"{where}: cannot be written, no file can have this name; choose another") from None
+
+
+@contextmanager
+def only_here(file: Path) -> Iterator[bool]:
+    """Whether no other process is in such a block with this file, which is made; however a process ends, it leaves.
+
+    Where the system has no such locks, every process is told that it is alone.
+    """
+    if fcntl is None:
+        yield True
+        return
+    try:
+        handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        raise WriteError(f"{shown(file)}: cannot be written ({error.strerror or error})") from None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        is_alone = True
+    except OSError:
+        is_alone = False
+    try:
+        yield is_alone
+    finally:
+        os.close(handle)
 
 
 def folder_of(file: Path) -> Path:

@@ -69,7 +69,7 @@ def cell_map(net: Network, window: Window) -> CellMap:
 def draw_cell_map(found: CellMap, ax: Any) -> Any:
     """Fill the cells on their window, without walls; returns ``ax``."""
     draw_polygons(ax, found.polygons, found.colours)
-    plain_axes(ax)
+    plain_axes(ax, found.window)
     return draw_frame(ax, found.window)
 
 

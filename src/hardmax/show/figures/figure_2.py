@@ -14,7 +14,7 @@ from hardmax.networks.network import Network
 from hardmax.show.colours import INK
 from hardmax.show.drawing import Window, draw_segments
 from hardmax.show.figures.cell_maps import COUNT_COLUMNS, CellMap, cell_map, cell_table, count_rows, draw_cell_map
-from hardmax.show.figures.style import PAGE, panel_title
+from hardmax.show.figures.style import BEHIND_LETTERS, PAGE, panel_title
 from hardmax.show.figures.tables import Caption, Table
 
 NAME = "recursive partition of a two-layer network"
@@ -64,14 +64,14 @@ def draw(values: Values, figure: Any) -> None:
     """The first layer, both layers, and the crowded part of them."""
     axes = figure.subplots(1, 3)
     titles = (
-        f"layer 1: {values.first.n_cells} cells",
-        f"layers 1 and 2: {values.both.n_cells} cells",
+        f"layer 0: {values.first.n_cells} cells",
+        f"layers 0 and 1: {values.both.n_cells} cells",
         "the square of (b)",
     )
     maps = (values.first, values.both, values.part)
     for ax, letter, title, found, places in zip(axes, "abc", titles, maps, values.places, strict=True):
         draw_layers(found, ax)
-        number_cells(places, ax)
+        (letter_cells if letter == "a" else number_cells)(places, ax)
         panel_title(ax, letter, title)
     draw_square(axes[1], _PART)
     handles, labels = legend()
@@ -96,9 +96,19 @@ def draw_square(ax: Any, window: Window) -> Any:
 
 
 def number_cells(places: dict[int, tuple[float, float]], ax: Any) -> Any:
-    """Write the numbers of cells, from 1, at their places."""
+    """Write the numbers of cells, from zero, at their places."""
+    return _write({cell: str(cell) for cell in places}, places, ax)
+
+
+def letter_cells(places: dict[int, tuple[float, float]], ax: Any) -> Any:
+    """Write letters, so that no name stands for cells of two panels."""
+    return _write({cell: "ABCDEFG"[cell] for cell in places}, places, ax)
+
+
+def _write(names: dict[int, str], places: dict[int, tuple[float, float]], ax: Any) -> Any:
+    style = {"ha": "center", "va": "center", "fontsize": 6.0, "color": INK, "zorder": 6, "bbox": BEHIND_LETTERS}
     for cell, (x, y) in places.items():
-        ax.text(x, y, str(cell + 1), ha="center", va="center", fontsize=6.0, color=INK, zorder=6)
+        ax.text(x, y, names[cell], **style)
     return ax
 
 
@@ -108,7 +118,7 @@ def legend() -> tuple[list[Any], list[str]]:
 
     lines = [Line2D([], [], color=INK, linewidth=1.6)]
     lines += [Line2D([], [], color=INK, linewidth=0.85, linestyle=style) for style in _STYLES]
-    return lines, ["walls of layer 1", *(f"unit {unit + 1} of layer 2" for unit in range(_UNITS))]
+    return lines, ["walls of layer 0", *(f"unit {unit} of layer 1" for unit in range(_UNITS))]
 
 
 def number_places(found: CellMap) -> dict[int, tuple[float, float]]:
@@ -148,11 +158,11 @@ def _is_near(place: tuple[float, float], window: Window, room: float = 0.25) -> 
 def tables(values: Values) -> dict[str, Table]:
     """The counts beside what was printed, and every drawn cell."""
     rows = [
-        (*row, None, None) if panel == "layer 1" else (*row, values.published, values.serra)
-        for panel, found in (("layer 1", values.first), ("both layers", values.both), ("part", values.part))
+        (*row, None, None) if panel == "layer 0" else (*row, values.published, values.serra)
+        for panel, found in (("layer 0", values.first), ("both layers", values.both), ("part", values.part))
         for row in count_rows(panel, found)
     ]
-    panels = {"layer 1": values.first, "both layers": values.both, "part": values.part}
+    panels = {"layer 0": values.first, "both layers": values.both, "part": values.part}
     columns = (*COUNT_COLUMNS, "published maximum", "Serra's bound")
     return {"": Table(columns, tuple(rows)), "cells": cell_table(panels)}
 
@@ -163,8 +173,8 @@ def caption(values: Values) -> Caption:
         f"A ReLU network with two inputs and two layers of three units. (a) The first layer cuts the plane into "
         f"{values.first.n_cells} cells. (b) The walls of the second layer's units are straight in each of them and "
         f"bend at the first layer's walls; together there are {values.both.n_cells} cells (exact), each of them a "
-        "linear region of its own. (c) The crowded part. The hue is the pattern of the first layer; numbers name "
-        "cells, where they fit.",
+        "linear region of its own. (c) The crowded part. The hue is the pattern of the first layer; letters and "
+        "numbers name cells, where they fit.",
         f"A theoretical maximum of 7 x 7 = {values.published} regions (Example III.3).",
         f"The maximum of a 2-3-3 network is {values.both.n_cells}, and this network attains it: the first layer "
         "sends cells with fewer than two active units to a line or a point, and three planes cannot cut the images of "

@@ -11,7 +11,7 @@ from hardmax.exactness import FloatArray
 from hardmax.heads.diagram.power_diagram import PowerDiagram, power_diagram
 from hardmax.show.colours import INK, key_colour, key_fill
 from hardmax.show.drawing import Window, draw_frame, draw_keys, draw_outlines, draw_polygons
-from hardmax.show.figures.style import PAGE, panel_title, plain_axes
+from hardmax.show.figures.style import BEHIND_LETTERS, PAGE, panel_title, plain_axes
 from hardmax.show.figures.tables import Caption, Table, Value
 from hardmax.tropical.newton_polytope import NewtonPolytope
 
@@ -58,9 +58,11 @@ def draw(values: Values, figure: Any) -> None:
     """The two diagrams and the hull that explains them."""
     axes = figure.subplots(1, 3)
     keys = range(len(values.power.keys))
-    draw_cells(values.voronoi, values.voronoi_polygons, axes[0], [f"$k_{key + 1}$" for key in keys])
+    draw_cells(values.voronoi, values.voronoi_polygons, axes[0], [f"$k_{key}$" for key in keys])
     panel_title(axes[0], "a", f"Voronoi diagram: {int(values.voronoi.live.sum())} cells")
-    draw_cells(values.power, values.power_polygons, axes[1], [f"{power:g}" for power in values.power.powers])
+    draw_cells(
+        values.power, values.power_polygons, axes[1], [f"$k_{key}$: {values.power.powers[key]:g}" for key in keys]
+    )
     panel_title(axes[1], "b", f"power diagram of the head: {int(values.power.live.sum())} cells")
     draw_hull(values, axes[2])
     panel_title(axes[2], "c", "why: the convex hull of the keys")
@@ -70,8 +72,8 @@ def draw_cells(diagram: PowerDiagram, polygons: tuple[FloatArray, ...], ax: Any,
     """One diagram, with a name beside each key."""
     draw_polygons(ax, polygons, [key_fill(key) for key in range(len(polygons))])
     draw_outlines(ax, polygons, 1.0)
-    draw_keys(ax, diagram, names, parse_math=True)
-    plain_axes(ax)
+    draw_keys(ax, diagram, names, parse_math=True, bbox=BEHIND_LETTERS)
+    plain_axes(ax, _WINDOW)
     return draw_frame(ax, _WINDOW)
 
 
@@ -84,14 +86,14 @@ def draw_hull(values: Values, ax: Any) -> Any:
             [x], [y], s=34, marker="o", facecolor=key_colour(key) if is_corner else "white",
             edgecolor=key_colour(key), linewidth=1.4, zorder=4,
         )  # fmt: skip
-        text = f"$k_{key + 1}$" if is_corner else f"$k_{key + 1}$: no cell"
+        text = f"$k_{key}$" if is_corner else f"$k_{key}$: no cell"
         above = y >= values.hull[:, 1].mean() and is_corner
         leader = {"arrowstyle": "-", "linewidth": 0.5, "color": INK}
         ax.annotate(
             text, (x, y), xytext=(0, 6 if above else -11) if is_corner else (-16, -34), textcoords="offset points",
             ha="center", color=INK, arrowprops=None if is_corner else leader,
         )  # fmt: skip
-    plain_axes(ax)
+    plain_axes(ax, _WINDOW)
     return draw_frame(ax, _WINDOW)
 
 
@@ -100,7 +102,7 @@ def tables(values: Values) -> dict[str, Table]:
     rows: list[tuple[Value, ...]] = []
     for key, position in enumerate(values.power.keys.tolist()):
         rows.append(
-            (key + 1, *position, float((values.power.keys[key] ** 2).sum()), _yes(values.is_corner[key]),
+            (key, *position, float((values.power.keys[key] ** 2).sum()), _yes(values.is_corner[key]),
              _yes(bool(values.voronoi.live[key])), _yes(bool(values.power.live[key])), "certified")
         )  # fmt: skip
     columns = ("key", "x", "y", "power |k|^2", "corner of the hull", "owns a Voronoi cell", "owns a cell of the head",
@@ -117,8 +119,8 @@ def caption(values: Values) -> Caption:
     return Caption(
         "Five keys in a plane of queries, two of which own no cell, as in the paper. (a) Their Voronoi diagram: the "
         "nearest key wins, all powers are equal, and each key owns a cell. (b) The head's own cells: the largest <q, "
-        "k> wins, which is the power diagram with powers |k|^2, written beside the keys; "
-        f"{int(values.power.live.sum())} cells, all cones. The third and the fifth key (crosses) own none. (c) Why: "
+        "k> wins, which is the power diagram with powers |k|^2, written beside their names; "
+        f"{int(values.power.live.sum())} cells, all cones. Keys 2 and 4 (crosses) own none. (c) Why: "
         "they lie inside the convex hull of the others.",
         'Two cells vanish from the power diagram "due to their relatively small weights".',
         "Small relative to a mixture of the others' weights: a key without a cell is a mixture of other keys "

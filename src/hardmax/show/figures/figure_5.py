@@ -82,7 +82,7 @@ def draw_panel(values: Values, panel: Panel, ax: Any) -> Any:
         x, y = grid(_WINDOW, _PIXELS).transpose(2, 0, 1)
         ax.contour(x, y, panel.largest, levels=[_SURE], colors="white", linewidths=0.9, linestyles="dashed")
     draw_keys(ax, values.field.diagram, size=42.0)
-    plain_axes(ax)
+    plain_axes(ax, _WINDOW)
     return draw_frame(ax, _WINDOW)
 
 

@@ -169,7 +169,7 @@ def draw_cells(cells: tuple[Series, ...], exact: FloatArray, ax: Any) -> Any:
         ax.annotate(text, (_KEYS_A[-1], middle), xytext=(10, 0), textcoords="offset points", va="center", fontsize=7.0)
     reference = 8.4 * (np.array(_KEYS_A) / _KEYS_A[0]) ** _PUBLISHED_SLOPE  # its height means nothing
     ax.plot(_KEYS_A, reference, color=FAINT, linewidth=0.8)
-    ax.annotate(f"{_PUBLISHED_SLOPE:g} as printed, $L = 1$", (_KEYS_A[-1], reference[-1]), xytext=(10, 0),
+    ax.annotate(f"{_PUBLISHED_SLOPE:g} printed, $L = 1$", (_KEYS_A[-1], reference[-1]), xytext=(10, 0),
                 textcoords="offset points", va="center", fontsize=7.0, color=INK)  # fmt: skip
     _log_axes(ax, _KEYS_A, (5, 10, 15, 20, 30, 40, 50, 60))
     ax.set_xlim(1.88, 7.7)

@@ -89,7 +89,16 @@ def panel_title(ax: Any, letter: str, text: str) -> None:
     ax.set_title(rf"$\bf{{({letter})}}$ {text}", loc="left", pad=4)
 
 
-def plain_axes(ax: Any) -> None:
-    """A frame without numbers, for maps where the place itself carries no unit."""
-    ax.set_xticks([])
-    ax.set_yticks([])
+#: What lets letters be read on any colour.
+BEHIND_LETTERS = {"boxstyle": "round,pad=0.12", "facecolor": "white", "edgecolor": "none", "alpha": 0.72}
+
+
+def plain_axes(ax: Any, window: tuple[tuple[float, float], tuple[float, float]]) -> None:
+    """A frame with the numbers of its corners alone, for maps where the place itself carries no unit."""
+    ax.set_xticks(window[0])
+    ax.set_yticks(window[1])
+    ax.tick_params(length=0, pad=1.5, labelsize=5.5)
+    for label, side in zip(ax.get_xticklabels(), ("left", "right"), strict=True):
+        label.set_ha(side)
+    for label, side in zip(ax.get_yticklabels(), ("bottom", "top"), strict=True):
+        label.set_va(side)

@@ -413,6 +413,8 @@ def set_slot(solid, slot, line):
 def keep(solid, cut, n, side, line, to):
     """Write the part of one sign of the first n corners, the line as its facet in ``cut.slot``; returns its corners.
 
+    The part may take the place of the whole.
+
     A facet keeps a (d - 1)-dimensional rest exactly when one of its corners lies strictly on this side.
     """
     ids, bits, signs, to_ids, to_bits = solid.ids, solid.bits, cut.signs, to.ids, to.bits
@@ -427,7 +429,8 @@ def keep(solid, cut, n, side, line, to):
         m = 0
         for i in range(n):
             if signs[i] == side or signs[i] == 0:
-                to_ids[m] = ids[i]
+                if w == 0:
+                    to_ids[m] = ids[i]
                 to_bits[m, w] = bits[i, w] if signs[i] == side else bits[i, w] & alive | own
                 m += 1
     for slot in range(solid.size[1]):

@@ -344,7 +344,7 @@ def _wall_lines(row, column, solid, work):
 
 @_jit
 def _split_by_relu(bit, column, work, depth, mode, rare):
-    """Put the two sides of a ReLU on the stack; returns the new depth, or what went wrong."""
+    """Put one side of a ReLU on the stack, and keep the other; returns the new depth, or what went wrong."""
     solid, part, shared, pending = work.solid, work.part, work.shared, work.pending
     row, values, signs, known = work.rows.relus[bit, 0], work.cut.values, work.cut.signs, work.shared.signs
     slot, line = free_slot(solid), _wall_lines(row, column, solid, work)
@@ -360,13 +360,11 @@ def _split_by_relu(bit, column, work, depth, mode, rare):
     n_new = crossings(solid, cut, work.fresh, shared, work.rows, mode, rare)
     if n_new < 0:
         return n_new
-    for label in range(2):
-        n = keep(solid, cut, solid.size[0] + n_new, 2 * label - 1, line + label, part)
-        if n <= mode.dim and not mode.certified:  # a sliver within rounding
-            continue
+    n = solid.size[0] + n_new
+    if keep(solid, cut, n, -1, line, part) > mode.dim or mode.certified:  # else a sliver within rounding
         depth = _push(work.stack, depth, part, pending, pending.count[0], rare)
-        if depth < 0:
-            return depth
+    if keep(solid, cut, n, 1, line + 1, solid) <= mode.dim and not mode.certified:
+        solid.size[0] = 0
     return depth
 
 
@@ -526,6 +524,8 @@ def _cut_piece(piece, guards, work, output, done, count_only, mode, rare):
             done[CHILDREN] += 2  # either side, without cutting
         elif n_maxima == 0 or (n_relus > 0 and relus[bit, 1] < pending.groups[0]):
             depth = _split_by_relu(bit, table[relus[bit, 1], COLUMN], work, depth, mode, rare)
+            if depth >= 0 and solid.size[0] > 0:
+                continue
         elif rare is not None:
             depth = _split_by_maximum(group_of(table, pending.groups[0]), work, depth, mode)
         if depth <= 0:

@@ -126,7 +126,7 @@ class SpaceEngine:
     """
 
     only_relus = False  # whether no stage has an argmax: a smaller kernel is compiled then
-    shares_stages = False
+    shares_stages = True
 
     def __init__(self, domain: Domain, certified: bool) -> None:
         if domain.dim < 2:
