@@ -37,7 +37,7 @@ def bench_processes(depth, processes):
 
 
 def bench_dask(depth, workers):
-    """Seconds and processor seconds on real scheduler and worker processes, which are up before the clock starts."""
+    """Seconds and processor seconds on real scheduler and worker processes, up and warm before the clock starts."""
     from distributed import Client
 
     module, options = "distributed.cli.dask_", ("--no-dashboard",)
@@ -55,6 +55,8 @@ def bench_dask(depth, workers):
             with Client(scheduler_file=str(file), timeout=60, set_as_default=False) as client:
                 client.wait_for_workers(workers, timeout=60)
                 net, ticks = hm.grid_transformer(4, 2, 2, depth), os.sysconf("SC_CLK_TCK")
+                small = hm.grid_transformer(4, 2, 2, 2)
+                client.run(lambda: int(hm.count_cells(small, SQUARE)))  # every worker loads the kernels
                 before = [_ticks(process.pid) for process in started]
                 wall = time.perf_counter()
                 count = hm.count_cells(net, SQUARE, out=f"{place}/run", on=client)
