@@ -40,8 +40,9 @@ def test_the_code_of_the_page_on_scale_runs_but_for_that_of_clusters(tmp_path, m
 
     The query is run in tests/runs/test_sweeps.py.
     """
-    for package in ("onnx", "pyarrow", "torch"):
-        pytest.importorskip(package, reason=f"{package}, which is not installed")
+    pytest.importorskip("onnx", reason="onnx, which is not installed")
+    pytest.importorskip("pyarrow", reason="pyarrow, which is not installed")
+    pytest.importorskip("torch", reason="torch, which is not installed")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(resources, "_cores", lambda: 1)  # starting a process costs more than this work
     rng = np.random.default_rng(0)
