@@ -35,6 +35,7 @@ _VIEWS = {
     "map_run": "runs.cell_runs",
     "resources": "runs.resources",
     "stored_cells": "runs.cell_runs",
+    "write_cache_page": "show.cache_page",
 }
 
 

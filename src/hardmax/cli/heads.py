@@ -143,25 +143,16 @@ def _map(found: HeadRoles) -> Any:
     """Layers downwards, heads across, a square each in the colour of its role, as dark as its share."""
     from hardmax.heads.roles import MIXED, ROLES
     from hardmax.show.report.sections import Figure
-    from hardmax.show.svg import picture, tag
+    from hardmax.show.svg import head_grid
 
-    layers, width = sorted({head.layer for head in found}), 1 + max(head.head for head in found)
-    side, left, top = min(22.0, 640.0 / width), 64.0, 24.0
     squares = []
     for head in found:
-        x, y = left + side * head.head, top + side * layers.index(head.layer)
         number = len(ROLES) if head.role == MIXED else ROLES.index(head.role)
         words = f"layer {head.layer}, head {head.head}: {head.role}, {head.share:.0%} of {head.n_rows:,} rows"
         dark = 0.2 if head.role == MIXED else 0.3 + 0.7 * head.share
-        at = {"x": x + 1, "y": y + 1, "width": side - 2, "height": side - 2}
-        squares.append(tag("rect", tag("title", words), **at, class_=f"cell k{number}", opacity=dark))
-    names = [tag("text", str(layer), x=left - 8, y=top + side * (row + 0.65), class_="tick-text", text_anchor="end")
-             for row, layer in enumerate(layers)]  # fmt: skip
-    names += [tag("text", str(head), x=left + side * (head + 0.5), y=top - 8, class_="tick-text", text_anchor="middle")
-              for head in range(width)]  # fmt: skip
-    size = (740.0, top + side * len(layers) + 8)
+        squares.append((head.layer, head.head, f"cell k{number}", dark, words))
     legend = tuple((f"cell k{number}", role) for number, role in enumerate((*ROLES, MIXED)))
-    svg = picture(*size, "Roles of heads by layer and head", *squares, *names, class_="chart")
+    svg = head_grid("Roles of heads by layer and head", squares)
     return Figure(
         "map", svg, "Layers downwards, heads across; darker where more rows prove the role.", ("heads",), legend
     )

@@ -16,11 +16,13 @@ state of the token, and a segment of that is a segment of both.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import isfinite
 from numbers import Real
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -505,6 +507,34 @@ class KVCache(tuple[CachedHead, ...]):
         """
         with one_thread_each():
             return [head.numbers(radius, relative=relative) for head in self]
+
+    def page(
+        self,
+        out: str | os.PathLike[str],
+        epsilon: float = 1e-3,
+        radius: float = 0.1,
+        *,
+        relative: bool = True,
+        name: str = "",
+        force: bool = False,
+    ) -> Path:
+        """Write one HTML file about the cache and return where it is; it needs no network and no server.
+
+        It opens with the share of keys that can be dropped in every head, as ``CachedHead.prunable`` says.
+
+        Parameters
+        ----------
+        epsilon, radius, relative
+            A key can be dropped where it weighs at most ``epsilon`` for all queries within ``radius``.
+        name
+            What to call the model.
+        force
+            Whether a file that exists is replaced.
+
+        Exactness: every number on the page carries its own.
+        """
+        path: Path = view("write_cache_page")(self, out, epsilon, radius, relative=relative, name=name, force=force)
+        return path
 
 
 def kv_cache(

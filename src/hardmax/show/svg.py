@@ -107,6 +107,33 @@ class Frame:
         return Markup("").join([*marks, heading])
 
 
+def head_grid(label: str, heads: Sequence[tuple[int, int, str, float, str]]) -> Markup:
+    """Layers downwards, heads across: a square for each (layer, head, class, opacity, words).
+
+    Examples
+    --------
+    >>> grid = head_grid("shares", [(0, 0, "cell k0", 0.5, "<half>"), (2, 1, "cell k0", 1.0, "all")])
+    >>> grid.count("<rect"), "&lt;half&gt;" in grid
+    (2, True)
+    """
+    layers = {layer: row for row, layer in enumerate(sorted({head[0] for head in heads}))}
+    columns = {head: column for column, head in enumerate(sorted({head[1] for head in heads}))}
+    side, left, top = min(22.0, 640.0 / len(columns)), 64.0, 24.0
+    drawn = []
+    for layer, head, class_, opacity, words in heads:
+        at = {"x": left + side * columns[head] + 1, "y": top + side * layers[layer] + 1}
+        size = {"width": side - 2, "height": side - 2}
+        drawn.append(tag("rect", tag("title", words), **at, **size, class_=class_, opacity=opacity))
+    for layer, row in layers.items():
+        y = top + side * (row + 0.65)
+        drawn.append(tag("text", str(layer), x=left - 8, y=y, class_="tick-text", text_anchor="end"))
+    for head, column in columns.items():
+        if column % max(1, int(np.ceil(20.0 / side))) == 0:  # numbers that would run into each other are left out
+            x = left + side * (column + 0.5)
+            drawn.append(tag("text", str(head), x=x, y=top - 8, class_="tick-text", text_anchor="middle"))
+    return picture(740.0, top + side * len(layers) + 8, label, *drawn, class_="chart")
+
+
 def round_ticks(low: float, high: float, about: int = 5) -> list[float]:
     """Round numbers between two bounds, about as many as asked.
 

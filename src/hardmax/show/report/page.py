@@ -197,7 +197,7 @@ def render(
         lstrip_blocks=True,
     )
     shown = [section for section in document.sections if not section.absent]
-    first = ("cells", "heads", "roles") if kind == "report" else ("why",)
+    first = ("cells", "heads", "roles", "cache") if kind == "report" else ("why",)
     openings = [section for name in first for section in shown if section.name == name]
     opening = next((section for section in openings if section.figures or section.name in (parts or {})), None)
     return environment.get_template("report.html").render(
