@@ -47,6 +47,34 @@ def share_interval(share: float, n: int, level: float = 0.95) -> tuple[float, fl
     return low, 1.0 if count == n else float(betaincinv(count + 1, n - count, 1 - tail))
 
 
+def mean_interval(
+    mean: float, totals: FloatArray, counts: int | IntArray = 1, level: float = 0.95
+) -> tuple[float, float] | None:
+    """Where a mean of numbers of at least 0 lies that was measured on independent draws: Student's interval.
+
+    Each draw gives a total of ``counts`` numbers, so that those of one text need not be independent; ``mean`` is all
+    totals over all counts. It holds with a probability of about ``level``, the better the more draws there are and the
+    less skewed they are. None for a single draw, and where something is infinite.
+
+    Examples
+    --------
+    >>> [round(end, 3) for end in mean_interval(0.2, np.array([0.1, 0.2, 0.3]))], mean_interval(0.2, np.array([0.2]))
+    ([0.0, 0.448], None)
+    >>> [round(end, 3) for end in mean_interval(0.5, np.array([2.0, 3.0, 1.0]), np.array([4, 6, 2]))]  # always a half
+    [0.5, 0.5]
+    """
+    n = len(totals)
+    if n < 2:
+        return None
+    from scipy.special import stdtrit
+
+    sizes = np.broadcast_to(np.asarray(counts, dtype=np.float64), n)
+    with np.errstate(over="ignore", invalid="ignore"):
+        spread = np.sqrt(n / (n - 1) * np.square(totals - mean * sizes).sum()) / sizes.sum()
+    reach = float(stdtrit(n - 1, (1 + level) / 2) * spread)
+    return (max(0.0, mean - reach), mean + reach) if np.isfinite(mean + reach) else None
+
+
 def detached(values: Any) -> Any:
     """The values as numpy can read them: a tensor that requires a gradient, or lies on a device, as its numbers alone.
 

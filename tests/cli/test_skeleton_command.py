@@ -60,6 +60,9 @@ def test_the_fidelity_is_the_library_s(soft, data, capsys):
     assert found["n_inputs"] == 12 and found["exactness"] == "estimated"
     for key in ("relative_error", "kl", "agreement", "soft_accuracy", "hard_accuracy"):
         assert found["whole"][key] == pytest.approx(getattr(whole, key))
+        for row in (found["whole"], *found["by_layer"], *found["by_head"], found["greedy"]):
+            assert row["intervals"][key][0] <= row[key] <= row["intervals"][key][1]
+        assert found["whole"]["intervals"][key] == pytest.approx(whole.interval(key))
     assert found["whole"]["soft_accuracy"] == pytest.approx(11 / 12)
     assert [(row["layer"], row["head"]) for row in found["by_head"]] == [(0, 0), (0, 1)]
     assert len(found["by_layer"]) == 1
@@ -78,6 +81,8 @@ def test_people_get_a_table_with_every_head(soft, data, capsys):
         "divergence",
     ):
         assert words in out
+    whole = hm.fidelity.compare(soft_network(), inputs())
+    assert f"{whole.kl:.4f} +- {whole.interval('kl')[1] - whole.kl:.4f}" in out
     brief = run(capsys, "skeleton", soft, "--inputs", data, "--brief")[1]
     assert "all of it" in brief and "layer 0" not in brief.split("all of it")[1]
 

@@ -1,6 +1,7 @@
 """Soft against hard: what hm.fidelity reports is what an independent run of the model shows."""
 
 from math import nextafter
+from statistics import mean, stdev
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hardmax as hm
+from hardmax.exactness import mean_interval
 from hardmax.networks import operations as op
 from hardmax.networks.graph import GraphBuilder
 
@@ -42,6 +44,41 @@ def test_the_judge_of_fidelities_notices_another_network():
     net, x = _network([[1, 2], [3, -1]]), [[1.0], [2.0]]
     with pytest.raises(AssertionError):
         _assert_measures(hm.fidelity.compare(net, x), net(x), net(x))
+
+
+# ---- intervals ----
+
+
+def test_an_interval_of_95_percent_holds_the_mean_in_95_of_100_samples_also_of_texts_of_several_lengths():
+    rng = np.random.default_rng(5)
+    alone, texts, n = 0, 0, 3000
+    for _ in range(n):
+        values = rng.normal(3.0, 1.0, size=8)
+        low, high = mean_interval(values.mean(), values)
+        alone += low <= 3.0 <= high
+        counts = rng.integers(1, 6, size=30)
+        totals = counts * rng.normal(3.0, 1.0, size=30)  # the numbers of one text are all the same
+        low, high = mean_interval(totals.sum() / counts.sum(), totals, counts)
+        texts += low <= 3.0 <= high
+    assert 0.94 < alone / n < 0.96 and 0.92 < texts / n < 0.96
+
+
+def test_means_over_inputs_stand_with_student_s_interval():
+    net, x = _network([[1, 2], [3, -1]]), np.array([[1.0], [2.0], [-1.5], [0.25], [3.0]])
+    found, soft, hard = hm.fidelity.compare(net, x), net(x), hm.skeleton(net)(x)
+    for name, measure in (("relative_error", _mean_change), ("kl", _mean_divergence)):
+        each = [measure(soft[i : i + 1], hard[i : i + 1]) for i in range(5)]
+        low, high = found.interval(name)
+        assert high == pytest.approx(mean(each) + 2.7764 * stdev(each) / 5**0.5, rel=1e-3)  # Student's, 4 degrees
+        assert low == pytest.approx(max(0.0, 2 * mean(each) - high), rel=1e-3)
+    alone = hm.fidelity.compare(net, x[:1])
+    assert alone.interval("relative_error") is alone.interval("kl") is None and alone.interval() is not None
+
+
+def test_means_that_are_infinite_have_no_interval():
+    assert mean_interval(np.inf, np.array([np.inf, 1.0])) is None
+    assert mean_interval(1e300, np.array([1.5e300, 0.5e300])) is None
+    assert mean_interval(0.0, np.zeros(3)) == (0.0, 0.0)
 
 
 # ---- the published vision transformer, judged by onnxruntime ----

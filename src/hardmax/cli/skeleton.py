@@ -45,6 +45,13 @@ _MEANINGS = {
     "relative_error": "relative error: mean of |hard - soft| / |soft|",
     "kl": "divergence in nats",
 }
+_NUMBERS = {
+    "agreement": "decisions kept",
+    "relative_error": "relative error",
+    "kl": "divergence",
+    "soft_accuracy": "accuracy, soft",
+    "hard_accuracy": "accuracy, hard",
+}
 _SHOWN_CHANGES = 12
 _MOST_HEADS = 48  # in a table for people; of more only those that lose most
 _MOST_LOSING = 10
@@ -200,6 +207,7 @@ def _row(found: Fidelity) -> dict[str, Any]:
         "kl": found.kl,
         "agreement": found.agreement,
         "interval": found.interval(),
+        "intervals": {name: found.interval(name) for name in _NUMBERS},
         "soft_accuracy": found.soft_accuracy,
         "hard_accuracy": found.hard_accuracy,
     }
@@ -227,25 +235,18 @@ def _print_fidelity(facts: dict[str, Any]) -> None:
     rows += [(f"layer {row['layer']} head {row['head']}", row) for row in shown]
     chosen = facts.get("greedy") or facts.get("together")
     if chosen:
-        rows.append((f"{len(chosen['heads'])} of {chosen['n_heads']} heads together", chosen))
-    columns = {
-        "agreement": "decisions kept",
-        "relative_error": "relative error",
-        "kl": "divergence",
-        "soft_accuracy": "accuracy, soft",
-        "hard_accuracy": "accuracy, hard",
-    }
-    kept = [key for key in columns if facts["whole"][key] is not None]
+        rows.append((f"{len(chosen['heads'])} of {chosen['n_heads']} together", chosen))
+    kept = [key for key in _NUMBERS if facts["whole"][key] is not None]
     if facts["whole"]["agreement"] is not None:
         print_line(_in_words(facts["whole"], facts["n_inputs"]))
     print_table(
-        ["made hard", *(columns[key] for key in kept)],
-        [[name, *(f"{row[key]:.4f}" for key in kept)] for name, row in rows],
+        ["made hard", *(_NUMBERS[key] for key in kept)],
+        [[name, *(_entry(row, key) for key in kept)] for name, row in rows],
         title=f"soft against hard on {facts['n_inputs']} inputs ({facts['exactness']})",
     )
     if len(shown) < len(heads):
         print_line(f"Of {len(heads)} heads, these {len(shown)} change the output most; --json lists them all.")
-    print_line("; ".join(_MEANINGS[key] for key in kept if key in _MEANINGS))
+    print_line("; ".join(_MEANINGS[key] for key in kept if key in _MEANINGS) + "; with 95 % intervals")
     if chosen:
         names = " ".join(f"{layer}.{head}" for layer, head in chosen["heads"]) or "none"
         how = "Found greedily" if "greedy" in facts else "Taken in the order of what each loses alone"
@@ -253,6 +254,15 @@ def _print_fidelity(facts: dict[str, Any]) -> None:
             f"Heads that are hard together while at most {chosen['max_loss']:.2%} of decisions change (layer.head): "
             f"{names}. {how}; a larger set may exist."
         )
+
+
+def _entry(row: dict[str, Any], key: str) -> str:
+    """A number with its interval: both ends of a share's, the reach of a mean's."""
+    interval, text = row["intervals"][key], f"{row[key]:.4f}"
+    if interval is None:
+        return text
+    is_mean = key in ("relative_error", "kl")
+    return f"{text} +- {interval[1] - row[key]:.4f}" if is_mean else f"{text} ({interval[0]:.3f}-{interval[1]:.3f})"
 
 
 def _in_words(whole: dict[str, Any], n: int) -> str:

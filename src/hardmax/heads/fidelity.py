@@ -70,7 +70,7 @@ class Fidelity(ShownAsTable):
     ``relative_error`` is the mean over inputs of |hard - soft| / |soft| (Euclidean), ``kl`` the mean divergence of
     softmax(hard) from softmax(soft) in nats, ``agreement`` the share of equal decisions. What does not apply
     is None: the divergence where outputs are no logits, decisions where an output is one number, accuracies
-    without labels.
+    without labels. ``interval`` says where each would lie on other inputs.
     """
 
     n: int
@@ -80,16 +80,23 @@ class Fidelity(ShownAsTable):
     soft_accuracy: float | None
     hard_accuracy: float | None
     exactness: Exactness = Exactness.ESTIMATED
+    relative_error_interval: tuple[float, float] | None = None
+    kl_interval: tuple[float, float] | None = None
 
-    def interval(self, share: str = "agreement") -> tuple[float, float] | None:
-        """The 95 % interval for inputs drawn as these were, of "agreement", "soft_accuracy" or "hard_accuracy".
+    def interval(self, name: str = "agreement") -> tuple[float, float] | None:
+        """The 95 % interval for inputs drawn as these were, of any number here by its name.
+
+        Shares have that of Clopper and Pearson, "relative_error" and "kl" Student's interval of the mean over inputs
+        (``exactness.mean_interval``), which is None for a single input.
 
         Examples
         --------
         >>> [round(end, 3) for end in Fidelity(400, 0.1, None, 0.91, None, None).interval()]
         [0.878, 0.936]
         """
-        value = getattr(self, share)
+        if name in ("relative_error", "kl"):
+            return self.relative_error_interval if name == "relative_error" else self.kl_interval
+        value = getattr(self, name)
         return None if value is None else share_interval(value, self.n)
 
 
@@ -374,11 +381,15 @@ class Trial:
     def fidelity(self, outputs: list[Array]) -> Fidelity:
         """How far these outputs are from the soft ones."""
         judge = self.judge
+        error, error_interval = judge.relative_error(outputs)
+        kl, kl_interval = judge.divergence(outputs)
         return Fidelity(
             judge.n,
-            judge.relative_error(outputs),
-            judge.divergence(outputs),
+            error,
+            kl,
             judge.agreement(outputs),
             judge.accuracy(),
             judge.accuracy(outputs),
+            relative_error_interval=error_interval,
+            kl_interval=kl_interval,
         )

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from math import prod
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from hardmax.errors import EmptyError, ParameterError, ShapeError
-from hardmax.exactness import Array, IntArray
+from hardmax.exactness import Array, IntArray, mean_interval
 from hardmax.heads.capture.hardened_calls import ModelRuns, is_model
 from hardmax.heads.find import Pair, heads_of
 from hardmax.heads.hardening import harden, soft_network
@@ -23,6 +23,7 @@ from hardmax.networks.skeleton import skeleton
 
 #: Asks for the next token of a text as the right decision at each position but the last.
 NEXT = "next"
+Interval: TypeAlias = tuple[float, float] | None
 
 
 class Runs(Protocol):
@@ -118,16 +119,24 @@ class Judge:
         self.logits = logits and self.decisions is not None and not is_single
         self._labels = None if labels is None else self._checked(runs, labels)
 
-    def relative_error(self, hard: list[Array]) -> float:
-        """The mean over inputs of |hard - soft| / |soft|."""
-        return float(np.mean(np.concatenate([_relative_errors(*pair) for pair in zip(self._soft, hard, strict=True)])))
+    def relative_error(self, hard: list[Array]) -> tuple[float, Interval]:
+        """The mean over inputs of |hard - soft| / |soft|, and its interval."""
+        errors = np.concatenate([_relative_errors(*pair) for pair in zip(self._soft, hard, strict=True)])
+        mean = float(np.mean(errors))
+        return mean, mean_interval(mean, errors)
 
-    def divergence(self, hard: list[Array]) -> float | None:
-        """The mean of KL(softmax(soft) || softmax(hard)), in nats; None where outputs are no logits."""
+    def divergence(self, hard: list[Array]) -> tuple[float | None, Interval]:
+        """The mean of KL(softmax(soft) || softmax(hard)), in nats, and its interval; None where outputs are no logits.
+
+        The draws of the interval are inputs: the decisions of one text are not independent.
+        """
         if not self.logits:
-            return None
-        parts = [_divergences(*pair).reshape(-1) for pair in zip(self._soft, hard, strict=True)]
-        return float(max(0.0, np.mean(np.concatenate(parts))))
+            return None, None
+        parts = [_divergences(*pair) for pair in zip(self._soft, hard, strict=True)]
+        parts = [part.reshape(len(part), -1) for part in parts]
+        mean = float(max(0.0, np.mean(np.concatenate([part.reshape(-1) for part in parts]))))
+        counts = np.concatenate([np.full(len(part), part.shape[1]) for part in parts])
+        return mean, mean_interval(mean, np.concatenate([part.sum(axis=1) for part in parts]), counts)
 
     def agreement(self, hard: list[Array]) -> float | None:
         """The share of decisions that are those of the soft outputs; None where nothing is decided."""

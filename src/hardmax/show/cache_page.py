@@ -170,7 +170,7 @@ def _grid(records: list[dict[str, Any]], key: str, hue: int, name: str, choice: 
         mark = "frame" if share is None else f"cell k{hue} t{round(7 * share)}"
         words = "no bound" if share is None else f"{record[f'n_{key}']:,} of {several(record['n_cached'], 'key')}"
         squares.append((record["layer"], record["head"], mark, 1.0, f"{where}: {words}"))
-    legend = [(f"cell k{hue} t{level}", as_text(level / 7, "share")) for level in (0, 2, 5, 7)]
+    legend = [(f"cell k{hue} t0", "no key"), (f"cell k{hue} t7", "all keys")]
     legend += [("frame", "no bound")] if any(record[key] is None for record in records) else []
     caption = f"Layers downwards, heads across; darker where a larger share of the head's cached keys are keys {what}."
     return Figure(name, head_grid(f"{choice}, by layer and head", squares), caption, (table,), tuple(legend), choice)

@@ -24,7 +24,7 @@ from hardmax.show.report.bounds import bounds_section
 from hardmax.show.report.cell_map import section as cell_part
 from hardmax.show.report.cell_map.search import Looked
 from hardmax.show.report.cell_map.section import cells_section
-from hardmax.show.report.fidelity import compared_section, fidelity_section, kept
+from hardmax.show.report.fidelity import compared_section, error_text, fidelity_section, kept
 from hardmax.show.report.head_pictures import named_captures
 from hardmax.show.report.sections import Fact, Section, Table, as_text, legible, several, with_interval
 from hardmax.show.report.shown_inputs import captured_inputs, inputs_section
@@ -198,7 +198,7 @@ def _answer(
     if whole is None:
         sentences.append(Fact("", subject.not_soft or "There is no skeleton to compare with."))
     elif whole.agreement is None:
-        error = as_text(whole.relative_error)
+        error = error_text(whole)
         text = f"The skeleton's outputs differ from the model's by a relative error of {error} on {whole.n:,} inputs."
         sentences.append(Fact("", text, whole.exactness))
     else:
@@ -228,9 +228,10 @@ def _whole_in_words(whole: Fidelity | None) -> list[Fact]:
     if whole is None:
         return []
     if whole.agreement is not None:
-        text = f"With every head hard, {as_text(whole.agreement, 'share')} of the model's decisions stay the same."
+        share = with_interval(whole.agreement, whole.interval())
+        text = f"With every head hard, {share} of the model's decisions stay the same."
     else:
-        error, inputs = as_text(whole.relative_error), several(whole.n, "input")
+        error, inputs = error_text(whole), several(whole.n, "input")
         text = f"With every head hard, the model's outputs change by a relative error of {error} on {inputs}."
     return [Fact("", text, whole.exactness)]
 

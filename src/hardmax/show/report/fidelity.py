@@ -37,7 +37,8 @@ _ROW = 22.0
 
 _MEASURES = (
     "Relative error is |hard − soft| / |soft| of the outputs, averaged over inputs; divergence is that of the two "
-    "softmax distributions of the outputs. Shares stand with their 95 % interval for other inputs drawn as these were."
+    "softmax distributions of the outputs. Numbers stand with their 95 % interval for other inputs drawn as these "
+    "were: shares with that of Clopper and Pearson, means with Student's."
 )
 _DECISION = "A decision is which output is the largest."
 _COLUMNS = (
@@ -152,13 +153,18 @@ def kept(whole: measured.Fidelity, subject: Subject) -> tuple[int, int]:
     return round(whole.agreement * decisions), decisions
 
 
+def error_text(whole: measured.Fidelity) -> str:
+    """The relative error with its interval."""
+    return with_interval(whole.relative_error, whole.interval("relative_error"), "number")
+
+
 def _facts(whole: measured.Fidelity) -> tuple[Fact, ...]:
     estimated = Exactness.ESTIMATED
     facts = []
     if whole.agreement is not None:
         text = with_interval(whole.agreement, whole.interval())
         facts.append(Fact("decisions kept", text, estimated, whole.agreement))
-    facts.append(Fact("relative error", as_text(whole.relative_error), estimated, whole.relative_error))
+    facts.append(Fact("relative error", error_text(whole), estimated, whole.relative_error))
     for label, name in (("accuracy, soft", "soft_accuracy"), ("accuracy, hard", "hard_accuracy")):
         value = getattr(whole, name)
         if value is not None:

@@ -46,7 +46,11 @@ CHANGE_COLUMNS = (
     Column("low", "at least", "share", Exactness.ESTIMATED),
     Column("high", "at most", "share", Exactness.ESTIMATED),
     Column("relative_error", "relative error", "number", Exactness.ESTIMATED),
+    Column("error_low", "error at least", "number", Exactness.ESTIMATED),
+    Column("error_high", "error at most", "number", Exactness.ESTIMATED),
     Column("kl", "divergence (nats)", "number", Exactness.ESTIMATED),
+    Column("kl_low", "divergence at least", "number", Exactness.ESTIMATED),
+    Column("kl_high", "divergence at most", "number", Exactness.ESTIMATED),
 )
 
 
@@ -197,22 +201,24 @@ def as_text(value: Any, kind: str = "number") -> str:
 
 
 def change_of(found: Any) -> dict[str, Any]:
-    """The numbers of ``CHANGE_COLUMNS`` and the accuracies of a comparison, the decisions kept with their interval."""
-    low, high = found.interval() or (None, None)
+    """The numbers of ``CHANGE_COLUMNS`` and the accuracies of a comparison, with intervals."""
     names = ("agreement", "relative_error", "kl", "soft_accuracy", "hard_accuracy")
-    return {"low": low, "high": high, **{name: getattr(found, name) for name in names}}
+    numbers = {name: getattr(found, name) for name in names}
+    for name, start in (("agreement", ""), ("relative_error", "error_"), ("kl", "kl_")):
+        numbers[f"{start}low"], numbers[f"{start}high"] = found.interval(name) or (None, None)
+    return numbers
 
 
-def with_interval(share: float, interval: tuple[float, float] | None) -> str:
-    """A share that was measured, and where it lies.
+def with_interval(value: float, interval: tuple[float, float] | None, kind: str = "share") -> str:
+    """A number that was measured, and where it lies.
 
     Examples
     --------
     >>> with_interval(0.91, (0.878, 0.936))
     '91.0\\xa0% (87.8\\xa0% to 93.6\\xa0%)'
     """
-    text = as_text(share, "share")
-    return text if interval is None else f"{text} ({as_text(interval[0], 'share')} to {as_text(interval[1], 'share')})"
+    text = as_text(value, kind)
+    return text if interval is None else f"{text} ({as_text(interval[0], kind)} to {as_text(interval[1], kind)})"
 
 
 def several(number: int, what: str) -> str:
