@@ -8,10 +8,14 @@ import re
 import shlex
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import hardmax as hm
 from conftest import REPOSITORY
 from hardmax.cli import main
+from hardmax.networks.library import random_relu_network
+from hardmax.runs import resources
 
 DOCS = REPOSITORY / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
@@ -22,11 +26,40 @@ def _blocks(page, kind):
 
 
 def test_every_kind_of_block_is_one_that_is_run_or_only_read():
-    """Code without >>> is run in the gallery only; scale.md speaks of files, clusters and a GPU that no test has."""
+    """Code without >>> is run in the gallery and in scale.md only."""
     for page in PAGES:
         kinds = set(re.findall(r"^```(\w+)", page.read_text(encoding="utf-8"), re.MULTILINE))
-        run = {"pycon", "console", "text"} | ({"python"} if page.name == "gallery.md" else set())
-        assert kinds <= run or page.name == "scale.md", (page.name, kinds - run)
+        also = {"gallery.md": {"python"}, "scale.md": {"python", "toml", "sql"}}
+        run = {"pycon", "console", "text"} | also.get(page.name, set())
+        assert kinds <= run, (page.name, kinds - run)
+
+
+@pytest.mark.extras
+def test_the_code_of_the_page_on_scale_runs_but_for_that_of_clusters(tmp_path, monkeypatch):
+    """One seed instead of a hundred, and torch on the processor; what needs a Dask cluster is only compiled.
+
+    The query is run in tests/runs/test_sweeps.py.
+    """
+    for package in ("onnx", "pyarrow", "torch"):
+        pytest.importorskip(package, reason=f"{package}, which is not installed")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(resources, "_cores", lambda: 1)  # starting a process costs more than this work
+    rng = np.random.default_rng(0)
+    keys = rng.integers(-3, 4, size=(6, 3)).astype(float)
+    hm.write(random_relu_network([2, 8, 3], rng=rng), "model.onnx")
+    (plan,) = _blocks(DOCS / "scale.md", "toml")
+    (tmp_path / "plan.toml").write_text(plan.replace("seeds = 100", "seeds = 1"), encoding="utf-8")
+    space = {"queries": keys, "keys": keys, "weights": keys, "bias": np.zeros(6)}
+    of_clusters = 0
+    for block in _blocks(DOCS / "scale.md", "python"):
+        code = compile(block.replace('"cuda"', '"cpu"'), "scale.md", "exec")
+        if "client = " in block:
+            of_clusters += 1
+        else:
+            exec(code, space)
+    assert of_clusters == 2
+    assert hm.load_cells("cells").n_cells == hm.count_cells(space["net"], hm.Box([-1, -1], [1, 1])) > 1
+    assert len(hm.sweep("plan.toml", out="swept").columns["n_cells"]) == 8  # done already: read again
 
 
 def test_pictures_of_the_gallery_are_what_their_code_draws():
