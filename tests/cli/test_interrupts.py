@@ -75,7 +75,7 @@ def test_an_interrupt_elsewhere_is_130_with_nothing_written(capsys, tmp_path, mo
 )
 def test_nothing_is_concluded_from_an_interrupted_count(arguments, interrupted, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("hardmax.show.explorer.page._library_counts", explorer._library_counts.__wrapped__)
+    monkeypatch.setattr("hardmax.show.explorer.page._library_counts", explorer.certified_counts)
     assert run(capsys, *arguments) == (130, "", "")
     assert list(tmp_path.iterdir()) == []
 
@@ -168,7 +168,7 @@ def _on_a_terminal(*arguments):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["count", *DEMO], "of the domain"),
+        (["count", *DEMO], "of the search"),
         (["sample", *DEMO, "-n", "3e5"], "cells seen"),
     ],
     ids=["count", "sample"],

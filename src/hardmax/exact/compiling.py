@@ -22,10 +22,11 @@ from numba.core.caching import FunctionCache, NullCache
 from hardmax.exact import notices
 
 
-def kernel(function: Any = None, *, cache: bool = True, **options: Any) -> Any:
+def kernel(function: Any = None, *, cache: bool = True, vectors: bool = True, **options: Any) -> Any:
     """A function compiled when it is first called, and kept on disk where that is possible; also as ``@kernel(...)``.
 
-    ``cache=False`` keeps nothing; all other options are numba's.
+    ``cache=False`` keeps nothing; ``vectors=False`` leaves loops as they are, which compiles and runs faster where they
+    are short; all other options are numba's.
 
     Examples
     --------
@@ -36,9 +37,9 @@ def kernel(function: Any = None, *, cache: bool = True, **options: Any) -> Any:
     4.0
     """
     if function is None:
-        return lambda given: kernel(given, cache=cache, **options)
+        return lambda given: kernel(given, cache=cache, vectors=vectors, **options)
     compiled = _plain(function, **options)
-    _replace_compile(compiled, _announced_compile)
+    _replace_compile(compiled, _announced_compile if vectors else _short_compile)
     kind: Any = type(compiled)
     compiled.__class__ = _interruptible(kind)
     if not cache:
@@ -131,6 +132,18 @@ def _announced_compile(plain: Any, target: Any, types_: Any) -> Any:
     notices.compiling()
     with _whole(target):
         return plain(*types_)
+
+
+def _short_compile(plain: Any, target: Any, types_: Any) -> Any:
+    """Compile a kernel without vector code, which numba, holding its lock meanwhile, asks for by its settings."""
+    settings: Any = numba.config
+    codegen = target.codegen()
+    before = settings.LOOP_VECTORIZE, getattr(codegen, "_loopvect", True)
+    settings.LOOP_VECTORIZE, codegen._loopvect = 0, False
+    try:
+        return _announced_compile(plain, target, types_)
+    finally:
+        settings.LOOP_VECTORIZE, codegen._loopvect = before
 
 
 @contextmanager

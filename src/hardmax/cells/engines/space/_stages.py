@@ -533,8 +533,7 @@ def _cut_piece(piece, guards, work, output, done, count_only, mode, rare):
         depth = _pop(work.stack, depth, solid, pending, rare)
 
 
-@kernel(nogil=True, error_model="numpy")
-def cut_polytopes(first_piece, pieces, guards, output, doubtful, mode, room, rare):
+def _cut_polytopes(first_piece, pieces, guards, output, doubtful, mode, room, rare):
     """Split polytopes ``first_piece`` onward by every choice of a stage.
 
     Returns (next piece, children, corners written, facets written, doubtful pieces, status). Status: DONE, OUTPUT_FULL
@@ -562,3 +561,8 @@ def cut_polytopes(first_piece, pieces, guards, output, doubtful, mode, room, rar
                 status = MORE_WORDS if status == NO_SLOT else WORKSPACE_FULL if status == NO_ROOM else IN_DOUBT
             return piece, before[0], before[1], before[2], done[DOUBTFUL], status
     return n_pieces, done[CHILDREN], done[CORNERS], done[FACETS], done[DOUBTFUL], DONE
+
+
+cut_polytopes = kernel(nogil=True, error_model="numpy")(_cut_polytopes)
+# for ``rare`` None: loops over a few coordinates and corners
+cut_generic = kernel(nogil=True, error_model="numpy", vectors=False)(_cut_polytopes)

@@ -222,7 +222,7 @@ class SpaceEngine:
 
     def _run(self, pieces: Polytopes, guards: Guards, stage: Stage, limit: int, count_only: bool) -> tuple[Cut, int]:
         from hardmax.cells.engines.space import _structures as layout
-        from hardmax.cells.engines.space._stages import cut_polytopes
+        from hardmax.cells.engines.space._stages import cut_generic, cut_polytopes
 
         assert isinstance(pieces, Solids) and pieces.incidence is not None
         rows = _all_terms(guards.coefficients, self.dim)
@@ -250,7 +250,8 @@ class SpaceEngine:
         all_doubtful: list[IntArray] = []
         parts: list[tuple[IntArray, Any, Solids]] = []
         while position < n:
-            room, words = self._capacity, self._words  # read once: other threads may raise them meanwhile
+            # read once: other threads may raise them meanwhile
+            room, words, is_rare = self._capacity, self._words, self._is_rare
             output = layout.Output(
                 np.empty(capacity, dtype=np.int64),
                 np.empty((capacity, stage.n_choices), dtype=label_type),
@@ -262,7 +263,7 @@ class SpaceEngine:
                 np.empty((capacity * facets_per_child, self.dim + 3)),
             )
             before = position
-            position, children, used, facets, n_doubtful, status = cut_polytopes(
+            position, children, used, facets, n_doubtful, status = (cut_polytopes if is_rare else cut_generic)(
                 position,
                 batch,
                 stage_rows,
@@ -270,7 +271,7 @@ class SpaceEngine:
                 doubtful,
                 mode,
                 (limit - n_children, count_only, room, words),
-                True if self._is_rare else None,
+                True if is_rare else None,
             )
             n_children += children
             all_doubtful.append(doubtful[:n_doubtful].copy())
