@@ -96,7 +96,7 @@ class Trial:
     def row(self, scope, hard=(), temperature=1.0, layer="", head=""):
         outputs = self.runs.run(hard, temperature)
         judge = self.judge
-        found = [judge.relative_error(outputs), judge.divergence(outputs), judge.agreement(outputs)]
+        found = [judge.relative_error(outputs)[0], judge.divergence(outputs)[0], judge.agreement(outputs)]
         found += [judge.accuracy(), judge.accuracy(outputs)]
         if judge.decisions is None:
             found[2:] = self.nearest(outputs)
