@@ -124,7 +124,8 @@ class TopK(Layer):
 
     ``Head(..., weights=TopK(k))`` is top-k hard attention, the mean of the k best values; ``TopK(1)`` is the hard head
     itself. One choice a row, between all sets of k entries in lexicographic order. At a positive temperature sets are
-    weighed by the softmax of their sums, which for k = 1 is the softmax.
+    weighed by the softmax of their sums, which for k = 1 is the softmax. Sets are compared by their sums, so in floats
+    entries that differ by less than a sum rounds may change places; cells, and Fractions, do not round.
 
     Examples
     --------
