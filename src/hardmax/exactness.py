@@ -93,8 +93,17 @@ def detached(values: Any) -> Any:
         return [detached(value) for value in values] if any(map(_is_tensor, values)) else values
     if not _is_tensor(values):
         return values
-    tensor = values.detach().cpu()
+    tensor = one_tensor("tensor", values).detach().cpu()
     return (tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor).numpy()
+
+
+def one_tensor(what: str, tensor: Any) -> Any:
+    """The torch tensor itself, refused where it has no numbers or several lengths."""
+    if getattr(tensor, "is_nested", False):
+        raise ShapeError(f"{what}: expected a tensor of one shape, got a nested one; pass its parts, tensor.unbind()")
+    if getattr(tensor, "is_meta", False):
+        raise WeightError(f"{what}: expected numbers, got a tensor on the meta device, which has none; load them")
+    return tensor
 
 
 def numbers(what: str, values: Any) -> FloatArray:
