@@ -8,6 +8,7 @@ import pytest
 
 import hardmax as hm
 from hardmax.errors import EmptyError, MissingExtraError, OperatorError, ParameterError, ShapeError, WeightError
+from hardmax.heads.capture import hugging_face
 from heads.capture.agreement import worst_difference
 
 torch = pytest.importorskip("torch", reason="needs torch, which is not installed")
@@ -170,6 +171,16 @@ def test_padded_batches_run_without_their_padding():
     assert len(short.tokens) == 3
     own = _own(model, ids[1].tolist(), attention_mask=torch.tensor(mask[1:]))
     assert worst_difference(short, lambda layer, head: own[layer][0, head][:3, :3]) < 1e-6
+
+
+def test_inputs_go_where_the_model_is(monkeypatch):
+    """Tried on a GPU with every family; here a device that any machine has stands in for it."""
+    model = _bert()
+    monkeypatch.setattr(type(model), "device", torch.device("meta"))
+    padded = {"input_ids": [[3, 4, 0]], "attention_mask": [[1, 1, 0]]}
+    for inputs in ([3, 4], torch.tensor([[3, 4]]), padded):
+        (arguments,) = hugging_face.sequences(model, inputs)
+        assert {(tuple(part.shape), part.device.type) for part in arguments.values()} == {((1, 2), "meta")}
 
 
 def test_the_model_is_left_as_it_was():

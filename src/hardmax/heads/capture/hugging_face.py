@@ -301,7 +301,7 @@ def sequences(model: Any, inputs: Any) -> list[dict[str, Any]]:
     if any(weight.is_meta for weight in model.parameters()):
         raise ParameterError(f"expected a {type(model).__name__} with weights, got one on the meta device; load them")
     if not isinstance(inputs, Mapping):
-        return [{"input_ids": ids[None]} for ids in _token_numbers(torch, model, inputs)]
+        return [{"input_ids": ids[None].to(model.device)} for ids in _token_numbers(torch, model, inputs)]
     if not inputs:
         raise EmptyError("inputs: expected what a tokenizer gives, got an empty mapping")
     given: dict[str, Any] = {}
@@ -328,7 +328,7 @@ def sequences(model: Any, inputs: Any) -> list[dict[str, Any]]:
             arguments[key] = part[None]
         if "input_ids" in arguments:
             arguments["input_ids"] = _checked(torch, model, arguments["input_ids"][0], row)[None]
-        result.append(arguments)
+        result.append({key: part.to(model.device) for key, part in arguments.items()})
     return result
 
 

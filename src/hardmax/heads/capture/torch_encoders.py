@@ -322,11 +322,11 @@ def _argument(torch: Any, module: Any, given: Any, what: str) -> Any:
         raise EmptyError(f"{what}: expected at least one entry, got shape {tuple(tensor.shape)}")
     if tensor.is_complex():
         raise ParameterError(f"{what}: expected real numbers, got {tensor.dtype}")
-    if not tensor.is_floating_point():
-        return tensor  # token numbers or a mask
+    kinds = [weight for weight in module.parameters() if weight.is_floating_point()]
+    if not tensor.is_floating_point():  # token numbers or a mask
+        return tensor.to(kinds[0].device) if kinds else tensor
     if torch.isnan(tensor).any():
         raise WeightError(f"{what}: expected numbers, got NaN")
-    kinds = [weight for weight in module.parameters() if weight.is_floating_point()]
     return tensor.to(kinds[0]) if kinds else tensor
 
 
