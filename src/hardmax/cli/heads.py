@@ -128,7 +128,9 @@ def _page(found: HeadRoles, facts: dict[str, Any]) -> str:
                   (("command", legible(command, 400)), ("made", made), *versions()), shown=40)  # fmt: skip
     words = ", ".join(f"{count} {role}" for role, count in named)
     answer = (Fact("", f"Of {len(found)} heads: {words}.", certified),)
-    best = tuple(Fact(role, as_text(count, "count"), certified) for role, count in named[:4])
+    best = tuple(
+        Fact(role, as_text(count, "count"), certified) for role, count in sorted(named, key=lambda pair: -pair[1])[:4]
+    )
     sections = (
         Section("roles", "What the heads are for", lead, figures=(_map(found),), tables=(roles, heads_table)),
         Section(
@@ -140,19 +142,18 @@ def _page(found: HeadRoles, facts: dict[str, Any]) -> str:
 
 
 def _map(found: HeadRoles) -> Any:
-    """Layers downwards, heads across, a square each in the colour of its role, as dark as its share."""
+    """Layers across, heads downwards, a square each in the colour of its role, as strong as its share."""
     from hardmax.heads.roles import MIXED, ROLES
     from hardmax.show.report.sections import Figure
     from hardmax.show.svg import head_grid
 
     squares = []
     for head in found:
-        number = len(ROLES) if head.role == MIXED else ROLES.index(head.role)
+        mark = "frame" if head.role == MIXED else f"cell k{ROLES.index(head.role)}"
         words = f"layer {head.layer}, head {head.head}: {head.role}, {head.share:.0%} of {head.n_rows:,} rows"
-        dark = 0.2 if head.role == MIXED else 0.3 + 0.7 * head.share
-        squares.append((head.layer, head.head, f"cell k{number}", dark, words))
-    legend = tuple((f"cell k{number}", role) for number, role in enumerate((*ROLES, MIXED)))
+        strength = 1.0 if head.role == MIXED else 0.3 + 0.7 * head.share
+        squares.append((head.layer, head.head, mark, strength, words))
+    legend = (*((f"cell k{number}", role) for number, role in enumerate(ROLES)), ("frame", MIXED))
     svg = head_grid("Roles of heads by layer and head", squares)
-    return Figure(
-        "map", svg, "Layers downwards, heads across; darker where more rows prove the role.", ("heads",), legend
-    )
+    caption = "Layers across, heads downwards; stronger where more rows prove the role."
+    return Figure("map", svg, caption, ("heads",), legend)

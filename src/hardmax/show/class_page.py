@@ -443,13 +443,13 @@ def _histogram(
         for k, count in enumerate(counts) if count
     ]  # fmt: skip
     at = range(int(low), int(high) + 1) if log else round_ticks(low, high, 6)
-    step = max(1, (int(high) - int(low)) // 8) if log else 1
+    step = max(1, (int(high) - int(low)) // 4) if log else 1
     ticks = [(float(x), as_text(10.0**x) if log else as_text(float(x))) for x in list(at)[::step]]
     whole = [(x, as_text(int(x), "count")) for x in round_ticks(0.0, float(counts.max()), 4) if x == int(x)]
     svg = picture(
-        740.0, 268.0, f"Histogram: {words}", frame.left_axis(whole, what), frame.bottom_axis(ticks, words), *bars,
+        740.0, 276.0, f"Histogram: {words}", frame.left_axis(whole, what), frame.bottom_axis(ticks, words), *bars,
         tag("line", x1=frame.left, x2=frame.left + frame.width, y1=frame.y(0.0), y2=frame.y(0.0), class_="base"),
-        class_="chart",
+        class_="chart small",
     )  # fmt: skip
     columns = (Column("from", "from", "number"), Column("to", "to", "number"), Column("count", what, "count"))
     rows = tuple((float(ends[k]), float(ends[k + 1]), int(count)) for k, count in enumerate(counts) if count)
