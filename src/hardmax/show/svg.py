@@ -142,8 +142,8 @@ def round_ticks(low: float, high: float, about: int = 5) -> list[float]:
     --------
     >>> round_ticks(0.0, 1.0), round_ticks(-3.0, 12.0, 4)
     ([0.0, 0.2, 0.4, 0.6, 0.8, 1.0], [0.0, 5.0, 10.0])
-    >>> round_ticks(2.0, 2.0)
-    [2.0]
+    >>> round_ticks(2.0, 2.0), round_ticks(0.0, 3e-40, 3)
+    ([2.0], [0.0, 1e-40, 2e-40, 3e-40])
     """
     if not high > low:
         return [low]
@@ -151,4 +151,4 @@ def round_ticks(low: float, high: float, about: int = 5) -> list[float]:
     size = 10.0 ** np.floor(np.log10(raw))
     step = next(size * factor for factor in (1.0, 2.0, 2.5, 5.0, 10.0) if size * factor >= raw * (1 - 1e-9))
     first, last = np.ceil(low / step - 1e-9), np.floor(high / step + 1e-9)
-    return [float(round(index * step, 12)) + 0.0 for index in np.arange(first, last + 1)]
+    return [float(f"{index * step:.12g}") + 0.0 for index in np.arange(first, last + 1)]
