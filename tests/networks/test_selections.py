@@ -1,15 +1,16 @@
 """Top-k attention, sparsemax, additive biases and mixtures of experts: against brute force in rationals."""
 
 from fractions import Fraction
-from itertools import combinations, pairwise, product
+from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import hardmax as hm
 from hardmax.errors import HardmaxError, ParameterError, ShapeError
+from hardmax.networks import operations as op
 from hardmax.networks.graph import GraphBuilder
 from hardmax.networks.selections import add_ranks
 
@@ -88,12 +89,68 @@ def test_top_k_chooses_the_largest_and_of_equal_ones_the_first(scores, data):
     assert (found[found > 0] == 1 / k).all()
 
 
-@pytest.mark.parametrize(("n", "k"), [(4, 2), (4, 3), (5, 3)])
-def test_equal_scores_that_round_go_to_the_first_in_floats_too(n, k):
-    scores = np.array(list(product([-4 / 3, -2 / 3, 1 / 3, 0.1, 7 / 3], repeat=n)))
-    found = hm.Network([hm.TopK(k)], n)(scores)
-    for row, weights in zip(scores.tolist(), found, strict=True):
-        assert frozenset(np.flatnonzero(weights).tolist()) == _top(row, k)
+#: Ties, thirds, neighbours, and numbers beside which others vanish in a sum.
+_WILD = st.sampled_from(
+    [-2.0, -1.0, 0.0, -0.0, 1.0, 2.0, 1 / 3, 2 / 3, 0.1, np.nextafter(1, 2), np.nextafter(1, 0), 5e-324, -5e-324,
+     1e-300, 1e20, -1e20, 1e20 + 2**15, 1e308, -1e308, np.finfo(float).max]
+)  # fmt: skip
+
+
+@given(st.lists(st.lists(_WILD, min_size=5, max_size=5), min_size=1, max_size=6), st.integers(1, 4))
+@example([[1e20, 1.0, 2.0, 0.0, 0.0], [1e308, 1e308, 1.0, 2.0, -1e308]], 2)
+def test_floats_of_any_size_choose_as_fractions_do(rows, k):
+    wanted = [sorted(_top([Fraction(x) for x in row], k)) for row in rows]
+    sets = list(combinations(range(5), k))
+    router = hm.Mixture(np.eye(5), [hm.Affine(np.zeros((5, 5)), np.eye(5)[e]) for e in range(5)], k)
+    for layer in (hm.TopK(k), router):
+        net = hm.Network([layer], 5)
+        assert [np.flatnonzero(row).tolist() for row in net(rows)] == wanted
+        assert [list(sets[label]) for label in net.labels(rows)[:, 0]] == wanted
+    exact = np.array([[Fraction(x) for x in row] for row in rows], dtype=object)
+    assert (hm.Network([hm.TopK(k)], 5).labels(exact) == hm.Network([hm.TopK(k)], 5).labels(rows)).all()
+
+
+@given(st.lists(st.lists(_WILD | st.floats(-3, 3), min_size=4, max_size=4), min_size=1, max_size=6))
+@example([[1e20, 1.0, 2.0, -1e20], [1e20, 1e20, 1e20, 1.0], [1e308, -1e308, 1e308, 1e308 - 2**970]])
+def test_sparsemax_of_floats_of_any_size_is_that_of_fractions(rows):
+    net = hm.Network([hm.Sparsemax()], 4)
+    wanted = np.array([[float(w) for w in _support(row)] for row in rows])
+    assert np.abs(net(rows) - wanted).max() < 1e-15
+    # an entry that is called positive, and one that is not, is so in rationals or is zero up to the last place
+    assert ((net.labels(rows)[:, 1:] == 1) == (wanted > 0))[(wanted == 0) | (wanted > 1e-15)].all()
+
+
+@pytest.mark.parametrize("ending", [".npz", pytest.param(".onnx", marks=pytest.mark.extras), "torch"])
+@pytest.mark.parametrize("layer", [hm.TopK(2), hm.Sparsemax()])
+def test_networks_from_elsewhere_choose_so_too(layer, ending, tmp_path):
+    net = hm.Network([layer], 4)
+    rows = np.array([[1e20, 1.0, 2.0, 0.0], [1.0, 1e20, 1e20, 1e20], [0.5, 0.25, 0.25, 0.0]])
+    wanted = net(np.array([[Fraction(x) for x in row] for row in rows.tolist()], dtype=object)).astype(float)
+    if ending == "torch":
+        torch = pytest.importorskip("torch", reason="needs torch, which is not installed")
+        with torch.no_grad():
+            found = hm.to_torch(net, dtype="float64")(torch.tensor(rows)).numpy()
+    else:
+        hm.write(net, tmp_path / f"net{ending}", dtype="float64")
+        found = hm.read(tmp_path / f"net{ending}")(rows)
+    assert found == pytest.approx(wanted, abs=1e-15)
+
+
+def test_sums_that_are_not_all_sets_of_one_size_are_added_up():
+    """Ranks decide between all sets of one size, not between some of them: 3 + 0 beats 1 + 1, though not in ranks."""
+    some = np.array([[0.0, 1, 1, 0], [1, 0, 0, 1]])
+    every = np.array([[i in pair for i in range(3)] for pair in combinations(range(3), 2)], dtype=float)
+    for weight, bias, scores, winner in (
+        (some, None, [3.0, 1.0, 1.0, 0.0], 1),
+        (np.repeat(some, 3, axis=0), None, [3.0, 1.0, 1.0, 0.0], 3),
+        (every * [1, 1, 3], None, [3.0, 2.0, 1.0], 1),
+        (every, [0.0, 0.0, 9.0], [3.0, 2.0, 1.0], 2),
+        (np.vstack([every, every[:1]])[1:], None, [3.0, 2.0, 1.0], 2),
+    ):
+        builder = GraphBuilder((len(scores),))
+        sums = builder.add(op.Linear(op.frozen(weight), None if bias is None else op.frozen(bias)), 0)
+        builder.add(op.Hardmax(), sums)
+        assert hm.Network.from_graph(builder.build()).labels([scores]).tolist() == [[winner]]
 
 
 @given(st.integers(3, 5), st.data())

@@ -22,6 +22,7 @@ from hardmax.networks import operations as op
 from hardmax.networks.evaluation import apply
 from hardmax.networks.graph import Graph
 from hardmax.networks.network import Network
+from hardmax.networks.selections import stand_ins
 
 Program = tuple[NDArray[np.void], FloatArray, int]
 
@@ -35,8 +36,8 @@ def program_of(net: Network, domain: Domain, words: list[int], shifts: list[int]
     ``words`` and ``shifts`` say where each choice's bits lie in the code.
     """
     widest = max((prod(node.shape) for node in net.graph.nodes), default=0)
-    if net.n_parameters > _MOST_PARAMETERS or widest > _MOST_REGISTERS:
-        return None
+    if net.n_parameters > _MOST_PARAMETERS or widest > _MOST_REGISTERS or stand_ins(net.graph, 0.0):
+        return None  # choices between sets are compared by net.labels, which rounds no sums
     try:
         writer = _written(net.graph, domain, words, shifts)
     except _UnfusedError:

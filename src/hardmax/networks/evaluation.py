@@ -20,6 +20,7 @@ from hardmax.exact.rationals import rational
 from hardmax.exactness import Array
 from hardmax.networks import operations as op
 from hardmax.networks.graph import Graph
+from hardmax.networks.selections import StandIn, stand_ins
 
 _KINDS = {np.dtype(object): "exact", np.dtype(np.float32): "float32"}
 
@@ -31,10 +32,14 @@ def evaluate(graph: Graph, inputs: Array, temperature: float, labels: list[Array
     overflow are refused where a choice or the result would depend on them.
     """
     operations = graph.operations(_KINDS.get(inputs.dtype, "float64"))
+    instead = {} if inputs.dtype == object else stand_ins(graph, temperature)
     values: list[Any] = [inputs]  # None once nobody reads a value any more
     with np.errstate(over="ignore", invalid="ignore"):
         for index, (node, operation) in enumerate(zip(graph.nodes, operations, strict=True)):
             operands = [values[value] for value in node.inputs]
+            if index in instead:
+                _refuse_overflow(operands[0], f"the input of {node.name}")
+                operands = [_standing_in(instead[index], operands[0])]
             if isinstance(operation, op.Choice):
                 _refuse_overflow(operands[0], f"the input of {node.name}")
                 if labels is not None:
@@ -57,6 +62,17 @@ def _refuse_overflow(x: Array, what: str) -> None:
             f"{what} overflows {x.dtype}; rescale the weights or the inputs, or evaluate an object array of "
             "Fraction, which is exact"
         )
+
+
+def _standing_in(kind: StandIn, x: Array) -> Array:
+    if kind is StandIn.BELOW:
+        return np.asarray(np.maximum(x - x.max(axis=-1, keepdims=True), -2))
+    order = np.argsort(x, axis=-1)
+    ascending = np.take_along_axis(x, order, axis=-1)
+    ranks = np.zeros_like(x)
+    steps = np.cumsum(ascending[..., 1:] > ascending[..., :-1], axis=-1)
+    np.put_along_axis(ranks, order[..., 1:], steps.astype(x.dtype), axis=-1)
+    return ranks
 
 
 def winners(operation: op.Operation, x: Array) -> NDArray[np.int64]:
@@ -132,10 +148,7 @@ def apply(operation: op.Operation, *operands: Array, constant_term: bool = True)
 @apply.register
 def _(operation: op.Linear, x: Array, constant_term: bool = True) -> Array:
     rows = x.reshape(-1, x.shape[-1])
-    if operation.by_size and x.dtype != object:
-        rows = np.array([np.sort(row * operation.weight, axis=1).sum(axis=1) for row in rows], dtype=x.dtype)
-    else:
-        rows = rows @ operation.weight.T
+    rows = rows @ operation.weight.T
     if constant_term and operation.bias is not None:
         rows = rows + operation.bias if rows.dtype == object else _add_in_place(rows, operation.bias)
     return rows.reshape(*x.shape[:-1], operation.weight.shape[0])

@@ -124,8 +124,8 @@ class TopK(Layer):
 
     ``Head(..., weights=TopK(k))`` is top-k hard attention, the mean of the k best values; ``TopK(1)`` is the hard head
     itself. One choice a row, between all sets of k entries in lexicographic order. At a positive temperature sets are
-    weighed by the softmax of their sums, which for k = 1 is the softmax. Sets are compared by their sums, so in floats
-    entries that differ by less than a sum rounds may change places; cells, and Fractions, do not round.
+    weighed by the softmax of their sums, which for k = 1 is the softmax. At temperature 0 floats compare the entries
+    themselves, so that the choice is that of Fractions; an ONNX file written of it adds sums up, which may round.
 
     Examples
     --------

@@ -85,14 +85,10 @@ class Operation:
 
 @dataclass(frozen=True, eq=False)
 class Linear(Operation):
-    """``weight @ z + bias`` along the last axis; weight (out, in).
-
-    ``by_size`` adds products up in the order of their sizes, so that in floats, too, rows with the same products tie.
-    """
+    """``weight @ z + bias`` along the last axis; weight (out, in)."""
 
     weight: Array
     bias: Array | None = None
-    by_size: bool = False
 
     def result_shape(self, *shapes: Shape) -> Shape:
         (shape,) = shapes

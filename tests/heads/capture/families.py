@@ -14,6 +14,8 @@ _WORDS = {
     "max_position_embeddings": 40, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
 }  # fmt: skip
 _GROUPED = {"num_key_value_heads": 2, "head_dim": 4}
+#: In some versions these compute otherwise by torch's function than written out, which is what shows their weights.
+_BY_TORCH = ("GPTNeoXFor", "StableLm", "Falcon", "Gemma2")
 _PICTURE = {"image_size": 8, "patch_size": 4, "num_channels": 3}
 
 
@@ -28,13 +30,13 @@ class Family:
     base: bool = True  # whether the usual sizes apply
     own: str = "attentions"  # what it shows of its weights: see ``own_weights``
 
-    def build(self, transformers: Any) -> Any:
+    def build(self, transformers: Any, as_it_shows: bool = True) -> Any:
+        """The model; those that run otherwise than they show their weights, written out as they show them."""
         if not hasattr(transformers, self.model):
             pytest.skip("needs a newer transformers, which is not installed")
         sizes = (_WORDS if self.base else {}) | self.sizes
         kind, config = getattr(transformers, self.model), getattr(transformers, self.config)(**sizes)
-        if transformers.__version__.startswith("4.") and self.model.startswith(("GPTNeoXFor", "StableLm", "Falcon")):
-            # there these compute otherwise by torch's function than written out, which is what shows their weights
+        if as_it_shows and self.model.startswith(_BY_TORCH):
             return kind._from_config(config, attn_implementation="eager").eval()
         return kind(config).eval()
 

@@ -205,7 +205,7 @@ def test_other_words_and_numbers_of_biases_are_refused():
             hm.from_arrays([np.ones((1, 1))], **words)
 
 
-def test_what_is_no_network_hears_which_call_makes_one():
+def test_what_is_no_network_hears_which_call_makes_one(tmp_path):
     torch = pytest.importorskip("torch", reason="needs torch, which is not installed")
     segment = hm.Segment([0.0], [1.0])
     for source, words in (
@@ -221,3 +221,10 @@ def test_what_is_no_network_hears_which_call_makes_one():
                 ask(*arguments)
     with pytest.raises(hm.errors.ParameterError, match=re.escape("its .network is one")):
         hm.write(hm.maxout_to_transformer(hm.Network([hm.Affine([[1.0]])], 1)), "never.npz")
+    # and as these calls say, it goes
+    module = torch.nn.Linear(1, 1)
+    assert hm.enumerate_cells(hm.from_torch(module, torch.zeros(1, 1)), segment).n_cells == 1
+    compiled = hm.maxout_to_transformer(hm.Network([hm.Affine([[2.0]])], 1))
+    hm.write(compiled.network, tmp_path / "net.npz")
+    assert hm.read(tmp_path / "net.npz").n_choices == compiled.network.n_choices
+    assert hm.from_arrays(_perceptron("relu", "identity")).n_choices > 0

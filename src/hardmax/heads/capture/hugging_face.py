@@ -114,6 +114,7 @@ def noting(model: Any, note: Note) -> Iterator[None]:
     ours = _registered()
     parts = [part for part in model.modules() if isinstance(part, transformers.PreTrainedModel)]
     configs = {id(part.config): part.config for part in parts}
+    asking = {id(part.config) for part in parts if ours and _asks_by_name(part)}
     names = {id(part): name for name, part in model.named_modules()}
     told_of: set[int] = set()
     note = _of_one_sequence(note)
@@ -121,13 +122,26 @@ def noting(model: Any, note: Note) -> Iterator[None]:
         before = {key: config._attn_implementation for key, config in configs.items()}
         listener = _LISTENER.set(_Listener(note, names, told_of, watcher, []))
         try:
-            for config in configs.values() if ours else ():
-                config._attn_implementation = _NAME
+            for key in asking:
+                configs[key]._attn_implementation = _NAME
             yield
         finally:
             for key, config in configs.items():
                 config._attn_implementation = before[key]
             _LISTENER.reset(listener)
+
+
+def _asks_by_name(part: Any) -> bool:
+    """Whether a model looks its attention up by name where ours is registered; others are watched as they are.
+
+    Some have a table of their own. By torch's function some versions drop the cap of the plain one, which is ours.
+    """
+    config = part.config
+    if config._attn_implementation == "sdpa" and getattr(config, "attn_logit_softcapping", None) is not None:
+        return False
+    files = {kind.__module__ for module in part.modules() for kind in type(module).__mro__}
+    files.discard("transformers.modeling_utils")  # where the table is made
+    return any(hasattr(sys.modules.get(file), "ALL_ATTENTION_FUNCTIONS") for file in files)
 
 
 def _registered() -> bool:

@@ -94,7 +94,9 @@ def _check_type(torch: Any, model: Any) -> None:
 
 
 def _without_cache(model: Any) -> dict[str, Any]:
-    return {"use_cache": False} if getattr(model.config, "use_cache", None) is not None else {}
+    takes = signature(model.forward).parameters  # an encoder of older versions has the setting, not the argument
+    known = "use_cache" in takes or any(one.kind is one.VAR_KEYWORD for one in takes.values())
+    return {"use_cache": False} if known and getattr(model.config, "use_cache", None) is not None else {}
 
 
 def _chosen(model: Any, result: Any, output: str | None) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 from hardmax.errors import MissingExtraError, ParameterError
 from hardmax.networks import operations as op
 from hardmax.networks.network import Network, check_network, check_temperature
+from hardmax.networks.selections import StandIn, stand_ins
 
 Tensor = Any  # torch.Tensor, when torch is there
 Rule = Callable[[Any, dict[str, Tensor], list[Tensor]], Tensor]
@@ -85,6 +86,7 @@ def _graph_module(torch: Any) -> Any:
             shape = self.graph.input_shape
             lead = x.shape[: x.dim() - len(shape)]
             values = [x.to(self.dtype).reshape(-1, *shape)]
+            instead = stand_ins(self.graph, self.temperature)
             for index, node in enumerate(self.graph.nodes):
                 operation = node.operation
                 constants = {
@@ -93,6 +95,8 @@ def _graph_module(torch: Any) -> Any:
                     if isinstance(getattr(operation, entry.name), np.ndarray)
                 }
                 operands = [values[value] for value in node.inputs]
+                if index in instead:
+                    operands = [_standing_in(instead[index], operands[0])]
                 if isinstance(operation, op.Hardmax) and self.temperature > 0 and not operation.always_hard:
                     scores = operands[0] / self.temperature
                     if operation.top:
@@ -105,6 +109,14 @@ def _graph_module(torch: Any) -> Any:
             return values[-1].reshape(*lead, *self.graph.output_shape)
 
     return GraphModule
+
+
+def _standing_in(kind: StandIn, x: Tensor) -> Tensor:
+    if kind is StandIn.BELOW:
+        return (x - x.amax(dim=-1, keepdim=True)).clamp(min=-2)
+    ascending, order = x.sort(dim=-1)
+    steps = (ascending[..., 1:] > ascending[..., :-1]).cumsum(dim=-1).to(x.dtype)
+    return _torch().zeros_like(x).scatter(-1, order[..., 1:], steps)
 
 
 def _aligned(x: Tensor, rank: int) -> Tensor:
