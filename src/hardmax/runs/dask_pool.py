@@ -6,7 +6,6 @@ asked. The tasks are named ``hardmax-count-...``, so that Dask's dashboard shows
 
 from __future__ import annotations
 
-import itertools
 import queue
 import time
 from typing import Any
@@ -93,12 +92,12 @@ class DaskPool:
     def merged(self, partials: list[Partial]) -> Partial:
         """A few go to each task, what becomes of them again, until one is left; what a worker loses is done again."""
         level: list[Any] = list(partials)
-        for depth in itertools.count():
+        while True:
             groups = [level[at : at + _FAN] for at in range(0, len(level), _FAN)]
-            name = f"hardmax-merge-{self._run}-{depth}"
+            keys = [f"hardmax-merge-{uuid4().hex}" for _ in groups]
             level = [
-                self._client.submit(merged, self._kind, group, key=f"{name}-{number}", pure=False, retries=TRIES)
-                for number, group in enumerate(groups)
+                self._client.submit(merged, self._kind, group, key=key, pure=False, retries=TRIES)
+                for key, group in zip(keys, groups, strict=True)
             ]
             if len(level) == 1:
                 break
