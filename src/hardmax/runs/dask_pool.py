@@ -16,9 +16,12 @@ from hardmax.errors import HardmaxError, MissingExtraError, ParameterError, RunE
 from hardmax.networks.files.opening import reason
 from hardmax.runs.chunks import Chunk, Done
 from hardmax.runs.processes import TRIES
-from hardmax.runs.worker import work
+from hardmax.runs.worker import Partial, merged, work
 from hardmax.version import __version__
 
+#: Partial results that one task merges, and seconds within which all are.
+_FAN = 16
+_MERGED_WITHIN = 600.0
 _COUNTED_EVERY = 2.0  # seconds between two questions how many workers there are
 
 
@@ -51,9 +54,10 @@ class DaskPool:
         """How many threads the workers have together."""
         if time.monotonic() > self._counted + _COUNTED_EVERY:
             try:
-                self._size = max(1, sum(self._client.nthreads().values()))
+                self._size = max(1, sum(self._client.nthreads(callback_timeout=self._timeout).values()))
             except Exception as error:
-                raise RunError(f"the scheduler is gone ({reason(error)}); what is finished is kept") from None
+                late = f"no answer within {self._timeout:g} s ({reason(error)})"
+                raise RunError(f"the scheduler gave {late}; what is finished is kept") from None
             self._counted = time.monotonic()
         return self._size
 
@@ -84,6 +88,23 @@ class DaskPool:
                 self._told = self._scattered()
                 self._begin(chunk, budget, tries + 1)
         return found
+
+    def merged(self, partials: list[Partial]) -> Partial:
+        """A few go to each task, what becomes of them again, until one is left; what a worker loses is done again."""
+        level: list[Any] = list(partials)
+        while True:
+            groups = [level[at : at + _FAN] for at in range(0, len(level), _FAN)]
+            keys = [f"hardmax-merge-{uuid4().hex}" for _ in groups]
+            level = [
+                self._client.submit(merged, self._kind, group, key=key, pure=False, retries=TRIES)
+                for key, group in zip(keys, groups, strict=True)
+            ]
+            if len(level) == 1:
+                break
+        try:
+            return Partial(*level[0].result(timeout=max(self._timeout, _MERGED_WITHIN)))
+        except Exception as error:
+            raise RunError(f"parts could not be merged on the cluster ({reason(error)}); they are kept") from None
 
     def close(self) -> None:
         if self._client.status == "running":

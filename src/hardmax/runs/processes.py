@@ -16,6 +16,7 @@ import hardmax
 from hardmax.cells.subtrees import Budget
 from hardmax.errors import HardmaxError, RunError
 from hardmax.runs.chunks import Chunk, Done
+from hardmax.runs.worker import Partial, merged
 
 #: How often a chunk is begun again when its worker is lost.
 TRIES = 3
@@ -36,6 +37,10 @@ class Pool(Protocol):
 
     def finished(self, timeout: float) -> list[tuple[Chunk, Done | HardmaxError]]:
         """What has come in; empty after ``timeout`` seconds without anything."""
+        ...
+
+    def merged(self, partials: list[Partial]) -> Partial:
+        """Partial results, at least one, as one."""
         ...
 
     def close(self) -> None:
@@ -76,6 +81,9 @@ class LocalPool:
                 found.append(self._done.get_nowait())
         except queue.Empty:
             return found
+
+    def merged(self, partials: list[Partial]) -> Partial:
+        return merged(self._problem[0], partials)  # all of them are here
 
     def close(self) -> None:
         self._is_closed = True
