@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from hardmax.errors import ParameterError, ShapeError, WeightError
 
 Array = NDArray[Any]
 BoolArray = NDArray[np.bool_]
@@ -90,8 +93,56 @@ def detached(values: Any) -> Any:
         return [detached(value) for value in values] if any(map(_is_tensor, values)) else values
     if not _is_tensor(values):
         return values
-    tensor = values.detach().cpu()
+    tensor = one_tensor("tensor", values).detach().cpu()
     return (tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor).numpy()
+
+
+def one_tensor(what: str, tensor: Any) -> Any:
+    """The torch tensor itself, refused where it has no numbers or several lengths."""
+    if getattr(tensor, "is_nested", False):
+        raise ShapeError(f"{what}: expected a tensor of one shape, got a nested one; pass its parts, tensor.unbind()")
+    if getattr(tensor, "is_meta", False):
+        raise WeightError(f"{what}: expected numbers, got a tensor on the meta device, which has none; load them")
+    return tensor
+
+
+def numbers(what: str, values: Any) -> FloatArray:
+    """The values as floats, of any shape; what are no real numbers is refused by name.
+
+    Examples
+    --------
+    >>> numbers("keys", [[1, 2.5]]).tolist()
+    [[1.0, 2.5]]
+    >>> numbers("keys", None)
+    Traceback (most recent call last):
+        ...
+    hardmax.errors.WeightError: keys: expected an array of numbers, got a NoneType
+    """
+    try:
+        raw = np.asarray(detached(values))
+        if raw.dtype.kind in "biuf" or (raw.dtype.kind == "O" and all(isinstance(x, Real) for x in raw.reshape(-1))):
+            with np.errstate(over="ignore"):
+                return np.asarray(raw, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise WeightError(f"{what}: expected an array of numbers, got a {type(values).__name__} ({error})") from None
+    remedy = "; a torch module's numbers are its .weight and .bias" if hasattr(values, "named_modules") else ""
+    raise WeightError(f"{what}: expected an array of numbers, got a {type(values).__name__}{remedy}")
+
+
+def as_tuple(owner: str, what: str, items: Any) -> tuple[Any, ...]:
+    """The items as a tuple, refused if they are no sequence."""
+    try:
+        return tuple(items)
+    except TypeError:
+        raise ParameterError(f"{owner}: expected a list of {what}, got a {type(items).__name__}") from None
+
+
+def broadcast_shape(what: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape that arrays of these shapes have together, as numpy broadcasts; refused if there is none."""
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError:
+        raise ShapeError(f"{what}: shapes {' and '.join(map(str, shapes))} do not broadcast together") from None
 
 
 def if_transposed(fits: bool, name: str = "weight") -> str:

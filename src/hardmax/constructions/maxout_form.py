@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hardmax.errors import EmptyError, OperatorError, ShapeError
-from hardmax.exactness import FloatArray
+from hardmax.errors import EmptyError, OperatorError, ParameterError, ShapeError
+from hardmax.exactness import FloatArray, as_tuple, detached
 from hardmax.networks import operations as op
 from hardmax.networks.layers import Affine, Layer, Maxout
 from hardmax.networks.network import Network, check_network
@@ -74,11 +74,14 @@ def maxout_network(layers: Sequence[tuple[ArrayLike, ArrayLike]]) -> Network:
         ...
     hardmax.errors.EmptyError: expected at least one maxout layer, got none
     """
-    if len(layers) == 0:
+    given = as_tuple("maxout_network", "pairs (weights, biases)", layers)
+    if not given:
         raise EmptyError("expected at least one maxout layer, got none")
     built: list[Layer] = []
-    for number, (weights, biases) in enumerate(layers):
-        matrix, vector = _numbers(number, "weights", weights), _numbers(number, "biases", biases)
+    for number, pair in enumerate(given):
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise ParameterError(f"layer {number}: expected (weights, biases), got a {type(pair).__name__}")
+        matrix, vector = _numbers(number, "weights", pair[0]), _numbers(number, "biases", pair[1])
         if matrix.ndim != 3 or vector.shape != matrix.shape[:2]:
             raise ShapeError(
                 f"layer {number}: expected weights (rank, out, in) and biases (rank, out), got {matrix.shape} and "
@@ -97,7 +100,7 @@ def maxout_network(layers: Sequence[tuple[ArrayLike, ArrayLike]]) -> Network:
 
 def _numbers(layer: int, what: str, values: ArrayLike) -> FloatArray:
     try:
-        return np.asarray(values, dtype=np.float64)
+        return np.asarray(detached(values), dtype=np.float64)
     except (TypeError, ValueError):
         raise ShapeError(
             f"layer {layer}: expected {what} as a rectangular array of numbers, got rows of several lengths or none; "

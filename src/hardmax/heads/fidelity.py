@@ -273,6 +273,8 @@ def ranked(source: Source, inputs: Any, labels: ArrayLike | None = None, logits:
 
 def own_loss(hardened: Hardened) -> float:
     """By what ``ranked`` orders heads: their divergence, or the relative error where there is none."""
+    if not isinstance(hardened, Hardened):
+        raise ParameterError(f"expected one of fidelity.by_head(...), a Hardened, got a {type(hardened).__name__}")
     found = hardened.fidelity
     return found.relative_error if found.kl is None else found.kl
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hardmax.errors import EmptyError, ParameterError, ShapeError, WeightError
-from hardmax.exactness import FloatArray, detached, if_transposed
+from hardmax.exactness import FloatArray, as_tuple, detached, if_transposed
 from hardmax.networks import operations as op
 from hardmax.networks.graph import GraphBuilder
 from hardmax.networks.selections import add_sparsemax, add_top
@@ -349,14 +349,6 @@ def _subclasses(kind: type[Layer]) -> list[type[Layer]]:
 
 #: Every layer by name: what files may hold, besides the heads inside. Layers defined elsewhere are not among them.
 KINDS: dict[str, type[Layer]] = {kind.__name__: kind for kind in _subclasses(Layer)}
-
-
-def as_tuple(owner: str, what: str, items: Any) -> tuple[Any, ...]:
-    """The items as a tuple, refused if they are no sequence."""
-    try:
-        return tuple(items)
-    except TypeError:
-        raise ParameterError(f"{owner}: expected a list of {what}, got a {type(items).__name__}") from None
 
 
 def check_layers(owner: str, layers: Any) -> tuple[Layer, ...]:

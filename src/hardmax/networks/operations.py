@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import ShapeError
-from hardmax.exactness import Array, if_transposed
+from hardmax.exactness import Array, broadcast_shape, if_transposed
 
 Shape = tuple[int, ...]
 _Op = TypeVar("_Op", bound="Operation")
@@ -134,7 +134,7 @@ class Scale(Operation):
     factor: Array
 
     def result_shape(self, *shapes: Shape) -> Shape:
-        return _broadcast(self.name, shapes[0], self.factor.shape)
+        return broadcast_shape(self.name, shapes[0], self.factor.shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +144,7 @@ class Shift(Operation):
     constant: Array
 
     def result_shape(self, *shapes: Shape) -> Shape:
-        return _broadcast(self.name, shapes[0], self.constant.shape)
+        return broadcast_shape(self.name, shapes[0], self.constant.shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,7 +237,7 @@ class Add(Operation):
     n_operands = 2
 
     def result_shape(self, *shapes: Shape) -> Shape:
-        return _broadcast(self.name, *shapes)
+        return broadcast_shape(self.name, *shapes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -280,7 +280,7 @@ class Multiply(Operation):
     n_operands = 2
 
     def result_shape(self, *shapes: Shape) -> Shape:
-        return _broadcast(self.name, *shapes)
+        return broadcast_shape(self.name, *shapes)
 
 
 # --- choices ------------------------------------------------------------------------------------
@@ -339,7 +339,7 @@ class Clip(Choice):
     is_ceiling: bool = False
 
     def result_shape(self, *shapes: Shape) -> Shape:
-        if _broadcast(self.name, shapes[0], self.bound.shape) != shapes[0]:
+        if broadcast_shape(self.name, shapes[0], self.bound.shape) != shapes[0]:
             raise ShapeError(f"Clip: a bound of shape {self.bound.shape} on a tensor of shape {shapes[0]}")
         return shapes[0]
 
@@ -451,14 +451,7 @@ def constant_term(operation: Operation) -> Array | None:
     return None
 
 
-def _broadcast(what: str, *shapes: Shape) -> Shape:
-    try:
-        return np.broadcast_shapes(*shapes)
-    except ValueError:
-        raise ShapeError(f"{what}: shapes {' and '.join(map(str, shapes))} do not broadcast together") from None
-
-
 def _matmul_shape(left: Shape, right: Shape) -> Shape:
     if len(left) < 2 or len(right) < 2 or left[-1] != right[-2]:
         raise ShapeError(f"cannot multiply matrices of shapes {left} and {right}: inner sizes must agree")
-    return (*_broadcast("matmul", left[:-2], right[:-2]), left[-2], right[-1])
+    return (*broadcast_shape("matmul", left[:-2], right[:-2]), left[-2], right[-1])

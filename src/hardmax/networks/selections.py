@@ -162,7 +162,8 @@ def _thresholds(graph: Graph, readers: dict[int, list[int]]) -> list[int]:
         if not isinstance(node.operation, op.Linear) or node.operation.bias is None:
             continue
         (scores,), weight, shares = node.inputs, node.operation.weight, -node.operation.bias
-        chain, value = [], index + 1
+        chain: list[int] = []
+        value = index + 1
         while len(chain) < 4 and len(readers.get(value, [])) == 1:
             chain.append(readers[value][0])
             value = chain[-1] + 1

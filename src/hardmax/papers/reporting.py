@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from hardmax.errors import ParameterError
+from hardmax.exactness import as_tuple
 from hardmax.html import block, table
 from hardmax.papers.entries import Claim, Finding, Verdict, checked
 
@@ -80,11 +81,23 @@ def tally(findings: Sequence[Finding]) -> dict[str, int]:
 
 def as_json(findings: Sequence[Finding]) -> dict[str, Any]:
     """All findings as plain values."""
+    findings = _checked_findings(findings)
     return {"schema": 1, "tally": tally(findings), "findings": [finding.as_dict() for finding in findings]}
+
+
+def _checked_findings(findings: Any) -> tuple[Finding, ...]:
+    given = as_tuple("claims", "findings", findings)
+    strangers = [one for one in given if not isinstance(one, Finding)]
+    if strangers:
+        raise ParameterError(
+            f"expected findings, as hm.claims.check() gives them, got a {type(strangers[0]).__name__} among them"
+        )
+    return given
 
 
 def as_markdown(findings: Sequence[Finding]) -> str:
     """All findings as one Markdown page: a table of verdicts, then each statement with its witness."""
+    findings = _checked_findings(findings)
     lines = [
         "# What is true in the papers",
         "",

@@ -83,6 +83,8 @@ def read_plan(plan: str | os.PathLike[str] | Mapping[str, Any]) -> list[dict[str
     """
     if isinstance(plan, Mapping):
         found, where = dict(plan), "plan"
+    elif not isinstance(plan, str | os.PathLike):
+        raise ParameterError(f"plan: expected a TOML file or what it holds, got a {type(plan).__name__}")
     else:
         where = shown(plan)
         try:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hardmax.errors import PrecisionError, ShapeError, WeightError
+from hardmax.errors import ParameterError, PrecisionError, ShapeError, WeightError
 from hardmax.exactness import FloatArray, detached
 
 
@@ -58,6 +58,14 @@ def finite_points(x: ArrayLike, dim: int) -> FloatArray:
     if not np.isfinite(points).all():
         raise WeightError("x: expected finite coordinates, got NaN or infinity; drop those points")
     return points
+
+
+def check_polynomial(value: Any, what: str = "polynomial") -> None:
+    """Refuses what has no terms."""
+    if not (hasattr(value, "slopes") and hasattr(value, "offsets") and hasattr(value, "essential_terms")):
+        raise ParameterError(
+            f"{what}: expected an hm.TropicalPolynomial(slopes, offsets), got a {type(value).__name__}"
+        )
 
 
 def within_range(values: FloatArray, words: str) -> FloatArray:

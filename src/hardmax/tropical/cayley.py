@@ -19,7 +19,7 @@ from hardmax.errors import ParameterError, ShapeError
 from hardmax.exact.elimination import rank
 from hardmax.exact.integers import integers
 from hardmax.exact.rationals import nearest_float
-from hardmax.exactness import FloatArray
+from hardmax.exactness import FloatArray, as_tuple
 from hardmax.tropical.dual_subdivision import dual_subdivision
 from hardmax.tropical.newton_polytope import NewtonPolytope
 from hardmax.tropical.polynomial import TropicalPolynomial
@@ -75,11 +75,13 @@ def mixed_subdivision(heads: Sequence[KeysAndBiases]) -> list[MixedCell]:
     >>> [cell.kind for cell in mixed_subdivision([(triangle, None), (triangle, None)])]  # not lifted: not cut
     [(2, 2)]
     """
-    if len(heads) not in (2, 3):
+    summands = as_tuple("heads", "pairs (points, heights or None)", heads)
+    if len(summands) not in (2, 3) or not all(isinstance(one, tuple | list) and len(one) == 2 for one in summands):
         raise ParameterError(
-            f"mixed cells are computed for two or three summands, expected that many, got {len(heads)}"
+            "mixed cells are computed for two or three summands, expected as many pairs (points, heights or None), got "
+            f"{len(summands)} of {', '.join(sorted({type(one).__name__ for one in summands})) or 'nothing'}"
         )
-    read = [read_terms(points, heights, f"summand {number}") for number, (points, heights) in enumerate(heads)]
+    read = [read_terms(points, heights, f"summand {number}") for number, (points, heights) in enumerate(summands)]
     dims = {points.shape[1] for points, _ in read}
     if len(dims) > 1 or max(dims) > 3:
         raise ShapeError(f"expected summands of one dimension, at most 3, got {sorted(dims)}")
@@ -163,12 +165,13 @@ def mixed_volume(points: Sequence[FloatArray]) -> Fraction:
     >>> mixed_volume([square, square])
     Fraction(2, 1)
     """
-    n = len(points)
-    dim = np.asarray(points[0]).shape[1]
-    if n != dim:
-        raise ParameterError(f"expected as many summands as dimensions, got {n} in dimension {dim}")
+    given = as_tuple("points", "arrays (N, d)", points)
+    parts = [read_terms(part, None, f"summand {number}")[0] for number, part in enumerate(given)]
+    n, dims = len(parts), sorted({part.shape[1] for part in parts})
+    if dims != [n]:
+        raise ParameterError(f"expected as many summands as dimensions, got {n} in dimension {dims}")
     total = Fraction(0)
     for subset in range(1, 2**n):
-        chosen = [np.asarray(part, dtype=np.float64) for k, part in enumerate(points) if subset >> k & 1]
+        chosen = [part for k, part in enumerate(parts) if subset >> k & 1]
         total += (-1) ** (n - len(chosen)) * minkowski_volume(chosen)
     return total

@@ -11,7 +11,7 @@ import numpy as np
 from hardmax.exact.integers import Row
 from hardmax.exact.rationals import nearest_float
 from hardmax.exactness import FloatArray
-from hardmax.tropical._checks import frozen, within_range
+from hardmax.tropical._checks import check_polynomial, frozen, within_range
 from hardmax.tropical._epigraph import Corner, Epigraph, epigraph
 from hardmax.views import view
 
@@ -77,6 +77,7 @@ def dual_subdivision(polynomial: TropicalPolynomial) -> DualSubdivision:
     >>> single.cells, len(single.lines)
     (((0,),), 2)
     """
+    check_polynomial(polynomial)
     graph = epigraph(polynomial.slopes, polynomial.offsets, None)
     corners = _in_order(graph)
     points = np.array([[nearest_float(entry) for entry in corner.point] for corner in corners])

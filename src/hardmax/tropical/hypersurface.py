@@ -16,7 +16,7 @@ from hardmax.exact.elimination import rank
 from hardmax.exact.integers import Row
 from hardmax.exact.rationals import nearest_float
 from hardmax.exactness import FloatArray
-from hardmax.tropical._checks import finite_array, frozen, within_range
+from hardmax.tropical._checks import check_polynomial, finite_array, frozen, within_range
 from hardmax.tropical._epigraph import Corner, epigraph
 from hardmax.views import view
 
@@ -113,6 +113,7 @@ def hypersurface(polynomial: TropicalPolynomial, domain: Any = None) -> Hypersur
     >>> hypersurface(TropicalPolynomial([[1, 1]], [0])).n_walls
     0
     """
+    check_polynomial(polynomial)
     dim = polynomial.dim
     box = None if domain is None else _read_box(domain, dim)
     keep = polynomial.essential_terms()

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import EmptyError, ParameterError, PrecisionError, ShapeError
-from hardmax.exactness import FloatArray
+from hardmax.exactness import FloatArray, broadcast_shape
 from hardmax.tropical.semiring import ZERO, maxplus_array, maxplus_matmul, maxplus_multiply
 
 # Terms of one product held at a time: 2**22 doubles are 32 MiB.
@@ -50,8 +50,9 @@ def soft_add(left: ArrayLike, right: ArrayLike, temperature: float) -> FloatArra
     >>> soft_add([3.0, -np.inf], [1.0, -np.inf], 1e-300)
     array([  3., -inf])
     """
-    a, b = np.broadcast_arrays(_doubles(left, "left operand"), _doubles(right, "right operand"))
-    return soft_sum(np.stack([a, b]), temperature, axis=0)
+    parts = _doubles(left, "left operand"), _doubles(right, "right operand")
+    shape = broadcast_shape("soft_add", *(part.shape for part in parts))
+    return soft_sum(np.stack([np.broadcast_to(part, shape) for part in parts]), temperature, axis=0)
 
 
 def soft_sum(values: ArrayLike, temperature: float, axis: int = -1) -> FloatArray:
@@ -69,7 +70,7 @@ def soft_sum(values: ArrayLike, temperature: float, axis: int = -1) -> FloatArra
     (1e+308, -inf)
     """
     tau = checked_temperature(temperature)
-    scores = np.moveaxis(_doubles(values, "values"), axis, -1)
+    scores = _axis_last(_doubles(values, "values"), axis)
     if scores.shape[-1] == 0:
         return np.full(scores.shape[:-1], ZERO)
     highest = scores.max(axis=-1)
@@ -105,7 +106,7 @@ def softmax(scores: ArrayLike, temperature: float, axis: int = -1) -> FloatArray
     array([0., 0.])
     """
     tau = checked_temperature(temperature)
-    rows = np.moveaxis(_doubles(scores, "scores"), axis, -1)
+    rows = _axis_last(_doubles(scores, "scores"), axis)
     if rows.shape[-1] == 0:
         raise EmptyError(f"expected at least one score along axis {axis}, got shape {np.shape(scores)}")
     weights, is_empty = _relative_weights(rows, tau)
@@ -116,6 +117,12 @@ def softmax(scores: ArrayLike, temperature: float, axis: int = -1) -> FloatArray
     weights[is_empty] = 0.0
     totals = weights.sum(axis=-1, keepdims=True)
     return np.moveaxis(weights / np.where(totals == 0.0, 1.0, totals), -1, axis)
+
+
+def _axis_last(values: FloatArray, axis: int) -> FloatArray:
+    if not isinstance(axis, int | np.integer) or not -values.ndim <= axis < values.ndim:
+        raise ShapeError(f"expected an axis of an array of shape {values.shape}, got {axis!r:.80}")
+    return np.moveaxis(values, axis, -1)
 
 
 def soft_matmul(left: ArrayLike, right: ArrayLike, temperature: float) -> FloatArray:

@@ -20,7 +20,7 @@ from hardmax.exact.elimination import rank
 from hardmax.exact.integers import integer_row, integers
 from hardmax.exact.rationals import nearest_float
 from hardmax.exact.rounding import UNDERFLOW, relative_error
-from hardmax.exactness import FloatArray, IntArray
+from hardmax.exactness import FloatArray, IntArray, as_tuple, numbers
 from hardmax.tropical._checks import within_range
 from hardmax.tropical._epigraph import generators as generators  # the cones of cells are generated so too
 from hardmax.tropical.newton_polytope import NewtonPolytope
@@ -142,8 +142,9 @@ def minkowski_f_vector(points: Sequence[ArrayLike], *, max_cells: int | None = N
     >>> minkowski_f_vector(segments)  # a cube
     (8, 12, 6)
     """
-    cells = common_refinement([(part, None) for part in points], max_cells=max_cells)
-    arrays = [np.asarray(part, dtype=np.float64) for part in points]
+    parts = as_tuple("points", "arrays (N, d)", points)
+    cells = common_refinement([(part, None) for part in parts], max_cells=max_cells)
+    arrays = [numbers("points", part) for part in parts]
     directions = [row - part[0] for part in integers(*arrays) for row in part[1:]]  # in integers: nothing is rounded
     exact = _sums(arrays, cells.winners)
     count = cells.n_cells

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from hardmax.errors import EmptyError, ParameterError, ShapeError
 from hardmax.exactness import FloatArray
 from hardmax.html import block, table
-from hardmax.tropical._checks import finite_array, finite_points, frozen, within_range
+from hardmax.tropical._checks import check_polynomial, finite_array, finite_points, frozen, within_range
 from hardmax.tropical._essential import essential_terms
 from hardmax.tropical.dual_subdivision import dual_subdivision
 from hardmax.tropical.hypersurface import hypersurface
@@ -312,6 +312,8 @@ class TropicalRational:
     denominator: TropicalPolynomial
 
     def __post_init__(self) -> None:
+        check_polynomial(self.numerator, "numerator")
+        check_polynomial(self.denominator, "denominator")
         if self.numerator.dim != self.denominator.dim:
             raise ShapeError(
                 f"expected numerator and denominator in one dimension, got {self.numerator.dim} and "

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from hardmax.errors import ParameterError
 from hardmax.exact.integers import Row, integers, reduced
 from hardmax.exact.linear_program import interior_points
 from hardmax.exactness import FloatArray
@@ -83,6 +84,10 @@ def rational_cells(map_: TropicalRationalMap) -> RationalCells:
     >>> rational_cells(TropicalRationalMap([absolute], absolute)).n_regions  # the map is zero throughout
     1
     """
+    if not hasattr(map_, "numerators"):
+        raise ParameterError(
+            f"expected an hm.tropical.TropicalRationalMap(numerators, denominator), got a {type(map_).__name__}"
+        )
     polynomials = [*map_.numerators, map_.denominator]
     kept = [polynomial.essential_terms() for polynomial in polynomials]
     reduced_polynomials = [

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hardmax.errors import EmptyError, ShapeError
-from hardmax.exactness import FloatArray
-from hardmax.tropical._checks import finite_array
+from hardmax.exactness import FloatArray, as_tuple
+from hardmax.tropical._checks import check_polynomial, finite_array
 from hardmax.tropical.polynomial import TropicalPolynomial, TropicalRational
 from hardmax.tropical.rational_cells import RationalCells, rational_cells
 
@@ -43,10 +43,12 @@ class TropicalRationalMap:
     denominator: TropicalPolynomial
 
     def __init__(self, numerators: Sequence[TropicalPolynomial], denominator: TropicalPolynomial) -> None:
-        channels = tuple(numerators)
+        channels = as_tuple("TropicalRationalMap", "numerators", numerators)
+        check_polynomial(denominator, "denominator")
         if not channels:
             raise EmptyError("expected at least one numerator, got none; a map needs a channel")
         for channel, numerator in enumerate(channels):
+            check_polynomial(numerator, f"channel {channel}")
             if numerator.dim != denominator.dim:
                 raise ShapeError(
                     f"channel {channel}: expected a numerator in the denominator's dimension "

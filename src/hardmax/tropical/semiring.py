@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import EmptyError, ParameterError, PrecisionError, ShapeError, WeightError
+from hardmax.exactness import broadcast_shape
 
 #: The tropical zero: neutral for the maximum, absorbing for the sum.
 ZERO = -np.inf
@@ -101,6 +102,7 @@ def maxplus_add(left: ArrayLike, right: ArrayLike) -> MaxPlusArray:
     array([3., 2.])
     """
     a, b = _common(left, right)
+    broadcast_shape("maxplus_add", a.shape, b.shape)
     return np.asarray(np.maximum(a, b))
 
 
@@ -115,6 +117,7 @@ def maxplus_multiply(left: ArrayLike, right: ArrayLike) -> MaxPlusArray:
     array([  4., -inf])
     """
     a, b = _common(left, right)
+    broadcast_shape("maxplus_multiply", a.shape, b.shape)
     _check_range(a, b, a.dtype)
     return np.asarray(a + b)
 
@@ -146,8 +149,8 @@ def maxplus_identity(size: int, dtype: Any = np.float64) -> MaxPlusArray:
     array([[  0., -inf],
            [-inf,   0.]])
     """
-    if size < 0:
-        raise ParameterError(f"expected a matrix size of at least 0, got {size}")
+    if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 0:
+        raise ParameterError(f"expected a matrix size of at least 0, got {size!r:.80}")
     if np.dtype(dtype).kind != "f":
         raise WeightError(f"expected a float type, got {np.dtype(dtype)}; the identity needs -inf")
     identity = np.full((size, size), ZERO, dtype)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import hardmax as hm
-from hardmax.errors import EmptyError, MissingExtraError, OperatorError, ParameterError, ShapeError
+from hardmax.errors import EmptyError, MissingExtraError, OperatorError, ParameterError, ShapeError, WeightError
 from heads.capture.agreement import worst_difference
 
 torch = pytest.importorskip("torch", reason="needs torch, which is not installed")
@@ -215,6 +215,8 @@ def test_a_model_without_attention_is_refused():
         (list(range(13)), ParameterError, "13 tokens, more than the model's context of 12"),
         (np.zeros((1, 2, 3), dtype=int), ShapeError, r"\(2, 3\)"),
         (7, ParameterError, "got a int"),
+        (torch.zeros(1, 2, dtype=torch.long, device="meta"), WeightError, "meta device"),
+        ({"input_ids": torch.zeros(1, 2, dtype=torch.long, device="meta")}, WeightError, "input_ids.*meta device"),
         ({"input_ids": [[1, 2]], "attention_mask": [[1, 1], [1, 1]]}, ShapeError, "several counts"),
         ({"input_ids": [[1, 2], [1]]}, ShapeError, "several lengths"),
         ({"pixel_values": np.zeros((1, 3, 4, 4))}, ShapeError, "fails on inputs"),

@@ -279,6 +279,12 @@ def test_attention_that_never_runs_is_reported():
         (torch.full((1, 2, 8), torch.nan), WeightError, "NaN"),
         (torch.ones(1, 2, 8, dtype=torch.complex64), ParameterError, "complex"),
         (object(), ParameterError, "expected a tensor"),
+        (torch.ones(1, 2, 8, device="meta"), WeightError, "meta device"),
+        (
+            torch.nested.nested_tensor([torch.ones(2, 8), torch.ones(3, 8)], layout=torch.jagged),
+            ShapeError,
+            r"unbind\(\)",
+        ),
         (torch.ones(1, 2, 8, dtype=torch.long), ShapeError, "fails on inputs"),
         (torch.ones(2, 3, 4, 8), ShapeError, "fails on inputs"),
     ],
@@ -286,6 +292,11 @@ def test_attention_that_never_runs_is_reported():
 def test_inputs_of_the_wrong_shape_or_kind_are_refused(inputs, error, says):
     with pytest.raises(error, match=says):
         hm.capture(_encoder(), inputs)
+
+
+def test_a_module_without_numbers_is_refused():
+    with pytest.raises(WeightError, match=r"TransformerEncoder.*meta device.*load them"):
+        hm.capture(_encoder().to("meta"), torch.ones(1, 2, 8))
 
 
 def test_without_torch_the_pip_line_is_named(monkeypatch):

@@ -135,9 +135,62 @@ def test_inputs_are_taken_as_numbers_mappings_and_arrays():
     assert pooled.output_shape == (16,)
 
 
+_SEEN = torch.tril(torch.ones(6, 6)) - torch.tril(torch.ones(6, 6), -3)  # each sees itself and two before it
+
+
+@pytest.mark.parametrize(
+    ("name", "others"),
+    [
+        ("BERT", {"token_type_ids": torch.tensor([[0, 0, 1, 1, 1, 0]])}),
+        ("BERT", {"position_ids": torch.tensor([[5, 4, 3, 2, 1, 0]])}),
+        ("Llama", {"position_ids": torch.tensor([[5, 6, 8, 9, 12, 13]])}),
+        ("GPT-2", {"attention_mask": torch.where(_SEEN > 0, 0.0, torch.finfo(torch.float32).min)[None, None]}),
+    ],
+)
+def test_what_is_given_beside_the_tokens_is_part_of_the_network(name, others):
+    model, inputs = _model(name)
+    x = _embedded(model, inputs)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight *= 5 if weight.dim() == 2 else 1  # so that attention counts
+        model.set_attn_implementation("eager")
+        shown = model(inputs_embeds=x, **others, **({"use_cache": False} if name == "Llama" else {}))
+    own = (shown.logits if "logits" in shown else shown.last_hidden_state)[0].double().numpy()
+    point = x[0].double().numpy()
+    assert np.abs(hm.from_hf(model, {**inputs, **others})(point) - own).max() < 1e-5 * np.abs(own).max()
+    assert np.abs(hm.from_hf(model, inputs)(point) - own).max() > 1e-3 * np.abs(own).max()
+
+
+def test_several_texts_in_one_row_are_as_apart_as_the_model_has_them():
+    model, inputs = _model("Llama")
+    x = _embedded(model, inputs)[0].double().numpy()
+    packed = hm.from_hf(model, {**inputs, "position_ids": torch.tensor([[0, 1, 2, 0, 1, 2]])})(x)
+    alone = [hm.from_hf(model, IDS[:3])(x[:3]), hm.from_hf(model, IDS[3:])(x[3:])]
+    assert np.abs(packed - np.concatenate(alone)).max() < 1e-9 * np.abs(packed).max()
+
+
+def test_a_model_that_computes_otherwise_while_it_is_traced_is_refused(monkeypatch):
+    model, inputs = _model("BERT")
+    whole = model.encoder.forward
+
+    def forward(*args, **kwargs):
+        result = whole(*args, **kwargs)
+        result.last_hidden_state = result.last_hidden_state * (2 if torch.jit.is_tracing() else 1)
+        return result
+
+    monkeypatch.setattr(model.encoder, "forward", forward)
+    with pytest.raises(hm.errors.OperatorError, match=r"otherwise than what torch exports.*hm\.capture"):
+        hm.from_hf(model, inputs)
+    assert len(hm.capture(model, inputs)[0].heads) == 8
+
+
 @pytest.mark.parametrize(
     ("given", "error", "says"),
     [
+        ([1] * 41, "ParameterError", "context of 40 tokens, got 41"),
+        ([[1, 2], [3]], "ShapeError", "several lengths"),
+        (torch.zeros(1, 3, dtype=torch.long, device="meta"), "WeightError", "meta device"),
+        (torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged), "ShapeError", r"unbind\(\)"),
         ("a text", "ParameterError", "tokenizer"),
         ([], "EmptyError", "at least one token"),
         ({}, "ParameterError", "input_ids"),

@@ -205,6 +205,8 @@ class _Sorted(nn.Module):
         (nn.Embedding(5, 2), torch.tensor([1, 2]), "ParameterError", "embeddings"),
         (nn.Linear(2, 2), torch.zeros(3), "ShapeError", "fails on an example"),
         (nn.Linear(2, 2), torch.zeros(0, 2), "ShapeError", "at least one"),
+        (nn.Linear(2, 2), torch.zeros(1, 2, device="meta"), "WeightError", "example_input.*meta device"),
+        (nn.Linear(2, 2, device="meta"), torch.zeros(1, 2), "WeightError", "Linear.*meta device"),
         (nn.Linear(2, 2), torch.tensor([1.0, float("nan")]), "WeightError", "finite"),
         (_TwoOutputs(), torch.zeros(1, 2), "OperatorError", "one tensor"),
         (nn.LSTM(2, 2), torch.zeros(3, 1, 2), "OperatorError", "one tensor"),

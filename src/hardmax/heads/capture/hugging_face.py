@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from hardmax.errors import EmptyError, HardmaxError, MissingExtraError, OperatorError, ParameterError, ShapeError
-from hardmax.exactness import FloatArray, IntArray
+from hardmax.exactness import FloatArray, IntArray, one_tensor
 from hardmax.heads.capture.calls import (
     AttentionCall,
     NameTokens,
@@ -307,7 +307,10 @@ def sequences(model: Any, inputs: Any) -> list[dict[str, Any]]:
     given: dict[str, Any] = {}
     for key, value in inputs.items():
         try:
-            given[key] = value if isinstance(value, torch.Tensor) else torch.as_tensor(np.asarray(value))
+            is_tensor = isinstance(value, torch.Tensor)
+            given[key] = one_tensor(key, value) if is_tensor else torch.as_tensor(np.asarray(value))
+        except HardmaxError:
+            raise
         except (TypeError, ValueError) as error:
             raise ShapeError(f"inputs[{key!r}]: expected an array, got rows of several lengths ({error})") from None
         if given[key].dim() == 1:
@@ -351,7 +354,10 @@ def _token_numbers(torch: Any, model: Any, inputs: Any) -> list[Any]:
 def _checked(torch: Any, model: Any, row: Any, position: int) -> Any:
     """Token numbers of one sequence: integers, in the vocabulary, within the context."""
     try:
-        ids = row if isinstance(row, torch.Tensor) else torch.as_tensor(np.asarray(row))
+        is_tensor = isinstance(row, torch.Tensor)
+        ids = one_tensor(f"sequence {position}", row) if is_tensor else torch.as_tensor(np.asarray(row))
+    except HardmaxError:
+        raise
     except (TypeError, ValueError):
         raise ParameterError(f"sequence {position}: expected token numbers, got {row!r:.80}") from None
     if ids.dim() != 1:

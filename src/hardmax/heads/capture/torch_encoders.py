@@ -25,7 +25,7 @@ from hardmax.errors import (
     ShapeError,
     WeightError,
 )
-from hardmax.exactness import FloatArray
+from hardmax.exactness import FloatArray, one_tensor
 from hardmax.heads.capture.calls import (
     AttentionCall,
     NameTokens,
@@ -315,6 +315,9 @@ def _argument(torch: Any, module: Any, given: Any, what: str) -> Any:
         tensor = given if isinstance(given, torch.Tensor) else torch.as_tensor(np.asarray(given))
     except (TypeError, ValueError) as error:
         raise ParameterError(f"{what}: expected a tensor, got a {type(given).__name__} ({error})") from None
+    one_tensor(what, tensor)
+    for weight in module.parameters():
+        one_tensor(type(module).__name__, weight)
     if 0 in tensor.shape:
         raise EmptyError(f"{what}: expected at least one entry, got shape {tuple(tensor.shape)}")
     if tensor.is_complex():

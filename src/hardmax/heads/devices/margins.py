@@ -209,7 +209,7 @@ class _Given:
 
 def _array(values: Any, axes: int, name: str) -> Any:
     """An array of floats, or a torch tensor as it is."""
-    if type(values).__module__.partition(".")[0] == "torch":
+    if type(values).__module__.partition(".")[0] == "torch" and hasattr(values, "isfinite"):
         array, is_finite = values.detach(), bool(values.isfinite().all())
     else:
         try:

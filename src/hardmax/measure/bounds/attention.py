@@ -16,7 +16,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import comb, lcm
 
-from hardmax.errors import ShapeError
+from hardmax.errors import ParameterError, ShapeError
+from hardmax.exactness import as_tuple
 from hardmax.measure.bounds._counts import count, counts, elementary_symmetric
 
 
@@ -122,6 +123,8 @@ def head_exponent(dim: int, affine: bool) -> int:
     (3, 2, 0)
     """
     d = count("dim", dim, 1)
+    if not isinstance(affine, bool):
+        raise ParameterError(f"affine: expected True for scores with biases, False without, got {affine!r:.80}")
     return d if affine else d - 1
 
 
@@ -146,5 +149,6 @@ def rope_live_keys(n_keys: int, periods: Sequence[int | None]) -> int:
     (100, 12, 5, 1)
     """
     n = count("n_keys", n_keys, 1)
-    finite = [count("periods", period, 1) for period in periods if period is not None]
-    return n if len(finite) < len(periods) else min(n, lcm(*finite))
+    planes = as_tuple("periods", "numbers, or None, one a plane", periods)
+    finite = [count("periods", period, 1) for period in planes if period is not None]
+    return n if len(finite) < len(planes) else min(n, lcm(*finite))

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hardmax.errors import EmptyError, PrecisionError, ShapeError, WeightError
+from hardmax.errors import EmptyError, ParameterError, PrecisionError, ShapeError, WeightError
 from hardmax.exact.rounding import UNDERFLOW, soft_row_error
 from hardmax.exactness import FloatArray, detached
 from hardmax.heads.capture.captured import check_kept
@@ -200,6 +200,8 @@ def certify_blocks(blocks: Iterable[ArrayLike], temperature: float) -> Iterator[
     [1, 2]
     """
     tau = temperature_of(temperature, least="above")
+    if not isinstance(blocks, Iterable):
+        raise ParameterError(f"blocks: expected arrays (rows, N), one after the other, got a {type(blocks).__name__}")
     return (certify(block, tau) for block in blocks)
 
 

@@ -26,12 +26,14 @@ The maximum over k is near k = 1 / t - 2; it is at most N t (so is the star Lapl
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hardmax.exactness import FloatArray
+from hardmax.errors import ParameterError
+from hardmax.exactness import FloatArray, broadcast_shape, numbers
 
 
 def competitor_curvature(n_competitors: Any, t: Any) -> Any:
@@ -48,6 +50,14 @@ def competitor_curvature(n_competitors: Any, t: Any) -> Any:
     0.0
     """
     k = n_competitors
+    if not (isinstance(k, Real) and isinstance(t, Real)):  # a Fraction stays one
+        k, t = _together("competitor_curvature", numbers("n_competitors", k), numbers("t", t))
+    if not (np.all(k >= 0) and np.all(t >= 0)):
+        raise ParameterError("expected a number of competitors and a weight t of at least 0, got negative ones or NaN")
+    return _curvature(k, t)
+
+
+def _curvature(k: Any, t: Any) -> Any:
     return (k + 1) * t / (1 + k * t) ** 2
 
 
@@ -61,10 +71,17 @@ def hessian_supremum(n_keys: ArrayLike, t: ArrayLike) -> FloatArray:
     >>> float(hessian_supremum(2, 0.25)), float(hessian_supremum(100, 1.0)), float(hessian_supremum(1, 0.5))
     (0.32, 0.5, 0.0)
     """
-    n, weight = np.broadcast_arrays(np.asarray(n_keys, dtype=np.float64), np.asarray(t, dtype=np.float64))
+    n, weight = _together("hessian_supremum", numbers("n_keys", n_keys), numbers("t", t))
+    if not ((n >= 0).all() and ((weight >= 0) & (weight <= 1)).all()):
+        raise ParameterError("expected a number of keys of at least 0 and a weight t from 0 to 1, got others or NaN")
     with np.errstate(divide="ignore", over="ignore"):
         ideal = 1.0 / weight - 2.0
     low = np.clip(np.floor(ideal), 1.0, np.maximum(n - 1.0, 1.0))
     high = np.clip(np.ceil(ideal), 1.0, np.maximum(n - 1.0, 1.0))
-    best = np.maximum(competitor_curvature(low, weight), competitor_curvature(high, weight))
+    best = np.maximum(_curvature(low, weight), _curvature(high, weight))
     return np.asarray(np.where(n > 1, best, 0.0))
+
+
+def _together(what: str, one: FloatArray, other: FloatArray) -> tuple[FloatArray, FloatArray]:
+    shape = broadcast_shape(what, one.shape, other.shape)
+    return np.broadcast_to(one, shape), np.broadcast_to(other, shape)

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from hardmax.errors import NotPiecewiseAffineError, ParameterError, PrecisionError, ShapeError, WeightError
 from hardmax.exact.rationals import fraction, nearest_float
 from hardmax.exact.rounding import SAFETY, dot_error, norm_above, norm_below, quotient_above, quotient_below
-from hardmax.exactness import FloatArray, IntArray
+from hardmax.exactness import FloatArray, IntArray, numbers
 from hardmax.heads.rows import lengths_of, root
 from hardmax.html import ShownAsTable
 from hardmax.measure.stability._checks import input_point
@@ -119,13 +119,13 @@ def query_radius(
     """
     if norm not in (1, 2, inf):
         raise ParameterError(f"norm: expected 1, 2 or infinity, got {norm!r}")
-    k, q = np.asarray(keys, dtype=np.float64), np.asarray(queries, dtype=np.float64)
+    k, q = numbers("keys", keys), numbers("queries", queries)
     if k.ndim != 2 or q.ndim < 1 or q.shape[-1] != k.shape[1]:
         raise ShapeError(f"expected keys (N, d) and queries (..., d), got {k.shape} and {q.shape}")
     if not (np.isfinite(k).all() and np.isfinite(q).all()):
         raise WeightError("expected finite keys and queries, got NaN or infinite entries")
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        scores = q @ k.T + (0.0 if biases is None else np.asarray(biases, dtype=np.float64))
+        scores = q @ k.T + (0.0 if biases is None else numbers("biases", biases))
         best = scores.argmax(axis=-1)
         ahead = np.take_along_axis(scores, best[..., None], axis=-1) - scores
         between = k[best][..., None, :] - k

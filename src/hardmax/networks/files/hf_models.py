@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hardmax.errors import EmptyError, OperatorError, ParameterError, ShapeError
+from hardmax.errors import EmptyError, HardmaxError, OperatorError, ParameterError, ShapeError
 from hardmax.exactness import detached
 from hardmax.networks import operations as op
 from hardmax.networks.files.torch_modules import from_torch, torch_library
@@ -18,6 +18,8 @@ from hardmax.networks.network import Network
 
 #: What a model takes in place of token numbers, best first.
 _FLOATS = ("inputs_embeds", "pixel_values", "input_values", "input_features")
+#: How far, relative to the largest number, a model in float32 may be from the network read from it, in float64.
+_CLOSE = 1e-2
 _OUTPUTS = ("logits", "last_hidden_state", "pooler_output", "image_embeds", "text_embeds")
 
 
@@ -54,7 +56,7 @@ def from_hf(model: Any, inputs: Any, *, output: str | None = None) -> Network:
         remedy = "; a torch module is read by hm.from_torch(module, example)" if hasattr(model, "named_modules") else ""
         raise ParameterError(f"from_hf: expected a Hugging Face model, got a {type(model).__name__}{remedy}")
     _check_type(torch, model)
-    key, example = _example(torch, model, inputs)
+    key, example, others = _example(torch, model, inputs)
 
     class OneTensor(torch.nn.Module):  # type: ignore[misc, name-defined]
         """The model from one tensor to another."""
@@ -63,22 +65,36 @@ def from_hf(model: Any, inputs: Any, *, output: str | None = None) -> Network:
             super().__init__()
             self.model = model
             self.chosen: str | None = None
+            self.own: Any = None  # what it gives before it is traced
 
         def forward(self, x: Any) -> Any:
-            result = self.model(**{key: x, **_without_cache(self.model)})
+            result = self.model(**{key: x, **others, **_without_cache(self.model)})
             self.chosen = _chosen(model, result, output)
+            self.own = result[self.chosen] if self.own is None else self.own
             return result[self.chosen]
 
     try:
+        traced = OneTensor()
         with _eager(model):
-            net = from_torch(OneTensor(), example, batched=True)
+            net = from_torch(traced, example, batched=True)
     except OperatorError as error:
         raise OperatorError(
             f"{type(model).__name__}: {error}; its heads are captured without exporting: hm.capture(model, inputs)"
         ) from error
+    _compare(type(model).__name__, net(example[0]), np.asarray(detached(traced.own[0])))
     gated = _gated(net.graph)
     notes = [*net.changes, *([_gates(gated)] if gated else [])]
     return Network.from_graph(net.graph, net.temperature, notes)
+
+
+def _compare(name: str, found: Any, own: Any) -> None:
+    """Refuses a network that is not the model on its own example: what a model decides by values may not be traced."""
+    difference = float(np.abs(found - own).max(initial=0.0))
+    if not difference <= _CLOSE * float(np.abs(own).max(initial=0.0)):
+        raise OperatorError(
+            f"from_hf: {name} computes otherwise than what torch exports of it, by {difference:.2g} on this input, so "
+            f"it cannot be read. Its heads are captured without exporting: hm.capture(model, inputs)"
+        )
 
 
 def _check_type(torch: Any, model: Any) -> None:
@@ -110,8 +126,9 @@ def _chosen(model: Any, result: Any, output: str | None) -> str:
     return names[0]
 
 
-def _example(torch: Any, model: Any, inputs: Any) -> tuple[str, Any]:
-    """The name and value of the one tensor of floats that the model takes, with a batch axis of one."""
+def _example(torch: Any, model: Any, inputs: Any) -> tuple[str, Any, dict[str, Any]]:
+    """The name and value of the one tensor of floats that the model takes, with a batch axis of one; and all else that
+    it is given, which stays as it is."""
     if "decoder_input_ids" in signature(model.forward).parameters:
         raise OperatorError(
             f"from_hf: {type(model).__name__} takes two inputs, one for its encoder and one for its decoder, and a "
@@ -123,28 +140,60 @@ def _example(torch: Any, model: Any, inputs: Any) -> tuple[str, Any]:
     if given is not None:
         for key in _FLOATS:
             if key in given:
-                return key, _floats(torch, model, key, given[key])
+                example = _floats(torch, model, key, given[key])
+                return key, example, _others(torch, model, given, key, None)
         if "input_ids" not in given:
             raise ParameterError(
                 f"from_hf: expected input_ids or one of {', '.join(_FLOATS)}, got {', '.join(given) or 'nothing'}"
             )
-    ids = np.asarray(detached(given["input_ids"] if given is not None else inputs))
+    ids = _array("input_ids", given["input_ids"] if given is not None else inputs)
     if ids.dtype.kind == "f" and ids.size and given is None:
         key = "inputs_embeds" if ids.ndim < 3 or ids.shape[-3] != 3 else "pixel_values"
-        return key, _floats(torch, model, key, ids)
-    ids = _unpadded(ids, None if given is None else given.get("attention_mask"))
-    size = model.get_input_embeddings().weight.shape[0]
+        return key, _floats(torch, model, key, ids), {}
+    ids, seen = _unpadded(ids, None if given is None else given.get("attention_mask"))
+    size, context = model.get_input_embeddings().weight.shape[0], getattr(model.config, "max_position_embeddings", None)
     if int(ids.min()) < 0 or int(ids.max()) >= size:
         raise ParameterError(
             f"from_hf: expected token numbers from 0 to {size - 1}, got {int(ids.min())} to {int(ids.max())}; is this "
             "the model's own tokenizer?"
         )
+    if context is not None and 0 < context < len(ids):  # some models write -1 for no limit
+        raise ParameterError(
+            f"from_hf: {type(model).__name__} has a context of {context} tokens, got {len(ids)}; shorten the text"
+        )
     with torch.no_grad():
-        return "inputs_embeds", model.get_input_embeddings()(torch.from_numpy(ids)[None].to(model.device))
+        example = model.get_input_embeddings()(torch.from_numpy(ids)[None].to(model.device))
+    return "inputs_embeds", example, _others(torch, model, given or {}, "input_ids", seen)
 
 
-def _unpadded(ids: Any, mask: Any) -> Any:
-    """The token numbers of the one text."""
+def _others(torch: Any, model: Any, given: dict[str, Any], key: str, seen: Any) -> dict[str, Any]:
+    """What is given beside the one input, such as types of tokens or their positions, with a batch axis; without those
+    of the padding ``seen`` leaves out, if that was what the mask was for."""
+    others = {}
+    for name, value in given.items():
+        if name in (key, "labels") or value is None or (name == "attention_mask" and seen is not None):
+            continue
+        if isinstance(value, bool | int | float):
+            others[name] = value
+            continue
+        array = _array(name, value)
+        array = array[None] if array.ndim == 1 else array
+        is_of_tokens = seen is not None and array.shape[-1:] == seen.shape
+        others[name] = torch.as_tensor(array[..., seen] if is_of_tokens else array).to(model.device)
+    return others
+
+
+def _array(name: str, values: Any) -> Any:
+    try:
+        return np.asarray(detached(values))
+    except HardmaxError:
+        raise
+    except ValueError as error:
+        raise ShapeError(f"from_hf: {name}: expected one text, got rows of several lengths ({error})") from None
+
+
+def _unpadded(ids: Any, mask: Any) -> tuple[Any, Any]:
+    """The token numbers of the one text, and which of those given they are: None if the mask is of another kind."""
     if ids.size == 0:
         raise EmptyError("from_hf: expected at least one token, got none")
     if ids.dtype.kind not in "iu":
@@ -157,17 +206,19 @@ def _unpadded(ids: Any, mask: Any) -> Any:
     if ids.ndim > 2:
         raise ShapeError(f"from_hf: expected a list of token numbers, got shape {ids.shape}")
     flat = ids.reshape(-1).astype(np.int64)
-    if mask is not None:
-        seen = np.asarray(detached(mask)).reshape(-1).astype(bool)
-        flat = flat[seen] if seen.shape == flat.shape else flat
-    if not len(flat):
+    seen = np.ones(len(flat), dtype=bool) if mask is None else _array("attention_mask", mask).reshape(-1).astype(bool)
+    if seen.shape != flat.shape:
+        return flat, None
+    if not seen.any():
         raise EmptyError("from_hf: expected at least one token, got padding alone")
-    return flat
+    return flat[seen], seen
 
 
 def _floats(torch: Any, model: Any, key: str, given: Any) -> Any:
     try:
-        tensor = torch.as_tensor(np.asarray(detached(given)))
+        tensor = torch.as_tensor(_array(key, given))
+    except HardmaxError:
+        raise
     except (TypeError, ValueError) as error:
         raise ShapeError(f"from_hf: {key}: expected an array of numbers ({error})") from None
     rank = {"inputs_embeds": 3, "pixel_values": 4, "input_values": 2, "input_features": 3}[key]

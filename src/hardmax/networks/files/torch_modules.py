@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from hardmax.errors import HardmaxError, MissingExtraError, OperatorError, ParameterError, ShapeError, WeightError
+from hardmax.exactness import one_tensor
 from hardmax.networks.network import Network
 
 _OPSET = 20  # the newest that torch's tracing exporter writes; has Gelu and LayerNormalization
@@ -110,6 +111,8 @@ def _example(torch: Any, module: Any, given: Any) -> Any:
     except (TypeError, ValueError) as error:
         raise ParameterError(f"expected an example tensor of floats, got {type(given).__name__} ({error})") from None
     weights = [*module.parameters(), *module.buffers()]
+    for what, one in [("example_input", tensor), *((type(module).__name__, weight) for weight in weights)]:
+        one_tensor(what, one)
     kinds = [weight for weight in weights if weight.is_floating_point()]
     if tensor.is_complex() or (isinstance(given, torch.Tensor) and not tensor.is_floating_point()):
         raise ParameterError(

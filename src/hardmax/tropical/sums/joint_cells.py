@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 
 from hardmax.errors import EmptyError, IncompleteError, ParameterError, ShapeError
 from hardmax.exact.linear_program import exact_interior_point
-from hardmax.exactness import FloatArray, IntArray
+from hardmax.exactness import FloatArray, IntArray, as_tuple
 from hardmax.tropical.sums.facets import facet_pairs
 from hardmax.tropical.sums.settle import exact_differences
 from hardmax.tropical.sums.terms import (
@@ -157,10 +157,11 @@ def _rows_of(terms: list[Terms], winners: Sequence[int], *, given: bool) -> list
 
 def read_heads(heads: Sequence[KeysAndBiases]) -> list[Terms]:
     """Terms of every head on one scale, lifted together if any head has biases."""
-    if len(heads) == 0:
+    given = as_tuple("heads", "pairs (keys, biases or None)", heads)
+    if not given:
         raise EmptyError("expected at least one head, got none")
     read = []
-    for number, head in enumerate(heads):
+    for number, head in enumerate(given):
         if not isinstance(head, tuple | list) or len(head) != 2:
             raise ShapeError(f"head {number}: expected a pair (keys, biases or None), got {type(head).__name__}")
         read.append(read_terms(head[0], head[1], f"head {number}"))
@@ -288,7 +289,7 @@ def minkowski_vertices(points: Sequence[ArrayLike], *, max_cells: int | None = N
     array([[0, 0],
            [1, 1]])
     """
-    return _all_winners([(part, None) for part in points], max_cells)
+    return _all_winners([(part, None) for part in as_tuple("points", "arrays (N, d)", points)], max_cells)
 
 
 def _all_winners(heads: Sequence[KeysAndBiases], max_cells: int | None) -> IntArray:
