@@ -1,5 +1,6 @@
 """The same runs on a Dask cluster: a scheduler and workers as processes of their own, one of them killed."""
 
+import signal
 import subprocess
 import sys
 import time
@@ -113,7 +114,7 @@ def test_a_scheduler_that_does_not_answer_is_named(scheduler, words, tmp_path):
         hm.count_cells(NET, SQUARE, out=tmp_path, on=hm.Resources(scheduler=scheduler, timeout=1))
 
 
-def test_a_scheduler_without_workers_is_named(tmp_path):
+def test_a_scheduler_without_workers_or_without_words_is_named(tmp_path):
     scheduler = _dask("scheduler", "--host", "127.0.0.1", "--port", 0, "--scheduler-file", tmp_path / "s.json")
     try:
         end = time.monotonic() + 60
@@ -124,6 +125,9 @@ def test_a_scheduler_without_workers_is_named(tmp_path):
 
         address = json.loads((tmp_path / "s.json").read_text())["address"]
         with pytest.raises(RunError, match="no worker within 1 s"):
+            hm.count_cells(NET, SQUARE, out=tmp_path / "run", on=hm.Resources(scheduler=address, timeout=1))
+        scheduler.send_signal(signal.SIGSTOP)  # connections are taken still, and never answered
+        with pytest.raises(RunError, match="no answer within 1 s"):
             hm.count_cells(NET, SQUARE, out=tmp_path / "run", on=hm.Resources(scheduler=address, timeout=1))
     finally:
         scheduler.kill()

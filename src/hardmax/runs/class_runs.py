@@ -117,7 +117,8 @@ def _settle_curved(
     verdicts: Verdicts, facts: dict[str, Any], arrays: dict[str, Any], is_spent: Callable[[], bool]
 ) -> IntArray:
     """Settle rows on a ball or the sphere, given their queries elsewhere; the places of those that are left."""
-    rows, is_ball = arrays["rows"], facts["curve"] == "ball"
+    rows: IntArray = arrays["rows"]
+    is_ball = facts["curve"] == "ball"
     if facts["step"] == "first":
         (try_on_ball if is_ball else try_on_sphere)(verdicts, rows, lambda: None)
         return rows[:0]

@@ -7,7 +7,9 @@ asked. The tasks are named ``hardmax-count-...``, so that Dask's dashboard shows
 from __future__ import annotations
 
 import queue
+import threading
 import time
+from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
@@ -22,6 +24,7 @@ from hardmax.version import __version__
 #: Partial results that one task merges, and seconds within which all are.
 _FAN = 16
 _MERGED_WITHIN = 600.0
+_GRACE = 0.5  # seconds more than a client itself waits for its scheduler
 _COUNTED_EVERY = 2.0  # seconds between two questions how many workers there are
 
 
@@ -82,12 +85,19 @@ class DaskPool:
         try:
             found.append((chunk, future.result(timeout=self._timeout)))
         except Exception as error:  # its workers were lost again and again, or its data with them
-            if tries == TRIES or self._client.status != "running":
-                found.append((chunk, RunError(f"a chunk was lost {tries} times on the cluster ({reason(error)})")))
-            else:
-                self._told = self._scattered()
-                self._begin(chunk, budget, tries + 1)
+            self._begin_again(chunk, budget, tries, reason(error))
         return found
+
+    def _begin_again(self, chunk: Chunk, budget: Budget, tries: int, why: str) -> None:
+        if self._client.status != "running":
+            raise RunError(f"the scheduler is gone ({why}); what is finished is kept")
+        if tries == TRIES:
+            raise RunError(f"a chunk was lost {tries} times on the cluster ({why}); what is finished is kept")
+        try:
+            self._told = self._scattered()
+        except Exception as error:
+            raise RunError(f"no worker takes the problem ({reason(error)}); what is finished is kept") from None
+        self._begin(chunk, budget, tries + 1)
 
     def merged(self, partials: list[Partial]) -> Partial:
         """A few go to each task, what becomes of them again, until one is left; what a worker loses is done again."""
@@ -128,9 +138,29 @@ def _client(scheduler: Any, timeout: float) -> tuple[Any, bool]:
         kind = type(scheduler).__name__
         raise ParameterError(f'scheduler: expected a distributed.Client or an address as "tcp://host:8786", got {kind}')
     try:
-        return client(scheduler, timeout=timeout, set_as_default=False), True
+        return _within(timeout, lambda: client(scheduler, timeout=timeout, set_as_default=False)), True
     except Exception as error:
         raise RunError(
             f"scheduler {scheduler!r:.100}: no answer within {timeout:g} s ({reason(error)}); check the address, and "
             "that `dask scheduler` runs there"
         ) from None
+
+
+def _within(seconds: float, connect: Callable[[], Any]) -> Any:
+    """What a call comes to that may never return: a scheduler can take a connection and say nothing."""
+    answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+    def call() -> None:
+        try:
+            answers.put(connect())
+        except Exception as error:
+            answers.put(error)
+
+    threading.Thread(target=call, daemon=True).start()
+    try:
+        answer = answers.get(timeout=seconds + _GRACE)
+    except queue.Empty:
+        raise TimeoutError("connected, then nothing") from None
+    if isinstance(answer, Exception):
+        raise answer
+    return answer

@@ -90,12 +90,7 @@ class LocalPool:
         for _ in range(self._size):
             self._tasks.put(None)
         for process in list(self._processes.values()):
-            process.kill()
-            process.wait()
-            for pipe in (process.stdin, process.stdout):
-                if pipe is not None:
-                    with suppress(OSError):  # what was not sent goes nowhere
-                        pipe.close()
+            _ended(process)
 
     def _serve(self, number: int) -> None:
         """One worker's thread: it starts the process, before there is work, and again when it is lost."""
@@ -114,8 +109,7 @@ class LocalPool:
                     if self._is_closed:
                         return
                     lost += 1
-                    process.kill()
-                    code = process.wait()
+                    code = _ended(process)
                     if lost == TRIES:
                         answer = RunError(
                             f"a chunk ended its worker {TRIES} times (the last with code {code}); memory may be short: "
@@ -135,6 +129,17 @@ class LocalPool:
         with suppress(OSError):  # it is gone already, which the first chunk will notice
             _tell(process, self._problem)
         return process
+
+
+def _ended(process: subprocess.Popen[bytes]) -> int:
+    """The code that a process ends with, whatever it does."""
+    process.kill()
+    code = process.wait()
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with suppress(OSError):  # what was not sent goes nowhere
+                pipe.close()
+    return code
 
 
 def _tell(process: subprocess.Popen[bytes], message: Any) -> None:
