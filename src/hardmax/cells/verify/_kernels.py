@@ -18,6 +18,8 @@ from hardmax.exact.rounding import SAFETY, UNDERFLOW, UNIT_ROUNDOFF
 
 dot_error, corner_error = inner(rounding.dot_error), inner(rounding.corner_error)
 split_sum_error = inner(rounding.split_sum_error)
+#: For what one place calls for every corner: a call costs more than such a loop, by the arrays that it hands over.
+_inline = inner(nogil=True, inline="always")
 
 #: Sums of numbers on a lattice are exact in two parts up to so many bits, and in one float up to so many.
 _TWO_PARTS, _ONE_FLOAT = 60, 50
@@ -200,13 +202,13 @@ def _bounds(guards, row, node, reach, has_constant, bound):
             rest = guards.low[row, t]
             for k in range(len(bound)):
                 bound[k] += by_low * abs(rest[k])
-    is_small = True
+    n_large = 0
     for k in range(len(bound)):
-        is_small = is_small and bound[k] < _LARGE
-    return is_small
+        n_large += 0 if bound[k] < _LARGE else 1
+    return n_large == 0
 
 
-@borrowing(nogil=True)
+@_inline
 def _hold(node, shapes, corner, source, target):
     """Copy the numbers of the options whose walls a corner is said to lie on."""
     for place in range(shapes.incident_start[corner], shapes.incident_start[corner + 1]):
@@ -230,15 +232,15 @@ def _least_leads(guards, row, node, shapes, cell, own, race):
         is_far = shapes.is_far[corner]
         point = shapes.ends[corner] if is_far else shapes.points[corner]
         bound = race.far_bound if is_far else race.bound
-        constant, x, head, factor = 0.0 if is_far else 1.0, point[0], numbers[0], numbers[1]
-        y, z, w = point[1] if n_terms > 2 else 0.0, point[2] if n_terms > 3 else 0.0, point[3] if n_terms > 4 else 0.0
-        by_y, by_z, by_w = numbers[min(2, n_terms - 1)], numbers[min(3, n_terms - 1)], numbers[min(4, n_terms - 1)]
-        for k in range(len(value)):  # up to four dimensions in one loop
-            value[k] = constant * head[k] + x * factor[k] + y * by_y[k] + z * by_z[k] + w * by_w[k]
-        for t in range(5, n_terms):
-            x, factor = point[t - 1], numbers[t]
+        constant, x, head, by_x = 0.0 if is_far else 1.0, point[0], numbers[0], numbers[1]
+        y, by_y = point[1] if n_terms > 2 else 0.0, numbers[min(2, n_terms - 1)]
+        for k in range(len(value)):
+            value[k] = constant * head[k] + x * by_x[k] + y * by_y[k]
+        for t in range(3, n_terms, 2):
+            x, by_x = point[t - 1], numbers[t]
+            y, by_y = point[t] if t + 1 < n_terms else 0.0, numbers[min(t + 1, n_terms - 1)]
             for k in range(len(value)):
-                value[k] += x * factor[k]
+                value[k] += x * by_x[k] + y * by_y[k]
         _hold(node, shapes, corner, least, race.held)
         if node.is_relu:
             for k in range(len(value)):
@@ -328,7 +330,10 @@ def settle_choices(node, guards, cells, labels, shapes, walls, good):
             for choice in range(count):
                 race.sign[choice] = 1.0 if own[choice] == 1 else -1.0
         _least_leads(guards, row, node, shapes, cell, own, race)
+        n_open = 0
         for option in range(n_options):
+            n_open += 0 if 0.0 < race.least[option] < np.inf else 1
+        for option in range(n_options if n_open else 0):
             choice = option // size
             rival = option - choice * size
             if 0.0 < race.least[option] < np.inf or (not node.is_relu and rival == own[choice]) or not good[cell]:
@@ -343,14 +348,14 @@ def settle_choices(node, guards, cells, labels, shapes, walls, good):
 # --- corners from their walls -------------------------------------------------------------------------------
 
 
-@borrowing(nogil=True)
+@_inline
 def _upper_half(x):
     """The upper half of a float's bits, after Dekker."""
     t = 134217729.0 * x
     return t - (t - x)
 
 
-@borrowing(nogil=True)
+@_inline
 def _residual(walls, facet, point, is_far, uppers, upper):
     """What a wall is at a point, in one float, the sum of the terms' absolute values, and what the wall's errors add.
 
@@ -440,7 +445,7 @@ def _invert(matrix, inverse, scale, swaps):
     return True
 
 
-@borrowing(nogil=True)
+@_inline
 def _share(matrix, matrix_error, inverse):
     """Lemma "linear system": a bound on the row sums of |I - R A|, infinite where there is none.
 
@@ -468,7 +473,7 @@ def _share(matrix, matrix_error, inverse):
     return share
 
 
-@borrowing(nogil=True)
+@_inline
 def _solution_bound(share, inverse, gap, gap_error):
     """Lemma "linear system", the share of the defect given."""
     dim = len(inverse)
@@ -517,7 +522,7 @@ class System(NamedTuple):
     upper: Any
 
 
-@borrowing(nogil=True)
+@_inline
 def _load(system, walls, facets, dim):
     """Write the normals of walls, choose dim of them and invert these; returns whether that is possible."""
     n, kept = len(facets), system.kept
@@ -540,7 +545,7 @@ def _load(system, walls, facets, dim):
     return _invert(system.matrix, system.inverse, system.scale, system.swaps)
 
 
-@borrowing(nogil=True)
+@_inline
 def _leave(system, walls, facets, first, point, is_far, is_last):
     """Write what walls leave at a point: the chosen ones first. Returns whether all leave nothing, and exactly that.
 
@@ -561,7 +566,7 @@ def _leave(system, walls, facets, first, point, is_far, is_last):
     return is_exact
 
 
-@borrowing(nogil=True)
+@_inline
 def _explained(system, facets, shapes, units, point, is_far):
     """What one rounding of each operation explains of a corner's error, in unit roundoffs."""
     dim, size = len(point), system.size
@@ -580,7 +585,7 @@ def _explained(system, facets, shapes, units, point, is_far):
     return largest
 
 
-@borrowing(nogil=True)
+@_inline
 def _is_inside(shapes, corner, facets):
     """Whether a corner lies certainly inside the domain's ends, but for those that it is said to lie on."""
     point = shapes.points[corner] if len(shapes.ends) == 0 else shapes.ends[corner]
@@ -595,7 +600,7 @@ def _is_inside(shapes, corner, facets):
     return True
 
 
-@borrowing(nogil=True)
+@_inline
 def _is_zero(point):
     for x in point:
         if x != 0.0:
@@ -603,7 +608,7 @@ def _is_zero(point):
     return True
 
 
-@borrowing(nogil=True)
+@_inline
 def _is_settled(system, walls, shapes, corner, facets, first, units):
     """Whether a corner is proved to be where its walls meet, within its error; and what roundings explain of that, with
     the largest coordinate, in unit roundoffs."""
@@ -630,6 +635,28 @@ def _is_settled(system, walls, shapes, corner, facets, first, units):
     return is_settled, explained + largest
 
 
+@borrowing(nogil=True)
+def _settle_cell(cell, system, walls, shapes, units, scale):
+    """Whether all corners of a cell are settled; writes what roundings explain of their errors."""
+    dim, start, is_good = len(system.matrix), shapes.incident_start, True
+    reach, first = 0.0, shapes.facet_start[cell]
+    for corner in range(shapes.vertex_start[cell], shapes.vertex_start[cell + 1]):
+        for k in range(dim):
+            reach = max(reach, abs(shapes.points[corner, k]))
+    for facet in range(first, shapes.facet_start[cell + 1]):
+        for t in range(1, dim + 1):
+            system.uppers[facet - first, t] = _upper_half(walls.value[facet, t])
+    for corner in range(shapes.vertex_start[cell], shapes.vertex_start[cell + 1]):
+        facets = shapes.incident_facet[start[corner] : start[corner + 1]]
+        scale[corner] = np.inf
+        is_settled = _is_inside(shapes, corner, facets) and _load(system, walls, facets, dim)
+        if is_settled:
+            is_settled, explained = _is_settled(system, walls, shapes, corner, facets, first, units)
+            scale[corner] = UNIT_ROUNDOFF * (explained + reach) + UNDERFLOW
+        is_good = is_good and is_settled
+    return is_good
+
+
 @kernel(nogil=True)
 def settle_corners(cells, shapes, walls, units, good, scale):
     """Mark as not good the cells with a corner that is not proved to be where its walls meet, within its error.
@@ -647,22 +674,8 @@ def settle_corners(cells, shapes, walls, units, good, scale):
     system = System(rows[0], rows[1], whole[0], whole[1], squares[0], squares[1], long[0], long[1], long[2], long[3],
                     long[4], uppers, long[5])  # fmt: skip
     for cell in cells:
-        reach, first = 0.0, shapes.facet_start[cell]
-        for corner in range(shapes.vertex_start[cell], shapes.vertex_start[cell + 1]):
-            for k in range(dim):
-                reach = max(reach, abs(shapes.points[corner, k]))
-        for facet in range(first, shapes.facet_start[cell + 1]):
-            for t in range(1, dim + 1):
-                uppers[facet - first, t] = _upper_half(walls.value[facet, t])
-        for corner in range(shapes.vertex_start[cell], shapes.vertex_start[cell + 1]):
-            facets = shapes.incident_facet[start[corner] : start[corner + 1]]
-            scale[corner] = np.inf
-            is_settled = _is_inside(shapes, corner, facets) and _load(system, walls, facets, dim)
-            if is_settled:
-                is_settled, explained = _is_settled(system, walls, shapes, corner, facets, first, units)
-                scale[corner] = UNIT_ROUNDOFF * (explained + reach) + UNDERFLOW
-            if not is_settled:
-                good[cell] = False
+        if not _settle_cell(cell, system, walls, shapes, units, scale):
+            good[cell] = False
 
 
 # --- closed polytopes ---------------------------------------------------------------------------------------
@@ -767,6 +780,41 @@ def passed_on(value, units, parents, chosen):
 
 
 @kernel(nogil=True)
+def sizes_and_units(value, units, roundings):
+    """|value| + units / roundings, (n,)."""
+    found = np.empty(len(value))
+    for k in range(len(value)):
+        found[k] = abs(value[k]) + units[k] / roundings
+    return found
+
+
+@kernel(nogil=True)
+def run_starts(row_of, chosen):
+    """Where a row's number or its entries differ from those of the row before, (n,)."""
+    found = np.ones(len(row_of), dtype=np.bool_)
+    for i in range(1, len(row_of)):
+        ours, theirs, n_apart = chosen[i], chosen[i - 1], 0
+        for k in range(len(ours)):
+            n_apart += 1 if ours[k] != theirs[k] else 0
+        found[i] = n_apart > 0 or row_of[i] != row_of[i - 1]
+    return found
+
+
+@kernel(nogil=True)
+def near_ends(value, units, least):
+    """Which rows (rows, n) hold nonzero numbers below ``least``, or some that are not finite; (rows,)."""
+    found = np.zeros(len(value), dtype=np.bool_)
+    for i in range(len(value)):
+        ours, theirs, count = value[i], units[i], 0
+        for k in range(len(ours)):
+            size = abs(ours[k])
+            count += 0 if size == 0.0 or least <= size < np.inf else 1
+            count += 0 if theirs[k] == 0.0 or theirs[k] >= least else 1
+        found[i] = count > 0
+    return found
+
+
+@kernel(nogil=True)
 def label_sums(labels, weights):
     """The sum of each label's entries times their weights, modulo 2^64, (n,)."""
     sums = np.zeros(len(labels), dtype=np.uint64)
@@ -777,13 +825,33 @@ def label_sums(labels, weights):
 
 
 @kernel(nogil=True)
-def one_apart(labels, ours, theirs, columns, rivals):
-    """Whether the labels of two cells differ in one column alone, where the second has the rival, (n,)."""
-    found = np.empty(len(ours), dtype=np.bool_)
-    for i in range(len(ours)):
-        one, two = labels[ours[i]], labels[theirs[i]]
-        is_same = True
-        for k in range(len(one)):
-            is_same = is_same and (one[k] == two[k] or k == columns[i])
-        found[i] = is_same and one[columns[i]] != two[columns[i]] and np.int64(two[columns[i]]) == rivals[i]
+def cells_one_apart(labels, keys, weights, owners, columns, rivals):
+    """For each owner the first cell whose label is the owner's but for one column, where it has the rival; -1 for none.
+
+    ``keys`` are ``label_sums``; labels with equal keys are compared.
+    """
+    size = 4
+    while size < 2 * len(keys):
+        size *= 2
+    mask, shift = np.uint64(size - 1), np.uint64(24)
+    table = np.full(size, -1)
+    for cell in range(len(keys)):
+        place = keys[cell] >> shift & mask
+        while table[place] >= 0:
+            place = place + np.uint64(1) & mask
+        table[place] = cell
+    found = np.full(len(owners), -1)
+    for i in range(len(owners)):
+        ours, column = labels[owners[i]], columns[i]
+        change = rivals[i] - np.int64(ours[column])
+        wanted = keys[owners[i]] + weights[column] * np.uint64(change)
+        place = wanted >> shift & mask
+        while table[place] >= 0 and found[i] < 0:
+            cell = table[place]
+            if keys[cell] == wanted and change != 0 and np.int64(labels[cell, column]) == rivals[i]:
+                theirs, n_apart = labels[cell], 0
+                for k in range(len(ours)):
+                    n_apart += 1 if ours[k] != theirs[k] else 0
+                found[i] = cell if n_apart == 1 else -1
+            place = place + np.uint64(1) & mask
     return found

@@ -14,7 +14,7 @@ from hardmax.cells.verify.subject import Subject
 from hardmax.errors import PrecisionError, WeightError
 from hardmax.exact.quadratic import compare
 from hardmax.exact.rationals import rational
-from hardmax.exactness import FloatArray
+from hardmax.exactness import FloatArray, IntArray
 
 #: How many times larger an error bound may be than what one rounding of each operation explains, counted as engines do
 #: it, with one number a tensor: about ten in trained networks, more where a chain of cuts adds up.
@@ -50,13 +50,16 @@ def _overlap(subject: Subject) -> str | None:
 
 
 def check_interior_points(subject: Subject) -> Check:
-    """The network has each cell's own label at a point inside it."""
+    """The network has each cell's own label at a point inside it: where its corners are settled no choice loses at any
+    of them, and one that ties at all of them is made for the lowest index, so that all points inside are such."""
     n = subject.n_cells
     doubtful = np.arange(n)
     if not subject.in_rationals:
-        seen = _float_labels(subject)
+        if subject.graph is subject.net.graph:
+            doubtful = np.flatnonzero(~subject.settled.corners)
+        seen = _float_labels(subject, doubtful) if len(doubtful) else None
         if seen is not None:
-            doubtful = np.flatnonzero((seen != subject.labels).any(axis=1))
+            doubtful = doubtful[(seen != subject.labels[doubtful]).any(axis=1)]
     wrong = [index for index, shape in subject.in_shape(doubtful) if not _owns_a_point(subject, index, shape)]
     if wrong:
         detail = f"{len(wrong)} cells have another label inside, cell {wrong[0]} first"
@@ -65,10 +68,10 @@ def check_interior_points(subject: Subject) -> Check:
     return Check("interior points", True, f"{n} cells have their own label at a point inside, {how}")
 
 
-def _float_labels(subject: Subject) -> NDArray[np.int64] | None:
-    """Labels at the cells' centres; None where floats overflow on the way."""
+def _float_labels(subject: Subject, cells: IntArray) -> NDArray[np.int64] | None:
+    """Labels at the centres of some cells; None where floats overflow on the way."""
     try:
-        return subject.net.labels(subject.inputs(subject.centres))
+        return subject.net.labels(subject.inputs(subject.centres[cells]))
     except (PrecisionError, WeightError):
         return None
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,8 @@ from hardmax.networks.graph import Graph
 
 #: Smaller numbers are left to rationals, so that no product here underflows.
 _LEAST = 2.0**-400
+#: What ``_constants`` found, as long as the operation lives.
+_known: WeakKeyDictionary[op.Operation, tuple[Any, bool, int, int]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +130,7 @@ def roundings(graph: Graph, domain: Domain, is_quadratic: bool) -> tuple[list[Fl
                 value[:, 0] = 1.0
                 found = Terms(value, np.zeros(value.shape), start.lattice, start.exact)
             else:
-                found = _applied(operation.cast(np.abs), operands, is_quadratic)
+                found = _applied(_constants(operation)[0], operands, is_quadratic)
             values.append(_levelled(found))
     return guards, _most(values[-1])
 
@@ -146,8 +149,9 @@ def _most(terms: Terms) -> FloatArray:
 
 def _runs(row_of: IntArray, chosen: NDArray[Any]) -> tuple[IntArray, IntArray, IntArray]:
     """``branches``, but for rows that come again later: these are new rows."""
-    starts = np.ones(len(row_of), dtype=bool)
-    starts[1:] = (row_of[1:] != row_of[:-1]) | (chosen[1:] != chosen[:-1]).any(axis=1)
+    from hardmax.cells.verify._kernels import run_starts
+
+    starts = run_starts(row_of, np.ascontiguousarray(chosen))
     first = np.flatnonzero(starts)
     return np.cumsum(starts) - 1, row_of[first], chosen[first]
 
@@ -171,10 +175,10 @@ def _inputs(graph: Graph, domain: Domain, n_terms: int, kind: Any) -> Terms:
 
 def _guarded(terms: Terms) -> Terms:
     """The same with nothing proved about rows that hold numbers near the ends of binary64."""
-    size = terms.size.reshape(len(terms.value), -1)
-    small = ((size < _LEAST) & (size > 0)).any(axis=1) | ~np.isfinite(size).all(axis=1)
-    units = terms.units.reshape(len(terms.value), -1)
-    small |= ((units < _LEAST) & (units > 0)).any(axis=1)
+    from hardmax.cells.verify._kernels import near_ends
+
+    numbers = (part.reshape(len(terms.value), -1) for part in (terms.value, terms.units))
+    small = near_ends(*(np.ascontiguousarray(part, dtype=np.float64) for part in numbers), _LEAST)
     if not small.any():
         return terms
     units = terms.units.copy()
@@ -232,6 +236,11 @@ def _by_term(operation: op.Operation, *parts: NDArray[Any], constant: bool = Fal
     if not constant:
         flat = apply(operation, *(part.reshape(rows * terms, *part.shape[2:]) for part in parts), constant_term=False)
         return np.asarray(flat.reshape(rows, terms, *flat.shape[1:]))
+    if isinstance(operation, op.Linear):  # one product of matrices
+        found = _by_term(operation, *parts)
+        if operation.bias is not None:
+            found[:, 0] += operation.bias
+        return found
     first = apply(operation, *(part[:, 0] for part in parts))
     return np.concatenate([first[:, None], _by_term(operation, *(part[:, 1:] for part in parts))], axis=1)
 
@@ -251,6 +260,12 @@ def _moved(operation: op.Operation, operands: list[Terms]) -> Terms:
 def _constants(operation: op.Operation) -> tuple[Any, bool, int, int]:
     """For a linear operation: itself on absolute values, whether no constant is tiny, and the lattices of factors
     and of what is added."""
+    if operation not in _known:
+        _known[operation] = _find_constants(operation)
+    return _known[operation]
+
+
+def _find_constants(operation: op.Operation) -> tuple[Any, bool, int, int]:
     absolute = operation.cast(np.abs)
     added = op.constant_term(operation)
     factors = [
@@ -273,7 +288,7 @@ def _linear(operation: op.Operation, x: Terms) -> Terms:
     absolute, is_fine, multiplied, added = _constants(operation)
     value = _by_term(operation, x.value, constant=True)
     roundings = _length(operation, x.value.shape[2:]) + 3.0
-    units = roundings * _by_term(absolute, x.size + x.units / roundings, constant=True)
+    units = roundings * _by_term(absolute, _weighed(x, roundings), constant=True)
     lattice = np.minimum(x.lattice + multiplied, added)
     exact = x.exact
     if exact.any():
@@ -283,6 +298,14 @@ def _linear(operation: op.Operation, x: Terms) -> Terms:
     if not is_fine:
         return Terms(value, np.full(units.shape, np.inf), lattice, np.zeros_like(exact))
     return _guarded(Terms(value, units, lattice, exact))
+
+
+def _weighed(x: Terms, roundings: float) -> FloatArray:
+    """Sizes and, in units of so many roundings, errors."""
+    from hardmax.cells.verify._kernels import sizes_and_units
+
+    numbers = (np.ascontiguousarray(part, dtype=np.float64).reshape(-1) for part in (x.value, x.units))
+    return np.asarray(sizes_and_units(*numbers, roundings).reshape(x.value.shape))
 
 
 def _length(operation: op.Operation, shape: tuple[int, ...]) -> int:

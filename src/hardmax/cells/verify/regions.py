@@ -47,6 +47,8 @@ def _map_numbers(subject: Subject) -> tuple[IntArray, int]:
         slack = np.repeat(error, maps.shape[1] // (dim + 1), axis=1)
         for column in range(maps.shape[1]):
             group = parted(group, maps[:, column] - slack[:, column], maps[:, column] + slack[:, column])
+            if group.max(initial=-1) == n - 1:  # each map is alone
+                return np.arange(n), 0
     several = np.bincount(group, minlength=1)[group] > 1
     exact = np.zeros(n, dtype=bool) if subject.in_rationals else (error == 0).all(axis=1)
     is_known = np.ones(n, dtype=bool)

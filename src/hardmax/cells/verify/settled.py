@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 #: Numbers one batch of guards may hold.
-_BATCH = 1 << 19
+_BATCH = 1 << 18
 
 
 @dataclass(eq=False)

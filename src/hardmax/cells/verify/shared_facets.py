@@ -58,17 +58,12 @@ def choice_levels(graph: Graph) -> tuple[IntArray, BoolArray]:
 
 def cells_behind(subject: Subject, facets: IntArray) -> IntArray:
     """For facets inside the domain the cell whose label differs in the facet's choice alone, (n,); -1 for none."""
-    from hardmax.cells.verify._kernels import one_apart
+    from hardmax.cells.verify._kernels import cells_one_apart
 
-    labels, (weights, keys) = subject.plain_labels, subject.label_keys
-    order = np.argsort(keys)
-    cell, column, rival = subject.facet_owner[facets], subject.wall_column[facets], subject.wall_rival[facets]
-    with np.errstate(over="ignore"):
-        wanted = keys[cell] + weights[column] * (rival - labels[cell, column].astype(np.int64)).astype(np.uint64)
-    place = np.minimum(np.searchsorted(keys[order], wanted), len(order) - 1)
-    found = order[place]
-    # equal keys prove nothing: labels are compared
-    return np.where(one_apart(labels, cell, found, column, rival), found, -1)
+    weights, keys = subject.label_keys
+    owner, column, rival = subject.facet_owner[facets], subject.wall_column[facets], subject.wall_rival[facets]
+    found: IntArray = cells_one_apart(subject.plain_labels, keys, weights, owner, column, rival)
+    return found
 
 
 def groups(subject: Subject, facets: IntArray, levels: IntArray) -> list[tuple[IntArray, IntArray]]:

@@ -253,7 +253,7 @@ def layout_fault(subject: Subject) -> str | None:
     if pieces.error is not None and pieces.error.shape != (len(pieces.vertices),):
         return f"the errors of corners have shape {pieces.error.shape}, expected {(len(pieces.vertices),)}"
     sizes = _choice_sizes(subject)
-    if n and ((cells.labels < 0).any() or (cells.labels >= sizes).any()):
+    if n and ((cells.labels.min(axis=0) < 0).any() or (cells.labels.max(axis=0) >= sizes).any()):
         return "a label names a winner that does not exist"
     return _wall_fault(pieces.walls, sizes, dim)
 
