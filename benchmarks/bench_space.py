@@ -5,7 +5,9 @@
 The networks lie in ``../shared/nets``; without them a random network of the same shape is cut instead. Fails
 where a count is wrong, or at full size where enumeration takes longer than the fastest peer measured
 (relu_edge_subdivision, float32, not certified, on a machine of its own: 0.044 s and 0.062 s). Times are of
-whole enumerations with polytopes and maps kept; ``cutting`` is the part inside the engine.
+whole enumerations with polytopes and maps kept; ``cutting`` is the part inside the engine. Then processor seconds of
+``hm.verify`` as multiples of the enumeration, in two, three and four dimensions and with attention, and beside them
+those of the neighbours, maps and regions it checks; the full size fails where verification takes more than 5 times.
 """
 
 import os
@@ -31,6 +33,7 @@ CASES = [
     ("e_3-16-16-1_pt", (3, 16, 16, 1), 1276, 5028, 0.044),
     ("f_4-12-12-1_pt", (4, 12, 12, 1), 1226, 10501, 0.062),
 ]
+VERIFY_TARGET = 5.0
 
 
 def _network(name, widths):
@@ -63,6 +66,53 @@ def bench_space(net, domain, certified, repeats):
         best_cutting = min(best_cutting, sum(spent))
         settled = enumeration.n_settled
     return best, best_cutting, cells, settled
+
+
+def _attention_network(dim):
+    """A block of attention and ReLUs, drawn here."""
+    rng = np.random.default_rng(0)
+    head = hm.Head(rng.normal(size=(4, 3)), rng.normal(size=(4, dim)), rng.normal(size=(3, dim)))
+    layers = [
+        hm.Affine(rng.normal(size=(12, dim)), rng.normal(size=12)),
+        hm.ReLU(),
+        hm.Affine(rng.normal(size=(1, 12))),
+    ]
+    return hm.Network([hm.Residual(hm.Attention([head])), *layers], dim)
+
+
+def bench_verify(net, domain, repeats):
+    """Least processor seconds of an enumeration, of what follows from its cells, and of verifying both; the cells."""
+    best = np.full(3, np.inf)
+    for _ in range(repeats):
+        begin = time.process_time()
+        cells = hm.enumerate_cells(net, domain)
+        found = time.process_time()
+        _ = cells.neighbours, cells.n_maps, cells.n_regions
+        claimed = time.process_time()
+        if not hm.verify(cells).ok:
+            raise SystemExit(f"a right complex was not verified: {hm.verify(cells)}")
+        best = np.minimum(best, np.diff([begin, found, claimed, time.process_time()]))
+    return *best.tolist(), cells.n_cells
+
+
+def _compare_verify(is_full):
+    """Print the ratios; returns those that are too large."""
+    failures = []
+    cases = [("c_2-64-64-64-1_pt", (2, 64, 64, 64, 1)), *(case[:2] for case in CASES)]
+    nets = [(name, _network(name, widths)[0], widths[0]) for name, widths in cases]
+    nets += [(f"attention in {dim}-D", _attention_network(dim), dim) for dim in (2, 3)]
+    for name, net, dim in nets if is_full else nets[1:2]:
+        for domain in (hm.Box([-1.0] * dim, [1.0] * dim), hm.Space(dim)):
+            bench_verify(net, domain, 1)  # compiles, or reads the cache
+            seconds, claims, verified, n_cells = bench_verify(net, domain, 5 if is_full else 1)
+            where = "[-1,1]" if domain.is_bounded else "R"
+            print(
+                f"{name:18s} {where}^{dim:<2d} {n_cells:6d} cells   {seconds:8.4f} s   neighbours, maps, regions "
+                f"{claims / seconds:5.1f}x   verify {verified / seconds:5.1f}x"
+            )
+            if is_full and verified > VERIFY_TARGET * seconds:
+                failures.append(f"verify {name} on {where}^{dim}: {verified / seconds:.1f} times the enumeration")
+    return failures
 
 
 def _watched(engine):
@@ -104,6 +154,7 @@ def main():
                     failures.append(f"{name} on {where}^{dim}, {mode}: {cells} cells, expected {expected}")
                 if is_full and is_reference and domain.is_bounded and seconds > peer:
                     failures.append(f"{name}, {mode}: {seconds:.4f} s, expected below {peer} s")
+    failures += _compare_verify(is_full)
     for failure in failures:
         print(f"FAILED {failure}")
     return 1 if failures else 0

@@ -36,6 +36,7 @@ _VIEWS = {
     "resources": "runs.resources",
     "stored_cells": "runs.cell_runs",
     "write_cache_page": "show.cache_page",
+    "write_heads_page": "show.heads_page",
 }
 
 

@@ -57,6 +57,8 @@ def test_fidelity_is_that_of_the_same_inputs(records, examples):
     found = hm.fidelity.compare(hm.builtin("lookup"), examples.inputs, examples.labels)
     for name in ("agreement", "relative_error", "kl", "soft_accuracy", "hard_accuracy"):
         assert _value(records, MODEL, name) == getattr(found, name)
+        (row,) = [r.row() for r in records if (r.subject, r.quantity) == (MODEL, name)]
+        assert (row["low"], row["high"]) == found.interval(name)
     assert {r.exactness for r in records if r.subject == MODEL} == {"estimated"}
 
 
@@ -92,6 +94,7 @@ def test_a_network_without_attention_has_cells_and_an_accuracy():
     net = hm.Network([hm.Affine([[1.0], [-1.0]]), hm.ReLU()], input_dim=1)
     made = snapshot(net, [Probe("line", hm.Segment([-1.0], [1.0]))], inputs=[[2.0], [-2.0], [3.0]], labels=[0, 1, 1])
     assert [(r.quantity, r.value) for r in made] == [("cells", 2), ("accuracy", pytest.approx(2 / 3))]
+    assert made[0].low is None and (made[1].low, made[1].high) == pytest.approx((0.0943, 0.9916), abs=1e-4)
 
 
 def test_a_count_that_stops_early_says_that_it_is_a_lower_bound(probes):
@@ -137,7 +140,8 @@ def test_rows_survive_the_trip_to_csv_and_json(tmp_path):
     with recorder.write(tmp_path / "run.csv").open(newline="") as file:
         table = list(csv.DictReader(file))
     assert [{**row, "step": str(row["step"])} for row in recorder.rows] == [
-        {**row, "value": None if row["value"] == "" else float(row["value"])} for row in table
+        row | {name: None if row[name] == "" else float(row[name]) for name in ("value", "low", "high")}
+        for row in table
     ]
     document = json.loads(recorder.write(tmp_path / "run.json").read_text())
     assert document["schema"] == "hardmax-dynamics-1" and document["rows"] == recorder.rows
@@ -152,7 +156,7 @@ def test_an_existing_file_is_kept_unless_forced(tmp_path):
         recorder.write(file)
     assert file.read_text() == "mine"
     recorder.write(file, force=True)
-    assert file.read_text() == "step,subject,quantity,value,exactness\n"
+    assert file.read_text() == "step,subject,quantity,value,exactness,low,high\n"
     with pytest.raises(WriteError, match="cannot be written"):
         recorder.write(tmp_path / "no" / "run.csv")
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from hardmax.cells.subtrees import Budget
 from hardmax.runs import folder as folders
 from hardmax.runs.resources import Resources
-from hardmax.runs.worker import opened, work
+from hardmax.runs.worker import merged, opened, work
 
 
 class KilledError(BaseException):
@@ -27,6 +27,9 @@ class InlinePool:
         chunk, budget = self.waiting.pop()
         self.worked.append(chunk.name)
         return [(chunk, work(self.kind, self.problem, chunk.data, budget))]
+
+    def merged(self, partials):
+        return merged(self.kind, partials)
 
     def close(self):
         pass

@@ -1,6 +1,7 @@
 """Counts and enumerations as runs: the same answers, whatever ends them, and nothing counted twice."""
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -15,6 +16,8 @@ from hardmax.cells.subtrees import Budget
 from hardmax.errors import FileFormatError, MissingExtraError, ParameterError, RunError, WriteError
 from hardmax.networks.library import builtin, random_relu_network
 from hardmax.runs import tables
+from hardmax.runs.chunks import Chunk
+from hardmax.runs.processes import LocalPool
 from hardmax.runs.worker import work
 from runs.inline_runs import Here, KilledError, killed_at_write
 
@@ -164,27 +167,36 @@ def test_folders_that_cannot_be_a_run_s_are_refused_by_name(tmp_path):
         hm.count_cells(GRID, SQUARE, out=tmp_path / "run", on=Here())
 
 
-def test_a_full_disk_and_a_disk_limit_stop_a_run_that_goes_on_with_more(tmp_path, monkeypatch):
+def test_a_full_disk_and_a_disk_limit_stop_a_run_that_goes_on_with_more(tmp_path):
     with pytest.raises(WriteError, match="more than the 9,000 allowed"):
         hm.count_cells(GRID, SQUARE, out=tmp_path / "small", on=Here(disk=9000))
     assert sum(file.stat().st_size for file in (tmp_path / "small").rglob("*") if file.is_file()) <= 9000
     assert hm.count_cells(GRID, SQUARE, out=tmp_path / "small", on=Here()) == 256
 
-    writes = {"left": 8}
-    fsync = os.fsync
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
 
-    def full(handle):
-        writes["left"] -= 1
-        if writes["left"] < 0:
-            raise OSError(28, "No space left on device")
-        fsync(handle)
+    class Filling(Here):
+        """After some chunks the system takes no more than a few bytes."""
 
-    monkeypatch.setattr(os, "fsync", full)
-    first = Here()
-    with pytest.raises(WriteError, match="No space left"):
-        hm.count_cells(GRID, SQUARE, out=tmp_path / "full", on=first)
-    monkeypatch.undo()
-    assert not list((tmp_path / "full").rglob(".hardmax-*"))
+        def pool(self, kind, problem):
+            pool = super().pool(kind, problem)
+            finished = pool.finished
+
+            def watched(timeout):
+                if len(self.worked) == 4:
+                    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+                return finished(timeout)
+
+            pool.finished = watched
+            return pool
+
+    first = Filling()
+    try:
+        with pytest.raises(WriteError, match="File too large"):
+            hm.count_cells(GRID, SQUARE, out=tmp_path / "full", on=first)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert not list((tmp_path / "full").rglob(".hardmax-*")) and len(_parts(tmp_path / "full")) == 4
     second = Here()
     assert hm.count_cells(GRID, SQUARE, out=tmp_path / "full", on=second) == 256
     assert not set(first.worked[:-1]) & set(second.worked)
@@ -292,6 +304,22 @@ def test_processes_survive_the_kill_of_a_worker_and_a_run_the_kill_of_them_all(t
     out, _ = process.communicate(timeout=120)
     assert out == "262144 True\n" and process.returncode == 0
     assert {file: file.stat().st_mtime_ns for file in _parts(folder) if file in written} == written
+
+
+def test_a_chunk_that_ends_every_worker_is_named():
+    pool = LocalPool("count", b"", 1)
+    try:
+        pool.submit(Chunk("x", 1.0, b""), Budget())
+        found, killed = [], set()
+        while not found:
+            for pid in set(pool.pids) - killed:
+                os.kill(pid, signal.SIGKILL)
+                killed.add(pid)
+            found = pool.finished(0.05)
+        assert isinstance(found[0][1], RunError) and "ended its worker 3 times" in str(found[0][1])
+        assert len(killed) >= 3
+    finally:
+        pool.close()
 
 
 def test_two_processes_do_not_work_in_one_folder(tmp_path):

@@ -1,5 +1,6 @@
 """The same runs on a Dask cluster: a scheduler and workers as processes of their own, one of them killed."""
 
+import signal
 import subprocess
 import sys
 import time
@@ -8,6 +9,8 @@ import pytest
 
 import hardmax as hm
 from hardmax.errors import ParameterError, RunError
+from hardmax.runs import dask_pool
+from hardmax.runs.worker import Partial
 
 pytest.importorskip("distributed", reason="distributed, which is not installed")
 pytest.importorskip("pyarrow", reason="pyarrow, which is not installed")
@@ -22,7 +25,7 @@ def _dask(program, *arguments):
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
-    """The address of a scheduler with two workers, and the workers' processes."""
+    """The address of a scheduler with three workers, and the workers' processes."""
     place = tmp_path_factory.mktemp("dask")
     scheduler = _dask("scheduler", "--host", "127.0.0.1", "--port", 0, "--scheduler-file", place / "scheduler.json")
     options = ("--scheduler-file", place / "scheduler.json", "--nthreads", 1, "--no-nanny", "--local-directory", place)
@@ -34,7 +37,7 @@ def cluster(tmp_path_factory):
             time.sleep(0.05)
         import json
 
-        workers += [_dask("worker", *options) for _ in range(2)]
+        workers += [_dask("worker", *options) for _ in range(3)]
         while True:
             try:
                 address = json.loads((place / "scheduler.json").read_text())["address"]
@@ -48,20 +51,21 @@ def cluster(tmp_path_factory):
             process.wait()
 
 
-def test_a_cluster_that_loses_a_worker_counts_every_cell_once(cluster, tmp_path):
+def test_a_cluster_that_loses_workers_counts_every_cell_once(cluster, tmp_path, monkeypatch):
     from distributed import Client
 
     address, workers = cluster
+    monkeypatch.setattr(dask_pool, "_FAN", 2)
     with Client(address, timeout=60, set_as_default=False) as client:
-        client.wait_for_workers(2, timeout=60)
+        client.wait_for_workers(3, timeout=60)
         seen = []
 
         class Killing(hm.Resources):
-            """Kills a worker once some parts are there."""
+            """Kills a worker once some parts are there, and another when they are merged."""
 
             def pool(self, kind, problem):
                 pool = super().pool(kind, problem)
-                finished = pool.finished
+                finished, merged = pool.finished, pool.merged
 
                 def watched(timeout):
                     found = finished(timeout)
@@ -70,16 +74,35 @@ def test_a_cluster_that_loses_a_worker_counts_every_cell_once(cluster, tmp_path)
                         workers[0].kill()
                     return found
 
-                pool.finished = watched
+                def merging(partials):
+                    workers[1].kill()
+                    found = merged(partials)
+                    assert found.n_parts == len(partials) == len(list(tmp_path.glob("parts/*")))
+                    return found
+
+                pool.finished, pool.merged = watched, merging
                 return pool
 
         found = hm.count_cells(NET, SQUARE, out=tmp_path, on=Killing(scheduler=client, chunk_seconds=0.2))
         assert (found, found.is_complete) == (262144, True)
-        assert workers[0].wait() == -9 and len(seen) > 3
+        assert workers[0].wait() == workers[1].wait() == -9 and len(seen) > 3
         parts = list((tmp_path / "parts").iterdir())
         assert len(parts) == len({part.name[:32] for part in parts})
         assert client.status == "running"  # the caller's client stays open
     assert hm.count_cells(hm.grid_transformer(2, 2, 2, 1), SQUARE, on=address) == 16
+
+
+def test_partial_results_are_merged_by_workers_each_once(cluster):
+    from distributed import Client
+
+    with Client(cluster[0], timeout=60, set_as_default=False) as client:
+        pool = dask_pool.DaskPool("count", b"", client, 60)
+        for number in (1, 16, 17, 600):
+            found = pool.merged([Partial(1, 3**k % 1000) for k in range(number)])
+            assert found == Partial(number, sum(3**k % 1000 for k in range(number)))
+        pool.close()
+        tasks = client.run_on_scheduler(lambda dask_scheduler: [str(event) for event in dask_scheduler.task_prefixes])
+        assert "hardmax-merge" in tasks  # shown under this name
 
 
 @pytest.mark.parametrize(
@@ -91,7 +114,7 @@ def test_a_scheduler_that_does_not_answer_is_named(scheduler, words, tmp_path):
         hm.count_cells(NET, SQUARE, out=tmp_path, on=hm.Resources(scheduler=scheduler, timeout=1))
 
 
-def test_a_scheduler_without_workers_is_named(tmp_path):
+def test_a_scheduler_without_workers_or_without_words_is_named(tmp_path):
     scheduler = _dask("scheduler", "--host", "127.0.0.1", "--port", 0, "--scheduler-file", tmp_path / "s.json")
     try:
         end = time.monotonic() + 60
@@ -102,6 +125,9 @@ def test_a_scheduler_without_workers_is_named(tmp_path):
 
         address = json.loads((tmp_path / "s.json").read_text())["address"]
         with pytest.raises(RunError, match="no worker within 1 s"):
+            hm.count_cells(NET, SQUARE, out=tmp_path / "run", on=hm.Resources(scheduler=address, timeout=1))
+        scheduler.send_signal(signal.SIGSTOP)  # connections are taken still, and never answered
+        with pytest.raises(RunError, match="no answer within 1 s"):
             hm.count_cells(NET, SQUARE, out=tmp_path / "run", on=hm.Resources(scheduler=address, timeout=1))
     finally:
         scheduler.kill()

@@ -551,6 +551,23 @@ def test_one_headline_has_one_value_everywhere(lookup_data, capsys):
     assert told["hard_accuracy"] == row["hard_accuracy"] == kept.hard_accuracy
 
 
+def test_every_comparison_stands_with_its_interval(lookup, lookup_data):
+    """In the tables, in their cells on the page, and as a line through each bar and dot."""
+    n_drawn = 0
+    for name in ("fidelity", "greedy", "temperature"):
+        columns = lookup_data["tables"][name]["columns"]
+        measured = [c["key"] for c in columns if c["exactness"] == "estimated" and "end_of" not in c]
+        assert {"agreement", "relative_error", "kl", "hard_accuracy"} <= set(measured)
+        for row in _rows(lookup_data, name):
+            for key in measured:
+                low, high = (row[c["key"]] for c in columns if c.get("end_of") == key)
+                assert low <= row[key] <= high and (low < high or row[key] == 0)
+                n_drawn += 1
+    page = lookup.path.read_text(encoding="utf-8")
+    bars = len(_rows(lookup_data, "fidelity"))
+    assert page.count('<span class="ends">') == n_drawn and page.count('class="whisker"') == bars + 2
+
+
 def test_the_bars_of_margins_add_up_to_the_table_and_break_at_the_margin_needed(lookup_data):
     bars = _rows(lookup_data, "margins")
     for head in _rows(lookup_data, "stability"):

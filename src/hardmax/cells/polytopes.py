@@ -66,13 +66,13 @@ class Polytopes:
         first = batches[0]
         return Polytopes(
             first.dim,
-            _joined_starts([batch.vertex_start for batch in batches]),
+            joined_starts([batch.vertex_start for batch in batches]),
             np.concatenate([batch.vertices for batch in batches]),
-            _joined_starts([batch.facet_start for batch in batches]),
+            joined_starts([batch.facet_start for batch in batches]),
             np.concatenate([batch.walls for batch in batches]),
             _joined([batch.error for batch in batches]),
             _joined([batch.directions for batch in batches]),
-            _joined_bits([batch.incidence for batch in batches]),
+            joined_bits([batch.incidence for batch in batches]),
         )
 
 
@@ -98,7 +98,8 @@ def _rows(array: NDArray[Any] | None, begin: int, end: int) -> Any:
     return None if array is None else array[begin:end]
 
 
-def _joined_starts(starts: Sequence[IntArray]) -> IntArray:
+def joined_starts(starts: Sequence[IntArray]) -> IntArray:
+    """Where the polytopes of several batches begin, one batch behind the other."""
     offsets = np.cumsum([0, *(start[-1] for start in starts)])
     parts = [start[1:] + offset for start, offset in zip(starts, offsets[:-1], strict=True)]
     return np.concatenate([np.zeros(1, dtype=np.int64), *parts])
@@ -109,7 +110,8 @@ def _joined(arrays: Sequence[NDArray[Any] | None]) -> Any:
     return np.concatenate(present) if len(present) == len(arrays) else None
 
 
-def _joined_bits(arrays: Sequence[NDArray[np.uint64] | None]) -> Any:
+def joined_bits(arrays: Sequence[NDArray[np.uint64] | None]) -> Any:
+    """Incidences of several batches as one array, of as many words as the widest; None where one has none."""
     present = [array for array in arrays if array is not None]
     if len(present) < len(arrays):
         return None

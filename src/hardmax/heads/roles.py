@@ -19,9 +19,11 @@ role that most of its rows support; where that is no more than half of them it i
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,6 +35,7 @@ from hardmax.heads.analysis import heads_of_captures
 from hardmax.heads.capture.captured import Capture, CapturedHead, the_head
 from hardmax.heads.rows import head_rows, lengths_of, one_thread_each
 from hardmax.html import block, shown, table
+from hardmax.views import view
 
 ROLES = ("sink", "previous token", "same token", "positional", "lookup", "diffuse")
 MIXED = "mixed"
@@ -94,6 +97,16 @@ class HeadRoles(tuple[HeadRole, ...]):
     def table(self) -> list[dict[str, Any]]:
         """One dictionary for each head, fit for JSON."""
         return [head.numbers() for head in self]
+
+    def page(self, out: str | os.PathLike[str], *, name: str = "", force: bool = False) -> Path:
+        """Write one HTML file about the heads, a map and tables, and return where it is; it needs no network.
+
+        ``name`` is what to call the model; a file that exists is replaced only with ``force``.
+
+        Exactness: every number on the page carries its own.
+        """
+        path: Path = view("write_heads_page")(self, out, name=name, force=force)
+        return path
 
 
 def head_roles(captures: Capture | Iterable[Capture]) -> HeadRoles:

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from hardmax.cells.domains import Domain
 from hardmax.cells.search import enumerate_cells
 from hardmax.errors import HardmaxError, NotPiecewiseAffineError, ParameterError
-from hardmax.exactness import Exactness
+from hardmax.exactness import Exactness, share_interval
 from hardmax.heads.analysis import COLUMNS as HEAD_COLUMNS
 from hardmax.heads.analysis import HeadAnalysis, analyse_heads
 from hardmax.heads.capture.captured import Capture, CapturedHead
@@ -39,7 +39,8 @@ class Record:
     """One number of one moment.
 
     ``subject`` is a probe's name, "layer 0 head 1" or "model"; ``value`` is None where the number is infinite, as
-    the margin of a head with one key. Quantities:
+    the margin of a head with one key. From ``low`` to ``high`` is its 95 % interval for other inputs drawn as these
+    were, where ``Fidelity.interval`` has one. Quantities:
 
     * of a probe: ``cells``, or ``cells_at_least`` where counting stopped early;
     * of a head: ``live_keys`` and ``keys`` (means over the sets of keys that the inputs give), ``margin_median``,
@@ -50,8 +51,8 @@ class Record:
 
     Examples
     --------
-    >>> Record(100, MODEL, "loss", 0.25, Exactness.ESTIMATED).row()
-    {'step': 100, 'subject': 'model', 'quantity': 'loss', 'value': 0.25, 'exactness': 'estimated'}
+    >>> list(Record(100, MODEL, "agreement", 0.25, Exactness.ESTIMATED, 0.125, 0.5).row().values())
+    [100, 'model', 'agreement', 0.25, 'estimated', 0.125, 0.5]
     """
 
     step: int
@@ -59,6 +60,8 @@ class Record:
     quantity: str
     value: float | int | None
     exactness: Exactness
+    low: float | None = None
+    high: float | None = None
 
     def row(self) -> dict[str, Any]:
         """The record as plain values, fit for JSON."""
@@ -68,6 +71,8 @@ class Record:
             "quantity": self.quantity,
             "value": self.value,
             "exactness": str(self.exactness),
+            "low": self.low,
+            "high": self.high,
         }
 
 
@@ -182,8 +187,8 @@ def _fidelity(
         if labels is None:
             return []
         outputs = net(inputs)
-        right = np.mean(decided(outputs).reshape(-1) == right_decisions(labels, [outputs]))
-        return [Record(step, MODEL, "accuracy", float(right), Exactness.ESTIMATED)]
+        right = float(np.mean(decided(outputs).reshape(-1) == right_decisions(labels, [outputs])))
+        return [Record(step, MODEL, "accuracy", right, Exactness.ESTIMATED, *share_interval(right, len(outputs)))]
     found = compare(net, inputs, labels, logits, hard=hard)
     values = {
         "agreement": found.agreement,
@@ -193,7 +198,9 @@ def _fidelity(
         "hard_accuracy": found.hard_accuracy,
     }
     return [
-        Record(step, MODEL, name, finite(value), found.exactness) for name, value in values.items() if value is not None
+        Record(step, MODEL, name, finite(value), found.exactness, *map(finite, found.interval(name) or ()))
+        for name, value in values.items()
+        if value is not None
     ]
 
 

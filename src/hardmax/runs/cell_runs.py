@@ -78,6 +78,11 @@ class CellWork:
             columns = self._columns(found.batches)
         return Done(columns, facts, tuple((packed({}, each.arrays()), each.estimate) for each in left))
 
+    @staticmethod
+    def merge(partials: list[int]) -> int:
+        """The cells of several parts together."""
+        return sum(partials)
+
     def _columns(self, batches: list[CellBatch]) -> dict[str, Any]:
         """One row a cell; vertices and facets as lists."""
         joined = joined_batches(batches) if batches else no_cells(self.network, self.domain)
@@ -131,16 +136,16 @@ def _run(
     }  # fmt: skip
     about = {"network": header["input_hash"], "domain": header["domain"], "exactness": mode.value}
     folder = RunFolder.begun(out, identity, about, problem, resources.disk)
-    line = ProgressLine(progress, lambda status: f"{_total(status.parts, 'n_cells'):,} cells")
+    line = ProgressLine(progress, lambda status: f"{sum(map(_cells_of, status.parts)):,} cells")
     try:
-        status = work_off(folder, [Chunk.of(folder.plan, _ROOT)], problem, resources, line)
+        status = work_off(folder, [Chunk.of(folder.plan, _ROOT)], problem, resources, line, partial=_cells_of)
     finally:
         line.close()
     return folder, status
 
 
-def _total(parts: list[Part], name: str) -> int:
-    return sum(int(part.facts[name]) for part in parts)
+def _cells_of(part: Part) -> int:
+    return int(part.facts["n_cells"])
 
 
 def count_run(
@@ -149,7 +154,7 @@ def count_run(
     """The number of cells, counted in processes or on a cluster; in a folder that is None nothing is kept."""
     with tempfile.TemporaryDirectory() if out is None else nullcontext(out) as place:
         _, status = _run("count", net, domain, mode, place, resources, progress)
-        return CellCount.of(_total(status.parts, "n_cells"), mode, status.is_complete)
+        return CellCount.of(status.total or 0, mode, status.is_complete)
 
 
 def map_run(
@@ -173,7 +178,7 @@ def stored_cells(folder: Path) -> StoredCells:
 def _stored(folder: RunFolder, status: Status, net: Network, domain: Domain, mode: Exactness) -> StoredCells:
     parts = status.parts
     names = tuple(str(part.file.relative_to(folder.where)) for part in parts)
-    n_cells, n_settled = _total(parts, "n_cells"), _total(parts, "n_settled")
+    n_cells, n_settled = sum(map(_cells_of, parts)), sum(int(part.facts["n_settled"]) for part in parts)
     cells = StoredCells(folder.where, n_cells, status.is_complete, mode, net, domain, n_settled, names)
     cells.__dict__["batches"] = {name: part.facts["batches"] for name, part in zip(names, parts, strict=True)}
     return cells

@@ -1,8 +1,8 @@
 """Class audits as runs: chunks are blocks of classes, first queries before hard rows.
 
 The first queries of a block settle most of its classes, and of others too. Then, with all that lives known, the rest
-goes to workers in blocks; a block that takes long is handed back with what is left of it. On a ball and on the sphere,
-whose verdicts rest on those of all of space, an audit is one chunk.
+goes to workers in blocks; a block that takes long is handed back with what is left of it. On a ball the same two steps
+follow those on all of space, whose verdicts they rest on, and on the sphere those on its ball.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import hashlib
 import json
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from fractions import Fraction
 from typing import Any
@@ -20,10 +20,18 @@ import numpy as np
 
 from hardmax.cells.subtrees import Budget
 from hardmax.exactness import FloatArray, IntArray
+from hardmax.heads.classes.curved import (
+    begin_ball,
+    begin_sphere,
+    settle_on_ball,
+    settle_on_sphere,
+    try_on_ball,
+    try_on_sphere,
+)
 from hardmax.heads.classes.domains import FeatureDomain, read_domain
-from hardmax.heads.classes.problem import distinct, tamed
+from hardmax.heads.classes.problem import distinct, tamed, unbounded, within_sphere
 from hardmax.heads.classes.sources import ClassHead
-from hardmax.heads.classes.verdicts import DEAD, LIVE, UNDECIDED, Cover, Verdicts, whitening
+from hardmax.heads.classes.verdicts import DEAD, LIVE, UNDECIDED, Cover, Verdicts, whitening, widened
 from hardmax.runs.chunks import Chunk, Done, packed, unpacked
 from hardmax.runs.driving import ProgressLine, Status, work_off
 from hardmax.runs.folder import Part, RunFolder
@@ -36,6 +44,10 @@ _BLOCK = 1024
 _MOST_BLOCKS = 256
 
 
+#: What a block is told of each of its rows.
+_OF_ROWS = ("rows", "everywhere", "within")
+
+
 class _SpentError(Exception):
     """Raised inside a search when the chunk's time is over."""
 
@@ -45,10 +57,11 @@ class ClassWork:
 
     def __init__(self, problem: bytes) -> None:
         facts, arrays = unpacked(problem)
-        self.where = _domain(facts["domain"], arrays, arrays["weights"].shape[1])
+        where = _domain(facts["domain"], arrays, arrays["weights"].shape[1])
         classes, _ = distinct(arrays["weights"], arrays["bias"])
-        self.problem = tamed(arrays["weights"], arrays["bias"], classes, self.where)
-        self.white = whitening(self.problem)
+        self.problem = tamed(arrays["weights"], arrays["bias"], classes, where)
+        self.straight = self.problem if where.is_polyhedral else unbounded(self.problem)
+        self.white = whitening(self.straight)
 
     def warm(self) -> None:
         """Load the kernels."""
@@ -57,39 +70,77 @@ class ClassWork:
         assert settling
 
     def __call__(self, data: bytes, budget: Budget) -> Done:
-        from hardmax.heads.classes.settling import settle_domain, settle_first, settle_rest
-
         facts, arrays = unpacked(data)
-        begin, rows = time.perf_counter(), arrays["rows"]
-        verdicts = Verdicts(self.problem)
-        known = np.unpackbits(arrays["live"], count=len(verdicts.status)).astype(bool)
+        begin, cpu, rows = time.perf_counter(), time.process_time(), arrays["rows"]
+        curve = facts["curve"]
+        problem = self.straight if not curve else self.problem
+        if curve == "ball" and problem.domain.kind == "sphere":
+            problem = within_sphere(problem)
+        verdicts = Verdicts(problem)
+        known = np.unpackbits(arrays["known"], count=len(verdicts.status)).astype(bool)
         verdicts.status[known] = LIVE
 
+        def is_spent() -> bool:
+            return time.perf_counter() - begin > budget.seconds
+
+        if curve:
+            left = _settle_curved(verdicts, facts, arrays, is_spent)
+        else:
+            left = self._settle_straight(verdicts, facts["step"], rows, is_spent)
+        found = np.flatnonzero((verdicts.status != UNDECIDED) & ~known)
+        told = {**arrays, "known": np.packbits(verdicts.status != UNDECIDED if curve else verdicts.status == LIVE)}
+        parts = [some for some in np.array_split(left, max(1, budget.parts)) if len(some)]
+        again = [(packed(facts, _of_rows(told, some)), float(len(some))) for some in parts]
+        done = {"work": len(rows) - len(left), "seconds": time.perf_counter() - begin, "n_settled": len(found),
+                "cpu_seconds": time.process_time() - cpu}  # fmt: skip
+        return Done(_columns(verdicts, found), done, tuple(again))
+
+    def _settle_straight(self, verdicts: Verdicts, step: str, rows: IntArray, is_spent: Callable[[], bool]) -> IntArray:
+        """Settle rows on a polyhedral domain; the places of those that are left."""
+        from hardmax.heads.classes.settling import settle_first, settle_rest
+
         def tick() -> None:
-            is_spent = time.perf_counter() - begin > budget.seconds
-            if is_spent and (verdicts.status[rows] != UNDECIDED).any():
+            if is_spent() and (verdicts.status[rows] != UNDECIDED).any():
                 raise _SpentError
 
-        step, left = facts["step"], rows[:0]
         try:
-            if step == "whole":
-                settle_domain(verdicts, self.where, lambda: None)
-            elif step == "first":
+            if step == "first":
                 settle_first(verdicts, self.white, lambda: None, rows)
             else:
                 settle_rest(verdicts, self.white, tick, rows)
         except _SpentError:
-            left = rows[verdicts.status[rows] == UNDECIDED]
-        found = np.flatnonzero((verdicts.status != UNDECIDED) & ~known)
-        live = np.packbits(verdicts.status == LIVE)
-        size = -(-len(left) // max(1, budget.parts)) or 1
-        again = [_block("rest", left[at : at + size], live) for at in range(0, len(left), size)]
-        done = {"work": len(rows) - len(left), "seconds": time.perf_counter() - begin, "n_settled": len(found)}
-        return Done(_columns(verdicts, found), done, tuple((each, float(size)) for each in again))
+            return np.flatnonzero(verdicts.status[rows] == UNDECIDED)
+        return rows[:0]
 
 
-def _block(step: str, rows: IntArray, live: Any) -> bytes:
-    return packed({"step": step}, {"rows": np.asarray(rows, dtype=np.int64), "live": live})
+def _settle_curved(
+    verdicts: Verdicts, facts: dict[str, Any], arrays: dict[str, Any], is_spent: Callable[[], bool]
+) -> IntArray:
+    """Settle rows on a ball or the sphere, given their queries elsewhere; the places of those that are left."""
+    rows: IntArray = arrays["rows"]
+    is_ball = facts["curve"] == "ball"
+    if facts["step"] == "first":
+        (try_on_ball if is_ball else try_on_sphere)(verdicts, rows, lambda: None)
+        return rows[:0]
+    others = {name: Verdicts(verdicts.problem) for name in ("everywhere", "within") if name in facts}
+    for name, found in others.items():
+        found.witnesses[rows] = arrays[name]
+        found.exact_witnesses = {int(row): _fractions(text) or () for row, text in facts[name].items()}
+    rivals = np.unpackbits(arrays["rivals"], count=len(verdicts.status)).astype(bool)
+    others["everywhere"].status[rivals] = LIVE
+    for place, row in enumerate(rows.tolist()):
+        if place and is_spent():
+            return np.arange(place, len(rows))
+        if verdicts.status[row] == UNDECIDED and is_ball:
+            settle_on_ball(verdicts, row, **others)
+        elif verdicts.status[row] == UNDECIDED:
+            settle_on_sphere(verdicts, row, **others)
+    return rows[:0]
+
+
+def _of_rows(arrays: Mapping[str, Any], places: IntArray) -> dict[str, Any]:
+    """What a block is told, of some of its rows."""
+    return {name: array[places] if name in _OF_ROWS else array for name, array in arrays.items()}
 
 
 # --- verdicts as rows of a table ------------------------------------------------------------------
@@ -160,7 +211,7 @@ def class_run(head: ClassHead, where: FeatureDomain, out: Any, resources: Resour
         folder = RunFolder.begun(place, identity, about, problem, resources.disk)
         line = ProgressLine(progress, lambda status: f"{_settled(status):,} of {len(verdicts.status):,} rows settled")
         try:
-            _settle(folder, verdicts, problem, resources, line)
+            _Steps(folder, problem, resources, line).settle(verdicts)
         finally:
             line.close()
     return audit_fields(head, keeper, verdicts)
@@ -170,30 +221,75 @@ def _settled(status: Status) -> int:
     return sum(int(part.facts["n_settled"]) for part in status.parts)
 
 
-def _settle(folder: RunFolder, verdicts: Verdicts, problem: bytes, resources: Resources, line: ProgressLine) -> None:
-    """First queries for all rows, then the rest; the second step is known once the first is complete."""
-    n, nothing = len(verdicts.status), np.packbits(np.zeros(len(verdicts.status), dtype=bool))
-    is_whole = not verdicts.problem.domain.is_polyhedral
-    parts: list[Part] = []
-    for step in ("whole",) if is_whole else ("first", "rest"):
-        pending = verdicts.undecided
-        if not len(pending):
+class _Steps:
+    """First queries for all rows, then the rest, on one domain after another; a step is known once those before it are
+    complete.
+    """
+
+    def __init__(self, folder: RunFolder, problem: bytes, resources: Resources, line: ProgressLine) -> None:
+        self.folder, self.problem, self.resources, self.line = folder, problem, resources, line
+        self.parts: list[Part] = []
+
+    def settle(self, verdicts: Verdicts) -> None:
+        """Settle every row, in place; interrupted, as far as it came."""
+        problem = verdicts.problem
+        if not len(verdicts.undecided):
             return
-        if step == "whole":
-            blocks = [_block(step, pending, nothing)]
-        elif step == "first":
-            blocks = [_block(step, np.arange(at, min(at + _BLOCK, n)), nothing) for at in range(0, n, _BLOCK)]
-        else:
-            live = np.packbits(verdicts.status == LIVE)
-            size = max(1, -(-len(pending) // _MOST_BLOCKS))
-            blocks = [_block(step, pending[at : at + size], live) for at in range(0, len(pending), size)]
-        chunks = [Chunk.of(folder.plan, data, float(len(pending)) / len(blocks)) for data in blocks]
-        status = work_off(folder, chunks, problem, resources, line, None if step == "first" else parts)
+        if problem.domain.is_polyhedral:
+            self._straight(verdicts, is_last=True)
+            return
+        part = Verdicts(unbounded(problem))
+        if not self._straight(part, is_last=False):
+            return
+        everywhere, is_sphere = widened(part, problem), problem.domain.kind == "sphere"
+        within = Verdicts(within_sphere(problem)) if is_sphere else verdicts
+        begin_ball(within, everywhere)
+        is_cone = is_sphere and problem.is_flat
+        is_settled = is_cone or self._curved("ball", within, {"everywhere": everywhere}, not is_sphere)
+        if is_sphere and is_settled:
+            begin_sphere(verdicts, everywhere, within)
+            self._curved("sphere", verdicts, {"within": within, "everywhere": everywhere}, is_last=True)
+
+    def _straight(self, verdicts: Verdicts, is_last: bool) -> bool:
+        """Settle every row on a polyhedral domain; whether that is done."""
+        for step in ("first", "rest"):
+            arrays = {"rows": verdicts.undecided, "known": np.packbits(verdicts.status == LIVE)}
+            if not self._step(verdicts, {"curve": "", "step": step}, arrays, is_last and step == "rest"):
+                return False
+        return True
+
+    def _curved(self, curve: str, verdicts: Verdicts, others: dict[str, Verdicts], is_last: bool) -> bool:
+        """Settle every row on a ball or the sphere, given other verdicts, those it must live by first."""
+        for step in ("first", "rest"):
+            rows, is_rest = verdicts.undecided, step == "rest"
+            if is_rest or curve == "ball":
+                rows = rows[next(iter(others.values())).status[rows] == LIVE]
+            facts: dict[str, Any] = {"curve": curve, "step": step}
+            arrays = {"rows": rows, "known": np.packbits(verdicts.status != UNDECIDED)}
+            if is_rest:
+                arrays["rivals"] = np.packbits(others["everywhere"].status == LIVE)
+            for name, found in others.items() if is_rest else ():
+                own = set(rows.tolist())
+                arrays[name] = found.witnesses[rows]
+                facts[name] = {str(row): _texts(q) for row, q in found.exact_witnesses.items() if row in own}
+            if not self._step(verdicts, facts, arrays, is_last and is_rest):
+                return False
+        return True
+
+    def _step(self, verdicts: Verdicts, facts: dict[str, Any], arrays: dict[str, Any], is_last: bool) -> bool:
+        """Work off blocks of rows and take over their verdicts; whether all are done."""
+        n = len(arrays["rows"])
+        if not n:
+            return True
+        n_blocks = -(-n // _BLOCK) if facts["step"] == "first" else min(n, _MOST_BLOCKS)
+        blocks = [packed(facts, _of_rows(arrays, some)) for some in np.array_split(np.arange(n), n_blocks)]
+        chunks = [Chunk.of(self.folder.plan, data, n / n_blocks) for data in blocks]
+        earlier = self.parts if is_last else None
+        status = work_off(self.folder, chunks, self.problem, self.resources, self.line, earlier)
         for part in sorted(status.parts, key=lambda part: part.file.name):
             _add(verdicts, part)
-        parts += status.parts
-        if not status.is_complete:
-            return
+        self.parts += status.parts
+        return status.is_complete
 
 
 def _domain(kind: str, arrays: dict[str, Any], dim: int) -> FeatureDomain:

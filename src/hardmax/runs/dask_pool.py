@@ -7,7 +7,9 @@ asked. The tasks are named ``hardmax-count-...``, so that Dask's dashboard shows
 from __future__ import annotations
 
 import queue
+import threading
 import time
+from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
@@ -16,9 +18,13 @@ from hardmax.errors import HardmaxError, MissingExtraError, ParameterError, RunE
 from hardmax.networks.files.opening import reason
 from hardmax.runs.chunks import Chunk, Done
 from hardmax.runs.processes import TRIES
-from hardmax.runs.worker import work
+from hardmax.runs.worker import Partial, merged, work
 from hardmax.version import __version__
 
+#: Partial results that one task merges, and seconds within which all are.
+_FAN = 16
+_MERGED_WITHIN = 600.0
+_GRACE = 0.5  # seconds more than a client itself waits for its scheduler
 _COUNTED_EVERY = 2.0  # seconds between two questions how many workers there are
 
 
@@ -51,9 +57,10 @@ class DaskPool:
         """How many threads the workers have together."""
         if time.monotonic() > self._counted + _COUNTED_EVERY:
             try:
-                self._size = max(1, sum(self._client.nthreads().values()))
+                self._size = max(1, sum(self._client.nthreads(callback_timeout=self._timeout).values()))
             except Exception as error:
-                raise RunError(f"the scheduler is gone ({reason(error)}); what is finished is kept") from None
+                late = f"no answer within {self._timeout:g} s ({reason(error)})"
+                raise RunError(f"the scheduler gave {late}; what is finished is kept") from None
             self._counted = time.monotonic()
         return self._size
 
@@ -78,12 +85,36 @@ class DaskPool:
         try:
             found.append((chunk, future.result(timeout=self._timeout)))
         except Exception as error:  # its workers were lost again and again, or its data with them
-            if tries == TRIES or self._client.status != "running":
-                found.append((chunk, RunError(f"a chunk was lost {tries} times on the cluster ({reason(error)})")))
-            else:
-                self._told = self._scattered()
-                self._begin(chunk, budget, tries + 1)
+            self._begin_again(chunk, budget, tries, reason(error))
         return found
+
+    def _begin_again(self, chunk: Chunk, budget: Budget, tries: int, why: str) -> None:
+        if self._client.status != "running":
+            raise RunError(f"the scheduler is gone ({why}); what is finished is kept")
+        if tries == TRIES:
+            raise RunError(f"a chunk was lost {tries} times on the cluster ({why}); what is finished is kept")
+        try:
+            self._told = self._scattered()
+        except Exception as error:
+            raise RunError(f"no worker takes the problem ({reason(error)}); what is finished is kept") from None
+        self._begin(chunk, budget, tries + 1)
+
+    def merged(self, partials: list[Partial]) -> Partial:
+        """A few go to each task, what becomes of them again, until one is left; what a worker loses is done again."""
+        level: list[Any] = list(partials)
+        while True:
+            groups = [level[at : at + _FAN] for at in range(0, len(level), _FAN)]
+            keys = [f"hardmax-merge-{uuid4().hex}" for _ in groups]
+            level = [
+                self._client.submit(merged, self._kind, group, key=key, pure=False, retries=TRIES)
+                for key, group in zip(keys, groups, strict=True)
+            ]
+            if len(level) == 1:
+                break
+        try:
+            return Partial(*level[0].result(timeout=max(self._timeout, _MERGED_WITHIN)))
+        except Exception as error:
+            raise RunError(f"parts could not be merged on the cluster ({reason(error)}); they are kept") from None
 
     def close(self) -> None:
         if self._client.status == "running":
@@ -107,9 +138,29 @@ def _client(scheduler: Any, timeout: float) -> tuple[Any, bool]:
         kind = type(scheduler).__name__
         raise ParameterError(f'scheduler: expected a distributed.Client or an address as "tcp://host:8786", got {kind}')
     try:
-        return client(scheduler, timeout=timeout, set_as_default=False), True
+        return _within(timeout, lambda: client(scheduler, timeout=timeout, set_as_default=False)), True
     except Exception as error:
         raise RunError(
             f"scheduler {scheduler!r:.100}: no answer within {timeout:g} s ({reason(error)}); check the address, and "
             "that `dask scheduler` runs there"
         ) from None
+
+
+def _within(seconds: float, connect: Callable[[], Any]) -> Any:
+    """What a call comes to that may never return: a scheduler can take a connection and say nothing."""
+    answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+    def call() -> None:
+        try:
+            answers.put(connect())
+        except Exception as error:
+            answers.put(error)
+
+    threading.Thread(target=call, daemon=True).start()
+    try:
+        answer = answers.get(timeout=seconds + _GRACE)
+    except queue.Empty:
+        raise TimeoutError("connected, then nothing") from None
+    if isinstance(answer, Exception):
+        raise answer
+    return answer

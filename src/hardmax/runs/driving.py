@@ -10,15 +10,19 @@ from typing import Any
 
 from hardmax.cells.interrupts import HeldSignals, poll
 from hardmax.cells.subtrees import Budget
-from hardmax.errors import HardmaxError
+from hardmax.errors import HardmaxError, RunError
 from hardmax.runs.chunks import Chunk
 from hardmax.runs.folder import Part, RunFolder
 from hardmax.runs.processes import Pool
 from hardmax.runs.resources import Resources
+from hardmax.runs.tables import pyarrow
+from hardmax.runs.worker import Partial, merged
 
-#: How often the main thread looks whether it was interrupted, and the shortest chunk, in seconds.
+#: How often the main thread looks whether it was interrupted, the shortest chunk, and the first, for which all other
+#: workers wait; in seconds.
 _GLANCE = 0.2
-_SHORTEST = 0.3
+_SHORTEST = 0.2
+_FIRST = 0.05
 #: Chunks that wait, for each worker, before what is left of one is no longer divided.
 _WAITING = 3
 
@@ -30,6 +34,7 @@ class Status:
     parts: list[Part] = field(default_factory=list)
     is_complete: bool = False
     n_found: int = 0  # parts that were there before
+    total: Any = None  # what the parts say together, where that was asked for and there are any
 
 
 def work_off(
@@ -39,11 +44,12 @@ def work_off(
     resources: Resources,
     progress: Callable[[Status, float], None] = lambda status, left: None,
     earlier: Iterable[Part] | None = (),
+    partial: Callable[[Part], Any] | None = None,
 ) -> Status:
     """Every part that belongs to the first chunks and to what is left of them; those that are there are not redone.
 
     ``earlier`` are parts of steps before the last one, and None where this is such a step: parts that belong to no
-    step are put aside at the end.
+    step are put aside at the end. ``partial`` is what the workers merge of a part into the status's ``total``.
     Ctrl-C, or a signal that ends the process, stops the run: the status is then incomplete, and what is finished stays.
     """
     with folder.held():
@@ -54,15 +60,28 @@ def work_off(
                 try:
                     pool = resources.pool(folder.kind, problem)
                     try:
+                        pyarrow()  # loaded while the workers start
                         _drive(folder, pool, resources, status, waiting, progress)
+                        status.is_complete = True
+                        _add_up(status, partial, pool.merged)
                     finally:
                         pool.close()
                 except KeyboardInterrupt:
-                    return status
-        status.is_complete = True
-        if earlier is not None:
+                    pass
+        _add_up(status, partial, lambda partials: merged(folder.kind, partials))
+        if status.is_complete and earlier is not None:
             folder.put_aside([*earlier, *status.parts])
         return status
+
+
+def _add_up(status: Status, partial: Callable[[Part], Any] | None, merge: Callable[[list[Partial]], Partial]) -> None:
+    """Merge what the parts say, unless it is done; each part is in it once."""
+    if partial is None or status.total is not None or not status.parts:
+        return
+    found = merge([Partial(1, partial(part)) for part in status.parts])
+    if found.n_parts != len(status.parts):
+        raise RunError(f"{found.n_parts} parts were merged where there are {len(status.parts)}; they are kept")
+    status.total = found.value
 
 
 def follow(folder: RunFolder, first: Iterable[Chunk]) -> tuple[Status, list[Chunk]]:
@@ -146,13 +165,17 @@ def _drive(
 ) -> None:
     running: dict[str, float] = {}
     rate = _Rate()
+    for part in status.parts:
+        rate.saw(part.facts)
     while waiting or running:
         while waiting and len(running) <= pool.size:  # one more than work: nobody waits for a part to be written
             chunk = waiting.pop()
             left = waiting.estimate + sum(running.values()) + chunk.estimate
-            share = left / rate.value / (3 * pool.size) if rate.value else 0.0
-            seconds = min(max(share, _SHORTEST), resources.chunk_seconds)
-            parts = max(1, _WAITING * pool.size - len(waiting)) if pool.size > 1 else 1
+            seconds, parts = resources.chunk_seconds, 1
+            if pool.size > 1:
+                share = left / rate.value / (3 * pool.size) if rate.value else 0.0
+                seconds = min(max(share, _SHORTEST if status.parts else _FIRST), seconds)
+                parts = max(1, _WAITING * pool.size - len(waiting))
             running[chunk.name] = chunk.estimate
             pool.submit(chunk, Budget(seconds, parts, resources.memory))
         poll()

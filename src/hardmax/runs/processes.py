@@ -16,6 +16,7 @@ import hardmax
 from hardmax.cells.subtrees import Budget
 from hardmax.errors import HardmaxError, RunError
 from hardmax.runs.chunks import Chunk, Done
+from hardmax.runs.worker import Partial, merged
 
 #: How often a chunk is begun again when its worker is lost.
 TRIES = 3
@@ -36,6 +37,10 @@ class Pool(Protocol):
 
     def finished(self, timeout: float) -> list[tuple[Chunk, Done | HardmaxError]]:
         """What has come in; empty after ``timeout`` seconds without anything."""
+        ...
+
+    def merged(self, partials: list[Partial]) -> Partial:
+        """Partial results, at least one, as one."""
         ...
 
     def close(self) -> None:
@@ -77,17 +82,15 @@ class LocalPool:
         except queue.Empty:
             return found
 
+    def merged(self, partials: list[Partial]) -> Partial:
+        return merged(self._problem[0], partials)  # all of them are here
+
     def close(self) -> None:
         self._is_closed = True
         for _ in range(self._size):
             self._tasks.put(None)
         for process in list(self._processes.values()):
-            process.kill()
-            process.wait()
-            for pipe in (process.stdin, process.stdout):
-                if pipe is not None:
-                    with suppress(OSError):  # what was not sent goes nowhere
-                        pipe.close()
+            _ended(process)
 
     def _serve(self, number: int) -> None:
         """One worker's thread: it starts the process, before there is work, and again when it is lost."""
@@ -106,8 +109,7 @@ class LocalPool:
                     if self._is_closed:
                         return
                     lost += 1
-                    process.kill()
-                    code = process.wait()
+                    code = _ended(process)
                     if lost == TRIES:
                         answer = RunError(
                             f"a chunk ended its worker {TRIES} times (the last with code {code}); memory may be short: "
@@ -127,6 +129,17 @@ class LocalPool:
         with suppress(OSError):  # it is gone already, which the first chunk will notice
             _tell(process, self._problem)
         return process
+
+
+def _ended(process: subprocess.Popen[bytes]) -> int:
+    """The code that a process ends with, whatever it does."""
+    process.kill()
+    code = process.wait()
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with suppress(OSError):  # what was not sent goes nowhere
+                pipe.close()
+    return code
 
 
 def _tell(process: subprocess.Popen[bytes], message: Any) -> None:

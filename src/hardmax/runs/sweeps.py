@@ -20,6 +20,7 @@ import time
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ from hardmax.networks.files.opening import shown, text_of, write_bytes
 from hardmax.runs.chunks import Chunk, Done, packed, unpacked
 from hardmax.runs.driving import ProgressLine, work_off
 from hardmax.runs.families import FAMILIES
-from hardmax.runs.folder import RunFolder
+from hardmax.runs.folder import Part, RunFolder
 from hardmax.runs.resources import resources
 from hardmax.runs.tables import table_bytes
 from hardmax.tropical.sums.joint_cells import minkowski_vertices
@@ -189,6 +190,18 @@ class SweepWork:
         facts = {"work": len(done), "seconds": time.perf_counter() - begin}
         return Done(columns, facts, tuple((_chunk(part), float(len(part))) for part in left))
 
+    @staticmethod
+    def merge(partials: list[list[tuple[Any, ...]]]) -> list[tuple[Any, ...]]:
+        """The rows of several parts."""
+        return list(itertools.chain.from_iterable(partials))
+
+
+def _rows_of(part: Part) -> list[tuple[Any, ...]]:
+    """The rows of a part, each with its number in the plan in front."""
+    table = part.columns()
+    rows = zip(*(list(table[name]) for name in ("number", *_COLUMNS)), strict=True)
+    return [tuple(x.item() if isinstance(x, np.generic) else x for x in row) for row in rows]
+
 
 def _chunk(rows: Any) -> bytes:
     return packed({}, {"rows": np.asarray(rows, dtype=np.int64)})
@@ -219,15 +232,10 @@ def sweep(
     line = ProgressLine(progress, lambda status: f"{sum(part.facts['work'] for part in status.parts):,} rows")
     try:
         first = [Chunk.of(folder.plan, _chunk(block), float(len(block))) for block in blocks]
-        status = work_off(folder, first, problem, limits, line)
+        status = work_off(folder, first, problem, limits, line, partial=_rows_of)
     finally:
         line.close()
-    done: dict[int, tuple[Any, ...]] = {}
-    for part in status.parts:
-        table = part.columns()
-        for entries in zip(*(list(table[name]) for name in ("number", *_COLUMNS)), strict=True):
-            done[int(entries[0])] = tuple(x.item() if isinstance(x, np.generic) else x for x in entries[1:])
-    ordered = [done[number] for number in sorted(done)]
+    ordered = [entries for _, *entries in sorted(status.total or (), key=itemgetter(0))]
     columns = {name: [entries[place] for entries in ordered] for place, name in enumerate(_COLUMNS)}
     file = folder.where / "table.parquet" if status.is_complete else None
     if file is not None:

@@ -11,9 +11,10 @@ import pickle
 import queue
 import signal
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from hardmax.cells.subtrees import Budget
 from hardmax.errors import HardmaxError, RunError
@@ -33,6 +34,13 @@ class Work(Protocol):
         ...
 
 
+class Partial(NamedTuple):
+    """What some parts say together: of how many it is, and what their kind of run makes of them."""
+
+    n_parts: int
+    value: Any
+
+
 #: What works off each kind of run; loaded where it is needed, since the kernels come with it.
 _WORK = {"count": ("cell_runs", "CellWork"), "map": ("cell_runs", "CellWork"), "classes": ("class_runs", "ClassWork"),
          "sweep": ("sweeps", "SweepWork")}  # fmt: skip
@@ -48,13 +56,22 @@ class _Opened(threading.local):
 _opened = _Opened()
 
 
+def _class(kind: str) -> Any:
+    module, name = _WORK[kind]
+    return getattr(import_module(f"hardmax.runs.{module}"), name)
+
+
 def opened(kind: str, problem: bytes) -> Work:
     """What works off chunks of a problem; kept, so that it is read once."""
     if _opened.problem != (kind, problem):
-        module, name = _WORK[kind]
-        _opened.work = getattr(import_module(f"hardmax.runs.{module}"), name)(problem)
+        _opened.work = _class(kind)(problem)
         _opened.problem = (kind, problem)
     return _opened.work
+
+
+def merged(kind: str, partials: Sequence[Partial]) -> Partial:
+    """Partial results of a kind of run as one, which says of how many parts it is."""
+    return Partial(sum(each.n_parts for each in partials), _class(kind).merge([each.value for each in partials]))
 
 
 def work(kind: str, problem: bytes, data: bytes, budget: Budget, version: str = __version__) -> Done | HardmaxError:

@@ -172,5 +172,5 @@ def _grid(records: list[dict[str, Any]], key: str, hue: int, name: str, choice: 
         squares.append((record["layer"], record["head"], mark, 1.0, f"{where}: {words}"))
     legend = [(f"cell k{hue} t0", "no key"), (f"cell k{hue} t7", "all keys")]
     legend += [("frame", "no bound")] if any(record[key] is None for record in records) else []
-    caption = f"Layers downwards, heads across; darker where a larger share of the head's cached keys are keys {what}."
+    caption = f"Layers across, heads downwards; stronger where more of the head's cached keys are keys {what}."
     return Figure(name, head_grid(f"{choice}, by layer and head", squares), caption, (table,), tuple(legend), choice)

@@ -140,7 +140,7 @@ def _highlights(audit: ClassAudit, lifts: dict[int, Any]) -> tuple[Fact, ...]:
     ]
     if audit.n_undecided:
         found.append(Fact("undecided, not reached", as_text(audit.n_undecided, "count"), None))
-    if lifts:
+    if lifts and not _has_no_bias(audit):
         middle = float(np.median([float(lift) for lift in lifts.values()]))
         part = "" if len(lifts) == audit.n_dead else f", {len(lifts):,} of them asked"
         found.append(Fact(f"median growth of a bias until a dead class lives{part}", as_text(middle), _CERTIFIED))
@@ -315,6 +315,11 @@ def _lifts(audit: ClassAudit, max_seconds: float) -> dict[int, Any]:
     return found
 
 
+def _has_no_bias(audit: ClassAudit) -> bool:
+    """Whether all classes have one bias, on all features: then a least growth of one does not exist."""
+    return audit.domain.kind == "all" and not np.ptp(audit.bias)
+
+
 def _lift_section(audit: ClassAudit, lifts: dict[int, Any]) -> Section:
     title, name = "How far dead classes are from a cell", "lifts"
     if not audit.n_dead:
@@ -322,6 +327,13 @@ def _lift_section(audit: ClassAudit, lifts: dict[int, Any]) -> Section:
     if not lifts:
         return Section(
             name, title, absent=f"Lifts are computed on domains with flat walls, not on {audit.domain.words}."
+        )
+    if _has_no_bias(audit):
+        return Section(
+            name,
+            title,
+            absent="The layer has no bias, so all classes tie at features of zero, and any growth of its bias, however "
+            "small, gives a dead class a cell there.",
         )
     values = np.array([float(lift) for lift in lifts.values()])
     figure, table = _histogram(values, "lift-chart", "lift-bins", "by how much the bias must grow", "dead classes")
@@ -443,13 +455,13 @@ def _histogram(
         for k, count in enumerate(counts) if count
     ]  # fmt: skip
     at = range(int(low), int(high) + 1) if log else round_ticks(low, high, 6)
-    step = max(1, (int(high) - int(low)) // 8) if log else 1
+    step = max(1, (int(high) - int(low)) // 4) if log else 1
     ticks = [(float(x), as_text(10.0**x) if log else as_text(float(x))) for x in list(at)[::step]]
     whole = [(x, as_text(int(x), "count")) for x in round_ticks(0.0, float(counts.max()), 4) if x == int(x)]
     svg = picture(
-        740.0, 268.0, f"Histogram: {words}", frame.left_axis(whole, what), frame.bottom_axis(ticks, words), *bars,
+        740.0, 276.0, f"Histogram: {words}", frame.left_axis(whole, what), frame.bottom_axis(ticks, words), *bars,
         tag("line", x1=frame.left, x2=frame.left + frame.width, y1=frame.y(0.0), y2=frame.y(0.0), class_="base"),
-        class_="chart",
+        class_="chart small",
     )  # fmt: skip
     columns = (Column("from", "from", "number"), Column("to", "to", "number"), Column("count", what, "count"))
     rows = tuple((float(ends[k]), float(ends[k + 1]), int(count)) for k, count in enumerate(counts) if count)

@@ -108,7 +108,7 @@ class Frame:
 
 
 def head_grid(label: str, heads: Sequence[tuple[int, int, str, float, str]]) -> Markup:
-    """Layers downwards, heads across: a square for each (layer, head, class, opacity, words).
+    """Layers across, heads downwards: a square for each (layer, head, class, opacity, words).
 
     Examples
     --------
@@ -116,22 +116,23 @@ def head_grid(label: str, heads: Sequence[tuple[int, int, str, float, str]]) -> 
     >>> grid.count("<rect"), "&lt;half&gt;" in grid
     (2, True)
     """
-    layers = {layer: row for row, layer in enumerate(sorted({head[0] for head in heads}))}
-    columns = {head: column for column, head in enumerate(sorted({head[1] for head in heads}))}
-    side, left, top = min(22.0, 640.0 / len(columns)), 64.0, 24.0
+    columns = {layer: column for column, layer in enumerate(sorted({head[0] for head in heads}))}
+    rows = {head: row for row, head in enumerate(sorted({head[1] for head in heads}))}
+    side, left, top = min(22.0, 660.0 / len(columns)), 64.0, 40.0
     drawn = []
     for layer, head, class_, opacity, words in heads:
-        at = {"x": left + side * columns[head] + 1, "y": top + side * layers[layer] + 1}
+        at = {"x": left + side * columns[layer] + 1, "y": top + side * rows[head] + 1}
         size = {"width": side - 2, "height": side - 2}
         drawn.append(tag("rect", tag("title", words), **at, **size, class_=class_, opacity=opacity))
-    for layer, row in layers.items():
+    every = max(1, int(np.ceil(20.0 / side)))  # numbers that would run into each other are left out
+    for head, row in list(rows.items())[::every]:
         y = top + side * (row + 0.65)
-        drawn.append(tag("text", str(layer), x=left - 8, y=y, class_="tick-text", text_anchor="end"))
-    for head, column in columns.items():
-        if column % max(1, int(np.ceil(20.0 / side))) == 0:  # numbers that would run into each other are left out
-            x = left + side * (column + 0.5)
-            drawn.append(tag("text", str(head), x=x, y=top - 8, class_="tick-text", text_anchor="middle"))
-    return picture(740.0, top + side * len(layers) + 8, label, *drawn, class_="chart")
+        drawn.append(tag("text", f"head {head}", x=left - 8, y=y, class_="tick-text", text_anchor="end"))
+    for layer, column in list(columns.items())[::every]:
+        x = left + side * (column + 0.5)
+        drawn.append(tag("text", str(layer), x=x, y=top - 8, class_="tick-text", text_anchor="middle"))
+    drawn.append(tag("text", "layer", x=left, y=top - 26, class_="axis"))
+    return picture(740.0, top + side * len(rows) + 8, label, *drawn, class_="chart")
 
 
 def round_ticks(low: float, high: float, about: int = 5) -> list[float]:
@@ -141,8 +142,8 @@ def round_ticks(low: float, high: float, about: int = 5) -> list[float]:
     --------
     >>> round_ticks(0.0, 1.0), round_ticks(-3.0, 12.0, 4)
     ([0.0, 0.2, 0.4, 0.6, 0.8, 1.0], [0.0, 5.0, 10.0])
-    >>> round_ticks(2.0, 2.0)
-    [2.0]
+    >>> round_ticks(2.0, 2.0), round_ticks(0.0, 3e-40, 3)
+    ([2.0], [0.0, 1e-40, 2e-40, 3e-40])
     """
     if not high > low:
         return [low]
@@ -150,4 +151,4 @@ def round_ticks(low: float, high: float, about: int = 5) -> list[float]:
     size = 10.0 ** np.floor(np.log10(raw))
     step = next(size * factor for factor in (1.0, 2.0, 2.5, 5.0, 10.0) if size * factor >= raw * (1 - 1e-9))
     first, last = np.ceil(low / step - 1e-9), np.floor(high / step + 1e-9)
-    return [float(round(index * step, 12)) + 0.0 for index in np.arange(first, last + 1)]
+    return [float(f"{index * step:.12g}") + 0.0 for index in np.arange(first, last + 1)]

@@ -122,7 +122,7 @@ def test_an_error_larger_than_a_polygon_leaves_open_which_way_it_runs():
     cells = _complexes()[0]
     for error, runs in ((cells.pieces.error, True), (np.ones_like(cells.pieces.error), False)):
         subject = Subject(copied(cells, error=error), False)
-        assert (_turns_left(subject, subject.settled) == runs).all()
+        assert (_turns_left(subject, subject.settled, np.arange(cells.n_cells)) == runs).all()
 
 
 def test_an_error_that_reaches_another_tie_of_quadratic_scores_settles_nothing():

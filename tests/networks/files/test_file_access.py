@@ -349,7 +349,9 @@ with replacing(Path(sys.argv[1])) as out:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_a_signal_that_ends_the_program_leaves_nothing_hidden(number, tmp_path):
     (tmp_path / "f").write_bytes(b"old")
-    program = f"import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n{_WRITING}"
+    # As in a terminal, whatever the tests run under: nohup and background jobs ignore some of these.
+    program = f"import signal; signal.signal(signal.SIGHUP, signal.SIG_DFL)\n{_WRITING}"
+    program = f"import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n{program}"
     command = [sys.executable, "-c", program, str(tmp_path / "f")]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:

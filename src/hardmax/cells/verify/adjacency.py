@@ -28,15 +28,13 @@ from hardmax.cells.verify.subject import Subject
 from hardmax.exact.quadratic import compare
 from hardmax.exactness import IntArray
 
-Pairs = set[tuple[int, int]]
-
 
 @dataclass(frozen=True)
 class Borders:
-    """Which cells share facets: pairs (i, j) with i < j, how many overlaps rationals settled, and the facets inside
-    the domain with no cell behind them."""
+    """Which cells share facets: pairs (i, j) with i < j as sorted codes i n + j, how many overlaps rationals settled,
+    and the facets inside the domain with no cell behind them."""
 
-    pairs: Pairs
+    codes: IntArray
     n_settled: int
     lonely: IntArray
 
@@ -58,9 +56,8 @@ def find_borders(subject: Subject) -> Borders:
     if len(inner):
         behind[steady] = cells_behind(subject, inner[steady])
     has_one = behind >= 0
-    steady_pairs = np.sort(np.stack([subject.facet_owner[inner[has_one]], behind[has_one]], axis=1), axis=1)
-    codes = np.unique(steady_pairs @ [subject.n_cells, 1])
-    pairs = set(zip(*(part.tolist() for part in np.divmod(codes, subject.n_cells)), strict=True))
+    across = _codes(subject, subject.facet_owner[inner[has_one]], behind[has_one])
+    pairs: list[tuple[int, int]] = []
     open_facets = inner[~has_one]
     covered = np.zeros(len(subject.pieces.walls), dtype=bool)
     candidates = [np.stack(np.meshgrid(ours, theirs), axis=-1).reshape(-1, 2)
@@ -73,28 +70,31 @@ def find_borders(subject: Subject) -> Borders:
         i, j = int(subject.facet_owner[one]), int(subject.facet_owner[two])
         if known == 1 or (known < 0 and share_facet(subject.shape(i), subject.shape(j), one - int(first[i]))):
             covered[[one, two]] = True
-            pairs.add(_sorted(i, j))
+            pairs.append((i, j))
     lonely = open_facets[~covered[open_facets]]
-    left = [facet for facet in lonely.tolist() if not _found_elsewhere(subject, facet, levels, pairs)]
-    return Borders(pairs, n_settled, np.array(left, dtype=np.int64))
+    left = []
+    for facet in lonely.tolist():
+        others = _found_elsewhere(subject, facet, levels)
+        pairs += [(int(subject.facet_owner[facet]), other) for other in others]
+        left += [] if others else [facet]
+    more = np.array(pairs, dtype=np.int64).reshape(-1, 2)
+    codes = np.unique(np.concatenate([across, _codes(subject, *more.T)]))
+    return Borders(codes, n_settled, np.array(left, dtype=np.int64))
 
 
-def _sorted(i: int, j: int) -> tuple[int, int]:
-    return (i, j) if i < j else (j, i)
+def _codes(subject: Subject, one: IntArray, two: IntArray) -> IntArray:
+    """Pairs of cells as numbers, the lower cell first."""
+    return np.asarray(np.minimum(one, two) * subject.n_cells + np.maximum(one, two))
 
 
-def _found_elsewhere(subject: Subject, facet: int, levels: IntArray, pairs: Pairs) -> bool:
-    """Whether cells of other winners lie behind a facet, where several choices tie on one wall; adds their pairs."""
+def _found_elsewhere(subject: Subject, facet: int, levels: IntArray) -> list[int]:
+    """The cells of other winners that lie behind a facet, where several choices tie on one wall."""
     cell, column = int(subject.facet_owner[facet]), int(subject.wall_column[facet])
     prefix = prefixes(subject.labels, levels)[levels[column]]
     other = subject.labels[:, column] != subject.labels[cell, column]
-    found = False
-    for rival in np.flatnonzero((prefix == prefix[cell]) & other).tolist():
-        place = facet - int(subject.pieces.facet_start[cell])
-        if share_facet(subject.shape(cell), subject.shape(rival), place):
-            pairs.add(_sorted(cell, rival))
-            found = True
-    return found
+    place = facet - int(subject.pieces.facet_start[cell])
+    rivals = np.flatnonzero((prefix == prefix[cell]) & other).tolist()
+    return [rival for rival in rivals if share_facet(subject.shape(cell), subject.shape(rival), place)]
 
 
 def links(subject: Subject) -> list[tuple[int, int]] | str:
@@ -135,12 +135,13 @@ def _find_links(subject: Subject) -> list[tuple[int, int]] | str:
     return found if len(found) == n - 1 else f"{n} intervals meet {len(found)} times"
 
 
-def true_pairs(subject: Subject) -> Pairs:
-    """The pairs of cells that share a facet."""
+def true_pairs(subject: Subject) -> IntArray:
+    """The pairs (i, j) of cells that share a facet, i < j, as sorted codes i n + j."""
     if subject.dim > 1:
-        return borders(subject).pairs
+        return borders(subject).codes
     found = links(subject)
-    return set() if isinstance(found, str) else {_sorted(i, j) for i, j in found}
+    pairs = np.array([] if isinstance(found, str) else found, dtype=np.int64).reshape(-1, 2)
+    return np.unique(_codes(subject, *pairs.T))
 
 
 def check_volume(subject: Subject) -> Check:
@@ -169,13 +170,17 @@ def check_adjacency(subject: Subject) -> Check:
     pairs, n = np.asarray(subject.cells.neighbours), subject.n_cells
     if pairs.ndim != 2 or pairs.shape[1] != 2 or (len(pairs) and not 0 <= pairs.min() <= pairs.max() < n):
         return Check("adjacency", False, f"expected pairs of cells below {n}")
-    if (pairs[:, 0] >= pairs[:, 1]).any() or len(np.unique(pairs @ [n, 1])) < len(pairs):
+    claimed = pairs[:, 0] * n + pairs[:, 1]
+    if (np.diff(claimed) <= 0).any():  # not in order
+        claimed = np.unique(claimed)
+    if (pairs[:, 0] >= pairs[:, 1]).any() or len(claimed) < len(pairs):
         return Check("adjacency", False, "a pair is repeated, reversed, or joins a cell to itself")
-    claimed = set(zip(*pairs.T.tolist(), strict=True))
     true = true_pairs(subject)
     how = "end to end" if subject.dim == 1 else f"{borders(subject).n_settled} looked at in rationals"
-    for i, j in sorted(claimed - true):
-        return Check("adjacency", False, f"cells {i} and {j} are said to be neighbours and share no facet")
-    for i, j in sorted(true - claimed):
-        return Check("adjacency", False, f"cells {i} and {j} share a facet and are not said to be neighbours")
+    if not np.array_equal(claimed, true):
+        strangers, left_out = (np.setdiff1d(*two, assume_unique=True) for two in ((claimed, true), (true, claimed)))
+        i, j = divmod(int([*strangers, *left_out][0]), n)
+        words = "are said to be neighbours and share no facet" if len(strangers) else ""
+        words = words or "share a facet and are not said to be neighbours"
+        return Check("adjacency", False, f"cells {i} and {j} {words}")
     return Check("adjacency", True, f"the {len(pairs)} pairs are those of cells that share a facet, {how}")

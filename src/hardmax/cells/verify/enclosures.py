@@ -1,7 +1,7 @@
-"""Guards and maps along many labels at once, in extended floats with proved bounds; for verification.
+"""Guards and maps along many labels at once, in floats or extended floats with proved bounds; for verification.
 
-A tensor on a slice is a polynomial in the slice coordinates, constant term first. Cells that agree in all earlier
-choices share it, so that each prefix of choices is followed once. A bound counts roundings: the error of an entry is at
+A tensor on a slice is a polynomial in the slice coordinates, constant term first. Cells in a row that agree in all
+earlier choices share it. A bound counts roundings: the error of an entry is at
 most its ``units`` times the unit roundoff (docs/error_bounds.md, "a network along its label"). Where every number is a
 multiple of one power of two and few bits long, nothing was rounded and the error is zero.
 """
@@ -12,22 +12,23 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.cells.domains import Domain
 from hardmax.exact.rationals import ZERO_LATTICE, lattice_exponent
-from hardmax.exact.rounding import LONG_BITS, LONG_ROUNDOFF, SAFETY
+from hardmax.exact.rounding import SAFETY
 from hardmax.exactness import BoolArray, FloatArray, IntArray
 from hardmax.networks import operations as op
 from hardmax.networks.evaluation import apply, batched
 from hardmax.networks.graph import Graph
 
-LongArray = NDArray[np.longdouble]
-
 #: Smaller numbers are left to rationals, so that no product here underflows.
 _LEAST = 2.0**-400
+#: What ``_constants`` found, as long as the operation lives.
+_known: WeakKeyDictionary[op.Operation, tuple[Any, bool, int, int]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +40,7 @@ class Terms:
     lattice, exact : (rows,) exponents of powers of two; whether nothing was rounded so far.
     """
 
-    value: LongArray
+    value: NDArray[Any]
     units: FloatArray
     lattice: IntArray
     exact: BoolArray
@@ -56,24 +57,34 @@ class Terms:
     @property
     def size(self) -> FloatArray:
         """Absolute values, never too small by more than one rounding."""
-        return np.asarray(np.abs(self.value).astype(np.float64))
+        return np.asarray(np.abs(self.value).astype(np.float64, copy=False))
+
+    @property
+    def bits(self) -> int:
+        """How many bits the floats have."""
+        return int(np.finfo(self.value.dtype).nmant) + 1
+
+    @property
+    def unit(self) -> float:
+        """What an error of one unit is at most."""
+        return SAFETY * 2.0**-self.bits
 
     @property
     def error(self) -> FloatArray:
         """Bounds on the errors: zero where nothing was rounded."""
-        found = SAFETY * LONG_ROUNDOFF * self.units
+        found = self.unit * self.units
         found[self.exact] = 0.0
         return np.asarray(found)
 
 
 def followed(
-    graph: Graph, domain: Domain, labels: NDArray[Any], is_quadratic: bool
+    graph: Graph, domain: Domain, labels: NDArray[Any], is_quadratic: bool, kind: Any = np.longdouble
 ) -> Iterator[tuple[Terms, IntArray]]:
     """The guards of each choosing node, (rows, terms, choices, size), then the output; each with the cells' rows (n,).
 
-    ``is_quadratic``: terms are 1, u and u^2 on a line; otherwise 1 and the slice coordinates.
+    ``is_quadratic``: terms are 1, u and u^2 on a line; otherwise 1 and the slice coordinates. ``kind`` of float.
     """
-    values: list[Any] = [_inputs(graph, domain, 3 if is_quadratic else domain.dim + 1)]
+    values: list[Any] = [_inputs(graph, domain, 3 if is_quadratic else domain.dim + 1, kind)]
     counts = dict(zip(graph.choice_nodes, graph.choice_counts, strict=True))
     row_of = np.zeros(len(labels), dtype=np.int64)
     column = 0
@@ -84,10 +95,11 @@ def followed(
             size = 1 if isinstance(operation, op.Relu) else graph.shape_of(node.inputs[0])[-1]
             guards = operands[0].reshaped(count, size)
             yield guards, row_of
-            row_of, parents, chosen = branches(row_of, labels[:, column : column + count])
+            row_of, parents, chosen = _runs(row_of, labels[:, column : column + count])
             column += count
-            values = [None if value is None else value.take(parents) for value in values]
-            values.append(_chosen(operation, guards.take(parents), chosen).reshaped(*node.shape))
+            done = {value for value in node.inputs if graph.last_use[value] == index}
+            values = [None if value is None or k in done else value.take(parents) for k, value in enumerate(values)]
+            values.append(_chosen(operation, guards, parents, chosen).reshaped(*node.shape))
         else:
             values.append(_applied(node.operation, operands, is_quadratic))
         for value in set(node.inputs):
@@ -99,7 +111,7 @@ def followed(
 def roundings(graph: Graph, domain: Domain, is_quadratic: bool) -> tuple[list[FloatArray], FloatArray]:
     """How many unit roundoffs bounds with one number a tensor may add up to, (terms,): of each choosing node's guards,
     and of the output; with absolute values of all weights, the largest entry in place of each, and no ReLU off."""
-    start = _inputs(graph, domain, 3 if is_quadratic else domain.dim + 1)
+    start = _inputs(graph, domain, 3 if is_quadratic else domain.dim + 1, np.float64)
     values, guards = [_levelled(Terms(np.abs(start.value), start.units, start.lattice, start.exact))], []
     with np.errstate(over="ignore", invalid="ignore"):
         for index, node in enumerate(graph.nodes):
@@ -114,11 +126,11 @@ def roundings(graph: Graph, domain: Domain, is_quadratic: bool) -> tuple[list[Fl
                 value, units = operands[0].value.max(axis=-1), operands[0].units.max(axis=-1)
                 found = Terms(value, units, start.lattice, start.exact)
             elif isinstance(operation, op.Hardmax):
-                value = np.zeros(operands[0].value.shape, dtype=np.longdouble)
+                value = np.zeros(operands[0].value.shape)
                 value[:, 0] = 1.0
                 found = Terms(value, np.zeros(value.shape), start.lattice, start.exact)
             else:
-                found = _applied(operation.cast(np.abs), operands, is_quadratic)
+                found = _applied(_constants(operation)[0], operands, is_quadratic)
             values.append(_levelled(found))
     return guards, _most(values[-1])
 
@@ -135,6 +147,15 @@ def _most(terms: Terms) -> FloatArray:
     return np.asarray((terms.units + terms.size).reshape(terms.value.shape[1], -1).max(axis=1, initial=0.0))
 
 
+def _runs(row_of: IntArray, chosen: NDArray[Any]) -> tuple[IntArray, IntArray, IntArray]:
+    """``branches``, but for rows that come again later: these are new rows."""
+    from hardmax.cells.verify._kernels import run_starts
+
+    starts = run_starts(row_of, np.ascontiguousarray(chosen))
+    first = np.flatnonzero(starts)
+    return np.cumsum(starts) - 1, row_of[first], chosen[first]
+
+
 def branches(row_of: IntArray, chosen: NDArray[Any]) -> tuple[IntArray, IntArray, IntArray]:
     """Rows told apart by one node's choices: each cell's new row, and each new row's parent and choices."""
     packed = np.concatenate(
@@ -145,19 +166,19 @@ def branches(row_of: IntArray, chosen: NDArray[Any]) -> tuple[IntArray, IntArray
     return inverse.reshape(-1), row_of[first], chosen[first].astype(np.int64)
 
 
-def _inputs(graph: Graph, domain: Domain, n_terms: int) -> Terms:
+def _inputs(graph: Graph, domain: Domain, n_terms: int, kind: Any) -> Terms:
     origin, basis = domain.slice_of(graph.input_shape)
-    value = np.zeros((1, n_terms, *graph.input_shape), dtype=np.longdouble)
+    value = np.zeros((1, n_terms, *graph.input_shape), dtype=kind)
     value[0, 0], value[0, 1 : domain.dim + 1] = origin, basis
     return _guarded(Terms(value, np.zeros(value.shape), np.array([lattice_exponent(value)]), np.ones(1, dtype=bool)))
 
 
 def _guarded(terms: Terms) -> Terms:
     """The same with nothing proved about rows that hold numbers near the ends of binary64."""
-    size = terms.size.reshape(len(terms.value), -1)
-    small = ((size < _LEAST) & (size > 0)).any(axis=1) | ~np.isfinite(size).all(axis=1)
-    units = terms.units.reshape(len(terms.value), -1)
-    small |= ((units < _LEAST) & (units > 0)).any(axis=1)
+    from hardmax.cells.verify._kernels import near_ends
+
+    numbers = (part.reshape(len(terms.value), -1) for part in (terms.value, terms.units))
+    small = near_ends(*(np.ascontiguousarray(part, dtype=np.float64) for part in numbers), _LEAST)
     if not small.any():
         return terms
     units = terms.units.copy()
@@ -165,8 +186,14 @@ def _guarded(terms: Terms) -> Terms:
     return Terms(terms.value, units, terms.lattice, terms.exact & ~small)
 
 
-def _chosen(operation: op.Operation, guards: Terms, chosen: IntArray) -> Terms:
-    """What a choosing node hands on: guards are (rows, terms, choices, size), chosen (rows, choices)."""
+def _chosen(operation: op.Operation, guards: Terms, parents: IntArray, chosen: IntArray) -> Terms:
+    """What a choosing node hands on: guards are (rows, terms, choices, size), chosen (new rows, choices)."""
+    if isinstance(operation, op.Relu) and operation.slope == 0.0 and guards.bits == 53:
+        from hardmax.cells.verify._kernels import passed_on
+
+        rows = (np.ascontiguousarray(part[..., 0]) for part in (guards.value, guards.units))
+        return Terms(*passed_on(*rows, parents, chosen), guards.lattice[parents], guards.exact[parents])
+    guards = guards.take(parents)
     if isinstance(operation, op.Relu):
         factor = np.where(chosen == 1, 1.0, operation.slope)[:, None, :, None]
         is_plain = operation.slope in (0.0, 1.0)
@@ -176,22 +203,22 @@ def _chosen(operation: op.Operation, guards: Terms, chosen: IntArray) -> Terms:
         if is_plain:
             return Terms(value, units, guards.lattice, guards.exact)
         lattice = guards.lattice + min(0, lattice_exponent(np.array([operation.slope])))
-        return _guarded(Terms(value, units, lattice, guards.exact & _fits(guards.size, lattice)))
+        return _guarded(Terms(value, units, lattice, guards.exact & _fits(guards.size, lattice, guards.bits)))
     if isinstance(operation, op.MaxLast):
         at = np.broadcast_to(chosen[:, None, :, None], (*guards.value.shape[:-1], 1))
         taken = np.take_along_axis(guards.value, at, axis=-1), np.take_along_axis(guards.units, at, axis=-1)
         return Terms(*taken, guards.lattice, guards.exact)
-    value = np.zeros(guards.value.shape, dtype=np.longdouble)
+    value = np.zeros_like(guards.value)
     value[:, 0] = chosen[..., None] == np.arange(guards.value.shape[-1])
     ones = np.ones(len(value), dtype=bool)
     return Terms(value, np.zeros(value.shape), np.zeros(len(value), dtype=np.int64), ones)
 
 
-def _fits(size: FloatArray, lattice: IntArray) -> BoolArray:
+def _fits(size: FloatArray, lattice: IntArray, bits: int) -> BoolArray:
     """Whether multiples of 2^lattice up to a size, (rows, ...), are floats: then sums below it were not rounded."""
     largest = size.reshape(len(size), -1).max(axis=1, initial=0.0)
     with np.errstate(over="ignore", under="ignore"):
-        room = np.ldexp(1.0, np.clip(lattice + LONG_BITS - 2, -1060, 1020).astype(np.int64))
+        room = np.ldexp(1.0, np.clip(lattice + bits - 2, -1060, 1020).astype(np.int64))
     return np.asarray(largest < room)
 
 
@@ -209,6 +236,11 @@ def _by_term(operation: op.Operation, *parts: NDArray[Any], constant: bool = Fal
     if not constant:
         flat = apply(operation, *(part.reshape(rows * terms, *part.shape[2:]) for part in parts), constant_term=False)
         return np.asarray(flat.reshape(rows, terms, *flat.shape[1:]))
+    if isinstance(operation, op.Linear):  # one product of matrices
+        found = _by_term(operation, *parts)
+        if operation.bias is not None:
+            found[:, 0] += operation.bias
+        return found
     first = apply(operation, *(part[:, 0] for part in parts))
     return np.concatenate([first[:, None], _by_term(operation, *(part[:, 1:] for part in parts))], axis=1)
 
@@ -221,13 +253,19 @@ def _moved(operation: op.Operation, operands: list[Terms]) -> Terms:
     exact = np.all([x.exact for x in operands], axis=0)
     if isinstance(operation, op.Add):
         size = _by_term(operation, *(x.size for x in operands))
-        return _guarded(Terms(value, units + 2.0 * size, lattice, exact & _fits(size, lattice)))
+        return _guarded(Terms(value, units + 2.0 * size, lattice, exact & _fits(size, lattice, operands[0].bits)))
     return Terms(value, units, lattice, exact)
 
 
 def _constants(operation: op.Operation) -> tuple[Any, bool, int, int]:
     """For a linear operation: itself on absolute values, whether no constant is tiny, and the lattices of factors
     and of what is added."""
+    if operation not in _known:
+        _known[operation] = _find_constants(operation)
+    return _known[operation]
+
+
+def _find_constants(operation: op.Operation) -> tuple[Any, bool, int, int]:
     absolute = operation.cast(np.abs)
     added = op.constant_term(operation)
     factors = [
@@ -249,15 +287,25 @@ def _linear(operation: op.Operation, x: Terms) -> Terms:
     """|W| units + n (|W| |x| + |b|) roundings, n the number of terms of a sum and two more."""
     absolute, is_fine, multiplied, added = _constants(operation)
     value = _by_term(operation, x.value, constant=True)
-    size = _by_term(absolute, x.size, constant=True)
-    units = _by_term(absolute, x.units) + (_length(operation, x.value.shape[2:]) + 3.0) * size
+    roundings = _length(operation, x.value.shape[2:]) + 3.0
+    units = roundings * _by_term(absolute, _weighed(x, roundings), constant=True)
     lattice = np.minimum(x.lattice + multiplied, added)
-    exact = x.exact & _fits(size, lattice)
+    exact = x.exact
+    if exact.any():
+        exact = exact & _fits(_by_term(absolute, x.size, constant=True), lattice, x.bits)
     if isinstance(operation, op.Reduce) and operation.divisor & (operation.divisor - 1):
         exact = np.zeros_like(exact)
     if not is_fine:
         return Terms(value, np.full(units.shape, np.inf), lattice, np.zeros_like(exact))
     return _guarded(Terms(value, units, lattice, exact))
+
+
+def _weighed(x: Terms, roundings: float) -> FloatArray:
+    """Sizes and, in units of so many roundings, errors."""
+    from hardmax.cells.verify._kernels import sizes_and_units
+
+    numbers = (np.ascontiguousarray(part, dtype=np.float64).reshape(-1) for part in (x.value, x.units))
+    return np.asarray(sizes_and_units(*numbers, roundings).reshape(x.value.shape))
 
 
 def _length(operation: op.Operation, shape: tuple[int, ...]) -> int:
@@ -281,7 +329,7 @@ def _product(operation: op.Operation, x: Terms, y: Terms, is_quadratic: bool) ->
     da, db = ([batched(part[:, k], rank) for k in range(n_terms)] for part in (x.units, y.units))
     length = x.value.shape[-1] if isinstance(operation, op.MatMul) else 1
     shape = apply(operation, a[0], b[0]).shape
-    value = np.zeros((rows, n_terms, *shape[1:]), dtype=np.longdouble)
+    value = np.zeros((rows, n_terms, *shape[1:]), dtype=x.value.dtype)
     units, size = np.zeros(value.shape), np.zeros(value.shape)
     spoilt = np.zeros(rows, dtype=bool)
     for i in range(n_terms):
@@ -291,7 +339,7 @@ def _product(operation: op.Operation, x: Terms, y: Terms, is_quadratic: bool) ->
             p, q = np.abs(a[i]).astype(np.float64), np.abs(b[j]).astype(np.float64)
             terms = apply(operation, p, q)
             slack = apply(operation, p, db[j]) + apply(operation, da[i], q)
-            slack = slack + LONG_ROUNDOFF * apply(operation, da[i], db[j])
+            slack = slack + 2.0**-x.bits * apply(operation, da[i], db[j])
             k = i + j if i == 0 or j == 0 or (is_quadratic and i + j < n_terms) else -1
             if k < 0:
                 spoilt |= (terms + slack).reshape(rows, -1).any(axis=1)
@@ -302,5 +350,5 @@ def _product(operation: op.Operation, x: Terms, y: Terms, is_quadratic: bool) ->
     units = units + (length + 2.0 + n_terms) * size
     units[spoilt] = np.inf
     lattice = x.lattice + y.lattice
-    exact = x.exact & y.exact & _fits(size, lattice) & ~spoilt
+    exact = x.exact & y.exact & _fits(size, lattice, x.bits) & ~spoilt
     return _guarded(Terms(value, units, lattice, exact))

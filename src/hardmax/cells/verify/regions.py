@@ -39,26 +39,29 @@ def map_numbers(subject: Subject) -> tuple[IntArray, int]:
 def _map_numbers(subject: Subject) -> tuple[IntArray, int]:
     n = subject.n_cells
     maps = subject.cells.maps.reshape(n, -1) + 0.0  # -0.0 and 0.0 are one number
-    keys: list[Any] = [row.tobytes() for row in maps]
     if subject.is_estimated:  # the maps are what the floats say
-        return first_seen(keys), 0
+        return first_seen(np.unique(maps, axis=0, return_inverse=True)[1]), 0
     dim, error = subject.dim, subject.map_errors
     group = np.zeros(n, dtype=np.int64)
     if not subject.in_rationals:
         slack = np.repeat(error, maps.shape[1] // (dim + 1), axis=1)
         for column in range(maps.shape[1]):
             group = parted(group, maps[:, column] - slack[:, column], maps[:, column] + slack[:, column])
-    sizes = np.bincount(group, minlength=1)
+            if group.max(initial=-1) == n - 1:  # each map is alone
+                return np.arange(n), 0
+    several = np.bincount(group, minlength=1)[group] > 1
     exact = np.zeros(n, dtype=bool) if subject.in_rationals else (error == 0).all(axis=1)
-    is_known = np.ones(len(sizes), dtype=bool)
+    is_known = np.ones(n, dtype=bool)
     is_known[group[~exact]] = False  # a group of exact floats is told apart by them
-    asked = np.flatnonzero((sizes[group] > 1) & ~is_known[group])
-    asked = subject.by_label(asked)
-    for index, output in zip(
-        asked.tolist(), exact_outputs(subject.graph, subject.domain, subject.labels[asked]), strict=True
-    ):
-        keys[index] = tuple(fraction(x) for x in output.reshape(-1))
-    return first_seen([(int(g), key) for g, key in zip(group.tolist(), keys, strict=True)]), len(asked)
+    asked = subject.by_label(np.flatnonzero(several & ~is_known[group]))
+    outputs = exact_outputs(subject.graph, subject.domain, subject.labels[asked])
+    seen: dict[Any, int] = {}
+    for index, output in zip(asked.tolist(), outputs, strict=True):
+        key = tuple(fraction(x) for x in output.reshape(-1))
+        group[index] = n + seen.setdefault(key, len(seen))
+    for index in np.flatnonzero(several & (group < n)).tolist():
+        group[index] = n + seen.setdefault(maps[index].tobytes(), len(seen))
+    return first_seen(group), len(asked)
 
 
 def parted(group: IntArray, low: FloatArray, high: FloatArray) -> IntArray:
@@ -77,10 +80,12 @@ def parted(group: IntArray, low: FloatArray, high: FloatArray) -> IntArray:
     return result
 
 
-def first_seen(keys: list[Any]) -> IntArray:
+def first_seen(keys: IntArray) -> IntArray:
     """Numbers of keys, equal keys equal numbers, by first appearance."""
-    seen: dict[Any, int] = {}
-    return np.array([seen.setdefault(key, len(seen)) for key in keys], dtype=np.int64)
+    _, first, place = np.unique(keys, return_index=True, return_inverse=True)
+    rank = np.empty(len(first), dtype=np.int64)
+    rank[np.argsort(first)] = np.arange(len(first))
+    return np.asarray(rank[place.reshape(-1)])
 
 
 def check_regions(subject: Subject) -> Check:
@@ -94,10 +99,14 @@ def check_regions(subject: Subject) -> Check:
             cell = leader[cell]
         return cell
 
-    for one, two in true_pairs(subject):
-        if classes[one] == classes[two]:
-            leader[root(one)] = root(two)
-    regions = first_seen([root(cell) for cell in range(subject.n_cells)])
+    one, two = np.divmod(true_pairs(subject), subject.n_cells)
+    same = classes[one] == classes[two]
+    for i, j in zip(one[same].tolist(), two[same].tolist(), strict=True):
+        leader[root(i)] = root(j)
+    joined = np.arange(subject.n_cells)
+    for cell in np.unique([one[same], two[same]]).tolist():
+        joined[cell] = root(cell)
+    regions = first_seen(joined)
     claimed, n_regions = np.asarray(subject.cells.region_of), subject.cells.n_regions
     if claimed.shape != regions.shape:
         return Check("regions", False, f"expected a number a cell, got shape {claimed.shape}")

@@ -58,23 +58,12 @@ def choice_levels(graph: Graph) -> tuple[IntArray, BoolArray]:
 
 def cells_behind(subject: Subject, facets: IntArray) -> IntArray:
     """For facets inside the domain the cell whose label differs in the facet's choice alone, (n,); -1 for none."""
-    labels = subject.labels
-    weights: Any = np.random.default_rng(0).integers(1, 1 << 63, size=labels.shape[1], dtype=np.uint64) | np.uint64(1)
-    with np.errstate(over="ignore"):
-        keys: Any = np.add.reduce(labels.astype(np.uint64) * weights, axis=1)
-        order = np.argsort(keys, kind="stable")
-        cell, column = subject.facet_owner[facets], subject.wall_column[facets]
-        own, rival = labels[cell, column].astype(np.uint64), subject.wall_rival[facets].astype(np.uint64)
-        wanted = keys[cell] + weights[column] * (rival - own)
-    place = np.minimum(np.searchsorted(keys[order], wanted), len(order) - 1)
-    found = order[place]
-    is_right = keys[found] == wanted
-    for first in range(0, len(facets), 1 << 16):  # equal keys prove nothing: labels are compared
-        part = slice(first, first + (1 << 16))
-        differ = labels[cell[part]] != labels[found[part]]
-        is_right[part] &= (differ.sum(axis=1) == 1) & differ[np.arange(len(differ)), column[part]]
-        is_right[part] &= labels[found[part], column[part]] == rival[part]
-    return np.where(is_right, found, -1)
+    from hardmax.cells.verify._kernels import cells_one_apart
+
+    weights, keys = subject.label_keys
+    owner, column, rival = subject.facet_owner[facets], subject.wall_column[facets], subject.wall_rival[facets]
+    found: IntArray = cells_one_apart(subject.plain_labels, keys, weights, owner, column, rival)
+    return found
 
 
 def groups(subject: Subject, facets: IntArray, levels: IntArray) -> list[tuple[IntArray, IntArray]]:
@@ -103,6 +92,8 @@ def prefixes(labels: NDArray[Any], levels: IntArray) -> IntArray:
 def certain_overlaps(subject: Subject, ours: IntArray, theirs: IntArray) -> NDArray[np.int8]:
     """Whether facets, pairs on opposite sides of one wall, overlap: 1 certainly, 0 certainly not, -1 not known."""
     verdict = np.full(len(ours), -1, dtype=np.int8)
+    if len(ours) == 0:
+        return verdict
     low, high = _boxes(subject)
     verdict[((low[ours] > high[theirs]) | (low[theirs] > high[ours])).any(axis=1)] = 0
     rest = np.flatnonzero(verdict < 0)
@@ -122,9 +113,7 @@ def _boxes(subject: Subject) -> tuple[FloatArray, FloatArray]:
     slack = SAFETY * (subject.errors[:, None] + 2 * UNIT_ROUNDOFF * np.abs(pieces.vertices)) + UNDERFLOW
     low, high = pieces.vertices - slack, pieces.vertices + slack
     if pieces.directions is not None:
-        is_far = np.zeros(len(low), dtype=bool)
-        is_far[corner[pieces.walls[facet] < 0]] = True
-        low[is_far], high[is_far] = -np.inf, np.inf
+        low[subject.is_far], high[subject.is_far] = -np.inf, np.inf
     least, most = np.full((len(pieces.walls), subject.dim), np.inf), np.full((len(pieces.walls), subject.dim), -np.inf)
     np.minimum.at(least, facet, low[corner])
     np.maximum.at(most, facet, high[corner])
@@ -142,7 +131,7 @@ def _by_programs(subject: Subject, ours: IntArray, theirs: IntArray, reach: Floa
         index = np.where(usable, index, facet[:, None])
         others.append((index, usable & (rows.infinite[index] == 0)))
     index, usable = (np.concatenate(parts, axis=1) for parts in zip(*others, strict=True))
-    return overlaps_on_wall(rows.value[ours], rows.error[ours], rows.value[index], rows.error[index], usable, reach)
+    return overlaps_on_wall(rows.values(ours), rows.error[ours], rows.values(index), rows.error[index], usable, reach)
 
 
 # --- in rationals ---------------------------------------------------------------------------------------

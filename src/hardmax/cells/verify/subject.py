@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from hardmax.cells.verify.corners import ExactShape
 from hardmax.cells.verify.fixed_choices import exact_cells
 from hardmax.cells.verify.settled import Settled, settle
-from hardmax.exactness import Exactness, FloatArray, IntArray
+from hardmax.exactness import BoolArray, Exactness, FloatArray, IntArray
 from hardmax.networks import operations as op
 
 if TYPE_CHECKING:
@@ -110,12 +110,48 @@ class Subject:
         """What floats with proved bounds say."""
         return settle(self)
 
+    @cached_property
+    def is_far(self) -> BoolArray:
+        """Which corners lie at infinity, (n_vertices,)."""
+        found = np.zeros(len(self.pieces.vertices), dtype=bool)
+        if self.pieces.directions is not None:
+            found[self.incident_corner[self.pieces.walls[self.incident_facet] < 0]] = True
+        return found
+
+    @cached_property
+    def plain_labels(self) -> NDArray[Any]:
+        """The labels as kernels take them."""
+        return kernel_array(self.labels)
+
+    @cached_property
+    def label_keys(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+        """Random weights (n_choices,), and the sum of each label's entries times them, (n_cells,): labels with other
+        sums differ."""
+        from hardmax.cells.verify._kernels import label_sums
+
+        weights = np.random.default_rng(0).integers(0, 1 << 63, size=self.labels.shape[1], dtype=np.uint64)
+        weights |= np.uint64(1)
+        return weights, label_sums(self.plain_labels, weights)
+
+    @cached_property
+    def shapes(self) -> Any:
+        """The polytopes as kernels take them."""
+        from hardmax.cells.verify._kernels import Shapes
+
+        pieces = self.pieces
+        ends = np.empty((0, self.dim)) if pieces.directions is None else pieces.directions
+        low, high = self.domain.low, self.domain.high
+        sides = (-np.ones(self.dim), np.ones(self.dim)) if low is None or high is None else (low, high)
+        corners = (pieces.vertex_start, pieces.vertices, ends, self.errors, self.is_far)
+        facets = (self.incident_start, self.incident_facet, pieces.facet_start, self.wall_column, self.wall_rival)
+        return Shapes(*(kernel_array(array) for array in (*corners, *facets, np.stack(sides))))
+
     # --- walls --------------------------------------------------------------------------------------
 
     @cached_property
     def wall_column(self) -> IntArray:
-        """The choice that makes each facet's wall, (n_facets,); negative on the domain's border."""
-        return np.asarray(np.where(self.pieces.walls >= 0, self.pieces.walls >> RIVAL_BITS, -1))
+        """The choice that makes each facet's wall, (n_facets,); on the domain's border the wall's negative number."""
+        return np.asarray(np.where(self.pieces.walls >= 0, self.pieces.walls >> RIVAL_BITS, self.pieces.walls))
 
     @cached_property
     def wall_rival(self) -> IntArray:
@@ -130,19 +166,21 @@ class Subject:
         pieces = self.pieces
         n_corners, start = len(pieces.vertices), pieces.vertex_start
         if pieces.incidence is not None:
-            words = np.ascontiguousarray(pieces.incidence.astype("<u8"))
-            bits = np.unpackbits(words.view(np.uint8), axis=1, bitorder="little")
-            corner, facet = np.nonzero(bits)
-            return corner, np.repeat(pieces.facet_start[:-1], np.diff(start))[corner] + facet
-        here = np.arange(n_corners)
+            from hardmax.cells.verify._kernels import incident_pairs
+
+            arrays = (pieces.incidence.astype(np.uint64, copy=False), start, pieces.facet_start)
+            found: tuple[IntArray, IntArray] = incident_pairs(*(kernel_array(array) for array in arrays))
+            return found
+        here = np.arange(n_corners + 1)
         if pieces.dim == 1:
-            return here, here
-        before = np.where(np.isin(here, start[:-1]), np.repeat(start[1:], np.diff(start)) - 1, here - 1)
-        return np.repeat(here, 2), np.stack([before, here], axis=1).reshape(-1)
+            return here, here[:-1]
+        before = here[:-1] - 1
+        before[start[:-1]] = start[1:] - 1
+        return 2 * here, np.stack([before, here[:-1]], axis=1).reshape(-1)
 
     @property
-    def incident_corner(self) -> IntArray:
-        """Every pair of a corner and a facet it lies on, by corner: the corners."""
+    def incident_start(self) -> IntArray:
+        """Where each corner's pairs with facets begin, (n_vertices + 1,)."""
         return self._incidence[0]
 
     @property
@@ -151,9 +189,9 @@ class Subject:
         return self._incidence[1]
 
     @cached_property
-    def incident_start(self) -> IntArray:
-        """Where each corner's pairs with facets begin, (n_vertices + 1,)."""
-        return np.searchsorted(self.incident_corner, np.arange(len(self.pieces.vertices) + 1))
+    def incident_corner(self) -> IntArray:
+        """Every pair of a corner and a facet it lies on, by corner: the corners."""
+        return np.repeat(np.arange(len(self.pieces.vertices)), np.diff(self.incident_start))
 
     @cached_property
     def facet_owner(self) -> IntArray:
@@ -175,6 +213,11 @@ class Subject:
     def is_quadratic(self) -> bool:
         """Whether data tensors are multiplied on a line: scores may be quadratic, and a label own several intervals."""
         return self.dim == 1 and any(isinstance(node.operation, op.MatMul | op.Multiply) for node in self.graph.nodes)
+
+
+def kernel_array(array: NDArray[Any]) -> NDArray[Any]:
+    """The array as kernels take it, whatever file it was read from."""
+    return np.require(array, requirements=["C", "W"])
 
 
 def layout_fault(subject: Subject) -> str | None:
@@ -210,16 +253,19 @@ def layout_fault(subject: Subject) -> str | None:
     if pieces.error is not None and pieces.error.shape != (len(pieces.vertices),):
         return f"the errors of corners have shape {pieces.error.shape}, expected {(len(pieces.vertices),)}"
     sizes = _choice_sizes(subject)
-    if n and ((cells.labels < 0).any() or (cells.labels >= sizes).any()):
+    if n and ((cells.labels.min(axis=0) < 0).any() or (cells.labels.max(axis=0) >= sizes).any()):
         return "a label names a winner that does not exist"
     return _wall_fault(pieces.walls, sizes, dim)
 
 
 def _has_stray_bits(incidence: NDArray[np.uint64] | None, n_facets: IntArray, n_vertices: IntArray) -> bool:
     assert incidence is not None
-    words = np.ascontiguousarray(incidence.astype("<u8")).view(np.uint8)
-    bits = np.unpackbits(words, axis=1, bitorder="little")
-    return bool((bits.astype(bool) & (np.arange(bits.shape[1]) >= np.repeat(n_facets, n_vertices)[:, None])).any())
+    for word, bits in enumerate(incidence.astype(np.uint64, copy=False).T):
+        n_allowed = np.clip(n_facets - 64 * word, 0, 64)
+        allowed = np.where(n_allowed == 64, ~np.uint64(0), (np.uint64(1) << (n_allowed % 64).astype(np.uint64)) - 1)
+        if (bits & ~np.repeat(allowed, n_vertices)).any():
+            return True
+    return False
 
 
 def _wall_fault(walls: IntArray, sizes: IntArray, dim: int) -> str | None:

@@ -52,24 +52,29 @@ def settle_ball(verdicts: Verdicts, everywhere: Verdicts, tick: Callable[[], Non
 
     Exactness: certified.
     """
+    begin_ball(verdicts, everywhere)
+    rows = verdicts.undecided[everywhere.status[verdicts.undecided] == LIVE]
+    try_on_ball(verdicts, rows, tick)
+    for row in rows[verdicts.status[rows] == UNDECIDED]:
+        tick()
+        settle_on_ball(verdicts, int(row), everywhere)
+
+
+def try_on_ball(verdicts: Verdicts, rows: IntArray, tick: Callable[[], None]) -> None:
+    """First queries of some rows, near the boundary of the ball and half way."""
     problem = verdicts.problem
-    _take_over(verdicts, everywhere)
     white = whitening(problem)
-    centre, radius = problem.domain.centre, problem.domain.radius
     for share in (0.99, 0.5):
-        rows = np.intersect1d(verdicts.undecided, np.flatnonzero(everywhere.status == LIVE))
-        for start in range(0, len(rows), 256):
+        some = rows[verdicts.status[rows] == UNDECIDED]
+        for start in range(0, len(some), 256):
             tick()
-            directions = white.queries(problem.rows[rows[start : start + 256]])
+            directions = white.queries(problem.rows[some[start : start + 256]])
             lengths = np.sqrt((directions * directions).sum(axis=1, keepdims=True))
-            try_queries(verdicts, centre + share * radius * directions / np.where(lengths > 0, lengths, 1.0))
-    for row in verdicts.undecided:
-        if everywhere.status[row] == LIVE and verdicts.status[row] == UNDECIDED:
-            tick()
-            _settle_on_ball(verdicts, int(row), everywhere)
+            steps = share * problem.domain.radius * directions / np.where(lengths > 0, lengths, 1.0)
+            try_queries(verdicts, problem.domain.centre + steps)
 
 
-def _take_over(verdicts: Verdicts, everywhere: Verdicts) -> None:
+def begin_ball(verdicts: Verdicts, everywhere: Verdicts) -> None:
     """Rows that are dead everywhere are dead here, by the same covers; queries that lie here still win."""
     for number, cover in enumerate(everywhere.covers):
         verdicts.add_cover(cover, np.flatnonzero(everywhere.cover_of == number))
@@ -80,7 +85,7 @@ def _take_over(verdicts: Verdicts, everywhere: Verdicts) -> None:
             verdicts.add_live(int(row), everywhere.witnesses[row])
 
 
-def _settle_on_ball(verdicts: Verdicts, row: int, everywhere: Verdicts) -> None:
+def settle_on_ball(verdicts: Verdicts, row: int, everywhere: Verdicts) -> None:
     """One row that lives somewhere: the nearest point of its cell, in floats and then in rationals."""
     problem = verdicts.problem
     # where to stop looking: a proof in rationals follows either way
@@ -328,24 +333,30 @@ def settle_sphere(verdicts: Verdicts, everywhere: Verdicts, within: Verdicts, ti
 
     Exactness: certified. Whether a bounded cell of a large head lies within the sphere can stay undecided.
     """
-    problem = verdicts.problem
+    begin_sphere(verdicts, everywhere, within)
+    rows = verdicts.undecided
+    try_on_sphere(verdicts, rows, tick)
+    for row in rows[(verdicts.status[rows] == UNDECIDED) & (within.status[rows] == LIVE)]:
+        tick()
+        settle_on_sphere(verdicts, int(row), everywhere, within)
+
+
+def begin_sphere(verdicts: Verdicts, everywhere: Verdicts, within: Verdicts) -> None:
+    """Rows that are dead in the ball are dead here; where all biases agree cells are cones, and nothing is left."""
     for number, cover in enumerate(within.covers):
         verdicts.add_cover(cover, np.flatnonzero(within.cover_of == number))
-    if problem.is_flat:  # cells are cones
+    if verdicts.problem.is_flat:
         for row in np.flatnonzero(everywhere.status == LIVE):
             exact = everywhere.exact_witnesses.get(int(row))
             verdicts.add_live(int(row), everywhere.witnesses[row], exact)
-        return
-    pending = verdicts.undecided
-    white = whitening(problem)
-    for start in range(0, len(pending), 256):
+
+
+def try_on_sphere(verdicts: Verdicts, rows: IntArray, tick: Callable[[], None]) -> None:
+    """First directions of some rows."""
+    problem, white = verdicts.problem, whitening(verdicts.problem)
+    for start in range(0, len(rows), 256):
         tick()
-        _try_directions(verdicts, white.queries(problem.rows[pending[start : start + 256]]))
-    for row in pending:
-        if verdicts.status[row] == UNDECIDED and within.status[row] == LIVE:
-            tick()
-            inner = within.exact_witnesses.get(int(row)) or _fractions(within.witnesses[row])
-            _settle_on_sphere(verdicts, int(row), inner, everywhere.witnesses[row])
+        _try_directions(verdicts, white.queries(problem.rows[rows[start : start + 256]]))
 
 
 def _fractions(query: FloatArray) -> tuple[Fraction, ...]:
@@ -395,9 +406,10 @@ def wins_in_direction(problem: Problem, row: int, query: Vector) -> bool:
     return True
 
 
-def _settle_on_sphere(verdicts: Verdicts, row: int, inner: Vector, hint: FloatArray) -> None:
-    """One row whose cell has the point ``inner`` within the ball: look for one beyond."""
-    problem = verdicts.problem
+def settle_on_sphere(verdicts: Verdicts, row: int, everywhere: Verdicts, within: Verdicts) -> None:
+    """One row whose cell has a point within the ball: look for one beyond."""
+    problem, hint = verdicts.problem, everywhere.witnesses[row]
+    inner = within.exact_witnesses.get(row) or _fractions(within.witnesses[row])
     start = np.array([nearest_float(x) for x in inner])
     outer = _far_point(problem, row, start, hint)
     if outer is not None:

@@ -6,7 +6,7 @@ here. Coordinates in which all rows agree move every score alike and are left ou
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -153,3 +153,18 @@ def _exponent(values: FloatArray) -> int:
     if largest == 0.0 or _TAME[0] <= largest <= _TAME[1]:
         return 0
     return int(np.frexp(largest)[1])
+
+
+def unbounded(problem: Problem) -> Problem:
+    """The problem on all of space, without the features in which all rows agree."""
+    moving = np.flatnonzero((problem.rows != problem.rows[:1]).any(axis=0))
+    free = np.full(len(moving), np.inf)
+    domain = FeatureDomain("everywhere", -free, free, np.zeros(len(moving)), np.inf)
+    rows = np.ascontiguousarray(problem.rows[:, moving])
+    return Problem(rows, problem.bias, problem.classes, moving, domain, problem.exponent, problem.bias_exponent)
+
+
+def within_sphere(problem: Problem) -> Problem:
+    """A problem on the sphere as one on its ball."""
+    free = np.full(problem.dim, np.inf)
+    return replace(problem, domain=FeatureDomain("ball", -free, free, np.zeros(problem.dim), problem.domain.radius))

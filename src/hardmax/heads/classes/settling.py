@@ -12,14 +12,24 @@ from typing import Any
 import numpy as np
 
 from hardmax.exactness import IntArray
-from hardmax.heads.classes.curved import settle_ball, settle_sphere
+from hardmax.heads.classes.curved import begin_ball, settle_ball, settle_sphere
 from hardmax.heads.classes.device import DeviceHead, device_verdicts
 from hardmax.heads.classes.domains import FeatureDomain
 from hardmax.heads.classes.hard_rows import HardRows, settle_alone
-from hardmax.heads.classes.problem import Problem, distinct, tamed
+from hardmax.heads.classes.problem import distinct, tamed, unbounded, within_sphere
 from hardmax.heads.classes.proofs import settle_exactly
 from hardmax.heads.classes.sources import ClassHead
-from hardmax.heads.classes.verdicts import DEAD, LIVE, UNDECIDED, Cover, Verdicts, Whitening, whitening, witness_pass
+from hardmax.heads.classes.verdicts import (
+    DEAD,
+    LIVE,
+    UNDECIDED,
+    Cover,
+    Verdicts,
+    Whitening,
+    whitening,
+    widened,
+    witness_pass,
+)
 
 
 class ClassProgress:
@@ -125,47 +135,18 @@ def settle_domain(verdicts: Verdicts, where: FeatureDomain, tick: Callable[[], N
     if n == 1:  # the centre, or any direction of the sphere
         verdicts.add_live(0, np.eye(1, d)[0] if where.kind == "sphere" else problem.domain.centre)
         return
-    free = np.full(d, np.inf)
-    everywhere = _settled_everywhere(problem, tick)
+    part = Verdicts(unbounded(problem))
+    settle(part, tick)
+    everywhere = widened(part, problem)
     if where.kind == "ball":
         settle_ball(verdicts, everywhere, tick)
         return
-    within = Verdicts(_on(problem, FeatureDomain("ball", -free, free, np.zeros(d), problem.domain.radius)))
-    if not problem.is_flat:
-        settle_ball(within, everywhere, tick)
+    within = Verdicts(within_sphere(problem))
+    if problem.is_flat:
+        begin_ball(within, everywhere)
     else:
-        for number, cover in enumerate(everywhere.covers):
-            within.add_cover(cover, np.flatnonzero(everywhere.cover_of == number))
+        settle_ball(within, everywhere, tick)
     settle_sphere(verdicts, everywhere, within, tick)
-
-
-def _settled_everywhere(problem: Problem, tick: Callable[[], None]) -> Verdicts:
-    """The verdicts on all of space, found without the features in which all rows agree."""
-    d = problem.dim
-    moving = np.flatnonzero((problem.rows != problem.rows[:1]).any(axis=0))
-    free = np.full(d, np.inf)
-    found = Verdicts(_on(problem, FeatureDomain("everywhere", -free, free, np.zeros(d), np.inf)))
-    if len(moving) == d:
-        settle(found, tick)
-        return found
-    domain = FeatureDomain("everywhere", -free[moving], free[moving], np.zeros(len(moving)), np.inf)
-    rows = np.ascontiguousarray(problem.rows[:, moving])
-    part = Verdicts(
-        Problem(rows, problem.bias, problem.classes, moving, domain, problem.exponent, problem.bias_exponent)
-    )
-    settle(part, tick)
-    found.status, found.covers, found.cover_of = part.status, part.covers, part.cover_of
-    found.witnesses[:, moving] = part.witnesses
-    for row, query in part.exact_witnesses.items():
-        whole = dict(zip(moving.tolist(), query, strict=True))
-        found.exact_witnesses[row] = tuple(whole.get(k, Fraction(0)) for k in range(d))
-    return found
-
-
-def _on(problem: Problem, domain: FeatureDomain) -> Problem:
-    return Problem(
-        problem.rows, problem.bias, problem.classes, problem.features, domain, problem.exponent, problem.bias_exponent
-    )
 
 
 def audit_fields(head: ClassHead, keeper: IntArray, verdicts: Verdicts) -> dict[str, Any]:

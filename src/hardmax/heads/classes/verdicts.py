@@ -8,7 +8,7 @@ row the query was made for.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.exactness import FloatArray, IntArray
+from hardmax.heads.classes.domains import FeatureDomain
 from hardmax.heads.classes.problem import Problem
 
 UNDECIDED, DEAD, LIVE = -1, 0, 1
@@ -84,6 +85,19 @@ class Verdicts:
             self.covers.append(cover)
             self.cover_of[fresh] = len(self.covers) - 1
             self.status[fresh] = DEAD
+
+
+def widened(part: Verdicts, problem: Problem) -> Verdicts:
+    """Verdicts on an ``unbounded`` problem as such on all features of the problem it was made of."""
+    d, moving = problem.dim, part.problem.features
+    free = np.full(d, np.inf)
+    found = Verdicts(replace(problem, domain=FeatureDomain("everywhere", -free, free, np.zeros(d), np.inf)))
+    found.status, found.covers, found.cover_of = part.status, part.covers, part.cover_of
+    found.witnesses[:, moving] = part.witnesses
+    for row, query in part.exact_witnesses.items():
+        whole = dict(zip(moving.tolist(), query, strict=True))
+        found.exact_witnesses[row] = tuple(whole.get(k, Fraction(0)) for k in range(d))
+    return found
 
 
 #: Scores held at once by a block of queries.

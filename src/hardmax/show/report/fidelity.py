@@ -13,6 +13,7 @@ from hardmax.heads import fidelity as measured
 from hardmax.networks.skeleton import skeleton
 from hardmax.show.report.sections import (
     CHANGE_COLUMNS,
+    WHISKERS,
     Column,
     Fact,
     Figure,
@@ -22,6 +23,8 @@ from hardmax.show.report.sections import (
     change_of,
     filled,
     rows_of,
+    span,
+    with_ends,
     with_interval,
 )
 from hardmax.show.report.subject import Subject
@@ -44,8 +47,8 @@ _DECISION = "A decision is which output is the largest."
 _COLUMNS = (
     Column("what", "made hard"),
     *CHANGE_COLUMNS,
-    Column("soft_accuracy", "accuracy, soft", "share", Exactness.ESTIMATED),
-    Column("hard_accuracy", "accuracy, hard", "share", Exactness.ESTIMATED),
+    *with_ends("soft_accuracy", "accuracy, soft", "share"),
+    *with_ends("hard_accuracy", "accuracy, hard", "share"),
 )
 
 
@@ -217,7 +220,7 @@ def _bars(records: Sequence[dict[str, Any]]) -> Figure:
 
 def _error_bars(records: Sequence[dict[str, Any]]) -> Figure:
     """Relative errors, one bar for each part."""
-    largest = max(record["relative_error"] for record in records[:_MOST_BARS])
+    largest = max(span(record, "relative_error")[1] for record in records[:_MOST_BARS])
     caption = "How far the outputs move when one part of the attention is made hard, all else soft."
     return _chart(records, "relative_error", (0.0, largest or 1.0), "number", "relative error", caption)
 
@@ -238,7 +241,9 @@ def _chart(
         class_ = "bar whole" if row == 0 else "bar"
         bars.append(tag("text", record["what"], x=left - 10, y=y + 15, class_="tick-text", text_anchor="end"))
         bars.append(tag("rect", x=left, y=y + 4, width=max(end - left, 0.5), height=_ROW - 8, class_=class_))
-        bars.append(tag("text", as_text(record[key], kind), x=end + 6, y=y + 15, class_="tick-text"))
+        low, high = (frame.x(min(max(at, start), stop)) for at in span(record, key))
+        bars.append(tag("path", d=f"M{low:.1f} {y + 11:g}H{high:.1f}", class_="whisker"))
+        bars.append(tag("text", as_text(record[key], kind), x=max(end, high) + 6, y=y + 15, class_="tick-text"))
     ticks = [(at, as_text(at, kind)) for at in round_ticks(start, stop)]
     svg = picture(
         width,
@@ -248,6 +253,7 @@ def _chart(
         frame.bottom_axis(ticks, label),
         class_="chart",
     )
+    caption += WHISKERS
     if len(records) > len(shown):
         caption += f" Drawn are the first {len(shown)} of {len(records)} rows."
     return Figure("fidelity-bars", svg, caption, ("fidelity",))

@@ -18,6 +18,16 @@ from hardmax.exactness import Exactness
 
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
+#: What the names of the ends of an interval begin with.
+_STARTS = {
+    "agreement": "",
+    "relative_error": "error_",
+    "kl": "kl_",
+    "soft_accuracy": "soft_",
+    "hard_accuracy": "hard_",
+}
+WHISKERS = " Thin lines are the 95 % intervals of the table."
+
 #: Rows of a table written into the page; the download always has them all.
 SHOWN_ROWS = 40
 
@@ -27,13 +37,23 @@ class Column:
     """One column: its heading and, where it holds numbers, what is proved about them.
 
     ``kind`` is how people see a value: "text", "prose" (a long text), "index" (a name that is a number), "count",
-    "number", "share" (a percentage) or "flag" (yes or no).
+    "number", "share" (a percentage) or "flag" (yes or no). A column that is an end of the interval of another names it
+    in ``end_of``; on the page it is shown within that one's cells.
     """
 
     key: str
     label: str
     kind: str = "text"
     exactness: Exactness | None = None
+    end_of: str = ""
+
+
+def with_ends(key: str, label: str, kind: str) -> tuple[Column, ...]:
+    """A number that was measured and both ends of its interval."""
+    ends = (
+        Column(f"{_STARTS[key]}{end}", f"{label}, {end}", kind, Exactness.ESTIMATED, key) for end in ("low", "high")
+    )
+    return (Column(key, label, kind, Exactness.ESTIMATED), *ends)
 
 
 #: Which head a row is about, and how far outputs moved: columns that several tables begin with.
@@ -42,15 +62,9 @@ HEAD_COLUMNS = (
     Column("head", "head", "index"),
 )
 CHANGE_COLUMNS = (
-    Column("agreement", "decisions kept", "share", Exactness.ESTIMATED),
-    Column("low", "at least", "share", Exactness.ESTIMATED),
-    Column("high", "at most", "share", Exactness.ESTIMATED),
-    Column("relative_error", "relative error", "number", Exactness.ESTIMATED),
-    Column("error_low", "error at least", "number", Exactness.ESTIMATED),
-    Column("error_high", "error at most", "number", Exactness.ESTIMATED),
-    Column("kl", "divergence (nats)", "number", Exactness.ESTIMATED),
-    Column("kl_low", "divergence at least", "number", Exactness.ESTIMATED),
-    Column("kl_high", "divergence at most", "number", Exactness.ESTIMATED),
+    *with_ends("agreement", "decisions kept", "share"),
+    *with_ends("relative_error", "relative error", "number"),
+    *with_ends("kl", "divergence (nats)", "number"),
 )
 
 
@@ -64,10 +78,20 @@ class Table:
     rows: tuple[tuple[Any, ...], ...]
     shown: int = SHOWN_ROWS
 
-    def shown_rows(self) -> list[list[str]]:
-        """The first rows as people read them."""
+    @property
+    def shown_columns(self) -> list[Column]:
+        """The columns that people see: intervals stand in the cells of their numbers."""
+        return [column for column in self.columns if not column.end_of]
+
+    def shown_rows(self) -> list[list[tuple[str, str]]]:
+        """The first rows as people read them, in the order of ``shown_columns``: values, each with its interval."""
+        place = {column.key: at for at, column in enumerate(self.columns)}
+        cells = [
+            (column.kind, place[column.key], [place[end.key] for end in self.columns if end.end_of == column.key])
+            for column in self.shown_columns
+        ]
         return [
-            [as_text(value, column.kind) for value, column in zip(row, self.columns, strict=True)]
+            [(as_text(row[value], kind), _ends([row[end] for end in ends], kind)) for kind, value, ends in cells]
             for row in self.rows[: self.shown]
         ]
 
@@ -78,6 +102,7 @@ class Table:
             "caption": self.caption,
             "columns": [
                 {"key": c.key, "label": c.label, "kind": c.kind, "exactness": c.exactness and str(c.exactness)}
+                | ({"end_of": c.end_of} if c.end_of else {})
                 for c in self.columns
             ],
             "rows": [[plain(value) for value in row] for row in self.rows],
@@ -202,23 +227,35 @@ def as_text(value: Any, kind: str = "number") -> str:
 
 def change_of(found: Any) -> dict[str, Any]:
     """The numbers of ``CHANGE_COLUMNS`` and the accuracies of a comparison, with intervals."""
-    names = ("agreement", "relative_error", "kl", "soft_accuracy", "hard_accuracy")
-    numbers = {name: getattr(found, name) for name in names}
-    for name, start in (("agreement", ""), ("relative_error", "error_"), ("kl", "kl_")):
+    numbers = {}
+    for name, start in _STARTS.items():
+        numbers[name] = getattr(found, name)
         numbers[f"{start}low"], numbers[f"{start}high"] = found.interval(name) or (None, None)
     return numbers
 
 
-def with_interval(value: float, interval: tuple[float, float] | None, kind: str = "share") -> str:
-    """A number that was measured, and where it lies.
+def span(record: Mapping[str, Any], key: str) -> tuple[float, float]:
+    """Both ends of the interval of a number of ``change_of``; the number twice where it has none."""
+    start = _STARTS[key]
+    low, high = record[f"{start}low"], record[f"{start}high"]
+    return (record[key], record[key]) if low is None else (low, high)
+
+
+def with_interval(value: Any, interval: Sequence[float | None] | None, kind: str = "share") -> str:
+    """A value, and where it lies if it was measured.
 
     Examples
     --------
     >>> with_interval(0.91, (0.878, 0.936))
     '91.0\\xa0% (87.8\\xa0% to 93.6\\xa0%)'
     """
-    text = as_text(value, kind)
-    return text if interval is None else f"{text} ({as_text(interval[0], kind)} to {as_text(interval[1], kind)})"
+    ends = _ends(interval or (), kind)
+    return as_text(value, kind) + (f" ({ends})" if ends else "")
+
+
+def _ends(interval: Sequence[float | None], kind: str) -> str:
+    """An interval as people read it; empty where there is none."""
+    return " to ".join(as_text(end, kind) for end in interval if end is not None)
 
 
 def several(number: int, what: str) -> str:

@@ -11,6 +11,7 @@ from hardmax.exactness import Exactness
 from hardmax.heads.fidelity import Trial
 from hardmax.show.report.sections import (
     CHANGE_COLUMNS,
+    WHISKERS,
     Column,
     Figure,
     Section,
@@ -19,6 +20,8 @@ from hardmax.show.report.sections import (
     change_of,
     filled,
     rows_of,
+    span,
+    with_ends,
 )
 from hardmax.show.report.subject import Subject
 from hardmax.show.svg import Frame, picture, round_ticks, tag
@@ -29,7 +32,7 @@ NAME = "temperature"
 _COLUMNS = (
     Column("temperature", "temperature", "number", Exactness.EXACT),
     *CHANGE_COLUMNS,
-    Column("hard_accuracy", "accuracy", "share", Exactness.ESTIMATED),
+    *with_ends("hard_accuracy", "accuracy", "share"),
 )
 
 
@@ -65,7 +68,8 @@ def _figure(records: Sequence[dict[str, Any]]) -> Figure:
         series.insert(0, ("agreement", "decisions kept"))
     for index, (key, title) in enumerate(series):
         values = [float(record[key]) for record in records]
-        top = 1.0 if key == "agreement" else max(*values, 1e-12) * 1.08
+        spans = [span(record, key) for record in records]
+        top = 1.0 if key == "agreement" else max(*(high for _, high in spans), 1e-12) * 1.08
         frame = Frame(((-0.3, n - 0.7), (0.0, top)), 66.0, 34.0, width - 86.0, height - 34.0 - 52.0)
         steps = [(at, _temperature(records[at]["temperature"])) for at in range(0, n, 2)]
         if (n - 1) % 2:
@@ -87,6 +91,7 @@ def _figure(records: Sequence[dict[str, Any]]) -> Figure:
                 "g",
                 frame.left_axis([(at, as_text(at, kind)) for at in round_ticks(0.0, top, 4)], title),
                 frame.bottom_axis(steps, "temperature"),
+                tag("path", d=_whiskers(frame, spans), class_="whisker"),
                 tag("path", d=frame.path(list(enumerate(values))), class_=f"line k{index}"),
                 Markup("").join(dots),
                 transform=f"translate({width * index:g} 0)",
@@ -95,9 +100,16 @@ def _figure(records: Sequence[dict[str, Any]]) -> Figure:
     svg = picture(width * len(series), height, "The model at falling temperatures", *panels, class_="chart")
     caption = (
         f"From the model's own temperature ({as_text(records[0]['temperature'])}, left) by halves to zero (right), "
-        "compared with the model itself."
+        f"compared with the model itself.{WHISKERS}"
     )
     return Figure("temperature-path", svg, caption, ("temperature",))
+
+
+def _whiskers(frame: Frame, spans: Sequence[tuple[float, float]]) -> str:
+    """A vertical line for each interval, its lower end not below the axis."""
+    return "".join(
+        f"M{frame.x(at):.1f} {frame.y(max(low, 0.0)):.1f}V{frame.y(high):.1f}" for at, (low, high) in enumerate(spans)
+    )
 
 
 def _temperature(value: float) -> str:

@@ -24,7 +24,8 @@ _counted = inner(nogil=True, error_model="numpy", forceinline=False)  # makes ar
 
 POSITIVE, NEGATIVE, UNKNOWN = 1, 2, 4  # bits: what occurs among the signs of a row
 _PAIRS_PER_LOOKUP = 16  # pairs of corners compared in the time of one lookup in a table; steers, decides nothing
-FAILED, NO_ROOM, NO_SLOT = -1, -2, -3  # instead of a number of corners: in doubt, or too many for the arrays
+# instead of a number of corners: in doubt, too many for the arrays, or so many that edges are looked up
+FAILED, NO_ROOM, NO_SLOT, NO_LOOKUP = -1, -2, -3, -4
 
 
 # --- signs -----------------------------------------------------------------------------------------
@@ -238,17 +239,13 @@ def _sort_sides(bits, n, signs, sides):
     """Write the corners of either sign with the number of their facets; returns how many there are of each."""
     n_plus, n_minus = 0, 0
     for i in range(n):
-        if signs[i] == 0:
-            continue
-        degree = 0
-        for w in range(bits.shape[1]):
+        degree = ones(bits[i, 0])
+        for w in range(1, bits.shape[1]):
             degree += ones(bits[i, w])
-        if signs[i] > 0:
-            sides[n_plus, 0], sides[n_plus, 1] = i, degree
-            n_plus += 1
-        else:
-            sides[n_minus, 2], sides[n_minus, 3] = i, degree
-            n_minus += 1
+        sides[n_plus, 0], sides[n_plus, 1] = i, degree
+        sides[n_minus, 2], sides[n_minus, 3] = i, degree
+        n_plus += np.int64(signs[i] > 0)
+        n_minus += np.int64(signs[i] < 0)
     return n_plus, n_minus
 
 
@@ -265,11 +262,13 @@ def _edges_from(bits, n, fresh, a, n_others, n_new, dim):
             for w in range(1, words):
                 count += ones(bits[i, w] & bits[j, w])
         # at a corner of degree dim any dim - 1 facets meet in an edge
-        if count < dim - 1 or not (is_simple or sides[b, 3] == dim or _is_edge(bits, n, i, j)):
-            continue
-        n_new = _join(fresh, n_new, i, j)
-        if n_new < 0:
-            return n_new
+        is_edge = count >= dim - 1
+        if not is_simple and is_edge:
+            is_edge = sides[b, 3] == dim or _is_edge(bits, n, i, j)
+        if n_new == len(fresh.ends):
+            return NO_ROOM
+        fresh.ends[n_new, 0], fresh.ends[n_new, 1] = i, j
+        n_new += np.int64(is_edge)
     return n_new
 
 
@@ -295,9 +294,9 @@ def _edges_by_lookup(bits, n, fresh, n_plus, n_minus, dim):
     return n_new
 
 
-@_called
+@_jit
 def crossings(solid, cut, fresh, shared, rows, mode, rare):
-    """Add the corners where a row of known signs vanishes inside edges; returns their number, NO_ROOM, or FAILED.
+    """Add the corners where a row of known signs vanishes inside edges; returns their number, or what went wrong.
 
     They stand behind the polytope's own, with sign 0. Two corners span an edge when no third one lies on all their
     common facets.
@@ -308,7 +307,7 @@ def crossings(solid, cut, fresh, shared, rows, mode, rare):
     n_new = 0
     if n_plus * n_minus > _PAIRS_PER_LOOKUP * dim * (n_plus + n_minus):
         if rare is None:
-            return FAILED
+            return NO_LOOKUP
         else:
             n_new = _edges_by_lookup(bits, n, fresh, n_plus, n_minus, dim)
     else:
@@ -323,7 +322,7 @@ def crossings(solid, cut, fresh, shared, rows, mode, rare):
         for w in range(bits.shape[1]):
             bits[n + new, w] = bits[i, w] & bits[j, w]
         cut.signs[n + new] = 0
-        place, known = _find(shared, ids[i], ids[j], key)
+        place, known = _find(shared, np.int64(ids[i]), np.int64(ids[j]), key)
         if known >= 0:
             ids[n + new] = known
             bits[n + new, word] |= own
@@ -419,20 +418,20 @@ def keep(solid, cut, n, side, line, to):
     """
     ids, bits, signs, to_ids, to_bits = solid.ids, solid.bits, cut.signs, to.ids, to.bits
     m = 0
-    for w in range(bits.shape[1]):
+    for w in range(bits.shape[1]):  # without branches: which corners stay is hard to guess
         alive, own = NONE, NONE
         for i in range(n):
-            if signs[i] == side:
-                alive |= bits[i, w]
+            alive |= bits[i, w] if signs[i] == side else NONE
         if cut.slot >> 6 == w:
             own = ONE << np.uint64(cut.slot & 63)
         m = 0
         for i in range(n):
-            if signs[i] == side or signs[i] == 0:
-                if w == 0:
-                    to_ids[m] = ids[i]
-                to_bits[m, w] = bits[i, w] if signs[i] == side else bits[i, w] & alive | own
-                m += 1
+            to_bits[m, w] = bits[i, w] if signs[i] == side else bits[i, w] & alive | own
+            m += np.int64(signs[i] != -side)
+    m = 0
+    for i in range(n):
+        to_ids[m] = ids[i]
+        m += np.int64(signs[i] != -side)
     for slot in range(solid.size[1]):
         to.slots[slot] = solid.slots[slot]
     to.slots[cut.slot] = line

@@ -82,6 +82,11 @@ def _numbers(n, m):
 
 
 @_counted
+def _indices(n, m):
+    return np.empty((n, m), dtype=np.uint32)  # without a sign: none is counted from the end
+
+
+@_counted
 def _words(n, m):
     return np.empty((n, m), dtype=np.uint64)
 
@@ -92,7 +97,7 @@ def _new_work(capacity, words, width, guards, dim):
     n_groups, n_rows, n_all = len(guards.table), guards.rows.shape[2], 64 * capacity
     n_words = (len(guards.relus) + 63) // 64
     corners, lines = np.empty((n_all, width)), np.empty((n_all, dim + 4))
-    ids, slots, sizes = _numbers(3, capacity), _numbers(3, 64 * words), _numbers(3, 2)
+    ids, slots, sizes = _indices(3, capacity), _indices(3, 64 * words), _numbers(3, 2)
     marks, flags = _numbers(3, n_all), np.zeros((2, n_rows + 1), dtype=np.uint8)
     marks[:, 0] = 0
     rows, groups, floats = _numbers(4, n_rows + 1), _numbers(3, n_groups + 1), np.zeros((2, n_rows + 2 * dim + 4))
@@ -105,7 +110,7 @@ def _new_work(capacity, words, width, guards, dim):
         Solid(corners, ids[2], _words(capacity, words), lines, slots[2], sizes[2]),
         Shared(_words(n_all, 2 * n_words), _numbers(n_all, 3), _numbers(1, places)[0], marks[0], marks[1]),
         Cut(np.empty((3, dim + 1)), np.empty((capacity, 4)), _numbers(1, capacity)[0], 0, 0),
-        Fresh(_numbers(capacity, 2), _numbers(capacity, 4), np.empty((4 * dim, 3 * dim + 4))),
+        Fresh(_indices(capacity + 1, 2), _indices(capacity + 1, 4), np.empty((4 * dim, 3 * dim + 4))),
         Rows(
             np.zeros((n_rows, 3, dim + 1)),
             np.empty((dim + 1, n_rows)),
@@ -121,9 +126,9 @@ def _new_work(capacity, words, width, guards, dim):
         ),
         Pending(_words(2, n_words), groups[0], groups[1], groups[2]),
         Stack(
-            _numbers(1, n_all)[0],
+            _indices(1, n_all)[0],
             _words(n_all, words),
-            _numbers(1, n_all)[0],
+            _indices(1, n_all)[0],
             _numbers(16 * capacity, 2 * n_groups + 1),
             _numbers(16 * capacity + 1, 2),
         ),
@@ -185,17 +190,19 @@ def _sign_relus(table, work, mode, rare):
     for i in range(solid.size[0] if n_words else 0):
         set_scores(rows, Group(0, len(rows.parts), 0, 0), solid.corners, i, race, mode)
         far = 1 if is_far(solid.corners, i, mode) else 0
-        for w in range(2 * n_words):
-            signs[i, w] = NONE
-        for b in range(len(relus)):
-            r, bound = relus[b, 0], race.bounds[relus[b, 1], far]
-            sign = 1 if race.scores[r] > bound else -1
-            if not abs(race.scores[r]) > bound:
-                sign = corner_sign(solid, i, Cut(rows.parts[r], cut.values, cut.signs, 0, 0), mode, rare)
-            if sign == DOUBT:
-                return False
-            if sign != 0:
-                signs[i, (b >> 6) + (0 if sign > 0 else n_words)] |= ONE << np.uint64(b & 63)
+        for w in range(n_words):
+            positive, negative, bit = NONE, NONE, ONE
+            for b in range(64 * w, min(64 * w + 64, len(relus))):
+                r, bound = relus[b, 0], race.bounds[relus[b, 1], far]
+                sign = 1 if race.scores[r] > bound else -1
+                if not abs(race.scores[r]) > bound:
+                    sign = corner_sign(solid, i, Cut(rows.parts[r], cut.values, cut.signs, 0, 0), mode, rare)
+                if sign == DOUBT:
+                    return False
+                positive |= bit if sign > 0 else NONE
+                negative |= bit if sign < 0 else NONE
+                bit <<= ONE
+            signs[i, w], signs[i, n_words + w] = positive, negative
     return True
 
 
@@ -466,12 +473,16 @@ def _write(output, done, parent, solid, guards, pending):
         alive = NONE
         for i in range(n):
             alive |= bits[i, w]
-        for i in range(n):  # slots in use move together
-            word = bits[i, w]
-            while word != NONE:
-                slot = kept + ones(alive & ((word & (~word + ONE)) - ONE))
-                output.bits[used + i, slot >> 6] |= ONE << np.uint64(slot & 63)
-                word &= word - ONE
+        rest, word, shift = alive, kept >> 6, np.uint64(kept & 63)
+        while rest & (rest + ONE) != NONE:  # slots in use move together, over the lowest free one each time
+            low = (~rest & (rest + ONE)) - ONE
+            rest = rest & low | rest >> ONE & ~low
+            for i in range(n):
+                bits[i, w] = bits[i, w] & low | bits[i, w] >> ONE & ~low
+        for i in range(n):
+            output.bits[used + i, word] |= bits[i, w] << shift
+            if shift != NONE and word + 1 < bits.shape[1]:
+                output.bits[used + i, word + 1] |= bits[i, w] >> (np.uint64(64) - shift)
         while alive != NONE:
             line = lines[solid.slots[64 * w + ones((alive & (~alive + ONE)) - ONE)]]
             output.walls[facets + kept] = np.int64(line[width])
@@ -544,7 +555,7 @@ def _cut_polytopes(first_piece, pieces, guards, output, doubtful, mode, room, ra
     """
     limit, count_only, capacity, words = room
     work = _new_work(capacity, words, pieces.corners.shape[1], guards, mode.dim)
-    done, n_pieces = np.zeros(4, dtype=np.int64), len(pieces.vertex_start) - 1
+    done, n_pieces, exact = np.zeros(4, dtype=np.int64), len(pieces.vertex_start) - 1, False
     for piece in range(first_piece, n_pieces):
         before = (done[CHILDREN], done[CORNERS], done[FACETS])
         status = OUTPUT_FULL if done[CHILDREN] >= limit else _load_piece(pieces, piece, work.solid, work.shared)
@@ -552,7 +563,7 @@ def _cut_polytopes(first_piece, pieces, guards, output, doubtful, mode, room, ra
             exact = _load_rows(guards, piece, work.rows) and mode.certified
             here = Mode(mode.dim, mode.columns, mode.infinite, mode.certified, exact)
             status = _cut_piece(piece, guards, work, output, done, count_only, here, rare)
-        if status == FAILED and rare is not None:
+        if status == FAILED and (rare is not None or not exact):  # exact proofs are for exact rows
             doubtful[done[DOUBTFUL]] = piece
             done[DOUBTFUL] += 1
             done[CHILDREN], done[CORNERS], done[FACETS] = before

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from hardmax.cells.domains import Domain
 from hardmax.cells.engines.exact.polytopes import corner_numbers, incidence_words, nearest, rebuild, split
-from hardmax.cells.polytopes import Cut, Polytopes, domain_wall, split_wall
+from hardmax.cells.polytopes import Cut, Polytopes, domain_wall, joined_bits, joined_starts, split_wall
 from hardmax.errors import DomainError, ParameterError
 from hardmax.exact.rationals import fraction, rational
 from hardmax.exactness import FloatArray, IntArray, ObjectArray
@@ -89,16 +90,15 @@ class Solids(Polytopes):
     @staticmethod
     def join(batches: Sequence[Polytopes]) -> Solids:
         """Several batches as one, in order."""
-        plain = Polytopes.join(batches)
         solids = [batch for batch in batches if isinstance(batch, Solids)]
-        assert plain.incidence is not None and len(solids) == len(batches)
+        assert len(solids) == len(batches)
         return Solids.of(
-            plain.dim,
-            plain.vertex_start,
+            solids[0].dim,
+            joined_starts([batch.vertex_start for batch in solids]),
             np.concatenate([batch.corners for batch in solids]),
-            plain.incidence,
-            plain.facet_start,
-            plain.walls,
+            joined_bits([batch.incidence for batch in solids]),
+            joined_starts([batch.facet_start for batch in solids]),
+            np.concatenate([batch.walls for batch in solids]),
             np.concatenate([batch.lines for batch in solids]),
         )
 
@@ -136,7 +136,6 @@ class SpaceEngine:
         self._domain = domain
         self._is_unbounded = not domain.is_bounded
         self._capacity, self._words = 8 << self.dim, 1
-        self._is_rare = self.dim >= _MANY_CORNERS  # whether what generic networks do not need is compiled too
 
     def root(self) -> Solids:
         """The whole domain as one polytope."""
@@ -240,28 +239,30 @@ class SpaceEngine:
         )
         columns = 2 * self.dim if self._is_unbounded else self.dim
         mode = layout.Mode(self.dim, columns, self._is_unbounded, self.certified, self.certified)
-        self._is_rare = self._is_rare or not self.only_relus
+        is_rare = self.dim >= _MANY_CORNERS or not self.only_relus  # whether more is needed than generic networks do
         doubtful = np.empty(n, dtype=np.int64)
         label_type = stage.label_dtype
-        per_child = max(16, 2 * len(pieces.vertices) // max(1, n))
-        capacity = 0 if count_only else min(max(32 * n, 1024), max(8, _MOST_CORNERS // per_child))
-        facets_per_child = max(8, 2 * len(pieces.walls) // max(1, n))
+        per_child = max(16, 5 * len(pieces.vertices) // max(1, 4 * n))
+        capacity = 0 if count_only else min(max(16 * n, 1024), max(8, _MOST_CORNERS // per_child))
+        facets_per_child = max(8, 5 * len(pieces.walls) // max(1, 4 * n))
         position, n_children = 0, 0
         all_doubtful: list[IntArray] = []
         parts: list[tuple[IntArray, Any, Solids]] = []
         while position < n:
             # read once: other threads may raise them meanwhile
-            room, words, is_rare = self._capacity, self._words, self._is_rare
-            output = layout.Output(
-                np.empty(capacity, dtype=np.int64),
-                np.empty((capacity, stage.n_choices), dtype=label_type),
-                np.zeros(capacity + 1, dtype=np.int64),
-                np.empty((capacity * per_child, pieces.corners.shape[1])),
-                np.empty((capacity * per_child, words), dtype=np.uint64),
-                np.zeros(capacity + 1, dtype=np.int64),
-                np.empty(capacity * facets_per_child, dtype=np.int64),
-                np.empty((capacity * facets_per_child, self.dim + 3)),
+            room, words = self._capacity, self._words
+            n_corners, n_facets = capacity * per_child, capacity * facets_per_child
+            corners, bits, lines, walls, starts, parents, labels = _room_for(
+                ((n_corners, pieces.corners.shape[1]), np.float64),
+                ((n_corners, words), np.uint64),
+                ((n_facets, self.dim + 3), np.float64),
+                ((n_facets,), np.int64),
+                ((2, capacity + 1), np.int64),
+                ((capacity,), np.int64),
+                ((capacity, stage.n_choices), label_type),
             )
+            starts[:, 0] = 0
+            output = layout.Output(parents, labels, starts[0], corners, bits, starts[1], walls, lines)
             before = position
             position, children, used, facets, n_doubtful, status = (cut_polytopes if is_rare else cut_generic)(
                 position,
@@ -286,7 +287,7 @@ class SpaceEngine:
             elif status == _MORE_WORDS:
                 self._words = max(self._words, words + 1)
             elif status == _IN_DOUBT:
-                self._is_rare = True
+                is_rare = True
             elif status == _OUTPUT_FULL:
                 if n_children >= limit:
                     break
@@ -300,6 +301,14 @@ class SpaceEngine:
         parents, labels = (np.concatenate([part[k] for part in parts]) for k in (0, 1))
         solids = parts[0][2] if len(parts) == 1 else Solids.join([part[2] for part in parts])
         return Cut(parents, labels, solids, joined, position), n_children
+
+
+def _room_for(*arrays: tuple[tuple[int, ...], Any]) -> list[NDArray[Any]]:
+    """Arrays of these shapes and types in one block of memory, which is asked for, and given back, at once."""
+    sizes = [prod(shape) * np.dtype(kind).itemsize for shape, kind in arrays]
+    ends = np.cumsum([0, *sizes]).tolist()
+    block = np.empty(ends[-1], dtype=np.uint8)
+    return [block[ends[k] : ends[k + 1]].view(kind).reshape(shape) for k, (shape, kind) in enumerate(arrays)]
 
 
 def _checked_room(corners: int, width: int, dim: int) -> int:

@@ -208,9 +208,12 @@
     const stop = Math.min(start + 200, table.rows.length);
     for (const row of table.rows.slice(start, stop)) {
       const line = make("tr");
-      row.forEach((value, index) => {
-        const kind = table.columns[index].kind;
-        line.append(make("td", { class: kind }, shown(value, kind)));
+      table.columns.forEach((column, index) => {
+        if (column.end_of) return;
+        const ends = row.filter((value, at) => table.columns[at].end_of === column.key && value !== null).map((value) => shown(value, column.kind));
+        const cell = make("td", { class: column.kind }, shown(row[index], column.kind));
+        if (ends.length) cell.append(make("span", { class: "ends" }, ends.join(" to ")));
+        line.append(cell);
       });
       body.append(line);
     }
