@@ -68,7 +68,7 @@ OPERATIONS = {
 }
 _SMOOTH = [name for name, kind in op.KINDS.items() if issubclass(kind, op.Smooth)]
 _PRODUCTS = ["MatMul", "Multiply"]
-_GATED = [*_PRODUCTS, "Mixture", "Sparsemax"]  # data times what was chosen, choices between sets: sampled by net.labels
+_GATED = [*_PRODUCTS, "Mixture"]  # data times what was chosen: sampled by net.labels
 _NOT_DRAWN = ["Mixture", "Sparsemax"]  # a product of data, a threshold beside the scores
 _ENDINGS = [".npz", *(pytest.param(ending, marks=pytest.mark.extras) for ending in (".safetensors", ".onnx"))]
 
@@ -241,6 +241,18 @@ def test_sampling_is_compiled_and_labels_as_the_network_does(kind, name):
         assert coder.program is not None, f"{name} is sampled through net.labels, tens of times slower"
         labels = net.labels(coder.points(coder.draws(7, 0, 500)))
         assert (coder.codes(7, 0, 500) == pack_labels(labels, group_sizes(net))).all()
+
+
+@pytest.mark.parametrize("layer", [hm.TopK(2), hm.TopK(3), hm.Sparsemax()])
+def test_sampling_chooses_between_sets_as_the_network_does_where_sums_would_round(layer):
+    head = hm.Head(
+        [[1.0, 0], [0, 1], [-1, 0.5], [0.25, -1]], np.eye(4), np.eye(2), biases=[1e17, 0, 0.5, 0], weights=layer
+    )
+    net = hm.Network([hm.Attention([head])], 2)
+    coder = Coder(net, _DOMAINS["box"])
+    labels = net.labels(coder.points(coder.draws(7, 0, 500)))
+    assert coder.program is not None and len(np.unique(labels, axis=0)) > 1 - isinstance(layer, hm.Sparsemax)
+    assert (coder.codes(7, 0, 500) == pack_labels(labels, group_sizes(net))).all()
 
 
 # ---- what files do not know ----

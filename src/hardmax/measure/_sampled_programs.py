@@ -22,7 +22,7 @@ from hardmax.networks import operations as op
 from hardmax.networks.evaluation import apply
 from hardmax.networks.graph import Graph
 from hardmax.networks.network import Network
-from hardmax.networks.selections import stand_ins
+from hardmax.networks.selections import StandIn, stand_ins
 
 Program = tuple[NDArray[np.void], FloatArray, int]
 
@@ -36,8 +36,8 @@ def program_of(net: Network, domain: Domain, words: list[int], shifts: list[int]
     ``words`` and ``shifts`` say where each choice's bits lie in the code.
     """
     widest = max((prod(node.shape) for node in net.graph.nodes), default=0)
-    if net.n_parameters > _MOST_PARAMETERS or widest > _MOST_REGISTERS or stand_ins(net.graph, 0.0):
-        return None  # choices between sets are compared by net.labels, which rounds no sums
+    if net.n_parameters > _MOST_PARAMETERS or widest > _MOST_REGISTERS:
+        return None
     try:
         writer = _written(net.graph, domain, words, shifts)
     except _UnfusedError:
@@ -55,13 +55,13 @@ def _written(graph: Graph, domain: Domain, words: list[int], shifts: list[int]) 
     """The network's operations as steps, each register written once."""
     assert domain.low is not None and domain.high is not None
     bound = np.maximum(np.abs(domain.low), np.abs(domain.high))
-    writer = _Writer(graph, bound, words, shifts)
+    writer, instead = _Writer(graph, bound, words, shifts), stand_ins(graph, 0.0)
     if not (isinstance(domain, Box) and len(graph.input_shape) == 1):
         origin, basis = domain.slice_of(graph.input_shape)
         writer.affine(writer.values[0], 0, np.asarray(basis).reshape(domain.dim, -1).T, np.asarray(origin).reshape(-1))
     for index in range(len(graph.nodes)):
         if index + 1 not in writer.values:  # made together with the attention before it
-            writer.node(index)
+            writer.node(index, instead.get(index))
     return writer
 
 
@@ -293,10 +293,20 @@ class _Writer:
             sizes = source.bound.reshape(rows, n_in) @ np.abs(weight).T + (0.0 if bias is None else np.abs(bias))
         self._keep(value, target, sizes.reshape(-1))
 
-    def node(self, index: int) -> None:
-        """Append the steps of one node."""
+    def _standing_in(self, kind: StandIn, value: _Value, n: int) -> _Value:
+        """What a choice between sets, or a sparsemax, takes in place of its scores, rows of n."""
+        target, most = self._allocate(len(value.bound)), 2.0 if kind is StandIn.BELOW else float(n)
+        code = self._k.BELOW if kind is StandIn.BELOW else self._k.RANKS
+        for row in range(0, len(value.bound), n):
+            self.steps.append(_Step(code, value.start + row, target + row, n))
+        return _Value(target, np.full(len(value.bound), most))
+
+    def node(self, index: int, instead: StandIn | None) -> None:
+        """Append the steps of one node, which may take something else than its operand."""
         node, value = self._graph.nodes[index], index + 1
         operation, sources = node.operation, [self.values[i] for i in node.inputs]
+        if instead is not None:
+            sources = [self._standing_in(instead, sources[0], self._graph.shape_of(node.inputs[0])[-1])]
         first, size = sources[0], prod(node.shape)
         if isinstance(operation, op.Reshape):
             self.values[value] = first

@@ -19,7 +19,7 @@ BLOCK = 256
 MOST_INPUTS = 4  # of a choice that computes its own numbers
 MOST_SELECTED = 9  # keys whose values are selected one by one; beyond, they are looked up
 
-AFFINE, RELU, LARGEST, WINNER, ADD, FLUSH, CLIP = range(7)
+AFFINE, RELU, LARGEST, WINNER, ADD, FLUSH, CLIP, RANKS, BELOW = range(9)
 _COLUMNS = ("kind", "source", "target", "size", "inner", "constant", "bias", "shift", "weight", "n_in")
 #: One row of a program.
 STEP = np.dtype([(name, np.int64) for name in _COLUMNS])
@@ -326,6 +326,34 @@ def _select(row, winner, constants, first, step, size):
 
 
 @kernel(nogil=True)
+def _ranks(registers, source, target, size):
+    """How many of some registers are smaller than each of them; twin: ``evaluation`` has ranks with the same order."""
+    for i in range(size):
+        row, own = registers[target + i], registers[source + i]
+        for s in range(BLOCK):
+            row[s] = 0.0
+        for j in range(size):
+            other = registers[source + j]
+            for s in range(BLOCK):
+                row[s] += 1.0 if other[s] < own[s] else 0.0
+
+
+@kernel(nogil=True)
+def _below(registers, source, target, size, best):
+    """Some registers minus the largest of them, at least -2."""
+    for s in range(BLOCK):
+        best[s] = registers[source, s]
+    for j in range(1, size):
+        other = registers[source + j]
+        for s in range(BLOCK):
+            best[s] = max(best[s], other[s])
+    for i in range(size):
+        row, own = registers[target + i], registers[source + i]
+        for s in range(BLOCK):
+            row[s] = max(own[s] - best[s], -2.0)
+
+
+@kernel(nogil=True)
 def label_codes(key, first, box, program, constants, registers, is_hashed, codes):
     """Fill ``codes`` (n,) with the codes of the labels at points ``first`` onward of the stream that ``key`` begins.
 
@@ -370,6 +398,10 @@ def label_codes(key, first, box, program, constants, registers, is_hashed, codes
                 else:
                     for i in range(inner):
                         _select(registers[target + i], winner, constants, step.constant + i, inner, size)
+            elif kind == RANKS:
+                _ranks(registers, source, target, size)
+            elif kind == BELOW:
+                _below(registers, source, target, size, best)
             elif kind == ADD:
                 for i in range(size):
                     row, one, two = registers[target + i], registers[source + i], registers[inner + i]
