@@ -173,6 +173,17 @@ def test_padded_batches_run_without_their_padding():
     assert worst_difference(short, lambda layer, head: own[layer][0, head][:3, :3]) < 1e-6
 
 
+def test_several_texts_in_one_row_are_refused_and_taken_as_sequences():
+    model, ids = _llama(), torch.tensor([_IDS])
+    places = torch.tensor([[0, 1, 0, *range(1, len(_IDS) - 2)]])
+    with pytest.raises(ParameterError, match=r"start again at token 2.*sequence of its own"):
+        hm.capture(model, {"input_ids": ids, "position_ids": places})
+    apart = hm.capture(model, [_IDS[:2], _IDS[2:]])
+    assert [capture.head(0, 0).n_keys for capture in apart] == [2, len(_IDS) - 2]
+    moved = {"input_ids": ids, "position_ids": torch.arange(len(_IDS))[None] + 1}
+    assert len(hm.capture(model, moved)[0].heads) == len(apart[0].heads)
+
+
 def test_inputs_go_where_the_model_is(monkeypatch):
     """Tried on a GPU with every family; here a device that any machine has stands in for it."""
     model = _bert()

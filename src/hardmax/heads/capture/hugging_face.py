@@ -328,8 +328,22 @@ def sequences(model: Any, inputs: Any) -> list[dict[str, Any]]:
             arguments[key] = part[None]
         if "input_ids" in arguments:
             arguments["input_ids"] = _checked(torch, model, arguments["input_ids"][0], row)[None]
+            _refuse_packed(arguments, row)
         result.append({key: part.to(model.device) for key, part in arguments.items()})
     return result
+
+
+def _refuse_packed(arguments: Mapping[str, Any], row: int) -> None:
+    """Refuses several texts in one row: models keep them apart or mix them, as their cache goes."""
+    places = arguments.get("position_ids")
+    if places is None or places.shape != arguments["input_ids"].shape:
+        return
+    again = (places[0, 1:] <= places[0, :-1]).nonzero()
+    if len(again):
+        raise ParameterError(
+            f"sequence {row}: expected one text, got position_ids that start again at token {int(again[0]) + 1}, so "
+            "several texts in one row; pass each as a sequence of its own, hm.capture(model, [ids, ids, ...])"
+        )
 
 
 def _token_numbers(torch: Any, model: Any, inputs: Any) -> list[Any]:
