@@ -14,7 +14,7 @@ import queue
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from math import comb, prod
 from typing import Any, TypeVar
@@ -31,7 +31,7 @@ from hardmax.exact.rounding import UNDERFLOW, relative_error
 from hardmax.exactness import IntArray, ObjectArray
 from hardmax.networks.graph import Graph
 from hardmax.networks.network import Network
-from hardmax.networks.slices.coefficients import Arithmetic, SliceProgram, SliceState
+from hardmax.networks.slices.coefficients import Arithmetic, Guards, SliceProgram, SliceState
 from hardmax.networks.slices.entry_bounds import EntrywiseProgram
 from hardmax.networks.slices.stages import Plan, Stage
 
@@ -398,7 +398,7 @@ class Enumeration:
         if self._next_part(chunk, whole) < whole.n_choices:
             return self._children(chunk), None
         stage = whole.part(chunk.n_decided, whole.n_choices)
-        total, doubtful = self.engine.count(chunk.pieces, self.program.guards(chunk.state), stage)
+        total, doubtful = self.engine.count(chunk.pieces, self._guards(chunk), stage)
         for index in doubtful:
             total += len(self._settled(chunk, int(index), stage)[0])
         return [], (total, chunk.share)
@@ -440,7 +440,7 @@ class Enumeration:
         n_decided = self._next_part(chunk, whole)
         stage = whole.part(chunk.n_decided, n_decided)
         most = min(self._most_children, self._room_for(chunk.pieces))
-        cut = self.engine.cut(chunk.pieces, self.program.guards(chunk.state), stage, most)
+        cut = self.engine.cut(chunk.pieces, self._guards(chunk), stage, most)
         parents, stage_labels, pieces = cut.parents, cut.labels, cut.pieces
         if len(cut.doubtful):
             parts = [pieces] if len(pieces) else []
@@ -480,6 +480,13 @@ class Enumeration:
             share = chunk.share - done
             following.append(Chunk(path, state, None, chunk.labels[rest], remaining, chunk.n_decided, share=share))
         return following
+
+    def _guards(self, chunk: Chunk) -> Guards:
+        """The guards of the chunk's stage, with the ReLUs that they are sums of where a domain is unbounded."""
+        guards, columns = self.program.guards(chunk.state), self.program.sources[chunk.state.stage]
+        if self._domain.is_bounded or columns is None:
+            return guards
+        return replace(guards, sources=(columns, chunk.labels[:, as_slice(columns)] == 1))
 
     def _next_part(self, chunk: Chunk, stage: Stage) -> int:
         """Up to which choice to cut now: a wide stage of few pieces is cut in parts, so that threads can share it."""

@@ -23,7 +23,7 @@ from hardmax.exact._maximise import Optimum, Status, maximise, maximise_many
 from hardmax.exact.elimination import solve
 from hardmax.exact.exact_simplex import exact_maximise
 from hardmax.exact.rationals import dot, nearest_float
-from hardmax.exact.rounding import dot_error
+from hardmax.exact.rounding import UNDERFLOW, dot_error
 from hardmax.exact.systems import (
     UNIT_ROW_ERROR,
     cone_hint,
@@ -383,7 +383,7 @@ def interior_points(normals: ArrayLike, limits: ArrayLike) -> tuple[NDArray[np.b
         return exists, points
     unit = homogeneous_rows(a, b)
     columns = np.ascontiguousarray(unit.rows.transpose(0, 2, 1))
-    status, proved, hints, _ = kernels.cone_batch(columns, UNIT_ROW_ERROR)
+    status, proved, hints, _ = kernels.cone_batch(columns, UNIT_ROW_ERROR, np.full(n_systems, UNDERFLOW))
     candidates = point_of(hints, unit.exponents, d)
     with np.errstate(over="ignore", invalid="ignore"):
         values = np.einsum("kmd,kd->km", a, candidates) - b

@@ -1,7 +1,8 @@
 """Do convex sets on the two sides of a hyperplane share a piece of it, when their rows are known within errors?
 
-A witness of the rounded rows that clears their errors proves that they do. Rows that are widened by all that errors can
-change within reach, and still leave nothing, prove that they do not. Anything between is left to rationals.
+A witness of the rounded rows that clears their errors proves that they do. Multipliers that contradict the rows
+whatever their errors, or rows that are widened by all that errors can change within reach and still leave nothing,
+prove that they do not. Anything between is left to rationals.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from hardmax.exact.linear_program import interior_points
 from hardmax.exact.rounding import LONG_ROUNDOFF, SAFETY, UNDERFLOW, dot_error
+from hardmax.exact.systems import UNIT_ROW_ERROR, homogeneous_rows, point_of
 from hardmax.exactness import FloatArray
 
 
@@ -52,13 +54,14 @@ def overlaps_on_wall(
         limits = np.where(asked[..., 0], short[..., 0], 1.0)
         dim = wall.shape[1] - 1
         verdict = np.full(len(wall), -1, dtype=np.int8)
-        exists, points = interior_points(-short[..., 1:], limits)
+        exists, absent, points = _hints(short, limits, loose)
         points = np.where(np.isfinite(points), points, 0.0)[:, None]
         margin = limits + (short[..., 1:] * points).sum(axis=2)
         size = np.abs(limits) + (np.abs(short[..., 1:]) * np.abs(points)).sum(axis=2)
         slack = loose[..., 0] + (loose[..., 1:] * np.abs(points)).sum(axis=2)
         clears = np.asarray(margin > dot_error(dim, size, slack) + dim * UNDERFLOW) | ~asked[..., 0]
         verdict[exists & sane & clears.all(axis=1)] = 1
+        verdict[absent & sane] = 0
         far = np.take_along_axis(np.concatenate([np.ones((len(reach), 1)), reach], axis=1), kept, axis=1)
         open_ones = np.flatnonzero((verdict < 0) & sane & np.isfinite(far).all(axis=1))
         if len(open_ones):
@@ -68,6 +71,29 @@ def overlaps_on_wall(
             exists, _ = interior_points(-short[open_ones[usable_room]][..., 1:], wide[usable_room])
             verdict[open_ones[usable_room][~exists]] = 0
     return verdict
+
+
+def _hints(
+    short: FloatArray, limits: FloatArray, loose: FloatArray
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_], FloatArray]:
+    """Which systems seem to have a point, which are proved to have none whatever their errors, and the points."""
+    from hardmax.exact import simplex_kernels as kernels
+
+    n, m, terms = short.shape
+    if m == 0 or n == 0:
+        return np.ones(n, dtype=bool), np.zeros(n, dtype=bool), np.zeros((n, terms - 1))
+    unit = homogeneous_rows(-short[..., 1:], limits)
+    columns = np.ascontiguousarray(unit.rows.transpose(0, 2, 1))
+    room = np.full(n, np.inf)
+    if columns.shape[1] == terms:  # else all constants are zero, but for their errors
+        off = np.ldexp(np.roll(loose, -1, axis=2), -unit.exponents[:, None] - unit.row_exponents[:, :m, None])
+        room = SAFETY * (off / unit.lengths[:, :m, None]).max(axis=(1, 2)) + 4 * UNDERFLOW
+    status, absent, hints, _ = kernels.cone_batch(columns, UNIT_ROW_ERROR, room)
+    exists, points = status == kernels.PRESENT, point_of(hints, unit.exponents, terms - 1)
+    # rows that are known better than floats: a thin set may be found in rationals
+    thin = np.flatnonzero(~exists & ~absent & (room < 256 * LONG_ROUNDOFF))
+    exists[thin], points[thin] = interior_points(-short[thin][..., 1:], limits[thin])
+    return exists, absent, points
 
 
 def _restricted(

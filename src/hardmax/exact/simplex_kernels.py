@@ -181,6 +181,16 @@ def prove_positive_kernel(columns: FloatArray, m: int, multipliers: FloatArray, 
 
     The rows are ``columns[:, :m].T``; the support must have n + 1 of them. Each entry may differ from the
     true one by a factor 1 + e, |e| <= ``entry_error``, and by ``UNDERFLOW``: the proof covers every such matrix.
+    """
+    return prove_positive_within(columns, m, multipliers, entry_error, UNDERFLOW)
+
+
+@njit(cache=True)
+def prove_positive_within(
+    columns: FloatArray, m: int, multipliers: FloatArray, entry_error: float, room: float
+) -> bool:
+    """``prove_positive_kernel`` where each entry may differ by ``room`` besides, at least ``UNDERFLOW``.
+
     With M = [rows.T; 1] and an approximate inverse R, |I - R M| <= 1/2 bounds the distance from R e_n to the true
     solution (lemma "linear system"), and a solution farther from zero than that bound is positive.
     """
@@ -238,7 +248,7 @@ def prove_positive_kernel(columns: FloatArray, m: int, multipliers: FloatArray, 
                 value += inverse[i, k] * matrix[k, j]
                 weight += abs(inverse[i, k] * matrix[k, j])
             diagonal = 1.0 if i == j else 0.0
-            slack = entry_error * weight + (reach + size) * UNDERFLOW
+            slack = entry_error * weight + (reach + size) * room
             total += abs(value - diagonal) + dot_error(size, weight + diagonal, slack)
         contraction = max(contraction, rounding.SAFETY * total)
     if not contraction <= 0.5:
@@ -254,7 +264,7 @@ def prove_positive_kernel(columns: FloatArray, m: int, multipliers: FloatArray, 
             value += matrix[i, k] * inverse[k, n]
             weight += abs(matrix[i, k] * inverse[k, n])
         right = 1.0 if i == n else 0.0
-        slack = entry_error * weight + (reach + size) * UNDERFLOW
+        slack = entry_error * weight + (reach + size) * room
         residual[i] = abs(value - right) + dot_error(size, weight + right, slack)
     pull = 0.0
     for i in range(size):
@@ -271,11 +281,12 @@ def prove_positive_kernel(columns: FloatArray, m: int, multipliers: FloatArray, 
 
 @njit(cache=True)
 def cone_batch(
-    columns: FloatArray, entry_error: float
+    columns: FloatArray, entry_error: float, room: FloatArray
 ) -> tuple[NDArray[np.int8], NDArray[np.bool_], FloatArray, FloatArray]:
     """``cone_search`` on every matrix of ``columns`` (problems, n, m), all rows strict.
 
-    Returns hints, whether an ABSENT hint is proved, points and multipliers.
+    Returns hints, whether an ABSENT hint is proved, points and multipliers; ``room`` (problems,) as in
+    ``prove_positive_within``.
     """
     n_problems, n, m = columns.shape
     status = np.empty(n_problems, np.int8)
@@ -289,7 +300,7 @@ def cone_batch(
     for k in range(n_problems):
         status[k] = cone_search(columns[k], m, strict, table, basic, nonbasic, points[k], multipliers[k])
         if status[k] == ABSENT:
-            proved[k] = prove_positive_kernel(columns[k], m, multipliers[k], entry_error)
+            proved[k] = prove_positive_within(columns[k], m, multipliers[k], entry_error, room[k])
     return status, proved, points, multipliers
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from dataclasses import replace
 from fractions import Fraction
@@ -166,6 +167,32 @@ def test_believing_rounded_guards_is_noticed() -> None:
             found, _ = engine_cells(Believer(domain, certified=True), net, domain, Arithmetic.BOUNDED)
             wrong += found.keys() != exact_cells(net, domain).keys()
     assert wrong > 0
+
+
+def _generic(widths: list[int], seed: int) -> list[Any]:
+    rng = np.random.default_rng(seed)
+    layers: list[Any] = []
+    for n, m in itertools.pairwise(widths):
+        layers += [hm.Affine(rng.uniform(-1, 1, (m, n)), rng.uniform(-1, 1, m)), hm.ReLU()]
+    return layers
+
+
+@pytest.mark.parametrize("dim", [2, 3])
+def test_rays_along_which_no_relu_changes_are_certain_without_rationals(dim: int) -> None:
+    """Where few units are active, whole faces at infinity have slope zero; floats only see that it is small."""
+    for seed in range(6):
+        net = hm.Network(_generic([dim, 4, 3, 4, 3], seed), dim)
+        cells, exact = (hm.enumerate_cells(net, hm.Space(dim), exactness=mode) for mode in ("certified", "exact"))
+        assert {tuple(label) for label in cells.labels} == {tuple(label) for label in exact.labels}, seed
+        assert cells.n_settled == 0, seed
+
+
+def test_beside_a_residual_path_no_ray_is_taken_for_one_without_change() -> None:
+    for seed in range(8):
+        narrow = _generic([3, 3, 3, 2], seed)
+        net = hm.Network([hm.Residual(*narrow[:-1], hm.Affine(np.eye(3, 2))), hm.ReLU()], 3)
+        cells, exact = (hm.enumerate_cells(net, hm.Space(3), exactness=mode) for mode in ("certified", "exact"))
+        assert {tuple(label) for label in cells.labels} == {tuple(label) for label in exact.labels}, seed
 
 
 # --- counts ----------------------------------------------------------------------------------------

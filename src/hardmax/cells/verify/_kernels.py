@@ -492,7 +492,7 @@ def _solution_bound(share, inverse, gap, gap_error):
     return corner_error(dim, reach, share) if share < 0.5 else np.inf
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, vectors=False)
 def solution_bound(matrix, matrix_error, inverse, gap, gap_error):
     """Lemma "linear system": a bound on the distance from a point to the solution of a linear system.
 
@@ -657,7 +657,7 @@ def _settle_cell(cell, system, walls, shapes, units, scale):
     return is_good
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, vectors=False)
 def settle_corners(cells, shapes, walls, units, good, scale):
     """Mark as not good the cells with a corner that is not proved to be where its walls meet, within its error.
 
@@ -681,7 +681,7 @@ def settle_corners(cells, shapes, walls, units, good, scale):
 # --- closed polytopes ---------------------------------------------------------------------------------------
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, vectors=False)
 def incident_pairs(incidence, vertex_start, facet_start):
     """Every pair of a corner and a facet it lies on, by corner: where each corner's begin, and the facets."""
     start = np.zeros(len(incidence) + 1, dtype=np.int64)
@@ -719,7 +719,7 @@ def _has_same_edge(facets, start, one, left_out, two, other_left_out, dim):
     return True
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, vectors=False)
 def plain_cells(vertex_start, start, facets, weights, dim):
     """Of each cell 2 if every corner lies on dim facets and every edge, what is left of a corner's facets without one
     of them, belongs to two corners; 1 if only the first holds, 0 otherwise. ``weights``: random, for some facets."""

@@ -144,6 +144,8 @@ def share_facet(one: ExactShape, two: ExactShape, facet: int | None = None) -> b
     for wall, row in mine.items():
         opposite = tuple(-x for x in wall)
         if opposite in theirs and (only is None or only == wall):
+            if _exclude_one_another(mine, theirs, wall):
+                continue
             rest = [r for key, r in mine.items() if key != wall] + [r for key, r in theirs.items() if key != opposite]
             restricted = [_on(r, row) for r in rest]
             if not restricted:  # a whole hyperplane
@@ -155,6 +157,15 @@ def share_facet(one: ExactShape, two: ExactShape, facet: int | None = None) -> b
             except PrecisionError:  # there is a point, too far out to be written as floats
                 return True
     return False
+
+
+def _exclude_one_another(mine: dict[Any, Any], theirs: dict[Any, Any], wall: tuple[Any, ...]) -> bool:
+    """Whether two parallel half-spaces, one of each cell and none of them the wall's, leave nothing between them."""
+    lowest: dict[tuple[Any, ...], Any] = {}
+    for constant, *normal in theirs:
+        key = tuple(-x for x in normal)
+        lowest[key] = min(constant, lowest.get(key, constant))
+    return any(row != wall and row[0] + lowest.get(row[1:], 1 - row[0]) <= 0 for row in mine)
 
 
 def _on(row: Sequence[Any], wall: Sequence[Any]) -> list[Fraction]:

@@ -62,11 +62,13 @@ class Guards:
     """The functions whose signs and maxima decide a stage, on a batch of cells.
 
     ``coefficients`` is (cell, coefficient, row). ``error`` (cell, coefficient) bounds the absolute
-    error of every row's coefficient; None for rationals and unbounded floats.
+    error of every row's coefficient; None for rationals and unbounded floats. ``sources``, if known: the columns of
+    ReLUs in a label and whether each is active, (cell, column); rows are sums of the active ones and a constant.
     """
 
     coefficients: Array
     error: NDArray[np.float64] | None
+    sources: tuple[IntArray, NDArray[np.bool_]] | None = None
 
 
 @dataclass(eq=False)
@@ -116,7 +118,7 @@ class SliceProgram:
             bounded = arithmetic is Arithmetic.BOUNDED
             self._start = Tensor(start, Bounds.of_slice(start) if bounded else None)
         plan = Plan.of(graph)
-        self.stages = plan.stages
+        self.stages, self.sources = plan.stages, plan.sources
         self._linear_nodes, self._last_level = plan.linear_nodes, plan.last_level
         self._fused = plan.fused
         self._columns: dict[int, tuple[Array, Array]] = {}

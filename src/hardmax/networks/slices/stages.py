@@ -126,6 +126,7 @@ class Plan:
         offsets = dict(zip(graph.choice_nodes, np.cumsum([0, *graph.choice_counts]).tolist(), strict=False))
         counts = dict(zip(graph.choice_nodes, graph.choice_counts, strict=True))
         self.stages = tuple(self._stage(graph, nodes, offsets, counts) for nodes in chosen)
+        self.sources = tuple(self._sources(stage) for stage in range(len(chosen)))
 
     def _relus_before_linear(self) -> dict[int, int]:
         """ReLU nodes on vectors whose only reader is a linear map: node -> that map's node."""
@@ -141,6 +142,14 @@ class Plan:
             if len(after) == 1 and isinstance(self._nodes[after[0]].operation, op.Linear):
                 found[index] = after[0]
         return found
+
+    def _sources(self, stage: int) -> IntArray | None:
+        """The columns of the ReLUs of the stage before, where all rows of a stage are one linear map of them alone."""
+        if stage == 0 or len(self.stages[stage - 1].nodes) > 1:
+            return None
+        after = self.fused.get(self.stages[stage - 1].nodes[0])
+        values = {self._nodes[node].inputs[0] for node in self.stages[stage].nodes}
+        return self.stages[stage - 1].columns if after is not None and values == {after + 1} else None
 
     @cached_property
     def rules(self) -> tuple[Bounded, ...]:

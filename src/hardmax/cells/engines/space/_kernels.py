@@ -12,7 +12,7 @@ not even compiled: exact proofs, and edges of polytopes of very many corners; su
 import numpy as np
 
 from hardmax.cells.engines.space._corner_kernels import dot_error, place_corner
-from hardmax.cells.engines.space._structures import NONE, ONE, Cut, ones
+from hardmax.cells.engines.space._structures import NONE, ONE, Cut, mode_at, ones
 from hardmax.cells.engines.space._vanishing_kernels import DOUBT, exact_sign, vanishes
 from hardmax.exact.compiling import borrowing, inner
 from hardmax.exact.rounding import SAFETY
@@ -330,7 +330,10 @@ def crossings(solid, cut, fresh, shared, rows, mode, rare):
         at = ids[n + new] = shared.used[0]
         for end in (i, j):
             if cut.values[end, 1] < 0.0:
-                corner_sign(solid, end, cut, mode, rare)
+                corner_sign(solid, end, cut, mode_at(solid.corners, ids[end], mode), rare)
+        if mode.infinite:  # a row that changes towards one end only crosses infinitely near to the other
+            steady = mode.columns + 2
+            solid.corners[at, steady] = max(solid.corners[ids[i], steady], solid.corners[ids[j], steady])
         if not place_corner(solid, cut, fresh, new, mode, rare):
             return FAILED
         bits[n + new, word] |= own
@@ -362,6 +365,7 @@ def _set_signs(solid, new, cut, shared, rows, mode, rare):
     """
     signs, at, relus, n_words = shared.signs, solid.ids[new], rows.relus, shared.signs.shape[1] // 2
     a, b, key = shared.origins[at, 0], shared.origins[at, 1], shared.origins[at, 2]
+    here = mode_at(solid.corners, at, mode)
     for w in range(n_words):
         positive, negative = signs[a, w] | signs[b, w], signs[a, n_words + w] | signs[b, n_words + w]
         signs[at, w], signs[at, n_words + w] = positive & ~negative, negative & ~positive
@@ -372,7 +376,7 @@ def _set_signs(solid, new, cut, shared, rows, mode, rare):
             row = relus[64 * w + ones(bit - ONE), 0]
             if row_key(row, row, rows) == key:
                 continue
-            sign = corner_sign(solid, new, Cut(rows.parts[row], cut.values, cut.signs, 0, 0), mode, rare)
+            sign = corner_sign(solid, new, Cut(rows.parts[row], cut.values, cut.signs, 0, 0), here, rare)
             if sign == DOUBT:
                 return False
             if sign != 0:

@@ -42,6 +42,7 @@ from hardmax.cells.engines.space._structures import (
     Solid,
     Stack,
     Work,
+    mode_at,
     ones,
 )
 from hardmax.cells.engines.space._vanishing_kernels import DOUBT
@@ -188,15 +189,16 @@ def _sign_relus(table, work, mode, rare):
     for g in range(len(table)):
         set_bounds(rows, group_of(table, g), race, mode)
     for i in range(solid.size[0] if n_words else 0):
-        set_scores(rows, Group(0, len(rows.parts), 0, 0), solid.corners, i, race, mode)
-        far = 1 if is_far(solid.corners, i, mode) else 0
+        here = mode_at(solid.corners, i, mode)
+        set_scores(rows, Group(0, len(rows.parts), 0, 0), solid.corners, i, race, here)
+        far = 1 if is_far(solid.corners, i, here) else 0
         for w in range(n_words):
             positive, negative, bit = NONE, NONE, ONE
             for b in range(64 * w, min(64 * w + 64, len(relus))):
                 r, bound = relus[b, 0], race.bounds[relus[b, 1], far]
                 sign = 1 if race.scores[r] > bound else -1
                 if not abs(race.scores[r]) > bound:
-                    sign = corner_sign(solid, i, Cut(rows.parts[r], cut.values, cut.signs, 0, 0), mode, rare)
+                    sign = corner_sign(solid, i, Cut(rows.parts[r], cut.values, cut.signs, 0, 0), here, rare)
                 if sign == DOUBT:
                     return False
                 positive |= bit if sign > 0 else NONE

@@ -21,7 +21,8 @@ class Solid(NamedTuple):
     """A polytope with room to grow. Corners and lines belong to all polytopes cut from one piece, which share them.
 
     corners : the finite part p, on unbounded domains the part q at infinity (the corner is p + M q), a bound on the
-        error of p's coordinates and, if there is a q, of q's.
+        error of p's coordinates and, if there is a q, of q's, and 1 where the corner is steady: no ReLU changes along
+        q, so that its value there is that at p, or else 0.
     ids : which corners are this polytope's. Behind them there is room for new ones.
     bits : the facets each of its corners lies on; a bit's place is the facet's slot, and one that disappears frees its
         slot.
@@ -217,6 +218,13 @@ class Mode(NamedTuple):
     infinite: bool
     certified: bool
     exact: bool
+
+
+@borrowing(nogil=True, forceinline=True)
+def mode_at(corners, i, mode):  # type: ignore[no-untyped-def]
+    """How to look at ReLUs at a corner: at a steady one as if it were finite."""
+    is_far = mode.infinite and corners[i, mode.columns + 2] == 0.0
+    return Mode(mode.dim, mode.columns, is_far, mode.certified, mode.exact)
 
 
 @borrowing(nogil=True, forceinline=True)

@@ -38,7 +38,7 @@ _MANY_CORNERS = 7
 class Solids(Polytopes):
     """Polytopes with what cutting needs: the errors of each corner, the line of each facet.
 
-    corners : (n_vertices, columns) p, on unbounded domains q, the error of p, and of q.
+    corners : (n_vertices, columns) p, on unbounded domains q, the error of p, and of q, and whether it is steady.
     lines : (n_facets, dim + 3) constant and normal of a function that vanishes there, and bounds on the errors
         of the constant and of the normal's entries.
     """
@@ -144,7 +144,7 @@ class SpaceEngine:
         walls = np.arange(2 * dim)
         lines = np.zeros((2 * dim, dim + 3))
         lines[walls, 1 + walls // 2] = 1 - 2 * (walls % 2)
-        corners = np.zeros((1 << dim, 2 * dim + 2 if self._is_unbounded else dim + 1))
+        corners = np.zeros((1 << dim, 2 * dim + 3 if self._is_unbounded else dim + 1))
         if low is None or high is None:
             corners[:, dim : 2 * dim] = 2 * sides - 1
         else:
@@ -200,7 +200,8 @@ class SpaceEngine:
         """Exact polytopes as floats; ``row_of(polytope, wall)`` gives the exact row of a wall."""
         numbers, errors = corner_numbers(polytopes)
         parts = np.split(errors, 2, axis=1) if self._is_unbounded else [errors]
-        corners = np.column_stack([numbers, *(part.max(axis=1) for part in parts)])
+        steady = [np.zeros(len(numbers))] if self._is_unbounded else []
+        corners = np.column_stack([numbers, *(part.max(axis=1) for part in parts), *steady])
         walls = [(child, wall) for child, polytope in enumerate(polytopes) for wall in polytope.walls]
         lines = np.zeros((len(walls), self.dim + 3))
         for facet, (child, wall) in enumerate(walls):
@@ -228,6 +229,7 @@ class SpaceEngine:
         errors = np.zeros((len(rows), self.dim + 1))
         if guards.error is not None:
             errors[:, : guards.error.shape[1]] = guards.error
+        corners = _with_steady(pieces, guards.sources) if self._is_unbounded else pieces.corners
         n = len(pieces)
         table = np.column_stack([stage.group_start, stage.group_size, stage.is_relu, stage.columns]).astype(np.int64)
         firsts = stage.twin[stage.group_start] == stage.group_start
@@ -235,7 +237,7 @@ class SpaceEngine:
         relus = np.column_stack([stage.group_start[relus], relus]).astype(np.int64)
         stage_rows = layout.Guards(rows, errors, table, stage.twin, stage.group_of_row, relus)
         batch = layout.Pieces(
-            pieces.vertex_start, pieces.corners, pieces.incidence, pieces.facet_start, pieces.walls, pieces.lines
+            pieces.vertex_start, corners, pieces.incidence, pieces.facet_start, pieces.walls, pieces.lines
         )
         columns = 2 * self.dim if self._is_unbounded else self.dim
         mode = layout.Mode(self.dim, columns, self._is_unbounded, self.certified, self.certified)
@@ -252,8 +254,8 @@ class SpaceEngine:
             # read once: other threads may raise them meanwhile
             room, words = self._capacity, self._words
             n_corners, n_facets = capacity * per_child, capacity * facets_per_child
-            corners, bits, lines, walls, starts, parents, labels = _room_for(
-                ((n_corners, pieces.corners.shape[1]), np.float64),
+            room_for_corners, bits, lines, walls, starts, parents, labels = _room_for(
+                ((n_corners, corners.shape[1]), np.float64),
                 ((n_corners, words), np.uint64),
                 ((n_facets, self.dim + 3), np.float64),
                 ((n_facets,), np.int64),
@@ -262,7 +264,7 @@ class SpaceEngine:
                 ((capacity, stage.n_choices), label_type),
             )
             starts[:, 0] = 0
-            output = layout.Output(parents, labels, starts[0], corners, bits, starts[1], walls, lines)
+            output = layout.Output(parents, labels, starts[0], room_for_corners, bits, starts[1], walls, lines)
             before = position
             position, children, used, facets, n_doubtful, status = (cut_polytopes if is_rare else cut_generic)(
                 position,
@@ -309,6 +311,36 @@ def _room_for(*arrays: tuple[tuple[int, ...], Any]) -> list[NDArray[Any]]:
     ends = np.cumsum([0, *sizes]).tolist()
     block = np.empty(ends[-1], dtype=np.uint8)
     return [block[ends[k] : ends[k + 1]].view(kind).reshape(shape) for k, (shape, kind) in enumerate(arrays)]
+
+
+def _with_steady(pieces: Solids, sources: tuple[IntArray, NDArray[np.bool_]] | None) -> FloatArray:
+    """Corners with those p + M q marked where every row has slope zero along q: floats do not tell it from a small one.
+
+    Rows are sums of the active ReLUs of the stage before and a constant. A corner is marked that lies on the walls of
+    all of these, or was marked in that stage, when the ReLUs' own rows had slope zero.
+    """
+    corners = pieces.corners
+    if corners.shape[1] == 2 * pieces.dim + 2:  # written by an earlier version
+        corners = np.column_stack([corners, np.zeros(len(corners))])
+    if sources is None:
+        corners[:, -1] = 0.0
+        return corners
+    columns, active = sources
+    n, n_active, bits = len(pieces), active.sum(axis=1), pieces.incidence
+    assert bits is not None
+    owner = np.repeat(np.arange(n), np.diff(pieces.facet_start))
+    places = np.full(int(columns.max(initial=0)) + 2, -1)
+    places[columns] = np.arange(len(columns))
+    source = places[np.clip(split_wall(pieces.walls)[0], -1, len(places) - 1)]
+    facet = np.flatnonzero((n_active < pieces.dim)[owner] & (source >= 0))
+    facet = facet[active[owner[facet], source[facet]]]
+    slot = facet - pieces.facet_start[owner[facet]]
+    held = np.zeros((n, bits.shape[1]), dtype=np.uint64)
+    np.bitwise_or.at(held, (owner[facet], slot >> 6), np.uint64(1) << (slot & 63).astype(np.uint64))
+    is_full = (n_active < pieces.dim) & (np.bincount(owner[facet], minlength=n) == n_active)
+    cell = np.repeat(np.arange(n), np.diff(pieces.vertex_start))
+    corners[is_full[cell] & (bits & held[cell] == held[cell]).all(axis=1), -1] = 1.0
+    return corners
 
 
 def _checked_room(corners: int, width: int, dim: int) -> int:
