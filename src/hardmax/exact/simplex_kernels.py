@@ -182,7 +182,7 @@ def prove_positive_kernel(columns: FloatArray, m: int, multipliers: FloatArray, 
     The rows are ``columns[:, :m].T``; the support must have n + 1 of them. Each entry may differ from the
     true one by a factor 1 + e, |e| <= ``entry_error``, and by ``UNDERFLOW``: the proof covers every such matrix.
     """
-    return prove_positive_within(columns, m, multipliers, entry_error, UNDERFLOW)
+    return bool(prove_positive_within(columns, m, multipliers, entry_error, UNDERFLOW))
 
 
 @njit(cache=True)

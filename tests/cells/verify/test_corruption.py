@@ -65,6 +65,18 @@ def test_errors_that_are_too_small_or_far_too_large_are_found():
                 assert not hm.verify(copied(cells, **{name: wrong}), thorough=thorough).ok, (name, thorough)
 
 
+def test_an_error_that_is_far_too_large_is_found_at_every_corner():
+    """Also at corners so near the end of the domain, or at infinity, that it reaches outside."""
+    net = hm.Network([hm.Affine([[3.0, 1.0], [1.0, 7.0]], [-1.0, -1.0]), hm.ReLU(), hm.Affine([[0.1, 0.3]])], 2)
+    for domain in (hm.Box([0, 0], [1, 1]), hm.Space(2)):
+        cells = hm.enumerate_cells(net, domain)
+        for corner in np.flatnonzero(cells.pieces.error > 0):
+            error = cells.pieces.error.copy()
+            error[corner] = 1e-6
+            failed = [check.name for check in hm.verify(copied(cells, error=error)).checks if not check.passed]
+            assert "error bounds" in failed, (domain, corner)
+
+
 def test_a_saved_complex_still_verifies(tmp_path):
     for seed, _, cells in _complexes(0, 6):
         cells.save(tmp_path / f"{seed}.npz")

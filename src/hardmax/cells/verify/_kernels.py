@@ -649,11 +649,11 @@ def _settle_cell(cell, system, walls, shapes, units, scale):
     for corner in range(shapes.vertex_start[cell], shapes.vertex_start[cell + 1]):
         facets = shapes.incident_facet[start[corner] : start[corner + 1]]
         scale[corner] = np.inf
-        is_settled = _is_inside(shapes, corner, facets) and _load(system, walls, facets, dim)
+        is_settled = _load(system, walls, facets, dim)
         if is_settled:
             is_settled, explained = _is_settled(system, walls, shapes, corner, facets, first, units)
             scale[corner] = UNIT_ROUNDOFF * (explained + reach) + UNDERFLOW
-        is_good = is_good and is_settled
+        is_good = is_good and is_settled and _is_inside(shapes, corner, facets)
     return is_good
 
 

@@ -178,7 +178,8 @@ def check_adjacency(subject: Subject) -> Check:
     true = true_pairs(subject)
     how = "end to end" if subject.dim == 1 else f"{borders(subject).n_settled} looked at in rationals"
     if not np.array_equal(claimed, true):
-        strangers, left_out = (np.setdiff1d(*two, assume_unique=True) for two in ((claimed, true), (true, claimed)))
+        strangers = np.setdiff1d(claimed, true, assume_unique=True)
+        left_out = np.setdiff1d(true, claimed, assume_unique=True)
         i, j = divmod(int([*strangers, *left_out][0]), n)
         words = "are said to be neighbours and share no facet" if len(strangers) else ""
         words = words or "share a facet and are not said to be neighbours"

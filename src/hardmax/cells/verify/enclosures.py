@@ -191,8 +191,9 @@ def _chosen(operation: op.Operation, guards: Terms, parents: IntArray, chosen: I
     if isinstance(operation, op.Relu) and operation.slope == 0.0 and guards.bits == 53:
         from hardmax.cells.verify._kernels import passed_on
 
-        rows = (np.ascontiguousarray(part[..., 0]) for part in (guards.value, guards.units))
-        return Terms(*passed_on(*rows, parents, chosen), guards.lattice[parents], guards.exact[parents])
+        value, units = (np.ascontiguousarray(part[..., 0]) for part in (guards.value, guards.units))
+        value, units = passed_on(value, units, parents, chosen)
+        return Terms(value, units, guards.lattice[parents], guards.exact[parents])
     guards = guards.take(parents)
     if isinstance(operation, op.Relu):
         factor = np.where(chosen == 1, 1.0, operation.slope)[:, None, :, None]

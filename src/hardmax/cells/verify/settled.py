@@ -46,8 +46,9 @@ class Rows:
     @classmethod
     def empty(cls, n: int, n_terms: int) -> Rows:
         """Room for n rows."""
+        high, low, error = np.zeros((3, n, n_terms))
         zeros = np.zeros(n, dtype=np.int64)
-        return cls(*(np.zeros((n, n_terms)) for _ in range(3)), np.zeros(n), zeros, zeros == 0)
+        return cls(high, low, error, np.zeros(n), zeros, zeros == 0)
 
     def values(self, at: Any) -> Any:
         """Some of the functions, in extended floats."""

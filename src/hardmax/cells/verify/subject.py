@@ -129,7 +129,7 @@ class Subject:
         sums differ."""
         from hardmax.cells.verify._kernels import label_sums
 
-        weights = np.random.default_rng(0).integers(0, 1 << 63, size=self.labels.shape[1], dtype=np.uint64)
+        weights: Any = np.random.default_rng(0).integers(0, 1 << 63, size=self.labels.shape[1], dtype=np.uint64)
         weights |= np.uint64(1)
         return weights, label_sums(self.plain_labels, weights)
 
