@@ -187,8 +187,10 @@ class Bounded:
         units[0] = min(units[0], self.constant_unit)
         exact = (before.error == 0) & _on_lattice(total, units)
         moves = _moves(size, before.error, self.norm) | (constant > 0)
-        error = chain_error(steps[:, None], total[parents], (self.norm * before.error)[parents])
-        return Bounds(np.where((exact | ~moves)[parents], 0.0, error), tuple(units))
+        total, slack, certain = (
+            np.take(part, parents, axis=0) for part in (total, self.norm * before.error, exact | ~moves)
+        )
+        return Bounds(np.where(certain, 0.0, chain_error(steps[:, None], total, slack)), tuple(units))
 
     def selection(self, picked: NDArray[Any]) -> Bounds:
         """Bounds of a linear map applied to a one-hot tensor: a column, plus the bias if there is one."""

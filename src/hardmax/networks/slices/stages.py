@@ -62,6 +62,17 @@ class Stage:
         result[rows] = np.repeat(np.arange(self.n_choices), self.group_size)
         return result
 
+    @cached_property
+    def table(self) -> IntArray:
+        """A line for each choice: its first row, how many rows it has, whether it is by sign, its column."""
+        return np.column_stack([self.group_start, self.group_size, self.is_relu, self.columns]).astype(np.int64)
+
+    @cached_property
+    def first_relus(self) -> IntArray:
+        """Row and number of each choice by sign that equals no earlier one."""
+        firsts = np.flatnonzero(self.is_relu & (self.twin[self.group_start] == self.group_start))
+        return np.column_stack([self.group_start[firsts], firsts]).astype(np.int64)
+
     def part(self, first: int, last: int) -> Stage:
         """The stage with choices first to last - 1 only; rows keep their places.
 

@@ -17,6 +17,7 @@ from hardmax.exact.rounding import SAFETY
 
 # called from compiled code only: no wrappers, and no cache beside the caller's; groups of arrays are not handed on
 _jit = borrowing(nogil=True, error_model="numpy", forceinline=True)
+_called = borrowing(nogil=True, error_model="numpy", forceinline=False)  # not at every corner
 _counted = inner(nogil=True, error_model="numpy", forceinline=False)  # makes arrays
 
 # the lemmas of docs/error_bounds.md
@@ -83,7 +84,7 @@ def _is_held(bits, i, slot):
     return (bits[i, slot >> 6] >> np.uint64(slot & 63)) & ONE != 0
 
 
-@_jit
+@_called
 def _meet_at_origin(solid, at, mode):
     """Where every wall's constant is exactly zero the corner's finite part is zero, whatever the normals."""
     dim, lines, slots, corner = mode.dim, solid.lines, solid.slots, solid.corners[solid.ids[at]]
@@ -95,7 +96,7 @@ def _meet_at_origin(solid, at, mode):
     corner[mode.columns] = 0.0
 
 
-@_jit
+@_called
 def _blend(first, second, at, against, start, error, dim, corner):
     """Write the point between two where proved values ``at`` > 0 and ``-against`` < 0 balance, and its error's bound.
 
@@ -177,7 +178,7 @@ def _cross_far(solid, values, i, j, at, dim):
 # --- from the walls --------------------------------------------------------------------------------
 
 
-@_jit
+@_called
 def _refine(solid, row, system, at, mode):
     """Compute a corner again from dim of its walls, where that gives a smaller error.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from math import prod
 from typing import Any
 
@@ -76,14 +77,17 @@ class Solids(Polytopes):
         """Polytopes first to last - 1."""
         begin, end = int(self.vertex_start[first]), int(self.vertex_start[last])
         low, high = int(self.facet_start[first]), int(self.facet_start[last])
-        assert self.incidence is not None
-        return Solids.of(
+        assert self.incidence is not None and self.error is not None
+        return Solids(
             self.dim,
             self.vertex_start[first : last + 1] - begin,
-            self.corners[begin:end],
-            self.incidence[begin:end],
+            self.vertices[begin:end],
             self.facet_start[first : last + 1] - low,
             self.walls[low:high],
+            self.error[begin:end],
+            None if self.directions is None else self.directions[begin:end],
+            self.incidence[begin:end],
+            self.corners[begin:end],
             self.lines[low:high],
         )
 
@@ -226,16 +230,14 @@ class SpaceEngine:
 
         assert isinstance(pieces, Solids) and pieces.incidence is not None
         rows = _all_terms(guards.coefficients, self.dim)
-        errors = np.zeros((len(rows), self.dim + 1))
-        if guards.error is not None:
-            errors[:, : guards.error.shape[1]] = guards.error
+        errors = guards.error
+        if errors is None or errors.shape[1] <= self.dim:
+            errors = np.zeros((len(rows), self.dim + 1))
+            if guards.error is not None:
+                errors[:, : guards.error.shape[1]] = guards.error
         corners = _with_steady(pieces, guards.sources) if self._is_unbounded else pieces.corners
         n = len(pieces)
-        table = np.column_stack([stage.group_start, stage.group_size, stage.is_relu, stage.columns]).astype(np.int64)
-        firsts = stage.twin[stage.group_start] == stage.group_start
-        relus = np.flatnonzero(stage.is_relu & firsts)
-        relus = np.column_stack([stage.group_start[relus], relus]).astype(np.int64)
-        stage_rows = layout.Guards(rows, errors, table, stage.twin, stage.group_of_row, relus)
+        stage_rows = layout.Guards(rows, errors, stage.table, stage.twin, stage.group_of_row, stage.first_relus)
         batch = layout.Pieces(
             pieces.vertex_start, corners, pieces.incidence, pieces.facet_start, pieces.walls, pieces.lines
         )
@@ -307,8 +309,7 @@ class SpaceEngine:
 
 def _room_for(*arrays: tuple[tuple[int, ...], Any]) -> list[NDArray[Any]]:
     """Arrays of these shapes and types in one block of memory, which is asked for, and given back, at once."""
-    sizes = [prod(shape) * np.dtype(kind).itemsize for shape, kind in arrays]
-    ends = np.cumsum([0, *sizes]).tolist()
+    ends = list(accumulate((prod(shape) * np.dtype(kind).itemsize for shape, kind in arrays), initial=0))
     block = np.empty(ends[-1], dtype=np.uint8)
     return [block[ends[k] : ends[k + 1]].view(kind).reshape(shape) for k, (shape, kind) in enumerate(arrays)]
 
