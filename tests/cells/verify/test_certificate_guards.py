@@ -246,6 +246,19 @@ def test_a_corner_on_a_facet_that_it_is_not_said_to_lie_on_is_noticed():
     assert seen > 0
 
 
+def test_four_walls_that_miss_one_another_by_less_than_an_error_settle_no_corner():
+    """The tip of a pyramid, whose fourth wall passes by it at a distance that floats do not tell from none."""
+    rows = [[1.0, 0, 1], [-1, 0, 1], [0, 1, 1], [0, -1, 1]]
+    net, missed = (hm.Network([hm.Affine(rows, [0.0, 0, 0, gap]), hm.ReLU()], 3) for gap in (0.0, 2.0**-60))
+    cells = hm.enumerate_cells(net, hm.Box([-3, -3, -2], [3, 3, 2]))
+    loose = copied(cells, error=np.maximum(cells.pieces.error, 1e-12))
+    tips = np.flatnonzero(np.diff(Subject(cells, False).incident_start) == 4)
+    owner = np.searchsorted(cells.pieces.vertex_start, tips, side="right") - 1
+    assert len(tips) and Subject(loose, False).settled.corners[owner].any()
+    loose.network = missed
+    assert not Subject(loose, False).settled.corners[owner].any()
+
+
 def test_a_cell_with_as_many_corners_as_dimensions_does_not_fit():
     cells = _complexes()[0]
     start = cells.pieces.vertex_start.copy()
