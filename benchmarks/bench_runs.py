@@ -52,7 +52,7 @@ def bench_count(depth, on, processes=()):
 
 
 @contextmanager
-def cluster(workers):
+def _cluster(workers):
     """A client of real scheduler and worker processes, whose kernels are loaded, and the processes."""
     from distributed import Client
 
@@ -94,7 +94,7 @@ def main():
     depth, rounds = 4 if full else 2, given.rounds or (3 if full else 1)
     print(f"{64**depth:,} cells on {os.cpu_count()} cores; seconds, those of processors, and what others used")
     found = []
-    with cluster(4 if full else 1) as (client, processes):
+    with _cluster(4 if full else 1) as (client, processes):
         bench_count(2, hm.Resources(processes=1))  # what this process loads once
         for _ in range(rounds):
             each = (bench_count(depth, 1), bench_count(depth, 2), bench_count(depth, client, processes))
