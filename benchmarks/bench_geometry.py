@@ -180,7 +180,7 @@ def bench_kernel(table, n_problems, rng):
     rows /= np.linalg.norm(rows, axis=2, keepdims=True)
     columns = np.ascontiguousarray(rows.transpose(0, 2, 1))
     limits = np.zeros((n_problems, 30))
-    ours, (status, *_) = _best(lambda: cone_batch(columns, 2.0**-52), 5)
+    ours, (status, *_) = _best(lambda: cone_batch(columns, 2.0**-52, np.zeros(n_problems)), 5)
     checked, (exists, _) = _best(lambda: interior_points(rows, limits), 3)
 
     model = highspy.HighsLp()
