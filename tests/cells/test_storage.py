@@ -198,6 +198,20 @@ def test_a_damaged_file_is_refused_by_name(kind, tmp_path):
     assert "cells.npz" in str(caught.value)
 
 
+@pytest.mark.parametrize("row", [0, -1])
+def test_a_vertex_on_a_facet_that_its_cell_does_not_have_is_refused(row, tmp_path):
+    net = hm.Network([hm.Affine([[1.0, 2.0, -1.0], [0.0, 1.0, 3.0]], [0.1, 0.2]), hm.ReLU()], input_dim=3)
+    file = tmp_path / "cells.npz"
+    hm.enumerate_cells(net, hm.Box(-np.ones(3), np.ones(3))).save(file)
+
+    def one_more(header, arrays):
+        arrays["incidence"][row, -1] |= np.uint64(1) << np.uint64(63)
+
+    _rewritten(file, one_more)
+    with pytest.raises(FileFormatError, match="a vertex is said to lie on a facet that its cell does not have"):
+        hm.load_cells(file)
+
+
 def test_no_truncated_file_is_taken_for_a_complex(tmp_path):
     _cells().save(tmp_path / "cells.npz")
     data = (tmp_path / "cells.npz").read_bytes()
