@@ -34,6 +34,7 @@ def evaluate(graph: Graph, inputs: Array, temperature: float, labels: list[Array
     operations = graph.operations(_KINDS.get(inputs.dtype, "float64"))
     instead = {} if inputs.dtype == object else stand_ins(graph, temperature)
     values: list[Any] = [inputs]  # None once nobody reads a value any more
+    divisors: dict[int, Array] = {}  # what reciprocals are of: times one of them is a division, which rounds once
     with np.errstate(over="ignore", invalid="ignore"):
         for index, (node, operation) in enumerate(zip(graph.nodes, operations, strict=True)):
             operands = [values[value] for value in node.inputs]
@@ -46,11 +47,16 @@ def evaluate(graph: Graph, inputs: Array, temperature: float, labels: list[Array
                     labels.append(winners(operation, operands[0]))
             if isinstance(operation, op.Hardmax) and temperature > 0 and not operation.always_hard:
                 values.append(softmax(among_largest(operands[0], operation.top), temperature))
+            elif isinstance(operation, op.Multiply) and node.inputs[1] in divisors:
+                values.append(_quotient(operands[0], divisors[node.inputs[1]]))
             else:
+                if isinstance(operation, op.Pointwise) and operation.kind == "reciprocal":
+                    divisors[len(values)] = operands[0]
                 values.append(apply(operation, *operands))
             for value in set(node.inputs):
                 if graph.last_use[value] == index:
                     values[value] = None
+                    divisors.pop(value, None)
     result: Array = values[-1]
     _refuse_overflow(result, "the result")
     return result
@@ -137,6 +143,12 @@ def batched(x: Array, rank: int) -> Array:
     """``x`` (batch, *shape) with ones inserted after the batch axis until ``shape`` has ``rank`` axes."""
     missing = rank - (x.ndim - 1)
     return x if missing <= 0 else x.reshape(x.shape[0], *(1,) * missing, *x.shape[1:])
+
+
+def _quotient(x: Array, y: Array) -> Array:
+    rank = max(x.ndim, y.ndim) - 1
+    with np.errstate(divide="ignore"):
+        return np.asarray(batched(x, rank) / batched(y, rank))
 
 
 @singledispatch

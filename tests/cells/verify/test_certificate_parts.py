@@ -4,13 +4,14 @@ from fractions import Fraction
 from itertools import combinations
 
 import numpy as np
+import pytest
 
 import hardmax as hm
 from cells.descriptions import moving_tokens, random_question
 from cells.verify.damages import copied, random_complex
 from hardmax.cells.complex import CellComplex
 from hardmax.cells.polytopes import Polytopes
-from hardmax.cells.verify._kernels import solution_bound
+from hardmax.cells.verify._kernels import cells_one_apart, label_sums, solution_bound
 from hardmax.cells.verify.corners import is_closed
 from hardmax.cells.verify.enclosures import followed
 from hardmax.cells.verify.fixed_choices import exact_cells
@@ -332,3 +333,19 @@ def test_a_cell_that_sticks_out_of_the_domain_is_noticed():
     for thorough in (False, True):
         failed = hm.verify(_polygons(net, hm.Box([0, 0], [1, 1]), outside), thorough=thorough)
         assert "corners" in [check.name for check in failed.checks if not check.passed]
+
+
+@pytest.mark.parametrize("weights", [(0, 0, 0), (1, 1, 1), (1, 2, 3), (2**63, 5, 7)])
+def test_labels_with_equal_sums_are_told_apart_by_their_entries(weights):
+    """Sums that collide, which random ones never do here: a cell is one apart only if its label is."""
+    rng = np.random.default_rng(8)
+    labels = np.unique(rng.integers(0, 3, (20, 3)), axis=0).astype(np.uint8)
+    weights = np.array(weights, dtype=np.uint64)
+    owners, columns, rivals = (part.ravel() for part in np.meshgrid(np.arange(len(labels)), np.arange(3), np.arange(3)))
+    keys = label_sums(labels, weights)
+    found = cells_one_apart(labels, keys, weights, owners, columns, rivals)
+    for owner, column, rival, cell in zip(owners, columns, rivals, found, strict=True):
+        wanted = labels[owner].copy()
+        wanted[column] = rival
+        (there,) = np.nonzero((labels == wanted).all(axis=1))
+        assert cell == (there[0] if len(there) and rival != labels[owner, column] else -1)
