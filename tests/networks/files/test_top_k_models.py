@@ -7,7 +7,7 @@ import hardmax as hm
 from hardmax.errors import OperatorError
 from hardmax.networks import operations as op
 from hardmax.networks.graph import GraphBuilder
-from networks.files.onnx_graphs import save, small_model
+from networks.files.onnx_graphs import run, save, small_model
 
 torch = pytest.importorskip("torch", reason="needs torch, which is not installed")
 pytestmark = pytest.mark.extras
@@ -180,3 +180,33 @@ def test_sorted_values_of_a_top_k_are_read_in_order(tmp_path):
     model = small_model([("TopK", ["x", "k"], ["y", "i"], {})], [1, 2, 4], _CONSTANTS)
     x = np.random.default_rng(0).integers(-2, 3, (20, 2, 4)).astype(np.float32)
     assert (hm.read(save(model, tmp_path))(x) == -np.sort(-x, axis=-1)[..., :2]).all()
+
+
+@pytest.mark.parametrize("opset", [9, 12, 13])
+@pytest.mark.parametrize("axis", [None, 1, -1])
+@pytest.mark.parametrize(
+    "between", [[], [("Transpose", ["v"], ["w"], {"perm": [0, 2, 1]})], [("Flatten", ["v"], ["w"], {})]]
+)
+def test_a_softmax_of_the_largest_goes_along_the_axis_it_names(opset, axis, between, tmp_path):
+    """Before opset 13 its axis was 1 unless said, and the axes behind it were flattened into one."""
+    largest = ("TopK", ["x"], ["v", "i"], {"k": 2}) if opset < 10 else ("TopK", ["x", "k"], ["v", "i"], {})
+    weighed = ("Softmax", ["w" if between else "v"], ["y"], {} if axis is None else {"axis": axis})
+    model = small_model([largest, *between, weighed], [1, 3, 4], {} if opset < 10 else {"k": np.array([2])}, opset)
+    x = np.random.default_rng(0).normal(size=(20, 3, 4)).astype(np.float32)
+    ours = hm.read(save(model, tmp_path))(x.astype(float))
+    assert ours == pytest.approx(run(model, x).reshape(ours.shape), abs=1e-6)
+
+
+def test_a_softmax_across_rows_of_which_the_largest_are_kept_is_refused(tmp_path):
+    nodes = [
+        ("TopK", ["x", "k"], ["v", "i"], {}),
+        ("Slice", ["v", "from", "to", "last"], ["least"], {}),
+        ("Less", ["x", "least"], ["c"], {}),
+        ("Where", ["c", "low", "x"], ["s"], {}),
+        ("Softmax", ["s"], ["y"], {"axis": 1}),
+    ]
+    constants = _CONSTANTS | {"from": np.array([1]), "to": np.array([2]), "last": np.array([2])}
+    with pytest.raises(OperatorError, match="along the same row"):
+        hm.read(save(small_model(nodes, [1, 3, 4], constants), tmp_path))
+    nodes[-1] = ("Softmax", ["s"], ["y"], {"axis": 2})
+    assert hm.read(save(small_model(nodes, [1, 3, 4], constants), tmp_path, "along.onnx")).n_choices > 0

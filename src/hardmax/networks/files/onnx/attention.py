@@ -12,7 +12,7 @@ from hardmax.errors import EmptyError, FileFormatError, OperatorError
 from hardmax.exactness import Array
 from hardmax.networks import operations as op
 from hardmax.networks.files.onnx.constants import normal_axis
-from hardmax.networks.files.onnx.ranking import softmax_of_ranks
+from hardmax.networks.files.onnx.ranking import softmax_along
 from hardmax.networks.files.onnx.translation import Data, Masked, Ranked, Ties, Translation, Value
 
 
@@ -24,11 +24,15 @@ def _weights(always_hard: bool) -> Callable[[Translation], Value]:
         ties = isinstance(scores, Ties)
         allowed = scores.allowed if isinstance(scores, Masked) else None
         choice = op.Hardmax(always_hard, scores.top if isinstance(scores, Masked) else 0)
-        if isinstance(scores, Ranked) and scores.what == "values" and not always_hard and t.attribute("axis", -1) == -1:
-            return softmax_of_ranks(t, scores)
+        given = t.attribute("axis", 1 if t.opset < 13 else -1)
+        ranked = softmax_along(t, scores, given) if isinstance(scores, Ranked) and not always_hard else None
+        if ranked is not None:
+            return ranked
         x = scores.scores if isinstance(scores, Masked | Ties) else t.data(0)
         rank = len(t.shape(x))
-        axis = normal_axis(t.attribute("axis", 1 if t.opset < 13 else -1), rank)
+        axis = normal_axis(given, rank)
+        if choice.top and axis != rank - 1:
+            raise OperatorError("the k largest of a row are read where a Softmax goes along the same row")
         if ties and (not always_hard or axis != rank - 1):
             raise OperatorError(
                 "entries compared with their maximum are read where Hardmax chooses the first along the same axis, "

@@ -220,8 +220,16 @@ def gather(t: Translation) -> Value | None:
     raise OperatorError(f"{t.node.op} by the indices of a TopK is read along the axis that it ranks")
 
 
-def softmax_of_ranks(t: Translation, values: Ranked) -> Ranked:
-    """The softmax of the k largest."""
+def softmax_along(t: Translation, values: Ranked, axis: int) -> Ranked | None:
+    """The softmax of the k largest; None where it goes along another axis, or over something else."""
+    rank, width = values.places.ndim, values.places.shape[-1]
+    is_last = normal_axis(axis, rank) == rank - 1 and width == values.count
+    if values.what != "values" or not is_last or not _in_order(values):
+        return None
+    return _softmax_of_ranks(t, values)
+
+
+def _softmax_of_ranks(t: Translation, values: Ranked) -> Ranked:
     weights = replace(values, what="weights")
     return replace(weights, plain=lambda: _ordered(t, weights))
 
@@ -232,7 +240,7 @@ def normalised(t: Translation, x: Value | None, y: Value | None) -> Ranked | Non
         return None
     if x.source != y.source or x.count != y.count or not _in_order(x):
         return None
-    return softmax_of_ranks(t, x)
+    return _softmax_of_ranks(t, x)
 
 
 def total_shares(t: Translation, ranked: Ranked, axes: Sequence[int], keep: bool) -> Ranked | None:
