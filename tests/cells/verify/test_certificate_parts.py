@@ -170,6 +170,10 @@ def test_a_gap_smaller_than_the_rows_errors_proves_nothing():
         for error, wanted in ((0.0, verdict), (2.0**-45, -1)):
             asked = wall, 0 * wall, rows, np.full(rows.shape, error), every, reach
             assert overlaps_on_wall(*asked).tolist() == [wanted], (gap, error)
+    for times, wanted in ((0.5, -1), (1.0, -1), (1.9, -1), (2.5, 1)):  # of errors that floats see
+        rows, error = np.array([[[0.0, 1.0, 0.0], [times * 2.0**-20, -1.0, 0.0]]]), 2.0**-20
+        asked = wall, 0 * wall, rows, np.full(rows.shape, error), every, reach
+        assert overlaps_on_wall(*asked).tolist() == [wanted], times
 
 
 def _whole(row):
