@@ -53,7 +53,6 @@ def around(
     points = read_points(inputs, net.input_shape)
     point = point_of(at, net.input_shape, points, "--at")
     hard = hardened(net, name, points, reference)
-    of = f"the skeleton of {hard.name}" if hard.changes else hard.name
     with working(f"looking around {at}"):
         here = local_map(hard.network, point)
         near: CellsAround | None = None
@@ -62,7 +61,7 @@ def around(
     if as_json:
         print_json({"model": hard.name, "at": at, **_facts(here, near), "changes": list(hard.changes)})
     else:
-        _show(of, here, near)
+        _show(hard.title, here, near)
     return 0 if near is None or near.is_complete else 3
 
 

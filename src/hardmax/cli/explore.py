@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from hardmax.cli.completion import complete_network
+from hardmax.cli.parts.completion import complete_network
 from hardmax.cli.parts.output import ForceOption, JsonOption, check_target, print_json, print_line
 from hardmax.cli.parts.progress import working
 from hardmax.cli.parts.sources import hardened, read_model

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hardmax.cli.completion import BUILTIN, complete_model
+from hardmax.cli.parts.comparing import compared_parts
+from hardmax.cli.parts.completion import BUILTIN, complete_model
 from hardmax.cli.parts.output import ForceOption, JsonOption, check_target, print_json, print_line, visible
 from hardmax.cli.parts.progress import working
 from hardmax.cli.parts.sources import EXAMPLES as LOOKUP_EXAMPLES
 from hardmax.cli.parts.sources import examples, inputs_file
 from hardmax.cli.parts.trained import TextsOption, is_trained, read_trained, refuse_texts
-from hardmax.cli.parts.trained_fidelity import compared_parts
 
 if TYPE_CHECKING:
     from hardmax.networks.network import Network

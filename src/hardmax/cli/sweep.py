@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hardmax.cli.parts.output import JsonOption, print_json, print_line, print_table
-from hardmax.cli.parts.running import DiskOption, FolderOption, MemoryOption, ProcessesOption, Running, SchedulerOption
+from hardmax.cli.parts.running import FolderOption, Running
 
 if TYPE_CHECKING:
     from hardmax.runs.sweeps import Sweep
@@ -27,12 +27,9 @@ _SHOWN = 40
 
 def sweep(
     plan: Annotated[Path, typer.Argument(help="The plan, a .toml file.", show_default=False)],
+    running: Running,
     out: FolderOption = None,
     as_json: JsonOption = False,
-    processes: ProcessesOption = None,
-    scheduler: SchedulerOption = None,
-    memory: MemoryOption = None,
-    disk: DiskOption = None,
 ) -> int:
     """Count cells over a grid of sizes and seeds, beside bounds and expected values.
 
@@ -43,7 +40,7 @@ def sweep(
 
     read_plan(plan)  # before a folder is made
     folder = out or Path(plan.stem)
-    found = run(plan, folder, on=Running(processes, scheduler, memory, disk).resources(), progress=True)
+    found = run(plan, folder, on=running.resources(), progress=True)
     if as_json:
         facts = {"plan": str(plan), "rows": len(found), "is_complete": found.is_complete, "folder": str(folder)}
         print_json({**facts, "table": str(found.table) if found.table else None, "points": _points(found)})

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import re
+import shlex
 import stat
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -62,6 +63,16 @@ def visible(text: str) -> str:
 
 def _escape(code: int) -> str:
     return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
+
+
+def several(number: int, what: str) -> str:
+    """A number of things, in the singular where there is one."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def typed_command() -> str:
+    """The command as it was typed, for a page; files by their names."""
+    return shlex.join(["hardmax", *(Path(word).name if "/" in word else word for word in sys.argv[1:])])
 
 
 def print_line(text: str) -> None:
