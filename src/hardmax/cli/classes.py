@@ -13,9 +13,10 @@ from hardmax.cli.parts.output import (
     ForceOption,
     JsonOption,
     check_target,
-    print_json,
+    picked,
     print_line,
     print_table,
+    tell,
     typed_command,
     write_text,
 )
@@ -96,10 +97,7 @@ def classes(
         _write(audit, facts, out, model)
     if place is not None and repair is not None:
         facts["repair"] = _repaired(audit, place, margin, repair)
-    if as_json:
-        print_json(facts)
-    else:
-        _print(facts, out)
+    tell(facts, as_json, lambda: _print(facts, out))
     return 0 if audit.n_undecided == 0 else 3
 
 
@@ -137,11 +135,9 @@ def _facts(audit: ClassAudit, model: Path, lifts: bool) -> dict[str, Any]:
         "domain": audit.domain.words,
         "n_classes": audit.n_classes,
         "n_features": audit.weights.shape[1],
-        "n_live": audit.n_live,
-        "n_dead": audit.n_dead,
-        "n_undecided": audit.n_undecided,
+        **picked(audit, "n_live", "n_dead", "n_undecided"),
         "is_complete": audit.n_undecided == 0,
-        "exactness": audit.exactness.value,
+        "exactness": audit.exactness,
         "classes": table,
     }
 
@@ -189,7 +185,7 @@ def _repaired(audit: ClassAudit, place: OnnxBias, margin: float, out: Path) -> d
         "copies": _named(audit, repair.copies),
         "left": _named(audit, repair.left),
         "losers": _losers(audit, repair),
-        "exactness": repair.exactness.value,
+        "exactness": repair.exactness,
     }
 
 

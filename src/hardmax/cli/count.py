@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hardmax.cli.parts.domains import Question
-from hardmax.cli.parts.output import JsonOption, print_json, print_line, several
+from hardmax.cli.parts.output import JsonOption, picked, print_line, several, tell
 from hardmax.cli.parts.progress import working
 from hardmax.cli.parts.running import FolderOption, Running
 
@@ -50,7 +50,7 @@ MaxCellsOption = Annotated[
 
 def count(
     asked: Question,
-    running: Running,
+    *,
     exactness: ExactnessOption = Mode.CERTIFIED,
     max_cells: MaxCellsOption = None,
     cells_only: Annotated[
@@ -59,6 +59,7 @@ def count(
     verify: Annotated[bool, typer.Option("--verify", help="Check the certificate by other means.")] = False,
     as_json: JsonOption = False,
     out: FolderOption = None,
+    running: Running,
 ) -> int:
     """Count the cells, regions and affine maps of a model on a domain.
 
@@ -85,11 +86,7 @@ def count(
         "seconds": time.perf_counter() - start,
         "changes": list(hard.changes),
     }
-    if as_json:
-        print_json(facts)
-    else:
-        for line in _lines(facts, hard.title):
-            print_line(line)
+    tell(facts, as_json, lambda: print_line(*_lines(facts, hard.title)))
     return 0 if facts["is_complete"] else 3
 
 
@@ -97,20 +94,14 @@ def _cells_alone(net: Network, domain: Domain, mode: Mode, on: dict[str, Any]) -
     from hardmax.cells.search import count_cells
 
     number = count_cells(net, domain, exactness=mode.value, progress=True, **on)
-    return {"n_cells": int(number), "exactness": number.exactness.value, "is_complete": number.is_complete}
+    return {"n_cells": int(number), **picked(number, "exactness", "is_complete")}
 
 
 def _everything(net: Network, domain: Domain, mode: Mode, max_cells: int | None, verify: bool) -> dict[str, Any]:
     from hardmax.cells.search import enumerate_cells
 
     cells = enumerate_cells(net, domain, exactness=mode.value, max_cells=max_cells, progress=True)
-    found: dict[str, Any] = {
-        "n_cells": cells.n_cells,
-        "n_regions": None,
-        "n_maps": None,
-        "exactness": cells.exactness.value,
-        "is_complete": cells.is_complete,
-    }
+    found = {"n_cells": cells.n_cells, "n_regions": None, "n_maps": None, **picked(cells, "exactness", "is_complete")}
     if cells.is_complete:
         with working("merging cells into regions"):
             found |= {"n_regions": cells.n_regions, "n_maps": cells.n_maps}
@@ -118,7 +109,7 @@ def _everything(net: Network, domain: Domain, mode: Mode, max_cells: int | None,
         with working("checking the certificate"):
             checks = cells.certificate
         checks.raise_if_failed()
-        found["checks"] = [{"name": c.name, "passed": c.passed, "detail": c.detail} for c in checks.checks]
+        found["checks"] = [picked(check, "name", "passed", "detail") for check in checks.checks]
     return found
 
 

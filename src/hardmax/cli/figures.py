@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from hardmax.cli.parts.output import ForceOption, JsonOption, print_json, print_line
+from hardmax.cli.parts.output import ForceOption, JsonOption, print_line, tell
 from hardmax.cli.parts.progress import bar
 
 EXAMPLES = """[bold]Examples[/bold]
@@ -38,19 +38,10 @@ def figures(
             wanted, out, formats=kinds, force=force, seed=seed,
             progress=lambda number, name: advance(wanted.index(number), f"figure {number}: {name}"),
         )  # fmt: skip
-    if as_json:
-        facts = {
-            "schema": 1,
-            "folder": str(out),
-            "seed": seed,
-            "figures": [
-                {"number": number, "files": [file.name for file in files if _is_of(file, number)]} for number in wanted
-            ],
-        }
-        print_json(facts)
-    else:
-        names = "figure" if len(wanted) == 1 else "figures"
-        print_line(f"{names} {', '.join(map(str, wanted))}: {len(files)} files written to {out}")
+    listed = [{"number": number, "files": [file.name for file in files if _is_of(file, number)]} for number in wanted]
+    names = "figure" if len(wanted) == 1 else "figures"
+    told = f"{names} {', '.join(map(str, wanted))}: {len(files)} files written to {out}"
+    tell({"folder": str(out), "seed": seed, "figures": listed}, as_json, lambda: print_line(told))
 
 
 def _is_of(file: Path, number: int) -> bool:

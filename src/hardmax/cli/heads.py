@@ -12,9 +12,9 @@ from hardmax.cli.parts.output import (
     ForceOption,
     JsonOption,
     check_target,
-    print_json,
     print_line,
     print_table,
+    tell,
     typed_command,
 )
 from hardmax.cli.parts.progress import working
@@ -66,10 +66,7 @@ def heads(
     }
     if out is not None:
         write_heads_page(found, out, name=model, force=force, command=typed_command(), n_texts=len(captures))
-    if as_json:
-        print_json(facts)
-    else:
-        _print(facts, out)
+    tell(facts, as_json, lambda: _print(facts, out))
     return 0
 
 

@@ -13,9 +13,10 @@ from hardmax.cli.parts.output import (
     ForceOption,
     JsonOption,
     check_target,
-    print_json,
+    picked,
     print_line,
     several,
+    tell,
     write_text,
 )
 from hardmax.cli.parts.progress import working
@@ -96,10 +97,8 @@ def map_(
             title = f"{Path(hard.name).name}: {cells.n_cells:,} cells on {named.text}"
             write_text(picture, plane_svg(cells, title=title, marks=named.marks))
     written = [str(path) for path in (out, table, picture) if path is not None]
-    if as_json:
-        print_json(_facts(cells, hard, named, written))
-    else:
-        print_line(_sentence(cells, hard, named, written))
+    facts = _facts(cells, hard, named, written)
+    tell(facts, as_json, lambda: print_line(_sentence(cells, hard, named, written)))
     return 0 if cells.is_complete else 3
 
 
@@ -133,9 +132,7 @@ def _facts(cells: CellComplex, hard: HardModel, named: NamedDomain, written: lis
     return {
         "model": hard.name,
         "domain": named.facts,
-        "n_cells": cells.n_cells,
-        "exactness": cells.exactness.value,
-        "is_complete": cells.is_complete,
+        **picked(cells, "n_cells", "exactness", "is_complete"),
         "written": written,
         "changes": list(hard.changes),
     }

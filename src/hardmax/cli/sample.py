@@ -8,7 +8,7 @@ import typer
 
 from hardmax.cli.parts.domains import Question
 from hardmax.cli.parts.messages import for_the_command_line
-from hardmax.cli.parts.output import JsonOption, print_json, print_line, several
+from hardmax.cli.parts.output import JsonOption, picked, print_line, several, tell
 from hardmax.cli.parts.progress import bar
 
 EXAMPLES = """[bold]Examples[/bold]
@@ -54,25 +54,14 @@ def sample(
         "model": hard.name,
         "domain": named.facts,
         "seed": seed,
-        "n_samples": found.n_samples,
-        "is_complete": found.is_complete,
-        "n_distinct": found.n_distinct,
-        "n_once": found.n_once,
-        "n_twice": found.n_twice,
-        "coverage": found.coverage,
-        "estimate": found.estimate,
-        "interval": list(found.interval),
-        "is_hashed": found.is_hashed,
+        **picked(found, "n_samples", "is_complete", "n_distinct", "n_once", "n_twice", "coverage", "estimate"),
+        **picked(found, "interval", "is_hashed"),
         "warning": found.warning and for_the_command_line(found.warning),
-        "exactness": found.exactness.value,
+        "exactness": found.exactness,
         "changes": list(hard.changes),
         "true_cells": _true_cells(hard.network, named.domain) if found.is_complete else None,
     }
-    if as_json:
-        print_json(facts)
-    else:
-        for line in _lines(facts, hard.title):
-            print_line(line)
+    tell(facts, as_json, lambda: print_line(*_lines(facts, hard.title)))
     return 0 if found.is_complete else 3
 
 

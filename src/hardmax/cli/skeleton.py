@@ -15,9 +15,9 @@ from hardmax.cli.parts.output import (
     ForceOption,
     JsonOption,
     check_target,
-    print_json,
     print_line,
     print_table,
+    tell,
 )
 from hardmax.cli.parts.progress import working
 from hardmax.cli.parts.sources import InputsOption, ReferenceOption, inputs_file, read_labels, read_model, read_points
@@ -127,10 +127,7 @@ def skeleton(
         facts["fidelity"] = _fidelity(net, None if reference is None else hard, points, answers, max_loss, brief)
     if out is not None:
         write(hard, out, dtype=dtype.value)
-    if as_json:
-        print_json(facts)
-    else:
-        _print(facts)
+    tell(facts, as_json, lambda: _print(facts))
 
 
 def _trained(
@@ -143,16 +140,14 @@ def _trained(
         trial = trained_trial(trained)
         heads = trial.runs.heads
         whole = trial.with_hard(heads).fidelity
-    fidelity: dict[str, Any] = {"n_inputs": whole.n, "n_heads": len(heads), "exactness": whole.exactness.value}
+    fidelity: dict[str, Any] = {"n_inputs": whole.n, "n_heads": len(heads), "exactness": whole.exactness}
     fidelity["whole"] = facts_of(whole)
     if not brief:
         fidelity |= taken_apart(trial, whole, max_loss, "together")
-    if as_json:
-        kept = "norms and activations"
-        print_json({"model": model, "texts": str(texts), "kept_soft": kept, "fidelity": fidelity})
-        return
-    print_line(f"{model}: {len(heads)} attention heads made hard inside the model; norms and activations are kept")
-    _print_fidelity(fidelity)
+    kept = "norms and activations"
+    facts = {"model": model, "texts": str(texts), "kept_soft": kept, "fidelity": fidelity}
+    title = f"{model}: {len(heads)} attention heads made hard inside the model; {kept} are kept"
+    tell(facts, as_json, lambda: _print_fidelity(fidelity, title))
 
 
 def _fidelity(
@@ -170,7 +165,7 @@ def _fidelity(
     with working("comparing the model with its skeleton"):
         trial = Trial(runs_of(net, points), labels)
         whole = trial.whole(frozen)
-    facts = {"n_inputs": whole.n, "exactness": whole.exactness.value, "whole": facts_of(whole)}
+    facts = {"n_inputs": whole.n, "exactness": whole.exactness, "whole": facts_of(whole)}
     return facts if brief else facts | taken_apart(trial, whole, max_loss, "greedy")
 
 
@@ -188,7 +183,8 @@ def _print(facts: dict[str, Any]) -> None:
         print_line(f"written to {facts['out']}")
 
 
-def _print_fidelity(facts: dict[str, Any]) -> None:
+def _print_fidelity(facts: dict[str, Any], *title: str) -> None:
+    print_line(*title)
     rows = [("all of it", facts["whole"])]
     rows += [(f"layer {row['layer']}", row) for row in facts.get("by_layer", ())]
     heads = facts.get("by_head", [])

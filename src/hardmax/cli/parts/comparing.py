@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from hardmax.cli.parts.output import picked
 from hardmax.cli.parts.progress import bar, working
 
 if TYPE_CHECKING:
@@ -94,13 +95,10 @@ def _each(trial: Trial, sets: list[list[Pair]], what: str) -> list[Hardened]:
 def facts_of(found: Fidelity) -> dict[str, Any]:
     """One comparison as plain values."""
     return {
-        "relative_error": found.relative_error,
-        "kl": found.kl,
-        "agreement": found.agreement,
+        **picked(found, "relative_error", "kl", "agreement"),
         "interval": found.interval(),
         "intervals": {name: found.interval(name) for name in NUMBERS},
-        "soft_accuracy": found.soft_accuracy,
-        "hard_accuracy": found.hard_accuracy,
+        **picked(found, "soft_accuracy", "hard_accuracy"),
     }
 
 

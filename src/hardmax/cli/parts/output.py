@@ -9,7 +9,7 @@ import re
 import shlex
 import stat
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -45,6 +45,8 @@ def print_json(facts: Mapping[str, Any]) -> None:
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(key): _plain(entry) for key, entry in value.items()}
+    if hasattr(value, "tolist"):  # an array of numpy's, or a number
+        value = value.tolist()
     if isinstance(value, list | tuple):
         return [_plain(entry) for entry in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
@@ -75,11 +77,31 @@ def typed_command() -> str:
     return shlex.join(["hardmax", *(Path(word).name if "/" in word else word for word in sys.argv[1:])])
 
 
-def print_line(text: str) -> None:
-    """One line for people, every character of it visible."""
+def picked(result: Any, *names: str) -> dict[str, Any]:
+    """Some attributes of a result, by name.
+
+    Examples
+    --------
+    >>> picked(3 + 4j, "imag", "real")
+    {'imag': 4.0, 'real': 3.0}
+    """
+    return {name: getattr(result, name) for name in names}
+
+
+def tell(facts: Mapping[str, Any], as_json: bool, show: Callable[[], None]) -> None:
+    """Say what was found: as JSON for machines, or as ``show`` says it to people."""
+    if as_json:
+        print_json(facts)
+    else:
+        show()
+
+
+def print_line(*texts: str) -> None:
+    """Lines for people, every character of them visible."""
     from rich.console import Console
 
-    Console(highlight=False, markup=False, soft_wrap=True).print(visible(text))
+    for text in texts:
+        Console(highlight=False, markup=False, soft_wrap=True).print(visible(text))
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "") -> None:
