@@ -149,8 +149,8 @@ def number_places(found: CellMap) -> dict[int, tuple[float, float]]:
     return places
 
 
-def _is_near(place: tuple[float, float], window: Window, room: float = 0.25) -> bool:
-    return all(low - room < x < high + room for x, (low, high) in zip(place, window, strict=True))
+def _is_near(place: tuple[float, float], window: Window) -> bool:
+    return all(low - 0.25 < x < high + 0.25 for x, (low, high) in zip(place, window, strict=True))
 
 
 def tables(values: Values) -> dict[str, Table]:
