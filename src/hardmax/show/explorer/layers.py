@@ -12,12 +12,12 @@ The page knows four kinds of layer, each a mapping that JSON can carry:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from hardmax.errors import ShapeError
+from hardmax.exact.rationals import float_array, rational_array
 from hardmax.exactness import FloatArray
 from hardmax.networks.layers import Affine, Attention, Head, Layer, Maxout, ReLU, Residual
 from hardmax.networks.network import Network
@@ -167,14 +167,9 @@ class _Reader:
         return {"kind": "attention", "heads": heads, "residual": False}
 
     def _product(self, left: FloatArray, right: FloatArray) -> FloatArray:
-        columns = [[Fraction(entry) for entry in column] for column in right.T.tolist()]
-        result = np.empty((len(left), len(columns)))
-        for i, row in enumerate(left.tolist()):
-            exact = [Fraction(entry) for entry in row]
-            for j, column in enumerate(columns):
-                total = sum((a * b for a, b in zip(exact, column, strict=True)), Fraction(0))
-                result[i, j] = float(total)
-                self.unrounded = self.unrounded and Fraction(result[i, j]) == total
+        exact = rational_array(left) @ rational_array(right)
+        result = float_array(exact)
+        self.unrounded = self.unrounded and bool((rational_array(result) == exact).all())
         return result
 
 
