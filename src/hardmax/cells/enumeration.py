@@ -50,7 +50,7 @@ _FEWEST_CHILDREN = 8
 _MOST_CORNERS = 1 << 22
 _FEWEST_CORNERS = 1 << 16
 #: Threads: pieces a chunk at most, and pieces times choices that a chunk has at least which two of them share.
-_SHARED_CHUNK = 1 << 10
+_SHARED_CHUNK = 1 << 11
 _WORTH_A_THREAD = 1 << 10
 #: How often the main thread looks whether it was interrupted while others work, in seconds.
 _GLANCE = 0.05
