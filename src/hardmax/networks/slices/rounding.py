@@ -57,7 +57,7 @@ class Bounds:
         """Bounds of a one-hot tensor: zeros and ones."""
         return cls(np.zeros((cells, 1)), (0,))
 
-    def gathered(self, parents: IntArray) -> Bounds:
+    def gathered(self, parents: IntArray | slice) -> Bounds:
         """The bounds of children that copy their parents' tensors."""
         return Bounds(self.error[parents], self.unit, self.monomial)
 
