@@ -18,7 +18,7 @@ from hardmax.heads.diagram.clipping import clip
 from hardmax.heads.diagram.power_diagram import PowerDiagram, power_diagram
 from hardmax.show.colours import FAINT, INK, key_colour, tinted
 from hardmax.show.drawing import axes, check_names, draw_diagram, draw_points, draw_segments, shown_name
-from hardmax.show.report.head_pictures import cut_along_queries
+from hardmax.show.report.head_pictures import cut_along_queries, seen_last
 from hardmax.tropical.newton_polytope import NewtonPolytope
 
 if TYPE_CHECKING:
@@ -226,9 +226,8 @@ def draw_captured(head: CapturedHead, ax: Any, names: Sequence[str] | None = Non
 
     Keys are those that the last query sees. In two dimensions the plane is all of query space.
     """
-    shown = np.arange(head.n_keys) if head.visible is None else np.flatnonzero(head.visible[-1])
-    biases = head.biases[-1] if head.biases is not None and head.biases.ndim == 2 else head.biases
-    whole = power_diagram(head.keys[shown], None if biases is None else biases[shown])
+    shown, biases = seen_last(head)
+    whole = power_diagram(head.keys[shown], biases)
     check_names(names, head.n_keys)
     some = None if names is None else [names[key] for key in shown.tolist()]
     return _on_plane(whole, head.queries, ax, some, labels)

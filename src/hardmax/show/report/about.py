@@ -12,7 +12,7 @@ from math import prod
 
 from hardmax.exactness import Exactness
 from hardmax.heads.capture.captured import Capture
-from hardmax.show.report.sections import Column, Section, Table, as_text, legible
+from hardmax.show.report.sections import Column, Section, Table, as_text, in_words, legible
 from hardmax.show.report.subject import Subject, array_hash
 from hardmax.version import __version__
 
@@ -101,7 +101,7 @@ def captures_section(captures: Sequence[Capture], name: str, made: str) -> Secti
         ("keys of a head", _range([f"{size:,}" for size in keys]), exact),
         ("dimension of a key", _range([str(size) for size in dims]), exact),
         ("temperature on raw dot products", _range([f"{value:.6g}" for value in temperatures]), exact),
-        *((f"input {index}", _in_tokens(capture), None) for index, capture in enumerate(captures[:_MOST_SHOWN])),
+        *((f"input {index}", in_words(capture.tokens), None) for index, capture in enumerate(captures[:_MOST_SHOWN])),
         ("SHA-256 of queries and keys", _captures_hash(captures), exact),
     ]
     return _section(rows, made)
@@ -114,11 +114,6 @@ def _section(rows: Sequence[Row], made: str) -> Section:
         "what is proved of it."
     )
     return Section(NAME, TITLE, lead, tables=(table,))
-
-
-def _in_tokens(capture: Capture) -> str:
-    """The input as the names of its positions."""
-    return legible(" ".join(token.strip() or token for token in capture.tokens))
 
 
 def _range(values: Sequence[str]) -> str:
