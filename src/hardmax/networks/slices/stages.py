@@ -133,26 +133,11 @@ class Plan:
                 last_level[value] = max(last_level[value], reads_at)
         last_level[-1] = n_stages
         self.last_level = last_level
-        self.fused = self._relus_before_linear()
+        self.fused = _relus_before_linear(graph)
         offsets = dict(zip(graph.choice_nodes, np.cumsum([0, *graph.choice_counts]).tolist(), strict=False))
         counts = dict(zip(graph.choice_nodes, graph.choice_counts, strict=True))
         self.stages = tuple(self._stage(graph, nodes, offsets, counts) for nodes in chosen)
         self.sources = tuple(self._sources(stage) for stage in range(len(chosen)))
-
-    def _relus_before_linear(self) -> dict[int, int]:
-        """ReLU nodes on vectors whose only reader is a linear map: node -> that map's node."""
-        readers: dict[int, list[int]] = {}
-        for index, node in enumerate(self._nodes):
-            for value in node.inputs:
-                readers.setdefault(value, []).append(index)
-        found = {}
-        for index, node in enumerate(self._nodes):
-            if not isinstance(node.operation, op.Relu) or node.operation.slope or len(node.shape) != 1:
-                continue
-            after = readers.get(index + 1, [])
-            if len(after) == 1 and isinstance(self._nodes[after[0]].operation, op.Linear):
-                found[index] = after[0]
-        return found
 
     def _sources(self, stage: int) -> IntArray | None:
         """The columns of the ReLUs of the stage before, where all rows of a stage are one linear map of them alone."""
@@ -205,3 +190,15 @@ class Plan:
         if rows % period:
             return own
         return np.asarray(own - own % period + same[own % period])
+
+
+def _relus_before_linear(graph: Graph) -> dict[int, int]:
+    """ReLU nodes on vectors whose only reader is a linear map: node -> that map's node."""
+    found = {}
+    for index, node in enumerate(graph.nodes):
+        if not isinstance(node.operation, op.Relu) or node.operation.slope or len(node.shape) != 1:
+            continue
+        after = graph.readers[index + 1]
+        if len(after) == 1 and isinstance(graph.nodes[after[0]].operation, op.Linear):
+            found[index] = after[0]
+    return found
