@@ -3,13 +3,12 @@
 Across the wall of a ReLU or a maximum the network is continuous, and behind the wall of a choice of the last stage
 nothing is asked any more: there the cell whose label differs in that choice alone has the very same facet.
 Elsewhere attention jumps, or several choices tie on one wall. Then facets are matched within groups of equal earlier
-choices, equal choice and equal pair of winners; they may overlap in part, which linear programs on the wall decide: in
-floats with proved bounds, and in rationals where those cannot tell.
+choices, equal choice and equal pair of winners; they may overlap in part, which ``cells.walls`` decides by labels and
+proved bounds, and linear programs in rationals where those cannot tell.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -19,21 +18,22 @@ from numpy.typing import NDArray
 
 from hardmax.cells.polytopes import split_wall
 from hardmax.cells.prefixes import prefix_ids, stage_of_columns
+from hardmax.cells.walls import dependences, facets_of, overlaps
 from hardmax.errors import PrecisionError
 from hardmax.exact.integers import cleared, primitive
 from hardmax.exact.linear_program import exact_interior_point
-from hardmax.exact.overlaps import overlaps_on_wall
-from hardmax.exact.rationals import nearest_float
-from hardmax.exact.rounding import SAFETY, UNDERFLOW, UNIT_ROUNDOFF
+from hardmax.exact.rounding import SAFETY, UNIT_ROUNDOFF
 from hardmax.exactness import FloatArray, IntArray
+from hardmax.networks.slices.coefficients import Arithmetic, Guards, SliceProgram
+from hardmax.networks.slices.stages import Stage
 
 if TYPE_CHECKING:
     from hardmax.cells.complex import CellComplex
 
 Pair = tuple[int, int]
 
-#: Linear programs solved together: many where all pairs are wanted, few where each answer may spare others.
-_ALL_AT_ONCE, _JOINING_AT_ONCE = 1 << 11, 1 << 6
+#: Labels compared together.
+_AT_ONCE = 1 << 11
 
 
 def facet_pairs(cells: CellComplex, stages: list[IntArray], wanted: NDArray[np.bool_] | None) -> IntArray:
@@ -60,7 +60,7 @@ class _Joined:
     """Which cells of one group are connected so far (union-find)."""
 
     def __init__(self, group: IntArray) -> None:
-        self._group = group.tolist()
+        self.group = group
         self._leader = list(range(len(group)))
 
     def _root(self, cell: int) -> int:
@@ -72,7 +72,7 @@ class _Joined:
 
     def could_join(self, one: int, two: int) -> bool:
         """Whether an edge between two cells would connect more than is connected."""
-        return self._group[one] == self._group[two] and self._root(one) != self._root(two)
+        return self.group[one] == self.group[two] and self._root(one) != self._root(two)
 
     def join(self, one: int, two: int) -> None:
         """Connect two cells."""
@@ -91,7 +91,6 @@ class _Facets:
         self._inner = np.flatnonzero(inner if wanted is None else inner & wanted[self._owner])
         self._wanted = wanted
         self._exact_rows: dict[int, tuple[Any, ...]] = {}
-        self._float_rows: dict[int, list[float]] = {}
 
     def across(self) -> IntArray:
         """Pairs (n, 2) that the label of one cell tells: the other's differs in one choice, which does not jump."""
@@ -107,8 +106,8 @@ class _Facets:
         other = order[np.minimum(place, len(order) - 1)]
         is_steady = self._cells.continuous_columns | (self._stage_of == len(self._stages) - 1)
         is_found = is_steady[column] & (labels[other, column] == rival)
-        for first in range(0, len(facet), _ALL_AT_ONCE):
-            part = slice(first, first + _ALL_AT_ONCE)
+        for first in range(0, len(facet), _AT_ONCE):
+            part = slice(first, first + _AT_ONCE)
             is_found[part] &= (labels[other[part]] != labels[owner[part]]).sum(axis=1) == 1
         self._open = facet[~is_found].tolist()
         if self._wanted is not None:
@@ -117,44 +116,81 @@ class _Facets:
 
     def overlapping(self, joined: _Joined | None) -> list[Pair]:
         """Pairs of cells whose other facets overlap; with ``joined`` only those that connect something."""
+        pairs, verdict = self._overlaps(np.zeros(self._cells.n_cells, np.int64) if joined is None else joined.group)
         found: list[Pair] = []
         seen: set[int] = set()
-        step = _ALL_AT_ONCE if joined is None else _JOINING_AT_ONCE
-        for pairs in self._candidates(step):
-            if joined is not None:
-                pairs = [pair for pair in pairs if joined.could_join(*self._owner[list(pair)].tolist())]
-            for (one, two), verdict in zip(pairs, self._certain(pairs), strict=True):
-                i, j = int(self._owner[one]), int(self._owner[two])
-                if joined is not None and not joined.could_join(i, j):
-                    continue
-                if verdict == 1 or (verdict < 0 and self._overlap(one, two)):
-                    found.append((i, j))
-                    seen |= {one, two}
-                    if joined is not None:
-                        joined.join(i, j)
+        for (one, two), is_certain in sorted(zip(pairs.tolist(), (verdict == 1).tolist(), strict=True), key=_last):
+            i, j = int(self._owner[one]), int(self._owner[two])
+            if (joined is None or joined.could_join(i, j)) and (is_certain or self._overlap(one, two)):
+                found.append((i, j))
+                seen |= {one, two}
+                if joined is not None:
+                    joined.join(i, j)
         if joined is None and self._wanted is None:
             found += [pair for facet in self._open if facet not in seen for pair in self._behind(facet)]
         return found
 
-    def _candidates(self, step: int) -> Iterator[list[Pair]]:
-        """Facets on the two sides of one wall, some pairs at a time."""
-        pieces, labels = self._pieces, self._cells.labels
-        groups: dict[tuple[int, ...], tuple[list[int], list[int]]] = {}
-        for facet in self._open:
-            owner = int(self._owner[facet])
-            column, rival = split_wall(int(pieces.walls[facet]))
-            own = int(labels[owner, column])
-            key = (int(self._prefixes[self._stage_of[column]][owner]), column, min(own, rival), max(own, rival))
-            groups.setdefault(key, ([], []))[own > rival].append(facet)
-        batch: list[Pair] = []
-        for ours, theirs in groups.values():
-            for one in ours:
-                for two in theirs:
-                    batch.append((one, two))
-                    if len(batch) == step:
-                        yield batch
-                        batch = []
-        yield batch
+    def _overlaps(self, kind: IntArray) -> tuple[IntArray, NDArray[np.int8]]:
+        """What floats say of facets on the two sides of one wall, as in ``walls.overlaps``."""
+        open_ = np.array(self._open, dtype=np.int64)
+        owner, (column, rival) = self._owner[open_], split_wall(self._pieces.walls[open_])
+        own = self._cells.labels[owner, column].astype(np.int64)
+        prefix = np.stack(self._prefixes)[self._stage_of[column], owner] if len(open_) else open_
+        keys = np.stack([prefix, column, np.minimum(own, rival), np.maximum(own, rival)], axis=1)
+        group = np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1)
+        order = np.lexsort((own > rival, group))
+        parts = np.split(order, np.flatnonzero(np.diff(group[order])) + 1)
+        sides = [(open_[part[own[part] < rival[part]]], open_[part[own[part] > rival[part]]]) for part in parts]
+        sides = [(ours, theirs) for ours, theirs in sides if len(ours) and len(theirs)]
+        if not sides:
+            return np.empty((0, 2), dtype=np.int64), np.empty(0, dtype=np.int8)
+        pieces, is_proved = self._pieces, self._pieces.error is not None and self._cells.exactness != "estimated"
+        off = pieces.error if is_proved and pieces.error is not None else np.full(len(pieces.vertices), np.inf)
+        facets = facets_of(pieces, self._cells.labels, off, *self._bounded_rows())
+        return overlaps(facets, sides, dependences(self._cells.network.graph), kind)
+
+    def _bounded_rows(self) -> tuple[FloatArray, FloatArray]:
+        """The function (c, a) of every facet in floats, positive inside its cell, and bounds on the entries' errors."""
+        cells, walls = self._cells, self._pieces.walls
+        rows = np.zeros((len(walls), cells.dim + 1))
+        error = np.zeros(rows.shape)
+        axis, is_high = np.divmod(-1 - np.minimum(walls, -1), 2)
+        rows[np.arange(len(walls)), 1 + axis] = np.where(is_high == 1, -1.0, 1.0)
+        if cells.domain.low is not None and cells.domain.high is not None:
+            rows[:, 0] = np.where(is_high == 1, cells.domain.high[axis], -cells.domain.low[axis])
+        rows[walls >= 0], error[walls >= 0] = 0.0, np.inf
+        origin, basis = cells.domain.slice_of(cells.network.input_shape)
+        program = SliceProgram(cells.network.graph, origin, basis, Arithmetic.BOUNDED)
+        try:
+            state = program.begin()
+            for index, stage in enumerate(program.stages):
+                self._stage_rows(program.guards(state), index, stage, rows, error)
+                _, first = np.unique(self._prefixes[index + 1], return_index=True)
+                if index + 1 < program.n_stages:
+                    chosen = cells.labels[first][:, stage.columns]
+                    state = program.advance(state, self._prefixes[index][first], chosen)
+        except PrecisionError:  # what overflows is for rationals to say
+            pass
+        return rows, error
+
+    def _stage_rows(self, guards: Guards, index: int, stage: Stage, rows: FloatArray, error: FloatArray) -> None:
+        """Write the functions of facets that choices of a stage make, and their errors."""
+        column, rival = split_wall(self._pieces.walls)
+        at = np.flatnonzero((self._pieces.walls >= 0) & (self._stage_of[np.maximum(column, 0)] == index))
+        owner, column, rival = self._owner[at], column[at], rival[at]
+        group = np.searchsorted(stage.columns, column, sorter=np.argsort(stage.columns))
+        group = np.argsort(stage.columns)[group]
+        prefix, first, own = self._prefixes[index][owner], stage.group_start[group], self._cells.labels[owner, column]
+        is_relu, terms = stage.is_relu[group], guards.coefficients.shape[1]
+        assert guards.error is not None
+        ours = guards.coefficients[prefix, :, first + np.where(is_relu, 0, own)]
+        theirs = guards.coefficients[prefix, :, first + np.where(is_relu, 0, rival)]
+        sign = np.where(own == 1, 1.0, -1.0)[:, None]
+        loose = guards.error[prefix]
+        rows[at, :terms] = np.where(is_relu[:, None], sign * ours, ours - theirs)
+        error[at] = 0.0
+        rounded = SAFETY * (2.0 * loose + UNIT_ROUNDOFF * np.abs(rows[at, :terms]))
+        error[at, :terms] = np.where(is_relu[:, None], loose, rounded)
 
     @cached_property
     def _prefixes(self) -> list[IntArray]:
@@ -188,69 +224,6 @@ class _Facets:
         start, stop = self._pieces.facet_start[owner : owner + 2].tolist()
         return [f for f in range(start, stop) if f != facet and (walls[f] >= 0 or self._pieces.directions is None)]
 
-    def _certain(self, pairs: list[Pair]) -> NDArray[np.int8]:
-        """Whether facets overlap: 1 certainly, 0 certainly not, -1 for rationals to say."""
-        verdict = np.full(len(pairs), -1, dtype=np.int8)
-        if not pairs:
-            return verdict
-        one, two = np.array(pairs).T
-        low, high = self._boxes
-        verdict[((low[one] > high[two]) | (low[two] > high[one])).any(axis=1)] = 0
-        asked = np.flatnonzero(verdict < 0)
-        rest = [[*self._others(pairs[k][0]), *self._others(pairs[k][1])] for k in asked]
-        most = max([1, *map(len, rest)])
-        terms = self._cells.dim + 1
-        rows, usable = np.zeros((len(asked), most, terms)), np.zeros((len(asked), most), dtype=bool)
-        walls = np.array([self._rounded(pairs[k][0]) for k in asked]).reshape(-1, terms)
-        for place, facets in enumerate(rest):
-            for k, facet in enumerate(facets):
-                usable[place, k], rows[place, k] = True, self._rounded(facet)
-        reach = np.minimum(*(np.maximum(np.abs(low[f]), np.abs(high[f]))[asked] for f in (one, two)))
-        verdict[asked] = overlaps_on_wall(
-            walls,
-            UNIT_ROUNDOFF * np.abs(walls) + UNDERFLOW,
-            rows,
-            UNIT_ROUNDOFF * np.abs(rows) + UNDERFLOW,
-            usable,
-            reach,
-        )
-        return verdict
-
-    def _rounded(self, facet: int) -> list[float]:
-        """The nearest floats to a facet's function, found once."""
-        if facet not in self._float_rows:
-            self._float_rows[facet] = [nearest_float(x) for x in self._row(facet)]
-        return self._float_rows[facet]
-
-    @cached_property
-    def _boxes(self) -> tuple[FloatArray, FloatArray]:
-        """Bounds on each facet's coordinates, (n_facets, dim): infinite where it is unbounded or nothing is proved."""
-        pieces = self._pieces
-        low = np.full((len(pieces.walls), pieces.dim), -np.inf)
-        high = -low
-        if pieces.error is None or self._cells.exactness == "estimated":
-            return low, high
-        for facet in self._open:
-            places = self._corners(facet)
-            slack = (
-                SAFETY * (pieces.error[places, None] + 2 * UNIT_ROUNDOFF * np.abs(pieces.vertices[places])) + UNDERFLOW
-            )
-            if pieces.directions is not None and (pieces.directions[places].any() or pieces.error[places].max() >= 0.5):
-                continue
-            low[facet] = (pieces.vertices[places] - slack).min(axis=0)
-            high[facet] = (pieces.vertices[places] + slack).max(axis=0)
-        return low, high
-
-    def _corners(self, facet: int) -> IntArray:
-        """Positions of a facet's corners."""
-        pieces, owner = self._pieces, int(self._owner[facet])
-        first, last = int(pieces.vertex_start[owner]), int(pieces.vertex_start[owner + 1])
-        place = facet - int(pieces.facet_start[owner])
-        if pieces.incidence is None:  # the plane: facet i joins corner i to the next
-            return first + np.array([place, (place + 1) % (last - first)])
-        bits = pieces.incidence[first:last, place >> 6] >> np.uint64(place & 63)
-        return np.asarray(first + np.flatnonzero(bits & np.uint64(1)))
-
     def _overlap(self, one: int, two: int) -> bool:
         """Whether two facets, on opposite sides of one wall, overlap in full dimension: in rationals."""
         wall = primitive(self._row(one))
@@ -267,6 +240,11 @@ class _Facets:
             return not normals or exact_interior_point(normals, limits).exists
         except PrecisionError:  # there is a point, too far out to be written as floats
             return True
+
+
+def _last(item: tuple[Any, bool]) -> bool:
+    """Certain pairs first."""
+    return not item[1]
 
 
 def _direction(row: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -139,7 +139,7 @@ class _Batch:
 
     def run(self, kind: Any) -> None:
         """Every choosing node, then the output, then corners: in floats of a kind."""
-        from hardmax.cells.verify._kernels import settle_corners
+        from hardmax.cells.verify._corner_kernels import settle_corners
 
         subject, graph, found = self.subject, self.subject.graph, self.found
         labels = subject.labels[self.cells]
@@ -161,14 +161,14 @@ class _Batch:
 
     @property
     def _walls(self) -> Any:
-        from hardmax.cells.verify._kernels import Walls
+        from hardmax.cells.verify._corner_kernels import Walls
 
         rows = self.found.rows
         return Walls(rows.high, rows.low, rows.error, rows.infinite, rows.lattice, rows.exact)
 
     def _choices(self, guards: Terms, row_of: IntArray, begin: int, is_relu: bool) -> None:
         """The walls that a node's choices make, and whether these win, but for quadratic scores."""
-        from hardmax.cells.verify._kernels import Guards, Node, settle_choices
+        from hardmax.cells.verify._choice_kernels import Guards, Node, settle_choices
 
         rows, terms, _, size = guards.value.shape
         value = guards.value.reshape(rows, terms, -1)
