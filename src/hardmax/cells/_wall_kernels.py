@@ -24,6 +24,8 @@ class Facets(NamedTuple):
     """The facets of polytopes: whose they are, what choice makes them (negative: the domain) and who wins behind them.
 
     rows, error : (n, terms) their functions, positive inside, constant term first, and bounds on the entries' errors.
+    constants, loose : (cells, options) the constants of all that choices compare, and bounds on their errors;
+        ``option`` the first of each choice, negative (-1 - option) for one that chooses by sign.
     corner_start, corner : each facet's corners; points, ends, off, is_far : the corners p + M q, within their errors.
     """
 
@@ -35,6 +37,9 @@ class Facets(NamedTuple):
     is_infinite: Any
     rows: Any
     error: Any
+    constants: Any
+    loose: Any
+    option: Any
     corner_start: Any
     corner: Any
     points: Any
@@ -124,28 +129,55 @@ def _is_free_of(depends, column, apart, n_apart):
 
 
 @borrowing(nogil=True)
-def _are_opposed(row, other, facets):
-    """Whether two functions whose slopes cancel add up to less than nothing."""
-    total = facets.rows[row, 0] + facets.rows[other, 0]
-    return total < -SAFETY * (facets.error[row, 0] + facets.error[other, 0] + UNIT_ROUNDOFF * abs(total)) - UNDERFLOW
+def _lead(cell, column, own, rival, facets):
+    """The constant by which one option of a choice leads another in a cell, and a bound on its error."""
+    first = facets.option[column]
+    if first < 0:  # its other option is zero
+        constant = facets.constants[cell, -1 - first]
+        return (constant if own == 1 else -constant), facets.loose[cell, -1 - first]
+    one, two = facets.constants[cell, first + own], facets.constants[cell, first + rival]
+    loose = facets.loose[cell, first + own] + facets.loose[cell, first + rival]
+    return one - two, loose + UNIT_ROUNDOFF * abs(one - two)
+
+
+@borrowing(nogil=True)
+def _is_opposed(cell, other, column, facets):
+    """Whether a choice whose functions have the same slopes for two cells keeps these apart: by their constants what
+    one of them chose wins nowhere where the other one's choice does."""
+    own, rival = np.int64(facets.labels[cell, column]), np.int64(facets.labels[other, column])
+    ours, loose = _lead(cell, column, own, rival, facets)
+    theirs, other_loose = _lead(other, column, rival, own, facets)
+    total = ours + theirs
+    return total < -SAFETY * (loose + other_loose + UNIT_ROUNDOFF * abs(total)) - 4.0 * UNDERFLOW
+
+
+@borrowing(nogil=True)
+def _are_opposed(cell, other, facets, depends, apart):
+    """Whether some choice does so, and in how many choices the cells differ: ``apart`` gets these."""
+    labels, n_apart = facets.labels, 0
+    for column in range(labels.shape[1]):
+        if labels[cell, column] != labels[other, column]:
+            if depends[2, column, 0] and _is_opposed(cell, other, column, facets):
+                return True, 0
+            apart[n_apart] = column
+            n_apart += 1
+    for k in range(n_apart):
+        is_asked = not depends[2, apart[k], 0] and _is_free_of(depends[1], apart[k], apart, n_apart)
+        if is_asked and _is_opposed(cell, other, apart[k], facets):
+            return True, 0
+    return False, n_apart
 
 
 @borrowing(nogil=True)
 def _exclude(mine, theirs, facets, depends, apart, n_apart):
     """Whether a choice that makes another facet of one cell keeps the other cell away: it chose the rival there, and
-    the choice's function is the same for both, or the same but for a constant that leaves nothing between them."""
+    the choice's function is the same for both."""
     cell, other = facets.owner[mine], facets.owner[theirs]
     for row in range(facets.facet_start[cell], facets.facet_start[cell + 1]):
         column = facets.column[row]
-        if row == mine or column < 0 or np.int64(facets.labels[other, column]) != facets.rival[row]:
-            continue
-        if _is_free_of(depends[0], column, apart, n_apart):
+        is_met = column >= 0 and row != mine and np.int64(facets.labels[other, column]) == facets.rival[row]
+        if is_met and _is_free_of(depends[0], column, apart, n_apart):
             return True
-        if _is_free_of(depends[1], column, apart, n_apart):
-            for k in range(facets.facet_start[other], facets.facet_start[other + 1]):
-                is_same = facets.column[k] == column and facets.rival[k] == np.int64(facets.labels[cell, column])
-                if is_same and _are_opposed(row, k, facets):
-                    return True
     return False
 
 
@@ -344,15 +376,13 @@ def _by_program(one, two, facets, room):
     return 1 if _is_common(room.point, one, two, facets) else -1
 
 
-@inner(nogil=True)
+@borrowing(nogil=True)
 def _verdict(one, two, facets, depends, far, room):
-    """Whether two facets on the two sides of a wall overlap: 1 certainly, 0 certainly not, -1 not known."""
-    n_apart, apart, labels = 0, room.apart, facets.labels
-    i, j = facets.owner[one], facets.owner[two]
-    for column in range(labels.shape[1]):
-        if labels[i, column] != labels[j, column]:
-            apart[n_apart] = column
-            n_apart += 1
+    """Whether two facets on the two sides of a wall overlap: 1 certainly, 0 certainly not, -1 for programs to say."""
+    is_known, n_apart = _are_opposed(facets.owner[one], facets.owner[two], facets, depends, room.apart)
+    apart = room.apart
+    if is_known:
+        return 0
     if _exclude(one, two, facets, depends, apart, n_apart) or _exclude(two, one, facets, depends, apart, n_apart):
         return 0
     if _is_apart(one, two, facets, depends, apart, n_apart) or _is_apart(two, one, facets, depends, apart, n_apart):
@@ -365,9 +395,7 @@ def _verdict(one, two, facets, depends, far, room):
         return 1
     for k in range(len(room.point)):
         room.point[k] = 0.5 * (room.point[k] + room.mean[k])
-    if _is_common(room.point, one, two, facets):
-        return 1
-    return _by_program(one, two, facets, room)
+    return 1 if _is_common(room.point, one, two, facets) else -1
 
 
 @kernel(nogil=True)
@@ -390,6 +418,8 @@ def overlaps_in_groups(groups, facets, depends, far):
                 if groups.kind[facets.owner[one]] != groups.kind[facets.owner[two]]:
                     continue
                 verdict = _verdict(one, two, facets, depends, far, room)
+                if verdict < 0:
+                    verdict = _by_program(one, two, facets, room)
                 if verdict == 0:
                     continue
                 if n == len(pairs):

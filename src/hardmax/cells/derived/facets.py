@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 
 from hardmax.cells.polytopes import split_wall
 from hardmax.cells.prefixes import prefix_ids, stage_of_columns
-from hardmax.cells.walls import dependences, facets_of, overlaps
+from hardmax.cells.walls import Functions, facets_of, overlaps
 from hardmax.errors import PrecisionError
 from hardmax.exact.integers import cleared, primitive
 from hardmax.exact.linear_program import exact_interior_point
 from hardmax.exact.rounding import SAFETY, UNIT_ROUNDOFF
-from hardmax.exactness import FloatArray, IntArray
+from hardmax.exactness import IntArray
 from hardmax.networks.slices.coefficients import Arithmetic, Guards, SliceProgram
 from hardmax.networks.slices.stages import Stage
 
@@ -39,7 +39,7 @@ _AT_ONCE = 1 << 11
 def facet_pairs(cells: CellComplex, stages: list[IntArray], wanted: NDArray[np.bool_] | None) -> IntArray:
     """Pairs (i, j), i < j, of cells that share a facet, sorted; only among ``wanted`` cells if given."""
     finder = _Facets(cells, stages, wanted)
-    pairs = np.concatenate([finder.across(), np.array(finder.overlapping(None), dtype=np.int64).reshape(-1, 2)])
+    pairs = np.concatenate([finder.across(), finder.overlapping(None)])
     codes = np.unique(pairs.min(axis=1) * cells.n_cells + pairs.max(axis=1))
     return np.stack(np.divmod(codes, cells.n_cells), axis=1)
 
@@ -49,11 +49,10 @@ def joining_pairs(cells: CellComplex, stages: list[IntArray], group: IntArray) -
     finder = _Facets(cells, stages, np.bincount(group)[group] > 1)
     joined = _Joined(group)
     across = finder.across()
-    found = across[group[across[:, 0]] == group[across[:, 1]]].tolist()
-    for pair in found:
+    found = across[group[across[:, 0]] == group[across[:, 1]]]
+    for pair in found.tolist():
         joined.join(*pair)
-    found += finder.overlapping(joined)
-    return np.array(found, dtype=np.int64).reshape(-1, 2)
+    return np.concatenate([found, finder.overlapping(joined)])
 
 
 class _Joined:
@@ -109,30 +108,30 @@ class _Facets:
         for first in range(0, len(facet), _AT_ONCE):
             part = slice(first, first + _AT_ONCE)
             is_found[part] &= (labels[other[part]] != labels[owner[part]]).sum(axis=1) == 1
-        self._open = facet[~is_found].tolist()
+        self._open = facet[~is_found]
         if self._wanted is not None:
             is_found &= self._wanted[other]
         return np.stack([owner[is_found], other[is_found]], axis=1)
 
-    def overlapping(self, joined: _Joined | None) -> list[Pair]:
-        """Pairs of cells whose other facets overlap; with ``joined`` only those that connect something."""
+    def overlapping(self, joined: _Joined | None) -> IntArray:
+        """Pairs (n, 2) of cells whose other facets overlap; with ``joined`` only those that connect something."""
         pairs, verdict = self._overlaps(np.zeros(self._cells.n_cells, np.int64) if joined is None else joined.group)
-        found: list[Pair] = []
-        seen: set[int] = set()
-        for (one, two), is_certain in sorted(zip(pairs.tolist(), (verdict == 1).tolist(), strict=True), key=_last):
-            i, j = int(self._owner[one]), int(self._owner[two])
-            if (joined is None or joined.could_join(i, j)) and (is_certain or self._overlap(one, two)):
-                found.append((i, j))
-                seen |= {one, two}
-                if joined is not None:
-                    joined.join(i, j)
+        kept = verdict == 1
+        for k in np.argsort(verdict < 0, kind="stable").tolist() if joined else np.flatnonzero(~kept).tolist():
+            i, j = self._owner[pairs[k]].tolist()
+            may_join = joined is None or joined.could_join(i, j)
+            kept[k] = may_join and (kept[k] or self._overlap(*pairs[k].tolist()))
+            if joined is not None and kept[k]:
+                joined.join(i, j)
+        found = [self._owner[pairs[kept]]]
         if joined is None and self._wanted is None:
-            found += [pair for facet in self._open if facet not in seen for pair in self._behind(facet)]
-        return found
+            left = np.setdiff1d(self._open, pairs[kept])
+            found += [np.array(self._behind(facet), dtype=np.int64).reshape(-1, 2) for facet in left.tolist()]
+        return np.concatenate(found)
 
     def _overlaps(self, kind: IntArray) -> tuple[IntArray, NDArray[np.int8]]:
         """What floats say of facets on the two sides of one wall, as in ``walls.overlaps``."""
-        open_ = np.array(self._open, dtype=np.int64)
+        open_ = self._open
         owner, (column, rival) = self._owner[open_], split_wall(self._pieces.walls[open_])
         own = self._cells.labels[owner, column].astype(np.int64)
         prefix = np.stack(self._prefixes)[self._stage_of[column], owner] if len(open_) else open_
@@ -146,51 +145,55 @@ class _Facets:
             return np.empty((0, 2), dtype=np.int64), np.empty(0, dtype=np.int8)
         pieces, is_proved = self._pieces, self._pieces.error is not None and self._cells.exactness != "estimated"
         off = pieces.error if is_proved and pieces.error is not None else np.full(len(pieces.vertices), np.inf)
-        facets = facets_of(pieces, self._cells.labels, off, *self._bounded_rows())
-        return overlaps(facets, sides, dependences(self._cells.network.graph), kind)
+        facets = facets_of(pieces, self._cells.labels, off, self._functions())
+        return overlaps(facets, sides, self._cells.network.graph.in_parts, kind)
 
-    def _bounded_rows(self) -> tuple[FloatArray, FloatArray]:
-        """The function (c, a) of every facet in floats, positive inside its cell, and bounds on the entries' errors."""
+    def _functions(self) -> Functions:
+        """The functions of facets and the constants of choices, in floats with bounds."""
         cells, walls = self._cells, self._pieces.walls
-        rows = np.zeros((len(walls), cells.dim + 1))
-        error = np.zeros(rows.shape)
-        axis, is_high = np.divmod(-1 - np.minimum(walls, -1), 2)
-        rows[np.arange(len(walls)), 1 + axis] = np.where(is_high == 1, -1.0, 1.0)
+        found = Functions.unknown(len(walls), cells.n_cells, cells.dim, cells.network.graph)
+        edge = np.flatnonzero(walls < 0)
+        axis, is_high = np.divmod(-1 - walls[edge], 2)
+        found.error[edge], found.rows[edge, 1 + axis] = 0.0, np.where(is_high == 1, -1.0, 1.0)
         if cells.domain.low is not None and cells.domain.high is not None:
-            rows[:, 0] = np.where(is_high == 1, cells.domain.high[axis], -cells.domain.low[axis])
-        rows[walls >= 0], error[walls >= 0] = 0.0, np.inf
+            found.rows[edge, 0] = np.where(is_high == 1, cells.domain.high[axis], -cells.domain.low[axis])
         origin, basis = cells.domain.slice_of(cells.network.input_shape)
         program = SliceProgram(cells.network.graph, origin, basis, Arithmetic.BOUNDED)
         try:
             state = program.begin()
             for index, stage in enumerate(program.stages):
-                self._stage_rows(program.guards(state), index, stage, rows, error)
-                _, first = np.unique(self._prefixes[index + 1], return_index=True)
+                self._fill(found, program.guards(state), index, stage)
                 if index + 1 < program.n_stages:
+                    _, first = np.unique(self._prefixes[index + 1], return_index=True)
                     chosen = cells.labels[first][:, stage.columns]
                     state = program.advance(state, self._prefixes[index][first], chosen)
         except PrecisionError:  # what overflows is for rationals to say
             pass
-        return rows, error
+        return found
 
-    def _stage_rows(self, guards: Guards, index: int, stage: Stage, rows: FloatArray, error: FloatArray) -> None:
-        """Write the functions of facets that choices of a stage make, and their errors."""
+    def _fill(self, found: Functions, guards: Guards, index: int, stage: Stage) -> None:
+        """Write what is known of a stage's choices, and of the facets that these make."""
         column, rival = split_wall(self._pieces.walls)
         at = np.flatnonzero((self._pieces.walls >= 0) & (self._stage_of[np.maximum(column, 0)] == index))
         owner, column, rival = self._owner[at], column[at], rival[at]
-        group = np.searchsorted(stage.columns, column, sorter=np.argsort(stage.columns))
-        group = np.argsort(stage.columns)[group]
-        prefix, first, own = self._prefixes[index][owner], stage.group_start[group], self._cells.labels[owner, column]
-        is_relu, terms = stage.is_relu[group], guards.coefficients.shape[1]
+        place = np.zeros(len(self._stage_of), dtype=np.int64)
+        place[stage.columns] = np.arange(len(stage.columns))
+        prefix, first, is_relu = self._prefixes[index], stage.group_start[place[column]], stage.is_relu[place[column]]
+        own, terms = self._cells.labels[owner, column], guards.coefficients.shape[1]
         assert guards.error is not None
-        ours = guards.coefficients[prefix, :, first + np.where(is_relu, 0, own)]
-        theirs = guards.coefficients[prefix, :, first + np.where(is_relu, 0, rival)]
-        sign = np.where(own == 1, 1.0, -1.0)[:, None]
-        loose = guards.error[prefix]
-        rows[at, :terms] = np.where(is_relu[:, None], sign * ours, ours - theirs)
-        error[at] = 0.0
-        rounded = SAFETY * (2.0 * loose + UNIT_ROUNDOFF * np.abs(rows[at, :terms]))
-        error[at, :terms] = np.where(is_relu[:, None], loose, rounded)
+        ours = guards.coefficients[prefix[owner], :, first + np.where(is_relu, 0, own)]
+        theirs = guards.coefficients[prefix[owner], :, first + np.where(is_relu, 0, rival)]
+        sign, loose = np.where(own == 1, 1.0, -1.0)[:, None], guards.error[prefix[owner]]
+        rows = np.where(is_relu[:, None], sign * ours, ours - theirs)
+        found.rows[at, :terms], found.error[at] = rows, 0.0
+        rounded = SAFETY * (2.0 * loose + UNIT_ROUNDOFF * np.abs(rows))
+        found.error[at, :terms] = np.where(is_relu[:, None], loose, rounded)
+        group = stage.group_of_row
+        used = np.flatnonzero(group >= 0)
+        option = found.option[stage.columns[group[used]]]
+        option = np.where(option < 0, -1 - option, option + used - stage.group_start[group[used]])
+        found.constants[:, option] = guards.coefficients[:, 0][prefix][:, used]
+        found.loose[:, option] = guards.error[:, :1][prefix]
 
     @cached_property
     def _prefixes(self) -> list[IntArray]:
@@ -240,11 +243,6 @@ class _Facets:
             return not normals or exact_interior_point(normals, limits).exists
         except PrecisionError:  # there is a point, too far out to be written as floats
             return True
-
-
-def _last(item: tuple[Any, bool]) -> bool:
-    """Certain pairs first."""
-    return not item[1]
 
 
 def _direction(row: tuple[Any, ...]) -> tuple[Any, ...]:

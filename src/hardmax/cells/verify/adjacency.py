@@ -24,7 +24,7 @@ from hardmax.cells.verify.shared_facets import (
     share_facet,
 )
 from hardmax.cells.verify.subject import Subject
-from hardmax.cells.walls import dependences, overlaps
+from hardmax.cells.walls import overlaps
 from hardmax.exact.quadratic import compare
 from hardmax.exactness import IntArray
 
@@ -82,8 +82,9 @@ def _overlapping(subject: Subject, sides: list[tuple[IntArray, IntArray]]) -> tu
         verdict = np.full(len(pairs), -1)
     else:
         alike, rows = np.zeros(subject.n_cells, dtype=np.int64), subject.settled.rows
-        pairs, verdict = overlaps(subject.facets, sides, dependences(subject.graph), alike, (rows.values, rows.error))
+        pairs, verdict = overlaps(subject.facets, sides, subject.graph, alike, (rows.values, rows.error))
     doubtful, owner, first = np.flatnonzero(verdict < 0), subject.facet_owner, subject.pieces.facet_start
+    subject.put_into_shape(np.unique(owner[pairs[doubtful]]))
     for k, (one, two) in zip(doubtful.tolist(), pairs[doubtful].tolist(), strict=True):
         i, j = int(owner[one]), int(owner[two])
         verdict[k] = share_facet(subject.shape(i), subject.shape(j), one - int(first[i]))

@@ -142,16 +142,16 @@ def _is_closed(subject: Subject, index: int) -> bool:
     from hardmax.cells.verify._label_kernels import closes
 
     pieces, dim = subject.pieces, subject.dim
-    n_facets, n_corners = (int(np.diff(start)[index]) for start in (pieces.facet_start, pieces.vertex_start))
-    incidence = facets_at_corners(pieces, index)
-    if n_corners <= 64:
-        masks = np.zeros(n_facets, dtype=np.uint64)
-        for corner, facets in enumerate(incidence):
-            masks[facets] |= np.uint64(1 << corner)
-        verdict = closes(masks, n_corners, dim)
+    (low, high), (first, last) = pieces.facet_start[index : index + 2], pieces.vertex_start[index : index + 2]
+    if last - first <= 64:
+        masks = np.zeros(high - low, dtype=np.uint64)
+        start = subject.incident_start[first : last + 1]
+        bits = np.repeat(np.uint64(1) << np.arange(last - first, dtype=np.uint64), np.diff(start))
+        np.bitwise_or.at(masks, subject.incident_facet[start[0] : start[-1]] - low, bits)
+        verdict = closes(masks, last - first, dim)
         if verdict >= 0:
             return bool(verdict)
-    return is_closed(incidence, n_facets, dim)
+    return is_closed(facets_at_corners(pieces, index), int(high - low), dim)
 
 
 def _misplaced(subject: Subject, index: int, shape: ExactShape) -> str | None:

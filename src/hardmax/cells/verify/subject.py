@@ -57,6 +57,11 @@ class Subject:
             self._make([index for index in part if index not in self._shapes])
             yield from [(index, self._shapes[index]) for index in part]
 
+    def put_into_shape(self, indices: IntArray) -> None:
+        """Prepare for some cells in rationals, together."""
+        for _ in self.in_shape(indices):
+            pass
+
     def _make(self, indices: list[int]) -> None:
         if len(self._shapes) > _MOST_SHAPES:
             self._shapes.clear()
@@ -150,8 +155,7 @@ class Subject:
     @cached_property
     def facets(self) -> Any:
         """The facets as ``cells.walls`` takes them."""
-        rows = self.settled.rows
-        return facets_of(self.pieces, self.plain_labels, self.errors, rows.high, rows.error + np.abs(rows.low))
+        return facets_of(self.pieces, self.plain_labels, self.errors, self.settled.functions)
 
     # --- walls --------------------------------------------------------------------------------------
 
