@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from hardmax.exact.notices import announced
 
@@ -20,7 +20,7 @@ class Progress:
         self._task: Any = None
         self._watching = ExitStack()
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> Self:
         if self._active:
             from rich.console import Console
             from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
@@ -31,7 +31,7 @@ class Progress:
             )
             self._bar.start()
             self._watching.enter_context(announced(self._bar.console.print))
-            self._task = self._bar.add_task("0 cells", total=1.0)
+            self._task = self._bar.add_task("starting", total=1.0)
         return self
 
     def advance(self, cells: int, share: float) -> None:
@@ -42,7 +42,12 @@ class Progress:
         self._done += share
         done = min(max(self._done, 1e-12), 1.0)
         text = f"{self._cells:,} cells, {100 * done:.1f}% of the search, about {self._cells / done:,.0f} in all"
-        self._bar.update(self._task, description=text, completed=done)
+        self.show(text, done)
+
+    def show(self, text: str, done: float) -> None:
+        """Say something, and how large a share is done."""
+        if self._bar is not None:
+            self._bar.update(self._task, description=text, completed=done)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import heapq
-import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from hardmax.cells.interrupts import HeldSignals, poll
+from hardmax.cells.progress import Progress
 from hardmax.cells.subtrees import Budget
 from hardmax.errors import HardmaxError, RunError
 from hardmax.runs.chunks import Chunk
@@ -206,34 +206,16 @@ class _Rate:
         return self._work / self._seconds if self._seconds > 0 else 0.0
 
 
-class ProgressLine:
+class ProgressLine(Progress):
     """A line on a terminal: what was found, how much is left; silent elsewhere."""
 
     def __init__(self, wanted: bool, say: Callable[[Status], str]) -> None:
-        self._active = bool(wanted) and sys.stderr.isatty()
+        super().__init__(wanted)
         self._say = say
-        self._bar: Any = None
-        self._task: Any = None
 
     def __call__(self, status: Status, left: float) -> None:
         if not self._active:
             return
-        if self._bar is None:
-            from rich.console import Console
-            from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-            columns: Any = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-            self._bar = Progress(*columns, console=Console(stderr=True))
-            self._bar.start()
-            self._task = self._bar.add_task("", total=1.0)
         work = sum(float(part.facts.get("work", 0.0)) for part in status.parts)
         share = work / (work + left) if work + left > 0 else 0.0
-        text = f"{self._say(status)}, {len(status.parts)} parts, about {100 * share:.0f}%"
-        self._bar.update(self._task, description=text, completed=share)
-
-    def __enter__(self) -> ProgressLine:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._bar is not None:
-            self._bar.stop()
+        self.show(f"{self._say(status)}, {len(status.parts)} parts, about {100 * share:.0f}%", share)

@@ -42,8 +42,9 @@ def settings() -> Any:
         raise MissingExtraError("figures need matplotlib: pip install 'hardmax[figures]'") from None
     # what matplotlib starts with first, so that nobody's own settings change a figure
     plain = {name: value for name, value in rcParamsDefault.items() if not name.startswith(("backend", "interactive"))}
-    wanted: Any = {**plain, **rc_params_from_file(_STYLE, use_default_template=False)}
-    return rc_context({**wanted, **dict.fromkeys(_INKED, INK), "grid.color": FAINT})
+    colours = {**dict.fromkeys(_INKED, INK), "grid.color": FAINT}
+    wanted: Any = {**plain, **rc_params_from_file(_STYLE, use_default_template=False), **colours}
+    return rc_context(wanted)
 
 
 def panel_title(ax: Any, letter: str, text: str) -> None:
