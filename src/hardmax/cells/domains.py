@@ -80,17 +80,7 @@ class Segment(Domain):
         object.__setattr__(self, "start", first)
         object.__setattr__(self, "end", last)
 
-    dim = 1
-
-    @property
-    def low(self) -> FloatArray:  # type: ignore[override]
-        """Lowest slice coordinate."""
-        return np.zeros(1)
-
-    @property
-    def high(self) -> FloatArray:  # type: ignore[override]
-        """Highest slice coordinate."""
-        return np.ones(1)
+    dim, low, high = 1, finite_numbers("low", [0.0]), finite_numbers("high", [1.0])
 
     def slice_of(self, input_shape: Shape) -> tuple[FloatArray, FloatArray]:
         _check_shape("Segment", self.start.shape, input_shape)
@@ -126,6 +116,8 @@ class Plane(Domain):
         object.__setattr__(self, "origin", centre)
         object.__setattr__(self, "basis", axes)
         object.__setattr__(self, "extent", tuple((float(a), float(b)) for a, b in ranges))
+        for name, ends in zip(("low", "high"), finite_numbers("Plane extent", ranges.T), strict=True):
+            object.__setattr__(self, name, ends)
 
     @classmethod
     def through(cls, first: ArrayLike, second: ArrayLike, third: ArrayLike, margin: float = 0.2) -> Plane:
@@ -137,16 +129,6 @@ class Plane(Domain):
         return cls(a, np.stack([b - a, c - a]), (span, span))
 
     dim = 2
-
-    @property
-    def low(self) -> FloatArray:  # type: ignore[override]
-        """Lowest slice coordinates."""
-        return np.array([self.extent[0][0], self.extent[1][0]])
-
-    @property
-    def high(self) -> FloatArray:  # type: ignore[override]
-        """Highest slice coordinates."""
-        return np.array([self.extent[0][1], self.extent[1][1]])
 
     def slice_of(self, input_shape: Shape) -> tuple[FloatArray, FloatArray]:
         _check_shape("Plane", self.origin.shape, input_shape)

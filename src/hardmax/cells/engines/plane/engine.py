@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from hardmax.cells.domains import Domain
 from hardmax.cells.engines.exact.polytopes import rebuild, split, to_polytopes
-from hardmax.cells.polytopes import Cut, Polytopes, domain_wall, split_wall
+from hardmax.cells.polytopes import Cut, Polytopes, domain_wall, joined_starts, split_wall
 from hardmax.exact.rationals import fraction, nearest_float, rational
 from hardmax.exact.rounding import UNDERFLOW, relative_error
 from hardmax.exactness import FloatArray, IntArray, ObjectArray
@@ -144,10 +144,7 @@ class PlaneEngine:
             parent, labels, start, corners, walls = parts[0]
         else:
             parent, labels, corners, walls = (np.concatenate([part[k] for part in parts]) for k in (0, 1, 3, 4))
-            offsets = np.cumsum([0, *(part[2][-1] for part in parts)])
-            start = np.concatenate(
-                [[0], *(part[2][1:] + offset for part, offset in zip(parts, offsets[:-1], strict=True))]
-            )
+            start = joined_starts([part[2] for part in parts])
         return Cut(parent, labels, Polygons.of(start, corners, walls), joined, position), n_children
 
     def settle(
