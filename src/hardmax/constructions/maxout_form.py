@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from math import prod
 from typing import Any
 
@@ -15,6 +16,8 @@ from hardmax.exactness import FloatArray, as_tuple, detached
 from hardmax.networks import operations as op
 from hardmax.networks.layers import Affine, Layer, Maxout
 from hardmax.networks.network import Network, check_network
+
+Interval = tuple[Fraction, Fraction]
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,3 +220,14 @@ class _Parts:
         if self._rows is not None:
             read_out = MaxoutLayer(self._rows[None], np.asarray(self._shifts)[None])
         return MaxoutForm(self._input_dim, tuple(self._layers), read_out)
+
+
+def affine_interval(row: Sequence[float], shift: float, inputs: Sequence[Interval]) -> Interval:
+    """Between which numbers ``<row, x> + shift`` lies where each entry of x lies between two."""
+    low = high = Fraction(shift)
+    for weight, (least, most) in zip(row, inputs, strict=True):
+        if weight:
+            w = Fraction(weight)
+            low += w * (least if w > 0 else most)
+            high += w * (most if w > 0 else least)
+    return low, high

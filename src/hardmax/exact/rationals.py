@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from math import inf, isfinite
+from math import inf, isfinite, nextafter
 from typing import Any
 
 import numpy as np
@@ -148,6 +148,23 @@ def nearest_float(value: Any) -> float:
         return exact.numerator / exact.denominator
     except OverflowError:
         return inf if exact > 0 else -inf
+
+
+def float_below(value: Any) -> float:
+    """The nearest float that is at most a rational.
+
+    Examples
+    --------
+    >>> float_below(Fraction(1, 3)) < Fraction(1, 3) < float_above(Fraction(1, 3)), float_below(Fraction(10**400))
+    (True, 1.7976931348623157e+308)
+    """
+    near = nearest_float(value)
+    return near if near == -inf or (near < inf and Fraction(near) <= fraction(value)) else nextafter(near, -inf)
+
+
+def float_above(value: Any) -> float:
+    """The nearest float that is at least a rational; infinite beyond the largest."""
+    return 0.0 - float_below(-fraction(value))  # no negative zero
 
 
 def sign(value: Any) -> int:
