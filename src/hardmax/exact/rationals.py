@@ -92,6 +92,21 @@ def dot(left: Sequence[Fraction], right: Sequence[Fraction]) -> Fraction:
     return sum((x * y for x, y in zip(left, right, strict=True) if x and y), Fraction(0))
 
 
+def exact_scores(query: FloatArray, keys: FloatArray, biases: FloatArray) -> list[Any]:
+    """<query, key> + bias of each key, in rationals.
+
+    Examples
+    --------
+    >>> [str(score) for score in exact_scores(np.array([0.5]), np.array([[3.0], [0.0]]), np.array([1.0, 0.0]))]
+    ['5/2', '0']
+    """
+    exact = [rational(x) for x in query.tolist()]
+    return [
+        sum((x * rational(y) for x, y in zip(exact, key, strict=True)), rational(bias))
+        for key, bias in zip(keys.tolist(), biases.tolist(), strict=True)
+    ]
+
+
 def rational_array(values: ArrayLike) -> ObjectArray:
     """An object array of exact rationals with the shape of ``values``.
 

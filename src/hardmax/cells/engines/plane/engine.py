@@ -48,9 +48,9 @@ class Polygons(Polytopes):
     @staticmethod
     def join(batches: Sequence[Polytopes]) -> Polygons:
         """Several batches as one, in order."""
-        plain = Polytopes.join(batches)
+        start = joined_starts([batch.vertex_start for batch in batches])
         corners = np.concatenate([batch.corners for batch in batches if isinstance(batch, Polygons)])
-        return Polygons.of(plain.vertex_start, corners, plain.walls)
+        return Polygons.of(start, corners, np.concatenate([batch.walls for batch in batches]))
 
 
 class PlaneEngine:
@@ -106,7 +106,7 @@ class PlaneEngine:
         choices = layout.Choices(
             stage.group_start, stage.group_size, stage.is_relu, stage.columns, stage.twin, stage.group_of_row
         )
-        capacity = 0 if count_only else int(min(max(4 * n, 1024), limit))
+        capacity = 0 if count_only else int(min(max(_children(n, stage), 1024), limit))
         corner_capacity = 0 if count_only else 5 * capacity + 64
         position, n_children, all_doubtful = 0, 0, []
         parts: list[tuple[IntArray, Any, IntArray, FloatArray, IntArray]] = []
@@ -140,9 +140,8 @@ class PlaneEngine:
             nothing = Polygons.of(np.zeros(1, dtype=np.int64), np.empty((0, _COLUMNS)), np.empty(0, dtype=np.int64))
             no_labels = np.empty((0, stage.n_choices), dtype=label_type)
             return Cut(np.empty(0, dtype=np.int64), no_labels, nothing, joined, position), n_children
-        if len(parts) == 1:
-            parent, labels, start, corners, walls = parts[0]
-        else:
+        parent, labels, start, corners, walls = parts[0]
+        if len(parts) > 1:
             parent, labels, corners, walls = (np.concatenate([part[k] for part in parts]) for k in (0, 1, 3, 4))
             start = joined_starts([part[2] for part in parts])
         return Cut(parent, labels, Polygons.of(start, corners, walls), joined, position), n_children
@@ -177,6 +176,12 @@ class PlaneEngine:
                     for f, v in zip(floats, line, strict=True)
                 ]
         return labels.reshape(len(children), stage.n_choices), Polygons.of(plain.vertex_start, corners, plain.walls)
+
+
+def _children(n: int, stage: Stage) -> int:
+    """About how many children so many polygons have, rather too many; one of them all that its lines allow, or half."""
+    lines = int(np.maximum(stage.group_size - 1, 1).sum())
+    return max(6 * n, (1 + lines + lines * (lines - 1) // 2) // 2 if n < 64 else 0)
 
 
 def _within_floats(line: ObjectArray) -> ObjectArray:
