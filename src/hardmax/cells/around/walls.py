@@ -29,7 +29,6 @@ from hardmax.exact.rounding import (
 )
 from hardmax.exactness import Array, FloatArray, IntArray
 from hardmax.networks.network import Network
-from hardmax.networks.network import read_point as read_point
 from hardmax.networks.slices.coefficients import Arithmetic, SliceProgram, SliceState, padded
 from hardmax.networks.slices.entry_bounds import EntrywiseProgram
 from hardmax.networks.slices.stages import Plan, Stage

@@ -7,11 +7,10 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from hardmax.cells.around.walls import read_point
 from hardmax.errors import ParameterError
 from hardmax.exactness import FloatArray
 from hardmax.heads.capture.captured import check_kept
-from hardmax.networks.network import Network
+from hardmax.networks.network import Network, read_point
 
 
 def real(name: str, value: Any, meaning: str) -> float:
