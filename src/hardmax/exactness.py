@@ -204,6 +204,20 @@ def check_count(name: str, value: Any, least: int = 1) -> None:
         raise ParameterError(f"{name}: expected an integer of at least {least}, got {value!r:.80}")
 
 
+def check_generator(rng: Any) -> None:
+    """Refuse what is no numpy Generator."""
+    if not isinstance(rng, np.random.Generator):
+        raise ParameterError(
+            f"rng: expected a numpy Generator, got {type(rng).__name__}; pass np.random.default_rng(seed)"
+        )
+
+
+def set_fields(instance: Any, **values: Any) -> None:
+    """Set fields of a frozen dataclass, from within its own ``__init__``."""
+    for name, value in values.items():
+        object.__setattr__(instance, name, value)
+
+
 def as_tuple(owner: str, what: str, items: Any) -> tuple[Any, ...]:
     """The items as a tuple, refused if they are no sequence."""
     try:

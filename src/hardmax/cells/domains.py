@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from hardmax.errors import DomainError, ShapeError
 from hardmax.exact.rationals import rational_array
 from hardmax.exact.rounding import dot_error
-from hardmax.exactness import FloatArray, finite_numbers
+from hardmax.exactness import FloatArray, finite_numbers, set_fields
 
 Shape = tuple[int, ...]
 
@@ -77,8 +77,7 @@ class Segment(Domain):
             raise ShapeError(f"Segment: start has shape {first.shape} and end {last.shape}; expected the same")
         if not (last - first).any():
             raise DomainError("Segment: start and end coincide; a segment needs two distinct points")
-        object.__setattr__(self, "start", first)
-        object.__setattr__(self, "end", last)
+        set_fields(self, start=first, end=last)
 
     dim, low, high = 1, finite_numbers("low", [0.0]), finite_numbers("high", [1.0])
 
@@ -113,11 +112,8 @@ class Plane(Domain):
                 raise DomainError(f"Plane: the extent of {name} is empty: [{first:g}, {last:g}]")
         if _dependent(axes[0].reshape(-1), axes[1].reshape(-1)):
             raise DomainError("Plane: the two basis vectors are linearly dependent; they span no plane")
-        object.__setattr__(self, "origin", centre)
-        object.__setattr__(self, "basis", axes)
-        object.__setattr__(self, "extent", tuple((float(a), float(b)) for a, b in ranges))
-        for name, ends in zip(("low", "high"), finite_numbers("Plane extent", ranges.T), strict=True):
-            object.__setattr__(self, name, ends)
+        low, high = finite_numbers("Plane extent", ranges.T)
+        set_fields(self, origin=centre, basis=axes, extent=tuple(map(tuple, ranges.tolist())), low=low, high=high)
 
     @classmethod
     def through(cls, first: ArrayLike, second: ArrayLike, third: ArrayLike, margin: float = 0.2) -> Plane:
@@ -157,8 +153,7 @@ class Box(Domain):
         if not (first < last).all():
             axis = int(np.argmin(first < last))
             raise DomainError(f"Box: axis {axis} is empty: [{first[axis]:g}, {last[axis]:g}]; low must be below high")
-        object.__setattr__(self, "low", first)
-        object.__setattr__(self, "high", last)
+        set_fields(self, low=first, high=last)
 
     @property
     def dim(self) -> int:  # type: ignore[override]

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hardmax.errors import EmptyError, OperatorError, ParameterError, ShapeError
-from hardmax.exactness import FloatArray, as_tuple, detached
+from hardmax.exactness import FloatArray, as_tuple, detached, set_fields
 from hardmax.networks import operations as op
 from hardmax.networks.layers import Affine, Layer, Maxout
 from hardmax.networks.network import Network, check_network
@@ -28,9 +28,7 @@ class MaxoutLayer:
     biases: FloatArray
 
     def __post_init__(self) -> None:
-        weights, biases = op.frozen(self.weights), op.frozen(self.biases)
-        object.__setattr__(self, "weights", weights)
-        object.__setattr__(self, "biases", biases)
+        set_fields(self, weights=op.frozen(self.weights), biases=op.frozen(self.biases))
 
     @property
     def rank(self) -> int:
