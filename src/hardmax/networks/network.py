@@ -213,7 +213,7 @@ def _sizes(input_dim: Any) -> tuple[int, ...]:
     return tuple(int(size) for size in sizes)
 
 
-def read_point(net: Network, x: ArrayLike, name: str = "x") -> FloatArray:
+def one_input(net: Network, x: ArrayLike, name: str = "x") -> FloatArray:
     """One finite input of the network's shape, as floats."""
     point = finite_numbers(name, x)
     if point.shape != net.input_shape:

@@ -15,7 +15,7 @@ from hardmax.networks import operations as op
 from hardmax.networks.files.formats import read
 from hardmax.networks.files.onnx.patterns import maxima_first
 from hardmax.networks.graph import Graph, GraphBuilder, Node
-from hardmax.networks.network import Network, check_network, read_point
+from hardmax.networks.network import Network, check_network, one_input
 
 #: Smooth activations whose zero-temperature limit, f(z / t) t as t -> 0, is the ReLU.
 _TO_RELU = {"gelu": "GELU", "gelu_tanh": "GELU (tanh form)", "silu": "SiLU"}
@@ -66,7 +66,7 @@ def skeleton(source: Network | str | os.PathLike[str], *, reference: ArrayLike |
     graph = net.graph
     idle = _increasing(graph)
     _refuse_other_smooth(graph, idle)
-    work = _Work(graph, net.temperature, None if reference is None else read_point(net, reference, "reference"))
+    work = _Work(graph, net.temperature, None if reference is None else one_input(net, reference, "reference"))
     for value, node in enumerate(graph.nodes, start=1):
         if value in idle:
             work.leave_out(node, idle[value])

@@ -29,7 +29,7 @@ from hardmax.exact.rounding import (
 )
 from hardmax.exactness import Array, BoolArray, Exactness, FloatArray, IntArray
 from hardmax.html import ShownAsTable
-from hardmax.networks.network import Network, read_point
+from hardmax.networks.network import Network, one_input
 from hardmax.networks.slices.coefficients import Arithmetic, SliceProgram
 from hardmax.networks.slices.entry_bounds import EntrywiseProgram
 
@@ -125,8 +125,8 @@ def local_map(
     if not isinstance(exactness, str) or exactness not in ("certified", "exact"):
         raise ParameterError(f"exactness: expected 'certified' or 'exact', got {exactness!r:.80}")
     check_polyhedral(net)
-    point = read_point(net, x)
-    step = None if direction is None else read_point(net, direction, "direction")
+    point = one_input(net, x)
+    step = None if direction is None else one_input(net, direction, "direction")
     if step is not None and not step.any():
         raise ParameterError("direction: expected a direction, got the zero vector")
     finder = _Finder(net, point, norm)
