@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.errors import ParameterError, ShapeError, WeightError
+from hardmax.errors import HardmaxError, ParameterError, ShapeError, WeightError
 
 Array = NDArray[Any]
 BoolArray = NDArray[np.bool_]
@@ -106,6 +106,24 @@ def one_tensor(what: str, tensor: Any) -> Any:
     return tensor
 
 
+def as_array(what: str, values: Any) -> Array:
+    """The values as numpy reads them, of any type; rows of several lengths are refused by name.
+
+    Examples
+    --------
+    >>> as_array("x", [[1.0], []])
+    Traceback (most recent call last):
+        ...
+    hardmax.errors.ShapeError: x: expected an array, got rows of several lengths (...)
+    """
+    try:
+        return np.asarray(detached(values))
+    except ValueError as error:
+        if isinstance(error, HardmaxError):
+            raise
+        raise ShapeError(f"{what}: expected an array, got rows of several lengths ({error})") from None
+
+
 def numbers(what: str, values: Any) -> FloatArray:
     """The values as floats, of any shape; what are no real numbers is refused by name.
 
@@ -152,6 +170,26 @@ def finite_numbers(what: str, values: Any) -> FloatArray:
     return array
 
 
+def positive_number(name: str, value: Any, meaning: str = "") -> float:
+    """A positive finite number given as an argument, as a float; what it means is said where it is none.
+
+    Examples
+    --------
+    >>> positive_number("accuracy", -1)
+    Traceback (most recent call last):
+        ...
+    hardmax.errors.ParameterError: accuracy: expected a positive finite number, got -1
+    """
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = np.nan
+    if not 0 < number < np.inf:
+        said = f", {meaning}" if meaning else ""
+        raise ParameterError(f"{name}: expected a positive finite number{said}, got {value!r:.80}")
+    return number
+
+
 def check_count(name: str, value: Any, least: int = 1) -> None:
     """Refuse what is no integer of at least ``least``, by name; True and False are none.
 
@@ -164,6 +202,20 @@ def check_count(name: str, value: Any, least: int = 1) -> None:
     """
     if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
         raise ParameterError(f"{name}: expected an integer of at least {least}, got {value!r:.80}")
+
+
+def check_generator(rng: Any) -> None:
+    """Refuse what is no numpy Generator."""
+    if not isinstance(rng, np.random.Generator):
+        raise ParameterError(
+            f"rng: expected a numpy Generator, got {type(rng).__name__}; pass np.random.default_rng(seed)"
+        )
+
+
+def set_fields(instance: Any, **values: Any) -> None:
+    """Set fields of a frozen dataclass, from within its own ``__init__``."""
+    for name, value in values.items():
+        object.__setattr__(instance, name, value)
 
 
 def as_tuple(owner: str, what: str, items: Any) -> tuple[Any, ...]:

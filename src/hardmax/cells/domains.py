@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from hardmax.errors import DomainError, ShapeError
 from hardmax.exact.rationals import rational_array
 from hardmax.exact.rounding import dot_error
-from hardmax.exactness import FloatArray, finite_numbers
+from hardmax.exactness import FloatArray, finite_numbers, set_fields
 
 Shape = tuple[int, ...]
 
@@ -77,20 +77,9 @@ class Segment(Domain):
             raise ShapeError(f"Segment: start has shape {first.shape} and end {last.shape}; expected the same")
         if not (last - first).any():
             raise DomainError("Segment: start and end coincide; a segment needs two distinct points")
-        object.__setattr__(self, "start", first)
-        object.__setattr__(self, "end", last)
+        set_fields(self, start=first, end=last)
 
-    dim = 1
-
-    @property
-    def low(self) -> FloatArray:  # type: ignore[override]
-        """Lowest slice coordinate."""
-        return np.zeros(1)
-
-    @property
-    def high(self) -> FloatArray:  # type: ignore[override]
-        """Highest slice coordinate."""
-        return np.ones(1)
+    dim, low, high = 1, finite_numbers("low", [0.0]), finite_numbers("high", [1.0])
 
     def slice_of(self, input_shape: Shape) -> tuple[FloatArray, FloatArray]:
         _check_shape("Segment", self.start.shape, input_shape)
@@ -123,9 +112,8 @@ class Plane(Domain):
                 raise DomainError(f"Plane: the extent of {name} is empty: [{first:g}, {last:g}]")
         if _dependent(axes[0].reshape(-1), axes[1].reshape(-1)):
             raise DomainError("Plane: the two basis vectors are linearly dependent; they span no plane")
-        object.__setattr__(self, "origin", centre)
-        object.__setattr__(self, "basis", axes)
-        object.__setattr__(self, "extent", tuple((float(a), float(b)) for a, b in ranges))
+        low, high = finite_numbers("Plane extent", ranges.T)
+        set_fields(self, origin=centre, basis=axes, extent=tuple(map(tuple, ranges.tolist())), low=low, high=high)
 
     @classmethod
     def through(cls, first: ArrayLike, second: ArrayLike, third: ArrayLike, margin: float = 0.2) -> Plane:
@@ -137,16 +125,6 @@ class Plane(Domain):
         return cls(a, np.stack([b - a, c - a]), (span, span))
 
     dim = 2
-
-    @property
-    def low(self) -> FloatArray:  # type: ignore[override]
-        """Lowest slice coordinates."""
-        return np.array([self.extent[0][0], self.extent[1][0]])
-
-    @property
-    def high(self) -> FloatArray:  # type: ignore[override]
-        """Highest slice coordinates."""
-        return np.array([self.extent[0][1], self.extent[1][1]])
 
     def slice_of(self, input_shape: Shape) -> tuple[FloatArray, FloatArray]:
         _check_shape("Plane", self.origin.shape, input_shape)
@@ -175,8 +153,7 @@ class Box(Domain):
         if not (first < last).all():
             axis = int(np.argmin(first < last))
             raise DomainError(f"Box: axis {axis} is empty: [{first[axis]:g}, {last[axis]:g}]; low must be below high")
-        object.__setattr__(self, "low", first)
-        object.__setattr__(self, "high", last)
+        set_fields(self, low=first, high=last)
 
     @property
     def dim(self) -> int:  # type: ignore[override]

@@ -14,7 +14,7 @@ import numpy as np
 
 from hardmax.errors import PrecisionError
 from hardmax.exact.integers import Row, cleared
-from hardmax.exact.linear_program import exact_interior_point, interior_point
+from hardmax.exact.linear_program import InteriorPoint, exact_interior_point, interior_point
 
 Point = tuple[Fraction, ...]
 
@@ -47,12 +47,17 @@ def point_inside(rows: Iterable[Row], dim: int) -> Point | None:
             return None
     if not moving:
         return (Fraction(0),) * dim
-    if max(abs(value) for row in moving for value in row) <= _FLOAT_INTEGERS:
-        array = np.array(moving, dtype=np.float64)
+    answer = _answer(moving)
+    return answer.witness if answer.exists else None
+
+
+def _answer(rows: Sequence[Row]) -> InteriorPoint:
+    if max(abs(value) for row in rows for value in row) <= _FLOAT_INTEGERS:
+        array = np.array(rows, dtype=np.float64)
         with suppress(PrecisionError):  # a point that no floats can tell is found in rationals
-            return interior_point(-array[:, 1:], array[:, 0]).witness
-    rows, limits = [[Fraction(-a) for a in row[1:]] for row in moving], [Fraction(row[0]) for row in moving]
-    return exact_interior_point(rows, limits).witness
+            return interior_point(-array[:, 1:], array[:, 0])
+    normals, limits = [[Fraction(-a) for a in row[1:]] for row in rows], [Fraction(row[0]) for row in rows]
+    return exact_interior_point(normals, limits)
 
 
 def point_on(wall: Row, rows: Iterable[Row], dim: int) -> Point | None:

@@ -228,7 +228,7 @@ def _off(left: FloatArray, right: FloatArray, target: float, reach: float, entry
         value += left[k] * right[k]
         weight += abs(left[k] * right[k])
     slack = entry_error * weight + (reach + len(left)) * room
-    return abs(value - target) + dot_error(len(left), weight + target, slack)
+    return float(abs(value - target) + dot_error(len(left), weight + target, slack))
 
 
 @njit(cache=True)

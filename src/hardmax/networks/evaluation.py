@@ -154,7 +154,7 @@ def _quotient(x: Array, y: Array) -> Array:
 
 def apply(operation: op.Operation, *operands: Array, constant_term: bool = True) -> Array:
     """The value of one operation on a batch of operands, with its constant term or without."""
-    result = rule(operation, *operands)
+    result = without_constant(operation, *operands)
     constant = op.constant_term(operation) if constant_term else None
     if constant is None:
         return result
@@ -165,7 +165,7 @@ def apply(operation: op.Operation, *operands: Array, constant_term: bool = True)
 
 
 @singledispatch
-def rule(operation: op.Operation, *operands: Array) -> Array:
+def without_constant(operation: op.Operation, *operands: Array) -> Array:
     """The value of one operation on a batch of operands, its constant term left out.
 
     Rules of operations that choose nothing hold for arrays of numpy and for tensors of torch alike.
@@ -183,60 +183,61 @@ def _aligned(x: Array, y: Array) -> tuple[Array, Array]:
     return batched(x, rank), batched(y, rank)
 
 
-@rule.register
+@without_constant.register
 def _(operation: op.Linear, x: Array) -> Array:
     rows = x.reshape(-1, x.shape[-1]) @ operation.weight.T
     return rows.reshape(*x.shape[:-1], operation.weight.shape[0])
 
 
-@rule.register
+@without_constant.register
 def _(operation: op.ConstantMatMul, x: Array) -> Array:
     x = batched(x, operation.constant.ndim)
     return operation.constant @ x if operation.on_left else x @ operation.constant
 
 
-@rule.register
+@without_constant.register
 def _(operation: op.Scale, x: Array) -> Array:
     return batched(x, operation.factor.ndim) * operation.factor
 
 
-@rule.register
+@without_constant.register
 def _(operation: op.Shift, x: Array) -> Array:
     x = batched(x, operation.constant.ndim)
     shape = np.broadcast_shapes(x.shape[1:], operation.constant.shape)
-    return _library(x).broadcast_to(x, (len(x), *shape))
+    wide: Array = _library(x).broadcast_to(x, (len(x), *shape))
+    return wide
 
 
-@rule.register
+@without_constant.register
 def _(operation: op.Convolution, x: Array) -> Array:
     groups, out_per_group = operation.weight.shape[:2]
     examples = operation.input_shape[0]
     per_group = x.reshape(len(x), examples, groups, -1)
     zero = _library(x).zeros_like(per_group[..., :1])
     padded = _library(x).concatenate([per_group, zero], axis=-1)  # position -1 is the padding
-    columns = padded[..., operation.windows]  # (batch, examples, groups, positions, taps)
+    columns: Array = padded[..., operation.windows]  # (batch, examples, groups, positions, taps)
     result = columns @ operation.weight.swapaxes(-1, -2)  # (batch, examples, groups, positions, out/groups)
     result = result.swapaxes(-1, -2).reshape(len(x), examples, groups * out_per_group, -1)
     return result.reshape(len(x), *operation.output_shape)
 
 
-@rule.register
+@without_constant.register
 def _(operation: op.Reshape, x: Array) -> Array:
     return x.reshape(len(x), *operation.shape)
 
 
-@rule.register
+@without_constant.register
 def _(operation: op.Transpose, x: Array) -> Array:
     order = (0, *(axis + 1 for axis in operation.order))
     return x.transpose(order) if isinstance(x, np.ndarray) else x.permute(order)
 
 
-@rule.register
+@without_constant.register
 def _(operation: op.Take, x: Array) -> Array:
     return x.reshape(len(x), -1)[:, operation.positions]
 
 
-@rule.register
+@without_constant.register
 def _(operation: op.Reduce, x: Array) -> Array:
     axes = tuple(axis + 1 for axis in operation.axes)
     total = x.sum(axis=axes, keepdims=operation.keep) if axes else x
@@ -245,30 +246,31 @@ def _(operation: op.Reduce, x: Array) -> Array:
     return total / (rational(operation.divisor) if x.dtype == object else float(operation.divisor))
 
 
-@rule.register
+@without_constant.register
 def _(operation: op.Add, x: Array, y: Array) -> Array:
     x, y = _aligned(x, y)
     return x + y
 
 
-@rule.register
+@without_constant.register
 def _(operation: op.Concat, *operands: Array) -> Array:
-    return _library(operands[0]).concatenate(operands, axis=operation.axis + 1)
+    joined: Array = _library(operands[0]).concatenate(operands, axis=operation.axis + 1)
+    return joined
 
 
-@rule.register
+@without_constant.register
 def _(operation: op.MatMul, x: Array, y: Array) -> Array:
     x, y = _aligned(x, y)
     return x @ y
 
 
-@rule.register
+@without_constant.register
 def _(operation: op.Multiply, x: Array, y: Array) -> Array:
     x, y = _aligned(x, y)
     return x * y
 
 
-@rule.register
+@without_constant.register
 def _(operation: op.Relu, x: Array) -> Array:
     if x.dtype == object:
         zero, slope = rational(0), rational(operation.slope)
@@ -279,19 +281,19 @@ def _(operation: op.Relu, x: Array) -> Array:
     return np.where(x > 0, x, x * x.dtype.type(operation.slope))
 
 
-@rule.register
+@without_constant.register
 def _(operation: op.Clip, x: Array) -> Array:
     return np.where(_passes(operation, x), x, operation.bound)
 
 
-@rule.register
+@without_constant.register
 def _(operation: op.MaxLast, x: Array) -> Array:
     if x.dtype != object:
         return np.asarray(x.max(axis=-1))
     return np.asarray(np.take_along_axis(x, first_argmax(x)[..., None], axis=-1)[..., 0])
 
 
-@rule.register
+@without_constant.register
 def _(operation: op.Hardmax, x: Array) -> Array:
     one_hot = first_argmax(x)[..., None] == np.arange(x.shape[-1])
     if x.dtype != object:
@@ -301,14 +303,14 @@ def _(operation: op.Hardmax, x: Array) -> Array:
     return result
 
 
-@rule.register
+@without_constant.register
 def _(operation: op.Pointwise, x: Array) -> Array:
     if x.dtype == object:
         raise NotPiecewiseAffineError(f"{operation.kind} has no rational value; evaluate it on floats")
     return np.asarray(_POINTWISE[operation.kind](x), dtype=x.dtype)
 
 
-@rule.register
+@without_constant.register
 def _(operation: op.Normalize, x: Array) -> Array:
     if x.dtype == object:
         raise NotPiecewiseAffineError(f"{operation.name} has no rational value; evaluate it on floats")

@@ -10,8 +10,8 @@ import numpy as np
 
 from hardmax.errors import PrecisionError, ShapeError, WeightError
 from hardmax.exact.rationals import rational_array
-from hardmax.exactness import Array
-from hardmax.networks.operations import Choice, Operation, Shape
+from hardmax.exactness import Array, BoolArray, IntArray
+from hardmax.networks.operations import Choice, Hardmax, Operation, Shape
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +58,17 @@ class Graph:
     def choice_options(self) -> tuple[int, ...]:
         """Between how many alternatives each choice of ``choice_nodes`` is."""
         return tuple(self.choice(i).n_options(self.shape_of(self.nodes[i].inputs[0])) for i in self.choice_nodes)
+
+    @cached_property
+    def choice_owners(self) -> IntArray:
+        """The node that makes each choice of a label, (n_choices,)."""
+        return np.repeat(*(np.array(part, dtype=np.int64) for part in (self.choice_nodes, self.choice_counts)))
+
+    @cached_property
+    def continuous_columns(self) -> BoolArray:
+        """Which choices of a label are continuous across their walls: ReLUs and maxima, not attention; (n_choices,)."""
+        attends = [index for index in self.choice_nodes if isinstance(self.nodes[index].operation, Hardmax)]
+        return ~np.isin(self.choice_owners, attends)
 
     def choice(self, index: int) -> Choice:
         """The operation of a node that chooses."""

@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hardmax.errors import ParameterError, ShapeError
-from hardmax.exactness import FloatArray, check_count, numbers
+from hardmax.exactness import FloatArray, check_count, check_generator, numbers
 from hardmax.networks.files.opening import text_of
 from hardmax.networks.layers import Affine, Attention, Head, Layer, Maxout, ReLU, Residual
 from hardmax.networks.lookup import LookupExamples as LookupExamples
@@ -172,10 +172,7 @@ class _Draw:
     """Scaled normal draws on a dyadic grid."""
 
     def __init__(self, rng: np.random.Generator, resolution: int | None) -> None:
-        if not isinstance(rng, np.random.Generator):
-            raise ParameterError(
-                f"rng: expected a numpy Generator, got {type(rng).__name__}; pass np.random.default_rng(seed)"
-            )
+        check_generator(rng)
         if resolution is not None and (
             not isinstance(resolution, int | np.integer) or resolution < 1 or resolution & (resolution - 1)
         ):

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import EmptyError, ParameterError, ShapeError, WeightError
 from hardmax.exact.rationals import fraction_array, rational_array
-from hardmax.exactness import FloatArray, detached, finite_numbers
+from hardmax.exactness import FloatArray, as_array, finite_numbers
 from hardmax.html import block, table
 from hardmax.networks import evaluation
 from hardmax.networks import operations as op
@@ -151,10 +151,7 @@ class Network:
         return result.reshape(*lead, self.n_choices)
 
     def _batch(self, x: ArrayLike) -> tuple[NDArray[Any], tuple[int, ...]]:
-        try:
-            array = np.asarray(detached(x))
-        except ValueError as error:
-            raise ShapeError(f"expected an array of numbers, got rows of several lengths ({error})") from None
+        array = as_array("inputs", x)
         if array.dtype.kind not in "fiubO":
             raise WeightError(f"expected an array of numbers, got dtype {array.dtype}")
         if array.dtype == object:

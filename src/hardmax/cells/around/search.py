@@ -26,7 +26,6 @@ from hardmax.cells.search import check_max_cells, check_polyhedral
 from hardmax.errors import CertificateError, ParameterError
 from hardmax.exact.rationals import as_float, nearest_float, rational, rational_array
 from hardmax.exactness import BoolArray, FloatArray, IntArray
-from hardmax.networks import operations as op
 from hardmax.networks.network import Network, one_input
 
 #: Cells whose walls are computed together, by how many numbers they take.
@@ -306,13 +305,7 @@ def _steady_columns(walls: CellWalls, net: Network) -> tuple[Any, dict[int, list
 
     ReLUs and maxima are continuous, and behind choices of the last stage nothing is asked any more.
     """
-    graph = net.graph
-    kinds = [
-        np.full(count, not isinstance(graph.nodes[node].operation, op.Hardmax))
-        for node, count in zip(graph.choice_nodes, graph.choice_counts, strict=True)
-    ]
-    steady = np.concatenate(kinds) if kinds else np.empty(0, dtype=bool)
-    stages = walls.program.stages
+    steady, stages = net.graph.continuous_columns.copy(), walls.program.stages
     if stages:
         steady[stages[-1].columns] = True
     twins: dict[int, list[int]] = {}

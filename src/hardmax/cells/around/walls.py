@@ -29,7 +29,7 @@ from hardmax.exact.rounding import (
 )
 from hardmax.exactness import Array, FloatArray, IntArray
 from hardmax.networks.network import Network
-from hardmax.networks.slices.coefficients import Arithmetic, SliceProgram, SliceState
+from hardmax.networks.slices.coefficients import Arithmetic, SliceProgram, SliceState, padded
 from hardmax.networks.slices.entry_bounds import EntrywiseProgram
 from hardmax.networks.slices.stages import Plan, Stage
 
@@ -57,16 +57,11 @@ class Wall:
     @classmethod
     def of(cls, net: Network, column: int, winner: int, rival: int) -> Wall:
         """The wall of a column of the label."""
-        graph = net.graph
-        first = 0
-        for index, count in zip(graph.choice_nodes, graph.choice_counts, strict=True):
-            if column < first + count:
-                node = graph.nodes[index]
-                shape = node.shape if prod(node.shape) == count else node.shape[:-1]
-                unit = tuple(int(i) for i in np.unravel_index(column - first, shape)) if shape else ()
-                return cls(int(column), node.name, unit, int(winner), int(rival))
-            first += count
-        raise AssertionError(f"no choice has column {column}")
+        owners = net.graph.choice_owners
+        node, own = net.graph.nodes[owners[column]], np.flatnonzero(owners == owners[column])
+        shape = node.shape if prod(node.shape) == len(own) else node.shape[:-1]
+        unit = tuple(int(i) for i in np.unravel_index(column - own[0], shape)) if shape else ()
+        return cls(int(column), node.name, unit, int(winner), int(rival))
 
     def __str__(self) -> str:
         place = f" unit {', '.join(map(str, self.unit))}" if self.unit else ""
@@ -463,7 +458,7 @@ def stage_walls(
             between = SAFETY * (error + value_error[best]) + relative_error(1) * np.abs(value)
             exact = (error == 0) & (value_error[best] == 0) & _difference_is_exact(values[best], values[rows])
             error = np.where(relu, error, np.where(exact, 0.0, between))
-    part = _padded(part, dim)
+    part = padded(part[None], dim)[0]  # guards that do not move come without slopes
     moves = (part != 0).any(axis=0)
     spread = np.zeros(dim)
     spread[: len(slope_error)] = slope_error
@@ -480,13 +475,3 @@ def _difference_is_exact(first: FloatArray, second: FloatArray) -> NDArray[np.bo
     """Whether the float difference of two floats is their difference: Sterbenz, or zero."""
     difference = first - second
     return np.asarray((difference + second == first) & (first - difference == second) & np.isfinite(difference))
-
-
-def _padded(slopes: Array, dim: int) -> Array:
-    """Slopes with a row for each coordinate: guards that do not move come without any."""
-    if len(slopes) == dim:
-        return slopes
-    zeros = np.zeros((dim - len(slopes), slopes.shape[1]), dtype=slopes.dtype)
-    if slopes.dtype == object:
-        zeros[...] = rational(0)
-    return np.concatenate([slopes, zeros])

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from hardmax.errors import MissingExtraError, ParameterError
+from hardmax.errors import ParameterError
 from hardmax.networks import operations as op
 from hardmax.networks.evaluation import apply
+from hardmax.networks.files.torch_modules import torch_library
 from hardmax.networks.network import Network, check_network, check_temperature
 from hardmax.networks.selections import StandIn, stand_ins
 
@@ -41,23 +42,15 @@ def to_torch(net: Network, temperature: float | None = None, *, dtype: str = "fl
     check_network(net, "expected a Network to export")
     if dtype not in ("float32", "float64"):
         raise ParameterError(f"expected dtype 'float32' or 'float64', got {dtype!r}")
-    torch = _torch()
+    torch = torch_library()
     tau = net.temperature if temperature is None else check_temperature(temperature)
     return _module_class()(net, tau, getattr(torch, dtype))
-
-
-def _torch() -> Any:
-    try:
-        import torch
-    except ImportError:
-        raise MissingExtraError("torch modules need torch: pip install 'hardmax[torch]'") from None
-    return torch
 
 
 @cache
 def _module_class() -> Any:
     """The module's class, made when torch is first needed."""
-    return _graph_module(_torch())
+    return _graph_module(torch_library())
 
 
 def _graph_module(torch: Any) -> Any:
@@ -116,15 +109,15 @@ def _standing_in(kind: StandIn, x: Tensor) -> Tensor:
         return (x - x.amax(dim=-1, keepdim=True)).clamp(min=-2)
     ascending, order = x.sort(dim=-1)
     steps = (ascending[..., 1:] > ascending[..., :-1]).cumsum(dim=-1).to(x.dtype)
-    return _torch().zeros_like(x).scatter(-1, order[..., 1:], steps)
+    return torch_library().zeros_like(x).scatter(-1, order[..., 1:], steps)
 
 
 def _relu(operation: op.Relu, x: Tensor) -> Tensor:
-    return _torch().where(x > 0, x, x * operation.slope)
+    return torch_library().where(x > 0, x, x * operation.slope)
 
 
 def _clip(operation: op.Clip, x: Tensor) -> Tensor:
-    return (_torch().minimum if operation.is_ceiling else _torch().maximum)(x, operation.bound)
+    return (torch_library().minimum if operation.is_ceiling else torch_library().maximum)(x, operation.bound)
 
 
 def _hardmax(operation: op.Hardmax, x: Tensor) -> Tensor:
@@ -133,7 +126,7 @@ def _hardmax(operation: op.Hardmax, x: Tensor) -> Tensor:
 
 
 def _pointwise(operation: op.Pointwise, x: Tensor) -> Tensor:
-    torch = _torch()
+    torch = torch_library()
     if operation.kind == "gelu":
         return torch.nn.functional.gelu(x)
     if operation.kind == "gelu_tanh":

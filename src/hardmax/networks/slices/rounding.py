@@ -162,18 +162,11 @@ class Bounded:
             power = np.frexp(float(self.length))[0] == 0.5
             norm, length = count / self.length, count + (0 if power else 2)
             unit = -int(np.log2(self.length)) if power else -(10**6)
-        constant = np.zeros(len(before.unit))
-        constant[0] = self.constant
-        total = norm * size + constant  # bounds every partial sum
-        _refuse_overflow(total)
+        constant, total, units, exact, moves = self._sums(before, size, norm, unit)
         # the constant is added last, which costs one rounding of the sum
         slack = norm * before.error + UNIT_ROUNDOFF * total * (constant > 0)
-        moves = _moves(size, before.error, norm) | (constant > 0)
         error = np.where(moves, dot_error(length, norm * size, slack), 0.0)
-        units = [min(u + unit, ZERO_LATTICE) for u in before.unit]
-        units[0] = min(units[0], self.constant_unit)
         clean = before.error == 0
-        exact = clean & _on_lattice(total, units)
         if before.monomial or self.shifts_exponents:
             single = np.array([unit >= -1074 for unit in units])  # products only shift exponents
             single[0] &= self.constant == 0 or not bool(size[:, 0].any())
@@ -182,19 +175,27 @@ class Bounded:
         keeps = before.monomial and self.constant == 0 and self.kind == "shift" and same_size
         return Bounds(np.where(exact, 0.0, error), tuple(units), keeps)
 
+    def _sums(self, before: Bounds, size: FloatArray, norm: float, unit: int) -> tuple[Any, Any, list[int], Any, Any]:
+        """Sums of products with weights and a constant: the constant, a bound on every partial sum, their lattices.
+
+        And where they are free of rounding, and where they may differ from zero, however little: a bound may underflow.
+        """
+        constant = np.zeros(len(before.unit))
+        constant[0] = self.constant
+        total = norm * size + constant
+        _refuse_overflow(total)
+        units = [min(u + unit, ZERO_LATTICE) for u in before.unit]
+        units[0] = min(units[0], self.constant_unit)
+        exact = (before.error == 0) & _on_lattice(total, units)
+        moves = (((size > 0) | (before.error > 0)) & (norm > 0)) | (constant > 0)
+        return constant, total, units, exact, moves
+
     def relu_then_linear(self, operand: Tensor, parents: IntArray, steps: FloatArray) -> Bounds:
         """Bounds of a linear map of some entries of the operand, added up in chains of ``steps`` rows a child."""
         before = operand.bounds
         assert before is not None
         size = magnitudes(operand.coefficients)
-        constant = np.zeros(len(before.unit))
-        constant[0] = self.constant
-        total = self.norm * size + constant
-        _refuse_overflow(total)
-        units = [min(u + self.unit, ZERO_LATTICE) for u in before.unit]
-        units[0] = min(units[0], self.constant_unit)
-        exact = (before.error == 0) & _on_lattice(total, units)
-        moves = _moves(size, before.error, self.norm) | (constant > 0)
+        _, total, units, exact, moves = self._sums(before, size, self.norm, self.unit)
         total, slack, certain = (
             np.take(part, parents, axis=0) for part in (total, self.norm * before.error, exact | ~moves)
         )
@@ -267,11 +268,6 @@ _KINDS: dict[type[op.Operation], str] = {
     op.MatMul: "matmul",
     op.Multiply: "multiply",
 }
-
-
-def _moves(size: FloatArray, error: FloatArray, norm: float) -> NDArray[np.bool_]:
-    """Whether products with weights may differ from zero, however small: a bound on them may underflow to it."""
-    return ((size > 0) | (error > 0)) & (norm > 0)
 
 
 def _refuse_overflow(total: FloatArray) -> None:

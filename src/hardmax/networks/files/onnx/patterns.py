@@ -14,10 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from math import pi, sqrt
+from typing import TypeVar
 
 from hardmax.networks import operations as op
 from hardmax.networks.graph import Graph, GraphBuilder, Node
 
+_Kind = TypeVar("_Kind", bound=op.Operation)
 #: Powers of x and of the inner function -> coefficient.
 Polynomial = dict[tuple[int, int], float]
 
@@ -62,28 +64,26 @@ def fuse_patterns(graph: Graph, tick: Callable[[], None] = lambda: None) -> Grap
     return builder.build(renumbered[len(graph.nodes)])
 
 
-def _made_by(graph: Graph, value: int, kind: type[op.Operation]) -> Node | None:
+def _made_by(graph: Graph, value: int, kind: type[_Kind]) -> tuple[_Kind, tuple[int, ...]] | None:
+    """The operation that made a value and what it read, where it is of this kind."""
     node = graph.nodes[value - 1] if value > 0 else None
-    return node if node is not None and isinstance(node.operation, kind) else None
+    return (node.operation, node.inputs) if node is not None and isinstance(node.operation, kind) else None
 
 
 def _pointwise_of(graph: Graph, value: int, kind: str) -> int | None:
     """The operand of a pointwise function of this kind."""
-    node = _made_by(graph, value, op.Pointwise)
-    if node is None or not isinstance(node.operation, op.Pointwise) or node.operation.kind != kind:
-        return None
-    return node.inputs[0]
+    made = _made_by(graph, value, op.Pointwise)
+    return made[1][0] if made is not None and made[0].kind == kind else None
 
 
 def _mean_of(graph: Graph, value: int) -> int | None:
     """What ``value`` is the kept mean over the last axis of."""
-    node = _made_by(graph, value, op.Reduce)
-    if node is None or not isinstance(node.operation, op.Reduce):
+    made = _made_by(graph, value, op.Reduce)
+    if made is None:
         return None
-    shape = graph.shape_of(node.inputs[0])
-    if node.operation.axes != (len(shape) - 1,) or node.operation.divisor != shape[-1]:
-        return None
-    return node.inputs[0] if node.operation.keep else None
+    reduce, (source,) = made
+    shape = graph.shape_of(source)
+    return source if reduce.axes == (len(shape) - 1,) and reduce.divisor == shape[-1] and reduce.keep else None
 
 
 def _normalization(graph: Graph, node: Node) -> tuple[op.Operation, int] | None:
@@ -93,15 +93,16 @@ def _normalization(graph: Graph, node: Node) -> tuple[op.Operation, int] | None:
     for deviation, inverse in (node.inputs, node.inputs[::-1]):
         root = _pointwise_of(graph, inverse, "reciprocal")
         shifted = None if root is None else _pointwise_of(graph, root, "sqrt")
-        shift = None if shifted is None else _made_by(graph, shifted, op.Shift)
-        if shift is None or not isinstance(shift.operation, op.Shift) or shift.operation.constant.size != 1:
+        made = None if shifted is None else _made_by(graph, shifted, op.Shift)
+        if shifted is None or made is None or made[0].constant.size != 1:
             continue
-        squares = _mean_of(graph, shift.inputs[0])
+        shift, (mean,) = made
+        squares = _mean_of(graph, mean)
         if squares is None or _square_of(graph, squares) != deviation:
             continue
-        if node.shape != graph.shape_of(deviation) or shift.shape != graph.shape_of(shift.inputs[0]):
+        if node.shape != graph.shape_of(deviation) or graph.shape_of(shifted) != graph.shape_of(mean):
             continue  # a constant of higher rank repeats the result
-        epsilon = float(shift.operation.constant.reshape(())[()])
+        epsilon = float(shift.constant.reshape(())[()])
         source = _centred(graph, deviation)
         if source is None:
             return op.Normalize(epsilon, centred=False), deviation
@@ -111,8 +112,8 @@ def _normalization(graph: Graph, node: Node) -> tuple[op.Operation, int] | None:
 
 def _square_of(graph: Graph, value: int) -> int | None:
     product = _made_by(graph, value, op.Multiply)
-    if product is not None and product.inputs[0] == product.inputs[1]:
-        return product.inputs[0]
+    if product is not None and product[1][0] == product[1][1]:
+        return product[1][0]
     return _pointwise_of(graph, value, "square")
 
 
@@ -121,12 +122,10 @@ def _centred(graph: Graph, value: int) -> int | None:
     total = _made_by(graph, value, op.Add)
     if total is None:
         return None
-    for x, negative in (total.inputs, total.inputs[::-1]):
+    for x, negative in (total[1], total[1][::-1]):
         scale = _made_by(graph, negative, op.Scale)
-        if scale is None or not isinstance(scale.operation, op.Scale):
-            continue
-        same = graph.shape_of(x) == total.shape
-        if same and (scale.operation.factor == -1).all() and _mean_of(graph, scale.inputs[0]) == x:
+        is_mean = scale is not None and (scale[0].factor == -1).all() and _mean_of(graph, scale[1][0]) == x
+        if is_mean and graph.shape_of(x) == graph.shape_of(value):
             return x
     return None
 
