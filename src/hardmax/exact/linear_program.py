@@ -82,6 +82,14 @@ class InteriorPoint:
             if array is not None:
                 array.setflags(write=False)
 
+    @property
+    def witness(self) -> Vector:
+        """The point of the set in rationals, where there is one."""
+        if self.exact_point is not None:
+            return self.exact_point
+        assert self.point is not None
+        return tuple(Fraction(x) for x in self.point.tolist())
+
 
 def interior_point(
     normals: ArrayLike,

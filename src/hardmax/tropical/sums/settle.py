@@ -204,7 +204,7 @@ def settle_exactly(terms: Terms, chosen: int, rival: int, looked_at: list[int]) 
                 return False, None
             assert answer.point is not None  # a cone's witness can be scaled
             rounded = answer.point
-            point = list(answer.exact_point or [Fraction(float(x)) for x in rounded])
+            point = list(answer.witness)
         wrong = [i for i in _not_beaten(terms, chosen, point) if i != rival]
         if not wrong:
             return True, rounded
