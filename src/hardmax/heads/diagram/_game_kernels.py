@@ -101,8 +101,9 @@ def solve_games(
         if len(places) == 0:  # nobody to beat
             continue
         payoff = np.empty((len(scores), len(places)))
-        for k in range(len(places)):
-            payoff[:, k] = scores[:, key] - scores[:, rivals[places[k]]]
+        for g in range(len(scores)):
+            for k in range(len(places)):
+                payoff[g, k] = scores[g, key] - scores[g, rivals[places[k]]]
         mixture = np.empty(len(places))
         fine[problem] = solve_game(payoff, rows_mix[problem], mixture)
         for k in range(len(places)):
