@@ -16,8 +16,8 @@ from hardmax.cells.verify.corners import is_closed, strays
 from hardmax.cells.verify.enclosures import followed
 from hardmax.cells.verify.fixed_choices import ExactCell, exact_cells
 from hardmax.cells.verify.settled import _turns_left
-from hardmax.cells.verify.shared_facets import _boxes
 from hardmax.cells.verify.subject import Subject, layout_fault
+from hardmax.cells.walls import boxes
 from hardmax.exact.overlaps import overlaps_on_wall
 from hardmax.exact.rationals import fraction, rational
 
@@ -152,7 +152,7 @@ def test_boxes_hold_the_true_corners():
     """Of facets, for verification, and of cells, for locating."""
     for cells in _complexes():
         subject = Subject(cells, False)
-        low, high = _boxes(subject)
+        low, high = boxes(subject.facets)
         outer_low, outer_high = cell_boxes(cells)
         for index in range(cells.n_cells):
             shape, first = subject.shape(index), int(cells.pieces.facet_start[index])

@@ -11,7 +11,8 @@ from cells.descriptions import moving_tokens, random_question
 from cells.verify.damages import copied, random_complex
 from hardmax.cells.complex import CellComplex
 from hardmax.cells.polytopes import Polytopes
-from hardmax.cells.verify._kernels import cells_one_apart, label_sums, solution_bound
+from hardmax.cells.verify._corner_kernels import solution_bound
+from hardmax.cells.verify._label_kernels import cells_one_apart, closes, label_sums
 from hardmax.cells.verify.corners import is_closed
 from hardmax.cells.verify.enclosures import followed
 from hardmax.cells.verify.fixed_choices import exact_cells
@@ -181,20 +182,34 @@ def _whole(row):
     return tuple(int(x * common) for x in row)
 
 
+def _closed_twice(incidence, n_facets, dim):
+    """What sets of corners say, and what the compiled loop says of their bits."""
+    masks = np.zeros(n_facets, dtype=np.uint64)
+    for corner, facets in enumerate(incidence):
+        masks[facets] |= np.uint64(1 << corner)
+    verdict = is_closed(incidence, n_facets, dim)
+    assert closes(masks, len(incidence), dim) == verdict
+    return verdict
+
+
 def test_a_polytope_is_closed_until_one_bit_or_corner_is_missing():
     cube = [[2 * k + (corner >> k & 1) for k in range(3)] for corner in range(8)]
     signs = [[1 if face >> k & 1 else -1 for k in range(3)] for face in range(8)]
     octahedron = [[f for f in range(8) if signs[f][k] == s] for k in range(3) for s in (-1, 1)]
     square_pyramid = [[0, 1, 2, 3], [0, 1, 4], [1, 2, 4], [2, 3, 4], [3, 0, 4]]
-    for incidence, n_facets in ((cube, 6), (octahedron, 8), (square_pyramid, 5)):
-        assert is_closed(incidence, n_facets, 3)
+    prism = [[*corner, 8 + side] for corner in octahedron for side in (0, 1)]
+    pyramid = [[*corner, 8] for corner in octahedron] + [list(range(8))]
+    for incidence, n_facets, dim in (
+        (cube, 6, 3), (octahedron, 8, 3), (square_pyramid, 5, 3), (prism, 10, 4), (pyramid, 9, 4),
+    ):  # fmt: skip
+        assert _closed_twice(incidence, n_facets, dim)
         for corner in range(len(incidence)):
-            assert not is_closed(incidence[:corner] + incidence[corner + 1 :], n_facets, 3)
+            assert not _closed_twice(incidence[:corner] + incidence[corner + 1 :], n_facets, dim)
             for facet in range(n_facets):
                 changed = [list(lies_on) for lies_on in incidence]
                 changed[corner] = sorted(set(changed[corner]) ^ {facet})
-                assert not is_closed(changed, n_facets, 3), (corner, facet)
-    assert not is_closed(cube, 7, 3)  # a facet without corners
+                assert not _closed_twice(changed, n_facets, dim), (corner, facet)
+    assert not _closed_twice(cube, 7, 3)  # a facet without corners
 
 
 def _attention_layers(seed, dim):

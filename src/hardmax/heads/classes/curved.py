@@ -471,11 +471,11 @@ def _beyond(normals: list[list[Fraction]], limits: list[Fraction], inner: Vector
     for k in range(d):
         for sign in (1, -1):
             ahead = [Fraction(-sign * int(k == other)) for other in range(d)]
-            answer = exact_interior_point(
+            ray = exact_interior_point(
                 [ahead, *normals], [Fraction(0)] * (len(normals) + 1), closed=[False] + [True] * len(normals)
-            )
-            if answer.exists:
-                ray, factor = answer.witness, Fraction(1)
+            ).witness
+            if ray is not None:
+                factor = Fraction(1)
                 while True:
                     point = [x + factor * y for x, y in zip(inner, ray, strict=True)]
                     if sum((x * x for x in point), Fraction(0)) >= 1:

@@ -141,7 +141,7 @@ def value_at(row: Row, point: Sequence[Fraction]) -> Fraction:
 def witness(rows: list[Row], closed: list[bool]) -> tuple[Fraction, ...] | None:
     """A point where every row is positive (closed ones at least zero), or None."""
     found = exact_interior_point([[-a for a in row[:-1]] for row in rows], [row[-1] for row in rows], closed=closed)
-    return found.witness if found.exists else None
+    return found.witness
 
 
 def _share_facet(scores: tuple[Row, ...], first: frozenset[int], second: frozenset[int]) -> bool:

@@ -222,13 +222,13 @@ def _wins_somewhere(
     while True:
         point: Point = (Fraction(0),) * len(slopes[key])
         if working:
-            answer = exact_interior_point(
+            found = exact_interior_point(
                 [[a - b for a, b in zip(slopes[i], slopes[key], strict=True)] for i in working],
                 [offsets[key] - offsets[i] for i in working],
-            )
-            if not answer.exists:
+            ).witness
+            if found is None:
                 return None
-            point = answer.witness
+            point = found
         wrong = _unbeaten(slopes, offsets, distinct, key, point)
         if not wrong:
             return point

@@ -282,7 +282,7 @@ def _settle_game(generators: FloatArray, lifted: FloatArray, key: int) -> tuple[
     closed = [False] * len(others) + [True] * n
     answer = exact_interior_point(rows, [Fraction(0)] * len(rows), closed=closed)
     weights = np.zeros(len(terms))
-    if answer.exists:
+    if answer.witness is not None:
         return list(answer.witness), weights
     assert answer.certificate is not None
     weights[others] = answer.certificate[: len(others)]
