@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,10 +71,11 @@ class Problem:
 
         Exactness: certified by the lemma on the winner of many scores.
         """
-        rows, bias, error = self.rows, self.bias, dot_error
+        of_type: tuple[Any, Any, Any] = (self.rows, self.bias, dot_error)
         if queries.dtype == np.float32:
             assert self.single is not None
-            rows, bias, error = *self.single, single_dot_error
+            of_type = (*self.single, single_dot_error)
+        rows, bias, error = of_type
         with np.errstate(over="ignore", invalid="ignore", under="ignore"):
             scores = queries @ rows.T
             scores += bias
