@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from enum import StrEnum
 from numbers import Real
 from typing import Any
@@ -24,6 +25,16 @@ class Exactness(StrEnum):
     EXACT = "exact"
     CERTIFIED = "certified"
     ESTIMATED = "estimated"
+
+
+class ReadOnlyArrays:
+    """Mixin for dataclasses: the arrays among their fields are made read-only."""
+
+    def __post_init__(self) -> None:
+        for field in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, field.name)
+            if isinstance(value, np.ndarray):
+                value.setflags(write=False)
 
 
 def share_interval(share: float, n: int, level: float = 0.95) -> tuple[float, float]:

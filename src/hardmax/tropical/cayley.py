@@ -142,7 +142,7 @@ def minkowski_volume(points: Sequence[FloatArray]) -> Fraction:
             "(mixed volumes are computed on an integer lattice)"
         )
     volume: Fraction = NewtonPolytope(np.unique(total.astype(np.float64), axis=0)).exact_volume
-    return volume / int(one) ** int(total.shape[1])
+    return volume / Fraction(int(one)) ** int(total.shape[1])
 
 
 def mixed_volume(points: Sequence[FloatArray]) -> Fraction:

@@ -20,7 +20,7 @@ from hardmax.exact.elimination import rank
 from hardmax.exact.integers import integer_row, integers
 from hardmax.exact.rationals import nearest_float
 from hardmax.exact.rounding import UNDERFLOW, relative_error
-from hardmax.exactness import FloatArray, IntArray, as_tuple, numbers
+from hardmax.exactness import FloatArray, IntArray, ReadOnlyArrays, as_tuple, numbers
 from hardmax.tropical._checks import within_range
 from hardmax.tropical._epigraph import generators as generators  # the cones of cells are generated so too
 from hardmax.tropical.newton_polytope import NewtonPolytope
@@ -30,7 +30,7 @@ from hardmax.tropical.sums.terms import Terms, read_terms
 
 
 @dataclass(frozen=True, eq=False)
-class NormalFan:
+class NormalFan(ReadOnlyArrays):
     """The normal fan of the convex hull of some points; made by ``normal_fan``.
 
     Exactness: certified for the cones and their adjacency, exact for rays and numbers of faces.
@@ -119,9 +119,7 @@ def normal_fan(points: ArrayLike) -> NormalFan:
     >>> normal_fan([[3.0, 1.0]]).f_vector  # a point has no proper face
     ()
     """
-    rows, _ = read_terms(points, None, "normal_fan")
-    rows.setflags(write=False)
-    return NormalFan(rows)
+    return NormalFan(read_terms(points, None, "normal_fan")[0])
 
 
 def minkowski_f_vector(points: Sequence[ArrayLike], *, max_cells: int | None = None) -> tuple[int, ...]:

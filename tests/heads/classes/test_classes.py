@@ -227,7 +227,7 @@ def test_margins_in_binary32_are_proved_too():
     rows, queries = rng.normal(size=(6, 40)).astype(np.float32), rng.normal(size=(30, 40)).astype(np.float32)
     bias = rng.normal(size=6).astype(np.float32)
     one = problem.tamed(rows.astype(float), bias.astype(float), np.arange(6), domains.read_domain("all", 40))
-    scores, needed = one.single_scores(queries)
+    scores, needed = one.scores(queries)
     worst = Fraction(0)
     for query, row_scores, least in zip(queries.tolist(), scores.tolist(), needed.tolist(), strict=True):
         for row, shift, score in zip(rows.tolist(), bias.tolist(), row_scores, strict=True):

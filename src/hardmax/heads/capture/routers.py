@@ -17,7 +17,7 @@ import numpy as np
 from hardmax.errors import EmptyError, OperatorError, ParameterError
 from hardmax.exact.rationals import exact_scores
 from hardmax.exact.rounding import dot_error
-from hardmax.exactness import FloatArray, IntArray
+from hardmax.exactness import FloatArray, IntArray, ReadOnlyArrays
 from hardmax.heads.capture.captured import CapturedHead
 from hardmax.heads.capture.hugging_face import sequences
 from hardmax.heads.capture.packages import evaluating, following, refusing, to_numpy, torch_library
@@ -30,7 +30,7 @@ _KEEP_ORDER = ("softmax", "sigmoid", "log_softmax", "float", "double", "half", "
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Router:
+class Router(ReadOnlyArrays):
     """One router over all tokens of all inputs.
 
     ``head`` has the tokens' states as queries, a key for each expert (its row of the router's matrix), the router's
@@ -188,6 +188,4 @@ def _chosen(head: CapturedHead, top: int) -> IntArray:
         biases = np.zeros(head.n_keys) if head.biases is None else head.biases
         exact = exact_scores(head.queries[row], head.keys, biases)
         order[row] = sorted(range(head.n_keys), key=lambda j: (-exact[j], j))
-    result = np.ascontiguousarray(order[:, :top])
-    result.setflags(write=False)
-    return result
+    return np.ascontiguousarray(order[:, :top])

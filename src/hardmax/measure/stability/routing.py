@@ -20,7 +20,7 @@ from hardmax.cells.around.walls import CellWalls, dual_norms
 from hardmax.cells.search import check_norm
 from hardmax.errors import PrecisionError, QuadraticScoresError, ShapeError, WeightError
 from hardmax.exact.rationals import float_array
-from hardmax.exactness import Exactness, FloatArray, numbers
+from hardmax.exactness import Exactness, FloatArray, ReadOnlyArrays, numbers
 from hardmax.html import ShownAsTable
 from hardmax.measure.stability._checks import input_point
 from hardmax.networks.network import Network, check_network
@@ -28,7 +28,7 @@ from hardmax.networks.slices.coefficients import Arithmetic
 
 
 @dataclass(frozen=True, eq=False)
-class RoutingRadius(ShownAsTable):
+class RoutingRadius(ReadOnlyArrays, ShownAsTable):
     """The distance from an input to the nearest wall of its cell, and that wall.
 
     ``lower <= true distance <= upper`` is proved; ``distance`` lies between them. ``choice`` is the column of the label
@@ -139,7 +139,6 @@ def _nearest(net: Network, found: LocalMap) -> FloatArray | None:
             *slope, value = float_array(row) if is_exact else row
             with np.errstate(over="ignore", invalid="ignore"):
                 nearest = found.point + _step(float(value), np.array(slope), found.norm).reshape(found.point.shape)
-            nearest.setflags(write=False)
             return nearest if np.isfinite(nearest).all() else None
     raise AssertionError("the nearest wall is one of the cell")
 

@@ -190,7 +190,8 @@ def _cone_of(heads: Heads) -> Cone:
     degree = 1
     for i in range(len(heads.terms)):
         degree = max(degree, heads.neighbour_start[i + 1] - heads.neighbour_start[i])
-    return new_cone(heads.terms.shape[1], (len(heads.first) - 1) * degree + 1)
+    cone: Cone = new_cone(heads.terms.shape[1], (len(heads.first) - 1) * degree + 1)
+    return cone
 
 
 @borrowing

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 
 from hardmax.errors import EmptyError, IncompleteError, ParameterError, ShapeError
 from hardmax.exact.linear_program import exact_interior_point
-from hardmax.exactness import FloatArray, IntArray, as_tuple
+from hardmax.exactness import FloatArray, IntArray, ReadOnlyArrays, as_tuple
 from hardmax.tropical.sums.facets import facet_pairs
 from hardmax.tropical.sums.settle import ABSENT, PRESENT, exact_differences
 from hardmax.tropical.sums.terms import (
@@ -41,7 +41,7 @@ KeysAndBiases = tuple[ArrayLike, ArrayLike | None]
 
 
 @dataclass(frozen=True, eq=False)
-class JointCells:
+class JointCells(ReadOnlyArrays):
     """The cells of the common refinement of several heads.
 
     ``winners`` (n, H) holds the winning key of every head on each cell, in lexicographic order, and
@@ -61,10 +61,6 @@ class JointCells:
     n_settled: int
     heads: tuple[Terms, ...] = field(repr=False)
     exact_witnesses: Mapping[int, Vector] = field(default_factory=dict, repr=False)
-
-    def __post_init__(self) -> None:
-        self.winners.setflags(write=False)
-        self.witnesses.setflags(write=False)
 
     def __len__(self) -> int:
         return len(self.winners)

@@ -257,9 +257,9 @@ def rational_query(
         working += wrong[: 2 * len(point) + 2]
         normals = [rows[i][: len(point)] for i in working]
         limits = [-rows[i][-1] if has_bias else Fraction(0) for i in working]
-        answer = exact_interior_point(normals, limits)
-        assert answer.exists
-        point = list(answer.exact_point or map(Fraction, answer.point.tolist()))  # type: ignore[union-attr]
+        found = exact_interior_point(normals, limits).witness
+        assert found is not None
+        point = list(found)
     largest = max(map(abs, point), default=Fraction(0))
     exponent = largest.numerator.bit_length() - largest.denominator.bit_length()
     # Any multiple of a direction will do: of size one, or so large that small coordinates do not underflow.
