@@ -125,8 +125,45 @@ def numbers(what: str, values: Any) -> FloatArray:
                 return np.asarray(raw, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         raise WeightError(f"{what}: expected an array of numbers, got a {type(values).__name__} ({error})") from None
-    remedy = "; a torch module's numbers are its .weight and .bias" if hasattr(values, "named_modules") else ""
+    remedy = " of complex ones" if raw.dtype.kind == "c" else ""
+    if hasattr(values, "named_modules"):
+        remedy = "; a torch module's numbers are its .weight and .bias"
     raise WeightError(f"{what}: expected an array of numbers, got a {type(values).__name__}{remedy}")
+
+
+def finite_numbers(what: str, values: Any) -> FloatArray:
+    """A read-only copy of the values as floats, in C order so that equal weights round equally; refused by name.
+
+    Examples
+    --------
+    >>> finite_numbers("keys", [1, float("nan")])
+    Traceback (most recent call last):
+        ...
+    hardmax.errors.WeightError: keys: entry [1] is nan; expected finite numbers. Replace NaN and infinite entries first.
+    """
+    array = np.array(numbers(what, values), order="C")
+    if not np.isfinite(array).all():
+        position = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+        raise WeightError(
+            f"{what}: entry {list(position)} is {array[position]}; expected finite numbers. "
+            "Replace NaN and infinite entries first."
+        )
+    array.setflags(write=False)
+    return array
+
+
+def check_count(name: str, value: Any, least: int = 1) -> None:
+    """Refuse what is no integer of at least ``least``, by name; True and False are none.
+
+    Examples
+    --------
+    >>> check_count("depth", 2.0)
+    Traceback (most recent call last):
+        ...
+    hardmax.errors.ParameterError: depth: expected an integer of at least 1, got 2.0
+    """
+    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
+        raise ParameterError(f"{name}: expected an integer of at least {least}, got {value!r:.80}")
 
 
 def as_tuple(owner: str, what: str, items: Any) -> tuple[Any, ...]:

@@ -1,5 +1,8 @@
 """The engine, its exact mode and an independent oracle give the same cells, regions and maps."""
 
+import threading
+import time
+from itertools import pairwise
 from types import SimpleNamespace
 
 import numpy as np
@@ -107,6 +110,53 @@ def test_two_workers_find_the_same_cells_in_the_same_order(kind, monkeypatch):
         assert np.array_equal(one.pieces.walls, two.pieces.walls)
         assert one.n_settled == two.n_settled
         assert hm.count_cells(question.net, question.domain, workers=2) == one.n_cells
+
+
+def _wide(dim: int, width: int, seed: int) -> hm.Network:
+    """Small integers in the plane: walls that meet in one point, or coincide, so that rationals settle some pieces."""
+    rng, most = np.random.default_rng(seed), 3 if dim == 2 else 99
+    layers = [hm.Affine(rng.integers(1 - most, most, (width, dim)), rng.integers(1 - most, most, width)), hm.ReLU()]
+    return hm.Network([*layers, hm.Affine(rng.integers(-2, 3, (6, width)) / 3, rng.integers(-2, 3, 6)), hm.ReLU()], dim)
+
+
+def _walls(pieces) -> list[list[int]]:
+    return [sorted(pieces.walls[a:b].tolist()) for a, b in pairwise(pieces.facet_start)]
+
+
+@pytest.mark.parametrize(("dim", "width", "size"), [(2, 48, 1.5), (3, 34, 0.6)])
+def test_chunks_that_threads_share_keep_the_order_of_cells(dim, width, size, monkeypatch):
+    monkeypatch.setattr(enumeration, "_WORTH_A_THREAD", 2)  # halved whenever somebody has nothing to do
+    monkeypatch.setattr(enumeration, "_SHARED_CHUNK", 16)
+    for seed in range(2):
+        net, box = _wide(dim, width, seed), hm.Box([-size] * dim, [0.75 * size] * dim)
+        alone = hm.enumerate_cells(net, box)
+        for workers in (2, 5):
+            shared = hm.enumerate_cells(net, box, workers=workers)
+            assert np.array_equal(alone.labels, shared.labels), (seed, workers)
+            assert _walls(alone.pieces) == _walls(shared.pieces), (seed, workers)
+            np.testing.assert_allclose(shared.maps, alone.maps, rtol=1e-12, atol=1e-12)
+            assert hm.count_cells(net, box, workers=workers) == alone.n_cells > 100
+        assert alone.n_settled or dim == 3
+
+
+@pytest.mark.parametrize("in_helper", [False, True])
+def test_an_error_in_a_thread_is_raised_to_the_caller_and_ends_the_others(in_helper, monkeypatch):
+    caller, plain, calls = threading.get_ident(), enumeration.Enumeration.step_count, []
+
+    def step(self, chunk):
+        calls.append(threading.get_ident())
+        if calls.count(caller) > 1 and (calls[-1] != caller) == in_helper:
+            raise MemoryError("no room")
+        return plain(self, chunk)
+
+    monkeypatch.setattr(enumeration.Enumeration, "step_count", step)
+    monkeypatch.setattr(enumeration, "_WORTH_A_THREAD", 2)
+    monkeypatch.setattr(enumeration, "_SHARED_CHUNK", 16)
+    with pytest.raises(MemoryError, match="no room"):
+        hm.count_cells(_wide(2, 48, 0), hm.Box([-1, -1], [1, 1]), workers=3)
+    n_calls = len(calls)
+    time.sleep(0.05)
+    assert len(calls) == n_calls  # nobody works on
 
 
 def test_chunks_do_not_change_the_answer(monkeypatch):

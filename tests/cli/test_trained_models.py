@@ -11,7 +11,7 @@ import pytest
 
 import hardmax as hm
 from cli.commands import facts_of, inputs, is_one_line, run, soft_network
-from hardmax.cli.completion import complete_model
+from hardmax.cli.parts.completion import complete_model
 from hardmax.errors import ParameterError
 from hardmax.heads.capture import models
 
@@ -181,7 +181,7 @@ def test_the_page_shows_every_head_the_texts_and_the_fidelity(tiny, folder, caps
 
 @pytest.mark.extras
 def test_models_of_many_heads_are_not_taken_apart_on_the_page(tiny, folder, capsys, monkeypatch):
-    monkeypatch.setattr("hardmax.cli.parts.trained_fidelity.MOST_HEADS_APART", 7)
+    monkeypatch.setattr("hardmax.cli.parts.comparing.MOST_HEADS_APART", 7)
     assert run(capsys, "report", "model:smollm2", "--texts", "texts.txt", "-o", "page.html")[0] == 0
     assert "Heads were not made hard one by one" in (folder / "page.html").read_text(encoding="utf-8")
 

@@ -296,7 +296,7 @@ def test_only_the_figures_and_who_opens_axes_import_matplotlib():
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             if any(name.split(".")[0] == "matplotlib" for name in names):
                 found.add(path.relative_to(REPOSITORY / "src/hardmax/show").parts[0])
-    assert found == {"figures", "drawing.py", "geometry.py"}
+    assert found == {"figures", "drawing.py"}
 
 
 def test_the_document_holds_every_caption(values):

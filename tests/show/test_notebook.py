@@ -16,7 +16,7 @@ from hardmax.heads.diagram.value_field import value_field
 from hardmax.html import block, table
 from hardmax.networks.library import builtin
 from hardmax.show import colours as palette
-from hardmax.show.colours import KEY_COLOURS, key_colour, label_colours, wall_width
+from hardmax.show.colours import KEY_COLOURS, key_colour, label_shades, wall_width
 from hardmax.show.drawing import window_polygons
 
 _HOSTILE = "</script><img src=x onerror=alert(1)>"
@@ -289,10 +289,10 @@ def test_the_palette_is_one_list_of_distinct_colours():
 
 def test_a_label_keeps_its_colour_among_other_labels():
     labels = np.array([[2, 0, 1], [1, 1, 1], [2, 1, 0]])
-    together, alone = label_colours(labels), [label_colours(labels[i : i + 1])[0] for i in range(3)]
+    together, alone = label_shades(labels), [label_shades(labels[i : i + 1])[0] for i in range(3)]
     assert together == alone and len(set(together)) == 3
-    bits = label_colours(np.array([[1, 0, 1]]), (2, 2, 2))
-    assert bits == label_colours(np.array([[5]])) and key_colour(5) != key_colour(4)
+    bits = label_shades(np.array([[1, 0, 1]]), (2, 2, 2))
+    assert bits == label_shades(np.array([[5]])) and key_colour(5) != key_colour(4)
 
 
 # ---- with matplotlib, and without ----

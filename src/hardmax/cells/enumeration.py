@@ -10,14 +10,14 @@ walls are recomputed in rationals from the weights along the piece's own label a
 
 from __future__ import annotations
 
-import queue
 import threading
+from _thread import start_new_thread
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from math import comb, prod
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from hardmax.cells.domains import Domain
 from hardmax.cells.engines.contract import Engine
 from hardmax.cells.interrupts import interruptible, poll
-from hardmax.cells.polytopes import ROOT_BIT, Polytopes, split_wall
+from hardmax.cells.polytopes import ROOT_BIT, Cut, Polytopes, split_wall
 from hardmax.exact.rationals import float_array, rational
 from hardmax.exact.rounding import UNDERFLOW, relative_error
 from hardmax.exactness import IntArray, ObjectArray
@@ -33,9 +33,10 @@ from hardmax.networks.graph import Graph
 from hardmax.networks.network import Network
 from hardmax.networks.slices.coefficients import Arithmetic, Guards, SliceProgram, SliceState
 from hardmax.networks.slices.entry_bounds import EntrywiseProgram
-from hardmax.networks.slices.stages import Plan, Stage
+from hardmax.networks.slices.stages import Plan, Stage, as_slice
 
 _Result = TypeVar("_Result")
+_Step = Callable[["Chunk"], tuple[list["Chunk"], _Result | None]]
 
 #: Coefficients held at once by one chunk, and children cut before the next chunk is opened.
 _CHUNK_NUMBERS = 1 << 21
@@ -48,6 +49,9 @@ _FEWEST_CHILDREN = 8
 #: limit on the number of cells. In dimension twelve a piece has tens of thousands: it is cut by one choice at a time.
 _MOST_CORNERS = 1 << 22
 _FEWEST_CORNERS = 1 << 16
+#: Threads: pieces a chunk at most, and pieces times choices that a chunk has at least which two of them share.
+_SHARED_CHUNK = 1 << 11
+_WORTH_A_THREAD = 1 << 10
 #: How often the main thread looks whether it was interrupted while others work, in seconds.
 _GLANCE = 0.05
 #: Norms that multiply to more than this leave one bound a tensor too coarse; bounds an entry cost less than rationals.
@@ -115,9 +119,15 @@ class Chunk:
     n_decided: int = 0  # choices of the stage already cut, where a stage is cut in parts
     stage_labels: NDArray[Any] | None = None  # what the pieces chose in the stage just cut, if at hand
     share: float = 1.0  # of the whole search
+    rows: IntArray | None = None  # once opened: whose coefficients each piece has; None: the state has one row a piece
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def owners(self, which: Any) -> IntArray:
+        """The state's row of some of the pieces."""
+        rows = np.arange(len(self)) if self.rows is None else self.rows
+        return np.asarray(rows[which])
 
 
 class ExactFollower:
@@ -187,17 +197,10 @@ def _blas_controller() -> Any:
     return ThreadpoolController()
 
 
-def as_slice(columns: IntArray) -> Any:
-    """Consecutive columns as a slice, which numpy copies much faster than a list of indices."""
-    first, last = (int(columns[0]), int(columns[-1])) if len(columns) else (0, -1)
-    return slice(first, last + 1) if last - first + 1 == len(columns) and (np.diff(columns) == 1).all() else columns
-
-
-def _extended(labels: NDArray[Any], parents: IntArray, chosen: NDArray[Any], columns: IntArray) -> NDArray[Any]:
+def _extended(labels: NDArray[Any], parents: IntArray, chosen: NDArray[Any], where: Any) -> NDArray[Any]:
     """The children's labels: their parents', with a stage's choices filled in."""
     from hardmax.cells._label_kernels import extended_labels
 
-    where = as_slice(columns)
     if isinstance(where, slice) and len(parents) > 64 and labels.dtype == chosen.dtype == np.uint8:
         return np.asarray(extended_labels(labels, parents, chosen, where.start))
     complete = np.take(labels, parents, axis=0)
@@ -214,80 +217,107 @@ def _program(graph: Graph, origin: NDArray[Any], basis: NDArray[Any], certified:
     return SliceProgram(graph, origin, basis, Arithmetic.BOUNDED)
 
 
-def _in_threads(
-    stack: list[Chunk], step: Callable[[Chunk], tuple[list[Chunk], _Result | None]], workers: int
-) -> Iterator[_Result]:
-    """The depth-first loop shared by threads; kernels and matrix products release the interpreter lock."""
-    turn = threading.Condition()
-    results: queue.Queue[Any] = queue.Queue(maxsize=4 * workers)
-    busy, stop = 0, False
+class _Threads(Generic[_Result]):
+    """The depth-first loop shared by threads; kernels and matrix products release the interpreter lock.
 
-    def work() -> None:
-        nonlocal busy, stop
-        while True:
-            with turn:
-                while not stack and busy and not stop:
-                    turn.wait()
-                if stop or not stack:
-                    turn.notify_all()
-                    return
-                chunk = stack.pop()
-                busy += 1
+    The caller's thread works too. Others are started when chunks wait and end when none does: a thread that sleeps
+    wakes up on the processor of whoever calls it, and waits there for the call to end, while a new one begins at once.
+    """
+
+    def __init__(self, stack: list[Chunk], step: _Step[_Result], split: Callable[[Chunk], list[Chunk]], workers: int):
+        self._stack, self._step, self._split, self._workers = stack, step, split, workers
+        self._turn = threading.Condition()
+        self._results: list[_Result] = []
+        self._n_helpers, self._is_waiting, self._stop = 0, False, False
+        self._failure: BaseException | None = None
+
+    def results(self) -> Iterator[_Result]:
+        """What the steps find, as they find it."""
+        with _blas_controller().limit(limits=1, user_api="blas"):
             try:
-                children, result = step(chunk)
-            except BaseException as error:  # handed to the caller's thread, which raises it
-                with turn:
-                    stop = True
-                    turn.notify_all()
-                results.put(_Failure(error))
-                return
-            if result is not None:
-                results.put(result)
-            with turn:
-                busy -= 1
-                stack.extend(reversed(children))
-                turn.notify_all()
+                while True:
+                    poll()
+                    chunk, ready = self._next()
+                    yield from ready
+                    if chunk is not None:
+                        children, result = self._step(chunk)
+                        self._put(children)
+                        if result is not None:
+                            yield result
+                    elif self._failure is not None:
+                        raise self._failure
+                    elif self._is_done():
+                        return
+            finally:
+                with self._turn:
+                    self._stop = True
+                    self._turn.notify_all()
+                    while self._n_helpers:
+                        self._turn.wait()
 
-    def watch() -> None:
-        for thread in threads:
-            thread.join()
-        results.put(_END)
+    def _is_done(self) -> bool:
+        with self._turn:
+            return not (self._stack or self._n_helpers or self._results)
 
-    with _blas_controller().limit(limits=1, user_api="blas"):
-        threads = [threading.Thread(target=work, daemon=True) for _ in range(workers)]
-        for thread in threads:
-            thread.start()
-        watcher = threading.Thread(target=watch, daemon=True)
-        watcher.start()
-        try:
-            while True:
-                poll()
-                try:
-                    item = results.get(timeout=_GLANCE)
-                except queue.Empty:
-                    continue
-                if item is _END:
+    def _next(self) -> tuple[Chunk | None, list[_Result]]:
+        """A chunk for the caller's thread, and what others have found; neither comes only after a while."""
+        with self._turn:
+            if not self._stack and not self._results and self._n_helpers and not self._stop:
+                self._is_waiting = True
+                self._turn.wait(_GLANCE)
+                self._is_waiting = False
+            ready, self._results = self._results, []
+            self._turn.notify_all()  # who waited for room
+            return self._taken(), ready
+
+    def _taken(self) -> Chunk | None:
+        """The newest chunk, or a half of it where others have nothing to do; for whoever has the turn."""
+        if self._stop or not self._stack:
+            return None
+        chunk = self._stack.pop()
+        if not self._stack and (self._is_waiting or self._n_helpers < self._workers - 1):
+            chunk, *rest = self._split(chunk)
+            self._stack.extend(rest)
+            self._call()
+        return chunk
+
+    def _put(self, children: list[Chunk]) -> None:
+        with self._turn:
+            self._stack.extend(reversed(children))
+            if len(children) > 1:
+                self._call()
+
+    def _call(self) -> None:
+        """Somebody for the chunks that wait."""
+        if self._is_waiting:
+            self._turn.notify_all()
+        while self._n_helpers < min(self._workers - 1, len(self._stack)) and not self._stop:
+            self._n_helpers += 1
+            start_new_thread(self._help, ())
+
+    def _help(self) -> None:
+        """Work until no chunk waits."""
+        while True:
+            with self._turn:
+                while len(self._results) >= 4 * self._workers and not self._stop:
+                    self._turn.wait()
+                chunk = self._taken()
+                if chunk is None:
+                    self._n_helpers -= 1
+                    self._turn.notify_all()
                     return
-                if isinstance(item, _Failure):
-                    raise item.error
-                yield item
-        finally:
-            with turn:
-                stop = True
-                turn.notify_all()
-            while watcher.is_alive():
-                try:
-                    results.get(timeout=0.01)
-                except queue.Empty:
-                    continue
-
-
-_END = object()
-
-
-@dataclass(frozen=True)
-class _Failure:
-    error: BaseException
+            try:
+                children, result = self._step(chunk)
+            except BaseException as error:  # handed to the caller's thread, which raises it
+                with self._turn:
+                    self._failure, self._stop = error, True
+                continue
+            self._put(children)
+            if result is not None:
+                with self._turn:
+                    self._results.append(result)
+                    if self._is_waiting:
+                        self._turn.notify_all()
 
 
 class Enumeration:
@@ -308,7 +338,7 @@ class Enumeration:
         self._domain = domain
         self._follower: ExactFollower | None = None
         self._settling = threading.Lock()
-        self._workers, self._n_shared = 1, 0
+        self._workers = 1
         self.n_settled = 0
         widths = [prod(node.shape) for node in graph.nodes] or [1]
         terms = domain.dim + (2 if domain.dim == 1 else 1)
@@ -405,12 +435,12 @@ class Enumeration:
 
     def share(self, workers: int, most_children: int = _MOST_CHILDREN) -> None:
         """Cut so that the first chunks can be divided among so many workers, and so many children at once."""
-        self._workers, self._n_shared = workers, 0
+        self._workers = workers
         self._most_children = min(self._most_children, most_children)
+        if workers > 1:
+            self._chunk = min(self._chunk, _SHARED_CHUNK)
 
-    def _run(
-        self, step: Callable[[Chunk], tuple[list[Chunk], _Result | None]], workers: int, first: Chunk | None = None
-    ) -> Iterator[_Result]:
+    def _run(self, step: _Step[_Result], workers: int, first: Chunk | None = None) -> Iterator[_Result]:
         """Depth first: the newest chunk is opened next, by whichever worker is free."""
         self.share(workers)
         stack = [first or self.start()]
@@ -422,7 +452,7 @@ class Enumeration:
                 if result is not None:
                     yield result
             return
-        yield from _in_threads(stack, step, workers)
+        yield from _Threads(stack, step, self._halves, workers).results()
 
     def _opened(self, chunk: Chunk) -> Chunk:
         """The chunk with the state of its own pieces instead of their parents'."""
@@ -430,8 +460,7 @@ class Enumeration:
             return chunk
         chosen = chunk.stage_labels
         if chosen is None:
-            columns = as_slice(self.program.stages[chunk.state.stage].columns)
-            chosen = np.ascontiguousarray(chunk.labels[:, columns])
+            chosen = np.ascontiguousarray(chunk.labels[:, self.program.stages[chunk.state.stage].label_columns])
         state = self.program.advance(chunk.state, chunk.parents, chosen)
         return Chunk(chunk.path, state, None, chunk.labels, chunk.pieces, share=chunk.share)
 
@@ -441,18 +470,8 @@ class Enumeration:
         stage = whole.part(chunk.n_decided, n_decided)
         most = min(self._most_children, self._room_for(chunk.pieces))
         cut = self.engine.cut(chunk.pieces, self._guards(chunk), stage, most)
-        parents, stage_labels, pieces = cut.parents, cut.labels, cut.pieces
-        if len(cut.doubtful):
-            parts = [pieces] if len(pieces) else []
-            parent_parts, label_parts = [parents], [stage_labels]
-            for index in cut.doubtful:
-                labels, settled = self._settled(chunk, int(index), stage)
-                parts.append(settled)
-                parent_parts.append(np.full(len(labels), index))
-                label_parts.append(labels.astype(stage_labels.dtype))
-            parents, stage_labels = np.concatenate(parent_parts), np.concatenate(label_parts)
-            pieces = type(parts[0]).join(parts)
-        complete = _extended(chunk.labels, parents, stage_labels, stage.columns)
+        parents, stage_labels, pieces = self._with_settled(chunk, cut, stage)
+        complete = _extended(chunk.labels, parents, stage_labels, stage.label_columns)
         if whole.has_twins and chunk.n_decided:
             copies, sources = whole.copies(chunk.n_decided, n_decided)
             complete[:, copies] = complete[:, sources]
@@ -460,7 +479,7 @@ class Enumeration:
         following: list[Chunk] = []
         is_part = 0 <= cut.n_done < len(chunk)  # the engine stopped for room: the rest of the chunk waits its turn
         done = chunk.share * (cut.n_done / len(chunk) if is_part else 1.0)
-        step = min(self._chunk_size(len(parents)), self._room_for(pieces))
+        step = min(self._chunk, self._room_for(pieces))
         for first in range(0, len(parents), step):
             last = min(first + step, len(parents))
             path = (*chunk.path, len(following))
@@ -468,22 +487,21 @@ class Enumeration:
             labels, taken = complete[first:last], pieces.take(first, last)
             chosen, share = stage_labels[first:last] if at_once else None, done * (last - first) / len(parents)
             if n_decided < whole.n_choices:  # the same stage goes on with its other choices
-                own = state.gathered(ancestors)
-                following.append(Chunk(path, own, None, labels, taken, n_decided, share=share))
+                rows = chunk.owners(ancestors)
+                following.append(Chunk(path, state, None, labels, taken, n_decided, share=share, rows=rows))
             else:
-                following.append(Chunk(path, state, ancestors, labels, taken, 0, chosen, share))
+                owners = ancestors if chunk.rows is None else chunk.rows[ancestors]
+                following.append(Chunk(path, state, owners, labels, taken, 0, chosen, share))
         if is_part:
-            rest = np.arange(cut.n_done, len(chunk))
-            remaining = chunk.pieces.take(cut.n_done, len(chunk))
-            path = (*chunk.path, len(following))
-            state = chunk.state.gathered(rest)
-            share = chunk.share - done
-            following.append(Chunk(path, state, None, chunk.labels[rest], remaining, chunk.n_decided, share=share))
+            following.append(self._part(chunk, slice(cut.n_done, None), len(following)))
         return following
 
     def _guards(self, chunk: Chunk) -> Guards:
         """The guards of the chunk's stage, with the ReLUs that they are sums of where a domain is unbounded."""
         guards, columns = self.program.guards(chunk.state), self.program.sources[chunk.state.stage]
+        if chunk.rows is not None:
+            error = None if guards.error is None else guards.error[chunk.rows]
+            guards = replace(guards, coefficients=guards.coefficients[chunk.rows], error=error)
         if self._domain.is_bounded or columns is None:
             return guards
         return replace(guards, sources=(columns, chunk.labels[:, as_slice(columns)] == 1))
@@ -491,7 +509,7 @@ class Enumeration:
     def _next_part(self, chunk: Chunk, stage: Stage) -> int:
         """Up to which choice to cut now: a wide stage of few pieces is cut in parts, so that threads can share it."""
         end = self.part_end(stage, chunk.n_decided, chunk.pieces)
-        if self._workers == 1 or len(chunk) >= 8 * self._workers or stage.n_choices - chunk.n_decided < 32:
+        if self._workers == 1 or len(chunk) >= 4 * self._workers or stage.n_choices - chunk.n_decided < 32:
             return end
         if stage.has_twins or not self.engine.shares_stages:
             return end
@@ -520,12 +538,52 @@ class Enumeration:
             n += 1
         return first + max(1, int(np.searchsorted(walls, n, side="right")))
 
-    def _chunk_size(self, children: int) -> int:
-        """Pieces a chunk: bounded memory, and enough chunks for every worker, but no more than that early on."""
-        if self._workers == 1 or children < 64 * self._workers or self._n_shared >= 2 * self._workers:
-            return self._chunk
-        self._n_shared += 2 * self._workers
-        return min(self._chunk, -(-children // (2 * self._workers)))
+    def _halves(self, chunk: Chunk) -> list[Chunk]:
+        """The chunk in two parts, where that is worth a thread's while."""
+        stage = chunk.state.stage + (chunk.parents is not None)
+        left = self.program.stages[stage].n_choices - chunk.n_decided if stage < self.program.n_stages else 0
+        if len(chunk) == 1 or len(chunk) * left < _WORTH_A_THREAD:
+            return [chunk]
+        return [self._part(chunk, slice(0, len(chunk) // 2), 0), self._part(chunk, slice(len(chunk) // 2, None), 1)]
+
+    @staticmethod
+    def _part(chunk: Chunk, which: slice, number: int) -> Chunk:
+        """Some consecutive pieces of a chunk."""
+        first, last, _ = which.indices(len(chunk))
+        is_open = chunk.parents is None
+        return Chunk(
+            (*chunk.path, number),
+            chunk.state,
+            None if chunk.parents is None else chunk.parents[which],
+            chunk.labels[which],
+            chunk.pieces.take(first, last),
+            chunk.n_decided,
+            None if chunk.stage_labels is None else chunk.stage_labels[which],
+            chunk.share * (last - first) / len(chunk),
+            chunk.owners(which) if is_open else None,
+        )
+
+    def _with_settled(self, chunk: Chunk, cut: Cut, stage: Stage) -> tuple[IntArray, NDArray[Any], Polytopes]:
+        """All children, in the order of their parents whichever of these were in doubt: parents, labels, pieces."""
+        if not len(cut.doubtful):
+            return cut.parents, cut.labels, cut.pieces
+        parts: list[Polytopes] = []
+        parent_parts, label_parts, done = [], [], 0
+        for index in np.sort(cut.doubtful):
+            end = int(np.searchsorted(cut.parents, index))
+            labels, settled = self._settled(chunk, int(index), stage)
+            parts += [cut.pieces.take(done, end), settled] if end > done else [settled]
+            parent_parts += [cut.parents[done:end], np.full(len(labels), index)]
+            label_parts += [cut.labels[done:end], labels.astype(cut.labels.dtype)]
+            done = end
+        if done < len(cut.parents):
+            parts.append(cut.pieces.take(done, len(cut.parents)))
+        joined = type(parts[0]).join(parts)
+        return (
+            np.concatenate([*parent_parts, cut.parents[done:]]),
+            np.concatenate([*label_parts, cut.labels[done:]]),
+            joined,
+        )
 
     def _settled(self, chunk: Chunk, index: int, stage: Stage) -> tuple[NDArray[Any], Polytopes]:
         stage_index = chunk.state.stage

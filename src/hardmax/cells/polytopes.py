@@ -80,7 +80,7 @@ class Polytopes:
 class Cut:
     """What a stage made of a batch of pieces.
 
-    parents : (n,) the piece each child lies in.
+    parents : (n,) the piece each child lies in, in ascending order.
     labels : (n, n_choices) what each child chose in the stage.
     pieces : the children.
     doubtful : pieces that were not cut because a sign could not be certified.

@@ -111,7 +111,8 @@ def enumerate_cells(
         time too depends on this number and not on how many cells there are.
     progress : show cells found, the share of the search that is done and a guess at their number, on a terminal, and
         that kernels are compiled where it is their first use.
-    workers : threads.
+    workers : threads. Cells, their labels and their order are the same for any number of them; last bits of maps
+        may differ, within the errors that come with them.
     stream_to : a new or empty folder: cells are written there as they are found and a ``StreamedCells`` comes
         back, so that memory does not grow with their number.
     out, on : as in ``count_cells``: a folder that keeps what is found, so that a search that was killed goes on when

@@ -29,7 +29,8 @@ from hardmax.cli import report as report_command
 from hardmax.cli import sample as sample_command
 from hardmax.cli import skeleton as skeleton_command
 from hardmax.cli import sweep as sweep_command
-from hardmax.cli.completion import join_words
+from hardmax.cli.parts.completion import join_words
+from hardmax.cli.parts.groups import grouped
 from hardmax.cli.parts.messages import for_the_command_line
 from hardmax.cli.parts.output import visible
 from hardmax.errors import HardmaxError
@@ -83,7 +84,8 @@ class _Command(TyperCommand):
 
 
 for _registered in app.registered_commands:
-    _registered.cls = _Command
+    assert _registered.callback is not None
+    _registered.cls, _registered.callback = _Command, grouped(_registered.callback)
 
 
 def _show_version(wanted: bool) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hardmax.cli.parts.domains import point_of
-from hardmax.cli.parts.output import JsonOption, print_json, print_line, print_table
+from hardmax.cli.parts.output import JsonOption, picked, print_line, print_table, tell
 from hardmax.cli.parts.progress import working
 from hardmax.cli.parts.sources import InputsOption, ModelArgument, ReferenceOption, hardened, read_model, read_points
 
@@ -53,42 +53,22 @@ def around(
     points = read_points(inputs, net.input_shape)
     point = point_of(at, net.input_shape, points, "--at")
     hard = hardened(net, name, points, reference)
-    of = f"the skeleton of {hard.name}" if hard.changes else hard.name
     with working(f"looking around {at}"):
         here = local_map(hard.network, point)
         near: CellsAround | None = None
         with suppress(QuadraticScoresError):
             near = cells_around(hard.network, point, max_cells=max_cells, radius=radius)
-    if as_json:
-        print_json({"model": hard.name, "at": at, **_facts(here, near), "changes": list(hard.changes)})
-    else:
-        _show(of, here, near)
+    facts = {"model": hard.name, "at": at, **_facts(here, near), "changes": hard.changes}
+    tell(facts, as_json, lambda: _show(hard.title, here, near))
     return 0 if near is None or near.is_complete else 3
 
 
 def _facts(here: LocalMap, near: CellsAround | None) -> dict[str, Any]:
-    facts: dict[str, Any] = {
-        "label": here.label.tolist(),
-        "slope": here.slope.tolist(),
-        "offset": here.offset.tolist(),
-        "margin": here.margin,
-        "radius": here.radius,
-        "lower": here.lower,
-        "upper": here.upper,
-        "on_wall": here.on_wall,
-        "wall": None if here.wall is None else str(here.wall),
-        "walls": [str(wall) for wall in here.walls],
-        "exactness": here.exactness.value,
-    }
-    if near is not None:
-        facts |= {
-            "n_cells": near.n_cells,
-            "is_complete": near.is_complete,
-            "reach": near.reach,
-            "distances": near.distances.tolist(),
-            "labels": near.labels.tolist(),
-        }
-    return facts
+    facts = picked(here, "label", "slope", "offset", "margin", "radius", "lower", "upper", "on_wall")
+    facts["wall"] = None if here.wall is None else str(here.wall)
+    facts["walls"] = [str(wall) for wall in here.walls]
+    facts["exactness"] = here.exactness
+    return facts if near is None else facts | picked(near, "n_cells", "is_complete", "reach", "distances", "labels")
 
 
 def _show(of: str, here: LocalMap, near: CellsAround | None) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hardmax.cli.parts.output import JsonOption, print_json, print_line, print_table
+from hardmax.cli.parts.output import JsonOption, print_line, print_table, tell
 
 EXAMPLES = """[bold]Examples[/bold]
   hardmax bounds --keys 6 --heads 3 --dim 3 --bias-free
@@ -54,10 +54,7 @@ def bounds(
         "scores": "affine" if affine else "bias-free",
         "rows": [*_counts(sizes, dim, width, depth, affine), *_stability(sizes, margin, temperature)],
     }
-    if as_json:
-        print_json(facts)
-    else:
-        _print_table(facts)
+    tell(facts, as_json, lambda: _print_table(facts))
 
 
 def _sizes(keys: str, heads: int | None) -> list[int]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import shlex
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,20 +13,15 @@ from hardmax.cli.parts.output import (
     ForceOption,
     JsonOption,
     check_target,
-    print_json,
+    picked,
     print_line,
     print_table,
+    tell,
+    typed_command,
     write_text,
 )
 from hardmax.cli.parts.progress import working
-from hardmax.cli.parts.running import (
-    DiskOption,
-    MemoryOption,
-    ProcessesOption,
-    Running,
-    SchedulerOption,
-    is_folder,
-)
+from hardmax.cli.parts.running import Running, is_folder
 
 if TYPE_CHECKING:
     from hardmax.heads.classes.audit import ClassAudit
@@ -51,6 +44,7 @@ _ENDINGS = (".html", ".htm", ".csv", ".npz")
 
 def classes(
     model: Annotated[Path, typer.Argument(help="An .onnx, .safetensors or .gguf file.", show_default=False)],
+    running: Running,
     names: Annotated[Path | None, typer.Option("--names", help="A text file with one name a line.")] = None,
     domain: Annotated[
         str,
@@ -84,15 +78,11 @@ def classes(
     ] = 0.01,
     force: ForceOption = False,
     as_json: JsonOption = False,
-    processes: ProcessesOption = None,
-    scheduler: SchedulerOption = None,
-    memory: MemoryOption = None,
-    disk: DiskOption = None,
 ) -> int:
     """Name the classes that a model can never answer, each with a proof."""
     from hardmax.heads.classes.audit import audit_classes
 
-    running, folder = Running(processes, scheduler, memory, disk), out if is_folder(out) else None
+    folder = out if is_folder(out) else None
     running.refuse_without(folder)
     if folder is None:
         check_target(out, force=force, endings=_ENDINGS, beside=[model, names, repair])
@@ -107,10 +97,7 @@ def classes(
         _write(audit, facts, out, model)
     if place is not None and repair is not None:
         facts["repair"] = _repaired(audit, place, margin, repair)
-    if as_json:
-        print_json(facts)
-    else:
-        _print(facts, out)
+    tell(facts, as_json, lambda: _print(facts, out))
     return 0 if audit.n_undecided == 0 else 3
 
 
@@ -148,11 +135,9 @@ def _facts(audit: ClassAudit, model: Path, lifts: bool) -> dict[str, Any]:
         "domain": audit.domain.words,
         "n_classes": audit.n_classes,
         "n_features": audit.weights.shape[1],
-        "n_live": audit.n_live,
-        "n_dead": audit.n_dead,
-        "n_undecided": audit.n_undecided,
+        **picked(audit, "n_live", "n_dead", "n_undecided"),
         "is_complete": audit.n_undecided == 0,
-        "exactness": audit.exactness.value,
+        "exactness": audit.exactness,
         "classes": table,
     }
 
@@ -167,12 +152,7 @@ def _write(audit: ClassAudit, facts: dict[str, Any], out: Path, model: Path) -> 
         from hardmax.show.class_page import write_class_page
 
         with working("writing the page") as say:
-            write_class_page(audit, out, name=model.name, command=_command(), force=True, progress=say)
-
-
-def _command() -> str:
-    """The command as it was typed, for the page."""
-    return shlex.join(["hardmax", *(Path(word).name if "/" in word else word for word in sys.argv[1:])])
+            write_class_page(audit, out, name=model.name, command=typed_command(), force=True, progress=say)
 
 
 def _table(rows: list[dict[str, Any]]) -> str:
@@ -205,7 +185,7 @@ def _repaired(audit: ClassAudit, place: OnnxBias, margin: float, out: Path) -> d
         "copies": _named(audit, repair.copies),
         "left": _named(audit, repair.left),
         "losers": _losers(audit, repair),
-        "exactness": repair.exactness.value,
+        "exactness": repair.exactness,
     }
 
 

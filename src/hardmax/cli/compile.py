@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hardmax.cli.parts.output import Dtype, DtypeOption, ForceOption, JsonOption, check_target, print_json, print_line
+from hardmax.cli.parts.output import (
+    Dtype,
+    DtypeOption,
+    ForceOption,
+    JsonOption,
+    check_target,
+    print_line,
+    print_table,
+    tell,
+)
 from hardmax.cli.parts.progress import working
 
 if TYPE_CHECKING:
@@ -78,10 +87,7 @@ def compile_(
         "exactness": "exact" if error == rounding == 0 else "certified",  # bounds are proved and rounded up
         "complexity": {name: [before, after] for name, before, after in compiled.complexity.rows()},
     }
-    if as_json:
-        print_json(facts)
-    else:
-        _print_table(facts)
+    tell(facts, as_json, lambda: _print_table(facts))
 
 
 def _compiled(
@@ -115,15 +121,9 @@ def _compiled(
 
 
 def _print_table(facts: dict[str, Any]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=None)
-    for heading in ("", "source", "transformer"):
-        table.add_column(heading, justify="left" if not heading else "right")
-    for name, (before, after) in facts["complexity"].items():
-        table.add_row(name, *(f"{cell:,}" if isinstance(cell, int) else cell for cell in (before, after)))
-    Console(highlight=False, markup=False, soft_wrap=True).print(table)
+    sizes = facts["complexity"].items()
+    rows = [(name, *(f"{cell:,}" if isinstance(cell, int) else cell for cell in cells)) for name, cells in sizes]
+    print_table(("", "source", "transformer"), rows)
     where = "for all inputs" if facts["bound"] is None else f"for |x| <= {facts['bound']:g}"
     how = "hard"
     if facts["temperature"]:

@@ -8,18 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hardmax.cli.parts.domains import Asked, BoxOption, MarginOption, PlaneOption, SegmentOption, SpaceOption, domain_of
-from hardmax.cli.parts.output import JsonOption, print_json, print_line
+from hardmax.cli.parts.domains import Question
+from hardmax.cli.parts.output import JsonOption, picked, print_line, several, tell
 from hardmax.cli.parts.progress import working
-from hardmax.cli.parts.running import (
-    DiskOption,
-    FolderOption,
-    MemoryOption,
-    ProcessesOption,
-    Running,
-    SchedulerOption,
-)
-from hardmax.cli.parts.sources import InputsOption, ModelArgument, ReferenceOption, hardened, read_model, read_points
+from hardmax.cli.parts.running import FolderOption, Running
 
 if TYPE_CHECKING:
     from hardmax.cells.domains import Domain
@@ -57,26 +49,17 @@ MaxCellsOption = Annotated[
 
 
 def count(
-    model: ModelArgument,
-    inputs: InputsOption = None,
+    asked: Question,
+    *,
     exactness: ExactnessOption = Mode.CERTIFIED,
     max_cells: MaxCellsOption = None,
     cells_only: Annotated[
         bool, typer.Option("--cells-only", help="Count cells alone, in memory that does not grow with them.")
     ] = False,
     verify: Annotated[bool, typer.Option("--verify", help="Check the certificate by other means.")] = False,
-    reference: ReferenceOption = None,
     as_json: JsonOption = False,
-    segment: SegmentOption = None,
-    plane: PlaneOption = None,
-    margin: MarginOption = 0.2,
-    box: BoxOption = None,
-    space: SpaceOption = False,
     out: FolderOption = None,
-    processes: ProcessesOption = None,
-    scheduler: SchedulerOption = None,
-    memory: MemoryOption = None,
-    disk: DiskOption = None,
+    running: Running,
 ) -> int:
     """Count the cells, regions and affine maps of a model on a domain.
 
@@ -88,12 +71,8 @@ def count(
     if (cells_only or out) and (verify or max_cells):
         option, other = "--verify" if verify else "--max-cells", "--out" if out else "--cells-only"
         raise ParameterError(f"{other} keeps no cells, so {option} cannot act on them; leave one of the two out")
-    running = Running(processes, scheduler, memory, disk)
     running.refuse_without(out)
-    net, name = read_model(model)
-    points = read_points(inputs, net.input_shape)
-    named = domain_of(Asked(segment, plane, margin, box, space), net.input_shape, points)
-    hard = hardened(net, name, points, reference)
+    hard, named = asked.read()
     start = time.perf_counter()
     if cells_only or out:
         on = {"out": out, "on": running.resources()} if out else {}
@@ -107,11 +86,7 @@ def count(
         "seconds": time.perf_counter() - start,
         "changes": list(hard.changes),
     }
-    if as_json:
-        print_json(facts)
-    else:
-        for line in _lines(facts):
-            print_line(line)
+    tell(facts, as_json, lambda: print_line(*_lines(facts, hard.title)))
     return 0 if facts["is_complete"] else 3
 
 
@@ -119,20 +94,14 @@ def _cells_alone(net: Network, domain: Domain, mode: Mode, on: dict[str, Any]) -
     from hardmax.cells.search import count_cells
 
     number = count_cells(net, domain, exactness=mode.value, progress=True, **on)
-    return {"n_cells": int(number), "exactness": number.exactness.value, "is_complete": number.is_complete}
+    return {"n_cells": int(number), **picked(number, "exactness", "is_complete")}
 
 
 def _everything(net: Network, domain: Domain, mode: Mode, max_cells: int | None, verify: bool) -> dict[str, Any]:
     from hardmax.cells.search import enumerate_cells
 
     cells = enumerate_cells(net, domain, exactness=mode.value, max_cells=max_cells, progress=True)
-    found: dict[str, Any] = {
-        "n_cells": cells.n_cells,
-        "n_regions": None,
-        "n_maps": None,
-        "exactness": cells.exactness.value,
-        "is_complete": cells.is_complete,
-    }
+    found = {"n_cells": cells.n_cells, "n_regions": None, "n_maps": None, **picked(cells, "exactness", "is_complete")}
     if cells.is_complete:
         with working("merging cells into regions"):
             found |= {"n_regions": cells.n_regions, "n_maps": cells.n_maps}
@@ -140,20 +109,15 @@ def _everything(net: Network, domain: Domain, mode: Mode, max_cells: int | None,
         with working("checking the certificate"):
             checks = cells.certificate
         checks.raise_if_failed()
-        found["checks"] = [{"name": c.name, "passed": c.passed, "detail": c.detail} for c in checks.checks]
+        found["checks"] = [picked(check, "name", "passed", "detail") for check in checks.checks]
     return found
 
 
-def _lines(facts: dict[str, Any]) -> list[str]:
-    counts = "1 cell" if facts["n_cells"] == 1 else f"{facts['n_cells']:,} cells"
-    for key, word in (("n_regions", "region"), ("n_maps", "affine map")):
-        if facts.get(key) is not None:
-            counts += f", {facts[key]:,} {word}{'' if facts[key] == 1 else 's'}"
+def _lines(facts: dict[str, Any], of: str) -> list[str]:
+    words = (("n_cells", "cell"), ("n_regions", "region"), ("n_maps", "affine map"))
+    counts = ", ".join(several(facts[key], word) for key, word in words if facts.get(key) is not None)
     least = "" if facts["is_complete"] else "at least "
     stopped = "" if facts["is_complete"] else "; stopped early, so this is a lower bound"
-    of = facts["model"]
-    if facts["changes"]:
-        of = f"the skeleton of {of}"
     lines = [f"{of}: {least}{counts} on {facts['domain']['text']} ({facts['exactness']}{stopped})"]
     if facts["changes"]:
         lines.append(f"{len(facts['changes'])} change(s) made it hard; `hardmax skeleton` lists them")

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from hardmax.cli.completion import complete_network
-from hardmax.cli.parts.output import ForceOption, JsonOption, check_target, print_json, print_line
+from hardmax.cli.parts.completion import complete_network
+from hardmax.cli.parts.output import ForceOption, JsonOption, check_target, print_line, tell
 from hardmax.cli.parts.progress import working
 from hardmax.cli.parts.sources import hardened, read_model
 
@@ -48,7 +48,6 @@ def explore(
     with working(f"counting the examples for {out}"):
         page = write(out, network=network, force=force)
     n_presets = len(presets()) + (network is not None)
-    if as_json:
-        print_json({"schema": 1, "page": str(page), "bytes": page.stat().st_size, "model": model, "presets": n_presets})
-    else:
-        print_line(f"{page}: the explorer with {n_presets} examples; open it in a browser")
+    facts = {"page": str(page), "bytes": page.stat().st_size, "model": model, "presets": n_presets}
+    told = f"{page}: the explorer with {n_presets} examples; open it in a browser"
+    tell(facts, as_json, lambda: print_line(told))

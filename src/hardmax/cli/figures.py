@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from hardmax.cli.parts.output import ForceOption, JsonOption, print_json, print_line
+from hardmax.cli.parts.output import ForceOption, JsonOption, print_line, tell
+from hardmax.cli.parts.progress import bar
 
 EXAMPLES = """[bold]Examples[/bold]
   hardmax figures -o figures
@@ -34,45 +33,16 @@ def figures(
     from hardmax.show.figures.writing import figures as write
 
     wanted, kinds = checked_numbers(numbers or None), checked_formats(formats.split(","))
-    with _progress(len(wanted), quiet=as_json) as step:
-        files = write(wanted, out, formats=kinds, force=force, seed=seed, progress=step)
-    if as_json:
-        facts = {
-            "schema": 1,
-            "folder": str(out),
-            "seed": seed,
-            "figures": [
-                {"number": number, "files": [file.name for file in files if _is_of(file, number)]} for number in wanted
-            ],
-        }
-        print_json(facts)
-    else:
-        names = "figure" if len(wanted) == 1 else "figures"
-        print_line(f"{names} {', '.join(map(str, wanted))}: {len(files)} files written to {out}")
+    with bar(len(wanted), "figures") as advance:
+        files = write(
+            wanted, out, formats=kinds, force=force, seed=seed,
+            progress=lambda number, name: advance(wanted.index(number), f"figure {number}: {name}"),
+        )  # fmt: skip
+    listed = [{"number": number, "files": [file.name for file in files if _is_of(file, number)]} for number in wanted]
+    names = "figure" if len(wanted) == 1 else "figures"
+    told = f"{names} {', '.join(map(str, wanted))}: {len(files)} files written to {out}"
+    tell({"folder": str(out), "seed": seed, "figures": listed}, as_json, lambda: print_line(told))
 
 
 def _is_of(file: Path, number: int) -> bool:
     return file.name.startswith((f"figure-{number}.", f"figure-{number}-"))
-
-
-@contextmanager
-def _progress(count: int, *, quiet: bool) -> Iterator[Callable[[int, str], None] | None]:
-    """A bar on a terminal; nothing elsewhere."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    console = Console(stderr=True)
-    if quiet or not console.is_terminal:
-        yield None
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("figures", total=count)
-        begun = 0
-
-        def step(number: int, name: str) -> None:
-            nonlocal begun
-            bar.update(task, completed=begun, description=f"figure {number}: {name}")
-            begun += 1
-
-        yield step

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from hardmax.cli.completion import MODEL, complete_model
+from hardmax.cli.parts.completion import MODEL, complete_model
 from hardmax.cli.parts.output import (
     ForceOption,
     JsonOption,
     check_target,
-    print_json,
     print_line,
     print_table,
+    tell,
+    typed_command,
 )
 from hardmax.cli.parts.progress import working
 from hardmax.cli.parts.trained import TextsOption, is_trained, read_trained
@@ -66,12 +65,8 @@ def heads(
         "heads": found.table(),
     }
     if out is not None:
-        command = shlex.join(["hardmax", *(Path(word).name if "/" in word else word for word in sys.argv[1:])])
-        write_heads_page(found, out, name=model, force=force, command=command, n_texts=len(captures))
-    if as_json:
-        print_json(facts)
-    else:
-        _print(facts, out)
+        write_heads_page(found, out, name=model, force=force, command=typed_command(), n_texts=len(captures))
+    tell(facts, as_json, lambda: _print(facts, out))
     return 0
 
 

@@ -8,26 +8,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hardmax.cli.count import ExactnessOption, MaxCellsOption, Mode
-from hardmax.cli.parts.domains import Asked, BoxOption, MarginOption, PlaneOption, SegmentOption, SpaceOption, domain_of
-from hardmax.cli.parts.output import ForceOption, JsonOption, check_target, print_json, print_line, write_text
+from hardmax.cli.parts.domains import Question
+from hardmax.cli.parts.output import (
+    ForceOption,
+    JsonOption,
+    check_target,
+    picked,
+    print_line,
+    several,
+    tell,
+    write_text,
+)
 from hardmax.cli.parts.progress import working
-from hardmax.cli.parts.running import (
-    DiskOption,
-    MemoryOption,
-    ProcessesOption,
-    Running,
-    SchedulerOption,
-    is_folder,
-)
-from hardmax.cli.parts.sources import (
-    InputsOption,
-    ModelArgument,
-    ReferenceOption,
-    hardened,
-    inputs_file,
-    read_model,
-    read_points,
-)
+from hardmax.cli.parts.running import Running, is_folder
+from hardmax.cli.parts.sources import inputs_file
 
 if TYPE_CHECKING:
     from hardmax.cells.complex import CellComplex
@@ -46,7 +40,8 @@ In Python, hm.load_cells("cells.npz") reads the file."""
 
 
 def map_(
-    model: ModelArgument,
+    asked: Question,
+    running: Running,
     out: Annotated[
         Path,
         typer.Option(
@@ -55,7 +50,6 @@ def map_(
             help="Where the cells go: an .npz, or a folder in which work goes on after a kill; hm.load_cells reads it.",
         ),
     ],
-    inputs: InputsOption = None,
     table: Annotated[
         Path | None,
         typer.Option("--csv", help="Also write a table with a row for each cell: label, map, region, volume."),
@@ -65,18 +59,8 @@ def map_(
     ] = None,
     exactness: ExactnessOption = Mode.CERTIFIED,
     max_cells: MaxCellsOption = None,
-    reference: ReferenceOption = None,
     force: ForceOption = False,
     as_json: JsonOption = False,
-    segment: SegmentOption = None,
-    plane: PlaneOption = None,
-    margin: MarginOption = 0.2,
-    box: BoxOption = None,
-    space: SpaceOption = False,
-    processes: ProcessesOption = None,
-    scheduler: SchedulerOption = None,
-    memory: MemoryOption = None,
-    disk: DiskOption = None,
 ) -> int:
     """Save every cell of a model on a domain: label, affine map and polytope.
 
@@ -84,23 +68,20 @@ def map_(
     """
     from hardmax.errors import DomainError
 
-    read = (model, inputs_file(inputs))
-    running, folder = Running(processes, scheduler, memory, disk), out if is_folder(out) else None
+    read = (asked.model, inputs_file(asked.inputs))
+    folder = out if is_folder(out) else None
     running.refuse_without(folder)
     if folder is None:
         check_target(out, force=force, endings=(".npz",), beside=read)
     check_target(table, force=force, endings=(".csv",), beside=(*read, out))
     check_target(picture, force=force, endings=(".svg",), beside=(*read, out, table))
-    net, name = read_model(model)
-    points = read_points(inputs, net.input_shape)
-    named = domain_of(Asked(segment, plane, margin, box, space), net.input_shape, points)
+    hard, named = asked.read()
     if picture is not None and (named.domain.dim != 2 or not named.domain.is_bounded):
         raise DomainError(
             f"--svg draws a bounded domain of 2 dimensions, got {named.text}; give --box LOW HIGH or --plane A B C"
         )
-    hard = hardened(net, name, points, reference)
-    asked = (hard.network, named.domain, exactness.value)
-    cells = _in_folder(asked, folder, running, max_cells) if folder else _in_file(asked, out, max_cells)
+    search = (hard.network, named.domain, exactness.value)
+    cells = _in_folder(search, folder, running, max_cells) if folder else _in_file(search, out, max_cells)
     if cells.n_cells == 0:
         print_line(f"{hard.name}: stopped before the first cell; nothing was written")
         return 3
@@ -116,18 +97,16 @@ def map_(
             title = f"{Path(hard.name).name}: {cells.n_cells:,} cells on {named.text}"
             write_text(picture, plane_svg(cells, title=title, marks=named.marks))
     written = [str(path) for path in (out, table, picture) if path is not None]
-    if as_json:
-        print_json(_facts(cells, hard, named, written))
-    else:
-        print_line(_sentence(cells, hard, named, written))
+    facts = _facts(cells, hard, named, written)
+    tell(facts, as_json, lambda: print_line(_sentence(cells, hard, named, written)))
     return 0 if cells.is_complete else 3
 
 
-def _in_file(asked: tuple[Network, Domain, str], out: Path, max_cells: int | None) -> CellComplex:
+def _in_file(search: tuple[Network, Domain, str], out: Path, max_cells: int | None) -> CellComplex:
     """The cells, found here and written."""
     from hardmax.cells.search import enumerate_cells
 
-    cells = enumerate_cells(*asked, max_cells=max_cells, progress=True)
+    cells = enumerate_cells(*search, max_cells=max_cells, progress=True)
     if cells.n_cells:
         with working(f"writing {out}"):
             cells.save(out)
@@ -135,7 +114,7 @@ def _in_file(asked: tuple[Network, Domain, str], out: Path, max_cells: int | Non
 
 
 def _in_folder(
-    asked: tuple[Network, Domain, str], folder: Path, running: Running, max_cells: int | None
+    search: tuple[Network, Domain, str], folder: Path, running: Running, max_cells: int | None
 ) -> CellComplex:
     """The cells, found by several processes in a folder that keeps them."""
     from hardmax.cells.search import enumerate_cells
@@ -143,7 +122,7 @@ def _in_folder(
 
     if max_cells is not None:
         raise ParameterError("--max-cells is for an .npz file; in a folder a search can be stopped and go on")
-    found = enumerate_cells(*asked, progress=True, out=folder, on=running.resources())
+    found = enumerate_cells(*search, progress=True, out=folder, on=running.resources())
     with working("reading the cells"):
         return found.load()
 
@@ -153,9 +132,7 @@ def _facts(cells: CellComplex, hard: HardModel, named: NamedDomain, written: lis
     return {
         "model": hard.name,
         "domain": named.facts,
-        "n_cells": cells.n_cells,
-        "exactness": cells.exactness.value,
-        "is_complete": cells.is_complete,
+        **picked(cells, "n_cells", "exactness", "is_complete"),
         "written": written,
         "changes": list(hard.changes),
     }
@@ -163,7 +140,5 @@ def _facts(cells: CellComplex, hard: HardModel, named: NamedDomain, written: lis
 
 def _sentence(cells: CellComplex, hard: HardModel, named: NamedDomain, written: list[str]) -> str:
     """What was written, for people."""
-    of = f"the skeleton of {hard.name}" if hard.changes else hard.name
     state = cells.exactness.value if cells.is_complete else f"{cells.exactness.value}; stopped early, more exist"
-    number = "1 cell" if cells.n_cells == 1 else f"{cells.n_cells:,} cells"
-    return f"{of}: {number} on {named.text} ({state}), written to {', '.join(written)}"
+    return f"{hard.title}: {several(cells.n_cells, 'cell')} on {named.text} ({state}), written to {', '.join(written)}"

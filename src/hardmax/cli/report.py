@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hardmax.cli.completion import BUILTIN, complete_model
-from hardmax.cli.parts.output import ForceOption, JsonOption, check_target, print_json, print_line, visible
+from hardmax.cli.parts.comparing import compared_parts
+from hardmax.cli.parts.completion import BUILTIN, complete_model
+from hardmax.cli.parts.output import ForceOption, JsonOption, check_target, picked, print_line, tell, visible
 from hardmax.cli.parts.progress import working
 from hardmax.cli.parts.sources import EXAMPLES as LOOKUP_EXAMPLES
 from hardmax.cli.parts.sources import examples, inputs_file
 from hardmax.cli.parts.trained import TextsOption, is_trained, read_trained, refuse_texts
-from hardmax.cli.parts.trained_fidelity import compared_parts
 
 if TYPE_CHECKING:
     from hardmax.networks.network import Network
@@ -67,10 +67,7 @@ def report(
     facts = _facts(made)
     if made.subject is not None:
         facts |= summary(made.subject.net)
-    if as_json:
-        print_json(facts)
-    else:
-        _print_table(facts)
+    tell(facts, as_json, lambda: _print_table(facts))
     if show:
         import webbrowser
 
@@ -153,12 +150,9 @@ def summary(net: Network) -> dict[str, Any]:
 
     point = np.linspace(-1.0, 1.0, math.prod(net.input_shape)).reshape(net.input_shape)
     return {
-        "input_shape": list(net.input_shape),
-        "output_shape": list(net.output_shape),
-        "temperature": net.temperature,
+        **picked(net, "input_shape", "output_shape", "temperature"),
         "operations": dict(Counter(node.operation.name for node in net.graph.nodes)),
-        "n_parameters": net.n_parameters,
-        "n_choices": net.n_choices,
+        **picked(net, "n_parameters", "n_choices"),
         "evaluation": {
             "input": point.tolist(),
             "output": net(point, temperature=0.0).tolist(),

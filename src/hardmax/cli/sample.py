@@ -6,11 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
-from hardmax.cli.parts.domains import Asked, BoxOption, MarginOption, PlaneOption, SegmentOption, SpaceOption, domain_of
+from hardmax.cli.parts.domains import Question
 from hardmax.cli.parts.messages import for_the_command_line
-from hardmax.cli.parts.output import JsonOption, print_json, print_line
-from hardmax.cli.parts.progress import sampling
-from hardmax.cli.parts.sources import InputsOption, ModelArgument, ReferenceOption, hardened, read_model, read_points
+from hardmax.cli.parts.output import JsonOption, picked, print_line, several, tell
+from hardmax.cli.parts.progress import bar
 
 EXAMPLES = """[bold]Examples[/bold]
   hardmax sample builtin:demo --box -2 2
@@ -24,17 +23,10 @@ _CHEAP_PARAMETERS, _CHEAP_CELLS = 100_000, 20_000
 
 
 def sample(
-    model: ModelArgument,
-    inputs: InputsOption = None,
+    asked: Question,
     samples: Annotated[float, typer.Option("--samples", "-n", help="How many inputs to draw; 1e6 is fine.")] = 1e6,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the draws.")] = 0,
-    reference: ReferenceOption = None,
     as_json: JsonOption = False,
-    segment: SegmentOption = None,
-    plane: PlaneOption = None,
-    margin: MarginOption = 0.2,
-    box: BoxOption = None,
-    space: SpaceOption = False,
 ) -> int:
     """Estimate the number of cells from uniform samples of a bounded domain.
 
@@ -49,49 +41,37 @@ def sample(
 
     if not (samples >= 1 and samples == int(min(samples, 2.0**62))):
         raise ParameterError(f"--samples: expected a whole number of at least 1, got {samples:g}")
-    if space:
+    if asked.space:
         raise DomainError("--space: nothing is uniform on all of space; give --box LOW HIGH, or use `hardmax count`")
-    net, name = read_model(model)
-    points = read_points(inputs, net.input_shape)
-    named = domain_of(Asked(segment, plane, margin, box, space), net.input_shape, points, is_bounded=True)
-    hard = hardened(net, name, points, reference)
+    hard, named = asked.read(is_bounded=True)
     rng = np.random.default_rng(seed)
-    with sampling(int(samples)) as advance:
-        found = sample_cells(hard.network, named.domain, int(samples), rng=rng, progress=advance)
+    with bar(int(samples), "sampling") as advance:
+        found = sample_cells(
+            hard.network, named.domain, int(samples), rng=rng,
+            progress=lambda done, seen: advance(done, f"{done:,} samples, {seen:,} cells seen"),
+        )  # fmt: skip
     facts: dict[str, Any] = {
         "model": hard.name,
         "domain": named.facts,
         "seed": seed,
-        "n_samples": found.n_samples,
-        "is_complete": found.is_complete,
-        "n_distinct": found.n_distinct,
-        "n_once": found.n_once,
-        "n_twice": found.n_twice,
-        "coverage": found.coverage,
-        "estimate": found.estimate,
-        "interval": list(found.interval),
-        "is_hashed": found.is_hashed,
+        **picked(found, "n_samples", "is_complete", "n_distinct", "n_once", "n_twice", "coverage", "estimate"),
+        **picked(found, "interval", "is_hashed"),
         "warning": found.warning and for_the_command_line(found.warning),
-        "exactness": found.exactness.value,
+        "exactness": found.exactness,
         "changes": list(hard.changes),
         "true_cells": _true_cells(hard.network, named.domain) if found.is_complete else None,
     }
-    if as_json:
-        print_json(facts)
-    else:
-        for line in _lines(facts):
-            print_line(line)
+    tell(facts, as_json, lambda: print_line(*_lines(facts, hard.title)))
     return 0 if found.is_complete else 3
 
 
-def _lines(facts: dict[str, Any]) -> list[str]:
+def _lines(facts: dict[str, Any], of: str) -> list[str]:
     from hardmax.measure.sampling import rounded_down
 
-    of = f"the skeleton of {facts['model']}" if facts["changes"] else facts["model"]
     low, high = facts["interval"]
     stopped = "" if facts["is_complete"] else "; stopped early"
     lines = [
-        f"{of}: at least {_several(facts['n_distinct'], 'cell')} seen in {_several(facts['n_samples'], 'sample')} of "
+        f"{of}: at least {several(facts['n_distinct'], 'cell')} seen in {several(facts['n_samples'], 'sample')} of "
         f"{facts['domain']['text']} (estimated{stopped})",
         f"coverage {rounded_down(facts['coverage'])}; Chao1's lower estimate of the number of cells "
         f"{facts['estimate']:,.1f}, 95 % interval [{low:,.0f}, {high:,.1f}], "
@@ -102,9 +82,7 @@ def _lines(facts: dict[str, Any]) -> list[str]:
     if facts["true_cells"] is not None:
         missed = facts["true_cells"] - facts["n_distinct"]
         told = (
-            "sampling found them all"
-            if missed == 0
-            else f"sampling missed {_several(missed, 'cell')}, too small to hit"
+            "sampling found them all" if missed == 0 else f"sampling missed {several(missed, 'cell')}, too small to hit"
         )
         lines.append(f"the true number is {facts['true_cells']:,} (certified, hardmax count): {told}")
     return lines
@@ -122,7 +100,3 @@ def _true_cells(net: Any, domain: Any) -> int | None:
     except HardmaxError:
         return None
     return cells.n_cells if cells.is_complete else None
-
-
-def _several(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"

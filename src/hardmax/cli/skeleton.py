@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hardmax.cli.completion import complete_model
+from hardmax.cli.parts.comparing import NUMBERS, facts_of, taken_apart, trained_trial
+from hardmax.cli.parts.completion import complete_model
 from hardmax.cli.parts.output import (
     Dtype,
     DtypeOption,
     ForceOption,
     JsonOption,
     check_target,
-    print_json,
     print_line,
     print_table,
+    tell,
 )
 from hardmax.cli.parts.progress import working
 from hardmax.cli.parts.sources import InputsOption, ReferenceOption, inputs_file, read_labels, read_model, read_points
@@ -26,7 +27,6 @@ from hardmax.cli.parts.trained import TextsOption, is_trained, read_trained, ref
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from hardmax.heads.fidelity import Fidelity
     from hardmax.networks.network import Network
 
 EXAMPLES = """[bold]Examples[/bold]
@@ -44,13 +44,6 @@ _MEANINGS = {
     "agreement": "decisions kept: share of equal decisions",
     "relative_error": "relative error: mean of |hard - soft| / |soft|",
     "kl": "divergence in nats",
-}
-_NUMBERS = {
-    "agreement": "decisions kept",
-    "relative_error": "relative error",
-    "kl": "divergence",
-    "soft_accuracy": "accuracy, soft",
-    "hard_accuracy": "accuracy, hard",
 }
 _SHOWN_CHANGES = 12
 _MOST_HEADS = 48  # in a table for people; of more only those that lose most
@@ -134,32 +127,27 @@ def skeleton(
         facts["fidelity"] = _fidelity(net, None if reference is None else hard, points, answers, max_loss, brief)
     if out is not None:
         write(hard, out, dtype=dtype.value)
-    if as_json:
-        print_json(facts)
-    else:
-        _print(facts)
+    tell(facts, as_json, lambda: _print(facts))
 
 
 def _trained(
     model: str, texts: Path | None, refused: dict[str, Any], max_loss: float, brief: bool, as_json: bool
 ) -> None:
     """A trained model against itself with its heads hard, on texts."""
-    from hardmax.cli.parts.trained_fidelity import compare_trained
-
     with working("starting") as say:
         trained = read_trained(model, texts, refused, say)
-    facts = {
-        "model": model,
-        "texts": str(texts),
-        "kept_soft": "norms and activations",
-        "fidelity": compare_trained(trained, _row, max_loss, brief),
-    }
-    if as_json:
-        print_json(facts)
-        return
-    n_heads = facts["fidelity"]["n_heads"]  # type: ignore[index]
-    print_line(f"{model}: {n_heads} attention heads made hard inside the model; norms and activations are kept")
-    _print_fidelity(facts["fidelity"])  # type: ignore[arg-type]
+        say(f"running {model}, soft and hard")
+        trial = trained_trial(trained)
+        heads = trial.runs.heads
+        whole = trial.with_hard(heads).fidelity
+    fidelity: dict[str, Any] = {"n_inputs": whole.n, "n_heads": len(heads), "exactness": whole.exactness}
+    fidelity["whole"] = facts_of(whole)
+    if not brief:
+        fidelity |= taken_apart(trial, whole, max_loss, "together")
+    kept = "norms and activations"
+    facts = {"model": model, "texts": str(texts), "kept_soft": kept, "fidelity": fidelity}
+    title = f"{model}: {len(heads)} attention heads made hard inside the model; {kept} are kept"
+    tell(facts, as_json, lambda: _print_fidelity(fidelity, title))
 
 
 def _fidelity(
@@ -174,43 +162,11 @@ def _fidelity(
     from hardmax.heads.fidelity import Trial
     from hardmax.heads.trials import runs_of
 
-    with working("comparing the model with its skeleton") as say:
+    with working("comparing the model with its skeleton"):
         trial = Trial(runs_of(net, points), labels)
         whole = trial.whole(frozen)
-        facts: dict[str, Any] = {"n_inputs": whole.n, "exactness": whole.exactness.value, "whole": _row(whole)}
-        if brief:
-            return facts
-        say("comparing layer by layer")
-        facts["by_layer"] = [
-            {"layer": layer, **_row(hardened.fidelity)} for layer, hardened in enumerate(trial.by_layer())
-        ]
-        say("comparing head by head")
-        facts["by_head"] = [
-            {"layer": hardened.heads[0][0], "head": hardened.heads[0][1], **_row(hardened.fidelity)}
-            for hardened in trial.by_head()
-        ]
-        if whole.agreement is not None:
-            say("looking for heads that can be hard together")
-            best = trial.greedy(max_loss)[-1]
-            facts["greedy"] = {
-                "max_loss": max_loss,
-                "heads": [list(pair) for pair in best.heads],
-                "n_heads": len(facts["by_head"]),
-                **_row(best.fidelity),
-            }
-    return facts
-
-
-def _row(found: Fidelity) -> dict[str, Any]:
-    return {
-        "relative_error": found.relative_error,
-        "kl": found.kl,
-        "agreement": found.agreement,
-        "interval": found.interval(),
-        "intervals": {name: found.interval(name) for name in _NUMBERS},
-        "soft_accuracy": found.soft_accuracy,
-        "hard_accuracy": found.hard_accuracy,
-    }
+    facts = {"n_inputs": whole.n, "exactness": whole.exactness, "whole": facts_of(whole)}
+    return facts if brief else facts | taken_apart(trial, whole, max_loss, "greedy")
 
 
 def _print(facts: dict[str, Any]) -> None:
@@ -227,7 +183,8 @@ def _print(facts: dict[str, Any]) -> None:
         print_line(f"written to {facts['out']}")
 
 
-def _print_fidelity(facts: dict[str, Any]) -> None:
+def _print_fidelity(facts: dict[str, Any], *title: str) -> None:
+    print_line(*title)
     rows = [("all of it", facts["whole"])]
     rows += [(f"layer {row['layer']}", row) for row in facts.get("by_layer", ())]
     heads = facts.get("by_head", [])
@@ -236,11 +193,11 @@ def _print_fidelity(facts: dict[str, Any]) -> None:
     chosen = facts.get("greedy") or facts.get("together")
     if chosen:
         rows.append((f"{len(chosen['heads'])} of {chosen['n_heads']} together", chosen))
-    kept = [key for key in _NUMBERS if facts["whole"][key] is not None]
+    kept = [key for key in NUMBERS if facts["whole"][key] is not None]
     if facts["whole"]["agreement"] is not None:
         print_line(_in_words(facts["whole"], facts["n_inputs"]))
     print_table(
-        ["made hard", *(_NUMBERS[key] for key in kept)],
+        ["made hard", *(NUMBERS[key] for key in kept)],
         [[name, *(_entry(row, key) for key in kept)] for name, row in rows],
         title=f"soft against hard on {facts['n_inputs']} inputs ({facts['exactness']})",
     )

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hardmax.cli.parts.output import JsonOption, print_json, print_line, print_table
-from hardmax.cli.parts.running import DiskOption, FolderOption, MemoryOption, ProcessesOption, Running, SchedulerOption
+from hardmax.cli.parts.output import JsonOption, print_line, print_table, tell
+from hardmax.cli.parts.running import FolderOption, Running
 
 if TYPE_CHECKING:
     from hardmax.runs.sweeps import Sweep
@@ -27,12 +27,10 @@ _SHOWN = 40
 
 def sweep(
     plan: Annotated[Path, typer.Argument(help="The plan, a .toml file.", show_default=False)],
+    *,
     out: FolderOption = None,
     as_json: JsonOption = False,
-    processes: ProcessesOption = None,
-    scheduler: SchedulerOption = None,
-    memory: MemoryOption = None,
-    disk: DiskOption = None,
+    running: Running,
 ) -> int:
     """Count cells over a grid of sizes and seeds, beside bounds and expected values.
 
@@ -43,12 +41,10 @@ def sweep(
 
     read_plan(plan)  # before a folder is made
     folder = out or Path(plan.stem)
-    found = run(plan, folder, on=Running(processes, scheduler, memory, disk).resources(), progress=True)
-    if as_json:
-        facts = {"plan": str(plan), "rows": len(found), "is_complete": found.is_complete, "folder": str(folder)}
-        print_json({**facts, "table": str(found.table) if found.table else None, "points": _points(found)})
-    else:
-        _print(found)
+    found = run(plan, folder, on=running.resources(), progress=True)
+    facts = {"plan": str(plan), "rows": len(found), "is_complete": found.is_complete, "folder": str(folder)}
+    facts |= {"table": str(found.table) if found.table else None, "points": _points(found)}
+    tell(facts, as_json, lambda: _print(found))
     return 0 if found.is_complete else 3
 
 

@@ -30,7 +30,7 @@ from hardmax.constructions.triangulation import (
     simplices_of,
 )
 from hardmax.errors import DiscontinuityError, DomainError, EmptyError, ParameterError, ShapeError, WeightError
-from hardmax.exactness import FloatArray
+from hardmax.exactness import FloatArray, numbers
 from hardmax.networks.network import Network
 from hardmax.tropical.polynomial import TropicalPolynomial
 
@@ -309,15 +309,8 @@ def _positive(name: str, number: Any) -> float:
     return value
 
 
-def _floats(what: str, values: ArrayLike) -> FloatArray:
-    try:
-        return np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        raise WeightError(f"{what}: expected numbers, got {values!r:.80}") from None
-
-
 def _box(low: ArrayLike, high: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    start, end = np.atleast_1d(_floats("low", low)), np.atleast_1d(_floats("high", high))
+    start, end = np.atleast_1d(numbers("low", low)), np.atleast_1d(numbers("high", high))
     if start.shape != end.shape or start.ndim != 1 or not len(start):
         raise ShapeError(f"expected an interval or a box, got low {start.shape} and high {end.shape}")
     with np.errstate(over="ignore", invalid="ignore"):
@@ -341,7 +334,7 @@ def _counted(wanted: Sequence[float], each: int, most: int, accuracy: float) -> 
 def _values(function: Callable[[FloatArray], ArrayLike], points: FloatArray) -> FloatArray:
     if not callable(function):
         raise ParameterError(f"function: expected one that takes points (n, dim), got {function!r:.80}")
-    values = _floats("function", function(points))
+    values = numbers("function", function(points))
     if values.shape != (len(points),):
         raise ShapeError(f"function: expected {len(points)} values, one a point, got shape {values.shape}")
     if not np.isfinite(values).all():

@@ -66,14 +66,18 @@ class Graph:
         return operation
 
     @cached_property
+    def readers(self) -> tuple[tuple[int, ...], ...]:
+        """For each value the indices of the nodes that read it, in order."""
+        found: list[list[int]] = [[] for _ in range(len(self.nodes) + 1)]
+        for index, node in enumerate(self.nodes):
+            for value in set(node.inputs):
+                found[value].append(index)
+        return tuple(map(tuple, found))
+
+    @cached_property
     def last_use(self) -> tuple[int, ...]:
         """For each value the index of the last node that reads it (the end for the result)."""
-        last = [-1] * (len(self.nodes) + 1)
-        for index, node in enumerate(self.nodes):
-            for value in node.inputs:
-                last[value] = index
-        last[-1] = len(self.nodes)
-        return tuple(last)
+        return (*(max(readers, default=-1) for readers in self.readers[:-1]), len(self.nodes))
 
     def operations(self, dtype: str) -> tuple[Operation, ...]:
         """The operations with constants as float64, float32 or exact rationals; cached."""

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hardmax.errors import EmptyError, ParameterError, ShapeError, WeightError
-from hardmax.exactness import FloatArray, as_tuple, detached, if_transposed
+from hardmax.exactness import FloatArray, as_tuple, check_count, finite_numbers, if_transposed
 from hardmax.networks import operations as op
 from hardmax.networks.graph import GraphBuilder
 from hardmax.networks.selections import add_sparsemax, add_top
@@ -105,8 +105,7 @@ class Maxout(Layer):
     rank: int
 
     def __post_init__(self) -> None:
-        if not isinstance(self.rank, int | np.integer) or self.rank < 1:
-            raise ParameterError(f"Maxout: expected a rank (an integer of at least 1), got {self.rank!r}")
+        check_count("Maxout rank", self.rank)
 
     def lower(self, builder: GraphBuilder, value: int, where: str) -> int:
         shape = builder.shape_of(value)
@@ -137,8 +136,7 @@ class TopK(Layer):
     count: int
 
     def __post_init__(self) -> None:
-        if isinstance(self.count, bool) or not isinstance(self.count, int | np.integer) or self.count < 1:
-            raise ParameterError(f"TopK: expected how many to choose (an integer of at least 1), got {self.count!r}")
+        check_count("TopK count", self.count)
 
     def lower(self, builder: GraphBuilder, value: int, where: str) -> int:
         shape = builder.shape_of(value)
@@ -367,7 +365,7 @@ def frozen_transpose(matrix: FloatArray) -> FloatArray:
 
 
 def _matrix(what: str, values: ArrayLike) -> FloatArray:
-    array = _numbers(what, values)
+    array = finite_numbers(what, values)
     if array.ndim != 2:
         raise ShapeError(f"{what}: expected a matrix, got an array of shape {array.shape}")
     if array.shape[0] == 0 and "keys" in what:
@@ -378,27 +376,7 @@ def _matrix(what: str, values: ArrayLike) -> FloatArray:
 
 
 def _vector(what: str, values: ArrayLike) -> FloatArray:
-    array = _numbers(what, values)
+    array = finite_numbers(what, values)
     if array.ndim != 1:
         raise ShapeError(f"{what}: expected a vector, got an array of shape {array.shape}")
-    return array
-
-
-def _numbers(what: str, values: ArrayLike) -> FloatArray:
-    try:
-        raw = np.asarray(detached(values))
-        if raw.dtype.kind == "c":
-            raise WeightError(f"{what}: expected real numbers, got complex ones")
-        with np.errstate(over="ignore"):  # what overflows is infinite and refused below
-            array = op.frozen(raw)
-    except (TypeError, ValueError, OverflowError) as error:
-        if isinstance(error, WeightError):
-            raise
-        raise WeightError(f"{what}: expected an array of numbers, got {type(values).__name__} ({error})") from None
-    if not np.isfinite(array).all():
-        position = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
-        raise WeightError(
-            f"{what}: entry {list(position)} is {array[position]}; expected finite numbers. "
-            "Replace NaN and infinite entries first."
-        )
     return array

@@ -26,9 +26,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hardmax.errors import MissingModelError, ParameterError, PrecisionError, ShapeError, WeightError
+from hardmax.errors import MissingModelError, ParameterError, PrecisionError, ShapeError
 from hardmax.exact.rationals import float_array, rational, rational_array
-from hardmax.exactness import Array, FloatArray
+from hardmax.exactness import Array, FloatArray, finite_numbers
 from hardmax.networks import evaluation
 from hardmax.networks import operations as op
 from hardmax.networks.files.formats import read
@@ -317,18 +317,10 @@ def _is_among(number: Any, size: int | None) -> bool:
 
 
 def _rows(name: str, given: ArrayLike, *counts: int) -> FloatArray:
-    try:
-        rows = np.asarray(given)
-        if rows.dtype.kind not in "fiub":
-            raise TypeError(rows.dtype)
-        rows = rows.astype(np.float64)
-    except (TypeError, ValueError):
-        raise ParameterError(f"{name}: expected an array of numbers, got {type(given).__name__}") from None
+    rows = finite_numbers(name, given)
     if rows.ndim != 2 or rows.shape[0] not in counts or rows.shape[1] != _WIDTH:
         wanted = " or ".join(map(str, counts))
         raise ShapeError(f"{name}: expected {wanted} rows of {_WIDTH} numbers, got shape {rows.shape}")
-    if not np.isfinite(rows).all():
-        raise WeightError(f"{name}: expected finite numbers, got NaN or infinite entries")
     return rows
 
 
@@ -362,10 +354,15 @@ def _stored(values: Array, where: str, temperature: float) -> FloatArray:
 
 def trained(name: str) -> Network:
     """A trained network that ships with the package."""
-    file = _MODELS / f"{name}.npz"
+    return read(model_file(f"{name}.npz"))
+
+
+def model_file(name: str) -> Path:
+    """A file of built-in networks that ships with the package."""
+    file = _MODELS / name
     if not file.is_file():
         raise MissingModelError(
-            f"the built-in network {name!r} should be in {file}, but this installation lacks the file; reinstall "
-            "hardmax, or use another built-in network"
+            f"a built-in network should be in {file}, but this installation lacks the file; reinstall hardmax, or use "
+            "another built-in network"
         )
-    return read(file)
+    return file

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import EmptyError, ParameterError, ShapeError, WeightError
 from hardmax.exact.rationals import fraction_array, rational_array
-from hardmax.exactness import detached
+from hardmax.exactness import FloatArray, detached, finite_numbers
 from hardmax.html import block, table
 from hardmax.networks import evaluation
 from hardmax.networks import operations as op
@@ -214,6 +214,16 @@ def _sizes(input_dim: Any) -> tuple[int, ...]:
     if not isinstance(sizes, tuple | list) or not all(isinstance(size, int | np.integer) for size in sizes):
         raise ParameterError(f"input_dim: expected an integer or a shape of integers, got {input_dim!r}")
     return tuple(int(size) for size in sizes)
+
+
+def one_input(net: Network, x: ArrayLike, name: str = "x") -> FloatArray:
+    """One finite input of the network's shape, as floats."""
+    point = finite_numbers(name, x)
+    if point.shape != net.input_shape:
+        raise ShapeError(
+            f"{name}: expected one input of shape {net.input_shape}, got {point.shape}; inputs carry no batch axis"
+        )
+    return point
 
 
 def check_network(net: Any, what: str = "expected an hm.Network") -> None:

@@ -18,7 +18,8 @@ from hardmax.errors import ParameterError
 from hardmax.exact.rationals import rational_array
 from hardmax.exactness import FloatArray
 from hardmax.measure import bounds, stability
-from hardmax.networks.layers import Affine, Attention, Head, Maxout, ReLU, Residual
+from hardmax.networks.layers import Affine, Attention, Maxout, ReLU, Residual
+from hardmax.networks.library import affine_head
 from hardmax.networks.network import Network
 from hardmax.papers import witnesses as w
 from hardmax.tropical.sums.joint_cells import joint_cells
@@ -277,7 +278,9 @@ def _relu_net(numbers: Any) -> Any:
 
 def _block_net(numbers: Any) -> Any:
     v = numbers.astype(float)
-    heads = [Head(v[o : o + 6].reshape(2, 3), v[o + 6 : o + 10].reshape(2, 2), _LIFT, [0.0, 0.0, 1.0]) for o in (0, 10)]
+    keys = [v[start : start + 6].reshape(2, 3) for start in (0, 10)]
+    values = [v[start : start + 4].reshape(2, 2) for start in (6, 16)]
+    heads = [affine_head(k[:, :2], k[:, 2], each) for k, each in zip(keys, values, strict=True)]
     output = np.hstack([np.eye(2), np.eye(2)])
     ffn = v[20:26].reshape(2, 3)
     return Network([Residual(Attention(heads, output)), Affine(ffn[:, :2], ffn[:, 2]), ReLU()], 2)
@@ -315,9 +318,6 @@ def _routing(name: str, trials: int, rng: np.random.Generator) -> Attack:
 def _moves(net: Any, x: FloatArray, other: FloatArray) -> bool:
     """Whether two inputs have different labels in rational arithmetic."""
     return bool((net.labels(rational_array(x)) != net.labels(rational_array(other))).any())
-
-
-_LIFT = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]])
 
 
 def _maxout_net(numbers: Any) -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 
 from hardmax.heads.diagram.power_diagram import power_diagram
 from hardmax.papers import witnesses as w
-from hardmax.papers.entries import Claim, Decided, Outcome
+from hardmax.papers.entries import Check, Outcome
 
 
 def _random_keys(rng: np.random.Generator, n: int, dim: int) -> list[list[int]]:
@@ -131,109 +131,15 @@ def _normalised(keys: list[tuple[int, int]]) -> Outcome:
     return Outcome(differ == 0, {"squared norms of the keys": norms, "queries of 169 where the winners differ": differ})
 
 
-CLAIMS = (
-    Claim(
-        "IV.1",
-        "Definition IV.1",
-        "Distinct sites partition space into N Voronoi cells.",
-        _voronoi,
-        0,
-        1,
-        Decided.PROVED,
-    ),
-    Claim(
-        "IV.2",
-        "Definition IV.2",
-        "A power cell can be empty when larger weights dominate its site.",
-        _power_cell,
-        True,
-        False,
-        Decided.EXACT,
-    ),
-    Claim(
-        "IV.3",
-        "Theorem IV.3",
-        "Routing by <q, k_j> is the power diagram with sites k_j and weights |k_j|^2.",
-        _power_weights,
-        lambda key: sum(a * a for a in key),
-        lambda key: 0,
-        Decided.PROVED,
-    ),
-    Claim(
-        "IV.3-one-hot",
-        "Theorem IV.3",
-        "In the interior of a cell attention over a set of (distinct) keys tends to a one-hot indicator.",
-        _one_hot,
-        (1, 0, -1),
-        (1, 1, -1),
-        Decided.PROVED,
-        None,
-        "Where keys repeat they are no set of N keys, and share: k = (1, 1, -1) tends to (1/2, 1/2, 0) on an open set.",
-    ),
-    Claim(
-        "Figure 3",
-        "Figure 3",
-        "Cells disappear due to their relatively small weights.",
-        _empty_cells,
-        "lightest",
-        "mixture",
-        Decided.PROVED,
-        "mixture",
-        "Small relative to a mixture: an empty key is a mixture of others, and its weight is below the same mixture of "
-        "theirs. Not the smallest ones: here weight 25 is empty and weight 0 is not. Exactly the keys that are no "
-        "vertices of the hull are empty.",
-        True,
-    ),
-    Claim(
-        "IV.4",
-        "Corollary IV.4",
-        "At zero temperature the output is the winner's value, constant on each cell.",
-        _piecewise,
-        "constant",
-        "sloped",
-        Decided.PROVED,
-    ),
-    Claim(
-        "IV.4-bounded",
-        "Corollary IV.4",
-        "The cells are bounded polyhedral regions.",
-        _bounded,
-        "bounded",
-        "cones",
-        Decided.PROVED,
-        "cones",
-        "Without bias every cell is a cone, hence unbounded.",
-    ),
-    Claim(
-        "IV.4-uniform",
-        "Corollary IV.4, Appendix C",
-        "The output converges to v_j uniformly on the interior of the cell.",
-        _uniform,
-        "whole cell",
-        "margin at least 1/2",
-        Decided.PROVED,
-        "margin at least 1/2",
-        "Convergence is pointwise; it is uniform where the margin is at least delta > 0.",
-    ),
-    Claim(
-        "IV.5",
-        "Remark IV.5",
-        "Over whole sequences the partition is coupled, not a product over tokens.",
-        _pullback,
-        "coupled",
-        "product",
-        Decided.EXACT,
-    ),
-    Claim(
-        "IV.6",
-        "Remark IV.6",
-        "With keys of one norm the diagram is an ordinary Voronoi diagram.",
-        _normalised,
-        [(3, 4), (4, 3), (5, 0), (-3, 4), (0, -5)],
-        [(3, 4), (4, 3), (1, 0), (-3, 4), (0, -5)],
-        Decided.EXACT,
-        None,
-        "Keys have one norm when normalised after W_K (QK-norm), not by LayerNorm before it; and all N distinct keys "
-        "on a sphere have cells, so nothing degenerates.",
-    ),
-)
+CHECKS = {
+    "IV.1": Check(_voronoi, 0, 1),
+    "IV.2": Check(_power_cell, True, False),
+    "IV.3": Check(_power_weights, lambda key: sum(a * a for a in key), lambda key: 0),
+    "IV.3-one-hot": Check(_one_hot, (1, 0, -1), (1, 1, -1)),
+    "Figure 3": Check(_empty_cells, "lightest", "mixture", corrects=True),
+    "IV.4": Check(_piecewise, "constant", "sloped"),
+    "IV.4-bounded": Check(_bounded, "bounded", "cones", corrects=True),
+    "IV.4-uniform": Check(_uniform, "whole cell", "margin at least 1/2", corrects=True),
+    "IV.5": Check(_pullback, "coupled", "product"),
+    "IV.6": Check(_normalised, [(3, 4), (4, 3), (5, 0), (-3, 4), (0, -5)], [(3, 4), (4, 3), (1, 0), (-3, 4), (0, -5)]),
+}

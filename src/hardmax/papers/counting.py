@@ -11,10 +11,7 @@ import numpy as np
 from hardmax.cells.domains import Box, Segment
 from hardmax.measure import bounds
 from hardmax.papers import witnesses as w
-from hardmax.papers.entries import Claim, Decided, Outcome
-
-#: That the closed forms for joint cells are maxima.
-_TIGHT = "Weibel 2012; Montúfar, Ren and Zhang, arXiv 2104.08135"
+from hardmax.papers.entries import Check, Outcome
 
 
 def _single_head(bound: Any) -> Outcome:
@@ -32,7 +29,7 @@ def _standard_regime(bound: Any) -> Outcome:
     """H <= d, bias-free: parabola heads, which attain the tight maximum, against the bound."""
     shown = {}
     for n, heads, dim in ((3, 2, 3), (4, 2, 2), (5, 1, 2), (3, 3, 3)):
-        found = w.joint_count(w.parabola_heads(n, heads, dim, affine=False))
+        found = w.joint_count(w.bias_free_parabolas(n, heads, dim))
         shown[f"N = {n}, H = {heads}, d = {dim}"] = f"{found} cells, bound {bound(n, heads)}"
         if found > bound(n, heads):
             return Outcome(False, shown)
@@ -47,14 +44,14 @@ def _saturated_regime(exponent: Any) -> Outcome:
     slope = log(grown[1] / grown[0]) / log(1 << 10)
     shown = {"cells for H = 3..7": counted, "growth exponent in N H": round(slope, 4), "asserted": exponent(3)}
     # one more head loses no cells, so that what H = 3 attains for d = 3, N = 5 bounds H = 4 from below
-    shown["attained for d = 3, N = 5, H = 3"] = w.joint_count(w.parabola_heads(5, 3, 3, affine=False))
+    shown["attained for d = 3, N = 5, H = 3"] = w.joint_count(w.bias_free_parabolas(5, 3, 3))
     shown["(N H)^exponent at H = 4"] = 20 ** exponent(3)
     return Outcome(counted == formula and slope <= exponent(3) + 0.01, shown)
 
 
 def _simplicial(hypothesis: str) -> Outcome:
     """N = 6, d = 3, H = 3: the points of two heads span a facet of the Cayley embedding, whatever the keys."""
-    heads = [keys for keys, _ in w.parabola_heads(6, 3, 3, affine=False)]
+    heads = [keys for keys, _ in w.bias_free_parabolas(6, 3, 3)]
     lifted = [[*key, *np.eye(3)[head]] for head, keys in enumerate(heads) for key in keys]
     facet = [point for point in lifted if point[-1] == 0]  # nothing is below 0 there, so this is a face
     whole, part = (int(np.linalg.matrix_rank(np.array(points)[1:] - np.array(points)[0])) for points in (lifted, facet))
@@ -92,7 +89,7 @@ def _gap_of_bounds(depends_on: str) -> Outcome:
 
 
 def _figure_4(number: int) -> Outcome:
-    attained = w.joint_count(w.parabola_heads(6, 3, 3, affine=False))
+    attained = w.joint_count(w.bias_free_parabolas(6, 3, 3))
     maximum = bounds.max_joint_cells([6] * 3, 3, affine=False)
     return Outcome(number == maximum == attained, {"attained": attained, "maximum": maximum, "asserted": number})
 
@@ -213,204 +210,28 @@ def _figure_1(weights: str) -> Outcome:
     return Outcome(is_below, shown)
 
 
-CLAIMS = (
-    Claim(
-        "V.1",
-        "Proposition V.1",
-        "A single head's Newton polytope has at most N vertices.",
-        _single_head,
-        bounds.as_published.single_head_vertices,
-        lambda n: max(1, n - 1),
-        Decided.PROVED,
-    ),
-    Claim(
-        "V.2-standard",
-        "Theorem V.2",
-        "For H <= d the Minkowski sum has O(N^H) vertices.",
-        _standard_regime,
-        lambda n, heads: n**heads,
-        lambda n, heads: n ** (heads - 1) + 1,
-        Decided.PROVED,
-    ),
-    Claim(
-        "V.2-saturated",
-        "Theorem V.2",
-        "For H > d it has O((N H)^floor(d/2)) vertices.",
-        _saturated_regime,
-        lambda d: d // 2,
-        lambda d: d - 1,
-        Decided.PROVED,
-        lambda d: d - 1,
-        "The maximum is Theta((N H)^{d-1}) without bias and Theta((N H)^d) with: V_lin and V_aff of hm.bounds. "
-        "(Appendix D's own first bound, O((N H)^d), is right: D-own.) That the counted cells exceed every multiple of "
-        "H is exact; that nothing exceeds V_lin is literature.",
-        reference=_TIGHT,
-    ),
-    Claim(
-        "V.2-simplicial",
-        "Theorem V.2",
-        "Keys in general position make the Cayley embedding of the heads simplicial.",
-        _simplicial,
-        "simplicial",
-        "a facet for each head left out",
-        Decided.PROVED,
-        "a facet for each head left out",
-        "With two heads or more it never is, unless (H - 1) N <= d + H - 1: all points of the heads but one span a "
-        "facet. What is meant, and enough, is that mixed faces are products of simplices.",
-    ),
-    Claim(
-        "V-A",
-        "Section V-A",
-        "The number of extreme points grows exponentially with H.",
-        _in_heads,
-        "exponential",
-        "polynomial",
-        Decided.LITERATURE,
-        "polynomial",
-        "As N^H up to H = d - 1; past H = d it is a polynomial of degree d - 1 in H.",
-        reference=_TIGHT,
-    ),
-    Claim(
-        "Figure 4",
-        "Figure 4",
-        "Three heads of six keys in space raise the vertex count from 6 to 216.",
-        _figure_4,
-        216,
-        92,
-        Decided.PROVED,
-        92,
-        "216 = 6^3 counts candidate sums; the largest number of vertices is 92.",
-    ),
-    Claim(
-        "V.3-parameters",
-        "Example V.3",
-        "Attention has 4 d^2 weights whatever the number of heads: 1.05e6 for d = 512.",
-        _parameters,
-        1048576,
-        1050000,
-        Decided.EXACT,
-    ),
-    Claim(
-        "V.3-single",
-        "Example V.3",
-        "One head of 512 keys has at most 512 vertices.",
-        _one_head_of_512,
-        512,
-        1024,
-        Decided.PROVED,
-    ),
-    Claim(
-        "V.3",
-        "Example V.3",
-        "Eight heads of 512 keys have 512^8, about 1.1e21, vertices.",
-        _eight_heads,
-        1.1e21,
-        4.72e21,
-        Decided.EXACT,
-        4.72e21,
-        "512^8 = 4722366482869645213696, about 4.72e21; it is attainable.",
-    ),
-    Claim(
-        "V.4",
-        "Corollary V.4",
-        "For H well below d the complexity is a polynomial of degree H in N.",
-        _gain,
-        lambda heads: heads,
-        lambda heads: heads + 1,
-        Decided.PROVED,  # H <= d - 1: N^H is attained, and there are no more combinations
-    ),
-    Claim(
-        "V.5",
-        "Theorem V.5",
-        "A transformer has at most (V_multi O((d_ff / d)^d))^L regions.",
-        _upper,
-        _printed_upper,
-        _explicit_upper,
-        Decided.LITERATURE,
-        _explicit_upper,
-        "True of cells (and so of regions) as (V R(d_ff, d))^L with V = V_aff. With V_multi from Theorem V.2 it fails "
-        "for H > d >= 3, where that theorem is wrong; for fixed H and d >= H nothing is lost.",
-        True,
-        reference=_TIGHT,
-    ),
-    Claim(
-        "V.6",
-        "Remark V.6",
-        "Comparing all pairs of keys would give a looser base (H N^2)^d.",
-        _naive,
-        bounds.as_published.naive_cells,
-        lambda n, h, d: n,
-        Decided.EXACT,
-    ),
-    Claim(
-        "V.7",
-        "Theorem V.7",
-        "Some transformer has at least (N^d floor(d_ff / 2 d)^d)^L regions.",
-        _lower,
-        "bias-free",
-        "affine",
-        Decided.PROVED,
-        "affine",
-        "True with affine scores (a query bias, d_k >= 2). Without bias, as Sections III to V define scores, it is "
-        "false: d = 1, N = 7, d_ff = 2 has at most 6 cells.",
-        True,
-    ),
-    Claim(
-        "V.8",
-        "Remark V.8",
-        "The construction's block maps every cell onto the whole domain, so depth multiplies.",
-        _onto,
-        "whole cube",
-        "part of it",
-        Decided.EXACT,
-    ),
-    Claim(
-        "V.8-shattered",
-        "Remark V.8",
-        "Every attention cell of the construction is maximally shattered by the FFN.",
-        _shattered,
-        "maximal",
-        "a product of intervals",
-        Decided.CERTIFIED,
-        "a product of intervals",
-        "Its ReLU walls are parallel in groups: 4 cells of the possible 11 at d = 2, d_ff = 4. A last block in general "
-        "position does shatter maximally (hm.bounds.cells_lower).",
-    ),
-    Claim(
-        "V.9",
-        "Corollary V.9, abstract",
-        "The maximal number of regions is Theta(N^{d L}).",
+CHECKS = {
+    "V.1": Check(_single_head, bounds.as_published.single_head_vertices, lambda n: max(1, n - 1)),
+    "V.2-standard": Check(_standard_regime, lambda n, heads: n**heads, lambda n, heads: n ** (heads - 1) + 1),
+    "V.2-saturated": Check(_saturated_regime, lambda d: d // 2, lambda d: d - 1, corrects=True),
+    "V.2-simplicial": Check(_simplicial, "simplicial", "a facet for each head left out", corrects=True),
+    "V-A": Check(_in_heads, "exponential", "polynomial", corrects=True),
+    "Figure 4": Check(_figure_4, 216, 92, corrects=True),
+    "V.3-parameters": Check(_parameters, 1048576, 1050000),
+    "V.3-single": Check(_one_head_of_512, 512, 1024),
+    "V.3": Check(_eight_heads, 1.1e21, 4.72e21, corrects=True),
+    "V.4": Check(_gain, lambda heads: heads, lambda heads: heads + 1),
+    "V.5": Check(_upper, _printed_upper, _explicit_upper, corrects=True),
+    "V.6": Check(_naive, bounds.as_published.naive_cells, lambda n, h, d: n),
+    "V.7": Check(_lower, "bias-free", "affine", corrects=True),
+    "V.8": Check(_onto, "whole cube", "part of it"),
+    "V.8-shattered": Check(_shattered, "maximal", "a product of intervals", corrects=True),
+    "V.9": Check(
         _tight_exponent,
         lambda d, depth, affine: d * depth,
         lambda d, depth, affine: bounds.key_exponent(d, d, affine, depth),
-        Decided.LITERATURE,
-        lambda d, depth, affine: bounds.key_exponent(d, d, affine, depth),
-        "Theta(N^{min(H, d) L}) with affine scores; without bias the exponent is min(H, d - 1) L. Keys free in every "
-        "block and d_k >= 2 are proved sufficient, and so are keys made from tokens behind a causal mask where tokens "
-        "have three more coordinates (hm.constructions.causal_digit_transformer); d_k >= 2 is necessary.",
-        True,
-        reference=_TIGHT,
+        corrects=True,
     ),
-    Claim(
-        "V.9-constants",
-        "Corollary V.9",
-        "The remaining gap concerns only dimension-dependent constants.",
-        _gap_of_bounds,
-        "d",
-        "d, d_ff and L",
-        Decided.EXACT,
-        "d, d_ff and L",
-        "The ratio of the bounds grows with d_ff and exponentially with L: 1936 / 16 = 11^2 at d = 2, d_ff = 4, L = 2.",
-    ),
-    Claim(
-        "Figure 1",
-        "Figure 1",
-        "For N = 4, d = 2 the counts for L = 1, 2, 3 strictly follow the bound.",
-        _figure_1,
-        "of the figure",
-        "random",
-        Decided.NUMERICAL,
-        None,
-        "The figure's weights and counts are not published.",
-    ),
-)
+    "V.9-constants": Check(_gap_of_bounds, "d", "d, d_ff and L", corrects=True),
+    "Figure 1": Check(_figure_1, "of the figure", "random"),
+}

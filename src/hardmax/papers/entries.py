@@ -2,7 +2,8 @@
 
 A claim holds an *assertion* (a number, a formula, a reading) and a function that examines any assertion of that kind
 and says whether it holds, with a witness computed on the spot. The published assertion, the corrected one and one that
-must be answered the other way (``contrary``) all go through the same function; no verdict is stored.
+must be answered the other way (``contrary``) all go through the same function; no verdict is stored. The words of all
+claims stand in ``statements.toml``, how each is examined in the module of its section.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 from hardmax.html import block, table
 
@@ -41,6 +42,18 @@ class Outcome:
 
     holds: bool | None
     witness: Mapping[str, Any]
+
+
+class Check(NamedTuple):
+    """How a statement is examined: as printed, and as something that must be answered the other way.
+
+    ``corrects`` says that the contrary is what is true instead, not only something else.
+    """
+
+    examine: Callable[[Any], Outcome]
+    published: Any
+    contrary: Any
+    corrects: bool = False
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 
 from hardmax.measure import bounds
 from hardmax.papers import witnesses as w
-from hardmax.papers.entries import Claim, Decided, Outcome
+from hardmax.papers.entries import Check, Outcome
 
 
 def _figure_5(change: str) -> Outcome:
@@ -117,89 +117,12 @@ def _deeper_exponents(setting: str) -> Outcome:
     return Outcome(shallow != wide, shown)
 
 
-CLAIMS = (
-    Claim(
-        "Figure 5",
-        "Figure 5, Section VII-B",
-        "As tau falls the landscape of outputs changes sharply and hidden regions emerge.",
-        _figure_5,
-        "topological change",
-        "zoom",
-        Decided.PROVED,
-        "zoom",
-        "The landscape, as a picture of a window: Z(q; tau) = Z(q / tau; 1), so that lowering tau zooms out of one "
-        "fixed picture, in which far cells come into view. Which key has the largest weight never changes.",
-        True,
-    ),
-    Claim(
-        "VII-intractable",
-        "Section VII-A",
-        "Exact enumeration of regions of deep networks is intractable (#P-hard), hence Monte Carlo.",
-        _enumeration,
-        "intractable at these sizes",
-        "tractable at these sizes",
-        Decided.CERTIFIED,
-        "tractable at these sizes",
-        "Hard in general, as said (counting is hard when the dimension grows); in the plane it is polynomial, and all "
-        "these networks are enumerated exactly in seconds. (And there is no uniform distribution on the plane.)",
-        True,
-        reference="#P-hardness of counting regions is cited, not checked",
-    ),
-    Claim(
-        "VII-signatures",
-        "Section VII-A",
-        "The number of distinct signatures is a lower bound on linear regions.",
-        _signatures,
-        "regions",
-        "cells",
-        Decided.CERTIFIED,
-        "cells",
-        "It is a lower bound on cells; several cells can make one region.",
-    ),
-    Claim(
-        "Figure 6a",
-        "Figure 6, Section VII-C",
-        "Random networks with L = 1 show a slope of about 0.13.",
-        _slope,
-        "as published",
-        "several d_ff",
-        Decided.CERTIFIED,
-        None,
-        "d_ff, H and the domain are not published. On the whole plane with one head the exact slope is 0.642, 0.431, "
-        "0.191, 0.128, 0.072 for d_ff = 1, 3, 10, 16, 30: the printed one is what d_ff = 16 gives.",
-    ),
-    Claim(
-        "VII-C",
-        "Figure 6, Section VII-C",
-        "Deeper models (L = 2) yield higher growth exponents for N >= 4.",
-        _deeper_exponents,
-        "as published",
-        "d_ff = 3",
-        Decided.NUMERICAL,
-        None,
-        "Both exponents depend on d_ff, which is not published.",
-    ),
-    Claim(
-        "Figure 6b",
-        "Figure 6, Section VII-C",
-        "H = 3 falls short of N^H because interior points do not reach the hull.",
-        _interior_points,
-        "interior points",
-        "general position",
-        Decided.CERTIFIED,
-        "general position",
-        "Every key is a vertex for N = 5 in R^4; the sum of three heads has 68.41 of 125 vertices on average anyway.",
-    ),
-    Claim(
-        "Figure 6b-slopes",
-        "Figure 6, Section VII-C",
-        "The slopes of vertex counts increase with H.",
-        _slopes_rise,
-        "rise",
-        "fall",
-        Decided.CERTIFIED,
-        None,
-        "For Gaussian keys in R^4 they are 0.9931, 1.7379 and 2.0912 in the mean (hm.bounds.expected_joint_cells).",
-        reference="Affentranger and Schneider 1992",
-    ),
-)
+CHECKS = {
+    "Figure 5": Check(_figure_5, "topological change", "zoom", corrects=True),
+    "VII-intractable": Check(_enumeration, "intractable at these sizes", "tractable at these sizes", corrects=True),
+    "VII-signatures": Check(_signatures, "regions", "cells", corrects=True),
+    "Figure 6a": Check(_slope, "as published", "several d_ff"),
+    "VII-C": Check(_deeper_exponents, "as published", "d_ff = 3"),
+    "Figure 6b": Check(_interior_points, "interior points", "general position", corrects=True),
+    "Figure 6b-slopes": Check(_slopes_rise, "rise", "fall"),
+}

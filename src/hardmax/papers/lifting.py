@@ -13,7 +13,7 @@ from hardmax.measure import bounds
 from hardmax.networks.layers import Attention, Head
 from hardmax.networks.network import Network
 from hardmax.papers import witnesses as w
-from hardmax.papers.entries import Claim, Decided, Outcome
+from hardmax.papers.entries import Check, Outcome
 
 
 def _temperature(law: Any) -> Outcome:
@@ -168,145 +168,23 @@ def _normalisation(case: str) -> Outcome:
     return Outcome(changed == 0, {"cases": 400, "winners that changed": changed})
 
 
-CLAIMS = (
-    Claim(
-        "III-D",
-        "Section III-D",
-        "A standard head is softmax(<q, k> / tau) with tau = 1 / sqrt(d_k).",
-        _temperature,
-        bounds.as_published.standard_temperature,
-        lambda d: sqrt(d),
-        Decided.PROVED,
-        lambda d: sqrt(d),
-        "The temperature on raw dot products is sqrt(d_k).",
-    ),
-    Claim(
-        "III.10",
-        "Definition III.10",
-        "With values e^{v/tau} the log-domain output tends to a difference of two maxima.",
-        _log_lift,
-        lambda tau, n: tau * log(n),
-        lambda tau, n: tau * log(n) / 2,
-        Decided.PROVED,
-    ),
-    Claim(
-        "III.11-collapse",
-        "Remark III.11",
-        "For fixed positive values tau log v tends to 0, so the quotient degenerates.",
-        _unlifted,
-        0.0,
-        1.0,
-        Decided.PROVED,
-    ),
-    Claim(
-        "III.11-walls",
-        "Remark III.11",
-        "Log-lifting keeps the routing walls: the partition depends on <q, k_j> alone.",
-        _lifted_walls,
-        (Fraction(0),),
-        (Fraction(0), Fraction(1, 2)),
-        Decided.EXACT,
-        (Fraction(0), Fraction(1, 2)),
-        "The numerator has walls of its own, placed by the lifted values: with k = (1, -1), v = (0, 1) one more, at "
-        "1/2. One channel has up to N(N+1)/2 cells.",
-    ),
-    Claim(
-        "III.11-limit",
-        "Remark III.11",
-        "With fixed values the output tends to the winner's value at every query.",
-        _hard_limit,
-        lambda tau: 13 * 2 * np.exp(-1.5 / tau),
-        lambda tau: np.exp(-3 / tau),
-        Decided.PROVED,
-    ),
-    Claim(
-        "III.12",
-        "Remark III.12",
-        "The cells of the refinement are the maximal linear regions of the lifted map.",
+CHECKS = {
+    "III-D": Check(_temperature, bounds.as_published.standard_temperature, lambda d: sqrt(d), corrects=True),
+    "III.10": Check(_log_lift, lambda tau, n: tau * log(n), lambda tau, n: tau * log(n) / 2),
+    "III.11-collapse": Check(_unlifted, 0.0, 1.0),
+    "III.11-walls": Check(_lifted_walls, (Fraction(0),), (Fraction(0), Fraction(1, 2)), corrects=True),
+    "III.11-limit": Check(_hard_limit, lambda tau: 13 * 2 * np.exp(-1.5 / tau), lambda tau: np.exp(-3 / tau)),
+    "III.12": Check(
         _refinement_regions,
         lambda cells, regions: cells == regions,
         lambda cells, regions: cells >= regions,
-        Decided.EXACT,
-        lambda cells, regions: cells >= regions,
-        "Every region is a union of such cells; constant lifted values give many cells and one region.",
-        True,
+        corrects=True,
     ),
-    Claim(
-        "III.13",
-        "Definition III.13",
-        "Joint cells of several heads are the vertices of the Minkowski sum.",
-        _minkowski,
-        "sum",
-        "union",
-        Decided.PROVED,
-    ),
-    Claim(
-        "III.13-projection",
-        "Definition III.13, Table II",
-        "Concatenation and projection by W_O induce the joint partition of the heads.",
-        _output_projection,
-        "regions",
-        "cells",
-        Decided.CERTIFIED,
-        "cells",
-        "Of cells, always; W_O can merge regions, as when it subtracts one head from its equal.",
-        True,
-    ),
-    Claim(
-        "III-E-ffn",
-        "Section III-E",
-        "Feed-forward ReLU layers are tropical polynomials.",
-        _ffn_is,
-        "polynomial",
-        "rational",
-        Decided.EXACT,
-        "rational",
-        "They are tropical rational maps: output weights may be negative.",
-    ),
-    Claim(
-        "III-E-residual",
-        "Section III-E",
-        "A residual connection multiplies tropically by x and keeps the cells.",
-        _residual,
-        False,
-        True,
-        Decided.PROVED,
-    ),
-    Claim(
-        "III-E-closure",
-        "Section III-E, footnote 1",
-        "The block remains closed under continuous piecewise linear functions.",
-        _closed_under,
-        "either",
-        "log-lifted",
-        Decided.EXACT,
-        "log-lifted",
-        "True of the log-lifted model, a difference of two maxima, for which it is said; with fixed values see "
-        "III-E-closure-fixed.",
-        True,
-    ),
-    Claim(
-        "III-E-closure-fixed",
-        "Section III-E, Appendix E",
-        "With fixed values too, zero-temperature blocks are continuous piecewise linear functions.",
-        _piecewise_affine,
-        "continuous",
-        "piecewise affine",
-        Decided.CERTIFIED,
-        "piecewise affine",
-        "They are piecewise affine and in general discontinuous at the walls of attention.",
-    ),
-    Claim(
-        "III-E-layernorm",
-        "Section III-E, footnote 1",
-        "Normalisations may be taken as scalings or omitted without touching the routing.",
-        _normalisation,
-        "any head",
-        "bias-free head",
-        Decided.EXACT,
-        "bias-free head",
-        "Dividing by a length in front of a bias-free head changes no winner. In front of an affine head it does, and "
-        "LayerNorm subtracts a mean as well.",
-        True,
-    ),
-)
+    "III.13": Check(_minkowski, "sum", "union"),
+    "III.13-projection": Check(_output_projection, "regions", "cells", corrects=True),
+    "III-E-ffn": Check(_ffn_is, "polynomial", "rational", corrects=True),
+    "III-E-residual": Check(_residual, False, True),
+    "III-E-closure": Check(_closed_under, "either", "log-lifted", corrects=True),
+    "III-E-closure-fixed": Check(_piecewise_affine, "continuous", "piecewise affine", corrects=True),
+    "III-E-layernorm": Check(_normalisation, "any head", "bias-free head", corrects=True),
+}

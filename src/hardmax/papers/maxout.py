@@ -20,9 +20,7 @@ from hardmax.constructions.piecewise import piecewise_linear
 from hardmax.constructions.sawtooth import sawtooth_transformer
 from hardmax.measure import bounds, stability
 from hardmax.papers import witnesses as w
-from hardmax.papers.entries import Claim, Decided, Outcome
-
-PAPER = "transformers and maxout networks (arXiv 2603.03084), judged from its summary only"
+from hardmax.papers.entries import Check, Outcome
 
 #: A maxout layer: pieces[p][k] = (weights, bias) of piece p of unit k.
 Layer = list[list[tuple[list[int], int]]]
@@ -194,121 +192,15 @@ def _token_wise(domain: str) -> Outcome:
     return Outcome(not wrong, {"B": bound, "inputs where it is not the affine map": [str(x) for x in wrong]})
 
 
-CLAIMS = (
-    Claim(
-        "M-emulation",
-        "abstract",
-        "Transformers emulate maxout networks explicitly.",
-        _emulation,
-        "hard",
-        "averaging",
-        Decided.PROVED,
-        paper=PAPER,
-    ),
-    Claim(
-        "M-soft",
-        "abstract, limitations",
-        "The emulation becomes an approximation with softmax and a large scale.",
-        _soft_emulation,
-        stability.softmax_gap,
-        lambda n: stability.softmax_gap(n) * 0.9,
-        Decided.PROVED,
-        None,
-        "With error at most sum_l c_P / beta prod_{l' > l} L_{l'}, c_P = W((P - 1) / e); sharp for one ReLU.",
-        paper=PAPER,
-    ),
-    Claim(
-        "M-complexity",
-        "abstract",
-        "The emulating transformer has comparable model complexity.",
-        _complexity,
-        "of the theorem",
-        "of our construction",
-        Decided.NUMERICAL,
-        None,
-        "The theorem's own constants are not at hand; our construction has within a factor 20 of the weights.",
-        paper=PAPER,
-    ),
-    Claim(
-        "M-universal",
-        "abstract",
-        "Transformers inherit the universal approximation of ReLU networks.",
-        _relu_is_maxout,
-        2,
-        1,
-        Decided.LITERATURE,
-        paper=PAPER,
-        reference="universal approximation by ReLU networks: Hornik 1991; Leshno et al. 1993",
-    ),
-    Claim(
-        "M-cpwl",
-        "abstract",
-        "Continuous piecewise-linear functions are transformers, exactly at zero temperature.",
-        _piecewise_linear,
-        "two maxima",
-        "one maximum",
-        Decided.EXACT,
-        None,
-        "In any dimension with one layer of two heads, as a difference of two maxima over its simplices.",
-        paper=PAPER,
-    ),
-    Claim(
-        "M-regions",
-        "abstract",
-        "The number of linear regions grows exponentially with depth.",
-        _depth_growth,
-        "exponential",
-        "slower",
-        Decided.CERTIFIED,
-        paper=PAPER,
-    ),
-    Claim(
-        "M-first",
-        "summary, novelty",
-        "No earlier work connects self-attention with maxout operations.",
-        _first_connection,
-        "as printed",
-        "as a construction",
-        Decided.NUMERICAL,
-        None,
-        "Priority cannot be checked here; the construction can.",
-        paper=PAPER,
-    ),
-    Claim(
-        "Summary-first",
-        "summary of the tropical paper, novelty",
-        "The tropical paper is the first to apply tropical geometry to transformers.",
-        _first,
-        "first to apply",
-        "cites earlier work",
-        Decided.LITERATURE,
-        "cites earlier work",
-        "Its own Section II-B cites two earlier works that do; the paper's text claims to be first only with the "
-        "bounds.",
-        paper="tropical expressivity, this entry from its summary",
-        reference="Section II-B of arXiv 2604.14727v1, its references 3 and 19",
-    ),
-    Claim(
-        "M-attention",
-        "abstract",
-        "Self-attention layers implement max-type operations.",
-        _attention_is_max,
-        "max",
-        "mean",
-        Decided.PROVED,
-        paper=PAPER,
-    ),
-    Claim(
-        "M-feedforward",
-        "abstract",
-        "Feed-forward layers realise token-wise affine maps.",
-        _token_wise,
-        "everywhere",
-        "bounded",
-        Decided.EXACT,
-        "bounded",
-        "On a bounded domain: the gates relu(z + B (2 e_p - 1)) are affine only for |z| <= B.",
-        True,
-        paper=PAPER,
-    ),
-)
+CHECKS = {
+    "M-emulation": Check(_emulation, "hard", "averaging"),
+    "M-soft": Check(_soft_emulation, stability.softmax_gap, lambda n: stability.softmax_gap(n) * 0.9),
+    "M-complexity": Check(_complexity, "of the theorem", "of our construction"),
+    "M-universal": Check(_relu_is_maxout, 2, 1),
+    "M-cpwl": Check(_piecewise_linear, "two maxima", "one maximum"),
+    "M-regions": Check(_depth_growth, "exponential", "slower"),
+    "M-first": Check(_first_connection, "as printed", "as a construction"),
+    "Summary-first": Check(_first, "first to apply", "cites earlier work", corrects=True),
+    "M-attention": Check(_attention_is_max, "max", "mean"),
+    "M-feedforward": Check(_token_wise, "everywhere", "bounded", corrects=True),
+}

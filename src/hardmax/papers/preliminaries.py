@@ -13,7 +13,7 @@ from hardmax.measure import bounds
 from hardmax.networks.layers import Affine, ReLU
 from hardmax.networks.network import Network
 from hardmax.papers import witnesses as w
-from hardmax.papers.entries import Claim, Decided, Outcome
+from hardmax.papers.entries import Check, Outcome
 
 
 def _region_definition(maps: str) -> Outcome:
@@ -160,127 +160,17 @@ def _soft_addition(limit: str) -> Outcome:
     return Outcome(worst <= 1 + 1e-12, {"largest |soft - limit| / (tau log 2)": worst})
 
 
-CLAIMS = (
-    Claim(
-        "III.1",
-        "Definition III.1",
-        "A maximal linear region of a continuous map is a maximal connected open set on which the map is affine.",
-        _region_definition,
-        "continuous",
-        "with jumps",
-        Decided.CERTIFIED,
-        None,
-        "For hard attention, which jumps, the same definition must ignore null sets: a tie at one point would split "
-        "a region.",
-    ),
-    Claim(
-        "III.2",
-        "Definition III.2",
-        "n hyperplanes in general position cut R^d into sum_{j<=d} C(n, j) regions.",
-        _arrangements,
-        bounds.as_published.zaslavsky,
-        lambda n, d: 2**n,
-        Decided.PROVED,
-    ),
-    Claim(
-        "III.2-leading",
-        "Definition III.2",
-        "For n much larger than d the count is about n^d / d!.",
-        _leading_term,
-        lambda d: 1 / factorial(d),
-        lambda d: 1.0 / d,
-        Decided.PROVED,
-    ),
-    Claim(
-        "III.3-first",
-        "Example III.3",
-        "Three neurons on the plane induce 7 regions.",
-        _first_layer,
-        7,
-        8,
-        Decided.EXACT,
-    ),
-    Claim(
-        "III.3",
-        "Example III.3, Figure 2",
-        "Two layers of three neurons reach a theoretical maximum of 49 regions.",
-        _two_layers,
-        49,
-        34,
-        Decided.PROVED,
-        34,
-        "The maximum of a 2-3-3 network is 34; Serra's bound is 40. The product 49 is only a crude upper bound.",
-    ),
-    Claim(
-        "III.4",
-        "Definition III.4",
-        "Max and plus form a semiring with neutral elements minus infinity and 0.",
-        _semiring,
-        (-inf, 0.0),
-        (0.0, 0.0),
-        Decided.PROVED,
-    ),
-    Claim(
-        "III.5",
-        "Definition III.5",
-        "The Newton polytope completely characterises a tropical polynomial's geometry.",
-        _characterised_by,
-        "Newton polytope",
-        "Newton polytope and coefficients",
-        Decided.EXACT,
-        "Newton polytope and coefficients",
-        "The polytope and the coefficients do (the paper's next paragraph says so); exponents are real here.",
-        True,
-    ),
-    Claim(
-        "III.6",
-        "Definition III.6",
-        "A tropical rational map is a difference of tropical polynomials; structured if the denominator is shared.",
-        _quotient,
-        "difference",
-        "sum",
-        Decided.PROVED,
-    ),
-    Claim(
-        "III.7",
-        "Definition III.7",
-        "The cells of max_j(<a_j, x> + c_j) are cones of a fan.",
-        _normal_fan,
-        "cones",
-        "polyhedra",
-        Decided.EXACT,
-        "polyhedra",
-        "With constants c_j they are polyhedra of a complex; they are cones of a fan only where all c_j are equal.",
-        True,
-    ),
-    Claim(
-        "III.7-boundary",
-        "Definition III.7",
-        "The global boundary of a structured rational map is the union of the hypersurfaces of its polynomials.",
-        _boundary,
-        "where the map bends",
-        "where a polynomial bends",
-        Decided.EXACT,
-        "where a polynomial bends",
-        "As a definition of walls of cells; the map itself may bend on less of it: equal polynomials cancel.",
-        True,
-    ),
-    Claim(
-        "III.8",
-        "Definition III.8",
-        "The common refinement consists of the intersections of cones of two fans.",
-        _refinement,
-        "full-dimensional pairs",
-        "all pairs",
-        Decided.EXACT,
-    ),
-    Claim(
-        "III.9",
-        "Definition III.9",
-        "tau log(e^{a/tau} + e^{b/tau}) tends to max(a, b) as tau tends to 0.",
-        _soft_addition,
-        "max",
-        "min",
-        Decided.PROVED,
-    ),
-)
+CHECKS = {
+    "III.1": Check(_region_definition, "continuous", "with jumps"),
+    "III.2": Check(_arrangements, bounds.as_published.zaslavsky, lambda n, d: 2**n),
+    "III.2-leading": Check(_leading_term, lambda d: 1 / factorial(d), lambda d: 1.0 / d),
+    "III.3-first": Check(_first_layer, 7, 8),
+    "III.3": Check(_two_layers, 49, 34, corrects=True),
+    "III.4": Check(_semiring, (-inf, 0.0), (0.0, 0.0)),
+    "III.5": Check(_characterised_by, "Newton polytope", "Newton polytope and coefficients", corrects=True),
+    "III.6": Check(_quotient, "difference", "sum"),
+    "III.7": Check(_normal_fan, "cones", "polyhedra", corrects=True),
+    "III.7-boundary": Check(_boundary, "where the map bends", "where a polynomial bends", corrects=True),
+    "III.8": Check(_refinement, "full-dimensional pairs", "all pairs"),
+    "III.9": Check(_soft_addition, "max", "min"),
+}

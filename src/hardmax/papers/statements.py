@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import tomllib
+from pathlib import Path
+from typing import Any
 
 from hardmax.papers import (
     appendices,
@@ -14,18 +16,24 @@ from hardmax.papers import (
     preliminaries,
     temperature,
 )
-from hardmax.papers.entries import Claim
-from hardmax.papers.quotations import QUOTED
+from hardmax.papers.entries import Check, Claim, Decided
 
-_CLAIMS: tuple[Claim, ...] = (
-    *preliminaries.CLAIMS,
-    *lifting.CLAIMS,
-    *attention_geometry.CLAIMS,
-    *counting.CLAIMS,
-    *temperature.CLAIMS,
-    *experiments.CLAIMS,
-    *appendices.CLAIMS,
-    *maxout.CLAIMS,
-)
+_SECTIONS = (preliminaries, lifting, attention_geometry, counting, temperature, experiments, appendices, maxout)
+_CHECKS: dict[str, Check] = {name: check for section in _SECTIONS for name, check in section.CHECKS.items()}
 
-ledger: tuple[Claim, ...] = tuple(replace(claim, quotes=QUOTED[claim.name]) for claim in _CLAIMS)
+
+def _claim(words: dict[str, Any]) -> Claim:
+    """A statement's words with its check of the same name."""
+    check = _CHECKS[words["name"]]
+    return Claim(
+        **{**words, "decided": Decided(words["decided"])},
+        examine=check.examine,
+        published=check.published,
+        contrary=check.contrary,
+        corrected=check.contrary if check.corrects else None,
+    )
+
+
+_WORDS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+
+ledger: tuple[Claim, ...] = tuple(map(_claim, _WORDS["statement"]))

@@ -13,7 +13,7 @@ from hardmax.measure import bounds, stability
 from hardmax.networks.layers import Attention, Head, Residual
 from hardmax.networks.network import Network
 from hardmax.papers import witnesses as w
-from hardmax.papers.entries import Claim, Decided, Outcome
+from hardmax.papers.entries import Check, Outcome
 
 #: Numbers of keys and relative weights at which competitors sit exactly on the margin.
 _CASES = [(n, Fraction(1, q)) for n in (2, 3, 5, 50) for q in (2, 4, 100, 10**4)]
@@ -216,175 +216,24 @@ def _times(factor: Any) -> Any:
     return lambda n, t: factor(n) * t
 
 
-CLAIMS = (
-    Claim(
-        "VI.1-value",
-        "Theorem VI.1",
-        "0 <= soft max - max <= tau log(1 + (N - 1) t), t = e^{-delta / tau}.",
-        _value,
-        bounds.as_published.value_gap,
-        lambda n, d, tau: bounds.as_published.value_gap(n, d, tau) / 2,
-        Decided.PROVED,
+CHECKS = {
+    "VI.1-value": Check(
+        _value, bounds.as_published.value_gap, lambda n, d, tau: bounds.as_published.value_gap(n, d, tau) / 2
     ),
-    Claim(
-        "VI.1-gradient",
-        "Theorem VI.1",
-        "The softmax weights are within 2 (N - 1) t of one-hot in the 1-norm.",
-        _gradient,
-        lambda n, t: 2 * (n - 1) * t,
-        lambda n, t: (n - 1) * t,
-        Decided.PROVED,
-        None,
-        "Sharp form: 2 (N - 1) t / (1 + (N - 1) t).",
+    "VI.1-gradient": Check(_gradient, lambda n, t: 2 * (n - 1) * t, lambda n, t: (n - 1) * t),
+    "VI.1-hessian": Check(_hessian, _times(lambda n: n - 1), _times(lambda n: n), corrects=True),
+    "VI.1-lipschitz": Check(_lipschitz, _times(lambda n: n - 1), _times(lambda n: n), corrects=True),
+    "VI.1-affine": Check(_remainder, _times(lambda n: n - 1), _times(lambda n: n), corrects=True),
+    "G-lemma": Check(_covariance, _largest_variance, lambda p: 2 * _largest_variance(p), corrects=True),
+    "VI.2-value": Check(_printed("value_gap"), (7.18e-6, 3), (7.19e-6, 3), corrects=True),
+    "VI.2-gradient": Check(_printed("gradient_distance"), (1.15e-4, 3), (1.16e-4, 3)),
+    "VI.2-share": Check(_concentration, "value", "lower bound", corrects=True),
+    "VI.2": Check(_standard_head, "of a standard head", 0.125),
+    "VI.3-decay": Check(_persistence, lambda delta, tau: exp(-delta / tau), lambda delta, tau: tau),
+    "VI.3-bands": Check(
+        _band, lambda n, leak, tau: tau, lambda n, leak, tau: tau * log((n - 1) * (1 - leak) / leak), corrects=True
     ),
-    Claim(
-        "VI.1-hessian",
-        "Theorem VI.1",
-        "The Hessian's norm is at most (N - 1) t / tau.",
-        _hessian,
-        _times(lambda n: n - 1),
-        _times(lambda n: n),
-        Decided.PROVED,
-        _times(lambda n: n),
-        "N t / tau; the exact supremum is max_k (k + 1) t / (1 + k t)^2 / tau, never above 1 / (2 tau). With N = 2, "
-        "t = 1/4 the norm is 8/25 > 1/4; the printed bound fails for every large enough margin.",
-    ),
-    Claim(
-        "VI.1-lipschitz",
-        "Theorem VI.1",
-        "The gradient is Lipschitz with constant (N - 1) t / tau on the stable region.",
-        _lipschitz,
-        _times(lambda n: n - 1),
-        _times(lambda n: n),
-        Decided.EXACT,
-        _times(lambda n: n),
-        "N t / tau, or the exact supremum of the Hessian: 1 / (15 log(5/4)) > 1/4 because (5/4)^15 < e^4.",
-    ),
-    Claim(
-        "VI.1-affine",
-        "Theorem VI.1",
-        "The tangent errs by at most (N - 1) t / (2 tau) |s - s'|^2.",
-        _remainder,
-        _times(lambda n: n - 1),
-        _times(lambda n: n),
-        Decided.CERTIFIED,
-        _times(lambda n: n),
-        "N t / (2 tau) |s - s'|^2.",
-    ),
-    Claim(
-        "G-lemma",
-        "Appendix G",
-        "The norm of diag(p) - p p' is at most max_k p_k (1 - p_k).",
-        _covariance,
-        _largest_variance,
-        lambda p: 2 * _largest_variance(p),
-        Decided.PROVED,
-        lambda p: 2 * _largest_variance(p),
-        "At most twice that (Gershgorin): p = (1/2, 1/2) has norm 1/2, not 1/4.",
-    ),
-    Claim(
-        "VI.2-value",
-        "Example VI.2",
-        "The value bound evaluates to 7.18e-6.",
-        _printed("value_gap"),
-        (7.18e-6, 3),
-        (7.19e-6, 3),
-        Decided.NUMERICAL,
-        (7.19e-6, 3),
-        "7.188e-6, which rounds to 7.19e-6.",
-        True,
-    ),
-    Claim(
-        "VI.2-gradient",
-        "Example VI.2",
-        "The gradient bound evaluates to 1.15e-4.",
-        _printed("gradient_distance"),
-        (1.15e-4, 3),
-        (1.16e-4, 3),
-        Decided.NUMERICAL,
-    ),
-    Claim(
-        "VI.2-share",
-        "Example VI.2",
-        "That is a concentration of 99.98 per cent on the dominant token.",
-        _concentration,
-        "value",
-        "lower bound",
-        Decided.CERTIFIED,
-        "lower bound",
-        "At least 99.988 per cent by the printed distance, and at least 99.994 per cent in truth, since the 1-norm "
-        "counts the leak twice.",
-        True,
-    ),
-    Claim(
-        "VI.2",
-        "Example VI.2, Section VI",
-        "With d_k = 64 and N = 512 a margin of 2 makes a standard head nearly hard.",
-        _standard_head,
-        "of a standard head",
-        0.125,
-        Decided.PROVED,
-        None,
-        "A standard head has temperature 8 on raw dot products, where margin 2 guarantees nothing (the winner may have "
-        "0.3 per cent); half of the mass needs margin 49.89, the printed figures margin 128.",
-    ),
-    Claim(
-        "VI.3-decay",
-        "Remark VI.3",
-        "At a fixed margin the deviation decays as e^{-delta / tau}.",
-        _persistence,
-        lambda delta, tau: exp(-delta / tau),
-        lambda delta, tau: tau,
-        Decided.PROVED,
-    ),
-    Claim(
-        "VI.3-bands",
-        "Remark VI.3",
-        "Approximately linear regions are separated by transition bands of width O(tau).",
-        _band,
-        lambda n, leak, tau: tau,
-        lambda n, leak, tau: tau * log((n - 1) * (1 - leak) / leak),
-        Decided.PROVED,
-        lambda n, leak, tau: tau * log((n - 1) * (1 - leak) / leak),
-        "Half-width tau log((N - 1)(1 - leak) / leak) in score units: O(tau) only for fixed N and leak.",
-        True,
-    ),
-    Claim(
-        "VI.3-walls",
-        "Remark VI.3",
-        "The cells persist up to exponentially small boundary perturbations.",
-        _perturbation,
-        "bands",
-        "walls",
-        Decided.CERTIFIED,
-        "walls",
-        "Of walls: those of the first layer do not move at all, those of later layers by about e^{-delta / tau}, delta "
-        "the margins before them. The bands around walls in which the winner does not dominate shrink linearly in tau.",
-        True,
-    ),
-    Claim(
-        "VI-network",
-        "Abstract, Section I (fourth contribution), Section VI",
-        "Finite-temperature transformers keep the partition of their zero-temperature skeleton.",
-        _soft_network,
-        "everywhere",
-        "where margins certify it",
-        Decided.PROVED,
-        "where margins certify it",
-        "Theorem VI.1 is about one soft maximum; nothing in the paper is proved of depth. A network's winners and "
-        "output are kept at inputs whose margins exceed what earlier layers leak (hm.stability.network); between hard "
-        "and soft walls of later layers they are not.",
-        True,
-    ),
-    Claim(
-        "VI-affine",
-        "Section VI",
-        "Softmax leaves the interiors of cells unequivocally affine.",
-        _interior,
-        "affine",
-        "nearly affine",
-        Decided.PROVED,
-        "nearly affine",
-        "A soft map is analytic and bends everywhere, exponentially little at large margins.",
-    ),
-)
+    "VI.3-walls": Check(_perturbation, "bands", "walls", corrects=True),
+    "VI-network": Check(_soft_network, "everywhere", "where margins certify it", corrects=True),
+    "VI-affine": Check(_interior, "affine", "nearly affine", corrects=True),
+}

@@ -12,6 +12,7 @@ import numpy as np
 from hardmax.cells.domains import Box, Segment
 from hardmax.cells.interrupts import uninterrupted
 from hardmax.cells.search import count_cells, enumerate_cells
+from hardmax.constructions.parabola import parabola_heads
 from hardmax.networks.layers import Affine, Attention, Head, ReLU, Residual
 from hardmax.networks.network import Network
 from hardmax.tropical.sums.joint_cells import joint_cells
@@ -58,16 +59,9 @@ def zonotope_heads(n_heads: int) -> Heads:
     return [([[1.0, h, h * h], [-1.0, -h, -h * h]], None) for h in range(1, n_heads + 1)]
 
 
-def parabola_heads(n_keys: int, n_heads: int, dim: int, affine: bool) -> Heads:
-    """Heads whose walls are n_keys - 1 parallel hyperplanes: they attain the maximum of joint cells."""
-    directions = [(1, 1, 1), (1, -2, 4), (1, 3, 9), (1, 5, -7), (2, -1, 3)]
-    heads: Heads = []
-    for head in range(n_heads):
-        free = dim if affine else dim - 1
-        p = 7.0 * np.arange(n_keys) + (0, 1, 3, 4, 6)[head]
-        slopes = 2 * p[:, None] * np.array(directions[head][:free], dtype=float)
-        heads.append((slopes, -p * p) if affine else (np.column_stack([slopes, -p * p]), None))
-    return heads
+def bias_free_parabolas(n_keys: int, n_heads: int, dim: int) -> Heads:
+    """Bias-free heads that attain the maximum of joint cells."""
+    return [(head.keys, None) for head in parabola_heads([n_keys] * n_heads, dim, affine=False)]
 
 
 def grid_network(n_keys: int, dim: int, folds: int, depth: int) -> Network:

@@ -136,11 +136,8 @@ def _run(
     }  # fmt: skip
     about = {"network": header["input_hash"], "domain": header["domain"], "exactness": mode.value}
     folder = RunFolder.begun(out, identity, about, problem, resources.disk)
-    line = ProgressLine(progress, lambda status: f"{sum(map(_cells_of, status.parts)):,} cells")
-    try:
+    with ProgressLine(progress, lambda status: f"{sum(map(_cells_of, status.parts)):,} cells") as line:
         status = work_off(folder, [Chunk.of(folder.plan, _ROOT)], problem, resources, line, partial=_cells_of)
-    finally:
-        line.close()
     return folder, status
 
 

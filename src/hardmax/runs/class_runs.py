@@ -209,11 +209,9 @@ def class_run(head: ClassHead, where: FeatureDomain, out: Any, resources: Resour
         identity = {"kind": "classes", "problem": hashlib.sha256(problem).hexdigest()}
         about = {"classes": len(head.weights), "features": head.weights.shape[1], "domain": where.words}
         folder = RunFolder.begun(place, identity, about, problem, resources.disk)
-        line = ProgressLine(progress, lambda status: f"{_settled(status):,} of {len(verdicts.status):,} rows settled")
-        try:
+        n_rows = len(verdicts.status)
+        with ProgressLine(progress, lambda status: f"{_settled(status):,} of {n_rows:,} rows settled") as line:
             _Steps(folder, problem, resources, line).settle(verdicts)
-        finally:
-            line.close()
     return audit_fields(head, keeper, verdicts)
 
 

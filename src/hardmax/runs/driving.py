@@ -231,6 +231,9 @@ class ProgressLine:
         text = f"{self._say(status)}, {len(status.parts)} parts, about {100 * share:.0f}%"
         self._bar.update(self._task, description=text, completed=share)
 
-    def close(self) -> None:
+    def __enter__(self) -> ProgressLine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         if self._bar is not None:
             self._bar.stop()

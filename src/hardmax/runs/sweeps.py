@@ -229,12 +229,9 @@ def sweep(
     problem = packed({"rows": rows})
     folder = RunFolder.begun(out, {"kind": "sweep", "rows": rows}, {"rows": len(rows)}, problem, limits.disk)
     blocks = np.array_split(np.arange(len(rows)), min(_BLOCKS, len(rows)))
-    line = ProgressLine(progress, lambda status: f"{sum(part.facts['work'] for part in status.parts):,} rows")
-    try:
-        first = [Chunk.of(folder.plan, _chunk(block), float(len(block))) for block in blocks]
+    first = [Chunk.of(folder.plan, _chunk(block), float(len(block))) for block in blocks]
+    with ProgressLine(progress, lambda status: f"{sum(part.facts['work'] for part in status.parts):,} rows") as line:
         status = work_off(folder, first, problem, limits, line, partial=_rows_of)
-    finally:
-        line.close()
     ordered = [entries for _, *entries in sorted(status.total or (), key=itemgetter(0))]
     columns = {name: [entries[place] for entries in ordered] for place, name in enumerate(_COLUMNS)}
     file = folder.where / "table.parquet" if status.is_complete else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,8 @@ from hardmax.exactness import Exactness
 from hardmax.heads.kv_cache import CachedHead, KVCache
 from hardmax.heads.rows import one_thread_each
 from hardmax.networks.files.opening import write_bytes
-from hardmax.show.document import Document, versions
+from hardmax.show.document import Document
+from hardmax.show.report.about import now, provenance
 from hardmax.show.report.page import check_writable, render
 from hardmax.show.report.sections import (
     HEAD_COLUMNS,
@@ -84,7 +84,7 @@ def write_cache_page(
 
 
 def _document(cache: KVCache, epsilon: float, radius: float, relative: bool, name: str) -> Document:
-    made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    made = now()
     tokens: dict[int, dict[str, int]] = {}
     records = [_record(head, epsilon, radius, relative, tokens) for head in cache]
     bounded = [record for record in records if record["prunable"] is not None]
@@ -109,10 +109,7 @@ def _document(cache: KVCache, epsilon: float, radius: float, relative: bool, nam
     by_token = [{"position": position, **tokens[position]} for position in sorted(tokens)]
     tables.append(Table("tokens", "Cached tokens", _TOKENS, rows_of(by_token, _TOKENS)))
     keys = np.concatenate([head.keys.reshape(-1) for head in cache])
-    rows = (("cache", repr(cache)), ("SHA-256 of all keys", array_hash(keys)), ("made", made), *versions())
-    about = Table(
-        "about", "Where the numbers come from", (Column("what", "what"), Column("value", "value", "prose")), rows
-    )
+    about = provenance([("cache", repr(cache)), ("SHA-256 of all keys", array_hash(keys))], made)
     sections = (
         Section(
             "cache", "Which keys can go",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +15,8 @@ from hardmax.errors import DomainError
 from hardmax.exactness import Exactness, FloatArray, IntArray
 from hardmax.heads.classes.audit import ClassAudit
 from hardmax.networks.files.opening import write_bytes
-from hardmax.show.document import Document, versions
+from hardmax.show.document import Document
+from hardmax.show.report.about import Row, now, provenance
 from hardmax.show.report.page import check_writable, render
 from hardmax.show.report.sections import Column, Fact, Figure, Section, Table, as_text, legible, rows_of, several
 from hardmax.show.report.subject import array_hash
@@ -72,7 +72,7 @@ def class_document(
     audit: ClassAudit, name: str, command: str, max_seconds: float, told: Callable[[str], None]
 ) -> tuple[Document, dict[str, Markup]]:
     """All that the page says, and the elements that its script fills."""
-    made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    made = now()
     told("how far dead classes are from having a cell")
     lifts = _lifts(audit, max_seconds)
     told("room around witnesses")
@@ -474,20 +474,16 @@ def _histogram(
 
 def _about_section(audit: ClassAudit, name: str, command: str, made: str) -> Section:
     n, d = audit.weights.shape
-    rows: list[tuple[str, str, str | None]] = [
+    rows: list[Row] = [
         ("model", legible(name) or "weights", None),
         ("layer", legible(audit.reason), None),
         ("classes and features", f"{n:,} × {d:,}", _EXACT),
         ("features that can occur", audit.domain.words, None),
         ("search", "complete" if not audit.n_undecided else f"stopped early, {audit.n_undecided:,} undecided", None),
         ("SHA-256 of rows and biases", array_hash(np.column_stack([audit.weights, audit.bias])), _EXACT),
-        ("made", made, None),
-        *((library, version, None) for library, version in versions()),
     ]
     if command:
         rows.insert(1, ("command", legible(command, 400), None))
-    columns = (Column("what", "what"), Column("value", "value", "prose"), Column("exactness", "exactness"))
-    table = Table("about", "Where the numbers come from", columns, tuple(rows), shown=80)
     return Section(
         "about",
         "What was audited",
@@ -495,7 +491,7 @@ def _about_section(audit: ClassAudit, name: str, command: str, made: str) -> Sec
         "A class is dead if no feature vector gives it a larger score than every other. Copies of a class (same row, "
         "same bias) are dead but the first. The audit looks at the last layer alone: a live class need not be reached "
         "by any input of the model.",
-        tables=(table,),
+        tables=(provenance(rows, made),),
         notes=(
             "The proofs can be kept and checked again: hardmax classes MODEL -o audit.npz, then "
             "hm.load_classes('audit.npz').verify().",

@@ -90,7 +90,7 @@ def label_shades(
 
     The leading choices, whose numbers of options are ``sizes`` (one choice where empty), give the colour: a key keeps
     its own, and ``hues`` (n,) are classes that stand instead of it. All other choices shift the share. On white paper
-    the share mixes the colour with white (``label_colours``); on a page that may be dark it is an opacity.
+    the share mixes the colour with white (``tinted``); on a page that may be dark it is an opacity.
 
     Examples
     --------
@@ -111,14 +111,3 @@ def label_shades(
     places = np.abs(2.0 * np.mod(rest @ steps, 1.0) - 1.0) if rest.shape[1] else np.full(len(codes), 0.5)
     shares = PALEST + (STRONGEST - PALEST) * places
     return [(key_colour(int(hue)), float(share)) for hue, share in zip(own, shares, strict=True)]
-
-
-def label_colours(labels: NDArray[Any], sizes: tuple[int, ...] = (), hues: NDArray[Any] | None = None) -> list[str]:
-    """The shade of each label as one opaque colour, ``#rrggbb``, for white paper.
-
-    Examples
-    --------
-    >>> label_colours(np.array([[0]])), label_colours(np.empty((0, 3), dtype=int))
-    (['#729bc6'], [])
-    """
-    return [tinted(colour, share) for colour, share in label_shades(labels, sizes, hues)]

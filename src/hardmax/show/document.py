@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from hardmax.cells.domains import Domain
@@ -38,8 +36,6 @@ MOST_CAPTURES = 100
 #: Scores in all heads on all captured inputs together that a page looks at: about two minutes.
 MOST_SCORES = 50_000_000
 SCHEMA = 1
-
-_LIBRARIES = ("numpy", "scipy", "numba", "highspy")
 
 
 @dataclass(frozen=True)
@@ -102,7 +98,7 @@ def gather(
         temperature_section(subject, trial),
         stability,
         bounds_section(looked, certificates),
-        about_section(subject, versions(), made),
+        about_section(subject, made),
     )
     sections = tuple(_reproduced(section, subject) for section in sections)
     return Document(
@@ -142,7 +138,7 @@ def gather_captures(
         Section(temperature_part.NAME, temperature_part.TITLE, absent=why),
         stability,
         bounds_section(None, certificates),
-        captures_section(captures, name, versions(), made),
+        captures_section(captures, name, made),
     )
     found = _reach_and_margin(head_section, certified)
     if whole is not None and whole.agreement is not None:
@@ -284,14 +280,3 @@ def _live_and_near(head_section: Section) -> tuple[int, int]:
 
 def _place(table: Table, key: str) -> int:
     return [column.key for column in table.columns].index(key)
-
-
-def versions() -> list[tuple[str, str]]:
-    """This package, Python and the libraries that numbers rest on, with their versions."""
-    found = [("hardmax", __version__), ("Python", platform.python_version())]
-    for name in _LIBRARIES:
-        try:
-            found.append((name, version(name)))
-        except PackageNotFoundError:
-            continue
-    return found

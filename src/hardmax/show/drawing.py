@@ -185,6 +185,21 @@ def shared_wall(first: FloatArray, second: FloatArray) -> FloatArray | None:
     return np.stack([first[edge] + low[edge, other] * along[edge], first[edge] + high[edge, other] * along[edge]])
 
 
+def size_of(corners: FloatArray) -> float:
+    """The area of a polygon (n, 2), or the length of a segment (2, 1)."""
+    if corners.shape[1] == 1:
+        return float(np.ptp(corners))
+    x, y = corners.T
+    return abs(float(x @ np.roll(y, -1) - y @ np.roll(x, -1))) / 2
+
+
+def centroid(corners: FloatArray) -> FloatArray:
+    """The centre of mass of a polygon (n, 2)."""
+    following = np.roll(corners, -1, axis=0)
+    cross = corners[:, 0] * following[:, 1] - following[:, 0] * corners[:, 1]
+    return np.asarray(((corners + following) * cross[:, None]).sum(axis=0) / (3 * cross.sum()))
+
+
 def cell_shades(cells: CellComplex) -> list[tuple[str, float]]:
     """The hue of each cell and its share, as ``hardmax.show.colours`` has them.
 
@@ -283,15 +298,17 @@ def shown_name(name: object) -> str:
     return line if len(line) <= _NAME_LENGTH else f"{line[: _NAME_LENGTH - 1]}…"
 
 
-def axes(ax: Any) -> Any:
-    """The axes given, or new ones in a figure of their own."""
+def axes(ax: Any, dim: int = 2) -> Any:
+    """The axes given, or new ones in a figure of their own: flat up to two dimensions, in space for three."""
     if ax is not None:
+        if dim == 3 and not hasattr(ax, "add_collection3d"):
+            raise ShapeError("ax: expected axes in space, pyplot.figure().add_subplot(projection='3d')")
         return ax
     try:
         from matplotlib import pyplot
     except ImportError:
         raise MissingExtraError("plots need matplotlib: pip install 'hardmax[figures]'") from None
-    return pyplot.subplots()[1]
+    return pyplot.figure().add_subplot(projection="3d") if dim == 3 else pyplot.subplots()[1]
 
 
 def draw_points(ax: Any, points: Any, labels: Any, dim: int) -> Any:

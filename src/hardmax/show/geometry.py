@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hardmax.errors import DomainError, EmptyError, MissingExtraError, ShapeError
+from hardmax.errors import DomainError, EmptyError, ShapeError
 from hardmax.exactness import FloatArray, IntArray
 from hardmax.heads.capture.captured import CapturedHead
 from hardmax.heads.diagram.clipping import clip
 from hardmax.heads.diagram.power_diagram import PowerDiagram, power_diagram
 from hardmax.show.colours import FAINT, INK, key_colour, tinted
 from hardmax.show.drawing import axes, check_names, draw_diagram, draw_points, draw_segments, shown_name
-from hardmax.show.report.head_pictures import cut_along_queries
+from hardmax.show.report.head_pictures import cut_along_queries, seen_last
 from hardmax.tropical.newton_polytope import NewtonPolytope
 
 if TYPE_CHECKING:
@@ -30,19 +30,6 @@ if TYPE_CHECKING:
 
 _MOST_CELLS = 400  # keys or classes whose cells are drawn; of more, their places alone
 _FACES = {"alpha": 0.35, "linewidth": 0.6, "edgecolor": INK}
-
-
-def axes_of(ax: Any, dim: int) -> Any:
-    """The axes given, or new ones: flat up to two dimensions, in space for three."""
-    if dim < 3 or ax is not None:
-        if dim == 3 and not hasattr(ax, "add_collection3d"):
-            raise ShapeError("ax: expected axes in space, pyplot.figure().add_subplot(projection='3d')")
-        return axes(ax)
-    try:
-        from matplotlib import pyplot
-    except ImportError:
-        raise MissingExtraError("plots need matplotlib: pip install 'hardmax[figures]'") from None
-    return pyplot.figure().add_subplot(projection="3d")
 
 
 def draw_faces(ax: Any, faces: Sequence[FloatArray], colour: str) -> Any:
@@ -96,7 +83,7 @@ def draw_hypersurface(surface: Hypersurface, ax: Any, extent: Any = None) -> Any
     _checked(surface.dim, "a hypersurface")
     corners = np.concatenate([np.empty((0, surface.dim)), *(wall.vertices for wall in surface.walls)])
     low, high = _box(corners, 0.5) if extent is None else _ends(extent, surface.dim)
-    ax = axes_of(ax, surface.dim)
+    ax = axes(ax, surface.dim)
     pieces = [_clipped(wall, low, high) for wall in surface.walls]
     if surface.dim == 1:
         ax.plot([float(low[0]), float(high[0])], [0.0, 0.0], color=FAINT, linewidth=0.8)
@@ -173,7 +160,7 @@ def draw_polytope(polytope: NewtonPolytope, ax: Any, points: Any = None, labels:
     """A polytope with its vertices, and the points that are none."""
     dim = polytope.points.shape[1]
     _checked(dim, "a polytope")
-    ax = axes_of(ax, dim)
+    ax = axes(ax, dim)
     _faces_of(ax, polytope, key_colour(0))
     inner = np.setdiff1d(np.arange(len(polytope.points)), polytope.terms)
     for rows, marker in ((polytope.vertices, "o"), (polytope.points[inner], "x")):
@@ -207,7 +194,7 @@ def draw_subdivision(subdivision: DualSubdivision, ax: Any) -> Any:
     """The cells of a subdivision of a Newton polytope, each in a colour of its own."""
     dim = subdivision.slopes.shape[1]
     _checked(dim, "a subdivision")
-    ax = axes_of(ax, dim)
+    ax = axes(ax, dim)
     for number, terms in enumerate(subdivision.cells):
         _faces_of(ax, NewtonPolytope(subdivision.slopes[list(terms)]), key_colour(number))
     ax.scatter(*_columns(subdivision.slopes), color=INK, s=14, zorder=3)
@@ -222,7 +209,7 @@ def draw_solid_diagram(diagram: PowerDiagram, ax: Any, extent: Any = None, names
     _checked(diagram.dim, "a diagram")
     check_names(names, len(diagram.keys))
     low, high = _box(np.vstack([diagram.keys, np.zeros((1, 3))]), 0.5) if extent is None else _ends(extent, 3)
-    ax = axes_of(ax, 3)
+    ax = axes(ax, 3)
     for key, solid in enumerate(diagram.polyhedra(tuple(zip(low.tolist(), high.tolist(), strict=True)))):
         draw_faces(ax, [solid.vertices[face] for face in solid.faces], key_colour(key))
     for is_live, marker in ((True, "*"), (False, "x")):
@@ -239,9 +226,8 @@ def draw_captured(head: CapturedHead, ax: Any, names: Sequence[str] | None = Non
 
     Keys are those that the last query sees. In two dimensions the plane is all of query space.
     """
-    shown = np.arange(head.n_keys) if head.visible is None else np.flatnonzero(head.visible[-1])
-    biases = head.biases[-1] if head.biases is not None and head.biases.ndim == 2 else head.biases
-    whole = power_diagram(head.keys[shown], None if biases is None else biases[shown])
+    shown, biases = seen_last(head)
+    whole = power_diagram(head.keys[shown], biases)
     check_names(names, head.n_keys)
     some = None if names is None else [names[key] for key in shown.tolist()]
     return _on_plane(whole, head.queries, ax, some, labels)
@@ -290,7 +276,7 @@ def draw_solid_complex(cells: CellComplex, ax: Any, colours: Sequence[str], deci
         raise EmptyError("expected at least one cell to draw, got none")
     if cells.pieces.directions is not None and cells.pieces.directions.any():
         raise ShapeError("expected bounded cells in space to draw, got unbounded ones; cut within an hm.Box first")
-    ax = axes_of(ax, 3)
+    ax = axes(ax, 3)
     if decision is not None:
         boundary = cells.boundary
         for corners, classes in zip(boundary.corners, boundary.classes.tolist(), strict=True):

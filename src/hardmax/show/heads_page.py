@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from datetime import UTC, datetime
 from pathlib import Path
 
 from hardmax.errors import EmptyError
 from hardmax.exactness import Exactness
 from hardmax.heads.roles import MIXED, ROLES, HeadRoles
 from hardmax.networks.files.opening import write_bytes
-from hardmax.show.document import Document, versions
+from hardmax.show.document import Document
+from hardmax.show.report.about import now, provenance
 from hardmax.show.report.page import check_writable, render
 from hardmax.show.report.sections import (
     HEAD_COLUMNS,
@@ -59,13 +59,12 @@ def write_heads_page(
     check_writable(path, force)
     if not found:
         raise EmptyError("page: expected the roles of at least one head, got none")
-    made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    made = now()
     named = [(role, count) for role, count in found.counts.items() if count]
     all_heads = Table("heads", "All heads", _COLUMNS, rows_of(found.table(), _COLUMNS), shown=len(found))
     columns = (Column("role", "role"), Column("heads", "heads", "count", _CERTIFIED))
     roles = Table("roles", "How many heads have each role", columns, tuple(named))
-    about = Table("about", "Where the numbers come from", (Column("what", "what"), Column("value", "value", "prose")),
-                  (("command", legible(command, 400)), ("made", made), *versions()), shown=40)  # fmt: skip
+    about = provenance([("command", legible(command, 400))], made)
     words = ", ".join(f"{count} {role}" for role, count in named)
     answer = (Fact("", f"Of {several(len(found), 'head')}: {words}.", _CERTIFIED),)
     most = sorted(named, key=lambda pair: -pair[1])[:4]

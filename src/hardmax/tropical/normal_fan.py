@@ -46,7 +46,7 @@ class NormalFan:
     @cached_property
     def vertices(self) -> IntArray:
         """The points that own a full-dimensional cone, increasing; of equal points the lowest."""
-        return np.sort(self.terms.index[self.terms.live])
+        return self.terms.live_keys
 
     @property
     def n_cones(self) -> int:
@@ -56,14 +56,7 @@ class NormalFan:
     @cached_property
     def edges(self) -> IntArray:
         """Pairs (n, 2) of vertices joined by an edge: cones that share a facet. Sorted."""
-        index = self.terms.index
-        pairs = [
-            sorted((int(index[i]), int(index[j])))
-            for i, near in enumerate(self.terms.neighbours)
-            for j in near
-            if i < j
-        ]
-        return np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2)
+        return self.terms.key_pairs
 
     def normals(self, vertex: int) -> FloatArray:
         """The facets of a vertex's cone, ``{q : normals @ q <= 0}``, none redundant."""

@@ -261,6 +261,7 @@ def test_winners_are_proved_only_where_rationals_agree(seed, scale):
 
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from([1.0, 1 / 3, 1 / 7]), st.integers(-2, 2))
+@example(185, 1 / 3, 0)  # rivals in one plane but for rounding: nothing is proved, and nothing is warned of
 def test_covers_are_proved_only_where_rationals_agree(seed, scale, places):
     """Rows on the faces of a simplex and biases on its plane, moved by units in the last place."""
     rng = np.random.default_rng(seed)

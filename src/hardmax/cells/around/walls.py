@@ -7,20 +7,20 @@ the cell does not touch is kept: it is redundant, not wrong.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from hardmax.errors import ShapeError, WeightError
 from hardmax.exact.rationals import float_array, rational
 from hardmax.exact.rounding import (
     SAFETY,
     UNDERFLOW,
+    dot_error,
     norm_above,
     norm_below,
     quotient_above,
@@ -120,22 +120,6 @@ def dual_norms(columns: FloatArray, norm: float) -> FloatArray:
         return np.asarray(np.ldexp(np.sqrt(np.einsum("ij,ij->j", scaled, scaled)), powers))
     sizes = np.abs(columns)
     return np.asarray(sizes.max(axis=0, initial=0.0) if norm == 1 else sizes.sum(axis=0))
-
-
-def read_point(net: Network, x: ArrayLike, name: str = "x") -> FloatArray:
-    """One finite input of the network's shape, as floats."""
-    try:
-        point = np.array(x, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        raise WeightError(f"{name}: expected an array of numbers, got {type(x).__name__}") from None
-    if point.shape != net.input_shape:
-        raise ShapeError(
-            f"{name}: expected one input of shape {net.input_shape}, got {point.shape}; inputs carry no batch axis"
-        )
-    if not np.isfinite(point).all():
-        raise WeightError(f"{name}: expected finite numbers, got NaN or infinite entries")
-    point.setflags(write=False)
-    return point
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,6 +234,23 @@ def first_winners(rows: Array, error: float, stage: Stage) -> IntArray | None:
     return label
 
 
+def map_of_inputs(terms: Array, error: FloatArray, point: FloatArray) -> tuple[FloatArray, FloatArray, float, float]:
+    """Slope (out, dim) and offset (out,) on inputs, with bounds on the errors of their entries.
+
+    From a map of displacements from a point, (term, *output_shape), with errors (term,).
+    """
+    x, value = point.reshape(-1), terms[0].reshape(-1)
+    slope, spread = np.zeros((len(value), len(x))), np.zeros(len(x))
+    slope[:, : len(terms) - 1] = terms[1:].reshape(len(terms) - 1, len(value)).T
+    spread[: len(terms) - 1] = error[1:]
+    with np.errstate(over="ignore", invalid="ignore"):
+        offset = value - slope @ x
+        size = np.abs(value) + np.abs(slope) @ np.abs(x)
+        slack = float(error[0]) + float(spread @ np.abs(x))
+        off = dot_error(len(x), float(size.max(initial=0.0)), slack)
+    return slope, offset, float(spread.max(initial=0.0)), float(off)
+
+
 class CellWalls:
     """The walls of labelled cells as functions of the displacement from one input."""
 
@@ -260,23 +261,11 @@ class CellWalls:
         self.program = (
             EntrywiseProgram(net.graph, point, basis) if sharp else SliceProgram(net.graph, point, basis, arithmetic)
         )
-        self.is_exact = arithmetic is Arithmetic.RATIONAL
         self._start: SliceState | None = None
 
     def stages(self, label: IntArray, choices: Choices | None = None) -> Iterator[StageWalls]:
         """The walls of each stage along a label; values at the input from ``choices`` where given, which is sharper."""
-        state = self._begin()
-        for index, stage in enumerate(self.program.stages):
-            guards = self.program.guards(state)
-            rows = guards.coefficients[0]
-            error = np.zeros(len(rows)) if guards.error is None else guards.error[0]
-            own = label[stage.columns]
-            values, value_error = rows[0], np.full(stage.n_rows, error[0])
-            if choices is not None and not self.is_exact:
-                values, value_error = choices.values[index], choices.errors[index]
-            yield stage_walls(rows[1:], error[1:], values, value_error, stage, own, self.dim)
-            state = self.program.advance(state, _ONLY, own[None])
-        self._last = state
+        self._last = yield from walls_along(self.program, self._begin(), label, choices, self.dim)
 
     def map(self) -> tuple[Array, FloatArray | None]:
         """The affine map at the end of the last walk through ``stages``: (term, *output_shape), errors (term,)."""
@@ -424,6 +413,25 @@ def _stage_rows(coefficients: Array, error: FloatArray, stage: Stage, own: IntAr
     slopes = np.zeros((n, len(rows), dim))
     slopes[:, :, : part.shape[1] - 1] = part[:, 1:].transpose(0, 2, 1)
     return slopes, part[:, 0], value_error, slack, rivals, stage.columns[of]
+
+
+def walls_along(
+    program: SliceProgram, state: SliceState, label: IntArray, choices: Choices | None, dim: int
+) -> Generator[StageWalls, None, SliceState]:
+    """The walls of each stage along a label, with slopes of ``dim`` terms; returns the state behind the last stage.
+
+    Values at the input come from ``choices`` where given, which is sharper.
+    """
+    for index, stage in enumerate(program.stages):
+        guards = program.guards(state)
+        rows, own = guards.coefficients[0], label[stage.columns]
+        error = np.zeros(len(rows)) if guards.error is None else guards.error[0]
+        values, value_error = rows[0], np.full(stage.n_rows, error[0])
+        if choices is not None:
+            values, value_error = choices.values[index], choices.errors[index]
+        yield stage_walls(rows[1:], error[1:], values, value_error, stage, own, dim)
+        state = program.advance(state, _ONLY, own[None])
+    return state
 
 
 def stage_walls(

@@ -1,4 +1,4 @@
-"""The domain options that ``count``, ``map`` and ``sample`` share."""
+"""The model and the domain that ``count``, ``map`` and ``sample`` ask about."""
 
 from __future__ import annotations
 
@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hardmax.cli.parts.sources import row_of
+from hardmax.cli.parts.sources import (
+    HardModel,
+    InputsOption,
+    ModelArgument,
+    ReferenceOption,
+    hardened,
+    read_model,
+    read_points,
+    row_of,
+)
 from hardmax.errors import DomainError, ParameterError
 
 if TYPE_CHECKING:
@@ -23,44 +32,50 @@ _PANEL = "Domain"
 _MOST_FREE_DIMENSIONS = 3  # all of space is the default up to here
 _POINT = "a row number of --inputs, or numbers separated by commas"
 
-SegmentOption = Annotated[
-    tuple[str, str] | None,
-    typer.Option("--segment", metavar="A B", rich_help_panel=_PANEL, help=f"From point A to B, each {_POINT}."),
-]
-PlaneOption = Annotated[
-    tuple[str, str, str] | None,
-    typer.Option(
-        "--plane", metavar="A B C", rich_help_panel=_PANEL, help="A square of the plane through three such points."
-    ),
-]
-MarginOption = Annotated[
-    float,
-    typer.Option("--margin", rich_help_panel=_PANEL, help="How far --plane reaches beyond its points, in their units."),
-]
-BoxOption = Annotated[
-    tuple[str, str] | None,
-    typer.Option(
-        "--box",
-        metavar="LOW HIGH",
-        rich_help_panel=_PANEL,
-        help="A box of the input space: numbers for all axes (-1 1), or one for each coordinate (-1,0 1,2).",
-    ),
-]
-SpaceOption = Annotated[
-    bool,
-    typer.Option("--space", rich_help_panel=_PANEL, help="All of the input space; the default up to 3 dimensions."),
-]
-
 
 @dataclass(frozen=True)
-class Asked:
-    """The domain options of one command line, as they were typed."""
+class Question:
+    """What a command line asks about: a model, inputs that points are taken from, and a domain."""
 
-    segment: tuple[str, str] | None
-    plane: tuple[str, str, str] | None
-    margin: float
-    box: tuple[str, str] | None
-    space: bool
+    model: ModelArgument
+    inputs: InputsOption = None
+    reference: ReferenceOption = None
+    segment: Annotated[
+        tuple[str, str] | None,
+        typer.Option("--segment", metavar="A B", rich_help_panel=_PANEL, help=f"From point A to B, each {_POINT}."),
+    ] = None
+    plane: Annotated[
+        tuple[str, str, str] | None,
+        typer.Option(
+            "--plane", metavar="A B C", rich_help_panel=_PANEL, help="A square of the plane through three such points."
+        ),
+    ] = None
+    margin: Annotated[
+        float,
+        typer.Option(
+            "--margin", rich_help_panel=_PANEL, help="How far --plane reaches beyond its points, in their units."
+        ),
+    ] = 0.2
+    box: Annotated[
+        tuple[str, str] | None,
+        typer.Option(
+            "--box",
+            metavar="LOW HIGH",
+            rich_help_panel=_PANEL,
+            help="A box of the input space: numbers for all axes (-1 1), or one for each coordinate (-1,0 1,2).",
+        ),
+    ] = None
+    space: Annotated[
+        bool,
+        typer.Option("--space", rich_help_panel=_PANEL, help="All of the input space; the default up to 3 dimensions."),
+    ] = False
+
+    def read(self, *, is_bounded: bool = False) -> tuple[HardModel, NamedDomain]:
+        """The zero-temperature network, and the domain; ``is_bounded`` as in ``domain_of``."""
+        net, name = read_model(self.model)
+        points = read_points(self.inputs, net.input_shape)
+        named = domain_of(self, net.input_shape, points, is_bounded=is_bounded)
+        return hardened(net, name, points, self.reference), named
 
 
 @dataclass(frozen=True)
@@ -83,7 +98,7 @@ class NamedDomain:
 
 
 def domain_of(
-    asked: Asked, input_shape: Sequence[int], points: NDArray[np.float64] | None, *, is_bounded: bool = False
+    asked: Question, input_shape: Sequence[int], points: NDArray[np.float64] | None, *, is_bounded: bool = False
 ) -> NamedDomain:
     """The domain that the options name.
 
@@ -94,23 +109,14 @@ def domain_of(
 
     Examples
     --------
-    >>> domain_of(Asked(None, None, 0.2, ("-1", "1"), False), (2,), None).text
+    >>> domain_of(Question("net.npz", box=("-1", "1")), (2,), None).text
     'the box [-1, 1]^2'
-    >>> domain_of(Asked(None, None, 0.2, None, False), (2,), None).text
+    >>> domain_of(Question("net.npz"), (2,), None).text
     'all of R^2'
     """
     from hardmax.cells.domains import Plane, Segment, Space
 
-    chosen = [
-        name
-        for name, value in (
-            ("--segment", asked.segment),
-            ("--plane", asked.plane),
-            ("--box", asked.box),
-            ("--space", asked.space),
-        )
-        if value
-    ]
+    chosen = [f"--{name}" for name in ("segment", "plane", "box", "space") if getattr(asked, name)]
     if len(chosen) > 1:
         raise ParameterError(f"expected one domain, got {' and '.join(chosen)}; leave all but one out")
     shape, size = tuple(input_shape), prod(input_shape)

@@ -6,9 +6,10 @@ import json
 import math
 import os
 import re
+import shlex
 import stat
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -44,6 +45,8 @@ def print_json(facts: Mapping[str, Any]) -> None:
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(key): _plain(entry) for key, entry in value.items()}
+    if hasattr(value, "tolist"):  # an array of numpy's, or a number
+        value = value.tolist()
     if isinstance(value, list | tuple):
         return [_plain(entry) for entry in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
@@ -64,11 +67,41 @@ def _escape(code: int) -> str:
     return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
 
 
-def print_line(text: str) -> None:
-    """One line for people, every character of it visible."""
+def several(number: int, what: str) -> str:
+    """A number of things, in the singular where there is one."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def typed_command() -> str:
+    """The command as it was typed, for a page; files by their names."""
+    return shlex.join(["hardmax", *(Path(word).name if "/" in word else word for word in sys.argv[1:])])
+
+
+def picked(result: Any, *names: str) -> dict[str, Any]:
+    """Some attributes of a result, by name.
+
+    Examples
+    --------
+    >>> picked(3 + 4j, "imag", "real")
+    {'imag': 4.0, 'real': 3.0}
+    """
+    return {name: getattr(result, name) for name in names}
+
+
+def tell(facts: Mapping[str, Any], as_json: bool, show: Callable[[], None]) -> None:
+    """Say what was found: as JSON for machines, or as ``show`` says it to people."""
+    if as_json:
+        print_json(facts)
+    else:
+        show()
+
+
+def print_line(*texts: str) -> None:
+    """Lines for people, every character of them visible."""
     from rich.console import Console
 
-    Console(highlight=False, markup=False, soft_wrap=True).print(visible(text))
+    for text in texts:
+        Console(highlight=False, markup=False, soft_wrap=True).print(visible(text))
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "") -> None:

@@ -34,42 +34,21 @@ def working(text: str) -> Iterator[Callable[[str], None]]:
 
 
 @contextmanager
-def sampling(total: int) -> Iterator[Callable[[int, int], None]]:
-    """A bar on standard error, where someone watches, moved by calls with the samples drawn and the cells seen.
+def bar(total: int, text: str) -> Iterator[Callable[[int, str], None]]:
+    """A bar on standard error, where someone watches, moved by calls with how much of ``total`` is done, and words.
 
     Examples
     --------
-    >>> with sampling(10) as advance:
-    ...     advance(10, 3)
+    >>> with bar(10, "sampling") as advance:
+    ...     advance(10, "10 samples")
     """
     if not _is_watched():
-        yield lambda done, seen: None
+        yield lambda done, now: None
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("sampling", total=total)
-        yield lambda done, seen: bar.update(task, completed=done, description=f"{done:,} samples, {seen:,} cells seen")
-
-
-@contextmanager
-def steps(total: int, what: str) -> Iterator[Callable[[], None]]:
-    """A bar on standard error, where someone watches, moved by one at each call.
-
-    Examples
-    --------
-    >>> with steps(2, "head by head") as advance:
-    ...     advance()
-    """
-    if not _is_watched():
-        yield lambda: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(what, total=total)
-        yield lambda: bar.advance(task)
+    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
+        task = shown.add_task(text, total=total)
+        yield lambda done, now: shown.update(task, completed=done, description=now)

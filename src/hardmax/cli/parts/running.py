@@ -25,21 +25,6 @@ FolderOption = Annotated[
         rich_help_panel=PANEL,
     ),
 ]
-ProcessesOption = Annotated[
-    int | None,
-    typer.Option("--processes", min=1, help="Processes that work; without it one a core.", rich_help_panel=PANEL),
-]
-SchedulerOption = Annotated[
-    str | None,
-    typer.Option("--scheduler", help="A Dask scheduler, as tcp://host:8786, instead.", rich_help_panel=PANEL),
-]
-MemoryOption = Annotated[
-    str | None, typer.Option("--memory", help="What a process may use, as 2G or 500M.", rich_help_panel=PANEL)
-]
-DiskOption = Annotated[
-    str | None, typer.Option("--disk", help="What the folder may hold, as 20G.", rich_help_panel=PANEL)
-]
-
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)([kMGT]?)B?")
 _UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
@@ -48,10 +33,20 @@ _UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 class Running:
     """What was asked for on the command line."""
 
-    processes: int | None = None
-    scheduler: str | None = None
-    memory: str | None = None
-    disk: str | None = None
+    processes: Annotated[
+        int | None,
+        typer.Option("--processes", min=1, help="Processes that work; without it one a core.", rich_help_panel=PANEL),
+    ] = None
+    scheduler: Annotated[
+        str | None,
+        typer.Option("--scheduler", help="A Dask scheduler, as tcp://host:8786, instead.", rich_help_panel=PANEL),
+    ] = None
+    memory: Annotated[
+        str | None, typer.Option("--memory", help="What a process may use, as 2G or 500M.", rich_help_panel=PANEL)
+    ] = None
+    disk: Annotated[
+        str | None, typer.Option("--disk", help="What the folder may hold, as 20G.", rich_help_panel=PANEL)
+    ] = None
 
     def resources(self) -> Resources:
         """The same for the library."""

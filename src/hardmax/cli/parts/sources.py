@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hardmax.cli.completion import BUILTIN, MODEL, complete_network
+from hardmax.cli.parts.completion import BUILTIN, MODEL, complete_network
 from hardmax.cli.parts.progress import working
 from hardmax.errors import FileFormatError, NotPiecewiseAffineError, ParameterError, WeightError
 
@@ -60,6 +60,11 @@ class HardModel:
     name: str
     changes: tuple[str, ...]
 
+    @property
+    def title(self) -> str:
+        """What people are told was looked at."""
+        return f"the skeleton of {self.name}" if self.changes else self.name
+
 
 def read_model(source: str) -> tuple[Network, str]:
     """The network of a file or a built-in name, and what to call it.
@@ -91,20 +96,14 @@ def read_model(source: str) -> tuple[Network, str]:
         return read(source), source
 
 
-def hard_model(source: str, points: NDArray[np.float64] | None, reference: int | None) -> HardModel:
-    """The zero-temperature network of a source, refused where it has no cells.
+def hardened(net: Network, name: str, points: NDArray[np.float64] | None, reference: int | None) -> HardModel:
+    """The skeleton of a network, its norms frozen at a row of the points where one is given; refused without cells.
 
     Examples
     --------
-    >>> hard_model("builtin:demo", None, None).changes
-    ()
+    >>> hardened(*read_model("builtin:demo"), None, None).title
+    'builtin:demo'
     """
-    net, name = read_model(source)
-    return hardened(net, name, points, reference)
-
-
-def hardened(net: Network, name: str, points: NDArray[np.float64] | None, reference: int | None) -> HardModel:
-    """The skeleton of a network, its norms frozen at a row of the points where one is given."""
     from hardmax.networks.skeleton import skeleton
 
     hard = skeleton(net, reference=reference_of(points, reference))

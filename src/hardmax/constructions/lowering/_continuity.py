@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from hardmax.constructions.lowering._halfspaces import Point, at, point_inside, point_on, short_point_on
 from hardmax.constructions.lowering._maxima import Maximum
 from hardmax.constructions.lowering._pieces import Function, Piece, Pieces
 from hardmax.errors import CertificateError, IncompleteError
+from hardmax.exact.halfspaces import Point, at, point_inside, point_on, short_point_on
 from hardmax.exact.integers import Row, primitive
 from hardmax.exact.rationals import rational
 from hardmax.networks import operations as op

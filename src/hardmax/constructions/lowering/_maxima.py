@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from hardmax.constructions.lowering._halfspaces import point_inside
 from hardmax.errors import IncompleteError, PrecisionError
+from hardmax.exact.halfspaces import point_inside
 from hardmax.exact.integers import primitive
 from hardmax.exact.rationals import float_array, fraction
 from hardmax.exactness import FloatArray

@@ -81,7 +81,7 @@ class SliceState:
     def __len__(self) -> int:
         return len(next(iter(self.tensors.values())))
 
-    def gathered(self, parents: IntArray) -> SliceState:
+    def gathered(self, parents: IntArray | slice) -> SliceState:
         """The state of pieces that are parts of these cells, with no further choice made."""
         return SliceState(self.stage, {value: _gathered(t, parents) for value, t in self.tensors.items()})
 
@@ -181,6 +181,9 @@ class SliceProgram:
     def advance(self, state: SliceState, parents: IntArray, labels: Array) -> SliceState:
         """The state of the children: child i lies in cell ``parents[i]`` and chose ``labels[i]``."""
         stage = self.stages[state.stage]
+        low, high = (int(parents.min()), int(parents.max()) + 1) if len(parents) else (0, 0)
+        if 0 < high - low < len(state):  # what is computed once a parent is not computed for parents of others
+            state, parents = state.gathered(slice(low, high)), parents - low
         tensors: dict[int, Tensor] = {}
         column = 0
         for index in stage.nodes:
@@ -383,7 +386,7 @@ def selected_rows(hot: Tensor, values: Tensor) -> Tensor:
     return Tensor(np.take_along_axis(source, where, axis=-2), bounds)
 
 
-def _gathered(tensor: Tensor, parents: IntArray) -> Tensor:
+def _gathered(tensor: Tensor, parents: IntArray | slice) -> Tensor:
     bounds = None if tensor.bounds is None else tensor.bounds.gathered(parents)
     winners = None if tensor.winners is None else tensor.winners[parents]
     return Tensor(tensor.coefficients[parents], bounds, winners)

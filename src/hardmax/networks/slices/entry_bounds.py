@@ -37,7 +37,7 @@ class EntryBounds(Bounds):
 
     entries: FloatArray | None = None
 
-    def gathered(self, parents: IntArray) -> EntryBounds:
+    def gathered(self, parents: IntArray | slice) -> EntryBounds:
         """The bounds of children that copy their parents' tensors."""
         assert self.entries is not None
         return EntryBounds(self.error[parents], self.unit, self.monomial, self.entries[parents])

@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from math import ldexp
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,18 +48,15 @@ class Bounds:
     @classmethod
     def of_slice(cls, start: FloatArray) -> Bounds:
         """Bounds of the input itself: floats are exact. ``start`` is (1, coefficient, *shape)."""
-        flat = start.reshape(start.shape[1], -1)
-        mantissa = np.frexp(np.abs(flat))[0]
-        single = bool(((flat != 0).sum(axis=1) <= 1).all() and np.isin(mantissa, (0.0, 0.5)).all())
-        units = tuple(lattice_exponent(row) for row in flat)
-        return cls(np.zeros((1, len(flat))), units, single)
+        units, is_monomial = _lattices(start.shape[1], np.ascontiguousarray(start, dtype=np.float64).tobytes())
+        return cls(np.zeros((1, len(units))), units, is_monomial)
 
     @classmethod
     def of_one_hot(cls, cells: int) -> Bounds:
         """Bounds of a one-hot tensor: zeros and ones."""
         return cls(np.zeros((cells, 1)), (0,))
 
-    def gathered(self, parents: IntArray) -> Bounds:
+    def gathered(self, parents: IntArray | slice) -> Bounds:
         """The bounds of children that copy their parents' tensors."""
         return Bounds(self.error[parents], self.unit, self.monomial)
 
@@ -76,6 +75,15 @@ class Bounds:
         rounded = dot_error(1, total, max(1.0, abs(slope)) * self.error)
         exact = (self.error == 0) & _on_lattice(total, units)
         return Bounds(np.where(exact, 0.0, rounded)[parents], tuple(units))
+
+
+@lru_cache(16)  # the same few slices again and again
+def _lattices(n: int, numbers: bytes) -> tuple[tuple[int, ...], bool]:
+    """The lattice of each of n rows of floats, and whether each has at most one nonzero entry, a power of two."""
+    flat = np.frombuffer(numbers).reshape(n, -1)
+    mantissa = np.frexp(np.abs(flat))[0]
+    single = bool(((flat != 0).sum(axis=1) <= 1).all() and np.isin(mantissa, (0.0, 0.5)).all())
+    return tuple(lattice_exponent(row) for row in flat), single
 
 
 def magnitudes(coefficients: NDArray[Any]) -> FloatArray:
@@ -277,5 +285,5 @@ def _refuse_overflow(total: FloatArray) -> None:
 
 def _on_lattice(total: FloatArray, units: Sequence[int]) -> NDArray[np.bool_]:
     """Whether sums below ``total`` of multiples of ``2**unit`` are floats: a boolean a cell and coefficient."""
-    limits = np.array([np.ldexp(1.0, min(unit + 53, 1023)) if unit >= -1074 else 0.0 for unit in units])
+    limits = np.array([ldexp(1.0, min(unit + 53, 1023)) if unit >= -1074 else 0.0 for unit in units])
     return np.asarray(total * SAFETY < limits)

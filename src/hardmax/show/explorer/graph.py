@@ -12,10 +12,10 @@ from math import prod
 import numpy as np
 
 from hardmax.errors import ShapeError
-from hardmax.exactness import Array
 from hardmax.networks import operations as op
 from hardmax.networks.graph import Graph, Node
 from hardmax.networks.layers import Affine, Attention, Head, Layer, Maxout, ReLU, Residual
+from hardmax.networks.library import affine_head
 
 
 def graph_layers(graph: Graph) -> tuple[Layer, ...]:
@@ -149,7 +149,9 @@ class _GraphReader:
         query, earlier = self.linear(source), self.linear_input(source)
         if query is not None and earlier is not None and keys.bias is None:
             found[earlier] = Head(keys.weight, values, query.weight, query.bias)
-        return {**found, source: _affine_head(keys.weight, keys.bias, values)}
+        if keys.bias is None:
+            return {**found, source: Head(keys.weight, values, np.eye(keys.weight.shape[1]))}
+        return {**found, source: affine_head(keys.weight, keys.bias, values)}
 
     def linear(self, value: int) -> op.Linear | None:
         operation = self.graph.nodes[value - 1].operation if value else None
@@ -157,14 +159,6 @@ class _GraphReader:
 
     def linear_input(self, value: int) -> int | None:
         return self.plain(self.graph.nodes[value - 1].inputs[0]) if self.linear(value) is not None else None
-
-
-def _affine_head(keys: Array, biases: Array | None, values: Array) -> Head:
-    dim = keys.shape[1]
-    if biases is None:
-        return Head(keys, values, np.eye(dim))
-    lift = np.vstack([np.eye(dim), np.zeros((1, dim))])
-    return Head(np.column_stack([keys, biases]), values, lift, np.append(np.zeros(dim), 1.0))
 
 
 def _joined(before: Sequence[Layer], layer: Layer) -> list[Layer]:

@@ -12,14 +12,15 @@ The page knows four kinds of layer, each a mapping that JSON can carry:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from hardmax.errors import ShapeError
+from hardmax.exact.rationals import float_array, rational_array
 from hardmax.exactness import FloatArray
-from hardmax.networks.layers import Affine, Attention, Head, Layer, Maxout, ReLU, Residual
+from hardmax.networks.layers import Affine, Attention, Layer, Maxout, ReLU, Residual
+from hardmax.networks.library import affine_head
 from hardmax.networks.network import Network
 from hardmax.show.explorer.graph import graph_layers
 
@@ -42,6 +43,7 @@ def page_layers(network: Network) -> tuple[list[PageLayer], bool]:
 
     Examples
     --------
+    >>> from hardmax.networks.layers import Head
     >>> head = Head([[1.0, 0.0], [0.0, 1.0]], [[0.0, 2.0], [1.0, 0.0]], np.eye(2))
     >>> layers, unrounded = page_layers(Network([Residual(Attention([head]))], 2))
     >>> layers[0]["heads"][0]["biases"], layers[0]["residual"], unrounded
@@ -83,7 +85,7 @@ def _library_layers(layer: Mapping[str, Any]) -> list[Layer]:
         return [Maxout(layer["rank"])]
     parts: list[Layer]
     if layer["kind"] == "attention":
-        heads = [_library_head(head) for head in layer["heads"]]
+        heads = [affine_head(head["keys"], head["biases"], head["values"]) for head in layer["heads"]]
         width = heads[0].values.shape[1]
         mix = np.hstack([np.eye(width)] * len(heads)) if len(heads) > 1 else None
         parts = [Attention(heads, mix)]
@@ -92,13 +94,6 @@ def _library_layers(layer: Mapping[str, Any]) -> list[Layer]:
         if layer["readout"] is not None:
             parts.append(Affine(layer["readout"], layer["offset"]))
     return [Residual(*parts)] if layer["residual"] else parts
-
-
-def _library_head(head: Mapping[str, Any]) -> Head:
-    keys = np.asarray(head["keys"], dtype=np.float64)
-    dim = keys.shape[1]
-    lift = np.vstack([np.eye(dim), np.zeros((1, dim))])
-    return Head(np.column_stack([keys, head["biases"]]), head["values"], lift, np.append(np.zeros(dim), 1.0))
 
 
 class _Reader:
@@ -167,14 +162,9 @@ class _Reader:
         return {"kind": "attention", "heads": heads, "residual": False}
 
     def _product(self, left: FloatArray, right: FloatArray) -> FloatArray:
-        columns = [[Fraction(entry) for entry in column] for column in right.T.tolist()]
-        result = np.empty((len(left), len(columns)))
-        for i, row in enumerate(left.tolist()):
-            exact = [Fraction(entry) for entry in row]
-            for j, column in enumerate(columns):
-                total = sum((a * b for a, b in zip(exact, column, strict=True)), Fraction(0))
-                result[i, j] = float(total)
-                self.unrounded = self.unrounded and Fraction(result[i, j]) == total
+        exact = rational_array(left) @ rational_array(right)
+        result = float_array(exact)
+        self.unrounded = self.unrounded and bool((rational_array(result) == exact).all())
         return result
 
 

@@ -188,7 +188,7 @@ def certified_counts(preset: Preset) -> Counts:
     for domain in (Plane([0.0, 0.0], [[1.0, 0.0], [0.0, 1.0]], ((x0, x1), (y0, y1))), Space(2)):
         cells = uninterrupted(enumerate_cells(network, domain))
         found.append((cells.n_cells, cells.n_regions, cells.n_maps))
-    return found[0], found[1]
+    return found
 
 
 def _own_preset(network: Network) -> tuple[Preset, bool]:

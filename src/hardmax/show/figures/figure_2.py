@@ -12,7 +12,7 @@ from hardmax.measure import bounds
 from hardmax.networks.library import builtin
 from hardmax.networks.network import Network
 from hardmax.show.colours import INK
-from hardmax.show.drawing import Window, draw_segments
+from hardmax.show.drawing import Window, centroid, draw_segments
 from hardmax.show.figures.cell_maps import COUNT_COLUMNS, CellMap, cell_map, cell_table, count_rows, draw_cell_map
 from hardmax.show.figures.style import BEHIND_LETTERS, PAGE, panel_title
 from hardmax.show.figures.tables import Caption, Table
@@ -134,12 +134,10 @@ def number_places(found: CellMap) -> dict[int, tuple[float, float]]:
     for cell, polygon in enumerate(found.polygons):
         if len(polygon) == 0:
             continue
-        following = np.roll(polygon, -1, axis=0)
-        edges = following - polygon
+        edges = np.roll(polygon, -1, axis=0) - polygon
         outward = np.stack([edges[:, 1], -edges[:, 0]], axis=1) / np.hypot(*edges.T)[:, None]
         limits = (outward * polygon).sum(axis=1)
-        cross = polygon[:, 0] * following[:, 1] - polygon[:, 1] * following[:, 0]
-        centre = ((polygon + following) * cross[:, None]).sum(axis=0) / (3.0 * cross.sum())
+        centre = centroid(polygon)
         radius = float((limits - outward @ centre).min())
         if radius < least:
             rows = np.column_stack([outward, np.ones(len(polygon))])
@@ -151,8 +149,8 @@ def number_places(found: CellMap) -> dict[int, tuple[float, float]]:
     return places
 
 
-def _is_near(place: tuple[float, float], window: Window, room: float = 0.25) -> bool:
-    return all(low - room < x < high + room for x, (low, high) in zip(place, window, strict=True))
+def _is_near(place: tuple[float, float], window: Window) -> bool:
+    return all(low - 0.25 < x < high + 0.25 for x, (low, high) in zip(place, window, strict=True))
 
 
 def tables(values: Values) -> dict[str, Table]:

@@ -5,6 +5,7 @@ matplotlib is imported here and in the figures beside this file, when they are d
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from hardmax.errors import MissingExtraError
@@ -13,43 +14,9 @@ from hardmax.show.colours import FAINT, INK
 #: Widths in inches: across the page of a two-column paper, and within one column.
 PAGE, COLUMN = 7.16, 3.5
 
-#: Settings of matplotlib, applied while a figure is drawn and undone afterwards.
-SETTINGS: dict[str, Any] = {
-    "font.family": "STIXGeneral",
-    "mathtext.fontset": "stix",
-    "font.size": 8.0,
-    "axes.titlesize": 8.5,
-    "axes.labelsize": 8.0,
-    "xtick.labelsize": 7.0,
-    "ytick.labelsize": 7.0,
-    "legend.fontsize": 7.0,
-    "legend.frameon": False,
-    "legend.handlelength": 1.6,
-    "axes.linewidth": 0.6,
-    "axes.edgecolor": INK,
-    "axes.labelcolor": INK,
-    "axes.titlecolor": INK,
-    "text.color": INK,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "xtick.major.width": 0.5,
-    "ytick.major.width": 0.5,
-    "xtick.major.size": 2.5,
-    "ytick.major.size": 2.5,
-    "xtick.minor.width": 0.4,
-    "ytick.minor.width": 0.4,
-    "xtick.minor.size": 1.5,
-    "ytick.minor.size": 1.5,
-    "lines.linewidth": 1.0,
-    "grid.color": FAINT,
-    "grid.linewidth": 0.3,
-    "savefig.dpi": 300,
-    "figure.dpi": 300,
-    "pdf.fonttype": 42,  # TrueType, embedded
-    "svg.fonttype": "path",  # letters as outlines: the same everywhere
-    "svg.hashsalt": "hardmax",  # identifiers that do not change from run to run
-    "path.simplify": False,
-}
+_INKED = ("axes.edgecolor", "axes.labelcolor", "axes.titlecolor", "text.color", "xtick.color", "ytick.color")
+#: Type, lines and files, as matplotlib reads them.
+_STYLE = Path(__file__).with_name("figures.mplstyle")
 
 
 def new_figure(width: float, height: float) -> Any:
@@ -68,20 +35,15 @@ def new_figure(width: float, height: float) -> Any:
 
 
 def settings() -> Any:
-    """A context in which matplotlib has ``SETTINGS`` and after which it has what it had before."""
+    """A context in which matplotlib draws as our style says, and after which it has what it had before."""
     try:
-        from matplotlib import rc_context
+        from matplotlib import rc_context, rc_params_from_file, rcParamsDefault
     except ImportError:
         raise MissingExtraError("figures need matplotlib: pip install 'hardmax[figures]'") from None
-    wanted: Any = {**_defaults(), **SETTINGS}
-    return rc_context(wanted)
-
-
-def _defaults() -> dict[str, Any]:
-    """What matplotlib starts with, so that nobody's own settings change a figure."""
-    from matplotlib import rcParamsDefault
-
-    return {name: value for name, value in rcParamsDefault.items() if not name.startswith(("backend", "interactive"))}
+    # what matplotlib starts with first, so that nobody's own settings change a figure
+    plain = {name: value for name, value in rcParamsDefault.items() if not name.startswith(("backend", "interactive"))}
+    wanted: Any = {**plain, **rc_params_from_file(_STYLE, use_default_template=False)}
+    return rc_context({**wanted, **dict.fromkeys(_INKED, INK), "grid.color": FAINT})
 
 
 def panel_title(ax: Any, letter: str, text: str) -> None:

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import hashlib
+import platform
 from collections import Counter
 from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
 from math import prod
 
 from hardmax.exactness import Exactness
 from hardmax.heads.capture.captured import Capture
-from hardmax.show.report.sections import Column, Section, Table, as_text, legible
+from hardmax.show.report.sections import Column, Section, Table, as_text, in_words, legible
 from hardmax.show.report.subject import Subject, array_hash
+from hardmax.version import __version__
 
 TITLE = "What was analysed"
 NAME = "about"
 _MOST_CHANGES = 40
 _MOST_SHOWN = 10  # inputs that are written out
+_LIBRARIES = ("numpy", "scipy", "numba", "highspy")
 
 EXACTNESS_MEANS = (
     (Exactness.EXACT, "decided in whole or rational numbers throughout; no rounding anywhere"),
@@ -24,7 +29,33 @@ EXACTNESS_MEANS = (
 )
 
 
-def about_section(subject: Subject, versions: Sequence[tuple[str, str]], made: str) -> Section:
+#: What is said of a page, and what is proved of it.
+Row = tuple[str, str, Exactness | None]
+
+
+def now() -> str:
+    """When a page is made."""
+    return datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def provenance(rows: Sequence[tuple[str, ...] | Row], made: str, caption: str = "Where the numbers come from") -> Table:
+    """The table that ends every page: what it is about, when it was made and with which versions.
+
+    Rows have a name, a value and, where they say what is proved, an exactness.
+    """
+    n = len(rows[0])
+    libraries = [("hardmax", __version__), ("Python", platform.python_version())]
+    for name in _LIBRARIES:
+        try:
+            libraries.append((name, version(name)))
+        except PackageNotFoundError:
+            continue
+    ending = [(*pair, None)[:n] for pair in (("made", made), *libraries)]
+    columns = (Column("what", "what"), Column("value", "value", "prose"), Column("exactness", "exactness"))
+    return Table("about", caption, columns[:n], (*rows, *ending), shown=80)
+
+
+def about_section(subject: Subject, made: str) -> Section:
     """The model, its inputs and its provenance as a table."""
     net = subject.net
     exact = Exactness.EXACT
@@ -33,7 +64,7 @@ def about_section(subject: Subject, versions: Sequence[tuple[str, str]], made: s
         kind = "hard" if net.temperature == 0 else f"softmax at temperature {net.temperature:g}"
     operations = Counter(node.operation.name for node in net.graph.nodes)
     changes = subject.hard.changes if subject.hard is not None else net.changes
-    rows: list[tuple[str, str, str | None]] = [
+    rows: list[Row] = [
         ("model", legible(subject.name), None),
         ("input", f"{_shape(net.input_shape)} ({prod(net.input_shape):,} numbers)", exact),
         ("output", f"{_shape(net.output_shape)} ({prod(net.output_shape):,} numbers)", exact),
@@ -51,20 +82,18 @@ def about_section(subject: Subject, versions: Sequence[tuple[str, str]], made: s
     rows += [
         ("SHA-256 of the model", subject.fingerprint, exact),
         ("SHA-256 of the inputs", array_hash(subject.inputs.points), exact),
-        ("made", made, None),
-        *((name, version, None) for name, version in versions),
     ]
-    return _section(rows)
+    return _section(rows, made)
 
 
-def captures_section(captures: Sequence[Capture], name: str, versions: Sequence[tuple[str, str]], made: str) -> Section:
+def captures_section(captures: Sequence[Capture], name: str, made: str) -> Section:
     """Captured heads and their provenance as a table."""
     exact = Exactness.EXACT
     heads = captures[0].heads
     keys = sorted({head.n_keys for capture in captures for head in capture.heads})
     dims = sorted({head.keys.shape[1] for head in heads})
     temperatures = sorted({head.temperature for head in heads})
-    rows: list[tuple[str, str, str | None]] = [
+    rows: list[Row] = [
         ("model", legible(name), None),
         ("inputs", as_text(len(captures), "count"), exact),
         ("layers with attention", as_text(captures[0].n_layers, "count"), exact),
@@ -72,27 +101,19 @@ def captures_section(captures: Sequence[Capture], name: str, versions: Sequence[
         ("keys of a head", _range([f"{size:,}" for size in keys]), exact),
         ("dimension of a key", _range([str(size) for size in dims]), exact),
         ("temperature on raw dot products", _range([f"{value:.6g}" for value in temperatures]), exact),
-        *((f"input {index}", _in_tokens(capture), None) for index, capture in enumerate(captures[:_MOST_SHOWN])),
+        *((f"input {index}", in_words(capture.tokens), None) for index, capture in enumerate(captures[:_MOST_SHOWN])),
         ("SHA-256 of queries and keys", _captures_hash(captures), exact),
-        ("made", made, None),
-        *((library, version, None) for library, version in versions),
     ]
-    return _section(rows)
+    return _section(rows, made)
 
 
-def _section(rows: Sequence[tuple[str, str, str | None]]) -> Section:
-    columns = (Column("what", "what"), Column("value", "value", "prose"), Column("exactness", "exactness"))
-    table = Table("about", "The model, its inputs, and how this page came about", columns, tuple(rows), shown=80)
+def _section(rows: Sequence[Row], made: str) -> Section:
+    table = provenance(rows, made, "The model, its inputs, and how this page came about")
     lead = (
         "Everything below was computed from this model and these inputs, and every number carries a mark that says "
         "what is proved of it."
     )
     return Section(NAME, TITLE, lead, tables=(table,))
-
-
-def _in_tokens(capture: Capture) -> str:
-    """The input as the names of its positions."""
-    return legible(" ".join(token.strip() or token for token in capture.tokens))
 
 
 def _range(values: Sequence[str]) -> str:

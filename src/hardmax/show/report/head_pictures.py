@@ -127,15 +127,21 @@ def draw_head(
         for name in captures[i].query_tokens[: found.captured[i].n_queries]
     ]
     rows = np.flatnonzero(np.isin(found.capture_of, inputs))[:most_queries]
-    shown = np.arange(head.n_keys) if head.visible is None else np.flatnonzero(head.visible[-1])
-    biases = head.biases[-1] if head.biases is not None and head.biases.ndim == 2 else head.biases
-    whole = diagrams.of(head.keys[shown], None if biases is None else biases[shown])
+    shown, biases = seen_last(head)
+    whole = diagrams.of(head.keys[shown], biases)
     drawn, points, extent, spread = cut_along_queries(whole, queries)
     return HeadPicture(
         picture_title(index), head, captures[inputs[0]].tokens[: head.n_keys], tuple(names[:most_queries]),
         found.winners[rows], found.margins[rows], shown, whole, drawn, points, extent, spread,
         np.concatenate([found.captured[i].softmax_scores for i in inputs])[:most_queries],
     )  # fmt: skip
+
+
+def seen_last(head: CapturedHead) -> tuple[IntArray, FloatArray | None]:
+    """The keys that the last query sees, as indices, and what it adds to their scores."""
+    shown = np.arange(head.n_keys) if head.visible is None else np.flatnonzero(head.visible[-1])
+    biases = head.biases[-1] if head.biases is not None and head.biases.ndim == 2 else head.biases
+    return shown, None if biases is None else biases[shown]
 
 
 def cut_along_queries(whole: PowerDiagram, queries: FloatArray) -> tuple[PowerDiagram, FloatArray, Extent, float]:

@@ -15,6 +15,7 @@ from hardmax.heads.analysis import COLUMNS, HeadAnalysis
 from hardmax.heads.capture.captured import Capture
 from hardmax.heads.keys import Diagrams
 from hardmax.show.colours import KEY_COLOURS
+from hardmax.show.drawing import centroid, size_of
 from hardmax.show.report.attention import MOST_IN_ALL, attention_data, explorer_address
 from hardmax.show.report.head_pictures import (
     HeadPicture,
@@ -186,7 +187,7 @@ def _figure(number: int, found: HeadAnalysis, cut: HeadPicture) -> Figure:
         look = {"class_": f"cell k{key % len(KEY_COLOURS)}", "data_key": key}
         cells.append(tag("polygon", hint, points=frame.points(corners), **look))
         pixels = np.array([[frame.x(x), frame.y(y)] for x, y in corners])
-        if _area(pixels) >= _LEAST_LABEL * area:
+        if size_of(pixels) >= _LEAST_LABEL * area:
             x, y = _clear(pixels, marks)
             names.append(tag("text", _short(name), x=float(x), y=float(y) + 5, class_="name", text_anchor="middle"))
     sites = _sites(frame, cut) if cut.is_whole else []
@@ -319,14 +320,9 @@ def _short(name: str) -> str:
     return name if len(name) <= _LONGEST_LABEL else name[: _LONGEST_LABEL - 1] + "…"
 
 
-def _area(corners: NDArray[np.float64]) -> float:
-    x, y = corners.T
-    return abs(float(x @ np.roll(y, -1) - y @ np.roll(x, -1))) / 2
-
-
 def _clear(corners: NDArray[np.float64], marks: NDArray[np.float64]) -> NDArray[np.float64]:
     """Where a name stands: the centroid of its cell, or a little above or below where that would hide a mark."""
-    centre = _centroid(corners)
+    centre = centroid(corners)
     edges = np.roll(corners, -1, axis=0) - corners
     for shift in (0.0, -26.0, 26.0, -48.0, 48.0):
         place: NDArray[np.float64] = centre + np.array([0.0, shift])
@@ -335,9 +331,3 @@ def _clear(corners: NDArray[np.float64], marks: NDArray[np.float64]) -> NDArray[
         if is_inside and not (np.abs(marks - place) < (40.0, 16.0)).all(axis=1).any():
             return place
     return centre
-
-
-def _centroid(corners: NDArray[np.float64]) -> NDArray[np.float64]:
-    following = np.roll(corners, -1, axis=0)
-    cross = corners[:, 0] * following[:, 1] - following[:, 0] * corners[:, 1]
-    return np.asarray(((corners + following) * cross[:, None]).sum(axis=0) / (3 * cross.sum()))

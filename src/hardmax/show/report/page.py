@@ -8,7 +8,6 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
@@ -24,7 +23,7 @@ from hardmax.heads.fidelity import Hardened
 from hardmax.networks.files.opening import folder_of, open_file, write_bytes
 from hardmax.show.colours import FILL, KEY_COLOURS, WALL_WIDTHS, theme
 from hardmax.show.document import Document, gather, gather_captures
-from hardmax.show.report.about import EXACTNESS_MEANS
+from hardmax.show.report.about import EXACTNESS_MEANS, now
 from hardmax.show.report.sections import Table
 from hardmax.show.report.subject import Source, Subject, read_subject
 from hardmax.show.report.summarised import summaries
@@ -125,7 +124,7 @@ def make_report(
     """The same as ``report``, giving back what the page says as well."""
     path, given = Path(out), given or Given()
     check_writable(path, force)  # before the work, not after
-    made = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    made = now()
     captures = _captures(source)
     if captures is not None and any(one is not None for one in (inputs, given.labels, given.tokens, given.plane)):
         raise ParameterError(

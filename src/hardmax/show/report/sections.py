@@ -278,6 +278,11 @@ def _integer(value: int) -> str:
     return f"{'−' if value < 0 else ''}{digits[0]}.{digits[1:4]} × 10{str(len(digits) - 1).translate(_SUPERSCRIPT)}"
 
 
+def in_words(tokens: Iterable[str]) -> str:
+    """An input as the names of its positions."""
+    return legible(" ".join(token.strip() or token for token in tokens))
+
+
 #: Invisible characters that could turn the reading direction or hide, and halves of characters, which no file can
 #: hold: shown as their code instead.
 _INVISIBLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ud800-\udfff\ufeff]")

@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from hardmax.exactness import FloatArray
 from hardmax.heads.capture.captured import Capture
-from hardmax.show.report.sections import Column, Figure, Section, Table, filled, legible, rows_of
+from hardmax.show.report.sections import Column, Figure, Section, Table, filled, in_words, legible, rows_of
 from hardmax.show.report.subject import Subject
 from hardmax.show.svg import picture, tag
 
@@ -38,9 +38,9 @@ def inputs_section(subject: Subject) -> Section:
     labels = subject.inputs.labels
     records: list[dict[str, Any]] = []
     for index in range(len(points)):
-        tokens = subject.inputs.tokens and " ".join(token.strip() or token for token in subject.inputs.tokens[index])
+        tokens = subject.inputs.tokens and in_words(subject.inputs.tokens[index])
         right = None if labels is None or labels.ndim > 1 else _name(int(labels[index]), names)
-        record = {"input": index, "tokens": legible(tokens) if tokens else None, "soft": soft and soft[index]}
+        record = {"input": index, "tokens": tokens or None, "soft": soft and soft[index]}
         records.append({**record, "hard": None if subject.not_soft or not hard else hard[index], "right": right})
     images = [_image(point) for point in points]
     figures = (_thumbnails(images, records),) if all(image is not None for image in images) else ()
@@ -55,10 +55,7 @@ def inputs_section(subject: Subject) -> Section:
 def captured_inputs(captures: tuple[Capture, ...]) -> Section:
     """The first inputs of captures as words."""
     columns = _TABLE[:2]
-    rows = tuple(
-        (index, legible(" ".join(token.strip() or token for token in one.tokens)))
-        for index, one in enumerate(captures[:_SHOWN])
-    )
+    rows = tuple((index, in_words(one.tokens)) for index, one in enumerate(captures[:_SHOWN]))
     return Section(NAME, "What went in", tables=(Table("inputs", "The first inputs", columns, rows),))
 
 

@@ -36,7 +36,10 @@ Source = Network | str | os.PathLike[str] | None
 
 @dataclass(frozen=True, eq=False)
 class Place:
-    """A slice to look at, before anybody has looked."""
+    """A slice to look at, before anybody has looked.
+
+    ``marks`` are points of the slice worth a name: (coordinates, name). ``notes`` say how the slice came about.
+    """
 
     net: Network
     domain: Domain

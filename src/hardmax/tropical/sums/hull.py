@@ -315,3 +315,20 @@ def adjacency(pairs: IntArray, n: int) -> list[IntArray]:
     both = both[np.lexsort((both[:, 1], both[:, 0]))]
     bounds = np.searchsorted(both[:, 0], np.arange(n + 1))
     return [both[bounds[i] : bounds[i + 1], 1] for i in range(n)]
+
+
+def components(pairs: IntArray, n: int) -> IntArray:
+    """(n,) the component of each vertex of an undirected graph given by its edges, numbered by first appearance.
+
+    Examples
+    --------
+    >>> components(np.array([[2, 3], [0, 3]]), 4)
+    array([0, 1, 0, 0])
+    """
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    graph = coo_array((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), shape=(n, n))
+    component = connected_components(graph, directed=False)[1]
+    _, first, place = np.unique(component, return_index=True, return_inverse=True)
+    return np.asarray(np.argsort(np.argsort(first))[place], dtype=np.int64)

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from hardmax.cells.domains import Domain
 from hardmax.cells.engines.exact.polytopes import rebuild, split, to_polytopes
-from hardmax.cells.polytopes import Cut, Polytopes, domain_wall, split_wall
+from hardmax.cells.polytopes import Cut, Polytopes, domain_wall, joined_starts, split_wall
 from hardmax.exact.rationals import fraction, nearest_float, rational
 from hardmax.exact.rounding import UNDERFLOW, relative_error
 from hardmax.exactness import FloatArray, IntArray, ObjectArray
-from hardmax.networks.slices.coefficients import Guards
+from hardmax.networks.slices.coefficients import Guards, padded
 from hardmax.networks.slices.stages import Stage
 
 _COLUMNS = 9
@@ -48,9 +48,9 @@ class Polygons(Polytopes):
     @staticmethod
     def join(batches: Sequence[Polytopes]) -> Polygons:
         """Several batches as one, in order."""
-        plain = Polytopes.join(batches)
+        start = joined_starts([batch.vertex_start for batch in batches])
         corners = np.concatenate([batch.corners for batch in batches if isinstance(batch, Polygons)])
-        return Polygons.of(plain.vertex_start, corners, plain.walls)
+        return Polygons.of(start, corners, np.concatenate([batch.walls for batch in batches]))
 
 
 class PlaneEngine:
@@ -97,8 +97,8 @@ class PlaneEngine:
         from hardmax.cells.engines.plane._kernels import cut_polygons
 
         assert isinstance(pieces, Polygons)
-        rows = _three_terms(guards.coefficients)
-        errors = np.zeros((len(rows), 3)) if guards.error is None else _three_terms(guards.error[..., None])[..., 0]
+        rows = np.ascontiguousarray(padded(guards.coefficients, 3))
+        errors = np.zeros((len(rows), 3)) if guards.error is None else np.ascontiguousarray(padded(guards.error, 3))
         n = len(pieces)
         label_type = stage.label_dtype
         doubtful = np.empty(n, dtype=np.int64)
@@ -106,7 +106,7 @@ class PlaneEngine:
         choices = layout.Choices(
             stage.group_start, stage.group_size, stage.is_relu, stage.columns, stage.twin, stage.group_of_row
         )
-        capacity = 0 if count_only else int(min(max(4 * n, 1024), limit))
+        capacity = 0 if count_only else int(min(max(_children(n, stage), 1024), limit))
         corner_capacity = 0 if count_only else 5 * capacity + 64
         position, n_children, all_doubtful = 0, 0, []
         parts: list[tuple[IntArray, Any, IntArray, FloatArray, IntArray]] = []
@@ -140,14 +140,10 @@ class PlaneEngine:
             nothing = Polygons.of(np.zeros(1, dtype=np.int64), np.empty((0, _COLUMNS)), np.empty(0, dtype=np.int64))
             no_labels = np.empty((0, stage.n_choices), dtype=label_type)
             return Cut(np.empty(0, dtype=np.int64), no_labels, nothing, joined, position), n_children
-        if len(parts) == 1:
-            parent, labels, start, corners, walls = parts[0]
-        else:
+        parent, labels, start, corners, walls = parts[0]
+        if len(parts) > 1:
             parent, labels, corners, walls = (np.concatenate([part[k] for part in parts]) for k in (0, 1, 3, 4))
-            offsets = np.cumsum([0, *(part[2][-1] for part in parts)])
-            start = np.concatenate(
-                [[0], *(part[2][1:] + offset for part, offset in zip(parts, offsets[:-1], strict=True))]
-            )
+            start = joined_starts([part[2] for part in parts])
         return Cut(parent, labels, Polygons.of(start, corners, walls), joined, position), n_children
 
     def settle(
@@ -182,6 +178,12 @@ class PlaneEngine:
         return labels.reshape(len(children), stage.n_choices), Polygons.of(plain.vertex_start, corners, plain.walls)
 
 
+def _children(n: int, stage: Stage) -> int:
+    """About how many children so many polygons have, rather too many; one of them all that its lines allow, or half."""
+    lines = int(np.maximum(stage.group_size - 1, 1).sum())
+    return max(6 * n, (1 + lines + lines * (lines - 1) // 2) // 2 if n < 64 else 0)
+
+
 def _within_floats(line: ObjectArray) -> ObjectArray:
     """The line times a power of two, where its coefficients would overflow: any positive multiple is the same line."""
     largest = fraction(max(abs(value) for value in line))
@@ -203,12 +205,3 @@ def _stage_wall(
     if stage.is_relu[group]:
         return np.asarray(rows[:, first] if label[group] == 1 else -rows[:, first])
     return np.asarray(rows[:, first + int(label[group])] - rows[:, first + rival])
-
-
-def _three_terms(coefficients: NDArray[Any]) -> NDArray[np.float64]:
-    """Coefficients (cell, 3, row), padded with zeros where a constant has only one term."""
-    missing = 3 - coefficients.shape[1]
-    if missing:
-        zeros = np.zeros((coefficients.shape[0], missing, coefficients.shape[2]))
-        coefficients = np.concatenate([coefficients, zeros], axis=1)
-    return np.ascontiguousarray(coefficients, dtype=np.float64)

@@ -44,11 +44,10 @@ def fuse_patterns(graph: Graph, tick: Callable[[], None] = lambda: None) -> Grap
         found = _normalization(graph, node)
         if found is not None:
             replacements[value] = found
-    users = _users(graph)
     for value, node in enumerate(graph.nodes, 1):
         if isinstance(node.operation, op.Pointwise) and node.operation.kind in _SEEDS:
             tick()
-            match = _activation(graph, users, value)
+            match = _activation(graph, value)
             if match is not None:
                 replacements[match[0]] = (match[1], match[2])
     if not replacements:
@@ -135,12 +134,9 @@ def _centred(graph: Graph, value: int) -> int | None:
 # --- activations ----------------------------------------------------------------------------------
 
 
-def _users(graph: Graph) -> list[list[int]]:
-    users: list[list[int]] = [[] for _ in range(len(graph.nodes) + 1)]
-    for value, node in enumerate(graph.nodes, 1):
-        for source in set(node.inputs):
-            users[source].append(value)
-    return users
+def _users(graph: Graph, value: int) -> list[int]:
+    """The values that are made of this one."""
+    return [index + 1 for index in graph.readers[value]]
 
 
 def _scalar(graph: Graph, value: int) -> bool:
@@ -160,7 +156,7 @@ def _scalar(graph: Graph, value: int) -> bool:
     return constants == 1 and all(graph.shape_of(source) == node.shape for source in node.inputs)
 
 
-def _activation(graph: Graph, users: list[list[int]], seed: int) -> tuple[int, op.Pointwise, int] | None:
+def _activation(graph: Graph, seed: int) -> tuple[int, op.Pointwise, int] | None:
     """(output, activation, input) of the largest known activation around a seed function."""
     node = graph.nodes[seed - 1]
     assert isinstance(node.operation, op.Pointwise)
@@ -169,7 +165,7 @@ def _activation(graph: Graph, users: list[list[int]], seed: int) -> tuple[int, o
         for kind, (inner, expected, around) in _ACTIVATIONS.items():
             if inner != node.operation.kind or not _agree(argument, expected):
                 continue
-            outputs = list(_walk(lambda value: [user for user in users[value] if _scalar(graph, user)], seed))
+            outputs = list(_walk(lambda value: [user for user in _users(graph, value) if _scalar(graph, user)], seed))
             for output in sorted(outputs, reverse=True):
                 if _polynomial(graph, output, {source: (1, 0), seed: (0, 1)}) == around:
                     return output, op.Pointwise(kind), source
@@ -246,11 +242,10 @@ def maxima_first(graph: Graph, tick: Callable[[], None] = lambda: None) -> tuple
     changes: list[str] = []
     while True:
         tick()
-        readers = _users(graph)
         found = {
             value: peeled
             for value, node in enumerate(graph.nodes, 1)
-            if isinstance(node.operation, op.MaxLast) and (peeled := _peeled(graph, readers, value)) is not None
+            if isinstance(node.operation, op.MaxLast) and (peeled := _peeled(graph, value)) is not None
         }
         if not found:
             return graph, changes
@@ -267,7 +262,7 @@ def maxima_first(graph: Graph, tick: Callable[[], None] = lambda: None) -> tuple
 Peeled = tuple[list[Node], tuple[int, ...]]  # the chain in order of application, and the values it is applied to
 
 
-def _peeled(graph: Graph, readers: list[list[int]], maximum: int) -> Peeled | None:
+def _peeled(graph: Graph, maximum: int) -> Peeled | None:
     """The monotone chain that all entries of a maximum went through last; None where there is none.
 
     Only what the maximum alone reads is taken off: a ReLU that others read as well has to be there anyway.
@@ -276,14 +271,14 @@ def _peeled(graph: Graph, readers: list[list[int]], maximum: int) -> Peeled | No
     chain: list[Node] = []
     while True:
         moves = [v for v in leaves if v and isinstance(graph.nodes[v - 1].operation, _MOVES)]
-        moves = [v for v in moves if inside.issuperset(readers[v])]
+        moves = [v for v in moves if inside.issuperset(_users(graph, v))]
         for value in moves:
             inside.add(value)
             leaves.remove(value)
             leaves.update(graph.nodes[value - 1].inputs)
         if moves:
             continue
-        nodes = [graph.nodes[v - 1] for v in leaves if v and inside.issuperset(readers[v])]
+        nodes = [graph.nodes[v - 1] for v in leaves if v and inside.issuperset(_users(graph, v))]
         if len(nodes) < len(leaves) or not all(_same_monotone(node.operation, nodes[0].operation) for node in nodes):
             return (chain, tuple(leaves)) if chain else None
         inside |= leaves

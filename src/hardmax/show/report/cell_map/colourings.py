@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from hardmax.cells.complex import CellComplex
 from hardmax.show.colours import KEY_COLOURS
+from hardmax.show.drawing import size_of
 from hardmax.show.report.cell_map.choices import Choice
-from hardmax.show.report.cell_map.decisions import DecisionMap, size_of
+from hardmax.show.report.cell_map.decisions import DecisionMap
 from hardmax.show.report.cell_map.search import Looked
 
 _MOST_CHOICES = 12

@@ -12,6 +12,7 @@ from hardmax.cells.complex import CellComplex
 from hardmax.cells.domains import Plane, Segment
 from hardmax.exactness import FloatArray, IntArray
 from hardmax.heads.diagram.clipping import clip
+from hardmax.show.drawing import size_of
 from hardmax.show.report.cell_map.search import Looked
 from hardmax.show.report.sections import as_text
 
@@ -135,14 +136,6 @@ def points_of(domain: object, coordinates: FloatArray) -> FloatArray:
         return np.asarray(domain.start + np.multiply.outer(coordinates[:, 0], domain.end - domain.start))
     assert isinstance(domain, Plane)
     return np.asarray(domain.origin + np.tensordot(coordinates, domain.basis, axes=1))
-
-
-def size_of(corners: FloatArray) -> float:
-    """The area of a polygon (n, 2), or the length of a segment (2, 1)."""
-    if corners.shape[1] == 1:
-        return float(np.ptp(corners))
-    x, y = corners.T
-    return abs(float(x @ np.roll(y, -1) - y @ np.roll(x, -1))) / 2
 
 
 def _grid(looked: Looked, n_temperatures: int) -> tuple[FloatArray, int]:

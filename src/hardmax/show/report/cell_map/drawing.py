@@ -7,10 +7,11 @@ from collections import Counter
 import numpy as np
 from markupsafe import Markup
 
+from hardmax.exactness import FloatArray
 from hardmax.show.colours import WALL_WIDTHS
-from hardmax.show.drawing import layers_of_choices, walls_between
+from hardmax.show.drawing import layers_of_choices, size_of, walls_between
 from hardmax.show.report.cell_map.colourings import Colouring, class_of
-from hardmax.show.report.cell_map.decisions import DecisionMap, size_of
+from hardmax.show.report.cell_map.decisions import DecisionMap
 from hardmax.show.report.cell_map.search import Looked
 from hardmax.show.report.sections import as_text
 from hardmax.show.svg import Frame, number, picture, round_ticks, tag
@@ -93,14 +94,17 @@ def hatching() -> Markup:
 
 def _class_parts(decided: DecisionMap | None, frame: Frame) -> list[Markup]:
     """The pieces of cells in which outputs tie: each in the colour of its class."""
-    if decided is None:
-        return []
-    several = Counter(cell for cell, _, _ in decided.parts)
     return [
         tag("polygon", points=frame.points(corners), class_=f"class-part {class_of(winner)}", data_cell=cell)
-        for cell, winner, corners in decided.parts
-        if several[cell] > 1
+        for cell, winner, corners in _tied(decided)
     ]
+
+
+def _tied(decided: DecisionMap | None) -> list[tuple[int, int, FloatArray]]:
+    """The parts of cells that have several: (cell, class, corners)."""
+    parts = () if decided is None else decided.parts
+    count = Counter(cell for cell, _, _ in parts)
+    return [part for part in parts if count[part[0]] > 1]
 
 
 def _soft_parts(decided: DecisionMap | None, width: float, height: float) -> list[Markup]:
@@ -165,62 +169,30 @@ def line_figure(looked: Looked, colouring: Colouring, shown: int, decided: Decis
     values = offsets[:, :, None] + slopes[:, :, None] * ends[:, None, :]  # (n_cells, shown, 2)
     low, high = float(np.percentile(values, 100 - _SHOWN_HIGH)), float(np.percentile(values, _SHOWN_HIGH))
     pad = 0.06 * (high - low) or 1.0
+    extent = ((0.0, 1.0), (low - pad, high + pad))
     width, height = _MAP_WIDTH - _LEFT - _RIGHT, _LINE_HEIGHT - _TOP - _BOTTOM
-    curves_height = height - _STRIP
-    inner = Frame(((0.0, 1.0), (low - pad, high + pad)), 0.0, 0.0, width, curves_height)
+    top = height - _STRIP  # of the strip
+    inner = Frame(extent, 0.0, 0.0, width, top)
     order = np.argsort(ends[:, 0], kind="stable").tolist()
-    curves = [
-        tag(
-            "path",
-            tag("title", f"output {output}"),
-            d="".join(inner.path(np.column_stack([ends[cell], values[cell, output]])) for cell in order),
-            class_=f"line {class_of(output)}",
-        )
-        for output in range(shown)
-    ]
-    strip = [
-        tag(
-            "rect",
-            x=inner.x(float(ends[cell, 0])),
-            y=curves_height + 8,
-            width=max(inner.x(float(ends[cell, 1])) - inner.x(float(ends[cell, 0])), 0.05),
-            height=_STRIP - 8,
-            class_=f"cell {colouring.of[cell]}",
-            data_cell=cell,
-        )
-        for cell in order
-    ]
-    soft = [] if decided is None or not decided.curves.size else decided.curves[0]
-    places = np.linspace(0.0, 1.0, len(soft[0]) if len(soft) else 0)
+    strip = [_stretch(inner, ends[cell], top, f"cell {colouring.of[cell]}", cell) for cell in order]
+    ground = {"x": 0.0, "y": 0.0, "width": width, "height": top}
+    reach = {"data_low": repr(extent[1][0]), "data_high": repr(extent[1][1])}
     window = _window(
         width,
         height,
         hatching(),
         tag("g", *strip, class_="cells"),
-        tag("g", *_strip_parts(decided, inner, curves_height), class_="class-parts"),
-        tag("g", *_soft_strip(decided, width, curves_height), class_="soft-parts"),
-        tag(
-            "rect",
-            x=0.0,
-            y=0.0,
-            width=width,
-            height=curves_height,
-            class_="curves",
-            data_low=repr(low - pad),
-            data_high=repr(high + pad),
-        ),
-        *curves,
-        *(
-            tag("path", d=inner.path(np.column_stack([places, line])), class_=f"line soft-line {class_of(output)}")
-            for output, line in enumerate(soft)
-        ),
+        tag("g", *_strip_parts(decided, inner, top), class_="class-parts"),
+        tag("g", *_soft_strip(decided, width, top), class_="soft-parts"),
+        tag("rect", **ground, class_="curves", **reach),
+        *_curves(inner, ends[order], values[order]),
+        *_soft_curves(inner, decided),
         tag("path", d="M0 0", class_="cursor"),
         tag("path", d="M0 0", class_="chosen-cell"),
     )
     outer = Frame(((0.0, 1.0), (0.0, 1.0)), _LEFT, _TOP, width, height)
-    upward = Frame(((0.0, 1.0), (low - pad, high + pad)), _LEFT, _TOP, width, curves_height)
-    ticks_x = [(at, as_text(at)) for at in round_ticks(0.0, 1.0)]
-    ticks_y = [(at, as_text(at)) for at in round_ticks(low - pad, high + pad)]
+    upward = Frame(extent, _LEFT, _TOP, width, top)
+    ticks_x, ticks_y = ([(at, as_text(at)) for at in round_ticks(*bounds)] for bounds in extent)
     title = "position on the line"
     if looked.marks:
         title += ": " + ", ".join(f"{at[0]:g} is {name}" for at, name in looked.marks)
@@ -236,17 +208,36 @@ def line_figure(looked: Looked, colouring: Colouring, shown: int, decided: Decis
     )
 
 
-def _strip_parts(decided: DecisionMap | None, frame: Frame, top: float) -> list[Markup]:
-    if decided is None:
-        return []
-    several = Counter(cell for cell, _, _ in decided.parts)
+def _curves(frame: Frame, ends: FloatArray, values: FloatArray) -> list[Markup]:
+    """The outputs, straight within each cell (n, 2): a path each through values (n, outputs, 2)."""
     found = []
-    for cell, winner, ends in decided.parts:
-        if several[cell] > 1:
-            a, b = frame.x(float(ends.min())), frame.x(float(ends.max()))
-            place = {"x": a, "y": top + 8, "width": b - a, "height": _STRIP - 8}
-            found.append(tag("rect", **place, class_=f"class-part {class_of(winner)}", data_cell=cell))
+    for output in range(values.shape[1]):
+        path = "".join(frame.path(np.column_stack(piece)) for piece in zip(ends, values[:, output], strict=True))
+        found.append(tag("path", tag("title", f"output {output}"), d=path, class_=f"line {class_of(output)}"))
     return found
+
+
+def _soft_curves(frame: Frame, decided: DecisionMap | None) -> list[Markup]:
+    """The outputs of the model at its own temperature."""
+    if decided is None or not decided.curves.size:
+        return []
+    places = np.linspace(0.0, 1.0, decided.curves.shape[-1])
+    return [
+        tag("path", d=frame.path(np.column_stack([places, line])), class_=f"line soft-line {class_of(output)}")
+        for output, line in enumerate(decided.curves[0])
+    ]
+
+
+def _stretch(frame: Frame, ends: FloatArray, top: float, class_: str, cell: int) -> Markup:
+    """A stretch of the line in the strip below the curves."""
+    start, stop = frame.x(float(ends.min())), frame.x(float(ends.max()))
+    place = {"x": start, "y": top + 8, "width": max(stop - start, 0.05), "height": _STRIP - 8}
+    return tag("rect", **place, class_=class_, data_cell=cell)
+
+
+def _strip_parts(decided: DecisionMap | None, frame: Frame, top: float) -> list[Markup]:
+    """The pieces of cells in which outputs tie, as in ``_class_parts``."""
+    return [_stretch(frame, ends, top, f"class-part {class_of(winner)}", cell) for cell, winner, ends in _tied(decided)]
 
 
 def _soft_strip(decided: DecisionMap | None, width: float, top: float) -> list[Markup]:

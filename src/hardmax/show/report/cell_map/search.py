@@ -13,7 +13,6 @@ from hardmax.cells.domains import Domain, Plane, Segment
 from hardmax.cells.search import enumerate_cells
 from hardmax.errors import DomainError, ParameterError, QuadraticScoresError
 from hardmax.exactness import FloatArray
-from hardmax.networks.network import Network
 from hardmax.show.report.sections import legible
 from hardmax.show.report.subject import Place, Subject
 
@@ -31,24 +30,13 @@ MOST_CHOICES = 200_000
 MOST_COMPARED = 20_000_000
 
 
-@dataclass(frozen=True, eq=False)
-class Looked:
-    """A network, a slice of its input space, and every cell there.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Looked(Place):
+    """A slice, and every cell there."""
 
-    ``marks`` are points of the slice worth a name: (coordinates, name). ``notes`` say how the slice came about.
-    """
-
-    net: Network
     cells: CellComplex
-    marks: tuple[tuple[tuple[float, ...], str], ...]
-    key_names: tuple[str, ...] | None
-    where: str
-    notes: tuple[str, ...]
     has_regions: bool  # whether cells were merged into regions
-    soft: Callable[[float], Network] | None = None  # the model itself on the slice at a temperature, where it is soft
-    temperature: float = 0.0  # its own
-    class_names: tuple[str, ...] | None = None
-    code: tuple[str, ...] = ()  # as in Place
+    temperature: float = 0.0  # the model's own, where it is soft
 
 
 def look(subject: Subject, plane: Domain | None, told: Callable[[str], None]) -> Looked | str:
@@ -194,10 +182,8 @@ def _search(place: Place, told: Callable[[str], None]) -> Looked:
             "Many cells carry maps that agree in floating point. To prove them equal in rationals would take minutes "
             "in a model of this size, so cells are not merged into regions here.",
         )
-    return Looked(
-        place.net, cells, place.marks, place.key_names, place.where, notes, has_regions, place.soft,
-        class_names=place.class_names, code=(*place.code, "cells = hm.enumerate_cells(hard, slice_)"),
-    )  # fmt: skip
+    place = replace(place, notes=notes, code=(*place.code, "cells = hm.enumerate_cells(hard, slice_)"))
+    return Looked(**vars(place), cells=cells, has_regions=has_regions)
 
 
 def n_alike(cells: CellComplex) -> int:
