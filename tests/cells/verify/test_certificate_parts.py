@@ -261,8 +261,8 @@ def _polygons(net, domain, parts):
 @pytest.mark.parametrize("rows", [[[1, 0, 1], [0, 1, 0]], [[1, 0, 0], [0, 1, 0], [1, 1, 1]]], ids=["wall", "choice"])
 def test_a_constant_that_floats_round_to_zero_is_not_zero(rows):
     """A wall that misses zero, or a choice that is lost there, by less than floats see: nothing is settled there."""
-    for w, c, is_zero in ((0.1, 0.7, False), (0.5, 0.5, True)):
-        assert (Fraction(w) * Fraction(c) == Fraction(w * c)) == is_zero
+    for w, c, is_zero in ((0.1, 0.9, False), (0.5, 0.5, True)):
+        assert (Fraction(w) * Fraction(c) < Fraction(w * c)) != is_zero
         second = np.array(rows, dtype=float) * [1.0, 1.0, w]
         first = hm.Affine([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]], [0.0, 0.0, c])
         layers = [
@@ -273,6 +273,7 @@ def test_a_constant_that_floats_round_to_zero_is_not_zero(rows):
         ]
         square = ((1,) * len(rows), ([0, 0], [1, 0], [1, 1], [0, 1]), (1 << 24, -2, -4, 0))
         cells = _polygons(hm.Network(layers, 2), hm.Box([-1, -1], [1, 1]), [square])
+        cells.pieces.error[1:] = 1e-9  # of corners that are not at zero
         assert Subject(cells, thorough=False).settled.corners.tolist() == [is_zero], (w, c)
 
 
