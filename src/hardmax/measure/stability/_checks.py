@@ -7,11 +7,10 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from hardmax.cells.around.walls import read_point
 from hardmax.errors import ParameterError
 from hardmax.exactness import FloatArray
 from hardmax.heads.capture.captured import check_kept
-from hardmax.networks.network import Network
+from hardmax.networks.network import Network, one_input
 
 
 def real(name: str, value: Any, meaning: str) -> float:
@@ -63,6 +62,6 @@ def share_of(name: str, value: Any) -> float:
 
 def input_point(net: Network, x: ArrayLike) -> FloatArray:
     """One input of the network's shape, as floats that are the numbers given."""
-    point = read_point(net, x)
+    point = one_input(net, x)
     check_kept("x", x, point)
     return point
