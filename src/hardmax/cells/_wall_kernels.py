@@ -13,6 +13,7 @@ import numpy as np
 
 from hardmax.exact import rounding
 from hardmax.exact.compiling import borrowing, inner, kernel
+from hardmax.exact.expansions import two_sum
 from hardmax.exact.rounding import SAFETY, UNDERFLOW, UNIT_ROUNDOFF
 from hardmax.exact.simplex_kernels import ABSENT, PRESENT, cone_search, prove_positive_within
 from hardmax.exact.systems import UNIT_ROW_ERROR
@@ -135,35 +136,35 @@ def _lead(cell, column, own, rival, facets):
     if first < 0:  # its other option is zero
         constant = facets.constants[cell, -1 - first]
         return (constant if own == 1 else -constant), facets.loose[cell, -1 - first]
-    one, two = facets.constants[cell, first + own], facets.constants[cell, first + rival]
-    loose = facets.loose[cell, first + own] + facets.loose[cell, first + rival]
-    return one - two, loose + UNIT_ROUNDOFF * abs(one - two)
+    lead, rest = two_sum(facets.constants[cell, first + own], -facets.constants[cell, first + rival])
+    return lead, abs(rest) + facets.loose[cell, first + own] + facets.loose[cell, first + rival]
 
 
 @borrowing(nogil=True)
-def _is_opposed(cell, other, column, facets):
-    """Whether a choice whose functions have the same slopes for two cells keeps these apart: by their constants what
-    one of them chose wins nowhere where the other one's choice does."""
+def _room(cell, other, column, facets):
+    """Where a choice's functions have the same slopes for two cells: the constant that is left for points at which what
+    both chose wins, and a bound on its error. Below zero there are none."""
     own, rival = np.int64(facets.labels[cell, column]), np.int64(facets.labels[other, column])
     ours, loose = _lead(cell, column, own, rival, facets)
     theirs, other_loose = _lead(other, column, rival, own, facets)
-    total = ours + theirs
-    return total < -SAFETY * (loose + other_loose + UNIT_ROUNDOFF * abs(total)) - 4.0 * UNDERFLOW
+    total, rest = two_sum(ours, theirs)
+    return total, SAFETY * (abs(rest) + loose + other_loose)
 
 
 @borrowing(nogil=True)
 def _are_opposed(cell, other, facets, depends, apart):
-    """Whether some choice does so, and in how many choices the cells differ: ``apart`` gets these."""
+    """Whether a choice leaves two cells no point in common, and in how many they differ: ``apart`` gets these."""
     labels, n_apart = facets.labels, 0
     for column in range(labels.shape[1]):
         if labels[cell, column] != labels[other, column]:
-            if depends[2, column, 0] and _is_opposed(cell, other, column, facets):
+            room, bound = _room(cell, other, column, facets)
+            if depends[2, column, 0] and room < -bound:
                 return True, 0
             apart[n_apart] = column
             n_apart += 1
     for k in range(n_apart):
-        is_asked = not depends[2, apart[k], 0] and _is_free_of(depends[1], apart[k], apart, n_apart)
-        if is_asked and _is_opposed(cell, other, apart[k], facets):
+        room, bound = _room(cell, other, apart[k], facets)
+        if room < -bound and _is_free_of(depends[1], apart[k], apart, n_apart):
             return True, 0
     return False, n_apart
 
@@ -171,13 +172,17 @@ def _are_opposed(cell, other, facets, depends, apart):
 @borrowing(nogil=True)
 def _exclude(mine, theirs, facets, depends, apart, n_apart):
     """Whether a choice that makes another facet of one cell keeps the other cell away: it chose the rival there, and
-    the choice's function is the same for both."""
+    the choice's function is the same for both, by what it depends on or since slopes and constants are the same."""
     cell, other = facets.owner[mine], facets.owner[theirs]
     for row in range(facets.facet_start[cell], facets.facet_start[cell + 1]):
         column = facets.column[row]
         is_met = column >= 0 and row != mine and np.int64(facets.labels[other, column]) == facets.rival[row]
         if is_met and _is_free_of(depends[0], column, apart, n_apart):
             return True
+        if is_met and _is_free_of(depends[1], column, apart, n_apart):
+            room, bound = _room(cell, other, column, facets)
+            if room == 0.0 and bound == 0.0:
+                return True
     return False
 
 
@@ -208,7 +213,7 @@ def _is_beyond(row, facet, facets):
             value, bound = _value(row, facets.points[corner], facets.off[corner], 1.0, facets)
         if not value < -bound:
             return False
-    return True
+    return facets.corner_start[facet] < facets.corner_start[facet + 1]
 
 
 @borrowing(nogil=True)
@@ -239,7 +244,7 @@ def _mean_corner(facet, far, facets, mean):
             if facets.is_far[corner]:
                 mean[k] += far * facets.ends[corner, k]
     for k in range(len(mean)):
-        mean[k] /= last - first
+        mean[k] /= max(1, last - first)
 
 
 @borrowing(nogil=True)

@@ -3,12 +3,11 @@
 Attention jumps where its winner changes, so that the cells on either side of such a wall cut it into other facets. Two
 facets, one of each side, are told apart by labels alone where a choice that makes another facet of one of them has the
 same function for both cells, or one with the same slope; else by a row that has all corners behind it. A point inside
-both proves that they overlap. Multipliers prove the rest; what floats leave open is for rationals to say.
+both proves that they overlap, and multipliers that they do not; what floats leave open is for rationals to say.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import prod
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -17,15 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.cells.polytopes import Polytopes, split_wall
-from hardmax.exact.overlaps import overlaps_on_wall
 from hardmax.exact.rounding import SAFETY, UNDERFLOW, UNIT_ROUNDOFF
 from hardmax.exactness import BoolArray, FloatArray, IntArray
 from hardmax.networks import operations as op
 from hardmax.networks.evaluation import apply, batched
 from hardmax.networks.graph import Graph
 
-#: Linear programs in extended floats that are solved together.
-_PROGRAMS = 1 << 11
 _known: WeakKeyDictionary[Graph, BoolArray] = WeakKeyDictionary()
 
 
@@ -163,16 +159,6 @@ def facets_of(pieces: Polytopes, labels: NDArray[Any], off: FloatArray, function
     return Facets(*(kernel_array(array) for array in arrays))
 
 
-def boxes(facets: Any) -> tuple[FloatArray, FloatArray]:
-    """Bounds on each facet's coordinates, (n_facets, dim): infinite where it is unbounded or nothing is proved."""
-    slack = SAFETY * (facets.off[:, None] + 2 * UNIT_ROUNDOFF * np.abs(facets.points)) + UNDERFLOW
-    low, high = facets.points - slack, facets.points + slack
-    low[facets.is_far], high[facets.is_far] = -np.inf, np.inf
-    first = facets.corner_start[:-1]
-    least = np.minimum.reduceat(low[facets.corner], first, axis=0)
-    return least, np.maximum.reduceat(high[facets.corner], first, axis=0)
-
-
 # --- differences --------------------------------------------------------------------------------------------
 
 
@@ -252,12 +238,10 @@ def overlaps(
     sides: list[tuple[IntArray, IntArray]],
     graph: Graph,
     kind: IntArray,
-    long: tuple[Callable[[IntArray], Any], FloatArray] | None = None,
 ) -> tuple[IntArray, NDArray[np.int8]]:
     """Pairs of facets that overlap or may, positions (n, 2), one of each side: 1 certainly, -1 for rationals to say.
 
     ``sides`` holds the facets on the two sides of walls. Only facets of cells of one ``kind`` (n_cells,) are compared.
-    ``long``, if given: the rows of some facets in extended floats, and bounds on the errors of all those.
     """
     from hardmax.cells._wall_kernels import Groups, overlaps_in_groups
 
@@ -272,26 +256,4 @@ def overlaps(
         one, two = facets.labels[facets.owner[pairs[rest]].T]
         with np.errstate(over="ignore", invalid="ignore"):
             verdict[rest[kept_apart(graph, one, two)]] = 0
-        rest = np.flatnonzero(verdict < 0)
-    reach = np.maximum(*(np.abs(part) for part in boxes(facets))) if len(rest) else np.empty(0)
-    for first in range(0, len(rest), _PROGRAMS):
-        part = rest[first : first + _PROGRAMS]
-        known = long or (facets.rows.__getitem__, facets.error)
-        verdict[part] = _by_programs(facets, pairs[part, 0], pairs[part, 1], reach, known)
     return pairs[verdict != 0], verdict[verdict != 0]
-
-
-def _by_programs(
-    facets: Any, ours: IntArray, theirs: IntArray, reach: FloatArray, long: tuple[Callable[[IntArray], Any], FloatArray]
-) -> NDArray[np.int8]:
-    """The same by linear programs on the wall, in extended floats where rows are known so well."""
-    start, others = facets.facet_start, []
-    for facet in (ours, theirs):
-        cell = facets.owner[facet]
-        index = start[cell][:, None] + np.arange(int(np.diff(start)[cell].max()))
-        usable = (index < start[cell + 1][:, None]) & (index != facet[:, None])
-        index = np.where(usable, index, facet[:, None])
-        others.append((index, usable & ~facets.is_infinite[index]))
-    index, usable = (np.concatenate(parts, axis=1) for parts in zip(*others, strict=True))
-    (rows, error), far = long, np.minimum(reach[ours], reach[theirs])
-    return overlaps_on_wall(rows(ours), error[ours], rows(index), error[index], usable, far)

@@ -177,20 +177,23 @@ def _invert(matrix, inverse, scale, swaps):
 
 
 @inlined
-def _share(matrix, matrix_error, inverse):
+def _share(matrix, matrix_error, inverse, widths):
     """Lemma "linear system": a bound on the row sums of |I - R A|, infinite where there is none.
 
     ``matrix_error`` bounds the errors of each row's entries; the largest entry of a row stands for all in the bound.
+    ``widths`` gets these.
     """
     dim = len(matrix)
     share, tiny = 0.0, 2 * dim * UNDERFLOW
+    for k in range(dim):
+        largest = 0.0
+        for j in range(dim):
+            largest = max(largest, abs(matrix[k, j]))
+        widths[k] = largest
     for i in range(dim):
         total, size, slack = 0.0, 1.0, 0.0
         for k in range(dim):
-            largest = 0.0
-            for j in range(dim):
-                largest = max(largest, abs(matrix[k, j]))
-            size += abs(inverse[i, k]) * largest
+            size += abs(inverse[i, k]) * widths[k]
             slack += abs(inverse[i, k]) * matrix_error[k]
         for j in range(dim):
             defect = 1.0 if i == j else 0.0
@@ -231,7 +234,8 @@ def solution_bound(matrix, matrix_error, inverse, gap, gap_error):
     ``gap`` (d,) is what the equations leave at the point, within ``gap_error``. Infinite where no single solution is
     proved.
     """
-    return _solution_bound(_share(matrix, matrix_error, inverse), inverse, gap, gap_error)
+    share = _share(matrix, matrix_error, inverse, np.empty(len(matrix)))
+    return _solution_bound(share, inverse, gap, gap_error)
 
 
 class System(NamedTuple):
@@ -346,7 +350,7 @@ def _is_settled(system, walls, shapes, corner, facets, first, units):
     """Whether a corner is proved to be where its walls meet, within its error; and what roundings explain of that, with
     the largest coordinate, in unit roundoffs."""
     dim = len(system.matrix)
-    share = _share(system.matrix, system.off, system.inverse)
+    share = _share(system.matrix, system.off, system.inverse, system.gap)
     explained, largest, is_settled = 0.0, 0.0, False
     for attempt in range(2):
         limit, is_exact = 0.0, share < 0.5

@@ -81,8 +81,7 @@ def _overlapping(subject: Subject, sides: list[tuple[IntArray, IntArray]]) -> tu
         pairs = np.concatenate([np.stack(np.meshgrid(*pair), axis=-1).reshape(-1, 2) for pair in sides])
         verdict = np.full(len(pairs), -1)
     else:
-        alike, rows = np.zeros(subject.n_cells, dtype=np.int64), subject.settled.rows
-        pairs, verdict = overlaps(subject.facets, sides, subject.graph, alike, (rows.values, rows.error))
+        pairs, verdict = overlaps(subject.facets, sides, subject.graph, np.zeros(subject.n_cells, dtype=np.int64))
     doubtful, owner, first = np.flatnonzero(verdict < 0), subject.facet_owner, subject.pieces.facet_start
     subject.put_into_shape(np.unique(owner[pairs[doubtful]]))
     for k, (one, two) in zip(doubtful.tolist(), pairs[doubtful].tolist(), strict=True):
@@ -103,7 +102,7 @@ def _found_elsewhere(subject: Subject, facet: int, prefix: IntArray) -> IntArray
     place = facet - int(subject.pieces.facet_start[cell])
     rivals = np.flatnonzero((prefix == prefix[cell]) & other)
     shared = [share_facet(subject.shape(cell), subject.shape(rival), place) for rival in rivals.tolist()]
-    return rivals[np.array(shared, dtype=bool)]
+    return np.asarray(rivals[np.array(shared, dtype=bool)])
 
 
 def links(subject: Subject) -> list[tuple[int, int]] | str:

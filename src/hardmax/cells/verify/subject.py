@@ -119,10 +119,11 @@ class Subject:
     @cached_property
     def is_far(self) -> BoolArray:
         """Which corners lie at infinity, (n_vertices,)."""
-        found = np.zeros(len(self.pieces.vertices), dtype=bool)
-        if self.pieces.directions is not None:
-            found[self.incident_corner[self.pieces.walls[self.incident_facet] < 0]] = True
-        return found
+        if self.pieces.directions is None:
+            return np.zeros(len(self.pieces.vertices), dtype=bool)
+        start, is_infinite = self.incident_start, (self.pieces.walls < 0)[self.incident_facet]
+        counts = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(is_infinite)])
+        return np.asarray(counts[start[1:]] > counts[start[:-1]])
 
     @cached_property
     def plain_labels(self) -> NDArray[Any]:
