@@ -19,8 +19,6 @@ from hardmax.cells.verify.fixed_choices import exact_cells
 from hardmax.cells.verify.subject import Subject
 from hardmax.exact.rationals import fraction
 from hardmax.exactness import Exactness
-from networks.builders import network_of
-from oracles.cell_oracle import oracle_cells
 
 
 def _exact(number) -> Fraction:
@@ -154,33 +152,6 @@ def test_a_polytope_is_closed_until_one_bit_or_corner_is_missing():
                 changed[corner] = sorted(set(changed[corner]) ^ {facet})
                 assert not _closed_twice(changed, n_facets, dim), (corner, facet)
     assert not _closed_twice(cube, 7, 3)  # a facet without corners
-
-
-def _attention_layers(seed, dim):
-    rng = np.random.default_rng(seed)
-    number = lambda *shape: [[Fraction(int(x)) for x in row] for row in rng.integers(-2, 3, size=shape)]  # noqa: E731
-    head = (number(3, 2), number(3, dim), number(2, dim), None)
-    return [("residual", [("attention", [head], None)]), ("affine", number(3, dim), number(1, 3)[0]), ("relu",)]
-
-
-def test_neighbours_and_regions_behind_attention_are_the_oracles():
-    """Facets that cross: each pair that shares a piece of a facet is there, and no other."""
-    n_crossed = 0
-    for seed in range(10):
-        dim = 3 + seed % 2
-        layers = _attention_layers(seed, dim)
-        layers.append(("affine", [[Fraction(seed % 3 - 1)] * 3], None))
-        for low, domain in ((-2, hm.Box([-2] * dim, [2] * dim)), (None, hm.Space(dim))):
-            cells = hm.enumerate_cells(network_of(layers, dim), domain)
-            truth = oracle_cells(layers, dim, low, None if low is None else 2)
-            if truth.cells > 24:
-                continue
-            labels = [tuple(label) for label in cells.labels.tolist()]
-            pairs = {frozenset((labels[i], labels[j])) for i, j in cells.neighbours.tolist()}
-            assert pairs == truth.neighbours, (seed, domain)
-            assert (cells.n_regions, cells.n_maps) == (truth.regions, truth.maps)
-            n_crossed += sum(sum(a != b for a, b in zip(*pair, strict=True)) > 1 for pair in pairs)
-    assert n_crossed > 20
 
 
 def test_float_neighbours_of_a_plane_are_those_of_the_certified_cells():
