@@ -23,9 +23,6 @@ import numpy as np
 
 import hardmax as hm
 from hardmax.cells.domains import Box, Segment
-from hardmax.cells.engines.line.engine import line_pieces
-from hardmax.networks.slices.coefficients import Arithmetic, SliceProgram
-from hardmax.networks.slices.entry_bounds import EntrywiseProgram
 
 NETS = Path(__file__).resolve().parents[2] / "shared" / "nets"
 SAMPLES = {"full": 100_001, "small": 2_001}
@@ -42,8 +39,9 @@ def _timed(function, *operands, **options):
     return time.perf_counter() - start, answer
 
 
-def _programs(net, domain, *kinds):
-    return [SliceProgram(net.graph, *domain.slice_of(net.input_shape), kind) for kind in kinds]
+def _ends(found):
+    """Low and high ends of the pieces."""
+    return found.pieces.vertices.reshape(-1, 2).T
 
 
 def bench_folds(depths):
@@ -53,8 +51,7 @@ def bench_folds(depths):
     results = []
     for depth in (2, *depths):  # the first compiles, or reads the cache
         net = hm.Network(tent * depth, 1)
-        bounded, exact = _programs(net, domain, Arithmetic.BOUNDED, Arithmetic.RATIONAL)
-        seconds, found = _timed(line_pieces, bounded, exact, domain)
+        seconds, found = _timed(hm.enumerate_cells, net, domain)
         results.append((depth, seconds, len(found), found.n_settled))
     return results[1:]
 
@@ -64,11 +61,10 @@ def bench_transformer(first, last):
     net = hm.read(NETS / "vit_ibp_3_3_8.onnx").with_temperature(0.0)
     images = np.load(NETS / "vit_inputs.npz")["inputs"].astype(np.float64)
     domain = Segment(images[first], images[last])
-    sharp = EntrywiseProgram(net.graph, *domain.slice_of(net.input_shape))
-    plain, exact = _programs(net, domain, Arithmetic.FLOAT, Arithmetic.RATIONAL)
-    estimated, guessed = _timed(line_pieces, plain, exact, domain, certified=False)
-    certified, found = _timed(line_pieces, sharp, exact, domain)
-    same = len(guessed) == len(found) and bool((guessed.labels == found.labels).all())
+    estimated, guessed = _timed(hm.enumerate_cells, net, domain, "float")
+    certified, found = _timed(hm.enumerate_cells, net, domain)
+    labels = [cells.labels[np.argsort(_ends(cells)[0])] for cells in (guessed, found)]
+    same = np.array_equal(*labels)
     return net, domain, found, certified, estimated, same
 
 
@@ -96,7 +92,7 @@ def bench_midpoints(net, domain, found):
     rationals settle for us, and how many are wrong.
     """
     session, choices = _hard_session()
-    middles = 0.5 * (found.starts + found.ends)
+    middles = _ends(found).mean(axis=0)
     points = domain.points(middles[:, None], net.input_shape)
     wrong = (net.labels(points) != found.labels).any(axis=1)
     values = session.run([name for name, _ in choices], {session.get_inputs()[0].name: points.astype(np.float32)})
@@ -126,8 +122,10 @@ def _exact_labels(net, domain, at):
 def bench_samples(net, domain, found, n_samples):
     """Equally spaced samples: how many lie strictly inside a piece, and how many of those have another label."""
     samples = np.linspace(0.0, 1.0, n_samples)
-    piece = np.searchsorted(found.starts, samples, side="right") - 1
-    distance = np.minimum(samples - found.starts[piece], found.ends[piece] - samples)
+    starts, ends = _ends(found)
+    order = np.argsort(starts)
+    piece = order[np.searchsorted(starts[order], samples, side="right") - 1]
+    distance = np.minimum(samples - starts[piece], ends[piece] - samples)
     inside = distance > found.pieces.error.max()
     missed = 0
     for first in range(0, n_samples, 2000):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from enum import StrEnum
 from numbers import Real
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.errors import ParameterError, ShapeError, WeightError
+from hardmax.errors import HardmaxError, ParameterError, ShapeError, WeightError
 
 Array = NDArray[Any]
 BoolArray = NDArray[np.bool_]
@@ -24,6 +25,16 @@ class Exactness(StrEnum):
     EXACT = "exact"
     CERTIFIED = "certified"
     ESTIMATED = "estimated"
+
+
+class ReadOnlyArrays:
+    """Mixin for dataclasses: the arrays among their fields are made read-only."""
+
+    def __post_init__(self) -> None:
+        for field in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, field.name)
+            if isinstance(value, np.ndarray):
+                value.setflags(write=False)
 
 
 def share_interval(share: float, n: int, level: float = 0.95) -> tuple[float, float]:
@@ -106,6 +117,24 @@ def one_tensor(what: str, tensor: Any) -> Any:
     return tensor
 
 
+def as_array(what: str, values: Any) -> Array:
+    """The values as numpy reads them, of any type; rows of several lengths are refused by name.
+
+    Examples
+    --------
+    >>> as_array("x", [[1.0], []])
+    Traceback (most recent call last):
+        ...
+    hardmax.errors.ShapeError: x: expected an array, got rows of several lengths (...)
+    """
+    try:
+        return np.asarray(detached(values))
+    except ValueError as error:
+        if isinstance(error, HardmaxError):
+            raise
+        raise ShapeError(f"{what}: expected an array, got rows of several lengths ({error})") from None
+
+
 def numbers(what: str, values: Any) -> FloatArray:
     """The values as floats, of any shape; what are no real numbers is refused by name.
 
@@ -125,8 +154,79 @@ def numbers(what: str, values: Any) -> FloatArray:
                 return np.asarray(raw, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         raise WeightError(f"{what}: expected an array of numbers, got a {type(values).__name__} ({error})") from None
-    remedy = "; a torch module's numbers are its .weight and .bias" if hasattr(values, "named_modules") else ""
+    remedy = " of complex ones" if raw.dtype.kind == "c" else ""
+    if hasattr(values, "named_modules"):
+        remedy = "; a torch module's numbers are its .weight and .bias"
     raise WeightError(f"{what}: expected an array of numbers, got a {type(values).__name__}{remedy}")
+
+
+def finite_numbers(what: str, values: Any) -> FloatArray:
+    """A read-only copy of the values as floats, in C order so that equal weights round equally; refused by name.
+
+    Examples
+    --------
+    >>> finite_numbers("keys", [1, float("nan")])
+    Traceback (most recent call last):
+        ...
+    hardmax.errors.WeightError: keys: entry [1] is nan; expected finite numbers. Replace NaN and infinite entries first.
+    """
+    array = np.array(numbers(what, values), order="C")
+    if not np.isfinite(array).all():
+        position = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+        raise WeightError(
+            f"{what}: entry {list(position)} is {array[position]}; expected finite numbers. "
+            "Replace NaN and infinite entries first."
+        )
+    array.setflags(write=False)
+    return array
+
+
+def positive_number(name: str, value: Any, meaning: str = "") -> float:
+    """A positive finite number given as an argument, as a float; what it means is said where it is none.
+
+    Examples
+    --------
+    >>> positive_number("accuracy", -1)
+    Traceback (most recent call last):
+        ...
+    hardmax.errors.ParameterError: accuracy: expected a positive finite number, got -1
+    """
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = np.nan
+    if not 0 < number < np.inf:
+        said = f", {meaning}" if meaning else ""
+        raise ParameterError(f"{name}: expected a positive finite number{said}, got {value!r:.80}")
+    return number
+
+
+def check_count(name: str, value: Any, least: int = 1) -> None:
+    """Refuse what is no integer of at least ``least``, by name; True and False are none.
+
+    Examples
+    --------
+    >>> check_count("depth", 2.0)
+    Traceback (most recent call last):
+        ...
+    hardmax.errors.ParameterError: depth: expected an integer of at least 1, got 2.0
+    """
+    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
+        raise ParameterError(f"{name}: expected an integer of at least {least}, got {value!r:.80}")
+
+
+def check_generator(rng: Any) -> None:
+    """Refuse what is no numpy Generator."""
+    if not isinstance(rng, np.random.Generator):
+        raise ParameterError(
+            f"rng: expected a numpy Generator, got {type(rng).__name__}; pass np.random.default_rng(seed)"
+        )
+
+
+def set_fields(instance: Any, **values: Any) -> None:
+    """Set fields of a frozen dataclass, from within its own ``__init__``."""
+    for name, value in values.items():
+        object.__setattr__(instance, name, value)
 
 
 def as_tuple(owner: str, what: str, items: Any) -> tuple[Any, ...]:

@@ -256,8 +256,8 @@ def test_a_smooth_function_on_the_line_is_met_within_the_promise(accuracy):
 def test_reducing_a_form_looks_again_only_where_a_piece_is_missed(monkeypatch):
     """Halving the steps makes four times the simplices: sixteen times the work is fair, the fourth power was not."""
     cuts = []
-    clipped = lattice_form._clipped_whole
-    monkeypatch.setattr(lattice_form, "_clipped_whole", lambda *arguments: cuts.append(1) or clipped(*arguments))
+    clipped = lattice_form._clipped
+    monkeypatch.setattr(lattice_form, "_clipped", lambda *arguments: cuts.append(1) or clipped(*arguments))
     work = []
     for steps in (3, 6):
         cuts.clear()

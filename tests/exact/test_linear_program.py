@@ -9,16 +9,10 @@ from hypothesis import strategies as st
 
 from hardmax.errors import HardmaxError, PrecisionError, ShapeError, WeightError
 from hardmax.exact import simplex_kernels as kernels
-from hardmax.exact.linear_program import (
-    Status,
-    interior_point,
-    interior_points,
-    maximise,
-    maximise_many,
-    strictly_below,
-)
+from hardmax.exact.exact_simplex import exact_maximise
+from hardmax.exact.linear_program import interior_point, interior_points, strictly_below
 from hardmax.exact.systems import homogeneous_rows
-from oracles.hull_oracle import strict_system_has_solution
+from oracles.hull_oracle import dot, fractions, strict_system_has_solution
 
 
 @st.composite
@@ -90,48 +84,27 @@ def test_closed_rows_may_be_tight_but_open_ones_may_not(system, n_open):
     depth_rows = np.column_stack([normals, (np.arange(len(limits)) < n_open).astype(float)])
     cap = np.zeros((1, normals.shape[1] + 1))
     cap[0, -1] = 1
-    best = maximise(cap[0], np.concatenate([depth_rows, cap]), np.append(limits, 1.0))
-    expected = best.status is Status.OPTIMAL and best.exact_value > 0
-    assert answer.exists == expected
+    rows = [fractions(row) for row in np.concatenate([depth_rows, cap])]
+    status, best, _ = exact_maximise(fractions(cap[0]), rows, fractions(np.append(limits, 1.0)))
+    assert answer.exists == (status == "optimal" and best[-1] > 0)
 
 
 @given(_systems(), st.lists(st.integers(-3, 3), min_size=4, max_size=4))
 def test_a_maximum_is_proved_by_its_dual(system, goal):
     normals, limits = system
-    objective = np.array(goal[: normals.shape[1]], dtype=float)
-    best = maximise(objective, normals, limits)
-    rows = [[Fraction(x) for x in row] for row in normals.tolist()]
-    right = [Fraction(x) for x in limits.tolist()]
-    c = [Fraction(x) for x in objective.tolist()]
-
-    def dot(u, v):
-        return sum((a * b for a, b in zip(u, v, strict=True)), Fraction(0))
-
-    if best.status is Status.INFEASIBLE:
-        y = best.exact_dual
-        assert min(y) >= 0 and dot(y, right) < 0
-        assert all(dot(y, [row[j] for row in rows]) == 0 for j in range(len(c)))
+    c = [Fraction(x) for x in goal[: normals.shape[1]]]
+    rows, right = [fractions(row) for row in normals], fractions(limits)
+    status, point, proof = exact_maximise(c, rows, right)
+    if status == "infeasible":
+        assert min(proof) >= 0 and dot(proof, right) < 0
+        assert all(dot(proof, [row[j] for row in rows]) == 0 for j in range(len(c)))
     else:
-        assert all(dot(row, best.exact_point) <= b for row, b in zip(rows, right, strict=True))
-    if best.status is Status.OPTIMAL:
-        y = best.exact_dual
-        assert min(y, default=0) >= 0 and dot(y, right) == dot(c, best.exact_point) == best.exact_value
-        assert all(dot(y, [row[j] for row in rows]) == c[j] for j in range(len(c)))
-    if best.status is Status.UNBOUNDED:
-        ray = best.exact_ray
-        assert dot(c, ray) > 0 and all(dot(row, ray) <= 0 for row in rows)
-
-
-def test_many_maxima_agree_with_one_at_a_time():
-    rng = np.random.default_rng(3)
-    normals = rng.integers(-3, 4, (100, 7, 3)).astype(float)
-    limits = rng.integers(-2, 5, (100, 7)).astype(float)
-    objectives = rng.integers(-3, 4, (100, 3)).astype(float)
-    status, values, _ = maximise_many(objectives, normals, limits)
-    for k in range(100):
-        best = maximise(objectives[k], normals[k], limits[k])
-        assert status[k] is best.status
-        assert values[k] == pytest.approx(best.value, abs=1e-9)
+        assert all(dot(row, point) <= b for row, b in zip(rows, right, strict=True))
+    if status == "optimal":
+        assert min(proof, default=0) >= 0 and dot(proof, right) == dot(c, point)
+        assert all(dot(proof, [row[j] for row in rows]) == c[j] for j in range(len(c)))
+    if status == "unbounded":
+        assert dot(c, proof) > 0 and all(dot(row, proof) <= 0 for row in rows)
 
 
 def test_float_certificates_of_larger_systems_hold_for_the_rows_as_given():

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import hardmax as hm
 from hardmax.errors import EmptyError, ParameterError, ShapeError, WeightError
 from hardmax.measure.stability import _certify_kernels as kernels
+from oracles import kernel_twins
 
 stability = hm.stability
 published = hm.bounds.as_published
@@ -188,7 +189,7 @@ def _rows():
 def test_the_compiled_statistics_agree_with_plain_numpy(rows, tau, dtype):
     scores = np.array(rows, dtype=dtype)
     got = stability.certify(scores, tau)
-    winner, live, margin, others, curvature = kernels.row_statistics_plain(scores, tau)
+    winner, live, margin, others, curvature = kernel_twins.row_statistics_plain(scores, tau)
     assert got.winner.tolist() == winner.tolist() and got.n_live.tolist() == live.tolist()
     assert got.margin.tolist() == margin.tolist()
     assert np.allclose(got.gradient, 2 * others / (1 + others), rtol=1e-11, atol=1e-300)
@@ -207,7 +208,7 @@ def test_long_rows_of_every_spread_are_certified(n):
         got = stability.certify(scores, 1.0)
         assert got.holds
         if spread in (0.3, 3.0):
-            sample = kernels.row_statistics_plain(scores[:1], 1.0)
+            sample = kernel_twins.row_statistics_plain(scores[:1], 1.0)
             assert np.allclose(got.hessian[:1], sample[4], rtol=1e-9, atol=1e-14)
 
 

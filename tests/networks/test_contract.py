@@ -14,7 +14,7 @@ from hardmax.errors import HardmaxError, NotPiecewiseAffineError, WriteError
 from hardmax.measure._sampled_codes import Coder, group_sizes, pack_labels
 from hardmax.networks import layers as ly
 from hardmax.networks import operations as op
-from hardmax.networks.evaluation import apply
+from hardmax.networks.evaluation import without_constant
 from hardmax.networks.files import arrays
 from hardmax.networks.files.onnx.windows import sliding_windows
 from hardmax.networks.files.onnx.writer import spell
@@ -127,7 +127,9 @@ def test_there_is_one_of_every_kind_here_and_each_layer_is_public():
 
 def test_every_operation_has_its_rules_and_fields_that_files_can_hold():
     for kind in op.KINDS.values():
-        assert apply.dispatch(kind) is not apply.dispatch(op.Operation), f"{kind.__name__}: no rule in evaluation.py"
+        assert without_constant.dispatch(kind) is not without_constant.dispatch(op.Operation), (
+            f"{kind.__name__}: no rule in evaluation.py"
+        )
         assert spell.dispatch(kind) is not spell.dispatch(op.Operation), f"{kind.__name__}: no spelling in writer.py"
         assert {str(entry.type) for entry in fields(kind)} <= set(arrays._FIELDS), kind.__name__
         assert not issubclass(kind, op.Choice) or kind.title != op.Choice.title, f"{kind.__name__}: no title"

@@ -258,7 +258,7 @@ def test_examples_are_right_and_named(net):
         (lambda: lookup.lookup_input(PAIRS, 1), ParameterError, "one of the keys .* got 1"),
         (lambda: lookup.lookup_question(8), ParameterError, "from 0 to 7, got 8"),
         (lambda: lookup.lookup_tokens(np.full((6, 16), 0.5)), ParameterError, "row 0: expected one key"),
-        (lambda: lookup.conditioned_lookup("text"), ParameterError, "array of numbers, got str"),
+        (lambda: lookup.conditioned_lookup("text"), WeightError, "array of numbers, got a str"),
         (lambda: lookup.conditioned_lookup(np.zeros((4, 16))), ShapeError, r"got shape \(4, 16\)"),
         (lambda: lookup.conditioned_lookup(np.zeros((5, 16)), hm.builtin("demo")), ParameterError, "architecture"),
         (lambda: lookup.conditioned_lookup(np.full((5, 16), np.nan)), WeightError, "finite"),

@@ -129,7 +129,7 @@ def test_a_reference_that_a_norm_cannot_take_is_refused():
     [
         (np.ones(4), "ShapeError"),
         (np.ones((1, 2, 4)), "ShapeError"),
-        ([["a"] * 4] * 2, "ShapeError"),
+        ([["a"] * 4] * 2, "WeightError"),
         (np.full((2, 4), np.nan), "WeightError"),
     ],
 )

@@ -30,7 +30,6 @@ from hardmax.cells.verify.verification import verify
 from hardmax.errors import IncompleteError, QuadraticScoresError, ShapeError
 from hardmax.exact.quadratic import distance
 from hardmax.exactness import Exactness, FloatArray, IntArray, detached
-from hardmax.networks import operations as op
 from hardmax.networks.network import Network
 from hardmax.networks.slices.coefficients import Arithmetic, SliceProgram
 from hardmax.views import view
@@ -322,15 +321,10 @@ class CellComplex:
         """How many numbers the network puts out."""
         return prod(self.network.output_shape)
 
-    @cached_property
+    @property
     def continuous_columns(self) -> NDArray[np.bool_]:
         """Which choices are continuous across their walls: ReLUs and maxima, not attention; (n_choices,)."""
-        graph = self.network.graph
-        parts = [
-            np.full(count, not isinstance(graph.nodes[node].operation, op.Hardmax))
-            for node, count in zip(graph.choice_nodes, graph.choice_counts, strict=True)
-        ]
-        return np.concatenate(parts) if parts else np.empty(0, dtype=bool)
+        return self.network.graph.continuous_columns
 
     def __repr__(self) -> str:
         state = "" if self.is_complete else ", incomplete"

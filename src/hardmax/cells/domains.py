@@ -13,10 +13,10 @@ from math import prod
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hardmax.errors import DomainError, ShapeError, WeightError
+from hardmax.errors import DomainError, ShapeError
 from hardmax.exact.rationals import rational_array
 from hardmax.exact.rounding import dot_error
-from hardmax.exactness import FloatArray, detached
+from hardmax.exactness import FloatArray, finite_numbers, set_fields
 
 Shape = tuple[int, ...]
 
@@ -72,25 +72,14 @@ class Segment(Domain):
     end: FloatArray
 
     def __init__(self, start: ArrayLike, end: ArrayLike) -> None:
-        first, last = _numbers("Segment start", start), _numbers("Segment end", end)
+        first, last = finite_numbers("Segment start", start), finite_numbers("Segment end", end)
         if first.shape != last.shape:
             raise ShapeError(f"Segment: start has shape {first.shape} and end {last.shape}; expected the same")
         if not (last - first).any():
             raise DomainError("Segment: start and end coincide; a segment needs two distinct points")
-        object.__setattr__(self, "start", first)
-        object.__setattr__(self, "end", last)
+        set_fields(self, start=first, end=last)
 
-    dim = 1
-
-    @property
-    def low(self) -> FloatArray:  # type: ignore[override]
-        """Lowest slice coordinate."""
-        return np.zeros(1)
-
-    @property
-    def high(self) -> FloatArray:  # type: ignore[override]
-        """Highest slice coordinate."""
-        return np.ones(1)
+    dim, low, high = 1, finite_numbers("low", [0.0]), finite_numbers("high", [1.0])
 
     def slice_of(self, input_shape: Shape) -> tuple[FloatArray, FloatArray]:
         _check_shape("Segment", self.start.shape, input_shape)
@@ -112,10 +101,10 @@ class Plane(Domain):
     extent: tuple[tuple[float, float], tuple[float, float]]
 
     def __init__(self, origin: ArrayLike, basis: ArrayLike, extent: ArrayLike = ((-1, 1), (-1, 1))) -> None:
-        centre, axes = _numbers("Plane origin", origin), _numbers("Plane basis", basis)
+        centre, axes = finite_numbers("Plane origin", origin), finite_numbers("Plane basis", basis)
         if axes.shape != (2, *centre.shape):
             raise ShapeError(f"Plane: expected a basis of shape {(2, *centre.shape)}, got {axes.shape}")
-        ranges = _numbers("Plane extent", extent)
+        ranges = finite_numbers("Plane extent", extent)
         if ranges.shape != (2, 2):
             raise ShapeError(f"Plane: expected extent ((u0, u1), (v0, v1)), got shape {ranges.shape}")
         for name, (first, last) in zip("uv", ranges, strict=True):
@@ -123,30 +112,19 @@ class Plane(Domain):
                 raise DomainError(f"Plane: the extent of {name} is empty: [{first:g}, {last:g}]")
         if _dependent(axes[0].reshape(-1), axes[1].reshape(-1)):
             raise DomainError("Plane: the two basis vectors are linearly dependent; they span no plane")
-        object.__setattr__(self, "origin", centre)
-        object.__setattr__(self, "basis", axes)
-        object.__setattr__(self, "extent", tuple((float(a), float(b)) for a, b in ranges))
+        low, high = finite_numbers("Plane extent", ranges.T)
+        set_fields(self, origin=centre, basis=axes, extent=tuple(map(tuple, ranges.tolist())), low=low, high=high)
 
     @classmethod
     def through(cls, first: ArrayLike, second: ArrayLike, third: ArrayLike, margin: float = 0.2) -> Plane:
         """The plane through three points, which get coordinates (0, 0), (1, 0) and (0, 1)."""
-        a, b, c = (_numbers("Plane.through", p) for p in (first, second, third))
+        a, b, c = (finite_numbers("Plane.through", p) for p in (first, second, third))
         if not a.shape == b.shape == c.shape:
             raise ShapeError(f"Plane.through: points have shapes {a.shape}, {b.shape} and {c.shape}")
         span = (-float(margin), 1.0 + float(margin))
         return cls(a, np.stack([b - a, c - a]), (span, span))
 
     dim = 2
-
-    @property
-    def low(self) -> FloatArray:  # type: ignore[override]
-        """Lowest slice coordinates."""
-        return np.array([self.extent[0][0], self.extent[1][0]])
-
-    @property
-    def high(self) -> FloatArray:  # type: ignore[override]
-        """Highest slice coordinates."""
-        return np.array([self.extent[0][1], self.extent[1][1]])
 
     def slice_of(self, input_shape: Shape) -> tuple[FloatArray, FloatArray]:
         _check_shape("Plane", self.origin.shape, input_shape)
@@ -167,7 +145,7 @@ class Box(Domain):
     high: FloatArray
 
     def __init__(self, low: ArrayLike, high: ArrayLike) -> None:
-        first, last = _numbers("Box low", low).reshape(-1), _numbers("Box high", high).reshape(-1)
+        first, last = finite_numbers("Box low", low).reshape(-1), finite_numbers("Box high", high).reshape(-1)
         if first.shape != last.shape:
             raise ShapeError(f"Box: low has {first.size} entries and high {last.size}; expected as many")
         if first.size == 0:
@@ -175,8 +153,7 @@ class Box(Domain):
         if not (first < last).all():
             axis = int(np.argmin(first < last))
             raise DomainError(f"Box: axis {axis} is empty: [{first[axis]:g}, {last[axis]:g}]; low must be below high")
-        object.__setattr__(self, "low", first)
-        object.__setattr__(self, "high", last)
+        set_fields(self, low=first, high=last)
 
     @property
     def dim(self) -> int:  # type: ignore[override]
@@ -220,17 +197,6 @@ def _whole_space(name: str, dim: int, input_shape: Shape) -> tuple[FloatArray, F
 def _check_shape(name: str, shape: Shape, input_shape: Shape) -> None:
     if shape != input_shape:
         raise DomainError(f"{name}: its points have shape {shape} but the network's inputs have shape {input_shape}")
-
-
-def _numbers(what: str, values: ArrayLike) -> FloatArray:
-    try:
-        array = np.array(detached(values), dtype=np.float64)
-    except (TypeError, ValueError):
-        raise WeightError(f"{what}: expected an array of numbers, got {type(values).__name__}") from None
-    if not np.isfinite(array).all():
-        raise WeightError(f"{what}: expected finite numbers, got NaN or infinite entries")
-    array.setflags(write=False)
-    return array
 
 
 def _dependent(first: FloatArray, second: FloatArray) -> bool:

@@ -33,7 +33,7 @@ from hardmax.networks.graph import Graph
 from hardmax.networks.network import Network
 from hardmax.networks.slices.coefficients import Arithmetic, Guards, SliceProgram, SliceState
 from hardmax.networks.slices.entry_bounds import EntrywiseProgram
-from hardmax.networks.slices.stages import Plan, Stage
+from hardmax.networks.slices.stages import Plan, Stage, as_slice
 
 _Result = TypeVar("_Result")
 _Step = Callable[["Chunk"], tuple[list["Chunk"], _Result | None]]
@@ -197,17 +197,10 @@ def _blas_controller() -> Any:
     return ThreadpoolController()
 
 
-def as_slice(columns: IntArray) -> Any:
-    """Consecutive columns as a slice, which numpy copies much faster than a list of indices."""
-    first, last = (int(columns[0]), int(columns[-1])) if len(columns) else (0, -1)
-    return slice(first, last + 1) if last - first + 1 == len(columns) and (np.diff(columns) == 1).all() else columns
-
-
-def _extended(labels: NDArray[Any], parents: IntArray, chosen: NDArray[Any], columns: IntArray) -> NDArray[Any]:
+def _extended(labels: NDArray[Any], parents: IntArray, chosen: NDArray[Any], where: Any) -> NDArray[Any]:
     """The children's labels: their parents', with a stage's choices filled in."""
     from hardmax.cells._label_kernels import extended_labels
 
-    where = as_slice(columns)
     if isinstance(where, slice) and len(parents) > 64 and labels.dtype == chosen.dtype == np.uint8:
         return np.asarray(extended_labels(labels, parents, chosen, where.start))
     complete = np.take(labels, parents, axis=0)
@@ -467,8 +460,7 @@ class Enumeration:
             return chunk
         chosen = chunk.stage_labels
         if chosen is None:
-            columns = as_slice(self.program.stages[chunk.state.stage].columns)
-            chosen = np.ascontiguousarray(chunk.labels[:, columns])
+            chosen = np.ascontiguousarray(chunk.labels[:, self.program.stages[chunk.state.stage].label_columns])
         state = self.program.advance(chunk.state, chunk.parents, chosen)
         return Chunk(chunk.path, state, None, chunk.labels, chunk.pieces, share=chunk.share)
 
@@ -479,7 +471,7 @@ class Enumeration:
         most = min(self._most_children, self._room_for(chunk.pieces))
         cut = self.engine.cut(chunk.pieces, self._guards(chunk), stage, most)
         parents, stage_labels, pieces = self._with_settled(chunk, cut, stage)
-        complete = _extended(chunk.labels, parents, stage_labels, stage.columns)
+        complete = _extended(chunk.labels, parents, stage_labels, stage.label_columns)
         if whole.has_twins and chunk.n_decided:
             copies, sources = whole.copies(chunk.n_decided, n_decided)
             complete[:, copies] = complete[:, sources]

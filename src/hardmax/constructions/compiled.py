@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import inf, nan, nextafter
+from math import inf, nextafter
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from hardmax.constructions.maxout_form import MaxoutForm, maxout_form
 from hardmax.constructions.soft_error import softmax_error
 from hardmax.constructions.token_layers import FeedForwardSublayer, Queries, Sublayer, append_all
 from hardmax.errors import DomainError, NotPiecewiseAffineError, ParameterError
-from hardmax.exactness import FloatArray
+from hardmax.exactness import FloatArray, positive_number
 from hardmax.networks import operations as op
 from hardmax.networks.graph import GraphBuilder
 from hardmax.networks.network import Network, check_temperature
@@ -133,12 +133,7 @@ class CompiledTransformer:
         >>> f"{tent.temperature_for(0.01):.6f}", tent.error_bound(tent.temperature_for(0.01)) <= 0.01
         ('0.035911', True)
         """
-        try:
-            wanted = float(error)
-        except (TypeError, ValueError):
-            wanted = nan
-        if not 0 < wanted < inf:
-            raise ParameterError(f"error: expected a positive number, got {error!r}")
+        wanted = positive_number("error", error)
         each = self.error_bound(1.0)
         if each == 0:
             return inf
@@ -227,7 +222,9 @@ def maxout_to_transformer(
         weight, bias = dispatched_tokens(form)
         sublayers, slot, variant = dispatched_sublayers(form), 2 * max(form.widths), "D"
     else:
-        bound = _checked_bound(bound)
+        bound = positive_number(
+            "bound", bound, "the largest |x|_inf to be computed right; None compiles for all of R^d"
+        )
         weight, bias = gated_tokens(form)
         sublayers, slot, variant = gated_sublayers(form, bound), max(form.widths[1:]), "G"
     n_tokens, d_model, _ = weight.shape
@@ -262,19 +259,6 @@ def maxout_to_transformer(
         embedding,
         read_out,
     )
-
-
-def _checked_bound(bound: Any) -> float:
-    try:
-        value = float(bound)
-    except (TypeError, ValueError):
-        raise ParameterError(f"bound: expected a positive number or None, got {bound!r}") from None
-    if not 0 < value < np.inf:
-        raise ParameterError(
-            f"bound: expected a positive finite number, the largest |x|_inf to be computed right, got {bound}; "
-            "None compiles for all of R^d"
-        )
-    return value
 
 
 def _complexity(

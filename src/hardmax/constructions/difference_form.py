@@ -125,6 +125,4 @@ def _found_lifting(tiling: Tiling, must_bend: Sequence[bool]) -> _Heights:
             "the triangles have no convex lifting (they are not regular), so that the function is no difference of "
             "maxima over them; leave the triangles out, or in the plane take form='max-min'"
         )
-    point = found.exact_point if found.exact_point is not None else found.point
-    assert point is not None
-    return [Fraction(x) for x in point]
+    return list(found.witness)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from fractions import Fraction
 from pathlib import Path
@@ -18,6 +17,7 @@ from hardmax.constructions.piecewise import (
     piecewise_linear_from_pieces,
 )
 from hardmax.errors import FileFormatError, HardmaxError, ShapeError
+from hardmax.networks.files.inputs import table_rows
 from hardmax.networks.files.opening import LIMITS, Limits, as_path, shown, text_of
 from hardmax.networks.network import Network
 from hardmax.tropical.polynomial import TropicalPolynomial
@@ -57,33 +57,18 @@ def read_function(path: str | Path) -> PiecewiseLinear | Network:
 
 
 def _from_csv(text: str) -> PiecewiseLinear:
-    rows = []
-    for number, row in enumerate(_rows(text), 1):
-        entries = [entry.strip() for entry in row]
-        if not any(entries):
-            continue
-        try:
-            rows.append([_number(entry) for entry in entries])
-        except (ValueError, ZeroDivisionError):
-            if number == 1 and not any(map(_is_number, entries)):  # names of the columns
-                continue
-            raise FileFormatError(f"line {number}: expected numbers, got {shown(row, 80)}") from None
-        if len(entries) < 2 or len(entries) != len(rows[0]):
+    rows: list[list[Fraction]] = []
+    for line, values in table_rows(text.splitlines(), "", _number):
+        rows.append(values)
+        if len(values) < 2 or len(values) != len(rows[0]):
             raise FileFormatError(
-                f"line {number}: expected one coordinate or more and a value, as many in every row, got "
-                f"{len(entries)} numbers"
+                f"line {line}: expected one coordinate or more and a value, as many in every row, got "
+                f"{len(values)} numbers"
             )
     if not rows:
         raise FileFormatError("expected rows of coordinates and a value, got none")
     table = np.array(rows, dtype=object)
     return piecewise_linear(table[:, :-1], table[:, -1])
-
-
-def _rows(text: str) -> list[list[str]]:
-    try:
-        return list(csv.reader(text.splitlines()))
-    except csv.Error as error:  # an entry of more than 131,072 characters
-        raise FileFormatError(f"expected a table of numbers ({error})") from None
 
 
 def _number(text: str) -> Fraction:
@@ -92,16 +77,6 @@ def _number(text: str) -> Fraction:
     if len(text) > 2000 or len(exponent.lstrip("0")) > 3:
         raise ValueError("expected a number within the range of floats")
     return Fraction(text)
-
-
-def _is_number(text: str) -> bool:
-    try:
-        _number(text)
-    except ZeroDivisionError:  # 1/0 was meant as one
-        return True
-    except ValueError:
-        return False
-    return True
 
 
 def _from_json(text: str) -> PiecewiseLinear | Network:

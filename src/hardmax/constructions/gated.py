@@ -9,18 +9,15 @@ piece exceeds B; relu(s + B) and relu(y + B) undo the old content. So it is exac
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from fractions import Fraction
 from itertools import pairwise
 
 import numpy as np
 
-from hardmax.constructions.maxout_form import MaxoutForm, MaxoutLayer
+from hardmax.constructions.maxout_form import Interval, MaxoutForm, MaxoutLayer, affine_interval
 from hardmax.constructions.token_layers import AttentionSublayer, FeedForwardSublayer, HeadGroup, Sublayer
 from hardmax.errors import PrecisionError
 from hardmax.exactness import FloatArray
-
-Interval = tuple[Fraction, Fraction]
 
 
 def gated_tokens(form: MaxoutForm) -> tuple[FloatArray, FloatArray]:
@@ -101,7 +98,7 @@ def _limits(form: MaxoutForm, bound: float) -> list[float]:
     for layer in form.layers:
         weights, biases = filled(layer, form.rank)
         pieces = [
-            [_affine(row, shift, inputs) for row, shift in zip(matrix, vector, strict=True)]
+            [affine_interval(row, shift, inputs) for row, shift in zip(matrix, vector, strict=True)]
             for matrix, vector in zip(weights.tolist(), biases.tolist(), strict=True)
         ]
         largest.append(max(max(-low, high) for token in pieces for low, high in token))
@@ -122,13 +119,3 @@ def _limits(form: MaxoutForm, bound: float) -> list[float]:
             )
         limits.append(float(limit))
     return limits
-
-
-def _affine(row: Sequence[float], shift: float, inputs: Sequence[Interval]) -> Interval:
-    low = high = Fraction(shift)
-    for weight, (least, most) in zip(row, inputs, strict=True):
-        if weight:
-            w = Fraction(weight)
-            low += w * (least if w > 0 else most)
-            high += w * (most if w > 0 else least)
-    return low, high

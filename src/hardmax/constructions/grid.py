@@ -18,7 +18,7 @@ from math import comb
 import numpy as np
 
 from hardmax.errors import ParameterError, PrecisionError
-from hardmax.exactness import FloatArray
+from hardmax.exactness import FloatArray, check_count
 from hardmax.networks.layers import Affine, Attention, Head, Layer, ReLU, Residual
 from hardmax.networks.network import Network
 
@@ -148,8 +148,7 @@ def _crossing_hyperplanes(width: int, dim: int) -> tuple[FloatArray, FloatArray]
 def check_sizes(**sizes: int) -> None:
     """Refuse sizes that are no positive integers, by name."""
     for name, size in sizes.items():
-        if not isinstance(size, int | np.integer) or isinstance(size, bool) or size < 1:
-            raise ParameterError(f"{name}: expected an integer of at least 1, got {size!r}")
+        check_count(name, size)
 
 
 def check_exact(what: str, largest: int) -> None:

@@ -27,6 +27,7 @@ Point = tuple[Fraction, ...]
 Piece = tuple[Fraction, ...]  # slope entries, then the offset
 Polytope = tuple[Point, ...]  # corners: two in one dimension, in order around in two
 Whole = tuple[int, ...]  # a point or piece times a positive number that makes it integral, the last entry of a point's
+_Part = tuple[Whole, ...]  # a polytope's corners
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,6 @@ class _Search:
         self.pieces = tuple(dict.fromkeys(pieces))
         number = {piece: j for j, piece in enumerate(self.pieces)}
         self.own = [number[piece] for piece in pieces]
-        self.simplices = list(simplices)
         corners = {point: v for v, point in enumerate(dict.fromkeys(p for s in simplices for p in s))}
         values = [[at(piece, point) for point in corners] for piece in self.pieces]
         where = [[corners[point] for point in simplex] for simplex in simplices]
@@ -92,8 +92,8 @@ class _Search:
         self.gaps: dict[tuple[int, int], Whole] = {}
 
     def run(self) -> LatticeForm:
-        parts: list[tuple[int, Polytope, frozenset[int]]] = []
-        for k in range(len(self.simplices)):
+        parts: list[tuple[int, _Part, frozenset[int]]] = []
+        for k in range(len(self.whole)):
             parts += self._covered_parts(k)
         groups = self._chosen(parts)
         used = sorted({j for group in groups for j in group})
@@ -101,14 +101,14 @@ class _Search:
         ordered = sorted(tuple(sorted(rename[j] for j in group)) for group in groups)
         return LatticeForm(tuple(self.pieces[j] for j in used), tuple(ordered))
 
-    def _covered_parts(self, k: int) -> list[tuple[int, Polytope, frozenset[int]]]:
+    def _covered_parts(self, k: int) -> list[tuple[int, _Part, frozenset[int]]]:
         """Parts of simplex k, each with a set that covers it and stays below."""
         owner = self.own[k]
         found = []
-        waiting = [self.simplices[k]]
+        waiting = [self.whole[k]]
         while waiting:
             part = waiting.pop()
-            whole = part is self.simplices[k]
+            whole = part is self.whole[k]
             covering = np.flatnonzero(self.above[:, k]).tolist() if whole else self._above_on(part, owner)
             reasons = self._reasons(covering)
             if reasons is None:
@@ -117,13 +117,8 @@ class _Search:
                 found.append((k, part, frozenset(self._thinned(covering, owner, reasons))))
         return found
 
-    def _above_on(self, part: Polytope, owner: int) -> list[int]:
-        f = [at(self.pieces[owner], point) for point in part]
-        return [
-            j
-            for j, piece in enumerate(self.pieces)
-            if all(at(piece, point) >= y for point, y in zip(part, f, strict=True))
-        ]
+    def _above_on(self, part: _Part, owner: int) -> list[int]:
+        return [j for j in range(len(self.pieces)) if min(_signs(self._gap(j, owner), part)) >= 0]
 
     def _reasons(self, group: Sequence[int]) -> list[tuple[int, ...]] | None:
         """Why the minimum over the group is at most f: for each simplex some members whose own minimum is.
@@ -132,7 +127,7 @@ class _Search:
         """
         found = []
         ordered = sorted(group, key=lambda j: -self.often[j])
-        for k in range(len(self.simplices)):
+        for k in range(len(self.whole)):
             reason = self._reason(ordered, k)
             if reason is None:
                 return None
@@ -147,7 +142,7 @@ class _Search:
             return (int(members[is_below.argmax()]),)
         part, used = self.whole[k], []
         for j in members[~self.above[members, k]].tolist():  # others cut nothing off
-            rest = _clipped_whole(part, self._gap(j, self.own[k]))
+            rest = _clipped(part, self._gap(j, self.own[k]))
             if rest is not part:
                 used.append(j)
             if not rest:
@@ -190,16 +185,17 @@ class _Search:
         """Piece j less the owner's, times a positive number."""
         gap = self.gaps.get((j, owner))
         if gap is None:
-            gap = self.gaps[j, owner] = _integral(_difference(self.pieces[j], self.pieces[owner]))
+            pairs = zip(self.pieces[j], self.pieces[owner], strict=True)
+            gap = self.gaps[j, owner] = _integral([x - y for x, y in pairs])
         return gap
 
-    def _halves(self, part: Polytope, owner: int) -> list[Polytope]:
+    def _halves(self, part: _Part, owner: int) -> list[_Part]:
         """The part cut along a piece that crosses the owner's inside it, as evenly as can be."""
-        best: list[Polytope] = []
+        best: list[_Part] = []
         evenness = -1
         for j in range(len(self.pieces)):
-            gap = _difference(self.pieces[j], self.pieces[owner])
-            values = [at(gap, point) for point in part]
+            gap = self._gap(j, owner)
+            values = _signs(gap, part)
             if min(values) < 0 < max(values):
                 even = min(sum(v > 0 for v in values), sum(v < 0 for v in values))
                 if even > evenness:
@@ -208,7 +204,7 @@ class _Search:
         assert best, "a part that nothing crosses stays below"
         return best
 
-    def _chosen(self, parts: list[tuple[int, Polytope, frozenset[int]]]) -> list[frozenset[int]]:
+    def _chosen(self, parts: list[tuple[int, _Part, frozenset[int]]]) -> list[frozenset[int]]:
         """A small choice of the sets that still covers every part: greedily the one that covers most."""
         candidates = list(dict.fromkeys(group for _, _, group in parts))
         covers = []
@@ -218,9 +214,8 @@ class _Search:
             for number, (k, part, own_group) in enumerate(parts):
                 owner = self.own[k]
                 is_covered = group == own_group or (owner in group and bool(self.above[members, k].all()))
-                if not is_covered and owner in group and part is not self.simplices[k]:
-                    own = self.pieces[owner]
-                    is_covered = all(at(self.pieces[j], x) >= at(own, x) for x in part for j in members)
+                if not is_covered and owner in group and part is not self.whole[k]:
+                    is_covered = all(min(_signs(self._gap(j, owner), part)) >= 0 for j in members)
                 if is_covered:
                     covered.add(number)
             covers.append(covered)
@@ -233,18 +228,20 @@ class _Search:
         return chosen
 
 
-def _difference(first: Piece, second: Piece) -> Piece:
-    return tuple(x - y for x, y in zip(first, second, strict=True))
-
-
 def _integral(numbers: Sequence[Fraction]) -> Whole:
     """The numbers times a positive one that makes them integral."""
     return tuple(integer_row(numbers)[0])
 
 
-def _clipped_whole(part: tuple[Whole, ...], piece: Whole) -> tuple[Whole, ...]:
-    """``_clipped`` for points times their last entry; in integers, since most of the search is this."""
-    values = [sum(a * x for a, x in zip(piece, point, strict=True)) for point in part]
+def _signs(piece: Whole, part: _Part) -> list[int]:
+    """Numbers with the signs that the piece has at the corners."""
+    return [sum(a * x for a, x in zip(piece, point, strict=True)) for point in part]
+
+
+def _clipped(part: _Part, piece: Whole) -> _Part:
+    """The part where the piece is not negative; nothing where that has no interior. In integers, as most of the time
+    of the search goes here."""
+    values = _signs(piece, part)
     if max(values) <= 0:
         return ()
     if min(values) >= 0:
@@ -258,24 +255,5 @@ def _clipped_whole(part: tuple[Whole, ...], piece: Whole) -> tuple[Whole, ...]:
             here, there = abs(values[following]), abs(values[i])
             crossing = [here * x + there * y for x, y in zip(point, part[following], strict=True)]
             corners.append(reduced(crossing))
-    return tuple(dict.fromkeys(corners))
-
-
-def _clipped(part: Polytope, piece: Piece) -> Polytope:
-    """The part where the piece is not negative; nothing where that has no interior."""
-    values = [at(piece, point) for point in part]
-    if all(v <= 0 for v in values):
-        return ()
-    if all(v >= 0 for v in values):
-        return part
-    corners: list[Point] = []
-    for i, point in enumerate(part):
-        following = (i + 1) % len(part)
-        if values[i] >= 0:
-            corners.append(point)
-        if values[i] * values[following] < 0:
-            share = values[i] / (values[i] - values[following])
-            other = part[following]
-            corners.append(tuple(x + share * (y - x) for x, y in zip(point, other, strict=True)))
     # in one dimension the two corners are each other's followers, so that the crossing comes twice
     return tuple(dict.fromkeys(corners))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from math import prod
 from typing import Any
 
@@ -11,10 +12,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hardmax.errors import EmptyError, OperatorError, ParameterError, ShapeError
-from hardmax.exactness import FloatArray, as_tuple, detached
+from hardmax.exactness import FloatArray, as_tuple, detached, set_fields
 from hardmax.networks import operations as op
 from hardmax.networks.layers import Affine, Layer, Maxout
 from hardmax.networks.network import Network, check_network
+
+Interval = tuple[Fraction, Fraction]
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,9 +28,7 @@ class MaxoutLayer:
     biases: FloatArray
 
     def __post_init__(self) -> None:
-        weights, biases = op.frozen(self.weights), op.frozen(self.biases)
-        object.__setattr__(self, "weights", weights)
-        object.__setattr__(self, "biases", biases)
+        set_fields(self, weights=op.frozen(self.weights), biases=op.frozen(self.biases))
 
     @property
     def rank(self) -> int:
@@ -217,3 +218,14 @@ class _Parts:
         if self._rows is not None:
             read_out = MaxoutLayer(self._rows[None], np.asarray(self._shifts)[None])
         return MaxoutForm(self._input_dim, tuple(self._layers), read_out)
+
+
+def affine_interval(row: Sequence[float], shift: float, inputs: Sequence[Interval]) -> Interval:
+    """Between which numbers ``<row, x> + shift`` lies where each entry of x lies between two."""
+    low = high = Fraction(shift)
+    for weight, (least, most) in zip(row, inputs, strict=True):
+        if weight:
+            w = Fraction(weight)
+            low += w * (least if w > 0 else most)
+            high += w * (most if w > 0 else least)
+    return low, high

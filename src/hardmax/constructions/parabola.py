@@ -6,8 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hardmax.errors import EmptyError, ParameterError, PrecisionError
+from hardmax.constructions.grid import check_exact
+from hardmax.errors import EmptyError
+from hardmax.exactness import check_count
 from hardmax.networks.layers import Head
+from hardmax.networks.library import affine_head
 
 
 def parabola_heads(n_keys_per_head: Sequence[int], dim: int, *, affine: bool) -> tuple[Head, ...]:
@@ -47,10 +50,9 @@ def parabola_heads(n_keys_per_head: Sequence[int], dim: int, *, affine: bool) ->
     sizes = list(n_keys_per_head)
     if not sizes:
         raise EmptyError("n_keys_per_head: expected at least one head, got none")
-    for position, size in enumerate([*sizes, dim]):
-        if not isinstance(size, int | np.integer) or size < 1:
-            name = "dim" if position == len(sizes) else f"n_keys_per_head[{position}]"
-            raise ParameterError(f"{name}: expected an integer of at least 1, got {size!r}")
+    for position, size in enumerate(sizes):
+        check_count(f"n_keys_per_head[{position}]", size)
+    check_count("dim", dim)
     free = dim if affine else dim - 1
     separation = 1 + (free + 1) * max(sizes)  # K
     heads = []
@@ -60,16 +62,8 @@ def parabola_heads(n_keys_per_head: Sequence[int], dim: int, *, affine: bool) ->
         start = 2 * separation * t**free if free else 0
         positions = [start + 2 * j + 1 for j in range(size)]
         largest = 2 * max(abs(p) for p in positions) ** 2 * max(abs(t), 1) ** max(free - 1, 0)
-        if largest > 2**53:
-            raise PrecisionError(
-                f"head {number}: its keys would need integers up to {largest}, beyond 2**53, where floats skip some; "
-                "take fewer heads, fewer keys or a smaller dim"
-            )
-        keys = [[*(2 * p * t**k for k in range(free)), -p * p] for p in positions]
+        check_exact(f"head {number}", largest)
+        keys = np.array([[*(2 * p * t**k for k in range(free)), -p * p] for p in positions], dtype=np.float64)
         values = [[j] for j in range(size)]
-        if affine:
-            lift = np.vstack([np.eye(dim), np.zeros((1, dim))])
-            heads.append(Head(keys, values, lift, np.append(np.zeros(dim), 1.0)))
-        else:
-            heads.append(Head(keys, values, np.eye(dim)))
+        heads.append(affine_head(keys[:, :-1], keys[:, -1], values) if affine else Head(keys, values, np.eye(dim)))
     return tuple(heads)

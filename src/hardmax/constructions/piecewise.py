@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
-from math import ceil, factorial, inf, nextafter, prod, sqrt
+from math import ceil, factorial, inf, prod, sqrt
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,8 @@ from hardmax.constructions.triangulation import (
     simplices_of,
 )
 from hardmax.errors import DiscontinuityError, DomainError, EmptyError, ParameterError, ShapeError, WeightError
-from hardmax.exactness import FloatArray
+from hardmax.exact.rationals import float_above
+from hardmax.exactness import FloatArray, numbers, positive_number
 from hardmax.networks.network import Network
 from hardmax.tropical.polynomial import TropicalPolynomial
 
@@ -272,9 +273,9 @@ def approximate(
     dim = len(start)
     if (curvature is None) == (lipschitz is None):
         raise ParameterError("expected one of curvature and lipschitz, a bound on the function, got both or neither")
-    accuracy = _positive("accuracy", accuracy)
-    curvature = curvature if curvature is None else _positive("curvature", curvature)
-    lipschitz = lipschitz if lipschitz is None else _positive("lipschitz", lipschitz)
+    accuracy = positive_number("accuracy", accuracy)
+    curvature = curvature if curvature is None else positive_number("curvature", curvature)
+    lipschitz = lipschitz if lipschitz is None else positive_number("lipschitz", lipschitz)
     widths = (end - start).tolist()
     if lipschitz is not None:
         if form not in (None, "max-min"):
@@ -296,28 +297,11 @@ def approximate(
     result = piecewise_linear(points, _values(function, points), form=chosen)
     steps = [Fraction(float(np.diff(axis).max())) * (1 + Fraction(1, 2**50)) for axis in axes]
     distance = Fraction(curvature) * sum((h * h for h in steps), Fraction(0)) / 8 + Fraction(result.rounding)
-    return replace(result, promised=_up(distance))
-
-
-def _positive(name: str, number: Any) -> float:
-    try:
-        value = float(number)
-    except (TypeError, ValueError, OverflowError):
-        value = inf
-    if not 0 < value < inf:
-        raise ParameterError(f"{name}: expected a positive number, got {number!r:.80}")
-    return value
-
-
-def _floats(what: str, values: ArrayLike) -> FloatArray:
-    try:
-        return np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        raise WeightError(f"{what}: expected numbers, got {values!r:.80}") from None
+    return replace(result, promised=float_above(distance))
 
 
 def _box(low: ArrayLike, high: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    start, end = np.atleast_1d(_floats("low", low)), np.atleast_1d(_floats("high", high))
+    start, end = np.atleast_1d(numbers("low", low)), np.atleast_1d(numbers("high", high))
     if start.shape != end.shape or start.ndim != 1 or not len(start):
         raise ShapeError(f"expected an interval or a box, got low {start.shape} and high {end.shape}")
     with np.errstate(over="ignore", invalid="ignore"):
@@ -341,7 +325,7 @@ def _counted(wanted: Sequence[float], each: int, most: int, accuracy: float) -> 
 def _values(function: Callable[[FloatArray], ArrayLike], points: FloatArray) -> FloatArray:
     if not callable(function):
         raise ParameterError(f"function: expected one that takes points (n, dim), got {function!r:.80}")
-    values = _floats("function", function(points))
+    values = numbers("function", function(points))
     if values.shape != (len(points),):
         raise ShapeError(f"function: expected {len(points)} values, one a point, got shape {values.shape}")
     if not np.isfinite(values).all():
@@ -377,7 +361,9 @@ def _cones(
     rounded, worst = _rounded(form.pieces, points[:1])  # slopes are floats, so the error is the same everywhere
     network = max_of_minima(rounded[:, :-1], rounded[:, -1], groups)
     bound = float(np.abs([start, end]).max())
-    return PiecewiseLinear(points, tuple(values), (), form, network, _up(worst), bound, _up(slope * reach + worst))
+    return PiecewiseLinear(
+        points, tuple(values), (), form, network, float_above(worst), bound, float_above(slope * reach + worst)
+    )
 
 
 def _chosen_form(form: str | None, dim: int) -> str:
@@ -396,18 +382,18 @@ def _interpolant(tiling: Tiling, values: list[Fraction], form: str) -> Piecewise
     triangles, points = tiling.simplices, tiling.points
     if len(triangles) > _MOST[form]:
         raise ParameterError(f"expected at most {_MOST[form]} simplices, got {len(triangles)}; thin the points out")
-    bound = _up(max(abs(x) for point in points for x in point))
+    bound = float_above(max(abs(x) for point in points for x in point))
     if form == "difference":
         parts = difference_form(tiling, values)
         (plus, error), (minus, other) = (_rounded(part, points) for part in (parts.plus, parts.minus))
         halves = (TropicalPolynomial(rows[:, :-1], rows[:, -1]) for rows in (plus, minus))
         network = difference_of_maxima(*halves)
-        return PiecewiseLinear(points, tuple(values), triangles, parts, network, _up(error + other), bound)
+        return PiecewiseLinear(points, tuple(values), triangles, parts, network, float_above(error + other), bound)
     simplices = [tuple(points[v] for v in corners) for corners in triangles]
     found = lattice_form(simplices, [tiling.piece(k, values) for k in range(len(triangles))])
     rows, worst = _rounded(found.pieces, points)
     network = max_of_minima(rows[:, :-1], rows[:, -1], found.groups)
-    return PiecewiseLinear(points, tuple(values), triangles, found, network, _up(worst), bound)
+    return PiecewiseLinear(points, tuple(values), triangles, found, network, float_above(worst), bound)
 
 
 def _rounded(pieces: Sequence[Piece], points: Sequence[Point]) -> tuple[FloatArray, Fraction]:
@@ -442,8 +428,3 @@ def _group(number: int, group: Sequence[int], n_pieces: int) -> list[int]:
     if not all(0 <= j < n_pieces for j in members):
         raise ParameterError(f"groups[{number}]: expected piece numbers from 0 to {n_pieces - 1}, got {members}")
     return members
-
-
-def _up(value: Fraction) -> float:
-    rounded = float(value)
-    return rounded if Fraction(rounded) >= value else nextafter(rounded, inf)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from math import inf, nextafter
 
-from hardmax.constructions.maxout_form import MaxoutForm, MaxoutLayer
+from hardmax.constructions.maxout_form import Interval, MaxoutForm, MaxoutLayer, affine_interval
 from hardmax.exact.decimals import softmax_gap
+from hardmax.exact.rationals import float_above
 
 
 def softmax_error(form: MaxoutForm, temperature: float) -> float:
@@ -27,25 +27,12 @@ def softmax_error(form: MaxoutForm, temperature: float) -> float:
             deviations = [(low - gap, high) for low, high in deviations]
     if form.read_out is not None:
         deviations = _through(form.read_out, deviations)
-    return _up(max(max(-low, high) for low, high in deviations))
+    return float_above(max(max(-low, high) for low, high in deviations))
 
 
-def _through(layer: MaxoutLayer, deviations: list[tuple[Fraction, Fraction]]) -> list[tuple[Fraction, Fraction]]:
+def _through(layer: MaxoutLayer, deviations: list[Interval]) -> list[Interval]:
     result = []
     for unit in range(layer.width):
-        pieces = []
-        for row in layer.weights[:, unit].tolist():
-            low = high = Fraction(0)
-            for weight, (least, most) in zip(row, deviations, strict=True):
-                if weight:
-                    w = Fraction(weight)
-                    low += w * (least if w > 0 else most)
-                    high += w * (most if w > 0 else least)
-            pieces.append((low, high))
+        pieces = [affine_interval(row, 0.0, deviations) for row in layer.weights[:, unit].tolist()]
         result.append((min(low for low, _ in pieces), max(high for _, high in pieces)))
     return result
-
-
-def _up(value: Fraction) -> float:
-    rounded = float(value)
-    return rounded if Fraction(rounded) >= value else nextafter(rounded, inf)

@@ -11,13 +11,14 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from hardmax.constructions.lattice_form import Piece, Point, at
 from hardmax.errors import DiscontinuityError, DomainError, EmptyError, ParameterError, ShapeError, WeightError
 from hardmax.exact.elimination import Echelon
 from hardmax.exact.integers import integer_row
 from hardmax.exact.rationals import fraction
+from hardmax.exactness import as_array
 
 Triangle = tuple[int, ...]
 
@@ -212,10 +213,7 @@ def _flat(dim: int) -> str:
 
 def rational_rows(what: str, values: ArrayLike) -> list[Point]:
     """An array of one or two axes as rows of rationals."""
-    try:
-        array: NDArray[Any] = np.asarray(values)
-    except ValueError:
-        raise ShapeError(f"{what}: expected a rectangular array, got rows of several lengths") from None
+    array = as_array(what, values)
     if array.ndim not in (1, 2):
         raise ShapeError(f"{what}: expected an array of one or two axes, got shape {array.shape}")
     if array.dtype.kind not in "fiuO" or (array.dtype.kind == "f" and not np.isfinite(array).all()):

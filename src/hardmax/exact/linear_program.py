@@ -1,7 +1,6 @@
 """Small linear programs whose answers are proved.
 
-Two questions. ``interior_point``: is there x with ``normals @ x < limits`` in every row? ``maximise``:
-how large is ``objective @ x`` under ``normals @ x <= limits``? A compiled float simplex answers first.
+``interior_point``: is there x with ``normals @ x < limits`` in every row? A compiled float simplex answers first.
 A witness is then evaluated against the rows as given, with an error bound, in rationals where the bound
 does not decide; a claim of absence must come with Farkas multipliers, proved to exist in floats or
 recomputed in rationals. What fails its check is solved again in rationals, where nothing can fail.
@@ -19,7 +18,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import PrecisionError, ShapeError, WeightError
-from hardmax.exact._maximise import Optimum, Status, maximise, maximise_many
 from hardmax.exact.elimination import solve
 from hardmax.exact.exact_simplex import exact_maximise
 from hardmax.exact.rationals import dot, nearest_float
@@ -39,15 +37,11 @@ from hardmax.exactness import FloatArray
 
 __all__ = [
     "InteriorPoint",
-    "Optimum",
-    "Status",
     "exact_interior_point",
     "exact_witness",
     "farkas_on_support",
     "interior_point",
     "interior_points",
-    "maximise",
-    "maximise_many",
     "strictly_below",
 ]
 
@@ -81,6 +75,14 @@ class InteriorPoint:
         for array in (self.point, self.certificate):
             if array is not None:
                 array.setflags(write=False)
+
+    @property
+    def witness(self) -> Vector:
+        """The point of the set in rationals, where there is one."""
+        if self.exact_point is not None:
+            return self.exact_point
+        assert self.point is not None
+        return tuple(Fraction(x) for x in self.point.tolist())
 
 
 def interior_point(

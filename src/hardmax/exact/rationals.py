@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from math import inf, isfinite
+from math import inf, isfinite, nextafter
 from typing import Any
 
 import numpy as np
@@ -92,6 +92,21 @@ def dot(left: Sequence[Fraction], right: Sequence[Fraction]) -> Fraction:
     return sum((x * y for x, y in zip(left, right, strict=True) if x and y), Fraction(0))
 
 
+def exact_scores(query: FloatArray, keys: FloatArray, biases: FloatArray) -> list[Any]:
+    """<query, key> + bias of each key, in rationals.
+
+    Examples
+    --------
+    >>> [str(score) for score in exact_scores(np.array([0.5]), np.array([[3.0], [0.0]]), np.array([1.0, 0.0]))]
+    ['5/2', '0']
+    """
+    exact = [rational(x) for x in query.tolist()]
+    return [
+        sum((x * rational(y) for x, y in zip(exact, key, strict=True)), rational(bias))
+        for key, bias in zip(keys.tolist(), biases.tolist(), strict=True)
+    ]
+
+
 def rational_array(values: ArrayLike) -> ObjectArray:
     """An object array of exact rationals with the shape of ``values``.
 
@@ -148,6 +163,23 @@ def nearest_float(value: Any) -> float:
         return exact.numerator / exact.denominator
     except OverflowError:
         return inf if exact > 0 else -inf
+
+
+def float_below(value: Any) -> float:
+    """The nearest float that is at most a rational.
+
+    Examples
+    --------
+    >>> float_below(Fraction(1, 3)) < Fraction(1, 3) < float_above(Fraction(1, 3)), float_below(Fraction(10**400))
+    (True, 1.7976931348623157e+308)
+    """
+    near = nearest_float(value)
+    return near if near == -inf or (near < inf and Fraction(near) <= fraction(value)) else nextafter(near, -inf)
+
+
+def float_above(value: Any) -> float:
+    """The nearest float that is at least a rational; infinite beyond the largest."""
+    return 0.0 - float_below(-fraction(value))  # no negative zero
 
 
 def sign(value: Any) -> int:

@@ -1,7 +1,7 @@
 """Rows of one head, compiled: winner, margin, entropy, and the nearest wall in query space.
 
 Floats with a bound: a row whose winner, margin or distance the bound leaves open is marked, and the caller settles
-it in rationals. ``row_geometry_plain`` is the same in plain numpy and judges the compiled loop.
+it in rationals. ``tests/oracles/kernel_twins.py`` has the same in plain numpy.
 """
 
 from __future__ import annotations
@@ -179,24 +179,3 @@ def _are_equal(keys: FloatArray, i: int, j: int) -> bool:
         if keys[i, c] != keys[j, c]:
             return False
     return True
-
-
-def row_geometry_plain(
-    scores: FloatArray, keys: FloatArray, temperature: float
-) -> tuple[IntArray, IntArray, FloatArray, FloatArray, FloatArray]:
-    """Winners, numbers of visible keys, margins, entropies and distances of rows, in plain numpy."""
-    winners = scores.argmax(axis=1)
-    rows = np.arange(len(scores))
-    visible = np.isfinite(scores)
-    top = scores[rows, winners]
-    rest = scores.copy()
-    rest[rows, winners] = -np.inf
-    margins = top - rest.max(axis=1)
-    gaps = top[:, None] - scores
-    lengths = np.linalg.norm(keys[winners][:, None] - keys, axis=-1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        distances = np.where(visible & (lengths > 0), gaps / lengths, np.inf).min(axis=1)
-    weights = np.exp(-gaps / temperature)
-    weights /= weights.sum(axis=1, keepdims=True)
-    entropies = -(weights * np.log(np.where(weights > 0, weights, 1.0))).sum(axis=1)
-    return winners, visible.sum(axis=1), margins, entropies, distances

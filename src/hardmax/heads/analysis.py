@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 
 from hardmax.errors import EmptyError, ParameterError
-from hardmax.exactness import Exactness, FloatArray, IntArray
+from hardmax.exactness import Exactness, FloatArray, IntArray, ReadOnlyArrays
 from hardmax.heads._tables import heads_html, quantities_html
 from hardmax.heads.capture.captured import Capture, CapturedHead, read_only, the_head
 from hardmax.heads.diagram.reachable import Reachable
@@ -65,7 +65,7 @@ COLUMNS: dict[str, tuple[Exactness, str]] = {
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class HeadAnalysis:
+class HeadAnalysis(ReadOnlyArrays):
     """One head over all captures.
 
     ``captured[i]`` is what it saw in capture i. ``rows`` are pooled in the order of the captures, row i coming from
@@ -86,9 +86,6 @@ class HeadAnalysis:
     rows: HeadRows
     relative_radii: FloatArray
     key_sets: tuple[KeySet, ...]
-
-    def __post_init__(self) -> None:
-        self.relative_radii.setflags(write=False)
 
     @property
     def layer(self) -> int:

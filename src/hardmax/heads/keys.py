@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from hardmax.errors import PrecisionError
 from hardmax.exact.rounding import norm_above
-from hardmax.exactness import BoolArray, FloatArray, IntArray
+from hardmax.exactness import BoolArray, FloatArray, IntArray, ReadOnlyArrays
 from hardmax.heads.capture.captured import CapturedHead
 from hardmax.heads.diagram.power_diagram import PowerDiagram, power_diagram
 from hardmax.heads.diagram.reachable import Reachable
@@ -29,7 +29,7 @@ MOST_REASONS = 256
 
 
 @dataclass(frozen=True, eq=False)
-class Ball:
+class Ball(ReadOnlyArrays):
     """All queries within ``radius`` of ``centre``.
 
     ``holds_origin`` matters without biases: at the origin all scores tie, so every live key wins somewhere near it.
@@ -45,7 +45,7 @@ class Ball:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class KeySet:
+class KeySet(ReadOnlyArrays):
     """One set of keys, and every query that met it.
 
     Parameters
@@ -96,10 +96,6 @@ class KeySet:
     ball: Reachable | None
     around: Ball | None
     refusals: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        for array in (self.positions, self.n_chosen, self.is_seen):
-            array.setflags(write=False)
 
     def __repr__(self) -> str:
         shared = f"{len(self.captures)} input" + "s" * (len(self.captures) != 1)
@@ -259,7 +255,6 @@ def ball_of(queries: FloatArray, radius: float | None) -> Ball:
     0.0
     """
     centre = queries.mean(axis=0)
-    centre.setflags(write=False)
     if radius is not None:
         return Ball(centre, radius)
     farthest = float(lengths_of(queries - centre).max())

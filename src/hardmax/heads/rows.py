@@ -20,9 +20,9 @@ import numpy as np
 
 from hardmax.errors import PrecisionError
 from hardmax.exact.decimals import log_exceeds
-from hardmax.exact.rationals import fraction, nearest_float, rational
+from hardmax.exact.rationals import exact_scores, fraction, nearest_float, rational
 from hardmax.exact.rounding import dot_error, norm_above
-from hardmax.exactness import BoolArray, FloatArray, IntArray
+from hardmax.exactness import BoolArray, FloatArray, IntArray, ReadOnlyArrays
 from hardmax.heads.capture.captured import CapturedHead
 from hardmax.html import ShownAsTable
 
@@ -32,7 +32,7 @@ _ARRAYS = ("winners", "n_visible", "margins", "entropies", "radii", "walls", "is
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class HeadRows(ShownAsTable):
+class HeadRows(ReadOnlyArrays, ShownAsTable):
     """The rows of one head, each one query with the keys it sees: arrays with an entry for each row.
 
     ``layer``, ``head``, ``name`` and ``temperature`` are the head's; ``n_keys`` is how many keys it has, hidden ones
@@ -62,10 +62,6 @@ class HeadRows(ShownAsTable):
     is_certified: BoolArray
     previous: IntArray
     n_settled: int
-
-    def __post_init__(self) -> None:
-        for name in _ARRAYS:
-            getattr(self, name).setflags(write=False)
 
     def __repr__(self) -> str:
         return f"HeadRows({len(self)} rows, {int(self.is_certified.sum())} certified)"
@@ -245,12 +241,8 @@ def _settled(head: CapturedHead, biases: FloatArray, scores: FloatArray, row: in
     """
     seen = np.flatnonzero(np.isfinite(scores[row])).tolist()
     of_row = biases[row if len(biases) > 1 else 0]
-    exact_query = [rational(x) for x in head.queries[row].tolist()]
     exact_keys = {j: [rational(x) for x in head.keys[j].tolist()] for j in seen}
-    exact = {
-        j: sum((a * b for a, b in zip(exact_query, key, strict=True)), rational(float(of_row[j])))
-        for j, key in exact_keys.items()
-    }
+    exact = dict(zip(seen, exact_scores(head.queries[row], head.keys[seen], of_row[seen]), strict=True))
     winner = min(exact, key=lambda j: (-exact[j], j))
     own = exact_keys[winner]
     margin, square, wall = None, None, -1

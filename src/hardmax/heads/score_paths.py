@@ -69,15 +69,12 @@ def no_products(graph: Graph, index: int) -> OperatorError:
     """The error about a node whose scores have no path."""
     node = graph.nodes[index]
     stop = node.inputs[0]
-    what = "the network's input" if stop == 0 else _describe(graph.nodes[stop - 1])
+    maker = graph.nodes[stop - 1]
+    what = "the network's input" if stop == 0 else f"{maker.operation.name} at {maker.name}"
     return OperatorError(
         f"{node.name}: the scores are not products of queries and keys (they come from {what}); expected "
         "scaled and masked dot products, so only those heads can be captured"
     )
-
-
-def _describe(node: Node) -> str:
-    return f"{node.operation.name} at {node.name}"
 
 
 def _follow(

@@ -18,7 +18,7 @@ from hardmax.errors import ParameterError
 from hardmax.exact.quadratic import QuadraticNumber, compare
 from hardmax.exact.rationals import rational
 from hardmax.exact.rounding import dot_error, norm_above
-from hardmax.exactness import Exactness, FloatArray, IntArray
+from hardmax.exactness import Exactness, FloatArray, IntArray, ReadOnlyArrays
 from hardmax.heads.rows import lengths_of
 from hardmax.html import block, table
 
@@ -34,7 +34,7 @@ class OwnKey(StrEnum):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SegmentRouting:
+class SegmentRouting(ReadOnlyArrays):
     """The winners from t = 0 to t = 1: ``winners[i]`` wins from ``breakpoints[i - 1]`` to ``breakpoints[i]``.
 
     Winners are places among the cached keys, or ``own_place`` (the number of cached keys) for the own key.
@@ -57,10 +57,6 @@ class SegmentRouting:
     own_place: int | None
     own: OwnKey
     exactness: Exactness = Exactness.EXACT
-
-    def __post_init__(self) -> None:
-        for array in (self.winners, self.breakpoints, self.errors):
-            array.setflags(write=False)
 
     def __repr__(self) -> str:
         ends = np.concatenate([[0.0], self.breakpoints, [1.0]])

@@ -6,7 +6,7 @@ Records are tidy: one number each, with the step, what it is a number of, and ho
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from math import isfinite
 from typing import Any
 
@@ -32,6 +32,10 @@ MODEL = "model"
 
 #: Numbers of ``hm.analyse_heads`` that are recorded for each head.
 _OF_HEADS = ("margin_median", "margin_smallest", "entropy_mean", "certified_share")
+
+
+#: Numbers of ``hm.fidelity.compare`` that are recorded for the model.
+_OF_FIDELITY = ("agreement", "relative_error", "kl", "soft_accuracy", "hard_accuracy")
 
 
 @dataclass(frozen=True)
@@ -65,15 +69,7 @@ class Record:
 
     def row(self) -> dict[str, Any]:
         """The record as plain values, fit for JSON."""
-        return {
-            "step": self.step,
-            "subject": self.subject,
-            "quantity": self.quantity,
-            "value": self.value,
-            "exactness": str(self.exactness),
-            "low": self.low,
-            "high": self.high,
-        }
+        return {**asdict(self), "exactness": str(self.exactness)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,13 +186,7 @@ def _fidelity(
         right = float(np.mean(decided(outputs).reshape(-1) == right_decisions(labels, [outputs])))
         return [Record(step, MODEL, "accuracy", right, Exactness.ESTIMATED, *share_interval(right, len(outputs)))]
     found = compare(net, inputs, labels, logits, hard=hard)
-    values = {
-        "agreement": found.agreement,
-        "relative_error": found.relative_error,
-        "kl": found.kl,
-        "soft_accuracy": found.soft_accuracy,
-        "hard_accuracy": found.hard_accuracy,
-    }
+    values = {name: getattr(found, name) for name in _OF_FIDELITY}
     return [
         Record(step, MODEL, name, finite(value), found.exactness, *map(finite, found.interval(name) or ()))
         for name, value in values.items()

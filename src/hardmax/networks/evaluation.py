@@ -1,13 +1,14 @@
 """What each operation computes, on a batch of tensors of any number type.
 
 ``apply(operation, x, y, ...)`` takes arrays with one leading batch axis. The linear rules use only
-gathers, sums and matrix products, so float32, float64 and arrays of rationals share them; slice
+gathers, sums and matrix products, so float32, float64, arrays of rationals and tensors of torch share them; slice
 propagation calls the same rules with cells and polynomial coefficients as the batch, and the
 constant terms left out (``constant_term=False``).
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from functools import singledispatch
 from typing import Any
@@ -146,118 +147,131 @@ def batched(x: Array, rank: int) -> Array:
 
 
 def _quotient(x: Array, y: Array) -> Array:
-    rank = max(x.ndim, y.ndim) - 1
+    x, y = _aligned(x, y)
     with np.errstate(divide="ignore"):
-        return np.asarray(batched(x, rank) / batched(y, rank))
+        return np.asarray(x / y)
+
+
+def apply(operation: op.Operation, *operands: Array, constant_term: bool = True) -> Array:
+    """The value of one operation on a batch of operands, with its constant term or without."""
+    result = without_constant(operation, *operands)
+    constant = op.constant_term(operation) if constant_term else None
+    if constant is None:
+        return result
+    if isinstance(operation, op.Shift) or _library(result) is not np:  # the result may be the operand itself
+        return result + constant
+    result += constant
+    return result
 
 
 @singledispatch
-def apply(operation: op.Operation, *operands: Array, constant_term: bool = True) -> Array:
-    """The value of one operation on a batch of operands."""
+def without_constant(operation: op.Operation, *operands: Array) -> Array:
+    """The value of one operation on a batch of operands, its constant term left out.
+
+    Rules of operations that choose nothing hold for arrays of numpy and for tensors of torch alike.
+    """
     raise NotImplementedError(operation.name)
 
 
-@apply.register
-def _(operation: op.Linear, x: Array, constant_term: bool = True) -> Array:
-    rows = x.reshape(-1, x.shape[-1])
-    rows = rows @ operation.weight.T
-    if constant_term and operation.bias is not None:
-        rows = rows + operation.bias if rows.dtype == object else _add_in_place(rows, operation.bias)
+def _library(x: Array) -> Any:
+    """numpy, or torch for its tensors."""
+    return np if isinstance(x, np.ndarray) else sys.modules["torch"]
+
+
+def _aligned(x: Array, y: Array) -> tuple[Array, Array]:
+    rank = max(x.ndim, y.ndim) - 1
+    return batched(x, rank), batched(y, rank)
+
+
+@without_constant.register
+def _(operation: op.Linear, x: Array) -> Array:
+    rows = x.reshape(-1, x.shape[-1]) @ operation.weight.T
     return rows.reshape(*x.shape[:-1], operation.weight.shape[0])
 
 
-def _add_in_place(rows: Array, bias: Array) -> Array:
-    rows += bias
-    return rows
-
-
-@apply.register
-def _(operation: op.ConstantMatMul, x: Array, constant_term: bool = True) -> Array:
+@without_constant.register
+def _(operation: op.ConstantMatMul, x: Array) -> Array:
     x = batched(x, operation.constant.ndim)
     return operation.constant @ x if operation.on_left else x @ operation.constant
 
 
-@apply.register
-def _(operation: op.Scale, x: Array, constant_term: bool = True) -> Array:
+@without_constant.register
+def _(operation: op.Scale, x: Array) -> Array:
     return batched(x, operation.factor.ndim) * operation.factor
 
 
-@apply.register
-def _(operation: op.Shift, x: Array, constant_term: bool = True) -> Array:
+@without_constant.register
+def _(operation: op.Shift, x: Array) -> Array:
     x = batched(x, operation.constant.ndim)
-    if constant_term:
-        return x + operation.constant
     shape = np.broadcast_shapes(x.shape[1:], operation.constant.shape)
-    return np.broadcast_to(x, (len(x), *shape))
+    wide: Array = _library(x).broadcast_to(x, (len(x), *shape))
+    return wide
 
 
-@apply.register
-def _(operation: op.Convolution, x: Array, constant_term: bool = True) -> Array:
+@without_constant.register
+def _(operation: op.Convolution, x: Array) -> Array:
     groups, out_per_group = operation.weight.shape[:2]
     examples = operation.input_shape[0]
     per_group = x.reshape(len(x), examples, groups, -1)
-    zero = np.zeros((*per_group.shape[:-1], 1), dtype=x.dtype)
-    if x.dtype == object:
-        zero[...] = rational(0)
-    padded = np.concatenate([per_group, zero], axis=-1)  # position -1 is the padding
-    columns = padded[..., operation.windows]  # (batch, examples, groups, positions, taps)
+    zero = _library(x).zeros_like(per_group[..., :1])
+    padded = _library(x).concatenate([per_group, zero], axis=-1)  # position -1 is the padding
+    columns: Array = padded[..., operation.windows]  # (batch, examples, groups, positions, taps)
     result = columns @ operation.weight.swapaxes(-1, -2)  # (batch, examples, groups, positions, out/groups)
     result = result.swapaxes(-1, -2).reshape(len(x), examples, groups * out_per_group, -1)
-    if constant_term and operation.bias is not None:
-        result = result + operation.bias[:, None]
     return result.reshape(len(x), *operation.output_shape)
 
 
-@apply.register
-def _(operation: op.Reshape, x: Array, constant_term: bool = True) -> Array:
+@without_constant.register
+def _(operation: op.Reshape, x: Array) -> Array:
     return x.reshape(len(x), *operation.shape)
 
 
-@apply.register
-def _(operation: op.Transpose, x: Array, constant_term: bool = True) -> Array:
-    return x.transpose(0, *(axis + 1 for axis in operation.order))
+@without_constant.register
+def _(operation: op.Transpose, x: Array) -> Array:
+    order = (0, *(axis + 1 for axis in operation.order))
+    return x.transpose(order) if isinstance(x, np.ndarray) else x.permute(order)
 
 
-@apply.register
-def _(operation: op.Take, x: Array, constant_term: bool = True) -> Array:
+@without_constant.register
+def _(operation: op.Take, x: Array) -> Array:
     return x.reshape(len(x), -1)[:, operation.positions]
 
 
-@apply.register
-def _(operation: op.Reduce, x: Array, constant_term: bool = True) -> Array:
-    total = x.sum(axis=tuple(axis + 1 for axis in operation.axes), keepdims=operation.keep)
+@without_constant.register
+def _(operation: op.Reduce, x: Array) -> Array:
+    axes = tuple(axis + 1 for axis in operation.axes)
+    total = x.sum(axis=axes, keepdims=operation.keep) if axes else x
     if operation.divisor == 1:
-        return np.asarray(total)
-    if x.dtype == object:
-        return np.asarray(total / rational(operation.divisor))
-    return np.asarray(total / x.dtype.type(operation.divisor))
+        return total
+    return total / (rational(operation.divisor) if x.dtype == object else float(operation.divisor))
 
 
-@apply.register
-def _(operation: op.Add, x: Array, y: Array, constant_term: bool = True) -> Array:
-    rank = max(x.ndim, y.ndim) - 1
-    return batched(x, rank) + batched(y, rank)
+@without_constant.register
+def _(operation: op.Add, x: Array, y: Array) -> Array:
+    x, y = _aligned(x, y)
+    return x + y
 
 
-@apply.register
-def _(operation: op.Concat, *operands: Array, constant_term: bool = True) -> Array:
-    return np.concatenate(operands, axis=operation.axis + 1)
+@without_constant.register
+def _(operation: op.Concat, *operands: Array) -> Array:
+    joined: Array = _library(operands[0]).concatenate(operands, axis=operation.axis + 1)
+    return joined
 
 
-@apply.register
-def _(operation: op.MatMul, x: Array, y: Array, constant_term: bool = True) -> Array:
-    rank = max(x.ndim, y.ndim) - 1
-    return batched(x, rank) @ batched(y, rank)
+@without_constant.register
+def _(operation: op.MatMul, x: Array, y: Array) -> Array:
+    x, y = _aligned(x, y)
+    return x @ y
 
 
-@apply.register
-def _(operation: op.Multiply, x: Array, y: Array, constant_term: bool = True) -> Array:
-    rank = max(x.ndim, y.ndim) - 1
-    return batched(x, rank) * batched(y, rank)
+@without_constant.register
+def _(operation: op.Multiply, x: Array, y: Array) -> Array:
+    x, y = _aligned(x, y)
+    return x * y
 
 
-@apply.register
-def _(operation: op.Relu, x: Array, constant_term: bool = True) -> Array:
+@without_constant.register
+def _(operation: op.Relu, x: Array) -> Array:
     if x.dtype == object:
         zero, slope = rational(0), rational(operation.slope)
         flat = np.array([v if v > zero else slope * v for v in x.reshape(-1)], dtype=object)
@@ -267,20 +281,20 @@ def _(operation: op.Relu, x: Array, constant_term: bool = True) -> Array:
     return np.where(x > 0, x, x * x.dtype.type(operation.slope))
 
 
-@apply.register
-def _(operation: op.Clip, x: Array, constant_term: bool = True) -> Array:
+@without_constant.register
+def _(operation: op.Clip, x: Array) -> Array:
     return np.where(_passes(operation, x), x, operation.bound)
 
 
-@apply.register
-def _(operation: op.MaxLast, x: Array, constant_term: bool = True) -> Array:
+@without_constant.register
+def _(operation: op.MaxLast, x: Array) -> Array:
     if x.dtype != object:
         return np.asarray(x.max(axis=-1))
     return np.asarray(np.take_along_axis(x, first_argmax(x)[..., None], axis=-1)[..., 0])
 
 
-@apply.register
-def _(operation: op.Hardmax, x: Array, constant_term: bool = True) -> Array:
+@without_constant.register
+def _(operation: op.Hardmax, x: Array) -> Array:
     one_hot = first_argmax(x)[..., None] == np.arange(x.shape[-1])
     if x.dtype != object:
         return np.asarray(one_hot.astype(x.dtype))
@@ -289,15 +303,15 @@ def _(operation: op.Hardmax, x: Array, constant_term: bool = True) -> Array:
     return result
 
 
-@apply.register
-def _(operation: op.Pointwise, x: Array, constant_term: bool = True) -> Array:
+@without_constant.register
+def _(operation: op.Pointwise, x: Array) -> Array:
     if x.dtype == object:
         raise NotPiecewiseAffineError(f"{operation.kind} has no rational value; evaluate it on floats")
     return np.asarray(_POINTWISE[operation.kind](x), dtype=x.dtype)
 
 
-@apply.register
-def _(operation: op.Normalize, x: Array, constant_term: bool = True) -> Array:
+@without_constant.register
+def _(operation: op.Normalize, x: Array) -> Array:
     if x.dtype == object:
         raise NotPiecewiseAffineError(f"{operation.name} has no rational value; evaluate it on floats")
     centred = x - x.mean(axis=-1, keepdims=True) if operation.centred else x

@@ -10,8 +10,8 @@ import numpy as np
 
 from hardmax.errors import PrecisionError, ShapeError, WeightError
 from hardmax.exact.rationals import rational_array
-from hardmax.exactness import Array
-from hardmax.networks.operations import Choice, Operation, Shape
+from hardmax.exactness import Array, BoolArray, IntArray
+from hardmax.networks.operations import Choice, Hardmax, Operation, Shape
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +59,17 @@ class Graph:
         """Between how many alternatives each choice of ``choice_nodes`` is."""
         return tuple(self.choice(i).n_options(self.shape_of(self.nodes[i].inputs[0])) for i in self.choice_nodes)
 
+    @cached_property
+    def choice_owners(self) -> IntArray:
+        """The node that makes each choice of a label, (n_choices,)."""
+        return np.repeat(*(np.array(part, dtype=np.int64) for part in (self.choice_nodes, self.choice_counts)))
+
+    @cached_property
+    def continuous_columns(self) -> BoolArray:
+        """Which choices of a label are continuous across their walls: ReLUs and maxima, not attention; (n_choices,)."""
+        attends = [index for index in self.choice_nodes if isinstance(self.nodes[index].operation, Hardmax)]
+        return ~np.isin(self.choice_owners, attends)
+
     def choice(self, index: int) -> Choice:
         """The operation of a node that chooses."""
         operation = self.nodes[index].operation
@@ -66,14 +77,18 @@ class Graph:
         return operation
 
     @cached_property
+    def readers(self) -> tuple[tuple[int, ...], ...]:
+        """For each value the indices of the nodes that read it, in order."""
+        found: list[list[int]] = [[] for _ in range(len(self.nodes) + 1)]
+        for index, node in enumerate(self.nodes):
+            for value in set(node.inputs):
+                found[value].append(index)
+        return tuple(map(tuple, found))
+
+    @cached_property
     def last_use(self) -> tuple[int, ...]:
         """For each value the index of the last node that reads it (the end for the result)."""
-        last = [-1] * (len(self.nodes) + 1)
-        for index, node in enumerate(self.nodes):
-            for value in node.inputs:
-                last[value] = index
-        last[-1] = len(self.nodes)
-        return tuple(last)
+        return (*(max(readers, default=-1) for readers in self.readers[:-1]), len(self.nodes))
 
     def operations(self, dtype: str) -> tuple[Operation, ...]:
         """The operations with constants as float64, float32 or exact rationals; cached."""

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hardmax.errors import EmptyError, ParameterError, ShapeError, WeightError
-from hardmax.exactness import FloatArray, as_tuple, detached, if_transposed
+from hardmax.exactness import FloatArray, as_tuple, check_count, finite_numbers, if_transposed, set_fields
 from hardmax.networks import operations as op
 from hardmax.networks.graph import GraphBuilder
 from hardmax.networks.selections import add_sparsemax, add_top
@@ -51,8 +51,7 @@ class Affine(Layer):
         if vector is not None and vector.shape != matrix.shape[:1]:
             hint = if_transposed(vector.shape == matrix.shape[1:])
             raise ShapeError(f"Affine: expected a bias of {matrix.shape[0]} entries, got {vector.shape[0]}{hint}")
-        object.__setattr__(self, "weight", matrix)
-        object.__setattr__(self, "bias", vector)
+        set_fields(self, weight=matrix, bias=vector)
 
     def lower(self, builder: GraphBuilder, value: int, where: str) -> int:
         return builder.add(op.Linear(self.weight, self.bias), value, name=where)
@@ -90,8 +89,7 @@ class HardTanh(Layer):
         bounds = _vector("HardTanh low and high", [low, high]).tolist()
         if bounds[0] > bounds[1]:
             raise ParameterError(f"HardTanh: expected low <= high, got {low} and {high}")
-        object.__setattr__(self, "low", bounds[0])
-        object.__setattr__(self, "high", bounds[1])
+        set_fields(self, low=bounds[0], high=bounds[1])
 
     def lower(self, builder: GraphBuilder, value: int, where: str) -> int:
         floored = builder.add(op.Clip(op.frozen(self.low)), value, name=where)
@@ -105,8 +103,7 @@ class Maxout(Layer):
     rank: int
 
     def __post_init__(self) -> None:
-        if not isinstance(self.rank, int | np.integer) or self.rank < 1:
-            raise ParameterError(f"Maxout: expected a rank (an integer of at least 1), got {self.rank!r}")
+        check_count("Maxout rank", self.rank)
 
     def lower(self, builder: GraphBuilder, value: int, where: str) -> int:
         shape = builder.shape_of(value)
@@ -137,8 +134,7 @@ class TopK(Layer):
     count: int
 
     def __post_init__(self) -> None:
-        if isinstance(self.count, bool) or not isinstance(self.count, int | np.integer) or self.count < 1:
-            raise ParameterError(f"TopK: expected how many to choose (an integer of at least 1), got {self.count!r}")
+        check_count("TopK count", self.count)
 
     def lower(self, builder: GraphBuilder, value: int, where: str) -> int:
         shape = builder.shape_of(value)
@@ -211,9 +207,9 @@ class Head:
             raise ShapeError(f"Head: expected one bias a key, got {len(key_rows)} keys and {len(added)} biases")
         if weights is not None and not isinstance(weights, TopK | Sparsemax):
             raise ParameterError(f"Head: expected weights=hm.TopK(k), hm.Sparsemax() or None, got {weights!r:.60}")
-        content = (key_rows, value_rows, matrix, vector, added, weights)
-        for name, part in zip(("keys", "values", "query", "query_bias", "biases", "weights"), content, strict=True):
-            object.__setattr__(self, name, part)
+        set_fields(
+            self, keys=key_rows, values=value_rows, query=matrix, query_bias=vector, biases=added, weights=weights
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,8 +233,7 @@ class Attention(Layer):
                 f"Attention: the heads' values have {width} entries together, so output must be (d_out, {width}); "
                 f"got {matrix.shape}{if_transposed(matrix.shape[0] == width, 'output')}"
             )
-        object.__setattr__(self, "heads", heads)
-        object.__setattr__(self, "output", matrix)
+        set_fields(self, heads=heads, output=matrix)
 
     def lower(self, builder: GraphBuilder, value: int, where: str) -> int:
         picked = []
@@ -262,7 +257,7 @@ class Residual(Layer):
     def __init__(self, *layers: Layer) -> None:
         if not layers:
             raise EmptyError("Residual: expected at least one layer, got none")
-        object.__setattr__(self, "layers", check_layers("Residual", layers))
+        set_fields(self, layers=check_layers("Residual", layers))
 
     @classmethod
     def of_fields(cls, **content: Any) -> Residual:
@@ -312,10 +307,8 @@ class Mixture(Layer):
             raise ShapeError(f"Mixture: expected one expert a row of the router, {len(matrix)}, got {len(parts)}{hint}")
         if isinstance(top, bool) or not isinstance(top, int | np.integer) or not 1 <= top <= len(parts):
             raise ParameterError(f"Mixture: expected top from 1 to {len(parts)}, how many experts count, got {top!r}")
-        object.__setattr__(self, "router", matrix)
-        object.__setattr__(self, "router_bias", vector)
-        object.__setattr__(self, "experts", tuple(check_layers("Mixture", part) for part in parts))
-        object.__setattr__(self, "top", int(top))
+        layers = tuple(check_layers("Mixture", part) for part in parts)
+        set_fields(self, router=matrix, router_bias=vector, experts=layers, top=int(top))
 
     def lower(self, builder: GraphBuilder, value: int, where: str) -> int:
         scores = builder.add(op.Linear(self.router, self.router_bias), value, name=f"{where} router")
@@ -367,7 +360,7 @@ def frozen_transpose(matrix: FloatArray) -> FloatArray:
 
 
 def _matrix(what: str, values: ArrayLike) -> FloatArray:
-    array = _numbers(what, values)
+    array = finite_numbers(what, values)
     if array.ndim != 2:
         raise ShapeError(f"{what}: expected a matrix, got an array of shape {array.shape}")
     if array.shape[0] == 0 and "keys" in what:
@@ -378,27 +371,7 @@ def _matrix(what: str, values: ArrayLike) -> FloatArray:
 
 
 def _vector(what: str, values: ArrayLike) -> FloatArray:
-    array = _numbers(what, values)
+    array = finite_numbers(what, values)
     if array.ndim != 1:
         raise ShapeError(f"{what}: expected a vector, got an array of shape {array.shape}")
-    return array
-
-
-def _numbers(what: str, values: ArrayLike) -> FloatArray:
-    try:
-        raw = np.asarray(detached(values))
-        if raw.dtype.kind == "c":
-            raise WeightError(f"{what}: expected real numbers, got complex ones")
-        with np.errstate(over="ignore"):  # what overflows is infinite and refused below
-            array = op.frozen(raw)
-    except (TypeError, ValueError, OverflowError) as error:
-        if isinstance(error, WeightError):
-            raise
-        raise WeightError(f"{what}: expected an array of numbers, got {type(values).__name__} ({error})") from None
-    if not np.isfinite(array).all():
-        position = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
-        raise WeightError(
-            f"{what}: entry {list(position)} is {array[position]}; expected finite numbers. "
-            "Replace NaN and infinite entries first."
-        )
     return array

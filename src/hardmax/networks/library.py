@@ -10,23 +10,27 @@ fractions, so nothing about a random network depends on rounding. The grid is fi
 stay rare; on a coarse one (quarters, say) pre-activations vanish on whole cells and walls coincide.
 ``resolution`` changes the grid, ``resolution=None`` leaves the draws as they are.
 
-The weights of the networks that ``builtin`` gives are written down, not drawn: a generator's stream may
-change between numpy versions, a published figure may not. The trained one is read from a file beside this
-one, lookup.npz, which needs numpy alone; lookup.onnx holds the same weights for other programs.
+The weights of the networks that ``builtin`` gives are written down in models/builtin.json, not drawn: a generator's
+stream may change between numpy versions, a published figure may not. They are integers over 16, drawn once: keys
+scattered on a ring with biases near those of a Voronoi diagram, values and readouts normal, ReLU walls in random
+directions. Sixteenths keep every count exact and cheap; a few hundred cells still come out without coincident walls.
+The trained one is models/lookup.npz, which needs numpy alone; lookup.onnx holds the same weights for other programs.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from math import sqrt
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hardmax.errors import ParameterError, ShapeError, WeightError
-from hardmax.exactness import FloatArray
-from hardmax.networks import _builtin_weights as weights
+from hardmax.errors import ParameterError, ShapeError
+from hardmax.exactness import FloatArray, check_count, check_generator, numbers
+from hardmax.networks.files.opening import text_of
 from hardmax.networks.layers import Affine, Attention, Head, Layer, Maxout, ReLU, Residual
 from hardmax.networks.lookup import LookupExamples as LookupExamples
 from hardmax.networks.lookup import conditioned_lookup as conditioned_lookup
@@ -34,7 +38,7 @@ from hardmax.networks.lookup import lookup_examples as lookup_examples
 from hardmax.networks.lookup import lookup_input as lookup_input
 from hardmax.networks.lookup import lookup_question as lookup_question
 from hardmax.networks.lookup import lookup_tokens as lookup_tokens
-from hardmax.networks.lookup import trained
+from hardmax.networks.lookup import model_file, trained
 from hardmax.networks.network import Network
 
 #: The network that ``hardmax report`` analyses when it is given none.
@@ -88,11 +92,11 @@ def random_transformer(
     (1, [[0]])
     """
     for name, size in (("dim", dim), ("n_keys", n_keys), ("n_heads", n_heads), ("depth", depth)):
-        _at_least(name, size, 1)
+        check_count(name, size)
     width = 4 * dim if width is None else width
-    _at_least("width", width, 0)
+    check_count("width", width, 0)
     key_dim = dim + int(affine) if key_dim is None else key_dim
-    _at_least("key_dim", key_dim, 1)
+    check_count("key_dim", key_dim)
     draw = _Draw(rng, resolution)
     layers: list[Layer] = []
     for _ in range(depth):
@@ -154,7 +158,7 @@ def random_maxout_network(
     (4, (1,))
     """
     sizes = _widths(widths)
-    _at_least("rank", rank, 1)
+    check_count("rank", rank)
     draw = _Draw(rng, resolution)
     layers: list[Layer] = []
     for fan_in, fan_out in pairwise(sizes):
@@ -168,10 +172,7 @@ class _Draw:
     """Scaled normal draws on a dyadic grid."""
 
     def __init__(self, rng: np.random.Generator, resolution: int | None) -> None:
-        if not isinstance(rng, np.random.Generator):
-            raise ParameterError(
-                f"rng: expected a numpy Generator, got {type(rng).__name__}; pass np.random.default_rng(seed)"
-            )
+        check_generator(rng)
         if resolution is not None and (
             not isinstance(resolution, int | np.integer) or resolution < 1 or resolution & (resolution - 1)
         ):
@@ -186,11 +187,6 @@ class _Draw:
         return values if self._resolution is None else np.round(values * self._resolution) / self._resolution
 
 
-def _at_least(name: str, size: int, least: int) -> None:
-    if not isinstance(size, int | np.integer) or size < least:
-        raise ParameterError(f"{name}: expected an integer of at least {least}, got {size!r}")
-
-
 def _widths(widths: Sequence[int]) -> list[int]:
     if not isinstance(widths, Iterable):
         raise ParameterError(f"widths: expected a list of layer sizes, got a {type(widths).__name__}")
@@ -198,7 +194,7 @@ def _widths(widths: Sequence[int]) -> list[int]:
     if len(sizes) < 2:
         raise ShapeError(f"widths: expected at least an input and an output size, got {sizes}")
     for position, size in enumerate(sizes):
-        _at_least(f"widths[{position}]", size, 1)
+        check_count(f"widths[{position}]", size)
     return sizes
 
 
@@ -217,10 +213,7 @@ def affine_head(keys: ArrayLike, biases: ArrayLike, values: ArrayLike) -> Head:
     >>> net([[1.0], [1.5], [2.0]]).tolist()
     [[0.0], [0.0], [1.0]]
     """
-    try:
-        sites, offsets = np.asarray(keys, dtype=np.float64), np.asarray(biases, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise WeightError(f"affine_head: expected keys and biases as arrays of numbers ({error})") from None
+    sites, offsets = numbers("affine_head keys", keys), numbers("affine_head biases", biases)
     if sites.ndim != 2 or offsets.shape != sites.shape[:1]:
         raise ShapeError(f"affine_head: expected keys (N, d) and biases (N,), got {sites.shape} and {offsets.shape}")
     dim = sites.shape[1]
@@ -241,7 +234,7 @@ def parabola_heads(n_keys: int, n_heads: int) -> tuple[Head, ...]:
     >>> parabola_heads(1, 1)[0].keys.tolist()
     [[0.0, 0.0, 0.0]]
     """
-    _at_least("n_keys", n_keys, 1)
+    check_count("n_keys", n_keys)
     directions, starts = ((1, 1), (1, -2), (1, 3)), (0, 1, 3)
     if n_heads not in (1, 2, 3):
         raise ParameterError(f"n_heads: expected 1, 2 or 3 parabola heads, got {n_heads!r}")
@@ -304,9 +297,9 @@ def builtin(name: str = DEFAULT_BUILTIN) -> Network:
     if name == "lookup":
         return trained(name)
     if name == "demo":
-        return Network(_blocks(weights.DEMO), 2)
+        return Network(_blocks(name), 2)
     if name.startswith("figure-1-depth-"):
-        return Network(_blocks(weights.FIGURE_1[: int(name[-1])]), 2)
+        return Network(_blocks("figure-1", int(name[-1])), 2)
     if name == "figure-2":
         return _two_layer_maximum()
     if name == "figure-3":
@@ -315,8 +308,8 @@ def builtin(name: str = DEFAULT_BUILTIN) -> Network:
     if name.startswith("figure-4-heads-"):
         return Network([Attention(parabola_heads(6, int(name[-1])))], 3)
     if name == "figure-5":
-        return Network([Attention([affine_head(*weights.FIGURE_5)])], 2)
-    return Network(_blocks(weights.FIGURE_7), 2)
+        return Network([Attention([_written_head(_written_down(name))])], 2)
+    return Network(_blocks(name), 2)
 
 
 def _check_name(name: str) -> None:
@@ -346,11 +339,23 @@ def _two_layer_maximum() -> Network:
     return Network([first, ReLU(), second, ReLU()], 2)
 
 
-def _blocks(blocks: Sequence[weights.Block]) -> list[Layer]:
+def _written_down(name: str) -> Any:
+    """The weights of a built-in network, integers over 16 in lists."""
+    return json.loads(text_of(model_file("builtin.json")))[name]
+
+
+def _written_head(weights: Sequence[Any]) -> Head:
+    keys, biases, values = (np.asarray(part) / 16 for part in weights)
+    return affine_head(keys, biases, values)
+
+
+def _blocks(name: str, depth: int | None = None) -> list[Layer]:
+    """Residual attention of affine heads (values summed), then ``z + readout @ relu(rows z + shifts)``, as often."""
     layers: list[Layer] = []
-    for block in blocks:
-        heads = [affine_head(keys, biases, values) for keys, biases, values in block.heads]
+    for block in _written_down(name)[:depth]:
+        heads = [_written_head(weights) for weights in block["heads"]]
         mix = np.hstack([np.eye(2)] * len(heads)) if len(heads) > 1 else None
+        rows, shifts, readout = (np.asarray(block[part]) / 16 for part in ("rows", "shifts", "readout"))
         layers.append(Residual(Attention(heads, mix)))
-        layers.append(Residual(Affine(block.rows, block.shifts), ReLU(), Affine(block.readout)))
+        layers.append(Residual(Affine(rows, shifts), ReLU(), Affine(readout)))
     return layers

@@ -26,9 +26,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hardmax.errors import MissingModelError, ParameterError, PrecisionError, ShapeError, WeightError
+from hardmax.errors import MissingModelError, ParameterError, PrecisionError, ShapeError
 from hardmax.exact.rationals import float_array, rational, rational_array
-from hardmax.exactness import Array, FloatArray
+from hardmax.exactness import Array, FloatArray, check_count, check_generator, finite_numbers
 from hardmax.networks import evaluation
 from hardmax.networks import operations as op
 from hardmax.networks.files.formats import read
@@ -71,12 +71,8 @@ def lookup_examples(n: int, *, rng: np.random.Generator) -> LookupExamples:
     >>> lookup_examples(0, rng=np.random.default_rng(0)).tokens
     ()
     """
-    if not _is_among(n, None):
-        raise ParameterError(f"n: expected a number of examples of at least 0, got {n!r}")
-    if not isinstance(rng, np.random.Generator):
-        raise ParameterError(
-            f"rng: expected a numpy Generator, got {type(rng).__name__}; pass np.random.default_rng(seed)"
-        )
+    check_count("n", n, 0)
+    check_generator(rng)
     keys = rng.permuted(np.tile(np.arange(N_KEYS), (n, 1)), axis=1)[:, :N_PAIRS]
     values = rng.integers(N_VALUES, size=(n, N_PAIRS))
     asked = rng.integers(N_PAIRS, size=n)
@@ -309,26 +305,16 @@ class _Parts(NamedTuple):
         return cls(maps[0], tuple(blocks), maps[-1])
 
 
-def _is_among(number: Any, size: int | None) -> bool:
-    """Whether the number is an integer from 0 to ``size`` - 1, or of any size for None; True and False are none."""
-    if not isinstance(number, int | np.integer) or isinstance(number, bool):
-        return False
-    return bool(number >= 0 and (size is None or number < size))
+def _is_among(number: Any, size: int) -> bool:
+    """Whether the number is an integer from 0 to ``size`` - 1; True and False are none."""
+    return isinstance(number, int | np.integer) and not isinstance(number, bool) and bool(0 <= number < size)
 
 
 def _rows(name: str, given: ArrayLike, *counts: int) -> FloatArray:
-    try:
-        rows = np.asarray(given)
-        if rows.dtype.kind not in "fiub":
-            raise TypeError(rows.dtype)
-        rows = rows.astype(np.float64)
-    except (TypeError, ValueError):
-        raise ParameterError(f"{name}: expected an array of numbers, got {type(given).__name__}") from None
+    rows = finite_numbers(name, given)
     if rows.ndim != 2 or rows.shape[0] not in counts or rows.shape[1] != _WIDTH:
         wanted = " or ".join(map(str, counts))
         raise ShapeError(f"{name}: expected {wanted} rows of {_WIDTH} numbers, got shape {rows.shape}")
-    if not np.isfinite(rows).all():
-        raise WeightError(f"{name}: expected finite numbers, got NaN or infinite entries")
     return rows
 
 
@@ -362,10 +348,15 @@ def _stored(values: Array, where: str, temperature: float) -> FloatArray:
 
 def trained(name: str) -> Network:
     """A trained network that ships with the package."""
-    file = _MODELS / f"{name}.npz"
+    return read(model_file(f"{name}.npz"))
+
+
+def model_file(name: str) -> Path:
+    """A file of built-in networks that ships with the package."""
+    file = _MODELS / name
     if not file.is_file():
         raise MissingModelError(
-            f"the built-in network {name!r} should be in {file}, but this installation lacks the file; reinstall "
-            "hardmax, or use another built-in network"
+            f"a built-in network should be in {file}, but this installation lacks the file; reinstall hardmax, or use "
+            "another built-in network"
         )
-    return read(file)
+    return file

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import EmptyError, ParameterError, ShapeError, WeightError
 from hardmax.exact.rationals import fraction_array, rational_array
-from hardmax.exactness import detached
+from hardmax.exactness import FloatArray, as_array, finite_numbers
 from hardmax.html import block, table
 from hardmax.networks import evaluation
 from hardmax.networks import operations as op
@@ -151,10 +151,7 @@ class Network:
         return result.reshape(*lead, self.n_choices)
 
     def _batch(self, x: ArrayLike) -> tuple[NDArray[Any], tuple[int, ...]]:
-        try:
-            array = np.asarray(detached(x))
-        except ValueError as error:
-            raise ShapeError(f"expected an array of numbers, got rows of several lengths ({error})") from None
+        array = as_array("inputs", x)
         if array.dtype.kind not in "fiubO":
             raise WeightError(f"expected an array of numbers, got dtype {array.dtype}")
         if array.dtype == object:
@@ -214,6 +211,16 @@ def _sizes(input_dim: Any) -> tuple[int, ...]:
     if not isinstance(sizes, tuple | list) or not all(isinstance(size, int | np.integer) for size in sizes):
         raise ParameterError(f"input_dim: expected an integer or a shape of integers, got {input_dim!r}")
     return tuple(int(size) for size in sizes)
+
+
+def one_input(net: Network, x: ArrayLike, name: str = "x") -> FloatArray:
+    """One finite input of the network's shape, as floats."""
+    point = finite_numbers(name, x)
+    if point.shape != net.input_shape:
+        raise ShapeError(
+            f"{name}: expected one input of shape {net.input_shape}, got {point.shape}; inputs carry no batch axis"
+        )
+    return point
 
 
 def check_network(net: Any, what: str = "expected an hm.Network") -> None:

@@ -118,7 +118,7 @@ class StandIn(Enum):
     BELOW = "the entry minus the largest of the row, at least -2"
 
 
-_FOUND: WeakKeyDictionary[Graph, tuple[dict[int, list[int]], list[int]]] = WeakKeyDictionary()
+_FOUND: WeakKeyDictionary[Graph, tuple[dict[int, tuple[int, ...]], list[int]]] = WeakKeyDictionary()
 
 
 def stand_ins(graph: Graph, temperature: float) -> dict[int, StandIn]:
@@ -127,11 +127,7 @@ def stand_ins(graph: Graph, temperature: float) -> dict[int, StandIn]:
     Compositions are found by their weights, so those that come from files are found, too.
     """
     if graph not in _FOUND:
-        readers: dict[int, list[int]] = {}
-        for index, node in enumerate(graph.nodes):
-            for value in node.inputs:
-                readers.setdefault(value, []).append(index)
-        _FOUND[graph] = _set_sums(graph, readers), _thresholds(graph, readers)
+        _FOUND[graph] = _set_sums(graph), _thresholds(graph)
     sums, thresholds = _FOUND[graph]
     found = dict.fromkeys(thresholds, StandIn.BELOW)
     for index, choices in sums.items():
@@ -141,11 +137,11 @@ def stand_ins(graph: Graph, temperature: float) -> dict[int, StandIn]:
     return found
 
 
-def _set_sums(graph: Graph, readers: dict[int, list[int]]) -> dict[int, list[int]]:
+def _set_sums(graph: Graph) -> dict[int, tuple[int, ...]]:
     """The nodes that add up all sets of one size, with the nodes that choose between them and alone read them."""
     found = {}
     for index, node in enumerate(graph.nodes):
-        operation, after = node.operation, readers.get(index + 1, [])
+        operation, after = node.operation, graph.readers[index + 1]
         if not isinstance(operation, op.Linear) or operation.bias is not None or not after:
             continue
         if all(isinstance(graph.nodes[reader].operation, op.Hardmax) for reader in after):
@@ -155,7 +151,7 @@ def _set_sums(graph: Graph, readers: dict[int, list[int]]) -> dict[int, list[int
     return found
 
 
-def _thresholds(graph: Graph, readers: dict[int, list[int]]) -> list[int]:
+def _thresholds(graph: Graph) -> list[int]:
     """The first nodes of every sparsemax: those that make its thresholds, and those that raise its scores to them."""
     found = []
     for index, node in enumerate(graph.nodes):
@@ -164,8 +160,8 @@ def _thresholds(graph: Graph, readers: dict[int, list[int]]) -> list[int]:
         (scores,), weight, shares = node.inputs, node.operation.weight, -node.operation.bias
         chain: list[int] = []
         value = index + 1
-        while len(chain) < 4 and len(readers.get(value, [])) == 1:
-            chain.append(readers[value][0])
+        while len(chain) < 4 and len(graph.readers[value]) == 1:
+            chain.append(graph.readers[value][0])
             value = chain[-1] + 1
         kinds = [type(graph.nodes[step].operation) for step in chain]
         if kinds != [op.MaxLast, op.Reshape, op.Linear, op.Add] or not (shares > 0).all():
@@ -177,7 +173,7 @@ def _thresholds(graph: Graph, readers: dict[int, list[int]]) -> list[int]:
             raised > 0
             and isinstance(before.operation, op.Scale)
             and before.inputs == (scores,)
-            and readers[raised] == [chain[3]]
+            and graph.readers[raised] == (chain[3],)
             and (before.operation.factor == common).all()
             and isinstance(lowered, op.Linear)
             and lowered.bias is None

@@ -6,16 +6,16 @@ import os
 from collections.abc import Collection
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from hardmax.errors import NotPiecewiseAffineError, PrecisionError, ShapeError, WeightError
-from hardmax.exactness import detached
+from hardmax.errors import NotPiecewiseAffineError, PrecisionError
+from hardmax.exactness import FloatArray
 from hardmax.networks import evaluation
 from hardmax.networks import operations as op
 from hardmax.networks.files.formats import read
 from hardmax.networks.files.onnx.patterns import maxima_first
 from hardmax.networks.graph import Graph, GraphBuilder, Node
-from hardmax.networks.network import Network, check_network
+from hardmax.networks.network import Network, check_network, one_input
 
 #: Smooth activations whose zero-temperature limit, f(z / t) t as t -> 0, is the ReLU.
 _TO_RELU = {"gelu": "GELU", "gelu_tanh": "GELU (tanh form)", "silu": "SiLU"}
@@ -66,7 +66,7 @@ def skeleton(source: Network | str | os.PathLike[str], *, reference: ArrayLike |
     graph = net.graph
     idle = _increasing(graph)
     _refuse_other_smooth(graph, idle)
-    work = _Work(graph, net.temperature, None if reference is None else _reference(net, reference))
+    work = _Work(graph, net.temperature, None if reference is None else one_input(net, reference, "reference"))
     for value, node in enumerate(graph.nodes, start=1):
         if value in idle:
             work.leave_out(node, idle[value])
@@ -82,13 +82,13 @@ def skeleton(source: Network | str | os.PathLike[str], *, reference: ArrayLike |
 class _Work:
     """The skeleton so far: its graph, and what it computes at the reference where there is one."""
 
-    def __init__(self, graph: Graph, temperature: float, reference: NDArray[np.float64] | None) -> None:
+    def __init__(self, graph: Graph, temperature: float, reference: FloatArray | None) -> None:
         self.builder = GraphBuilder(graph.input_shape)
         self.temperature = temperature
         self.renumbered = [0]
         self.changes: list[str] = []
         self.kept_all = True
-        self._at_reference = [] if reference is None else [reference]
+        self._at_reference = [] if reference is None else [reference[None]]
 
     def add(self, operation: op.Operation, *inputs: int, name: str) -> int:
         made = self.builder.add(operation, *inputs, name=name)
@@ -154,22 +154,6 @@ def _network(source: Network | str | os.PathLike[str]) -> Network:
     return source
 
 
-def _reference(net: Network, reference: ArrayLike) -> NDArray[np.float64]:
-    try:
-        point = np.asarray(detached(reference))
-    except ValueError as error:
-        raise ShapeError(
-            f"reference: expected one input of shape {net.input_shape}, got rows of several lengths ({error})"
-        ) from None
-    if point.dtype.kind not in "fiub" or point.shape != net.input_shape:
-        raise ShapeError(
-            f"reference: expected one input of shape {net.input_shape}, got {point.dtype} of shape {point.shape}"
-        )
-    if not np.isfinite(point).all():
-        raise WeightError("reference: expected finite numbers, got NaN or infinite entries")
-    return point.astype(np.float64)[None]
-
-
 #: Why an increasing function may be left out, by where its values end.
 _ENDS = {
     op.Hardmax: "only which score is the largest counts",
@@ -184,23 +168,19 @@ def _increasing(graph: Graph) -> dict[int, str]:
     Between them and the choice, or the end, entries are arranged anew or scaled by positive numbers: one for all scores
     of a row, for outputs any.
     """
-    users: dict[int, list[int]] = {}
-    for value, node in enumerate(graph.nodes, start=1):
-        for source in node.inputs:
-            users.setdefault(source, []).append(value)
 
     def ends(value: int, is_even: bool) -> set[type[op.Operation] | str | None]:
-        """What follows: a choice among scores, the end of the network, or ``"other"``."""
-        found: set[type[op.Operation] | str | None] = set() if value in users else {None if is_even else "end"}
-        for user in users.get(value, []):
-            operation = graph.nodes[user - 1].operation
+        """What follows: a choice among scores, the end of the network (None), or ``"other"``."""
+        found: set[type[op.Operation] | str | None] = set() if graph.readers[value] else {None}
+        for index in graph.readers[value]:
+            operation, user = graph.nodes[index].operation, index + 1
             if isinstance(operation, op.Hardmax):
                 found.add(op.Hardmax if is_even else "other")
             elif isinstance(operation, op.Scale) and (operation.factor > 0).all():
                 found |= ends(user, is_even and operation.factor.size == 1)
             else:
                 found |= ends(user, is_even) if isinstance(operation, _ARRANGE) else {"other"}
-        return {None if end == "end" else end for end in found}
+        return found
 
     result = {}
     for value, node in enumerate(graph.nodes, start=1):

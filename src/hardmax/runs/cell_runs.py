@@ -26,7 +26,7 @@ from hardmax.exactness import Exactness
 from hardmax.networks.files.opening import contents, shown
 from hardmax.networks.network import Network
 from hardmax.runs.chunks import Chunk, Done, packed, unpacked
-from hardmax.runs.driving import ProgressLine, Status, follow, work_off
+from hardmax.runs.driving import RunProgress, Status, follow, work_off
 from hardmax.runs.folder import Part, RunFolder
 from hardmax.runs.resources import Resources
 from hardmax.runs.tables import Lists, read_columns
@@ -136,7 +136,7 @@ def _run(
     }  # fmt: skip
     about = {"network": header["input_hash"], "domain": header["domain"], "exactness": mode.value}
     folder = RunFolder.begun(out, identity, about, problem, resources.disk)
-    with ProgressLine(progress, lambda status: f"{sum(map(_cells_of, status.parts)):,} cells") as line:
+    with RunProgress(progress, lambda status: f"{sum(map(_cells_of, status.parts)):,} cells") as line:
         status = work_off(folder, [Chunk.of(folder.plan, _ROOT)], problem, resources, line, partial=_cells_of)
     return folder, status
 

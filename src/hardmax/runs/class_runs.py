@@ -33,7 +33,7 @@ from hardmax.heads.classes.problem import distinct, tamed, unbounded, within_sph
 from hardmax.heads.classes.sources import ClassHead
 from hardmax.heads.classes.verdicts import DEAD, LIVE, UNDECIDED, Cover, Verdicts, whitening, widened
 from hardmax.runs.chunks import Chunk, Done, packed, unpacked
-from hardmax.runs.driving import ProgressLine, Status, work_off
+from hardmax.runs.driving import RunProgress, Status, work_off
 from hardmax.runs.folder import Part, RunFolder
 from hardmax.runs.resources import Resources
 from hardmax.runs.tables import Lists
@@ -210,7 +210,7 @@ def class_run(head: ClassHead, where: FeatureDomain, out: Any, resources: Resour
         about = {"classes": len(head.weights), "features": head.weights.shape[1], "domain": where.words}
         folder = RunFolder.begun(place, identity, about, problem, resources.disk)
         n_rows = len(verdicts.status)
-        with ProgressLine(progress, lambda status: f"{_settled(status):,} of {n_rows:,} rows settled") as line:
+        with RunProgress(progress, lambda status: f"{_settled(status):,} of {n_rows:,} rows settled") as line:
             _Steps(folder, problem, resources, line).settle(verdicts)
     return audit_fields(head, keeper, verdicts)
 
@@ -224,7 +224,7 @@ class _Steps:
     complete.
     """
 
-    def __init__(self, folder: RunFolder, problem: bytes, resources: Resources, line: ProgressLine) -> None:
+    def __init__(self, folder: RunFolder, problem: bytes, resources: Resources, line: RunProgress) -> None:
         self.folder, self.problem, self.resources, self.line = folder, problem, resources, line
         self.parts: list[Part] = []
 

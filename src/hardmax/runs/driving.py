@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hardmax.cells.interrupts import HeldSignals, poll
-from hardmax.cells.progress import Progress
+from hardmax.cells.progress import ProgressLine
 from hardmax.cells.subtrees import Budget
 from hardmax.errors import HardmaxError, RunError
 from hardmax.runs.chunks import Chunk
@@ -206,16 +206,16 @@ class _Rate:
         return self._work / self._seconds if self._seconds > 0 else 0.0
 
 
-class ProgressLine(Progress):
+class RunProgress(ProgressLine):
     """A line on a terminal: what was found, how much is left; silent elsewhere."""
 
     def __init__(self, wanted: bool, say: Callable[[Status], str]) -> None:
         super().__init__(wanted)
-        self._say = say
+        self._found = say
 
     def __call__(self, status: Status, left: float) -> None:
         if not self._active:
             return
         work = sum(float(part.facts.get("work", 0.0)) for part in status.parts)
         share = work / (work + left) if work + left > 0 else 0.0
-        self.show(f"{self._say(status)}, {len(status.parts)} parts, about {100 * share:.0f}%", share)
+        self.say(f"{self._found(status)}, {len(status.parts)} parts, about {100 * share:.0f}%", share)

@@ -32,7 +32,7 @@ from hardmax.cells.subtrees import Budget
 from hardmax.errors import FileFormatError, HardmaxError, ParameterError
 from hardmax.networks.files.opening import shown, text_of, write_bytes
 from hardmax.runs.chunks import Chunk, Done, packed, unpacked
-from hardmax.runs.driving import ProgressLine, work_off
+from hardmax.runs.driving import RunProgress, work_off
 from hardmax.runs.families import FAMILIES
 from hardmax.runs.folder import Part, RunFolder
 from hardmax.runs.resources import resources
@@ -230,7 +230,7 @@ def sweep(
     folder = RunFolder.begun(out, {"kind": "sweep", "rows": rows}, {"rows": len(rows)}, problem, limits.disk)
     blocks = np.array_split(np.arange(len(rows)), min(_BLOCKS, len(rows)))
     first = [Chunk.of(folder.plan, _chunk(block), float(len(block))) for block in blocks]
-    with ProgressLine(progress, lambda status: f"{sum(part.facts['work'] for part in status.parts):,} rows") as line:
+    with RunProgress(progress, lambda status: f"{sum(part.facts['work'] for part in status.parts):,} rows") as line:
         status = work_off(folder, first, problem, limits, line, partial=_rows_of)
     ordered = [entries for _, *entries in sorted(status.total or (), key=itemgetter(0))]
     columns = {name: [entries[place] for entries in ordered] for place, name in enumerate(_COLUMNS)}

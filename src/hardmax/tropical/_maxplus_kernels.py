@@ -1,4 +1,4 @@
-"""Compiled max-plus loops, each beside the plain numpy function it must equal bit for bit.
+"""Compiled max-plus loops; each equals its plain twin (``tests/oracles/kernel_twins.py``) bit for bit.
 
 The maximum is idempotent, so tails need no branches: a row or an inner index that does not fill its
 group is simply repeated. The comparison is written ``t if t > s else s``, which is one machine
@@ -120,25 +120,6 @@ def matmul_argmax_kernel(left, right, result, winners, numbers):  # type: ignore
                 winners[i, j0:j1] = chosen
 
 
-def matmul_plain(left: Matrix, right: Matrix) -> Matrix:
-    """The max-plus product by one numpy pass per row: the twin of ``matmul_kernel``."""
-    result = np.empty((left.shape[0], right.shape[1]), left.dtype)
-    for row in range(left.shape[0]):
-        result[row] = (left[row][:, None] + right).max(axis=0)
-    return result
-
-
-def matmul_argmax_plain(left: Matrix, right: Matrix) -> tuple[Matrix, NDArray[np.intp]]:
-    """The max-plus product and its lowest winners: the twin of ``matmul_argmax_kernel``."""
-    result = np.empty((left.shape[0], right.shape[1]), left.dtype)
-    winners = np.empty(result.shape, np.intp)
-    for row in range(left.shape[0]):
-        sums = left[row][:, None] + right
-        winners[row] = sums.argmax(axis=0)
-        result[row] = sums.max(axis=0)
-    return result, winners
-
-
 @kernel
 def closure_kernel(paths, doubt):  # type: ignore[no-untyped-def]
     """Best path weights in place (Floyd and Warshall); False as soon as a closed walk outweighs ``doubt``."""
@@ -152,14 +133,4 @@ def closure_kernel(paths, doubt):  # type: ignore[no-untyped-def]
         for i in range(n):
             if paths[i, i] > doubt:
                 return False
-    return True
-
-
-def closure_plain(paths: NDArray[np.float64], doubt: float) -> bool:
-    """The same loop in numpy, one row at a time: the twin of ``closure_kernel``."""
-    for middle in range(paths.shape[0]):
-        for row in range(paths.shape[0]):
-            np.maximum(paths[row], paths[row, middle] + paths[middle], out=paths[row])
-        if (paths.diagonal() > doubt).any():
-            return False
     return True

@@ -131,7 +131,7 @@ def minkowski_volume(points: Sequence[FloatArray]) -> Fraction:
     Fraction(0, 1)
     """
     # On one lattice of integers sums are exact; beyond 2^53 they would not be floats any more.
-    exact = integers(*points)
+    *exact, (one,) = integers(*points, [1.0])  # 1 on the same lattice
     total = exact[0]
     for part in exact[1:]:
         total = (total[:, None, :] + part[None, :, :]).reshape(-1, part.shape[1])
@@ -142,13 +142,7 @@ def minkowski_volume(points: Sequence[FloatArray]) -> Fraction:
             "(mixed volumes are computed on an integer lattice)"
         )
     volume: Fraction = NewtonPolytope(np.unique(total.astype(np.float64), axis=0)).exact_volume
-    return volume * _lattice(points) ** int(total.shape[1])
-
-
-def _lattice(points: Sequence[FloatArray]) -> Fraction:
-    """The power of two of which ``integers`` made multiples."""
-    denominators = [value.as_integer_ratio()[1] for part in points for value in part.reshape(-1).tolist()]
-    return Fraction(1, max(denominators, default=1))
+    return volume / Fraction(int(one)) ** int(total.shape[1])
 
 
 def mixed_volume(points: Sequence[FloatArray]) -> Fraction:

@@ -19,7 +19,8 @@ from hardmax.exact.rationals import nearest_float
 from hardmax.exactness import FloatArray
 from hardmax.tropical._checks import finite_array, frozen
 from hardmax.tropical._epigraph import generators
-from hardmax.tropical._essential import essential_terms
+from hardmax.tropical.sums.joint_cells import minkowski_vertices
+from hardmax.tropical.sums.terms import Terms
 from hardmax.views import view
 
 
@@ -58,7 +59,7 @@ class NewtonPolytope:
             raise EmptyError(f"points: expected at least one point and one dimension, got {checked.shape}")
         object.__setattr__(self, "points", checked)
         # A point is a vertex exactly when some linear function is largest there alone.
-        terms = frozen(essential_terms(checked, np.zeros(checked.shape[0])))
+        terms = frozen(Terms.from_keys(checked + 0.0, None).live_keys)
         object.__setattr__(self, "terms", terms)
 
     def __repr__(self) -> str:
@@ -73,8 +74,6 @@ class NewtonPolytope:
         >>> NewtonPolytope.of_sum([[[0, 0], [1, 0]], [[0, 0], [0, 1]]]).vertices.tolist()
         [[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]]
         """
-        from hardmax.tropical.sums.joint_cells import minkowski_vertices
-
         chosen = minkowski_vertices(parts)
         return cls(sum(np.asarray(part, float)[chosen[:, i]] for i, part in enumerate(parts)))
 

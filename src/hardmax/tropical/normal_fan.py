@@ -20,7 +20,7 @@ from hardmax.exact.elimination import rank
 from hardmax.exact.integers import integer_row, integers
 from hardmax.exact.rationals import nearest_float
 from hardmax.exact.rounding import UNDERFLOW, relative_error
-from hardmax.exactness import FloatArray, IntArray, as_tuple, numbers
+from hardmax.exactness import FloatArray, IntArray, ReadOnlyArrays, as_tuple, numbers
 from hardmax.tropical._checks import within_range
 from hardmax.tropical._epigraph import generators as generators  # the cones of cells are generated so too
 from hardmax.tropical.newton_polytope import NewtonPolytope
@@ -30,7 +30,7 @@ from hardmax.tropical.sums.terms import Terms, read_terms
 
 
 @dataclass(frozen=True, eq=False)
-class NormalFan:
+class NormalFan(ReadOnlyArrays):
     """The normal fan of the convex hull of some points; made by ``normal_fan``.
 
     Exactness: certified for the cones and their adjacency, exact for rays and numbers of faces.
@@ -46,7 +46,7 @@ class NormalFan:
     @cached_property
     def vertices(self) -> IntArray:
         """The points that own a full-dimensional cone, increasing; of equal points the lowest."""
-        return np.sort(self.terms.index[self.terms.live])
+        return self.terms.live_keys
 
     @property
     def n_cones(self) -> int:
@@ -56,14 +56,7 @@ class NormalFan:
     @cached_property
     def edges(self) -> IntArray:
         """Pairs (n, 2) of vertices joined by an edge: cones that share a facet. Sorted."""
-        index = self.terms.index
-        pairs = [
-            sorted((int(index[i]), int(index[j])))
-            for i, near in enumerate(self.terms.neighbours)
-            for j in near
-            if i < j
-        ]
-        return np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2)
+        return self.terms.key_pairs
 
     def normals(self, vertex: int) -> FloatArray:
         """The facets of a vertex's cone, ``{q : normals @ q <= 0}``, none redundant."""
@@ -126,9 +119,7 @@ def normal_fan(points: ArrayLike) -> NormalFan:
     >>> normal_fan([[3.0, 1.0]]).f_vector  # a point has no proper face
     ()
     """
-    rows, _ = read_terms(points, None, "normal_fan")
-    rows.setflags(write=False)
-    return NormalFan(rows)
+    return NormalFan(read_terms(points, None, "normal_fan")[0])
 
 
 def minkowski_f_vector(points: Sequence[ArrayLike], *, max_cells: int | None = None) -> tuple[int, ...]:

@@ -12,11 +12,11 @@ from hardmax.errors import EmptyError, ParameterError, ShapeError
 from hardmax.exactness import FloatArray
 from hardmax.html import block, table
 from hardmax.tropical._checks import check_polynomial, finite_array, finite_points, frozen, within_range
-from hardmax.tropical._essential import essential_terms
 from hardmax.tropical.dual_subdivision import dual_subdivision
 from hardmax.tropical.hypersurface import hypersurface
 from hardmax.tropical.maslov import checked_temperature, soft_sum
 from hardmax.tropical.newton_polytope import NewtonPolytope
+from hardmax.tropical.sums.terms import Terms
 
 if TYPE_CHECKING:
     from hardmax.tropical.dual_subdivision import DualSubdivision
@@ -211,7 +211,7 @@ class TropicalPolynomial:
         >>> TropicalPolynomial([[-1], [0], [1], [1]], [0, 0, 0, 0]).essential_terms()
         array([0, 2])
         """
-        return frozen(essential_terms(self.slopes, self.offsets))
+        return frozen(Terms.from_keys(self.slopes + 0.0, self.offsets + 0.0).live_keys)
 
     def essential(self) -> TropicalPolynomial:
         """The same function without the terms that are never the strict maximum.

@@ -6,6 +6,7 @@ import random
 from fractions import Fraction
 from functools import cmp_to_key
 from itertools import combinations, pairwise, product
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -17,7 +18,8 @@ from cells.engines.cutting_loops import engine_cells
 from hardmax.cells.domains import Box, Plane, Segment, Space
 from hardmax.cells.engines.line import engine as line
 from hardmax.cells.engines.line._kernels import UNKNOWN, is_positive, polar_sign
-from hardmax.cells.engines.line.engine import ROOT_BIT, LineEngine, line_pieces
+from hardmax.cells.engines.line.engine import ROOT_BIT, LineEngine
+from hardmax.cells.enumeration import Enumeration, joined_batches
 from hardmax.cells.polytopes import Cut, Polytopes, split_wall
 from hardmax.errors import DomainError
 from hardmax.exact.quadratic import QuadraticNumber, compare, crossing, sign_at
@@ -47,12 +49,29 @@ def engine(request, monkeypatch):
     return request.param
 
 
+class _Found(NamedTuple):
+    """Intervals with their labels, from low to high; of each its ends, and bounds on the errors of both."""
+
+    labels: np.ndarray
+    starts: np.ndarray
+    ends: np.ndarray
+    errors: np.ndarray | None
+    n_settled: int
+
+
 def _pieces(net, domain, *, certified=True, program=None):
-    origin, basis = domain.slice_of(net.input_shape)
+    """What an enumeration finds with the line engine, with one bound a tensor unless a program is given."""
+    run = Enumeration(net.graph, domain, line.LineEngine(domain, certified), certified)
     kind = Arithmetic.BOUNDED if certified else Arithmetic.FLOAT
-    program = program or SliceProgram(net.graph, origin, basis, kind)
-    exact = SliceProgram(net.graph, origin, basis, Arithmetic.RATIONAL)
-    return line_pieces(program, exact, domain, certified=certified)
+    run.program = program or SliceProgram(net.graph, *domain.slice_of(net.input_shape), kind)
+    found = joined_batches(list(run.cells()))
+    ends = found.pieces.vertices.reshape(-1, 2)
+    if found.pieces.directions is not None:
+        directions = found.pieces.directions.reshape(-1, 2)
+        ends = np.where(directions == 0, ends, np.copysign(np.inf, directions))
+    order = np.lexsort((ends[:, 1], ends[:, 0]))
+    errors = None if found.pieces.error is None else found.pieces.error.reshape(-1, 2)[order]
+    return _Found(found.labels[order], *ends[order].T, errors, run.n_settled)
 
 
 def _assert_pieces_fit_together(found, domain):
@@ -60,8 +79,7 @@ def _assert_pieces_fit_together(found, domain):
     starts, ends = found.starts, found.ends
     low, high = (-np.inf, np.inf) if domain.low is None else (domain.low[0], domain.high[0])
     assert starts[0] == low and ends[-1] == high
-    errors = found.pieces.error
-    assert (np.abs(starts[1:] - ends[:-1]) <= errors[2::2] + errors[1:-1:2]).all()
+    assert (np.abs(starts[1:] - ends[:-1]) <= found.errors[1:, 0] + found.errors[:-1, 1]).all()
     assert all((a != b).any() for a, b in pairwise(found.labels))
     assert (starts <= ends).all()
 
@@ -70,9 +88,7 @@ def _assert_equals_oracle(found, oracle):
     labels = [tuple(label) for label in found.labels.tolist()]
     assert set(labels) == oracle.labels and len(labels) == oracle.cells
     if oracle.is_bounded:
-        for label, start, end, first, last in zip(
-            labels, found.starts, found.ends, found.pieces.error[::2], found.pieces.error[1::2], strict=True
-        ):
+        for label, start, end, (first, last) in zip(labels, found.starts, found.ends, found.errors, strict=True):
             gap = abs(Fraction(end) - Fraction(start) - oracle.volumes[label])
             assert gap <= Fraction(first) + Fraction(last)
 
@@ -127,7 +143,7 @@ def test_reference_cases_have_their_published_number_of_cells(case):
     found = _pieces(network_of(case.layers, 1), domain)
     _assert_equals_oracle(found, oracle_cells(rounded(case.layers), 1, case.low, case.high))
     if rounded(case.layers) == case.layers:
-        assert len(found) == case.triple[0]
+        assert len(found.labels) == case.triple[0]
 
 
 @pytest.mark.parametrize("seed", range(0, 60, 3))
@@ -145,7 +161,7 @@ def test_floats_alone_find_the_same_pieces_where_nothing_is_degenerate():
     domain = Segment([-2.0, -1.0], [2.0, 1.5])
     certified, estimated = _pieces(net, domain), _pieces(net, domain, certified=False)
     assert (certified.labels == estimated.labels).all() and certified.n_settled == 0
-    assert np.allclose(certified.starts, estimated.starts) and estimated.pieces.error is None
+    assert np.allclose(certified.starts, estimated.starts) and estimated.errors is None
 
 
 def test_rounded_weights_on_all_of_the_line_need_no_rationals():
@@ -172,8 +188,8 @@ def test_a_deep_fold_keeps_every_piece():
     """Tent maps: 2^12 intervals of equal length, each end exact."""
     tent = [hm.Affine([[2.0], [4.0]], [0.0, -2.0]), hm.ReLU(), hm.Affine([[1.0, -1.0]])]
     found = _pieces(hm.Network(tent * 12, 1), Box([0.0], [1.0]))
-    assert len(found) == 2**12 and found.n_settled == 0
-    assert (found.starts == np.arange(2**12) / 2**12).all() and not found.pieces.error.any()
+    assert len(found.labels) == 2**12 and found.n_settled == 0
+    assert (found.starts == np.arange(2**12) / 2**12).all() and not found.errors.any()
 
 
 # ---- quadratic guards, against the quadratic oracle ----
@@ -440,15 +456,14 @@ def test_every_piece_of_a_transformer_has_its_label_at_rational_points_inside(en
     domain = Box([-2.0], [3.0])
     found = _pieces(net, domain)
     _assert_pieces_fit_together(found, domain)
-    errors = found.pieces.error.reshape(-1, 2)
     inner = [(Fraction(a) + Fraction(x), Fraction(b) - Fraction(y)) for a, b, (x, y) in zip(
-        found.starts, found.ends, errors, strict=True)]  # fmt: skip
+        found.starts, found.ends, found.errors, strict=True)]  # fmt: skip
     n_checked = 0
     for (start, end), label in zip(inner, found.labels, strict=True):
         if start < end:
             n_checked += 1
             assert (_exact_label(net, start + (end - start) * Fraction(3, 7)) == label).all()
-    assert n_checked == len(found)
+    assert n_checked == len(found.labels)
     for sample in (Fraction(5 * k, 37) - 2 for k in range(1, 37)):
         for (start, end), label in zip(inner, found.labels, strict=True):
             if start < sample < end:
@@ -513,7 +528,7 @@ def test_a_vision_transformer_between_two_images_has_the_labels_onnxruntime_find
     images = np.load(shared / "nets" / "vit_inputs.npz")["inputs"].astype(np.float64)
     domain = Segment(images[0], images[1])
     found = _pieces(net, domain, program=EntrywiseProgram(net.graph, *domain.slice_of(net.input_shape)))
-    assert len(found) == 1159 and found.n_settled == 0
+    assert len(found.labels) == 1159 and found.n_settled == 0
     _assert_pieces_fit_together(found, domain)
     middles = 0.5 * (found.starts + found.ends)
     assert (net.labels(domain.points(middles[:, None], net.input_shape)) == found.labels).all()
@@ -521,7 +536,7 @@ def test_a_vision_transformer_between_two_images_has_the_labels_onnxruntime_find
     session, names = _hard_session(path)
     labels, margins = _session_labels(session, names, domain.points(middles[:, None], net.input_shape))
     expected = np.split(found.labels, np.cumsum([part.shape[1] for part in labels])[:-1], axis=1)
-    undecided = np.ones(len(found), dtype=bool)  # pieces on which every layer so far agrees
+    undecided = np.ones(len(found.labels), dtype=bool)  # pieces on which every layer so far agrees
     for ours, theirs, margin in zip(expected, labels, margins, strict=True):
         differs = (ours != theirs) & undecided[:, None]
         assert (margin[differs] < 1e-4).all()
@@ -531,6 +546,6 @@ def test_a_vision_transformer_between_two_images_has_the_labels_onnxruntime_find
     samples = np.linspace(0.0, 1.0, 2001)
     inside = np.searchsorted(found.starts, samples, side="right") - 1
     distance = np.minimum(samples - found.starts[inside], found.ends[inside] - samples)
-    clear = distance > found.pieces.error.max()
+    clear = distance > found.errors.max()
     sampled = net.labels(domain.points(samples[:, None], net.input_shape))
     assert (sampled[clear] == found.labels[inside[clear]]).all() and clear.mean() > 0.99

@@ -16,9 +16,7 @@ from hardmax.cells.verify.corners import is_closed, strays
 from hardmax.cells.verify.enclosures import followed
 from hardmax.cells.verify.fixed_choices import ExactCell, exact_cells
 from hardmax.cells.verify.settled import _turns_left
-from hardmax.cells.verify.shared_facets import _boxes
 from hardmax.cells.verify.subject import Subject, layout_fault
-from hardmax.exact.overlaps import overlaps_on_wall
 from hardmax.exact.rationals import fraction, rational
 
 
@@ -148,21 +146,14 @@ def test_an_error_that_reaches_another_tie_of_quadratic_scores_settles_nothing()
         assert raised and not settled[sorted(raised)].any(), seed
 
 
-def test_boxes_hold_the_true_corners():
-    """Of facets, for verification, and of cells, for locating."""
+def test_boxes_of_cells_hold_their_true_corners():
     for cells in _complexes():
-        subject = Subject(cells, False)
-        low, high = _boxes(subject)
-        outer_low, outer_high = cell_boxes(cells)
+        subject, (low, high) = Subject(cells, False), cell_boxes(cells)
         for index in range(cells.n_cells):
-            shape, first = subject.shape(index), int(cells.pieces.facet_start[index])
-            for facets, (p, _) in zip(shape.incidence, shape.corners, strict=True):
+            for p, _ in subject.shape(index).corners:
                 exact = [fraction(x) for x in p]
-                for facet in facets:
-                    assert all(Fraction(float(a)) <= x for a, x in zip(low[first + facet], exact, strict=True))
-                    assert all(x <= Fraction(float(b)) for b, x in zip(high[first + facet], exact, strict=True))
-                assert all(Fraction(float(a)) <= x for a, x in zip(outer_low[index], exact, strict=True))
-                assert all(x <= Fraction(float(b)) for b, x in zip(outer_high[index], exact, strict=True))
+                assert all(Fraction(float(a)) <= x for a, x in zip(low[index], exact, strict=True))
+                assert all(x <= Fraction(float(b)) for b, x in zip(high[index], exact, strict=True))
 
 
 @pytest.mark.parametrize(
@@ -186,35 +177,6 @@ def test_numbers_a_little_too_long_for_extended_floats_have_an_error(layers, wor
             high = float(value)
             seen = Fraction(high) + Fraction(float(value - np.longdouble(high)))
             assert abs(seen - fraction(exact)) <= Fraction(float(terms.error[0, term, choice, 0])), words
-
-
-# --- on a wall -----------------------------------------------------------------------------------------------
-
-
-def test_rows_that_are_no_floats_overlap_where_their_roundings_do_not():
-    """Two slopes in extended floats whose quotients are in the other order than those of the floats nearest to them."""
-    if np.finfo(np.longdouble).nmant < 60:  # no wider than floats on this machine
-        return
-    ulp = np.longdouble(2.0**-52)
-    one = np.longdouble(1)
-    rows = np.zeros((1, 4, 4), dtype=np.longdouble)  # (c, x, y, z), on the wall z = 0
-    rows[0, 0, 1:3] = one + 49 * ulp / 100, -(one - 24 * ulp / 100)
-    rows[0, 1, 1:3] = -(one + 51 * ulp / 100), one + 49 * ulp / 100
-    rows[0, 2, :2] = -one / 2, one  # x > 1/2
-    rows[0, 3, :2] = one, -one  # x < 1
-    wall, every = np.array([[0.0, 0.0, 0.0, 1.0]]), np.ones((1, 4), dtype=bool)
-    verdict = overlaps_on_wall(wall, 0 * wall, rows, np.zeros((1, 4, 4)), every, np.full((1, 3), 2.0))
-    assert verdict.tolist() != [0]
-
-
-def test_a_wall_that_may_be_no_wall_proves_nothing():
-    rows = np.array([[[0.0, 1.0, 0.5], [1.0, -1.0, 0.5]], [[-1.0, 1.0, 0.5], [0.0, -1.0, 0.5]]])
-    wall, every = np.array([[0.0, 0.0, 1.0]] * 2), np.ones((2, 2), dtype=bool)
-    for error in (0.0, 0.6, 1.0, 1.5):
-        loose = np.full(wall.shape, 0.0)
-        loose[:, 2] = error
-        verdict = overlaps_on_wall(wall, loose, rows, np.zeros(rows.shape), every, np.ones((2, 2))).tolist()
-        assert verdict == ([1, 0] if error == 0 else [-1, -1]), error
 
 
 # --- rationals and layout ------------------------------------------------------------------------------------

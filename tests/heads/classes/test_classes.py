@@ -227,7 +227,7 @@ def test_margins_in_binary32_are_proved_too():
     rows, queries = rng.normal(size=(6, 40)).astype(np.float32), rng.normal(size=(30, 40)).astype(np.float32)
     bias = rng.normal(size=6).astype(np.float32)
     one = problem.tamed(rows.astype(float), bias.astype(float), np.arange(6), domains.read_domain("all", 40))
-    scores, needed = one.single_scores(queries)
+    scores, needed = one.scores(queries)
     worst = Fraction(0)
     for query, row_scores, least in zip(queries.tolist(), scores.tolist(), needed.tolist(), strict=True):
         for row, shift, score in zip(rows.tolist(), bias.tolist(), row_scores, strict=True):
@@ -261,6 +261,7 @@ def test_winners_are_proved_only_where_rationals_agree(seed, scale):
 
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from([1.0, 1 / 3, 1 / 7]), st.integers(-2, 2))
+@example(185, 1 / 3, 0)  # rivals in one plane but for rounding: nothing is proved, and nothing is warned of
 def test_covers_are_proved_only_where_rationals_agree(seed, scale, places):
     """Rows on the faces of a simplex and biases on its plane, moved by units in the last place."""
     rng = np.random.default_rng(seed)

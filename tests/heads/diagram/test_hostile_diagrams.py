@@ -13,9 +13,9 @@ from hardmax.heads.diagram.power_diagram import power_diagram
 from hardmax.heads.diagram.pullback import pull_back
 from hardmax.heads.diagram.reachable import is_won
 from hardmax.heads.diagram.reachable_ball import _HalfSpaces
-from hardmax.tropical._essential import _clear_winners, essential_terms
 from hardmax.tropical.newton_polytope import NewtonPolytope
 from hardmax.tropical.normal_fan import minkowski_f_vector
+from hardmax.tropical.polynomial import TropicalPolynomial
 from hardmax.tropical.sums import _kernels as kernels
 from hardmax.tropical.sums.joint_cells import common_refinement, minkowski_vertices
 from hardmax.tropical.sums.settle import _not_beaten, winners_at
@@ -232,7 +232,7 @@ def test_essential_terms_and_vertices_of_newton_polytopes(kind):
         slopes, biases = _head(rng, kind)
         offsets = _shift(slopes, biases)
         expected = np.flatnonzero(live_keys(slopes.tolist(), offsets.tolist()))
-        assert essential_terms(slopes, offsets).tolist() == expected.tolist(), seed
+        assert TropicalPolynomial(slopes, offsets).essential_terms().tolist() == expected.tolist(), seed
         vertices = np.flatnonzero(live_keys(slopes.tolist(), None))
         assert NewtonPolytope(slopes).terms.tolist() == vertices.tolist(), seed
         assert minkowski_vertices([slopes])[:, 0].tolist() == vertices.tolist(), seed
@@ -302,12 +302,12 @@ def test_points_on_the_edges_of_a_square_are_told_from_points_beside_them(scale)
         edges = ulps_off(rng, corners * share + np.roll(corners, 1, axis=0) * (1.0 - share))
         points = np.ldexp(np.concatenate([corners, edges])[rng.permutation(8)], scale)
         expected = np.flatnonzero(live_keys(points.tolist(), None)).tolist()
-        assert essential_terms(points, np.zeros(8)).tolist() == expected, seed
+        assert TropicalPolynomial(points).essential_terms().tolist() == expected, seed
         assert np.flatnonzero(power_diagram(points).live).tolist() == expected, seed
         biases = np.ldexp(np.full(8, 1.0 / 3.0), scale)
         biases[rng.integers(8)] = 0.0
         expected = np.flatnonzero(live_keys(points.tolist(), biases.tolist())).tolist()
-        assert essential_terms(points, biases).tolist() == expected, seed
+        assert TropicalPolynomial(points, biases).essential_terms().tolist() == expected, seed
         assert np.flatnonzero(power_diagram(points, biases).live).tolist() == expected, seed
 
 
@@ -586,8 +586,7 @@ def test_probes_believe_only_winners_that_win_in_rationals():
             continue
         exact = [dot(fractions(row), fractions(point)) for row in rows]
         best, sure = winners_at(rows, point[None])
-        clear = _clear_winners(rows, np.zeros(3), point[None])
-        for winner in [*best[sure].tolist(), *clear.tolist()]:
+        for winner in best[sure].tolist():
             assert all(exact[winner] > value for j, value in enumerate(exact) if j != winner), seed
 
 
@@ -619,5 +618,5 @@ def test_points_are_believed_below_walls_only_where_they_are():
         row = hostile(rng, (n,), "gauss") / 3.0
         point = hostile(rng, (n,), "thirds")
         point = point - row * ((point @ row) / (row @ row))
-        if kernels._all_below(np.ascontiguousarray(row[:, None]), 1, point):
+        if kernels.all_below(np.ascontiguousarray(row[:, None]), 1, point):
             assert dot(fractions(row), fractions(point)) < 0, seed

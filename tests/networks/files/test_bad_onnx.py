@@ -4,6 +4,7 @@ import os
 import resource
 import stat
 import time
+from dataclasses import asdict
 from types import SimpleNamespace
 
 import numpy as np
@@ -386,7 +387,7 @@ def test_tensors_that_overlap_in_one_file_are_paid_for(tmp_path):
 
 
 def _budget(**limits):
-    return Budget(SimpleNamespace(**limits))
+    return Budget(SimpleNamespace(**{**asdict(hm.Limits()), **limits}))  # seconds may be few
 
 
 def _read_within(model, **limits):

@@ -210,3 +210,73 @@ def test_a_softmax_across_rows_of_which_the_largest_are_kept_is_refused(tmp_path
         hm.read(save(small_model(nodes, [1, 3, 4], constants), tmp_path))
     nodes[-1] = ("Softmax", ["s"], ["y"], {"axis": 2})
     assert hm.read(save(small_model(nodes, [1, 3, 4], constants), tmp_path, "along.onnx")).n_choices > 0
+
+
+_SHARES = [
+    ("Softmax", ["x"], ["s"], {}),
+    ("TopK", ["s", "k"], ["v", "i"], {}),
+    ("ReduceSum", ["v", "last"], ["total"], {"keepdims": 1}),
+]
+_CHOSEN = [
+    ("TopK", ["x", "k"], ["v", "i"], {}),
+    ("Slice", ["v", "one", "two", "last"], ["least"], {}),
+    ("GreaterOrEqual", ["x", "least"], ["among"], {}),
+]
+_AFTER = {
+    "a sum that is moved": [*_SHARES, ("Unsqueeze", ["total", "last"], ["y"], {})],
+    "a sum that is moved and multiplies": [
+        *_SHARES, ("Transpose", ["total"], ["t"], {"perm": [0, 2, 1]}), ("MatMul", ["t", "x"], ["y"], {}),
+    ],
+    "a sum asked for its shape": [
+        *_SHARES,
+        ("Shape", ["total"], ["n"], {}),
+        ("ConstantOfShape", ["n"], ["z"], {}),
+        ("Add", ["x", "z"], ["y"], {}),
+    ],
+    "a sum that divides": [*_SHARES, ("Div", ["v", "total"], ["y"], {})],
+    "a comparison that is repeated": [
+        *_CHOSEN, ("Expand", ["among", "wide"], ["c"], {}), ("Cast", ["c"], ["y"], {"to": 1}),
+    ],
+    "a comparison of its own shape": [
+        *_CHOSEN, ("Expand", ["among", "same"], ["c"], {}), ("Where", ["c", "x", "half"], ["y"], {}),
+    ],
+    "one row, of which some shares divide": [
+        *_SHARES[:2], ("Slice", ["v", "zero", "one", "last"], ["p"], {}),
+        ("ReduceSum", ["p", "last"], ["t"], {"keepdims": 1}), ("Div", ["v", "t"], ["y"], {}),
+    ],
+    "one row, of which one is scattered": [
+        _CHOSEN[0], ("Slice", ["i", "zero", "one", "last"], ["j"], {}),
+        ("ScatterElements", ["base", "j", "ones"], ["z"], {"axis": 2}), ("Add", ["x", "z"], ["y"], {}),
+    ],
+    "one row, of which one is gathered": [
+        _CHOSEN[0], ("Slice", ["i", "zero", "one", "last"], ["j"], {}),
+        ("GatherElements", ["x", "j"], ["y"], {"axis": 2}),
+    ],
+    "one row, of which one is made one-hot": [
+        _CHOSEN[0], ("Slice", ["i", "zero", "one", "last"], ["j"], {}),
+        ("OneHot", ["j", "four", "off"], ["h"], {}), ("Mul", ["h", "x"], ["y"], {}),
+    ],
+    "one row, of which one is weighed": [
+        _CHOSEN[0], ("Slice", ["v", "zero", "one", "last"], ["j"], {}), ("Softmax", ["j"], ["w"], {}),
+        ("Mul", ["w", "x"], ["y"], {}),
+    ],
+}  # fmt: skip
+_INTEGERS = {"zero": [0], "one": [1], "two": [2], "last": [-1], "wide": [1, 2, 4], "same": [1, 2, 4], "four": [4]}
+_FLOATS = {"base": np.zeros((1, 1, 4)), "ones": np.ones((1, 1, 1)), "off": [0.0, 1.0]}
+
+
+@pytest.mark.parametrize("what", _AFTER)
+def test_what_is_made_of_the_largest_has_the_shape_and_the_numbers_of_the_file(what, tmp_path):
+    """Read as onnxruntime computes it, or refused."""
+    constants = _CONSTANTS | {name: np.array(value) for name, value in _INTEGERS.items()}
+    constants |= {name: np.array(value, np.float32) for name, value in _FLOATS.items()}
+    shape = [1, 1, 4] if "repeated" in what or "one row" in what else [1, 2, 4]
+    model = small_model(_AFTER[what], shape, constants)
+    x = np.random.default_rng(0).normal(size=shape).astype(np.float32)
+    try:
+        net = hm.read(save(model, tmp_path))
+    except hm.HardmaxError:
+        assert "repeated" in what or "one row" in what
+        return
+    theirs = run(model, x)
+    assert net(x[0].astype(float)).reshape(-1) == pytest.approx(np.asarray(theirs).reshape(-1), abs=1e-6)

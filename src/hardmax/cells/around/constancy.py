@@ -16,7 +16,7 @@ from hardmax.cells.complex import CellComplex
 from hardmax.cells.domains import Domain
 from hardmax.cells.search import check_max_cells, enumerate_cells
 from hardmax.errors import CertificateError
-from hardmax.exact.rationals import fraction, nearest_float, rational, rational_array
+from hardmax.exact.rationals import float_array, fraction_array, nearest_float, rational, rational_array
 from hardmax.exactness import Array, Exactness, FloatArray
 from hardmax.html import ShownAsTable
 from hardmax.networks.decisions import decides, decisions
@@ -182,16 +182,12 @@ def _input_of(cells: CellComplex, index: int) -> Array:
         exact = rational_array(origin)
         for coordinate, vector in zip(place, basis, strict=True):
             exact = exact + rational_array(vector) * coordinate
-        rounded = np.array([nearest_float(x) for x in exact.reshape(-1)]).reshape(shape)
-        if np.isfinite(rounded).all() and all(
-            rational(a) == b for a, b in zip(rounded.reshape(-1).tolist(), exact.reshape(-1), strict=True)
-        ):
+        rounded = float_array(exact)
+        if np.isfinite(rounded).all() and bool((rational_array(rounded) == exact).all()):
             if choices.at(rounded).label.tolist() == wanted.tolist():
                 return rounded
         elif choices.at(exact, in_rationals=True).label.tolist() == wanted.tolist():
-            result = np.empty(exact.size, dtype=object)
-            result[:] = [fraction(x) for x in exact.reshape(-1)]
-            return result.reshape(shape)
+            return fraction_array(exact)
     raise CertificateError(f"no input of cell {index} makes its choices; this is a bug in hardmax, please report it")
 
 

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from hardmax.cells.around.walls import CellWalls
-from hardmax.errors import PrecisionError
 from hardmax.exact.elimination import solve
-from hardmax.exact.linear_program import exact_interior_point
+from hardmax.exact.halfspaces import Point, at, point_inside
+from hardmax.exact.integers import primitive
 from hardmax.exact.rationals import fraction
 from hardmax.exactness import FloatArray, IntArray
 from hardmax.networks.network import Network
@@ -34,7 +34,7 @@ class _Region:
     wall: Row
     pivot: int
     rows: tuple[Row, ...]
-    point: tuple[Fraction, ...]
+    point: Point
 
     def on(self, row: Row) -> Row:
         """A row restricted to the wall."""
@@ -50,31 +50,15 @@ class _Region:
         if any(tuple(-x for x in row) in known for row in moving):
             return None
         kept = (*self.rows, *moving)
-        if all(_value(row, self.point) > 0 for row in moving):
+        if all(at(row, self.point) > 0 for row in moving):
             return _Region(self.wall, self.pivot, kept, self.point)
-        point = inner_point(kept, len(self.wall) - 2)
+        point = _inner_point(kept, len(self.wall) - 2)
         return None if point is None else _Region(self.wall, self.pivot, kept, point)
 
 
-def inner_point(rows: Sequence[Row], dim: int) -> tuple[Fraction, ...] | None:
+def _inner_point(rows: Sequence[Row], dim: int) -> Point | None:
     """A point where all rows are positive, or None, proved."""
-    distinct = list(dict.fromkeys(rows))
-    if not distinct or dim == 0:
-        return (Fraction(0),) * dim if all(row[0] > 0 for row in distinct) else None
-    try:
-        found = exact_interior_point([[-x for x in row[1:]] for row in distinct], [row[0] for row in distinct])
-    except PrecisionError as error:  # pragma: no cover - rational answers do not overflow
-        raise AssertionError from error
-    if not found.exists:
-        return None
-    if found.exact_point is not None:
-        return tuple(found.exact_point)
-    assert found.point is not None
-    return tuple(Fraction(float(x)) for x in found.point)
-
-
-def _value(row: Row, point: Sequence[Fraction]) -> Fraction:
-    return sum((a * x for a, x in zip(row[1:], point, strict=True)), row[0])
+    return point_inside([primitive(row) for row in dict.fromkeys(rows)], dim)
 
 
 class ExactCells:
@@ -103,14 +87,10 @@ class ExactCells:
                 self._rows.popitem(last=False)
         return self._rows[key]
 
-    def contains(self, label: IntArray) -> bool:
-        """Whether the closed cell holds the input itself."""
-        return all(row[0] >= 0 for row in self.rows(label).values())
-
-    def interior(self, label: IntArray) -> tuple[Fraction, ...] | None:
+    def interior(self, label: IntArray) -> Point | None:
         """A displacement strictly inside the cell, or None where it has no interior."""
         rows = list(self.rows(label).values())
-        return inner_point(rows, self.dim)
+        return _inner_point(rows, self.dim)
 
     def _facet(self, label: IntArray, wall: Wall) -> _Region | None:
         """The relative interior of a facet, or None where the wall bounds nothing."""
@@ -127,7 +107,7 @@ class ExactCells:
             return None
         return region.with_rows([row for row in others if any(row)])
 
-    def nearer(self, label: IntArray, goal: FloatArray, inner: tuple[Fraction, ...]) -> tuple[Fraction, ...]:
+    def nearer(self, label: IntArray, goal: FloatArray, inner: Point) -> Point:
         """The last point of the cell on the way from ``inner``, by eighths, to ``goal``, a point about its nearest."""
         rows = list(self.rows(label).values())
         if not np.isfinite(goal).all():
@@ -135,7 +115,7 @@ class ExactCells:
         aim, best = [Fraction(x) for x in goal.tolist()], inner
         for power in range(1, 18):
             place = tuple(a + (b - a) / 8**power for a, b in zip(aim, inner, strict=True))
-            if any(_value(row, place) < 0 for row in rows):
+            if any(at(row, place) < 0 for row in rows):
                 break
             best = place
         return best
@@ -156,7 +136,7 @@ class ExactCells:
             return False
         return last[0] + sum((w * column[0] for w, column in zip(weights, columns, strict=True)), Fraction(0)) < 0
 
-    def beyond(self, label: IntArray, wall: Wall) -> list[tuple[IntArray, tuple[Fraction, ...]]]:
+    def beyond(self, label: IntArray, wall: Wall) -> list[tuple[IntArray, Point]]:
         """The labels of all cells on the other side of a facet, each with a displacement on the facet they share.
 
         None where the wall bounds nothing. Stage by stage every choice is decided on the wall and just beyond it; where
@@ -167,7 +147,7 @@ class ExactCells:
             return []
         program = self._walls.program
         start = program.begin()
-        found: list[tuple[IntArray, tuple[Fraction, ...]]] = []
+        found: list[tuple[IntArray, Point]] = []
         stack: list[tuple[int, SliceState, IntArray, _Region]] = [(0, start, np.zeros_like(label), region)]
         while stack:
             index, state, chosen, part = stack.pop()
@@ -231,7 +211,7 @@ def _lead(score: Row, rival: Row, is_first: bool, part: _Region) -> Row | None:
     return () if ahead[part.pivot] / part.wall[part.pivot] < 0 else None
 
 
-def _lifted(part: _Region) -> tuple[Fraction, ...]:
+def _lifted(part: _Region) -> Point:
     """The region's point with its missing coordinate."""
     wall, pivot = part.wall, part.pivot
     rest = [a for k, a in enumerate(wall) if k not in (0, pivot)]

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
-from math import inf, isqrt, nan, nextafter, prod
+from math import inf, nan, nextafter, prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hardmax.cells.around.walls import CellWalls, Choices, PointChoices, StageWalls, Wall, read_point, stage_walls
+from hardmax.cells.around.walls import CellWalls, Choices, PointChoices, StageWalls, Wall, map_of_inputs, walls_along
 from hardmax.cells.search import check_norm, check_polyhedral
 from hardmax.errors import ParameterError, PrecisionError, QuadraticScoresError
-from hardmax.exact.quadratic import QuadraticNumber, distance
+from hardmax.exact.quadratic import QuadraticNumber, compare, distance, roots, sign_at
 from hardmax.exact.rationals import float_array, fraction, nearest_float, rational
 from hardmax.exact.rounding import (
     SAFETY,
     UNDERFLOW,
     difference_dot_error,
-    dot_error,
     norm_above,
     norm_below,
     quotient_above,
@@ -29,7 +29,7 @@ from hardmax.exact.rounding import (
 )
 from hardmax.exactness import Array, BoolArray, Exactness, FloatArray, IntArray
 from hardmax.html import ShownAsTable
-from hardmax.networks.network import Network
+from hardmax.networks.network import Network, one_input
 from hardmax.networks.slices.coefficients import Arithmetic, SliceProgram
 from hardmax.networks.slices.entry_bounds import EntrywiseProgram
 
@@ -38,6 +38,10 @@ _MOST_GAP = 1e-6
 _LARGEST = float(np.finfo(np.float64).max)
 #: Numbers held at once while a map is read off at unit vectors.
 _BATCH_NUMBERS = 1 << 20
+#: A wall along a line falls, or rises, linearly and with the square.
+_LINE_TERMS = 2
+#: Slope, offset, and bounds on the errors of their entries.
+_Numbers = tuple[FloatArray, FloatArray, float, float]
 #: Far more than the roundings of a sum of a few products, relatively.
 _NUDGE = 1e-9
 
@@ -121,8 +125,8 @@ def local_map(
     if not isinstance(exactness, str) or exactness not in ("certified", "exact"):
         raise ParameterError(f"exactness: expected 'certified' or 'exact', got {exactness!r:.80}")
     check_polyhedral(net)
-    point = read_point(net, x)
-    step = None if direction is None else read_point(net, direction, "direction")
+    point = one_input(net, x)
+    step = None if direction is None else one_input(net, direction, "direction")
     if step is not None and not step.any():
         raise ParameterError("direction: expected a direction, got the zero vector")
     finder = _Finder(net, point, norm)
@@ -163,27 +167,10 @@ class _Finder:
                 nearest.add(stage, *_distances_along(stage, step.reshape(-1)))
         terms, error = walls.map()
         assert error is not None
-        slope, offset, slope_error, offset_error = self._rounded_map(terms, error)
-        if not nearest.is_sharp:
-            return None
-        return self._result(choices, (slope, offset, slope_error, offset_error), nearest, step, Exactness.CERTIFIED)
-
-    def _rounded_map(self, terms: Array, error: FloatArray) -> tuple[FloatArray, FloatArray, float, float]:
-        """Slope and offset in input coordinates, from the map in displacements."""
-        dim, out = prod(self.net.input_shape), prod(self.net.output_shape)
-        slope, spread = np.zeros((out, dim)), np.zeros(dim)
-        slope[:, : len(terms) - 1] = terms[1:].reshape(len(terms) - 1, out).T
-        spread[: len(terms) - 1] = error[1:]
-        x = self.point.reshape(-1)
-        value = terms[0].reshape(-1)
-        with np.errstate(over="ignore", invalid="ignore"):
-            offset = value - slope @ x
-            size = np.abs(value) + np.abs(slope) @ np.abs(x)
-            slack = float(error[0]) + float(spread @ np.abs(x))
-            off = dot_error(dim, float(size.max(initial=0.0)), slack)
-        if not (np.isfinite(offset).all() and np.isfinite(off)):
+        numbers = map_of_inputs(terms, error, self.point)
+        if not all(np.isfinite(part).all() for part in numbers):
             raise PrecisionError("the affine map overflows binary64")
-        return slope, offset, float(spread.max(initial=0.0)), float(off)
+        return self._result(choices, numbers, nearest, step) if nearest.is_sharp else None
 
     def exact(self, step: FloatArray | None) -> LocalMap:
         """The answer in rationals, rounded once."""
@@ -204,10 +191,10 @@ class _Finder:
                     best, nearest = size, wall
         terms, _ = walls.map()
         radius = inf if best is None else _root(best) if self.norm == 2 else nearest_float(best)
-        ends = _ends(radius, best)
-        return self._exact_result(choices, self._exact_map(terms), (radius, *ends), nearest, here, None)
+        ends = _ends(radius, best is None or bool(here))
+        return self._made(choices, self._exact_map(terms), ends, nearest, here, None, Exactness.EXACT)
 
-    def _exact_map(self, terms: Array) -> tuple[FloatArray, FloatArray, float, float]:
+    def _exact_map(self, terms: Array) -> _Numbers:
         dim, out = prod(self.net.input_shape), prod(self.net.output_shape)
         slopes = terms[1:].reshape(-1, out)
         x = [fraction(v) for v in self.point.reshape(-1).tolist()]
@@ -227,14 +214,14 @@ class _Finder:
         """Scores are quadratic: the map in all of space, the radius along a direction only."""
         numbers = self._map_at_unit_vectors(choices.label)
         if step is None:
-            return self._result(choices, numbers, None, None, Exactness.CERTIFIED)
+            return self._result(choices, numbers, None, None)
         nearest = _Nearest()
         program = EntrywiseProgram(self.net.graph, self.point, step[None])
-        for stage in _line_stages(program, choices.label, choices):
+        for stage in walls_along(program, program.begin(), choices.label, choices, _LINE_TERMS):
             nearest.add(stage, *_first_roots(stage))
-        return self._result(choices, numbers, nearest, step, Exactness.CERTIFIED) if nearest.is_sharp else None
+        return self._result(choices, numbers, nearest, step) if nearest.is_sharp else None
 
-    def _map_at_unit_vectors(self, label: IntArray) -> tuple[FloatArray, FloatArray, float, float]:
+    def _map_at_unit_vectors(self, label: IntArray) -> _Numbers:
         """The map that a label makes, from its values at zero and at the unit vectors: scores play no part in it."""
         dim, out = prod(self.net.input_shape), prod(self.net.output_shape)
         program = EntrywiseProgram(self.net.graph, np.zeros(self.net.input_shape), np.empty((0, *self.net.input_shape)))
@@ -259,30 +246,26 @@ class _Finder:
         return slope.T, values[0], error, float(errors[0])
 
     def _exact_along(self, choices: Choices, step: FloatArray) -> LocalMap:
-        """Along a direction, in rationals: first roots of exact quadratics, bracketed by rationals."""
+        """Along a direction, in rationals: first roots of exact quadratics."""
         program = SliceProgram(self.net.graph, self.point, step[None], Arithmetic.RATIONAL)
-        best: tuple[Fraction, Fraction] | None = None
-        nearest, here = None, []
-        for stage in _line_stages(program, choices.label, None):
+        best, nearest = None, None
+        here: list[Wall] = []
+        for stage in walls_along(program, program.begin(), choices.label, None, _LINE_TERMS):
             for k in range(len(stage.columns)):
-                row = [fraction(stage.values[k]), *(fraction(v) for v in stage.slopes[:, k])]
-                ends = _first_root(row)
-                if ends is None:
+                root = _first_root([stage.values[k], *stage.slopes[:, k]])
+                if root is None:
                     continue
-                if ends[1] == 0:
+                if sign_at((0, 1), root) == 0:
                     here.append(self._wall(stage, k))
-                if best is None or ends < best:
-                    best, nearest = ends, self._wall(stage, k)
+                if best is None or compare(root, best) < 0:
+                    best, nearest = root, self._wall(stage, k)
         try:
             terms, _ = self._exact_terms(choices.label)
             numbers = self._exact_map(terms)
         except QuadraticScoresError:
             numbers = self._map_at_unit_vectors(choices.label)
-        if best is None:
-            return self._exact_result(choices, numbers, (inf, inf, inf), None, here, step)
-        low, high = nearest_float(best[0]), nearest_float(best[1])
-        below, above = (0.0, 0.0) if best[1] == 0 else (nextafter(low, 0.0), nextafter(high, inf))
-        return self._exact_result(choices, numbers, ((low + high) / 2, below, above), nearest, here, step)
+        ends = _ends(inf if best is None else best.rounded[0], best is None or bool(here))
+        return self._made(choices, numbers, ends, nearest, here, step, Exactness.EXACT)
 
     def _exact_terms(self, label: IntArray) -> tuple[Array, FloatArray | None]:
         walls = CellWalls(self.net, self.point, Arithmetic.RATIONAL)
@@ -308,36 +291,26 @@ class _Finder:
         return least
 
     def _result(
-        self, choices: Choices, numbers: tuple[FloatArray, FloatArray, float, float], nearest: _Nearest | None,
-        step: FloatArray | None, exactness: Exactness,
-    ) -> LocalMap:  # fmt: skip
-        radius, lower, upper = nan, 0.0, inf
-        wall: Wall | None = None
-        walls: tuple[Wall, ...] = ()
-        if nearest is not None:
-            lower, upper = nearest.lower, nearest.upper
-            radius = lower if lower == upper else min(max(lower + (upper - lower) / 2, lower), upper)
-            found = [Wall.of(self.net, *place) for place in nearest.places(on_wall=False)]
-            wall = found[0] if found else None
-            walls = tuple(Wall.of(self.net, *place) for place in nearest.places(on_wall=True))
-        return self._made(choices, numbers, (radius, lower, upper), wall, walls, step, exactness)
-
-    def _exact_result(
-        self, choices: Choices, numbers: tuple[FloatArray, FloatArray, float, float], ends: tuple[float, float, float],
-        wall: Wall | None, walls: list[Wall], step: FloatArray | None,
-    ) -> LocalMap:  # fmt: skip
-        return self._made(choices, numbers, ends, wall, tuple(walls), step, Exactness.EXACT)
+        self, choices: Choices, numbers: _Numbers, nearest: _Nearest | None, step: FloatArray | None
+    ) -> LocalMap:
+        if nearest is None:
+            return self._made(choices, numbers, (nan, 0.0, inf), None, [], step, Exactness.CERTIFIED)
+        lower, upper = nearest.lower, nearest.upper
+        radius = lower if lower == upper else min(max(lower + (upper - lower) / 2, lower), upper)
+        found, walls = ([Wall.of(self.net, *place) for place in nearest.places(on_wall=on)] for on in (False, True))
+        wall = found[0] if found else None
+        return self._made(choices, numbers, (radius, lower, upper), wall, walls, step, Exactness.CERTIFIED)
 
     def _made(
-        self, choices: Choices, numbers: tuple[FloatArray, FloatArray, float, float], ends: tuple[float, float, float],
-        wall: Wall | None, walls: tuple[Wall, ...], step: FloatArray | None, exactness: Exactness,
+        self, choices: Choices, numbers: _Numbers, ends: tuple[float, float, float],
+        wall: Wall | None, walls: list[Wall], step: FloatArray | None, exactness: Exactness,
     ) -> LocalMap:  # fmt: skip
         slope, offset, slope_error, offset_error = numbers
         for array in (slope, offset, choices.label):
             array.setflags(write=False)
         return LocalMap(
             self.point, choices.label, slope, offset, slope_error, offset_error, self._margin(choices), *ends,
-            self.norm, wall, walls, step, exactness,
+            self.norm, wall, tuple(walls), step, exactness,
         )  # fmt: skip
 
 
@@ -413,21 +386,6 @@ def _distances_along(stage: StageWalls, step: FloatArray) -> tuple[FloatArray, F
     return _quotients(stage, norm_below(shortest, 0), norm_above(longest, 0), np.abs(rate) > doubt)
 
 
-def _line_stages(program: SliceProgram, label: IntArray, choices: Choices | None) -> Any:
-    """Walls along a line, (constant, linear, quadratic), whatever their degree."""
-    state, only = program.begin(), np.zeros(1, dtype=np.int64)
-    for index, stage in enumerate(program.stages):
-        guards = program.guards(state)
-        rows = guards.coefficients[0]
-        error = np.zeros(len(rows)) if guards.error is None else guards.error[0]
-        values, value_error = rows[0], np.full(stage.n_rows, error[0])
-        if choices is not None:
-            values, value_error = choices.values[index], choices.errors[index]
-        own = label[stage.columns]
-        yield stage_walls(rows[1:], error[1:], values, value_error, stage, own, max(2, len(rows) - 1))
-        state = program.advance(state, only, own[None])
-
-
 def _first_roots(stage: StageWalls) -> tuple[FloatArray, FloatArray]:
     """Proved bounds on the least t >= 0 at which each wall a + b t + c t^2 is met.
 
@@ -478,42 +436,22 @@ def _bracket(row: tuple[float, ...], errors: tuple[float, ...]) -> tuple[float, 
         stays = least[1] > 0 or (least[1] == 0 and least[2] > 0)
         return (0.0, 0.0) if falls or stays else (0.0, inf)
     low, high = _first_root(least), _first_root(most)
-    below = _LARGEST if low is None else max(0.0, nextafter(nearest_float(low[0]), 0.0))
-    above = inf if high is None else nextafter(nearest_float(high[1]), inf)
+    below = _LARGEST if low is None else nextafter(low.rounded[0], 0.0)
+    above = inf if high is None else nextafter(high.rounded[0], inf)
     return (inf if low is None and not any(spread) else below), above
 
 
-def _first_root(row: list[Fraction]) -> tuple[Fraction, Fraction] | None:
-    """Rationals around the least t >= 0 with a + b t + c t^2 = 0, equal where it is rational; None where there is none.
+def _first_root(row: Sequence[Any]) -> QuadraticNumber | None:
+    """The least t >= 0 with a + b t + c t^2 = 0, or 0 where a < 0; None where there is none, or all are.
 
     Examples
     --------
-    >>> _first_root([Fraction(1), Fraction(-1), Fraction(0)]), _first_root([Fraction(1), Fraction(0), Fraction(1)])
-    ((Fraction(1, 1), Fraction(1, 1)), None)
+    >>> _first_root([1, -1, 0]).rounded, _first_root([1, 0, 1])
+    ((1.0, 0.0), None)
     """
-    a, b, c = [*row, Fraction(0), Fraction(0)][:3]
-    if a <= 0:
-        return (Fraction(0), Fraction(0)) if a < 0 or b or c else None
-    if c == 0:
-        return (a / -b, a / -b) if b < 0 else None
-    inside = b * b - 4 * a * c
-    if inside < 0 or (c > 0 and b >= 0):
-        return None
-    low, high = _root_between(inside)
-    if b > 0:  # c < 0: the only positive root, without a difference of nearly equal numbers
-        return (b + low) / (-2 * c), (b + high) / (-2 * c)
-    # t = 2 a / (-b + sqrt(inside)): the least positive root whether c is positive or not, as a > 0
-    return 2 * a / (-b + high), 2 * a / (-b + low)
-
-
-def _root_between(square: Fraction) -> tuple[Fraction, Fraction]:
-    """Rationals around a square root, within 2**-128 of it relatively; equal where it is rational."""
-    bits = max(0, 256 - square.numerator.bit_length() + square.denominator.bit_length())
-    shift = bits + bits % 2
-    scaled = square * (1 << shift)
-    whole = isqrt(scaled.numerator // scaled.denominator)
-    low = Fraction(whole, 1 << shift // 2)
-    return (low, low) if low * low == square else (low, Fraction(whole + 1, 1 << shift // 2))
+    if row[0] <= 0:
+        return QuadraticNumber.of(0) if row[0] < 0 or any(row[1:]) else None
+    return next((root for root in roots(row) if sign_at((0, 1), root) > 0), None)
 
 
 def _root(square: Any) -> float:
@@ -529,8 +467,6 @@ def _exact_distance(value: Any, slope: Array, norm: float) -> Any:
     return value / (max(sizes) if norm == 1 else sum(sizes))
 
 
-def _ends(radius: float, size: Any) -> tuple[float, float]:
-    """Proved ends around a distance that was rounded once."""
-    if size is None:
-        return inf, inf
-    return (0.0, 0.0) if size == 0 else (nextafter(radius, 0.0), nextafter(radius, inf))
+def _ends(radius: float, is_exact: bool) -> tuple[float, float, float]:
+    """A distance that was rounded once, unless it is exact, and proved ends around it."""
+    return (radius, radius, radius) if is_exact else (radius, nextafter(radius, 0.0), nextafter(radius, inf))

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from hardmax.cells.around.walls import Wall
+from hardmax.cells.around.walls import Wall, map_of_inputs
 from hardmax.errors import ParameterError
 from hardmax.exact.rationals import nearest_float
-from hardmax.exact.rounding import dot_error
 from hardmax.exactness import Exactness, FloatArray, IntArray
 from hardmax.networks.decisions import decides
 from hardmax.networks.network import Network
@@ -53,21 +52,10 @@ class CellsAround:
     @classmethod
     def of(cls, search: Search, cells: list[Cell], radius: float, reach: float, is_complete: bool) -> CellsAround:
         """The result of a search."""
-        dim, out = search.dim, prod(search.net.output_shape)
-        x = search.point.reshape(-1)
-        slopes, offsets = np.zeros((len(cells), out, dim)), np.zeros((len(cells), out))
-        slope_errors, offset_errors = np.zeros(len(cells)), np.zeros(len(cells))
-        for k, cell in enumerate(cells):
-            terms = cell.map.reshape(len(cell.map), out)
-            slopes[k, :, : len(terms) - 1] = terms[1:].T
-            spread = np.zeros(dim)
-            spread[: len(terms) - 1] = cell.map_error[1:]
-            offsets[k] = terms[0] - slopes[k] @ x
-            size = np.abs(terms[0]) + np.abs(slopes[k]) @ np.abs(x)
-            slope_errors[k] = spread.max(initial=0.0)
-            slack = float(cell.map_error[0]) + float(spread @ np.abs(x))
-            offset_errors[k] = dot_error(dim, float(size.max(initial=0.0)), slack)
-        return cls(search, cells, radius, reach, is_complete, (slopes, offsets, slope_errors, offset_errors))
+        shapes = (prod(search.net.output_shape), search.dim), (prod(search.net.output_shape),), (), ()
+        found = [map_of_inputs(cell.map, cell.map_error, search.point) for cell in cells]
+        maps = [np.array([one[k] for one in found]).reshape(-1, *shape) for k, shape in enumerate(shapes)]
+        return cls(search, cells, radius, reach, is_complete, maps)
 
     @property
     def n_cells(self) -> int:

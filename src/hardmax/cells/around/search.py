@@ -20,14 +20,13 @@ from numpy.typing import ArrayLike
 
 from hardmax.cells.around.exact_cells import ExactCells
 from hardmax.cells.around.nearby import CellsAround
-from hardmax.cells.around.walls import CellWalls, PointChoices, Rows, read_point
+from hardmax.cells.around.walls import CellWalls, PointChoices, Rows
 from hardmax.cells.interrupts import HeldSignals, poll
 from hardmax.cells.search import check_max_cells, check_polyhedral
 from hardmax.errors import CertificateError, ParameterError
 from hardmax.exact.rationals import as_float, nearest_float, rational, rational_array
 from hardmax.exactness import BoolArray, FloatArray, IntArray
-from hardmax.networks import operations as op
-from hardmax.networks.network import Network
+from hardmax.networks.network import Network, one_input
 
 #: Cells whose walls are computed together, by how many numbers they take.
 _BATCH_NUMBERS = 1 << 22
@@ -108,7 +107,7 @@ def cells_around(net: Network, x: ArrayLike, max_cells: int = 1000, radius: floa
         if limit < 0:
             raise ParameterError(f"radius: expected a number of at least 0, or None for no bound, got {radius!r:.80}")
     check_polyhedral(net)
-    point = read_point(net, x)
+    point = one_input(net, x)
     with HeldSignals() as held:
         search = Search(net, point)
         is_stopped = False
@@ -306,13 +305,7 @@ def _steady_columns(walls: CellWalls, net: Network) -> tuple[Any, dict[int, list
 
     ReLUs and maxima are continuous, and behind choices of the last stage nothing is asked any more.
     """
-    graph = net.graph
-    kinds = [
-        np.full(count, not isinstance(graph.nodes[node].operation, op.Hardmax))
-        for node, count in zip(graph.choice_nodes, graph.choice_counts, strict=True)
-    ]
-    steady = np.concatenate(kinds) if kinds else np.empty(0, dtype=bool)
-    stages = walls.program.stages
+    steady, stages = net.graph.continuous_columns.copy(), walls.program.stages
     if stages:
         steady[stages[-1].columns] = True
     twins: dict[int, list[int]] = {}

@@ -7,20 +7,20 @@ the cell does not touch is kept: it is redundant, not wrong.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from hardmax.errors import ShapeError, WeightError
 from hardmax.exact.rationals import float_array, rational
 from hardmax.exact.rounding import (
     SAFETY,
     UNDERFLOW,
+    dot_error,
     norm_above,
     norm_below,
     quotient_above,
@@ -29,7 +29,7 @@ from hardmax.exact.rounding import (
 )
 from hardmax.exactness import Array, FloatArray, IntArray
 from hardmax.networks.network import Network
-from hardmax.networks.slices.coefficients import Arithmetic, SliceProgram, SliceState
+from hardmax.networks.slices.coefficients import Arithmetic, SliceProgram, SliceState, padded
 from hardmax.networks.slices.entry_bounds import EntrywiseProgram
 from hardmax.networks.slices.stages import Plan, Stage
 
@@ -57,16 +57,11 @@ class Wall:
     @classmethod
     def of(cls, net: Network, column: int, winner: int, rival: int) -> Wall:
         """The wall of a column of the label."""
-        graph = net.graph
-        first = 0
-        for index, count in zip(graph.choice_nodes, graph.choice_counts, strict=True):
-            if column < first + count:
-                node = graph.nodes[index]
-                shape = node.shape if prod(node.shape) == count else node.shape[:-1]
-                unit = tuple(int(i) for i in np.unravel_index(column - first, shape)) if shape else ()
-                return cls(int(column), node.name, unit, int(winner), int(rival))
-            first += count
-        raise AssertionError(f"no choice has column {column}")
+        owners = net.graph.choice_owners
+        node, own = net.graph.nodes[owners[column]], np.flatnonzero(owners == owners[column])
+        shape = node.shape if prod(node.shape) == len(own) else node.shape[:-1]
+        unit = tuple(int(i) for i in np.unravel_index(column - own[0], shape)) if shape else ()
+        return cls(int(column), node.name, unit, int(winner), int(rival))
 
     def __str__(self) -> str:
         place = f" unit {', '.join(map(str, self.unit))}" if self.unit else ""
@@ -120,22 +115,6 @@ def dual_norms(columns: FloatArray, norm: float) -> FloatArray:
         return np.asarray(np.ldexp(np.sqrt(np.einsum("ij,ij->j", scaled, scaled)), powers))
     sizes = np.abs(columns)
     return np.asarray(sizes.max(axis=0, initial=0.0) if norm == 1 else sizes.sum(axis=0))
-
-
-def read_point(net: Network, x: ArrayLike, name: str = "x") -> FloatArray:
-    """One finite input of the network's shape, as floats."""
-    try:
-        point = np.array(x, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        raise WeightError(f"{name}: expected an array of numbers, got {type(x).__name__}") from None
-    if point.shape != net.input_shape:
-        raise ShapeError(
-            f"{name}: expected one input of shape {net.input_shape}, got {point.shape}; inputs carry no batch axis"
-        )
-    if not np.isfinite(point).all():
-        raise WeightError(f"{name}: expected finite numbers, got NaN or infinite entries")
-    point.setflags(write=False)
-    return point
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,6 +229,23 @@ def first_winners(rows: Array, error: float, stage: Stage) -> IntArray | None:
     return label
 
 
+def map_of_inputs(terms: Array, error: FloatArray, point: FloatArray) -> tuple[FloatArray, FloatArray, float, float]:
+    """Slope (out, dim) and offset (out,) on inputs, with bounds on the errors of their entries.
+
+    From a map of displacements from a point, (term, *output_shape), with errors (term,).
+    """
+    x, value = point.reshape(-1), terms[0].reshape(-1)
+    slope, spread = np.zeros((len(value), len(x))), np.zeros(len(x))
+    slope[:, : len(terms) - 1] = terms[1:].reshape(len(terms) - 1, len(value)).T
+    spread[: len(terms) - 1] = error[1:]
+    with np.errstate(over="ignore", invalid="ignore"):
+        offset = value - slope @ x
+        size = np.abs(value) + np.abs(slope) @ np.abs(x)
+        slack = float(error[0]) + float(spread @ np.abs(x))
+        off = dot_error(len(x), float(size.max(initial=0.0)), slack)
+    return slope, offset, float(spread.max(initial=0.0)), float(off)
+
+
 class CellWalls:
     """The walls of labelled cells as functions of the displacement from one input."""
 
@@ -260,23 +256,11 @@ class CellWalls:
         self.program = (
             EntrywiseProgram(net.graph, point, basis) if sharp else SliceProgram(net.graph, point, basis, arithmetic)
         )
-        self.is_exact = arithmetic is Arithmetic.RATIONAL
         self._start: SliceState | None = None
 
     def stages(self, label: IntArray, choices: Choices | None = None) -> Iterator[StageWalls]:
         """The walls of each stage along a label; values at the input from ``choices`` where given, which is sharper."""
-        state = self._begin()
-        for index, stage in enumerate(self.program.stages):
-            guards = self.program.guards(state)
-            rows = guards.coefficients[0]
-            error = np.zeros(len(rows)) if guards.error is None else guards.error[0]
-            own = label[stage.columns]
-            values, value_error = rows[0], np.full(stage.n_rows, error[0])
-            if choices is not None and not self.is_exact:
-                values, value_error = choices.values[index], choices.errors[index]
-            yield stage_walls(rows[1:], error[1:], values, value_error, stage, own, self.dim)
-            state = self.program.advance(state, _ONLY, own[None])
-        self._last = state
+        self._last = yield from walls_along(self.program, self._begin(), label, choices, self.dim)
 
     def map(self) -> tuple[Array, FloatArray | None]:
         """The affine map at the end of the last walk through ``stages``: (term, *output_shape), errors (term,)."""
@@ -426,6 +410,25 @@ def _stage_rows(coefficients: Array, error: FloatArray, stage: Stage, own: IntAr
     return slopes, part[:, 0], value_error, slack, rivals, stage.columns[of]
 
 
+def walls_along(
+    program: SliceProgram, state: SliceState, label: IntArray, choices: Choices | None, dim: int
+) -> Generator[StageWalls, None, SliceState]:
+    """The walls of each stage along a label, with slopes of ``dim`` terms; returns the state behind the last stage.
+
+    Values at the input come from ``choices`` where given, which is sharper.
+    """
+    for index, stage in enumerate(program.stages):
+        guards = program.guards(state)
+        rows, own = guards.coefficients[0], label[stage.columns]
+        error = np.zeros(len(rows)) if guards.error is None else guards.error[0]
+        values, value_error = rows[0], np.full(stage.n_rows, error[0])
+        if choices is not None:
+            values, value_error = choices.values[index], choices.errors[index]
+        yield stage_walls(rows[1:], error[1:], values, value_error, stage, own, dim)
+        state = program.advance(state, _ONLY, own[None])
+    return state
+
+
 def stage_walls(
     slopes: Array, slope_error: FloatArray, values: Array, value_error: FloatArray,
     stage: Stage, own: IntArray, dim: int,
@@ -455,7 +458,7 @@ def stage_walls(
             between = SAFETY * (error + value_error[best]) + relative_error(1) * np.abs(value)
             exact = (error == 0) & (value_error[best] == 0) & _difference_is_exact(values[best], values[rows])
             error = np.where(relu, error, np.where(exact, 0.0, between))
-    part = _padded(part, dim)
+    part = padded(part[None], dim)[0]  # guards that do not move come without slopes
     moves = (part != 0).any(axis=0)
     spread = np.zeros(dim)
     spread[: len(slope_error)] = slope_error
@@ -472,13 +475,3 @@ def _difference_is_exact(first: FloatArray, second: FloatArray) -> NDArray[np.bo
     """Whether the float difference of two floats is their difference: Sterbenz, or zero."""
     difference = first - second
     return np.asarray((difference + second == first) & (first - difference == second) & np.isfinite(difference))
-
-
-def _padded(slopes: Array, dim: int) -> Array:
-    """Slopes with a row for each coordinate: guards that do not move come without any."""
-    if len(slopes) == dim:
-        return slopes
-    zeros = np.zeros((dim - len(slopes), slopes.shape[1]), dtype=slopes.dtype)
-    if slopes.dtype == object:
-        zeros[...] = rational(0)
-    return np.concatenate([slopes, zeros])

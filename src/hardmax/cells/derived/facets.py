@@ -3,13 +3,12 @@
 Across the wall of a ReLU or a maximum the network is continuous, and behind the wall of a choice of the last stage
 nothing is asked any more: there the cell whose label differs in that choice alone has the very same facet.
 Elsewhere attention jumps, or several choices tie on one wall. Then facets are matched within groups of equal earlier
-choices, equal choice and equal pair of winners; they may overlap in part, which linear programs on the wall decide: in
-floats with proved bounds, and in rationals where those cannot tell.
+choices, equal choice and equal pair of winners; they may overlap in part, which ``cells.walls`` decides by labels and
+proved bounds, and linear programs in rationals where those cannot tell.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -19,27 +18,28 @@ from numpy.typing import NDArray
 
 from hardmax.cells.polytopes import split_wall
 from hardmax.cells.prefixes import prefix_ids, stage_of_columns
+from hardmax.cells.walls import Functions, facets_of, overlaps
 from hardmax.errors import PrecisionError
 from hardmax.exact.integers import cleared, primitive
 from hardmax.exact.linear_program import exact_interior_point
-from hardmax.exact.overlaps import overlaps_on_wall
-from hardmax.exact.rationals import nearest_float
-from hardmax.exact.rounding import SAFETY, UNDERFLOW, UNIT_ROUNDOFF
-from hardmax.exactness import FloatArray, IntArray
+from hardmax.exact.rounding import SAFETY, UNIT_ROUNDOFF
+from hardmax.exactness import IntArray
+from hardmax.networks.slices.coefficients import Arithmetic, Guards, SliceProgram
+from hardmax.networks.slices.stages import Stage
 
 if TYPE_CHECKING:
     from hardmax.cells.complex import CellComplex
 
 Pair = tuple[int, int]
 
-#: Linear programs solved together: many where all pairs are wanted, few where each answer may spare others.
-_ALL_AT_ONCE, _JOINING_AT_ONCE = 1 << 11, 1 << 6
+#: Labels compared together.
+_AT_ONCE = 1 << 11
 
 
 def facet_pairs(cells: CellComplex, stages: list[IntArray], wanted: NDArray[np.bool_] | None) -> IntArray:
     """Pairs (i, j), i < j, of cells that share a facet, sorted; only among ``wanted`` cells if given."""
     finder = _Facets(cells, stages, wanted)
-    pairs = np.concatenate([finder.across(), np.array(finder.overlapping(None), dtype=np.int64).reshape(-1, 2)])
+    pairs = np.concatenate([finder.across(), finder.overlapping(None)])
     codes = np.unique(pairs.min(axis=1) * cells.n_cells + pairs.max(axis=1))
     return np.stack(np.divmod(codes, cells.n_cells), axis=1)
 
@@ -49,18 +49,17 @@ def joining_pairs(cells: CellComplex, stages: list[IntArray], group: IntArray) -
     finder = _Facets(cells, stages, np.bincount(group)[group] > 1)
     joined = _Joined(group)
     across = finder.across()
-    found = across[group[across[:, 0]] == group[across[:, 1]]].tolist()
-    for pair in found:
+    found = across[group[across[:, 0]] == group[across[:, 1]]]
+    for pair in found.tolist():
         joined.join(*pair)
-    found += finder.overlapping(joined)
-    return np.array(found, dtype=np.int64).reshape(-1, 2)
+    return np.concatenate([found, finder.overlapping(joined)])
 
 
 class _Joined:
     """Which cells of one group are connected so far (union-find)."""
 
     def __init__(self, group: IntArray) -> None:
-        self._group = group.tolist()
+        self.group = group
         self._leader = list(range(len(group)))
 
     def _root(self, cell: int) -> int:
@@ -72,7 +71,7 @@ class _Joined:
 
     def could_join(self, one: int, two: int) -> bool:
         """Whether an edge between two cells would connect more than is connected."""
-        return self._group[one] == self._group[two] and self._root(one) != self._root(two)
+        return self.group[one] == self.group[two] and self._root(one) != self._root(two)
 
     def join(self, one: int, two: int) -> None:
         """Connect two cells."""
@@ -91,7 +90,6 @@ class _Facets:
         self._inner = np.flatnonzero(inner if wanted is None else inner & wanted[self._owner])
         self._wanted = wanted
         self._exact_rows: dict[int, tuple[Any, ...]] = {}
-        self._float_rows: dict[int, list[float]] = {}
 
     def across(self) -> IntArray:
         """Pairs (n, 2) that the label of one cell tells: the other's differs in one choice, which does not jump."""
@@ -107,54 +105,95 @@ class _Facets:
         other = order[np.minimum(place, len(order) - 1)]
         is_steady = self._cells.continuous_columns | (self._stage_of == len(self._stages) - 1)
         is_found = is_steady[column] & (labels[other, column] == rival)
-        for first in range(0, len(facet), _ALL_AT_ONCE):
-            part = slice(first, first + _ALL_AT_ONCE)
+        for first in range(0, len(facet), _AT_ONCE):
+            part = slice(first, first + _AT_ONCE)
             is_found[part] &= (labels[other[part]] != labels[owner[part]]).sum(axis=1) == 1
-        self._open = facet[~is_found].tolist()
+        self._open = facet[~is_found]
         if self._wanted is not None:
             is_found &= self._wanted[other]
         return np.stack([owner[is_found], other[is_found]], axis=1)
 
-    def overlapping(self, joined: _Joined | None) -> list[Pair]:
-        """Pairs of cells whose other facets overlap; with ``joined`` only those that connect something."""
-        found: list[Pair] = []
-        seen: set[int] = set()
-        step = _ALL_AT_ONCE if joined is None else _JOINING_AT_ONCE
-        for pairs in self._candidates(step):
-            if joined is not None:
-                pairs = [pair for pair in pairs if joined.could_join(*self._owner[list(pair)].tolist())]
-            for (one, two), verdict in zip(pairs, self._certain(pairs), strict=True):
-                i, j = int(self._owner[one]), int(self._owner[two])
-                if joined is not None and not joined.could_join(i, j):
-                    continue
-                if verdict == 1 or (verdict < 0 and self._overlap(one, two)):
-                    found.append((i, j))
-                    seen |= {one, two}
-                    if joined is not None:
-                        joined.join(i, j)
+    def overlapping(self, joined: _Joined | None) -> IntArray:
+        """Pairs (n, 2) of cells whose other facets overlap; with ``joined`` only those that connect something."""
+        pairs, verdict = self._overlaps(np.zeros(self._cells.n_cells, np.int64) if joined is None else joined.group)
+        kept = verdict == 1
+        for k in np.argsort(verdict < 0, kind="stable").tolist() if joined else np.flatnonzero(~kept).tolist():
+            i, j = self._owner[pairs[k]].tolist()
+            may_join = joined is None or joined.could_join(i, j)
+            kept[k] = may_join and (kept[k] or self._overlap(*pairs[k].tolist()))
+            if joined is not None and kept[k]:
+                joined.join(i, j)
+        found = [self._owner[pairs[kept]]]
         if joined is None and self._wanted is None:
-            found += [pair for facet in self._open if facet not in seen for pair in self._behind(facet)]
+            left = np.setdiff1d(self._open, pairs[kept])
+            found += [np.array(self._behind(facet), dtype=np.int64).reshape(-1, 2) for facet in left.tolist()]
+        return np.concatenate(found)
+
+    def _overlaps(self, kind: IntArray) -> tuple[IntArray, NDArray[np.int8]]:
+        """What floats say of facets on the two sides of one wall, as in ``walls.overlaps``."""
+        open_ = self._open
+        owner, (column, rival) = self._owner[open_], split_wall(self._pieces.walls[open_])
+        own = self._cells.labels[owner, column].astype(np.int64)
+        prefix = np.stack(self._prefixes)[self._stage_of[column], owner] if len(open_) else open_
+        keys = np.stack([prefix, column, np.minimum(own, rival), np.maximum(own, rival)], axis=1)
+        group = np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1)
+        order = np.lexsort((own > rival, group))
+        parts = np.split(order, np.flatnonzero(np.diff(group[order])) + 1)
+        sides = [(open_[part[own[part] < rival[part]]], open_[part[own[part] > rival[part]]]) for part in parts]
+        sides = [(ours, theirs) for ours, theirs in sides if len(ours) and len(theirs)]
+        if not sides:
+            return np.empty((0, 2), dtype=np.int64), np.empty(0, dtype=np.int8)
+        pieces, is_proved = self._pieces, self._pieces.error is not None and self._cells.exactness != "estimated"
+        off = pieces.error if is_proved and pieces.error is not None else np.full(len(pieces.vertices), np.inf)
+        facets = facets_of(pieces, self._cells.labels, off, self._functions())
+        return overlaps(facets, sides, self._cells.network.graph.in_parts, kind)
+
+    def _functions(self) -> Functions:
+        """The functions of facets and the constants of choices, in floats with bounds."""
+        cells, walls = self._cells, self._pieces.walls
+        found = Functions.unknown(len(walls), cells.n_cells, cells.dim, cells.network.graph)
+        edge = np.flatnonzero(walls < 0)
+        axis, is_high = np.divmod(-1 - walls[edge], 2)
+        found.error[edge], found.rows[edge, 1 + axis] = 0.0, np.where(is_high == 1, -1.0, 1.0)
+        if cells.domain.low is not None and cells.domain.high is not None:
+            found.rows[edge, 0] = np.where(is_high == 1, cells.domain.high[axis], -cells.domain.low[axis])
+        origin, basis = cells.domain.slice_of(cells.network.input_shape)
+        program = SliceProgram(cells.network.graph, origin, basis, Arithmetic.BOUNDED)
+        try:
+            state = program.begin()
+            for index, stage in enumerate(program.stages):
+                self._fill(found, program.guards(state), index, stage)
+                if index + 1 < program.n_stages:
+                    _, first = np.unique(self._prefixes[index + 1], return_index=True)
+                    chosen = cells.labels[first][:, stage.columns]
+                    state = program.advance(state, self._prefixes[index][first], chosen)
+        except PrecisionError:  # what overflows is for rationals to say
+            pass
         return found
 
-    def _candidates(self, step: int) -> Iterator[list[Pair]]:
-        """Facets on the two sides of one wall, some pairs at a time."""
-        pieces, labels = self._pieces, self._cells.labels
-        groups: dict[tuple[int, ...], tuple[list[int], list[int]]] = {}
-        for facet in self._open:
-            owner = int(self._owner[facet])
-            column, rival = split_wall(int(pieces.walls[facet]))
-            own = int(labels[owner, column])
-            key = (int(self._prefixes[self._stage_of[column]][owner]), column, min(own, rival), max(own, rival))
-            groups.setdefault(key, ([], []))[own > rival].append(facet)
-        batch: list[Pair] = []
-        for ours, theirs in groups.values():
-            for one in ours:
-                for two in theirs:
-                    batch.append((one, two))
-                    if len(batch) == step:
-                        yield batch
-                        batch = []
-        yield batch
+    def _fill(self, found: Functions, guards: Guards, index: int, stage: Stage) -> None:
+        """Write what is known of a stage's choices, and of the facets that these make."""
+        column, rival = split_wall(self._pieces.walls)
+        at = np.flatnonzero((self._pieces.walls >= 0) & (self._stage_of[np.maximum(column, 0)] == index))
+        owner, column, rival = self._owner[at], column[at], rival[at]
+        place = np.zeros(len(self._stage_of), dtype=np.int64)
+        place[stage.columns] = np.arange(len(stage.columns))
+        prefix, first, is_relu = self._prefixes[index], stage.group_start[place[column]], stage.is_relu[place[column]]
+        own, terms = self._cells.labels[owner, column], guards.coefficients.shape[1]
+        assert guards.error is not None
+        ours = guards.coefficients[prefix[owner], :, first + np.where(is_relu, 0, own)]
+        theirs = guards.coefficients[prefix[owner], :, first + np.where(is_relu, 0, rival)]
+        sign, loose = np.where(own == 1, 1.0, -1.0)[:, None], guards.error[prefix[owner]]
+        rows = np.where(is_relu[:, None], sign * ours, ours - theirs)
+        found.rows[at, :terms], found.error[at] = rows, 0.0
+        rounded = SAFETY * (2.0 * loose + UNIT_ROUNDOFF * np.abs(rows))
+        found.error[at, :terms] = np.where(is_relu[:, None], loose, rounded)
+        group = stage.group_of_row
+        used = np.flatnonzero(group >= 0)
+        option = found.option[stage.columns[group[used]]]
+        option = np.where(option < 0, -1 - option, option + used - stage.group_start[group[used]])
+        found.constants[:, option] = guards.coefficients[:, 0][prefix][:, used]
+        found.loose[:, option] = guards.error[:, :1][prefix]
 
     @cached_property
     def _prefixes(self) -> list[IntArray]:
@@ -187,69 +226,6 @@ class _Facets:
         owner, walls = int(self._owner[facet]), self._pieces.walls
         start, stop = self._pieces.facet_start[owner : owner + 2].tolist()
         return [f for f in range(start, stop) if f != facet and (walls[f] >= 0 or self._pieces.directions is None)]
-
-    def _certain(self, pairs: list[Pair]) -> NDArray[np.int8]:
-        """Whether facets overlap: 1 certainly, 0 certainly not, -1 for rationals to say."""
-        verdict = np.full(len(pairs), -1, dtype=np.int8)
-        if not pairs:
-            return verdict
-        one, two = np.array(pairs).T
-        low, high = self._boxes
-        verdict[((low[one] > high[two]) | (low[two] > high[one])).any(axis=1)] = 0
-        asked = np.flatnonzero(verdict < 0)
-        rest = [[*self._others(pairs[k][0]), *self._others(pairs[k][1])] for k in asked]
-        most = max([1, *map(len, rest)])
-        terms = self._cells.dim + 1
-        rows, usable = np.zeros((len(asked), most, terms)), np.zeros((len(asked), most), dtype=bool)
-        walls = np.array([self._rounded(pairs[k][0]) for k in asked]).reshape(-1, terms)
-        for place, facets in enumerate(rest):
-            for k, facet in enumerate(facets):
-                usable[place, k], rows[place, k] = True, self._rounded(facet)
-        reach = np.minimum(*(np.maximum(np.abs(low[f]), np.abs(high[f]))[asked] for f in (one, two)))
-        verdict[asked] = overlaps_on_wall(
-            walls,
-            UNIT_ROUNDOFF * np.abs(walls) + UNDERFLOW,
-            rows,
-            UNIT_ROUNDOFF * np.abs(rows) + UNDERFLOW,
-            usable,
-            reach,
-        )
-        return verdict
-
-    def _rounded(self, facet: int) -> list[float]:
-        """The nearest floats to a facet's function, found once."""
-        if facet not in self._float_rows:
-            self._float_rows[facet] = [nearest_float(x) for x in self._row(facet)]
-        return self._float_rows[facet]
-
-    @cached_property
-    def _boxes(self) -> tuple[FloatArray, FloatArray]:
-        """Bounds on each facet's coordinates, (n_facets, dim): infinite where it is unbounded or nothing is proved."""
-        pieces = self._pieces
-        low = np.full((len(pieces.walls), pieces.dim), -np.inf)
-        high = -low
-        if pieces.error is None or self._cells.exactness == "estimated":
-            return low, high
-        for facet in self._open:
-            places = self._corners(facet)
-            slack = (
-                SAFETY * (pieces.error[places, None] + 2 * UNIT_ROUNDOFF * np.abs(pieces.vertices[places])) + UNDERFLOW
-            )
-            if pieces.directions is not None and (pieces.directions[places].any() or pieces.error[places].max() >= 0.5):
-                continue
-            low[facet] = (pieces.vertices[places] - slack).min(axis=0)
-            high[facet] = (pieces.vertices[places] + slack).max(axis=0)
-        return low, high
-
-    def _corners(self, facet: int) -> IntArray:
-        """Positions of a facet's corners."""
-        pieces, owner = self._pieces, int(self._owner[facet])
-        first, last = int(pieces.vertex_start[owner]), int(pieces.vertex_start[owner + 1])
-        place = facet - int(pieces.facet_start[owner])
-        if pieces.incidence is None:  # the plane: facet i joins corner i to the next
-            return first + np.array([place, (place + 1) % (last - first)])
-        bits = pieces.incidence[first:last, place >> 6] >> np.uint64(place & 63)
-        return np.asarray(first + np.flatnonzero(bits & np.uint64(1)))
 
     def _overlap(self, one: int, two: int) -> bool:
         """Whether two facets, on opposite sides of one wall, overlap in full dimension: in rationals."""

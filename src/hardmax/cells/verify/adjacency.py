@@ -18,13 +18,13 @@ import numpy as np
 from hardmax.cells.verify.check import Check
 from hardmax.cells.verify.shared_facets import (
     cells_behind,
-    certain_overlaps,
     choice_levels,
     groups,
     prefixes,
     share_facet,
 )
 from hardmax.cells.verify.subject import Subject
+from hardmax.cells.walls import overlaps
 from hardmax.exact.quadratic import compare
 from hardmax.exactness import IntArray
 
@@ -57,29 +57,37 @@ def find_borders(subject: Subject) -> Borders:
         behind[steady] = cells_behind(subject, inner[steady])
     has_one = behind >= 0
     across = _codes(subject, subject.facet_owner[inner[has_one]], behind[has_one])
-    pairs: list[tuple[int, int]] = []
     open_facets = inner[~has_one]
+    found, n_settled = _overlapping(subject, groups(subject, open_facets, levels))
     covered = np.zeros(len(subject.pieces.walls), dtype=bool)
-    candidates = [np.stack(np.meshgrid(ours, theirs), axis=-1).reshape(-1, 2)
-                  for ours, theirs in groups(subject, open_facets, levels)]  # fmt: skip
-    ours, theirs = np.concatenate([np.empty((0, 2), dtype=np.int64), *candidates]).T
-    verdict = np.full(len(ours), -1) if subject.in_rationals else certain_overlaps(subject, ours, theirs)
-    n_settled = int((verdict < 0).sum())
-    first = subject.pieces.facet_start
-    for one, two, known in zip(ours.tolist(), theirs.tolist(), verdict.tolist(), strict=True):
-        i, j = int(subject.facet_owner[one]), int(subject.facet_owner[two])
-        if known == 1 or (known < 0 and share_facet(subject.shape(i), subject.shape(j), one - int(first[i]))):
-            covered[[one, two]] = True
-            pairs.append((i, j))
+    covered[found] = True
+    left, owner = [], subject.facet_owner
+    more = [_codes(subject, *owner[found].T)]
     lonely = open_facets[~covered[open_facets]]
-    left = []
+    before = prefixes(subject.labels, levels) if len(lonely) else np.empty(0)
     for facet in lonely.tolist():
-        others = _found_elsewhere(subject, facet, levels)
-        pairs += [(int(subject.facet_owner[facet]), other) for other in others]
-        left += [] if others else [facet]
-    more = np.array(pairs, dtype=np.int64).reshape(-1, 2)
-    codes = np.unique(np.concatenate([across, _codes(subject, *more.T)]))
-    return Borders(codes, n_settled, np.array(left, dtype=np.int64))
+        others = _found_elsewhere(subject, facet, before[levels[subject.wall_column[facet]]])
+        more.append(_codes(subject, np.full(len(others), owner[facet]), others))
+        left += [] if len(others) else [facet]
+    return Borders(np.unique(np.concatenate([across, *more])), n_settled, np.array(left, dtype=np.int64))
+
+
+def _overlapping(subject: Subject, sides: list[tuple[IntArray, IntArray]]) -> tuple[IntArray, int]:
+    """The facets on the two sides of walls that overlap, (n, 2), and how many rationals were asked for."""
+    sides = [(ours, theirs) for ours, theirs in sides if len(ours) and len(theirs)]
+    if not sides:
+        return np.empty((0, 2), dtype=np.int64), 0
+    if subject.in_rationals:
+        pairs = np.concatenate([np.stack(np.meshgrid(*pair), axis=-1).reshape(-1, 2) for pair in sides])
+        verdict = np.full(len(pairs), -1)
+    else:
+        pairs, verdict = overlaps(subject.facets, sides, subject.graph, np.zeros(subject.n_cells, dtype=np.int64))
+    doubtful, owner, first = np.flatnonzero(verdict < 0), subject.facet_owner, subject.pieces.facet_start
+    subject.put_into_shape(np.unique(owner[pairs[doubtful]]))
+    for k, (one, two) in zip(doubtful.tolist(), pairs[doubtful].tolist(), strict=True):
+        i, j = int(owner[one]), int(owner[two])
+        verdict[k] = share_facet(subject.shape(i), subject.shape(j), one - int(first[i]))
+    return pairs[verdict == 1], len(doubtful)
 
 
 def _codes(subject: Subject, one: IntArray, two: IntArray) -> IntArray:
@@ -87,14 +95,14 @@ def _codes(subject: Subject, one: IntArray, two: IntArray) -> IntArray:
     return np.asarray(np.minimum(one, two) * subject.n_cells + np.maximum(one, two))
 
 
-def _found_elsewhere(subject: Subject, facet: int, levels: IntArray) -> list[int]:
+def _found_elsewhere(subject: Subject, facet: int, prefix: IntArray) -> IntArray:
     """The cells of other winners that lie behind a facet, where several choices tie on one wall."""
     cell, column = int(subject.facet_owner[facet]), int(subject.wall_column[facet])
-    prefix = prefixes(subject.labels, levels)[levels[column]]
     other = subject.labels[:, column] != subject.labels[cell, column]
     place = facet - int(subject.pieces.facet_start[cell])
-    rivals = np.flatnonzero((prefix == prefix[cell]) & other).tolist()
-    return [rival for rival in rivals if share_facet(subject.shape(cell), subject.shape(rival), place)]
+    rivals = np.flatnonzero((prefix == prefix[cell]) & other)
+    shared = [share_facet(subject.shape(cell), subject.shape(rival), place) for rival in rivals.tolist()]
+    return np.asarray(rivals[np.array(shared, dtype=bool)])
 
 
 def links(subject: Subject) -> list[tuple[int, int]] | str:

@@ -121,7 +121,7 @@ def _open(subject: Subject) -> str | None:
     pieces, dim = subject.pieces, subject.dim
     if dim < 3:  # ends and edges are in order by their layout
         return None
-    from hardmax.cells.verify._kernels import plain_cells
+    from hardmax.cells.verify._label_kernels import plain_cells
 
     weights = np.random.default_rng(0).integers(0, 1 << 63, size=1021, dtype=np.uint64)
     found = plain_cells(subject.shapes.vertex_start, subject.incident_start, subject.incident_facet, weights, dim)
@@ -132,10 +132,26 @@ def _open(subject: Subject) -> str | None:
     if not used.all():
         return f"cell {int(subject.facet_owner[np.argmin(used)])}: a facet has no corner"
     for index in np.flatnonzero(found == 0).tolist():
-        n_facets = int(pieces.facet_start[index + 1] - pieces.facet_start[index])
-        if not is_closed(facets_at_corners(pieces, index), n_facets, dim):
+        if not _is_closed(subject, index):
             return f"cell {index}: its facets do not bound it all around"
     return None
+
+
+def _is_closed(subject: Subject, index: int) -> bool:
+    """``is_closed``, compiled where it can be."""
+    from hardmax.cells.verify._label_kernels import closes
+
+    pieces, dim = subject.pieces, subject.dim
+    (low, high), (first, last) = pieces.facet_start[index : index + 2], pieces.vertex_start[index : index + 2]
+    if last - first <= 64:
+        masks = np.zeros(high - low, dtype=np.uint64)
+        start = subject.incident_start[first : last + 1]
+        bits = np.repeat(np.uint64(1) << np.arange(last - first, dtype=np.uint64), np.diff(start))
+        np.bitwise_or.at(masks, subject.incident_facet[start[0] : start[-1]] - low, bits)
+        verdict = closes(masks, last - first, dim)
+        if verdict >= 0:
+            return bool(verdict)
+    return is_closed(facets_at_corners(pieces, index), int(high - low), dim)
 
 
 def _misplaced(subject: Subject, index: int, shape: ExactShape) -> str | None:

@@ -149,7 +149,7 @@ def _most(terms: Terms) -> FloatArray:
 
 def _runs(row_of: IntArray, chosen: NDArray[Any]) -> tuple[IntArray, IntArray, IntArray]:
     """``branches``, but for rows that come again later: these are new rows."""
-    from hardmax.cells.verify._kernels import run_starts
+    from hardmax.cells.verify._label_kernels import run_starts
 
     starts = run_starts(row_of, np.ascontiguousarray(chosen))
     first = np.flatnonzero(starts)
@@ -175,7 +175,7 @@ def _inputs(graph: Graph, domain: Domain, n_terms: int, kind: Any) -> Terms:
 
 def _guarded(terms: Terms) -> Terms:
     """The same with nothing proved about rows that hold numbers near the ends of binary64."""
-    from hardmax.cells.verify._kernels import near_ends
+    from hardmax.cells.verify._label_kernels import near_ends
 
     numbers = (part.reshape(len(terms.value), -1) for part in (terms.value, terms.units))
     small = near_ends(*(np.ascontiguousarray(part, dtype=np.float64) for part in numbers), _LEAST)
@@ -189,7 +189,7 @@ def _guarded(terms: Terms) -> Terms:
 def _chosen(operation: op.Operation, guards: Terms, parents: IntArray, chosen: IntArray) -> Terms:
     """What a choosing node hands on: guards are (rows, terms, choices, size), chosen (new rows, choices)."""
     if isinstance(operation, op.Relu) and operation.slope == 0.0 and guards.bits == 53:
-        from hardmax.cells.verify._kernels import passed_on
+        from hardmax.cells.verify._label_kernels import passed_on
 
         value, units = (np.ascontiguousarray(part[..., 0]) for part in (guards.value, guards.units))
         value, units = passed_on(value, units, parents, chosen)
@@ -303,7 +303,7 @@ def _linear(operation: op.Operation, x: Terms) -> Terms:
 
 def _weighed(x: Terms, roundings: float) -> FloatArray:
     """Sizes and, in units of so many roundings, errors."""
-    from hardmax.cells.verify._kernels import sizes_and_units
+    from hardmax.cells.verify._label_kernels import sizes_and_units
 
     numbers = (np.ascontiguousarray(part, dtype=np.float64).reshape(-1) for part in (x.value, x.units))
     return np.asarray(sizes_and_units(*numbers, roundings).reshape(x.value.shape))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hardmax.cells.verify.enclosures import Terms, followed, roundings
+from hardmax.cells.walls import Functions
 from hardmax.exact.rationals import ZERO_LATTICE
 from hardmax.exact.rounding import LONG_BITS, LONG_ROUNDOFF, SAFETY, UNDERFLOW, UNIT_ROUNDOFF, dot_error
 from hardmax.exactness import BoolArray, FloatArray, IntArray
@@ -62,7 +63,7 @@ class Settled:
     corners, maps : (n_cells,) whether the cell's corners, and its map, are proved right.
     rows : the function of each facet; units (n_choices + 1, terms) the roundings behind each choice's, the last row of
         the domain's own; corner_scale (n_vertices,) and map_scale (dim + 1,): what errors one rounding of each
-        operation explains.
+        operation explains; functions : the same of facets, and the constants of choices, in one float.
     """
 
     corners: BoolArray
@@ -71,6 +72,7 @@ class Settled:
     units: FloatArray
     corner_scale: FloatArray
     map_scale: FloatArray
+    functions: Functions
 
 
 def settle(subject: Subject) -> Settled:
@@ -79,14 +81,18 @@ def settle(subject: Subject) -> Settled:
     n_terms = 3 if subject.is_quadratic else subject.dim + 1
     guard_units, map_units = roundings(graph, subject.domain, subject.is_quadratic)
     by_choice = np.repeat(np.reshape([*guard_units], (-1, n_terms)), graph.choice_counts, axis=0)
+    jumps = any(isinstance(node.operation, op.Hardmax) for node in graph.nodes)
+    functions = Functions.unknown(len(pieces.walls), n if jumps else 0, subject.dim, graph)
+    rows = Rows.empty(len(pieces.walls), n_terms)
     found = Settled(
         np.zeros(n, dtype=bool),
         np.zeros(n, dtype=bool),
-        Rows.empty(len(pieces.walls), n_terms),
+        rows,
         # what explains the engines' errors, one number a tensor
         np.concatenate([2.0 * by_choice, np.zeros((1, n_terms))]),
         np.full(len(pieces.vertices), np.inf),
         UNIT_ROUNDOFF * map_units[: subject.dim + 1] + UNDERFLOW,
+        functions,
     )
     _domain_rows(subject, found.rows)
     width = max([1, *(int(np.prod(graph.shape_of(graph.nodes[k].inputs[0]))) for k in graph.choice_nodes)])
@@ -101,6 +107,7 @@ def settle(subject: Subject) -> Settled:
             found.corners[left] |= good[left]
         if subject.is_quadratic:
             _settle_ends(subject, found)
+        found.functions = functions._replace(rows=rows.high, error=rows.error + np.abs(rows.low))
     return found
 
 
@@ -139,14 +146,16 @@ class _Batch:
 
     def run(self, kind: Any) -> None:
         """Every choosing node, then the output, then corners: in floats of a kind."""
-        from hardmax.cells.verify._kernels import settle_corners
+        from hardmax.cells.verify._corner_kernels import settle_corners
 
         subject, graph, found = self.subject, self.subject.graph, self.found
         labels = subject.labels[self.cells]
         parts = followed(graph, subject.domain, labels, subject.is_quadratic, kind)
-        begin = 0
+        begin = option = 0
         for node, count in zip(graph.choice_nodes, graph.choice_counts, strict=True):
             guards, row_of = next(parts)
+            if len(found.functions.constants):
+                option = self._constants(guards, row_of, option)
             is_relu = isinstance(graph.nodes[node].operation, op.Relu)
             self._choices(guards, row_of, begin, is_relu)
             if subject.is_quadratic:
@@ -161,14 +170,22 @@ class _Batch:
 
     @property
     def _walls(self) -> Any:
-        from hardmax.cells.verify._kernels import Walls
+        from hardmax.cells.verify._corner_kernels import Walls
 
         rows = self.found.rows
         return Walls(rows.high, rows.low, rows.error, rows.infinite, rows.lattice, rows.exact)
 
+    def _constants(self, guards: Terms, row_of: IntArray, first: int) -> int:
+        """Keep the constants of what a node's choices compare, from an option on; returns the first one behind them."""
+        value, functions = guards.value[:, 0].reshape(len(guards.value), -1), self.found.functions
+        high, part = value.astype(np.float64), slice(first, first + value.shape[1])
+        error = guards.error[:, 0].reshape(value.shape) + np.abs(value - high).astype(np.float64)
+        functions.constants[self.cells, part], functions.loose[self.cells, part] = high[row_of], SAFETY * error[row_of]
+        return part.stop
+
     def _choices(self, guards: Terms, row_of: IntArray, begin: int, is_relu: bool) -> None:
         """The walls that a node's choices make, and whether these win, but for quadratic scores."""
-        from hardmax.cells.verify._kernels import Guards, Node, settle_choices
+        from hardmax.cells.verify._choice_kernels import Guards, Node, settle_choices
 
         rows, terms, _, size = guards.value.shape
         value = guards.value.reshape(rows, terms, -1)

@@ -3,7 +3,7 @@
 Take a point on the wall of choice c of a cell, and let c choose the rival there. Nothing that later choices ask for
 changes if c is a ReLU or a maximum (both options have the same value), or if no choice comes after c. So the cell whose
 label differs in c alone holds the whole facet, provided that it is the set where its choices win: no arithmetic.
-Attention with choices behind it jumps; there facets overlap in part, which linear programs on the wall decide.
+Attention with choices behind it jumps; there facets overlap in part, which ``cells.walls`` decides, or rationals.
 """
 
 from __future__ import annotations
@@ -20,16 +20,10 @@ from hardmax.cells.verify.enclosures import branches
 from hardmax.cells.verify.subject import Subject
 from hardmax.errors import PrecisionError
 from hardmax.exact.linear_program import exact_interior_point
-from hardmax.exact.overlaps import overlaps_on_wall
 from hardmax.exact.rationals import fraction
-from hardmax.exact.rounding import SAFETY, UNDERFLOW, UNIT_ROUNDOFF
-from hardmax.exactness import BoolArray, FloatArray, IntArray
+from hardmax.exactness import BoolArray, IntArray
 from hardmax.networks import operations as op
 from hardmax.networks.graph import Graph
-
-#: Linear programs solved together.
-_PROGRAMS = 1 << 12
-
 
 # --- by labels ------------------------------------------------------------------------------------------
 
@@ -58,7 +52,7 @@ def choice_levels(graph: Graph) -> tuple[IntArray, BoolArray]:
 
 def cells_behind(subject: Subject, facets: IntArray) -> IntArray:
     """For facets inside the domain the cell whose label differs in the facet's choice alone, (n,); -1 for none."""
-    from hardmax.cells.verify._kernels import cells_one_apart
+    from hardmax.cells.verify._label_kernels import cells_one_apart
 
     weights, keys = subject.label_keys
     owner, column, rival = subject.facet_owner[facets], subject.wall_column[facets], subject.wall_rival[facets]
@@ -84,54 +78,6 @@ def prefixes(labels: NDArray[Any], levels: IntArray) -> IntArray:
     for level in range(int(levels.max(initial=0))):
         rows.append(branches(rows[-1], np.ascontiguousarray(labels[:, levels == level]))[0])
     return np.stack(rows)
-
-
-# --- by proved bounds -----------------------------------------------------------------------------------
-
-
-def certain_overlaps(subject: Subject, ours: IntArray, theirs: IntArray) -> NDArray[np.int8]:
-    """Whether facets, pairs on opposite sides of one wall, overlap: 1 certainly, 0 certainly not, -1 not known."""
-    verdict = np.full(len(ours), -1, dtype=np.int8)
-    if len(ours) == 0:
-        return verdict
-    low, high = _boxes(subject)
-    verdict[((low[ours] > high[theirs]) | (low[theirs] > high[ours])).any(axis=1)] = 0
-    rest = np.flatnonzero(verdict < 0)
-    reach = np.minimum(
-        np.maximum(np.abs(low[ours]), np.abs(high[ours])), np.maximum(np.abs(low[theirs]), np.abs(high[theirs]))
-    )
-    for first in range(0, len(rest), _PROGRAMS):
-        part = rest[first : first + _PROGRAMS]
-        verdict[part] = _by_programs(subject, ours[part], theirs[part], reach[part])
-    return verdict
-
-
-def _boxes(subject: Subject) -> tuple[FloatArray, FloatArray]:
-    """Bounds on each facet's coordinates, (n_facets, dim): infinite where it is unbounded."""
-    pieces = subject.pieces
-    corner, facet = subject.incident_corner, subject.incident_facet
-    slack = SAFETY * (subject.errors[:, None] + 2 * UNIT_ROUNDOFF * np.abs(pieces.vertices)) + UNDERFLOW
-    low, high = pieces.vertices - slack, pieces.vertices + slack
-    if pieces.directions is not None:
-        low[subject.is_far], high[subject.is_far] = -np.inf, np.inf
-    least, most = np.full((len(pieces.walls), subject.dim), np.inf), np.full((len(pieces.walls), subject.dim), -np.inf)
-    np.minimum.at(least, facet, low[corner])
-    np.maximum.at(most, facet, high[corner])
-    return least, most
-
-
-def _by_programs(subject: Subject, ours: IntArray, theirs: IntArray, reach: FloatArray) -> NDArray[np.int8]:
-    """The same by linear programs in floats on the wall; ``reach`` (n, dim) bounds a common point's coordinates."""
-    rows, start = subject.settled.rows, subject.pieces.facet_start
-    others = []
-    for facet in (ours, theirs):
-        cell = subject.facet_owner[facet]
-        index = start[cell][:, None] + np.arange(int(np.diff(start)[cell].max()))
-        usable = (index < start[cell + 1][:, None]) & (index != facet[:, None])
-        index = np.where(usable, index, facet[:, None])
-        others.append((index, usable & (rows.infinite[index] == 0)))
-    index, usable = (np.concatenate(parts, axis=1) for parts in zip(*others, strict=True))
-    return overlaps_on_wall(rows.values(ours), rows.error[ours], rows.values(index), rows.error[index], usable, reach)
 
 
 # --- in rationals ---------------------------------------------------------------------------------------

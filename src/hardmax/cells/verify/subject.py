@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from hardmax.cells.verify.corners import ExactShape
 from hardmax.cells.verify.fixed_choices import exact_cells
 from hardmax.cells.verify.settled import Settled, settle
+from hardmax.cells.walls import facets_of, incidences, kernel_array
 from hardmax.exactness import BoolArray, Exactness, FloatArray, IntArray
 from hardmax.networks import operations as op
 
@@ -55,6 +56,11 @@ class Subject:
             part = wanted[first : first + _SHAPES_AT_ONCE]
             self._make([index for index in part if index not in self._shapes])
             yield from [(index, self._shapes[index]) for index in part]
+
+    def put_into_shape(self, indices: IntArray) -> None:
+        """Prepare for some cells in rationals, together."""
+        for _ in self.in_shape(indices):
+            pass
 
     def _make(self, indices: list[int]) -> None:
         if len(self._shapes) > _MOST_SHAPES:
@@ -113,10 +119,11 @@ class Subject:
     @cached_property
     def is_far(self) -> BoolArray:
         """Which corners lie at infinity, (n_vertices,)."""
-        found = np.zeros(len(self.pieces.vertices), dtype=bool)
-        if self.pieces.directions is not None:
-            found[self.incident_corner[self.pieces.walls[self.incident_facet] < 0]] = True
-        return found
+        if self.pieces.directions is None:
+            return np.zeros(len(self.pieces.vertices), dtype=bool)
+        start, is_infinite = self.incident_start, (self.pieces.walls < 0)[self.incident_facet]
+        counts = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(is_infinite)])
+        return np.asarray(counts[start[1:]] > counts[start[:-1]])
 
     @cached_property
     def plain_labels(self) -> NDArray[Any]:
@@ -127,7 +134,7 @@ class Subject:
     def label_keys(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
         """Random weights (n_choices,), and the sum of each label's entries times them, (n_cells,): labels with other
         sums differ."""
-        from hardmax.cells.verify._kernels import label_sums
+        from hardmax.cells.verify._label_kernels import label_sums
 
         weights: Any = np.random.default_rng(0).integers(0, 1 << 63, size=self.labels.shape[1], dtype=np.uint64)
         weights |= np.uint64(1)
@@ -136,7 +143,7 @@ class Subject:
     @cached_property
     def shapes(self) -> Any:
         """The polytopes as kernels take them."""
-        from hardmax.cells.verify._kernels import Shapes
+        from hardmax.cells.verify._corner_kernels import Shapes
 
         pieces = self.pieces
         ends = np.empty((0, self.dim)) if pieces.directions is None else pieces.directions
@@ -145,6 +152,11 @@ class Subject:
         corners = (pieces.vertex_start, pieces.vertices, ends, self.errors, self.is_far)
         facets = (self.incident_start, self.incident_facet, pieces.facet_start, self.wall_column, self.wall_rival)
         return Shapes(*(kernel_array(array) for array in (*corners, *facets, np.stack(sides))))
+
+    @cached_property
+    def facets(self) -> Any:
+        """The facets as ``cells.walls`` takes them."""
+        return facets_of(self.pieces, self.plain_labels, self.errors, self.settled.functions)
 
     # --- walls --------------------------------------------------------------------------------------
 
@@ -163,20 +175,7 @@ class Subject:
 
     @cached_property
     def _incidence(self) -> tuple[IntArray, IntArray]:
-        pieces = self.pieces
-        n_corners, start = len(pieces.vertices), pieces.vertex_start
-        if pieces.incidence is not None:
-            from hardmax.cells.verify._kernels import incident_pairs
-
-            arrays = (pieces.incidence.astype(np.uint64, copy=False), start, pieces.facet_start)
-            found: tuple[IntArray, IntArray] = incident_pairs(*(kernel_array(array) for array in arrays))
-            return found
-        here = np.arange(n_corners + 1)
-        if pieces.dim == 1:
-            return here, here[:-1]
-        before = here[:-1] - 1
-        before[start[:-1]] = start[1:] - 1
-        return 2 * here, np.stack([before, here[:-1]], axis=1).reshape(-1)
+        return incidences(self.pieces)
 
     @property
     def incident_start(self) -> IntArray:
@@ -213,11 +212,6 @@ class Subject:
     def is_quadratic(self) -> bool:
         """Whether data tensors are multiplied on a line: scores may be quadratic, and a label own several intervals."""
         return self.dim == 1 and any(isinstance(node.operation, op.MatMul | op.Multiply) for node in self.graph.nodes)
-
-
-def kernel_array(array: NDArray[Any]) -> NDArray[Any]:
-    """The array as kernels take it, whatever file it was read from."""
-    return np.require(array, requirements=["C", "W"])
 
 
 def layout_fault(subject: Subject) -> str | None:

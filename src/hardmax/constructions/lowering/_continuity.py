@@ -12,13 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from hardmax.constructions.lowering._halfspaces import Point, at, point_inside, point_on, short_point_on
-from hardmax.constructions.lowering._maxima import Maximum
+import numpy as np
+
+from hardmax.constructions.lowering._maxima import Maximum, check_size
 from hardmax.constructions.lowering._pieces import Function, Piece, Pieces
-from hardmax.errors import CertificateError, IncompleteError
+from hardmax.errors import CertificateError
+from hardmax.exact.halfspaces import Point, at, point_inside, point_on, short_point_on
 from hardmax.exact.integers import Row, primitive
 from hardmax.exact.rationals import rational
-from hardmax.networks import operations as op
 from hardmax.networks.graph import Graph
 
 Vector = tuple[Fraction, ...]
@@ -110,15 +111,12 @@ def _discontinuity(graph: Graph, first: Piece, second: Piece, wall: Row, gap: Fu
 
 def _jumping_head(graph: Graph, first: Sequence[int], second: Sequence[int]) -> tuple[str, tuple[int, int]]:
     """The first head whose winner changes: with all winners kept, the network would be continuous."""
-    column = 0
-    for index, count in zip(graph.choice_nodes, graph.choice_counts, strict=True):
-        node = graph.nodes[index]
-        if isinstance(node.operation, op.Hardmax):
-            for row in range(count):
-                keys = first[column + row], second[column + row]
-                if keys[0] != keys[1]:
-                    return (node.name if count == 1 else f"{node.name} row {row}"), keys
-        column += count
+    for column in np.flatnonzero(~graph.continuous_columns).tolist():
+        keys = first[column], second[column]
+        if keys[0] != keys[1]:
+            owners = graph.choice_owners
+            name, rows = graph.nodes[owners[column]].name, np.flatnonzero(owners == owners[column])
+            return (name if len(rows) == 1 else f"{name} row {column - rows[0]}"), keys
     raise CertificateError("the output jumps although no head changes its winner; please report this network")
 
 
@@ -141,11 +139,7 @@ def convex_difference(pieces: Pieces, bends: Sequence[Bend], max_terms: int) -> 
             below[correction] = None
             for terms, output in zip(above, piece.outputs, strict=True):
                 terms[tuple(x + y for x, y in zip(output, correction, strict=True))] = None
-            if max(len(below), *(len(terms) for terms in above)) > max_terms:
-                raise IncompleteError(
-                    f"lowering needs a maximum of more than {max_terms} affine functions, the limit; pass "
-                    "max_terms=..., or enumerate the cells instead, which grows more slowly"
-                )
+            check_size(max(len(below), *(len(terms) for terms in above)), max_terms, "output")
     return [_as_maximum(terms) for terms in above], _as_maximum(below)
 
 

@@ -48,14 +48,8 @@ class Combination:
         weights = {part: factor * weight for part, weight in self.weights.items()} if factor else {}
         return Combination(tuple(factor * x for x in self.affine), weights)
 
-    def __radd__(self, other: Any) -> Combination:
-        return self.__add__(other)
-
-    def __mul__(self, factor: Any) -> Combination:
-        return self.scaled(factor)
-
-    def __rmul__(self, factor: Any) -> Combination:
-        return self.scaled(factor)
+    __radd__ = __add__
+    __mul__ = __rmul__ = scaled
 
     def __truediv__(self, divisor: Any) -> Combination:
         return self.scaled(1 / divisor)

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from hardmax.constructions.lowering._halfspaces import point_inside
 from hardmax.errors import IncompleteError, PrecisionError
+from hardmax.exact.halfspaces import point_inside
 from hardmax.exact.integers import primitive
 from hardmax.exact.rationals import float_array, fraction
 from hardmax.exactness import FloatArray
@@ -60,7 +60,7 @@ def maximum(terms: Iterable[Term], max_terms: int, where: str) -> Maximum:
     ['-1', '1']
     """
     distinct = list(dict.fromkeys(terms))
-    _check_size(len(distinct), max_terms, where)
+    check_size(len(distinct), max_terms, where)
     if len(distinct) == 1:
         return Maximum((distinct[0],))
     if not any(any(term[1:]) for term in distinct):
@@ -112,7 +112,7 @@ def _joint_winners(heads: Sequence[Sequence[Term]], max_terms: int, where: str) 
             found = [tuple(chosen) for chosen in cells.winners.tolist()]
         else:
             found = _joint_winners_in_rationals([heads[h] for h in moving], max_terms, where)
-    _check_size(len(found), max_terms, where)
+    check_size(len(found), max_terms, where)
     place = {h: position for position, h in enumerate(moving)}
     return [tuple(chosen[place[h]] if h in place else 0 for h in range(len(heads))) for chosen in found]
 
@@ -161,12 +161,13 @@ def _joint_winners_in_rationals(heads: Sequence[Sequence[Term]], max_terms: int,
                 together = rows + _lead(terms, j, range(len(terms)))
                 if point_inside(together, dim) is not None:
                     following.append(((*chosen, j), together))
-        _check_size(len(following), max_terms, where)
+        check_size(len(following), max_terms, where)
         found = following
     return [chosen for chosen, _ in found]
 
 
-def _check_size(size: int, max_terms: int, where: str) -> None:
+def check_size(size: int, max_terms: int, where: str) -> None:
+    """Refuse a maximum of more terms than are allowed."""
     if size > max_terms:
         raise IncompleteError(
             f"{where}: lowering needs a maximum of more than {max_terms} affine functions, the limit; pass "

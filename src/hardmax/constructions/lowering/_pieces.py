@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from hardmax.cells.domains import Space
 from hardmax.cells.search import enumerate_cells
-from hardmax.constructions.lowering._halfspaces import Point, point_inside
 from hardmax.errors import CertificateError, IncompleteError, QuadraticScoresError
+from hardmax.exact.halfspaces import Point, point_inside
 from hardmax.exact.integers import Row, primitive
 from hardmax.exact.rationals import fraction
 from hardmax.exactness import IntArray

@@ -10,15 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from hardmax.errors import EmptyError, HardmaxError, OperatorError, ParameterError, ShapeError, WeightError
+from hardmax.errors import EmptyError, OperatorError, ParameterError, WeightError
 from hardmax.exactness import Array, FloatArray, IntArray
 from hardmax.heads.capture import hugging_face, sceptr_models, text_models, torch_encoders
 from hardmax.heads.capture.calls import AttentionCall, Note
-from hardmax.heads.capture.packages import told
+from hardmax.heads.capture.packages import evaluating, refusing, torch_library
 from hardmax.networks import evaluation
 
 Pair = tuple[int, int]
@@ -166,16 +167,10 @@ class ModelRuns:
 
 
 def _called(kind: _Kind, note: Note, forward: Callable[[], Any]) -> tuple[Array, bool]:
-    torch = torch_encoders.torch_library()
-    with torch_encoders.evaluating(kind.module), kind.noting(kind.module, note), torch.no_grad():
-        try:
-            result, decides = forward()
-        except HardmaxError:
-            raise
-        except Exception as error:
-            raise ShapeError(
-                f"{kind.name} fails on its inputs ({told(error)}); pass them as the model takes them"
-            ) from error
+    torch = torch_library()
+    refused = refusing(f"{kind.name} fails on its inputs", "pass them as the model takes them")
+    with evaluating(kind.module), kind.noting(kind.module, note), torch.no_grad(), refused:
+        result, decides = forward()
     if not isinstance(result, torch.Tensor) or not result.is_floating_point():
         raise OperatorError(f"{kind.name}: expected one tensor of numbers as its output, got a {type(result).__name__}")
     array = np.asarray((result if result.dtype == torch.float64 else result.float()).cpu().numpy())
@@ -207,7 +202,7 @@ def _kind(source: Any, inputs: Any) -> _Kind:
 
 def _text_kind(source: text_models.TextModel, texts: Any) -> _Kind:
     """Logits of a language model at every position; of an encoder the sentence embedding, of length 1."""
-    torch = torch_encoders.torch_library()
+    torch = torch_library()
     numbers = [source.encoded(text, position)[0] for position, text in enumerate(text_models.texts_of(texts))]
 
     def forward(ids: Any) -> Any:
@@ -220,7 +215,7 @@ def _text_kind(source: text_models.TextModel, texts: Any) -> _Kind:
         source.name,
         source.model,
         hugging_face.noting,
-        tuple(_bound(forward, torch.tensor([row], device=source.model.device)) for row in numbers),
+        tuple(partial(forward, torch.tensor([row], device=source.model.device)) for row in numbers),
         tokens=tuple(np.array(row, dtype=np.int64) for row in numbers),
     )
 
@@ -233,7 +228,7 @@ def _receptor_kind(source: sceptr_models.ReceptorModel, receptors: Any) -> _Kind
     def forward(of_one: Any) -> Any:
         return source.representation(of_one), False
 
-    forwards = tuple(_bound(forward, of_one) for of_one in tokens)
+    forwards = tuple(partial(forward, of_one) for of_one in tokens)
     return _Kind(source.name, source.bert, torch_encoders.noting_torch, forwards)
 
 
@@ -244,13 +239,13 @@ def _hugging_face_kind(model: Any, inputs: Any) -> _Kind:
         result = model(**arguments)
         return (result.logits, True) if "logits" in result else (result.last_hidden_state, False)
 
-    forwards = tuple(_bound(forward, arguments) for arguments in hugging_face.sequences(model, inputs))
+    forwards = tuple(partial(forward, arguments) for arguments in hugging_face.sequences(model, inputs))
     return _Kind(type(model).__name__, model, hugging_face.noting, forwards)
 
 
 def _torch_kind(module: Any, inputs: Any) -> _Kind:
     """The output of the module, all inputs in one batch; encoders by themselves give embeddings."""
-    torch = torch_encoders.torch_library()
+    torch = torch_library()
     runs, _ = torch_encoders.runs_of(torch, module, inputs)
     nn = torch.nn
     bare = isinstance(module, nn.TransformerEncoder | nn.TransformerEncoderLayer | nn.MultiheadAttention)
@@ -265,9 +260,5 @@ def _torch_kind(module: Any, inputs: Any) -> _Kind:
             return result[None], False
         return result if first is None or first.batch_first else result.transpose(0, 1), False
 
-    forwards = tuple(_bound(forward, arguments) for arguments in runs)
+    forwards = tuple(partial(forward, arguments) for arguments in runs)
     return _Kind(type(module).__name__, module, torch_encoders.noting_torch, forwards, padded=bare)
-
-
-def _bound(forward: Callable[[Any], Any], argument: Any) -> Callable[[], Any]:
-    return lambda: forward(argument)

@@ -28,8 +28,8 @@ from hardmax.heads.capture.calls import (
     named_capture,
 )
 from hardmax.heads.capture.captured import Capture
-from hardmax.heads.capture.packages import told
-from hardmax.heads.capture.torch_encoders import LISTENING, evaluating, to_numpy, watching
+from hardmax.heads.capture.packages import LISTENING, evaluating, refusing, to_numpy
+from hardmax.heads.capture.torch_encoders import watching
 from hardmax.heads.capture.watching import Watcher
 
 _NAME = "hardmax_capture"
@@ -77,16 +77,10 @@ def attention_calls(model: Any, arguments: Mapping[str, Any]) -> list[AttentionC
     """Every attention of one run of the model on one sequence, in order."""
     torch, _ = _libraries()
     calls: list[AttentionCall] = []
-    with evaluating(model), recording(model, calls), torch.no_grad():
-        try:
-            model(**arguments)
-        except HardmaxError:
-            raise
-        except Exception as error:
-            shapes = {key: tuple(value.shape) for key, value in arguments.items() if hasattr(value, "shape")}
-            raise ShapeError(
-                f"{type(model).__name__} fails on inputs {shapes} ({told(error)}); pass what its tokenizer gives"
-            ) from error
+    shapes = {key: tuple(value.shape) for key, value in arguments.items() if hasattr(value, "shape")}
+    refused = refusing(f"{type(model).__name__} fails on inputs {shapes}", "pass what its tokenizer gives")
+    with evaluating(model), recording(model, calls), torch.no_grad(), refused:
+        model(**arguments)
     if not calls:
         raise EmptyError(
             f"expected a model with attention, got {type(model).__name__}, which computed none of the form "

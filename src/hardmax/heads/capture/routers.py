@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from hardmax.errors import EmptyError, HardmaxError, OperatorError, ParameterError, ShapeError
-from hardmax.exact.rationals import rational
+from hardmax.errors import EmptyError, OperatorError, ParameterError
+from hardmax.exact.rationals import exact_scores
 from hardmax.exact.rounding import dot_error
-from hardmax.exactness import FloatArray, IntArray
+from hardmax.exactness import FloatArray, IntArray, ReadOnlyArrays
 from hardmax.heads.capture.captured import CapturedHead
 from hardmax.heads.capture.hugging_face import sequences
-from hardmax.heads.capture.packages import told
-from hardmax.heads.capture.torch_encoders import arguments_of, evaluating, to_numpy, torch_library
+from hardmax.heads.capture.packages import evaluating, following, refusing, to_numpy, torch_library
+from hardmax.heads.capture.torch_encoders import arguments_of
 
 _ROUTE = "_hardmax_route"
 #: Functions after which a row has the same order, entry by entry.
@@ -30,7 +30,7 @@ _KEEP_ORDER = ("softmax", "sigmoid", "log_softmax", "float", "double", "half", "
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Router:
+class Router(ReadOnlyArrays):
     """One router over all tokens of all inputs.
 
     ``head`` has the tokens' states as queries, a key for each expert (its row of the router's matrix), the router's
@@ -84,9 +84,7 @@ def capture_routers(model: Any, inputs: Any) -> tuple[Router, ...]:
         runs = [((), arguments) for arguments in sequences(model, inputs)]
     else:
         runs = [arguments_of(torch, model, inputs)]
-    found: list[list[_Call]] = []
-    for args, kwargs in runs:
-        found.append(_calls(torch, model, args, kwargs))
+    found = [_calls(torch, model, args, kwargs) for args, kwargs in runs]
     names = [[call.name for call in calls] for calls in found]
     if not names[0]:
         raise EmptyError(
@@ -111,12 +109,13 @@ class _Call:
 
 def _calls(torch: Any, model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[_Call]:
     calls: list[_Call] = []
-    stack: list[tuple[str, str]] = []
+    stack: list[tuple[Any, str]] = []
     untold: list[str] = []
 
-    def tell(result: Any, source: Any, top: int, chosen: Any) -> None:
+    def tell(source: Any, top: int, chosen: Any) -> None:
         route = getattr(source, _ROUTE, None)
-        name, kind = stack[-1] if stack else ("", type(model).__name__)
+        part, name = stack[-1] if stack else (model, "")
+        kind = type(part).__name__
         if route is None:
             if any(word in kind.lower() for word in ("router", "gate", "moe")):
                 untold.append(f"{name} ({kind})")
@@ -126,44 +125,25 @@ def _calls(torch: Any, model: Any, args: tuple[Any, ...], kwargs: Mapping[str, A
         picked = chosen.detach().cpu().numpy().reshape(len(flat), top)
         calls.append(_Call(name or kind, flat, to_numpy(weight), None if bias is None else to_numpy(bias), top, picked))
 
-    class Mode(torch.overrides.TorchFunctionMode):  # type: ignore[misc]
-        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            kwargs = kwargs or {}
-            result, name = func(*args, **kwargs), getattr(func, "__name__", "")
-            given = (*args, *kwargs.values())
-            if name.endswith("_") and given and hasattr(given[0], "__dict__"):  # changed in its place
-                given[0].__dict__.pop(_ROUTE, None)
-            if name == "linear" and len(given) > 1 and given[1].dim() == 2:
-                setattr(result, _ROUTE, (given[0], given[1], given[2] if len(given) > 2 else None))
-            elif name in _KEEP_ORDER and hasattr(given[0], _ROUTE):
-                if result.shape[-1:] == given[0].shape[-1:]:
-                    setattr(result, _ROUTE, getattr(given[0], _ROUTE))
-            elif name == "topk" and kwargs.get("dim", args[2] if len(args) > 2 else -1) in (-1, given[0].dim() - 1):
-                tell(result, given[0], int(result[1].shape[-1]), result[1])
-            elif name == "argmax" and kwargs.get("dim", args[1] if len(args) > 1 else None) in (-1, given[0].dim() - 1):
-                tell(result, given[0], 1, result)
-            return result
+    def called(func: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
+        result, name = func(*args, **kwargs), getattr(func, "__name__", "")
+        given = (*args, *kwargs.values())
+        if name.endswith("_") and given and hasattr(given[0], "__dict__"):  # changed in its place
+            given[0].__dict__.pop(_ROUTE, None)
+        if name == "linear" and len(given) > 1 and given[1].dim() == 2:
+            setattr(result, _ROUTE, (given[0], given[1], given[2] if len(given) > 2 else None))
+        elif name in _KEEP_ORDER and hasattr(given[0], _ROUTE):
+            if result.shape[-1:] == given[0].shape[-1:]:
+                setattr(result, _ROUTE, getattr(given[0], _ROUTE))
+        elif name == "topk" and kwargs.get("dim", args[2] if len(args) > 2 else -1) in (-1, given[0].dim() - 1):
+            tell(given[0], int(result[1].shape[-1]), result[1])
+        elif name == "argmax" and kwargs.get("dim", args[1] if len(args) > 1 else None) in (-1, given[0].dim() - 1):
+            tell(given[0], 1, result)
+        return result
 
-    handles = []
-    for name, part in model.named_modules():
-
-        def enter(of: Any, _args: Any, name: str = name) -> None:
-            stack.append((name, type(of).__name__))
-
-        def leave(*_: Any) -> None:
-            stack.pop()
-
-        handles += [part.register_forward_pre_hook(enter), part.register_forward_hook(leave, always_call=True)]
-    try:
-        with evaluating(model), torch.no_grad(), Mode():
-            model(*args, **kwargs)
-    except HardmaxError:
-        raise
-    except Exception as error:
-        raise ShapeError(f"{type(model).__name__} fails on these inputs ({told(error)}); pass what it takes") from error
-    finally:
-        for handle in handles:
-            handle.remove()
+    where = f"{type(model).__name__} fails on these inputs"
+    with evaluating(model), torch.no_grad(), following(model, stack, called), refusing(where, "pass what it takes"):
+        model(*args, **kwargs)
     if untold:
         raise OperatorError(
             f"{untold[0]} takes the largest of something other than a linear map of its tokens (a correction after a "
@@ -205,13 +185,7 @@ def _chosen(head: CapturedHead, top: int) -> IntArray:
     error = dot_error(head.keys.shape[1], _sizes(head))
     doubtful = ~((down[:, :-1] - down[:, 1:])[:, :top] > 2 * error[:, None]).all(axis=1)
     for row in np.flatnonzero(doubtful):
-        query = [rational(x) for x in head.queries[row].tolist()]
         biases = np.zeros(head.n_keys) if head.biases is None else head.biases
-        exact = [
-            sum((a * rational(b) for a, b in zip(query, key, strict=True)), rational(float(bias)))
-            for key, bias in zip(head.keys.tolist(), biases.tolist(), strict=True)
-        ]
+        exact = exact_scores(head.queries[row], head.keys, biases)
         order[row] = sorted(range(head.n_keys), key=lambda j: (-exact[j], j))
-    result = np.ascontiguousarray(order[:, :top])
-    result.setflags(write=False)
-    return result
+    return np.ascontiguousarray(order[:, :top])

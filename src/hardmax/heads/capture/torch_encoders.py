@@ -10,21 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from math import sqrt
-from threading import RLock
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from hardmax.errors import (
-    EmptyError,
-    HardmaxError,
-    MissingExtraError,
-    OperatorError,
-    ParameterError,
-    ShapeError,
-    WeightError,
-)
+from hardmax.errors import EmptyError, OperatorError, ParameterError, WeightError
 from hardmax.exactness import FloatArray, one_tensor
 from hardmax.heads.capture.calls import (
     AttentionCall,
@@ -36,12 +27,8 @@ from hardmax.heads.capture.calls import (
     named_capture,
 )
 from hardmax.heads.capture.captured import Capture
-from hardmax.heads.capture.packages import told
-from hardmax.heads.capture.watching import Watcher, refuse_untold
-
-#: Held while a model is listened to. Its hooks and settings and torch's switches belong to all threads: two that
-#: changed them together would hear each other's calls, and the later would put back what the earlier had set.
-LISTENING = RLock()
+from hardmax.heads.capture.packages import LISTENING, evaluating, refusing, to_numpy, torch_library
+from hardmax.heads.capture.watching import Watcher
 
 
 def capture_torch(module: Any, inputs: Any, name_tokens: NameTokens) -> tuple[Capture, ...]:
@@ -95,17 +82,11 @@ def runs_of(torch: Any, module: Any, inputs: Any) -> tuple[list[_Arguments], lis
 def _calls(torch: Any, module: Any, args: Any, kwargs: Any) -> tuple[list[AttentionCall], list[tuple[int, ...]]]:
     """Every attention of one run, and the shapes of what was written out."""
     calls: list[AttentionCall] = []
-    with evaluating(module), noting_torch(module, calls.append) as watcher:
-        try:
-            module(*args, **kwargs)
-        except HardmaxError:
-            raise
-        except Exception as error:
-            shapes = [tuple(part.shape) for part in (*args, *kwargs.values()) if isinstance(part, torch.Tensor)]
-            raise ShapeError(
-                f"{type(module).__name__} fails on inputs of shapes {shapes} ({told(error)}); "
-                "pass them as the module takes them"
-            ) from error
+    shapes = [tuple(part.shape) for part in (*args, *kwargs.values()) if isinstance(part, torch.Tensor)]
+    where = f"{type(module).__name__} fails on inputs of shapes {shapes}"
+    refused = refusing(where, "pass them as the module takes them")
+    with evaluating(module), noting_torch(module, calls.append) as watcher, refused:
+        module(*args, **kwargs)
     if not calls:
         raise EmptyError(
             f"expected a model with attention, got a {type(module).__name__} that computed none of the form "
@@ -171,11 +152,26 @@ def watching(module: Any, note: Note, told_of: set[int]) -> Iterator[Watcher]:
         torch.backends.mha.set_fastpath_enabled(fast)
         for handle in hooks:
             handle.remove()
-    refuse_untold(module, [name for key, name in ran.items() if key not in told_of], watcher)
+    _refuse_untold(module, [name for key, name in ran.items() if key not in told_of], watcher)
 
 
 def _is_attention(part: Any) -> bool:
     return "attention" in type(part).__name__.lower()
+
+
+def _refuse_untold(module: Any, silent: list[str], watcher: Watcher) -> None:
+    """Refuse a model of which some attention ran and was not told."""
+    places = list(dict.fromkeys([*silent, *watcher.untold]))
+    if not places:
+        return
+    shown = ", ".join(places[:3]) + (f" and {len(places) - 3} more" if len(places) > 3 else "")
+    rest = "beside what can be captured it " if watcher.n_told else ""
+    raise OperatorError(
+        f"{type(module).__name__}: {rest}computes attention in a way that is not known here ({shown}), and a part of "
+        "the heads would be no capture; expected softmax(scale * queries keys^T + bias) values, by "
+        "scaled_dot_product_attention, nn.MultiheadAttention, the AttentionInterface of transformers, or written out. "
+        "Capture by itself a part of the model that computes it so; for the others there is no way"
+    )
 
 
 def _mixed(torch: Any, part: Any, heads: FloatArray, own: Any) -> Any:
@@ -278,25 +274,6 @@ def _n_sequences(torch: Any, module: Any, given: Iterable[Any]) -> set[int]:
     return sizes
 
 
-def to_numpy(tensor: Any) -> FloatArray:
-    """A tensor of any device and number type as binary64, in memory of its own: a model may go on in its place."""
-    return np.asarray(tensor.detach().to("cpu", torch_library().float64, copy=True).numpy())
-
-
-@contextmanager
-def evaluating(module: Any) -> Iterator[None]:
-    """While inside, the module and its parts are in evaluation mode."""
-    with LISTENING:
-        training = [part for part in module.modules() if part.training]
-        try:
-            for part in training:
-                part.training = False
-            yield
-        finally:
-            for part in training:
-                part.training = True
-
-
 def arguments_of(torch: Any, module: Any, inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """What to call the module with: a tensor, a tuple of tensors, or a dictionary of named ones."""
     if isinstance(inputs, Mapping):
@@ -328,12 +305,3 @@ def _argument(torch: Any, module: Any, given: Any, what: str) -> Any:
     if torch.isnan(tensor).any():
         raise WeightError(f"{what}: expected numbers, got NaN")
     return tensor.to(kinds[0]) if kinds else tensor
-
-
-def torch_library() -> Any:
-    """torch, or how to install it."""
-    try:
-        import torch
-    except ImportError:
-        raise MissingExtraError("capturing torch modules needs torch: pip install 'hardmax[torch]'") from None
-    return torch

@@ -17,9 +17,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from hardmax.errors import OperatorError
 from hardmax.exactness import FloatArray, IntArray
 from hardmax.heads.capture.calls import AttentionCall, Note, hidden_as_infinite
+from hardmax.heads.capture.packages import following, to_numpy
 
 #: The call of torch's multi_head_attention_forward, and its result from other results of its heads.
 Projected: TypeAlias = "Callable[[str, Mapping[str, Any], Any], tuple[AttentionCall, Callable[[FloatArray], Any]]]"
@@ -121,29 +121,8 @@ class Watcher:
     @contextmanager
     def running(self) -> Iterator[None]:
         """While inside, everything is seen."""
-        torch, watcher = self.torch, self
-
-        class Mode(torch.overrides.TorchFunctionMode):  # type: ignore[misc, name-defined]
-            def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-                return watcher._called(func, args, kwargs or {})
-
-        handles = []
-        for name, part in self._module.named_modules():
-
-            def enter(of: Any, _args: Any, name: str = name) -> None:
-                self._stack.append((of, name))
-
-            def leave(*_: Any) -> None:
-                self._stack.pop()
-
-            handles += [part.register_forward_pre_hook(enter), part.register_forward_hook(leave, always_call=True)]
-        try:
-            with Mode():
-                yield
-        finally:
-            for handle in handles:
-                handle.remove()
-            self._stack.clear()
+        with following(self._module, self._stack, self._called):
+            yield
         self.untold += [weights.where for weights in self._open.values()]
 
     @property
@@ -448,7 +427,7 @@ class Watcher:
         queries = scores.queries
         if not scale > 0:
             queries, scale = queries * scale, 1.0
-        arrays = [_numbers(torch, part).reshape(1, -1, *part.shape[-2:]) for part in (queries, scores.keys, values)]
+        arrays = [to_numpy(part).reshape(1, -1, *part.shape[-2:]) for part in (queries, scores.keys, values)]
         part, name = self._stack[-1] if self._stack else (self._module, "")
         return AttentionCall(
             name or type(part).__name__, arrays[0], arrays[1], arrays[2], 1 / scale, added,
@@ -462,9 +441,9 @@ class Watcher:
             added = torch.full((1, 1), float(added))
         shape = (*(1,) * (2 - added.dim()), *added.shape)
         if prod(shape[:-2]) > 1:
-            array = _numbers(torch, added.expand(*scores.queries.shape[:-2], *shape[-2:]).reshape(1, -1, *shape[-2:]))
+            array = to_numpy(added.expand(*scores.queries.shape[:-2], *shape[-2:]).reshape(1, -1, *shape[-2:]))
         else:
-            array = _numbers(torch, added).reshape(1, 1, *shape[-2:])
+            array = to_numpy(added).reshape(1, 1, *shape[-2:])
         array = np.broadcast_to(array, (*array.shape[:-1], scores.keys.shape[-2]))
         lowest = torch.finfo(scores.queries.dtype).min / 2
         found = hidden_as_infinite(array, max(lowest, -1e30))
@@ -480,10 +459,6 @@ def _has_terms(added: FloatArray | None) -> bool:
 
 def _repeated(tensor: Any, share: int) -> Any:
     return tensor if share == 1 else tensor.repeat_interleave(share, dim=-3)
-
-
-def _numbers(torch: Any, tensor: Any) -> FloatArray:
-    return np.asarray(tensor.detach().to("cpu", torch.float64, copy=True).numpy())
 
 
 def _positions(queries: FloatArray, keys: FloatArray, added: FloatArray | None) -> tuple[IntArray, IntArray] | None:
@@ -520,18 +495,3 @@ def _rules() -> dict[str, Callable[..., Any]]:
 
 
 _RULES = _rules()
-
-
-def refuse_untold(module: Any, silent: list[str], watcher: Watcher) -> None:
-    """Refuse a model of which some attention ran and was not told."""
-    places = list(dict.fromkeys([*silent, *watcher.untold]))
-    if not places:
-        return
-    shown = ", ".join(places[:3]) + (f" and {len(places) - 3} more" if len(places) > 3 else "")
-    rest = "beside what can be captured it " if watcher.n_told else ""
-    raise OperatorError(
-        f"{type(module).__name__}: {rest}computes attention in a way that is not known here ({shown}), and a part of "
-        "the heads would be no capture; expected softmax(scale * queries keys^T + bias) values, by "
-        "scaled_dot_product_attention, nn.MultiheadAttention, the AttentionInterface of transformers, or written out. "
-        "Capture by itself a part of the model that computes it so; for the others there is no way"
-    )

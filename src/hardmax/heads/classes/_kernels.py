@@ -89,77 +89,45 @@ def _wall_gap(k: int, d: int, y: FloatArray, low: FloatArray, high: FloatArray) 
 
 
 @kernel
-def _duals(
-    inverse: FloatArray,
-    basis: IntArray,
-    costs: FloatArray,
-    low: FloatArray,
-    high: FloatArray,
-    n_max: int,
-    y: FloatArray,
-) -> None:
-    """Set the dual vector ``y = costs of the basis @ inverse``."""
-    m = len(basis)
-    d = m - 1
-    of_basis = np.empty(m)
-    for i in range(m):
-        j = basis[i]
-        if j < n_max:
-            of_basis[i] = costs[j]
-        elif j < n_max + d:
-            of_basis[i] = low[j - n_max]
-        else:
-            of_basis[i] = -high[j - n_max - d]
-    y[:] = np.dot(of_basis, inverse)
+def _cost(program: Program, j: int) -> float:
+    """What column j of a basis is worth: a rival, or a wall."""
+    n_max, d = len(program.costs), len(program.low)
+    if j < n_max:
+        return float(program.costs[j])
+    return float(program.low[j - n_max] if j < n_max + d else -program.high[j - n_max - d])
 
 
 @kernel
-def _reached(
-    basis: IntArray, x: FloatArray, costs: FloatArray, low: FloatArray, high: FloatArray, is_real: BoolArray
-) -> float:
+def _reached(program: Program, basis: Basis) -> float:
     """The value of the basis; -inf while a made-up wall is in it."""
-    d, n_max = len(low), len(costs)
+    n_max = len(program.costs)
     value = 0.0
-    for i in range(len(basis)):
-        j = basis[i]
-        if j < n_max:
-            value += costs[j] * x[i]
-        elif not is_real[j - n_max]:
+    for i in range(len(basis.members)):
+        j = basis.members[i]
+        if j >= n_max and not program.is_real[j - n_max]:
             return -np.inf
-        elif j < n_max + d:
-            value += low[j - n_max] * x[i]
-        else:
-            value -= high[j - n_max - d] * x[i]
+        value += _cost(program, j) * basis.x[i]
     return value
 
 
 @kernel
-def refactor(
-    columns: FloatArray,
-    basis: IntArray,
-    n_max: int,
-    rhs: FloatArray,
-    inverse: FloatArray,
-    norms: FloatArray,
-    x: FloatArray,
-) -> bool:
-    """Set the inverse from the basis; False where that is singular."""
-    m = len(basis)
+def refactor(columns: FloatArray, rhs: FloatArray, basis: Basis) -> None:
+    """Set the inverse, its norms and the multipliers from the members; raises where these are singular."""
+    n_max, m = len(columns), len(basis.members)
     d = m - 1
     matrix = np.zeros((m, m))
     for i in range(m):
-        j = basis[i]
+        j = basis.members[i]
         if j < n_max:
             matrix[:, i] = columns[j]
         elif j < n_max + d:
             matrix[j - n_max, i] = -1.0
         else:
             matrix[j - n_max - d, i] = 1.0
-    inverse[:] = np.linalg.inv(matrix)
-    x[:] = np.dot(inverse, rhs)
+    basis.inverse[:] = np.linalg.inv(matrix)
+    basis.x[:] = np.dot(basis.inverse, rhs)
     for i in range(m):
-        norms[i] = (inverse[i] * inverse[i]).sum()
-    return True
+        basis.norms[i] = (basis.inverse[i] * basis.inverse[i]).sum()
 
 
 @kernel
@@ -271,7 +239,10 @@ def _column(columns: FloatArray, inverse: FloatArray, j: int) -> Any:
 def _restart(program: Program, n: int, rhs: FloatArray, basis: Basis, gaps: FloatArray) -> None:
     """Multipliers, dual vector and reduced costs from the inverse."""
     basis.x[:] = np.dot(basis.inverse, rhs)
-    _duals(basis.inverse, basis.members, program.costs, program.low, program.high, len(program.costs), basis.y)
+    costs = np.empty(len(basis.members))
+    for i in range(len(costs)):
+        costs[i] = _cost(program, basis.members[i])
+    basis.y[:] = np.dot(costs, basis.inverse)
     gaps[:] = program.costs[:n] - np.dot(program.columns[:n], basis.y)
 
 
@@ -284,7 +255,7 @@ def reoptimise(
     Dual steps by steepest edge while a multiplier is negative, then primal steps by devex; columns whose reduced
     cost has the wrong sign wait for the primal ones.
     """
-    columns, costs, low, high, is_real = program
+    columns, costs, low, high, _ = program
     members, place, inverse, norms, x, y, counts = basis
     n_max, d = len(costs), len(low)
     gaps = np.empty(n)
@@ -293,7 +264,7 @@ def reoptimise(
     devex = np.ones(n + 2 * d)
     for count in range(max_pivots):
         if count % REFRESH == REFRESH - 1:
-            refactor(columns, members, n_max, rhs, inverse, norms, x)
+            refactor(columns, rhs, basis)
             _restart(program, n, rhs, basis, gaps)
         leave = _leaving(x, norms)
         if leave >= 0:
@@ -305,7 +276,7 @@ def reoptimise(
             column = _column(columns, inverse, enter)
             counts[1] += 1
         else:
-            if _reached(members, x, costs, low, high, is_real) >= target:
+            if _reached(program, basis) >= target:
                 return COVERED
             enter = _primal_entering(program, basis, gaps, devex, gap_tiny)
             if enter < 0:

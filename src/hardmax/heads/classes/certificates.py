@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from hardmax.cells.storage import read_arrays, write_arrays
 from hardmax.errors import FileFormatError, HardmaxError, ParameterError, PrecisionError
 from hardmax.exact.elimination import solve_floats
-from hardmax.exactness import BoolArray, Exactness, FloatArray, IntArray
+from hardmax.exactness import BoolArray, Exactness, FloatArray, IntArray, ReadOnlyArrays
 from hardmax.heads.classes.domains import FeatureDomain, read_domain
 from hardmax.heads.classes.sources import arrays_head
 from hardmax.heads.classes.verdicts import DEAD, LIVE, UNDECIDED, Cover
@@ -108,7 +108,7 @@ class Certificate:
 
 
 @dataclass(frozen=True, eq=False)
-class ClassRecord:
+class ClassRecord(ReadOnlyArrays):
     """The verdicts on a head with their proofs; ``ClassAudit`` adds what can be asked."""
 
     weights: FloatArray  # (N, d)
@@ -122,10 +122,6 @@ class ClassRecord:
     covers: tuple[Cover, ...] = field(repr=False)  # columns: classes, then N + k low and N + d + k high walls
     cover_of: IntArray = field(repr=False)  # (N,)
     reason: str = ""  # where the rows come from, and why the domain is what it is
-
-    def __post_init__(self) -> None:
-        for array in (self.weights, self.bias, self.status, self.queries, self.query_of, self.cover_of):
-            array.setflags(write=False)
 
     @property
     def n_classes(self) -> int:
@@ -246,16 +242,10 @@ def save_classes(audit: ClassRecord, path: str | os.PathLike[str]) -> None:
         for i, cover in enumerate(audit.covers)
     ]
     arrays = {
-        "weights": _smallest(audit.weights),
-        "bias": _smallest(audit.bias),
-        "low": domain.low,
-        "high": domain.high,
-        "centre": domain.centre,
+        **{name: _smallest(getattr(audit, name)) for name in ("weights", "bias", "queries")},
+        **{name: getattr(audit, name) for name in ("status", "query_of", "cover_of")},
+        **{name: getattr(domain, name) for name in ("low", "high", "centre")},
         "radius": np.array([domain.radius]),
-        "status": audit.status,
-        "queries": _smallest(audit.queries),
-        "query_of": audit.query_of,
-        "cover_of": audit.cover_of,
         "cover_sizes": np.array([len(each) for each in columns], dtype=np.int64),
         "cover_columns": np.concatenate([np.zeros(0, dtype=np.int64), *columns]),
         "multiplier_sizes": np.array([len(each) for each in floats], dtype=np.int64),
@@ -287,12 +277,7 @@ def read_classes(path: str | os.PathLike[str]) -> dict[str, Any]:
 def _restored(header: dict[str, Any], arrays: dict[str, Any], where: str) -> dict[str, Any]:
     head = arrays_head(arrays["weights"], arrays["bias"], header["names"])
     n, d = head.weights.shape
-    kind = header["domain"]
-    words: Any = kind
-    if kind == "box":
-        words = ("box", arrays["low"], arrays["high"])
-    elif kind == "ball":
-        words = ("ball", arrays["centre"], arrays["radius"][0])
+    bounds = (arrays[name] for name in ("low", "high", "centre", "radius"))
     status, query_of, cover_of = (arrays[name] for name in ("status", "query_of", "cover_of"))
     queries = np.asarray(arrays["queries"], dtype=np.float64)
     exact = {int(i): tuple(map(Fraction, numbers)) for i, numbers in header["exact_multipliers"].items()}
@@ -320,7 +305,7 @@ def _restored(header: dict[str, Any], arrays: dict[str, Any], where: str) -> dic
         "weights": head.weights,
         "bias": head.bias,
         "names": head.names,
-        "domain": read_domain(words, d),
+        "domain": read_domain(FeatureDomain(header["domain"], *bounds), d),
         "status": status.astype(np.int8),
         "queries": queries,
         "query_of": query_of.astype(np.int64),

@@ -17,7 +17,6 @@ lie on the sphere, so a query stands for its direction: row i wins at q / |q| wh
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
 from math import comb, isqrt
@@ -28,11 +27,12 @@ from numpy.typing import NDArray
 from hardmax.exact.elimination import solve
 from hardmax.exact.linear_program import exact_interior_point
 from hardmax.exact.quadratic import QuadraticNumber, compare
-from hardmax.exact.rationals import dot, nearest_float, rational
+from hardmax.exact.rationals import dot, fractions, nearest_float, rational
 from hardmax.exact.rounding import SAFETY, dot_error
 from hardmax.exactness import FloatArray, IntArray
 from hardmax.heads.classes.domains import FeatureDomain
-from hardmax.heads.classes.problem import Problem
+from hardmax.heads.classes.nearest import nearest_in_floats, nearest_in_rationals
+from hardmax.heads.classes.problem import Problem, within_sphere
 from hardmax.heads.classes.proofs import advantage, cell_rows, wins
 from hardmax.heads.classes.verdicts import LIVE, UNDECIDED, Cover, Verdicts, try_queries, whitening
 
@@ -110,13 +110,9 @@ def project(
 
     The bias of the row counts as grown by ``growth``; a distance of ``enough`` radii ends the search. The point is None
     where the cell seems empty, and the multipliers then mix the rivals' differences to zero; neither rivals nor a point
-    where all failed. Rivals join as they win (column generation); each program is a nonnegative least squares (Lawson
-    and Hanson's least distance programming).
+    where all failed. Rivals join as they win (column generation).
     """
-    from scipy.optimize import nnls
-
     rows, bias, centre = problem.rows, problem.bias, problem.domain.centre
-    own = bias[row] + growth
     chosen = np.zeros(0, dtype=np.int64)
     point, multipliers = centre.copy(), np.zeros(0)
     for _ in range(200):
@@ -128,24 +124,12 @@ def project(
             return chosen[used], multipliers[used], point
         above = above[np.argsort(-scores[above])[: max(8, problem.dim // 4)]]
         chosen = np.concatenate([chosen[multipliers > 0] if len(chosen) > 4 * problem.dim + 40 else chosen, above])
-        normals = rows[chosen] - rows[row]
-        limits = own - bias[chosen] - normals @ centre
-        scale = np.sqrt((normals * normals).sum(axis=1))
-        matrix = -np.vstack([(normals / scale[:, None]).T, limits / scale])
-        right = np.append(np.zeros(problem.dim), 1.0)
-        try:
-            solution, _ = nnls(matrix, right)
-        except (RuntimeError, ValueError):
-            break
-        residual = matrix @ solution - right
-        used = solution > 0
-        if not residual[-1] < -1e-14:  # a hint that the cell is empty; the multipliers are checked in rationals
-            return chosen[used], (solution / scale)[used], None
-        point = centre - residual[:-1] / residual[-1]
-        multipliers = solution / scale / -residual[-1]
-        far = np.sqrt(np.square(point - centre).sum())
-        if far > problem.domain.radius * enough:
-            return chosen[used], multipliers[used], point
+        with np.errstate(all="ignore"):
+            found, multipliers = nearest_in_floats(rows[chosen] - rows[row], bias[row] + growth - bias[chosen], centre)
+        used = multipliers > 0
+        if found is None or np.sqrt(np.square(found - centre).sum()) > problem.domain.radius * enough:
+            return chosen[used], multipliers[used], found
+        point = found
     return chosen[:0], multipliers[:0], None
 
 
@@ -258,52 +242,15 @@ def _towards(problem: Problem, nearest: FloatArray, inner: FloatArray) -> FloatA
     return np.asarray(nearest + min(1.0, 0.5 * most) * step)
 
 
-def exact_projection(problem: Problem, row: int) -> tuple[list[int], list[Fraction], list[Fraction]]:
-    """Rivals, positive multipliers, and the nearest point of a closed cell that is not empty to the centre.
-
-    Lawson and Hanson's nonnegative least squares in rationals, which ends after finitely many steps.
-
-    Exactness: exact.
-    """
-    normals, limits, others = cell_rows(problem, row)
-    centre = [Fraction(x) for x in problem.domain.centre.tolist()]
-    columns = [
-        [*(-x for x in normal), dot(normal, centre) - limit] for normal, limit in zip(normals, limits, strict=True)
-    ]
-    passive: list[int] = []
-    values: dict[int, Fraction] = {}
-    while True:
-        residual = [-sum((values[j] * columns[j][k] for j in passive), Fraction(0)) for k in range(problem.dim + 1)]
-        residual[-1] += 1
-        slopes = {j: dot(columns[j], residual) for j in range(len(columns)) if j not in passive}
-        rising = [j for j in slopes if slopes[j] > 0]
-        if not rising:
-            break
-        passive.append(max(rising, key=lambda j: slopes[j]))
-        values[passive[-1]] = Fraction(0)
-        while True:
-            gram = [[dot(columns[a], columns[b]) for b in passive] for a in passive]
-            trial = solve(gram, [columns[a][-1] for a in passive])
-            assert trial is not None  # a column with a positive slope is independent of the passive ones
-            if all(x > 0 for x in trial):
-                values = dict(zip(passive, trial, strict=True))
-                break
-            step = min(values[j] / (values[j] - x) for j, x in zip(passive, trial, strict=True) if x <= 0)
-            values = {j: values[j] + step * (x - values[j]) for j, x in zip(passive, trial, strict=True)}
-            passive = [j for j in passive if values[j] > 0]
-            values = {j: values[j] for j in passive}
-    height = residual[-1]  # positive: the cell is not empty
-    point = [c - x / height for c, x in zip(centre, residual[:-1], strict=True)]
-    return [others[j] for j in passive], [values[j] / height for j in passive], point
-
-
 def _settle_ball_exactly(verdicts: Verdicts, row: int, everywhere: Verdicts) -> None:
     problem = verdicts.problem
-    rivals, multipliers, nearest = exact_projection(problem, row)
-    centre = [Fraction(x) for x in problem.domain.centre.tolist()]
+    normals, limits, others = cell_rows(problem, row)
+    centre = fractions(problem.domain.centre)
+    nearest, multipliers = nearest_in_rationals(normals, limits, centre)
     start = [x - c for x, c in zip(nearest, centre, strict=True)]
     if dot(start, start) >= _square(problem):
-        verdicts.add_cover(Cover(tuple(rivals), "ball", tuple(multipliers)), np.array([row]))
+        rivals = tuple(others[j] for j in multipliers)
+        verdicts.add_cover(Cover(rivals, "ball", tuple(multipliers.values())), np.array([row]))
         return
     inner = everywhere.exact_witnesses.get(row) or [Fraction(x) for x in everywhere.witnesses[row].tolist()]
     share = Fraction(1)
@@ -459,9 +406,7 @@ def sphere_interval(
 
     Exactness: certified; both ends are computed in rationals.
     """
-    free = np.full(problem.dim, np.inf)
-    ball = FeatureDomain("ball", -free, free, np.zeros(problem.dim), 1.0)
-    low, _, inner = ball_interval(replace(problem, domain=ball), row, allowed)
+    low, _, inner = ball_interval(within_sphere(problem), row, allowed)
     units = np.eye(problem.dim)[:64]
     near = [inner, *(inner + sign * unit for sign in (1.0, -1.0) for unit in units), problem.rows[row]]
     some = queries[:4096][np.isfinite(queries[:4096]).all(axis=1)]
@@ -526,12 +471,10 @@ def _beyond(normals: list[list[Fraction]], limits: list[Fraction], inner: Vector
     for k in range(d):
         for sign in (1, -1):
             ahead = [Fraction(-sign * int(k == other)) for other in range(d)]
-            answer = exact_interior_point(
+            ray = exact_interior_point(
                 [ahead, *normals], [Fraction(0)] * (len(normals) + 1), closed=[False] + [True] * len(normals)
-            )
-            if answer.exists:
-                assert answer.point is not None
-                ray = answer.exact_point or _fractions(answer.point)
+            ).witness
+            if ray is not None:
                 factor = Fraction(1)
                 while True:
                     point = [x + factor * y for x, y in zip(inner, ray, strict=True)]

@@ -2,7 +2,7 @@
 
 Every row's own query is scored against all rows in one matrix product; a row is live where its margin exceeds what
 rounding in binary32 can do to two scores, whatever the order of their sums. Rows that are left are tried as mixtures of
-few rivals, which are hints: ``dyadic_cover`` proves them in integers.
+few rivals, which are hints that the caller proves.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from hardmax.heads.devices.arrays import single_margin_error, single_tensor, tor
 _BLOCKS = {"cuda": 2**29, "cpu": 2**23}
 _RIDGE = 1e-6
 _NEAREST = 48  # rivals of a row that are tried in a round
+_SCALES, _ROUNDS = (1.0, 4.0), 4  # lengths of first queries in whitened units, and rounds with mixtures
 
 
 class Mixture(NamedTuple):
@@ -92,7 +93,7 @@ class DeviceHead:
         return (margins > needed) & torch.isfinite(needed) & torch.isfinite(own), scores
 
 
-def device_verdicts(head: DeviceHead, *, scales: tuple[float, ...] = (1.0, 4.0), rounds: int = 4) -> DeviceVerdicts:
+def device_verdicts(head: DeviceHead) -> DeviceVerdicts:
     """Rows proved live on all of space, and hints on others.
 
     Exactness: certified for ``is_live``; mixtures are hints.
@@ -101,10 +102,10 @@ def device_verdicts(head: DeviceHead, *, scales: tuple[float, ...] = (1.0, 4.0),
     with torch.no_grad():
         is_live = torch.zeros(head.n, dtype=torch.bool, device=head.device)
         queries = torch.zeros_like(head.rows)
-        for scale in scales:
+        for scale in _SCALES:
             if not bool(is_live.all()):
                 witness_pass(head, is_live, queries, scale)
-        mixtures = _left(head, is_live, queries, rounds)
+        mixtures = _left(head, is_live, queries)
     return DeviceVerdicts(is_live.cpu().numpy(), queries, mixtures)
 
 
@@ -124,13 +125,13 @@ def witness_pass(head: DeviceHead, is_live: Any, queries: Any, scale: float) -> 
         queries[rows] = asked
 
 
-def _left(head: DeviceHead, is_live: Any, queries: Any, rounds: int) -> list[Mixture]:
+def _left(head: DeviceHead, is_live: Any, queries: Any) -> list[Mixture]:
     """The rows that are left: away from their nearest mixture of rivals, or that mixture."""
     torch, found = head.torch, []
     pending = torch.nonzero(~is_live)[:, 0]
     spread = float(head.bias.max() - head.bias.min()) or 1.0
     known: dict[int, set[int]] = {int(row): set() for row in pending.tolist()}
-    for _ in range(rounds):
+    for _ in range(_ROUNDS):
         if not len(pending) or not head.dim:
             break
         still = []
@@ -195,37 +196,3 @@ def nonnegative(gram: FloatArray, right: FloatArray) -> FloatArray:
             passive &= x > 0
             x[~passive] = 0.0
     return x
-
-
-def dyadic_cover(rows: FloatArray, bias: FloatArray, shares: FloatArray) -> tuple[IntArray, int] | None:
-    """Integers p and an exponent s: shares ``p / 2**s`` that mix the other rows to the first, with no less bias.
-
-    rows (k + 1, d) and bias (k + 1,) are those of a row and its rivals; None where no short dyadic shares do.
-
-    Exactness: exact, computed in integers.
-
-    Examples
-    --------
-    >>> dyadic_cover(np.array([[0.5], [0.0], [2.0]]), np.array([-1.0, 0.0, 0.0]), np.array([0.7500001, 0.25]))
-    (array([3, 1]), 2)
-    >>> dyadic_cover(np.array([[0.5], [0.0], [2.0]]), np.array([1.0, 0.0, 0.0]), np.array([0.75, 0.25])) is None
-    True
-    """
-    numbers = np.column_stack([rows, bias])
-    mantissas, exponents = np.frexp(numbers[numbers != 0])
-    whole = np.ldexp(mantissas, 53).astype(np.int64)
-    trailing = np.frexp((whole & -whole).astype(np.float64))[1] - 1
-    shift = int((53 - exponents - trailing).max(initial=0))
-    with np.errstate(over="ignore"):
-        scaled = np.ldexp(numbers, shift)
-    if not np.abs(scaled).max(initial=0.0) < 2.0**31 or len(shares) > 2**8:
-        return None
-    integers = scaled.astype(np.int64)
-    for bits in range(21):  # sums of at most 2**8 products of 2**20 and 2**31
-        parts = np.rint(np.ldexp(shares, bits)).astype(np.int64)
-        if parts.sum() != 2**bits or not (parts > 0).all():
-            continue
-        mixed = parts @ integers[1:] - (integers[0] << bits)
-        if not mixed[:-1].any() and mixed[-1] >= 0:
-            return parts, bits
-    return None

@@ -82,13 +82,8 @@ class FeatureDomain:
 
     def scaled(self, exponent: int) -> FeatureDomain:
         """The domain of ``2**exponent`` times the queries."""
-        return FeatureDomain(
-            self.kind,
-            np.ldexp(self.low, exponent),
-            np.ldexp(self.high, exponent),
-            np.ldexp(self.centre, exponent),
-            float(np.ldexp(self.radius, exponent)),
-        )
+        low, high, centre = (np.ldexp(array, exponent) for array in (self.low, self.high, self.centre))
+        return FeatureDomain(self.kind, low, high, centre, float(np.ldexp(self.radius, exponent)))
 
 
 def read_domain(domain: Any, dim: int) -> FeatureDomain:

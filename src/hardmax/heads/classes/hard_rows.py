@@ -104,9 +104,13 @@ class Terrain:
             return np.asarray(self.white.factor @ direction)
         return np.asarray(self.problem.domain.clipped(direction[None])[0])
 
+    def distances(self, row: int, rows: IntArray) -> NDArray[np.float32]:
+        """(rows,) squared distances of some rows from a row, all less by the same number."""
+        return np.asarray(self.near_sizes[rows] - 2.0 * (self.near_points[rows] @ self.near_points[row]))
+
     def nearest(self, row: int, allowed: BoolArray, count: int) -> IntArray:
         """The allowed rows nearest to a row, in no order."""
-        distance = self.near_sizes - 2.0 * (self.near_points @ self.near_points[row])
+        distance = self.distances(row, np.arange(len(self.near_points)))
         distance[~allowed] = np.inf
         distance[row] = np.inf
         found = np.argpartition(distance, count)[:count] if count < len(distance) else np.arange(len(distance))
@@ -134,6 +138,10 @@ class Walker:
         self.target: float | None = None  # stop there; None: a little above the row's bias
         self.n_stalls = 0
         self.rounds = 0
+
+    @property
+    def _state(self) -> kernels.Basis:
+        return kernels.Basis(self.basis, self.place, self.inverse, self.norms, self.x, self.y, self.pivots)
 
     def start(self, row: int, allowed: BoolArray, cover: IntArray | Sequence[int] = ()) -> None:
         """Turn to a new row; rivals are the allowed rows. A full cover of the row, if given, is the first basis."""
@@ -175,7 +183,7 @@ class Walker:
         self.place[self.basis] = np.arange(self.m)
         self.is_warm = True
         try:
-            kernels.refactor(self.columns, self.basis, self.n_max, self.right, self.inverse, self.norms, self.x)
+            kernels.refactor(self.columns, self.right, self._state)
         except np.linalg.LinAlgError:
             self._start_cold(rivals)
 
@@ -205,6 +213,12 @@ class Walker:
         self.n = stop
         return len(rows)
 
+    def add_above(self, gaps: FloatArray, allowed: BoolArray, least: float = -np.inf) -> int:
+        """Give the program the allowed rows with the largest gaps, above ``least`` and its own; how many were new."""
+        least = max(least, float(gaps[self.rows[: self.n]].max(initial=-np.inf)))
+        above, count = np.flatnonzero(allowed & (gaps > least)), int(N_ADDED * self.m) + 1
+        return self.add(above if len(above) <= count else above[np.argpartition(-gaps[above], count)[:count]])
+
     def run(self) -> int:
         """Pivot until something is to be asked or told; a status of ``_kernels``."""
         terrain = self.terrain
@@ -220,8 +234,7 @@ class Walker:
         try:
             status = kernels.reoptimise(
                 kernels.Program(self.columns, self.costs, low, high, is_real), self.n, self.right,
-                kernels.Basis(self.basis, self.place, self.inverse, self.norms, self.x, self.y, self.pivots),
-                target, PIVOTS * self.m + 2000, terrain.cost_size,
+                self._state, target, PIVOTS * self.m + 2000, terrain.cost_size,
             )  # fmt: skip
         except np.linalg.LinAlgError:  # rounding let a singular basis in
             status = kernels.INFEASIBLE
@@ -303,12 +316,10 @@ class HardRows:
         self.waiting = self.waiting[self.verdicts.status[self.waiting] == UNDECIDED]
         if not len(self.waiting):
             return False
-        terrain = self.terrain
         if walker.row < 0:
             at = int(len(self.waiting) * self.walkers.index(walker) / len(self.walkers))
         else:
-            points = terrain.near_points
-            at = int(np.argmin(terrain.near_sizes[self.waiting] - 2.0 * (points[self.waiting] @ points[walker.row])))
+            at = int(np.argmin(self.terrain.distances(walker.row, self.waiting)))
         row = int(self.waiting[at])
         self.waiting = np.delete(self.waiting, at)
         walker.start(row, self.verdicts.status == LIVE)
@@ -345,9 +356,7 @@ class HardRows:
         """The waiting rows nearest to a row."""
         if len(self.waiting) <= N_NEAR:
             return self.waiting
-        points = self.terrain.near_points
-        distance = self.terrain.near_sizes[self.waiting] - 2.0 * (points[self.waiting] @ points[row])
-        return self.waiting[np.argpartition(distance, N_NEAR)[:N_NEAR]]
+        return self.waiting[np.argpartition(self.terrain.distances(row, self.waiting), N_NEAR)[:N_NEAR]]
 
     def _give_up(self, walker: Walker) -> None:
         self.doubtful[walker.row] = (walker.cover(), self.terrain.query(walker.y))
@@ -366,10 +375,8 @@ class HardRows:
                 self.active.remove(walker)
                 continue
             gaps = terrain.costs - terrain.points @ walker.y if problem.is_flat else of_walker - of_walker[walker.row]
-            least = 0.0 if problem.is_flat else float(gaps[walker.rows[: walker.n]].max(initial=-np.inf))
-            above = np.flatnonzero(allowed & (gaps > least))
-            above = _largest(gaps, above, int(N_ADDED * walker.m) + 1)
-            if walker.rounds > MAX_ROUNDS or walker.add(above) == 0:
+            least = 0.0 if problem.is_flat else -np.inf
+            if walker.rounds > MAX_ROUNDS or walker.add_above(gaps, allowed, least) == 0:
                 self._give_up(walker)
 
 
@@ -388,16 +395,7 @@ def settle_alone(verdicts: Verdicts, white: Whitening, row: int) -> None:
         status = walker.run()
         if status == kernels.COVERED or (status == kernels.STALLED and walker.n_stalls > 4):
             break
-        if status == kernels.OPTIMAL:
-            gaps = terrain.costs - terrain.points @ walker.y
-            above = np.flatnonzero(allowed & (gaps > max(0.0, gaps[walker.rows[: walker.n]].max(initial=0.0))))
-            if walker.add(_largest(gaps, above, int(N_ADDED * walker.m) + 1)) == 0:
-                break
+        gaps = terrain.costs - terrain.points @ walker.y
+        if status == kernels.OPTIMAL and walker.add_above(gaps, allowed, 0.0) == 0:
+            break
     settle_exactly(verdicts, row, walker.cover(), terrain.query(walker.y))
-
-
-def _largest(values: FloatArray, places: IntArray, count: int) -> IntArray:
-    """The places with the largest values, at most so many."""
-    if len(places) <= count:
-        return places
-    return places[np.argpartition(-values[places], count)[:count]]

@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import IncompleteError
+from hardmax.exact.rationals import float_above, float_below
 from hardmax.exactness import Exactness, IntArray
 from hardmax.heads.classes import _kernels as kernels
 from hardmax.heads.classes.certificates import ClassRecord
 from hardmax.heads.classes.curved import ball_interval, sphere_interval
-from hardmax.heads.classes.hard_rows import N_ADDED, Terrain, Walker
+from hardmax.heads.classes.hard_rows import Terrain, Walker
 from hardmax.heads.classes.problem import Problem, distinct, tamed
 from hardmax.heads.classes.proofs import LARGEST, advantage, exact_multipliers, lead_below, settle_exactly, system
 from hardmax.heads.classes.verdicts import DEAD, LIVE, Verdicts, whitening
@@ -73,7 +74,7 @@ class LiftSearch:
         leader = int(self.keeper[i])
         gap = Fraction(float(audit.bias[leader])) - Fraction(float(audit.bias[i]))
         if audit.status[leader] == LIVE:
-            return Lift.of(_rounded(gap, -np.inf), _rounded(gap, np.inf))
+            return Lift.of(float_below(gap), float_above(gap))
         row = int(np.searchsorted(self.classes, leader))
         if audit.domain.is_polyhedral:
             low, high = _interval(self.walker, row, self.rivals, self._cover(leader))
@@ -82,7 +83,7 @@ class LiftSearch:
         else:
             low, high = sphere_interval(self.problem, row, self.rivals, audit.queries)
         scale = Fraction(2) ** self.problem.bias_exponent
-        return Lift.of(_rounded(gap + low * scale, -np.inf), _rounded(gap + high * scale, np.inf))
+        return Lift.of(float_below(gap + low * scale), float_above(gap + high * scale))
 
     def _cover(self, i: int) -> IntArray:
         """What covers class i, in the numbering of the problem."""
@@ -91,13 +92,6 @@ class LiftSearch:
         walls = columns[columns >= n] - n
         places = np.searchsorted(problem.features, walls % max(d, 1)) + problem.dim * (walls >= d)
         return np.concatenate([np.searchsorted(self.classes, columns[columns < n]), len(self.classes) + places])
-
-
-def _rounded(value: Fraction, towards: float) -> float:
-    near = float(value)
-    if (towards > 0 and Fraction(near) < value) or (towards < 0 and Fraction(near) > value):
-        near = float(np.nextafter(near, towards))
-    return near
 
 
 def _interval(walker: Walker, row: int, alive: NDArray[np.bool_], cover: IntArray) -> tuple[Fraction, Fraction]:
@@ -118,11 +112,7 @@ def _interval(walker: Walker, row: int, alive: NDArray[np.bool_], cover: IntArra
         gaps[row] = -np.inf
         if gaps.max() < least:
             query, least = at, gaps.max()
-        above = np.flatnonzero(alive & (gaps > gaps[walker.rows[: walker.n]].max(initial=-np.inf)))
-        count = int(N_ADDED * walker.m) + 1
-        if len(above) > count:
-            above = above[np.argpartition(-gaps[above], count)[:count]]
-        if walker.add(above) == 0:
+        if walker.add_above(gaps, alive) == 0:
             break
     high = advantage(problem, row, problem.domain.clipped(query[None])[0])
     low = _mixed_lead(problem, walker.cover(), row)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,29 +64,25 @@ class Problem:
             rows, bias = self.rows.astype(np.float32), self.bias.astype(np.float32)
         return (rows, bias) if (rows == self.rows).all() and (bias == self.bias).all() else None
 
-    def scores(self, queries: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def scores(self, queries: NDArray[np.floating]) -> tuple[NDArray[np.floating], FloatArray]:
         """Scores (queries, rows), and how much the largest must exceed the others to be proved the largest (queries,).
+
+        Queries in binary32, of a head whose numbers are such, are scored in binary32.
 
         Exactness: certified by the lemma on the winner of many scores.
         """
-        with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-            scores = queries @ self.rows.T
-            scores += self.bias
-            lengths = length_above(self.dim, (queries * queries).sum(axis=1))
-            size = SAFETY * (lengths * self.longest + self.largest_bias)
-            return scores, 2.0 * SAFETY * dot_error(self.dim, size)
-
-    def single_scores(self, queries: NDArray[np.float32]) -> tuple[NDArray[np.float32], FloatArray]:
-        """The same in binary32, for heads whose numbers are; queries (k, d) in binary32."""
-        assert self.single is not None
-        rows, bias = self.single
+        of_type: tuple[Any, Any, Any] = (self.rows, self.bias, dot_error)
+        if queries.dtype == np.float32:
+            assert self.single is not None
+            of_type = (*self.single, single_dot_error)
+        rows, bias, error = of_type
         with np.errstate(over="ignore", invalid="ignore", under="ignore"):
             scores = queries @ rows.T
             scores += bias
-            exact = queries.astype(np.float64)
+            exact = queries.astype(np.float64, copy=False)
             lengths = length_above(self.dim, (exact * exact).sum(axis=1))
             size = SAFETY * (lengths * self.longest + self.largest_bias)
-            return scores, 2.0 * SAFETY * single_dot_error(self.dim, size)
+            return scores, 2.0 * SAFETY * error(self.dim, size)
 
 
 def distinct(weights: FloatArray, bias: FloatArray) -> tuple[IntArray, IntArray]:
@@ -158,13 +155,10 @@ def _exponent(values: FloatArray) -> int:
 def unbounded(problem: Problem) -> Problem:
     """The problem on all of space, without the features in which all rows agree."""
     moving = np.flatnonzero((problem.rows != problem.rows[:1]).any(axis=0))
-    free = np.full(len(moving), np.inf)
-    domain = FeatureDomain("everywhere", -free, free, np.zeros(len(moving)), np.inf)
     rows = np.ascontiguousarray(problem.rows[:, moving])
-    return Problem(rows, problem.bias, problem.classes, moving, domain, problem.exponent, problem.bias_exponent)
+    return replace(problem, rows=rows, features=moving, domain=read_domain("all", len(moving)))
 
 
 def within_sphere(problem: Problem) -> Problem:
     """A problem on the sphere as one on its ball."""
-    free = np.full(problem.dim, np.inf)
-    return replace(problem, domain=FeatureDomain("ball", -free, free, np.zeros(problem.dim), problem.domain.radius))
+    return replace(problem, domain=read_domain(("ball", 0.0, problem.domain.radius), problem.dim))

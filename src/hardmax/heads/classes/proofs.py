@@ -16,7 +16,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
-import scipy.linalg
+from scipy.linalg.lapack import dgetrf, dgetri
 
 from hardmax.exact.elimination import Echelon, solve_floats
 from hardmax.exact.integers import integer_row
@@ -61,10 +61,10 @@ def _enclosed(problem: Problem, basis: Sequence[int], rows: IntArray) -> _Enclos
     m = len(matrix)
     if matrix.shape[1] != m or not np.isfinite(costs).all():
         return None
-    try:
-        inverse = scipy.linalg.inv(matrix, check_finite=False)
-    except (scipy.linalg.LinAlgError, ValueError):
+    factors, pivots, is_singular = dgetrf(matrix)  # scipy.linalg.inv would warn of what the proof below refuses
+    if is_singular:
         return None
+    inverse, _ = dgetri(factors, pivots, lwork=64 * m)
     with np.errstate(all="ignore"):
         sizes = np.abs(inverse)
         defect = np.abs(np.eye(m) - inverse @ matrix) + dot_error(m, 1.0 + sizes @ np.abs(matrix))

@@ -21,6 +21,7 @@ from hardmax.errors import FileFormatError, IncompleteError, OperatorError, Para
 from hardmax.exact.rounding import SAFETY, dot_error
 from hardmax.exactness import Exactness, FloatArray, IntArray
 from hardmax.heads.classes.problem import distinct
+from hardmax.heads.classes.verdicts import proved_winners
 from hardmax.networks.files.opening import contents
 
 if TYPE_CHECKING:
@@ -184,14 +185,8 @@ def _around(before: ClassAudit, after: ClassAudit, i: int) -> FloatArray:
 
 def _winners(scores: FloatArray, sizes: FloatArray, bias: FloatArray, dim: int) -> IntArray:
     """(queries,) the proved winner, -1 where rounding leaves it open."""
-    total = scores + bias
     needed = 2.0 * SAFETY * dot_error(dim, SAFETY * (sizes + np.abs(bias)).max(axis=1))
-    first = total.argmax(axis=1)
-    rows = np.arange(len(total))
-    best = total[rows, first]
-    total[rows, first] = -np.inf
-    with np.errstate(invalid="ignore"):
-        return np.asarray(np.where((best - total.max(axis=1) > needed) & np.isfinite(needed), first, -1))
+    return proved_winners(scores + bias, needed)
 
 
 def _blocks(queries: FloatArray, n_classes: int) -> Any:

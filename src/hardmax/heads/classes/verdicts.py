@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.exactness import FloatArray, IntArray
-from hardmax.heads.classes.domains import FeatureDomain
+from hardmax.heads.classes.domains import read_domain
 from hardmax.heads.classes.problem import Problem
 
 UNDECIDED, DEAD, LIVE = -1, 0, 1
@@ -59,11 +59,7 @@ class Verdicts:
 
         ``needed`` is how much a winner must exceed the others by, as ``Problem.scores`` says.
         """
-        from hardmax.heads.classes import _kernels as kernels  # the compiler comes with them
-
-        winners, margins = kernels.two_largest(scores)
-        with np.errstate(invalid="ignore"):
-            winners = np.where((margins > needed) & np.isfinite(needed), winners, -1)
+        winners = proved_winners(scores, needed)
         for k in np.flatnonzero(winners >= 0):
             row = winners[k]
             if self.status[row] == UNDECIDED:
@@ -87,11 +83,19 @@ class Verdicts:
             self.status[fresh] = DEAD
 
 
+def proved_winners(scores: NDArray[np.floating], needed: FloatArray) -> IntArray:
+    """(queries,) the row with the largest score of each query, -1 where it does not lead by more than ``needed``."""
+    from hardmax.heads.classes import _kernels as kernels  # the compiler comes with them
+
+    winners, margins = kernels.two_largest(scores)
+    with np.errstate(invalid="ignore"):
+        return np.where((margins > needed) & np.isfinite(needed), winners, -1)
+
+
 def widened(part: Verdicts, problem: Problem) -> Verdicts:
     """Verdicts on an ``unbounded`` problem as such on all features of the problem it was made of."""
     d, moving = problem.dim, part.problem.features
-    free = np.full(d, np.inf)
-    found = Verdicts(replace(problem, domain=FeatureDomain("everywhere", -free, free, np.zeros(d), np.inf)))
+    found = Verdicts(replace(problem, domain=read_domain("all", d)))
     found.status, found.covers, found.cover_of = part.status, part.covers, part.cover_of
     found.witnesses[:, moving] = part.witnesses
     for row, query in part.exact_witnesses.items():
@@ -166,14 +170,13 @@ def try_queries(verdicts: Verdicts, queries: FloatArray) -> IntArray:
     problem = verdicts.problem
     if problem.domain.kind == "ball":
         queries = queries[problem.domain.contains(queries)]
-        return verdicts.add_winners(queries, *problem.scores(queries))
-    if problem.single is None:
+    if problem.domain.kind == "ball" or problem.single is None:
         return verdicts.add_winners(queries, *problem.scores(queries))
     single = _single_queries(problem, queries)
     exact = single.astype(np.float64)
     if not problem.domain.contains(exact).all():  # walls so near to each other that binary32 has nothing between
         return verdicts.add_winners(queries, *problem.scores(queries))
-    winners = verdicts.add_winners(exact, *problem.single_scores(single))
+    winners = verdicts.add_winners(exact, *problem.scores(single))
     again = np.flatnonzero(winners < 0)
     if len(again):
         winners[again] = verdicts.add_winners(exact[again], *problem.scores(exact[again]))

@@ -18,9 +18,9 @@ from numpy.typing import ArrayLike
 
 from hardmax.errors import EmptyError, ParameterError, RunError, ShapeError, WeightError
 from hardmax.exact.decimals import log_exceeds
-from hardmax.exact.rationals import nearest_float
+from hardmax.exact.rationals import exact_scores, fraction, nearest_float
 from hardmax.exact.rounding import SAFETY, dot_error, length_above, relative_error
-from hardmax.exactness import BoolArray, Exactness, FloatArray, IntArray
+from hardmax.exactness import BoolArray, Exactness, FloatArray, IntArray, ReadOnlyArrays
 from hardmax.heads.devices.arrays import single_margin_error, single_tensor, torch_package, whole_binary32
 
 #: Scores held at once, on a device with its own memory and without.
@@ -29,7 +29,7 @@ _Block = tuple[IntArray, FloatArray, FloatArray]  # winners, margins, errors
 
 
 @dataclass(frozen=True, eq=False)
-class AttentionMargins:
+class AttentionMargins(ReadOnlyArrays):
     """Arrays with an entry for each query: who wins, by how much, and whether that certifies the row.
 
     ``winners`` are exact, ties to the lowest index. ``margins`` (winner minus runner-up, infinite where one key is
@@ -105,8 +105,6 @@ def attention_margins(
         found.take(doubtful, again)
     for row in everyone[~found.is_known].tolist():
         found.settle(row)
-    for array in (found.winners, found.margins, found.errors, found.is_certified):
-        array.setflags(write=False)
     return AttentionMargins(found.winners, found.margins, found.errors, found.is_certified, given.n_keys, len(doubtful))
 
 
@@ -143,13 +141,9 @@ class _Rows:
             errors = dot_error(given.dim, size)
             lowest = np.partition(scores - errors, -2)[-2]  # two keys have at least this
             near = np.flatnonzero(~(scores + errors < lowest))
-        exact = {
-            j: sum((Fraction(x) * Fraction(k) for x, k in zip(query.tolist(), keys[j].tolist(), strict=True)),
-                   Fraction(float(biases[j])))
-            for j in near.tolist()
-        }  # fmt: skip
+        exact = dict(zip(near.tolist(), exact_scores(query, keys[near], biases[near]), strict=True))
         winner = min(exact, key=lambda j: (-exact[j], j))
-        margin = exact[winner] - max(score for j, score in exact.items() if j != winner)
+        margin = fraction(exact[winner] - max(score for j, score in exact.items() if j != winner))
         self.winners[row], self.margins[row] = winner, nearest_float(margin) or (5e-324 if margin > 0 else 0.0)
         self.errors[row] = 0.0 if margin == 0 else SAFETY * relative_error(1) * self.margins[row] + 5e-324
         self.is_certified[row] = margin > 0 and not log_exceeds(n_visible - 1, margin / Fraction(given.temperature))

@@ -92,33 +92,20 @@ def solve_games(
     columns_mix: FloatArray,  # (asked, rivals) out; zero at the key itself
 ) -> NDArray[np.bool_]:
     """``solve_game`` for every key: payoff score_key - score_rival."""
-    n_generators = len(scores)
-    n_rivals = len(rivals)
-    fine = np.empty(len(keys), np.bool_)
+    fine = np.zeros(len(keys), np.bool_)
+    rows_mix[:] = 0.0
+    columns_mix[:] = 0.0
     for problem in range(len(keys)):
         key = keys[problem]
-        count = 0
-        for k in range(n_rivals):
-            if rivals[k] != key:
-                count += 1
-        if count == 0:  # nobody to beat
-            fine[problem] = False
-            rows_mix[problem] = 0.0
-            columns_mix[problem] = 0.0
+        places = np.flatnonzero(rivals != key)
+        if len(places) == 0:  # nobody to beat
             continue
-        payoff = np.empty((n_generators, count))
-        place = 0
-        for k in range(n_rivals):
-            if rivals[k] != key:
-                for g in range(n_generators):
-                    payoff[g, place] = scores[g, key] - scores[g, rivals[k]]
-                place += 1
-        mixture = np.empty(count)
+        payoff = np.empty((len(scores), len(places)))
+        for g in range(len(scores)):
+            for k in range(len(places)):
+                payoff[g, k] = scores[g, key] - scores[g, rivals[places[k]]]
+        mixture = np.empty(len(places))
         fine[problem] = solve_game(payoff, rows_mix[problem], mixture)
-        place = 0
-        for k in range(n_rivals):
-            columns_mix[problem, k] = 0.0
-            if rivals[k] != key:
-                columns_mix[problem, k] = mixture[place]
-                place += 1
+        for k in range(len(places)):
+            columns_mix[problem, places[k]] = mixture[k]
     return fine

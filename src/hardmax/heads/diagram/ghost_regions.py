@@ -59,8 +59,7 @@ def ghost_regions(keys: ArrayLike, biases: ArrayLike | None = None, *, max_cells
     1
     """
     diagram = power_diagram(keys, biases)
-    shift = np.zeros(len(diagram.keys)) if diagram.biases is None else diagram.biases
-    pairs = [(diagram.keys[[i, j]], shift[[i, j]]) for i, j in combinations(diagram.terms.index.tolist(), 2)]
+    pairs = [(diagram.keys[[i, j]], diagram.shifts[[i, j]]) for i, j in combinations(diagram.terms.index.tolist(), 2)]
     per_cell = np.zeros(len(diagram.keys), dtype=np.int64)
     if not pairs:
         per_cell[0] = 1

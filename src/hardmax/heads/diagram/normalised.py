@@ -70,9 +70,9 @@ def normalised_diagram(diagram: PowerDiagram, norm: str) -> NormalisedDiagram:
     basis = np.eye(diagram.dim, dtype=int)
     if norm == "layer":
         basis = basis[:-1] - basis[1:]
-    rows = [tuple(Fraction(x) for x in key) for key in diagram.keys.tolist()]
-    slopes = [tuple(_dot(row, key) for row in basis.tolist()) for key in rows]
-    biases = [Fraction(0)] * len(rows) if diagram.biases is None else [Fraction(b) for b in diagram.biases.tolist()]
+    rows = [diagram.exact_score(key) for key in range(len(diagram.keys))]
+    slopes = [tuple(_dot(row, key) for row in basis.tolist()) for *key, _ in rows]
+    biases = [bias for *_, bias in rows]
     gram, square = [[Fraction(int(x)) for x in row] for row in basis @ basis.T], Fraction(diagram.dim)
     live: BoolArray = np.zeros(len(rows), dtype=bool)
     if inner == 2:

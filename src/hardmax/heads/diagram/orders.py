@@ -10,24 +10,28 @@ far can be ordered so: a branch that cannot is left at once.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from itertools import combinations
 from operator import index
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hardmax.errors import ParameterError
 from hardmax.exact.linear_program import exact_interior_point
-from hardmax.exactness import Exactness, FloatArray, IntArray
+from hardmax.exactness import Exactness, FloatArray, IntArray, ReadOnlyArrays
+
+if TYPE_CHECKING:
+    from hardmax.heads.diagram.power_diagram import PowerDiagram
 
 Row = tuple[Fraction, ...]  # a score or a difference of two: slopes, then the constant
 
 
 @dataclass(frozen=True, eq=False)
-class OrderDiagram:
+class OrderDiagram(ReadOnlyArrays):
     """The cells of order k of one head.
 
     ``subsets`` (n, k) are the sets of keys that win together somewhere, each sorted, in lexicographic order.
@@ -63,9 +67,9 @@ class OrderDiagram:
         return np.array(pairs, dtype=np.int64).reshape(-1, 2)
 
 
-def order_diagram(keys: FloatArray, biases: FloatArray | None, order: Any) -> OrderDiagram:
+def order_diagram(diagram: PowerDiagram, order: Any) -> OrderDiagram:
     """The order-k cells of scores <q, k_j> + b_j; see ``PowerDiagram.order``."""
-    n = len(keys)
+    n = len(diagram.keys)
     try:
         k = index(order)
     except TypeError:
@@ -74,16 +78,11 @@ def order_diagram(keys: FloatArray, biases: FloatArray | None, order: Any) -> Or
         raise ParameterError(
             f"order: expected an integer from 1 to {n - 1}, one less than there are keys, got {order!r}"
         )
-    constants = np.zeros(n) if biases is None else biases
-    scores = tuple(
-        tuple(Fraction(x) for x in (*key, constant))
-        for key, constant in zip(keys.tolist(), constants.tolist(), strict=True)
-    )
+    scores = tuple(map(diagram.exact_score, range(n)))
     found: list[tuple[tuple[int, ...], tuple[Fraction, ...]]] = []
-    _extend(scores, k, (), (), tuple(Fraction(0) for _ in range(keys.shape[1])), found)
+    _extend(scores, k, (), (), (Fraction(0),) * diagram.dim, found)
     found.sort()
     subsets = np.array([chosen for chosen, _ in found], dtype=np.int64).reshape(-1, k)
-    subsets.setflags(write=False)
     return OrderDiagram(k, subsets, Exactness.EXACT, scores, tuple(point for _, point in found))
 
 
@@ -134,19 +133,15 @@ def _difference(first: Row, second: Row) -> Row:
     return tuple(a - b for a, b in zip(first, second, strict=True))
 
 
-def value_at(row: Row, point: tuple[Fraction, ...]) -> Fraction:
+def value_at(row: Row, point: Sequence[Fraction]) -> Fraction:
+    """A score, or a difference of two, at a query."""
     return sum((a * b for a, b in zip(row, point, strict=False)), row[-1])
 
 
 def witness(rows: list[Row], closed: list[bool]) -> tuple[Fraction, ...] | None:
     """A point where every row is positive (closed ones at least zero), or None."""
     found = exact_interior_point([[-a for a in row[:-1]] for row in rows], [row[-1] for row in rows], closed=closed)
-    if not found.exists:
-        return None
-    if found.exact_point is not None:
-        return tuple(Fraction(x) for x in found.exact_point)
-    assert found.point is not None
-    return tuple(Fraction(x) for x in found.point.tolist())
+    return found.witness
 
 
 def _share_facet(scores: tuple[Row, ...], first: frozenset[int], second: frozenset[int]) -> bool:

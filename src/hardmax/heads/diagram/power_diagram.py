@@ -21,20 +21,17 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hardmax.errors import ParameterError, PrecisionError, ShapeError, WeightError
+from hardmax.exact.rationals import dot, exact_scores, fractions
 from hardmax.exact.rounding import dot_error
-from hardmax.exactness import BoolArray, FloatArray, IntArray, detached
+from hardmax.exactness import BoolArray, FloatArray, IntArray, ReadOnlyArrays, detached
 from hardmax.heads.classes.domains import read_domain
 from hardmax.heads.classes.sources import arrays_head
 from hardmax.heads.diagram.clipping import Polyhedron, clipped_polygons, clipped_polyhedra
 from hardmax.heads.diagram.normalised import NormalisedDiagram, normalised_diagram
 from hardmax.heads.diagram.orders import OrderDiagram, order_diagram
-from hardmax.heads.diagram.reachable import (
-    Reachable,
-    reachable_from_cone,
-    reachable_from_hull,
-    reachable_from_polyhedron,
-)
+from hardmax.heads.diagram.reachable import Reachable, reachable_from_cone, reachable_from_hull
 from hardmax.heads.diagram.reachable_ball import reachable_from_ball
+from hardmax.heads.diagram.reachable_polyhedron import reachable_from_polyhedron
 from hardmax.heads.diagram.shares import Shares, angle_shares, sampled_shares
 from hardmax.heads.diagram.sparsemax import SparsemaxDiagram, sparsemax_diagram
 from hardmax.tropical.dual_subdivision import dual_cells
@@ -54,7 +51,7 @@ class Halfspaces(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class PowerDiagram:
+class PowerDiagram(ReadOnlyArrays):
     """The cells of one head; made by ``power_diagram``.
 
     ``keys`` (N, d) and ``biases`` (N,) or None are read-only. Every combinatorial answer (who lives, who
@@ -94,24 +91,29 @@ class PowerDiagram:
         values.setflags(write=False)
         return values
 
+    @cached_property
+    def shifts(self) -> FloatArray:
+        """The biases (N,), zeros where there are none."""
+        return np.zeros(len(self.keys)) if self.biases is None else self.biases
+
+    def exact_score(self, key: int) -> tuple[Fraction, ...]:
+        """A key and its bias as rationals: the coefficients of its score, the constant last."""
+        return (*fractions(self.keys[key]), Fraction(float(self.shifts[key])))
+
     @property
     def is_voronoi(self) -> bool:
         """Whether all powers agree exactly, so that this is the ordinary Voronoi diagram (Remark IV.6).
 
         Exactness: exact.
         """
-        biases = np.zeros(len(self.keys)) if self.biases is None else self.biases
         with np.errstate(over="ignore", invalid="ignore"):
             square = (self.keys * self.keys).sum(axis=1)
-            size = float((square + 2.0 * np.abs(biases)).max())
-            spread = float(np.ptp(square + 2.0 * biases))
+            size = float((square + 2.0 * np.abs(self.shifts)).max())
+            spread = float(np.ptp(square + 2.0 * self.shifts))
             if spread > 2.0 * dot_error(self.dim, size):
                 return False
-        exact = {
-            sum((Fraction(x) ** 2 for x in key), 2 * Fraction(bias))
-            for key, bias in zip(self.keys.tolist(), biases.tolist(), strict=True)
-        }
-        return len(exact) == 1
+        scores = map(self.exact_score, range(len(self.keys)))
+        return len({dot(key, key) + 2 * bias for *key, bias in scores}) == 1
 
     @cached_property
     def terms(self) -> Terms:
@@ -125,10 +127,10 @@ class PowerDiagram:
         Exactness: certified.
         """
         if self.device is not None:
-            result = _live_on(self.keys, self.biases, self.device)
+            result = _live_on(self, self.device)
         else:
             result = np.zeros(len(self.keys), dtype=bool)
-            result[self.terms.index[self.terms.live]] = True
+            result[self.terms.live_keys] = True
         result.setflags(write=False)
         return result
 
@@ -138,9 +140,7 @@ class PowerDiagram:
 
         Exactness: certified.
         """
-        index = self.terms.index
-        pairs = [(int(index[i]), int(index[j])) for i, near in enumerate(self.terms.neighbours) for j in near if i < j]
-        result = np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2)
+        result = self.terms.key_pairs
         result.setflags(write=False)
         return result
 
@@ -164,7 +164,7 @@ class PowerDiagram:
         rivals = self.terms.index[self.terms.neighbours_of(row)]
         with np.errstate(over="ignore"):
             normals = self.keys[rivals] - self.keys[key]
-            limits = np.zeros(len(rivals)) if self.biases is None else self.biases[key] - self.biases[rivals]
+            limits = self.shifts[key] - self.shifts[rivals]
         if not (np.isfinite(normals).all() and np.isfinite(limits).all()):
             raise PrecisionError(
                 f"key {int(key)}: the difference to a neighbour overflows binary64, expected differences below 1e308; "
@@ -208,7 +208,7 @@ class PowerDiagram:
         """
         query, exact = self.witness(key)
         if query is not None:
-            return tuple(Fraction(x) for x in query.tolist())
+            return tuple(fractions(query))
         assert exact is not None
         return exact
 
@@ -229,7 +229,7 @@ class PowerDiagram:
 
         Exactness: exact for any finite floats.
         """
-        points = self._queries(queries)
+        points = self.read_queries(queries)
         flat = points.reshape(-1, self.dim)
         winners = np.empty(len(flat), dtype=np.int64)
         step = max(1, 4_000_000 // len(self.keys))
@@ -238,29 +238,22 @@ class PowerDiagram:
         return winners.reshape(points.shape[:-1])
 
     def _assign_block(self, queries: FloatArray) -> IntArray:
-        biases = np.zeros(len(self.keys)) if self.biases is None else self.biases
         with np.errstate(over="ignore", invalid="ignore"):
-            scores = queries @ self.keys.T + biases
-            size = np.abs(queries) @ np.abs(self.keys.T) + np.abs(biases)
+            scores = queries @ self.keys.T + self.shifts
+            size = np.abs(queries) @ np.abs(self.keys.T) + np.abs(self.shifts)
             bound = dot_error(self.dim, size)
             # Anyone whose score could still be the largest.
             lowest = (scores - bound).max(axis=1, keepdims=True)
             possible = ~(scores + bound < lowest)
         winners: IntArray = possible.argmax(axis=1).astype(np.int64)
         for row in np.flatnonzero(possible.sum(axis=1) > 1):
-            query = [Fraction(x) for x in queries[row].tolist()]
             candidates = np.flatnonzero(possible[row])
-            exact = [
-                sum(
-                    (Fraction(x) * q for x, q in zip(self.keys[j].tolist(), query, strict=True)),
-                    Fraction(biases[j]),
-                )
-                for j in candidates
-            ]
+            exact = exact_scores(queries[row], self.keys[candidates], self.shifts[candidates])
             winners[row] = candidates[exact.index(max(exact))]
         return winners
 
-    def _queries(self, queries: ArrayLike) -> FloatArray:
+    def read_queries(self, queries: ArrayLike) -> FloatArray:
+        """Queries (..., d) as finite floats, refused otherwise."""
         points = np.asarray(detached(queries), dtype=np.float64)
         if points.ndim < 1 or points.shape[-1] != self.dim:
             raise ShapeError(f"expected queries of shape (..., {self.dim}), got {points.shape}")
@@ -311,7 +304,7 @@ class PowerDiagram:
             ...
         hardmax.errors.ParameterError: order: expected an integer from 1 to 3, one less than there are keys, got 4
         """
-        return order_diagram(self.keys, self.biases, k)
+        return order_diagram(self, k)
 
     def sparsemax(self, temperature: float = 1.0) -> SparsemaxDiagram:
         """The cells of the head with sparsemax(scores / temperature): the sets of keys that get weight, and where.
@@ -329,7 +322,7 @@ class PowerDiagram:
         >>> power_diagram([[5.0], [5.0]]).sparsemax().supports  # the same key twice: half of the weight each
         ((0, 1),)
         """
-        return sparsemax_diagram(self.keys, self.biases, temperature)
+        return sparsemax_diagram(self, temperature)
 
     def normalised(self, norm: str) -> NormalisedDiagram:
         """The cells on the sphere that a normalisation in front of the head sends its inputs to.
@@ -465,12 +458,12 @@ def _pair(value: object, name: str, form: str) -> tuple[Any, Any]:
     return first, second
 
 
-def _live_on(keys: FloatArray, biases: FloatArray | None, device: str) -> BoolArray:
+def _live_on(diagram: PowerDiagram, device: str) -> BoolArray:
     """Which keys live, first queries on a device: the question of ``hm.audit_classes``, for classes that are keys."""
     from hardmax.heads.classes.settling import settled  # the compiler comes with it
 
-    head = arrays_head(keys, np.zeros(len(keys)) if biases is None else biases, None)
-    return np.asarray(settled(head, read_domain("all", keys.shape[1]), False, None, device)["status"] == 1)
+    head = arrays_head(diagram.keys, diagram.shifts, None)
+    return np.asarray(settled(head, read_domain("all", diagram.dim), False, None, device)["status"] == 1)
 
 
 def power_diagram(keys: ArrayLike, biases: ArrayLike | None = None, *, device: str | None = None) -> PowerDiagram:
@@ -528,8 +521,4 @@ def power_diagram(keys: ArrayLike, biases: ArrayLike | None = None, *, device: s
     >>> np.flatnonzero(power_diagram(points).live[18:]).tolist()
     [2]
     """
-    points, shifts = read_terms(keys, biases, "power_diagram")
-    for array in (points, shifts):
-        if array is not None:
-            array.setflags(write=False)
-    return PowerDiagram(points, shifts, device)
+    return PowerDiagram(*read_terms(keys, biases, "power_diagram"), device)

@@ -21,14 +21,14 @@ from hardmax.exact.integers import integers
 from hardmax.exact.linear_program import exact_interior_point
 from hardmax.exact.rationals import nearest_float
 from hardmax.exact.rounding import UNDERFLOW, dot_error, relative_error
-from hardmax.exactness import BoolArray, FloatArray, IntArray, numbers
+from hardmax.exactness import BoolArray, FloatArray, IntArray, ReadOnlyArrays, numbers
 from hardmax.heads.diagram.power_diagram import PowerDiagram, power_diagram
 
 Point = tuple[Fraction, ...]
 
 
 @dataclass(frozen=True, eq=False)
-class Pullback:
+class Pullback(ReadOnlyArrays):
     """What a query map does to the cells of a head; made by ``pull_back``.
 
     Attributes
@@ -56,10 +56,6 @@ class Pullback:
     diagram: PowerDiagram
     nullspace: FloatArray
     exact_witnesses: Mapping[int, tuple[Fraction, ...]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        for array in (self.live, self.witnesses, self.merged, self.nullspace):
-            array.setflags(write=False)
 
     @property
     def n_cells(self) -> int:
@@ -109,9 +105,8 @@ def pull_back(diagram: PowerDiagram, weight: ArrayLike, bias: ArrayLike | None =
         for place, x in zip(columns.tolist(), point, strict=True):
             full[place] = x
         exact[key] = tuple(full)
-    own = np.zeros(len(diagram.keys)) if diagram.biases is None else diagram.biases
     with np.errstate(over="ignore", invalid="ignore"):
-        image_keys, image_biases = diagram.keys @ matrix, diagram.keys @ shift + own
+        image_keys, image_biases = diagram.keys @ matrix, diagram.keys @ shift + diagram.shifts
     if not (np.isfinite(image_keys).all() and np.isfinite(image_biases).all()):
         raise PrecisionError(
             "the keys of input space overflow binary64, expected keys times the query matrix below 1.8e308; divide "
@@ -147,21 +142,17 @@ def _exact_scores(
     diagram: PowerDiagram, matrix: FloatArray, shift: FloatArray
 ) -> tuple[list[tuple[Fraction, ...]], list[Fraction]]:
     """Slopes W^T k_j and offsets <c, k_j> + b_j in rationals."""
-    (keys,) = integers(diagram.keys)
-    (columns,) = integers(matrix)
-    scale = _lattice(diagram.keys) * _lattice(matrix)
+    (keys, (of_keys,)), (columns, (of_columns,)), (steps, (of_steps,)) = (
+        integers(array, [1.0])
+        for array in (diagram.keys, matrix, shift)  # beside each 1 on the same lattice
+    )
     products = keys.dot(columns) if matrix.shape[1] else np.empty((len(keys), 0), dtype=object)
-    slopes = [tuple(Fraction(int(x)) * scale for x in row) for row in products]
-    constant = keys.dot(integers(shift)[0])
-    own = np.zeros(len(keys)) if diagram.biases is None else diagram.biases
-    unit = _lattice(diagram.keys) * _lattice(shift)
-    offsets = [Fraction(int(x)) * unit + Fraction(b) for x, b in zip(constant, own.tolist(), strict=True)]
+    slopes = [tuple(Fraction(int(x), of_keys * of_columns) for x in row) for row in products]
+    offsets = [
+        Fraction(int(x), of_keys * of_steps) + Fraction(b)
+        for x, b in zip(keys.dot(steps), diagram.shifts.tolist(), strict=True)
+    ]
     return slopes, offsets
-
-
-def _lattice(values: FloatArray) -> Fraction:
-    """The power of two of which ``integers`` makes multiples."""
-    return Fraction(1, max((x.as_integer_ratio()[1] for x in values.reshape(-1).tolist()), default=1))
 
 
 def _first_equal(slopes: list[tuple[Fraction, ...]], offsets: list[Fraction]) -> IntArray:
@@ -231,13 +222,13 @@ def _wins_somewhere(
     while True:
         point: Point = (Fraction(0),) * len(slopes[key])
         if working:
-            answer = exact_interior_point(
+            found = exact_interior_point(
                 [[a - b for a, b in zip(slopes[i], slopes[key], strict=True)] for i in working],
                 [offsets[key] - offsets[i] for i in working],
-            )
-            if not answer.exists:
+            ).witness
+            if found is None:
                 return None
-            point = tuple(answer.exact_point or map(Fraction, answer.point.tolist()))  # type: ignore[union-attr]
+            point = found
         wrong = _unbeaten(slopes, offsets, distinct, key, point)
         if not wrong:
             return point

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hardmax.errors import DomainError, EmptyError, ShapeError, WeightError
-from hardmax.exact.linear_program import exact_interior_point, interior_point
-from hardmax.exact.rationals import fractions, nearest_float
-from hardmax.exact.rounding import UNDERFLOW, difference_dot_error, dot_error, relative_error
-from hardmax.exact.systems import homogeneous_rows, point_of, row_multipliers
-from hardmax.exactness import BoolArray, FloatArray, IntArray, detached
+from hardmax.errors import EmptyError, ShapeError, WeightError
+from hardmax.exact.linear_program import exact_interior_point
+from hardmax.exact.rationals import dot, fractions, nearest_float
+from hardmax.exact.rounding import UNDERFLOW, dot_error, relative_error
+from hardmax.exactness import BoolArray, FloatArray, IntArray, ReadOnlyArrays, detached
+from hardmax.heads.diagram.orders import value_at
 
 if TYPE_CHECKING:
     from hardmax.heads.diagram.power_diagram import PowerDiagram
@@ -33,7 +33,7 @@ MOST_RIVALS = 2048
 
 
 @dataclass(frozen=True, eq=False)
-class Reachable:
+class Reachable(ReadOnlyArrays):
     """Which keys can win within a set of queries.
 
     ``is_reachable`` (N,); ``witnesses`` (N, d), a float query of the set that the key wins strictly. A row is NaN where
@@ -58,11 +58,6 @@ class Reachable:
     walls: FloatArray | None = None
     mixtures: FloatArray | None = None
     exact_witnesses: Mapping[int, Point] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        for array in (self.is_reachable, self.witnesses, self.rivals, self.walls, self.mixtures):
-            if array is not None:
-                array.setflags(write=False)
 
     @property
     def keys(self) -> IntArray:
@@ -100,7 +95,7 @@ def is_won(diagram: PowerDiagram, key: int, query: Sequence[Fraction]) -> bool:
     """
     index = diagram.terms.index
     others = index[diagram.terms.of[key] != np.arange(len(index))]
-    biases = np.zeros(len(diagram.keys)) if diagram.biases is None else diagram.biases
+    biases = diagram.shifts
     point = np.array([nearest_float(x) for x in query])
     with np.errstate(over="ignore", invalid="ignore"):
         rows = diagram.keys[others] - diagram.keys[key]
@@ -109,13 +104,10 @@ def is_won(diagram: PowerDiagram, key: int, query: Sequence[Fraction]) -> bool:
         # Differences and the query were rounded once each, the query perhaps by underflow.
         lost = UNDERFLOW * (np.abs(rows).sum(axis=1) + len(point))
         doubtful = ~(rows @ point - limits < -dot_error(len(point), size, relative_error(2) * size + lost))
-    own = [Fraction(x) for x in diagram.keys[key].tolist()]
-    for other in others[doubtful].tolist():
-        gap = Fraction(biases[other]) - Fraction(biases[key])
-        gap += sum(((Fraction(x) - y) * q for x, y, q in zip(diagram.keys[other].tolist(), own, query, strict=True)), 0)
-        if gap >= 0:
-            return False
-    return True
+    if not doubtful.any():
+        return True
+    own = value_at(diagram.exact_score(key), query)
+    return all(value_at(diagram.exact_score(other), query) < own for other in others[doubtful].tolist())
 
 
 def _generators(queries: ArrayLike, dim: int, name: str) -> FloatArray:
@@ -150,8 +142,7 @@ def reachable_from_cone(diagram: PowerDiagram, queries: ArrayLike) -> Reachable:
 def _play(diagram: PowerDiagram, points: FloatArray, generators: FloatArray) -> Reachable:
     """The games of all keys, with generators (n, d + 1) whose last coordinate multiplies the bias."""
     index = diagram.terms.index  # distinct scores only: repetitions never beat one another
-    biases = np.zeros(len(diagram.keys)) if diagram.biases is None else diagram.biases
-    lifted = np.column_stack([diagram.keys, biases])[index]
+    lifted = np.column_stack([diagram.keys, diagram.shifts])[index]
     used = np.arange(len(generators))
     if not diagram.terms.has_bias:
         # Equal biases decide nothing, and at the origin all scores agree: it only shortens other queries.
@@ -291,8 +282,8 @@ def _settle_game(generators: FloatArray, lifted: FloatArray, key: int) -> tuple[
     closed = [False] * len(others) + [True] * n
     answer = exact_interior_point(rows, [Fraction(0)] * len(rows), closed=closed)
     weights = np.zeros(len(terms))
-    if answer.exists:
-        return list(answer.exact_point or map(Fraction, answer.point.tolist())), weights  # type: ignore[union-attr]
+    if answer.witness is not None:
+        return list(answer.witness), weights
     assert answer.certificate is not None
     weights[others] = answer.certificate[: len(others)]
     return None, weights
@@ -387,9 +378,9 @@ class _Mixtures:
             biases = self.diagram.biases
             assert biases is not None  # without biases the origin takes no part
             direction = self._combination(parts)
-            own = _score(self.diagram.keys[key], direction)
+            own = dot(fractions(self.diagram.keys[key]), direction)
             others = [i for i in self.diagram.terms.index.tolist() if i != key]
-            lead = min((own - _score(self.diagram.keys[i], direction) for i in others), default=Fraction(1))
+            lead = min((own - dot(fractions(self.diagram.keys[i]), direction) for i in others), default=Fraction(1))
             need = max((Fraction(biases[i]) - Fraction(biases[key]) for i in others), default=Fraction(0))
             origin = lead / (2 * need) if need > 0 else Fraction(1)
         return [x / origin for x in parts]
@@ -403,45 +394,6 @@ class _Mixtures:
     def _query(self, parts: Sequence[Fraction]) -> list[Fraction]:
         total = Fraction(1) if self.is_cone else sum(parts, Fraction(0))
         return [x / total for x in self._combination(parts)]
-
-
-def _score(key: FloatArray, query: Sequence[Fraction]) -> Fraction:
-    return sum((Fraction(x) * q for x, q in zip(key.tolist(), query, strict=True)), Fraction(0))
-
-
-def reachable_from_polyhedron(diagram: PowerDiagram, normals: ArrayLike, limits: ArrayLike) -> Reachable:
-    """Reachable from ``{q : normals @ q <= limits}``."""
-    rows = np.asarray(normals, dtype=np.float64)
-    bounds = np.asarray(limits, dtype=np.float64)
-    if rows.ndim != 2 or rows.shape[1] != diagram.dim or bounds.shape != rows.shape[:1]:
-        raise ShapeError(
-            f"polyhedron: expected normals (rows, {diagram.dim}) and limits (rows,), "
-            f"got {rows.shape} and {bounds.shape}"
-        )
-    # As cones over the set, which has no point too far away for floats.
-    if not (np.isfinite(rows).all() and np.isfinite(bounds).all()):
-        raise WeightError("polyhedron: expected finite normals and limits, got NaN or infinity; drop such rows")
-    lifted, upward = np.column_stack([rows, -bounds]), -np.eye(diagram.dim + 1)[-1:]
-    is_full = interior_point(np.concatenate([lifted, upward]), np.zeros(len(rows) + 1)).exists
-    if (
-        not is_full
-        and not interior_point(upward, np.zeros(1), closed_normals=lifted, closed_limits=np.zeros(len(rows))).exists
-    ):
-        raise DomainError("polyhedron: expected a set with at least one point, got an empty one")
-    biases = np.zeros(len(diagram.keys)) if diagram.biases is None else diagram.biases
-    # Facets suffice; finding them pays unless there are very many keys.
-    by_facets = len(diagram.terms.index) <= 1000
-
-    def decided(key: int) -> Decision:
-        row = diagram.terms.of[key]
-        near = diagram.terms.neighbours[row] if by_facets else np.delete(np.arange(len(diagram.terms.index)), row)
-        rivals = diagram.terms.index[near]
-        answer = _certified_in_polyhedron(diagram.keys, biases, key, rivals, rows, bounds) if is_full else None
-        if answer is not None:
-            return rivals, answer, False
-        return rivals, _settle_in_polyhedron(diagram.keys, biases, key, rivals, rows, bounds, is_full=is_full), True
-
-    return gathered(diagram, decided, n_walls=len(rows))
 
 
 def gathered(diagram: PowerDiagram, decided: Callable[[int], Decision], *, n_walls: int | None = None) -> Reachable:
@@ -469,65 +421,3 @@ def gathered(diagram: PowerDiagram, decided: Callable[[int], Decision], *, n_wal
             exact[key] = answer.exact
     reasons = weights if weights.shape[1] else None
     return Reachable(is_reachable, witnesses, reasons, n_settled, walls, exact_witnesses=exact)
-
-
-def _certified_in_polyhedron(
-    keys: FloatArray, biases: FloatArray, key: int, rivals: IntArray, rows: FloatArray, bounds: FloatArray
-) -> Witness | RuledOut | None:
-    """A witness, or a reason why there is none; None where floats cannot tell.
-
-    The polyhedron has interior, so an open cell that meets it meets its interior: all rows may be strict.
-    """
-    from hardmax.exact import simplex_kernels as kernels
-
-    with np.errstate(over="ignore"):
-        normals = np.concatenate([keys[rivals] - keys[key], rows])
-        limits = np.concatenate([biases[key] - biases[rivals], bounds])
-    if not (np.isfinite(normals).all() and np.isfinite(limits).all()):
-        return None
-    unit = homogeneous_rows(normals, limits)
-    columns = np.ascontiguousarray(unit.rows.T)
-    n, m = columns.shape
-    point, multipliers = np.zeros(n), np.zeros(m)
-    table, basic, nonbasic = np.empty((n + 4, m)), np.empty(m, np.int64), np.empty(n + 1, np.int64)
-    strict = np.ones(m, dtype=bool)
-    status = kernels.cone_search(columns, m, strict, table, basic, nonbasic, point, multipliers)
-    if status == kernels.ABSENT:
-        # Entries are differences, divided once.
-        if not kernels.prove_positive_kernel(columns, m, multipliers, relative_error(2)):
-            return None
-        weights = row_multipliers(multipliers, unit, len(limits))
-        return RuledOut(weights[: len(rivals)], weights[len(rivals) :])
-    if status == kernels.PRESENT:
-        query = point_of(point, unit.exponents, len(keys[0]))
-        if np.isfinite(query).all():
-            with np.errstate(over="ignore", invalid="ignore"):
-                size = np.abs(normals) @ np.abs(query) + np.abs(limits)
-                if (normals @ query - limits < -difference_dot_error(len(query), size)).all():
-                    return Witness(query)
-    return None
-
-
-def _settle_in_polyhedron(
-    keys: FloatArray,
-    biases: FloatArray,
-    key: int,
-    rivals: IntArray,
-    rows: FloatArray,
-    bounds: FloatArray,
-    *,
-    is_full: bool,
-) -> Witness | RuledOut:
-    own = [Fraction(x) for x in keys[key].tolist()]
-    normals = [[Fraction(x) - y for x, y in zip(keys[rival].tolist(), own, strict=True)] for rival in rivals.tolist()]
-    limits = [Fraction(float(biases[key])) - Fraction(float(biases[rival])) for rival in rivals.tolist()]
-    closed = [False] * len(rivals) + [not is_full] * len(rows)
-    normals += [[Fraction(x) for x in row] for row in rows.tolist()]
-    limits += [Fraction(x) for x in bounds.tolist()]
-    if not normals:
-        return Witness(np.zeros(keys.shape[1]))
-    answer = exact_interior_point(normals, limits, closed=closed)
-    if answer.exists:
-        return Witness(answer.point) if answer.exact_point is None else Witness(None, answer.exact_point)
-    assert answer.certificate is not None
-    return RuledOut(answer.certificate[: len(rivals)], answer.certificate[len(rivals) :])

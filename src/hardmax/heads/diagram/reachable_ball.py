@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hardmax.errors import ParameterError, ShapeError, WeightError
-from hardmax.exact.elimination import solve
 from hardmax.exact.rationals import dot, nearest_float
 from hardmax.exact.rounding import SAFETY, UNDERFLOW, difference_dot_error, dot_error, relative_error
 from hardmax.exactness import FloatArray, IntArray, detached
+from hardmax.heads.classes.nearest import nearest_in_floats, nearest_in_rationals
 from hardmax.heads.diagram.reachable import Decision, Reachable, RuledOut, Witness, gathered, is_won
 
 if TYPE_CHECKING:
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 
 _ORDINARY = 256  # binary exponents whose squares are far from the ends of binary64
-#: Heuristics that decide nothing: where to look for a witness, what counts as a multiplier, a projection's denominator.
+#: Heuristics that decide nothing: where to look for a witness, what counts as a multiplier.
 _STEPS = (0.5, 0.1, 1e-2, 1e-4, 1e-6, 1e-8)
-_CUTOFF, _DENOMINATOR = 1e-9, 1e-14
+_CUTOFF = 1e-9
 #: How many points between the foot and the interior are rounded in search of a float witness.
 _TRIALS = 60
 
@@ -80,7 +80,7 @@ class _Scaled:
     @classmethod
     def of(cls, diagram: PowerDiagram, centre: FloatArray, radius: float) -> _Scaled | None:
         keys = diagram.keys
-        biases = np.zeros(len(keys)) if diagram.biases is None else diagram.biases
+        biases = diagram.shifts
         of_keys, of_queries = (
             int(np.frexp(largest)[1]) for largest in (np.abs(keys).max(), max(np.abs(centre).max(), radius))
         )
@@ -146,36 +146,12 @@ class _HalfSpaces:
         slack = relative_error(3) * square
         return bool(square - far * far < -dot_error(len(query) + 1, square + far * far, slack))
 
-    def nearest(self, centre: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """The cell's point nearest to the centre and its multipliers, in floats (Lawson and Hanson's LDP); a hint."""
-        from scipy.optimize import nnls
-
-        nothing = centre, np.zeros(len(self.limits))
-        exponents = -np.frexp(np.abs(self.normals).max(axis=1, initial=0.0))[1]
-        normals = np.ldexp(self.normals, exponents[:, None])
-        violation = np.ldexp(self.normals @ centre - self.limits, exponents)
-        size = np.sqrt((normals * normals).sum(axis=1))
-        unit, height = normals / size[:, None], violation / size
-        scale = float(np.abs(height).max(initial=0.0)) or 1.0
-        system = np.concatenate([-unit.T, height[None, :] / scale])
-        if not np.isfinite(system).all():
-            return nothing
-        target = np.append(np.zeros(len(centre)), 1.0)
-        try:
-            weights, _ = nnls(system, target, maxiter=30 * len(height) + 100)
-        except RuntimeError:
-            return nothing
-        residual = system @ weights - target
-        given = np.ldexp(weights / size, exponents)
-        if not abs(residual[-1]) > _DENOMINATOR:
-            return centre, given
-        return centre - scale * residual[:-1] / residual[-1], given
-
     def decide(self, centre: FloatArray, radius: float, inner: FloatArray) -> FloatArray | RuledOut | None:
         """A query of the cell in the ball, or the weights that keep them apart; None where floats cannot tell."""
         if self.is_won(centre, centre, radius):
             return centre
-        foot, weights = self.nearest(centre)
+        found, weights = nearest_in_floats(self.normals, self.limits, centre)
+        foot = centre if found is None else found
         for step in _STEPS:
             query = foot + step * (inner - foot)
             if self.is_won(query, centre, radius):
@@ -209,12 +185,11 @@ class _Exact:
 
     def __init__(self, diagram: PowerDiagram, key: int, rivals: IntArray, centre: FloatArray, radius: float) -> None:
         self.diagram, self.key, self.given = diagram, key, centre
-        biases = np.zeros(len(diagram.keys)) if diagram.biases is None else diagram.biases
-        own = [Fraction(x) for x in diagram.keys[key].tolist()]
-        self.rows = [[Fraction(x) - y for x, y in zip(diagram.keys[i].tolist(), own, strict=True)] for i in rivals]
-        limits = [Fraction(float(biases[key])) - Fraction(float(biases[i])) for i in rivals]
+        own = diagram.exact_score(key)
+        steps = [[x - y for x, y in zip(diagram.exact_score(i), own, strict=True)] for i in rivals.tolist()]
+        self.rows, self.limits = [step[:-1] for step in steps], [-step[-1] for step in steps]
         self.centre, self.radius = [Fraction(x) for x in centre.tolist()], Fraction(radius)
-        self.violation = [dot(row, self.centre) - limit for row, limit in zip(self.rows, limits, strict=True)]
+        self.violation = [dot(row, self.centre) - limit for row, limit in zip(self.rows, self.limits, strict=True)]
 
     def settle(self) -> Witness | RuledOut:
         """A query of the cell in the ball, or the weights that keep them apart."""
@@ -223,7 +198,7 @@ class _Exact:
         if self.radius == 0:
             worst = self.violation.index(max(self.violation))
             return RuledOut((np.arange(len(self.violation)) == worst) * 1.0, np.empty(0))
-        foot, multipliers = self._nearest()
+        foot, multipliers = nearest_in_rationals(self.rows, self.limits, self.centre, self._tight())
         if self._square(foot) >= self.radius**2:
             total = sum(multipliers.values(), Fraction(0))
             weights = np.zeros(len(self.violation))
@@ -235,46 +210,15 @@ class _Exact:
     def _square(self, query: Sequence[Fraction]) -> Fraction:
         return sum(((q - c) ** 2 for q, c in zip(query, self.centre, strict=True)), Fraction(0))
 
-    def _nearest(self) -> tuple[list[Fraction], dict[int, Fraction]]:
-        """The cell's point nearest to the centre and its multipliers (Lawson and Hanson's LDP, exactly).
-
-        Nonnegative least squares on columns (-row_i, violation_i) and target (0, ..., 0, 1). A column with a positive
-        gradient is independent of those with a part, so each step has one solution, and no set of them comes twice.
-        """
-        columns = [[*(-x for x in row), v] for row, v in zip(self.rows, self.violation, strict=True)]
-        weights = self._start(columns)
-        while True:
-            residual = self._residual(columns, weights)
-            gains = [-dot(column, residual) for column in columns]
-            best = max((j for j in range(len(columns)) if j not in weights), key=lambda j: gains[j], default=None)
-            if best is None or gains[best] <= 0:
-                break
-            weights[best] = Fraction(0)
-            weights = _least_squares(columns, weights)
-        last = -residual[-1]  # positive: the cell has points
-        foot = [c - r / last for c, r in zip(self.centre, (-x for x in residual[:-1]), strict=True)]
-        return foot, {i: value / last for i, value in weights.items()}
-
-    def _residual(self, columns: list[list[Fraction]], weights: dict[int, Fraction]) -> list[Fraction]:
-        target = [Fraction(0)] * len(self.centre) + [Fraction(1)]
-        return [
-            sum((value * columns[i][k] for i, value in weights.items()), Fraction(0)) - target[k]
-            for k in range(len(target))
-        ]
-
-    def _start(self, columns: list[list[Fraction]]) -> dict[int, Fraction]:
-        """The weights on the walls that floats find active, if those are a step of the method."""
+    def _tight(self) -> list[int]:
+        """The walls that floats find tight at the nearest point: a hint."""
         with np.errstate(all="ignore"):
             normals = np.array([[nearest_float(x) for x in row] for row in self.rows])
             limits = normals @ self.given - np.array([nearest_float(v) for v in self.violation])
             if not (np.isfinite(normals).all() and np.isfinite(limits).all()):
-                return {}
-            found = _HalfSpaces(normals, limits).nearest(self.given)[1]
-        support = np.flatnonzero(found > _CUTOFF * found.max(initial=0.0)).tolist()
-        solution = _solution(columns, support) if 0 < len(support) <= len(columns[0]) else None
-        if solution is None or min(solution) <= 0:
-            return {}
-        return dict(zip(support, solution, strict=True))
+                return []
+            found = nearest_in_floats(normals, limits, self.given)[1]
+        return [int(i) for i in np.flatnonzero(found > _CUTOFF * found.max(initial=0.0))]
 
     def _witness(self, foot: list[Fraction]) -> Witness:
         """A query strictly inside both: the foot, moved into the cell while it stays in the ball."""
@@ -307,22 +251,3 @@ class _Exact:
             low, high = (low, middle) if is_inside(middle) else (middle, high)
         for more in range(_TRIALS):
             yield at(high + more)
-
-
-def _least_squares(columns: list[list[Fraction]], weights: dict[int, Fraction]) -> dict[int, Fraction]:
-    """Weights on the given columns or fewer, all positive, with the least residual on those that are left."""
-    while True:
-        support = list(weights)
-        solution = _solution(columns, support)
-        assert solution is not None  # the columns are independent
-        if min(solution) > 0:
-            return dict(zip(support, solution, strict=True))
-        step = min(weights[i] / (weights[i] - z) for i, z in zip(support, solution, strict=True) if z <= 0)
-        moved = {i: weights[i] + step * (z - weights[i]) for i, z in zip(support, solution, strict=True)}
-        weights = {i: value for i, value in moved.items() if value > 0}
-
-
-def _solution(columns: list[list[Fraction]], support: list[int]) -> list[Fraction] | None:
-    """The weights of some columns that come nearest to (0, ..., 0, 1); None where the columns depend."""
-    products = [[dot(columns[i], columns[j]) for j in support] for i in support]
-    return solve(products, [columns[i][-1] for i in support])

@@ -13,14 +13,14 @@ import numpy as np
 from hardmax.errors import ParameterError
 from hardmax.exact.rationals import nearest_float
 from hardmax.exact.rounding import relative_error
-from hardmax.exactness import FloatArray, IntArray
+from hardmax.exactness import FloatArray, IntArray, ReadOnlyArrays, share_interval
 
 if TYPE_CHECKING:
     from hardmax.heads.diagram.power_diagram import PowerDiagram
 
 
 @dataclass(frozen=True, eq=False)
-class Shares:
+class Shares(ReadOnlyArrays):
     """The fraction of queries each key wins, (N,), with an interval.
 
     ``exactness`` is "certified" (``low`` and ``high`` then differ from ``values`` by rounding only) or
@@ -33,10 +33,6 @@ class Shares:
     exactness: Literal["certified", "estimated"]
     confidence: float
     n_samples: int
-
-    def __post_init__(self) -> None:
-        for array in (self.values, self.low, self.high):
-            array.setflags(write=False)
 
 
 def angle_shares(diagram: PowerDiagram, scale: float) -> Shares:
@@ -82,7 +78,7 @@ def _direction(start: FloatArray, end: FloatArray) -> FloatArray:
 def _line_shares(diagram: PowerDiagram, alive: IntArray, scale: float, values: FloatArray) -> None:
     """Live keys in increasing order win consecutive intervals."""
     order = alive[np.argsort(diagram.keys[alive, 0])]
-    biases = np.zeros(len(diagram.keys)) if diagram.biases is None else diagram.biases
+    biases = diagram.shifts
     # In rationals, in units of the scale: differences may overflow and quotients lose digits near zero.
     walls = [
         nearest_float(
@@ -111,8 +107,6 @@ def sampled_shares(
 
     Exactness: estimated.
     """
-    from scipy.special import betaincinv
-
     if n_samples < 1:
         raise ParameterError(f"shares: expected at least one sample, got {n_samples}")
     if not 0.0 < confidence < 1.0:
@@ -128,11 +122,7 @@ def sampled_shares(
         winners = diagram.assign(rng.normal(size=(size, diagram.dim)) * scale)
         counts += np.bincount(winners, minlength=len(counts))
         left -= size
-    tail = (1.0 - confidence) / 2
-    low, high = np.zeros(len(counts)), np.ones(len(counts))
-    some, not_all = counts > 0, counts < n_samples
-    low[some] = betaincinv(counts[some], n_samples - counts[some] + 1, tail)
-    high[not_all] = betaincinv(counts[not_all] + 1, n_samples - counts[not_all], 1.0 - tail)
-    high[~diagram.live] = 0.0  # known without sampling
-    low[~diagram.live] = 0.0
-    return Shares(counts / n_samples, low, high, "estimated", confidence, n_samples)
+    values = counts / n_samples
+    low, high = np.array([share_interval(share, n_samples, confidence) for share in values.tolist()]).T
+    low[~diagram.live] = high[~diagram.live] = 0.0  # known without sampling
+    return Shares(values, low, high, "estimated", confidence, n_samples)

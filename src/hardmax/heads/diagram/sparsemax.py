@@ -18,18 +18,22 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import inf, lcm
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hardmax.errors import ParameterError, ShapeError
-from hardmax.exactness import Exactness, FloatArray, IntArray
+from hardmax.errors import ParameterError
+from hardmax.exactness import Exactness, FloatArray, IntArray, ReadOnlyArrays
 from hardmax.heads.diagram.orders import Row, is_multiple, value_at, witness
+
+if TYPE_CHECKING:
+    from hardmax.heads.diagram.power_diagram import PowerDiagram
 
 _Support = tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False)
-class SparsemaxDiagram:
+class SparsemaxDiagram(ReadOnlyArrays):
     """The cells of a sparsemax head, in the order of their supports.
 
     ``supports`` are the sets of keys with positive weight on each cell, sorted; ``neighbours`` (n, 2) the pairs of
@@ -62,18 +66,12 @@ class SparsemaxDiagram:
         return table[:, :-1], table[:, -1]
 
 
-def sparsemax_diagram(keys: FloatArray, biases: FloatArray | None, temperature: float) -> SparsemaxDiagram:
+def sparsemax_diagram(diagram: PowerDiagram, temperature: float) -> SparsemaxDiagram:
     """The cells of sparsemax(scores / temperature); see ``PowerDiagram.sparsemax``."""
     if not isinstance(temperature, int | float | np.number) or not 0 < temperature < inf:
         raise ParameterError(f"temperature: expected a positive number, got {temperature!r}")
-    if keys.size == 0:
-        raise ShapeError(f"expected at least one key in one dimension or more, got keys of shape {keys.shape}")
-    constants = np.zeros(len(keys)) if biases is None else biases
-    scores = tuple(
-        tuple(Fraction(x) for x in (*key, constant))
-        for key, constant in zip(keys.tolist(), constants.tolist(), strict=True)
-    )
-    heat, dim = Fraction(float(temperature)), keys.shape[1]
+    scores = tuple(map(diagram.exact_score, range(len(diagram.keys))))
+    heat, dim = Fraction(float(temperature)), diagram.dim
     # slopes of walls are integers below base / 2 over one denominator: no wall through the origin holds this direction
     scale = lcm(*(entry.denominator for row in scores for entry in row[:-1]))
     base = 1 + 4 * len(scores) * max(int(abs(entry) * scale) for row in scores for entry in row[:-1])
@@ -97,7 +95,6 @@ def sparsemax_diagram(keys: FloatArray, biases: FloatArray | None, temperature: 
     supports = tuple(sorted(points))
     number = {support: cell for cell, support in enumerate(supports)}
     edges = np.array(sorted((number[a], number[b]) for a, b in pairs), dtype=np.int64).reshape(-1, 2)
-    edges.setflags(write=False)
     inner = tuple(points[support] for support in supports)
     return SparsemaxDiagram(float(temperature), supports, edges, Exactness.EXACT, scores, inner)
 

@@ -16,14 +16,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hardmax.errors import ParameterError, PrecisionError, ShapeError, WeightError
-from hardmax.exactness import FloatArray, IntArray, detached
+from hardmax.exactness import FloatArray, IntArray, ReadOnlyArrays
 from hardmax.heads.diagram.power_diagram import Extent, PowerDiagram
 from hardmax.tropical.maslov import softmax
+from hardmax.tropical.sums.hull import components
 from hardmax.views import view
 
 
 @dataclass(frozen=True, eq=False)
-class ValueField:
+class ValueField(ReadOnlyArrays):
     """Values (N, d_v) carried by the cells of a power diagram; made by ``value_field``."""
 
     diagram: PowerDiagram
@@ -68,15 +69,9 @@ class ValueField:
         return view("draw_points")(view("draw_field")(self, ax, temperature, extent), points, labels, 2)
 
     def _scores(self, queries: ArrayLike) -> FloatArray:
-        points = np.asarray(detached(queries), dtype=np.float64)
-        if points.ndim < 1 or points.shape[-1] != self.diagram.dim:
-            raise ShapeError(f"expected queries of shape (..., {self.diagram.dim}), got {points.shape}")
-        if not np.isfinite(points).all():
-            raise WeightError("expected finite queries, got NaN or infinity")
+        points = self.diagram.read_queries(queries)
         with np.errstate(over="ignore", invalid="ignore"):
-            scores: FloatArray = points @ self.diagram.keys.T
-            if self.diagram.biases is not None:
-                scores = scores + self.diagram.biases
+            scores: FloatArray = points @ self.diagram.keys.T + self.diagram.shifts
         if not np.isfinite(scores).all():
             raise PrecisionError(
                 "a score overflows binary64, expected queries times keys below 1.8e308; divide keys, biases and "
@@ -127,20 +122,11 @@ class ValueField:
 
         Exactness: exact.
         """
-        region = np.where(self.diagram.live, np.arange(len(self.values)), -1)
-
-        def root(key: int) -> int:
-            while region[key] != key:
-                key = int(region[key])
-            return key
-
-        for first, second in self.diagram.neighbours.tolist():
-            if np.array_equal(self.values[first], self.values[second]):
-                low, high = sorted((root(first), root(second)))
-                region[high] = low
-        roots = [root(key) if alive else -1 for key, alive in enumerate(self.diagram.live.tolist())]
-        number = {key: place for place, key in enumerate(sorted(set(roots) - {-1}))}
-        return np.array([number.get(key, -1) for key in roots], dtype=np.int64)
+        pairs, live = self.diagram.neighbours, self.diagram.live
+        same = (self.values[pairs[:, 0]] == self.values[pairs[:, 1]]).all(axis=1)
+        region = np.full(len(self.values), -1)
+        region[live] = np.unique(components(pairs[same], len(self.values))[live], return_inverse=True)[1]
+        return region
 
     @property
     def n_regions(self) -> int:
@@ -178,6 +164,4 @@ def value_field(diagram: PowerDiagram, values: ArrayLike) -> ValueField:
         raise ShapeError(f"expected values (N, d_v) for {len(diagram.keys)} keys, got shape {array.shape}")
     if not np.isfinite(array).all():
         raise WeightError("expected finite values, got NaN or infinity")
-    array = array + 0.0
-    array.setflags(write=False)
-    return ValueField(diagram, array)
+    return ValueField(diagram, array + 0.0)

@@ -53,6 +53,15 @@ def counts(name: str, values: Iterable[Any], least: int) -> tuple[int, ...]:
     return tuple(count(f"{name}[{position}]", value, least) for position, value in enumerate(listed))
 
 
+def check_length(name: str, factor: int, depth: int, most_bits: int) -> None:
+    """Refuse an answer that may have more bits than this: each block multiplies it by at most ``factor``."""
+    if factor.bit_length() * depth > most_bits:
+        raise ParameterError(
+            f"{name}: the answer may have {factor.bit_length() * depth * 0.30103:.3g} digits; take a smaller depth, or "
+            "its logarithm from hm.bounds.log10_cells_upper or log10_cells_lower"
+        )
+
+
 def elementary_symmetric(values: Sequence[int], highest: int) -> list[int]:
     """``e_0, ..., e_highest`` of the values: e_j is the sum of all products of j of them.
 

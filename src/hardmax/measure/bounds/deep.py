@@ -24,8 +24,7 @@ from collections.abc import Sequence
 from math import comb
 from typing import NamedTuple
 
-from hardmax.errors import ParameterError
-from hardmax.measure.bounds._counts import count, counts
+from hardmax.measure.bounds._counts import check_length, count, counts
 from hardmax.measure.bounds.attention import max_joint_cells
 from hardmax.measure.bounds.transformers import cells_lower
 
@@ -53,7 +52,7 @@ def cells_upper_by_rank(n_keys_per_head: Sequence[int], dim: int, width: int, de
     sizes, d = counts("n_keys_per_head", n_keys_per_head, 1), count("dim", dim, 1)
     units, blocks = count("width", width, 1), count("depth", depth, 1)
     joint = [1, *(_joint(sizes, rank, d, affine) for rank in range(1, d + 1))]
-    _check_length("cells_upper_by_rank", joint[-1] << units, blocks)
+    check_length("cells_upper_by_rank", joint[-1] << units, blocks, _MOST_BITS)
     following = [1] * (d + 1)  # by rank, behind the blocks treated so far
     for _ in range(blocks):
         following = [
@@ -90,19 +89,10 @@ def line_maximum(n_keys_per_head: Sequence[int], width: int, depth: int) -> int:
     units, blocks = count("width", width, 1), count("depth", depth, 1)
     cells, crossings = 1, units if units <= 2 else units + 1
     attention = 1 + sum(size - 1 for size in sizes)
-    _check_length("line_maximum", attention * (units + 1), blocks)
+    check_length("line_maximum", attention * (units + 1), blocks, _MOST_BITS)
     for _ in range(blocks):
         cells = attention * (units + 1 + crossings * (cells - 1))
     return cells
-
-
-def _check_length(name: str, factor: int, depth: int) -> None:
-    """Refuse numbers with more bits than can be stored: each block multiplies by at most ``factor``."""
-    if factor.bit_length() * depth > _MOST_BITS:
-        raise ParameterError(
-            f"{name}: the answer may have {factor.bit_length() * depth * 0.30103:.3g} digits; take a smaller depth, or "
-            "a logarithm from hm.bounds.log10_cells_upper"
-        )
 
 
 class DeepInterval(NamedTuple):

@@ -25,11 +25,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
-from math import comb, inf, nextafter
+from math import comb, inf
 from typing import NamedTuple
 
 from hardmax.errors import ParameterError
-from hardmax.exact.rationals import nearest_float
+from hardmax.exact.rationals import float_above, float_below, nearest_float
 from hardmax.exactness import Exactness
 from hardmax.measure.bounds._counts import count
 from hardmax.measure.bounds.angles import SimplexAngles, simplex_angles
@@ -61,7 +61,7 @@ class Mean(float):
     def between(cls, low: Fraction, high: Fraction) -> Mean:
         """The mean with its ends rounded outward."""
         mean = cls(nearest_float((low + high) / 2))
-        mean.lower, mean.upper = _float_below(low), _float_above(high)
+        mean.lower, mean.upper = float_below(low), float_above(high)
         is_exact = low == high and mean < inf and low == Fraction(float(mean))
         mean.exactness = Exactness.EXACT if is_exact else Exactness.CERTIFIED
         return mean
@@ -302,13 +302,3 @@ def _plus(terms: Iterable[_Between]) -> _Between:
 
 def _times(term: _Between, factor: int) -> _Between:
     return term[0] * factor, term[1] * factor
-
-
-def _float_below(value: Fraction) -> float:
-    near = nearest_float(value)
-    return near if near < inf and Fraction(near) <= value else nextafter(near, -inf)
-
-
-def _float_above(value: Fraction) -> float:
-    near = nearest_float(value)
-    return near if near == inf or Fraction(near) >= value else nextafter(near, inf)

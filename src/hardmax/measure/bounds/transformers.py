@@ -12,7 +12,7 @@ from math import log10
 from typing import NamedTuple
 
 from hardmax.errors import ParameterError
-from hardmax.measure.bounds._counts import count
+from hardmax.measure.bounds._counts import check_length, count
 from hardmax.measure.bounds.attention import max_joint_cells
 from hardmax.measure.bounds.feedforward import zaslavsky
 
@@ -160,9 +160,5 @@ def growth_per_block(n_keys: int, dim: int, width: int, affine: bool = True, n_h
 
 
 def _power(base: int, exponent: int, name: str) -> int:
-    if base.bit_length() * exponent > _MOST_BITS:
-        raise ParameterError(
-            f"{name}: the answer has about {base.bit_length() * exponent * 0.30103:.3g} digits; "
-            "take a smaller depth, or its logarithm from hm.bounds.log10_cells_upper or log10_cells_lower"
-        )
+    check_length(name, base, exponent, _MOST_BITS)
     return int(base**exponent)

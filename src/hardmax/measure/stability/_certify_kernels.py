@@ -2,7 +2,7 @@
 
 Each loop over a row is written so that the compiler turns it into vector instructions: the exponential is a
 polynomial times an exponent put together from its bits, scores are compared through integers of the same order, and
-only sums may be reordered. ``row_statistics_plain`` is the same in plain numpy and judges it.
+only sums may be reordered. ``tests/oracles/kernel_twins.py`` has the same in plain numpy.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hardmax.exact.compiling import kernel as njit
 from hardmax.exact.rounding import relative_error
@@ -247,22 +246,3 @@ def row_statistics(scores: Any, bits_of: Bits, lift: float, scale: float, out: S
                 u = min(1.0, _largest_root(powers, second, _start_below(second, m1, m2, m3, m4), 1.0))
             out.curvature[i] = u / (1.0 + m1)
     return -1
-
-
-def row_statistics_plain(scores: NDArray[Any], temperature: float) -> tuple[NDArray[Any], ...]:
-    """Winner, live keys, margin, mass beside the winner and curvature by numpy: eigenvalues row by row."""
-    z = scores.astype(np.float64)
-    winner = z.argmax(axis=1)
-    rows = np.arange(len(z))
-    ordered = np.sort(z, axis=1)
-    runner_up = ordered[:, -2] if z.shape[1] > 1 else np.full(len(z), -np.inf)
-    shares = np.exp((z - ordered[:, -1:]) / temperature)
-    shares[rows, winner] = 0.0
-    others = shares.sum(axis=1)
-    shares[rows, winner] = 1.0
-    p = shares / (1.0 + others)[:, None]
-    covariance = -p[:, :, None] * p[:, None, :]
-    diagonal = np.arange(p.shape[1])
-    covariance[:, diagonal, diagonal] += p
-    curvature = np.linalg.eigvalsh(covariance)[:, -1]
-    return winner, (z > -np.inf).sum(axis=1), ordered[:, -1] - runner_up, others, curvature

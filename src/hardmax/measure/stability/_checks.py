@@ -5,13 +5,12 @@ from __future__ import annotations
 from math import isfinite, isnan
 from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 
-from hardmax.errors import ParameterError, ShapeError, WeightError
+from hardmax.errors import ParameterError
 from hardmax.exactness import FloatArray
 from hardmax.heads.capture.captured import check_kept
-from hardmax.networks.network import Network
+from hardmax.networks.network import Network, one_input
 
 
 def real(name: str, value: Any, meaning: str) -> float:
@@ -63,13 +62,6 @@ def share_of(name: str, value: Any) -> float:
 
 def input_point(net: Network, x: ArrayLike) -> FloatArray:
     """One input of the network's shape, as floats that are the numbers given."""
-    try:
-        point = np.array(x, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        raise WeightError(f"x: expected an array of numbers, got {type(x).__name__}") from None
+    point = one_input(net, x)
     check_kept("x", x, point)
-    if point.shape != net.input_shape:
-        raise ShapeError(f"x: expected one input of shape {net.input_shape}, got {point.shape}")
-    if not np.isfinite(point).all():
-        raise WeightError("x: expected finite numbers, got NaN or infinite entries")
     return point

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import EmptyError, ParameterError, PrecisionError, ShapeError, WeightError
 from hardmax.exact.rounding import UNDERFLOW, soft_row_error
-from hardmax.exactness import FloatArray, detached
+from hardmax.exactness import FloatArray, ReadOnlyArrays, detached
 from hardmax.heads.capture.captured import check_kept
 from hardmax.html import ShownAsTable
 from hardmax.measure.stability._checks import temperature_of
@@ -32,7 +32,7 @@ _FAR = 600.0
 
 
 @dataclass(frozen=True, eq=False)
-class Certificate(ShownAsTable):
+class Certificate(ReadOnlyArrays, ShownAsTable):
     """Statistics of score rows: arrays of the rows' shape (the scores' shape without its last axis).
 
     ``winner`` is the first largest score, ``n_live`` the number of keys that are not masked, ``margin`` winner minus
@@ -54,10 +54,6 @@ class Certificate(ShownAsTable):
     value: FloatArray
     gradient: FloatArray
     hessian: FloatArray
-
-    def __post_init__(self) -> None:
-        for array in (self.winner, self.n_live, self.margin, self.value, self.gradient, self.hessian):
-            array.setflags(write=False)
 
     def __len__(self) -> int:
         return int(self.margin.size)

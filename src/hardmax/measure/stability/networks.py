@@ -11,15 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import inf, isnan, nextafter
-from typing import Any
+from math import inf
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from hardmax.errors import NotPiecewiseAffineError, ParameterError
-from hardmax.exact.rationals import fraction, nearest_float, rational_array
-from hardmax.exactness import Array, Exactness, FloatArray, IntArray, ObjectArray
+from hardmax.exact.rationals import float_above, float_below, fraction, rational_array
+from hardmax.exactness import Array, Exactness, FloatArray, IntArray, ObjectArray, ReadOnlyArrays
 from hardmax.html import ShownAsTable
 from hardmax.measure.stability._checks import input_point, real
 from hardmax.measure.stability.margins import competitor_weight
@@ -52,7 +51,7 @@ class HeadCertificate(ShownAsTable):
 
 
 @dataclass(frozen=True, eq=False)
-class NetworkCertificate(ShownAsTable):
+class NetworkCertificate(ReadOnlyArrays, ShownAsTable):
     """What is proved of a soft network at one input.
 
     - ``distance``: every output is within it of the skeleton's (``radius`` has it output by output);
@@ -160,7 +159,6 @@ class _Walk:
                     radius = np.zeros(self.values[index + 1].shape)
                 radii.append(np.where(np.isnan(radius), inf, radius))
         radius, layers = radii[-1][0], tuple(heads.values())
-        radius.setflags(write=False)
         return NetworkCertificate(
             temperature,
             float(radius.max(initial=0.0)),
@@ -182,7 +180,9 @@ class _Walk:
         winner = first_argmax(scores).reshape(-1)
         moved = self._moved(source, radii, winner)  # (rows, keys)
         rows = scores.reshape(-1, n_keys)
-        leads = np.array([[_below(row[own] - other) for other in row] for row, own in zip(rows, winner, strict=True)])
+        leads = np.array(
+            [[float_below(row[own] - other) for other in row] for row, own in zip(rows, winner, strict=True)]
+        )
         left = leads - moved
         left = np.where(moved > 0, np.nextafter(left, -inf), left).reshape(-1, n_keys)
         own = winner[:, None] == np.arange(n_keys)
@@ -306,18 +306,5 @@ def _raised(values: Array, n: int) -> FloatArray:
 
 def _above(values: ObjectArray) -> FloatArray:
     """Absolute values of rationals, rounded up."""
-    flat = [_up(abs(fraction(value))) for value in values.reshape(-1)]
+    flat = [float_above(abs(fraction(value))) for value in values.reshape(-1)]
     return np.array(flat, dtype=np.float64).reshape(values.shape)
-
-
-def _up(value: Any) -> float:
-    near = nearest_float(value)
-    return near if near == inf or fraction(near) >= value else nextafter(near, inf)
-
-
-def _below(value: Any) -> float:
-    near = nearest_float(value)
-    assert not isnan(near)
-    if near == inf:
-        return nextafter(inf, 0.0)
-    return near if near > -inf and fraction(near) <= fraction(value) else nextafter(near, -inf)

@@ -21,10 +21,10 @@ from hardmax.errors import FileFormatError, HardmaxError, MissingExtraError, Sha
 from hardmax.exactness import Array
 from hardmax.networks import layers as ly
 from hardmax.networks import operations as op
-from hardmax.networks.files.foreign_arrays import from_named
+from hardmax.networks.files.foreign_arrays import Chain, from_named
 from hardmax.networks.files.numpy_files import npz_arrays
 from hardmax.networks.files.onnx.windows import sliding_windows
-from hardmax.networks.files.opening import LIMITS, Limits, package_version, reason, shown
+from hardmax.networks.files.opening import LIMITS, NO_LIMITS, Limits, package_version, reason, shown
 from hardmax.networks.graph import Graph, GraphBuilder
 from hardmax.networks.network import Network
 
@@ -126,14 +126,9 @@ def _relu_network(arrays: Arrays, where: str) -> Network:
             f"{where}: expected a network written by hm.write, or the arrays widths, W0, b0, W1, b1, ...; got "
             f"{shown(', '.join(sorted(arrays)[:8])) or 'no arrays'}"
         )
-    built: list[ly.Layer] = []
-    try:
-        for i in range(n_layers):
-            built += [ly.Affine(arrays[f"W{i}"], arrays[f"b{i}"]), ly.ReLU()]
-        net = Network(built[:-1], input_dim=int(np.shape(arrays["W0"])[1]))
-    except HardmaxError as error:
-        raise type(error)(f"{where}: {shown(error, 800)}") from None
-    widths = [net.input_shape[0], *(layer.weight.shape[0] for layer in built if isinstance(layer, ly.Affine))]
+    matrices, vectors = ([arrays[f"{kind}{i}"] for i in range(n_layers)] for kind in "Wb")
+    net = Chain(where).network(matrices, vectors)
+    widths = [net.input_shape[0], *map(len, matrices)]
     if "widths" in arrays and arrays["widths"].tolist() != widths:
         said = shown(arrays["widths"].tolist(), 80)
         raise ShapeError(f"{where}: widths says {said}, but the matrices say {shown(widths, 80)}")
@@ -167,7 +162,7 @@ def _described(net: Network) -> tuple[bytes, Arrays]:
                 for node in net.graph.nodes
             ]
         text = json.dumps(structure, allow_nan=False).encode()
-        _restored(text, arrays, "as written", _NO_LIMITS)
+        _restored(text, arrays, "as written", NO_LIMITS)
     except (HardmaxError, TypeError, ValueError) as error:
         raise WriteError(
             f"this network cannot be written to .npz or .safetensors, since hm.read would refuse the file "
@@ -237,10 +232,13 @@ def _check_room(graph: Graph, limits: Limits) -> None:
         )
 
 
-def _array(entry: Any, arrays: Mapping[str, Array]) -> Array:
-    array = arrays[entry["array"]]
-    if array.dtype not in (np.float64, np.int64):
-        raise WeightError(f"array {shown(entry['array'], 40)!r}: expected float64 or int64 numbers, got {array.dtype}")
+def _array(entry: Any, arrays: Mapping[str, Array], *types: str) -> Array:
+    """A read-only copy of an array that the structure names, of one of these types."""
+    array = np.array(arrays[entry["array"]], order="C")
+    if array.dtype not in types:
+        wanted = " or ".join(types)
+        raise WeightError(f"array {shown(entry['array'], 40)!r}: expected {wanted} numbers, got {array.dtype}")
+    array.setflags(write=False)
     return array
 
 
@@ -256,7 +254,7 @@ def _layer_field(value: Any, arrays: Mapping[str, Array]) -> Any:
     if isinstance(value, list):
         return [_layer_field(item, arrays) for item in value]
     if isinstance(value, dict):
-        return _layer(value, arrays) if "is" in value else _array(value, arrays)
+        return _layer(value, arrays) if "is" in value else _array(value, arrays, "float64", "int64")
     return value
 
 
@@ -288,15 +286,6 @@ def _operation(entry: dict[str, Any], arrays: Mapping[str, Array]) -> op.Operati
 # --- fields of operations -------------------------------------------------------------------------
 
 
-def _numbers(entry: Any, arrays: Mapping[str, Array], kind: str = "f") -> Array:
-    array = np.array(_array(entry, arrays), order="C")
-    if array.dtype.kind != kind:
-        wanted = "float64" if kind == "f" else "int64"
-        raise WeightError(f"array {shown(entry['array'], 40)!r}: expected {wanted} numbers, got {array.dtype}")
-    array.setflags(write=False)
-    return array
-
-
 def _sizes(value: Any, _arrays: object = None) -> tuple[int, ...]:
     if not isinstance(value, list) or not all(type(size) is int and 0 <= size < 1 << 48 for size in value):
         raise FileFormatError(f"expected a list of sizes, got {shown(value, 60)}")
@@ -320,9 +309,9 @@ def _plain(kind: Callable[[Any], Any]) -> Callable[[Any, object], Any]:
 
 #: How a field of an operation is read, by its annotation.
 _FIELDS: dict[str, Callable[[Any, Mapping[str, Array]], Any]] = {
-    "Array": _numbers,
-    "Array | None": lambda value, arrays: None if value is None else _numbers(value, arrays),
-    "NDArray[np.int64]": lambda value, arrays: _numbers(value, arrays, "i"),
+    "Array": lambda value, arrays: _array(value, arrays, "float64"),
+    "Array | None": lambda value, arrays: None if value is None else _array(value, arrays, "float64"),
+    "NDArray[np.int64]": lambda value, arrays: _array(value, arrays, "int64"),
     "Shape": _sizes,
     "tuple[int, ...]": _sizes,
     "bool": _plain(bool),
@@ -330,8 +319,6 @@ _FIELDS: dict[str, Callable[[Any, Mapping[str, Array]], Any]] = {
     "float": _plain(float),
     "str": _text,
 }
-#: Larger than anything: what is written was in the memory already.
-_NO_LIMITS = Limits(*(1 << 62 for _ in fields(Limits)))
 
 
 def _fault(operation: op.Operation, shapes: tuple[op.Shape, ...]) -> str | None:

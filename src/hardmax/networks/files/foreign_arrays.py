@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from hardmax.errors import EmptyError, HardmaxError, OperatorError, ParameterError, ShapeError
-from hardmax.exactness import Array, detached
+from hardmax.exactness import Array, as_array
 from hardmax.networks import operations as op
 from hardmax.networks.graph import GraphBuilder
 from hardmax.networks.layers import Affine, Layer, ReLU, frozen_transpose
@@ -110,7 +109,7 @@ class Chain:
         """One affine layer a matrix, each fitting the one before it."""
         is_transposed = LAYOUTS[self.layout]
         arrays = [self._matrix(index, matrix) for index, matrix in enumerate(matrices)]
-        shifts = [None if vector is None else _plain(vector) for vector in vectors]
+        shifts = [None if vector is None else as_array(self.where, vector) for vector in vectors]
         if not _fit(arrays, shifts, is_transposed):
             raise ShapeError(self._misfit(arrays, shifts, _fit(arrays, shifts, not is_transposed)))
         built = []
@@ -122,7 +121,7 @@ class Chain:
         return built
 
     def _matrix(self, index: int, given: Any) -> Array:
-        array = _plain(given)
+        array = as_array(self.where, given)
         if array.ndim != 2:
             remedy = (
                 "convolutions are read from ONNX by hm.read" if array.ndim > 2 else "pass matrices and biases apart"
@@ -152,13 +151,6 @@ def _fit(arrays: list[Array], shifts: list[Any], is_transposed: bool) -> bool:
     )
 
 
-def _plain(values: Any) -> Array:
-    try:
-        return np.asarray(detached(values))
-    except ValueError as error:
-        raise ShapeError(f"expected an array of numbers, got rows of several lengths ({error})") from None
-
-
 def _split(weights: Any, biases: Any) -> tuple[list[Any], list[Any]]:
     """Matrices and biases, from two lists or from one that has them in turn."""
     if isinstance(weights, Mapping | str) or not hasattr(weights, "__iter__"):
@@ -172,7 +164,7 @@ def _split(weights: Any, biases: Any) -> tuple[list[Any], list[Any]]:
     if not matrices:
         raise EmptyError("from_arrays: expected at least one weight matrix, got none")
     if biases is None:
-        ranks = [_plain(array).ndim for array in matrices]
+        ranks = [as_array("from_arrays", array).ndim for array in matrices]
         if len(ranks) % 2 == 0 and ranks == [2, 1] * (len(ranks) // 2):
             return matrices[::2], matrices[1::2]
         return matrices, [None] * len(matrices)

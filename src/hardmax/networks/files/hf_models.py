@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from hardmax.errors import EmptyError, HardmaxError, OperatorError, ParameterError, ShapeError
-from hardmax.exactness import detached
+from hardmax.exactness import as_array, detached
 from hardmax.networks import operations as op
 from hardmax.networks.files.torch_modules import from_torch, torch_library
 from hardmax.networks.graph import Graph
@@ -146,7 +146,7 @@ def _example(torch: Any, model: Any, inputs: Any) -> tuple[str, Any, dict[str, A
             raise ParameterError(
                 f"from_hf: expected input_ids or one of {', '.join(_FLOATS)}, got {', '.join(given) or 'nothing'}"
             )
-    ids = _array("input_ids", given["input_ids"] if given is not None else inputs)
+    ids = as_array("from_hf: input_ids", given["input_ids"] if given is not None else inputs)
     if ids.dtype.kind == "f" and ids.size and given is None:
         key = "inputs_embeds" if ids.ndim < 3 or ids.shape[-3] != 3 else "pixel_values"
         return key, _floats(torch, model, key, ids), {}
@@ -176,20 +176,11 @@ def _others(torch: Any, model: Any, given: dict[str, Any], key: str, seen: Any) 
         if isinstance(value, bool | int | float):
             others[name] = value
             continue
-        array = _array(name, value)
+        array = as_array(f"from_hf: {name}", value)
         array = array[None] if array.ndim == 1 else array
         is_of_tokens = seen is not None and array.shape[-1:] == seen.shape
         others[name] = torch.as_tensor(array[..., seen] if is_of_tokens else array).to(model.device)
     return others
-
-
-def _array(name: str, values: Any) -> Any:
-    try:
-        return np.asarray(detached(values))
-    except HardmaxError:
-        raise
-    except ValueError as error:
-        raise ShapeError(f"from_hf: {name}: expected one text, got rows of several lengths ({error})") from None
 
 
 def _unpadded(ids: Any, mask: Any) -> tuple[Any, Any]:
@@ -206,7 +197,9 @@ def _unpadded(ids: Any, mask: Any) -> tuple[Any, Any]:
     if ids.ndim > 2:
         raise ShapeError(f"from_hf: expected a list of token numbers, got shape {ids.shape}")
     flat = ids.reshape(-1).astype(np.int64)
-    seen = np.ones(len(flat), dtype=bool) if mask is None else _array("attention_mask", mask).reshape(-1).astype(bool)
+    seen = np.ones(len(flat), dtype=bool)
+    if mask is not None:
+        seen = as_array("from_hf: attention_mask", mask).reshape(-1).astype(bool)
     if seen.shape != flat.shape:
         return flat, None
     if not seen.any():
@@ -216,7 +209,7 @@ def _unpadded(ids: Any, mask: Any) -> tuple[Any, Any]:
 
 def _floats(torch: Any, model: Any, key: str, given: Any) -> Any:
     try:
-        tensor = torch.as_tensor(_array(key, given))
+        tensor = torch.as_tensor(as_array(f"from_hf: {key}", given))
     except HardmaxError:
         raise
     except (TypeError, ValueError) as error:

@@ -11,7 +11,7 @@ import csv
 import io
 import os
 from array import array as packed
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -165,29 +165,42 @@ def _table(file: Path, where: str) -> NDArray[np.float64]:
     numbers, width, n_rows = packed("d"), 0, 0
     # spreadsheets write a byte order mark
     with io.TextIOWrapper(open_file(file, LIMITS, where), encoding="utf-8-sig") as text:
-        rows = csv.reader(_lines(text, where))
-        try:
-            for row in rows:
-                if not any(entry.strip() for entry in row):
-                    continue
-                try:
-                    values = [float(entry) for entry in row]
-                except ValueError:
-                    if rows.line_num == 1 and not any(map(_is_number, row)):
-                        continue  # names
-                    said = shown(",".join(row[:60]), 60)
-                    raise FileFormatError(f"{where}: line {rows.line_num}: expected numbers, got {said!r}") from None
-                if n_rows and len(values) != width:
-                    raise ShapeError(
-                        f"{where}: line {rows.line_num} has {len(values)} numbers, the lines before {width}"
-                    )
-                numbers.extend(values)
-                width, n_rows = len(values), n_rows + 1
-        except csv.Error as error:  # an entry of more than 131,072 characters
-            raise FileFormatError(f"{where}: line {rows.line_num}: expected numbers ({error})") from None
+        for line, values in table_rows(_lines(text, where), f"{where}: "):
+            if n_rows and len(values) != width:
+                raise ShapeError(f"{where}: line {line} has {len(values)} numbers, the lines before {width}")
+            numbers.extend(values)
+            width, n_rows = len(values), n_rows + 1
     if not n_rows:
         raise EmptyError(f"{where}: expected at least one input, got none")
     return np.array(numbers).reshape(n_rows, width)
+
+
+def table_rows(
+    lines: Iterable[str], where: str, number: Callable[[str], Any] = float
+) -> Iterator[tuple[int, list[Any]]]:
+    """The rows of a table with their lines, each entry read by ``number``; a first row without any is names.
+
+    Examples
+    --------
+    >>> list(table_rows(["x,y", "1,2", "", "3,4"], ""))
+    [(2, [1.0, 2.0]), (4, [3.0, 4.0])]
+    """
+    rows = csv.reader(lines)
+    try:
+        for row in rows:
+            entries = [entry.strip() for entry in row]
+            if not any(entries):
+                continue
+            try:
+                values = [number(entry) for entry in entries]
+            except (ValueError, ZeroDivisionError):
+                if rows.line_num == 1 and not any(_is_number(entry, number) for entry in entries):
+                    continue  # names
+                said = shown(",".join(row[:60]), 60)
+                raise FileFormatError(f"{where}line {rows.line_num}: expected numbers, got {said!r}") from None
+            yield rows.line_num, values
+    except csv.Error as error:  # an entry of more than 131,072 characters
+        raise FileFormatError(f"{where}line {rows.line_num}: expected numbers ({error})") from None
 
 
 def _lines(text: io.TextIOWrapper, where: str) -> Iterator[str]:
@@ -200,9 +213,11 @@ def _lines(text: io.TextIOWrapper, where: str) -> Iterator[str]:
         raise FileFormatError(f"{where}: cannot be read as text ({error})") from None
 
 
-def _is_number(text: str) -> bool:
+def _is_number(text: str, number: Callable[[str], Any]) -> bool:
     try:
-        float(text)
+        number(text)
+    except ZeroDivisionError:  # 1/0 was meant as one
+        return True
     except ValueError:
         return False
     return True

@@ -74,6 +74,8 @@ class Limits:
 
 
 LIMITS = Limits()
+#: Larger than anything: for what was in the memory already.
+NO_LIMITS = Limits(*(1 << 62 for _ in fields(Limits)))
 
 
 # --- writing ------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ import numpy as np
 
 from hardmax.errors import HardmaxError, MissingExtraError, OperatorError, ParameterError, ShapeError, WeightError
 from hardmax.exactness import one_tensor
+from hardmax.networks.files.opening import NO_LIMITS
 from hardmax.networks.network import Network
 
 _OPSET = 20  # the newest that torch's tracing exporter writes; has Gelu and LayerNormalization
@@ -82,7 +83,7 @@ def from_torch(module: Any, example_input: Any, *, batched: bool | None = None) 
         for part in was_training:
             part.training = True
     where = type(module).__name__
-    net = network_from_onnx(parse_model(data, where, budget=Budget.unlimited()), where, has_batch_axis=has_batch)
+    net = network_from_onnx(parse_model(data, where, budget=Budget(NO_LIMITS)), where, has_batch_axis=has_batch)
     return Network.from_graph(net.graph, net.temperature, [*changes, *net.changes])
 
 

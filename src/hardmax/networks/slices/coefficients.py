@@ -26,7 +26,7 @@ from hardmax.errors import NotPiecewiseAffineError, PrecisionError, QuadraticSco
 from hardmax.exact.rationals import lattice_exponent, rational, rational_array
 from hardmax.exactness import Array, IntArray
 from hardmax.networks import operations as op
-from hardmax.networks.evaluation import apply
+from hardmax.networks.evaluation import apply, without_constant
 from hardmax.networks.graph import Graph
 from hardmax.networks.slices.rounding import Bounded, Bounds
 from hardmax.networks.slices.stages import Plan
@@ -254,7 +254,7 @@ class SliceProgram:
             return self._selected_columns(operation, rule, first)
         cells, terms = first.coefficients.shape[:2]
         flat_in = first.coefficients.reshape(cells * terms, *first.coefficients.shape[2:])
-        result = apply(operation, flat_in, constant_term=False)
+        result = without_constant(operation, flat_in)
         result = result.reshape(cells, terms, *result.shape[1:])
         constant = op.constant_term(operation)
         if constant is not None:

@@ -23,7 +23,7 @@ import numpy as np
 from hardmax.exact.rounding import SAFETY, UNIT_ROUNDOFF, bilinear_error, dot_error
 from hardmax.exactness import Array, FloatArray, IntArray
 from hardmax.networks import operations as op
-from hardmax.networks.evaluation import apply
+from hardmax.networks.evaluation import apply, without_constant
 from hardmax.networks.graph import Graph
 from hardmax.networks.slices.coefficients import Arithmetic, SliceProgram, Tensor, padded, selected_rows
 from hardmax.networks.slices.rounding import Bounds
@@ -98,7 +98,7 @@ class EntrywiseProgram(SliceProgram):
         # The roundoff multiplies last: times a tiny entry it would underflow before a huge weight could lift it.
         roundoff = (length + 2) * UNIT_ROUNDOFF if length else 1.0
         carried = _of(first) / roundoff + np.abs(first.coefficients) if length else _of(first)
-        entries = np.array(apply(self._absolute[index], _flat(carried), constant_term=False)).reshape(values.shape)
+        entries = np.array(without_constant(self._absolute[index], _flat(carried))).reshape(values.shape)
         if length:  # a product of nonzero numbers may underflow; a layer that is dead in a cell stays exact
             alive = carried.reshape(*carried.shape[:2], -1).any(axis=2)
             alive = alive.reshape(*alive.shape, *(1,) * (entries.ndim - 2))

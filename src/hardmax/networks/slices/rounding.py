@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from math import ldexp
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,11 +48,8 @@ class Bounds:
     @classmethod
     def of_slice(cls, start: FloatArray) -> Bounds:
         """Bounds of the input itself: floats are exact. ``start`` is (1, coefficient, *shape)."""
-        flat = start.reshape(start.shape[1], -1)
-        mantissa = np.frexp(np.abs(flat))[0]
-        single = bool(((flat != 0).sum(axis=1) <= 1).all() and np.isin(mantissa, (0.0, 0.5)).all())
-        units = tuple(lattice_exponent(row) for row in flat)
-        return cls(np.zeros((1, len(flat))), units, single)
+        units, is_monomial = _lattices(start.shape[1], np.ascontiguousarray(start, dtype=np.float64).tobytes())
+        return cls(np.zeros((1, len(units))), units, is_monomial)
 
     @classmethod
     def of_one_hot(cls, cells: int) -> Bounds:
@@ -76,6 +75,15 @@ class Bounds:
         rounded = dot_error(1, total, max(1.0, abs(slope)) * self.error)
         exact = (self.error == 0) & _on_lattice(total, units)
         return Bounds(np.where(exact, 0.0, rounded)[parents], tuple(units))
+
+
+@lru_cache(16)  # the same few slices again and again
+def _lattices(n: int, numbers: bytes) -> tuple[tuple[int, ...], bool]:
+    """The lattice of each of n rows of floats, and whether each has at most one nonzero entry, a power of two."""
+    flat = np.frombuffer(numbers).reshape(n, -1)
+    mantissa = np.frexp(np.abs(flat))[0]
+    single = bool(((flat != 0).sum(axis=1) <= 1).all() and np.isin(mantissa, (0.0, 0.5)).all())
+    return tuple(lattice_exponent(row) for row in flat), single
 
 
 def magnitudes(coefficients: NDArray[Any]) -> FloatArray:
@@ -154,18 +162,11 @@ class Bounded:
             power = np.frexp(float(self.length))[0] == 0.5
             norm, length = count / self.length, count + (0 if power else 2)
             unit = -int(np.log2(self.length)) if power else -(10**6)
-        constant = np.zeros(len(before.unit))
-        constant[0] = self.constant
-        total = norm * size + constant  # bounds every partial sum
-        _refuse_overflow(total)
+        constant, total, units, exact, moves = self._sums(before, size, norm, unit)
         # the constant is added last, which costs one rounding of the sum
         slack = norm * before.error + UNIT_ROUNDOFF * total * (constant > 0)
-        moves = _moves(size, before.error, norm) | (constant > 0)
         error = np.where(moves, dot_error(length, norm * size, slack), 0.0)
-        units = [min(u + unit, ZERO_LATTICE) for u in before.unit]
-        units[0] = min(units[0], self.constant_unit)
         clean = before.error == 0
-        exact = clean & _on_lattice(total, units)
         if before.monomial or self.shifts_exponents:
             single = np.array([unit >= -1074 for unit in units])  # products only shift exponents
             single[0] &= self.constant == 0 or not bool(size[:, 0].any())
@@ -174,19 +175,27 @@ class Bounded:
         keeps = before.monomial and self.constant == 0 and self.kind == "shift" and same_size
         return Bounds(np.where(exact, 0.0, error), tuple(units), keeps)
 
+    def _sums(self, before: Bounds, size: FloatArray, norm: float, unit: int) -> tuple[Any, Any, list[int], Any, Any]:
+        """Sums of products with weights and a constant: the constant, a bound on every partial sum, their lattices.
+
+        And where they are free of rounding, and where they may differ from zero, however little: a bound may underflow.
+        """
+        constant = np.zeros(len(before.unit))
+        constant[0] = self.constant
+        total = norm * size + constant
+        _refuse_overflow(total)
+        units = [min(u + unit, ZERO_LATTICE) for u in before.unit]
+        units[0] = min(units[0], self.constant_unit)
+        exact = (before.error == 0) & _on_lattice(total, units)
+        moves = (((size > 0) | (before.error > 0)) & (norm > 0)) | (constant > 0)
+        return constant, total, units, exact, moves
+
     def relu_then_linear(self, operand: Tensor, parents: IntArray, steps: FloatArray) -> Bounds:
         """Bounds of a linear map of some entries of the operand, added up in chains of ``steps`` rows a child."""
         before = operand.bounds
         assert before is not None
         size = magnitudes(operand.coefficients)
-        constant = np.zeros(len(before.unit))
-        constant[0] = self.constant
-        total = self.norm * size + constant
-        _refuse_overflow(total)
-        units = [min(u + self.unit, ZERO_LATTICE) for u in before.unit]
-        units[0] = min(units[0], self.constant_unit)
-        exact = (before.error == 0) & _on_lattice(total, units)
-        moves = _moves(size, before.error, self.norm) | (constant > 0)
+        _, total, units, exact, moves = self._sums(before, size, self.norm, self.unit)
         total, slack, certain = (
             np.take(part, parents, axis=0) for part in (total, self.norm * before.error, exact | ~moves)
         )
@@ -261,11 +270,6 @@ _KINDS: dict[type[op.Operation], str] = {
 }
 
 
-def _moves(size: FloatArray, error: FloatArray, norm: float) -> NDArray[np.bool_]:
-    """Whether products with weights may differ from zero, however small: a bound on them may underflow to it."""
-    return ((size > 0) | (error > 0)) & (norm > 0)
-
-
 def _refuse_overflow(total: FloatArray) -> None:
     """Every number computed stays below ``total``; refuse when that is near the end of binary64."""
     if not bool((total < 2.0**1000).all()):
@@ -277,5 +281,5 @@ def _refuse_overflow(total: FloatArray) -> None:
 
 def _on_lattice(total: FloatArray, units: Sequence[int]) -> NDArray[np.bool_]:
     """Whether sums below ``total`` of multiples of ``2**unit`` are floats: a boolean a cell and coefficient."""
-    limits = np.array([np.ldexp(1.0, min(unit + 53, 1023)) if unit >= -1074 else 0.0 for unit in units])
+    limits = np.array([ldexp(1.0, min(unit + 53, 1023)) if unit >= -1074 else 0.0 for unit in units])
     return np.asarray(total * SAFETY < limits)

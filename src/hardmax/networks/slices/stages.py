@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
@@ -15,6 +15,12 @@ from hardmax.exactness import IntArray
 from hardmax.networks import operations as op
 from hardmax.networks.graph import Graph
 from hardmax.networks.slices.rounding import Bounded
+
+
+def as_slice(columns: IntArray) -> Any:
+    """Consecutive columns as a slice, others as they are."""
+    first, last = (int(columns[0]), int(columns[-1])) if len(columns) else (0, -1)
+    return slice(first, last + 1) if last - first + 1 == len(columns) and (np.diff(columns) == 1).all() else columns
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +37,7 @@ class Stage:
     is_relu: NDArray[np.bool_]  # whether a choice is by sign, as a ReLU's is
     columns: IntArray
     twin: IntArray  # (n_rows,) the first row that is structurally the same function; itself if none is
+    is_last: bool = False  # whether pieces are finished after it
 
     @property
     def n_choices(self) -> int:
@@ -47,6 +54,11 @@ class Stage:
         """The smallest unsigned integer type that holds every label of the stage."""
         largest = int(self.group_size.max(initial=1))
         return np.uint8 if largest <= 256 else np.uint16 if largest <= 65536 else np.uint32
+
+    @cached_property
+    def label_columns(self) -> Any:
+        """The same columns, as a slice where they follow one another, which numpy copies much faster."""
+        return as_slice(self.columns)
 
     @cached_property
     def has_twins(self) -> bool:
@@ -82,9 +94,9 @@ class Stage:
             return self
         some = np.arange(first, last)
         some = some[~self._is_copy(first, last)]
-        return Stage(
-            self.nodes, self.group_start[some], self.group_size[some], self.is_relu[some], self.columns[some], self.twin
-        )
+        start, size, is_relu = self.group_start[some], self.group_size[some], self.is_relu[some]
+        is_last = self.is_last and last == self.n_choices
+        return Stage(self.nodes, start, size, is_relu, self.columns[some], self.twin, is_last)
 
     def copies(self, first: int, last: int) -> tuple[IntArray, IntArray]:
         """Columns of ReLUs among choices first to last - 1 that repeat an earlier one, and of those they repeat."""
@@ -133,26 +145,12 @@ class Plan:
                 last_level[value] = max(last_level[value], reads_at)
         last_level[-1] = n_stages
         self.last_level = last_level
-        self.fused = self._relus_before_linear()
+        self.fused = _relus_before_linear(graph)
         offsets = dict(zip(graph.choice_nodes, np.cumsum([0, *graph.choice_counts]).tolist(), strict=False))
         counts = dict(zip(graph.choice_nodes, graph.choice_counts, strict=True))
-        self.stages = tuple(self._stage(graph, nodes, offsets, counts) for nodes in chosen)
+        stages = [self._stage(graph, nodes, offsets, counts) for nodes in chosen]
+        self.stages = tuple(replace(stage, is_last=stage is stages[-1]) for stage in stages)
         self.sources = tuple(self._sources(stage) for stage in range(len(chosen)))
-
-    def _relus_before_linear(self) -> dict[int, int]:
-        """ReLU nodes on vectors whose only reader is a linear map: node -> that map's node."""
-        readers: dict[int, list[int]] = {}
-        for index, node in enumerate(self._nodes):
-            for value in node.inputs:
-                readers.setdefault(value, []).append(index)
-        found = {}
-        for index, node in enumerate(self._nodes):
-            if not isinstance(node.operation, op.Relu) or node.operation.slope or len(node.shape) != 1:
-                continue
-            after = readers.get(index + 1, [])
-            if len(after) == 1 and isinstance(self._nodes[after[0]].operation, op.Linear):
-                found[index] = after[0]
-        return found
 
     def _sources(self, stage: int) -> IntArray | None:
         """The columns of the ReLUs of the stage before, where all rows of a stage are one linear map of them alone."""
@@ -205,3 +203,15 @@ class Plan:
         if rows % period:
             return own
         return np.asarray(own - own % period + same[own % period])
+
+
+def _relus_before_linear(graph: Graph) -> dict[int, int]:
+    """ReLU nodes on vectors whose only reader is a linear map: node -> that map's node."""
+    found = {}
+    for index, node in enumerate(graph.nodes):
+        if not isinstance(node.operation, op.Relu) or node.operation.slope or len(node.shape) != 1:
+            continue
+        after = graph.readers[index + 1]
+        if len(after) == 1 and isinstance(graph.nodes[after[0]].operation, op.Linear):
+            found[index] = after[0]
+    return found

@@ -9,14 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hardmax.exact.linear_program import exact_interior_point
+from hardmax.exact.rationals import fractions
 from hardmax.exact.rounding import dot_error
 from hardmax.exactness import IntArray
 from hardmax.tropical.sums.settle import PRESENT, UNSURE, exact_differences
-from hardmax.tropical.sums.terms import FlatHeads, Terms
+from hardmax.tropical.sums.terms import Terms, flat_heads
+
+if TYPE_CHECKING:
+    from hardmax.tropical.sums._joint_kernels import Heads
 
 #: Cosine below which two unit rows are not parallel, whatever their roundings, in up to 2**20 dimensions.
 NEARLY_PARALLEL = 1.0 - 4.0 * dot_error(1 << 20, 1.0)
@@ -27,9 +32,9 @@ def facet_pairs(heads: Sequence[Terms], winners: IntArray) -> IntArray:
 
     Exactness: certified.
     """
-    from hardmax.tropical.sums import _kernels as kernels
+    from hardmax.tropical.sums import _joint_kernels as kernels
 
-    flat = FlatHeads.from_terms(heads)
+    flat = flat_heads(heads)
     # Winners are positions among the keys as given; the tables hold distinct ones.
     cells = np.column_stack([head.of[winners[:, h]] + flat.first[h] for h, head in enumerate(heads)]).astype(np.int64)
     position = {tuple(cell): k for k, cell in enumerate(cells.tolist())}
@@ -51,14 +56,7 @@ def facet_pairs(heads: Sequence[Terms], winners: IntArray) -> IntArray:
                 switched.append(row)
     if not pairs:
         return np.empty((0, 2), np.int64)
-    status = kernels.settle_crossings(
-        flat.rows,
-        flat.has_bias,
-        flat.neighbour_start,
-        flat.neighbours,
-        np.array(before),
-        np.array(switched, dtype=np.int64),
-    )
+    status = kernels.settle_crossings(flat, np.array(before), np.array(switched, dtype=np.int64))
     for k in np.flatnonzero(status == UNSURE).tolist():
         status[k] = _settle(heads, flat, before[k], switched[k])
     kept = np.array(pairs, dtype=np.int64)[status == PRESENT]
@@ -66,7 +64,7 @@ def facet_pairs(heads: Sequence[Terms], winners: IntArray) -> IntArray:
     return ordered
 
 
-def _shared_walls(flat: FlatHeads, heads: Sequence[Terms], cell: IntArray) -> list[list[tuple[int, int]]]:
+def _shared_walls(flat: Heads, heads: Sequence[Terms], cell: IntArray) -> list[list[tuple[int, int]]]:
     """The walls of one cell, grouped by hyperplane: lists of (head, neighbour that takes over there)."""
     walls: list[tuple[int, int]] = []
     for h, winner in enumerate(cell.tolist()):
@@ -75,7 +73,7 @@ def _shared_walls(flat: FlatHeads, heads: Sequence[Terms], cell: IntArray) -> li
     if len(heads) == 1 or not walls:
         return [[wall] for wall in walls]
     with np.errstate(all="ignore"):
-        rows = np.array([flat.rows[other] - flat.rows[cell[h]] for h, other in walls])
+        rows = np.array([flat.terms[other] - flat.terms[cell[h]] for h, other in walls])
         rows = np.ldexp(rows, -np.frexp(np.abs(rows).max(axis=1, keepdims=True))[1])
         unit = rows / np.sqrt((rows * rows).sum(axis=1, keepdims=True))
         # Parallel unit rows have a product within a few roundings of 1, far above this: what floats might take for
@@ -95,17 +93,17 @@ def _shared_walls(flat: FlatHeads, heads: Sequence[Terms], cell: IntArray) -> li
     return groups
 
 
-def _parallel(flat: FlatHeads, cell: IntArray, one: tuple[int, int], two: tuple[int, int]) -> bool:
+def _parallel(flat: Heads, cell: IntArray, one: tuple[int, int], two: tuple[int, int]) -> bool:
     """Whether two walls are one hyperplane crossed in one direction, in rationals."""
     u, v = (
-        [Fraction(x) - Fraction(y) for x, y in zip(flat.rows[other].tolist(), flat.rows[cell[h]].tolist(), strict=True)]
+        [x - y for x, y in zip(fractions(flat.terms[other]), fractions(flat.terms[cell[h]]), strict=True)]
         for h, other in (one, two)
     )
     lead = next(k for k, x in enumerate(u) if x)
     return u[lead] * v[lead] > 0 and all(x * v[lead] == y * u[lead] for x, y in zip(u, v, strict=True))
 
 
-def _settle(heads: Sequence[Terms], flat: FlatHeads, cell: IntArray, switched: list[int]) -> int:
+def _settle(heads: Sequence[Terms], flat: Heads, cell: IntArray, switched: list[int]) -> int:
     rows: list[list[Fraction]] = []
     for h, head in enumerate(heads):
         winner = int(cell[h] - flat.first[h])
@@ -113,5 +111,5 @@ def _settle(heads: Sequence[Terms], flat: FlatHeads, cell: IntArray, switched: l
         for other, row in zip(near, exact_differences(head, winner, near), strict=True):
             rows.append([-x for x in row] if other + flat.first[h] == switched[h] else row)
     if flat.has_bias:
-        rows.append([Fraction(0)] * (flat.rows.shape[1] - 1) + [Fraction(-1)])
+        rows.append([Fraction(0)] * (flat.terms.shape[1] - 1) + [Fraction(-1)])
     return int(exact_interior_point(rows, [Fraction(0)] * len(rows)).exists)

@@ -85,26 +85,13 @@ def proved_hull(
     normals, radius, sure = _float_normals(points - centre, simplices, absolute_error)
     exact_centre = [Fraction(x) for x in centre.tolist()]
     decided = sure if every_facet else sure & (np.abs(normals[:, -1]) > radius)
-    if decided.all():
-        upper_now = np.ones(len(simplices), dtype=bool) if every_facet else normals[:, -1] > 0
-        if not _covers_oddly(points, exact, simplices, np.arange(len(simplices)), sure):
-            return None
-        live, neighbours = _graph(list(simplices), upper_now, *points.shape)
-        return Hull(list(simplices), normals, upper_now, live, neighbours)
+    facets, directions = list(simplices[decided]), list(normals[decided])
+    upper = [every_facet or height > 0 for height in normals[decided, -1].tolist()]
+    of_simplex = np.cumsum(decided) - 1
     groups: dict[tuple[int, ...], int] = {}
-    facets: list[IntArray] = []
-    normal_of: list[FloatArray] = []
-    upper: list[bool] = []
-    of_simplex = np.empty(len(simplices), dtype=np.int64)
     cache: dict[int, list[Fraction]] = {}
-    for k, simplex in enumerate(simplices):
-        if decided[k]:
-            of_simplex[k] = len(facets)
-            facets.append(simplex)
-            normal_of.append(normals[k])
-            upper.append(every_facet or bool(normals[k, -1] > 0))
-            continue
-        settled = _exact_facet(points, exact, simplex, exact_centre, cache, absolute_error)
+    for k in np.flatnonzero(~decided).tolist():
+        settled = _exact_facet(points, exact, simplices[k], exact_centre, cache, absolute_error)
         if settled is None:
             return None
         on_it, normal = settled
@@ -112,13 +99,13 @@ def proved_hull(
         if key not in groups:
             groups[key] = len(facets)
             facets.append(np.array(on_it, dtype=np.int64))
-            normal_of.append(_direction(normal))
+            directions.append(_direction(normal))
             upper.append(every_facet or normal[-1] > 0)
         of_simplex[k] = groups[key]
     if not _covers_oddly(points, exact, simplices, of_simplex, sure):
         return None
     live, neighbours = _graph(facets, np.array(upper), *points.shape)
-    return Hull(facets, np.array(normal_of), np.array(upper), live, neighbours)
+    return Hull(facets, np.array(directions), np.array(upper), live, neighbours)
 
 
 def _closes_up(simplices: IntArray) -> bool:
@@ -315,3 +302,20 @@ def adjacency(pairs: IntArray, n: int) -> list[IntArray]:
     both = both[np.lexsort((both[:, 1], both[:, 0]))]
     bounds = np.searchsorted(both[:, 0], np.arange(n + 1))
     return [both[bounds[i] : bounds[i + 1], 1] for i in range(n)]
+
+
+def components(pairs: IntArray, n: int) -> IntArray:
+    """(n,) the component of each vertex of an undirected graph given by its edges, numbered by first appearance.
+
+    Examples
+    --------
+    >>> components(np.array([[2, 3], [0, 3]]), 4)
+    array([0, 1, 0, 0])
+    """
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    graph = coo_array((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), shape=(n, n))
+    component = connected_components(graph, directed=False)[1]
+    _, first, place = np.unique(component, return_index=True, return_inverse=True)
+    return np.asarray(np.argsort(np.argsort(first))[place], dtype=np.int64)

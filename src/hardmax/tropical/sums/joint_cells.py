@@ -13,33 +13,35 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from hardmax.errors import EmptyError, IncompleteError, ParameterError, ShapeError
 from hardmax.exact.linear_program import exact_interior_point
-from hardmax.exactness import FloatArray, IntArray, as_tuple
+from hardmax.exactness import FloatArray, IntArray, ReadOnlyArrays, as_tuple
 from hardmax.tropical.sums.facets import facet_pairs
-from hardmax.tropical.sums.settle import exact_differences
+from hardmax.tropical.sums.settle import ABSENT, PRESENT, exact_differences
 from hardmax.tropical.sums.terms import (
-    FlatHeads,
     Terms,
     Vector,
     column_exponents,
     enough_coordinates,
+    flat_heads,
     rational_query,
     read_terms,
 )
 
-PRESENT, ABSENT = 1, 0
+if TYPE_CHECKING:
+    from hardmax.tropical.sums._joint_kernels import Heads
 
 #: A head: keys (N, d), and biases (N,) or None.
 KeysAndBiases = tuple[ArrayLike, ArrayLike | None]
 
 
 @dataclass(frozen=True, eq=False)
-class JointCells:
+class JointCells(ReadOnlyArrays):
     """The cells of the common refinement of several heads.
 
     ``winners`` (n, H) holds the winning key of every head on each cell, in lexicographic order, and
@@ -59,10 +61,6 @@ class JointCells:
     n_settled: int
     heads: tuple[Terms, ...] = field(repr=False)
     exact_witnesses: Mapping[int, Vector] = field(default_factory=dict, repr=False)
-
-    def __post_init__(self) -> None:
-        self.winners.setflags(write=False)
-        self.witnesses.setflags(write=False)
 
     def __len__(self) -> int:
         return len(self.winners)
@@ -124,19 +122,14 @@ def common_refinement(heads: Sequence[KeysAndBiases], *, max_cells: int | None =
 
 
 def _proved_queries(
-    terms: list[Terms], flat: FlatHeads, winners: IntArray, points: FloatArray
+    terms: list[Terms], flat: Heads, winners: IntArray, points: FloatArray
 ) -> tuple[FloatArray, dict[int, Vector]]:
     """A query strictly inside each cell from a scaled point in or near it; in rationals where no float was found."""
-    from hardmax.tropical.sums import _kernels as kernels
+    from hardmax.tropical.sums import _joint_kernels as kernels
 
     queries = terms[0].query(points)
-    sure = kernels.wins_in_every_head(
-        np.concatenate([part.given for part in terms]),
-        flat.neighbour_start,
-        flat.neighbours,
-        winners + flat.first[:-1],
-        terms[0].lifted(queries),
-    )
+    as_given = flat._replace(terms=np.concatenate([part.given for part in terms]))
+    sure = kernels.wins_in_every_head(as_given, winners + flat.first[:-1], terms[0].lifted(queries))
     exact: dict[int, Vector] = {}
     for cell in np.flatnonzero(~sure).tolist():
         rows = _rows_of(terms, winners[cell].tolist(), given=True)
@@ -186,24 +179,14 @@ def _search(terms: list[Terms], limit: int) -> tuple[IntArray, FloatArray, dict[
 
     Comes back with winners, queries inside their cells, rational ones where no float was found, and counts.
     """
-    from hardmax.tropical.sums import _kernels as kernels
+    from hardmax.tropical.sums import _joint_kernels as kernels
 
     n_heads = len(terms)
     # Most cells first leaves the last and largest level fewest candidates; measured, it saves a few percent.
     order = sorted(range(n_heads), key=lambda h: -int(terms[h].live.sum()))
     sorted_terms = [terms[h] for h in order]
-    flat = FlatHeads.from_terms(sorted_terms)
+    flat = flat_heads(sorted_terms)
     first = flat.first
-    all_terms = kernels.Heads(
-        flat.rows,
-        first,
-        flat.has_bias,
-        flat.live,
-        flat.live_first,
-        flat.neighbour_start,
-        flat.neighbours,
-        flat.witnesses,
-    )
     verdicts: dict[tuple[int, ...], tuple[int, FloatArray | None]] = {}
     n_programs = 0
     while True:
@@ -211,7 +194,7 @@ def _search(terms: list[Terms], limit: int) -> tuple[IntArray, FloatArray, dict[
         for row, (question, (verdict, _)) in enumerate(verdicts.items()):
             table[row, : len(question)] = question
             table[row, -1] = verdict
-        found, points, questions, count = kernels.search_joint_cells(all_terms, table, limit)
+        found, points, questions, count = kernels.search_joint_cells(flat, table, limit)
         n_programs += int(count)
         fresh = {tuple(row[: row[0] + 2]) for row in questions.tolist()} - verdicts.keys()
         if not fresh or len(found) > limit:

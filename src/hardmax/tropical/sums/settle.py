@@ -200,11 +200,10 @@ def settle_exactly(terms: Terms, chosen: int, rival: int, looked_at: list[int]) 
             rounded = np.array([nearest_float(x) for x in point])
         else:
             answer = exact_interior_point(rows, [Fraction(0)] * len(rows))
-            if not answer.exists:
+            if answer.witness is None:
                 return False, None
             assert answer.point is not None  # a cone's witness can be scaled
-            rounded = answer.point
-            point = list(answer.exact_point or [Fraction(float(x)) for x in rounded])
+            rounded, point = answer.point, list(answer.witness)
         wrong = [i for i in _not_beaten(terms, chosen, point) if i != rival]
         if not wrong:
             return True, rounded

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,6 +24,9 @@ from hardmax.exactness import BoolArray, FloatArray, IntArray, detached
 from hardmax.tropical.sums.columns import spanning_columns
 from hardmax.tropical.sums.hull import Hull, hull_of_terms
 from hardmax.tropical.sums.settle import exact_differences, live_terms, neighbours_by_programs, neighbours_of_one
+
+if TYPE_CHECKING:
+    from hardmax.tropical.sums._joint_kernels import Heads
 
 Vector = tuple[Fraction, ...]
 
@@ -186,6 +190,25 @@ class Terms:
         """A scaled point in or near each live term's open cell; ``witness`` proves one."""
         return self._live[1]
 
+    @property
+    def live_keys(self) -> IntArray:
+        """The keys that win alone on an open set, increasing; of equal ones the lowest.
+
+        Exactness: exact for any finite floats.
+
+        Examples
+        --------
+        >>> Terms.from_keys(np.array([[1.0], [1.0], [-1.0]]), np.array([0.0, 2.0, 0.0])).live_keys
+        array([1, 2])
+        """
+        return np.sort(self.index[self.live])
+
+    @property
+    def key_pairs(self) -> IntArray:
+        """Pairs (n_pairs, 2) of live keys, lower index first, whose cells share a facet; sorted."""
+        pairs = [(i, j) for i, near in enumerate(self.neighbours) for j in near.tolist() if i < j]
+        return np.asarray(self.index[np.array(pairs, dtype=np.int64).reshape(-1, 2)])
+
     @cached_property
     def hull(self) -> Hull | None:
         """The proved hull of the terms, in few dimensions and where there are enough of them."""
@@ -234,9 +257,9 @@ def rational_query(
         working += wrong[: 2 * len(point) + 2]
         normals = [rows[i][: len(point)] for i in working]
         limits = [-rows[i][-1] if has_bias else Fraction(0) for i in working]
-        answer = exact_interior_point(normals, limits)
-        assert answer.exists
-        point = list(answer.exact_point or map(Fraction, answer.point.tolist()))  # type: ignore[union-attr]
+        found = exact_interior_point(normals, limits).witness
+        assert found is not None
+        point = list(found)
     largest = max(map(abs, point), default=Fraction(0))
     exponent = largest.numerator.bit_length() - largest.denominator.bit_length()
     # Any multiple of a direction will do: of size one, or so large that small coordinates do not underflow.
@@ -251,34 +274,23 @@ def rational_query(
     return None, tuple(full)
 
 
-@dataclass(frozen=True, eq=False)
-class FlatHeads:
+def flat_heads(heads: Sequence[Terms]) -> Heads:
     """Several heads in one table, as the compiled searches take them; indices count through all heads."""
+    from hardmax.tropical.sums._joint_kernels import Heads
 
-    rows: FloatArray  # (terms of all heads, n)
-    first: IntArray  # (H + 1,) where each head's terms begin
-    live: IntArray
-    live_first: IntArray  # (H + 1,)
-    neighbour_start: IntArray  # (terms + 1,)
-    neighbours: IntArray
-    witnesses: FloatArray  # (terms, n)
-    has_bias: bool
-
-    @classmethod
-    def from_terms(cls, heads: Sequence[Terms]) -> FlatHeads:
-        first = _starts([head.n_rows for head in heads])
-        live = [first[h] + np.flatnonzero(head.live) for h, head in enumerate(heads)]
-        lists = [first[h] + near for h, head in enumerate(heads) for near in head.neighbours]
-        return cls(
-            np.concatenate([head.rows for head in heads]),
-            first,
-            np.concatenate(live).astype(np.int64),
-            _starts([len(part) for part in live]),
-            _starts([len(near) for near in lists]),
-            np.concatenate(lists).astype(np.int64),
-            np.concatenate([head.witnesses for head in heads]),
-            heads[0].has_bias,
-        )
+    first = _starts([head.n_rows for head in heads])
+    live = [first[h] + np.flatnonzero(head.live) for h, head in enumerate(heads)]
+    lists = [first[h] + near for h, head in enumerate(heads) for near in head.neighbours]
+    return Heads(
+        np.concatenate([head.rows for head in heads]),
+        first,
+        heads[0].has_bias,
+        np.concatenate(live).astype(np.int64),
+        _starts([len(part) for part in live]),
+        _starts([len(near) for near in lists]),
+        np.concatenate(lists).astype(np.int64),
+        np.concatenate([head.witnesses for head in heads]),
+    )
 
 
 def _starts(lengths: list[int]) -> IntArray:

@@ -19,9 +19,8 @@ square term it is never set.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cmp_to_key, partial
-from math import isfinite, prod
+from functools import cmp_to_key
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -29,18 +28,15 @@ from numpy.typing import NDArray
 
 from hardmax.cells.domains import Domain
 from hardmax.cells.engines.line.envelope import envelope
-from hardmax.cells.enumeration import ExactFollower
 from hardmax.cells.polytopes import ROOT_BIT, Cut, Polytopes, domain_wall, wall_of_choice
 from hardmax.errors import CertificateError, DomainError, PrecisionError
 from hardmax.exact.quadratic import QuadraticNumber, compare, crossing
 from hardmax.exact.rationals import rational
 from hardmax.exactness import FloatArray, IntArray, ObjectArray
-from hardmax.networks.slices.coefficients import Guards, SliceProgram, SliceState
+from hardmax.networks.slices.coefficients import Guards, padded
 from hardmax.networks.slices.stages import Stage
 
 _RIVAL_BITS = 24
-#: Coefficients that ``line_pieces`` holds at once.
-_CHUNK_NUMBERS = 1 << 19
 
 
 class LineEngine:
@@ -115,8 +111,8 @@ class LineEngine:
         from hardmax.cells.engines.line._kernels import find_breakpoints
 
         certified = self.certified and guards.error is not None
-        rows = _three_terms(guards.coefficients)
-        errors = np.zeros(rows.shape[:2]) if guards.error is None else _three_terms(guards.error)
+        rows = np.ascontiguousarray(padded(guards.coefficients, 3))
+        errors = np.zeros(rows.shape[:2]) if guards.error is None else np.ascontiguousarray(padded(guards.error, 3))
         ends = _ends(pieces)
         labels = np.empty((len(ends), stage.n_choices), dtype=stage.label_dtype)
         counts = np.zeros(len(ends), dtype=np.int64)
@@ -241,137 +237,3 @@ def _ends(pieces: Polytopes) -> FloatArray:
     if pieces.error is not None:
         ends[:, 2] = pieces.error
     return ends.reshape(-1, 6)
-
-
-def _three_terms(coefficients: NDArray[Any]) -> FloatArray:
-    """Coefficients (piece, 3, ...), padded with zeros where there is no square or no linear term."""
-    missing = 3 - coefficients.shape[1]
-    if missing:
-        shape = (coefficients.shape[0], missing, *coefficients.shape[2:])
-        coefficients = np.concatenate([coefficients, np.zeros(shape)], axis=1)
-    return np.ascontiguousarray(coefficients, dtype=np.float64)
-
-
-# --- a whole network ----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class LinePieces:
-    """All pieces of a network on a line, from low to high.
-
-    labels : (n, n_choices), complete labels.
-    pieces : the intervals.
-    n_settled : how many intervals needed rationals on the way.
-    """
-
-    labels: NDArray[Any]
-    pieces: Polytopes
-    n_settled: int
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    @property
-    def starts(self) -> FloatArray:
-        """The low ends, minus infinity where a piece has none."""
-        return self._side(0)
-
-    @property
-    def ends(self) -> FloatArray:
-        """The high ends, infinity where a piece has none."""
-        return self._side(1)
-
-    def _side(self, side: int) -> FloatArray:
-        values = self.pieces.vertices[side::2, 0].copy()
-        if self.pieces.directions is not None:
-            infinite = self.pieces.directions[side::2, 0] != 0
-            values[infinite] = np.inf if side else -np.inf
-        return values
-
-
-def line_pieces(
-    program: SliceProgram, exact_program: SliceProgram, domain: Domain, *, certified: bool = True
-) -> LinePieces:
-    """Every piece of a network on a one-dimensional domain, with its label.
-
-    ``program`` computes with floats (bounded ones where ``certified``), ``exact_program`` in rationals
-    along the same slice.
-
-    Exactness: certified, or estimated where ``certified`` is False.
-
-    Examples
-    --------
-    A head with keys 1 and -1 and a residual, then ReLU(y - 1), on all of R^1:
-
-    >>> import hardmax as hm
-    >>> from hardmax.cells.domains import Space
-    >>> from hardmax.networks.slices.coefficients import Arithmetic
-    >>> head = hm.Head(keys=[[1.0], [-1.0]], values=[[0.0], [0.0]], query=[[1.0]])
-    >>> layers = [hm.Residual(hm.Attention([head])), hm.Affine([[1.0]], [-1.0]), hm.ReLU()]
-    >>> graph, line = hm.Network(layers, 1).graph, Space(1)
-    >>> programs = [SliceProgram(graph, *line.slice_of((1,)), kind) for kind in list(Arithmetic)[1:]]
-    >>> found = line_pieces(*programs, line)
-    >>> found.starts.tolist(), found.labels.tolist()
-    ([-inf, 0.0, 1.0], [[1, 0], [0, 0], [0, 1]])
-    """
-    engine, follower = LineEngine(domain, certified), ExactFollower(exact_program, domain)
-    n_choices = sum(stage.n_choices for stage in program.stages)
-    widest = max([prod(node.shape) for node in program.graph.nodes], default=1)
-    chunk = max(1, min(1 << 14, _CHUNK_NUMBERS // (3 * widest)))
-    stack = [(program.begin(), np.zeros((1, n_choices), dtype=np.uint32), engine.root())]
-    labels_found, pieces_found, n_settled = [], [], 0
-    while stack:
-        state, labels, pieces = stack.pop()
-        if state.stage == program.n_stages:
-            labels_found.append(labels)
-            pieces_found.append(pieces)
-            continue
-        stage = program.stages[state.stage]
-        cut = engine.cut(pieces, program.guards(state), stage)
-        n_settled += len(cut.doubtful)
-        parents, stage_labels, children = _with_settled(engine, follower, cut, state, labels, pieces, stage)
-        complete = labels[parents]
-        complete[:, stage.columns] = stage_labels
-        batches = []
-        for first in range(0, len(parents), chunk):
-            part = slice(first, min(first + chunk, len(parents)))
-            following = program.advance(state, parents[part], stage_labels[part])
-            batches.append((following, complete[part], children.take(part.start, part.stop)))
-        stack.extend(reversed(batches))
-    return LinePieces(np.concatenate(labels_found), Polytopes.join(pieces_found), n_settled)
-
-
-def _with_settled(
-    engine: LineEngine,
-    follower: ExactFollower,
-    cut: Cut,
-    state: SliceState,
-    labels: NDArray[Any],
-    pieces: Polytopes,
-    stage: Stage,
-) -> tuple[IntArray, NDArray[Any], Polytopes]:
-    """Parents, stage labels and intervals of all children, the settled ones in their places."""
-    if not len(cut.doubtful):
-        return cut.parents, cut.labels, cut.pieces
-    parents, stage_labels, children = [cut.parents], [cut.labels], [cut.pieces]
-    for index in map(int, cut.doubtful):
-        label = labels[index]
-        rows = follower.rows(state.stage, label)
-        chosen, settled = engine.settle(pieces, index, partial(follower.wall_row, label=label), rows, stage)
-        parents.append(np.full(len(chosen), index))
-        stage_labels.append(chosen)
-        children.append(settled)
-    all_parents = np.concatenate(parents)
-    order = np.argsort(all_parents, kind="stable")
-    joined = Polytopes.join(children)
-    ends = (2 * order[:, None] + np.arange(2)).reshape(-1)
-    sorted_pieces = Polytopes(
-        1,
-        joined.vertex_start,
-        joined.vertices[ends],
-        joined.facet_start,
-        joined.walls[ends],
-        None if joined.error is None else joined.error[ends],
-        None if joined.directions is None else joined.directions[ends],
-    )
-    return all_parents[order], np.concatenate(stage_labels)[order], sorted_pieces

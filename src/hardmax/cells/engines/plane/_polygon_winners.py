@@ -67,8 +67,8 @@ def _rival(wall, column):
 
 
 @jit
-def _beats(polygon, before, at, exact, cut):
-    """Whether the line to cut by is positive at a corner, between edges ``before`` and ``at``: 1, 0, or DOUBT."""
+def _sign_at(polygon, before, at, exact, cut):
+    """The sign of the line to cut by at the corner between edges ``before`` and ``at``: 1, 0, -1, or DOUBT."""
     x, y, row = polygon[at, X], polygon[at, Y], cut.line
     t1, t2 = row[1] * x, row[2] * y
     value = row[0] + t1 + t2
@@ -77,12 +77,13 @@ def _beats(polygon, before, at, exact, cut):
     bound = dot_error(2, abs(row[0]) + abs(t1) + abs(t2), bound)
     if value > bound:
         return 1
-    if value < -bound or is_zero(polygon, at, row[0], row[1], row[2], row[3], row[4], row[5]):
+    if value < -bound:
+        return -1
+    if is_zero(polygon, at, row[0], row[1], row[2], row[3], row[4], row[5]):
         return 0
     if not (exact and is_exact(polygon, before) and is_exact(polygon, at)):
         return DOUBT
-    sign = exact_sign(row[0], row[1], row[2], polygon, before, at, cut.terms)
-    return DOUBT if sign == DOUBT else 1 if sign == 1 else 0
+    return exact_sign(row[0], row[1], row[2], polygon, before, at, cut.terms)
 
 
 @jit
@@ -118,7 +119,7 @@ def _violator(shape, n, at, own, lines, group, certified, cut):
                 return -3 - k
             dropped[first + k] = 1
         elif certified:
-            sign = _beats(polygon, before, at, exact, cut)
+            sign = _sign_at(polygon, before, at, exact, cut)
             if sign == 1:
                 return k
             if sign == DOUBT:
@@ -231,33 +232,16 @@ def _winner_at(lines, group, x, y, certified):
 
 
 @jit
-def _ties_at(corners, before, at, exact, cut):
-    """Whether the line to cut by certainly vanishes at the corner between two edges: 1, 0, or DOUBT."""
-    x, y, row = corners[at, X], corners[at, Y], cut.line
-    t1, t2 = row[1] * x, row[2] * y
-    value = row[0] + t1 + t2
-    bound = row[3] + row[4] * abs(x) + row[5] * abs(y)
-    bound += corners[at, ERROR] * (abs(row[1]) + abs(row[2]) + row[4] + row[5])
-    bound = dot_error(2, abs(row[0]) + abs(t1) + abs(t2), bound)
-    if abs(value) > bound:
-        return 0
-    if not (exact and is_exact(corners, before) and is_exact(corners, at)):
-        return DOUBT
-    sign = exact_sign(row[0], row[1], row[2], corners, before, at, cut.terms)
-    return DOUBT if sign == DOUBT else 1 if sign == 0 else 0
-
-
-@jit
 def _ties_along(corners, at, i, n, exact, certified, cut):
     """Whether the line to cut by certainly vanishes along edge i of the polygon at row ``at``: 1, 0, or DOUBT."""
     before = i - 1 if i > 0 else n - 1
     after = i + 1 if i + 1 < n else 0
     if certified:
-        tied = _ties_at(corners, at + before, at + i, exact, cut)
-        if tied != 0:
-            other = _ties_at(corners, at + i, at + after, exact, cut)
-            tied = other if other == 0 or tied == 1 else DOUBT
-        return tied
+        here = _sign_at(corners, at + before, at + i, exact, cut)
+        there = _sign_at(corners, at + i, at + after, exact, cut) if here == 0 or here == DOUBT else here
+        if here == 0 and there == 0:
+            return 1
+        return DOUBT if there == 0 or there == DOUBT else 0
     row = cut.line
     ax, ay, bx, by = corners[at + i, X], corners[at + i, Y], corners[at + after, X], corners[at + after, Y]
     scale = abs(row[0]) + abs(row[1]) * max(abs(ax), abs(bx)) + abs(row[2]) * max(abs(ay), abs(by))

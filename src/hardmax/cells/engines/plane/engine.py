@@ -20,7 +20,7 @@ from hardmax.cells.polytopes import Cut, Polytopes, domain_wall, joined_starts, 
 from hardmax.exact.rationals import fraction, nearest_float, rational
 from hardmax.exact.rounding import UNDERFLOW, relative_error
 from hardmax.exactness import FloatArray, IntArray, ObjectArray
-from hardmax.networks.slices.coefficients import Guards
+from hardmax.networks.slices.coefficients import Guards, padded
 from hardmax.networks.slices.stages import Stage
 
 _COLUMNS = 9
@@ -97,8 +97,8 @@ class PlaneEngine:
         from hardmax.cells.engines.plane._kernels import cut_polygons
 
         assert isinstance(pieces, Polygons)
-        rows = _three_terms(guards.coefficients)
-        errors = np.zeros((len(rows), 3)) if guards.error is None else _three_terms(guards.error[..., None])[..., 0]
+        rows = np.ascontiguousarray(padded(guards.coefficients, 3))
+        errors = np.zeros((len(rows), 3)) if guards.error is None else np.ascontiguousarray(padded(guards.error, 3))
         n = len(pieces)
         label_type = stage.label_dtype
         doubtful = np.empty(n, dtype=np.int64)
@@ -205,12 +205,3 @@ def _stage_wall(
     if stage.is_relu[group]:
         return np.asarray(rows[:, first] if label[group] == 1 else -rows[:, first])
     return np.asarray(rows[:, first + int(label[group])] - rows[:, first + rival])
-
-
-def _three_terms(coefficients: NDArray[Any]) -> NDArray[np.float64]:
-    """Coefficients (cell, 3, row), padded with zeros where a constant has only one term."""
-    missing = 3 - coefficients.shape[1]
-    if missing:
-        zeros = np.zeros((coefficients.shape[0], missing, coefficients.shape[2]))
-        coefficients = np.concatenate([coefficients, zeros], axis=1)
-    return np.ascontiguousarray(coefficients, dtype=np.float64)

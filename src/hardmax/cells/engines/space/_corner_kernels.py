@@ -32,14 +32,14 @@ LOOSE = 2.0**-20  # relative error from which a corner is left to rationals
 
 @_jit
 def place_corner(solid, cut, fresh, new, mode, rare):
-    """Write the corner where the row vanishes on the edge between ``fresh.ends[new]``; it is the new-th behind others.
+    """Write the corner where the row vanishes on the new-th edge of ``fresh``; it is the new-th behind others.
 
     Its bits are the facets that hold the edge; ``cut.values`` the row's at the ends, as ``corner_sign`` leaves them.
     Returns whether the corner is placed: finite, and known to a small part of the edge's size at least.
     """
     dim, columns, at = mode.dim, mode.columns, solid.size[0] + new
     row, values, corner = cut.row, cut.values, solid.corners[solid.ids[at]]
-    i, j = fresh.ends[new, 0], fresh.ends[new, 1]
+    i, j = fresh.ends[new], fresh.other_ends[new]
     if not mode.infinite:
         ends = (values[i, 0], values[i, 1]), (-values[j, 0], values[j, 1])
         _blend(solid.corners[solid.ids[i]], solid.corners[solid.ids[j]], ends[0], ends[1], 0, dim, dim, corner)
@@ -81,7 +81,7 @@ def _is_placed(solid, i, j, at, mode):
 @_jit
 def _is_held(bits, i, slot):
     """Whether a corner lies on the facet of a slot."""
-    return (bits[i, slot >> 6] >> np.uint64(slot & 63)) & ONE != 0
+    return (bits[slot >> 6, i] >> np.uint64(slot & 63)) & ONE != 0
 
 
 @_called
@@ -223,8 +223,8 @@ def _load_walls(solid, row, system, at, mode):
     system[0, c0], system[0, c1] = row[0, 0], SAFETY * (row[2, 0] + abs(row[1, 0]))
     system[0, c2], system[0, c3] = worst, 0.0
     n = 1
-    for w in range(bits.shape[1]):
-        word = bits[at, w]
+    for w in range(len(bits)):
+        word = bits[w, at]
         while word != NONE and n < 2 * dim:
             slot = 64 * w + ones((word & (~word + ONE)) - ONE)
             word &= word - ONE

@@ -75,7 +75,8 @@ def _proved_sign(solid, i, row, constant, mode, rare):
         sign = exact_sign(row, constant, corners, at, first, mode.dim)
         if sign != DOUBT:
             return sign
-    return 0 if vanishes(solid.lines, solid.slots, solid.size[1], solid.bits[i], row, mode.dim, not constant) else DOUBT
+    held = solid.bits[:, i]
+    return 0 if vanishes(solid.lines, solid.slots, solid.size[1], held, row, mode.dim, not constant) else DOUBT
 
 
 @_jit
@@ -119,7 +120,7 @@ def all_signs(solid, cut, mode, rare):
     found = 0
     for i in range(solid.size[0]):
         sign = corner_sign(solid, i, cut, mode, rare)
-        cut.signs[i] = sign
+        cut.signs[0, i], cut.signs[1, i] = _ones_where(sign == 1), _ones_where(sign == -1)
         if sign == 1:
             found |= POSITIVE
         elif sign == -1:
@@ -129,20 +130,25 @@ def all_signs(solid, cut, mode, rare):
     return found
 
 
+@_jit
+def _ones_where(condition):
+    """A word of ones, or of zeros."""
+    return NONE - np.uint64(condition)
+
+
 # --- new corners -----------------------------------------------------------------------------------
 
 
 @_called
 def _is_edge(bits, n, i, j):
     """Whether no third corner lies on all common facets of two."""
-    words = bits.shape[1]
     for k in range(n):
         if k == i or k == j:
             continue
         holds = True
-        for w in range(words):
-            common = bits[i, w] & bits[j, w]
-            holds = holds and bits[k, w] & common == common
+        for w in range(len(bits)):
+            common = bits[w, i] & bits[w, j]
+            holds = holds and bits[w, k] & common == common
         if holds:
             return False
     return True
@@ -165,8 +171,8 @@ def _mixed(slot):
 def _facets_of(bits, i, facets):
     """Write the slots of a simple corner's facets; returns the number that stands for them together."""
     count, held = 0, NONE
-    for slot in range(64 * bits.shape[1]):
-        if (bits[i, slot >> 6] >> np.uint64(slot & 63)) & ONE:
+    for slot in range(64 * len(bits)):
+        if (bits[slot >> 6, i] >> np.uint64(slot & 63)) & ONE:
             facets[count] = slot
             held ^= _mixed(slot)
             count += 1
@@ -174,16 +180,16 @@ def _facets_of(bits, i, facets):
 
 
 @_counted
-def _simple_corners(bits, sides, n_minus, dim):
+def _simple_corners(bits, fresh, n_minus, dim):
     """Bring the negative corners of higher degree to the front; returns their number and a table of all others.
 
     A line of the table: the number of a corner's facets without one, and the corner and that one.
     """
-    n_odd = 0
+    n_odd, minus, words = 0, fresh.minus, fresh.words
     for b in range(n_minus):
-        if sides[b, 3] != dim:
-            for c in (2, 3):
-                sides[b, c], sides[n_odd, c] = sides[n_odd, c], sides[b, c]
+        if fresh.degrees[minus[b]] != dim:
+            minus[b], minus[n_odd] = minus[n_odd], minus[b]
+            words[b], words[n_odd] = words[n_odd], words[b]
             n_odd += 1
     size = 16
     while size < 2 * dim * (n_minus - n_odd):
@@ -191,21 +197,21 @@ def _simple_corners(bits, sides, n_minus, dim):
     places = np.full((size, 2), -1, dtype=np.int64)
     facets = np.empty(dim, dtype=np.int64)
     for b in range(n_odd, n_minus):
-        j = sides[b, 2]
+        j = np.int64(minus[b])
         held = _facets_of(bits, j, facets)
         for f in range(dim):
             key = np.int64(held ^ _mixed(facets[f]))
             at = key & (size - 1)
             while places[at, 1] >= 0:
                 at = (at + 1) & (size - 1)
-            places[at, 0], places[at, 1] = key, j * 64 * bits.shape[1] + facets[f]
+            places[at, 0], places[at, 1] = key, j * 64 * len(bits) + facets[f]
     return n_odd, places
 
 
 @_jit
 def _other_end(bits, i, facet, number, places):
     """The corner in the table that has all facets of simple corner i but one, or -1."""
-    words, size = bits.shape[1], len(places)
+    words, size = len(bits), len(places)
     key = np.int64(number)
     at = key & (size - 1)
     while places[at, 1] >= 0:
@@ -213,7 +219,7 @@ def _other_end(bits, i, facet, number, places):
             j, other = places[at, 1] // (64 * words), places[at, 1] % (64 * words)
             same = True
             for w in range(words):
-                ours, theirs = bits[i, w], bits[j, w]
+                ours, theirs = bits[w, i], bits[w, j]
                 if w == facet >> 6:
                     ours &= ~(ONE << np.uint64(facet & 63))
                 if w == other >> 6:
@@ -226,68 +232,66 @@ def _other_end(bits, i, facet, number, places):
 
 
 @_jit
-def _join(fresh, new, i, j):
-    """Write down the edge between two corners as the next one crossed; returns how many there are, or NO_ROOM."""
-    if new == len(fresh.ends):
-        return NO_ROOM
-    fresh.ends[new, 0], fresh.ends[new, 1] = i, j
-    return new + 1
-
-
-@_jit
-def _sort_sides(bits, n, signs, sides):
-    """Write the corners of either sign with the number of their facets; returns how many there are of each."""
+def _sort_sides(bits, n, signs, fresh):
+    """Write the corners of either sign and the numbers of their facets; returns how many corners there are of each."""
     n_plus, n_minus = 0, 0
     for i in range(n):
-        degree = ones(bits[i, 0])
-        for w in range(1, bits.shape[1]):
-            degree += ones(bits[i, w])
-        sides[n_plus, 0], sides[n_plus, 1] = i, degree
-        sides[n_minus, 2], sides[n_minus, 3] = i, degree
-        n_plus += np.int64(signs[i] > 0)
-        n_minus += np.int64(signs[i] < 0)
+        degree = ones(bits[0, i])
+        for w in range(1, len(bits)):
+            degree += ones(bits[w, i])
+        fresh.degrees[i], fresh.plus[n_plus], fresh.minus[n_minus], fresh.words[n_minus] = degree, i, i, bits[0, i]
+        n_plus += np.int64(signs[0, i] & ONE)
+        n_minus += np.int64(signs[1, i] & ONE)
     return n_plus, n_minus
 
 
 @_jit
 def _edges_from(bits, n, fresh, a, n_others, n_new, dim):
-    """Write the edges from positive corner a to the first negative ones; returns how many there are, or NO_ROOM."""
-    sides, words = fresh.sides, bits.shape[1]
-    i, is_simple = sides[a, 0], sides[a, 1] == dim
-    only = bits[i, 0]
-    for b in range(n_others):
-        j = sides[b, 2]
-        count = ones(only & bits[j, 0])
-        if words > 1:
-            for w in range(1, words):
-                count += ones(bits[i, w] & bits[j, w])
-        # at a corner of degree dim any dim - 1 facets meet in an edge
-        is_edge = count >= dim - 1
-        if not is_simple and is_edge:
-            is_edge = sides[b, 3] == dim or _is_edge(bits, n, i, j)
-        if n_new == len(fresh.ends):
-            return NO_ROOM
-        fresh.ends[n_new, 0], fresh.ends[n_new, 1] = i, j
-        n_new += np.int64(is_edge)
+    """Write the edges from positive corner a to the first negative ones; returns how many there are, or NO_ROOM.
+
+    There is room for as many edges as corners, and for as many again that prove to be none.
+    """
+    i, others, minus, words = fresh.plus[a], fresh.other_ends, fresh.minus, fresh.words
+    only, before = bits[0, i], n_new
+    if 2 * before > len(others):
+        return NO_ROOM
+    if fresh.degrees[i] == dim and len(bits) == 1:
+        for b in range(n_others):  # at a corner of degree dim any dim - 1 facets meet in an edge
+            others[n_new] = minus[b]
+            n_new += np.int64(ones(only & words[b]) >= dim - 1)
+    else:
+        for b in range(n_others):
+            j = minus[b]
+            count = ones(only & words[b])
+            for w in range(1, len(bits)):
+                count += ones(bits[w, i] & bits[w, j])
+            others[n_new] = j
+            if count >= dim - 1:
+                is_simple = fresh.degrees[i] == dim or fresh.degrees[j] == dim
+                n_new += np.int64(is_simple or _is_edge(bits, n, i, j))
+    for edge in range(before, n_new):
+        fresh.ends[edge] = i
     return n_new
 
 
 @_counted
 def _edges_by_lookup(bits, n, fresh, n_plus, n_minus, dim):
     """Write all crossed edges of a polytope of many corners; returns their number, or NO_ROOM."""
-    sides, n_new = fresh.sides, 0
-    n_odd, places = _simple_corners(bits, sides, n_minus, dim)
+    n_new = 0
+    n_odd, places = _simple_corners(bits, fresh, n_minus, dim)
     facets = np.empty(dim, dtype=np.int64)
     for a in range(n_plus):
-        i, is_simple = sides[a, 0], sides[a, 1] == dim
-        if is_simple:
+        i = np.int64(fresh.plus[a])
+        is_simple = fresh.degrees[i] == dim
+        if is_simple and 2 * (n_new + dim) <= len(fresh.ends):
             held = _facets_of(bits, i, facets)
             for f in range(dim):
                 j = _other_end(bits, i, facets[f], held ^ _mixed(facets[f]), places)
                 if j >= 0:
-                    n_new = _join(fresh, n_new, i, j)
-                    if n_new < 0:
-                        return n_new
+                    fresh.ends[n_new], fresh.other_ends[n_new] = i, j
+                    n_new += 1
+        elif is_simple:
+            return NO_ROOM
         n_new = _edges_from(bits, n, fresh, a, n_odd if is_simple else n_minus, n_new, dim)
         if n_new < 0:
             return n_new
@@ -301,9 +305,9 @@ def crossings(solid, cut, fresh, shared, rows, mode, rare):
     They stand behind the polytope's own, with sign 0. Two corners span an edge when no third one lies on all their
     common facets.
     """
-    dim, n, bits, ids, key = mode.dim, solid.size[0], solid.bits, solid.ids, cut.key
+    dim, n, bits, ids = mode.dim, solid.size[0], solid.bits, solid.ids
     word, own = cut.slot >> 6, ONE << np.uint64(cut.slot & 63)
-    n_plus, n_minus = _sort_sides(bits, n, cut.signs, fresh.sides)
+    n_plus, n_minus = _sort_sides(bits, n, cut.signs, fresh)
     n_new = 0
     if n_plus * n_minus > _PAIRS_PER_LOOKUP * dim * (n_plus + n_minus):
         if rare is None:
@@ -315,18 +319,14 @@ def crossings(solid, cut, fresh, shared, rows, mode, rare):
             n_new = _edges_from(bits, n, fresh, a, n_minus, n_new, dim)
             if n_new < 0:
                 return n_new
-    if n + n_new > len(ids) or shared.used[0] + n_new > len(solid.corners):
+    if n + n_new > len(ids):
         return NO_ROOM
-    for new in range(n_new):
-        i, j = fresh.ends[new, 0], fresh.ends[new, 1]
-        for w in range(bits.shape[1]):
-            bits[n + new, w] = bits[i, w] & bits[j, w]
-        cut.signs[n + new] = 0
-        place, known = _find(shared, np.int64(ids[i]), np.int64(ids[j]), key)
-        if known >= 0:
-            ids[n + new] = known
-            bits[n + new, word] |= own
-            continue
+    n_missing = _find(solid, cut, fresh, shared, n_new)
+    if shared.used[0] + n_missing > len(solid.corners):
+        return NO_ROOM
+    for m in range(n_missing):
+        new = fresh.missing[m, 0]
+        i, j = fresh.ends[new], fresh.other_ends[new]
         at = ids[n + new] = shared.used[0]
         for end in (i, j):
             if cut.values[end, 1] < 0.0:
@@ -336,24 +336,41 @@ def crossings(solid, cut, fresh, shared, rows, mode, rare):
             solid.corners[at, steady] = max(solid.corners[ids[i], steady], solid.corners[ids[j], steady])
         if not place_corner(solid, cut, fresh, new, mode, rare):
             return FAILED
-        bits[n + new, word] |= own
-        shared.origins[at, 0], shared.origins[at, 1], shared.origins[at, 2] = ids[i], ids[j], key
+        bits[word, n + new] |= own
+        shared.origins[at, 0], shared.origins[at, 1] = _edge(ids[i], ids[j]), cut.key
         if not _set_signs(solid, n + new, cut, shared, rows, mode, rare):
             return FAILED
-        shared.places[place], shared.marks[at] = at, 0
+        shared.places[fresh.missing[m, 1]], shared.marks[at] = at, 0
         shared.used[0] += 1
+    for new in range(n, n + n_new):
+        bits[word, new] |= own
     return n_new
 
 
 @_jit
-def _find(shared, a, b, key):
-    """Where the corner that a row makes on an edge is looked for, and the corner if it is known, or -1."""
-    place = np.int64(_mixed((a + b) * 65537 + a * b + key * 1009) & np.uint64(len(shared.places) - 1))
-    at, origins = shared.places[place], shared.origins
-    if not 0 <= at < shared.used[0] or origins[at, 2] != key:  # nothing, or what was there in another piece
-        return place, np.int64(-1)
-    is_same = (origins[at, 0] == a and origins[at, 1] == b) or (origins[at, 0] == b and origins[at, 1] == a)
-    return place, at if is_same else np.int64(-1)
+def _edge(a, b):
+    """Two corners as one number."""
+    return np.int64(min(a, b)) << 32 | np.int64(max(a, b))
+
+
+@_jit
+def _find(solid, cut, fresh, shared, n_new):
+    """Look for the corners that a row makes on edges, and write their facets; returns how many are not known yet."""
+    n, bits, ids, origins, places = solid.size[0], solid.bits, solid.ids, shared.origins, shared.places
+    last, n_missing = shared.used[0] - 1, 0
+    for new in range(n_new):  # without branches: what is known is hard to guess
+        i, j = fresh.ends[new], fresh.other_ends[new]
+        for w in range(len(bits)):
+            bits[w, n + new] = bits[w, i] & bits[w, j]
+        cut.signs[0, n + new] = cut.signs[1, n + new] = NONE
+        edge = _edge(ids[i], ids[j])
+        mixed = np.uint64(edge + cut.key) * np.uint64(0x9E3779B97F4A7C15)
+        mixed = (mixed ^ (mixed >> np.uint64(32))) * np.uint64(0xBF58476D1CE4E5B9)
+        place = np.int64((mixed >> np.uint64(32)) & np.uint64(len(places) - 1))
+        at = min(np.int64(places[place]), last)  # a place may hold anything
+        ids[n + new], fresh.missing[n_missing, 0], fresh.missing[n_missing, 1] = at, new, place
+        n_missing += 1 - np.int64((origins[at, 0] == edge) & (origins[at, 1] == cut.key))
+    return n_missing
 
 
 @_jit
@@ -364,7 +381,7 @@ def _set_signs(solid, new, cut, shared, rows, mode, rare):
     the other.
     """
     signs, at, relus, n_words = shared.signs, solid.ids[new], rows.relus, shared.signs.shape[1] // 2
-    a, b, key = shared.origins[at, 0], shared.origins[at, 1], shared.origins[at, 2]
+    a, b, key = shared.origins[at, 0] >> 32, shared.origins[at, 0] & 0xFFFFFFFF, shared.origins[at, 1]
     here = mode_at(solid.corners, at, mode)
     for w in range(n_words):
         positive, negative = signs[a, w] | signs[b, w], signs[a, n_words + w] | signs[b, n_words + w]
@@ -396,10 +413,10 @@ def row_key(own, rival, rows):
 @_jit
 def free_slot(solid):
     """The first slot that no corner needs, or NO_SLOT."""
-    for w in range(solid.bits.shape[1]):
+    for w in range(len(solid.bits)):
         taken = NONE
         for i in range(solid.size[0]):
-            taken |= solid.bits[i, w]
+            taken |= solid.bits[w, i]
         if taken != ~NONE:
             return 64 * w + ones((~taken & (taken + ONE)) - ONE)
     return NO_SLOT
@@ -413,34 +430,35 @@ def set_slot(solid, slot, line):
 
 
 @_jit
-def keep(solid, cut, n, side, line, to):
-    """Write the part of one sign of the first n corners, the line as its facet in ``cut.slot``; returns its corners.
+def keep(solid, cut, n, side, line, to, first, slot):
+    """Write the part of one side of the first n corners, the line as its facet in ``cut.slot``; returns its corners.
 
-    The part may take the place of the whole.
+    ``side``: 0 where the row is positive, 1 where it is negative. The part begins at corner ``first`` and at ``slot``
+    of ``to``, another polytope or the stack; it may take the place of the whole.
 
     A facet keeps a (d - 1)-dimensional rest exactly when one of its corners lies strictly on this side.
     """
-    ids, bits, signs, to_ids, to_bits = solid.ids, solid.bits, cut.signs, to.ids, to.bits
-    m = 0
-    for w in range(bits.shape[1]):  # without branches: which corners stay is hard to guess
+    ids, bits, to_ids, to_bits = solid.ids, solid.bits, to.ids, to.bits
+    inside, outside = cut.signs[side], cut.signs[1 - side]
+    m = first
+    for w in range(len(bits)):  # without branches: which corners stay is hard to guess
         alive, own = NONE, NONE
         for i in range(n):
-            alive |= bits[i, w] if signs[i] == side else NONE
+            alive |= bits[w, i] & inside[i]
         if cut.slot >> 6 == w:
             own = ONE << np.uint64(cut.slot & 63)
-        m = 0
+        m = first
         for i in range(n):
-            to_bits[m, w] = bits[i, w] if signs[i] == side else bits[i, w] & alive | own
-            m += np.int64(signs[i] != -side)
-    m = 0
+            to_bits[w, m] = bits[w, i] & (alive | inside[i]) | own & ~inside[i]
+            m += np.int64(~outside[i] & ONE)
+    m = first
     for i in range(n):
         to_ids[m] = ids[i]
-        m += np.int64(signs[i] != -side)
-    for slot in range(solid.size[1]):
-        to.slots[slot] = solid.slots[slot]
-    to.slots[cut.slot] = line
-    to.size[0], to.size[1] = m, solid.size[1]
-    return m
+        m += np.int64(~outside[i] & ONE)
+    for s in range(solid.size[1]):
+        to.slots[slot + s] = solid.slots[s]
+    to.slots[slot + cut.slot] = line
+    return m - first
 
 
 @_jit

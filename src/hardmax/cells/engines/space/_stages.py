@@ -2,6 +2,8 @@
 
 A polytope is a list of corners, which all polytopes cut from one piece share: a corner is computed once, and the signs
 of all ReLUs there are kept as bits, so that the ReLUs that cross a polytope are those of either sign at its corners.
+Where every choice is a ReLU the network is continuous: at a corner, and along an edge, that several pieces have in
+common the guards are the same functions, so that what one piece found there holds for the others too.
 Waiting polytopes lie on a stack. An argmax walks from winner to winner across facets (``_winner_kernels``). The plain
 twin of ``cut_polytopes``, which tests compare it with, is ``tests/oracles/cutting_twins.py``.
 """
@@ -93,25 +95,33 @@ def _words(n, m):
 
 
 @_counted
-def _new_work(capacity, words, width, guards, dim):
-    """All room that cutting one piece needs."""
+def _new_work(capacity, words, pieces, guards, dim):
+    """All room that cutting pieces needs."""
     n_groups, n_rows, n_all = len(guards.table), guards.rows.shape[2], 64 * capacity
-    n_words = (len(guards.relus) + 63) // 64
-    corners, lines = np.empty((n_all, width)), np.empty((n_all, dim + 4))
+    n_words, n_numbers = (len(guards.relus) + 63) // 64, 0
+    for number in pieces.numbers:
+        n_numbers = max(n_numbers, np.int64(number) + 1)
+    corners, lines = np.empty((n_all, pieces.corners.shape[1])), np.empty((n_all, dim + 4))
     ids, slots, sizes = _indices(3, capacity), _indices(3, 64 * words), _numbers(3, 2)
-    marks, flags = _numbers(3, n_all), np.zeros((2, n_rows + 1), dtype=np.uint8)
-    marks[:, 0] = 0
+    ends, sides = _indices(2, 2 * capacity + 1), _indices(3, capacity + 1)
+    flags = np.zeros((2, n_rows + 1), dtype=np.uint8)
     rows, groups, floats = _numbers(4, n_rows + 1), _numbers(3, n_groups + 1), np.zeros((2, n_rows + 2 * dim + 4))
     places = 1
-    while 4 * places < n_all:
+    while places < n_all:
         places *= 2
     return Work(
-        Solid(corners, ids[0], _words(capacity, words), lines, slots[0], sizes[0]),
-        Solid(corners, ids[1], _words(capacity, words), lines, slots[1], sizes[1]),
-        Solid(corners, ids[2], _words(capacity, words), lines, slots[2], sizes[2]),
-        Shared(_words(n_all, 2 * n_words), _numbers(n_all, 3), _numbers(1, places)[0], marks[0], marks[1]),
-        Cut(np.empty((3, dim + 1)), np.empty((capacity, 4)), _numbers(1, capacity)[0], 0, 0),
-        Fresh(_indices(capacity + 1, 2), _indices(capacity + 1, 4), np.empty((4 * dim, 3 * dim + 4))),
+        Solid(corners, ids[0], _words(words, capacity), lines, slots[0], sizes[0]),
+        Solid(corners, ids[1], _words(words, capacity), lines, slots[1], sizes[1]),
+        Solid(corners, ids[2], _words(words, capacity), lines, slots[2], sizes[2]),
+        Shared(
+            _words(n_all, 2 * n_words), _numbers(n_all, 2), _indices(1, places)[0], _indices(1, n_numbers)[0],
+            _numbers(1, n_all)[0], np.zeros((1, 4), dtype=np.int64)[0],
+        ),
+        Cut(np.empty((3, dim + 1)), np.empty((capacity, 4)), _words(2, capacity), 0, 0),
+        Fresh(
+            ends[0], ends[1], sides[0], sides[1], _words(1, capacity + 1)[0], sides[2],
+            _indices(capacity + 1, 2), np.empty((4 * dim, 3 * dim + 4)),
+        ),
         Rows(
             np.zeros((n_rows, 3, dim + 1)),
             np.empty((dim + 1, n_rows)),
@@ -128,10 +138,10 @@ def _new_work(capacity, words, width, guards, dim):
         Pending(_words(2, n_words), groups[0], groups[1], groups[2]),
         Stack(
             _indices(1, n_all)[0],
-            _words(n_all, words),
+            _words(words, n_all),
             _indices(1, n_all)[0],
             _numbers(16 * capacity, 2 * n_groups + 1),
-            _numbers(16 * capacity + 1, 2),
+            np.zeros((16 * capacity + 1, 2), dtype=np.int64),
         ),
     )  # fmt: skip
 
@@ -142,69 +152,104 @@ def _new_work(capacity, words, width, guards, dim):
 @_jit
 def _load_piece(pieces, piece, solid, shared):
     """Make ``solid`` one polytope of the batch; returns DONE, or what there is too little of."""
-    first, slot = pieces.vertex_start[piece], pieces.facet_start[piece]
+    first, slot, origins, used = pieces.vertex_start[piece], pieces.facet_start[piece], shared.origins, shared.used
     n, n_slots = pieces.vertex_start[piece + 1] - first, pieces.facet_start[piece + 1] - slot
-    if n > len(solid.ids):
-        return WORKSPACE_FULL
+    if n > len(solid.ids) or used[0] + n > len(solid.corners):
+        return NO_ROOM
     if n_slots > len(solid.slots):
-        return MORE_WORDS
+        return NO_SLOT
     for i in range(n):
-        solid.ids[i], shared.origins[i, 2], shared.marks[i] = i, -1, 0
-        for c in range(solid.corners.shape[1]):
-            solid.corners[i, c] = pieces.corners[first + i, c]
-        for w in range(solid.bits.shape[1]):
-            solid.bits[i, w] = pieces.bits[first + i, w] if w < pieces.bits.shape[1] else NONE
+        number = np.int64(pieces.numbers[first + i])
+        at = np.int64(shared.numbered[number])
+        if not (at < used[0] and origins[at, 1] == -1 and origins[at, 0] == number):
+            at = used[0]
+            used[0] += 1
+            shared.numbered[number], origins[at, 0], origins[at, 1], shared.marks[at] = at, number, -1, 0
+            for c in range(solid.corners.shape[1]):
+                solid.corners[at, c] = pieces.corners[first + i, c]
+        solid.ids[i] = at
+        for w in range(len(solid.bits)):
+            solid.bits[w, i] = pieces.bits[first + i, w] if w < pieces.bits.shape[1] else NONE
     for s in range(n_slots):
         solid.slots[s] = s
         for c in range(pieces.lines.shape[1]):
             solid.lines[s, c] = pieces.lines[slot + s, c]
         solid.lines[s, pieces.lines.shape[1]] = pieces.walls[slot + s]
-    solid.size[0], solid.size[1] = n, n_slots
-    shared.used[0], shared.used[1], shared.used[2] = n, n_slots, 0
+    solid.size[0], solid.size[1], used[1] = n, n_slots, n_slots
     return DONE
 
 
 @_jit
-def _load_rows(guards, piece, rows):
-    """Make ``rows`` those of one piece; returns whether they are exact floats."""
+def _load_errors(guards, piece, rows):
+    """Make the errors of ``rows`` those of one piece; returns whether its rows are exact floats."""
     exact = True
     for k in range(len(rows.error)):
         rows.error[k] = guards.errors[piece, k]
         exact = exact and rows.error[k] == 0.0
-        for r in range(len(rows.parts)):
-            rows.parts[r, 0, k] = rows.terms[k, r] = guards.rows[piece, k, r]
-            rows.parts[r, 2, k] = rows.error[k]
-    for r in range(len(rows.parts)):
-        rows.lines[r] = -1
-    set_limits(rows.parts, rows.error, guards.table, rows.limits, len(rows.error) - 1)
     return exact
 
 
 @_jit
-def _sign_relus(table, work, mode, rare):
-    """Write the signs of all ReLUs at the corners of a piece; returns whether they are known."""
+def _load_terms(guards, piece, rows):
+    """Make the terms of ``rows`` those of one piece, and their limits."""
+    for k in range(len(rows.error)):
+        for r in range(len(rows.parts)):
+            rows.terms[k, r] = guards.rows[piece, k, r]
+    set_limits(rows.terms, rows.error, guards.table, rows.limits, len(rows.error) - 1)
+
+
+@_jit
+def _load_row(guards, piece, row, rows):
+    """Make one row that of a piece, with no lines of its wall yet."""
+    for k in range(len(rows.error)):
+        rows.parts[row, 0, k], rows.parts[row, 2, k] = guards.rows[piece, k, row], rows.error[k]
+    rows.lines[row] = -1
+
+
+@_jit
+def _load_rows(guards, piece, work, rare):
+    """Load the rows of the ReLUs that cross a piece, whose signs are known, and where there are maxima all others."""
+    rows, pending = work.rows, work.pending
+    _open_relus(work.solid, work.shared.signs, pending.relus)
+    for w in range(pending.relus.shape[1]):
+        both = pending.relus[0, w] & pending.relus[1, w]
+        while both != NONE:
+            _load_row(guards, piece, rows.relus[64 * w + ones((both & (~both + ONE)) - ONE), 0], rows)
+            both &= both - ONE
+    if rare is not None:
+        for row in range(len(rows.parts)):
+            _load_row(guards, piece, row, rows)
+
+
+@_jit
+def _sign_relus(guards, piece, first, work, mode, rare):
+    """Write the signs of all ReLUs at corners ``first`` onward, of those of a piece; returns whether they are known."""
     rows, solid, race, cut, signs = work.rows, work.solid, work.race, work.cut, work.shared.signs
-    relus, n_words = rows.relus, signs.shape[1] // 2
+    table, relus, n_words = guards.table, rows.relus, signs.shape[1] // 2
     set_reach(solid, rows.error, race.reach, mode)
     for g in range(len(table)):
         set_bounds(rows, group_of(table, g), race, mode)
     for i in range(solid.size[0] if n_words else 0):
-        here = mode_at(solid.corners, i, mode)
-        set_scores(rows, Group(0, len(rows.parts), 0, 0), solid.corners, i, race, here)
-        far = 1 if is_far(solid.corners, i, here) else 0
+        at = np.int64(solid.ids[i])
+        if at < first:
+            continue
+        here = mode_at(solid.corners, at, mode)
+        set_scores(rows, Group(0, len(rows.parts), 0, 0), solid.corners, at, race, here)
+        far = 1 if is_far(solid.corners, at, here) else 0
         for w in range(n_words):
             positive, negative, bit = NONE, NONE, ONE
             for b in range(64 * w, min(64 * w + 64, len(relus))):
                 r, bound = relus[b, 0], race.bounds[relus[b, 1], far]
                 sign = 1 if race.scores[r] > bound else -1
                 if not abs(race.scores[r]) > bound:
+                    _load_row(guards, piece, r, rows)
                     sign = corner_sign(solid, i, Cut(rows.parts[r], cut.values, cut.signs, 0, 0), here, rare)
                 if sign == DOUBT:
                     return False
                 positive |= bit if sign > 0 else NONE
                 negative |= bit if sign < 0 else NONE
                 bit <<= ONE
-            signs[i, w], signs[i, n_words + w] = positive, negative
+            signs[at, w], signs[at, n_words + w] = positive, negative
     return True
 
 
@@ -215,7 +260,7 @@ def _sharpen(work, mode):
     for k in range(mode.dim + 1):
         row[0, k] = row[1, k] = 0.0
     for i in range(work.solid.size[0]):
-        if work.solid.corners[i, mode.columns] > 0.0:
+        if work.solid.corners[work.solid.ids[i], mode.columns] > 0.0:
             make_exact(work.solid, i, row, mode)
 
 
@@ -288,40 +333,53 @@ def _still_open(table, solid, work, mode):
 # --- the stack -------------------------------------------------------------------------------------
 
 
-@_called
-def _push(stack, depth, solid, pending, n_open, rare):
-    """Put a polytope on the stack with its last n_open open maxima; returns the new depth, or NO_ROOM."""
-    corner, slot = (stack.ends[depth, 0], stack.ends[depth, 1]) if depth else (np.int64(0), np.int64(0))
-    n, n_slots, numbers = solid.size[0], solid.size[1], stack.numbers
-    if depth + 1 == len(stack.ends) or corner + n > len(stack.ids) or slot + n_slots > len(stack.slots):
-        return NO_ROOM
-    for i in range(n):
-        stack.ids[corner + i] = solid.ids[i]
-        for w in range(solid.bits.shape[1]):
-            stack.bits[corner + i, w] = solid.bits[i, w]
-    for s in range(n_slots):
-        stack.slots[slot + s] = solid.slots[s]
+@_jit
+def _has_room(stack, depth, n, n_slots):
+    """Whether there is room on the stack for a polytope of n corners."""
+    corner, slot = stack.ends[depth, 0], stack.ends[depth, 1]
+    return depth + 1 < len(stack.ends) and corner + n <= len(stack.ids) and slot + n_slots <= len(stack.slots)
+
+
+@_jit
+def _add(stack, depth, n, n_slots, pending, n_open, rare):
+    """Let the n corners behind the stack be a polytope with the last n_open open maxima; returns the new depth."""
     if rare is not None:
-        n_groups, skipped = len(pending.labels), pending.count[0] - n_open
+        numbers, n_groups, skipped = stack.numbers, len(pending.labels), pending.count[0] - n_open
         for g in range(n_groups):
             numbers[depth, g] = pending.labels[g]
         for g in range(n_open):
             numbers[depth, n_groups + 1 + g] = pending.groups[skipped + g]
         numbers[depth, n_groups] = n_open
-    stack.ends[depth + 1, 0], stack.ends[depth + 1, 1] = corner + n, slot + n_slots
+    stack.ends[depth + 1, 0], stack.ends[depth + 1, 1] = stack.ends[depth, 0] + n, stack.ends[depth, 1] + n_slots
     return depth + 1
+
+
+@_called
+def _push(stack, depth, solid, pending, n_open):
+    """Put a polytope on the stack with its last n_open open maxima; returns the new depth, or NO_ROOM."""
+    corner, slot, n, n_slots = stack.ends[depth, 0], stack.ends[depth, 1], solid.size[0], solid.size[1]
+    if not _has_room(stack, depth, n, n_slots):
+        return NO_ROOM
+    for i in range(n):
+        stack.ids[corner + i] = solid.ids[i]
+        for w in range(len(solid.bits)):
+            stack.bits[w, corner + i] = solid.bits[w, i]
+    for s in range(n_slots):
+        stack.slots[slot + s] = solid.slots[s]
+    return _add(stack, depth, n, n_slots, pending, n_open, True)
 
 
 @_jit
 def _pop(stack, depth, solid, pending, rare):
     """Take the last polytope off the stack, with its labels and open maxima; returns the new depth."""
     depth -= 1
-    corner, slot = (stack.ends[depth, 0], stack.ends[depth, 1]) if depth else (np.int64(0), np.int64(0))
+    corner, slot = stack.ends[depth, 0], stack.ends[depth, 1]
     n, n_slots, numbers = stack.ends[depth + 1, 0] - corner, stack.ends[depth + 1, 1] - slot, stack.numbers
     for i in range(n):
         solid.ids[i] = stack.ids[corner + i]
-        for w in range(solid.bits.shape[1]):
-            solid.bits[i, w] = stack.bits[corner + i, w]
+    for w in range(len(solid.bits)):
+        for i in range(n):
+            solid.bits[w, i] = stack.bits[w, corner + i]
     for s in range(n_slots):
         solid.slots[s] = stack.slots[slot + s]
     solid.size[0], solid.size[1] = n, n_slots
@@ -354,7 +412,7 @@ def _wall_lines(row, column, solid, work):
 @_jit
 def _split_by_relu(bit, column, work, depth, mode, rare):
     """Put one side of a ReLU on the stack, and keep the other; returns the new depth, or what went wrong."""
-    solid, part, shared, pending = work.solid, work.part, work.shared, work.pending
+    solid, stack, shared, pending = work.solid, work.stack, work.shared, work.pending
     row, values, signs, known = work.rows.relus[bit, 0], work.cut.values, work.cut.signs, work.shared.signs
     slot, line = free_slot(solid), _wall_lines(row, column, solid, work)
     if slot < 0 or line < 0:
@@ -363,17 +421,21 @@ def _split_by_relu(bit, column, work, depth, mode, rare):
     word, shift, n_words = bit >> 6, np.uint64(bit & 63), known.shape[1] // 2
     for i in range(solid.size[0]):
         at = solid.ids[i]
-        signs[i] = np.int64((known[at, word] >> shift) & ONE) - np.int64((known[at, n_words + word] >> shift) & ONE)
+        signs[0, i] = NONE - ((known[at, word] >> shift) & ONE)
+        signs[1, i] = NONE - ((known[at, n_words + word] >> shift) & ONE)
         values[i, 1] = -1.0
     cut = Cut(work.rows.parts[row], values, signs, row_key(row, row, work.rows), slot)
     n_new = crossings(solid, cut, work.fresh, shared, work.rows, mode, rare)
     if n_new < 0:
         return n_new
-    n = solid.size[0] + n_new
-    if keep(solid, cut, n, -1, line, part) > mode.dim or mode.certified:  # else a sliver within rounding
-        depth = _push(work.stack, depth, part, pending, pending.count[0], rare)
-    if keep(solid, cut, n, 1, line + 1, solid) <= mode.dim and not mode.certified:
-        solid.size[0] = 0
+    n, n_slots, fewest = solid.size[0] + n_new, solid.size[1], 0 if mode.certified else mode.dim
+    if not _has_room(stack, depth, n, n_slots):
+        return NO_ROOM
+    m = keep(solid, cut, n, 1, line, stack, stack.ends[depth, 0], stack.ends[depth, 1])
+    if m > fewest:  # else a sliver within rounding
+        depth = _add(stack, depth, m, n_slots, pending, pending.count[0], rare)
+    m = keep(solid, cut, n, 0, line + 1, solid, 0, 0)
+    solid.size[0] = m if m > fewest else 0
     return depth
 
 
@@ -441,14 +503,14 @@ def _split_by_maximum(group, work, depth, mode):
             return waiting
         pending.labels[group.number] = own - group.first
         found += 1
-        depth = _push(work.stack, depth, part, pending, n_open, True)
+        depth = _push(work.stack, depth, part, pending, n_open)
         if depth < 0:
             return depth
     if found == 0:
         if mode.certified:
             return FAILED
         pending.labels[group.number] = leader(rows, group, solid, race, mode) - group.first
-        return _push(work.stack, depth, solid, pending, n_open, True)
+        return _push(work.stack, depth, solid, pending, n_open)
     return depth
 
 
@@ -456,7 +518,7 @@ def _split_by_maximum(group, work, depth, mode):
 
 
 @_jit
-def _write(output, done, parent, solid, guards, pending):
+def _write(output, done, parent, solid, n_forgotten, guards, pending):
     """Write a finished child; returns whether there was room."""
     child, used, facets = done[CHILDREN], done[CORNERS], done[FACETS]
     n, n_slots, bits, lines = solid.size[0], solid.size[1], solid.bits, solid.lines
@@ -466,29 +528,31 @@ def _write(output, done, parent, solid, guards, pending):
     _write_labels(output.labels, child, guards, pending)
     for i in range(n):
         at = solid.ids[i]
+        if len(output.numbers) > 0:
+            output.numbers[used + i] = n_forgotten + at
         for c in range(output.corners.shape[1]):
             output.corners[used + i, c] = solid.corners[at, c]
-        for w in range(bits.shape[1]):
+        for w in range(len(bits)):
             output.bits[used + i, w] = NONE
     kept, width = 0, output.lines.shape[1]
-    for w in range(bits.shape[1]):
+    for w in range(len(bits)):
         alive = NONE
         for i in range(n):
-            alive |= bits[i, w]
+            alive |= bits[w, i]
         rest, word, shift = alive, kept >> 6, np.uint64(kept & 63)
         while rest & (rest + ONE) != NONE:  # slots in use move together, over the lowest free one each time
             low = (~rest & (rest + ONE)) - ONE
             rest = rest & low | rest >> ONE & ~low
             for i in range(n):
-                bits[i, w] = bits[i, w] & low | bits[i, w] >> ONE & ~low
+                bits[w, i] = bits[w, i] & low | bits[w, i] >> ONE & ~low
         for i in range(n):
-            output.bits[used + i, word] |= bits[i, w] << shift
-            if shift != NONE and word + 1 < bits.shape[1]:
-                output.bits[used + i, word + 1] |= bits[i, w] >> (np.uint64(64) - shift)
+            output.bits[used + i, word] |= bits[w, i] << shift
+            if shift != NONE and word + 1 < len(bits):
+                output.bits[used + i, word + 1] |= bits[w, i] >> (np.uint64(64) - shift)
         while alive != NONE:
             line = lines[solid.slots[64 * w + ones((alive & (~alive + ONE)) - ONE)]]
             output.walls[facets + kept] = np.int64(line[width])
-            for c in range(width):
+            for c in range(width if len(output.lines) > 0 else 0):
                 output.lines[facets + kept, c] = line[c]
             kept += 1
             alive &= alive - ONE
@@ -515,13 +579,19 @@ def _write_labels(labels, child, guards, pending):
 
 
 @_jit
-def _cut_piece(piece, guards, work, output, done, count_only, mode, rare):
-    """Write all children of the polytope that is loaded, depth first; returns DONE, OUTPUT_FULL, or what went wrong."""
+def _cut_piece(piece, first, guards, work, output, done, count_only, mode, rare):
+    """Write all children of the polytope that is loaded, depth first; returns DONE, OUTPUT_FULL, or what went wrong.
+
+    ReLUs have signs at all corners before ``first``.
+    """
     solid, pending, table, relus = work.solid, work.pending, guards.table, work.rows.relus
     if rare is not None and mode.exact:
         _sharpen(work, mode)
-    if not _sign_relus(table, work, mode, rare):
-        return FAILED
+    if work.shared.used[0] > first:
+        _load_terms(guards, piece, work.rows)
+        if not _sign_relus(guards, piece, first, work, mode, rare):
+            return FAILED
+    _load_rows(guards, piece, work, rare)
     if rare is not None:
         _open_maxima(guards, work, mode)
     depth, n_maxima = 0, 0
@@ -530,7 +600,7 @@ def _cut_piece(piece, guards, work, output, done, count_only, mode, rare):
         if rare is not None:
             n_maxima = _still_open(table, solid, work, mode)
         if n_relus + n_maxima == 0:
-            if not count_only and not _write(output, done, piece, solid, guards, pending):
+            if not count_only and not _write(output, done, piece, solid, work.shared.used[3], guards, pending):
                 return OUTPUT_FULL
             done[CHILDREN] += 1
         elif count_only and mode.certified and n_relus == 1 and n_maxima == 0:
@@ -552,27 +622,35 @@ def _cut_polytopes(first_piece, pieces, guards, output, doubtful, mode, room, ra
     Returns (next piece, children, corners written, facets written, doubtful pieces, status). Status: DONE, OUTPUT_FULL
     (call again from the next piece with fresh output; so after a limit of children), WORKSPACE_FULL or MORE_WORDS (call
     again with more), IN_DOUBT (again with ``rare``). ``room``: the limit of children, whether they are only counted,
-    corners that one polytope may have, and its facets in 64s. ``rare`` is None where every choice is a ReLU and walls
-    are in general position so far: the rest is then not even compiled.
+    corners that one polytope may have, its facets in 64s, and whether pieces share corners. ``rare`` is None where
+    every choice is a ReLU and walls are in general position so far: the rest is then not even compiled.
     """
-    limit, count_only, capacity, words = room
-    work = _new_work(capacity, words, pieces.corners.shape[1], guards, mode.dim)
+    limit, count_only, capacity, words, is_continuous = room
+    work = _new_work(capacity, words, pieces, guards, mode.dim)
     done, n_pieces, exact = np.zeros(4, dtype=np.int64), len(pieces.vertex_start) - 1, False
-    for piece in range(first_piece, n_pieces):
-        before = (done[CHILDREN], done[CORNERS], done[FACETS])
+    piece, used = first_piece, work.shared.used
+    while piece < n_pieces:
+        before, n_known = (done[CHILDREN], done[CORNERS], done[FACETS]), used[0]
         status = OUTPUT_FULL if done[CHILDREN] >= limit else _load_piece(pieces, piece, work.solid, work.shared)
         if status == DONE:
-            exact = _load_rows(guards, piece, work.rows) and mode.certified
+            exact = _load_errors(guards, piece, work.rows) and mode.certified
             here = Mode(mode.dim, mode.columns, mode.infinite, mode.certified, exact)
-            status = _cut_piece(piece, guards, work, output, done, count_only, here, rare)
+            status = _cut_piece(piece, n_known, guards, work, output, done, count_only, here, rare)
+        if status != DONE:
+            done[CHILDREN], done[CORNERS], done[FACETS], used[0] = before[0], before[1], before[2], n_known
+        is_crowded = status == NO_ROOM and n_known > 0
+        if is_crowded or not is_continuous:
+            used[0], used[3] = 0, used[3] + used[0]
+        if is_crowded:  # again, with all corners forgotten
+            continue
         if status == FAILED and (rare is not None or not exact):  # exact proofs are for exact rows
             doubtful[done[DOUBTFUL]] = piece
             done[DOUBTFUL] += 1
-            done[CHILDREN], done[CORNERS], done[FACETS] = before
         elif status != DONE:
             if status < 0:
                 status = MORE_WORDS if status == NO_SLOT else WORKSPACE_FULL if status == NO_ROOM else IN_DOUBT
-            return piece, before[0], before[1], before[2], done[DOUBTFUL], status
+            return piece, done[CHILDREN], done[CORNERS], done[FACETS], done[DOUBTFUL], status
+        piece += 1
     return n_pieces, done[CHILDREN], done[CORNERS], done[FACETS], done[DOUBTFUL], DONE
 
 

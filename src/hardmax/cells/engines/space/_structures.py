@@ -20,12 +20,14 @@ START, SIZE, IS_RELU, COLUMN = 0, 1, 2, 3  # columns of the table of groups
 class Solid(NamedTuple):
     """A polytope with room to grow. Corners and lines belong to all polytopes cut from one piece, which share them.
 
+    Where every choice is a ReLU, polytopes cut from different pieces share corners too (``Shared``).
+
     corners : the finite part p, on unbounded domains the part q at infinity (the corner is p + M q), a bound on the
         error of p's coordinates and, if there is a q, of q's, and 1 where the corner is steady: no ReLU changes along
         q, so that its value there is that at p, or else 0.
     ids : which corners are this polytope's. Behind them there is room for new ones.
-    bits : the facets each of its corners lies on; a bit's place is the facet's slot, and one that disappears frees its
-        slot.
+    bits : (word, corner) the facets each of its corners lies on; a bit's place is the facet's slot, and one that
+        disappears frees its slot.
     lines : constant, normal, bounds on the errors of the constant and of the normal's entries, and the wall's number.
         On unbounded domains the domain's own walls lie at M and have constant 0.
     slots : the line of each slot.
@@ -41,18 +43,21 @@ class Solid(NamedTuple):
 
 
 class Shared(NamedTuple):
-    """What is known of the corners of all polytopes cut from one piece.
+    """What is known of the corners of all polytopes cut from one piece, or from many where every choice is a ReLU.
 
     signs : the ReLUs that are positive there, as bits, and in as many words those that are negative.
-    origins : the two corners whose edge it was found on, and what crossed it there; -1 for the piece's own corners.
+    origins : the two corners whose edge it was found on, as one number, and what crossed it there; a corner that a
+        piece came with has its number in the batch, and -1.
     places : where a corner with such an origin may be, to be found again from another polytope.
+    numbered : the same for the numbers of the batch.
     marks : the last claim (``claim``) whose row is known to win at a corner.
-    used : how many corners, lines and claims there are.
+    used : how many corners, lines and claims there are, and how many corners were forgotten for lack of room.
     """
 
     signs: Any
     origins: Any
     places: Any
+    numbered: Any
     marks: Any
     used: Any
 
@@ -61,7 +66,7 @@ class Cut(NamedTuple):
     """The row to cut by, ``row[0] + row[1]`` with errors at most ``row[2]``, and what is known of it at the corners.
 
     values : finite part, its bound, part at infinity, its bound (see ``corner_sign``); a bound of -1: not computed.
-    signs : -1, 0, 1 or DOUBT.
+    signs : (2, corner) a word of ones where it is positive, and where it is negative; else zeros.
     key : a number that stands for the row: an edge that it crosses in another polytope has the same new corner.
     slot : a free slot of the polytope that is cut, where the row's line is.
     """
@@ -76,13 +81,20 @@ class Cut(NamedTuple):
 class Fresh(NamedTuple):
     """Room to find new corners, where a row crosses edges.
 
-    ends : the corners, of positive and of negative value, that each edge joins.
-    sides : corners of positive value, their degrees, corners of negative value, theirs.
+    ends : the corner of positive value of each edge; other_ends : that of negative value.
+    plus, minus : the corners of either value; words : the first word of the facets of those in ``minus``.
+    degrees : on how many facets each corner lies.
+    missing : the edges whose corner is not known yet, and where it will be looked for.
     system : walls that meet in a corner, beside the inverse of their normals.
     """
 
     ends: Any
-    sides: Any
+    other_ends: Any
+    plus: Any
+    minus: Any
+    words: Any
+    degrees: Any
+    missing: Any
     system: Any
 
 
@@ -177,6 +189,7 @@ class Pieces(NamedTuple):
 
     vertex_start: Any
     corners: Any
+    numbers: Any
     bits: Any
     facet_start: Any
     walls: Any
@@ -204,6 +217,7 @@ class Output(NamedTuple):
     labels: Any
     vertex_start: Any
     corners: Any
+    numbers: Any
     bits: Any
     facet_start: Any
     walls: Any

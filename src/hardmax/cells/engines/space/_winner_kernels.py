@@ -67,13 +67,13 @@ def set_reach(solid, error, reach, mode):
 
 
 @_jit
-def set_limits(parts, error, table, limits, dim):
+def set_limits(terms, error, table, limits, dim):
     """Per group: the largest coefficients in absolute value, a term each, and their sum with its errors: how steep."""
     limits[:] = 0.0
     for g in range(len(table)):
         for r in range(table[g, START], table[g, START] + table[g, SIZE]):
             for k in range(dim + 1):
-                limits[g, k] = max(limits[g, k], abs(parts[r, 0, k]))
+                limits[g, k] = max(limits[g, k], abs(terms[k, r]))
         for k in range(1, dim + 1):
             limits[g, dim + 1] += limits[g, k] + error[k]
 
@@ -176,7 +176,7 @@ def set_home(solid, slot, homes, own, mode):
         for k in range(dim):
             size = max(size, 2.0 * abs(corners[ids[i], k]))
     for i in range(n if slot >= 0 else 1):
-        if slot < 0 or (bits[i, slot >> 6] >> np.uint64(slot & 63)) & ONE:
+        if slot < 0 or (bits[slot >> 6, i] >> np.uint64(slot & 63)) & ONE:
             count += 1
             for k in range(dim):
                 homes[own, k] += corners[ids[i], k] + (size * corners[ids[i], dim + k] if mode.infinite else 0.0)
@@ -223,7 +223,7 @@ def mark_dropped(rows, group, twin, solid, race, mode):
 def _touches(solid, i, wall, dim):
     """Whether a corner lies on a wall by construction."""
     for slot in range(solid.size[1]):
-        if solid.lines[solid.slots[slot], dim + 3] == wall and (solid.bits[i, slot >> 6] >> np.uint64(slot & 63)) & ONE:
+        if solid.lines[solid.slots[slot], dim + 3] == wall and (solid.bits[slot >> 6, i] >> np.uint64(slot & 63)) & ONE:
             return True
     return False
 
@@ -303,9 +303,10 @@ def _clip(group, own, rival, work, mode):
     n_new = crossings(part, cut, work.fresh, shared, rows, mode, True)
     if n_new < 0:
         return n_new
-    n = keep(part, cut, part.size[0] + n_new, 1, line, work.spare)
+    n = keep(part, cut, part.size[0] + n_new, 0, line, work.spare, 0, 0)
     if n <= mode.dim and not mode.certified:  # a sliver within rounding
         return EMPTY
+    work.spare.size[0], work.spare.size[1] = n, part.size[1]
     copy_solid(work.spare, part)
     return n
 
@@ -327,8 +328,8 @@ def copy_solid(solid, to):
     n, n_slots = solid.size[0], solid.size[1]
     for i in range(n):
         to.ids[i] = solid.ids[i]
-        for w in range(solid.bits.shape[1]):
-            to.bits[i, w] = solid.bits[i, w]
+        for w in range(len(solid.bits)):
+            to.bits[w, i] = solid.bits[w, i]
     for slot in range(n_slots):
         to.slots[slot] = solid.slots[slot]
     to.size[0], to.size[1] = n, n_slots
@@ -345,7 +346,7 @@ def across(rows, group, solid, slot, own, race, cut, mode):
     word, shift = slot >> 6, np.uint64(slot & 63)
     inside, held = 0, -1
     for i in range(n):
-        if (bits[i, word] >> shift) & ONE:
+        if (bits[word, i] >> shift) & ONE:
             held = i
         else:
             inside = i
@@ -382,7 +383,7 @@ def _sign_on_facet(solid, slot, wall, cut, mode):
     Corners that lie on ``wall``, the row's own, by construction need no proof.
     """
     for i in range(solid.size[0]):
-        if (solid.bits[i, slot >> 6] >> np.uint64(slot & 63)) & ONE and not _touches(solid, i, wall, mode.dim):
+        if (solid.bits[slot >> 6, i] >> np.uint64(slot & 63)) & ONE and not _touches(solid, i, wall, mode.dim):
             sign = corner_sign(solid, i, cut, mode, True)
             if sign != 0:
                 return sign

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate
 from math import prod
 from typing import Any
@@ -41,11 +42,13 @@ class Solids(Polytopes):
 
     corners : (n_vertices, columns) p, on unbounded domains q, the error of p, and of q, and whether it is steady.
     lines : (n_facets, dim + 3) constant and normal of a function that vanishes there, and bounds on the errors
-        of the constant and of the normal's entries.
+        of the constant and of the normal's entries; none where they are cut no more.
+    numbers : (n_vertices,) corners of equal number are the same point, of whichever polytopes; None: no two are.
     """
 
     corners: FloatArray = None  # type: ignore[assignment]
     lines: FloatArray = None  # type: ignore[assignment]
+    numbers: NDArray[np.uint32] | None = None
 
     @classmethod
     def of(
@@ -57,6 +60,7 @@ class Solids(Polytopes):
         facet_start: IntArray,
         walls: IntArray,
         lines: FloatArray,
+        numbers: NDArray[np.uint32] | None = None,
     ) -> Solids:
         """Polytopes from the kernel's arrays."""
         is_unbounded = corners.shape[1] > dim + 1
@@ -71,6 +75,7 @@ class Solids(Polytopes):
             bits,
             corners,
             lines,
+            numbers,
         )
 
     def take(self, first: int, last: int) -> Solids:
@@ -89,13 +94,22 @@ class Solids(Polytopes):
             self.incidence[begin:end],
             self.corners[begin:end],
             self.lines[low:high],
+            None if self.numbers is None else self.numbers[begin:end],
         )
+
+    @property
+    def numbered(self) -> NDArray[np.uint32]:
+        """A number for each corner, whether or not some are known to be the same."""
+        return np.arange(len(self.corners), dtype=np.uint32) if self.numbers is None else self.numbers
 
     @staticmethod
     def join(batches: Sequence[Polytopes]) -> Solids:
         """Several batches as one, in order."""
         solids = [batch for batch in batches if isinstance(batch, Solids)]
         assert len(solids) == len(batches)
+        is_finished = any(len(batch.lines) < len(batch.walls) for batch in solids)
+        numbers = [batch.numbered for batch in solids]
+        firsts = np.cumsum([0, *(int(part.max(initial=0)) + 1 for part in numbers)], dtype=np.uint32)
         return Solids.of(
             solids[0].dim,
             joined_starts([batch.vertex_start for batch in solids]),
@@ -103,7 +117,8 @@ class Solids(Polytopes):
             joined_bits([batch.incidence for batch in solids]),
             joined_starts([batch.facet_start for batch in solids]),
             np.concatenate([batch.walls for batch in solids]),
-            np.concatenate([batch.lines for batch in solids]),
+            solids[0].lines[:0] if is_finished else np.concatenate([batch.lines for batch in solids]),
+            None if is_finished else np.concatenate([n + first for n, first in zip(numbers, firsts, strict=False)]),
         )
 
 
@@ -144,19 +159,14 @@ class SpaceEngine:
     def root(self) -> Solids:
         """The whole domain as one polytope."""
         dim, low, high = self.dim, self._domain.low, self._domain.high
-        sides = np.arange(1 << dim)[:, None] >> np.arange(dim) & 1
-        walls = np.arange(2 * dim)
-        lines = np.zeros((2 * dim, dim + 3))
-        lines[walls, 1 + walls // 2] = 1 - 2 * (walls % 2)
+        sides, bits, walls, lines = (array.copy() for array in _cube(dim))
         corners = np.zeros((1 << dim, 2 * dim + 3 if self._is_unbounded else dim + 1))
         if low is None or high is None:
             corners[:, dim : 2 * dim] = 2 * sides - 1
         else:
             corners[:, :dim] = np.where(sides, high, low)
             lines[:, 0] = np.column_stack([-low, high]).ravel()
-        bits = (1 << 2 * np.arange(dim) + sides).sum(axis=1).astype(np.uint64)[:, None]
-        starts = (np.array([0, 1 << dim]), np.array([0, 2 * dim]))
-        return Solids.of(dim, starts[0], corners, bits, starts[1], domain_wall(walls // 2, walls % 2), lines)
+        return Solids.of(dim, np.array([0, 1 << dim]), corners, bits, np.array([0, 2 * dim]), walls, lines)
 
     def cut(self, pieces: Polytopes, guards: Guards, stage: Stage, limit: int = 1 << 62) -> Cut:
         """The children of a batch of pieces; stops after about ``limit`` children (see ``Cut.n_done``)."""
@@ -239,8 +249,9 @@ class SpaceEngine:
         n = len(pieces)
         stage_rows = layout.Guards(rows, errors, stage.table, stage.twin, stage.group_of_row, stage.first_relus)
         batch = layout.Pieces(
-            pieces.vertex_start, corners, pieces.incidence, pieces.facet_start, pieces.walls, pieces.lines
-        )
+            pieces.vertex_start, corners, pieces.numbered, pieces.incidence, pieces.facet_start, pieces.walls,
+            pieces.lines,
+        )  # fmt: skip
         columns = 2 * self.dim if self._is_unbounded else self.dim
         mode = layout.Mode(self.dim, columns, self._is_unbounded, self.certified, self.certified)
         is_rare = self.dim >= _MANY_CORNERS or not self.only_relus  # whether more is needed than generic networks do
@@ -256,17 +267,18 @@ class SpaceEngine:
             # read once: other threads may raise them meanwhile
             room, words = self._capacity, self._words
             n_corners, n_facets = capacity * per_child, capacity * facets_per_child
-            room_for_corners, bits, lines, walls, starts, parents, labels = _room_for(
+            room_for_corners, bits, lines, walls, starts, parents, numbers, labels = _room_for(
                 ((n_corners, corners.shape[1]), np.float64),
                 ((n_corners, words), np.uint64),
-                ((n_facets, self.dim + 3), np.float64),
+                ((0 if stage.is_last else n_facets, self.dim + 3), np.float64),
                 ((n_facets,), np.int64),
                 ((2, capacity + 1), np.int64),
                 ((capacity,), np.int64),
+                ((0 if stage.is_last else n_corners,), np.uint32),
                 ((capacity, stage.n_choices), label_type),
             )
             starts[:, 0] = 0
-            output = layout.Output(parents, labels, starts[0], room_for_corners, bits, starts[1], walls, lines)
+            output = layout.Output(parents, labels, starts[0], room_for_corners, numbers, bits, starts[1], walls, lines)
             before = position
             position, children, used, facets, n_doubtful, status = (cut_polytopes if is_rare else cut_generic)(
                 position,
@@ -275,7 +287,7 @@ class SpaceEngine:
                 output,
                 doubtful,
                 mode,
-                (limit - n_children, count_only, room, words),
+                (limit - n_children, count_only, room, words, self.only_relus),
                 True if is_rare else None,
             )
             n_children += children
@@ -284,6 +296,7 @@ class SpaceEngine:
                 solids = Solids.of(
                     self.dim, output.vertex_start[: children + 1], output.corners[:used], output.bits[:used],
                     output.facet_start[: children + 1], output.walls[:facets], output.lines[:facets],
+                    None if stage.is_last else output.numbers[:used],
                 )  # fmt: skip
                 parts.append((output.parents[:children], output.labels[:children], solids))
             if status == _WORKSPACE_FULL:
@@ -307,11 +320,22 @@ class SpaceEngine:
         return Cut(parents, labels, solids, joined, position), n_children
 
 
+@lru_cache
+def _cube(dim: int) -> tuple[NDArray[Any], ...]:
+    """A cube: on which side of each axis its corners lie, their facets as bits, the facets' walls and normals."""
+    sides = np.arange(1 << dim)[:, None] >> np.arange(dim) & 1
+    bits = (1 << 2 * np.arange(dim) + sides).sum(axis=1).astype(np.uint64)[:, None]
+    axis, is_high = np.divmod(np.arange(2 * dim), 2)
+    lines = np.zeros((2 * dim, dim + 3))
+    lines[np.arange(2 * dim), 1 + axis] = 1 - 2 * is_high
+    return sides, bits, domain_wall(axis, is_high), lines
+
+
 def _room_for(*arrays: tuple[tuple[int, ...], Any]) -> list[NDArray[Any]]:
     """Arrays of these shapes and types in one block of memory, which is asked for, and given back, at once."""
     ends = list(accumulate((prod(shape) * np.dtype(kind).itemsize for shape, kind in arrays), initial=0))
     block = np.empty(ends[-1], dtype=np.uint8)
-    return [block[ends[k] : ends[k + 1]].view(kind).reshape(shape) for k, (shape, kind) in enumerate(arrays)]
+    return [np.ndarray(shape, kind, block, end) for (shape, kind), end in zip(arrays, ends, strict=False)]
 
 
 def _with_steady(pieces: Solids, sources: tuple[IntArray, NDArray[np.bool_]] | None) -> FloatArray:

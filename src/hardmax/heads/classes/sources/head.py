@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
@@ -78,6 +78,12 @@ def arrays_head(weights: Any, bias: Any, names: Sequence[str] | None, where: str
     rows.setflags(write=False)
     shifts.setflags(write=False)
     return ClassHead(rows, shifts, words, where)
+
+
+def listed_layers(layers: Iterable[tuple[str, Sequence[int]]]) -> str:
+    """Layers in a message, with their classes x features: the last ones, which are the likeliest."""
+    rows = [f"{name} ({shape[0]} x {shape[1]})" for name, shape in layers]
+    return (f"{len(rows) - 12} more, " if len(rows) > 12 else "") + (", ".join(rows[-12:]) or "none")
 
 
 def _exact_floats(values: Any, words: str) -> FloatArray:

@@ -8,7 +8,7 @@ input it goes up through what only moves numbers, to the activation or normalisa
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import inf, sqrt
@@ -19,7 +19,7 @@ import numpy as np
 
 from hardmax.errors import OperatorError, ParameterError, ShapeError
 from hardmax.exactness import Array
-from hardmax.heads.classes.sources.head import BOXES, ClassHead, arrays_head
+from hardmax.heads.classes.sources.head import BOXES, ClassHead, arrays_head, listed_layers
 from hardmax.heads.classes.sources.names import padded
 from hardmax.networks.files.onnx.models import OnnxModel, OnnxNode, parse_model
 from hardmax.networks.files.opening import contents
@@ -31,7 +31,6 @@ _MOVES = {"Identity", "Cast", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Tra
           "GatherND", "Expand", "CastLike"}  # fmt: skip
 #: Convex mixtures and selections of entries: what bounds each entry before bounds it after.
 _AVERAGES = {"GlobalAveragePool", "AveragePool", "ReduceMean", "MaxPool", "GlobalMaxPool", "ReduceMax", "Concat"}
-_MOST_LISTED = 12
 
 
 @dataclass(frozen=True, eq=False)
@@ -384,13 +383,8 @@ def _names(linear: _Linear) -> set[str]:
     return {linear.node.name, linear.weight_name, *linear.node.outputs} - {""}
 
 
-def _listed(linears: Any) -> str:
-    """Layers in a message: name, classes x features; the last ones, which are the likeliest."""
-    rows = [f"{linear.weight_name} ({linear.weights.shape[0]} x {linear.weights.shape[1]})" for linear in linears]
-    if not rows:
-        return "none with constant weights"
-    more = f"{len(rows) - _MOST_LISTED} more, " if len(rows) > _MOST_LISTED else ""
-    return more + ", ".join(rows[-_MOST_LISTED:])
+def _listed(linears: Iterable[_Linear]) -> str:
+    return listed_layers((linear.weight_name, linear.weights.shape) for linear in linears)
 
 
 def _characters(model: OnnxModel, n_classes: int) -> tuple[str, ...] | None:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import OperatorError, ParameterError
-from hardmax.heads.classes.sources.head import BOXES, ClassHead, arrays_head
+from hardmax.heads.classes.sources.head import BOXES, ClassHead, arrays_head, listed_layers
 
 #: Attributes under which modules keep their output layer.
 _USUAL = ("lm_head", "classifier", "score", "head", "fc", "output", "out_proj", "decoder", "cls")
@@ -110,5 +110,4 @@ def _numbers(tensor: Any) -> NDArray[np.float64]:
 
 
 def _listed(linears: dict[str, Any]) -> str:
-    rows = [f"{name} ({part.weight.shape[0]} x {part.weight.shape[1]})" for name, part in linears.items()]
-    return (f"{len(rows) - 12} more, " if len(rows) > 12 else "") + ", ".join(rows[-12:])
+    return listed_layers((name, part.weight.shape) for name, part in linears.items())

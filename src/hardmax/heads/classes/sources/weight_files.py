@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import FileFormatError, HardmaxError, MissingExtraError, OperatorError, ParameterError
-from hardmax.heads.classes.sources.head import ClassHead, arrays_head
+from hardmax.heads.classes.sources.head import ClassHead, arrays_head, listed_layers
 from hardmax.networks.files.opening import open_file, text_of
 
 #: Ends of names under which output layers are kept, best first; then of embeddings, which may serve as output too.
@@ -52,8 +52,7 @@ def chosen_tensor(shapes: dict[str, Sequence[int]], layer: str | None, where: st
 
 
 def _listed(shapes: dict[str, Sequence[int]], names: list[str]) -> str:
-    rows = [f"{name} ({shapes[name][0]} x {shapes[name][1]})" for name in names]
-    return ", ".join(rows[:12]) + (f", {len(rows) - 12} more" if len(rows) > 12 else "") if rows else "none"
+    return listed_layers((name, shapes[name]) for name in names)
 
 
 # --- safetensors -----------------------------------------------------------------------------------

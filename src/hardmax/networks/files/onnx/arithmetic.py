@@ -20,7 +20,7 @@ from hardmax.exactness import Array
 from hardmax.networks import operations as op
 from hardmax.networks.files.onnx.constants import axes_of
 from hardmax.networks.files.onnx.models import element_type
-from hardmax.networks.files.onnx.ranking import compare, normalised, one_hot, scatter, select, selected, total_shares
+from hardmax.networks.files.onnx.ranking import compare, normalised, one_hot, scatter, select, total_shares
 from hardmax.networks.files.onnx.translation import (
     LOWEST,
     Data,
@@ -75,7 +75,7 @@ def _mul(t: Translation) -> Value:
 
 
 def _div(t: Translation) -> Value:
-    shares = normalised(t, t.operands[0], t.operands[1])
+    shares = normalised(t.operands[0], t.operands[1])
     if shares is not None:
         return shares
     x, y = t.tensor(0), t.tensor(1)
@@ -260,7 +260,7 @@ def _equal(t: Translation) -> Value:
 def _not(t: Translation) -> Value:
     condition = t.operands[0]
     if isinstance(condition, Selected):
-        return selected(t, condition.ranked, not condition.inside)
+        return Selected(condition.ranked, not condition.inside)
     raise OperatorError("Not of a comparison of data is read of scores and their TopK alone")
 
 
@@ -276,7 +276,7 @@ def _axes(t: Translation, x: Data | Ranked) -> tuple[int, ...]:
 def _reduce(mean: bool) -> Rule:
     def rule(t: Translation) -> Value:
         keep, ranked = bool(t.attribute("keepdims", 1)), t.operands[0]
-        total = total_shares(t, ranked, _axes(t, ranked), keep) if isinstance(ranked, Ranked) and not mean else None
+        total = total_shares(ranked, _axes(t, ranked), keep) if isinstance(ranked, Ranked) and not mean else None
         if total is not None:
             return total
         x = t.data(0)

@@ -25,7 +25,7 @@ def _weights(always_hard: bool) -> Callable[[Translation], Value]:
         allowed = scores.allowed if isinstance(scores, Masked) else None
         choice = op.Hardmax(always_hard, scores.top if isinstance(scores, Masked) else 0)
         given = t.attribute("axis", 1 if t.opset < 13 else -1)
-        ranked = softmax_along(t, scores, given) if isinstance(scores, Ranked) and not always_hard else None
+        ranked = softmax_along(scores, given) if isinstance(scores, Ranked) and not always_hard else None
         if ranked is not None:
             return ranked
         x = scores.scores if isinstance(scores, Masked | Ties) else t.data(0)

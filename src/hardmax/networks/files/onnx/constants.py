@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from hardmax.errors import FileFormatError, OperatorError
 from hardmax.exactness import Array
-from hardmax.networks.files.onnx.models import Budget, OnnxNode, run_node
+from hardmax.networks.files.onnx.models import Budget, OnnxNode
+from hardmax.networks.files.onnx.runtime import run_node
 
 Operands = Sequence["Array | None"]
 Attributes = Mapping[str, Any]

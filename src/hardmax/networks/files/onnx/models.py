@@ -1,4 +1,4 @@
-"""ONNX files as plain data, both ways; the only file that imports onnx and onnxruntime.
+"""ONNX files as plain data, both ways; besides ``runtime`` the only file that imports onnx.
 
 Everything that is particular to protocol buffers stays here. What leaves is an ``OnnxModel``: names,
 numpy arrays, integers and strings. Constants keep the number type of the file, so that what is computed
@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,40 +21,27 @@ import numpy as np
 
 from hardmax.errors import FileFormatError, HardmaxError, MissingExtraError, OperatorError, OpsetError, WeightError
 from hardmax.exactness import Array
-from hardmax.networks.files.opening import Limits, open_file
+from hardmax.networks.files.opening import LIMITS, NO_LIMITS, Limits, open_file
 
 OLDEST_OPSET, NEWEST_OPSET = 7, 28  # 7 brought numpy's broadcasting; 28 is the newest that was checked
 _STANDARD_DOMAINS = ("", "ai.onnx")
 
-#: What reading a file may cost unless told otherwise: bytes of everything made while reading (folded constants,
-#: weights in float64, index arrays; a large file may take eight times its own size), nodes with functions written
-#: out, and seconds.
-MADE_BYTES, NODES, SECONDS = 1 << 30, 100_000, 6
-_BYTES_A_BYTE = 8
-_SMALL = 1 << 16  # bytes
+_BYTES_A_BYTE = 8  # that a large file may take, whatever the limits
 _PRODUCTS_A_SECOND = 1e9  # multiply-adds of a constant matrix product; a slow core does as many
 
 
 class Budget:
     """What is left of the limits on reading one file. Each method raises FileFormatError where it is not enough.
 
-    ``limits`` may have the attributes ``made_bytes``, ``nodes`` and ``seconds``; ``held`` is the size of the file.
-    Seconds are those the processor spends once the file is parsed, so that a busy machine reads what an idle one
-    does.
+    Bytes are those of everything made while reading: folded constants, weights in float64, index arrays. Seconds are
+    those the processor spends once the file is parsed, so that a busy machine reads what an idle one does. ``held`` is
+    the size of the file.
     """
 
-    def __init__(self, limits: object = None, held: int = 0) -> None:
-        self._bytes = self._left = float(max(getattr(limits, "made_bytes", MADE_BYTES), _BYTES_A_BYTE * held))
-        self._nodes = float(getattr(limits, "nodes", NODES))
-        self._seconds = float(getattr(limits, "seconds", SECONDS))
+    def __init__(self, limits: Limits = LIMITS, held: int = 0) -> None:
+        self._bytes = self._left = float(max(limits.made_bytes, _BYTES_A_BYTE * held))
+        self._nodes, self._seconds = float(limits.nodes), float(limits.seconds)
         self._start: float | None = None
-
-    @classmethod
-    def unlimited(cls) -> Budget:
-        """For a model that the caller has made himself."""
-        budget = cls()
-        budget._bytes = budget._left = budget._nodes = budget._seconds = float("inf")
-        return budget
 
     def room(self, n_bytes: float, what: str) -> None:
         """Check, before an allocation, that it fits."""
@@ -132,21 +118,14 @@ class OnnxModel:
     budget: Budget = field(default_factory=Budget, repr=False)  # what reading it may cost yet
 
 
-def _onnx() -> Any:
+def onnx_library() -> Any:
+    """onnx, or how to install it."""
     try:
         import onnx
         import onnx.numpy_helper
     except ImportError:
         raise MissingExtraError("ONNX files need onnx: pip install 'hardmax[onnx]'") from None
     return onnx
-
-
-def _onnxruntime() -> Any:
-    try:
-        import onnxruntime
-    except ImportError:
-        raise MissingExtraError("ONNX files need onnxruntime: pip install 'hardmax[onnx]'") from None
-    return onnxruntime
 
 
 # --- bytes -> model -----------------------------------------------------------------------------
@@ -167,7 +146,7 @@ def parse_model(data: bytes, where: str, folder: Path | None = None, budget: Bud
     WeightError
         A tensor holds NaN.
     """
-    onnx = _onnx()
+    onnx = onnx_library()
     budget = Budget(held=len(data)) if budget is None else budget
     proto = onnx.ModelProto()
     try:
@@ -313,7 +292,7 @@ def _numpy_type(onnx: Any, element: int) -> np.dtype[Any]:
 
 def element_type(element: Any) -> np.dtype[Any] | None:
     """The number type a Cast to this ONNX element type makes; None where numpy has no such type of its own."""
-    onnx = _onnx()
+    onnx = onnx_library()
     try:
         dtype: np.dtype[Any] = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(element))
     except (KeyError, TypeError):
@@ -368,7 +347,7 @@ class _OutsideTensors:
         return whole
 
     def _bytes(self, path: Path, offset: int, length: int, where: str, location: str) -> bytes:
-        with open_file(path, Limits(file_bytes=1 << 62), f"{where}, stored in {location!r}") as file:
+        with open_file(path, NO_LIMITS, f"{where}, stored in {location!r}") as file:
             size = os.fstat(file.fileno()).st_size
             length = size - offset if length < 0 else length
             if offset < 0 or length < 0 or offset + length > size:
@@ -383,135 +362,6 @@ class _OutsideTensors:
             return file.read(length)
 
 
-# --- one node in onnxruntime --------------------------------------------------------------------
-
-
-def run_node(node: OnnxNode, operands: Sequence[Array | None], opset: int) -> list[Array]:
-    """The outputs of one node on these operands, as onnxruntime computes them.
-
-    Raises
-    ------
-    OperatorError
-        onnxruntime does not take the node: the message is its own, in a line.
-    """
-    onnx, runtime = _onnx(), _onnxruntime()
-    copy = onnx.NodeProto()
-    copy.CopyFrom(node.proto)
-    copy.ClearField("name")
-    copy.domain = ""
-    names = [f"i{position}" if array is not None else "" for position, array in enumerate(operands)]
-    del copy.input[:], copy.output[:]
-    copy.input.extend(names)
-    copy.output.extend(f"o{position}" for position in range(len(node.outputs)))
-    arrays = [array for array in operands if array is not None]
-    try:
-        kinds = tuple((int(onnx.helper.np_dtype_to_tensor_dtype(a.dtype)), a.ndim) for a in arrays)
-        # Sessions are kept for small tensors only: one keeps about as much memory as it has ever used.
-        session_of = _session if sum(a.nbytes for a in arrays) < _SMALL else _session.__wrapped__
-        session = session_of(copy.SerializeToString(deterministic=True), kinds, min(opset, _newest_opset()))
-        fed = {name: np.ascontiguousarray(a).reshape(a.shape)
-               for name, a in zip([name for name in names if name], arrays, strict=True)}  # fmt: skip
-        return [np.asarray(array) for array in session.run(None, fed)]
-    except runtime.capi.onnxruntime_pybind11_state.NotImplemented:
-        kinds_of = ", ".join(str(array.dtype) for array in arrays)
-        raise OperatorError(
-            f"onnxruntime, which folds constants, has no {node.op} of {kinds_of}; compute it before exporting"
-        ) from None
-    except _failures(runtime) as error:
-        detail = " ".join(str(error).split())
-        raise FileFormatError(f"onnxruntime refuses the node ({detail[-300:]})") from None
-
-
-def without(node: OnnxNode, attribute: str) -> OnnxNode:
-    """The node with one attribute left out."""
-    proto = _onnx().NodeProto()
-    proto.CopyFrom(node.proto)
-    del proto.attribute[:]
-    proto.attribute.extend(entry for entry in node.proto.attribute if entry.name != attribute)
-    return replace(node, proto=proto)
-
-
-def _failures(runtime: Any) -> tuple[type[Exception], ...]:
-    state = runtime.capi.onnxruntime_pybind11_state
-    names = ("Fail", "InvalidArgument", "InvalidGraph", "RuntimeException", "InvalidProtobuf", "EngineError")
-    own = [getattr(state, name) for name in names if hasattr(state, name)]
-    return (RuntimeError, ValueError, TypeError, *own)
-
-
-@lru_cache(maxsize=256)
-def _session(node: bytes, kinds: tuple[tuple[int, int], ...], opset: int) -> Any:
-    onnx, runtime = _onnx(), _onnxruntime()
-    proto = onnx.NodeProto()
-    proto.ParseFromString(node)
-    given = [name for name in proto.input if name]
-    graph = onnx.helper.make_graph(
-        [proto],
-        "one node",
-        [
-            onnx.helper.make_tensor_value_info(name, element, [None] * rank)
-            for name, (element, rank) in zip(given, kinds, strict=True)
-        ],
-        [onnx.ValueInfoProto(name=name) for name in proto.output],
-    )
-    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)], ir_version=8)
-    return runtime.InferenceSession(model.SerializeToString(), _quiet(runtime), providers=["CPUExecutionProvider"])
-
-
-def _quiet(runtime: Any) -> Any:
-    options = runtime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 4
-    options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    return options
-
-
-@lru_cache(maxsize=1)
-def _newest_opset() -> int:
-    """The newest opset that this onnxruntime knows; older ones agree with it on what is folded."""
-    onnx, runtime = _onnx(), _onnxruntime()
-    node = onnx.helper.make_node("Identity", ["i0"], ["o0"]).SerializeToString(deterministic=True)
-    for opset in range(NEWEST_OPSET, OLDEST_OPSET, -1):
-        try:
-            _session(node, ((1, 1),), opset)
-        except _failures(runtime):
-            continue
-        return opset
-    return OLDEST_OPSET
-
-
-def check_schema(node: OnnxNode, opset: int) -> None:
-    """Refuse a node that the standard does not allow: an attribute it does not have, too many operands."""
-    defs = _onnx().defs
-    newest = int(defs.onnx_opset_version())
-    try:
-        # onnxruntime knows this one in every opset, and its optimiser writes it so
-        version = newest if node.op == "LayerNormalization" else min(opset, newest)
-        schema = defs.get_schema(node.op, version, "")
-    except Exception:  # onnx raises an error of its own, whose place has moved between versions
-        if opset <= newest:
-            raise OperatorError(f"{node.op!r} is no operator of opset {opset}; export the model again") from None
-        return
-    unknown = [name for name in node.attributes if name not in schema.attributes]
-    if unknown:
-        raise FileFormatError(f"{node.op} has no attribute {unknown[0]!r} in opset {opset}")
-    for attribute in node.proto.attribute:
-        wanted = schema.attributes[attribute.name]
-        if int(wanted.type.value) != attribute.type:
-            raise FileFormatError(f"attribute {attribute.name!r} of {node.op} is not of its type")
-    missing = [name for name, entry in schema.attributes.items() if entry.required and name not in node.attributes]
-    if missing:
-        raise FileFormatError(f"{node.op} needs the attribute {missing[0]!r}")
-    if not schema.min_input <= len(node.inputs) <= schema.max_input or len(node.outputs) > schema.max_output:
-        raise FileFormatError(
-            f"{node.op} of {len(node.inputs)} operands with {len(node.outputs)} outputs; expected "
-            f"{schema.min_input} to {schema.max_input}, with at most {schema.max_output}"
-        )
-    for position, name in enumerate(node.inputs):  # onnxruntime reads an absent one where none may be, and crashes
-        formal = schema.inputs[min(position, len(schema.inputs) - 1)]
-        if not name and formal.option != defs.OpSchema.FormalParameterOption.Optional:
-            raise FileFormatError(f"operand {position} of {node.op}, {formal.name!r}, is left out, but is not optional")
-
-
 # --- model -> bytes -----------------------------------------------------------------------------
 
 
@@ -519,7 +369,7 @@ def serialise_model(
     model: OnnxModel, *, dtype: str, output_shape: tuple[int | str, ...], metadata: Mapping[str, str]
 ) -> bytes:
     """The bytes of an ONNX file with one input and one output of float type ``dtype``."""
-    onnx = _onnx()
+    onnx = onnx_library()
     element = onnx.TensorProto.FLOAT if dtype == "float32" else onnx.TensorProto.DOUBLE
     graph = onnx.helper.make_graph(
         [
@@ -553,7 +403,7 @@ def replaced_constant(data: bytes, name: str, values: Array, where: str) -> byte
     WeightError
         Another number of values, or values that do not fit the type.
     """
-    onnx = _onnx()
+    onnx = onnx_library()
     proto = onnx.ModelProto()
     proto.ParseFromString(data)
     made = [attribute.t for node in proto.graph.node if node.op_type == "Constant" and name in node.output
@@ -583,7 +433,7 @@ def replaced_constant(data: bytes, name: str, values: Array, where: str) -> byte
 
 def outside_tensors(data: bytes) -> list[str]:
     """The names of initializers that a file keeps outside itself."""
-    onnx = _onnx()
+    onnx = onnx_library()
     proto = onnx.ModelProto()
     proto.ParseFromString(data)
     return [tensor.name for tensor in proto.graph.initializer if tensor.data_location == onnx.TensorProto.EXTERNAL]

@@ -14,10 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from math import pi, sqrt
+from typing import TypeVar
 
 from hardmax.networks import operations as op
 from hardmax.networks.graph import Graph, GraphBuilder, Node
 
+_Kind = TypeVar("_Kind", bound=op.Operation)
 #: Powers of x and of the inner function -> coefficient.
 Polynomial = dict[tuple[int, int], float]
 
@@ -44,11 +46,10 @@ def fuse_patterns(graph: Graph, tick: Callable[[], None] = lambda: None) -> Grap
         found = _normalization(graph, node)
         if found is not None:
             replacements[value] = found
-    users = _users(graph)
     for value, node in enumerate(graph.nodes, 1):
         if isinstance(node.operation, op.Pointwise) and node.operation.kind in _SEEDS:
             tick()
-            match = _activation(graph, users, value)
+            match = _activation(graph, value)
             if match is not None:
                 replacements[match[0]] = (match[1], match[2])
     if not replacements:
@@ -63,28 +64,26 @@ def fuse_patterns(graph: Graph, tick: Callable[[], None] = lambda: None) -> Grap
     return builder.build(renumbered[len(graph.nodes)])
 
 
-def _made_by(graph: Graph, value: int, kind: type[op.Operation]) -> Node | None:
+def _made_by(graph: Graph, value: int, kind: type[_Kind]) -> tuple[_Kind, tuple[int, ...]] | None:
+    """The operation that made a value and what it read, where it is of this kind."""
     node = graph.nodes[value - 1] if value > 0 else None
-    return node if node is not None and isinstance(node.operation, kind) else None
+    return (node.operation, node.inputs) if node is not None and isinstance(node.operation, kind) else None
 
 
 def _pointwise_of(graph: Graph, value: int, kind: str) -> int | None:
     """The operand of a pointwise function of this kind."""
-    node = _made_by(graph, value, op.Pointwise)
-    if node is None or not isinstance(node.operation, op.Pointwise) or node.operation.kind != kind:
-        return None
-    return node.inputs[0]
+    made = _made_by(graph, value, op.Pointwise)
+    return made[1][0] if made is not None and made[0].kind == kind else None
 
 
 def _mean_of(graph: Graph, value: int) -> int | None:
     """What ``value`` is the kept mean over the last axis of."""
-    node = _made_by(graph, value, op.Reduce)
-    if node is None or not isinstance(node.operation, op.Reduce):
+    made = _made_by(graph, value, op.Reduce)
+    if made is None:
         return None
-    shape = graph.shape_of(node.inputs[0])
-    if node.operation.axes != (len(shape) - 1,) or node.operation.divisor != shape[-1]:
-        return None
-    return node.inputs[0] if node.operation.keep else None
+    reduce, (source,) = made
+    shape = graph.shape_of(source)
+    return source if reduce.axes == (len(shape) - 1,) and reduce.divisor == shape[-1] and reduce.keep else None
 
 
 def _normalization(graph: Graph, node: Node) -> tuple[op.Operation, int] | None:
@@ -94,15 +93,16 @@ def _normalization(graph: Graph, node: Node) -> tuple[op.Operation, int] | None:
     for deviation, inverse in (node.inputs, node.inputs[::-1]):
         root = _pointwise_of(graph, inverse, "reciprocal")
         shifted = None if root is None else _pointwise_of(graph, root, "sqrt")
-        shift = None if shifted is None else _made_by(graph, shifted, op.Shift)
-        if shift is None or not isinstance(shift.operation, op.Shift) or shift.operation.constant.size != 1:
+        made = None if shifted is None else _made_by(graph, shifted, op.Shift)
+        if shifted is None or made is None or made[0].constant.size != 1:
             continue
-        squares = _mean_of(graph, shift.inputs[0])
+        shift, (mean,) = made
+        squares = _mean_of(graph, mean)
         if squares is None or _square_of(graph, squares) != deviation:
             continue
-        if node.shape != graph.shape_of(deviation) or shift.shape != graph.shape_of(shift.inputs[0]):
+        if node.shape != graph.shape_of(deviation) or graph.shape_of(shifted) != graph.shape_of(mean):
             continue  # a constant of higher rank repeats the result
-        epsilon = float(shift.operation.constant.reshape(())[()])
+        epsilon = float(shift.constant.reshape(())[()])
         source = _centred(graph, deviation)
         if source is None:
             return op.Normalize(epsilon, centred=False), deviation
@@ -112,8 +112,8 @@ def _normalization(graph: Graph, node: Node) -> tuple[op.Operation, int] | None:
 
 def _square_of(graph: Graph, value: int) -> int | None:
     product = _made_by(graph, value, op.Multiply)
-    if product is not None and product.inputs[0] == product.inputs[1]:
-        return product.inputs[0]
+    if product is not None and product[1][0] == product[1][1]:
+        return product[1][0]
     return _pointwise_of(graph, value, "square")
 
 
@@ -122,12 +122,10 @@ def _centred(graph: Graph, value: int) -> int | None:
     total = _made_by(graph, value, op.Add)
     if total is None:
         return None
-    for x, negative in (total.inputs, total.inputs[::-1]):
+    for x, negative in (total[1], total[1][::-1]):
         scale = _made_by(graph, negative, op.Scale)
-        if scale is None or not isinstance(scale.operation, op.Scale):
-            continue
-        same = graph.shape_of(x) == total.shape
-        if same and (scale.operation.factor == -1).all() and _mean_of(graph, scale.inputs[0]) == x:
+        is_mean = scale is not None and (scale[0].factor == -1).all() and _mean_of(graph, scale[1][0]) == x
+        if is_mean and graph.shape_of(x) == graph.shape_of(value):
             return x
     return None
 
@@ -135,12 +133,9 @@ def _centred(graph: Graph, value: int) -> int | None:
 # --- activations ----------------------------------------------------------------------------------
 
 
-def _users(graph: Graph) -> list[list[int]]:
-    users: list[list[int]] = [[] for _ in range(len(graph.nodes) + 1)]
-    for value, node in enumerate(graph.nodes, 1):
-        for source in set(node.inputs):
-            users[source].append(value)
-    return users
+def _users(graph: Graph, value: int) -> list[int]:
+    """The values that are made of this one."""
+    return [index + 1 for index in graph.readers[value]]
 
 
 def _scalar(graph: Graph, value: int) -> bool:
@@ -160,7 +155,7 @@ def _scalar(graph: Graph, value: int) -> bool:
     return constants == 1 and all(graph.shape_of(source) == node.shape for source in node.inputs)
 
 
-def _activation(graph: Graph, users: list[list[int]], seed: int) -> tuple[int, op.Pointwise, int] | None:
+def _activation(graph: Graph, seed: int) -> tuple[int, op.Pointwise, int] | None:
     """(output, activation, input) of the largest known activation around a seed function."""
     node = graph.nodes[seed - 1]
     assert isinstance(node.operation, op.Pointwise)
@@ -169,7 +164,7 @@ def _activation(graph: Graph, users: list[list[int]], seed: int) -> tuple[int, o
         for kind, (inner, expected, around) in _ACTIVATIONS.items():
             if inner != node.operation.kind or not _agree(argument, expected):
                 continue
-            outputs = list(_walk(lambda value: [user for user in users[value] if _scalar(graph, user)], seed))
+            outputs = list(_walk(lambda value: [user for user in _users(graph, value) if _scalar(graph, user)], seed))
             for output in sorted(outputs, reverse=True):
                 if _polynomial(graph, output, {source: (1, 0), seed: (0, 1)}) == around:
                     return output, op.Pointwise(kind), source
@@ -246,11 +241,10 @@ def maxima_first(graph: Graph, tick: Callable[[], None] = lambda: None) -> tuple
     changes: list[str] = []
     while True:
         tick()
-        readers = _users(graph)
         found = {
             value: peeled
             for value, node in enumerate(graph.nodes, 1)
-            if isinstance(node.operation, op.MaxLast) and (peeled := _peeled(graph, readers, value)) is not None
+            if isinstance(node.operation, op.MaxLast) and (peeled := _peeled(graph, value)) is not None
         }
         if not found:
             return graph, changes
@@ -267,7 +261,7 @@ def maxima_first(graph: Graph, tick: Callable[[], None] = lambda: None) -> tuple
 Peeled = tuple[list[Node], tuple[int, ...]]  # the chain in order of application, and the values it is applied to
 
 
-def _peeled(graph: Graph, readers: list[list[int]], maximum: int) -> Peeled | None:
+def _peeled(graph: Graph, maximum: int) -> Peeled | None:
     """The monotone chain that all entries of a maximum went through last; None where there is none.
 
     Only what the maximum alone reads is taken off: a ReLU that others read as well has to be there anyway.
@@ -276,14 +270,14 @@ def _peeled(graph: Graph, readers: list[list[int]], maximum: int) -> Peeled | No
     chain: list[Node] = []
     while True:
         moves = [v for v in leaves if v and isinstance(graph.nodes[v - 1].operation, _MOVES)]
-        moves = [v for v in moves if inside.issuperset(readers[v])]
+        moves = [v for v in moves if inside.issuperset(_users(graph, v))]
         for value in moves:
             inside.add(value)
             leaves.remove(value)
             leaves.update(graph.nodes[value - 1].inputs)
         if moves:
             continue
-        nodes = [graph.nodes[v - 1] for v in leaves if v and inside.issuperset(readers[v])]
+        nodes = [graph.nodes[v - 1] for v in leaves if v and inside.issuperset(_users(graph, v))]
         if len(nodes) < len(leaves) or not all(_same_monotone(node.operation, nodes[0].operation) for node in nodes):
             return (chain, tuple(leaves)) if chain else None
         inside |= leaves

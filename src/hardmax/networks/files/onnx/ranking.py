@@ -11,17 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from math import prod
 
 import numpy as np
 
 from hardmax.errors import OperatorError
-from hardmax.exactness import IntArray
 from hardmax.networks import operations as op
 from hardmax.networks.files.onnx.constants import normal_axis
 from hardmax.networks.files.onnx.translation import LOWEST, Data, Masked, Ranked, Selected, Translation, Value
-from hardmax.networks.selections import add_ranks, add_top
 
 
 def top_k(t: Translation) -> Sequence[Value]:
@@ -41,30 +38,8 @@ def top_k(t: Translation) -> Sequence[Value]:
     if softmax is not None and isinstance(softmax[0], op.Hardmax) and not softmax[0].always_hard:
         scores, what = Data(softmax[1][0]), "shares"  # a softmax keeps the order
     places = np.arange(prod(shape[:-1]) * k).reshape(*shape[:-1], k)
-    rows = Ranked(scores, k, what, places, allowed, source=x)
-    indices = replace(rows, what="indices")
-    return [replace(rows, plain=lambda: _ordered(t, rows)), replace(indices, plain=lambda: _ordered(t, indices))]
-
-
-def _ordered(t: Translation, ranked: Ranked) -> Data:
-    """The entries of a ranked tensor by rank; of indices there is no such tensor."""
-    if ranked.what == "indices":
-        raise OperatorError(
-            "the indices of TopK are read where entries are scattered or gathered along the same axis, or made one-hot"
-        )
-    if ranked.allowed is not None:
-        raise OperatorError("the k largest of masked scores are read where they end in a Softmax over them alone")
-    source = ranked.scores if ranked.what == "weights" else ranked.source
-    values = Data(add_ranks(t.builder, source.value, ranked.count, t.node.name or t.node.outputs[0])[0])
-    if ranked.what == "weights":
-        values = t.emit(op.Hardmax(), values)
-    return t.take(values, ranked.places)
-
-
-def rearranged_ranks(t: Translation, ranked: Ranked, move: Callable[[IntArray], Sequence[IntArray]]) -> Sequence[Value]:
-    """A ranked tensor with its entries moved."""
-    moved = [replace(ranked, places=places) for places in move(ranked.places)]
-    return [replace(one, plain=partial(_ordered, t, one)) for one in moved]
+    rows = Ranked(scores, k, what, places, allowed, x, places.size)
+    return [rows, replace(rows, what="indices")]
 
 
 def compare(below: bool, strict: bool) -> Callable[[Translation], Value]:
@@ -80,7 +55,7 @@ def compare(below: bool, strict: bool) -> Callable[[Translation], Value]:
                 less = below != turned  # scores below the threshold
                 if less != strict:
                     break  # the threshold itself would be left out, or be masked
-                return selected(t, ranked, inside=not less)
+                return Selected(ranked, inside=not less)
         raise OperatorError(
             "data is compared with data or with constants; read are scores below, or not below, the last entry of "
             "their own TopK"
@@ -99,22 +74,6 @@ def _is_last(t: Translation, ranked: Ranked) -> bool:
         return False
 
 
-def selected(t: Translation, ranked: Ranked, inside: bool) -> Selected:
-    """Whether an entry is among the k largest (``inside``), or is none of them."""
-    found = Selected(ranked, inside)
-    return replace(found, plain=lambda: _indicator(t, found))
-
-
-def _indicator(t: Translation, selected: Selected) -> Data:
-    """One where the condition holds, zero elsewhere."""
-    ranked = selected.ranked
-    if ranked.allowed is not None:
-        raise OperatorError("the k largest of masked scores are read where they end in a Softmax over them alone")
-    where = t.node.name or t.node.outputs[0]
-    ones = Data(add_top(t.builder, ranked.scores.value, ranked.count, where, always_hard=True))
-    return ones if selected.inside else t.shift(t.scale(ones, -1.0), np.ones(()))
-
-
 def select(t: Translation, selected: Selected, x: Value | None, y: Value | None) -> Value:
     """Where(selected, x, y)."""
     if not selected.inside:
@@ -123,7 +82,7 @@ def select(t: Translation, selected: Selected, x: Value | None, y: Value | None)
     scores = x.scores if isinstance(x, Masked) else x
     if scores == ranked.scores and isinstance(y, np.ndarray) and (y <= LOWEST).all():
         return _softmax_input(t, ranked)
-    inside = _indicator(t, Selected(ranked, True))
+    inside = t.indicator(Selected(ranked, True))
     kept, other = t.tensor(1), t.tensor(2)
     if not selected.inside:
         kept, other = other, kept
@@ -157,14 +116,14 @@ def scatter(t: Translation) -> Value:
     base = t.finite(base, "the base of ScatterElements")
     if isinstance(updates, np.ndarray) and updates.size and (updates == updates.flat[0]).all():
         change = t.finite(updates.reshape(-1)[:1].reshape(()), "an update") - base
-        return t.shift(t.scale(_indicator(t, selected(t, index, True)), change), base)
-    hot = _one_hot(t, index)
+        return t.shift(t.scale(t.indicator(Selected(index, True)), change), base)
+    hot = t.by_rank(index)[1]
     rows = t.tensor(2)
     row = t.reshape(rows, (*t.shape(rows)[:-1], 1, index.count))
     spread = t.reshape(t.matmul(row, hot), shape)
     if not base.any():
         return Data(spread.value)
-    outside = _indicator(t, Selected(index, False))
+    outside = t.indicator(Selected(index, False))
     return Data(t.add(spread, t.scale(outside, base)).value)
 
 
@@ -178,14 +137,8 @@ def _constant_base(t: Translation) -> np.ndarray:
 
 
 def _in_order(ranked: Ranked) -> bool:
-    return bool((ranked.places.reshape(-1) == np.arange(ranked.places.size)).all())
-
-
-def _one_hot(t: Translation, index: Ranked) -> Data:
-    """(..., k, n): a one where each rank stands."""
-    if index.allowed is not None:
-        raise OperatorError("the k largest of masked scores are read where they end in a Softmax over them alone")
-    return Data(add_ranks(t.builder, index.scores.value, index.count, t.node.name or t.node.outputs[0])[1])
+    """Whether all entries are there, in their own order."""
+    return np.array_equal(ranked.places.reshape(-1), np.arange(ranked.n_entries))
 
 
 def one_hot(t: Translation) -> Value:
@@ -200,7 +153,7 @@ def one_hot(t: Translation) -> Value:
             f"OneHot of depth {depth} behind a TopK of {shape[-1]} entries; expected one place an entry"
         )
     off, on = (float(x) for x in values)
-    return t.shift(t.scale(_one_hot(t, index), on - off), np.asarray(off))
+    return t.shift(t.scale(t.by_rank(index)[1], on - off), np.asarray(off))
 
 
 def gather(t: Translation) -> Value | None:
@@ -210,7 +163,7 @@ def gather(t: Translation) -> Value | None:
         return None
     if not _in_order(index):
         raise OperatorError(f"{t.node.op} by indices of a TopK that were moved is not read")
-    hot, table, shape = _one_hot(t, index), t.tensor(0), t.shape(index.scores)
+    hot, table, shape = t.by_rank(index)[1], t.tensor(0), t.shape(index.scores)
     axis = normal_axis(t.attribute("axis", 0), len(t.shape(table)))
     if t.node.op == "GatherElements" and axis == len(shape) - 1 and t.shape(table) == shape:
         column = t.reshape(table, (*shape, 1))
@@ -220,34 +173,27 @@ def gather(t: Translation) -> Value | None:
     raise OperatorError(f"{t.node.op} by the indices of a TopK is read along the axis that it ranks")
 
 
-def softmax_along(t: Translation, values: Ranked, axis: int) -> Ranked | None:
+def softmax_along(values: Ranked, axis: int) -> Ranked | None:
     """The softmax of the k largest; None where it goes along another axis, or over something else."""
     rank, width = values.places.ndim, values.places.shape[-1]
     is_last = normal_axis(axis, rank) == rank - 1 and width == values.count
     if values.what != "values" or not is_last or not _in_order(values):
         return None
-    return _softmax_of_ranks(t, values)
+    return replace(values, what="weights")
 
 
-def _softmax_of_ranks(t: Translation, values: Ranked) -> Ranked:
-    weights = replace(values, what="weights")
-    return replace(weights, plain=lambda: _ordered(t, weights))
-
-
-def normalised(t: Translation, x: Value | None, y: Value | None) -> Ranked | None:
+def normalised(x: Value | None, y: Value | None) -> Ranked | None:
     """The shares of the k best divided by their sum: the softmax over them; None where these are none."""
     if not isinstance(x, Ranked) or not isinstance(y, Ranked) or (x.what, y.what) != ("shares", "total"):
         return None
-    if x.source != y.source or x.count != y.count or not _in_order(x):
+    if x.source != y.source or x.count != y.count or not _in_order(x) or not _in_order(y):
         return None
-    return _softmax_of_ranks(t, x)
+    return replace(x, what="weights")
 
 
-def total_shares(t: Translation, ranked: Ranked, axes: Sequence[int], keep: bool) -> Ranked | None:
+def total_shares(ranked: Ranked, axes: Sequence[int], keep: bool) -> Ranked | None:
     """The sum of the shares of the k best; None where another sum is meant."""
     rank = ranked.places.ndim
     if ranked.what != "shares" or not keep or [normal_axis(a, rank) for a in axes] != [rank - 1]:
         return None
-    plain = ranked.plain
-    assert plain is not None
-    return replace(ranked, what="total", plain=lambda: t.reduce(plain(), axes, True, mean=False))
+    return replace(ranked, what="total")

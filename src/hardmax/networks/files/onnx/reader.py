@@ -60,14 +60,16 @@ from hardmax.networks.files.onnx.constants import (
     REARRANGEMENTS,
     RESHAPES,
     fold,
+    integers,
     is_folded,
     rearranged,
     refuse_training,
     reshaped,
 )
-from hardmax.networks.files.onnx.models import OnnxInput, OnnxModel, OnnxNode, check_schema
+from hardmax.networks.files.onnx.models import OnnxInput, OnnxModel, OnnxNode
 from hardmax.networks.files.onnx.patterns import fuse_patterns, maxima_first
-from hardmax.networks.files.onnx.ranking import gather, rearranged_ranks, top_k
+from hardmax.networks.files.onnx.ranking import gather, top_k
+from hardmax.networks.files.onnx.runtime import check_schema
 from hardmax.networks.files.onnx.translation import Data, Masked, Ranked, Selected, Ties, Translation, Value
 from hardmax.networks.files.onnx.windows import WINDOW_RULES
 from hardmax.networks.graph import Graph, GraphBuilder, Node
@@ -103,12 +105,11 @@ def network_from_onnx(
     values: dict[str, Value | None] = {**model.constants, source.name: data, "": None}
     for node in model.nodes:
         _translate(translation, node, values, where)
-    final = values.get(result)
-    if isinstance(final, Masked | Ranked | Selected) and final.plain is not None:
-        final = final.plain()
+    found = values.get(result)
+    final = None if found is None else translation.plain(found)
     if not isinstance(final, Data):
         kinds = {Masked: "a mask", Ties: "a comparison of data", type(None): "nothing"}
-        what = kinds.get(type(final), "a constant")
+        what = kinds.get(type(found), "a constant")
         raise FileFormatError(f"{where}: output {result!r} is {what}; expected a tensor that depends on the input")
     made = builder.shape_of(final.value)
     if batched and made and made[0] == 1:
@@ -295,11 +296,14 @@ def _rearranged(t: Translation) -> Sequence[Value]:
     ranked = t.operands[0]
     if t.node.op in ("Identity", "Dropout"):
         return [ranked if isinstance(ranked, Ranked | Selected) else t.data(0)]
-    if isinstance(ranked, Ranked):
+    if isinstance(ranked, Ranked) and ranked.what != "total":
         how = [t.constant(i) if t.has(i) else None for i in range(1, len(t.operands))]
-        return rearranged_ranks(t, ranked, lambda places: rearranged(t.node, places, how, t.opset, t.budget))
+        moved = rearranged(t.node, ranked.places, how, t.opset, t.budget)
+        return [replace(ranked, places=places) for places in moved]
     if isinstance(ranked, Selected) and t.node.op == "Expand":
-        return [ranked]
+        shape = t.shape(ranked)
+        if np.broadcast_shapes(shape, tuple(integers(t.constant(1)))) == shape:
+            return [ranked]
     x = t.data(0)
     how = [t.constant(i) if t.has(i) else None for i in range(1, len(t.operands))]
     if t.node.op == "Transpose":

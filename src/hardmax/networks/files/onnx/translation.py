@@ -9,7 +9,7 @@ axis of size one where the file has one.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -22,6 +22,7 @@ from hardmax.networks import operations as op
 from hardmax.networks.files.onnx.constants import check_size, normal_axis
 from hardmax.networks.files.onnx.models import Budget, OnnxNode
 from hardmax.networks.graph import GraphBuilder
+from hardmax.networks.selections import add_ranks, add_top
 
 Shape = tuple[int, ...]
 
@@ -62,7 +63,7 @@ class Ranked:
     """The k largest entries of each row of ``source`` in descending order, where they stand, or numbers made of them.
 
     ``what`` is "values", "indices", "shares" (values of a softmax of ``scores``), "total" (their sum) or "weights" (the
-    softmax of the k largest scores). ``places`` says which of the (rows, k) entries is where, and ``plain`` builds it.
+    softmax of the k largest scores). ``places`` says which of the ``n_entries`` in all, (rows, k), is where.
     """
 
     scores: Data
@@ -71,7 +72,7 @@ class Ranked:
     places: NDArray[np.int64]
     allowed: NDArray[np.bool_] | None
     source: Data
-    plain: Callable[[], Data] | None = None
+    n_entries: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +81,6 @@ class Selected:
 
     ranked: Ranked
     inside: bool
-    plain: Callable[[], Data] | None = None
 
 
 Tensor = Array | Data
@@ -112,15 +112,53 @@ class Translation:
         value = self.operands[position] if position < len(self.operands) else None
         if value is None:
             raise FileFormatError(f"operand {position} is missing")
-        if isinstance(value, Masked | Ranked | Selected) and value.plain is not None:
-            return value.plain()
-        if isinstance(value, Masked | Ties | Ranked | Selected):
+        tensor = self.plain(value)
+        if tensor is None:
             what = "masked scores" if isinstance(value, Masked) else "a comparison of data"
             raise OperatorError(
                 f"operand {position} is {what}, which only Softmax and Hardmax take here; "
                 "apply the mask as the last step before Softmax"
             )
-        return value if isinstance(value, Data) else self.exact.get(self.node.inputs[position], value)
+        return tensor if isinstance(tensor, Data) else self.exact.get(self.node.inputs[position], tensor)
+
+    def plain(self, value: Value) -> Tensor | None:
+        """The tensor that a value is as the file spells it; None where only Softmax and Hardmax can take it."""
+        if isinstance(value, Ranked):
+            return self._ordered(value)
+        if isinstance(value, Selected):
+            return self.indicator(value)
+        if isinstance(value, Masked):
+            return None if value.plain is None else value.plain()
+        return None if isinstance(value, Ties) else value
+
+    def _ordered(self, ranked: Ranked) -> Data:
+        """The entries of a ranked tensor by rank, or their sum; of indices there is no such tensor."""
+        if ranked.what == "indices":
+            raise OperatorError(
+                "the indices of TopK are read where entries are scattered or gathered along the same axis, or made "
+                "one-hot"
+            )
+        if ranked.what == "total":
+            return self.reduce(self._ordered(replace(ranked, what="shares")), [-1], True, mean=False)
+        source = ranked.scores if ranked.what == "weights" else ranked.source
+        values = self.by_rank(replace(ranked, scores=source))[0]
+        if ranked.what == "weights":
+            values = self.emit(op.Hardmax(), values)
+        return self.take(values, ranked.places)
+
+    def by_rank(self, ranked: Ranked) -> tuple[Data, Data]:
+        """The k largest scores in descending order (..., k), and ones where each stands (..., k, n)."""
+        _refuse_masked(ranked)
+        values, hot = add_ranks(self.builder, ranked.scores.value, ranked.count, self.node.name or self.node.outputs[0])
+        return Data(values), Data(hot)
+
+    def indicator(self, selected: Selected) -> Data:
+        """One where the condition holds, zero elsewhere."""
+        ranked = selected.ranked
+        _refuse_masked(ranked)
+        where = self.node.name or self.node.outputs[0]
+        ones = Data(add_top(self.builder, ranked.scores.value, ranked.count, where, always_hard=True))
+        return ones if selected.inside else self.shift(self.scale(ones, -1.0), np.ones(()))
 
     def data(self, position: int) -> Data:
         """An operand that depends on the input."""
@@ -167,7 +205,7 @@ class Translation:
     def shape(self, x: Value) -> Shape:
         """The shape of a tensor."""
         if isinstance(x, Ranked):
-            return x.places.shape
+            return (*x.places.shape[:-1], 1) if x.what == "total" else x.places.shape
         if isinstance(x, Masked | Ties | Selected):
             x = x.ranked.scores if isinstance(x, Selected) else x.scores
         return self.builder.shape_of(x.value) if isinstance(x, Data) else x.shape
@@ -338,3 +376,8 @@ class Translation:
         moved = self.emit(operation, self.transpose(x, order))
         back = self.transpose(moved, [int(a) for a in np.argsort(order)])
         return Data(back.value)
+
+
+def _refuse_masked(ranked: Ranked) -> None:
+    if ranked.allowed is not None:
+        raise OperatorError("the k largest of masked scores are read where they end in a Softmax over them alone")

@@ -14,7 +14,7 @@ from hardmax.errors import FileFormatError, OperatorError
 from hardmax.exactness import IntArray
 from hardmax.networks import operations as op
 from hardmax.networks.files.onnx.constants import check_size, integers, normal_axis
-from hardmax.networks.files.onnx.models import run_node, without
+from hardmax.networks.files.onnx.runtime import run_node, without
 from hardmax.networks.files.onnx.translation import Data, Translation, Value
 
 

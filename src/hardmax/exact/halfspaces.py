@@ -6,13 +6,15 @@ A row ``(c, a_1, ..., a_d)`` of coprime integers stands for ``c + <a, x> > 0``, 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
+from hardmax.errors import PrecisionError
 from hardmax.exact.integers import Row, cleared
-from hardmax.exact.linear_program import exact_interior_point, interior_point
+from hardmax.exact.linear_program import InteriorPoint, exact_interior_point, interior_point
 
 Point = tuple[Fraction, ...]
 
@@ -45,16 +47,17 @@ def point_inside(rows: Iterable[Row], dim: int) -> Point | None:
             return None
     if not moving:
         return (Fraction(0),) * dim
-    if max(abs(value) for row in moving for value in row) <= _FLOAT_INTEGERS:
-        array = np.array(moving, dtype=np.float64)
-        answer = interior_point(-array[:, 1:], array[:, 0])
-    else:
-        answer = exact_interior_point(
-            [[Fraction(-a) for a in row[1:]] for row in moving], [Fraction(row[0]) for row in moving]
-        )
-    if answer.exact_point is not None:
-        return answer.exact_point
-    return None if answer.point is None else tuple(Fraction(float(x)) for x in answer.point)
+    answer = _answer(moving)
+    return answer.witness if answer.exists else None
+
+
+def _answer(rows: Sequence[Row]) -> InteriorPoint:
+    if max(abs(value) for row in rows for value in row) <= _FLOAT_INTEGERS:
+        array = np.array(rows, dtype=np.float64)
+        with suppress(PrecisionError):  # a point that no floats can tell is found in rationals
+            return interior_point(-array[:, 1:], array[:, 0])
+    normals, limits = [[Fraction(-a) for a in row[1:]] for row in rows], [Fraction(row[0]) for row in rows]
+    return exact_interior_point(normals, limits)
 
 
 def point_on(wall: Row, rows: Iterable[Row], dim: int) -> Point | None:
@@ -85,12 +88,6 @@ def point_on(wall: Row, rows: Iterable[Row], dim: int) -> Point | None:
     return (*known[: pivot - 1], -at(wall, known) / by, *known[pivot:])
 
 
-def all_positive_on(wall: Row, rows: Iterable[Row], point: Point) -> bool:
-    """Whether every row is positive at a point of the wall, the wall's own two sides aside."""
-    other = tuple(-value for value in wall)
-    return all(row in (wall, other) or at(row, point) > 0 for row in rows)
-
-
 def short_point_on(wall: Row, rows: Sequence[Row], point: Point) -> Point:
     """A point of the wall near ``point``, positive in the same rows, with small denominators if one is found.
 
@@ -101,10 +98,11 @@ def short_point_on(wall: Row, rows: Sequence[Row], point: Point) -> Point:
     ['1/2', '1/2']
     """
     pivot = next(k for k in range(1, len(wall)) if wall[k])
+    sides = wall, tuple(-value for value in wall)
     for largest in (1, 2, 4, 16, 256, 2**16):
         short = [x.limit_denominator(largest) for x in point]
         short[pivot - 1] = Fraction(0)
         short[pivot - 1] = -at(wall, tuple(short)) / wall[pivot]
-        if all_positive_on(wall, rows, tuple(short)):
+        if all(row in sides or at(row, tuple(short)) > 0 for row in rows):
             return tuple(short)
     return point

@@ -1,0 +1,436 @@
+"""Compiled loops of walls.py: do facets on the two sides of a wall overlap?
+
+What is believed rests on the lemmas "dot product", "rows on a wall" and "linear system" of docs/error_bounds.md;
+comparisons are written so that nan proves nothing.
+"""
+
+# mypy: ignore-errors
+
+from math import frexp, ldexp
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hardmax.exact import rounding
+from hardmax.exact.compiling import borrowing, inner, kernel
+from hardmax.exact.expansions import two_sum
+from hardmax.exact.rounding import SAFETY, UNDERFLOW, UNIT_ROUNDOFF
+from hardmax.exact.simplex_kernels import ABSENT, PRESENT, cone_search, prove_positive_within
+from hardmax.exact.systems import UNIT_ROW_ERROR
+
+dot_error = inner(rounding.dot_error)
+
+
+class Facets(NamedTuple):
+    """The facets of polytopes: whose they are, what choice makes them (negative: the domain) and who wins behind them.
+
+    rows, error : (n, terms) their functions, positive inside, constant term first, and bounds on the entries' errors.
+    constants, loose : (cells, options) the constants of all that choices compare, and bounds on their errors;
+        ``option`` the first of each choice, negative (-1 - option) for one that chooses by sign.
+    corner_start, corner : each facet's corners; points, ends, off, is_far : the corners p + M q, within their errors.
+    """
+
+    labels: Any
+    facet_start: Any
+    owner: Any
+    column: Any
+    rival: Any
+    is_infinite: Any
+    rows: Any
+    error: Any
+    constants: Any
+    loose: Any
+    option: Any
+    corner_start: Any
+    corner: Any
+    points: Any
+    ends: Any
+    off: Any
+    is_far: Any
+
+
+class Groups(NamedTuple):
+    """Facets (``members``) on the two sides of walls: where each wall's begin, and where its second side. ``kind``
+    (cells,): only cells of one kind are asked for."""
+
+    start: Any
+    split: Any
+    members: Any
+    kind: Any
+
+
+class Room(NamedTuple):
+    """Room for one pair: the columns in which labels differ, points, and a cone with its search."""
+
+    apart: Any
+    point: Any
+    mean: Any
+    columns: Any
+    loose: Any
+    table: Any
+    basic: Any
+    nonbasic: Any
+    strict: Any
+    hint: Any
+    multipliers: Any
+    exponents: Any
+
+
+# --- corners and facets -------------------------------------------------------------------------------------
+
+
+@kernel(nogil=True, vectors=False)
+def facets_at_corners(incidence, vertex_start, facet_start):
+    """Every pair of a corner and a facet it lies on, by corner: where each corner's begin, and the facets."""
+    start = np.zeros(len(incidence) + 1, dtype=np.int64)
+    for corner in range(len(incidence)):
+        count = 0
+        for word in incidence[corner]:
+            while word != np.uint64(0):
+                word &= word - np.uint64(1)
+                count += 1
+        start[corner + 1] = start[corner] + count
+    facets = np.empty(start[-1], dtype=np.int64)
+    for cell in range(len(vertex_start) - 1):
+        for corner in range(vertex_start[cell], vertex_start[cell + 1]):
+            place = start[corner]
+            for w in range(incidence.shape[1]):
+                for bit in range(min(64, max(0, facet_start[cell + 1] - facet_start[cell] - 64 * w))):
+                    if incidence[corner, w] >> np.uint64(bit) & np.uint64(1):
+                        facets[place] = facet_start[cell] + 64 * w + bit
+                        place += 1
+    return start, facets
+
+
+@kernel(nogil=True, vectors=False)
+def corners_on_facets(start, facets, n_facets):
+    """The same pairs by facet: where each facet's begin, and the corners."""
+    first = np.zeros(n_facets + 1, dtype=np.int64)
+    for facet in facets:
+        first[facet + 1] += 1
+    first = np.cumsum(first)
+    place, corners = first.copy(), np.empty(len(facets), dtype=np.int64)
+    for corner in range(len(start) - 1):
+        for k in range(start[corner], start[corner + 1]):
+            corners[place[facets[k]]] = corner
+            place[facets[k]] += 1
+    return first, corners
+
+
+# --- by labels ----------------------------------------------------------------------------------------------
+
+
+@borrowing(nogil=True)
+def _is_free_of(depends, column, apart, n_apart):
+    """Whether nothing in which two labels differ is among what a choice's function depends on."""
+    for k in range(n_apart):
+        if depends[column, apart[k]]:
+            return False
+    return True
+
+
+@borrowing(nogil=True)
+def _lead(cell, column, own, rival, facets):
+    """The constant by which one option of a choice leads another in a cell, and a bound on its error."""
+    first = facets.option[column]
+    if first < 0:  # its other option is zero
+        constant = facets.constants[cell, -1 - first]
+        return (constant if own == 1 else -constant), facets.loose[cell, -1 - first]
+    lead, rest = two_sum(facets.constants[cell, first + own], -facets.constants[cell, first + rival])
+    return lead, abs(rest) + facets.loose[cell, first + own] + facets.loose[cell, first + rival]
+
+
+@borrowing(nogil=True)
+def _room(cell, other, column, facets):
+    """Where a choice's functions have the same slopes for two cells: the constant that is left for points at which what
+    both chose wins, and a bound on its error. Below zero there are none."""
+    own, rival = np.int64(facets.labels[cell, column]), np.int64(facets.labels[other, column])
+    ours, loose = _lead(cell, column, own, rival, facets)
+    theirs, other_loose = _lead(other, column, rival, own, facets)
+    total, rest = two_sum(ours, theirs)
+    return total, SAFETY * (abs(rest) + loose + other_loose)
+
+
+@borrowing(nogil=True)
+def _are_opposed(cell, other, facets, depends, apart):
+    """Whether a choice leaves two cells no point in common, and in how many they differ: ``apart`` gets these."""
+    labels, n_apart = facets.labels, 0
+    for column in range(labels.shape[1]):
+        if labels[cell, column] != labels[other, column]:
+            room, bound = _room(cell, other, column, facets)
+            if depends[2, column, 0] and room < -bound:
+                return True, 0
+            apart[n_apart] = column
+            n_apart += 1
+    for k in range(n_apart):
+        room, bound = _room(cell, other, apart[k], facets)
+        if room < -bound and _is_free_of(depends[1], apart[k], apart, n_apart):
+            return True, 0
+    return False, n_apart
+
+
+@borrowing(nogil=True)
+def _exclude(mine, theirs, facets, depends, apart, n_apart):
+    """Whether a choice that makes another facet of one cell keeps the other cell away: it chose the rival there, and
+    the choice's function is the same for both, by what it depends on or since slopes and constants are the same."""
+    cell, other = facets.owner[mine], facets.owner[theirs]
+    for row in range(facets.facet_start[cell], facets.facet_start[cell + 1]):
+        column = facets.column[row]
+        is_met = column >= 0 and row != mine and np.int64(facets.labels[other, column]) == facets.rival[row]
+        if is_met and _is_free_of(depends[0], column, apart, n_apart):
+            return True
+        if is_met and _is_free_of(depends[1], column, apart, n_apart):
+            room, bound = _room(cell, other, column, facets)
+            if room == 0.0 and bound == 0.0:
+                return True
+    return False
+
+
+# --- by corners ---------------------------------------------------------------------------------------------
+
+
+@borrowing(nogil=True)
+def _value(row, point, off, constant, facets):
+    """A facet's function at a point known within an error, and a bound on the error of that."""
+    value = constant * facets.rows[row, 0]
+    size, slack = abs(value), constant * facets.error[row, 0]
+    for t in range(1, facets.rows.shape[1]):
+        x, a = point[t - 1], facets.rows[row, t]
+        value += x * a
+        size += abs(x * a)
+        slack += (abs(x) + off) * facets.error[row, t] + off * abs(a)
+    return value, dot_error(facets.rows.shape[1], size, slack)
+
+
+@borrowing(nogil=True)
+def _is_beyond(row, facet, facets):
+    """Whether all of a facet lies certainly on the other side of a row."""
+    for place in range(facets.corner_start[facet], facets.corner_start[facet + 1]):
+        corner = facets.corner[place]
+        if facets.is_far[corner]:
+            value, bound = _value(row, facets.ends[corner], facets.off[corner], 0.0, facets)
+        else:
+            value, bound = _value(row, facets.points[corner], facets.off[corner], 1.0, facets)
+        if not value < -bound:
+            return False
+    return facets.corner_start[facet] < facets.corner_start[facet + 1]
+
+
+@borrowing(nogil=True)
+def _is_apart(mine, theirs, facets, depends, apart, n_apart):
+    """Whether another facet of one cell has all of the other cell's facet behind it."""
+    cell, other = facets.owner[mine], facets.owner[theirs]
+    for row in range(facets.facet_start[cell], facets.facet_start[cell + 1]):
+        column = facets.column[row]
+        if row == mine or column < 0:
+            continue
+        is_alike = facets.labels[cell, column] == facets.labels[other, column]
+        if is_alike and _is_free_of(depends[0], column, apart, n_apart):
+            continue  # both lie on one side
+        if _is_beyond(row, theirs, facets):
+            return True
+    return False
+
+
+@borrowing(nogil=True)
+def _mean_corner(facet, far, facets, mean):
+    """The mean of a facet's corners, those at infinity put far out."""
+    mean[:] = 0.0
+    first, last = facets.corner_start[facet], facets.corner_start[facet + 1]
+    for place in range(first, last):
+        corner = facets.corner[place]
+        for k in range(len(mean)):
+            mean[k] += facets.points[corner, k]
+            if facets.is_far[corner]:
+                mean[k] += far * facets.ends[corner, k]
+    for k in range(len(mean)):
+        mean[k] /= max(1, last - first)
+
+
+@borrowing(nogil=True)
+def _pivot(wall, facets):
+    """The coordinate in which a wall is steepest."""
+    pivot = 1
+    for t in range(2, facets.rows.shape[1]):
+        if abs(facets.rows[wall, t]) > abs(facets.rows[wall, pivot]):
+            pivot = t
+    return pivot
+
+
+@borrowing(nogil=True)
+def _is_common(point, one, two, facets):
+    """Whether a point of the true wall, one coordinate moved until it lies there, is strictly inside both cells."""
+    pivot = _pivot(one, facets)
+    steep = abs(facets.rows[one, pivot]) - 2.0 * facets.error[one, pivot]
+    value, bound = _value(one, point, 0.0, 1.0, facets)
+    if not steep > 0.0:
+        return False
+    moved = SAFETY * ((abs(value) + bound) / steep) + UNDERFLOW
+    for turn in range(2):
+        facet = one if turn == 0 else two
+        cell = facets.owner[facet]
+        for row in range(facets.facet_start[cell], facets.facet_start[cell + 1]):
+            if row != facet and not facets.is_infinite[row]:
+                value, bound = _value(row, point, 0.0, 1.0, facets)
+                bound += SAFETY * ((abs(facets.rows[row, pivot]) + facets.error[row, pivot]) * moved) + UNDERFLOW
+                if not value > SAFETY * bound:
+                    return False
+    return True
+
+
+# --- by linear programs -------------------------------------------------------------------------------------
+
+
+@borrowing(nogil=True)
+def _restricted(row, wall, pivot, facets, normal, loose):
+    """A row on a wall, one coordinate eliminated (lemma "rows on a wall"): the others' terms, then the constant."""
+    head, head_error = facets.rows[wall, pivot], facets.error[wall, pivot]
+    ratio = facets.rows[row, pivot] / head
+    off = (facets.error[row, pivot] + abs(ratio) * head_error) / (abs(head) - head_error)
+    off = SAFETY * (off + 4.0 * UNIT_ROUNDOFF * abs(ratio)) + UNDERFLOW
+    place, n_terms = 0, facets.rows.shape[1]
+    for k in range(1, n_terms + 1):
+        t = k % n_terms
+        if t != pivot:
+            ours, theirs = facets.rows[row, t], facets.rows[wall, t]
+            normal[place] = ours - ratio * theirs
+            slack = facets.error[row, t] + (abs(ratio) + off) * facets.error[wall, t] + off * abs(theirs)
+            size = abs(ours) + abs(ratio * theirs)
+            loose[place] = SAFETY * (slack + 8.0 * UNIT_ROUNDOFF * size) + 8.0 * UNDERFLOW
+            place += 1
+
+
+@borrowing(nogil=True)
+def _exponent(x):
+    """The power of two just above a number, for numbers far from the ends of binary64."""
+    return frexp(x)[1] if 2.0**-300 < abs(x) < 2.0**300 else 0
+
+
+@borrowing(nogil=True)
+def _fill_cone(one, two, facets, room):
+    """Write the cone over what both cells' rows leave of the wall, as unit rows: their number, and the largest error of
+    an entry; no rows where the wall may be none."""
+    pivot, dim, m = _pivot(one, facets), facets.rows.shape[1] - 1, 0
+    if not abs(facets.rows[one, pivot]) > 2.0 * facets.error[one, pivot]:
+        return 0, np.inf
+    columns, loose = room.columns, room.loose
+    for turn in range(2):
+        facet = one if turn == 0 else two
+        cell = facets.owner[facet]
+        for row in range(facets.facet_start[cell], facets.facet_start[cell + 1]):
+            if row != facet and not facets.is_infinite[row]:
+                _restricted(row, one, pivot, facets, room.point, loose[m])
+                largest = 0.0
+                for k in range(dim):
+                    largest = max(largest, abs(room.point[k]))
+                shift = -_exponent(largest)
+                for k in range(dim):
+                    columns[k, m], loose[m, k] = ldexp(-room.point[k], shift), ldexp(loose[m, k], shift)
+                m += 1
+    columns[:, m], loose[m] = 0.0, 0.0
+    columns[dim - 1, m] = -1.0
+    m += 1
+    for k in range(dim):
+        largest = 0.0
+        for i in range(m):
+            largest = max(largest, abs(columns[k, i]))
+        room.exponents[k] = _exponent(largest)
+        for i in range(m):
+            columns[k, i], loose[i, k] = (
+                ldexp(columns[k, i], -room.exponents[k]),
+                ldexp(loose[i, k], -room.exponents[k]),
+            )
+    worst = 0.0
+    for i in range(m):
+        length = 0.0
+        for k in range(dim):
+            length += columns[k, i] * columns[k, i]
+        length = np.sqrt(length)
+        if not length > 2.0**-200:
+            return 0, np.inf
+        for k in range(dim):
+            columns[k, i] /= length
+            worst = max(worst, loose[i, k] / length)
+            if not loose[i, k] < np.inf:
+                return 0, np.inf
+    return m, SAFETY * worst + 4.0 * UNDERFLOW
+
+
+@inner(nogil=True)
+def _by_program(one, two, facets, room):
+    """Whether two facets overlap, by a linear program on their wall: 1 certainly, 0 certainly not, -1 not known."""
+    dim, pivot = facets.rows.shape[1] - 1, _pivot(one, facets)
+    m, worst = _fill_cone(one, two, facets, room)
+    if m == 0:
+        return -1
+    status = cone_search(
+        room.columns, m, room.strict, room.table, room.basic, room.nonbasic, room.hint, room.multipliers
+    )
+    if status == ABSENT and prove_positive_within(room.columns, m, room.multipliers, UNIT_ROW_ERROR, worst):
+        return 0
+    if status != PRESENT or not room.hint[dim - 1] > 0.0:
+        return -1
+    place, total = 0, facets.rows[one, 0]
+    for t in range(1, dim + 1):
+        if t != pivot:
+            x = ldexp(room.hint[place] / room.hint[dim - 1], room.exponents[dim - 1] - room.exponents[place])
+            room.point[t - 1] = x
+            total += facets.rows[one, t] * x
+            place += 1
+    room.point[pivot - 1] = -total / facets.rows[one, pivot]
+    return 1 if _is_common(room.point, one, two, facets) else -1
+
+
+@borrowing(nogil=True)
+def _verdict(one, two, facets, depends, far, room):
+    """Whether two facets on the two sides of a wall overlap: 1 certainly, 0 certainly not, -1 for programs to say."""
+    is_known, n_apart = _are_opposed(facets.owner[one], facets.owner[two], facets, depends, room.apart)
+    apart = room.apart
+    if is_known:
+        return 0
+    if _exclude(one, two, facets, depends, apart, n_apart) or _exclude(two, one, facets, depends, apart, n_apart):
+        return 0
+    if _is_apart(one, two, facets, depends, apart, n_apart) or _is_apart(two, one, facets, depends, apart, n_apart):
+        return 0
+    _mean_corner(one, far, facets, room.point)
+    if _is_common(room.point, one, two, facets):
+        return 1
+    _mean_corner(two, far, facets, room.mean)
+    if _is_common(room.mean, one, two, facets):
+        return 1
+    for k in range(len(room.point)):
+        room.point[k] = 0.5 * (room.point[k] + room.mean[k])
+    return 1 if _is_common(room.point, one, two, facets) else -1
+
+
+@kernel(nogil=True)
+def overlaps_in_groups(groups, facets, depends, far):
+    """Pairs of facets that overlap, or may: (n, 2), and for each 1 or -1; ``far`` stands in for M."""
+    dim, tall = facets.rows.shape[1] - 1, 0
+    for cell in range(len(facets.facet_start) - 1):
+        tall = max(tall, facets.facet_start[cell + 1] - facets.facet_start[cell])
+    most = 2 * tall + 1
+    room = Room(
+        np.empty(facets.labels.shape[1], np.int64), np.empty(dim), np.empty(dim),
+        np.empty((dim, most)), np.empty((most, dim)), np.empty((dim + 4, most)), np.empty(most, np.int64),
+        np.empty(dim + 1, np.int64), np.ones(most, np.bool_), np.empty(dim), np.empty(most), np.empty(dim, np.int64),
+    )  # fmt: skip
+    pairs, verdicts, n = np.empty((64, 2), np.int64), np.empty(64, np.int8), 0
+    for g in range(len(groups.split)):
+        for a in range(groups.start[g], groups.split[g]):
+            for b in range(groups.split[g], groups.start[g + 1]):
+                one, two = groups.members[a], groups.members[b]
+                if groups.kind[facets.owner[one]] != groups.kind[facets.owner[two]]:
+                    continue
+                verdict = _verdict(one, two, facets, depends, far, room)
+                if verdict < 0:
+                    verdict = _by_program(one, two, facets, room)
+                if verdict == 0:
+                    continue
+                if n == len(pairs):
+                    longer, more = np.empty((2 * n, 2), np.int64), np.empty(2 * n, np.int8)
+                    longer[:n], more[:n] = pairs, verdicts
+                    pairs, verdicts = longer, more
+                pairs[n, 0], pairs[n, 1], verdicts[n] = one, two, verdict
+                n += 1
+    return pairs[:n], verdicts[:n]

@@ -1,0 +1,415 @@
+"""Compiled loops of settled.py: are corners where their walls meet?
+
+Nothing here is shared with the engines. What is believed rests on the lemmas "dot product", "linear system" and "sum in
+two parts" of docs/error_bounds.md; comparisons are written so that nan proves nothing.
+"""
+
+# mypy: ignore-errors
+
+from math import frexp
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hardmax.exact import rounding
+from hardmax.exact.compiling import borrowing, inner, kernel
+from hardmax.exact.expansions import two_sum
+from hardmax.exact.rounding import SAFETY, UNDERFLOW, UNIT_ROUNDOFF
+
+dot_error, corner_error = inner(rounding.dot_error), inner(rounding.corner_error)
+split_sum_error = inner(rounding.split_sum_error)
+#: For what one place calls for every corner: a call costs more than such a loop, by the arrays that it hands over.
+inlined = inner(nogil=True, inline="always")
+
+#: Sums of numbers on a lattice are exact in two parts up to so many bits, and in one float up to so many.
+_TWO_PARTS, ONE_FLOAT = 60, 50
+#: Numbers on a finer lattice than this may underflow when they are multiplied.
+_FINEST = -1000
+
+
+class Shapes(NamedTuple):
+    """The polytopes: corners p + M q with their errors, whether they lie at infinity, and the facets they lie on.
+
+    ``ends`` (q) is empty on bounded domains; ``domain`` (2, dim) holds the low and high ends, at infinity -1 and 1. The
+    ``column`` of a wall of the domain is its number.
+    """
+
+    vertex_start: Any
+    points: Any
+    ends: Any
+    error: Any
+    is_far: Any
+    incident_start: Any
+    incident_facet: Any
+    facet_start: Any
+    column: Any
+    rival: Any
+    domain: Any
+
+
+class Walls(NamedTuple):
+    """The function of each facet, (n, terms): in two parts, with its error; what M adds; its lattice where exact."""
+
+    value: Any
+    low: Any
+    error: Any
+    infinite: Any
+    lattice: Any
+    is_exact: Any
+
+
+@borrowing(nogil=True)
+def lattice_of(point):
+    """The exponent of the largest power of two that all entries are multiples of, at most 0."""
+    lowest = 0
+    for x in point:
+        if x != 0.0 and np.isfinite(x):
+            mantissa, exponent = frexp(x)
+            whole = np.int64(mantissa * 9007199254740992.0)
+            lowest = min(lowest, exponent - 53 + frexp(np.float64(whole & -whole))[1] - 1)
+    return lowest
+
+
+@borrowing(nogil=True)
+def fits(size, lattice, bits):
+    """Whether multiples of 2^lattice whose absolute values add up to ``size`` are added without rounding."""
+    return lattice >= _FINEST and size < 2.0 ** min(lattice + bits, 1000)
+
+
+# --- corners from their walls -------------------------------------------------------------------------------
+
+
+@inlined
+def _upper_half(x):
+    """The upper half of a float's bits, after Dekker."""
+    t = 134217729.0 * x
+    return t - (t - x)
+
+
+@inlined
+def _residual(walls, facet, point, is_far, uppers, upper):
+    """What a wall is at a point, in one float, the sum of the terms' absolute values, and what the wall's errors add.
+
+    ``uppers`` and ``upper`` are the upper halves of the wall's numbers and of the point's.
+    """
+    value, low, slack = walls.value[facet, 0], walls.low[facet, 0], walls.error[facet, 0]
+    if is_far:
+        value, low, slack = walls.infinite[facet], 0.0, 0.0
+    size = abs(value)
+    for t in range(1, walls.value.shape[1]):
+        x, a, x_high, a_high = point[t - 1], walls.value[facet, t], upper[t - 1], uppers[t]
+        x_low, a_low = x - x_high, a - a_high
+        product = a * x  # and what it rounds off, as in ``two_product``
+        rest = ((a_high * x_high - product) + a_high * x_low + a_low * x_high) + a_low * x_low
+        value, lost = two_sum(value, product)
+        low += rest + lost + walls.low[facet, t] * x
+        size += abs(product)
+        slack += walls.error[facet, t] * abs(x)
+    return value + low, size, slack
+
+
+@borrowing(nogil=True)
+def _choose_rows(normals, work, kept, n, dim):
+    """Of n walls dim that meet at wide angles, by elimination: their places, and whether there are that many."""
+    for i in range(n):
+        largest = 0.0
+        for k in range(dim):
+            largest = max(largest, abs(normals[i, k]))
+        for k in range(dim):
+            work[i, k] = normals[i, k] / largest if largest > 0.0 else 0.0
+        kept[i] = i
+    for step in range(dim):
+        best, row, column = 0.0, -1, -1
+        for i in range(step, n):
+            for k in range(dim):
+                if abs(work[kept[i], k]) > best:
+                    best, row, column = abs(work[kept[i], k]), i, k
+        if row < 0:
+            return False
+        kept[step], kept[row] = kept[row], kept[step]
+        for i in range(step + 1, n):
+            factor = work[kept[i], column] / work[kept[step], column]
+            for k in range(dim):
+                work[kept[i], k] -= factor * work[kept[step], k]
+            work[kept[i], column] = 0.0
+    return True
+
+
+@borrowing(nogil=True)
+def _invert(matrix, inverse, scale, swaps):
+    """An approximate inverse by elimination in place, rows scaled; returns whether there is one."""
+    dim = len(matrix)
+    for i in range(dim):
+        largest = 0.0
+        for k in range(dim):
+            largest = max(largest, abs(matrix[i, k]))
+        if not 0.0 < largest < np.inf:
+            return False
+        scale[i] = 1.0 / largest
+        for k in range(dim):
+            inverse[i, k] = matrix[i, k] * scale[i]
+    for step in range(dim):
+        row = step
+        for i in range(step + 1, dim):
+            if abs(inverse[i, step]) > abs(inverse[row, step]):
+                row = i
+        if not abs(inverse[row, step]) > 0.0:
+            return False
+        swaps[step], factor = row, 1.0 / inverse[row, step]
+        inverse[row, step], inverse[step, step] = inverse[step, step], 1.0
+        for k in range(dim):
+            if k != step:
+                inverse[row, k], inverse[step, k] = inverse[step, k], inverse[row, k]
+            inverse[step, k] *= factor
+        for i in range(dim):
+            if i != step:
+                factor, inverse[i, step] = inverse[i, step], 0.0
+                for k in range(dim):
+                    inverse[i, k] -= factor * inverse[step, k]
+    for back in range(dim):
+        step = dim - 1 - back
+        for i in range(dim):
+            inverse[i, step], inverse[i, swaps[step]] = inverse[i, swaps[step]], inverse[i, step]
+    for i in range(dim):
+        for k in range(dim):
+            inverse[i, k] *= scale[k]
+    return True
+
+
+@inlined
+def _share(matrix, matrix_error, inverse, widths):
+    """Lemma "linear system": a bound on the row sums of |I - R A|, infinite where there is none.
+
+    ``matrix_error`` bounds the errors of each row's entries; the largest entry of a row stands for all in the bound.
+    ``widths`` gets these.
+    """
+    dim = len(matrix)
+    share, tiny = 0.0, 2 * dim * UNDERFLOW
+    for k in range(dim):
+        largest = 0.0
+        for j in range(dim):
+            largest = max(largest, abs(matrix[k, j]))
+        widths[k] = largest
+    for i in range(dim):
+        total, size, slack = 0.0, 1.0, 0.0
+        for k in range(dim):
+            size += abs(inverse[i, k]) * widths[k]
+            slack += abs(inverse[i, k]) * matrix_error[k]
+        for j in range(dim):
+            defect = 1.0 if i == j else 0.0
+            for k in range(dim):
+                defect -= inverse[i, k] * matrix[k, j]
+            total += abs(defect)
+        total += dim * (dot_error(dim, size, slack) + tiny)
+        if not total < np.inf:
+            return np.inf
+        share = max(share, SAFETY * total)
+    return share
+
+
+@inlined
+def _solution_bound(share, inverse, gap, gap_error):
+    """Lemma "linear system", the share of the defect given."""
+    dim = len(inverse)
+    reach, tiny = 0.0, 2 * dim * UNDERFLOW
+    for i in range(dim):
+        step, size, slack = 0.0, 0.0, 0.0
+        for k in range(dim):
+            part = inverse[i, k] * gap[k]
+            step += part
+            size += abs(part)
+            slack += abs(inverse[i, k]) * gap_error[k]
+        step = abs(step) + dot_error(dim, size, slack) + tiny
+        if not step < np.inf:
+            return np.inf
+        reach = max(reach, step)
+    return corner_error(dim, reach, share) if share < 0.5 else np.inf
+
+
+@kernel(nogil=True, vectors=False)
+def solution_bound(matrix, matrix_error, inverse, gap, gap_error):
+    """Lemma "linear system": a bound on the distance from a point to the solution of a linear system.
+
+    ``matrix`` (d, d) is known within ``matrix_error`` (d,), a number a row, ``inverse`` is any approximate inverse,
+    ``gap`` (d,) is what the equations leave at the point, within ``gap_error``. Infinite where no single solution is
+    proved.
+    """
+    share = _share(matrix, matrix_error, inverse, np.empty(len(matrix)))
+    return _solution_bound(share, inverse, gap, gap_error)
+
+
+class System(NamedTuple):
+    """Room for the walls through one corner: their normals and those that were chosen, with errors and inverse; what
+    walls leave at a point, its error and size; the upper halves of a cell's walls and of a point."""
+
+    normals: Any
+    work: Any
+    kept: Any
+    swaps: Any
+    matrix: Any
+    inverse: Any
+    off: Any
+    scale: Any
+    gap: Any
+    gap_error: Any
+    size: Any
+    uppers: Any
+    upper: Any
+
+
+@inlined
+def _load(system, walls, facets, dim):
+    """Write the normals of walls, choose dim of them and invert these; returns whether that is possible."""
+    n, kept = len(facets), system.kept
+    if n < dim:
+        return False
+    for i in range(n):
+        kept[i] = i
+        for k in range(dim if n > dim else 0):
+            system.normals[i, k] = walls.value[facets[i], k + 1]
+    if n > dim and not _choose_rows(system.normals, system.work, kept, n, dim):
+        return False
+    for i in range(dim):
+        facet = facets[kept[i]]
+        system.off[i] = 0.0
+        for k in range(dim):
+            system.matrix[i, k] = walls.value[facet, k + 1]
+            system.off[i] = max(system.off[i], walls.error[facet, k + 1] + abs(walls.low[facet, k + 1]))
+            if not system.off[i] < np.inf:
+                return False
+    return _invert(system.matrix, system.inverse, system.scale, system.swaps)
+
+
+@inlined
+def _is_zero(point):
+    for x in point:
+        if x != 0.0:
+            return False
+    return True
+
+
+@inlined
+def _leave(system, walls, facets, first, point, is_far, is_last):
+    """Write what walls leave at a point: the chosen ones first. Returns whether all leave nothing, and exactly that.
+
+    ``is_last``: look for numbers that were added without rounding, which costs more than all the rest.
+    """
+    dim, n_terms, is_exact = len(point), len(point) + 1, True
+    lattice, is_zero = lattice_of(point) if is_last else 0, _is_zero(point)
+    for k in range(dim):
+        system.upper[k] = _upper_half(point[k])
+    for i in range(len(facets) if is_last else dim):
+        facet = facets[system.kept[i]]
+        gap, size, slack = _residual(walls, facet, point, is_far, system.uppers[facet - first], system.upper)
+        bound = split_sum_error(n_terms, gap, size, slack)
+        if is_last and walls.is_exact[facet] and fits(size, min(walls.lattice[facet], 0) + lattice, _TWO_PARTS):
+            bound = SAFETY * UNIT_ROUNDOFF * abs(gap)
+        if is_zero and size == 0.0:  # at zero there is the constant alone, and it has one part
+            bound = slack
+        system.gap[i], system.gap_error[i], system.size[i] = gap, bound, size
+        is_exact = is_exact and gap == 0.0 and bound == 0.0
+    return is_exact
+
+
+@inlined
+def _explained(system, facets, shapes, units, point, is_far):
+    """What one rounding of each operation explains of a corner's error, in unit roundoffs."""
+    dim, size = len(point), system.size
+    for i in range(dim):
+        column = max(shapes.column[facets[system.kept[i]]], -1)
+        total = 0.0 if is_far else units[column, 0]
+        for k in range(dim):
+            total += units[column, k + 1] * abs(point[k])
+        size[i] = total + (dim + 4) * (size[i] + UNDERFLOW / UNIT_ROUNDOFF)
+    largest = 0.0
+    for i in range(dim):
+        total = 0.0
+        for k in range(dim):
+            total += abs(system.inverse[i, k]) * size[k]
+        largest = max(largest, total)
+    return largest
+
+
+@inlined
+def _is_inside(shapes, corner, facets):
+    """Whether a corner lies certainly inside the domain's ends, but for those that it is said to lie on."""
+    point = shapes.points[corner] if len(shapes.ends) == 0 else shapes.ends[corner]
+    for k in range(len(point)):
+        is_above = point[k] - shapes.error[corner] > shapes.domain[0, k]
+        is_below = point[k] + shapes.error[corner] < shapes.domain[1, k]
+        for facet in facets:
+            is_above = is_above or shapes.column[facet] == -1 - 2 * k
+            is_below = is_below or shapes.column[facet] == -2 - 2 * k
+        if not (is_above and is_below):
+            return False
+    return True
+
+
+@inlined
+def _is_settled(system, walls, shapes, corner, facets, first, units):
+    """Whether a corner is proved to be where its walls meet, within its error; and what roundings explain of that, with
+    the largest coordinate, in unit roundoffs."""
+    dim = len(system.matrix)
+    share = _share(system.matrix, system.off, system.inverse, system.gap)
+    explained, largest, is_settled = 0.0, 0.0, False
+    for attempt in range(2):
+        limit, is_exact = 0.0, share < 0.5
+        for part in range(2 if len(shapes.ends) > 0 else 1):
+            is_far = part == 1
+            point = shapes.ends[corner] if is_far else shapes.points[corner]
+            if is_far and not shapes.is_far[corner] and _is_zero(point):
+                continue  # walls that have no part at infinity meet at none
+            is_exact = _leave(system, walls, facets, first, point, is_far, attempt == 1) and is_exact
+            limit = max(limit, _solution_bound(share, system.inverse, system.gap[:dim], system.gap_error[:dim]))
+            if attempt == 0:
+                explained = max(explained, _explained(system, facets, shapes, units, point, is_far))
+                for k in range(dim):
+                    largest = max(largest, abs(point[k]))
+        # on more walls than needed nothing may be rounded
+        is_settled = (len(facets) == dim and limit <= shapes.error[corner]) or (attempt == 1 and is_exact)
+        if is_settled:
+            break
+    return is_settled, explained + largest
+
+
+@borrowing(nogil=True)
+def _settle_cell(cell, system, walls, shapes, units, scale):
+    """Whether all corners of a cell are settled; writes what roundings explain of their errors."""
+    dim, start, is_good = len(system.matrix), shapes.incident_start, True
+    reach, first = 0.0, shapes.facet_start[cell]
+    for corner in range(shapes.vertex_start[cell], shapes.vertex_start[cell + 1]):
+        for k in range(dim):
+            reach = max(reach, abs(shapes.points[corner, k]))
+    for facet in range(first, shapes.facet_start[cell + 1]):
+        for t in range(1, dim + 1):
+            system.uppers[facet - first, t] = _upper_half(walls.value[facet, t])
+    for corner in range(shapes.vertex_start[cell], shapes.vertex_start[cell + 1]):
+        facets = shapes.incident_facet[start[corner] : start[corner + 1]]
+        scale[corner] = np.inf
+        is_settled = _load(system, walls, facets, dim)
+        if is_settled:
+            is_settled, explained = _is_settled(system, walls, shapes, corner, facets, first, units)
+            scale[corner] = UNIT_ROUNDOFF * (explained + reach) + UNDERFLOW
+        is_good = is_good and is_settled and _is_inside(shapes, corner, facets)
+    return is_good
+
+
+@kernel(nogil=True, vectors=False)
+def settle_corners(cells, shapes, walls, units, good, scale):
+    """Mark as not good the cells with a corner that is not proved to be where its walls meet, within its error.
+
+    ``units`` (choices + 1, terms) counts the roundings of each choice's walls, the last row the domain's own; ``scale``
+    gets the error of each corner that these explain.
+    """
+    dim, start, most, tall = walls.value.shape[1] - 1, shapes.incident_start, walls.value.shape[1], 1
+    for cell in cells:
+        tall = max(tall, shapes.facet_start[cell + 1] - shapes.facet_start[cell])
+        for corner in range(shapes.vertex_start[cell], shapes.vertex_start[cell + 1]):
+            most = max(most, start[corner + 1] - start[corner])
+    whole, squares, rows = np.empty((2, most), dtype=np.int64), np.empty((2, dim, dim)), np.empty((2, most, dim))
+    long, uppers = np.empty((6, most)), np.empty((tall, dim + 1))
+    system = System(rows[0], rows[1], whole[0], whole[1], squares[0], squares[1], long[0], long[1], long[2], long[3],
+                    long[4], uppers, long[5])  # fmt: skip
+    for cell in cells:
+        if not _settle_cell(cell, system, walls, shapes, units, scale):
+            good[cell] = False

@@ -1,0 +1,259 @@
+"""Facets on the two sides of a wall: which corners they have, what their functions depend on, and which overlap.
+
+Attention jumps where its winner changes, so that the cells on either side of such a wall cut it into other facets. Two
+facets, one of each side, are told apart by labels alone where a choice that makes another facet of one of them has the
+same function for both cells, or one with the same slope; else by a row that has all corners behind it. A point inside
+both proves that they overlap, and multipliers that they do not; what floats leave open is for rationals to say.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardmax.cells.polytopes import Polytopes, split_wall
+from hardmax.exact.rounding import SAFETY, UNDERFLOW, UNIT_ROUNDOFF
+from hardmax.exactness import BoolArray, FloatArray, IntArray
+from hardmax.networks import operations as op
+from hardmax.networks.evaluation import apply, batched
+from hardmax.networks.graph import Graph
+
+_known: WeakKeyDictionary[Graph, BoolArray] = WeakKeyDictionary()
+
+
+# --- what functions depend on -------------------------------------------------------------------------------
+
+
+def dependences(graph: Graph) -> BoolArray:
+    """On which choices the functions that decide a choice depend, and on which their slopes: (3, n_choices, n_choices).
+
+    Labels that agree in all of a choice's dependences give it the same functions, or functions with the same slopes.
+    The third table holds, all along a row, whether slopes depend on no choice.
+    """
+    if graph not in _known:
+        _known[graph] = _find_dependences(graph)
+    return _known[graph]
+
+
+def _find_dependences(graph: Graph) -> BoolArray:
+    """Entries carry marks (constant or slope, choice), and behind those of slopes whether there is a slope at all."""
+    n = sum(graph.choice_counts)
+    found, begin = np.zeros((3, n, n), dtype=bool), 0
+    marks = np.zeros((2, n + 1, *graph.input_shape))
+    marks[1, n] = 1.0
+    values = [marks]
+    for node in graph.nodes:
+        operands, operation = [values[value] for value in node.inputs], node.operation
+        if isinstance(operation, op.Choice):
+            size = 1 if isinstance(operation, op.Relu) else operands[0].shape[-1]
+            source = operands[0].reshape(2, n + 1, -1, size)
+            columns = begin + np.arange(source.shape[2])
+            begin += len(columns)
+            slopes = source[1].any(axis=2)
+            found[1, columns] = slopes[:n].T
+            found[0, columns] = (slopes | source[0].any(axis=2))[:n].T
+            marks = np.zeros_like(source) if isinstance(operation, op.Hardmax) else source.copy()
+            if isinstance(operation, op.MaxLast):
+                marks = marks.max(axis=3, keepdims=True)
+            marks[0, columns, columns - columns[0]] = 1.0
+            marks[1, columns, columns - columns[0]] = marks[1, n]
+            marks = marks.reshape(2, n + 1, *node.shape)
+        elif isinstance(operation, op.MatMul | op.Multiply):
+            marks = _product_marks(operation, *operands)
+        else:
+            marked = operation.cast(lambda array: np.where(array != 0, 1.0, 0.0))
+            flat = apply(marked, *(part.reshape(2 * n + 2, *part.shape[2:]) for part in operands), **_plain(operation))
+            marks = flat.reshape(2, n + 1, *node.shape)
+        values.append(np.where(marks != 0, 1.0, 0.0))
+    found[2] = ~found[1].any(axis=1)[:, None]
+    return found
+
+
+def _plain(operation: op.Operation) -> dict[str, bool]:
+    """What keeps an operation from adding its constant; those of several operands have none."""
+    return {} if isinstance(operation, op.Add | op.Concat) else {"constant_term": False}
+
+
+def _product_marks(operation: op.Operation, x: FloatArray, y: FloatArray) -> FloatArray:
+    """The marks of a product: a slope is one factor's slope times the other's constant."""
+    rank = max(x.ndim, y.ndim) - 2
+    (xc, xs), (yc, ys) = ([batched(part, rank) for part in factor] for factor in (x, y))
+    every, other = np.ones_like(xc), np.ones_like(yc)
+    x_sloped, y_sloped = (np.broadcast_to(part[-1:], part.shape) for part in (xs, ys))
+    constant = apply(operation, xc, other) + apply(operation, every, yc)
+    slope = apply(operation, xc, y_sloped) + apply(operation, every, ys)
+    slope = slope + apply(operation, x_sloped, yc) + apply(operation, xs, other)
+    return np.stack([constant, slope])
+
+
+# --- corners and facets -------------------------------------------------------------------------------------
+
+
+def incidences(pieces: Polytopes) -> tuple[IntArray, IntArray]:
+    """Every pair of a corner and a facet it lies on, by corner: where each corner's begin (n + 1,), and the facets."""
+    here, start = np.arange(len(pieces.vertices) + 1), pieces.vertex_start
+    if pieces.incidence is not None:
+        from hardmax.cells._wall_kernels import facets_at_corners
+
+        arrays = (pieces.incidence.astype(np.uint64, copy=False), start, pieces.facet_start)
+        found: tuple[IntArray, IntArray] = facets_at_corners(*(kernel_array(array) for array in arrays))
+        return found
+    if pieces.dim == 1:
+        return here, here[:-1]
+    before = here[:-1] - 1
+    before[start[:-1]] = start[1:] - 1
+    return 2 * here, np.stack([before, here[:-1]], axis=1).reshape(-1)
+
+
+def kernel_array(array: NDArray[Any]) -> NDArray[Any]:
+    """The array as kernels take it, whatever file it was read from."""
+    return np.require(array, requirements=["C", "W"])
+
+
+class Functions(NamedTuple):
+    """What is known of the functions behind polytopes with labels, in floats with bounds on the entries' errors.
+
+    rows, error : (n_facets, dim + 1) of each facet, positive inside, constant term first.
+    constants, loose : (n_cells, options) the constants of all that each cell's choices compare.
+    option : (n_choices,) the first option of each choice, or -1 less that of one by sign, which has one.
+    """
+
+    rows: FloatArray
+    error: FloatArray
+    constants: FloatArray
+    loose: FloatArray
+    option: IntArray
+
+    @classmethod
+    def unknown(cls, n_facets: int, n_cells: int, dim: int, graph: Graph) -> Functions:
+        """Room for them, with infinite errors."""
+        by_sign = [not isinstance(graph.nodes[node].operation, op.MaxLast | op.Hardmax) for node in graph.choice_nodes]
+        sizes = np.where(by_sign, 1, graph.choice_options)
+        each = np.repeat(sizes, graph.choice_counts).astype(np.int64)
+        first = np.cumsum(each) - each
+        rows, constants = np.zeros((n_facets, dim + 1)), np.zeros((n_cells, int(each.sum())))
+        option = np.where(np.repeat(by_sign, graph.choice_counts), -1 - first, first)
+        return cls(rows, np.full(rows.shape, np.inf), constants, np.full(constants.shape, np.inf), option)
+
+
+def facets_of(pieces: Polytopes, labels: NDArray[Any], off: FloatArray, functions: Functions) -> Any:
+    """What ``overlaps`` asks of polytopes with labels; ``off`` bounds the errors of their corners."""
+    from hardmax.cells._wall_kernels import Facets, corners_on_facets
+
+    n_facets, walls = len(pieces.walls), pieces.walls
+    start, facet = incidences(pieces)
+    corner_start, corner = corners_on_facets(kernel_array(start), kernel_array(facet), n_facets)
+    column, rival = split_wall(walls)
+    is_infinite = (walls < 0) if pieces.directions is not None else np.zeros(n_facets, dtype=bool)
+    is_far = np.zeros(len(pieces.vertices), dtype=bool)
+    is_far[corner[np.repeat(is_infinite, np.diff(corner_start))]] = True
+    ends = np.zeros((0, pieces.dim)) if pieces.directions is None else pieces.directions
+    owner = np.repeat(np.arange(len(pieces)), np.diff(pieces.facet_start))
+    names = (np.where(walls < 0, walls, column), np.where(walls < 0, 0, rival), is_infinite)
+    corners = (corner_start, corner, pieces.vertices, ends, off, is_far)
+    arrays = (labels, pieces.facet_start, owner, *names, *functions, *corners)
+    return Facets(*(kernel_array(array) for array in arrays))
+
+
+# --- differences --------------------------------------------------------------------------------------------
+
+
+def kept_apart(graph: Graph, ours: NDArray[Any], theirs: NDArray[Any]) -> BoolArray:
+    """For pairs of labels (n, n_choices) whether they certainly have no point in common where all their choices win.
+
+    At a common point every value of the network is off by some number between the two labels: zero at the input,
+    known where attention jumps, and limited where a ReLU is on for one and off for the other, since then both its
+    numbers lie between zero and their difference. However far out the point is, a choice that differs asks for a
+    difference of the right sign.
+    """
+    n, begin, parted = len(ours), 0, np.zeros(len(ours), dtype=bool)
+    values = [(np.zeros((n, *graph.input_shape)), np.zeros((n, *graph.input_shape)))]  # middle and radius
+    for node in graph.nodes:
+        operation, operands = node.operation, [values[value] for value in node.inputs]
+        if isinstance(operation, op.Choice):
+            size = 1 if isinstance(operation, op.Relu) else graph.shape_of(node.inputs[0])[-1]
+            middle, radius = (part.reshape(n, -1, size) for part in operands[0])
+            part = slice(begin, begin + middle.shape[1])
+            chosen = [labels[:, part].astype(np.int64) for labels in (ours, theirs)]
+            begin = part.stop
+            by = _relu_difference if isinstance(operation, op.Relu) else _maximum_difference
+            middle, radius, is_impossible = by(operation, middle, radius, *chosen)
+            parted |= is_impossible.any(axis=1)
+            values.append((middle.reshape(n, *node.shape), radius.reshape(n, *node.shape)))
+        elif isinstance(operation, op.MatMul | op.Multiply):
+            values.append((np.zeros((n, *node.shape)), np.where(_moving(operands, node.shape), np.inf, 0.0)))
+        else:
+            width, absolute = sum(prod(middle.shape[1:]) for middle, _ in operands) + 4, operation.cast(np.abs)
+            middle = apply(operation, *(part for part, _ in operands), **_plain(operation))
+            loose = [radius + width * UNIT_ROUNDOFF * np.abs(part) for part, radius in operands]
+            radius = SAFETY * apply(absolute, *loose, **_plain(operation)) + width * UNDERFLOW
+            values.append((middle, np.where(_moving(operands, node.shape), radius, 0.0)))
+    return parted
+
+
+def _moving(operands: Any, shape: tuple[int, ...]) -> BoolArray:
+    """Which pairs have other operands on their two sides, as an array that goes with (n, *shape)."""
+    moves = np.any([(part != 0).reshape(len(part), -1).any(axis=1) for pair in operands for part in pair], axis=0)
+    return np.broadcast_to(moves.reshape(-1, *(1,) * len(shape)), (len(moves), *shape))
+
+
+def _relu_difference(operation: Any, middle: Any, radius: Any, one: IntArray, two: IntArray) -> Any:
+    """The difference behind ReLUs, and which choices are impossible."""
+    slope, sign = operation.slope, np.where(one > two, 1.0, -1.0)[..., None]
+    most = SAFETY * (sign * middle + radius)  # of the one that is on less the one that is off
+    high, low = max(1.0, slope) * most, min(0.0, slope) * most
+    factor = np.where(one == 1, 1.0, slope)[..., None]
+    differs = (one != two)[..., None]
+    rounded = UNIT_ROUNDOFF * (np.abs(middle * factor) + np.abs(high) + np.abs(low))
+    spread = np.where(differs, (high - low) / 2, radius * np.abs(factor))
+    loose = SAFETY * (spread + rounded) + UNDERFLOW
+    loose = np.where(_moving([(middle, radius, differs)], middle.shape[1:]), loose, 0.0)
+    return np.where(differs, sign * (high + low) / 2, middle * factor), loose, (differs & (most < 0))[..., 0]
+
+
+def _maximum_difference(operation: Any, middle: Any, radius: Any, one: IntArray, two: IntArray) -> Any:
+    """The same behind maxima: what is handed on, or which option was chosen."""
+    (m1, r1), (m2, r2) = (
+        [np.take_along_axis(part, chosen[..., None], axis=2) for part in (middle, radius)] for chosen in (one, two)
+    )
+    gap = m1 - m2
+    loose = SAFETY * (r1 + r2 + 2 * UNIT_ROUNDOFF * np.abs(gap))
+    is_impossible = ((one != two)[..., None] & (gap < -loose))[..., 0]
+    if isinstance(operation, op.MaxLast):
+        spread = SAFETY * (loose + np.abs(gap)) + UNDERFLOW
+        return (m1 + m2) / 2, np.where(_moving([(middle, radius)], m1.shape[1:]), spread, 0.0), is_impossible
+    hot = np.arange(middle.shape[2])
+    return (one[..., None] == hot) - 1.0 * (two[..., None] == hot), np.zeros(middle.shape), is_impossible
+
+
+# --- overlaps -----------------------------------------------------------------------------------------------
+
+
+def overlaps(
+    facets: Any,
+    sides: list[tuple[IntArray, IntArray]],
+    graph: Graph,
+    kind: IntArray,
+) -> tuple[IntArray, NDArray[np.int8]]:
+    """Pairs of facets that overlap or may, positions (n, 2), one of each side: 1 certainly, -1 for rationals to say.
+
+    ``sides`` holds the facets on the two sides of walls. Only facets of cells of one ``kind`` (n_cells,) are compared.
+    """
+    from hardmax.cells._wall_kernels import Groups, overlaps_in_groups
+
+    counts = np.array([(len(one), len(two)) for one, two in sides], dtype=np.int64).reshape(-1, 2)
+    start = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts.sum(axis=1))])
+    members = np.concatenate([np.empty(0, dtype=np.int64), *(part for pair in sides for part in pair)])
+    far = 16.0 * (1.0 + float(np.abs(facets.points).max(initial=0.0)))
+    groups = Groups(start, start[:-1] + counts[:, 0], members, kernel_array(kind))
+    pairs, verdict = overlaps_in_groups(groups, facets, dependences(graph), far)
+    rest = np.flatnonzero(verdict < 0)
+    if len(rest):
+        one, two = facets.labels[facets.owner[pairs[rest]].T]
+        with np.errstate(over="ignore", invalid="ignore"):
+            verdict[rest[kept_apart(graph, one, two)]] = 0
+    return pairs[verdict != 0], verdict[verdict != 0]

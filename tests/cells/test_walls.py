@@ -1,0 +1,255 @@
+"""Facets on the two sides of a wall: what floats and labels say of them is what rationals say."""
+
+from fractions import Fraction
+from functools import cache
+
+import numpy as np
+import pytest
+
+import hardmax as hm
+from cells.verify.damages import damages, random_complex
+from hardmax.cells._wall_kernels import Facets, Groups, overlaps_in_groups
+from hardmax.cells.verify.fixed_choices import exact_cells
+from hardmax.cells.verify.shared_facets import choice_levels, groups, share_facet
+from hardmax.cells.verify.subject import Subject
+from hardmax.cells.walls import dependences, kept_apart, overlaps
+from networks.builders import network_of
+from oracles.cell_oracle import interior_point, oracle_cells
+
+_KINDS = ("one head", "two heads", "the same head twice", "two blocks", "two attentions")
+
+
+def _layers(seed, dim, kind, numbers):
+    """A small network with attention, for the oracle too: integers tie, thirds are rounded."""
+    rng = np.random.default_rng(seed)
+
+    def number(*shape):
+        return (rng.integers(-2, 3, size=shape) / (3 if numbers == "thirds" else 1)).tolist()
+
+    def attention(n_heads):
+        heads = [(number(3, 2), number(3, dim), number(2, dim), None) for _ in range(n_heads)]
+        if kind == "the same head twice":
+            heads = [heads[0], (heads[0][0], number(3, dim), heads[0][2], None)]
+        return ("residual", [("attention", heads, np.concatenate([np.eye(dim)] * len(heads), axis=1).tolist())])
+
+    relus = [("affine", number(2, dim), number(1, 2)[0]), ("relu",)]
+    readout = ("affine", [[float(seed % 3 - 1)] * 2], None)
+    if kind == "two attentions":
+        return [attention(1), attention(1), ("affine", number(2, dim), None)]
+    if kind == "two blocks":
+        inner = ("residual", [*relus, ("affine", number(dim, 2), None)])
+        return [attention(1), inner, attention(1), ("affine", number(2, dim), number(1, 2)[0]), ("relu",), readout]
+    return [attention(2 if kind == "two heads" else 1), *relus, readout]
+
+
+def _cases(first, last):
+    """Complexes of every kind in two to four dimensions, each with its layers, low end and high end."""
+    for seed in range(first, last):
+        dim, kind = 2 + seed % 3, _KINDS[seed % 5]
+        layers = _layers(seed, dim, kind, "thirds" if seed // 5 % 2 else "integers")
+        for low, high, domain in ((-2, 2, hm.Box([-2] * dim, [2] * dim)), (None, None, hm.Space(dim))):
+            yield seed, layers, low, high, hm.enumerate_cells(network_of(layers, dim), domain)
+
+
+def test_neighbours_and_regions_behind_any_attention_are_the_oracles():
+    """Heads that tie with one another, walls that coincide, and facets that match in parts."""
+    n_asked = n_crossed = 0
+    for seed, layers, low, high, cells in _cases(0, 30):
+        if cells.n_cells > 20:
+            continue
+        truth = oracle_cells(layers, cells.dim, low, high)
+        labels = [tuple(label) for label in cells.labels.tolist()]
+        pairs = {frozenset((labels[i], labels[j])) for i, j in cells.neighbours.tolist()}
+        assert pairs == truth.neighbours, seed
+        assert (cells.n_regions, cells.n_maps) == (truth.regions, truth.maps), seed
+        n_crossed += sum(sum(a != b for a, b in zip(*pair, strict=True)) > 1 for pair in pairs)
+        n_asked += 1
+    assert n_asked > 30 and n_crossed > 150
+
+
+_DAMAGES = {"label", "labels exchanged", "vertex 1e-7", "cell dropped", "cell twice", "pair dropped", "pair added"}
+
+
+def test_what_is_wrong_with_a_complex_behind_attention_is_found():
+    """Also a neighbour that was exchanged for another."""
+    n_found = 0
+    for seed, _, _, _, cells in _cases(30, 42):
+        assert hm.verify(cells).ok, seed
+        if cells.n_cells > 60:
+            continue
+        for name, wrong in damages(cells, seed):
+            assert name not in _DAMAGES or not hm.verify(wrong).ok, (seed, name)
+            n_found += name in _DAMAGES
+        pairs = cells.neighbours.copy()
+        pairs[len(pairs) // 2, 1] = pairs[len(pairs) // 2, 0] + 1 + (np.diff(pairs[len(pairs) // 2])[0] == 1)
+        pairs = np.unique(pairs[pairs[:, 1] < cells.n_cells], axis=0)
+        if not np.array_equal(pairs, cells.neighbours):
+            cells.__dict__["neighbours"] = pairs
+            assert not hm.verify(cells).ok, seed
+            n_found += 1
+    assert n_found > 80
+
+
+@cache
+def _judged():
+    """Complexes with the facets on the two sides of their walls, and which pairs of these overlap in rationals."""
+    found = []
+    for seed, kind in enumerate([(3, "attention then relu", numbers) for numbers in ("integers", "thirds", "normal")]):
+        for domain in ("box", "space"):
+            subject = Subject(random_complex(seed, *kind, domain), False)
+            levels, jumps = choice_levels(subject.graph)
+            inner = np.flatnonzero(subject.wall_column >= 0)
+            sides = groups(subject, inner[jumps[subject.wall_column[inner]]], levels)
+            sides = [(ours, theirs) for ours, theirs in sides if len(ours) and len(theirs)]
+            start, truth = subject.pieces.facet_start, {}
+            for one, two in [(int(a), int(b)) for ours, theirs in sides for a in ours for b in theirs]:
+                i, j = int(subject.facet_owner[one]), int(subject.facet_owner[two])
+                truth[one, two] = share_facet(subject.shape(i), subject.shape(j), one - int(start[i]))
+            found.append((subject, sides, truth))
+    return found
+
+
+@pytest.mark.parametrize("which", ["nothing", "rows", "walls", "constants", "points", "everything"])
+@pytest.mark.parametrize("size", [1e-12, 1e-3, 0.1, 0.5])
+def test_overlaps_are_what_rationals_say_however_numbers_are_off_within_their_errors(which, size):
+    """Numbers are moved by up to their errors; what is decided all the same must be right."""
+    rng, counts = np.random.default_rng(1), {-1: 0, 0: 0, 1: 0}
+    for subject, sides, truth in _judged():
+        facets, alike = subject.facets, np.zeros(subject.n_cells, dtype=np.int64)
+        is_wall = np.zeros((len(facets.rows), 1))
+        is_wall[np.concatenate([part for pair in sides for part in pair])] = 1.0
+        shares = {name: which in (name, "everything") for name in ("rows", "constants", "points")}
+        shares |= {"ends": shares["points"], "rows": is_wall if which == "walls" else shares["rows"]}
+        bounds = {"rows": "error", "constants": "loose", "points": "off", "ends": "off"}
+        for _ in range(6):
+            moved = {}
+            for name, share in shares.items():
+                numbers, bound = getattr(facets, name), bounds[name]
+                off = size * share * (np.maximum(1.0, np.abs(numbers)) if bound != "off" else np.ones(numbers.shape))
+                moved[name] = numbers + off * rng.integers(-1, 2, size=off.shape)
+                if name != "ends":
+                    moved[bound] = getattr(facets, bound) + 1.000001 * (off.max(axis=1) if bound == "off" else off)
+            pairs, verdict = overlaps(facets._replace(**moved), sides, subject.graph, alike)
+            said = {(int(a), int(b)): int(v) for (a, b), v in zip(pairs, verdict, strict=True)}
+            for pair, does in truth.items():
+                found = said.get(pair, 0)
+                counts[found] += 1
+                assert found == -1 or found == does, pair
+    assert counts[0] > 20 and (counts[1] > 20 or size > 0.01), counts
+    assert which != "nothing" or counts[-1] < counts[1], counts
+
+
+def _on_wall(wall, wall_error, rows, error):
+    """What the compiled loop says of rows, the first of one cell and the others of another, on a wall between these."""
+    dim, n = len(wall) - 1, len(rows)
+    names = np.zeros((0, dim)), np.zeros(0), np.zeros(0, dtype=bool)
+    facets = Facets(
+        labels=np.zeros((2, 0), np.uint8), facet_start=np.array([0, 2, n + 2]), owner=np.repeat([0, 1], [2, n]),
+        column=np.full(n + 2, -1), rival=np.zeros(n + 2, np.int64), is_infinite=np.zeros(n + 2, dtype=bool),
+        rows=np.array([wall, rows[0], -wall, *rows[1:]]),
+        error=np.array([wall_error, error[0], wall_error, *error[1:]]),
+        constants=np.zeros((2, 0)), loose=np.zeros((2, 0)), option=np.zeros(0, np.int64),
+        corner_start=np.zeros(n + 3, np.int64), corner=np.zeros(0, np.int64),
+        points=names[0], ends=names[0], off=names[1], is_far=names[2],
+    )  # fmt: skip
+    groups = Groups(np.array([0, 2]), np.array([1]), np.array([0, 2]), np.zeros(2, np.int64))
+    _, verdict = overlaps_in_groups(groups, facets, np.zeros((3, 0, 0), dtype=bool), 1.0)
+    return int(verdict[0]) if len(verdict) else 0
+
+
+def _whole(row):
+    common = np.lcm.reduce([x.denominator for x in row], dtype=object)
+    return tuple(int(x * common) for x in row)
+
+
+def test_overlaps_on_a_wall_are_what_rationals_say():
+    rng = np.random.default_rng(1)
+    counts = {1: 0, 0: 0, -1: 0}
+    for trial in range(120):
+        dim, n_rows = 2 + trial % 3, 4 + trial % 4
+        rows = rng.integers(-4, 5, size=(n_rows, dim + 1)) / 3
+        if trial % 5 == 0:
+            rows[1] = -rows[0]  # two rows that only touch
+        box = np.concatenate([np.ones((2 * dim, 1)) * 2, np.concatenate([np.eye(dim), -np.eye(dim)])], axis=1)
+        rows = np.concatenate([rows, box])
+        wall = rng.integers(-4, 5, size=dim + 1) / 7
+        if not wall[1:].any():
+            continue
+        error = np.abs(rows) * 2.0**-45
+        signs = rng.integers(-1, 2, size=rows.shape)  # the true rows: thirds are not the only numbers nearby
+        true = [
+            [Fraction(float(x)) + int(s) * Fraction(float(e)) for x, s, e in zip(*parts, strict=True)]
+            for parts in zip(rows, signs, error, strict=True)
+        ]
+        pivot = next(k for k in range(1, dim + 1) if wall[k])
+        exact_wall = [Fraction(float(x)) for x in wall]
+        on_wall = [
+            tuple(
+                x - row[pivot] / exact_wall[pivot] * y
+                for k, (x, y) in enumerate(zip(row, exact_wall, strict=True))
+                if k != pivot
+            )
+            for row in true
+        ]
+        exists = interior_point([_whole(row) for row in on_wall], dim - 1) is not None
+        verdict = _on_wall(wall, 0 * wall, rows, error)
+        counts[verdict] += 1
+        assert verdict < 0 or verdict == exists, trial
+    assert counts[1] > 15 and counts[0] > 15 and counts[-1] > 0, counts
+
+
+def test_a_gap_smaller_than_the_rows_errors_proves_nothing():
+    wall = np.array([0.0, 0.0, 1.0])
+    for gap, verdict in ((2.0**-30, 1), (-(2.0**-30), 0)):
+        rows = np.array([[0.0, 1.0, 0.0], [gap, -1.0, 0.0]])  # x > 0 and x < gap, on y = 0
+        for error, wanted in ((0.0, verdict), (2.0**-29, -1)):
+            assert _on_wall(wall, 0 * wall, rows, np.full(rows.shape, error)) == wanted, (gap, error)
+    for times, wanted in ((0.5, -1), (1.0, -1), (1.9, -1), (2.5, 1)):
+        rows, error = np.array([[0.0, 1.0, 0.0], [times * 2.0**-20, -1.0, 0.0]]), 2.0**-20
+        assert _on_wall(wall, 0 * wall, rows, np.full(rows.shape, error)) == wanted, times
+
+
+def test_a_wall_that_may_be_no_wall_proves_nothing():
+    rows = np.array([[[0.0, 1.0, 0.5], [1.0, -1.0, 0.5]], [[-1.0, 1.0, 0.5], [0.0, -1.0, 0.5]]])
+    wall = np.array([0.0, 0.0, 1.0])
+    for error in (0.0, 0.6, 1.0, 1.5):
+        loose = np.array([0.0, 0.0, error])
+        verdict = [_on_wall(wall, loose, part, np.zeros(part.shape)) for part in rows]
+        assert verdict == ([1, 0] if error == 0 else [-1, -1]), error
+
+
+def test_functions_are_the_same_where_labels_agree_in_what_they_depend_on():
+    rng, n_same, n_parallel = np.random.default_rng(2), 0, 0
+    for _, _, _, _, cells in _cases(42, 52):
+        graph, labels = cells.network.graph.in_parts, cells.labels[:12]
+        depends = dependences(graph)
+        exact = exact_cells(graph, cells.domain, labels)
+        for one, two in rng.integers(len(labels), size=(30, 2)).tolist():
+            apart = labels[one] != labels[two]
+            for column in range(labels.shape[1]):
+                rows = [exact[cell].rows[column] for cell in (one, two)]
+                if not (depends[0, column] & apart).any():
+                    assert (rows[0] == rows[1]).all()
+                    n_same += bool(apart.any())
+                if not (depends[1, column] & apart).any():
+                    assert (rows[0][:, 1:] == rows[1][:, 1:]).all()
+                    n_parallel += bool(apart.any()) and not (rows[0] == rows[1]).all()
+    assert n_same > 200 and n_parallel > 50
+
+
+def test_labels_that_are_kept_apart_have_no_point_in_common():
+    """Corners that two cells share are such points; two blocks, so that differences go through ReLUs."""
+    n_apart = n_together = 0
+    for seed in range(24):
+        dim = 2 + seed % 2
+        layers = _layers(seed, dim, "two blocks", "thirds" if seed % 3 else "integers")
+        cells = hm.enumerate_cells(network_of(layers, dim), hm.Box([-3] * dim, [3] * dim))
+        if cells.n_cells > 60:
+            continue
+        subject, one, two = Subject(cells, True), *np.triu_indices(cells.n_cells, 1)
+        said = kept_apart(subject.graph, cells.labels[one], cells.labels[two])
+        corners = [{p for p, _ in subject.shape(k).corners} for k in range(cells.n_cells)]
+        share = np.array([bool(corners[i] & corners[j]) for i, j in zip(one, two, strict=True)])
+        assert not (said & share).any(), seed
+        n_apart, n_together = n_apart + int(said.sum()), n_together + int(share.sum())
+    assert n_apart > 300 and n_together > 300, (n_apart, n_together)
