@@ -12,7 +12,7 @@ import pytest
 
 import hardmax as hm
 from hardmax.errors import ParameterError
-from hardmax.papers import Claim, Decided, Outcome, Verdict, coverage
+from hardmax.papers import Claim, Decided, Outcome, Verdict, coverage, statements
 from hardmax.papers.entries import checked
 
 ROOT = Path(__file__).parents[2]
@@ -74,6 +74,11 @@ def test_verdicts_are_those_of_the_audit(findings):
         assert findings[name].verdict is Verdict.NOT_DECIDABLE, name
     for name in set(BY_NAME) - {*FALSE, *CORRECTED, *UNDECIDED}:
         assert findings[name].verdict is Verdict.HOLDS, name
+
+
+def test_every_check_of_a_section_belongs_to_one_statement():
+    names = [name for section in statements._SECTIONS for name in section.CHECKS]
+    assert sorted(names) == sorted(claim.name for claim in LEDGER)
 
 
 def test_the_ledger_is_checked_in_half_a_minute(findings):

@@ -18,7 +18,7 @@ from hardmax.networks.library import builtin, builtin_names, random_transformer
 from hardmax.networks.network import Network
 from hardmax.show.explorer import page as explorer
 from hardmax.show.explorer.layers import network_of, page_layers
-from hardmax.show.explorer.presets import presets
+from hardmax.show.explorer.presets import _NETWORKS, presets
 
 PRESETS = presets()
 PAGES = Path(explorer.__file__).with_name("pages")
@@ -113,6 +113,10 @@ def test_counts_that_texts_name_are_the_counts():
     assert found["depth"]["window"] == [256] * 3
     assert found["signatures"]["plane"] == [4, 2, 2]
     assert found["recurrence"]["plane"][1] == 5
+
+
+def test_every_network_of_a_preset_is_on_the_page():
+    assert set(_NETWORKS) == {preset.name for preset in PRESETS}
 
 
 def test_presets_name_claims_of_the_ledger_and_say_three_things():
