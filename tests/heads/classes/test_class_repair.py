@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import hardmax as hm
 from hardmax.errors import IncompleteError, ParameterError
 from hardmax.heads.classes import repair
+from hardmax.heads.classes.domains import read_domain
 from oracles.class_oracle import cell_rows, feasible, live_classes
 
 
@@ -22,6 +23,10 @@ def _heads(draw):
     return scale * np.array(rows, dtype=np.float64).reshape(n, dim), np.array(bias, dtype=np.float64)
 
 
+#: Margins of a millionth are eight floats of binary32 apart here, and the concave shares of them collide.
+_ROUNDED_TOGETHER = np.array([[0.0, 0]] * 4 + [[-1, -1], [-1, -2], [-2, -1], [0, 1]])
+
+
 @given(
     _heads(),
     st.sampled_from([1e-6, 0.125, 1 / 3, 5.0]),
@@ -29,6 +34,8 @@ def _heads(draw):
     st.sampled_from(["all", "nonnegative", ("box", -1.0, 2.0)]),
 )
 @example((np.array([[0.0], [1.0], [2.0], [3.0], [4.0]]), np.zeros(5)), 1.0, np.float64, "all")
+@example((_ROUNDED_TOGETHER, np.array([0.0] * 7 + [1.0])), 1e-6, np.float32, "nonnegative")
+@example((np.array([[0.0], [0.0], [1 / 3], [2 / 3]]), np.zeros(4)), 5.0, np.float64, ("box", -1.0, 2.0))
 def test_after_a_repair_all_distinct_rows_live_and_no_bias_fell(head, margin, dtype, domain):
     weights, bias = head
     audit = hm.audit_classes(weights, bias, domain=domain)
@@ -84,12 +91,15 @@ def test_a_raised_bias_is_rounded_up_to_its_type(bias, growth, dtype):
     assert raised >= bias + growth
 
 
-def test_the_share_of_a_margin_is_strictly_concave_and_at_least_a_half():
+@pytest.mark.parametrize("domain", ["all", "nonnegative", ("box", -1.0, 2.0)])
+def test_the_share_of_a_margin_is_strictly_concave_and_at_least_a_half(domain):
     points = np.array([[0.0, 0.0], [4.0, 0.0], [2.0, 0.0], [0.0, 2.0], [2.0, 1.0]])  # the middles of two segments
-    share = repair._concave(points)
+    share = repair._concave(points, read_domain(domain, 2))
     assert share[2] > (share[0] + share[1]) / 2 and share[4] > (share[3] + 1.0 * share[1]) / 2
     assert share.min() >= 0.5 and share.max() <= 1.0
-    assert repair._concave(np.ones((2, 3))).tolist() == [1.0, 1.0]
+    assert repair._concave(np.ones((2, 3)), read_domain(domain, 3)).tolist() == [1.0, 1.0]
+    if domain == "nonnegative":  # a row with larger entries covers a smaller one, and gets less
+        assert share[0] > share[2] > share[1] and share[0] > share[3] > share[4]
 
 
 def test_classes_around_a_raised_one_are_asked_too():

@@ -2,9 +2,10 @@
 
 Let H be the upper hull of the lifted rows (w_j, b_j), so that the lift of a dead class i is H(w_i) - b_i, and let g be
 strictly concave with values in [1/2, 1]. Raised to H(w_i) + margin g(w_i), all dead classes together, none is covered
-by others: a mixture of rivals reaches at most H(w_i) + margin sum l_j g(w_j), which is less. What it can cost is a live
+by others: a mixture of rivals reaches at most H(w_i) + margin sum l_j g(w_j), which is less. Where features are
+nonnegative, mixtures with larger weights cover as well, and g falls along each of them. What it can cost is a live
 class that stands above the others by less than the margin; an audit of the new head finds such classes, and they are
-raised as well. In floats the last word has that audit.
+raised as well. In floats the last word has that audit; where it finds dead classes still, other margins are tried.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from numpy.typing import DTypeLike, NDArray
 from hardmax.errors import FileFormatError, IncompleteError, OperatorError, ParameterError
 from hardmax.exact.rounding import SAFETY, dot_error
 from hardmax.exactness import Exactness, FloatArray, IntArray
+from hardmax.heads.classes.domains import FeatureDomain
 from hardmax.heads.classes.problem import distinct
 from hardmax.heads.classes.verdicts import proved_winners
 from hardmax.networks.files.opening import contents
@@ -32,6 +34,9 @@ Audited = Callable[..., "ClassAudit"]
 
 _ROUNDS = 12
 _AGAIN = 2.0**-10  # of a class that is raised once more, the share of its last margin
+#: Times the margin, where classes are left dead: in a box it may exceed what scores can differ by, and floats of the
+#: wanted width may round its shares together.
+_OTHERWISE = (2.0**-4, 2.0**-10, 4.0, 16.0)
 _BLOCK_SCORES = 4_000_000
 _NEAR = 12  # classes around a raised one that are asked whether they lose something
 
@@ -42,7 +47,8 @@ class Repair:
 
     raised : classes whose bias grew; ``alone`` (raised,) is the bias that would do for each if no other were raised.
     copies : dead classes that no bias can help, because another class has the same row: only one of them can win.
-    left : other classes that are dead still, because floats of this width were too coarse to tell their rows apart.
+    left : other classes that are dead still, because floats of this width were too coarse to tell their rows apart,
+        also with sixteen times the margin.
     losers, takers : classes that are proved to lose part of their cell, and for each the class that now wins there.
         Others may lose as well: these are the winners at witnesses and around those of raised classes.
     audit : the audit of the new head, which proves who lives.
@@ -85,7 +91,30 @@ def repaired_bias(audit: ClassAudit, margin: float, again: Audited, dtype: DType
         raise ParameterError(f"margin: expected a finite number above 0, got {margin!r}; at 0 a raised class only ties")
     if audit.n_undecided:
         raise IncompleteError(f"{audit.n_undecided} classes are undecided; audit without max_seconds, then repair")
-    share = _concave(audit.weights)
+    bias, current, alone = _attempt(audit, margin, again, dtype)
+    for factor in _OTHERWISE:
+        if not _covered(current).any():
+            break
+        try:
+            other = _attempt(audit, factor * margin, again, dtype)
+        except ParameterError:  # more than fits the numbers
+            break
+        if _covered(other[1]).sum() < _covered(current).sum():
+            bias, current = other[:2]
+    changed = np.flatnonzero(bias != audit.bias)
+    losers, takers = _losses(audit, current, changed)
+    is_copy = current.dead & ~_covered(current)
+    return Repair(
+        bias, float(margin), changed, alone[changed], np.flatnonzero(is_copy), np.flatnonzero(_covered(current)),
+        losers, takers, current,
+    )  # fmt: skip
+
+
+def _attempt(
+    audit: ClassAudit, margin: float, again: Audited, dtype: DTypeLike
+) -> tuple[FloatArray, ClassAudit, FloatArray]:
+    """Biases raised by a margin, the audit of them, and what would do for each class alone; the best of some rounds."""
+    share = _concave(audit.weights, audit.domain)
     bias, current = np.array(audit.bias), audit
     raises = np.zeros(len(bias), dtype=np.int64)
     alone = np.zeros(len(bias))
@@ -107,14 +136,7 @@ def repaired_bias(audit: ClassAudit, margin: float, again: Audited, dtype: DType
             new[i] = _raised(bias[i], lift + margin * share[i] * _AGAIN ** raises[i], dtype)
         raises[broken] += 1
         bias, current = new, again(audit.weights, new, domain=audit.domain, names=audit.names)
-    bias, current = best
-    changed = np.flatnonzero(bias != audit.bias)
-    losers, takers = _losses(audit, current, changed)
-    is_copy = current.dead & ~_covered(current)
-    return Repair(
-        bias, float(margin), changed, alone[changed], np.flatnonzero(is_copy), np.flatnonzero(_covered(current)),
-        losers, takers, current,
-    )  # fmt: skip
+    return *best, alone
 
 
 def _covered(audit: ClassAudit) -> NDArray[np.bool_]:
@@ -123,10 +145,12 @@ def _covered(audit: ClassAudit) -> NDArray[np.bool_]:
     return np.asarray(audit.dead & (keeper == np.arange(audit.n_classes)))
 
 
-def _concave(weights: FloatArray) -> FloatArray:
-    """(N,) a strictly concave function of the rows, between 1/2 and 1."""
+def _concave(weights: FloatArray, domain: FeatureDomain) -> FloatArray:
+    """(N,) a strictly concave function of the rows, between 1/2 and 1; it falls along features with one wall only."""
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        centred = weights - weights.mean(axis=0)
+        above, below = np.isfinite(domain.low), np.isfinite(domain.high)
+        centre = np.where(above & ~below, weights.min(axis=0), weights.mean(axis=0))
+        centred = weights - np.where(below & ~above, weights.max(axis=0), centre)
         scale = np.abs(centred).max(initial=0.0)
         squares = np.square(centred / scale).sum(axis=1) if 0 < scale < np.inf else np.zeros(len(weights))
     largest = squares.max(initial=0.0)
