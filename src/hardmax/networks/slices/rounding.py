@@ -187,18 +187,19 @@ class Bounded:
         before = operand.bounds
         assert before is not None
         size = magnitudes(operand.coefficients)
-        constant = np.zeros(len(before.unit))
-        constant[0] = self.constant
-        total = self.norm * size + constant
+        total = self.norm * size
+        total[:, 0] += self.constant
         _refuse_overflow(total)
         units = [min(u + self.unit, ZERO_LATTICE) for u in before.unit]
         units[0] = min(units[0], self.constant_unit)
-        exact = (before.error == 0) & _on_lattice(total, units)
-        moves = _moves(size, before.error, self.norm) | (constant > 0)
-        total, slack, certain = (
-            np.take(part, parents, axis=0) for part in (total, self.norm * before.error, exact | ~moves)
-        )
-        return Bounds(np.where(certain, 0.0, chain_error(steps[:, None], total, slack)), tuple(units))
+        slack = self.norm * before.error
+        error = chain_error(steps[:, None], total.take(parents, axis=0), slack.take(parents, axis=0))
+        if self.norm > 0 and before.error.all():  # nothing is certain
+            return Bounds(error, tuple(units))
+        moves = _moves(size, before.error, self.norm)
+        moves[:, 0] |= self.constant > 0
+        certain = ((before.error == 0) & _on_lattice(total, units)) | ~moves
+        return Bounds(np.where(certain.take(parents, axis=0), 0.0, error), tuple(units))
 
     def selection(self, picked: NDArray[Any]) -> Bounds:
         """Bounds of a linear map applied to a one-hot tensor: a column, plus the bias if there is one."""
@@ -276,7 +277,7 @@ def _moves(size: FloatArray, error: FloatArray, norm: float) -> NDArray[np.bool_
 
 def _refuse_overflow(total: FloatArray) -> None:
     """Every number computed stays below ``total``; refuse when that is near the end of binary64."""
-    if not bool((total < 2.0**1000).all()):
+    if not total.max(initial=0.0) < 2.0**1000:  # nan is refused too
         raise PrecisionError(
             "the numbers overflow binary64 on this slice, so no sign can be trusted; rescale the weights or the "
             "domain, or use exactness='exact'"
