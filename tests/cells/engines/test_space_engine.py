@@ -200,6 +200,17 @@ def test_pieces_share_corners_however_few_are_remembered() -> None:
         _assert_same(batch, index, expected[label])
 
 
+def test_numbers_of_corners_stay_apart_where_earlier_ones_were_forgotten() -> None:
+    """More corners in the second of three stages than are remembered; the third would take one for another."""
+    domain, found = Box([-2.0] * 3, [2.0] * 3), []
+    net = hm.Network(_generic([3, 16, 14, 3], 0), 3)
+    for is_shared in (True, False):
+        engine = SpaceEngine(domain, certified=True)
+        engine.only_relus, engine._capacity = is_shared, 1
+        found.append(engine_cells(engine, net, domain, Arithmetic.BOUNDED)[0].keys())
+    assert found[0] == found[1] and len(found[0]) > 2000
+
+
 def test_beyond_a_wall_where_attention_jumps_no_corner_is_shared() -> None:
     rng = np.random.default_rng(0)
     for _ in range(4):

@@ -115,7 +115,7 @@ class Solids(Polytopes):
         corners = [batch.corners for batch in solids]
         columns = min(part.shape[1] for part in corners)
         corners = [
-            part if part.shape[1] == columns else np.column_stack([part[:, : columns - 1], batch.error])
+            part if part.shape[1] == columns else np.column_stack([part[:, : columns - 1], np.asarray(batch.error)])
             for part, batch in zip(corners, solids, strict=True)
         ]  # of finished ones some may have one error, and what was settled in rationals two
         numbers = [batch.numbered for batch in solids]
