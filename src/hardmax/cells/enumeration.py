@@ -52,6 +52,8 @@ _FEWEST_CORNERS = 1 << 16
 #: Threads: pieces a chunk at most, and pieces times choices that a chunk has at least which two of them share.
 _SHARED_CHUNK = 1 << 11
 _WORTH_A_THREAD = 1 << 10
+#: Corners of the children that are cut together, before the last stage: room for them is then used again and again.
+_CORNERS_AT_ONCE = 1 << 17
 #: How often the main thread looks whether it was interrupted while others work, in seconds.
 _GLANCE = 0.05
 #: Norms that multiply to more than this leave one bound a tensor too coarse; bounds an entry cost less than rationals.
@@ -468,7 +470,8 @@ class Enumeration:
         whole = self.program.stages[chunk.state.stage]
         n_decided = self._next_part(chunk, whole)
         stage = whole.part(chunk.n_decided, n_decided)
-        most = min(self._most_children, self._room_for(chunk.pieces))
+        at_once = _MOST_CORNERS if stage.is_last else _CORNERS_AT_ONCE
+        most = min(self._most_children, self._room_for(chunk.pieces, at_once))
         cut = self.engine.cut(chunk.pieces, self._guards(chunk), stage, most)
         parents, stage_labels, pieces = self._with_settled(chunk, cut, stage)
         complete = _extended(chunk.labels, parents, stage_labels, stage.label_columns)
@@ -479,7 +482,7 @@ class Enumeration:
         following: list[Chunk] = []
         is_part = 0 <= cut.n_done < len(chunk)  # the engine stopped for room: the rest of the chunk waits its turn
         done = chunk.share * (cut.n_done / len(chunk) if is_part else 1.0)
-        step = min(self._chunk, self._room_for(pieces))
+        step = min(self._chunk, self._room_for(pieces, _CORNERS_AT_ONCE))
         for first in range(0, len(parents), step):
             last = min(first + step, len(parents))
             path = (*chunk.path, len(following))
@@ -515,11 +518,11 @@ class Enumeration:
             return end
         return min(end, chunk.n_decided + 8)
 
-    def _room_for(self, pieces: Polytopes) -> int:
+    def _room_for(self, pieces: Polytopes, corners: int = _MOST_CORNERS) -> int:
         """How many pieces like these may be held at once for their corners."""
         if self.engine.dim < 3:
             return _MOST_CHILDREN
-        return max(1, self._most_corners * len(pieces) // max(1, len(pieces.vertices)))
+        return max(1, min(corners, self._most_corners) * len(pieces) // max(1, len(pieces.vertices)))
 
     def part_end(self, stage: Stage, first: int, pieces: Polytopes) -> int:
         """Up to which choice a stage is cut from ``first`` on, lest one piece has more children than are wanted.

@@ -87,15 +87,14 @@ def _assert_same(batch: Polytopes, index: int, exact: ExactPolytope) -> None:
     part = batch.take(index, index + 1)
     assert isinstance(part, Solids) and part.incidence is not None
     masks = [sum(int(word) << 64 * place for place, word in enumerate(row)) for row in part.incidence]
-    found = _named_corners(part.walls.tolist(), masks, list(part.corners))
+    corners = np.column_stack([part.vertices, *([] if part.directions is None else [part.directions]), part.error])
+    found = _named_corners(part.walls.tolist(), masks, list(corners))
     expected = _named_corners(list(exact.walls), list(exact.incidence), list(exact.points))
     assert found.keys() == expected.keys()
-    dim, width = part.dim, len(exact.points[0]) - 1
     for name, corner in found.items():
         point = expected[name]
-        for k in range(width):
-            error = corner[width + (k >= dim)]
-            assert abs(Fraction(corner[k]) - Fraction(point[k + 1], point[0])) <= Fraction(error), (name, k)
+        for k in range(len(point) - 1):
+            assert abs(Fraction(corner[k]) - Fraction(point[k + 1], point[0])) <= Fraction(corner[-1]), (name, k)
 
 
 def _check(layers: list[Layer], domain: Domain) -> int:
@@ -187,6 +186,39 @@ def test_rays_along_which_no_relu_changes_are_certain_without_rationals(dim: int
         cells, exact = (hm.enumerate_cells(net, hm.Space(dim), exactness=mode) for mode in ("certified", "exact"))
         assert {tuple(label) for label in cells.labels} == {tuple(label) for label in exact.labels}, seed
         assert cells.n_settled == 0, seed
+
+
+def test_pieces_share_corners_however_few_are_remembered() -> None:
+    """With room for few corners all are forgotten from time to time; their numbers must stay apart."""
+    net, domain = hm.Network(_generic([3, 7, 7, 3], 2), 3), Box([-2.0] * 3, [2.0] * 3)
+    engine = SpaceEngine(domain, certified=True)
+    engine.only_relus, engine._capacity = True, 1
+    found, _ = engine_cells(engine, net, domain, Arithmetic.BOUNDED)
+    expected = exact_cells(net, domain)
+    assert found.keys() == expected.keys()
+    for label, (batch, index) in found.items():
+        _assert_same(batch, index, expected[label])
+
+
+def test_numbers_of_corners_stay_apart_where_earlier_ones_were_forgotten() -> None:
+    """More corners in the second of three stages than are remembered; the third would take one for another."""
+    domain, found = Box([-2.0] * 3, [2.0] * 3), []
+    net = hm.Network(_generic([3, 16, 14, 3], 0), 3)
+    for is_shared in (True, False):
+        engine = SpaceEngine(domain, certified=True)
+        engine.only_relus, engine._capacity = is_shared, 1
+        found.append(engine_cells(engine, net, domain, Arithmetic.BOUNDED)[0].keys())
+    assert found[0] == found[1] and len(found[0]) > 2000
+
+
+def test_beyond_a_wall_where_attention_jumps_no_corner_is_shared() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(4):
+        head = hm.Head(rng.normal(size=(4, 3)), 4 * rng.normal(size=(4, 3)), rng.normal(size=(3, 3)))
+        relus = [hm.Affine(rng.normal(size=(5, 3)), rng.normal(size=5)), hm.ReLU(), hm.Affine(rng.normal(size=(1, 5)))]
+        net = hm.Network([hm.Residual(hm.Attention([head])), *relus], 3)
+        cells, exact = (hm.enumerate_cells(net, hm.Box([-1] * 3, [1] * 3), exactness=m) for m in ("certified", "exact"))
+        assert {tuple(label) for label in cells.labels} == {tuple(label) for label in exact.labels}
 
 
 def test_beside_a_residual_path_no_ray_is_taken_for_one_without_change() -> None:

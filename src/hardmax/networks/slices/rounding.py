@@ -272,7 +272,7 @@ _KINDS: dict[type[op.Operation], str] = {
 
 def _refuse_overflow(total: FloatArray) -> None:
     """Every number computed stays below ``total``; refuse when that is near the end of binary64."""
-    if not bool((total < 2.0**1000).all()):
+    if not total.max(initial=0.0) < 2.0**1000:  # nan is refused too
         raise PrecisionError(
             "the numbers overflow binary64 on this slice, so no sign can be trusted; rescale the weights or the "
             "domain, or use exactness='exact'"

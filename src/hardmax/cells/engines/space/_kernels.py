@@ -251,13 +251,13 @@ def _edges_from(bits, n, fresh, a, n_others, n_new, dim):
 
     There is room for as many edges as corners, and for as many again that prove to be none.
     """
-    i, others, minus, words = fresh.plus[a], fresh.other_ends, fresh.minus, fresh.words
-    only, before = bits[0, i], n_new
-    if 2 * before > len(others):
+    i, ends, others, minus, words = fresh.plus[a], fresh.ends, fresh.other_ends, fresh.minus, fresh.words
+    only = bits[0, i]
+    if 2 * n_new > len(ends):
         return NO_ROOM
     if fresh.degrees[i] == dim and len(bits) == 1:
         for b in range(n_others):  # at a corner of degree dim any dim - 1 facets meet in an edge
-            others[n_new] = minus[b]
+            ends[n_new], others[n_new] = i, minus[b]
             n_new += np.int64(ones(only & words[b]) >= dim - 1)
     else:
         for b in range(n_others):
@@ -265,12 +265,10 @@ def _edges_from(bits, n, fresh, a, n_others, n_new, dim):
             count = ones(only & words[b])
             for w in range(1, len(bits)):
                 count += ones(bits[w, i] & bits[w, j])
-            others[n_new] = j
+            ends[n_new], others[n_new] = i, j
             if count >= dim - 1:
                 is_simple = fresh.degrees[i] == dim or fresh.degrees[j] == dim
                 n_new += np.int64(is_simple or _is_edge(bits, n, i, j))
-    for edge in range(before, n_new):
-        fresh.ends[edge] = i
     return n_new
 
 
@@ -366,10 +364,14 @@ def _find(solid, cut, fresh, shared, n_new):
         edge = _edge(ids[i], ids[j])
         mixed = np.uint64(edge + cut.key) * np.uint64(0x9E3779B97F4A7C15)
         mixed = (mixed ^ (mixed >> np.uint64(32))) * np.uint64(0xBF58476D1CE4E5B9)
-        place = np.int64((mixed >> np.uint64(32)) & np.uint64(len(places) - 1))
-        at = min(np.int64(places[place]), last)  # a place may hold anything
-        ids[n + new], fresh.missing[n_missing, 0], fresh.missing[n_missing, 1] = at, new, place
-        n_missing += 1 - np.int64((origins[at, 0] == edge) & (origins[at, 1] == cut.key))
+        place = np.int64((mixed >> np.uint64(32)) & np.uint64(len(places) - 2))
+        at, other = np.int64(places[place]), min(np.int64(places[place + 1]), last)  # a place may hold anything
+        free, at = place + np.int64(at <= last), min(at, last)
+        is_there = (origins[at, 0] == edge) & (origins[at, 1] == cut.key)
+        is_known = is_there | ((origins[other, 0] == edge) & (origins[other, 1] == cut.key))
+        ids[n + new] = at if is_there else other
+        fresh.missing[n_missing, 0], fresh.missing[n_missing, 1] = new, free
+        n_missing += 1 - np.int64(is_known)
     return n_missing
 
 

@@ -521,7 +521,7 @@ def _split_by_maximum(group, work, depth, mode):
 def _write(output, done, parent, solid, n_forgotten, guards, pending):
     """Write a finished child; returns whether there was room."""
     child, used, facets = done[CHILDREN], done[CORNERS], done[FACETS]
-    n, n_slots, bits, lines = solid.size[0], solid.size[1], solid.bits, solid.lines
+    n, n_slots, bits, lines, columns = solid.size[0], solid.size[1], solid.bits, solid.lines, output.corners.shape[1]
     if child >= len(output.parents) or used + n > len(output.corners) or facets + n_slots > len(output.walls):
         return False
     output.parents[child] = parent
@@ -530,8 +530,10 @@ def _write(output, done, parent, solid, n_forgotten, guards, pending):
         at = solid.ids[i]
         if len(output.numbers) > 0:
             output.numbers[used + i] = n_forgotten + at
-        for c in range(output.corners.shape[1]):
+        for c in range(columns):
             output.corners[used + i, c] = solid.corners[at, c]
+        if columns < solid.corners.shape[1]:  # the larger of both errors
+            output.corners[used + i, columns - 1] = max(solid.corners[at, columns - 1], solid.corners[at, columns])
         for w in range(len(bits)):
             output.bits[used + i, w] = NONE
     kept, width = 0, output.lines.shape[1]

@@ -40,7 +40,8 @@ _MANY_CORNERS = 7
 class Solids(Polytopes):
     """Polytopes with what cutting needs: the errors of each corner, the line of each facet.
 
-    corners : (n_vertices, columns) p, on unbounded domains q, the error of p, and of q, and whether it is steady.
+    corners : (n_vertices, columns) p, on unbounded domains q, the error of p, and of q, and whether it is steady; where
+        they are cut no more, and not in a plane, one error, the larger.
     lines : (n_facets, dim + 3) constant and normal of a function that vanishes there, and bounds on the errors
         of the constant and of the normal's entries; none where they are cut no more.
     numbers : (n_vertices,) corners of equal number are the same point, of whichever polytopes; None: no two are.
@@ -64,13 +65,14 @@ class Solids(Polytopes):
     ) -> Solids:
         """Polytopes from the kernel's arrays."""
         is_unbounded = corners.shape[1] > dim + 1
+        errors = corners[:, 2 * dim : 2 * dim + 2] if is_unbounded else corners[:, dim:]
         return cls(
             dim,
             vertex_start,
             corners[:, :dim],
             facet_start,
             walls,
-            np.maximum(corners[:, 2 * dim], corners[:, 2 * dim + 1]) if is_unbounded else corners[:, dim],
+            np.maximum(errors[:, 0], errors[:, 1]) if errors.shape[1] == 2 else errors[:, 0],
             corners[:, dim : 2 * dim] if is_unbounded else None,
             bits,
             corners,
@@ -80,6 +82,8 @@ class Solids(Polytopes):
 
     def take(self, first: int, last: int) -> Solids:
         """Polytopes first to last - 1."""
+        if (first, last) == (0, len(self)):
+            return self
         begin, end = int(self.vertex_start[first]), int(self.vertex_start[last])
         low, high = int(self.facet_start[first]), int(self.facet_start[last])
         assert self.incidence is not None and self.error is not None
@@ -108,12 +112,18 @@ class Solids(Polytopes):
         solids = [batch for batch in batches if isinstance(batch, Solids)]
         assert len(solids) == len(batches)
         is_finished = any(len(batch.lines) < len(batch.walls) for batch in solids)
+        corners = [batch.corners for batch in solids]
+        columns = min(part.shape[1] for part in corners)
+        corners = [
+            part if part.shape[1] == columns else np.column_stack([part[:, : columns - 1], np.asarray(batch.error)])
+            for part, batch in zip(corners, solids, strict=True)
+        ]  # of finished ones some may have one error, and what was settled in rationals two
         numbers = [batch.numbered for batch in solids]
         firsts = np.cumsum([0, *(int(part.max(initial=0)) + 1 for part in numbers)], dtype=np.uint32)
         return Solids.of(
             solids[0].dim,
             joined_starts([batch.vertex_start for batch in solids]),
-            np.concatenate([batch.corners for batch in solids]),
+            np.concatenate(corners),
             joined_bits([batch.incidence for batch in solids]),
             joined_starts([batch.facet_start for batch in solids]),
             np.concatenate([batch.walls for batch in solids]),
@@ -252,13 +262,16 @@ class SpaceEngine:
             pieces.vertex_start, corners, pieces.numbered, pieces.incidence, pieces.facet_start, pieces.walls,
             pieces.lines,
         )  # fmt: skip
-        columns = 2 * self.dim if self._is_unbounded else self.dim
-        mode = layout.Mode(self.dim, columns, self._is_unbounded, self.certified, self.certified)
+        coordinates = 2 * self.dim if self._is_unbounded else self.dim
+        mode = layout.Mode(self.dim, coordinates, self._is_unbounded, self.certified, self.certified)
         is_rare = self.dim >= _MANY_CORNERS or not self.only_relus  # whether more is needed than generic networks do
         doubtful = np.empty(n, dtype=np.int64)
         label_type = stage.label_dtype
         per_child = max(16, 5 * len(pieces.vertices) // max(1, 4 * n))
-        capacity = 0 if count_only else min(max(16 * n, 1024), max(8, _MOST_CORNERS // per_child))
+        capacity = 0 if count_only else min(max(16 * n, 1024), max(8, _MOST_CORNERS // per_child), limit + 1024)
+        columns = corners.shape[1]
+        if stage.is_last and self._is_unbounded and self.dim > 2:  # the plane needs both errors to order corners
+            columns = 2 * self.dim + 1
         facets_per_child = max(8, 5 * len(pieces.walls) // max(1, 4 * n))
         position, n_children = 0, 0
         all_doubtful: list[IntArray] = []
@@ -268,7 +281,7 @@ class SpaceEngine:
             room, words = self._capacity, self._words
             n_corners, n_facets = capacity * per_child, capacity * facets_per_child
             room_for_corners, bits, lines, walls, starts, parents, numbers, labels = _room_for(
-                ((n_corners, corners.shape[1]), np.float64),
+                ((n_corners, columns), np.float64),
                 ((n_corners, words), np.uint64),
                 ((0 if stage.is_last else n_facets, self.dim + 3), np.float64),
                 ((n_facets,), np.int64),
@@ -306,7 +319,7 @@ class SpaceEngine:
             elif status == _IN_DOUBT:
                 is_rare = True
             elif status == _OUTPUT_FULL:
-                if n_children >= limit:
+                if n_children >= limit or (n_children and limit < 1 << 62):  # whoever sets a limit calls again
                     break
                 if position == before:
                     capacity *= 2
@@ -315,9 +328,10 @@ class SpaceEngine:
             nothing = pieces.take(0, 0)
             no_labels = np.empty((0, stage.n_choices), dtype=label_type)
             return Cut(np.empty(0, dtype=np.int64), no_labels, nothing, joined, position), n_children
+        if len(parts) == 1:
+            return Cut(*parts[0], joined, position), n_children
         parents, labels = (np.concatenate([part[k] for part in parts]) for k in (0, 1))
-        solids = parts[0][2] if len(parts) == 1 else Solids.join([part[2] for part in parts])
-        return Cut(parents, labels, solids, joined, position), n_children
+        return Cut(parents, labels, Solids.join([part[2] for part in parts]), joined, position), n_children
 
 
 @lru_cache
