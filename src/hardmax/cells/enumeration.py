@@ -49,9 +49,11 @@ _FEWEST_CHILDREN = 8
 #: limit on the number of cells. In dimension twelve a piece has tens of thousands: it is cut by one choice at a time.
 _MOST_CORNERS = 1 << 22
 _FEWEST_CORNERS = 1 << 16
-#: Threads: pieces a chunk at most, and pieces times choices that a chunk has at least which two of them share.
+#: Threads: pieces a chunk at most, and pieces times choices that it has at least which is halved for somebody who has
+#: nothing to do, or who will have.
 _SHARED_CHUNK = 1 << 11
 _WORTH_A_THREAD = 1 << 10
+_WORTH_SHARING = 1 << 15
 #: Corners of the children that are cut together, before the last stage: room for them is then used again and again.
 _CORNERS_AT_ONCE = 1 << 17
 #: How often the main thread looks whether it was interrupted while others work, in seconds.
@@ -226,7 +228,9 @@ class _Threads(Generic[_Result]):
     wakes up on the processor of whoever calls it, and waits there for the call to end, while a new one begins at once.
     """
 
-    def __init__(self, stack: list[Chunk], step: _Step[_Result], split: Callable[[Chunk], list[Chunk]], workers: int):
+    def __init__(
+        self, stack: list[Chunk], step: _Step[_Result], split: Callable[[Chunk, int], list[Chunk]], workers: int
+    ):
         self._stack, self._step, self._split, self._workers = stack, step, split, workers
         self._turn = threading.Condition()
         self._results: list[_Result] = []
@@ -273,12 +277,13 @@ class _Threads(Generic[_Result]):
             return self._taken(), ready
 
     def _taken(self) -> Chunk | None:
-        """The newest chunk, or a half of it where others have nothing to do; for whoever has the turn."""
+        """The newest chunk, or a half of it where little is left for others; for whoever has the turn."""
         if self._stop or not self._stack:
             return None
         chunk = self._stack.pop()
-        if not self._stack and (self._is_waiting or self._n_helpers < self._workers - 1):
-            chunk, *rest = self._split(chunk)
+        if len(chunk) > sum(map(len, self._stack)):
+            somebody_waits = not self._stack and (self._is_waiting or self._n_helpers < self._workers - 1)
+            chunk, *rest = self._split(chunk, _WORTH_A_THREAD if somebody_waits else _WORTH_SHARING)
             self._stack.extend(rest)
             self._call()
         return chunk
@@ -541,11 +546,11 @@ class Enumeration:
             n += 1
         return first + max(1, int(np.searchsorted(walls, n, side="right")))
 
-    def _halves(self, chunk: Chunk) -> list[Chunk]:
-        """The chunk in two parts, where that is worth a thread's while."""
+    def _halves(self, chunk: Chunk, least: int) -> list[Chunk]:
+        """The chunk in two parts, where it has pieces times choices enough."""
         stage = chunk.state.stage + (chunk.parents is not None)
         left = self.program.stages[stage].n_choices - chunk.n_decided if stage < self.program.n_stages else 0
-        if len(chunk) == 1 or len(chunk) * left < _WORTH_A_THREAD:
+        if len(chunk) == 1 or len(chunk) * left < least:
             return [chunk]
         return [self._part(chunk, slice(0, len(chunk) // 2), 0), self._part(chunk, slice(len(chunk) // 2, None), 1)]
 
