@@ -7,8 +7,12 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from hardmax.cells.around.walls import Rows
+import hardmax as hm
+from hardmax.cells.around.walls import Rows, stage_walls
+from hardmax.networks.slices.stages import Plan
 from oracles.cell_oracle import _on_wall, _primitive, interior_point
 from oracles.hull_oracle import solve
 
@@ -80,3 +84,16 @@ def test_the_law_sees_facets_and_none():
         table = _table(slopes, rng.integers(-2, 4, 4).astype(float), np.full(4, exact % 2 * 0.5), np.zeros(4))
         seen |= set(table.known(np.arange(4))[0].tolist())
     assert seen == {-1, 0, 1}
+
+
+@given(st.data())
+def test_what_separates_a_winner_from_a_rival_is_within_its_error_of_the_truth(data):
+    """Scores without errors of their own: what is off is the rounding of their difference."""
+    scores = st.floats(-4.0, 4.0) | st.sampled_from([2.0**-60, 1 / 3, 1.0, 1.0 + 2.0**-52, 3.0])
+    values = np.array([data.draw(scores) for _ in range(4)])
+    net = hm.Network([hm.Affine([[1.0], [2.0], [3.0], [5.0]]), hm.Maxout(2)], 1)
+    stage, own = Plan.of(net.graph).stages[0], np.array([0, 1])
+    found = stage_walls(np.array([[1.0, 2, 3, 5]]), np.zeros(1), values, np.zeros(4), stage, own, 1)
+    for value, error, winner, rival in zip(found.values, found.value_error, (0, 3), (1, 2), strict=True):
+        truth = Fraction(values[winner]) - Fraction(values[rival])
+        assert abs(Fraction(value) - truth) <= Fraction(error)
