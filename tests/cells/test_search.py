@@ -159,6 +159,16 @@ def test_an_error_in_a_thread_is_raised_to_the_caller_and_ends_the_others(in_hel
     assert len(calls) == n_calls  # nobody works on
 
 
+def test_a_system_without_threads_leaves_the_work_to_the_caller(monkeypatch):
+    def refuse(*_):
+        raise RuntimeError("can't start new thread")
+
+    net, box = _wide(2, 48, 0), hm.Box([-1, -1], [1, 1])
+    alone = hm.count_cells(net, box)
+    monkeypatch.setattr(enumeration, "start_new_thread", refuse)
+    assert hm.count_cells(net, box, workers=4) == alone
+
+
 def test_chunks_do_not_change_the_answer(monkeypatch):
     questions = [random_question(seed, "box", 16) for seed in range(12)]
     whole = [hm.enumerate_cells(q.net, q.domain) for q in questions]

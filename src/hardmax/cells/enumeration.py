@@ -299,8 +299,12 @@ class _Threads(Generic[_Result]):
         if self._is_waiting:
             self._turn.notify_all()
         while self._n_helpers < min(self._workers - 1, len(self._stack)) and not self._stop:
-            self._n_helpers += 1
-            start_new_thread(self._help, ())
+            try:
+                start_new_thread(self._help, ())
+            except RuntimeError:  # the system has no more threads to give: those there are do it
+                self._workers = self._n_helpers + 1
+                return
+            self._n_helpers += 1  # before it can look: it waits for the turn
 
     def _help(self) -> None:
         """Work until no chunk waits."""
