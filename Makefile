@@ -12,8 +12,7 @@ TORCH ?= torch==2.13.0
 PYTHON ?= $(shell for p in python3.11 python3 python3.12 python3.13 python; do \
 	if $$p -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; \
 	then echo $$p; break; fi; done)
-# What is imported is compiled then; compiling all that is installed took half a minute longer.
-PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-compile
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
 # Test processes already fill the cores; more threads inside each only get in one another's way.
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1

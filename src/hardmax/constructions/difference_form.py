@@ -125,4 +125,5 @@ def _found_lifting(tiling: Tiling, must_bend: Sequence[bool]) -> _Heights:
             "the triangles have no convex lifting (they are not regular), so that the function is no difference of "
             "maxima over them; leave the triangles out, or in the plane take form='max-min'"
         )
+    assert found.witness is not None
     return list(found.witness)

@@ -48,7 +48,7 @@ def point_inside(rows: Iterable[Row], dim: int) -> Point | None:
     if not moving:
         return (Fraction(0),) * dim
     answer = _answer(moving)
-    return answer.witness if answer.exists else None
+    return answer.witness
 
 
 def _answer(rows: Sequence[Row]) -> InteriorPoint:

@@ -77,11 +77,10 @@ class InteriorPoint:
                 array.setflags(write=False)
 
     @property
-    def witness(self) -> Vector:
-        """The point of the set in rationals, where there is one."""
-        if self.exact_point is not None:
+    def witness(self) -> Vector | None:
+        """The point of the set in rationals; None where the set is empty."""
+        if self.exact_point is not None or self.point is None:
             return self.exact_point
-        assert self.point is not None
         return tuple(Fraction(x) for x in self.point.tolist())
 
 

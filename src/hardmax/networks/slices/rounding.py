@@ -186,6 +186,8 @@ class Bounded:
         _refuse_overflow(total)
         units = [min(u + unit, ZERO_LATTICE) for u in before.unit]
         units[0] = min(units[0], self.constant_unit)
+        if norm > 0 and before.error.all():
+            return constant, total, units, np.False_, np.True_
         exact = (before.error == 0) & _on_lattice(total, units)
         moves = (((size > 0) | (before.error > 0)) & (norm > 0)) | (constant > 0)
         return constant, total, units, exact, moves
@@ -196,10 +198,12 @@ class Bounded:
         assert before is not None
         size = magnitudes(operand.coefficients)
         _, total, units, exact, moves = self._sums(before, size, self.norm, self.unit)
-        total, slack, certain = (
-            np.take(part, parents, axis=0) for part in (total, self.norm * before.error, exact | ~moves)
-        )
-        return Bounds(np.where(certain, 0.0, chain_error(steps[:, None], total, slack)), tuple(units))
+        slack = self.norm * before.error
+        error = chain_error(steps[:, None], total.take(parents, axis=0), slack.take(parents, axis=0))
+        certain = exact | ~moves
+        if certain.any():
+            error = np.where(certain.take(parents, axis=0), 0.0, error)
+        return Bounds(error, tuple(units))
 
     def selection(self, picked: NDArray[Any]) -> Bounds:
         """Bounds of a linear map applied to a one-hot tensor: a column, plus the bias if there is one."""
