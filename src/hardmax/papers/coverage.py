@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from hardmax.networks.files.opening import text_of
 from hardmax.papers.entries import Claim
 
 _LEDGER = "papers/test_ledger.py::test_fed_the_opposite_the_check_answers_the_opposite"
@@ -27,7 +28,7 @@ class Item:
     reason: str = ""
 
 
-_ITEMS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+_ITEMS = tomllib.loads(text_of(Path(__file__).with_suffix(".toml")))
 
 ITEMS = tuple(Item(**item) for item in _ITEMS["item"])
 

@@ -6,6 +6,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from hardmax.networks.files.opening import text_of
 from hardmax.papers import (
     appendices,
     attention_geometry,
@@ -34,6 +35,6 @@ def _claim(words: dict[str, Any]) -> Claim:
     )
 
 
-_WORDS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+_WORDS = tomllib.loads(text_of(Path(__file__).with_suffix(".toml")))
 
 ledger: tuple[Claim, ...] = tuple(map(_claim, _WORDS["statement"]))

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from hardmax.constructions.grid import grid_transformer
+from hardmax.networks.files.opening import text_of
 from hardmax.networks.layers import Attention, Head, Residual
 from hardmax.networks.library import affine_head, builtin
 from hardmax.networks.network import Network
@@ -63,7 +64,7 @@ def presets() -> tuple[Preset, ...]:
     >>> names[0], len(names) == len(set(names))
     ('power-diagram', True)
     """
-    listed = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))["preset"]
+    listed = tomllib.loads(text_of(Path(__file__).with_suffix(".toml")))["preset"]
     return tuple(Preset(make=_NETWORKS[words["name"]], **words) for words in listed)
 
 
