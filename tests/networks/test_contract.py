@@ -146,6 +146,15 @@ def test_floats_and_rationals_agree_where_nothing_rounds(kind, name):
     assert (net.labels(_POINTS).max(axis=0) < group_sizes(net)).all() and net.n_choices == len(group_sizes(net))
 
 
+@pytest.mark.parametrize(("kind", "name"), _kinds())
+def test_no_inputs_have_no_outputs_and_no_labels(kind, name):
+    net = _network(kind, name)
+    inputs = np.empty((0, *net.input_shape))
+    assert net(inputs).shape == (0, *net.output_shape)
+    if name not in _SMOOTH:
+        assert net.labels(inputs).shape == (0, net.n_choices)
+
+
 @pytest.mark.parametrize("name", _SMOOTH)
 def test_smooth_operations_have_floats_but_neither_rationals_nor_cells(name):
     net = _operation_network(name)

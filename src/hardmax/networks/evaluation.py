@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from functools import singledispatch
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -85,8 +86,8 @@ def _standing_in(kind: StandIn, x: Array) -> Array:
 def winners(operation: op.Operation, x: Array) -> NDArray[np.int64]:
     """The choices made on a batch: (batch, n) integers, ties to the lowest index."""
     if isinstance(operation, op.Relu | op.Clip):
-        return _passes(operation, x).reshape(len(x), -1).astype(np.int64)
-    return first_argmax(x).reshape(len(x), -1)
+        return _passes(operation, x).reshape(len(x), prod(x.shape[1:])).astype(np.int64)
+    return first_argmax(x).reshape(len(x), prod(x.shape[1:-1]))
 
 
 def _passes(operation: op.Relu | op.Clip, x: Array) -> NDArray[np.bool_]:
@@ -210,15 +211,13 @@ def _(operation: op.Shift, x: Array) -> Array:
 
 @without_constant.register
 def _(operation: op.Convolution, x: Array) -> Array:
-    groups, out_per_group = operation.weight.shape[:2]
-    examples = operation.input_shape[0]
-    per_group = x.reshape(len(x), examples, groups, -1)
+    groups, examples = operation.weight.shape[0], operation.input_shape[0]
+    per_group = x.reshape(len(x), examples, groups, prod(x.shape[1:]) // (examples * groups))
     zero = _library(x).zeros_like(per_group[..., :1])
     padded = _library(x).concatenate([per_group, zero], axis=-1)  # position -1 is the padding
     columns: Array = padded[..., operation.windows]  # (batch, examples, groups, positions, taps)
     result = columns @ operation.weight.swapaxes(-1, -2)  # (batch, examples, groups, positions, out/groups)
-    result = result.swapaxes(-1, -2).reshape(len(x), examples, groups * out_per_group, -1)
-    return result.reshape(len(x), *operation.output_shape)
+    return result.swapaxes(-1, -2).reshape(len(x), *operation.output_shape)
 
 
 @without_constant.register
@@ -234,7 +233,7 @@ def _(operation: op.Transpose, x: Array) -> Array:
 
 @without_constant.register
 def _(operation: op.Take, x: Array) -> Array:
-    return x.reshape(len(x), -1)[:, operation.positions]
+    return x.reshape(len(x), prod(x.shape[1:]))[:, operation.positions]
 
 
 @without_constant.register
