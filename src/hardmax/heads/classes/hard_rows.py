@@ -106,7 +106,8 @@ class Terrain:
 
     def distances(self, row: int, rows: IntArray) -> NDArray[np.float32]:
         """(rows,) squared distances of some rows from a row, all less by the same number."""
-        return np.asarray(self.near_sizes[rows] - 2.0 * (self.near_points[rows] @ self.near_points[row]))
+        with np.errstate(invalid="ignore"):  # a product of few floats may set the flag for lanes that it does not use
+            return np.asarray(self.near_sizes[rows] - 2.0 * (self.near_points[rows] @ self.near_points[row]))
 
     def nearest(self, row: int, allowed: BoolArray, count: int) -> IntArray:
         """The allowed rows nearest to a row, in no order."""
