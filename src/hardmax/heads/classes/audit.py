@@ -75,7 +75,8 @@ class ClassAudit(ClassRecord):
         """Biases with which every class lives that can: dead ones raised by their lift and up to ``margin``, together.
 
         ``dtype`` is the type of number that the biases are stored in; raised ones are rounded up to it. Classes with
-        one row share one cell at most, so copies stay as they are and are listed.
+        one row share one cell at most, so copies stay as they are and are listed. Where ``margin`` leaves classes
+        dead, smaller ones are tried, then up to sixteen times as much, which floats of few digits may need.
 
         Examples
         --------

@@ -48,7 +48,7 @@ class Repair:
     raised : classes whose bias grew; ``alone`` (raised,) is the bias that would do for each if no other were raised.
     copies : dead classes that no bias can help, because another class has the same row: only one of them can win.
     left : other classes that are dead still, because floats of this width were too coarse to tell their rows apart,
-        also with sixteen times the margin.
+        also with another margin, up to sixteen times the one asked for.
     losers, takers : classes that are proved to lose part of their cell, and for each the class that now wins there.
         Others may lose as well: these are the winners at witnesses and around those of raised classes.
     audit : the audit of the new head, which proves who lives.
