@@ -83,7 +83,7 @@ def test_a_cluster_that_loses_workers_counts_every_cell_once(cluster, tmp_path, 
                 pool.finished, pool.merged = watched, merging
                 return pool
 
-        found = hm.count_cells(NET, SQUARE, out=tmp_path, on=Killing(scheduler=client, chunk_seconds=0.2))
+        found = hm.count_cells(NET, SQUARE, out=tmp_path, on=Killing(scheduler=client, chunk_seconds=0.01))
         assert (found, found.is_complete) == (262144, True)
         assert workers[0].wait() == workers[1].wait() == -9 and len(seen) > 3
         parts = list((tmp_path / "parts").iterdir())
