@@ -248,7 +248,7 @@ import sys
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has its background jobs ignore Ctrl-C
 import hardmax as hm
 net = hm.grid_transformer(4, 2, 2, int(sys.argv[2]))
-found = hm.count_cells(net, hm.Box([0, 0], [1, 1]), out=sys.argv[1], on=hm.Resources(processes=2, chunk_seconds=0.1))
+found = hm.count_cells(net, hm.Box([0, 0], [1, 1]), out=sys.argv[1], on=hm.Resources(processes=2, chunk_seconds=0.01))
 print(int(found), found.is_complete)
 """
 
