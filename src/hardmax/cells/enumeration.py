@@ -521,7 +521,7 @@ class Enumeration:
     def _next_part(self, chunk: Chunk, stage: Stage) -> int:
         """Up to which choice to cut now: a wide stage of few pieces is cut in parts, so that threads can share it."""
         end = self.part_end(stage, chunk.n_decided, chunk.pieces)
-        if self._workers == 1 or len(chunk) >= 4 * self._workers or stage.n_choices - chunk.n_decided < 32:
+        if self._workers == 1 or len(chunk) >= 4 * self._workers or stage.n_choices - chunk.n_decided < 16:
             return end
         if stage.has_twins or not self.engine.shares_stages:
             return end

@@ -118,7 +118,7 @@ class Solids(Polytopes):
             part if part.shape[1] == columns else np.column_stack([part[:, : columns - 1], np.asarray(batch.error)])
             for part, batch in zip(corners, solids, strict=True)
         ]  # of finished ones some may have one error, and what was settled in rationals two
-        numbers = [batch.numbered for batch in solids]
+        numbers = [] if is_finished else [batch.numbered for batch in solids]
         firsts = np.cumsum([0, *(int(part.max(initial=0)) + 1 for part in numbers)], dtype=np.uint32)
         return Solids.of(
             solids[0].dim,
@@ -165,6 +165,7 @@ class SpaceEngine:
         self._domain = domain
         self._is_unbounded = not domain.is_bounded
         self._capacity, self._words = 8 << self.dim, 1
+        self._spread: dict[int, float] = {}  # by a stage's first column: children a piece, in the last batch
 
     def root(self) -> Solids:
         """The whole domain as one polytope."""
@@ -268,7 +269,9 @@ class SpaceEngine:
         doubtful = np.empty(n, dtype=np.int64)
         label_type = stage.label_dtype
         per_child = max(16, 5 * len(pieces.vertices) // max(1, 4 * n))
-        capacity = 0 if count_only else min(max(16 * n, 1024), max(8, _MOST_CORNERS // per_child), limit + 1024)
+        spread = 1.5 * self._spread.get(int(stage.columns[0]), 10.0)
+        most = 0 if count_only else min(max(8, _MOST_CORNERS // per_child), limit + 1024)
+        capacity = min(max(int(spread * n), 1024), most)
         columns = corners.shape[1]
         if stage.is_last and self._is_unbounded and self.dim > 2:  # the plane needs both errors to order corners
             columns = 2 * self.dim + 1
@@ -323,6 +326,8 @@ class SpaceEngine:
                     break
                 if position == before:
                     capacity *= 2
+                capacity = min(max(capacity, 16 * (n - position)), max(most, capacity))
+        self._spread[int(stage.columns[0])] = n_children / max(1, position)
         joined = np.concatenate(all_doubtful) if all_doubtful else np.empty(0, dtype=np.int64)
         if not parts:
             nothing = pieces.take(0, 0)
