@@ -4,12 +4,17 @@
 
 import numpy as np
 
-from hardmax.exact.compiling import kernel
+from hardmax.exact import rounding
+from hardmax.exact.compiling import inner, kernel
+
+chain_error = inner(rounding.chain_error)  # a lemma of docs/error_bounds.md
 
 #: A chain of updates is cut here, which bounds the rounding it gathers.
 CHAIN = 64
 #: Up to so many outputs a dot product each is quicker than a chain of updates.
 FEW_OUTPUTS = 4
+#: Numbers stay below this, so that no sum overflows.
+LARGEST = 2.0**1000
 
 
 @kernel(nogil=True, fastmath={"reassoc", "contract"})
@@ -33,20 +38,51 @@ def _masked_dots(source, parents, labels, weight, bias):
     return result
 
 
-@kernel(nogil=True)
-def relu_then_linear(source, parents, labels, columns, bias):
-    """``columns.T @ (labels * source[parent]) + bias`` for each child and coefficient: (child, term, out).
+@inner(nogil=True)
+def _errors(source, before, parents, steps, sums):
+    """Bounds on the errors of all children's entries, (child, term), and whether every partial sum stays below LARGEST.
 
-    Children of one parent that follow each other differ in few ReLUs, so each is made from the last by adding
-    and removing the rows that flipped. ``columns`` is (in, out): the weight transposed. The second result
-    counts, for each child, the rows added up since its chain began. Numpy twin: ``relu_then_linear_plain``.
+    ``before`` bounds the errors of ``source``; ``steps`` counts the rows added up since a child's chain began.
+    ``sums``: the norm of the weights, the largest constant, and for each term a limit below which sums of exact numbers
+    are free of rounding.
     """
+    norm, largest_constant, limits = sums
+    n_children, terms, is_small = len(parents), before.shape[1], True
+    result, total, is_certain = np.empty((n_children, terms)), np.empty(terms), np.empty(terms, dtype=np.bool_)
+    for child in range(n_children):
+        parent = parents[child]
+        for k in range(terms if child == 0 or parents[child - 1] != parent else 0):
+            size, constant, error = 0.0, largest_constant if k == 0 else 0.0, before[parent, k]
+            for j in range(source.shape[2]):
+                size = max(size, abs(source[parent, k, j]))
+            total[k] = norm * size + constant
+            is_small = is_small and total[k] < LARGEST
+            is_exact = error == 0.0 and total[k] * rounding.SAFETY < limits[k]
+            # whether the sum may differ from zero, however little: a bound may underflow
+            moves = (norm > 0.0 and (size > 0.0 or error > 0.0)) or constant > 0.0
+            is_certain[k] = is_exact or not moves
+        for k in range(terms):
+            error = chain_error(steps[child], total[k], norm * before[parent, k])
+            result[child, k] = 0.0 if is_certain[k] else error
+    return result, is_small
+
+
+@kernel(nogil=True)
+def relu_then_linear(source, before, parents, labels, layer, sums):
+    """``columns.T @ (labels * source[parent]) + bias`` for each child and coefficient, and what ``_errors`` returns.
+
+    The first is (child, term, out). Children of one parent that follow each other differ in few ReLUs, so each is made
+    from the last by adding and removing the rows that flipped. ``layer``: ``columns`` (in, out), the weight transposed,
+    and ``bias``. Numpy twin: ``relu_then_linear_plain``.
+    """
+    columns, bias = layer
     n_children = len(parents)
     terms, width = source.shape[1], source.shape[2]
     out_width = columns.shape[1]
     steps = np.full(n_children, width * 1.0)
     if out_width <= FEW_OUTPUTS:
-        return _masked_dots(source, parents, labels, np.ascontiguousarray(columns.T), bias), steps
+        result = _masked_dots(source, parents, labels, np.ascontiguousarray(columns.T), bias)
+        return result, *_errors(source, before, parents, steps, sums)
     result = np.empty((n_children, terms, out_width))
     chain = 0
     for child in range(n_children):
@@ -90,7 +126,7 @@ def relu_then_linear(source, parents, labels, columns, bias):
                             for o in range(out_width):
                                 result[child, k, o] += factor * columns[j, o]
             steps[child] = steps[child - 1] + count
-    return result, steps
+    return result, *_errors(source, before, parents, steps, sums)
 
 
 def relu_then_linear_plain(source, parents, labels, columns, bias):
