@@ -20,6 +20,11 @@ from hardmax.exact.systems import UNIT_ROW_ERROR
 
 dot_error = inner(rounding.dot_error)
 
+#: A number whose 64 runs of six bits all differ (de Bruijn), and which bit its product with a power of two tells.
+_SPREAD = np.uint64(0x03F79D71B4CB0A89)
+_BIT_AT = np.empty(64, dtype=np.int64)
+_BIT_AT[(_SPREAD << np.arange(64, dtype=np.uint64)) >> np.uint64(58)] = np.arange(64)
+
 
 class Facets(NamedTuple):
     """The facets of polytopes: whose they are, what choice makes them (negative: the domain) and who wins behind them.
@@ -95,10 +100,12 @@ def facets_at_corners(incidence, vertex_start, facet_start):
         for corner in range(vertex_start[cell], vertex_start[cell + 1]):
             place = start[corner]
             for w in range(incidence.shape[1]):
-                for bit in range(min(64, max(0, facet_start[cell + 1] - facet_start[cell] - 64 * w))):
-                    if incidence[corner, w] >> np.uint64(bit) & np.uint64(1):
-                        facets[place] = facet_start[cell] + 64 * w + bit
-                        place += 1
+                word = incidence[corner, w]
+                while word != np.uint64(0):
+                    rest = word & (word - np.uint64(1))
+                    bit = _BIT_AT[(word ^ rest) * _SPREAD >> np.uint64(58)]
+                    facets[place], word = facet_start[cell] + 64 * w + bit, rest
+                    place += 1
     return start, facets
 
 
@@ -152,19 +159,26 @@ def _room(cell, other, column, facets):
 
 
 @borrowing(nogil=True)
+def _has_no_room(cell, other, column, facets):
+    """Whether such a choice leaves two cells no point in common."""
+    room, bound = _room(cell, other, column, facets)
+    return room < -bound
+
+
+@borrowing(nogil=True)
 def _are_opposed(cell, other, facets, depends, apart):
     """Whether a choice leaves two cells no point in common, and in how many they differ: ``apart`` gets these."""
     labels, n_apart = facets.labels, 0
     for column in range(labels.shape[1]):
         if labels[cell, column] != labels[other, column]:
-            room, bound = _room(cell, other, column, facets)
-            if depends[2, column, 0] and room < -bound:
+            if depends[2, column, 0] and _has_no_room(cell, other, column, facets):
                 return True, 0
             apart[n_apart] = column
             n_apart += 1
     for k in range(n_apart):
-        room, bound = _room(cell, other, apart[k], facets)
-        if room < -bound and _is_free_of(depends[1], apart[k], apart, n_apart):
+        column = apart[k]
+        is_alike = not depends[2, column, 0] and _is_free_of(depends[1], column, apart, n_apart)
+        if is_alike and _has_no_room(cell, other, column, facets):
             return True, 0
     return False, n_apart
 
@@ -323,9 +337,9 @@ def _fill_cone(one, two, facets, room):
                 largest = 0.0
                 for k in range(dim):
                     largest = max(largest, abs(room.point[k]))
-                shift = -_exponent(largest)
+                scale = ldexp(1.0, -_exponent(largest))
                 for k in range(dim):
-                    columns[k, m], loose[m, k] = ldexp(-room.point[k], shift), ldexp(loose[m, k], shift)
+                    columns[k, m], loose[m, k] = -room.point[k] * scale, loose[m, k] * scale
                 m += 1
     columns[:, m], loose[m] = 0.0, 0.0
     columns[dim - 1, m] = -1.0
@@ -335,11 +349,9 @@ def _fill_cone(one, two, facets, room):
         for i in range(m):
             largest = max(largest, abs(columns[k, i]))
         room.exponents[k] = _exponent(largest)
+        scale = ldexp(1.0, -room.exponents[k])
         for i in range(m):
-            columns[k, i], loose[i, k] = (
-                ldexp(columns[k, i], -room.exponents[k]),
-                ldexp(loose[i, k], -room.exponents[k]),
-            )
+            columns[k, i], loose[i, k] = columns[k, i] * scale, loose[i, k] * scale
     worst = 0.0
     for i in range(m):
         length = 0.0
