@@ -28,7 +28,7 @@ from hardmax.cells.polytopes import Polytopes
 from hardmax.cells.storage import save_cells
 from hardmax.cells.verify.verification import verify
 from hardmax.errors import IncompleteError, QuadraticScoresError, ShapeError
-from hardmax.exact.quadratic import distance
+from hardmax.exact.quadratic import QuadraticNumber, distance
 from hardmax.exactness import Exactness, FloatArray, IntArray, detached
 from hardmax.networks.network import Network
 from hardmax.networks.slices.coefficients import Arithmetic, SliceProgram
@@ -182,6 +182,13 @@ class CellComplex:
                 )
         return rebuild(self.pieces, index, lambda wall: self.follower.wall_row(wall, label))
 
+    def exact_ends(self, index: int) -> tuple[QuadraticNumber | None, QuadraticNumber | None]:
+        """The ends of a cell on a line, low and high; None where it is unbounded."""
+        assert self.dim == 1
+        wall_row = partial(self._inward, index)
+        low, high = (exact_end(self.domain, self.pieces, index, side, wall_row) for side in (0, 1))
+        return low, high
+
     @property
     def volumes(self) -> FloatArray:
         """The volume of each cell in slice coordinates, (n_cells,): positive, and infinite where unbounded.
@@ -206,9 +213,9 @@ class CellComplex:
     def _exact_volume(self, index: int) -> tuple[float, float]:
         if self.dim > 1:
             return rounded(volume(self.exact_cell(index)))
-        ends = [exact_end(self.domain, self.pieces, index, side, partial(self._inward, index)) for side in (0, 1)]
-        assert ends[0] is not None and ends[1] is not None
-        return distance(ends[1], ends[0])
+        low, high = self.exact_ends(index)
+        assert low is not None and high is not None
+        return distance(high, low)
 
     @cached_property
     def interior_points(self) -> FloatArray:
