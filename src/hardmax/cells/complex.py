@@ -29,7 +29,7 @@ from hardmax.cells.storage import save_cells
 from hardmax.cells.verify.verification import verify
 from hardmax.errors import IncompleteError, QuadraticScoresError, ShapeError
 from hardmax.exact.quadratic import QuadraticNumber, distance
-from hardmax.exactness import Exactness, FloatArray, IntArray, detached
+from hardmax.exactness import Exactness, FloatArray, IntArray, numbers
 from hardmax.networks.network import Network
 from hardmax.networks.slices.coefficients import Arithmetic, SliceProgram
 from hardmax.views import view
@@ -277,7 +277,7 @@ class CellComplex:
 
         Exactness: certified: floats decide where every score clears its proved bound, rationals elsewhere.
         """
-        u = np.asarray(detached(points), dtype=np.float64)
+        u = numbers("points", points)
         if u.ndim != 2 or u.shape[1] != self.dim:
             raise ShapeError(f"expected points (n, {self.dim}) in slice coordinates, got shape {u.shape}")
         found = np.full(len(u), -1, dtype=np.int64)

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from hardmax.errors import DomainError, ShapeError
 from hardmax.exact.rationals import rational_array
 from hardmax.exact.rounding import dot_error
-from hardmax.exactness import FloatArray, finite_numbers, set_fields
+from hardmax.exactness import FloatArray, finite_numbers, numbers, set_fields
 
 Shape = tuple[int, ...]
 
@@ -50,7 +50,7 @@ class Domain:
     def points(self, coordinates: ArrayLike, input_shape: Shape) -> FloatArray:
         """Inputs (..., *input_shape) at slice coordinates (..., dim)."""
         origin, basis = self.slice_of(input_shape)
-        u = np.asarray(coordinates, dtype=np.float64)
+        u = numbers("slice coordinates", coordinates)
         if u.shape[-1:] != (self.dim,):
             raise ShapeError(f"expected slice coordinates (..., {self.dim}), got shape {u.shape}")
         return np.asarray(origin + np.tensordot(u, basis, axes=1))

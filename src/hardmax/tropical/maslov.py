@@ -29,7 +29,7 @@ def checked_temperature(temperature: float) -> float:
     """
     try:
         value = float(temperature)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise ParameterError(f"expected a temperature, a number >= 0, got {temperature!r}") from error
     if not 0.0 <= value < np.inf:
         raise ParameterError(f"expected a finite temperature >= 0, got {value}; zero is hard, one is softmax(s)")

@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike
 from hardmax.errors import ParameterError, PrecisionError, ShapeError, WeightError
 from hardmax.exact.rationals import dot, exact_scores, fractions
 from hardmax.exact.rounding import dot_error
-from hardmax.exactness import BoolArray, FloatArray, IntArray, ReadOnlyArrays, detached
+from hardmax.exactness import BoolArray, FloatArray, IntArray, ReadOnlyArrays, numbers
 from hardmax.heads.classes.domains import read_domain
 from hardmax.heads.classes.sources import arrays_head
 from hardmax.heads.diagram.clipping import Polyhedron, clipped_polygons, clipped_polyhedra
@@ -254,7 +254,7 @@ class PowerDiagram(ReadOnlyArrays):
 
     def read_queries(self, queries: ArrayLike) -> FloatArray:
         """Queries (..., d) as finite floats, refused otherwise."""
-        points = np.asarray(detached(queries), dtype=np.float64)
+        points = numbers("queries", queries)
         if points.ndim < 1 or points.shape[-1] != self.dim:
             raise ShapeError(f"expected queries of shape (..., {self.dim}), got {points.shape}")
         if not np.isfinite(points).all():
