@@ -102,7 +102,7 @@ def test_numbers_that_no_float_holds_are_refused_wherever_they_are_given(number)
     """Rounded silently, two keys 2**53 and 2**53 + 1 would be one, and all that is proved be of other numbers."""
     readers = [*_readers(), *([] if isinstance(number, Fraction) else [hm.Network([hm.ReLU()], 2)])]
     for reader in readers:  # a network takes fractions as they are
-        with pytest.raises(hm.errors.WeightError, match="binary64|object"):
+        with pytest.raises(hm.errors.WeightError, match=r"binary64|object"):
             reader(np.array([[number, 0]]))
 
 

@@ -33,7 +33,14 @@ _SHOWN = 40  # heads in the table for people
 
 
 def heads(
-    model: Annotated[str, typer.Argument(help="A trained model: model:smollm2.", autocompletion=complete_model)],
+    model: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODEL",
+            help="A trained model: model:minilm, model:smollm2, model:sceptr or model:sceptr:VARIANT.",
+            autocompletion=complete_model,
+        ),
+    ],
     texts: TextsOption = None,
     out: Annotated[Path | None, typer.Option("-o", "--out", help="Write a page (.html) about all heads.")] = None,
     force: ForceOption = False,

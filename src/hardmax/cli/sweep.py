@@ -26,7 +26,7 @@ _SHOWN = 40
 
 
 def sweep(
-    plan: Annotated[Path, typer.Argument(help="The plan, a .toml file.", show_default=False)],
+    plan: Annotated[Path, typer.Argument(metavar="PLAN", help="The plan, a .toml file.", show_default=False)],
     *,
     out: FolderOption = None,
     as_json: JsonOption = False,
