@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 from enum import StrEnum
+from math import isfinite
 from numbers import Real
 from typing import Any
 
@@ -216,6 +217,14 @@ def finite_numbers(what: str, values: Any) -> FloatArray:
     return array
 
 
+def is_finite(value: Any) -> bool:
+    """Whether a value is a real number between the largest floats."""
+    try:
+        return isinstance(value, Real) and isfinite(value)
+    except OverflowError:  # an integer beyond them
+        return False
+
+
 def positive_number(name: str, value: Any, meaning: str = "") -> float:
     """A positive finite number given as an argument, as a float; what it means is said where it is none.
 
@@ -248,6 +257,21 @@ def check_count(name: str, value: Any, least: int = 1) -> None:
     """
     if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
         raise ParameterError(f"{name}: expected an integer of at least {least}, got {value!r:.80}")
+
+
+def as_index(what: str, index: Any, count: int) -> int:
+    """The index of one of ``count`` things, as an int; others are refused by name, negative ones too.
+
+    Examples
+    --------
+    >>> as_index("cell", 3, 3)
+    Traceback (most recent call last):
+        ...
+    hardmax.errors.ParameterError: expected a cell between 0 and 2, got 3
+    """
+    if not isinstance(index, int | np.integer) or isinstance(index, bool) or not 0 <= index < count:
+        raise ParameterError(f"expected a {what} between 0 and {count - 1}, got {index!r:.80}")
+    return int(index)
 
 
 def check_generator(rng: Any) -> None:

@@ -29,7 +29,7 @@ from hardmax.cells.storage import save_cells
 from hardmax.cells.verify.verification import verify
 from hardmax.errors import IncompleteError, QuadraticScoresError, ShapeError
 from hardmax.exact.quadratic import QuadraticNumber, distance
-from hardmax.exactness import Exactness, FloatArray, IntArray, numbers
+from hardmax.exactness import Exactness, FloatArray, IntArray, as_index, numbers
 from hardmax.networks.network import Network
 from hardmax.networks.slices.coefficients import Arithmetic, SliceProgram
 from hardmax.views import view
@@ -147,6 +147,7 @@ class CellComplex:
         Exactness: certified in certified and exact results: every coordinate is within ``pieces.error`` of the true
         vertex's. Vertices that differ may have equal floats; ``exact_cell`` tells them apart.
         """
+        index = as_index("cell", index, self.n_cells)
         part = slice(self.pieces.vertex_start[index], self.pieces.vertex_start[index + 1])
         points = self.pieces.vertices[part]
         if self.pieces.directions is not None:
@@ -171,6 +172,7 @@ class CellComplex:
 
     def exact_cell(self, index: int) -> ExactPolytope:
         """A cell in rationals, rebuilt from its label and walls."""
+        index = as_index("cell", index, self.n_cells)
         label = self.labels[index]
         if self.dim == 1:
             walls = self.pieces.walls[self.pieces.facet_start[index] : self.pieces.facet_start[index + 1]]

@@ -121,7 +121,9 @@ class Plane(Domain):
         a, b, c = (finite_numbers("Plane.through", p) for p in (first, second, third))
         if not a.shape == b.shape == c.shape:
             raise ShapeError(f"Plane.through: points have shapes {a.shape}, {b.shape} and {c.shape}")
-        span = (-float(margin), 1.0 + float(margin))
+        if np.ndim(beyond := finite_numbers("Plane.through margin", margin)):
+            raise ShapeError(f"Plane.through: expected one number as margin, got shape {beyond.shape}")
+        span = (-float(beyond), 1.0 + float(beyond))
         return cls(a, np.stack([b - a, c - a]), (span, span))
 
     dim = 2

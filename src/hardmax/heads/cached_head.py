@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from hardmax.errors import OperatorError, ParameterError, ShapeError, WeightError
 from hardmax.exact.rounding import UNIT_ROUNDOFF, norm_above
-from hardmax.exactness import BoolArray, Exactness, FloatArray, IntArray, numbers
+from hardmax.exactness import BoolArray, Exactness, FloatArray, IntArray, is_finite, numbers
 from hardmax.heads._tables import caches_html
 from hardmax.heads.capture.captured import CapturedHead, read_only
 from hardmax.heads.diagram.power_diagram import PowerDiagram, power_diagram
@@ -332,7 +332,7 @@ class CachedHead:
     def _distance(self, radius: Any, relative: bool) -> float:
         """A distance in query space, given so or, where ``relative``, as a multiple of the query's length."""
         unit = float(lengths_of(self.query[None])[0]) if relative else 1.0
-        if not (isinstance(radius, Real) and isfinite(float(radius) * unit) and float(radius) >= 0):
+        if not (is_finite(radius) and radius >= 0 and isfinite(float(radius) * unit)):
             raise ParameterError(f"radius: expected a finite distance of at least 0, got {radius!r}")
         return float(radius) * unit
 

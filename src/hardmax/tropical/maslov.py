@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import EmptyError, ParameterError, PrecisionError, ShapeError
-from hardmax.exactness import FloatArray, broadcast_shape
+from hardmax.exactness import FloatArray, broadcast_shape, numbers
 from hardmax.tropical.semiring import ZERO, maxplus_array, maxplus_matmul, maxplus_multiply
 
 # Terms of one product held at a time: 2**22 doubles are 32 MiB.
@@ -152,8 +152,8 @@ def soft_matmul(left: ArrayLike, right: ArrayLike, temperature: float) -> FloatA
 
 
 def _doubles(values: ArrayLike, name: str) -> FloatArray:
-    array = maxplus_array(values, name) if np.size(values) else np.asarray(values, dtype=np.float64)
-    return array.astype(np.float64, copy=False)
+    array = numbers(name, values)
+    return np.asarray(maxplus_array(array, name)) if array.size else array
 
 
 def _relative_weights(scores: FloatArray, tau: float) -> tuple[FloatArray, NDArray[np.bool_]]:

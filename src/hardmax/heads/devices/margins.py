@@ -20,7 +20,7 @@ from hardmax.errors import EmptyError, ParameterError, RunError, ShapeError, Wei
 from hardmax.exact.decimals import log_exceeds
 from hardmax.exact.rationals import exact_scores, fraction, nearest_float
 from hardmax.exact.rounding import SAFETY, dot_error, length_above, relative_error
-from hardmax.exactness import BoolArray, Exactness, FloatArray, IntArray, ReadOnlyArrays, numbers
+from hardmax.exactness import BoolArray, Exactness, FloatArray, IntArray, ReadOnlyArrays, is_finite, numbers
 from hardmax.heads.devices.arrays import single_margin_error, single_tensor, torch_package, whole_binary32
 
 #: Scores held at once, on a device with its own memory and without.
@@ -171,7 +171,7 @@ class _Given:
         if n_keys == 0 or len(arrays["queries"]) == 0:
             raise EmptyError("expected at least one query and one key, got none")
         heat = sqrt(dim) if temperature is None else temperature
-        if isinstance(heat, bool) or not isinstance(heat, int | float | np.floating) or not 0 < heat < inf:
+        if isinstance(heat, bool) or not is_finite(heat) or not heat > 0:
             raise ParameterError(f"temperature: expected a finite number above 0, got {temperature!r:.80}")
         if causal and len(arrays["queries"]) > n_keys:
             raise ShapeError(
@@ -255,7 +255,7 @@ def _on_device(given: _Given, device: str) -> list[_Block]:
         place = torch.device(device)
         queries, keys = (single_tensor(torch, array).to(place) for array in (given.queries, given.keys))
         biases = None if given.biases is None else single_tensor(torch, given.biases).to(place)
-    except (RuntimeError, AssertionError, TypeError) as error:
+    except (RuntimeError, AssertionError, TypeError, ValueError) as error:
         raise ParameterError(f"device={device!r}: torch cannot use it ({error!s:.200})") from None
     found = []
     size = max(1, _BLOCKS.get(place.type, 2**23) // given.n_keys)

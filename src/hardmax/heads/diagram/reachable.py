@@ -112,7 +112,7 @@ def is_won(diagram: PowerDiagram, key: int, query: Sequence[Fraction]) -> bool:
 
 def _generators(queries: ArrayLike, dim: int, name: str) -> FloatArray:
     points = numbers(name, queries)
-    if points.ndim != 2 or (points.size and points.shape[1] != dim):
+    if points.ndim != 2 or (len(points) and points.shape[1] != dim):
         raise ShapeError(f"{name}: expected queries of shape (n, {dim}), got {points.shape}")
     if len(points) == 0:
         raise EmptyError(f"{name}: expected at least one query, got an array of shape {points.shape}")
