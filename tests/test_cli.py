@@ -113,7 +113,7 @@ def test_a_file_that_is_no_network_is_refused_in_one_line_without_a_traceback(co
     path = tmp_path / f"net{suffix}"
     if content is not None:
         path.write_bytes(content)
-    command = [sys.executable, "-m", "hardmax.cli", "report", str(path)]
+    command = [sys.executable, "-m", "hardmax", "report", str(path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stdout == ""

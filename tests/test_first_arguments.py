@@ -1,6 +1,7 @@
 """Every public function, asked about something it cannot take, says so in an error of ours."""
 
 import inspect
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -61,3 +62,95 @@ def test_a_stranger_as_first_argument_is_refused_by_name(name, tmp_path, monkeyp
                     raise AssertionError(f"{name} of {stranger!r}: {error}") from error
             except Exception as error:
                 raise AssertionError(f"{name} of {stranger!r}: {type(error).__name__}: {error}") from error
+
+
+def _asked_beside():
+    """Calls with one argument left open, which is not the first."""
+    net = hm.Network([hm.Affine([[1.0], [-1.0]]), hm.ReLU()], 1)
+    box, keys = hm.Box([-1.0], [1.0]), [[1.0, 0.0], [0.0, 1.0]]
+    cells, diagram, audit = hm.enumerate_cells(net, box), hm.power_diagram(keys), hm.audit_classes(keys)
+    polynomial = hm.TropicalPolynomial(keys)
+    yield from (cells.vertices, cells.exact_cell, diagram.halfspaces, diagram.interior_point, audit.repaired_bias)
+    yield lambda x: hm.enumerate_cells(net, box, exactness=x)
+    yield lambda x: hm.enumerate_cells(net, box, workers=x)
+    yield lambda x: hm.Plane.through([0.0, 0.0], [1.0, 0.0], [0.0, 1.0], margin=x)
+    yield lambda x: hm.joint_cells([(keys, None)], max_cells=x)
+    yield lambda x: hm.audit_classes(keys, max_seconds=x)
+    yield lambda x: hm.audit_classes(keys, names=x)
+    yield lambda x: hm.audit_classes(x, names=["a", "b"])
+    yield lambda x: hm.from_arrays([keys], x)
+    yield lambda x: hm.from_arrays([keys], layout=x)
+    yield lambda x: hm.max_of_minima(keys, [0.0, 0.0], x)
+    yield lambda x: hm.max_of_minima(keys, [0.0, 0.0], [[x]])
+    yield lambda x: hm.piecewise_linear_from_pieces(x, [[1.0]], [0.0])
+    yield lambda x: hm.fidelity.temperature_path(hm.builtin("demo"), [[0.0, 0.0]], x)
+    yield lambda x: hm.fidelity.compare(hm.builtin("demo"), [[0.0, 0.0]], labels=x)
+    yield lambda x: hm.attention_margins(keys, keys, temperature=x)
+    yield lambda x: hm.tropical.softmax(x, 1.0)
+    yield lambda x: polynomial**x
+    yield lambda x: diagram.reachable(hull=x)
+
+
+def test_a_stranger_beside_the_first_argument_is_refused_by_name():
+    """Taken where it fits after all; an index is never rounded, nor counted from the end."""
+    for ask in _asked_beside():
+        for stranger in (*_strangers(), 1.5, 10**400, [[]], [1, [2, 3]], np.array(0.5), {"a": "b"}):
+            try:
+                ask(stranger)
+            except hm.HardmaxError as error:
+                assert str(error)
+    with pytest.raises(hm.errors.ParameterError, match="expected a cell between 0 and 1, got -1"):
+        hm.enumerate_cells(hm.Network([hm.ReLU()], 1), hm.Space(1)).vertices(-1)
+
+
+def test_a_direction_of_the_largest_floats_warns_of_nothing():
+    net = hm.Network([hm.Affine([[1.0, 1.0], [3.0, -1.0]], [1.0, 1.0]), hm.ReLU()], 2)
+    assert hm.local_map(net, [0.0, 0.0], direction=[1e308, -1e308]).lower == np.inf
+    assert hm.local_map(net, [0.0, 0.0], direction=[-1e308, 1e308]).radius == 2.5e-309
+
+
+def _readers():
+    net = hm.Network([hm.Affine([[1.0]]), hm.ReLU()], 1)
+    cells = hm.enumerate_cells(net, hm.Box([-(2.0**60)], [2.0**60]))
+    line = hm.power_diagram([[1.0], [0.0]])
+    yield from (
+        hm.Affine,
+        hm.TropicalPolynomial,
+        hm.power_diagram,
+        hm.audit_classes,
+        lambda x: hm.stability.certify(x, 1.0),
+    )
+    yield from (
+        lambda x: hm.Affine([[1.0], [1.0]], x[0]),
+        lambda x: hm.Head(x, x, [[1.0]]),
+        lambda x: hm.Box(x[0], [2.0**70] * 2),
+    )
+    yield from (lambda x: hm.power_diagram([[1.0], [1.0]], x[0]), lambda x: hm.joint_cells([(x.T, None)]))
+    yield from (
+        lambda x: hm.local_map(net, x[0, :1]),
+        lambda x: hm.decision_constant(net, hm.Segment(x[0], [0.0, 0.0])),
+    )
+    yield from (lambda x: cells.locate(x.T), lambda x: line.assign(x.T))
+    yield from (lambda x: line.reachable(hull=x.T), lambda x: line.reachable(ball=(x[0, :1], 1.0)))
+    yield from (
+        lambda x: line.reachable(polyhedron=([[1.0], [-1.0]], x[0])),
+        lambda x: hm.attention_margins([[1.0]], x.T),
+    )
+    yield from (
+        lambda x: hm.TropicalPolynomial([[1.0]])(x.T),
+        lambda x: hm.maxout_network([(x[:, :, None], [[0.0, 0.0]])]),
+    )
+
+
+@pytest.mark.parametrize("number", [2**53 + 1, np.longdouble(1) / 3, Fraction(1, 3)])
+def test_numbers_that_no_float_holds_are_refused_wherever_they_are_given(number):
+    """Rounded silently, two keys 2**53 and 2**53 + 1 would be one, and all that is proved be of other numbers."""
+    readers = [*_readers(), *([] if isinstance(number, Fraction) else [hm.Network([hm.ReLU()], 2)])]
+    for reader in readers:  # a network takes fractions as they are
+        with pytest.raises(hm.errors.WeightError, match=r"binary64|object"):
+            reader(np.array([[number, 0]]))
+
+
+def test_masked_entries_are_no_numbers():
+    with pytest.raises(hm.errors.WeightError, match="masked"):
+        hm.Affine(np.ma.array([[1.0, 2.0]], mask=[[False, True]]))

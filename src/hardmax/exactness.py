@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 from enum import StrEnum
+from math import isfinite
 from numbers import Real
 from typing import Any
 
@@ -148,16 +149,51 @@ def numbers(what: str, values: Any) -> FloatArray:
     hardmax.errors.WeightError: keys: expected an array of numbers, got a NoneType
     """
     try:
-        raw = np.asarray(detached(values))
+        given = detached(values)
+        raw = np.asarray(given)
         if raw.dtype.kind in "biuf" or (raw.dtype.kind == "O" and all(isinstance(x, Real) for x in raw.reshape(-1))):
             with np.errstate(over="ignore"):
-                return np.asarray(raw, dtype=np.float64)
+                floats = np.asarray(raw, dtype=np.float64)
+            check_kept(what, given, floats)
+            return floats
+    except WeightError:
+        raise
     except (TypeError, ValueError, OverflowError) as error:
         raise WeightError(f"{what}: expected an array of numbers, got a {type(values).__name__} ({error})") from None
     remedy = " of complex ones" if raw.dtype.kind == "c" else ""
     if hasattr(values, "named_modules"):
         remedy = "; a torch module's numbers are its .weight and .bias"
     raise WeightError(f"{what}: expected an array of numbers, got a {type(values).__name__}{remedy}")
+
+
+def check_kept(what: str, given: Any, floats: NDArray[Any]) -> None:
+    """Refuse numbers that became others as floats: integers above 2^53, fractions, long doubles, masked entries.
+
+    Examples
+    --------
+    >>> check_kept("keys", [2**53, 3], np.array([2.0**53, 3.0]))
+    >>> check_kept("keys", np.array([2**53 + 1]), np.array([2.0**53]))
+    Traceback (most recent call last):
+        ...
+    hardmax.errors.WeightError: keys: 9007199254740993 is no binary64 number, the nearest is 9007199254740992.0; ...
+    """
+    source = np.asarray(given)
+    if source is given and source.dtype.kind == "f" and source.dtype.itemsize <= 8:
+        return
+    if isinstance(given, np.ndarray) and np.any(getattr(given, "mask", False)):
+        raise WeightError(f"{what}: expected numbers, got an array with masked entries; fill them, or drop them")
+    is_rare = source.dtype == object or source.dtype.itemsize > 8  # fractions, long doubles
+    doubtful = np.ones(floats.shape, dtype=bool) if is_rare else np.abs(floats) >= 2.0**53
+    if not doubtful.any():
+        return
+    if not isinstance(given, np.ndarray):  # numpy may have rounded integers that stand beside floats
+        source = np.asarray(given, dtype=object)
+    for exact, near in zip(source[doubtful].tolist(), floats[doubtful].tolist(), strict=True):
+        if exact != near and exact == exact:
+            raise WeightError(
+                f"{what}: {exact!r} is no binary64 number, the nearest is {near!r}; round the numbers yourself if "
+                "that is meant, or subtract a common one first"
+            )
 
 
 def finite_numbers(what: str, values: Any) -> FloatArray:
@@ -179,6 +215,14 @@ def finite_numbers(what: str, values: Any) -> FloatArray:
         )
     array.setflags(write=False)
     return array
+
+
+def is_finite(value: Any) -> bool:
+    """Whether a value is a real number between the largest floats."""
+    try:
+        return isinstance(value, Real) and isfinite(value)
+    except OverflowError:  # an integer beyond them
+        return False
 
 
 def positive_number(name: str, value: Any, meaning: str = "") -> float:
@@ -213,6 +257,21 @@ def check_count(name: str, value: Any, least: int = 1) -> None:
     """
     if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
         raise ParameterError(f"{name}: expected an integer of at least {least}, got {value!r:.80}")
+
+
+def as_index(what: str, index: Any, count: int) -> int:
+    """The index of one of ``count`` things, as an int; others are refused by name, negative ones too.
+
+    Examples
+    --------
+    >>> as_index("cell", 3, 3)
+    Traceback (most recent call last):
+        ...
+    hardmax.errors.ParameterError: expected a cell between 0 and 2, got 3
+    """
+    if not isinstance(index, int | np.integer) or isinstance(index, bool) or not 0 <= index < count:
+        raise ParameterError(f"expected a {what} between 0 and {count - 1}, got {index!r:.80}")
+    return int(index)
 
 
 def check_generator(rng: Any) -> None:

@@ -364,3 +364,16 @@ def test_lipschitz_constants_are_refused_by_name():
         hm.lipschitz([1.0])
     stopped = hm.lipschitz(hm.cells_around(net, [1.0], max_cells=1))
     assert stopped.upper == inf and stopped.lower == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("domain", [hm.Box([-2.0], [2.0]), hm.Space(1)])
+def test_an_interval_between_two_floats_has_a_rational_for_its_witness(domain):
+    w = 2.0**-30  # the class changes inside the last place of a third
+    third = hm.Affine([[w], [1.0], [-1.0]], [0.0, -1 / 3, 1 / 3])
+    layers = [third, hm.ReLU(), hm.Affine([[0.0, 2.0**60, 2.0**60], [0.0, 0.0, 0.0]], [0.0, w])]
+    found = hm.decision_constant(hm.Network(layers, 1), domain)
+    assert found.holds is False and {found.decision, found.other} == {0, 1}
+    scores = [
+        Fraction(2) ** 60 * abs(Fraction(x) - Fraction(1 / 3)) for x in (found.reference[0], found.counterexample[0])
+    ]
+    assert (scores[found.decision == 0] < Fraction(w) < scores[found.decision == 1]) is True

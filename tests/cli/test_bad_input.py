@@ -24,6 +24,7 @@ def folder(tmp_path, monkeypatch):
     np.savez("several.npz", a=inputs(), b=inputs())
     np.savez("empty.npz", inputs=np.zeros((0, 2)))
     np.savez("words.npz", inputs=np.array([["a", "b"]]))
+    np.savez("integers.npz", inputs=np.array([[2**53 + 1, 0]]))
     np.savez("nan.npz", inputs=np.vstack([inputs(2), [[np.nan, 0.0]]]))
     np.savez("same.npz", inputs=np.ones((3, 2)))
     np.savez("line.npz", inputs=np.array([[0.0, 0.0], [1.0, 1.0], [2.0, 2.0]]))
@@ -82,6 +83,7 @@ INPUTS = [
     ("empty.npz", "at least one"),
     ("words.npz", "numbers"),
     ("nan.npz", "input 2 holds NaN"),
+    ("integers.npz", "9007199254740993 is no binary64 number"),
     ("objects.npz", "nothing is unpickled"),
     ("junk.npz", "not a numpy file"),
     ("pickle.npy", "not a numpy file"),
@@ -100,7 +102,7 @@ INPUTS = [
 DOMAINS = [
     (["--box", "1", "-1"], "axis 0 is empty"),
     (["--box", "0", "0"], "empty"),
-    (["--box", "a", "b"], "numbers"),
+    (["--box", "a", "b"], "--box: expected numbers separated by commas"),
     (["--box", "0,0,0", "1,1,1"], "1 or 2 numbers"),
     (["--box", "nan", "1"], "finite"),
     (["--box", "-1"], "--box"),

@@ -145,7 +145,7 @@ def _on_a_terminal(*arguments):
 
     main, worker = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-m", "hardmax.cli", *arguments],
+        [sys.executable, "-m", "hardmax", *arguments],
         stdout=subprocess.PIPE,
         stderr=worker,
         env={**os.environ, "TERM": "xterm", "COLUMNS": "100"},

@@ -18,7 +18,7 @@ MARK = b"\xef\xbb\xbf"  # what spreadsheets put before their text
 
 def _program(*arguments, **options):
     return subprocess.Popen(
-        [sys.executable, "-m", "hardmax.cli", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options
+        [sys.executable, "-m", "hardmax", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options
     )
 
 

@@ -250,7 +250,7 @@ def test_receptors_are_read_from_tables_and_lines(name, text, tmp_path, capsys):
 )
 def test_bash_is_offered_trained_models_where_they_can_be_used(words, offered):
     asked = {"COMP_WORDS": "\n".join(words), "COMP_CWORD": str(len(words) - 1), "_HARDMAX_COMPLETE": "complete_bash"}
-    command = [sys.executable, "-m", "hardmax.cli"]
+    command = [sys.executable, "-m", "hardmax"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, **asked})
     assert done.stdout.split() == offered
 

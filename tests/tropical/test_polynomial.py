@@ -160,7 +160,7 @@ HUGE = TropicalPolynomial([[1e308]], [1e308])
         (lambda: TropicalPolynomial([[1.0]], [-np.inf]), errors.WeightError),
         (lambda: TropicalPolynomial([["x"]]), errors.WeightError),
         (lambda: TropicalPolynomial([[1.0], [1.0, 2.0]]), errors.WeightError),
-        (lambda: TropicalPolynomial([[2**60]]), errors.PrecisionError),
+        (lambda: TropicalPolynomial([[2**60 + 1]]), errors.WeightError),
         (lambda: P1 + P2, errors.ShapeError),
         (lambda: P1 * P2, errors.ShapeError),
         (lambda: P1 / P2, errors.ShapeError),
@@ -182,5 +182,5 @@ HUGE = TropicalPolynomial([[1e308]], [1e308])
     ],
 )
 def test_bad_input_is_named(call, error):
-    with pytest.raises(error, match="expected"):
+    with pytest.raises(error, match=r"expected|no binary64 number"):
         call()

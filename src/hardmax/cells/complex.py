@@ -28,8 +28,8 @@ from hardmax.cells.polytopes import Polytopes
 from hardmax.cells.storage import save_cells
 from hardmax.cells.verify.verification import verify
 from hardmax.errors import IncompleteError, QuadraticScoresError, ShapeError
-from hardmax.exact.quadratic import distance
-from hardmax.exactness import Exactness, FloatArray, IntArray, detached
+from hardmax.exact.quadratic import QuadraticNumber, distance
+from hardmax.exactness import Exactness, FloatArray, IntArray, as_index, numbers
 from hardmax.networks.network import Network
 from hardmax.networks.slices.coefficients import Arithmetic, SliceProgram
 from hardmax.views import view
@@ -147,6 +147,7 @@ class CellComplex:
         Exactness: certified in certified and exact results: every coordinate is within ``pieces.error`` of the true
         vertex's. Vertices that differ may have equal floats; ``exact_cell`` tells them apart.
         """
+        index = as_index("cell", index, self.n_cells)
         part = slice(self.pieces.vertex_start[index], self.pieces.vertex_start[index + 1])
         points = self.pieces.vertices[part]
         if self.pieces.directions is not None:
@@ -171,6 +172,7 @@ class CellComplex:
 
     def exact_cell(self, index: int) -> ExactPolytope:
         """A cell in rationals, rebuilt from its label and walls."""
+        index = as_index("cell", index, self.n_cells)
         label = self.labels[index]
         if self.dim == 1:
             walls = self.pieces.walls[self.pieces.facet_start[index] : self.pieces.facet_start[index + 1]]
@@ -181,6 +183,13 @@ class CellComplex:
                     "its ends as floats with error bounds are in pieces.vertices and pieces.error"
                 )
         return rebuild(self.pieces, index, lambda wall: self.follower.wall_row(wall, label))
+
+    def exact_ends(self, index: int) -> tuple[QuadraticNumber | None, QuadraticNumber | None]:
+        """The ends of a cell on a line, low and high; None where it is unbounded."""
+        assert self.dim == 1
+        wall_row = partial(self._inward, index)
+        low, high = (exact_end(self.domain, self.pieces, index, side, wall_row) for side in (0, 1))
+        return low, high
 
     @property
     def volumes(self) -> FloatArray:
@@ -206,9 +215,9 @@ class CellComplex:
     def _exact_volume(self, index: int) -> tuple[float, float]:
         if self.dim > 1:
             return rounded(volume(self.exact_cell(index)))
-        ends = [exact_end(self.domain, self.pieces, index, side, partial(self._inward, index)) for side in (0, 1)]
-        assert ends[0] is not None and ends[1] is not None
-        return distance(ends[1], ends[0])
+        low, high = self.exact_ends(index)
+        assert low is not None and high is not None
+        return distance(high, low)
 
     @cached_property
     def interior_points(self) -> FloatArray:
@@ -270,7 +279,7 @@ class CellComplex:
 
         Exactness: certified: floats decide where every score clears its proved bound, rationals elsewhere.
         """
-        u = np.asarray(detached(points), dtype=np.float64)
+        u = numbers("points", points)
         if u.ndim != 2 or u.shape[1] != self.dim:
             raise ShapeError(f"expected points (n, {self.dim}) in slice coordinates, got shape {u.shape}")
         found = np.full(len(u), -1, dtype=np.int64)

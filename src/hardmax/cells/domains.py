@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from hardmax.errors import DomainError, ShapeError
 from hardmax.exact.rationals import rational_array
 from hardmax.exact.rounding import dot_error
-from hardmax.exactness import FloatArray, finite_numbers, set_fields
+from hardmax.exactness import FloatArray, finite_numbers, numbers, set_fields
 
 Shape = tuple[int, ...]
 
@@ -50,7 +50,7 @@ class Domain:
     def points(self, coordinates: ArrayLike, input_shape: Shape) -> FloatArray:
         """Inputs (..., *input_shape) at slice coordinates (..., dim)."""
         origin, basis = self.slice_of(input_shape)
-        u = np.asarray(coordinates, dtype=np.float64)
+        u = numbers("slice coordinates", coordinates)
         if u.shape[-1:] != (self.dim,):
             raise ShapeError(f"expected slice coordinates (..., {self.dim}), got shape {u.shape}")
         return np.asarray(origin + np.tensordot(u, basis, axes=1))
@@ -121,7 +121,9 @@ class Plane(Domain):
         a, b, c = (finite_numbers("Plane.through", p) for p in (first, second, third))
         if not a.shape == b.shape == c.shape:
             raise ShapeError(f"Plane.through: points have shapes {a.shape}, {b.shape} and {c.shape}")
-        span = (-float(margin), 1.0 + float(margin))
+        if np.ndim(beyond := finite_numbers("Plane.through margin", margin)):
+            raise ShapeError(f"Plane.through: expected one number as margin, got shape {beyond.shape}")
+        span = (-float(beyond), 1.0 + float(beyond))
         return cls(a, np.stack([b - a, c - a]), (span, span))
 
     dim = 2

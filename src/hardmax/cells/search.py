@@ -21,7 +21,7 @@ from hardmax.cells.interrupts import HeldSignals
 from hardmax.cells.progress import Progress
 from hardmax.cells.streaming import StreamWriter
 from hardmax.errors import DomainError, NotPiecewiseAffineError, ParameterError, PrecisionError, WriteError
-from hardmax.exactness import Exactness
+from hardmax.exactness import Exactness, check_count
 from hardmax.networks import operations as op
 from hardmax.networks.network import Network, check_network
 from hardmax.views import view
@@ -255,8 +255,7 @@ class _Run:
     def __init__(
         self, net: Network, domain: Domain, mode: Exactness, workers: int, max_cells: int | None = None
     ) -> None:
-        if int(workers) != workers or workers < 1:
-            raise ParameterError(f"workers: expected a number of threads of at least 1, got {workers}")
+        check_count("workers", workers)
         if not isinstance(domain, Domain):
             raise DomainError(
                 f"expected hm.Segment, hm.Plane, hm.Box or hm.Space as the domain, got {type(domain).__name__}"
@@ -350,7 +349,7 @@ def check_polyhedral(net: Network) -> None:
 
 
 def _checked(net: Network, exactness: str) -> Exactness:
-    if exactness not in _MODES:
+    if not isinstance(exactness, str) or exactness not in _MODES:
         raise ParameterError(f"exactness: expected one of {', '.join(map(repr, _MODES))}, got {exactness!r}")
     check_polyhedral(net)
     return _MODES[exactness]

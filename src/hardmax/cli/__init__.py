@@ -13,7 +13,7 @@ from contextlib import nullcontext
 from typing import Annotated, Any, TextIO
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from hardmax.cli import around as around_command
 from hardmax.cli import bounds as bounds_command
@@ -37,8 +37,29 @@ from hardmax.errors import HardmaxError
 from hardmax.exact.notices import announced
 from hardmax.version import __version__
 
+
+class _PlainFlags:
+    """A command whose help names no type beside options that take no value."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        found: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for option in found:
+            if getattr(option, "is_flag", False):
+                option.metavar = ""
+        return found
+
+
+class _Command(_PlainFlags, TyperCommand):
+    pass
+
+
+class _Group(_PlainFlags, TyperGroup):
+    pass
+
+
 app = typer.Typer(
     name="hardmax",
+    cls=_Group,
     help="The exact geometry of transformers at zero temperature: attention picks one key, so the model is affine on "
     "each of finitely many polyhedral cells. These are counted and drawn, and compared with the soft model.",
     epilog="""[bold]Examples[/bold]
@@ -70,17 +91,6 @@ app.command("compile", rich_help_panel=CHANGE, epilog=compile_command.EXAMPLES)(
 app.command("figures", rich_help_panel=CHECK, epilog=figures_command.EXAMPLES)(figures_command.figures)
 app.command("claims", rich_help_panel=CHECK, epilog=claims_command.EXAMPLES)(claims_command.claims)
 app.command("bounds", rich_help_panel=CHECK, epilog=bounds_command.EXAMPLES)(bounds_command.bounds)
-
-
-class _Command(TyperCommand):
-    """A command whose help names no type beside options that take no value."""
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        found = super().get_params(ctx)
-        for option in found:
-            if getattr(option, "is_flag", False):
-                option.metavar = ""
-        return found
 
 
 for _registered in app.registered_commands:

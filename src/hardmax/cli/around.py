@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hardmax.cli.parts.domains import point_of
-from hardmax.cli.parts.output import JsonOption, picked, print_line, print_table, tell
+from hardmax.cli.parts.output import JsonOption, picked, print_line, print_table, several, tell
 from hardmax.cli.parts.progress import working
 from hardmax.cli.parts.sources import InputsOption, ModelArgument, ReferenceOption, hardened, read_model, read_points
 
@@ -68,26 +68,35 @@ def _facts(here: LocalMap, near: CellsAround | None) -> dict[str, Any]:
     facts["wall"] = None if here.wall is None else str(here.wall)
     facts["walls"] = [str(wall) for wall in here.walls]
     facts["exactness"] = here.exactness
-    return facts if near is None else facts | picked(near, "n_cells", "is_complete", "reach", "distances", "labels")
+    names = ("n_cells", "is_complete", "reach", "distances", "distances_above", "labels")
+    return facts if near is None else facts | picked(near, *names)
 
 
 def _show(of: str, here: LocalMap, near: CellsAround | None) -> None:
     out, dim = here.slope.shape
     print_line(
-        f"{of}: {out} outputs of {dim} inputs by one affine map ({here.exactness.value}), margin {here.margin:g}"
+        f"{of}: {several(out, 'output')} of {several(dim, 'input')} by one affine map ({here.exactness.value}), margin "
+        f"{here.margin:g}"
     )
     if near is None:
         print_line("scores are quadratic in the input, so walls are curved; hm.local_map measures along a direction")
         return
     if here.on_wall:
-        print_line(f"the input lies on {len(here.walls)} walls: {'; '.join(map(str, here.walls[:3]))}")
+        print_line(f"the input lies on {several(len(here.walls), 'wall')}: {'; '.join(map(str, here.walls[:3]))}")
     elif here.wall is None:
         print_line("nothing bounds it: the map holds everywhere")
     else:
         print_line(f"it holds up to {here.lower:.6g}, where {here.wall}")
     rows = [
-        (str(k), f"{distance:.6g}", str(int((label != near.labels[0]).sum())))
-        for k, (distance, label) in enumerate(zip(near.distances[:_LISTED], near.labels, strict=False))
+        (str(k), _between(near.distances[k], near.distances_above[k]), str(int((label != near.labels[0]).sum())))
+        for k, label in enumerate(near.labels[:_LISTED])
     ]
     more = "" if near.is_complete else "; more exist"
-    print_table(("cell", "distance", "choices that differ"), rows, title=f"{near.n_cells:,} cells, nearest first{more}")
+    title = f"{several(near.n_cells, 'cell')}, nearest first{more}"
+    print_table(("cell", "distance", "choices that differ"), rows, title=title)
+
+
+def _between(low: float, high: float) -> str:
+    """A proved distance: one number where both its ends read the same."""
+    ends = f"{low:.6g}", f"{high:.6g}"
+    return ends[0] if ends[0] == ends[1] else " to ".join(ends)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hardmax.cli.parts.output import JsonOption, print_line, print_table, tell
+from hardmax.cli.parts.output import JsonOption, print_line, print_table, several, tell
 
 EXAMPLES = """[bold]Examples[/bold]
   hardmax bounds --keys 6 --heads 3 --dim 3 --bias-free
@@ -147,11 +147,11 @@ def _from_log10(prefix: str, logarithm: float) -> dict[str, Any]:
 
 
 def _print_table(facts: dict[str, Any]) -> None:
-    heads = "1 head" if len(facts["keys"]) == 1 else f"{len(facts['keys'])} heads"
-    blocks = "1 block" if facts["depth"] == 1 else f"{facts['depth']} blocks"
+    *fewer, most = sorted(set(facts["keys"]))
+    keys = ", ".join([*(f"{number:,}" for number in fewer), several(most, "key")])
     print_line(
-        f"{heads} of {', '.join(map(str, sorted(set(facts['keys']))))} keys, {facts['scores']} scores, input dimension "
-        f"{facts['dim']}, {facts['width']} ReLUs, {blocks}"
+        f"{several(len(facts['keys']), 'head')} of {keys}, {facts['scores']} scores, input dimension "
+        f"{facts['dim']:,}, {several(facts['width'], 'ReLU')}, {several(facts['depth'], 'block')}"
     )
     rows = [[row["bound"], _shown(row, ""), row["status"], _shown(row, "published_")] for row in facts["rows"]]
     print_table(["", "true", "status", "as published"], rows)

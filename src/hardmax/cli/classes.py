@@ -43,7 +43,9 @@ _ENDINGS = (".html", ".htm", ".csv", ".npz")
 
 
 def classes(
-    model: Annotated[Path, typer.Argument(help="An .onnx, .safetensors or .gguf file.", show_default=False)],
+    model: Annotated[
+        Path, typer.Argument(metavar="MODEL", help="An .onnx, .safetensors or .gguf file.", show_default=False)
+    ],
     running: Running,
     names: Annotated[Path | None, typer.Option("--names", help="A text file with one name a line.")] = None,
     domain: Annotated[

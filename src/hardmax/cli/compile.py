@@ -43,8 +43,9 @@ def compile_(
     source: Annotated[
         Path,
         typer.Argument(
+            metavar="SOURCE",
             help="A maxout or ReLU network (.npz, .onnx, .safetensors), a table of points and values (.csv), "
-            "or affine pieces (.json)."
+            "or affine pieces (.json).",
         ),
     ],
     out: Annotated[Path, typer.Option("-o", "--out", help="The transformer, usually an .onnx file.")],

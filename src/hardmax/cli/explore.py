@@ -24,6 +24,7 @@ def explore(
     model: Annotated[
         str | None,
         typer.Argument(
+            metavar="MODEL",
             help="A network on the plane to open with: a file, or builtin:NAME; default: the examples alone.",
             autocompletion=complete_network,
             show_default=False,

@@ -14,6 +14,7 @@ from hardmax.cli.parts.output import (
     check_target,
     print_line,
     print_table,
+    several,
     tell,
     typed_command,
 )
@@ -33,7 +34,14 @@ _SHOWN = 40  # heads in the table for people
 
 
 def heads(
-    model: Annotated[str, typer.Argument(help="A trained model: model:smollm2.", autocompletion=complete_model)],
+    model: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODEL",
+            help="A trained model: model:minilm, model:smollm2, model:sceptr or model:sceptr:VARIANT.",
+            autocompletion=complete_model,
+        ),
+    ],
     texts: TextsOption = None,
     out: Annotated[Path | None, typer.Option("-o", "--out", help="Write a page (.html) about all heads.")] = None,
     force: ForceOption = False,
@@ -72,7 +80,8 @@ def heads(
 
 def _print(facts: dict[str, Any], out: Path | None) -> None:
     counts = ", ".join(f"{count} {role}" for role, count in facts["counts"].items() if count)
-    print_line(f"{facts['model']}: {facts['n_heads']} heads on {facts['n_texts']} texts, {facts['n_rows']:,} rows each")
+    texts, each = several(facts["n_texts"], "text"), several(facts["n_rows"], "row")
+    print_line(f"{facts['model']}: {several(facts['n_heads'], 'head')} on {texts}, {each} each")
     print_line(f"{counts} ({facts['exactness']})")
     rows = facts["heads"]
     columns = ("head", "role", "share", "margin / temperature", "offset")

@@ -94,7 +94,7 @@ def map_(
         from hardmax.cli.parts.plane_svg import plane_svg
 
         with working(f"drawing {picture}"):
-            title = f"{Path(hard.name).name}: {cells.n_cells:,} cells on {named.text}"
+            title = f"{Path(hard.name).name}: {several(cells.n_cells, 'cell')} on {named.text}"
             write_text(picture, plane_svg(cells, title=title, marks=named.marks))
     written = [str(path) for path in (out, table, picture) if path is not None]
     facts = _facts(cells, hard, named, written)

@@ -17,6 +17,7 @@ from hardmax.cli.parts.output import (
     check_target,
     print_line,
     print_table,
+    several,
     tell,
 )
 from hardmax.cli.parts.progress import working
@@ -199,7 +200,7 @@ def _print_fidelity(facts: dict[str, Any], *title: str) -> None:
     print_table(
         ["made hard", *(NUMBERS[key] for key in kept)],
         [[name, *(_entry(row, key) for key in kept)] for name, row in rows],
-        title=f"soft against hard on {facts['n_inputs']} inputs ({facts['exactness']})",
+        title=f"soft against hard on {several(facts['n_inputs'], 'input')} ({facts['exactness']})",
     )
     if len(shown) < len(heads):
         print_line(f"Of {len(heads)} heads, these {len(shown)} change the output most; --json lists them all.")
@@ -225,8 +226,8 @@ def _entry(row: dict[str, Any], key: str) -> str:
 def _in_words(whole: dict[str, Any], n: int) -> str:
     low, high = whole["interval"]
     return (
-        f"With everything hard, {whole['agreement']:.1%} of the decisions on {n:,} inputs stay as they are (95 % "
-        f"interval {low:.1%} to {high:.1%})."
+        f"With everything hard, {whole['agreement']:.1%} of the decisions on {several(n, 'input')} stay as they are "
+        f"(95 % interval {low:.1%} to {high:.1%})."
     )
 
 

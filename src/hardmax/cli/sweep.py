@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hardmax.cli.parts.output import JsonOption, print_line, print_table, tell
+from hardmax.cli.parts.output import JsonOption, print_line, print_table, several, tell
 from hardmax.cli.parts.running import FolderOption, Running
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _SHOWN = 40
 
 
 def sweep(
-    plan: Annotated[Path, typer.Argument(help="The plan, a .toml file.", show_default=False)],
+    plan: Annotated[Path, typer.Argument(metavar="PLAN", help="The plan, a .toml file.", show_default=False)],
     *,
     out: FolderOption = None,
     as_json: JsonOption = False,
@@ -76,9 +76,9 @@ def _print(found: Sweep) -> None:
     if len(rows) > _SHOWN:
         print_line(f"... and {len(rows) - _SHOWN:,} more")
     if found.table is None:
-        print_line(f"{len(found):,} rows so far; stopped early, the same command goes on")
+        print_line(f"{several(len(found), 'row')} so far; stopped early, the same command goes on")
     else:
-        print_line(f"{len(found):,} rows (counts certified) written to {found.table}")
+        print_line(f"{several(len(found), 'row')} (counts certified) written to {found.table}")
 
 
 def _text(value: Any) -> str:

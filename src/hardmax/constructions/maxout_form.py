@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hardmax.errors import EmptyError, OperatorError, ParameterError, ShapeError
-from hardmax.exactness import FloatArray, as_tuple, detached, set_fields
+from hardmax.exactness import FloatArray, as_array, as_tuple, numbers, set_fields
 from hardmax.networks import operations as op
 from hardmax.networks.layers import Affine, Layer, Maxout
 from hardmax.networks.network import Network, check_network
@@ -101,12 +101,13 @@ def maxout_network(layers: Sequence[tuple[ArrayLike, ArrayLike]]) -> Network:
 
 def _numbers(layer: int, what: str, values: ArrayLike) -> FloatArray:
     try:
-        return np.asarray(detached(values), dtype=np.float64)
-    except (TypeError, ValueError):
+        as_array(what, values)
+    except ShapeError:
         raise ShapeError(
             f"layer {layer}: expected {what} as a rectangular array of numbers, got rows of several lengths or none; "
             "every unit of a layer has the same rank (repeat a piece to fill up)"
         ) from None
+    return numbers(f"layer {layer}: {what}", values)
 
 
 def maxout_form(net: Network) -> MaxoutForm:

@@ -31,7 +31,7 @@ from hardmax.constructions.triangulation import (
 )
 from hardmax.errors import DiscontinuityError, DomainError, EmptyError, ParameterError, ShapeError, WeightError
 from hardmax.exact.rationals import float_above
-from hardmax.exactness import FloatArray, numbers, positive_number
+from hardmax.exactness import FloatArray, as_index, as_tuple, numbers, positive_number
 from hardmax.networks.network import Network
 from hardmax.tropical.polynomial import TropicalPolynomial
 
@@ -80,7 +80,7 @@ def max_of_minima(slopes: ArrayLike, offsets: ArrayLike, groups: Sequence[Sequen
     [2.0]
     """
     pieces = TropicalPolynomial(slopes, offsets)
-    chosen = [_group(number, group, pieces.n_terms) for number, group in enumerate(groups)]
+    chosen = [_group(number, group, pieces.n_terms) for number, group in enumerate(as_tuple("groups", "lists", groups))]
     if not chosen:
         raise EmptyError("groups: expected at least one, got none")
     a, b = pieces.slopes, pieces.offsets
@@ -195,7 +195,7 @@ def piecewise_linear_from_pieces(
         ...
     hardmax.errors.DiscontinuityError: at (1.0) pieces 0 and 1 have the values 1.0 and -1.0; expected pieces that ...
     """
-    pieces = TropicalPolynomial(slopes, offsets)
+    pieces, simplices = TropicalPolynomial(slopes, offsets), as_tuple("piecewise_linear", "simplices", simplices)
     if len(simplices) != pieces.n_terms:
         raise ShapeError(f"expected one piece a simplex, got {pieces.n_terms} for {len(simplices)}")
     joined = np.column_stack([pieces.slopes, pieces.offsets])
@@ -422,9 +422,8 @@ def _equal_ranks(units: Sequence[tuple[FloatArray, FloatArray]]) -> tuple[FloatA
 
 
 def _group(number: int, group: Sequence[int], n_pieces: int) -> list[int]:
-    members = list(dict.fromkeys(int(j) for j in group))
+    given = as_tuple(f"groups[{number}]", "pieces", group)
+    members = list(dict.fromkeys(as_index(f"piece of groups[{number}]", j, n_pieces) for j in given))
     if not members:
         raise EmptyError(f"groups[{number}]: expected at least one piece, got none")
-    if not all(0 <= j < n_pieces for j in members):
-        raise ParameterError(f"groups[{number}]: expected piece numbers from 0 to {n_pieces - 1}, got {members}")
     return members

@@ -143,7 +143,7 @@ def lifting(points: Sequence[Point]) -> list[Fraction]:
 def checked_tiling(points: Sequence[Point], simplices: Any) -> Tiling:
     """Simplices (n, d + 1) as a tiling of the convex hull of the points, or an error that says why they are none."""
     size = len(points[0]) + 1
-    array = np.asarray(simplices)
+    array = as_array("triangles", simplices)
     if array.size == 0:
         raise EmptyError("triangles: expected at least one, got none")
     if array.ndim != 2 or array.shape[1] != size or array.dtype.kind not in "iu":

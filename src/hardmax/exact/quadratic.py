@@ -67,9 +67,7 @@ class QuadraticNumber:
         bits = 64
         while True:
             # Both parts in units of 2**-bits: the true number lies between the two integers.
-            base = (exact.numerator << bits) // exact.denominator
-            root = isqrt((square.numerator << (2 * bits)) // square.denominator)
-            first = base + root if self.factor > 0 else base - root - 1
+            first = _floor(self, bits)
             last = first + 2
             low, high = Fraction(first, 1 << bits), Fraction(last, 1 << bits)
             value = nearest_float(low)
@@ -225,6 +223,34 @@ def distance(x: QuadraticNumber, y: QuadraticNumber) -> tuple[float, float]:
             value = max(nearest_float(low), nextafter(0.0, inf))
             return value, _gap(low, high, value)
         bits *= 2
+
+
+def between(x: QuadraticNumber, y: QuadraticNumber) -> Any:
+    """A rational number strictly between ``x`` and ``y``, which must differ.
+
+    Examples
+    --------
+    >>> root_2 = crossing([-2, 0, 1], rising=True)
+    >>> near = QuadraticNumber.of(between(root_2, QuadraticNumber.of(1.5)))
+    >>> compare(root_2, near), compare(near, QuadraticNumber.of(1.5))
+    (-1, -1)
+    """
+    if x.is_rational and y.is_rational:
+        return (x.rational + y.rational) / 2
+    bits, order = 128, compare(x, y)
+    while True:
+        middle = rational(sum(_floor(number, bits) for number in (x, y))) / (1 << (bits + 1))
+        if compare(x, QuadraticNumber.of(middle)) == order == compare(QuadraticNumber.of(middle), y):
+            return middle
+        bits *= 2
+
+
+def _floor(number: QuadraticNumber, bits: int) -> int:
+    """An integer below a number in units of ``2**-bits``, by less than two."""
+    exact, square = fraction(number.rational), fraction(number.factor) ** 2 * fraction(number.radicand)
+    base = (exact.numerator << bits) // exact.denominator
+    root = isqrt((square.numerator << (2 * bits)) // square.denominator)
+    return int(base + root if number.factor > 0 else base - root - 1)
 
 
 def _coefficients(polynomial: Polynomial) -> tuple[Any, Any, Any]:

@@ -26,13 +26,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import isfinite
-from numbers import Real
 from typing import Any
 
 import numpy as np
 
 from hardmax.errors import EmptyError, ParameterError
-from hardmax.exactness import Exactness, FloatArray, IntArray, ReadOnlyArrays
+from hardmax.exactness import Exactness, FloatArray, IntArray, ReadOnlyArrays, is_finite
 from hardmax.heads._tables import heads_html, quantities_html
 from hardmax.heads.capture.captured import Capture, CapturedHead, read_only, the_head
 from hardmax.heads.diagram.reachable import Reachable
@@ -335,7 +334,7 @@ def analyse_heads(
     (1, 1.0, True)
     """
     wanted = _wanted(reach)
-    if radius is not None and not (isinstance(radius, Real) and isfinite(radius) and radius >= 0):
+    if radius is not None and not (is_finite(radius) and radius >= 0):
         raise ParameterError(f"radius: expected a finite distance of at least 0 in query space, got {radius!r}")
     diagrams, size = Diagrams(), None if radius is None else float(radius)
     with one_thread_each():

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from hardmax.errors import OperatorError, ParameterError, ShapeError, WeightError
 from hardmax.exact.rounding import UNIT_ROUNDOFF, norm_above
-from hardmax.exactness import BoolArray, Exactness, FloatArray, IntArray, detached
+from hardmax.exactness import BoolArray, Exactness, FloatArray, IntArray, is_finite, numbers
 from hardmax.heads._tables import caches_html
 from hardmax.heads.capture.captured import CapturedHead, read_only
 from hardmax.heads.diagram.power_diagram import PowerDiagram, power_diagram
@@ -321,7 +321,7 @@ class CachedHead:
         if (radius is None) == (queries is None):
             raise ParameterError("prunable: expected a radius or queries, got both or neither")
         if queries is not None:
-            points = np.atleast_2d(np.asarray(detached(queries), dtype=np.float64))
+            points = np.atleast_2d(numbers("queries", queries))
             if points.ndim != 2 or points.shape[1] != len(self.query) or not len(points):
                 raise ShapeError(f"queries: expected (m, {len(self.query)}), got {points.shape}")
             if not np.isfinite(points).all():
@@ -332,7 +332,7 @@ class CachedHead:
     def _distance(self, radius: Any, relative: bool) -> float:
         """A distance in query space, given so or, where ``relative``, as a multiple of the query's length."""
         unit = float(lengths_of(self.query[None])[0]) if relative else 1.0
-        if not (isinstance(radius, Real) and isfinite(float(radius) * unit) and float(radius) >= 0):
+        if not (is_finite(radius) and radius >= 0 and isfinite(float(radius) * unit)):
             raise ParameterError(f"radius: expected a finite distance of at least 0, got {radius!r}")
         return float(radius) * unit
 
@@ -427,10 +427,7 @@ class CachedHead:
         return treatment
 
     def _vector(self, name: str, values: ArrayLike) -> FloatArray:
-        try:
-            vector = np.asarray(detached(values), dtype=np.float64)
-        except (TypeError, ValueError):
-            raise WeightError(f"{name}: expected a vector of real numbers, got {values!r:.80}") from None
+        vector = numbers(name, values)
         if vector.shape != self.query.shape:
             raise ShapeError(f"{name}: expected a vector of shape {self.query.shape}, got {vector.shape}")
         if not np.isfinite(vector).all():

@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hardmax.errors import EmptyError, ParameterError
-from hardmax.exactness import Array, Exactness, share_interval
+from hardmax.exactness import Array, Exactness, as_tuple, share_interval
 from hardmax.heads.capture.captured import CapturedHead
 from hardmax.heads.capture.network_heads import NOTHING_LEFT, tapped
 from hardmax.heads.find import Pair, head_layers
@@ -406,7 +406,7 @@ class Trial:
         """The model at other temperatures, by halves down to zero unless they are given."""
         own = self.runs.temperature
         path = [own / 2**k for k in range(9)] + [0.0] if temperatures is None else temperatures
-        checked = [check_temperature(temperature) for temperature in path]
+        checked = [check_temperature(temperature) for temperature in as_tuple("fidelity", "temperatures", path)]
         if not checked:
             raise EmptyError("temperatures: expected at least one temperature, got none")
         return tuple(AtTemperature(tau, self.fidelity(self.runs.run((), tau))) for tau in checked)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hardmax.errors import EmptyError, ParameterError, ShapeError
-from hardmax.exactness import Array, IntArray, mean_interval
+from hardmax.exactness import Array, IntArray, as_array, mean_interval
 from hardmax.heads.capture.hardened_calls import ModelRuns, is_model
 from hardmax.heads.find import Pair, heads_of
 from hardmax.heads.hardening import harden, soft_network
@@ -219,7 +219,7 @@ def right_decisions(labels: Any, blocks: Sequence[Array]) -> IntArray:
 
 
 def _integers(labels: ArrayLike, shape: tuple[int, ...], what: str) -> Array:
-    array = np.asarray(labels)
+    array = as_array(what, labels)
     if array.dtype.kind not in "iu" or array.size != prod(shape) or array.ndim > len(shape):
         raise ShapeError(f"{what}: expected integers of shape {shape}, got {array.dtype} of shape {array.shape}")
     return array

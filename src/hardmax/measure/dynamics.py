@@ -159,7 +159,7 @@ class Recorder:
     def _note(self, step: int, name: str, value: float) -> Record:
         try:
             return Record(step, MODEL, name, finite(float(value)), Exactness.ESTIMATED)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise ParameterError(f"{name}: expected a number, got {type(value).__name__}") from None
 
     def _network(self, model: Any) -> Network:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hardmax.errors import EmptyError, ParameterError, ShapeError, WeightError
-from hardmax.exactness import FloatArray, as_tuple, check_count, finite_numbers, if_transposed, set_fields
+from hardmax.exactness import FloatArray, as_tuple, check_count, finite_numbers, if_transposed, numbers, set_fields
 from hardmax.networks import operations as op
 from hardmax.networks.graph import GraphBuilder
 from hardmax.networks.selections import add_sparsemax, add_top
@@ -64,11 +64,16 @@ class ReLU(Layer):
     slope: float = 0.0
 
     def __post_init__(self) -> None:
-        if not isinstance(self.slope, int | float | np.integer | np.floating) or not np.isfinite(self.slope):
-            raise WeightError(f"ReLU: expected a finite slope, got {self.slope!r}")
+        try:
+            slope = float(numbers("ReLU slope", self.slope))
+        except (TypeError, WeightError):  # TypeError: an array of several
+            slope = np.nan
+        if not np.isfinite(slope):
+            raise WeightError(f"ReLU: expected a finite slope, got {self.slope!r:.80}")
+        set_fields(self, slope=slope)
 
     def lower(self, builder: GraphBuilder, value: int, where: str) -> int:
-        return builder.add(op.Relu(float(self.slope)), value, name=where)
+        return builder.add(op.Relu(self.slope), value, name=where)
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import EmptyError, ParameterError, ShapeError, WeightError
 from hardmax.exact.rationals import fraction_array, rational_array
-from hardmax.exactness import FloatArray, as_array, finite_numbers
+from hardmax.exactness import FloatArray, as_array, check_kept, detached, finite_numbers
 from hardmax.html import block, table
 from hardmax.networks import evaluation
 from hardmax.networks import operations as op
@@ -164,6 +164,7 @@ class Network:
         elif array.dtype != np.float32:
             with np.errstate(over="ignore"):  # what overflows is infinite and refused below
                 array = array.astype(np.float64)
+            check_kept("inputs", detached(x), array)
         rank = len(self.input_shape)
         if array.ndim < rank or array.shape[array.ndim - rank :] != self.input_shape:
             raise ShapeError(
@@ -245,7 +246,7 @@ def check_temperature(temperature: float) -> float:
     """A finite temperature >= 0, as a float."""
     try:
         value = float(temperature)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ParameterError(f"expected a temperature >= 0, got {temperature!r}") from None
     if not np.isfinite(value) or value < 0:
         raise ParameterError(f"expected a finite temperature >= 0, got {temperature}; 0 is hard attention")

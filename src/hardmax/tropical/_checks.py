@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import ParameterError, PrecisionError, ShapeError, WeightError
-from hardmax.exactness import FloatArray, detached
+from hardmax.exactness import FloatArray, numbers
 
 
 def finite_array(values: ArrayLike, name: str, shape: tuple[int | None, ...]) -> FloatArray:
@@ -19,13 +19,7 @@ def finite_array(values: ArrayLike, name: str, shape: tuple[int | None, ...]) ->
     >>> finite_array([[1, 2]], "slopes", (None, 2))
     array([[1., 2.]])
     """
-    try:
-        source = np.asarray(detached(values))
-        if source.dtype.kind not in "iuf":
-            raise TypeError(f"an array of {source.dtype}")
-        array = np.array(source, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise WeightError(f"{name}: expected an array of real numbers, got {error}") from error
+    array = np.array(numbers(name, values))
     fits = array.ndim == len(shape) and all(
         want is None or want == have for want, have in zip(shape, array.shape, strict=True)
     )
@@ -35,8 +29,6 @@ def finite_array(values: ArrayLike, name: str, shape: tuple[int | None, ...]) ->
     if not np.isfinite(array).all():
         where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
         raise WeightError(f"{name}: expected finite numbers, got {array[where]} at {where}; drop that term")
-    if source.dtype.kind in "iu" and array.size and np.abs(array).max() > 2**53:
-        raise PrecisionError(f"{name}: expected integers up to 2**53, got {np.abs(array).max()}; use floats")
     array.setflags(write=False)
     return array
 
@@ -49,10 +41,7 @@ def finite_points(x: ArrayLike, dim: int) -> FloatArray:
     >>> finite_points([1.0, 2.0], 2).shape, finite_points(np.empty((0, 3)), 3).shape
     ((2,), (0, 3))
     """
-    try:
-        points = np.asarray(detached(x), dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise WeightError(f"x: expected an array of real numbers, got {error}") from error
+    points = numbers("x", x)
     if points.ndim == 0 or points.shape[-1] != dim:
         raise ShapeError(f"x: expected points of shape (..., {dim}), got {points.shape}; put coordinates last")
     if not np.isfinite(points).all():

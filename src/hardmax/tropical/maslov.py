@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import EmptyError, ParameterError, PrecisionError, ShapeError
-from hardmax.exactness import FloatArray, broadcast_shape
+from hardmax.exactness import FloatArray, broadcast_shape, numbers
 from hardmax.tropical.semiring import ZERO, maxplus_array, maxplus_matmul, maxplus_multiply
 
 # Terms of one product held at a time: 2**22 doubles are 32 MiB.
@@ -29,7 +29,7 @@ def checked_temperature(temperature: float) -> float:
     """
     try:
         value = float(temperature)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise ParameterError(f"expected a temperature, a number >= 0, got {temperature!r}") from error
     if not 0.0 <= value < np.inf:
         raise ParameterError(f"expected a finite temperature >= 0, got {value}; zero is hard, one is softmax(s)")
@@ -152,8 +152,8 @@ def soft_matmul(left: ArrayLike, right: ArrayLike, temperature: float) -> FloatA
 
 
 def _doubles(values: ArrayLike, name: str) -> FloatArray:
-    array = maxplus_array(values, name) if np.size(values) else np.asarray(values, dtype=np.float64)
-    return array.astype(np.float64, copy=False)
+    array = numbers(name, values)
+    return np.asarray(maxplus_array(array, name)) if array.size else array
 
 
 def _relative_weights(scores: FloatArray, tau: float) -> tuple[FloatArray, NDArray[np.bool_]]:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import EmptyError, ParameterError, ShapeError
-from hardmax.exactness import FloatArray
+from hardmax.exactness import FloatArray, is_finite
 from hardmax.html import block, table
 from hardmax.tropical._checks import check_polynomial, finite_array, finite_points, frozen, within_range
 from hardmax.tropical.dual_subdivision import dual_subdivision
@@ -264,8 +264,8 @@ def checked_exponent(exponent: float) -> float:
     >>> checked_exponent(2)
     2.0
     """
-    if not isinstance(exponent, int | float | np.integer | np.floating) or not np.isfinite(exponent):
-        raise ParameterError(f"expected a finite real exponent, got {exponent!r}")
+    if not is_finite(exponent):
+        raise ParameterError(f"expected a finite real exponent, got {exponent!r:.80}")
     return float(exponent)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import EmptyError, ParameterError, PrecisionError, ShapeError, WeightError
-from hardmax.exactness import broadcast_shape
+from hardmax.exactness import as_array, broadcast_shape
 
 #: The tropical zero: neutral for the maximum, absorbing for the sum.
 ZERO = -np.inf
@@ -40,7 +40,7 @@ def maxplus_array(values: ArrayLike, name: str = "values") -> MaxPlusArray:
     >>> maxplus_array([]).shape
     (0,)
     """
-    array = np.asarray(values)
+    array = as_array(name, values)
     if array.dtype.kind in "iu":
         if array.dtype == np.uint64 and array.size and array.max() > np.iinfo(np.int64).max:
             raise WeightError(f"{name}: expected integers below 2**63, got {array.max()}; convert to floats")

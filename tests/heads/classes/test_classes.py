@@ -442,7 +442,7 @@ def test_questions_that_do_not_fit_a_class_are_refused():
         audit.lift(3)
     with pytest.raises(ParameterError, match="got True"):
         audit.witness(True)
-    with pytest.raises(ParameterError, match="above 0"):
+    with pytest.raises(ParameterError, match="margin: expected a positive"):
         audit.repaired_bias(0.0)
 
 

@@ -16,6 +16,7 @@ from hardmax.cells.complex import CellComplex
 from hardmax.cells.domains import Domain
 from hardmax.cells.search import check_max_cells, enumerate_cells
 from hardmax.errors import CertificateError
+from hardmax.exact.quadratic import QuadraticNumber, between
 from hardmax.exact.rationals import float_array, fraction_array, nearest_float, rational, rational_array
 from hardmax.exactness import Array, Exactness, FloatArray
 from hardmax.html import ShownAsTable
@@ -195,13 +196,9 @@ def _places(cells: CellComplex, index: int) -> Any:
     """Slice coordinates inside a cell: the float nearest to its middle, then the middle itself, in rationals."""
     if cells.dim == 1:
         part = cells.pieces.vertices[cells.pieces.vertex_start[index] :][:2, 0]
-        directions = cells.pieces.directions
-        if directions is None:
-            middle = [(rational(float(part[0])) + rational(float(part[1]))) / 2]
-        else:
-            ways = directions[cells.pieces.vertex_start[index] :][:2, 0]
-            far = [rational(float(p)) + rational(int(np.sign(w))) * _far(part) for p, w in zip(part, ways, strict=True)]
-            middle = [(far[0] + far[1]) / 2]
+        far = 1 + 2 * rational(float(np.abs(part).max()))  # beyond the finite end, where there is one
+        ends = zip(cells.exact_ends(index), (-far, far), strict=True)
+        middle = [between(*(QuadraticNumber.of(beyond) if end is None else end for end, beyond in ends))]
     else:
         exact = cells.exact_cell(index)
         corners, rays = exact.vertices, exact.directions
@@ -217,7 +214,3 @@ def _places(cells: CellComplex, index: int) -> Any:
     if all(np.isfinite(nearest_float(x)) for x in middle):
         yield [rational(nearest_float(x)) for x in middle]
     yield middle
-
-
-def _far(part: Array) -> Any:
-    return 1 + 2 * rational(float(np.abs(part).max()))

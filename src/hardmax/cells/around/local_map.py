@@ -381,8 +381,8 @@ def _distances_along(stage: StageWalls, step: FloatArray) -> tuple[FloatArray, F
         rate, size = -(step @ stage.slopes), np.abs(step) @ np.abs(stage.slopes)
         slack = float(np.abs(step) @ stage.slope_error) * stage.factor
         doubt = difference_dot_error(dim, size) + SAFETY * slack + 2 * dim * UNDERFLOW
-    doubt = np.where((stage.slopes[step != 0] == 0).all(axis=0) & (slack == 0), 0.0, doubt)
-    shortest, longest = np.maximum(rate - SAFETY * doubt, 0.0), rate + SAFETY * doubt
+        doubt = np.where((stage.slopes[step != 0] == 0).all(axis=0) & (slack == 0), 0.0, doubt)
+        shortest, longest = np.maximum(rate - SAFETY * doubt, 0.0), rate + SAFETY * doubt
     return _quotients(stage, norm_below(shortest, 0), norm_above(longest, 0), np.abs(rate) > doubt)
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hardmax.cells.domains import Domain
-from hardmax.cells.engines.line.engine import exact_end
 from hardmax.errors import PrecisionError, WeightError
 from hardmax.exact.quadratic import QuadraticNumber, compare
 from hardmax.exact.rationals import rational_array
@@ -211,9 +210,5 @@ def _intervals_at(cells: CellComplex, points: FloatArray) -> IntArray:
 def _is_between(cells: CellComplex, index: int, x: float) -> bool:
     """Whether a number lies in an interval, its ends included, decided exactly."""
     number = QuadraticNumber.of(float(x))
-    label = cells.labels[index]
-    low, high = (
-        exact_end(cells.domain, cells.pieces, index, side, lambda wall: cells.follower.wall_row(wall, label))
-        for side in (0, 1)
-    )
+    low, high = cells.exact_ends(index)
     return (low is None or compare(number, low) >= 0) and (high is None or compare(number, high) <= 0)

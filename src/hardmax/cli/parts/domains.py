@@ -149,7 +149,7 @@ def _box(asked: tuple[str, str], size: int) -> NamedDomain:
 
     ends = []
     for text in asked:
-        values = _numbers(text, "--box")
+        values = _numbers(text, "--box", "numbers separated by commas")
         if len(values) not in (1, size):
             raise ParameterError(f"--box: expected 1 or {size} numbers separated by commas, got {len(values)}: {text}")
         ends.append(values * size if len(values) == 1 else values)
@@ -193,11 +193,11 @@ def point_of(text: str, shape: tuple[int, ...], points: NDArray[np.float64] | No
     return np.array(values).reshape(shape)
 
 
-def _numbers(text: str, option: str) -> list[float]:
+def _numbers(text: str, option: str, expected: str = _POINT) -> list[float]:
     try:
         values = [float(part) for part in text.split(",")]
     except ValueError:
-        raise ParameterError(f"{option}: expected {_POINT}, got {text[:60]!r}") from None
+        raise ParameterError(f"{option}: expected {expected}, got {text[:60]!r}") from None
     if not all(abs(value) < float("inf") for value in values):
         raise ParameterError(f"{option}: expected finite numbers, got {text[:60]!r}")
     from hardmax.networks.files.inputs import LARGEST

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import EmptyError, ParameterError, ShapeError, WeightError
-from hardmax.exactness import FloatArray, IntArray
+from hardmax.exactness import FloatArray, IntArray, check_kept
 from hardmax.html import block, table
 from hardmax.networks import evaluation
 from hardmax.views import view
@@ -363,34 +363,6 @@ def _numbers(where: str, what: str, values: Any) -> FloatArray:
         return floats
     except (TypeError, ValueError) as error:
         raise WeightError(f"{where}: expected {what} as an array of real numbers, got {error}") from None
-
-
-def check_kept(what: str, given: Any, floats: NDArray[Any]) -> None:
-    """Refuses numbers that became others as floats: integers above 2^53, and what has more than 53 bits.
-
-    Examples
-    --------
-    >>> check_kept("keys", [2**53, 3], np.array([2.0**53, 3.0]))
-    >>> check_kept("keys", np.array([2**53 + 1]), np.array([2.0**53]))
-    Traceback (most recent call last):
-        ...
-    hardmax.errors.WeightError: keys: 9007199254740993 is no binary64 number, the nearest is 9007199254740992.0; ...
-    """
-    source = np.asarray(given) if hasattr(given, "__array__") else None
-    if source is not None and source.dtype.itemsize <= (8 if source.dtype.kind == "f" else 4):
-        return
-    is_long = source is not None and source.dtype.kind == "f"
-    large = floats != source if is_long else np.abs(floats) >= 2.0**53
-    if not large.any():
-        return
-    if source is None:
-        source = np.asarray(given, dtype=object)
-    for exact, near in zip(source[large].tolist(), floats[large].tolist(), strict=True):
-        if exact != near and exact == exact:
-            raise WeightError(
-                f"{what}: {exact!r} is no binary64 number, the nearest is {near!r}; round the numbers yourself if "
-                "that is meant, or subtract a common one first"
-            )
 
 
 def _truths(where: str, values: Any) -> NDArray[np.bool_]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -174,7 +175,7 @@ def audit_classes(
     if isinstance(domain, str) and domain == "auto" and reason != "weights":  # of an array there is nothing in front
         head, domain, reason = head.folded(), head.features, f"{head.where}; {head.reason}"
     where = read_domain(domain, head.weights.shape[1])
-    if max_seconds is not None and not max_seconds >= 0:
+    if max_seconds is not None and not (isinstance(max_seconds, Real) and max_seconds >= 0):
         raise ParameterError(f"max_seconds: expected a number of seconds >= 0 or None, got {max_seconds!r}")
     if device is not None and where.kind != "all":
         raise ParameterError(f'device={device!r} is for domain="all", got {where.words}; leave device out')

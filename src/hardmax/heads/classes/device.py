@@ -50,7 +50,7 @@ class DeviceHead:
             self.device = torch.device(device)
             self.rows = single_tensor(torch, rows).to(self.device)
             self.bias = single_tensor(torch, bias).to(self.device)
-        except (RuntimeError, AssertionError) as error:
+        except (RuntimeError, AssertionError, TypeError, ValueError) as error:
             raise ParameterError(f"device={device!r}: torch cannot use it ({error!s:.200})") from None
         self.n, self.dim = self.rows.shape
         self.block = max(1, min(self.n, _BLOCKS.get(self.device.type, 2**23) // self.n))

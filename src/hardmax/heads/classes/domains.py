@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.errors import DomainError
+from hardmax.errors import DomainError, WeightError
 from hardmax.exact.rounding import SAFETY, UNIT_ROUNDOFF, dot_error
-from hardmax.exactness import FloatArray, detached
+from hardmax.exactness import FloatArray, numbers
 
 _EXPECTED = 'expected "all", "nonnegative", ("box", low, high), ("ball", centre, radius) or "sphere"'
 
@@ -146,8 +146,8 @@ def _words_of(domain: FeatureDomain) -> Any:
 def _vector(values: Any, dim: int, words: str) -> FloatArray:
     """Numbers, one for each coordinate; one number stands for all of them."""
     try:
-        array = np.asarray(detached(values), dtype=np.float64)
-    except (TypeError, ValueError) as error:
+        array = numbers(words, values)
+    except WeightError as error:
         raise DomainError(f"{words}: expected numbers, got {values!r:.100} ({error})") from error
     if array.shape not in ((), (1,), (dim,)):
         raise DomainError(f"{words}: expected one number or {dim}, one for each feature, got shape {array.shape}")

@@ -20,7 +20,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from hardmax.errors import FileFormatError, IncompleteError, OperatorError, ParameterError
 from hardmax.exact.rounding import SAFETY, dot_error
-from hardmax.exactness import Exactness, FloatArray, IntArray
+from hardmax.exactness import Exactness, FloatArray, IntArray, positive_number
 from hardmax.heads.classes.domains import FeatureDomain
 from hardmax.heads.classes.problem import distinct
 from hardmax.heads.classes.verdicts import proved_winners
@@ -87,8 +87,7 @@ def repaired_bias(audit: ClassAudit, margin: float, again: Audited, dtype: DType
 
     ``again`` audits rows with other biases.
     """
-    if not (isinstance(margin, int | float | np.floating) and np.isfinite(margin) and margin > 0):
-        raise ParameterError(f"margin: expected a finite number above 0, got {margin!r}; at 0 a raised class only ties")
+    margin = positive_number("margin", margin, "since at 0 a raised class only ties")
     if audit.n_undecided:
         raise IncompleteError(f"{audit.n_undecided} classes are undecided; audit without max_seconds, then repair")
     bias, current, alone = _attempt(audit, margin, again, dtype)

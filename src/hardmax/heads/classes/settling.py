@@ -63,7 +63,7 @@ def settled(
     head: ClassHead, where: FeatureDomain, progress: bool, max_seconds: float | None, device: str | None = None
 ) -> dict[str, Any]:
     """The verdicts and proofs on a head that was read and validated, as the fields of a ``ClassAudit``."""
-    stop = np.inf if max_seconds is None else time.monotonic() + max_seconds
+    stop = np.inf if max_seconds is None else time.monotonic() + float(min(max_seconds, 2.0**62))
     classes, keeper = distinct(head.weights, head.bias)
     problem = tamed(head.weights, head.bias, classes, where)
     verdicts = Verdicts(problem)

@@ -20,7 +20,7 @@ from hardmax.errors import EmptyError, ParameterError, RunError, ShapeError, Wei
 from hardmax.exact.decimals import log_exceeds
 from hardmax.exact.rationals import exact_scores, fraction, nearest_float
 from hardmax.exact.rounding import SAFETY, dot_error, length_above, relative_error
-from hardmax.exactness import BoolArray, Exactness, FloatArray, IntArray, ReadOnlyArrays
+from hardmax.exactness import BoolArray, Exactness, FloatArray, IntArray, ReadOnlyArrays, is_finite, numbers
 from hardmax.heads.devices.arrays import single_margin_error, single_tensor, torch_package, whole_binary32
 
 #: Scores held at once, on a device with its own memory and without.
@@ -171,7 +171,7 @@ class _Given:
         if n_keys == 0 or len(arrays["queries"]) == 0:
             raise EmptyError("expected at least one query and one key, got none")
         heat = sqrt(dim) if temperature is None else temperature
-        if isinstance(heat, bool) or not isinstance(heat, int | float | np.floating) or not 0 < heat < inf:
+        if isinstance(heat, bool) or not is_finite(heat) or not heat > 0:
             raise ParameterError(f"temperature: expected a finite number above 0, got {temperature!r:.80}")
         if causal and len(arrays["queries"]) > n_keys:
             raise ShapeError(
@@ -203,14 +203,11 @@ class _Given:
 
 def _array(values: Any, axes: int, name: str) -> Any:
     """An array of floats, or a torch tensor as it is."""
-    if type(values).__module__.partition(".")[0] == "torch" and hasattr(values, "isfinite"):
+    if hasattr(values, "is_floating_point") and values.is_floating_point():
         array, is_finite = values.detach(), bool(values.isfinite().all())
     else:
-        try:
-            array = np.asarray(values)
-            array = array if array.dtype == np.float32 else array.astype(np.float64)
-        except (TypeError, ValueError):
-            raise WeightError(f"{name}: expected numbers, got {type(values).__name__}") from None
+        is_short = isinstance(values, np.ndarray) and values.dtype == np.float32
+        array = values if is_short else numbers(name, values)
         is_finite = bool(np.isfinite(array).all())
     if array.ndim != axes:
         raise ShapeError(f"{name}: expected {axes} axes, got shape {tuple(array.shape)}")
@@ -258,7 +255,7 @@ def _on_device(given: _Given, device: str) -> list[_Block]:
         place = torch.device(device)
         queries, keys = (single_tensor(torch, array).to(place) for array in (given.queries, given.keys))
         biases = None if given.biases is None else single_tensor(torch, given.biases).to(place)
-    except (RuntimeError, AssertionError, TypeError) as error:
+    except (RuntimeError, AssertionError, TypeError, ValueError) as error:
         raise ParameterError(f"device={device!r}: torch cannot use it ({error!s:.200})") from None
     found = []
     size = max(1, _BLOCKS.get(place.type, 2**23) // given.n_keys)

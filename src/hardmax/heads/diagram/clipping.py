@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from hardmax.errors import DomainError, ShapeError
-from hardmax.exactness import FloatArray
+from hardmax.exactness import FloatArray, numbers
 
 if TYPE_CHECKING:
     from hardmax.heads.diagram.power_diagram import PowerDiagram
@@ -30,7 +30,7 @@ class Polyhedron(NamedTuple):
 def _window(extent: Sequence[tuple[float, float]], dim: int, diagram: PowerDiagram) -> Window:
     if diagram.dim != dim:
         raise ShapeError(f"expected a diagram in dimension {dim}, got {diagram.dim}; polygons need 2, polyhedra 3")
-    bounds = np.asarray(extent, dtype=np.float64)
+    bounds = numbers("extent", extent)
     if bounds.shape != (dim, 2):
         raise ShapeError(f"expected an extent of {dim} pairs (low, high), got shape {bounds.shape}")
     if not (np.isfinite(bounds).all() and (bounds[:, 0] < bounds[:, 1]).all()):

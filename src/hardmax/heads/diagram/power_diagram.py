@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike
 from hardmax.errors import ParameterError, PrecisionError, ShapeError, WeightError
 from hardmax.exact.rationals import dot, exact_scores, fractions
 from hardmax.exact.rounding import dot_error
-from hardmax.exactness import BoolArray, FloatArray, IntArray, ReadOnlyArrays, detached
+from hardmax.exactness import BoolArray, FloatArray, IntArray, ReadOnlyArrays, as_index, numbers
 from hardmax.heads.classes.domains import read_domain
 from hardmax.heads.classes.sources import arrays_head
 from hardmax.heads.diagram.clipping import Polyhedron, clipped_polygons, clipped_polyhedra
@@ -146,9 +146,7 @@ class PowerDiagram(ReadOnlyArrays):
 
     def _row(self, key: int) -> int:
         """The row of a live key among the distinct terms."""
-        number = int(key)
-        if not 0 <= number < len(self.keys):
-            raise ParameterError(f"expected a key between 0 and {len(self.keys) - 1}, got {key}")
+        number = as_index("key", key, len(self.keys))
         if not self.live[number]:
             raise ParameterError(
                 f"key {number} owns no cell with interior, expected a live key; diagram.live lists them"
@@ -254,7 +252,7 @@ class PowerDiagram(ReadOnlyArrays):
 
     def read_queries(self, queries: ArrayLike) -> FloatArray:
         """Queries (..., d) as finite floats, refused otherwise."""
-        points = np.asarray(detached(queries), dtype=np.float64)
+        points = numbers("queries", queries)
         if points.ndim < 1 or points.shape[-1] != self.dim:
             raise ShapeError(f"expected queries of shape (..., {self.dim}), got {points.shape}")
         if not np.isfinite(points).all():

@@ -19,7 +19,7 @@ from hardmax.errors import EmptyError, ShapeError, WeightError
 from hardmax.exact.linear_program import exact_interior_point
 from hardmax.exact.rationals import dot, fractions, nearest_float
 from hardmax.exact.rounding import UNDERFLOW, dot_error, relative_error
-from hardmax.exactness import BoolArray, FloatArray, IntArray, ReadOnlyArrays, detached
+from hardmax.exactness import BoolArray, FloatArray, IntArray, ReadOnlyArrays, numbers
 from hardmax.heads.diagram.orders import value_at
 
 if TYPE_CHECKING:
@@ -111,8 +111,8 @@ def is_won(diagram: PowerDiagram, key: int, query: Sequence[Fraction]) -> bool:
 
 
 def _generators(queries: ArrayLike, dim: int, name: str) -> FloatArray:
-    points = np.asarray(detached(queries), dtype=np.float64)
-    if points.ndim != 2 or (points.size and points.shape[1] != dim):
+    points = numbers(name, queries)
+    if points.ndim != 2 or (len(points) and points.shape[1] != dim):
         raise ShapeError(f"{name}: expected queries of shape (n, {dim}), got {points.shape}")
     if len(points) == 0:
         raise EmptyError(f"{name}: expected at least one query, got an array of shape {points.shape}")

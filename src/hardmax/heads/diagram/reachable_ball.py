@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from hardmax.errors import ParameterError, ShapeError, WeightError
 from hardmax.exact.rationals import dot, nearest_float
 from hardmax.exact.rounding import SAFETY, UNDERFLOW, difference_dot_error, dot_error, relative_error
-from hardmax.exactness import FloatArray, IntArray, detached
+from hardmax.exactness import FloatArray, IntArray, numbers
 from hardmax.heads.classes.nearest import nearest_in_floats, nearest_in_rationals
 from hardmax.heads.diagram.reachable import Decision, Reachable, RuledOut, Witness, gathered, is_won
 
@@ -37,10 +37,7 @@ _TRIALS = 60
 
 def reachable_from_ball(diagram: PowerDiagram, centre: ArrayLike, radius: float) -> Reachable:
     """Reachable from ``{q : |q - centre| <= radius}``."""
-    try:
-        middle, size = np.asarray(detached(centre), dtype=np.float64), np.asarray(radius, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise WeightError(f"ball: expected numbers (centre, radius), got something else ({error})") from error
+    middle, size = numbers("ball: centre", centre), numbers("ball: radius", radius)
     if middle.shape != (diagram.dim,):
         raise ShapeError(f"ball: expected a centre of shape ({diagram.dim},), got {middle.shape}")
     if not np.isfinite(middle).all():

@@ -12,7 +12,7 @@ from hardmax.errors import DomainError, ShapeError, WeightError
 from hardmax.exact.linear_program import exact_interior_point, interior_point
 from hardmax.exact.rounding import difference_dot_error, relative_error
 from hardmax.exact.systems import homogeneous_rows, point_of, row_multipliers
-from hardmax.exactness import FloatArray, IntArray
+from hardmax.exactness import FloatArray, IntArray, numbers
 from hardmax.heads.diagram.reachable import Decision, Reachable, RuledOut, Witness, gathered
 
 if TYPE_CHECKING:
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
 def reachable_from_polyhedron(diagram: PowerDiagram, normals: ArrayLike, limits: ArrayLike) -> Reachable:
     """Reachable from ``{q : normals @ q <= limits}``."""
-    rows = np.asarray(normals, dtype=np.float64)
-    bounds = np.asarray(limits, dtype=np.float64)
+    rows, bounds = numbers("polyhedron: normals", normals), numbers("polyhedron: limits", limits)
     if rows.ndim != 2 or rows.shape[1] != diagram.dim or bounds.shape != rows.shape[:1]:
         raise ShapeError(
             f"polyhedron: expected normals (rows, {diagram.dim}) and limits (rows,), "

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hardmax.errors import ParameterError, PrecisionError, ShapeError, WeightError
-from hardmax.exactness import FloatArray, IntArray, ReadOnlyArrays
+from hardmax.exactness import FloatArray, IntArray, ReadOnlyArrays, numbers
 from hardmax.heads.diagram.power_diagram import Extent, PowerDiagram
 from hardmax.tropical.maslov import softmax
 from hardmax.tropical.sums.hull import components
@@ -157,7 +157,7 @@ def value_field(diagram: PowerDiagram, values: ArrayLike) -> ValueField:
     >>> value_field(power_diagram([[1.0], [1.0]]), [5.0, 7.0])([[2.0]])  # equal keys: the lowest index
     array([[5.]])
     """
-    array = np.asarray(values, dtype=np.float64)
+    array = numbers("values", values)
     if array.ndim == 1:
         array = array[:, None]
     if array.ndim != 2 or len(array) != len(diagram.keys):

@@ -5,12 +5,7 @@ from __future__ import annotations
 from math import isfinite, isnan
 from typing import Any
 
-from numpy.typing import ArrayLike
-
 from hardmax.errors import ParameterError
-from hardmax.exactness import FloatArray
-from hardmax.heads.capture.captured import check_kept
-from hardmax.networks.network import Network, one_input
 
 
 def real(name: str, value: Any, meaning: str) -> float:
@@ -58,10 +53,3 @@ def share_of(name: str, value: Any) -> float:
     if not 0 < number < 1:
         raise ParameterError(f"{name}: expected a number strictly between 0 and 1, got {number:g}")
     return number
-
-
-def input_point(net: Network, x: ArrayLike) -> FloatArray:
-    """One input of the network's shape, as floats that are the numbers given."""
-    point = one_input(net, x)
-    check_kept("x", x, point)
-    return point

@@ -16,8 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import EmptyError, ParameterError, PrecisionError, ShapeError, WeightError
 from hardmax.exact.rounding import UNDERFLOW, soft_row_error
-from hardmax.exactness import FloatArray, ReadOnlyArrays, detached
-from hardmax.heads.capture.captured import check_kept
+from hardmax.exactness import FloatArray, ReadOnlyArrays, check_kept, detached
 from hardmax.html import ShownAsTable
 from hardmax.measure.stability._checks import temperature_of
 from hardmax.measure.stability.curvature import hessian_supremum

@@ -20,11 +20,11 @@ from hardmax.errors import NotPiecewiseAffineError, ParameterError
 from hardmax.exact.rationals import float_above, float_below, fraction, rational_array
 from hardmax.exactness import Array, Exactness, FloatArray, IntArray, ObjectArray, ReadOnlyArrays
 from hardmax.html import ShownAsTable
-from hardmax.measure.stability._checks import input_point, real
+from hardmax.measure.stability._checks import real
 from hardmax.measure.stability.margins import competitor_weight
 from hardmax.networks import operations as op
 from hardmax.networks.evaluation import apply, first_argmax
-from hardmax.networks.network import Network
+from hardmax.networks.network import Network, one_input
 
 #: Of one rounding, and of all that a sum may lose to underflow for each term (Lemma 22).
 _UNIT, _TINY = 2.0**-52, 2.0**-1070
@@ -130,7 +130,7 @@ def network(net: Network, x: ArrayLike, temperature: float) -> NetworkCertificat
     heat = real("temperature", temperature, "a number >= 0, infinity included")
     if heat < 0:
         raise ParameterError(f"temperature: expected a number >= 0, infinity included, got {heat:g}")
-    return _Walk(net, input_point(net, x)).at(heat)
+    return _Walk(net, one_input(net, x)).at(heat)
 
 
 class _Walk:

@@ -22,7 +22,6 @@ from hardmax.errors import PrecisionError, QuadraticScoresError, ShapeError, Wei
 from hardmax.exact.rationals import float_array
 from hardmax.exactness import Exactness, FloatArray, ReadOnlyArrays, numbers
 from hardmax.html import ShownAsTable
-from hardmax.measure.stability._checks import input_point
 from hardmax.networks.network import Network, check_network
 from hardmax.networks.slices.coefficients import Arithmetic
 
@@ -77,7 +76,7 @@ def routing_radius(net: Network, x: ArrayLike, norm: float = 2, *, exactness: st
     (1.0, 0.0)
     """
     check_network(net)
-    found = local_map(net, input_point(net, x), norm=norm, exactness=exactness)
+    found = local_map(net, x, norm=norm, exactness=exactness)
     if isnan(found.radius):
         raise QuadraticScoresError(
             "the keys move with the input, so walls are curved and have no such distance; hm.local_map measures along "

@@ -9,7 +9,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from hardmax.errors import EmptyError, HardmaxError, OperatorError, ParameterError, ShapeError
-from hardmax.exactness import Array, as_array
+from hardmax.exactness import Array, as_array, as_tuple
 from hardmax.networks import operations as op
 from hardmax.networks.graph import GraphBuilder
 from hardmax.networks.layers import Affine, Layer, ReLU, frozen_transpose
@@ -80,7 +80,7 @@ class Chain:
     """Affine layers one after the other with an activation between them, checked against one another first."""
 
     def __init__(self, where: str, layout: str = "torch", activation: str = "relu") -> None:
-        if layout not in LAYOUTS:
+        if not isinstance(layout, str) or layout not in LAYOUTS:
             raise ParameterError(f"{where}: expected layout {', '.join(map(repr, LAYOUTS))}, got {layout!r}")
         if activation not in ("relu", "identity", "linear", *_SMOOTH):
             raise ParameterError(
@@ -160,7 +160,7 @@ def _split(weights: Any, biases: Any) -> tuple[list[Any], list[Any]]:
         )
     if hasattr(weights, "ndim") and weights.ndim == 2:
         raise ShapeError("from_arrays: expected a list of weight matrices, got one matrix; pass [weight] and [bias]")
-    matrices = list(weights)
+    matrices = list(as_tuple("from_arrays", "weight matrices", weights))
     if not matrices:
         raise EmptyError("from_arrays: expected at least one weight matrix, got none")
     if biases is None:
@@ -168,7 +168,7 @@ def _split(weights: Any, biases: Any) -> tuple[list[Any], list[Any]]:
         if len(ranks) % 2 == 0 and ranks == [2, 1] * (len(ranks) // 2):
             return matrices[::2], matrices[1::2]
         return matrices, [None] * len(matrices)
-    vectors = list(biases)
+    vectors = list(as_tuple("from_arrays", "biases", biases))
     if len(vectors) != len(matrices):
         raise ShapeError(f"from_arrays: expected one bias a matrix, got {len(matrices)} and {len(vectors)}")
     return matrices, vectors

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import EmptyError, FileFormatError, ShapeError, WeightError
+from hardmax.exactness import check_kept
 from hardmax.networks.files.numpy_files import npy_array, npz_arrays
 from hardmax.networks.files.opening import LIMITS, open_file, shown
 
@@ -126,7 +127,9 @@ def checked_points(array: NDArray[Any], input_shape: Sequence[int], where: str) 
     if count == 0:
         raise EmptyError(f"{where}: expected at least one input, got none")
     with np.errstate(invalid="ignore"):  # what is not finite is refused below
-        points = array.astype(np.float64).reshape(count, *shape)
+        points = array.astype(np.float64)
+        check_kept(where, array, points)
+        points = points.reshape(count, *shape)
     largest = np.abs(points.reshape(count, -1)).max(axis=1, initial=0.0)
     if not np.isfinite(largest).all():
         row = int(np.argmin(np.isfinite(largest)))

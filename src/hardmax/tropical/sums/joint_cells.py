@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hardmax.errors import EmptyError, IncompleteError, ParameterError, ShapeError
+from hardmax.errors import EmptyError, IncompleteError, ShapeError
 from hardmax.exact.linear_program import exact_interior_point
-from hardmax.exactness import FloatArray, IntArray, ReadOnlyArrays, as_tuple
+from hardmax.exactness import FloatArray, IntArray, ReadOnlyArrays, as_tuple, check_count
 from hardmax.tropical.sums.facets import facet_pairs
 from hardmax.tropical.sums.settle import ABSENT, PRESENT, exact_differences
 from hardmax.tropical.sums.terms import (
@@ -108,9 +108,10 @@ def common_refinement(heads: Sequence[KeysAndBiases], *, max_cells: int | None =
     array([[0]])
     """
     terms = read_heads(heads)
-    limit = np.iinfo(np.int64).max - 1 if max_cells is None else max_cells
-    if limit < 1:
-        raise ParameterError(f"common_refinement: expected max_cells of at least 1, got {max_cells}")
+    limit = np.iinfo(np.int64).max - 1
+    if max_cells is not None:
+        check_count("max_cells", max_cells)
+        limit = min(limit, int(max_cells))
     winners, queries, exact, n_programs, n_settled = _search(terms, limit)
     is_complete = len(winners) <= limit
     winners, queries = winners[:limit], queries[:limit]

@@ -20,7 +20,7 @@ from hardmax.errors import EmptyError, ParameterError, ShapeError, WeightError
 from hardmax.exact.linear_program import exact_interior_point
 from hardmax.exact.rationals import lattice_exponent, nearest_float
 from hardmax.exact.rounding import difference_dot_error
-from hardmax.exactness import BoolArray, FloatArray, IntArray, detached
+from hardmax.exactness import BoolArray, FloatArray, IntArray, numbers
 from hardmax.tropical.sums.columns import spanning_columns
 from hardmax.tropical.sums.hull import Hull, hull_of_terms
 from hardmax.tropical.sums.settle import exact_differences, live_terms, neighbours_by_programs, neighbours_of_one
@@ -36,11 +36,8 @@ MOST_NEIGHBOURS = 3000
 
 def read_terms(keys: ArrayLike, biases: ArrayLike | None, where: str) -> tuple[FloatArray, FloatArray | None]:
     """Keys (N, d) and biases (N,) as finite float arrays, refused by name otherwise."""
-    try:
-        points = np.asarray(detached(keys), dtype=np.float64)
-        shifts = None if biases is None else np.asarray(detached(biases), dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise WeightError(f"{where}: expected arrays of numbers, got something else ({error})") from error
+    points = numbers(f"{where}: keys", keys)
+    shifts = None if biases is None else numbers(f"{where}: biases", biases)
     if points.ndim != 2:
         raise ShapeError(f"{where}: expected keys of shape (N, d), got {points.shape}")
     if points.shape[0] == 0:

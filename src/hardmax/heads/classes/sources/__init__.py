@@ -34,13 +34,17 @@ def read_head(source: Any, bias: Any, layer: str | None, names: Any) -> ClassHea
         if bias is not None:
             raise ParameterError("bias is for arrays of weights; a file or model has its own. Leave it out")
         head = _file_head(Path(source), layer) if not hasattr(source, "named_modules") else torch_head(source, layer)
-        given = class_names(names, len(head.weights), head.where)
-        return head if given is None else replace(head, names=given)
+        return _named(head, names, head.where)
     if layer is not None:
         raise ParameterError(
             f"layer={layer!r} names a layer of a file or model, but the source is an array; leave it out"
         )
-    return arrays_head(source, bias, None if names is None else class_names(names, len(source), "the weights"))
+    return _named(arrays_head(source, bias, None), names, "the weights")
+
+
+def _named(head: ClassHead, names: Any, where: str) -> ClassHead:
+    given = class_names(names, len(head.weights), where)
+    return head if given is None else replace(head, names=given)
 
 
 def _file_head(path: Path, layer: str | None) -> ClassHead:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hardmax.errors import ParameterError, ShapeError
+from hardmax.exactness import as_tuple
 from hardmax.networks.files.opening import text_of
 
 #: What CTC writes between characters, and what the last class of PaddleOCR's dictionaries is.
@@ -42,12 +43,15 @@ def class_names(given: Any, n_classes: int, where: str) -> tuple[str, ...] | Non
     if hasattr(given, "id_to_token"):  # a tokenizer of tokenizers
         return tuple(given.id_to_token(i) or f"<unused {i}>" for i in range(n_classes))
     if isinstance(given, Mapping):
-        table = {int(number): str(name) for number, name in given.items()}
+        try:
+            table = {int(number): str(name) for number, name in given.items()}
+        except (TypeError, ValueError):
+            raise ParameterError("names: expected a table from class numbers to names, got other keys") from None
         return tuple(table.get(i, f"<unnamed {i}>") for i in range(n_classes))
     if not isinstance(given, Iterable):
         kind = type(given).__name__
         raise ParameterError(f"names: expected a list, a text file, a tokenizer or a table, got a {kind}")
-    names = tuple(str(name) for name in given)
+    names = tuple(map(str, as_tuple("names", "names", given)))
     if len(names) != n_classes:
         raise ShapeError(f"names: expected {n_classes}, one for each class of {where}, got {len(names)}")
     return names

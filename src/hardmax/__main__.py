@@ -1,4 +1,4 @@
-"""``python -m hardmax.cli`` is ``hardmax``."""
+"""``python -m hardmax`` is ``hardmax``."""
 
 import sys
 
