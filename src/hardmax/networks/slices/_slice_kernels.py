@@ -17,25 +17,55 @@ FEW_OUTPUTS = 4
 LARGEST = 2.0**1000
 
 
-@kernel(nogil=True, fastmath={"reassoc", "contract"})
-def _masked_dots(source, parents, labels, weight, bias):
-    """The same for few outputs: one dot product a child, term and output; ``weight`` is (out, in)."""
-    n_children = len(parents)
-    terms, width = source.shape[1], source.shape[2]
-    out_width = weight.shape[0]
-    result = np.empty((n_children, terms, out_width))
-    mask = np.empty(width)
-    for child in range(n_children):
-        parent = parents[child]
-        for j in range(width):
-            mask[j] = labels[child, j]
-        for o in range(out_width):
-            for k in range(terms):
+@inner(nogil=True, fastmath={"reassoc", "contract"})
+def _dots(source, parents, labels, layer, result, steps):
+    """Write one dot product a child, term and output, and how many rows were added up for each child."""
+    columns, bias = layer
+    width, weight = len(columns), np.empty(len(columns))
+    for child in range(len(parents)):
+        parent, steps[child] = parents[child], width
+        for o in range(columns.shape[1]):
+            for j in range(width):
+                weight[j] = columns[j, o] if labels[child, j] == 1 else 0.0
+            for k in range(source.shape[1]):
                 total = 0.0
                 for j in range(width):
-                    total += mask[j] * weight[o, j] * source[parent, k, j]
+                    total += weight[j] * source[parent, k, j]
                 result[child, k, o] = total + (bias[o] if k == 0 and len(bias) else 0.0)
-    return result
+
+
+@inner(nogil=True)
+def _chains(source, parents, labels, layer, result, steps):
+    """The same; children of one parent that follow each other differ in few ReLUs.
+
+    Each is made from the last by adding and removing the rows that flipped, which ``steps`` counts from the beginning
+    of a chain.
+    """
+    columns, bias = layer
+    width, terms, out_width, chain = len(columns), source.shape[1], columns.shape[1], 0
+    for child in range(len(parents)):
+        parent, count, flips = parents[child], 0, width
+        if child > 0 and parents[child - 1] == parent and chain < CHAIN:
+            flips = 0
+            for j in range(width):
+                flips += labels[child, j] != labels[child - 1, j]
+        fresh = 2 * flips > width
+        chain = 0 if fresh else chain + 1
+        for k in range(terms):
+            for o in range(out_width):
+                result[child, k, o] = 0.0 if fresh else result[child - 1, k, o]
+        for j in range(width):
+            is_active, was_active = labels[child, j] == 1, not fresh and labels[child - 1, j] == 1
+            if is_active != was_active:
+                count += 1
+                for k in range(terms):
+                    factor = source[parent, k, j] if is_active else -source[parent, k, j]
+                    if factor != 0.0:
+                        for o in range(out_width):
+                            result[child, k, o] += factor * columns[j, o]
+        for o in range(len(bias) if fresh else 0):
+            result[child, 0, o] += bias[o]
+        steps[child] = count if fresh else steps[child - 1] + count
 
 
 @inner(nogil=True)
@@ -71,61 +101,15 @@ def _errors(source, before, parents, steps, sums):
 def relu_then_linear(source, before, parents, labels, layer, sums):
     """``columns.T @ (labels * source[parent]) + bias`` for each child and coefficient, and what ``_errors`` returns.
 
-    The first is (child, term, out). Children of one parent that follow each other differ in few ReLUs, so each is made
-    from the last by adding and removing the rows that flipped. ``layer``: ``columns`` (in, out), the weight transposed,
-    and ``bias``. Numpy twin: ``relu_then_linear_plain``.
+    The first is (child, term, out). ``layer``: ``columns`` (in, out), the weight transposed, and ``bias``. Numpy twin:
+    ``relu_then_linear_plain``.
     """
-    columns, bias = layer
-    n_children = len(parents)
-    terms, width = source.shape[1], source.shape[2]
-    out_width = columns.shape[1]
-    steps = np.full(n_children, width * 1.0)
+    n_children, out_width = len(parents), layer[0].shape[1]
+    result, steps = np.empty((n_children, source.shape[1], out_width)), np.empty(n_children)
     if out_width <= FEW_OUTPUTS:
-        result = _masked_dots(source, parents, labels, np.ascontiguousarray(columns.T), bias)
-        return result, *_errors(source, before, parents, steps, sums)
-    result = np.empty((n_children, terms, out_width))
-    chain = 0
-    for child in range(n_children):
-        parent = parents[child]
-        fresh = child == 0 or parents[child - 1] != parent or chain >= CHAIN
-        if not fresh:
-            flips = 0
-            for j in range(width):
-                flips += labels[child, j] != labels[child - 1, j]
-            fresh = 2 * flips > width
-        if fresh:
-            chain = 0
-            count = 0
-            for k in range(terms):
-                for o in range(out_width):
-                    result[child, k, o] = 0.0
-            for j in range(width):
-                if labels[child, j] == 1:
-                    count += 1
-                    for k in range(terms):
-                        factor = source[parent, k, j]
-                        if factor != 0.0:
-                            for o in range(out_width):
-                                result[child, k, o] += factor * columns[j, o]
-            if len(bias):
-                for o in range(out_width):
-                    result[child, 0, o] += bias[o]
-            steps[child] = count
-        else:
-            chain += 1
-            count = 0
-            for k in range(terms):
-                for o in range(out_width):
-                    result[child, k, o] = result[child - 1, k, o]
-            for j in range(width):
-                if labels[child, j] != labels[child - 1, j]:
-                    count += 1
-                    for k in range(terms):
-                        factor = source[parent, k, j] if labels[child, j] == 1 else -source[parent, k, j]
-                        if factor != 0.0:
-                            for o in range(out_width):
-                                result[child, k, o] += factor * columns[j, o]
-            steps[child] = steps[child - 1] + count
+        _dots(source, parents, labels, layer, result, steps)
+    else:
+        _chains(source, parents, labels, layer, result, steps)
     return result, *_errors(source, before, parents, steps, sums)
 
 

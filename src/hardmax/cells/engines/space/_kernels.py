@@ -87,7 +87,7 @@ def corner_sign(solid, i, cut, mode, rare):
     the bound is positive where it does not.
     """
     dim, columns = mode.dim, mode.columns
-    corners, at, row, values = solid.corners, solid.ids[i], cut.row, cut.values
+    corners, at, row, values = solid.corners, np.int64(solid.ids[i]), cut.row, cut.values
     value, bound = _value(row, True, corners, at, 0, corners[at, columns], dim)
     values[i, 0], values[i, 1], values[i, 2], values[i, 3] = value, bound, 0.0, 0.0
     if is_far(corners, at, mode):
@@ -326,9 +326,9 @@ def crossings(solid, cut, fresh, shared, rows, mode, rare):
         new = fresh.missing[m, 0]
         i, j = fresh.ends[new], fresh.other_ends[new]
         at = ids[n + new] = shared.used[0]
-        for end in (i, j):
+        for end in (np.int64(i), np.int64(j)):
             if cut.values[end, 1] < 0.0:
-                corner_sign(solid, end, cut, mode_at(solid.corners, ids[end], mode), rare)
+                corner_sign(solid, end, cut, mode_at(solid.corners, np.int64(ids[end]), mode), rare)
         if mode.infinite:  # a row that changes towards one end only crosses infinitely near to the other
             steady = mode.columns + 2
             solid.corners[at, steady] = max(solid.corners[ids[i], steady], solid.corners[ids[j], steady])
@@ -382,7 +382,7 @@ def _set_signs(solid, new, cut, shared, rows, mode, rare):
     Strictly between two corners a function has the sign that it has at one of them, unless it has the other sign at
     the other.
     """
-    signs, at, relus, n_words = shared.signs, solid.ids[new], rows.relus, shared.signs.shape[1] // 2
+    signs, at, relus, n_words = shared.signs, np.int64(solid.ids[new]), rows.relus, shared.signs.shape[1] // 2
     a, b, key = shared.origins[at, 0] >> 32, shared.origins[at, 0] & 0xFFFFFFFF, shared.origins[at, 1]
     here = mode_at(solid.corners, at, mode)
     for w in range(n_words):
@@ -436,11 +436,11 @@ def keep(solid, cut, n, side, line, to, first, slot):
     """Write the part of one side of the first n corners, the line as its facet in ``cut.slot``; returns its corners.
 
     ``side``: 0 where the row is positive, 1 where it is negative. The part begins at corner ``first`` and at ``slot``
-    of ``to``, another polytope or the stack; it may take the place of the whole.
+    of ``to``, the ids, bits and slots of another polytope or of the stack; it may take the place of the whole.
 
     A facet keeps a (d - 1)-dimensional rest exactly when one of its corners lies strictly on this side.
     """
-    ids, bits, to_ids, to_bits = solid.ids, solid.bits, to.ids, to.bits
+    ids, bits, (to_ids, to_bits, to_slots) = solid.ids, solid.bits, to
     inside, outside = cut.signs[side], cut.signs[1 - side]
     m = first
     for w in range(len(bits)):  # without branches: which corners stay is hard to guess
@@ -458,8 +458,8 @@ def keep(solid, cut, n, side, line, to, first, slot):
         to_ids[m] = ids[i]
         m += np.int64(~outside[i] & ONE)
     for s in range(solid.size[1]):
-        to.slots[slot + s] = solid.slots[s]
-    to.slots[slot + cut.slot] = line
+        to_slots[slot + s] = solid.slots[s]
+    to_slots[slot + cut.slot] = line
     return m - first
 
 

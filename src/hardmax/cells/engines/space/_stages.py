@@ -431,10 +431,11 @@ def _split_by_relu(bit, column, work, depth, mode, rare):
     n, n_slots, fewest = solid.size[0] + n_new, solid.size[1], 0 if mode.certified else mode.dim
     if not _has_room(stack, depth, n, n_slots):
         return NO_ROOM
-    m = keep(solid, cut, n, 1, line, stack, stack.ends[depth, 0], stack.ends[depth, 1])
+    room = stack.ids, stack.bits, stack.slots
+    m = keep(solid, cut, n, 1, line, room, stack.ends[depth, 0], stack.ends[depth, 1])
     if m > fewest:  # else a sliver within rounding
         depth = _add(stack, depth, m, n_slots, pending, pending.count[0], rare)
-    m = keep(solid, cut, n, 0, line + 1, solid, 0, 0)
+    m = keep(solid, cut, n, 0, line + 1, (solid.ids, solid.bits, solid.slots), 0, 0)
     solid.size[0] = m if m > fewest else 0
     return depth
 
