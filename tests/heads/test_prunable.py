@@ -114,3 +114,19 @@ def test_what_makes_no_sense_is_refused_with_what_to_do():
     with pytest.raises(hm.errors.OperatorError, match=r"reachable\(radius\)"):
         hm.kv_cache(capped)[0].prunable(0.1, radius=1.0)
     assert hm.kv_cache(capped)[0].reachable(0.1).n_reachable >= 1
+
+
+@pytest.mark.parametrize("far", [800.0, 1e6, 1e150])
+def test_a_weight_that_no_float_holds_is_bounded_by_one_that_is_not_zero(far):
+    keys = np.array([[0.0], [far], [far]])
+    values = np.array([[0.0], [1e-300], [2e-300]])
+    head = CapturedHead(0, 0, "far", np.ones((3, 1)), keys, values, 1.0, visible=np.tri(3, dtype=bool))
+    found = hm.kv_cache(head)[0].prunable(1e-3, radius=0.25)
+    assert found.positions.tolist() == [0]
+    assert 0 < found.weight_bound <= found.total_bound < 1e-200 and 0 < found.output_bound < 1e-300
+
+
+def test_scores_that_overflow_prove_nothing_and_warn_of_nothing():
+    keys = np.array([[0.0], [1e200], [1e200]])
+    head = CapturedHead(0, 0, "far", keys, keys, keys, 1.0, visible=np.tri(3, dtype=bool))
+    assert hm.kv_cache(head)[0].prunable(1e-3, radius=0.25).positions.size == 0

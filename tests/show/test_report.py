@@ -674,3 +674,8 @@ def test_images_are_shown_as_images(tmp_path):
     net = hm.Network([hm.Affine(rng.normal(size=(3, 8))), hm.ReLU()], input_dim=(1, 8, 8))
     path = hm.reports.report(net, tmp_path / "r.html", rng.random((4, 1, 8, 8)))
     assert _text(path).count('<image href="data:image/png;base64,') == 4
+
+
+def test_a_line_without_attention_is_not_said_to_jump(tmp_path):
+    page = hm.reports.report(hm.Network([hm.Affine([[1.0]]), hm.ReLU()], 1), tmp_path / "line.html").read_text()
+    assert "straight within a cell. The strip" in page and "jumps" not in page

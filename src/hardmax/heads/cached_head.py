@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hardmax.errors import OperatorError, ParameterError, ShapeError, WeightError
-from hardmax.exact.rounding import UNIT_ROUNDOFF, norm_above
+from hardmax.exact.rounding import UNDERFLOW, UNIT_ROUNDOFF, norm_above
 from hardmax.exactness import BoolArray, Exactness, FloatArray, IntArray, is_finite, numbers
 from hardmax.heads._tables import caches_html
 from hardmax.heads.capture.captured import CapturedHead, read_only
@@ -312,9 +312,10 @@ class CachedHead:
         if self.own_value is not None:
             kept = np.concatenate([kept, self.own_value[None]])
         distance = _farthest(self.values[dropped], kept)
+        moved = total * distance * (1 + 4 * UNIT_ROUNDOFF) + 2 * UNDERFLOW if distance else 0.0
         return Prunable(
-            float(epsilon), self.positions[dropped], float(chosen.max(initial=0.0)), total,
-            total * distance * (1 + 4 * UNIT_ROUNDOFF), read_only(bounds[: self.n_cached]),
+            float(epsilon), self.positions[dropped], float(chosen.max(initial=0.0)), total, moved,
+            read_only(bounds[: self.n_cached]),
         )  # fmt: skip
 
     def _query_set(self, radius: Any, queries: Any, relative: bool) -> QuerySet:

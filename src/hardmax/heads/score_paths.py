@@ -92,6 +92,8 @@ def _follow(
         elif isinstance(operation, op.Scale):
             factors = factors * np.broadcast_to(operation.factor, node.shape).reshape(-1)[places]
             places = _spread(graph, node, node.inputs[0])[places]
+        elif isinstance(operation, op.Reduce) and not operation.axes:
+            factors = factors / operation.divisor
         elif isinstance(operation, op.Shift):
             added = factors * np.broadcast_to(operation.constant, node.shape).reshape(-1)[places]
             shift = added if shift is None else shift + added
@@ -150,6 +152,8 @@ def scale_of(graph: Graph, value: int) -> float:
             if common is None or common <= 0:
                 break
             factor *= common
+        elif isinstance(node.operation, op.Reduce) and not node.operation.axes:
+            factor /= node.operation.divisor
         elif not isinstance(node.operation, _MOVES):
             break
         value = node.inputs[0]

@@ -2,6 +2,7 @@
 
 import sys
 import warnings
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -265,3 +266,11 @@ def test_an_operator_that_torch_cannot_export_is_refused_without_a_word_on_the_t
     with pytest.raises(hm.errors.OperatorError, match="cannot be exported"):
         hm.from_torch(Exponential(), torch.eye(3), batched=False)
     assert capfd.readouterr() == ("", "")
+
+
+def test_a_network_comes_back_from_its_own_module():
+    layers = [hm.Affine([[1.0, 1 / 3], [-2.0, 0.5]], [0.1, 0.0]), hm.ReLU(0.25), hm.HardTanh(), hm.ReLU(), hm.Maxout(2)]
+    net = hm.Network(layers, 2)
+    back = hm.from_torch(hm.to_torch(net), torch.zeros(2, dtype=torch.float64))
+    x = np.array([[Fraction(i, 3), Fraction(j, 7)] for i in range(-3, 4) for j in range(-3, 4)])
+    assert (back(x) == net(x)).all()

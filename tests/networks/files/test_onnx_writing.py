@@ -1,5 +1,7 @@
 """What is written runs in onnxruntime for any batch size and reads back as the same network."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -229,3 +231,20 @@ def test_masked_attention_survives_writing(tmp_path):
         expected = net(x, temperature=temperature)
         assert relative_error(run(path.read_bytes(), x, one_at_a_time=False), expected) < 1e-6
         assert relative_error(hm.read(path)(x), expected) < 1e-6
+
+
+@pytest.mark.parametrize("layer", [hm.TopK(3), hm.Sparsemax()])
+def test_shares_that_no_float_holds_read_back_exactly(layer, tmp_path):
+    net = hm.Network([layer], 4)
+    hm.write(net, tmp_path / "net.onnx", dtype="float64")
+    x = np.array([[Fraction(k, 7) for k in row] for row in ((1, 2, 3, 4), (7, 7, 6, 0), (9, 0, 0, 0))])
+    assert (hm.read(tmp_path / "net.onnx")(x) == net(x)).all() and set(net(x).sum(axis=-1)) == {1}
+
+
+def test_a_quotient_is_read_as_one_and_walls_that_coincide_are_one(tmp_path):
+    """x / 3 = 1 where x = 3; times the float next to 1/3 it would be a little beyond."""
+    nodes = [("Div", ["x", "three"], ["third"], {}), ("Sub", ["third", "one"], ["a"], {}),
+             ("Sub", ["x", "three"], ["b"], {}), ("Concat", ["a", "b"], ["both"], {"axis": 1}),
+             ("Relu", ["both"], ["y"], {})]  # fmt: skip
+    model = small_model(nodes, [1, 1], {"three": np.float32(3), "one": np.float32(1)})
+    assert hm.count_cells(hm.read(save(model, tmp_path)), hm.Box([0.0], [4.0])) == 2

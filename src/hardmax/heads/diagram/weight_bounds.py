@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hardmax.exact.rounding import UNIT_ROUNDOFF, dot_error, norm_above, weight_error
+from hardmax.exact.rounding import UNDERFLOW, UNIT_ROUNDOFF, dot_error, norm_above, weight_error
 from hardmax.exactness import FloatArray
 from hardmax.heads.rows import lengths_of
 from hardmax.networks import evaluation
@@ -46,6 +46,7 @@ class QuerySet:
         return values + dot_error(dim + 2, self.size * above), self.queries[best] + self.radius * unit
 
 
+@np.errstate(over="ignore", invalid="ignore")  # what overflows proves nothing
 def weight_bounds(keys: FloatArray, biases: FloatArray, temperature: float, queries: QuerySet) -> FloatArray:
     """(n,) upper bounds on the weights softmax((<q, k> + b) / temperature) of n keys, over all queries q of a set.
 
@@ -72,8 +73,7 @@ def weight_bounds(keys: FloatArray, biases: FloatArray, temperature: float, quer
         entropies = -np.sum(shares * np.log(np.where(shares > 0, shares, 1.0)), axis=1)
         exponents = (values + (biases - shares @ biases)) / temperature - entropies
         size = (longest * queries.size + highest + np.abs(values)) / temperature
-        with np.errstate(over="ignore"):
-            bounds = np.exp(exponents + weight_error(n, size)) * (1 + 16 * UNIT_ROUNDOFF)
+        bounds = np.exp(exponents + weight_error(n, size)) * (1 + 16 * UNIT_ROUNDOFF) + 4 * UNDERFLOW
         found = np.where(bounds < found, bounds, found)  # nan proves nothing
         places = ends if step == 0 else places + (ends - places) / (1 + step / 2)
     return found

@@ -113,7 +113,8 @@ def _standing_in(kind: StandIn, x: Tensor) -> Tensor:
 
 
 def _relu(operation: op.Relu, x: Tensor) -> Tensor:
-    return torch_library().where(x > 0, x, x * operation.slope)
+    functional = torch_library().nn.functional
+    return functional.leaky_relu(x, operation.slope) if operation.slope else functional.relu(x)
 
 
 def _clip(operation: op.Clip, x: Tensor) -> Tensor:

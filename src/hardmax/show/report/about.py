@@ -110,8 +110,8 @@ def captures_section(captures: Sequence[Capture], name: str, made: str) -> Secti
 def _section(rows: Sequence[Row], made: str) -> Section:
     table = provenance(rows, made, "The model, its inputs, and how this page came about")
     lead = (
-        "Everything below was computed from this model and these inputs, and every number carries a mark that says "
-        "what is proved of it."
+        "Everything on this page was computed from this model and these inputs, and every number carries a mark that "
+        "says what is proved of it."
     )
     return Section(NAME, TITLE, lead, tables=(table,))
 

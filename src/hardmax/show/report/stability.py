@@ -204,4 +204,5 @@ def _grid(panels: Sequence[Markup], columns: int, rows: int) -> Markup:
         tag("g", panel, transform=f"translate({width * (index % columns):g} {height * (index // columns):g})")
         for index, panel in enumerate(panels)
     ]
-    return picture(width * columns, height * rows, "Histograms of margins, one for each head", *placed, class_="chart")
+    words, look = "Histograms of margins, one for each head", f"chart of-{columns}"
+    return picture(width * columns, height * rows, words, *placed, class_=look)

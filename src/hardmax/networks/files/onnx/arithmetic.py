@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import replace
-from math import prod
+from math import frexp, prod
 from typing import Any
 
 import numpy as np
@@ -84,6 +84,9 @@ def _div(t: Translation) -> Value:
     divisor = t.weights(1)
     if (divisor == 0).any():
         raise WeightError(f"tensor {t.node.inputs[1]!r} divides by zero; expected nonzero divisors")
+    first = float(divisor.reshape(-1)[0])
+    if isinstance(x, Data) and first.is_integer() and first > 0 and (divisor == first).all() and frexp(first)[0] != 0.5:
+        return t.emit(op.Reduce((), True, int(first)), t.scale(x, np.ones(divisor.shape)))  # 1 / 3 is no float
     return _value(t.multiply(x, 1.0 / divisor))
 
 
@@ -97,7 +100,7 @@ def _sum(t: Translation) -> Value:
 def _mean(t: Translation) -> Value:
     total = _sum(t)
     assert isinstance(total, Data)
-    return t.scale(total, 1.0 / len(t.operands))
+    return t.emit(op.Reduce((), True, len(t.operands)), total)
 
 
 def _where(t: Translation) -> Value:

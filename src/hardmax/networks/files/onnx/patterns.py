@@ -148,7 +148,7 @@ def _scalar(graph: Graph, value: int) -> bool:
         constants = operation.factor.size
     elif isinstance(operation, op.Shift):
         constants = operation.constant.size
-    elif isinstance(operation, op.Pointwise | op.Multiply | op.Add):
+    elif isinstance(operation, op.Pointwise | op.Multiply | op.Add | op.Reduce):
         constants = 1
     else:
         return False
@@ -200,6 +200,8 @@ def _combined(operation: op.Operation, parts: list[Polynomial | None]) -> Polyno
     assert first is not None and last is not None
     if isinstance(operation, op.Scale):
         result = {power: c * float(operation.factor.reshape(())) for power, c in first.items()}
+    elif isinstance(operation, op.Reduce):  # without axes, since it keeps its shape
+        result = {power: c / operation.divisor for power, c in first.items()}
     elif isinstance(operation, op.Shift):
         result = {**first, (0, 0): first.get((0, 0), 0.0) + float(operation.constant.reshape(()))}
     elif isinstance(operation, op.Add):

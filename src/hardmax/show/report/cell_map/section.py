@@ -98,9 +98,12 @@ def _figure(
             f"the layer that makes them{' and dashed inside a linear region' if looked.has_regions else ''}."
         )
         return Figure("cell-map", plane_figure(looked, colours[0], decided), caption, tables)
+    may_jump = any(choice.kind == "attention" for choice in choices_of(looked.net))
+    jumps = ", with jumps where attention changes its choice" if may_jump else ""
+    soft = ", and dashed those of the model at the temperature chosen" if looked.soft is not None else ""
     caption = (
-        f"This is {looked.where}: the skeleton's outputs, straight within a cell, with jumps where attention changes "
-        "its choice, and dashed those of the model at the temperature chosen. The strip below shows the cells."
+        f"This is {looked.where}: the skeleton's outputs, straight within a cell{jumps}{soft}. The strip below shows "
+        "the cells."
     )
     shown = min(MOST_OUTPUTS, cells.n_outputs)
     legend = tuple((f"line k{index}", f"output {index}") for index in range(shown))
