@@ -220,6 +220,7 @@ _TINY = st.sampled_from([0.0, 2.0**-100, -1.5 * 2.0**-101, 2.0**-60, -1.66217399
 @given(_ROWS, _ROWS, st.lists(st.integers(-2, 2), min_size=2, max_size=2), _TINY, _TINY)
 @example((2, -1), (-1, 1), [1, 0], 2.0**-100, -1.6621739925983819e-18)
 @example((2, -1), (1, 2), [1, 2], 0.0, 1.0934084076201825e-16)
+@example((1, -3), (1, 1), [1, 0], -5.9164567891575885e-31, 0.0)
 def test_a_corner_of_nearly_parallel_walls_is_placed_as_tightly_as_others(across, along, ulps, first, second):
     """Floats do not tell where such lines meet: anywhere on the edge, unless rationals say it."""
     rows = np.array([across, along, along], dtype=float)

@@ -58,23 +58,27 @@ def _meet(a, line, out):
     room = crossing_room(abs(det), dot_error(2, abs(a1 * c2) + abs(a2 * c1), slack))
     if not room > 0.0:
         return False
-    x, y = out[X], out[Y]
-    ra = a0 + a1 * x + a2 * y
-    rc = c0 + c1 * x + c2 * y
-    x -= (ra * c2 - a2 * rc) / det
-    y -= (a1 * rc - c1 * ra) / det
-    if not (abs(x) < 1e300 and abs(y) < 1e300):
-        return False
-    ta1, ta2, tc1, tc2 = a1 * x, a2 * y, c1 * x, c2 * y
-    ra = a[E0] + a[E1] * abs(x) + a[E2] * abs(y)
-    ra = abs(a0 + ta1 + ta2) + dot_error(2, abs(a0) + abs(ta1) + abs(ta2), ra)
-    rc = line[3] + line[4] * abs(x) + line[5] * abs(y)
-    rc = abs(c0 + tc1 + tc2) + dot_error(2, abs(c0) + abs(tc1) + abs(tc2), rc)
-    error_x = crossing_error(abs(a2) + a[E2], abs(c2) + line[5], ra, rc, room)
-    error_y = crossing_error(abs(a1) + a[E1], abs(c1) + line[4], ra, rc, room)
-    error = max(error_x, error_y) + UNDERFLOW
-    if error < out[ERROR]:
+    for _ in range(3):  # near the origin the first residuals are rounded beside far larger numbers than the corner's
+        x, y = out[X], out[Y]
+        ra = a0 + a1 * x + a2 * y
+        rc = c0 + c1 * x + c2 * y
+        x -= (ra * c2 - a2 * rc) / det
+        y -= (a1 * rc - c1 * ra) / det
+        if not (abs(x) < 1e300 and abs(y) < 1e300):
+            return False
+        ta1, ta2, tc1, tc2 = a1 * x, a2 * y, c1 * x, c2 * y
+        ra = a[E0] + a[E1] * abs(x) + a[E2] * abs(y)
+        ra = abs(a0 + ta1 + ta2) + dot_error(2, abs(a0) + abs(ta1) + abs(ta2), ra)
+        rc = line[3] + line[4] * abs(x) + line[5] * abs(y)
+        rc = abs(c0 + tc1 + tc2) + dot_error(2, abs(c0) + abs(tc1) + abs(tc2), rc)
+        error_x = crossing_error(abs(a2) + a[E2], abs(c2) + line[5], ra, rc, room)
+        error_y = crossing_error(abs(a1) + a[E1], abs(c1) + line[4], ra, rc, room)
+        error = max(error_x, error_y) + UNDERFLOW
+        if not error < out[ERROR]:
+            break
         out[X], out[Y], out[ERROR] = x, y, error
+        if error <= 2.0**-40 * (abs(x) + abs(y)):
+            break
     return True
 
 
