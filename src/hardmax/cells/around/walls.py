@@ -376,13 +376,15 @@ class Rows:
     @cached_property
     def _even(self) -> tuple[FloatArray, ...]:
         """The rows for kernels that square them: where slopes are very short or long, times a power of two each."""
-        powers = np.where((self.longest > 0) & (self.longest < np.inf), -np.frexp(self.longest)[1], 0)
-        powers = np.where(np.abs(powers) > _EVEN, powers, 0)
+        plain = self.values, self.value_error, self.slope_error, self.lengths, self.shortest, self.longest
+        uneven = (self.longest < 2.0**-_EVEN) & (self.longest > 0) | (self.longest > 2.0**_EVEN) & (
+            self.longest < np.inf
+        )
+        if not uneven.any():
+            return self.slopes, *plain
+        powers = np.where(uneven, -np.frexp(self.longest)[1], 0)
         room = 1000 - np.frexp(np.abs(self.values) + self.value_error)[1]  # no value becomes infinite
         powers = np.where(powers > room, 0, powers)
-        plain = self.values, self.value_error, self.slope_error, self.lengths, self.shortest, self.longest
-        if not powers.any():
-            return self.slopes, *plain
         values, value_error, slope_error, lengths, shortest, longest = (np.ldexp(part, powers) for part in plain)
         lost = np.where(powers < 0, 2 * UNDERFLOW, 0.0)  # of what becomes subnormal
         errors = value_error + lost, slope_error + self.slopes.shape[1] * lost
