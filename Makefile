@@ -70,9 +70,9 @@ $(VENV)/.core: pyproject.toml $(VENV)/.made
 	$(PIP) --editable .
 	@touch $@
 
-$(VENV)/.dev: pyproject.toml $(VENV)/.core
+$(VENV)/.dev: pyproject.toml $(VENV)/.made
 	$(PIP) --editable '.[dev]'
-	@touch $@
+	@touch $(VENV)/.core $@
 
 $(VENV)/.docs: pyproject.toml $(VENV)/.core
 	$(PIP) --editable '.[docs]'

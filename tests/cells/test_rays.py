@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import hardmax as hm
-from hardmax.cells._label_kernels import extended_labels
 
 
 def _rays_of(cells, label):
@@ -32,12 +31,3 @@ def test_a_bounded_cell_has_no_ray():
     index = [tuple(row) for row in cells.labels.tolist()].index((1, 1, 1))
     assert cells.rays(index).shape == (0, 2) and cells.volumes[index] == pytest.approx(0.5)
     assert np.isinf(np.delete(cells.volumes, index)).all()
-
-
-def test_labels_of_children_equal_their_plain_twin():
-    rng = np.random.default_rng(0)
-    labels = rng.integers(0, 9, (7, 12)).astype(np.uint8)
-    parents, chosen = rng.integers(0, 7, 100), rng.integers(0, 9, (100, 4)).astype(np.uint8)
-    plain = labels[parents]
-    plain[:, 5:9] = chosen
-    assert (extended_labels(labels, parents, chosen, 5) == plain).all()

@@ -1,15 +1,19 @@
 """Kernels compile once, are kept where something can be written, and work where nothing can."""
 
+import gc
 import os
 import pickle
 import signal
 import subprocess
 import sys
 import warnings
+from contextlib import suppress
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
+from numba.core.compiler import Flags
 
 import hardmax
 from hardmax.exact import compiling, notices
@@ -110,6 +114,18 @@ def test_a_change_in_a_file_that_kernels_call_into_is_noticed(cache_folder, monk
     assert changed(1.5) == 3.0 and not changed.stats.cache_hits
 
 
+def test_while_compiling_settings_are_equal_as_before_and_all_is_put_back():
+    plain, bold, explicit = Flags(), Flags(), Flags()
+    bold.nrt, explicit.nrt = True, False  # the default
+    pairs = list(product([plain, bold, explicit, "other"], repeat=2))
+    expected, before, compared = [a == b for a, b in pairs], gc.get_threshold(), Flags.__eq__
+    with suppress(ZeroDivisionError), compiling._brisk(), compiling._brisk():
+        assert [a == b for a, b in pairs] == expected and plain == explicit != bold
+        assert Flags.__eq__ is not compared and gc.get_threshold() != before
+        raise ZeroDivisionError
+    assert Flags.__eq__ is compared and gc.get_threshold() == before
+
+
 def test_compiling_is_said_once_to_who_asks_and_to_nobody_else(unsaid, capfd):
     lines = []
     compiling.kernel(_doubled, cache=False)(1.5)  # nobody asked
@@ -128,7 +144,7 @@ def test_a_process_on_a_read_only_file_system_works_and_says_so_once():
         "caching._CacheLocator.ensure_cache_path = read_only\n"
         "import numpy as np\n"
         "from hardmax.networks.slices._rounding_kernels import row_magnitudes\n"
-        "from hardmax.networks.slices._slice_kernels import _masked_dots\n"
+        "from hardmax.networks.slices._slice_kernels import relu_then_linear\n"
         "print(row_magnitudes(np.ones((2, 3))).tolist(), row_magnitudes(np.ones((2, 3), order='F')).tolist())\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(SOURCE.parent)}

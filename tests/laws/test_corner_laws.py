@@ -149,6 +149,7 @@ _SMALL_ERRORS = st.sampled_from([0.0, 2.0**-53, 2.0**-30, 2.0**-20])
 
 
 @_plain
+@pytest.mark.parametrize("dim", [3, 4, 5])
 @given(
     st.lists(st.tuples(*[_ENTRIES] * 4), min_size=3, max_size=3), _SMALL_ERRORS, _SMALL_ERRORS,
     st.lists(_PUSHES, min_size=12, max_size=12),
@@ -157,21 +158,25 @@ _SMALL_ERRORS = st.sampled_from([0.0, 2.0**-53, 2.0**-30, 2.0**-20])
     [(1.0, 1.0, 0.0, 0.0), (3.0, 1.0, 1e-8, 0.0), (0.0, 0.0, 0.0, 1.0)], 2.0**-20, 0.0,
     [Fraction(0)] * 6 + [Fraction(1 - 10**6, 10**6) * Fraction(1e-8) * 2**20] + [Fraction(0)] * 5,
 )  # fmt: skip
-def test_a_corner_computed_from_its_walls_is_within_its_error(walls, of_normals, of_constants, pushes):
-    dim = 3
-    lines, row = np.zeros((2, dim + 4)), np.zeros((3, dim + 1))
+def test_a_corner_computed_from_its_walls_is_within_its_error(dim, walls, of_normals, of_constants, pushes):
+    walls = [(*wall, *[1 / 3] * (dim - 3)) for wall in walls] + np.eye(dim - 3, dim + 1, 4).tolist()
+    pushes = (pushes * dim)[: dim * (dim + 1)]
+    lines, row = np.zeros((dim - 1, dim + 4)), np.zeros((3, dim + 1))
     row[0], row[2, 0], row[2, 1:] = walls[0], of_constants, of_normals
-    for slot in (0, 1):
+    for slot in range(dim - 1):
         lines[slot, : dim + 1] = walls[slot + 1]
         lines[slot, dim + 1], lines[slot, dim + 2] = of_constants, of_normals
     exact = [
-        [Fraction(x) + pushes[4 * i + k] * Fraction(of_normals if k else of_constants) for k, x in enumerate(wall)]
+        [
+            Fraction(x) + pushes[(dim + 1) * i + k] * Fraction(of_normals if k else of_constants)
+            for k, x in enumerate(wall)
+        ]
         for i, wall in enumerate(walls)
     ]
     truth = _solved([[*wall[1:], -wall[0]] for wall in exact])
-    corners, bits = np.zeros((1, dim + 1)), np.full((1, 1), 3, dtype=np.uint64)
+    corners, bits = np.zeros((1, dim + 1)), np.full((1, 1), (1 << dim - 1) - 1, dtype=np.uint64)
     corners[0, dim] = inf
-    system, mode = np.empty((4 * dim, 3 * dim + 4)), Mode(dim, dim, False, True, False)
+    system, mode = np.empty(1000), Mode(dim, dim, False, True, False)
     with np.errstate(all="ignore"):
         _corner_kernels._refine(_solid(corners, bits, lines), row, system, 0, mode)
     if corners[0, dim] < inf:

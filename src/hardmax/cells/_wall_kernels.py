@@ -20,6 +20,11 @@ from hardmax.exact.systems import UNIT_ROW_ERROR
 
 dot_error = inner(rounding.dot_error)
 
+#: A number whose 64 runs of six bits all differ (de Bruijn), and which bit its product with a power of two tells.
+_SPREAD = np.uint64(0x03F79D71B4CB0A89)
+_BIT_AT = np.empty(64, dtype=np.int64)
+_BIT_AT[(_SPREAD << np.arange(64, dtype=np.uint64)) >> np.uint64(58)] = np.arange(64)
+
 
 class Facets(NamedTuple):
     """The facets of polytopes: whose they are, what choice makes them (negative: the domain) and who wins behind them.
@@ -95,10 +100,12 @@ def facets_at_corners(incidence, vertex_start, facet_start):
         for corner in range(vertex_start[cell], vertex_start[cell + 1]):
             place = start[corner]
             for w in range(incidence.shape[1]):
-                for bit in range(min(64, max(0, facet_start[cell + 1] - facet_start[cell] - 64 * w))):
-                    if incidence[corner, w] >> np.uint64(bit) & np.uint64(1):
-                        facets[place] = facet_start[cell] + 64 * w + bit
-                        place += 1
+                word = incidence[corner, w]
+                while word != np.uint64(0):
+                    rest = word & (word - np.uint64(1))
+                    bit = _BIT_AT[(word ^ rest) * _SPREAD >> np.uint64(58)]
+                    facets[place], word = facet_start[cell] + 64 * w + bit, rest
+                    place += 1
     return start, facets
 
 
@@ -152,19 +159,26 @@ def _room(cell, other, column, facets):
 
 
 @borrowing(nogil=True)
+def _has_no_room(cell, other, column, facets):
+    """Whether such a choice leaves two cells no point in common."""
+    room, bound = _room(cell, other, column, facets)
+    return room < -bound
+
+
+@borrowing(nogil=True)
 def _are_opposed(cell, other, facets, depends, apart):
     """Whether a choice leaves two cells no point in common, and in how many they differ: ``apart`` gets these."""
     labels, n_apart = facets.labels, 0
     for column in range(labels.shape[1]):
         if labels[cell, column] != labels[other, column]:
-            room, bound = _room(cell, other, column, facets)
-            if depends[2, column, 0] and room < -bound:
+            if depends[2, column, 0] and _has_no_room(cell, other, column, facets):
                 return True, 0
             apart[n_apart] = column
             n_apart += 1
     for k in range(n_apart):
-        room, bound = _room(cell, other, apart[k], facets)
-        if room < -bound and _is_free_of(depends[1], apart[k], apart, n_apart):
+        column = apart[k]
+        is_alike = not depends[2, column, 0] and _is_free_of(depends[1], column, apart, n_apart)
+        if is_alike and _has_no_room(cell, other, column, facets):
             return True, 0
     return False, n_apart
 
@@ -203,33 +217,98 @@ def _value(row, point, off, constant, facets):
 
 
 @borrowing(nogil=True)
-def _is_beyond(row, facet, facets):
-    """Whether all of a facet lies certainly on the other side of a row."""
+def _side(row, facet, facets):
+    """On which side of a row all of a facet certainly lies: 1 where the row is positive, -1 beyond it, 0 not known."""
+    side = 0
     for place in range(facets.corner_start[facet], facets.corner_start[facet + 1]):
         corner = facets.corner[place]
         if facets.is_far[corner]:
             value, bound = _value(row, facets.ends[corner], facets.off[corner], 0.0, facets)
         else:
             value, bound = _value(row, facets.points[corner], facets.off[corner], 1.0, facets)
-        if not value < -bound:
-            return False
-    return facets.corner_start[facet] < facets.corner_start[facet + 1]
+        here = 1 if value > bound else -1 if value < -bound else 0
+        if here == 0 or here == -side:
+            return 0
+        side = here
+    return side
 
 
 @borrowing(nogil=True)
-def _is_apart(mine, theirs, facets, depends, apart, n_apart):
-    """Whether another facet of one cell has all of the other cell's facet behind it."""
+def _is_apart(mine, theirs, facets, depends, apart, n_apart, tried):
+    """Whether another facet of one cell has all of the other cell's facet behind it; of choices that were not tried."""
     cell, other = facets.owner[mine], facets.owner[theirs]
     for row in range(facets.facet_start[cell], facets.facet_start[cell + 1]):
         column = facets.column[row]
-        if row == mine or column < 0:
+        if row == mine or column < 0 or tried[column]:
             continue
         is_alike = facets.labels[cell, column] == facets.labels[other, column]
         if is_alike and _is_free_of(depends[0], column, apart, n_apart):
             continue  # both lie on one side
-        if _is_beyond(row, theirs, facets):
+        if _side(row, theirs, facets) < 0:
             return True
     return False
+
+
+# --- by rows that all cells of a side share -----------------------------------------------------------------
+
+
+@borrowing(nogil=True)
+def _is_common_row(column, cells, facets, depends):
+    """Whether the functions of a choice are the same for some cells: these agree in what it depends on."""
+    labels = facets.labels
+    for other in range(labels.shape[1]):
+        if depends[0, column, other]:
+            for cell in cells:
+                if labels[cell, other] != labels[cells[0], other]:
+                    return False
+    return True
+
+
+@borrowing(nogil=True)
+def _shared_rows(cells, facets, depends, is_shared, rows):
+    """Write the rows that make facets of some cells and are the same for all of them, but for signs, each once: their
+    number. ``is_shared`` gets the choices that make these."""
+    n = 0
+    for column in range(len(is_shared)):
+        is_shared[column] = _is_common_row(column, cells, facets, depends)
+    for cell in cells:
+        for row in range(facets.facet_start[cell], facets.facet_start[cell + 1]):
+            column = facets.column[row]
+            if column < 0 or not is_shared[column]:
+                continue
+            own, rival, is_new = np.int64(facets.labels[cell, column]), facets.rival[row], True
+            for k in range(n):
+                if facets.column[rows[k]] == column:
+                    winner = np.int64(facets.labels[facets.owner[rows[k]], column])
+                    is_same = winner + facets.rival[rows[k]] == own + rival and (winner == own or winner == rival)
+                    is_new = is_new and not is_same
+            if is_new and n == len(rows):
+                is_shared[column] = False
+            elif is_new:
+                rows[n] = row
+                n += 1
+    return n
+
+
+@borrowing(nogil=True)
+def _mark(ours, theirs, facets, rows, needs, sides):
+    """Write as bits, for facets of the one side, which rows are positive (0) or negative (1) on their cells, and for
+    facets of the other side, on which the rows certainly are."""
+    for i in range(len(ours)):
+        cell, needs[0, i], needs[1, i] = facets.owner[ours[i]], 0, 0
+        for k in range(len(rows)):
+            column = facets.column[rows[k]]
+            own = np.int64(facets.labels[cell, column])
+            if own == np.int64(facets.labels[facets.owner[rows[k]], column]):
+                needs[0, i] |= np.uint64(1) << np.uint64(k)
+            elif own == facets.rival[rows[k]]:
+                needs[1, i] |= np.uint64(1) << np.uint64(k)
+    for i in range(len(theirs)):
+        sides[0, i], sides[1, i] = 0, 0
+        for k in range(len(rows)):
+            side = _side(rows[k], theirs[i], facets)
+            if side != 0:
+                sides[0 if side > 0 else 1, i] |= np.uint64(1) << np.uint64(k)
 
 
 @borrowing(nogil=True)
@@ -323,9 +402,9 @@ def _fill_cone(one, two, facets, room):
                 largest = 0.0
                 for k in range(dim):
                     largest = max(largest, abs(room.point[k]))
-                shift = -_exponent(largest)
+                scale = ldexp(1.0, -_exponent(largest))
                 for k in range(dim):
-                    columns[k, m], loose[m, k] = ldexp(-room.point[k], shift), ldexp(loose[m, k], shift)
+                    columns[k, m], loose[m, k] = -room.point[k] * scale, loose[m, k] * scale
                 m += 1
     columns[:, m], loose[m] = 0.0, 0.0
     columns[dim - 1, m] = -1.0
@@ -335,11 +414,9 @@ def _fill_cone(one, two, facets, room):
         for i in range(m):
             largest = max(largest, abs(columns[k, i]))
         room.exponents[k] = _exponent(largest)
+        scale = ldexp(1.0, -room.exponents[k])
         for i in range(m):
-            columns[k, i], loose[i, k] = (
-                ldexp(columns[k, i], -room.exponents[k]),
-                ldexp(loose[i, k], -room.exponents[k]),
-            )
+            columns[k, i], loose[i, k] = columns[k, i] * scale, loose[i, k] * scale
     worst = 0.0
     for i in range(m):
         length = 0.0
@@ -382,7 +459,7 @@ def _by_program(one, two, facets, room):
 
 
 @borrowing(nogil=True)
-def _verdict(one, two, facets, depends, far, room):
+def _verdict(one, two, facets, depends, far, room, tried):
     """Whether two facets on the two sides of a wall overlap: 1 certainly, 0 certainly not, -1 for programs to say."""
     is_known, n_apart = _are_opposed(facets.owner[one], facets.owner[two], facets, depends, room.apart)
     apart = room.apart
@@ -390,7 +467,9 @@ def _verdict(one, two, facets, depends, far, room):
         return 0
     if _exclude(one, two, facets, depends, apart, n_apart) or _exclude(two, one, facets, depends, apart, n_apart):
         return 0
-    if _is_apart(one, two, facets, depends, apart, n_apart) or _is_apart(two, one, facets, depends, apart, n_apart):
+    if _is_apart(one, two, facets, depends, apart, n_apart, tried[0]):
+        return 0
+    if _is_apart(two, one, facets, depends, apart, n_apart, tried[1]):
         return 0
     _mean_corner(one, far, facets, room.point)
     if _is_common(room.point, one, two, facets):
@@ -415,14 +494,27 @@ def overlaps_in_groups(groups, facets, depends, far):
         np.empty((dim, most)), np.empty((most, dim)), np.empty((dim + 4, most)), np.empty(most, np.int64),
         np.empty(dim + 1, np.int64), np.ones(most, np.bool_), np.empty(dim), np.empty(most), np.empty(dim, np.int64),
     )  # fmt: skip
+    # as bits, of each member: where shared rows of its own side are positive or negative, and those of the other side
+    needs, sides = np.zeros((2, len(groups.members)), np.uint64), np.zeros((2, len(groups.members)), np.uint64)
+    tried, rows = np.zeros((2, facets.labels.shape[1]), np.bool_), np.empty(64, np.int64)
     pairs, verdicts, n = np.empty((64, 2), np.int64), np.empty(64, np.int8), 0
     for g in range(len(groups.split)):
-        for a in range(groups.start[g], groups.split[g]):
-            for b in range(groups.split[g], groups.start[g + 1]):
+        first, split, last = groups.start[g], groups.split[g], groups.start[g + 1]
+        is_large, tried[:] = (split - first) * (last - split) > 16, False
+        for turn in range(2 if is_large else 0):
+            begin, end, other, other_end = (first, split, split, last) if turn == 0 else (split, last, first, split)
+            ours, theirs = groups.members[begin:end], groups.members[other:other_end]
+            n_rows = _shared_rows(facets.owner[ours], facets, depends, tried[turn], rows)
+            _mark(ours, theirs, facets, rows[:n_rows], needs[:, begin:end], sides[:, other:other_end])
+        for a in range(first, split):
+            for b in range(split, last):
                 one, two = groups.members[a], groups.members[b]
                 if groups.kind[facets.owner[one]] != groups.kind[facets.owner[two]]:
                     continue
-                verdict = _verdict(one, two, facets, depends, far, room)
+                against = (needs[0, a] & sides[1, b]) | (needs[1, a] & sides[0, b])
+                if against | (needs[0, b] & sides[1, a]) | (needs[1, b] & sides[0, a]):
+                    continue
+                verdict = _verdict(one, two, facets, depends, far, room, tried)
                 if verdict < 0:
                     verdict = _by_program(one, two, facets, room)
                 if verdict == 0:

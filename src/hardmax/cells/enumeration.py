@@ -16,7 +16,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from math import comb, prod
+from math import comb
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -201,17 +201,6 @@ def _blas_controller() -> Any:
     return ThreadpoolController()
 
 
-def _extended(labels: NDArray[Any], parents: IntArray, chosen: NDArray[Any], where: Any) -> NDArray[Any]:
-    """The children's labels: their parents', with a stage's choices filled in."""
-    from hardmax.cells._label_kernels import extended_labels
-
-    if isinstance(where, slice) and len(parents) > 64 and labels.dtype == chosen.dtype == np.uint8:
-        return np.asarray(extended_labels(labels, parents, chosen, where.start))
-    complete = np.take(labels, parents, axis=0)
-    complete[:, where] = chosen
-    return complete
-
-
 def _program(graph: Graph, origin: NDArray[Any], basis: NDArray[Any], certified: bool) -> SliceProgram:
     """Floats, or floats with bounds: one a tensor, or one an entry where depth would exhaust the former."""
     if not certified:
@@ -351,20 +340,16 @@ class Enumeration:
         self._settling = threading.Lock()
         self._workers = 1
         self.n_settled = 0
-        widths = [prod(node.shape) for node in graph.nodes] or [1]
-        terms = domain.dim + (2 if domain.dim == 1 else 1)
-        self._chunk = max(1, min(_MOST_CHILDREN, _CHUNK_NUMBERS // (terms * max(widths))))
+        plan, terms = Plan.of(graph), domain.dim + (2 if domain.dim == 1 else 1)
+        self._chunk = max(1, min(_MOST_CHILDREN, _CHUNK_NUMBERS // (terms * plan.widest)))
         self._most_children, self._most_of_one, self._most_corners = _MOST_CHILDREN, 0, _MOST_CORNERS
         if max_cells is not None:
             self._most_corners = _FEWEST_CORNERS
             self._chunk = min(self._chunk, max(_FEWEST_PIECES, max_cells))
             self._most_children = min(_MOST_CHILDREN, max(_FEWEST_CHILDREN, 2 * max_cells))
             self._most_of_one = self._most_children
-        engine.only_relus = all(stage.is_relu.all() for stage in self.program.stages)
-        sizes = [int(stage.group_size.max()) for stage in self.program.stages]
-        self.label_type: Any = np.uint8 if max(sizes, default=1) <= 256 else np.uint16
-        if max(sizes, default=1) > 65536:
-            self.label_type = np.uint32
+        engine.only_relus = plan.only_relus
+        self.label_type = plan.label_dtype
         self.n_choices = sum(graph.choice_counts)
 
     @property
@@ -483,7 +468,8 @@ class Enumeration:
         most = min(self._most_children, self._room_for(chunk.pieces, at_once))
         cut = self.engine.cut(chunk.pieces, self._guards(chunk), stage, most)
         parents, stage_labels, pieces = self._with_settled(chunk, cut, stage)
-        complete = _extended(chunk.labels, parents, stage_labels, stage.label_columns)
+        complete = chunk.labels.take(parents, axis=0)
+        complete[:, stage.label_columns] = stage_labels
         if whole.has_twins and chunk.n_decided:
             copies, sources = whole.copies(chunk.n_decided, n_decided)
             complete[:, copies] = complete[:, sources]
@@ -521,7 +507,7 @@ class Enumeration:
     def _next_part(self, chunk: Chunk, stage: Stage) -> int:
         """Up to which choice to cut now: a wide stage of few pieces is cut in parts, so that threads can share it."""
         end = self.part_end(stage, chunk.n_decided, chunk.pieces)
-        if self._workers == 1 or len(chunk) >= 4 * self._workers or stage.n_choices - chunk.n_decided < 32:
+        if self._workers == 1 or len(chunk) >= 4 * self._workers or stage.n_choices - chunk.n_decided < 16:
             return end
         if stage.has_twins or not self.engine.shares_stages:
             return end

@@ -116,8 +116,10 @@ def joined_bits(arrays: Sequence[NDArray[np.uint64] | None]) -> Any:
     if len(present) < len(arrays):
         return None
     words = max(array.shape[1] for array in present)
-    padded = [np.pad(array, ((0, 0), (0, words - array.shape[1]))) for array in present]
-    return np.concatenate(padded)
+    missing = [words - array.shape[1] for array in present]
+    return np.concatenate(
+        [np.pad(array, ((0, 0), (0, m))) if m else array for array, m in zip(present, missing, strict=True)]
+    )
 
 
 def wall_of_choice(column: Any, rival: Any) -> Any:

@@ -23,6 +23,8 @@ from hardmax.networks.evaluation import apply, batched
 from hardmax.networks.graph import Graph
 
 _known: WeakKeyDictionary[Graph, BoolArray] = WeakKeyDictionary()
+#: Of so many ReLUs that differ between two labels it is known where their differences go.
+_MOST_NUMBERS = 8
 
 
 # --- what functions depend on -------------------------------------------------------------------------------
@@ -114,6 +116,12 @@ def kernel_array(array: NDArray[Any]) -> NDArray[Any]:
     return np.require(array, requirements=["C", "W"])
 
 
+def distinct(numbers: NDArray[Any]) -> NDArray[Any]:
+    """The distinct ones of integers, in order; quicker than numpy's ``unique``."""
+    ordered = np.sort(numbers)
+    return np.asarray(ordered[np.concatenate([ordered[:1] == ordered[:1], ordered[1:] != ordered[:-1]])])
+
+
 class Functions(NamedTuple):
     """What is known of the functions behind polytopes with labels, in floats with bounds on the entries' errors.
 
@@ -162,72 +170,120 @@ def facets_of(pieces: Polytopes, labels: NDArray[Any], off: FloatArray, function
 # --- differences --------------------------------------------------------------------------------------------
 
 
+class _Difference(NamedTuple):
+    """What a tensor has along one label less what it has along another, for n pairs: the middle (n, *shape), plus each
+    of some numbers between -1 and 1 times its spread (n, numbers, *shape), within a radius (n, *shape)."""
+
+    middle: FloatArray
+    spread: FloatArray
+    radius: FloatArray
+
+    @property
+    def reach(self) -> FloatArray:
+        """How far it may be from the middle."""
+        return np.asarray(SAFETY * (np.abs(self.spread).sum(axis=1) + self.radius))
+
+    def reshaped(self, *shape: int) -> _Difference:
+        """The same, every tensor in another shape."""
+        (n, k), head = self.spread.shape[:2], len(self.middle)
+        return _Difference(*(x.reshape(*y, *shape) for x, y in zip(self, ((head,), (n, k), (n,)), strict=True)))
+
+    def moves(self) -> BoolArray:
+        """Which pairs have other numbers on their two sides, as an array that goes with tensors."""
+        parts = [(part != 0).reshape(len(part), -1).any(axis=1) for part in self]
+        return np.any(parts, axis=0).reshape(-1, *(1,) * (self.middle.ndim - 1))
+
+
 def kept_apart(graph: Graph, ours: NDArray[Any], theirs: NDArray[Any]) -> BoolArray:
     """For pairs of labels (n, n_choices) whether they certainly have no point in common where all their choices win.
 
     At a common point every value of the network is off by some number between the two labels: zero at the input,
     known where attention jumps, and limited where a ReLU is on for one and off for the other, since then both its
-    numbers lie between zero and their difference. However far out the point is, a choice that differs asks for a
-    difference of the right sign.
+    numbers lie between zero and their difference; the same number goes wherever that ReLU is read. However far out the
+    point is, a choice that differs asks for a difference of the right sign.
     """
-    n, begin, parted = len(ours), 0, np.zeros(len(ours), dtype=bool)
-    values = [(np.zeros((n, *graph.input_shape)), np.zeros((n, *graph.input_shape)))]  # middle and radius
+    n, begin, parted, n_used = len(ours), 0, np.zeros(len(ours), dtype=bool), np.zeros(len(ours), dtype=np.int64)
+    n_numbers = min(_MOST_NUMBERS, int((ours != theirs).sum(axis=1).max(initial=0)))
+    shape = graph.input_shape
+    values = [_Difference(np.zeros((n, *shape)), np.zeros((n, n_numbers, *shape)), np.zeros((n, *shape)))]
     for node in graph.nodes:
         operation, operands = node.operation, [values[value] for value in node.inputs]
         if isinstance(operation, op.Choice):
             size = 1 if isinstance(operation, op.Relu) else graph.shape_of(node.inputs[0])[-1]
-            middle, radius = (part.reshape(n, -1, size) for part in operands[0])
-            part = slice(begin, begin + middle.shape[1])
-            chosen = [labels[:, part].astype(np.int64) for labels in (ours, theirs)]
+            before = operands[0].reshaped(-1, size)
+            part = slice(begin, begin + before.middle.shape[1])
+            one, two = (labels[:, part].astype(np.int64) for labels in (ours, theirs))
             begin = part.stop
-            by = _relu_difference if isinstance(operation, op.Relu) else _maximum_difference
-            middle, radius, is_impossible = by(operation, middle, radius, *chosen)
+            if isinstance(operation, op.Relu):
+                after, is_impossible = _relu_difference(operation.slope, before, one, two, n_used)
+                n_used = n_used + (one != two).sum(axis=1)
+            else:
+                after, is_impossible = _maximum_difference(operation, before, one, two)
             parted |= is_impossible.any(axis=1)
-            values.append((middle.reshape(n, *node.shape), radius.reshape(n, *node.shape)))
+            values.append(after.reshaped(*node.shape))
         elif isinstance(operation, op.MatMul | op.Multiply):
-            values.append((np.zeros((n, *node.shape)), np.where(_moving(operands, node.shape), np.inf, 0.0)))
+            moves = np.any([operand.moves() for operand in operands], axis=0).reshape(-1, *(1,) * len(node.shape))
+            zeros = np.zeros((n, *node.shape)), np.zeros((n, n_numbers, *node.shape))
+            values.append(_Difference(*zeros, np.where(moves, np.inf, zeros[0])))
         else:
-            width, absolute = sum(prod(middle.shape[1:]) for middle, _ in operands) + 4, operation.cast(np.abs)
-            middle = apply(operation, *(part for part, _ in operands), **_plain(operation))
-            loose = [radius + width * UNIT_ROUNDOFF * np.abs(part) for part, radius in operands]
-            radius = SAFETY * apply(absolute, *loose, **_plain(operation)) + width * UNDERFLOW
-            values.append((middle, np.where(_moving(operands, node.shape), radius, 0.0)))
+            values.append(_linear_difference(operation, operands))
     return parted
 
 
-def _moving(operands: Any, shape: tuple[int, ...]) -> BoolArray:
-    """Which pairs have other operands on their two sides, as an array that goes with (n, *shape)."""
-    moves = np.any([(part != 0).reshape(len(part), -1).any(axis=1) for pair in operands for part in pair], axis=0)
-    return np.broadcast_to(moves.reshape(-1, *(1,) * len(shape)), (len(moves), *shape))
+def _linear_difference(operation: op.Operation, operands: list[_Difference]) -> _Difference:
+    """The difference behind an operation that acts on it without its constant."""
+    width, absolute = sum(prod(x.middle.shape[1:]) for x in operands) + 4, operation.cast(np.abs)
+    middle = apply(operation, *(x.middle for x in operands), **_plain(operation))
+    n, k = operands[0].spread.shape[:2]
+    flat = apply(operation, *(x.spread.reshape(n * k, *x.spread.shape[2:]) for x in operands), **_plain(operation))
+    loose = [x.radius + width * UNIT_ROUNDOFF * (np.abs(x.middle) + x.reach) for x in operands]
+    radius = SAFETY * apply(absolute, *loose, **_plain(operation)) + width * UNDERFLOW
+    moves = np.any([x.moves().reshape(-1) for x in operands], axis=0).reshape(-1, *(1,) * (middle.ndim - 1))
+    return _Difference(middle, flat.reshape(n, k, *flat.shape[1:]), np.where(moves, radius, 0.0))
 
 
-def _relu_difference(operation: Any, middle: Any, radius: Any, one: IntArray, two: IntArray) -> Any:
-    """The difference behind ReLUs, and which choices are impossible."""
-    slope, sign = operation.slope, np.where(one > two, 1.0, -1.0)[..., None]
-    most = SAFETY * (sign * middle + radius)  # of the one that is on less the one that is off
+def _relu_difference(slope: float, x: _Difference, one: IntArray, two: IntArray, n_used: IntArray) -> Any:
+    """The difference behind ReLUs, and which choices are impossible; ``n_used`` numbers are in use for each pair."""
+    sign, differs = np.where(one > two, 1.0, -1.0)[..., None], (one != two)[..., None]
+    most = SAFETY * (sign * x.middle + x.reach)  # of the one that is on less the one that is off
     high, low = max(1.0, slope) * most, min(0.0, slope) * most
     factor = np.where(one == 1, 1.0, slope)[..., None]
-    differs = (one != two)[..., None]
-    rounded = UNIT_ROUNDOFF * (np.abs(middle * factor) + np.abs(high) + np.abs(low))
-    spread = np.where(differs, (high - low) / 2, radius * np.abs(factor))
-    loose = SAFETY * (spread + rounded) + UNDERFLOW
-    loose = np.where(_moving([(middle, radius, differs)], middle.shape[1:]), loose, 0.0)
-    return np.where(differs, sign * (high + low) / 2, middle * factor), loose, (differs & (most < 0))[..., 0]
+    half, rounded = (high - low) / 2, UNIT_ROUNDOFF * (np.abs(x.middle * factor) + np.abs(high) + np.abs(low))
+    spread = np.where(differs[:, None], 0.0, x.spread * factor[:, None])
+    rounded = rounded + UNIT_ROUNDOFF * np.where(differs, 0.0, np.abs(spread).sum(axis=1))
+    radius = np.where(differs, half, x.radius * np.abs(factor))
+    pair, choice = np.nonzero(differs[..., 0])
+    number = (n_used[:, None] + np.cumsum(differs[..., 0], axis=1) - 1)[pair, choice]
+    fits = number < spread.shape[1]
+    pair, choice, number = pair[fits], choice[fits], number[fits]
+    spread[pair, number, choice], radius[pair, choice] = half[pair, choice], 0.0
+    loose = SAFETY * (radius + rounded) + UNDERFLOW
+    moves = x.moves() | differs.any(axis=1, keepdims=True)
+    middle = np.where(differs, sign * (high + low) / 2, x.middle * factor)
+    return _Difference(middle, spread, np.where(moves, loose, 0.0)), (differs & (most < 0))[..., 0]
 
 
-def _maximum_difference(operation: Any, middle: Any, radius: Any, one: IntArray, two: IntArray) -> Any:
+def _taken(x: _Difference, at: IntArray) -> _Difference:
+    """One option of each choice, at (n, choices, 1)."""
+    along = np.broadcast_to(at[:, None], (*x.spread.shape[:-1], 1))
+    ats = (at, along, at)
+    return _Difference(*(np.take_along_axis(part, where, axis=-1) for part, where in zip(x, ats, strict=True)))
+
+
+def _maximum_difference(operation: op.Operation, x: _Difference, one: IntArray, two: IntArray) -> Any:
     """The same behind maxima: what is handed on, or which option was chosen."""
-    (m1, r1), (m2, r2) = (
-        [np.take_along_axis(part, chosen[..., None], axis=2) for part in (middle, radius)] for chosen in (one, two)
-    )
-    gap = m1 - m2
-    loose = SAFETY * (r1 + r2 + 2 * UNIT_ROUNDOFF * np.abs(gap))
+    ours, theirs = (_taken(x, chosen[..., None]) for chosen in (one, two))
+    gap, apart = ours.middle - theirs.middle, np.abs(ours.spread - theirs.spread).sum(axis=1)
+    rounded = 2 * UNIT_ROUNDOFF * (np.abs(gap) + ours.reach + theirs.reach)
+    loose = SAFETY * (apart + ours.radius + theirs.radius + rounded)
     is_impossible = ((one != two)[..., None] & (gap < -loose))[..., 0]
     if isinstance(operation, op.MaxLast):
-        spread = SAFETY * (loose + np.abs(gap)) + UNDERFLOW
-        return (m1 + m2) / 2, np.where(_moving([(middle, radius)], m1.shape[1:]), spread, 0.0), is_impossible
-    hot = np.arange(middle.shape[2])
-    return (one[..., None] == hot) - 1.0 * (two[..., None] == hot), np.zeros(middle.shape), is_impossible
+        radius = SAFETY * (loose + np.abs(gap) + rounded) + UNDERFLOW
+        middle, spread = (ours.middle + theirs.middle) / 2, (ours.spread + theirs.spread) / 2
+        return _Difference(middle, spread, np.where(x.moves(), radius, 0.0)), is_impossible
+    hot = np.arange(x.middle.shape[2])
+    known = (one[..., None] == hot) - 1.0 * (two[..., None] == hot)
+    return _Difference(known, np.zeros(x.spread.shape), np.zeros(known.shape)), is_impossible
 
 
 # --- overlaps -----------------------------------------------------------------------------------------------

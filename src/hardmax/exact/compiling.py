@@ -9,6 +9,7 @@ Where none can be written, or writing fails, kernels live as long as the process
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -18,8 +19,12 @@ from typing import Any
 import numba
 from numba.core import types
 from numba.core.caching import FunctionCache, NullCache
+from numba.core.targetconfig import TargetConfig
 
 from hardmax.exact import notices
+
+#: Objects made between two looks for garbage while numba compiles.
+_SELDOM = 50_000
 
 
 def kernel(function: Any = None, *, cache: bool = True, vectors: bool = True, **options: Any) -> Any:
@@ -130,7 +135,7 @@ def _replace_compile(compiled: Any, compile_: Callable[[Any, Any, Any], Any]) ->
 def _announced_compile(plain: Any, target: Any, types_: Any) -> Any:
     """Compile a kernel, and optimise it also where an inner function that is being compiled calls it."""
     notices.compiling()
-    with _whole(target):
+    with _whole(target), _brisk():
         return plain(*types_)
 
 
@@ -144,6 +149,30 @@ def _short_compile(plain: Any, target: Any, types_: Any) -> Any:
         return _announced_compile(plain, target, types_)
     finally:
         settings.LOOP_VECTORIZE, codegen._loopvect = before
+
+
+@contextmanager
+def _brisk() -> Iterator[None]:
+    """Compiling without most of what numba spends beside it: garbage is looked for seldom, settings compared quickly.
+
+    numba's settings all have the same hash, and to compare two of them it asks both for every option there is.
+    """
+    settings: Any = TargetConfig
+    threshold, plain = gc.get_threshold(), settings.__eq__
+
+    def same(one: Any, other: Any) -> Any:
+        if type(one) is not type(other):
+            return plain(one, other)
+        ours, theirs = one._values, other._values  # all others have their defaults
+        return ours == theirs or all(getattr(one, name) == getattr(other, name) for name in ours.keys() | theirs.keys())
+
+    gc.set_threshold(_SELDOM, *threshold[1:])
+    settings.__eq__ = same
+    try:
+        yield
+    finally:
+        settings.__eq__ = plain
+        gc.set_threshold(*threshold)
 
 
 @contextmanager

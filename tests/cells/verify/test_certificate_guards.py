@@ -68,6 +68,20 @@ def test_an_error_just_below_the_truth_is_not_believed_and_one_just_above_is_tru
     assert lowered and not settled[sorted(lowered)].any()
 
 
+def test_floats_that_are_off_are_not_believed_where_another_cell_proves_the_corner():
+    """Each corner moved by two errors and a little, one at a time, in the floats' own eyes."""
+    n_seen = 0
+    for cells in _complexes()[::2]:
+        right = Subject(cells, False).settled.corners
+        for cell in np.flatnonzero(right).tolist():
+            for corner in range(*cells.pieces.vertex_start[cell : cell + 2].tolist())[:: cells.dim]:
+                vertices = np.array(cells.pieces.vertices)
+                vertices[corner, cell % cells.dim] += 2.5 * cells.pieces.error[corner] + 2.0**-50
+                assert not Subject(copied(cells, vertices=vertices), False).settled.corners[cell]
+                n_seen += 1
+    assert n_seen > 40
+
+
 def test_a_map_error_just_below_the_truth_is_not_believed():
     lowered = 0
     for cells in _complexes():

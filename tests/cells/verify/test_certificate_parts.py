@@ -12,8 +12,8 @@ from cells.verify.damages import copied, random_complex
 from hardmax.cells.complex import CellComplex
 from hardmax.cells.polytopes import Polytopes
 from hardmax.cells.verify._corner_kernels import solution_bound
-from hardmax.cells.verify._label_kernels import cells_one_apart, closes, label_sums
-from hardmax.cells.verify.corners import is_closed
+from hardmax.cells.verify._label_kernels import cells_one_apart, closes, first_corners, label_sums
+from hardmax.cells.verify.corners import CornerError, _meeting, is_closed
 from hardmax.cells.verify.enclosures import followed
 from hardmax.cells.verify.fixed_choices import exact_cells
 from hardmax.cells.verify.subject import Subject
@@ -214,6 +214,85 @@ def test_a_corner_that_comes_twice_is_noticed():
     for thorough in (False, True):
         assert hm.verify(cells, thorough=thorough).ok
         assert [c.name for c in hm.verify(twice, thorough=thorough).checks if not c.passed] == ["corners"]
+
+
+def test_two_corners_that_come_twice_are_not_all_of_a_cube():
+    """Each edge belongs to two corners: to one and the same, told twice."""
+    net = hm.Network([hm.Affine([[1.0, 0.0, 0.0]], [5.0]), hm.ReLU()], 3)
+    cells = hm.enumerate_cells(net, hm.Box([-1] * 3, [1] * 3))
+    pieces = cells.pieces
+    opposite = int(np.flatnonzero((pieces.vertices == -pieces.vertices[0]).all(axis=1))[0])
+    at = [0, 0, opposite, opposite]
+    arrays = {name: getattr(pieces, name)[at] for name in ("vertices", "error", "incidence")}
+    for thorough in (False, True):
+        result = hm.verify(copied(cells, vertex_start=np.array([0, 4]), **arrays), thorough=thorough)
+        assert [c.name for c in result.checks if not c.passed] == ["corners"]
+
+
+def _at(row, corner):
+    """An exact function (c, a) at a corner p + M q: its two coefficients."""
+    return row[0] + sum(a * x for a, x in zip(row[1:], corner[0], strict=True)), sum(
+        a * x for a, x in zip(row[1:], corner[1], strict=True)
+    )
+
+
+def _named(subject, corner):
+    """The exact cell that a corner belongs to, and the walls it is said to lie on."""
+    owner = int(np.searchsorted(subject.pieces.vertex_start, corner, side="right")) - 1
+    shape = subject.shape(owner)
+    return shape.cell, [shape.rows[f] for f in shape.incidence[corner - int(subject.pieces.vertex_start[owner])]]
+
+
+def _firsts(cells):
+    """``first_corners`` with weights of zero, so that every comparison is made and no sum decides."""
+    subject = Subject(cells, True)
+    zeros = [np.zeros(n, dtype=np.uint64) for n in (cells.n_cells, cells.labels.shape[1])]
+    return subject, first_corners(subject.plain_labels, *zeros, subject.is_sign, subject.shapes)
+
+
+def _mistaken(cells, rng):
+    """The complex with some labels wrong, and with some walls."""
+    labels, walls = np.array(cells.labels), np.array(cells.pieces.walls)
+    for _ in range(len(labels)):
+        cell, column = int(rng.integers(len(labels))), int(rng.integers(labels.shape[1]))
+        labels[cell, column] = rng.choice(cells.labels[:, column])
+    walls = np.where(rng.random(len(walls)) < 0.1, rng.permutation(walls), walls)
+    return copied(cells, labels=labels), copied(cells, walls=walls)
+
+
+def test_corners_that_are_one_by_their_labels_are_one_point_with_the_same_numbers():
+    """Lemma "corners by labels", also along labels and walls that are wrong."""
+    n_shared, rng = 0, np.random.default_rng(5)
+    kinds = [("deep relu", 3), ("deep relu", 2), ("attention then relu", 3), ("maxout", 2), ("two attentions", 2)]
+    for seed, (layers, dim) in enumerate(kinds * 2):
+        cells = random_complex(seed, dim, layers, ("integers", "thirds")[seed % 2], ("box", "space")[seed // 2 % 2])
+        for changed in (cells, *_mistaken(cells, rng)):
+            subject, first = _firsts(changed)
+            for corner in np.flatnonzero(first != np.arange(len(first))).tolist():
+                (ours, walls), (theirs, other_walls) = (_named(subject, k) for k in (corner, int(first[corner])))
+                try:
+                    point = _meeting(other_walls, dim)
+                except CornerError:  # no one common point: nothing is said
+                    continue
+                assert _meeting(walls, dim) == point
+                for one, two in zip(ours.rows, theirs.rows, strict=True):
+                    assert [_at(row, point) for row in one] == [_at(row, point) for row in two]
+                n_shared += 1
+    assert n_shared > 1000
+
+
+def test_a_choice_that_makes_two_walls_of_a_corner_turns_once():
+    net = hm.Network([hm.Affine(np.eye(2)), hm.ReLU()], 2)
+    cells = hm.enumerate_cells(net, hm.Box([-1] * 2, [1] * 2))
+    one, two = (int(np.flatnonzero((cells.labels == k).all(axis=1))[0]) for k in (0, 1))
+    walls = np.array(cells.pieces.walls)
+    for cell in (one, two):  # both walls through the corner at zero are said to be the first choice's
+        part = slice(*cells.pieces.facet_start[cell : cell + 2])
+        walls[part] = np.where(walls[part] >= 0, walls[part] & ((1 << 24) - 1), walls[part])
+    first = _firsts(copied(cells, walls=walls))[1]
+    owner = np.repeat(np.arange(cells.n_cells), np.diff(cells.pieces.vertex_start))
+    mine = np.flatnonzero(~cells.pieces.vertices.any(axis=1) & np.isin(owner, [one, two]))
+    assert len(mine) == 2 and first[mine[1]] == mine[1]
 
 
 def _polygons(net, domain, parts):

@@ -17,6 +17,7 @@ from hardmax.exact.rationals import fraction
 from hardmax.networks import operations as op
 from hardmax.networks.evaluation import apply
 from hardmax.networks.graph import GraphBuilder
+from hardmax.networks.slices._slice_kernels import relu_then_linear
 from hardmax.networks.slices.coefficients import Arithmetic, SliceProgram, Tensor
 from hardmax.networks.slices.entry_bounds import EntryBounds, EntrywiseProgram, _product
 from hardmax.networks.slices.rounding import Bounded, Bounds
@@ -144,6 +145,26 @@ def test_a_chain_of_updates_stays_within_its_lemma():
             exact += Fraction(sign) * Fraction(float(x[j])) * Fraction(float(y[j]))
             size = float(np.abs(x * y).sum())
             assert abs(Fraction(total) - exact) <= Fraction(float(rounding.chain_error(steps, size)))
+
+
+def test_a_linear_map_of_the_active_entries_bounds_what_errors_and_roundings_do():
+    rng = np.random.default_rng(5)
+    for _ in range(CASES // 3):
+        n, m = int(rng.integers(1, 9)), int(rng.choice([1, 6]))  # dot products, or chains of updates
+        weight, x = _numbers(rng, (m, n)), _numbers(rng, (1, 2, n))
+        bias = _numbers(rng, m) if rng.random() < 0.5 else np.empty(0)
+        before = np.array([[_errors(rng, part) for part in x[0]]])
+        rule = Bounded.of(op.Linear(op.frozen(weight), op.frozen(bias) if len(bias) else None))
+        labels = rng.integers(0, 2, (6, n)).astype(np.uint8)
+        layer, sums = (np.array(weight.T, order="C"), bias), rule.sums((-1074, -1074))[1]
+        result, error, is_small = relu_then_linear(x, before, np.zeros(6, np.int64), labels, layer, sums)
+        assert is_small
+        for term in range(2):
+            truth = _disturbed(rng, x[0, term], float(before[0, term]))
+            for child, row in product(range(6), range(m)):
+                exact = _dot(map(Fraction, (weight[row] * labels[child]).tolist()), truth)
+                exact += Fraction(float(bias[row])) if len(bias) and term == 0 else 0
+                assert abs(Fraction(float(result[child, term, row])) - exact) <= Fraction(float(error[child, term]))
 
 
 def test_lengths_and_quotients_are_enclosed():

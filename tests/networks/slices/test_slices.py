@@ -85,9 +85,16 @@ def test_relu_and_linear_in_one_pass_equal_their_plain_twin(out_width, with_bias
     labels[1::2, 3] ^= 1
     columns = rng.integers(-9, 10, (20, out_width)).astype(float)
     bias = rng.integers(-9, 10, out_width).astype(float) if with_bias else np.empty(0)
-    result, steps = relu_then_linear(source, parents, labels, columns, bias)
+    before, sums = np.zeros((6, 3)), (180.0, 9.0, np.full(3, 2.0**53))
+    result, error, is_small = relu_then_linear(source, before, parents, labels, (columns, bias), sums)
     assert (result == relu_then_linear_plain(source, parents, labels, columns, bias)).all()
-    assert len(steps) == 300 and (steps >= 0).all()
+    assert is_small and error.shape == (300, 3) and not error.any()
+    before[:, 1] = 5e-324
+    error = relu_then_linear(source, before, parents, labels, (columns, bias), (180.0, 9.0, np.array([0.0, 0.0, 1e9])))[
+        1
+    ]
+    assert (error[:, :2] > 0).all() and not error[:, 2].any()
+    assert not relu_then_linear(source, before, parents, labels, (columns, bias), (2.0**999, 9.0, sums[2]))[2]
 
 
 def test_row_magnitudes_equal_their_plain_twin():

@@ -33,12 +33,13 @@ class Guards(NamedTuple):
 
 class Node(NamedTuple):
     """A choosing node: the first of its columns, the options of a choice, whether it chooses by sign, whether to look
-    at corners, and what an error of one unit is."""
+    at corners, only at those that stand for themselves, and what an error of one unit is."""
 
     begin: int
     size: int
     is_relu: bool
     is_affine: bool
+    by_corner: bool
     unit: float
 
 
@@ -160,7 +161,7 @@ def _hold(node, shapes, corner, source, target):
 
 
 @borrowing(nogil=True)
-def _least_leads(guards, row, node, shapes, cell, own, race):
+def _least_leads(guards, row, node, shapes, cell, own, race, first):
     """The least lead of a cell's options over their rivals at its corners, less bounds on their errors; a corner that
     is said to lie on a rival's wall does not count."""
     value, numbers, least, sign = race.value, guards.value[row], race.least, race.sign
@@ -170,6 +171,8 @@ def _least_leads(guards, row, node, shapes, cell, own, race):
         is_small = _bounds(guards, row, node, race.reach[1], False, race.far_bound) and is_small
     least[:] = np.inf if is_small else -np.inf
     for corner in range(shapes.vertex_start[cell], shapes.vertex_start[cell + 1] if is_small else 0):
+        if node.by_corner and first[corner] != corner:
+            continue
         is_far = shapes.is_far[corner]
         point = shapes.ends[corner] if is_far else shapes.points[corner]
         bound = race.far_bound if is_far else race.bound
@@ -234,22 +237,45 @@ def _wins(race, lattice, shapes, cell, column, rival, is_relu, is_needed):
 
 
 @borrowing(nogil=True)
-def _reaches(shapes, cell, reach):
-    """The largest error and the largest coordinates of a cell's corners, those at infinity by themselves."""
+def _reaches(node, shapes, cell, reach, first):
+    """The largest error and the largest coordinates of the corners to look at, those at infinity by themselves; and how
+    many corners there are."""
     reach[:] = 0.0
+    n_asked = 0
     for corner in range(shapes.vertex_start[cell], shapes.vertex_start[cell + 1]):
+        if node.by_corner and first[corner] != corner:
+            continue
+        n_asked += 1
         is_far = shapes.is_far[corner]
         part = reach[1 if is_far else 0]
         part[0] = max(part[0], shapes.error[corner])
         for k in range(len(part) - 1):
             part[k + 1] = max(part[k + 1], abs(shapes.ends[corner, k] if is_far else shapes.points[corner, k]))
+    return n_asked
+
+
+@borrowing(nogil=True)
+def _win_or_tie(guards, row, node, shapes, cell, own, race):
+    """Whether all choices of a cell win at its corners, or tie where they may."""
+    for option in range(len(race.least)):
+        choice = option // node.size
+        rival = option - choice * node.size
+        if 0.0 < race.least[option] < np.inf or (not node.is_relu and rival == own[choice]):
+            continue
+        _lead(guards, row, choice, own[choice], rival, node, race)
+        # a tie goes to the lowest index, of a ReLU to 0
+        is_needed = own[choice] == 1 if node.is_relu else rival < own[choice]
+        if not _wins(race, guards.lattice[row], shapes, cell, node.begin + choice, rival, node.is_relu, is_needed):
+            return False
+    return True
 
 
 @kernel(nogil=True)
-def settle_choices(node, guards, cells, labels, shapes, walls, good):
+def settle_choices(node, guards, cells, labels, shapes, walls, good, proofs):
     """Write the walls that a node's choices make, and mark as not good the cells where one may lose at a corner.
 
-    ``cells`` names those that ``guards.row_of`` is about; ``walls`` and ``good`` are of all cells.
+    ``cells`` names those that ``guards.row_of`` is about; ``walls``, ``good`` and ``proofs`` are of all. By corner the
+    corners that stand for themselves are marked as not clear instead where a choice may lose or tie at one of them.
     """
     n_terms, n_options = guards.value.shape[1:]
     count, size = n_options // node.size, node.size
@@ -264,23 +290,19 @@ def settle_choices(node, guards, cells, labels, shapes, walls, good):
             choice = shapes.column[facet] - node.begin
             if 0 <= choice < count:
                 _write_wall(facet, guards, row, choice, own[choice], node, shapes, walls)
-        if not node.is_affine or not good[cell]:
+        if not node.is_affine or not good[cell] or _reaches(node, shapes, cell, race.reach, proofs.first) == 0:
             continue
-        _reaches(shapes, cell, race.reach)
         if node.is_relu:
             for choice in range(count):
                 race.sign[choice] = 1.0 if own[choice] == 1 else -1.0
-        _least_leads(guards, row, node, shapes, cell, own, race)
+        _least_leads(guards, row, node, shapes, cell, own, race, proofs.first)
         n_open = 0
         for option in range(n_options):
-            n_open += 0 if 0.0 < race.least[option] < np.inf else 1
-        for option in range(n_options if n_open else 0):
-            choice = option // size
-            rival = option - choice * size
-            if 0.0 < race.least[option] < np.inf or (not node.is_relu and rival == own[choice]) or not good[cell]:
-                continue
-            _lead(guards, row, choice, own[choice], rival, node, race)
-            # a tie goes to the lowest index, of a ReLU to 0
-            is_needed = own[choice] == 1 if node.is_relu else rival < own[choice]
-            column, lattice = node.begin + choice, guards.lattice[row]
-            good[cell] = _wins(race, lattice, shapes, cell, column, rival, node.is_relu, is_needed)
+            n_open += 0 if race.least[option] > 0.0 and (node.by_corner or race.least[option] < np.inf) else 1
+        for choice in range(0 if node.is_relu else count):  # no option leads itself
+            n_open -= 0 if race.least[choice * size + own[choice]] > 0.0 else 1
+        if n_open > 0 and node.by_corner:
+            for corner in range(shapes.vertex_start[cell], shapes.vertex_start[cell + 1]):
+                proofs.is_clear[corner] = False
+        elif n_open > 0:
+            good[cell] = _win_or_tie(guards, row, node, shapes, cell, own, race)

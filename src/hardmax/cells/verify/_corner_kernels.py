@@ -47,6 +47,17 @@ class Shapes(NamedTuple):
     domain: Any
 
 
+class Proofs(NamedTuple):
+    """What is proved of corners: the first of those that are one point by their labels; how far floats may be from it,
+    infinite where not proved; what roundings explain of that; whether all choices win there but for those that make
+    its walls."""
+
+    first: Any
+    limit: Any
+    explained: Any
+    is_clear: Any
+
+
 class Walls(NamedTuple):
     """The function of each facet, (n, terms): in two parts, with its error; what M adds; its lattice where exact."""
 
@@ -346,12 +357,12 @@ def _is_inside(shapes, corner, facets):
 
 
 @inlined
-def _is_settled(system, walls, shapes, corner, facets, first, units):
-    """Whether a corner is proved to be where its walls meet, within its error; and what roundings explain of that, with
-    the largest coordinate, in unit roundoffs."""
+def _distance(system, walls, shapes, corner, facets, first, units):
+    """How far a corner may be from where its walls meet, infinite where that is not proved to be within its error; and
+    what roundings explain of that, with the largest coordinate, in unit roundoffs."""
     dim = len(system.matrix)
     share = _share(system.matrix, system.off, system.inverse, system.gap)
-    explained, largest, is_settled = 0.0, 0.0, False
+    explained, largest, is_settled, limit = 0.0, 0.0, False, np.inf
     for attempt in range(2):
         limit, is_exact = 0.0, share < 0.5
         for part in range(2 if len(shapes.ends) > 0 else 1):
@@ -368,38 +379,36 @@ def _is_settled(system, walls, shapes, corner, facets, first, units):
         # on more walls than needed nothing may be rounded
         is_settled = (len(facets) == dim and limit <= shapes.error[corner]) or (attempt == 1 and is_exact)
         if is_settled:
+            limit = 0.0 if attempt == 1 and is_exact else limit
             break
-    return is_settled, explained + largest
+    return limit if is_settled else np.inf, explained + largest
 
 
 @borrowing(nogil=True)
-def _settle_cell(cell, system, walls, shapes, units, scale):
-    """Whether all corners of a cell are settled; writes what roundings explain of their errors."""
-    dim, start, is_good = len(system.matrix), shapes.incident_start, True
-    reach, first = 0.0, shapes.facet_start[cell]
+def _settle_cell(cell, system, walls, shapes, units, proofs):
+    """Write how far the corners of a cell may be from where their walls meet, of those that stand for themselves."""
+    dim, start, n_asked, first = len(system.matrix), shapes.incident_start, 0, shapes.facet_start[cell]
     for corner in range(shapes.vertex_start[cell], shapes.vertex_start[cell + 1]):
-        for k in range(dim):
-            reach = max(reach, abs(shapes.points[corner, k]))
-    for facet in range(first, shapes.facet_start[cell + 1]):
+        n_asked += 1 if proofs.first[corner] == corner else 0
+    for facet in range(first, shapes.facet_start[cell + 1] if n_asked else first):
         for t in range(1, dim + 1):
             system.uppers[facet - first, t] = _upper_half(walls.value[facet, t])
-    for corner in range(shapes.vertex_start[cell], shapes.vertex_start[cell + 1]):
+    for corner in range(shapes.vertex_start[cell], shapes.vertex_start[cell + 1] if n_asked else 0):
+        if proofs.first[corner] != corner:
+            continue
         facets = shapes.incident_facet[start[corner] : start[corner + 1]]
-        scale[corner] = np.inf
-        is_settled = _load(system, walls, facets, dim)
-        if is_settled:
-            is_settled, explained = _is_settled(system, walls, shapes, corner, facets, first, units)
-            scale[corner] = UNIT_ROUNDOFF * (explained + reach) + UNDERFLOW
-        is_good = is_good and is_settled and _is_inside(shapes, corner, facets)
-    return is_good
+        proofs.limit[corner], proofs.explained[corner] = np.inf, np.inf
+        if _load(system, walls, facets, dim):
+            limit, explained = _distance(system, walls, shapes, corner, facets, first, units)
+            proofs.limit[corner] = limit if _is_inside(shapes, corner, facets) else np.inf
+            proofs.explained[corner] = explained
 
 
 @kernel(nogil=True, vectors=False)
-def settle_corners(cells, shapes, walls, units, good, scale):
-    """Mark as not good the cells with a corner that is not proved to be where its walls meet, within its error.
+def settle_corners(cells, shapes, walls, units, proofs):
+    """Write how far corners of cells may be from where their walls meet, of those that stand for themselves.
 
-    ``units`` (choices + 1, terms) counts the roundings of each choice's walls, the last row the domain's own; ``scale``
-    gets the error of each corner that these explain.
+    ``units`` (choices + 1, terms) counts the roundings of each choice's walls, the last row the domain's own.
     """
     dim, start, most, tall = walls.value.shape[1] - 1, shapes.incident_start, walls.value.shape[1], 1
     for cell in cells:
@@ -411,5 +420,51 @@ def settle_corners(cells, shapes, walls, units, good, scale):
     system = System(rows[0], rows[1], whole[0], whole[1], squares[0], squares[1], long[0], long[1], long[2], long[3],
                     long[4], uppers, long[5])  # fmt: skip
     for cell in cells:
-        if not _settle_cell(cell, system, walls, shapes, units, scale):
-            good[cell] = False
+        _settle_cell(cell, system, walls, shapes, units, proofs)
+
+
+# --- cells from their corners -------------------------------------------------------------------------------
+
+
+@borrowing(nogil=True)
+def _is_near(points, corner, other, limit, error):
+    """Whether a corner is within its error of a point that is within a limit of another corner's floats."""
+    for k in range(points.shape[1]):
+        moved = abs(points[corner, k] - points[other, k])
+        if not (limit if moved == 0.0 else SAFETY * (moved + limit)) <= error:
+            return False
+    return True
+
+
+@kernel(nogil=True, vectors=False)
+def settle_cells(cells, shapes, proofs, scale):
+    """Which cells have all corners within their errors, and which of them all choices winning there; of all cells.
+
+    ``scale`` gets what roundings explain of each corner's error. A choice that makes a facet wins at a corner off it.
+    """
+    n_cells, tall = len(shapes.vertex_start) - 1, 1
+    is_proved, is_clear = np.zeros(n_cells, np.bool_), np.zeros(n_cells, np.bool_)
+    for cell in cells:
+        tall = max(tall, shapes.facet_start[cell + 1] - shapes.facet_start[cell])
+    counts = np.empty(tall, np.int64)
+    for cell in cells:
+        reach, first, last = 0.0, shapes.vertex_start[cell], shapes.vertex_start[cell + 1]
+        for corner in range(first, last):
+            for k in range(shapes.points.shape[1]):
+                reach = max(reach, abs(shapes.points[corner, k]))
+        proved, clear, begin = True, True, shapes.facet_start[cell]
+        counts[:] = 0
+        for corner in range(first, last):
+            other, error = proofs.first[corner], shapes.error[corner]
+            limit = proofs.limit[other]
+            scale[corner] = UNIT_ROUNDOFF * (proofs.explained[other] + reach) + UNDERFLOW
+            clear = clear and proofs.is_clear[other]
+            proved = proved and _is_near(shapes.points, corner, other, limit, error)
+            if len(shapes.ends) > 0:
+                proved = proved and _is_near(shapes.ends, corner, other, limit, error)
+            for place in range(shapes.incident_start[corner], shapes.incident_start[corner + 1]):
+                counts[shapes.incident_facet[place] - begin] += 1
+        for facet in range(shapes.facet_start[cell + 1] - begin):
+            clear = clear and counts[facet] < last - first
+        is_proved[cell], is_clear[cell] = proved, clear
+    return is_proved, is_clear

@@ -84,57 +84,56 @@ def closes(masks, n_corners, dim):
 
 
 @borrowing(nogil=True)
-def _has_same_edge(facets, start, one, left_out, two, other_left_out, dim):
-    """Whether two corners, on dim facets each, have the same edge when one facet of each is left out."""
-    k = 0
-    for i in range(dim):
-        if i == left_out:
-            continue
-        if k == other_left_out:
-            k += 1
-        if facets[start[one] + i] != facets[start[two] + k]:
+def _has_same_edge(incidence, edge, other, bit, other_bit):
+    """Whether two corners lie on the same facets, one facet of each left out."""
+    for w in range(incidence.shape[1]):
+        ours, theirs = incidence[edge, w], incidence[other, w]
+        if bit >> 6 == w:
+            ours ^= np.uint64(1) << np.uint64(bit & 63)
+        if other_bit >> 6 == w:
+            theirs ^= np.uint64(1) << np.uint64(other_bit & 63)
+        if ours != theirs:
             return False
-        k += 1
     return True
 
 
 @kernel(nogil=True, vectors=False)
-def plain_cells(vertex_start, start, facets, weights, dim):
-    """Of each cell 2 if every corner lies on dim facets and every edge, what is left of a corner's facets without one
-    of them, belongs to two corners; 1 if only the first holds, 0 otherwise. ``weights``: random, for some facets."""
-    found = np.full(len(vertex_start) - 1, 2)
-    most = 0
+def plain_cells(incidence, shapes, weights):
+    """Of each cell 2 if every corner lies on as many facets as there are dimensions, and every edge, what is left of
+    these without one, belongs to two corners, not on the same facets; 1 if only the first holds, 0 otherwise.
+    ``weights``: random, of facets.
+    """
+    dim, vertex_start, start = shapes.points.shape[1], shapes.vertex_start, shapes.incident_start
+    found, most = np.full(len(vertex_start) - 1, 2), 0
     for cell in range(len(found)):
         most = max(most, vertex_start[cell + 1] - vertex_start[cell])
     room = 4
-    while room < 2 * most * dim:
+    while room <= most * dim:
         room *= 2
-    table, counts = np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64)
+    # of each edge a corner, the facet left out there, how often it was seen, and the cell in which that was
+    corners, bits, counts = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int64)
+    seen = np.full(room, -1)
     for cell in range(len(found)):
-        first, last = vertex_start[cell], vertex_start[cell + 1]
-        size = 4
-        while size < 2 * (last - first) * dim:
-            size *= 2
-        counts[:size] = 0
-        for corner in range(first, last):
+        n_open, mask = 0, np.uint64(room - 1)
+        for corner in range(vertex_start[cell], vertex_start[cell + 1]):
             if start[corner + 1] - start[corner] != dim:
                 found[cell] = 0
-        for edge in range(first * dim, last * dim if found[cell] else 0):
-            corner, left_out = edge // dim, edge % dim
-            key = np.uint64(0)
-            for i in range(dim):
-                if i != left_out:
-                    key += weights[facets[start[corner] + i] % len(weights)]
-            place = np.int64(key >> np.uint64(20)) & (size - 1)
-            while counts[place] > 0 and not _has_same_edge(
-                facets, start, corner, left_out, table[place] // dim, table[place] % dim, dim
-            ):
-                place = (place + 1) & (size - 1)
-            table[place] = edge
-            counts[place] += 1
-        for place in range(size if found[cell] else 0):
-            if counts[place] != 0 and counts[place] != 2:
-                found[cell] = 1
+        for corner in range(vertex_start[cell], vertex_start[cell + 1] if found[cell] else 0):
+            facets, whole = shapes.incident_facet[start[corner] : start[corner + 1]], np.uint64(0)
+            for facet in facets:
+                whole += weights[facet % len(weights)]
+            for facet in facets:
+                bit = facet - shapes.facet_start[cell]
+                place = whole - weights[facet % len(weights)] >> np.uint64(20) & mask
+                while seen[place] == cell and not _has_same_edge(incidence, corner, corners[place], bit, bits[place]):
+                    place = place + np.uint64(1) & mask
+                if seen[place] != cell:
+                    seen[place], corners[place], bits[place], counts[place] = cell, corner, bit, 0
+                elif bits[place] == bit:  # on the same facets: no end of the edge, but the corner itself again
+                    counts[place] += 2
+                counts[place] += 1
+                n_open += 1 if counts[place] != 2 else -1
+        found[cell] = 1 if n_open else found[cell]
     return found
 
 
@@ -233,4 +232,90 @@ def cells_one_apart(labels, keys, weights, owners, columns, rivals):
                     n_apart += 1 if ours[k] != theirs[k] else 0
                 found[i] = cell if n_apart == 1 else -1
             place = place + np.uint64(1) & mask
+    return found
+
+
+# --- corners by labels --------------------------------------------------------------------------------------
+
+
+@kernel(nogil=True, vectors=False)
+def corners_at_ends(start, facets, walls):
+    """Which corners lie on the domain's own walls, (n,)."""
+    found = np.zeros(len(start) - 1, np.bool_)
+    for corner in range(len(found)):
+        for place in range(start[corner], start[corner + 1]):
+            found[corner] = found[corner] or walls[facets[place]] < 0
+    return found
+
+
+@borrowing(nogil=True)
+def _sorted_walls(shapes, corner, is_sign, walls):
+    """Write what makes a corner's walls, in order: column and rival in one number, of choices by sign the column alone.
+    Returns how many there are."""
+    n = 0
+    for place in range(shapes.incident_start[corner], shapes.incident_start[corner + 1]):
+        facet, k = shapes.incident_facet[place], n
+        wall = shapes.column[facet] << 24
+        if wall >= 0 and not is_sign[shapes.column[facet]]:
+            wall |= shapes.rival[facet]
+        while k > 0 and walls[k - 1] > wall:
+            walls[k] = walls[k - 1]
+            k -= 1
+        walls[k] = wall
+        n += 1
+    return n
+
+
+@borrowing(nogil=True)
+def _are_one(walls, others, ours, theirs, is_sign):
+    """Whether corners of two labels have the same walls, and labels agree but for choices by sign that make these."""
+    n_turned = 0
+    for k in range(len(walls)):
+        if walls[k] != others[k]:
+            return False
+        column = walls[k] >> 24
+        is_new = column >= 0 and is_sign[column] and (k == 0 or walls[k - 1] != walls[k])
+        n_turned += 1 if is_new and ours[column] != theirs[column] else 0
+    n_apart = 0
+    for k in range(len(ours)):
+        n_apart += 1 if ours[k] != theirs[k] else 0
+    return n_apart == n_turned
+
+
+@kernel(nogil=True)
+def first_corners(labels, keys, weights, is_sign, shapes):
+    """For each corner the first one that is the same point by labels, (n,), itself where there is none before it.
+
+    The same choices make their walls, and the labels agree in all others and in those not by sign. ``keys`` are
+    ``label_sums`` with these weights; what has equal keys is compared.
+    """
+    n, size = len(shapes.points), 4
+    while size <= n:
+        size *= 2
+    mask, shift, odd = np.uint64(size - 1), np.uint64(24), np.uint64(0x9E3779B97F4A7C15)
+    table, found, n_kept = np.full(size, -1, np.int32), np.empty(n, np.int64), 0
+    kept, kept_keys, owner = np.empty(n, np.int64), np.empty(n, np.uint64), np.empty(n, np.int64)
+    start, walls = np.zeros(n + 1, np.int64), np.empty(shapes.incident_start[-1], np.int64)
+    for cell in range(len(shapes.vertex_start) - 1):
+        ours = labels[cell]
+        for corner in range(shapes.vertex_start[cell], shapes.vertex_start[cell + 1]):
+            begin, key = start[n_kept], keys[cell]
+            end = begin + _sorted_walls(shapes, corner, is_sign, walls[begin:])
+            for wall in walls[begin:end]:
+                column = wall >> 24
+                key += np.uint64(wall) * odd if column < 0 else weights[column] * odd
+                if column >= 0 and is_sign[column]:
+                    key -= weights[column] * np.uint64(ours[column])
+            place, other = key >> shift & mask, -1
+            while table[place] >= 0 and other < 0:
+                k = np.int64(table[place])
+                if kept_keys[k] == key and start[k + 1] - start[k] == end - begin:
+                    others = walls[start[k] : start[k + 1]]
+                    other = k if _are_one(walls[begin:end], others, ours, labels[owner[k]], is_sign) else -1
+                place = place + np.uint64(1) & mask
+            if other < 0:
+                table[place], other = n_kept, n_kept
+                kept[n_kept], kept_keys[n_kept], owner[n_kept], start[n_kept + 1] = corner, key, cell, end
+                n_kept += 1
+            found[corner] = kept[other]
     return found

@@ -24,7 +24,7 @@ from hardmax.cells.verify.shared_facets import (
     share_facet,
 )
 from hardmax.cells.verify.subject import Subject
-from hardmax.cells.walls import overlaps
+from hardmax.cells.walls import distinct, overlaps
 from hardmax.exact.quadratic import compare
 from hardmax.exactness import IntArray
 
@@ -69,7 +69,7 @@ def find_borders(subject: Subject) -> Borders:
         others = _found_elsewhere(subject, facet, before[levels[subject.wall_column[facet]]])
         more.append(_codes(subject, np.full(len(others), owner[facet]), others))
         left += [] if len(others) else [facet]
-    return Borders(np.unique(np.concatenate([across, *more])), n_settled, np.array(left, dtype=np.int64))
+    return Borders(distinct(np.concatenate([across, *more])), n_settled, np.array(left, dtype=np.int64))
 
 
 def _overlapping(subject: Subject, sides: list[tuple[IntArray, IntArray]]) -> tuple[IntArray, int]:
@@ -149,7 +149,7 @@ def true_pairs(subject: Subject) -> IntArray:
         return borders(subject).codes
     found = links(subject)
     pairs = np.array([] if isinstance(found, str) else found, dtype=np.int64).reshape(-1, 2)
-    return np.unique(_codes(subject, *pairs.T))
+    return distinct(_codes(subject, *pairs.T))
 
 
 def check_volume(subject: Subject) -> Check:
@@ -180,7 +180,7 @@ def check_adjacency(subject: Subject) -> Check:
         return Check("adjacency", False, f"expected pairs of cells below {n}")
     claimed = pairs[:, 0] * n + pairs[:, 1]
     if (np.diff(claimed) <= 0).any():  # not in order
-        claimed = np.unique(claimed)
+        claimed = distinct(claimed)
     if (pairs[:, 0] >= pairs[:, 1]).any() or len(claimed) < len(pairs):
         return Check("adjacency", False, "a pair is repeated, reversed, or joins a cell to itself")
     true = true_pairs(subject)

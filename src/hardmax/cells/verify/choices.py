@@ -11,6 +11,7 @@ from hardmax.cells.verify.check import Check
 from hardmax.cells.verify.corners import CornerError, ExactShape, facets_at_corners, is_closed, strays
 from hardmax.cells.verify.fixed_choices import exact_inputs, exact_outputs
 from hardmax.cells.verify.subject import Subject
+from hardmax.cells.walls import distinct, kernel_array
 from hardmax.errors import PrecisionError, WeightError
 from hardmax.exact.quadratic import compare
 from hardmax.exact.rationals import rational
@@ -24,7 +25,7 @@ LOOSENESS = 2.0**10
 def check_labels(subject: Subject) -> Check:
     """Labels differ; where scores are quadratic one label may own several intervals."""
     n = subject.n_cells
-    if len(np.unique(subject.label_keys[1])) == n:
+    if len(distinct(subject.label_keys[1])) == n:
         return Check("labels", True, f"{n} distinct labels")
     n_distinct = len({label.tobytes() for label in subject.labels})
     if n_distinct == n:
@@ -119,12 +120,12 @@ def _named_wrongly(subject: Subject) -> str | None:
 def _open(subject: Subject) -> str | None:
     """A polytope that its facets do not bound all around."""
     pieces, dim = subject.pieces, subject.dim
-    if dim < 3:  # ends and edges are in order by their layout
+    if dim < 3 or pieces.incidence is None:  # ends and edges are in order by their layout
         return None
     from hardmax.cells.verify._label_kernels import plain_cells
 
     weights = np.random.default_rng(0).integers(0, 1 << 63, size=1021, dtype=np.uint64)
-    found = plain_cells(subject.shapes.vertex_start, subject.incident_start, subject.incident_facet, weights, dim)
+    found = plain_cells(kernel_array(pieces.incidence.astype(np.uint64, copy=False)), subject.shapes, weights)
     if (found == 1).any():
         return f"cell {int(np.argmax(found == 1))}: an edge has other than two corners"
     used = np.zeros(len(pieces.walls), dtype=bool)

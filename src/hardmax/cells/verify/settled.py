@@ -2,7 +2,8 @@
 
 A cell is settled where its corners are proved to be those of its label: each is the one point on its walls, lies within
 its claimed error of the floats, and no choice loses there. A corner on exactly as many walls as there are dimensions is
-their meeting point by definition; one on more walls is settled only if nothing was rounded. Floats look at every cell,
+their meeting point by definition; one on more walls is settled only if nothing was rounded. Corners that are one point
+by their labels are looked at once (lemma "corners by labels" of docs/error_bounds.md). Floats look at every cell,
 extended ones at those that are left.
 """
 
@@ -97,18 +98,63 @@ def settle(subject: Subject) -> Settled:
     _domain_rows(subject, found.rows)
     width = max([1, *(int(np.prod(graph.shape_of(graph.nodes[k].inputs[0]))) for k in graph.choice_nodes)])
     step = max(1, _BATCH // (width * n_terms))
-    kinds = [np.longdouble] if subject.is_quadratic or LONG_BITS == 53 else [np.float64, np.longdouble]
+    plain = np.longdouble if subject.is_quadratic or LONG_BITS == 53 else np.float64
     with np.errstate(over="ignore", invalid="ignore", divide="ignore", under="ignore"):
-        for kind in kinds:
-            left = np.flatnonzero(~(found.corners & found.maps))
-            good = np.ones(n, dtype=bool)
-            for first in range(0, len(left), step):
-                _Batch(subject, left[first : first + step], found, good).run(kind)
+        if not subject.is_quadratic:
+            _settle_by_corner(subject, found, plain, step)
+        left = np.flatnonzero(~(found.corners & found.maps))
+        if len(left):
+            proofs = _proofs(np.arange(len(pieces.vertices)))
+            good = _run(subject, found, proofs, left, step, np.longdouble)
+            if not subject.is_quadratic:
+                good &= _settled_cells(subject, found, proofs, left)[0]
             found.corners[left] |= good[left]
         if subject.is_quadratic:
             _settle_ends(subject, found)
         found.functions = functions._replace(rows=rows.high, error=rows.error + np.abs(rows.low))
     return found
+
+
+def _settle_by_corner(subject: Subject, found: Settled, kind: Any, step: int) -> None:
+    """Look at each point that is a corner of several cells once, then at the cells with ties there."""
+    from hardmax.cells.verify._label_kernels import first_corners
+
+    (weights, keys), cells = subject.label_keys, np.arange(subject.n_cells)
+    proofs = _proofs(first_corners(subject.plain_labels, keys, weights, subject.is_sign, subject.shapes))
+    _run(subject, found, proofs, cells, step, kind, by_corner=True)
+    is_proved, is_clear = _settled_cells(subject, found, proofs, cells)
+    found.corners[:] = is_proved & is_clear
+    left = np.flatnonzero(is_proved & ~is_clear)
+    found.corners[left] = _run(subject, found, proofs, left, step, kind, asks_corners=False)[left]
+
+
+def _proofs(first: IntArray) -> Any:
+    """Nothing proved of corners yet."""
+    from hardmax.cells.verify._corner_kernels import Proofs
+
+    n = len(first)
+    return Proofs(first, np.full(n, np.inf), np.full(n, np.inf), np.ones(n, dtype=bool))
+
+
+def _run(
+    subject: Subject, found: Settled, proofs: Any, cells: IntArray, step: int, kind: Any,
+    by_corner: bool = False, asks_corners: bool = True,
+) -> BoolArray:  # fmt: skip
+    """Look at some cells in batches, in floats of a kind: which are good, of all."""
+    good = np.ones(subject.n_cells, dtype=bool)
+    for first in range(0, len(cells), step):
+        _Batch(subject, cells[first : first + step], found, good, proofs, by_corner).run(kind, asks_corners)
+    return good
+
+
+def _settled_cells(subject: Subject, found: Settled, proofs: Any, cells: IntArray) -> tuple[BoolArray, BoolArray]:
+    """Of all cells, which of these have their corners within their errors, and at which of them choices win."""
+    from hardmax.cells.verify._corner_kernels import settle_cells
+
+    is_proved, is_clear = settle_cells(cells, subject.shapes, proofs, found.corner_scale)
+    if subject.dim == 2:
+        is_proved[cells] &= _turns_left(subject, found, cells)
+    return is_proved, is_clear
 
 
 def _domain_rows(subject: Subject, rows: Rows) -> None:
@@ -139,13 +185,16 @@ def _room(lattice: IntArray, bits: int) -> FloatArray:
 
 
 class _Batch:
-    """Some cells; ``good`` is of all, and loses those with a corner that is not settled."""
+    """Some cells; ``good`` is of all, and loses those where a choice may lose, by corner ``proofs`` learn of that."""
 
-    def __init__(self, subject: Subject, cells: IntArray, found: Settled, good: BoolArray) -> None:
+    def __init__(
+        self, subject: Subject, cells: IntArray, found: Settled, good: BoolArray, proofs: Any, by_corner: bool
+    ) -> None:
         self.subject, self.cells, self.found, self.good = subject, cells, found, good
+        self.proofs, self.by_corner = proofs, by_corner
 
-    def run(self, kind: Any) -> None:
-        """Every choosing node, then the output, then corners: in floats of a kind."""
+    def run(self, kind: Any, asks_corners: bool) -> None:
+        """Every choosing node, then the output and corners if asked for: in floats of a kind."""
         from hardmax.cells.verify._corner_kernels import settle_corners
 
         subject, graph, found = self.subject, self.subject.graph, self.found
@@ -161,12 +210,11 @@ class _Batch:
             if subject.is_quadratic:
                 self._compare_on_line(guards, row_of, begin, count, is_relu)
             begin += count
-        self._maps(*next(parts))
-        if subject.is_quadratic:
+        if not asks_corners:
             return
-        settle_corners(self.cells, subject.shapes, self._walls, found.units, self.good, found.corner_scale)
-        if subject.dim == 2:
-            self.good[self.cells] &= _turns_left(subject, found, self.cells)
+        self._maps(*next(parts))
+        if not subject.is_quadratic:
+            settle_corners(self.cells, subject.shapes, self._walls, found.units, self.proofs)
 
     @property
     def _walls(self) -> Any:
@@ -195,8 +243,9 @@ class _Batch:
             low = np.ascontiguousarray(value - high, dtype=np.float64)
         units = np.ascontiguousarray(guards.units.reshape(rows, terms, -1))
         arrays = Guards(high, low, units, guards.lattice, guards.exact, row_of)
-        node = Node(begin, size, is_relu, not self.subject.is_quadratic, guards.unit)
-        settle_choices(node, arrays, self.cells, self.subject.plain_labels, self.subject.shapes, self._walls, self.good)
+        node = Node(begin, size, is_relu, not self.subject.is_quadratic, self.by_corner, guards.unit)
+        labels, shapes = self.subject.plain_labels, self.subject.shapes
+        settle_choices(node, arrays, self.cells, labels, shapes, self._walls, self.good, self.proofs)
 
     def _compare_on_line(self, guards: Terms, row_of: IntArray, begin: int, count: int, is_relu: bool) -> None:
         """Whether each choice of the node wins all over its interval, where scores are quadratic.

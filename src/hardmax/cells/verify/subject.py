@@ -121,14 +121,22 @@ class Subject:
         """Which corners lie at infinity, (n_vertices,)."""
         if self.pieces.directions is None:
             return np.zeros(len(self.pieces.vertices), dtype=bool)
-        start, is_infinite = self.incident_start, (self.pieces.walls < 0)[self.incident_facet]
-        counts = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(is_infinite)])
-        return np.asarray(counts[start[1:]] > counts[start[:-1]])
+        from hardmax.cells.verify._label_kernels import corners_at_ends
+
+        found: BoolArray = corners_at_ends(self.incident_start, self.incident_facet, kernel_array(self.pieces.walls))
+        return found
 
     @cached_property
     def plain_labels(self) -> NDArray[Any]:
         """The labels as kernels take them."""
         return kernel_array(self.labels)
+
+    @cached_property
+    def is_sign(self) -> BoolArray:
+        """Which choices ask for a sign, (n_choices,)."""
+        nodes = self.graph.nodes
+        by_sign = [isinstance(nodes[node].operation, op.Relu) for node in self.graph.choice_nodes]
+        return np.repeat(np.array(by_sign, dtype=bool), self.graph.choice_counts)
 
     @cached_property
     def label_keys(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
@@ -151,7 +159,7 @@ class Subject:
         sides = (-np.ones(self.dim), np.ones(self.dim)) if low is None or high is None else (low, high)
         corners = (pieces.vertex_start, pieces.vertices, ends, self.errors, self.is_far)
         facets = (self.incident_start, self.incident_facet, pieces.facet_start, self.wall_column, self.wall_rival)
-        return Shapes(*(kernel_array(array) for array in (*corners, *facets, np.stack(sides))))
+        return Shapes(*(_read_only(array) for array in (*corners, *facets, np.stack(sides))))
 
     @cached_property
     def facets(self) -> Any:
@@ -188,11 +196,6 @@ class Subject:
         return self._incidence[1]
 
     @cached_property
-    def incident_corner(self) -> IntArray:
-        """Every pair of a corner and a facet it lies on, by corner: the corners."""
-        return np.repeat(np.arange(len(self.pieces.vertices)), np.diff(self.incident_start))
-
-    @cached_property
     def facet_owner(self) -> IntArray:
         """The cell of each facet, (n_facets,)."""
         return np.repeat(np.arange(self.n_cells), np.diff(self.pieces.facet_start))
@@ -212,6 +215,13 @@ class Subject:
     def is_quadratic(self) -> bool:
         """Whether data tensors are multiplied on a line: scores may be quadratic, and a label own several intervals."""
         return self.dim == 1 and any(isinstance(node.operation, op.MatMul | op.Multiply) for node in self.graph.nodes)
+
+
+def _read_only(array: NDArray[Any]) -> NDArray[Any]:
+    """A view of the array that kernels cannot write to, so that none is copied where it was frozen."""
+    view = np.ascontiguousarray(array).view()
+    view.flags.writeable = False
+    return view
 
 
 def layout_fault(subject: Subject) -> str | None:

@@ -28,7 +28,7 @@ from hardmax.exactness import Array, IntArray
 from hardmax.networks import operations as op
 from hardmax.networks.evaluation import apply, without_constant
 from hardmax.networks.graph import Graph
-from hardmax.networks.slices.rounding import Bounded, Bounds
+from hardmax.networks.slices.rounding import OVERFLOW, Bounded, Bounds
 from hardmax.networks.slices.stages import Plan
 
 
@@ -121,7 +121,7 @@ class SliceProgram:
         self.stages, self.sources = plan.stages, plan.sources
         self._linear_nodes, self._last_level = plan.linear_nodes, plan.last_level
         self._fused = plan.fused
-        self._columns: dict[int, tuple[Array, Array]] = {}
+        self._layers = plan.layers
         self._rules = plan.rules if arithmetic is Arithmetic.BOUNDED else ()
 
     @property
@@ -162,6 +162,9 @@ class SliceProgram:
         if self.arithmetic is Arithmetic.FLOAT:
             _refuse_overflow(rows, self.graph.nodes[stage.nodes[0]].name)
             return Guards(rows, None)
+        first = tensors[0].bounds
+        if len(tensors) == 1 and first is not None and first.error.shape[1] == terms:
+            return Guards(rows, first.error)
         error = np.zeros((len(rows), terms))
         for tensor in tensors:
             assert tensor.bounds is not None
@@ -181,7 +184,7 @@ class SliceProgram:
     def advance(self, state: SliceState, parents: IntArray, labels: Array) -> SliceState:
         """The state of the children: child i lies in cell ``parents[i]`` and chose ``labels[i]``."""
         stage = self.stages[state.stage]
-        low, high = (int(parents.min()), int(parents.max()) + 1) if len(parents) else (0, 0)
+        low, high = (int(parents.min()), int(parents.max()) + 1) if len(parents) and len(state) > 1 else (0, 0)
         if 0 < high - low < len(state):  # what is computed once a parent is not computed for parents of others
             state, parents = state.gathered(slice(low, high)), parents - low
         tensors: dict[int, Tensor] = {}
@@ -306,20 +309,19 @@ class SliceProgram:
 
         operation = self._operations[index]
         assert isinstance(operation, op.Linear)
-        if index not in self._columns:  # copies: the kernel would be compiled anew for arrays that cannot be written
+        if index not in self._layers:  # copies: the kernel would be compiled anew for arrays that cannot be written
             bias = np.empty(0) if operation.bias is None else operation.bias.copy()
-            self._columns[index] = np.array(operation.weight.T, order="C"), bias
-        columns, bias = self._columns[index]
+            self._layers[index] = np.array(operation.weight.T, order="C"), bias
+        layer, before = self._layers[index], source.bounds
         coefficients = np.ascontiguousarray(source.coefficients)
-        result, steps = relu_then_linear(coefficients, parents, active, columns, bias)
-        bounds = None
-        if source.bounds is not None:
-            try:
-                with np.errstate(over="ignore", invalid="ignore"):  # overflow is refused by the bound
-                    bounds = self._rules[index].relu_then_linear(source, parents, steps)
-            except PrecisionError as error:
-                raise PrecisionError(f"{self.graph.nodes[index].name}: {error}") from None
-        return Tensor(result, bounds)
+        if before is None:
+            nothing = np.empty((len(coefficients), 0)), (0.0, 0.0, np.empty(0))
+            return Tensor(relu_then_linear(coefficients, nothing[0], parents, active, layer, nothing[1])[0])
+        units, sums = self._rules[index].sums(before.unit)
+        result, error, is_small = relu_then_linear(coefficients, before.error, parents, active, layer, sums)
+        if not is_small:
+            raise PrecisionError(f"{self.graph.nodes[index].name}: {OVERFLOW}")
+        return Tensor(result, Bounds(error, units))
 
     def _choose(self, node: int, source: Tensor, parents: IntArray, chosen: Array) -> Tensor:
         operation = self._operations[node]

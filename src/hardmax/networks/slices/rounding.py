@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from hardmax.errors import PrecisionError
 from hardmax.exact.rationals import ZERO_LATTICE, lattice_exponent
-from hardmax.exact.rounding import SAFETY, UNIT_ROUNDOFF, bilinear_error, chain_error, dot_error
+from hardmax.exact.rounding import SAFETY, UNIT_ROUNDOFF, bilinear_error, dot_error
 from hardmax.exactness import FloatArray, IntArray
 from hardmax.networks import operations as op
 
@@ -162,48 +162,36 @@ class Bounded:
             power = np.frexp(float(self.length))[0] == 0.5
             norm, length = count / self.length, count + (0 if power else 2)
             unit = -int(np.log2(self.length)) if power else -(10**6)
-        constant, total, units, exact, moves = self._sums(before, size, norm, unit)
-        # the constant is added last, which costs one rounding of the sum
-        slack = norm * before.error + UNIT_ROUNDOFF * total * (constant > 0)
-        error = np.where(moves, dot_error(length, norm * size, slack), 0.0)
-        clean = before.error == 0
+        products, units = norm * size, self._units(before.unit, unit)
+        slack, total = norm * before.error, products.copy()
+        moves = (size + before.error > 0) & (norm > 0)  # from zero, however little: products may underflow
+        if self.constant > 0:  # added last, which costs one rounding of the sum
+            total[:, 0] += self.constant
+            slack[:, 0] += UNIT_ROUNDOFF * total[:, 0]
+            moves[:, 0] = True
+        _refuse_overflow(total)
+        exact = total * SAFETY < _limits(units)
         if before.monomial or self.shifts_exponents:
             single = np.array([unit >= -1074 for unit in units])  # products only shift exponents
             single[0] &= self.constant == 0 or not bool(size[:, 0].any())
-            exact |= clean & single
+            exact |= single
+        exact &= before.error == 0
         same_size = operand.coefficients[0, 0].size == result[0, 0].size  # a broadcast repeats entries
         keeps = before.monomial and self.constant == 0 and self.kind == "shift" and same_size
-        return Bounds(np.where(exact, 0.0, error), tuple(units), keeps)
+        return Bounds(np.where(moves & ~exact, dot_error(length, products, slack), 0.0), units, keeps)
 
-    def _sums(self, before: Bounds, size: FloatArray, norm: float, unit: int) -> tuple[Any, Any, list[int], Any, Any]:
-        """Sums of products with weights and a constant: the constant, a bound on every partial sum, their lattices.
+    def _units(self, before: tuple[int, ...], unit: int) -> tuple[int, ...]:
+        """The lattices of sums of products with weights on the lattice of ``unit``, and of the constant."""
+        first, *others = (min(u + unit, ZERO_LATTICE) for u in before)
+        return min(first, self.constant_unit), *others
 
-        And where they are free of rounding, and where they may differ from zero, however little: a bound may underflow.
+    def sums(self, before: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[float, float, FloatArray]]:
+        """The lattices of a linear map of entries on lattices ``before``, and what compiled code asks of its sums.
+
+        These are: norm, constant, and for each coefficient the limit below which sums on its lattice are floats.
         """
-        constant = np.zeros(len(before.unit))
-        constant[0] = self.constant
-        total = norm * size + constant
-        _refuse_overflow(total)
-        units = [min(u + unit, ZERO_LATTICE) for u in before.unit]
-        units[0] = min(units[0], self.constant_unit)
-        if norm > 0 and before.error.all():
-            return constant, total, units, np.False_, np.True_
-        exact = (before.error == 0) & _on_lattice(total, units)
-        moves = (((size > 0) | (before.error > 0)) & (norm > 0)) | (constant > 0)
-        return constant, total, units, exact, moves
-
-    def relu_then_linear(self, operand: Tensor, parents: IntArray, steps: FloatArray) -> Bounds:
-        """Bounds of a linear map of some entries of the operand, added up in chains of ``steps`` rows a child."""
-        before = operand.bounds
-        assert before is not None
-        size = magnitudes(operand.coefficients)
-        _, total, units, exact, moves = self._sums(before, size, self.norm, self.unit)
-        slack = self.norm * before.error
-        error = chain_error(steps[:, None], total.take(parents, axis=0), slack.take(parents, axis=0))
-        certain = exact | ~moves
-        if certain.any():
-            error = np.where(certain.take(parents, axis=0), 0.0, error)
-        return Bounds(error, tuple(units))
+        units = self._units(before, self.unit)
+        return units, (self.norm, self.constant, _limits(units))
 
     def selection(self, picked: NDArray[Any]) -> Bounds:
         """Bounds of a linear map applied to a one-hot tensor: a column, plus the bias if there is one."""
@@ -274,16 +262,25 @@ _KINDS: dict[type[op.Operation], str] = {
 }
 
 
+#: Why a slice is refused.
+OVERFLOW = (
+    "the numbers overflow binary64 on this slice, so no sign can be trusted; rescale the weights or the domain, or use "
+    "exactness='exact'"
+)
+
+
 def _refuse_overflow(total: FloatArray) -> None:
     """Every number computed stays below ``total``; refuse when that is near the end of binary64."""
     if not total.max(initial=0.0) < 2.0**1000:  # nan is refused too
-        raise PrecisionError(
-            "the numbers overflow binary64 on this slice, so no sign can be trusted; rescale the weights or the "
-            "domain, or use exactness='exact'"
-        )
+        raise PrecisionError(OVERFLOW)
 
 
 def _on_lattice(total: FloatArray, units: Sequence[int]) -> NDArray[np.bool_]:
     """Whether sums below ``total`` of multiples of ``2**unit`` are floats: a boolean a cell and coefficient."""
-    limits = np.array([ldexp(1.0, min(unit + 53, 1023)) if unit >= -1074 else 0.0 for unit in units])
-    return np.asarray(total * SAFETY < limits)
+    return np.asarray(total * SAFETY < _limits(tuple(units)))
+
+
+@lru_cache
+def _limits(units: tuple[int, ...]) -> FloatArray:
+    """What sums of multiples of ``2**unit`` must stay below for all of them to be floats."""
+    return np.array([ldexp(1.0, min(unit + 53, 1023)) if unit >= -1074 else 0.0 for unit in units])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import prod
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
@@ -49,11 +50,10 @@ class Stage:
         """How many guard rows the stage has."""
         return len(self.twin)
 
-    @property
-    def label_dtype(self) -> Any:
+    @cached_property
+    def label_dtype(self) -> np.dtype[Any]:
         """The smallest unsigned integer type that holds every label of the stage."""
-        largest = int(self.group_size.max(initial=1))
-        return np.uint8 if largest <= 256 else np.uint16 if largest <= 65536 else np.uint32
+        return np.min_scalar_type(int(self.group_size.max(initial=1)) - 1)
 
     @cached_property
     def label_columns(self) -> Any:
@@ -151,6 +151,22 @@ class Plan:
         stages = [self._stage(graph, nodes, offsets, counts) for nodes in chosen]
         self.stages = tuple(replace(stage, is_last=stage is stages[-1]) for stage in stages)
         self.sources = tuple(self._sources(stage) for stage in range(len(chosen)))
+        self.layers: dict[int, tuple[NDArray[Any], NDArray[Any]]] = {}  # of linear maps, as compiled code takes them
+
+    @cached_property
+    def widest(self) -> int:
+        """How many numbers the largest tensor has."""
+        return max([1, *(prod(node.shape) for node in self._nodes)])
+
+    @cached_property
+    def only_relus(self) -> bool:
+        """Whether every choice is by sign."""
+        return all(stage.is_relu.all() for stage in self.stages)
+
+    @cached_property
+    def label_dtype(self) -> np.dtype[Any]:
+        """The smallest unsigned integer type that holds every label."""
+        return np.result_type(np.uint8, *(stage.label_dtype for stage in self.stages))
 
     def _sources(self, stage: int) -> IntArray | None:
         """The columns of the ReLUs of the stage before, where all rows of a stage are one linear map of them alone."""

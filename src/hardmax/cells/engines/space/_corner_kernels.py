@@ -28,6 +28,8 @@ blend_error, ray_error, corner_error = _jit(rounding.blend_error), _jit(rounding
 COARSE = 2.0**24  # coordinates with no more bits than this after the point are tried as exact
 REFINE = 2.0**-37  # relative error from which a corner is computed again from its walls
 LOOSE = 2.0**-20  # relative error from which a corner is left to rationals
+FOUR = 4  # up to so many dimensions a corner is computed as in four
+TINY = 2.0**-900  # determinants and their inverses are larger, or pivots are looked for
 
 
 @_jit
@@ -178,78 +180,99 @@ def _cross_far(solid, values, i, j, at, dim):
 # --- from the walls --------------------------------------------------------------------------------
 
 
-@_called
+@_jit
 def _refine(solid, row, system, at, mode):
     """Compute a corner again from dim of its walls, where that gives a smaller error.
 
     With R close to the inverse of the matrix A of the walls' normals and r their values at x, the corner
     lies within ``|R| |r| / (1 - |I - R A|)`` of x in the maximum norm, errors of A and r included.
     """
-    dim, infinite = mode.dim, mode.infinite
-    n = _load_walls(solid, row, system, at, mode)
-    if n > dim:
-        _choose_rows(system, n, dim)
-    if not _invert(system, dim):
-        return
-    gap = _inverse_gap(system, dim)
-    if not gap < 0.5:
-        return
-    corner = solid.corners[solid.ids[at]]
-    for part in range(2 if infinite else 1):
-        first, error = part * dim, mode.columns + part
-        if corner[error] == 0.0:
-            continue
-        bound = _corrected(system, corner, first, dim)
-        bound = corner_error(dim, bound, gap)
-        if bound < np.inf and not bound >= corner[error]:
-            for k in range(dim):
-                corner[first + k] = system[2 * dim, k]
-            corner[error] = bound
-
-
-# Columns of system: normal (dim), inverse (dim), constant, its error, the normal's error, part at M, and the normal to
-# work on. Rows beyond the walls: the corner moved, the walls' values there, and bounds on them.
+    if mode.dim <= FOUR:  # in loops of known length; walls that are missing to four are x_k = 0, exactly
+        _refine_in(solid, row, system, at, mode, FOUR)
+    else:
+        _refine_in(solid, row, system, at, mode, mode.dim)
 
 
 @_jit
-def _load_walls(solid, row, system, at, mode):
+def _refine_in(solid, row, system, at, mode, size):
+    """The same with a system of so many walls."""
+    dim, corner, moved = mode.dim, solid.corners[solid.ids[at]], 2 * size * (3 * size + 4)
+    n = _load_walls(solid, row, system, at, mode, size)
+    if n > dim:
+        _choose_rows(system, n, dim, size)
+    _fill_up(system, dim, size)
+    if (size > FOUR or not _invert_four(system)) and not _invert(system, size):
+        return
+    gap = _inverse_gap(system, size)
+    if not gap < 0.5:
+        return
+    for part in range(2 if mode.infinite else 1):
+        first, error = part * dim, mode.columns + part
+        if corner[error] == 0.0:
+            continue
+        bound = _corrected(system, corner, first, dim, size)
+        bound = corner_error(size, bound, gap)
+        if bound < np.inf and not bound >= corner[error]:
+            for k in range(dim):
+                corner[first + k] = system[moved + k]
+            corner[error] = bound
+
+
+# A system has rows of 3 size + 4 numbers: normal (size), inverse (size), constant, its error, the normal's error, part
+# at M, and room to work on the normal. Rows beyond the walls: the corner moved, the walls' values there, and bounds.
+
+
+@_jit
+def _load_walls(solid, row, system, at, mode, size):
     """Write the row and the walls through a new corner into its system, at most 2 dim; returns how many."""
-    dim, lines, bits = mode.dim, solid.lines, solid.bits
-    c0, c1, c2, c3 = 2 * dim, 2 * dim + 1, 2 * dim + 2, 2 * dim + 3
+    dim, lines, bits, c0 = mode.dim, solid.lines, solid.bits, 2 * size
     worst = 0.0
-    for k in range(dim):
-        system[0, k] = system[0, c3 + 1 + k] = row[0, k + 1]
-        worst = max(worst, SAFETY * (row[2, k + 1] + abs(row[1, k + 1])))
-    system[0, c0], system[0, c1] = row[0, 0], SAFETY * (row[2, 0] + abs(row[1, 0]))
-    system[0, c2], system[0, c3] = worst, 0.0
+    for k in range(size):
+        system[k] = row[0, k + 1] if k < dim else 0.0
+        if k < dim:
+            worst = max(worst, SAFETY * (row[2, k + 1] + abs(row[1, k + 1])))
+    system[c0], system[c0 + 1] = row[0, 0], SAFETY * (row[2, 0] + abs(row[1, 0]))
+    system[c0 + 2], system[c0 + 3] = worst, 0.0
     n = 1
     for w in range(len(bits)):
         word = bits[w, at]
         while word != NONE and n < 2 * dim:
-            slot = 64 * w + ones((word & (~word + ONE)) - ONE)
+            slot, own = 64 * w + ones((word & (~word + ONE)) - ONE), n * (3 * size + 4)
             word &= word - ONE
             line = lines[solid.slots[slot]]
-            for k in range(dim):
-                system[n, k] = system[n, c3 + 1 + k] = line[k + 1]
-            system[n, c0], system[n, c1], system[n, c2] = line[0], line[dim + 1], line[dim + 2]
-            system[n, c3] = 1.0 if mode.infinite and line[dim + 3] < 0.0 else 0.0
+            for k in range(size):
+                system[own + k] = line[k + 1] if k < dim else 0.0
+            own += c0
+            system[own], system[own + 1], system[own + 2] = line[0], line[dim + 1], line[dim + 2]
+            system[own + 3] = 1.0 if mode.infinite and line[dim + 3] < 0.0 else 0.0
             n += 1
     return n
 
 
 @_jit
+def _fill_up(system, dim, size):
+    """Let the rows from dim on be walls x_k = 0."""
+    for i in range(dim, size):
+        own = i * (3 * size + 4)
+        for k in range(size):
+            system[own + k] = 1.0 if i == k else 0.0
+        for k in range(2 * size, 2 * size + 4):
+            system[own + k] = 0.0
+
+
+@_jit
 def _inverse_gap(system, dim):
     """A bound on I - R A in the maximum norm, errors of A included; infinite where it is one half or more."""
-    gap = 0.0
+    gap, width = 0.0, 3 * dim + 4
     for i in range(dim):
-        total, size, slack = 0.0, 0.0, 0.0
+        total, size, slack, inverse = 0.0, 0.0, 0.0, i * width + dim
         for j in range(dim):
-            slack += abs(system[i, dim + j]) * system[j, 2 * dim + 2]
+            slack += abs(system[inverse + j]) * system[j * width + 2 * dim + 2]
         for k in range(dim):
             entry = -1.0 if i == k else 0.0
             size += 1.0
             for j in range(dim):
-                term = system[i, dim + j] * system[j, k]
+                term = system[inverse + j] * system[j * width + k]
                 entry += term
                 size += abs(term)
             total += abs(entry)
@@ -262,100 +285,137 @@ def _inverse_gap(system, dim):
 
 
 @_jit
-def _corrected(system, corner, first, dim):
-    """Move a corner's coordinates (to row 2 dim of the system) by one step towards its walls; returns |R| |r| there."""
-    c0, c1, c2, c3 = 2 * dim, 2 * dim + 1, 2 * dim + 2, 2 * dim + 3
-    moved, value_row, bound_row = 2 * dim, 2 * dim + 1, 2 * dim + 2
-    for k in range(dim):
-        system[moved, k] = corner[first + k]
+def _corrected(system, corner, first, dim, size):
+    """Move a corner, to row 2 size of the system, by one step towards its walls; returns |R| |r| there."""
+    width, c0 = 3 * size + 4, 2 * size
+    moved, values, bounds = 2 * size * width, (2 * size + 1) * width, (2 * size + 2) * width
+    for k in range(size):
+        system[moved + k] = corner[first + k] if k < dim else 0.0
     bound = 0.0
     for step in range(2):
-        for j in range(dim):
-            value = system[j, c3] if first else system[j, c0]
-            size, slack = abs(value), 0.0 if first else system[j, c1]
-            for k in range(dim):
-                term = system[j, k] * system[moved, k]
+        for j in range(size):
+            own = j * width
+            value = system[own + c0 + 3] if first else system[own + c0]
+            total, slack = abs(value), 0.0 if first else system[own + c0 + 1]
+            for k in range(size):
+                term = system[own + k] * system[moved + k]
                 value += term
-                size += abs(term)
-                slack += system[j, c2] * abs(system[moved, k])
-            system[value_row, j] = value
-            system[bound_row, j] = abs(value) + dot_error(dim, size, slack)
+                total += abs(term)
+                slack += system[own + c0 + 2] * abs(system[moved + k])
+            system[values + j] = value
+            system[bounds + j] = abs(value) + dot_error(size, total, slack)
         bound = 0.0
-        for i in range(dim):
-            change, reach = 0.0, 0.0
-            for j in range(dim):
-                change += system[i, dim + j] * system[value_row, j]
-                reach += abs(system[i, dim + j]) * system[bound_row, j]
+        for i in range(size):
+            change, reach, inverse = 0.0, 0.0, i * width + size
+            for j in range(size):
+                change += system[inverse + j] * system[values + j]
+                reach += abs(system[inverse + j]) * system[bounds + j]
             if step == 0:
-                system[moved, i] -= change
+                system[moved + i] -= change
             bound = max(bound, reach) if reach < np.inf else np.inf
     return bound
 
 
-@_jit
-def _choose_rows(system, n, dim):
+@_called
+def _choose_rows(system, n, dim, size):
     """Bring dim rows of well independent normals to the front, the first row among them."""
-    work = 2 * dim + 4
+    width, work = 3 * size + 4, 2 * size + 4
     for i in range(n):
-        largest = 0.0
+        own, largest = i * width, 0.0
         for k in range(dim):
-            largest = max(largest, abs(system[i, work + k]))
-        if largest > 0.0:
-            for k in range(dim):
-                system[i, work + k] /= largest
+            largest = max(largest, abs(system[own + k]))
+        for k in range(dim):
+            system[own + work + k] = system[own + k] / largest if largest > 0.0 else 0.0
     for i in range(dim):
         best, column, pivot = i, 0, 0.0
         for r in range(i, n if i else 1):
-            for k in range(dim):
-                if abs(system[r, work + k]) > pivot:
-                    best, column, pivot = r, k, abs(system[r, work + k])
+            for k in range(work, work + dim):
+                if abs(system[r * width + k]) > pivot:
+                    best, column, pivot = r, k, abs(system[r * width + k])
         if pivot == 0.0:
             return
-        _swap(system, i, best, 0, work + dim)
+        _swap(system, i * width, best * width, width)
         for r in range(i + 1, n):
-            factor = system[r, work + column] / system[i, work + column]
+            factor = system[r * width + column] / system[i * width + column]
             for k in range(work, work + dim):
-                system[r, k] -= factor * system[i, k]
-    for i in range(dim):
-        for k in range(dim):
-            system[i, work + k] = system[i, k]
+                system[r * width + k] -= factor * system[i * width + k]
 
 
 @_jit
-def _swap(system, i, j, first, last):
-    """Exchange two rows of a system from column ``first`` to ``last - 1``."""
+def _swap(system, i, j, n):
+    """Exchange n numbers from places i and j on."""
     if i != j:
-        for k in range(first, last):
-            system[i, k], system[j, k] = system[j, k], system[i, k]
+        for k in range(n):
+            system[i + k], system[j + k] = system[j + k], system[i + k]
 
 
-@_jit
+@_called
 def _invert(system, dim):
     """Write an approximate inverse of the first dim columns beside them; False if a pivot vanishes."""
-    work = 2 * dim + 4
+    width, work = 3 * dim + 4, 2 * dim + 4
     for i in range(dim):
         for k in range(dim):
-            system[i, dim + k] = 1.0 if i == k else 0.0
+            system[i * width + dim + k] = 1.0 if i == k else 0.0
+            system[i * width + work + k] = system[i * width + k]
     for c in range(dim):
         best = c
         for r in range(c + 1, dim):
-            if abs(system[r, work + c]) > abs(system[best, work + c]):
+            if abs(system[r * width + work + c]) > abs(system[best * width + work + c]):
                 best = r
-        if system[best, work + c] == 0.0:
+        own = c * width
+        if system[best * width + work + c] == 0.0:
             return False
-        _swap(system, c, best, work, work + dim)
-        _swap(system, c, best, dim, 2 * dim)
-        scale = 1.0 / system[c, work + c]
+        _swap(system, own + work, best * width + work, dim)
+        _swap(system, own + dim, best * width + dim, dim)
+        scale = 1.0 / system[own + work + c]
         for k in range(dim):
-            system[c, work + k] *= scale
-            system[c, dim + k] *= scale
+            system[own + work + k] *= scale
+            system[own + dim + k] *= scale
         for r in range(dim):
-            factor = system[r, work + c]
+            other, factor = r * width, system[r * width + work + c]
             if r != c and factor != 0.0:
                 for k in range(dim):
-                    system[r, work + k] -= factor * system[c, work + k]
-                    system[r, dim + k] -= factor * system[c, dim + k]
+                    system[other + work + k] -= factor * system[own + work + k]
+                    system[other + dim + k] -= factor * system[own + dim + k]
     return True
+
+
+@_jit
+def _invert_four(system):
+    """The same for four rows, from their minors; False where these may overflow or underflow."""
+    width = 3 * FOUR + 4
+    a, b, c, d = 0, width, 2 * width, 3 * width
+    # minors of the first two rows and of the last two: columns 01, 02, 03, 12, 13, 23
+    s, t = _minors(system, a, b), _minors(system, c, d)
+    det = s[0] * t[5] - s[1] * t[4] + s[2] * t[3] + s[3] * t[2] - s[4] * t[1] + s[5] * t[0]
+    if not TINY < abs(det) < 1.0 / TINY:
+        return False
+    scale = 1.0 / det
+    _adjugate(system, b, t, scale, 0)
+    _adjugate(system, a, t, -scale, 1)
+    _adjugate(system, d, s, scale, 2)
+    _adjugate(system, c, s, -scale, 3)
+    return True
+
+
+@_jit
+def _minors(system, a, b):
+    """The 2 x 2 minors of two rows that begin at places a and b, in the order of their columns."""
+    p, q, r, s = system[a], system[a + 1], system[a + 2], system[a + 3]
+    w, x, y, z = system[b], system[b + 1], system[b + 2], system[b + 3]
+    return p * x - q * w, p * y - r * w, p * z - s * w, q * y - r * x, q * z - s * x, r * z - s * y
+
+
+@_jit
+def _adjugate(system, row, minors, scale, column):
+    """Write a column of the inverse: ``scale`` times what a row and the minors of the other two make."""
+    m01, m02, m03, m12, m13, m23 = minors
+    p, q, r, s = system[row], system[row + 1], system[row + 2], system[row + 3]
+    own, width = FOUR + column, 3 * FOUR + 4
+    system[own] = scale * (q * m23 - r * m13 + s * m12)
+    system[own + width] = scale * (r * m03 - p * m23 - s * m02)
+    system[own + 2 * width] = scale * (p * m13 - q * m03 + s * m01)
+    system[own + 3 * width] = scale * (q * m02 - p * m12 - r * m01)
 
 
 # --- exactly ---------------------------------------------------------------------------------------

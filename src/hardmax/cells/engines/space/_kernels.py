@@ -87,7 +87,7 @@ def corner_sign(solid, i, cut, mode, rare):
     the bound is positive where it does not.
     """
     dim, columns = mode.dim, mode.columns
-    corners, at, row, values = solid.corners, solid.ids[i], cut.row, cut.values
+    corners, at, row, values = solid.corners, np.int64(solid.ids[i]), cut.row, cut.values
     value, bound = _value(row, True, corners, at, 0, corners[at, columns], dim)
     values[i, 0], values[i, 1], values[i, 2], values[i, 3] = value, bound, 0.0, 0.0
     if is_far(corners, at, mode):
@@ -326,9 +326,9 @@ def crossings(solid, cut, fresh, shared, rows, mode, rare):
         new = fresh.missing[m, 0]
         i, j = fresh.ends[new], fresh.other_ends[new]
         at = ids[n + new] = shared.used[0]
-        for end in (i, j):
+        for end in (np.int64(i), np.int64(j)):
             if cut.values[end, 1] < 0.0:
-                corner_sign(solid, end, cut, mode_at(solid.corners, ids[end], mode), rare)
+                corner_sign(solid, end, cut, mode_at(solid.corners, np.int64(ids[end]), mode), rare)
         if mode.infinite:  # a row that changes towards one end only crosses infinitely near to the other
             steady = mode.columns + 2
             solid.corners[at, steady] = max(solid.corners[ids[i], steady], solid.corners[ids[j], steady])
@@ -382,7 +382,7 @@ def _set_signs(solid, new, cut, shared, rows, mode, rare):
     Strictly between two corners a function has the sign that it has at one of them, unless it has the other sign at
     the other.
     """
-    signs, at, relus, n_words = shared.signs, solid.ids[new], rows.relus, shared.signs.shape[1] // 2
+    signs, at, relus, n_words = shared.signs, np.int64(solid.ids[new]), rows.relus, shared.signs.shape[1] // 2
     a, b, key = shared.origins[at, 0] >> 32, shared.origins[at, 0] & 0xFFFFFFFF, shared.origins[at, 1]
     here = mode_at(solid.corners, at, mode)
     for w in range(n_words):
@@ -431,36 +431,69 @@ def set_slot(solid, slot, line):
     solid.size[1] = max(solid.size[1], slot + 1)
 
 
+# A facet keeps a (d - 1)-dimensional rest exactly when one of its corners lies strictly on the side that is kept.
+
+
 @_jit
-def keep(solid, cut, n, side, line, to, first, slot):
-    """Write the part of one side of the first n corners, the line as its facet in ``cut.slot``; returns its corners.
+def keep(solid, cut, n, line, to):
+    """Write the part of the first n corners where the row is positive, the line as its facet in ``cut.slot``.
 
-    ``side``: 0 where the row is positive, 1 where it is negative. The part begins at corner ``first`` and at ``slot``
-    of ``to``, another polytope or the stack; it may take the place of the whole.
-
-    A facet keeps a (d - 1)-dimensional rest exactly when one of its corners lies strictly on this side.
+    Returns how many corners it has.
     """
-    ids, bits, to_ids, to_bits = solid.ids, solid.bits, to.ids, to.bits
-    inside, outside = cut.signs[side], cut.signs[1 - side]
-    m = first
-    for w in range(len(bits)):  # without branches: which corners stay is hard to guess
-        alive, own = NONE, NONE
+    ids, bits, (plus, minus) = solid.ids, solid.bits, cut.signs
+    for w in range(len(bits)):
+        alive, own, m = NONE, _slot_bit(cut.slot, w), 0
         for i in range(n):
-            alive |= bits[w, i] & inside[i]
-        if cut.slot >> 6 == w:
-            own = ONE << np.uint64(cut.slot & 63)
-        m = first
+            alive |= bits[w, i] & plus[i]
         for i in range(n):
-            to_bits[w, m] = bits[w, i] & (alive | inside[i]) | own & ~inside[i]
-            m += np.int64(~outside[i] & ONE)
-    m = first
+            to.bits[w, m] = bits[w, i] & (alive | plus[i]) | own & ~plus[i]
+            m += np.int64(~minus[i] & ONE)
+    m = 0
     for i in range(n):
-        to_ids[m] = ids[i]
-        m += np.int64(~outside[i] & ONE)
+        to.ids[m] = ids[i]
+        m += np.int64(~minus[i] & ONE)
     for s in range(solid.size[1]):
-        to.slots[slot + s] = solid.slots[s]
-    to.slots[slot + cut.slot] = line
-    return m - first
+        to.slots[s] = solid.slots[s]
+    to.slots[cut.slot] = line
+    return m
+
+
+@_jit
+def halve(solid, cut, n, line, stack, first, slot):
+    """Let a polytope be its part where the row is positive, and write the other at corner and slot of the stack.
+
+    The line is the facet of the other part, the next one of this; returns how many corners either has.
+    """
+    ids, bits, to_ids, to_bits, plus, minus = solid.ids, solid.bits, stack.ids, stack.bits, cut.signs[0], cut.signs[1]
+    n_plus, last = 0, first
+    for w in range(len(bits)):  # without branches: which corners stay is hard to guess
+        alive, dead, own = NONE, NONE, _slot_bit(cut.slot, w)
+        for i in range(n):
+            alive |= bits[w, i] & plus[i]
+            dead |= bits[w, i] & minus[i]
+        n_plus, last = 0, first
+        for i in range(n):
+            word, is_plus, is_minus = bits[w, i], plus[i], minus[i]
+            to_bits[w, last] = word & (dead | is_minus) | own & ~is_minus
+            bits[w, n_plus] = word & (alive | is_plus) | own & ~is_plus
+            last += np.int64(~is_plus & ONE)
+            n_plus += np.int64(~is_minus & ONE)
+    n_plus, last = 0, first
+    for i in range(n):
+        at = ids[i]
+        to_ids[last] = ids[n_plus] = at
+        last += np.int64(~plus[i] & ONE)
+        n_plus += np.int64(~minus[i] & ONE)
+    for s in range(solid.size[1]):
+        stack.slots[slot + s] = solid.slots[s]
+    stack.slots[slot + cut.slot], solid.slots[cut.slot] = line, line + 1
+    return n_plus, last - first
+
+
+@_jit
+def _slot_bit(slot, w):
+    """A slot's bit in word w."""
+    return ONE << np.uint64(slot & 63) if slot >> 6 == w else NONE
 
 
 @_jit

@@ -21,8 +21,8 @@ from hardmax.cells.engines.space._kernels import (
     corner_sign,
     crossings,
     free_slot,
+    halve,
     is_far,
-    keep,
     row_key,
     set_slot,
 )
@@ -74,6 +74,7 @@ _counted = inner(nogil=True, error_model="numpy", forceinline=False)  # makes ar
 OPEN = -1  # a maximum that not one row wins on all of a polytope, as far as is known
 DONE, OUTPUT_FULL, WORKSPACE_FULL, MORE_WORDS, IN_DOUBT = 0, 1, 2, 3, 4
 CHILDREN, CORNERS, FACETS, DOUBTFUL = 0, 1, 2, 3  # what has been written
+MOST_KNOWN = 1 << 15  # corners of pieces in a row that are kept where there is room for one piece's
 
 
 # --- room ------------------------------------------------------------------------------------------
@@ -97,7 +98,8 @@ def _words(n, m):
 @_counted
 def _new_work(capacity, words, pieces, guards, dim):
     """All room that cutting pieces needs."""
-    n_groups, n_rows, n_all = len(guards.table), guards.rows.shape[2], 64 * capacity
+    n_groups, n_rows = len(guards.table), guards.rows.shape[2]
+    n_all = max(64 * capacity, min(2 * len(pieces.corners), MOST_KNOWN))
     n_words, n_numbers = (len(guards.relus) + 63) // 64, 0
     for number in pieces.numbers:
         n_numbers = max(n_numbers, np.int64(number) + 1)
@@ -106,7 +108,7 @@ def _new_work(capacity, words, pieces, guards, dim):
     ends, sides = _indices(2, 2 * capacity + 1), _indices(3, capacity + 1)
     flags = np.zeros((2, n_rows + 1), dtype=np.uint8)
     rows, groups, floats = _numbers(4, n_rows + 1), _numbers(3, n_groups + 1), np.zeros((2, n_rows + 2 * dim + 4))
-    places = 1
+    places, size = 1, max(dim, 4)
     while places < n_all:
         places *= 2
     return Work(
@@ -120,7 +122,7 @@ def _new_work(capacity, words, pieces, guards, dim):
         Cut(np.empty((3, dim + 1)), np.empty((capacity, 4)), _words(2, capacity), 0, 0),
         Fresh(
             ends[0], ends[1], sides[0], sides[1], _words(1, capacity + 1)[0], sides[2],
-            _indices(capacity + 1, 2), np.empty((4 * dim, 3 * dim + 4)),
+            _indices(capacity + 1, 2), np.empty((1, (2 * size + 3) * (3 * size + 4)))[0],
         ),
         Rows(
             np.zeros((n_rows, 3, dim + 1)),
@@ -431,11 +433,10 @@ def _split_by_relu(bit, column, work, depth, mode, rare):
     n, n_slots, fewest = solid.size[0] + n_new, solid.size[1], 0 if mode.certified else mode.dim
     if not _has_room(stack, depth, n, n_slots):
         return NO_ROOM
-    m = keep(solid, cut, n, 1, line, stack, stack.ends[depth, 0], stack.ends[depth, 1])
-    if m > fewest:  # else a sliver within rounding
-        depth = _add(stack, depth, m, n_slots, pending, pending.count[0], rare)
-    m = keep(solid, cut, n, 0, line + 1, solid, 0, 0)
-    solid.size[0] = m if m > fewest else 0
+    n_plus, n_minus = halve(solid, cut, n, line, stack, stack.ends[depth, 0], stack.ends[depth, 1])
+    if n_minus > fewest:  # else a sliver within rounding
+        depth = _add(stack, depth, n_minus, n_slots, pending, pending.count[0], rare)
+    solid.size[0] = n_plus if n_plus > fewest else 0
     return depth
 
 
@@ -534,7 +535,7 @@ def _write(output, done, parent, solid, n_forgotten, guards, pending):
             output.corners[used + i, c] = solid.corners[at, c]
         if columns < solid.corners.shape[1]:  # the larger of both errors
             output.corners[used + i, columns - 1] = max(solid.corners[at, columns - 1], solid.corners[at, columns])
-        for w in range(len(bits)):
+        for w in range(1, len(bits)):
             output.bits[used + i, w] = NONE
     kept, width = 0, output.lines.shape[1]
     for w in range(len(bits)):
@@ -548,7 +549,7 @@ def _write(output, done, parent, solid, n_forgotten, guards, pending):
             for i in range(n):
                 bits[w, i] = bits[w, i] & low | bits[w, i] >> ONE & ~low
         for i in range(n):
-            output.bits[used + i, word] |= bits[w, i] << shift
+            output.bits[used + i, word] = bits[w, i] << shift | (output.bits[used + i, word] if w > 0 else NONE)
             if shift != NONE and word + 1 < len(bits):
                 output.bits[used + i, word + 1] |= bits[w, i] >> (np.uint64(64) - shift)
         while alive != NONE:

@@ -303,7 +303,7 @@ def _clip(group, own, rival, work, mode):
     n_new = crossings(part, cut, work.fresh, shared, rows, mode, True)
     if n_new < 0:
         return n_new
-    n = keep(part, cut, part.size[0] + n_new, 0, line, work.spare, 0, 0)
+    n = keep(part, cut, part.size[0] + n_new, line, work.spare)
     if n <= mode.dim and not mode.certified:  # a sliver within rounding
         return EMPTY
     work.spare.size[0], work.spare.size[1] = n, part.size[1]

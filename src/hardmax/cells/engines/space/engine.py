@@ -118,7 +118,7 @@ class Solids(Polytopes):
             part if part.shape[1] == columns else np.column_stack([part[:, : columns - 1], np.asarray(batch.error)])
             for part, batch in zip(corners, solids, strict=True)
         ]  # of finished ones some may have one error, and what was settled in rationals two
-        numbers = [batch.numbered for batch in solids]
+        numbers = [] if is_finished else [batch.numbered for batch in solids]
         firsts = np.cumsum([0, *(int(part.max(initial=0)) + 1 for part in numbers)], dtype=np.uint32)
         return Solids.of(
             solids[0].dim,
@@ -165,6 +165,7 @@ class SpaceEngine:
         self._domain = domain
         self._is_unbounded = not domain.is_bounded
         self._capacity, self._words = 8 << self.dim, 1
+        self._spread: dict[int, float] = {}  # by a stage's first column: children a piece, in the last batch
 
     def root(self) -> Solids:
         """The whole domain as one polytope."""
@@ -175,7 +176,7 @@ class SpaceEngine:
             corners[:, dim : 2 * dim] = 2 * sides - 1
         else:
             corners[:, :dim] = np.where(sides, high, low)
-            lines[:, 0] = np.column_stack([-low, high]).ravel()
+            lines[::2, 0], lines[1::2, 0] = -low, high
         return Solids.of(dim, np.array([0, 1 << dim]), corners, bits, np.array([0, 2 * dim]), walls, lines)
 
     def cut(self, pieces: Polytopes, guards: Guards, stage: Stage, limit: int = 1 << 62) -> Cut:
@@ -268,7 +269,9 @@ class SpaceEngine:
         doubtful = np.empty(n, dtype=np.int64)
         label_type = stage.label_dtype
         per_child = max(16, 5 * len(pieces.vertices) // max(1, 4 * n))
-        capacity = 0 if count_only else min(max(16 * n, 1024), max(8, _MOST_CORNERS // per_child), limit + 1024)
+        spread = 1.5 * self._spread.get(int(stage.columns[0]), 10.0)
+        most = 0 if count_only else min(max(8, _MOST_CORNERS // per_child), limit + 1024)
+        capacity = min(max(int(spread * n), 1024), most)
         columns = corners.shape[1]
         if stage.is_last and self._is_unbounded and self.dim > 2:  # the plane needs both errors to order corners
             columns = 2 * self.dim + 1
@@ -280,17 +283,17 @@ class SpaceEngine:
             # read once: other threads may raise them meanwhile
             room, words = self._capacity, self._words
             n_corners, n_facets = capacity * per_child, capacity * facets_per_child
-            room_for_corners, bits, lines, walls, starts, parents, numbers, labels = _room_for(
+            room_for_corners, bits, lines, walls, starts, numbers, labels = _room_for(
                 ((n_corners, columns), np.float64),
                 ((n_corners, words), np.uint64),
                 ((0 if stage.is_last else n_facets, self.dim + 3), np.float64),
                 ((n_facets,), np.int64),
-                ((2, capacity + 1), np.int64),
-                ((capacity,), np.int64),
+                ((3, capacity + 1), np.int64),
                 ((0 if stage.is_last else n_corners,), np.uint32),
                 ((capacity, stage.n_choices), label_type),
             )
-            starts[:, 0] = 0
+            starts[:2, 0] = 0
+            parents = starts[2, :capacity]
             output = layout.Output(parents, labels, starts[0], room_for_corners, numbers, bits, starts[1], walls, lines)
             before = position
             position, children, used, facets, n_doubtful, status = (cut_polytopes if is_rare else cut_generic)(
@@ -323,7 +326,9 @@ class SpaceEngine:
                     break
                 if position == before:
                     capacity *= 2
-        joined = np.concatenate(all_doubtful) if all_doubtful else np.empty(0, dtype=np.int64)
+                capacity = min(max(capacity, 16 * (n - position)), max(most, capacity))
+        self._spread[int(stage.columns[0])] = n_children / max(1, position)
+        joined = all_doubtful[0] if len(all_doubtful) == 1 else np.concatenate([doubtful[:0], *all_doubtful])
         if not parts:
             nothing = pieces.take(0, 0)
             no_labels = np.empty((0, stage.n_choices), dtype=label_type)
