@@ -373,3 +373,11 @@ def test_a_network_keeps_its_gelu_where_it_is_compared_as_the_message_of_compare
     _assert_measures(kept, net(x), gelu)
     _assert_measures(with_relu, net(x), np.maximum(best, 0))
     assert kept.relative_error != with_relu.relative_error
+
+
+@pytest.mark.parametrize("scale", [1e-320, 1e-200, 1.0, 1e200])
+def test_relative_errors_are_those_of_outputs_of_any_size(scale):
+    """Soft, half of each value: zero beside one; squares of such outputs vanish or overflow."""
+    head = hm.Head([[0.0], [0.0]], [[scale], [-3 * scale]], [[1.0]])
+    found = hm.fidelity.compare(hm.Network([hm.Attention([head])], 1, temperature=1.0), [[1.0], [2.0]])
+    assert found.relative_error == pytest.approx(2.0, rel=1e-3)

@@ -300,3 +300,12 @@ def test_rotary_keys_of_no_plane_or_bad_periods():
     for periods in ([0], [-2], [1.5], ["three"]):
         with pytest.raises(hm.errors.HardmaxError):
             hm.bounds.rope_live_keys(3, periods)
+
+
+def test_a_dimension_beyond_all_counts_costs_nothing():
+    huge = 10**400
+    assert bounds.serra(huge, [3, 3]) == bounds.serra(3, [3, 3])
+    assert bounds.max_joint_cells([3, 3], huge, affine=True) == 9
+    for call in (lambda: bounds.cells_upper([3, 3], 2, 2, huge, True), lambda: bounds.cells_lower(3, huge, 4, 2)):
+        with pytest.raises(ParameterError, match="digits"):
+            call()

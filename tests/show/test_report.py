@@ -679,3 +679,11 @@ def test_images_are_shown_as_images(tmp_path):
 def test_a_line_without_attention_is_not_said_to_jump(tmp_path):
     page = hm.reports.report(hm.Network([hm.Affine([[1.0]]), hm.ReLU()], 1), tmp_path / "line.html").read_text()
     assert "straight within a cell. The strip" in page and "jumps" not in page
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e4, 1e9, 1e200])
+def test_margins_far_above_what_is_needed_fill_no_more_bars(scale, tmp_path):
+    head = hm.Head([[scale, 0.0], [0.0, scale], [-scale, -scale]], [[1.0], [2.0], [3.0]], np.eye(2))
+    net = hm.Network([hm.Attention([head])], 2, temperature=1.0)
+    bars = _rows(_data(hm.reports.report(net, tmp_path / "r.html")), "margins")
+    assert 20 <= len(bars) <= 40 and sum(bar["rows"] for bar in bars) == 64

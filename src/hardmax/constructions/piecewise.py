@@ -29,8 +29,16 @@ from hardmax.constructions.triangulation import (
     rational_rows,
     simplices_of,
 )
-from hardmax.errors import DiscontinuityError, DomainError, EmptyError, ParameterError, ShapeError, WeightError
-from hardmax.exact.rationals import float_above
+from hardmax.errors import (
+    DiscontinuityError,
+    DomainError,
+    EmptyError,
+    ParameterError,
+    PrecisionError,
+    ShapeError,
+    WeightError,
+)
+from hardmax.exact.rationals import float_above, nearest_float
 from hardmax.exactness import FloatArray, as_index, as_tuple, numbers, positive_number
 from hardmax.networks.network import Network
 from hardmax.tropical.polynomial import TropicalPolynomial
@@ -401,7 +409,11 @@ def _rounded(pieces: Sequence[Piece], points: Sequence[Point]) -> tuple[FloatArr
 
     Maxima and minima move by no more than their pieces do; an affine difference is bounded entry by entry.
     """
-    rows = [[float(x) for x in piece] for piece in pieces]
+    rows = [[nearest_float(x) for x in piece] for piece in pieces]
+    if not np.isfinite(rows).all():
+        raise PrecisionError(
+            "a piece is steeper than floats can hold, expected slopes and offsets below 1.8e308; scale points or values"
+        )
     reach = (*(max(map(abs, column)) for column in zip(*points, strict=True)), Fraction(1))
     worst = Fraction(0)
     for piece, near in zip(pieces, rows, strict=True):

@@ -18,6 +18,7 @@ from hardmax.exactness import Array, IntArray, as_array, mean_interval
 from hardmax.heads.capture.hardened_calls import ModelRuns, is_model
 from hardmax.heads.find import Pair, heads_of
 from hardmax.heads.hardening import harden, soft_network
+from hardmax.heads.rows import lengths_of
 from hardmax.networks.network import Network
 from hardmax.networks.skeleton import skeleton
 
@@ -226,9 +227,9 @@ def _integers(labels: ArrayLike, shape: tuple[int, ...], what: str) -> Array:
 
 
 def _relative_errors(soft: Array, hard: Array) -> Array:
-    size = np.linalg.norm(soft.reshape(len(soft), -1).astype(np.float64), axis=1)
-    change = np.linalg.norm(np.subtract(hard, soft, dtype=np.float64).reshape(len(soft), -1), axis=1)
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        parts = soft.astype(np.float64), np.subtract(hard, soft, dtype=np.float64)
+        size, change = (lengths_of(part.reshape(len(soft), -1)) for part in parts)
         return np.where(change == 0, 0.0, change / size)
 
 

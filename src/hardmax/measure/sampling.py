@@ -100,7 +100,7 @@ def rounded_down(share: float) -> str:
 
 
 def _several(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def sample_cells(

@@ -94,7 +94,8 @@ class _Work:
         made = self.builder.add(operation, *inputs, name=name)
         if self._at_reference:
             operands = [self._at_reference[value] for value in inputs]
-            self._at_reference.append(evaluation.apply(operation, *operands))
+            with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused where it is used
+                self._at_reference.append(evaluation.apply(operation, *operands))
         return made
 
     def leave_out(self, node: Node, why: str) -> None:

@@ -234,3 +234,18 @@ def test_published_networks_make_the_choices_of_their_cells(shared, name, n_cell
     outputs = np.einsum("kod,kd->ko", near.slopes, near.interior_points) + near.offsets
     np.testing.assert_allclose(outputs, net(inputs).reshape(n_cells, -1), rtol=1e-7, atol=1e-7)
     assert hm.local_map(net, point).radius == pytest.approx(float(near.distances[1]), rel=1e-6)
+
+
+@pytest.mark.parametrize("power", [-1062, -1000, -700, -540, -300, 300, 540, 700, 980])
+def test_distances_are_those_of_the_walls_whatever_the_scale_of_the_weights(power):
+    """Walls at 1 and 3 on the axes; squares of such weights vanish or overflow."""
+    s = 2.0**power
+    net = hm.Network([hm.Affine([[s, 0.0], [0.0, s]], [s, 3 * s]), hm.ReLU()], 2)
+    near = hm.cells_around(net, [0.0, 0.0])
+    true = [Fraction(0), Fraction(1), Fraction(9), Fraction(10)]
+    assert near.is_complete and near.n_cells == 4
+    for low, high, square in zip(near.distances, near.distances_above, true, strict=True):
+        assert Fraction(float(low)) ** 2 <= square <= Fraction(float(high)) ** 2
+        assert power < -1022 or high - low < 1e-4
+    found = hm.decision_radius(net, [0.0, 0.0])  # 3 s + y s against s + x s, where x = y + 2
+    assert found.lower <= 2**0.5 <= found.upper

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hardmax as hm
+from hardmax.cells.around import _kernels
 from hardmax.cells.around.walls import Rows, stage_walls
 from hardmax.networks.slices.stages import Plan
 from oracles.cell_oracle import _on_wall, _primitive, interior_point
@@ -97,3 +98,10 @@ def test_what_separates_a_winner_from_a_rival_is_within_its_error_of_the_truth(d
     for value, error, winner, rival in zip(found.values, found.value_error, (0, 3), (1, 2), strict=True):
         truth = Fraction(values[winner]) - Fraction(values[rival])
         assert abs(Fraction(value) - truth) <= Fraction(error)
+
+
+def test_a_sum_of_rows_whose_squares_vanish_is_not_taken_for_none():
+    """One row, positive beyond 1: weights that seem to contradict it prove nothing farther."""
+    tiny, none = np.array([1e-200]), np.zeros(1)
+    below = _kernels.facets(tiny[:, None], -tiny, none, none, tiny, tiny, tiny, np.array([-1]))[1]
+    assert 0 <= below[0] <= 1

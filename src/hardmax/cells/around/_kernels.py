@@ -11,6 +11,7 @@ facet by a point on its wall beyond which all other rows stay positive.
 from __future__ import annotations
 
 from collections import namedtuple
+from math import frexp, ldexp
 
 import numpy as np
 
@@ -183,13 +184,18 @@ def distance_below(cell, equal, face, size, total):
     loose = 0.0
     for k in range(size):
         loose += abs(weights[k]) * slope_error[active[k]]
-    length = 0.0
+    length, largest = 0.0, 0.0
     for c in range(dim):
-        length += total[c] * total[c]
-    if length != 0.0 and not (length > 2.0**-900 and length < 2.0**1000):
+        largest = max(largest, abs(total[c]))
+    exponent = frexp(largest)[1]  # squares of entries below 1e-162 would vanish
+    for c in range(dim):
+        scaled = ldexp(total[c], -exponent)
+        length += scaled * scaled
+    length = ldexp(np.sqrt(length), exponent)
+    if not length < 2.0**1000:
         return 0.0
     least = gain - SAFETY * dot_error(size, extent, slack)
-    most = norm_above(np.sqrt(length), dim) + SAFETY * (dot_error(size, reach, loose) + dim * dot_error(size, 0.0))
+    most = norm_above(length, dim) + SAFETY * (dot_error(size, reach, loose) + dim * dot_error(size, 0.0))
     if not least > 0.0:
         return 0.0
     bound = quotient_below(least, norm_above(most, 0))

@@ -37,6 +37,8 @@ from hardmax.networks.slices.stages import Plan, Stage
 _MOST_GROWTH = 1e7
 _ONLY = np.zeros(1, dtype=np.int64)
 _LARGEST = float(np.finfo(np.float64).max)
+#: Exponents of slopes whose squares, and squares of these, are ordinary floats.
+_EVEN = 200
 
 
 @dataclass(frozen=True)
@@ -369,9 +371,25 @@ class Rows:
         """What floats know of some rows (-1: the cell): status, distances below and above, points, supports."""
         from hardmax.cells.around import _kernels
 
-        errors = self.value_error, self.slope_error
-        found = _kernels.facets(self.slopes, self.values, *errors, self.lengths, self.shortest, self.longest, rows)
-        return tuple(np.asarray(part) for part in found)
+        return tuple(np.asarray(part) for part in _kernels.facets(*self._even, rows))
+
+    @cached_property
+    def _even(self) -> tuple[FloatArray, ...]:
+        """The rows for kernels that square them: where slopes are very short or long, times a power of two each."""
+        plain = self.values, self.value_error, self.slope_error, self.lengths, self.shortest, self.longest
+        uneven = (self.longest < 2.0**-_EVEN) & (self.longest > 0) | (self.longest > 2.0**_EVEN) & (
+            self.longest < np.inf
+        )
+        if not uneven.any():
+            return self.slopes, *plain
+        powers = np.where(uneven, -np.frexp(self.longest)[1], 0)
+        room = 1000 - np.frexp(np.abs(self.values) + self.value_error)[1]  # no value becomes infinite
+        powers = np.where(powers > room, 0, powers)
+        values, value_error, slope_error, lengths, shortest, longest = (np.ldexp(part, powers) for part in plain)
+        lost = np.where(powers < 0, 2 * UNDERFLOW, 0.0)  # of what becomes subnormal
+        errors = value_error + lost, slope_error + self.slopes.shape[1] * lost
+        slopes = np.ldexp(self.slopes, powers[:, None])
+        return slopes, values, *errors, lengths, np.maximum(shortest - lost, 0.0), longest + lost
 
 
 def _stage_rows(coefficients: Array, error: FloatArray, stage: Stage, own: IntArray, dim: int) -> tuple[Array, ...]:

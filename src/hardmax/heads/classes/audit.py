@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from functools import cached_property
+from math import hypot
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -103,7 +104,7 @@ class ClassAudit(ClassRecord):
                 "class": i,
                 "name": self.names[i],
                 "verdict": "dead" if self.status[i] == DEAD else "undecided",
-                "length": float(np.sqrt(np.square(self.weights[i]).sum())),
+                "length": hypot(*self.weights[i].tolist()),  # squares of small numbers would vanish
                 "bias": float(self.bias[i]),
                 "rivals": self.certificate(i).rivals.tolist() if self.status[i] == DEAD else [],
             }

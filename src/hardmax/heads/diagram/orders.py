@@ -22,6 +22,7 @@ import numpy as np
 
 from hardmax.errors import ParameterError
 from hardmax.exact.linear_program import exact_interior_point
+from hardmax.exact.rationals import nearest_float
 from hardmax.exactness import Exactness, FloatArray, IntArray, ReadOnlyArrays
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class OrderDiagram(ReadOnlyArrays):
 
     def interior_point(self, cell: int) -> FloatArray:
         """A query (d,) at which this set wins, rounded; ``exact_interior_point`` has it in rationals."""
-        return np.array([float(x) for x in self._points[cell]])
+        return np.array([nearest_float(x) for x in self._points[cell]])
 
     def exact_interior_point(self, cell: int) -> tuple[Fraction, ...]:
         """A query at which every key of this set scores higher than every other key."""

@@ -57,13 +57,13 @@ def check_length(name: str, factor: int, depth: int, most_bits: int) -> None:
     """Refuse an answer that may have more bits than this: each block multiplies it by at most ``factor``."""
     if factor.bit_length() * depth > most_bits:
         raise ParameterError(
-            f"{name}: the answer may have {factor.bit_length() * depth * 0.30103:.3g} digits; take a smaller depth, or "
+            f"{name}: the answer may have more than {most_bits * 0.30103:.3g} digits; take a smaller depth, or "
             "its logarithm from hm.bounds.log10_cells_upper or log10_cells_lower"
         )
 
 
 def elementary_symmetric(values: Sequence[int], highest: int) -> list[int]:
-    """``e_0, ..., e_highest`` of the values: e_j is the sum of all products of j of them.
+    """``e_0, ..., e_highest`` of the values: e_j is the sum of all products of j of them; none beyond their number.
 
     Exactness: exact.
 
@@ -72,8 +72,9 @@ def elementary_symmetric(values: Sequence[int], highest: int) -> list[int]:
     >>> elementary_symmetric([2, 3, 5], 3)
     [1, 10, 31, 30]
     >>> elementary_symmetric([], 2)
-    [1, 0, 0]
+    [1]
     """
+    highest = min(highest, len(values))
     sums = [1] + [0] * highest
     for value in values:
         for degree in range(highest, 0, -1):

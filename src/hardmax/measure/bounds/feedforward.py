@@ -48,6 +48,7 @@ def serra(input_dim: int, widths: Sequence[int]) -> int:
     True
     """
     d, layers = count("input_dim", input_dim, 1), counts("widths", widths, 1)
+    d = min(d, max(layers))  # no image has more dimensions
     cells = [1] * (d + 1)  # cells[r]: of the layers still to come, on an image of dimension r
     for width in reversed(layers):
         cells = [

@@ -89,8 +89,8 @@ def cells_lower(n_keys: int, dim: int, width: int, depth: int, affine: bool = Tr
     if not affine and d == 1:
         return min(n, 2) * zaslavsky(units, 1)
     free = d if affine else d - 1
-    last: int = n**free * zaslavsky(units, free)
-    folding = _power((n * (units // free)) ** free, blocks - 1, "cells_lower")
+    last: int = _power(n, free, "cells_lower") * zaslavsky(units, free)
+    folding = _power(n * (units // free), free * (blocks - 1), "cells_lower")
     return max(folding * last, last)
 
 

@@ -165,10 +165,13 @@ def _histogram(head: HeadAnalysis, needed: float) -> tuple[list[float], list[int
     """Edges, rows with a certificate that says something, and other rows; the margin needed is an edge."""
     finite = head.margins[np.isfinite(head.margins)]
     reach = (float(np.percentile(finite, _REACH)) if len(finite) else 1.0) or 1.0
-    width = needed / max(1, round(needed * _BINS / reach)) if 0 < needed < reach else reach / _BINS
+    before = round(needed / reach * _BINS) if 0 < needed < reach else 0  # bins below the margin needed
+    width = needed / before if before else reach / _BINS
     edges = width * np.arange(int(np.ceil(reach / width - 1e-9)) + 1)
-    if 0 < needed < reach:
-        edges[round(needed / width)] = needed
+    if before:
+        edges[before] = needed
+    elif 0 < needed < width:
+        edges = np.insert(edges, 1, needed)
     held = np.minimum(head.margins, edges[-1])
     is_certified = head.rows.is_certified
     certified, others = (np.histogram(held[chosen], bins=edges)[0] for chosen in (is_certified, ~is_certified))
@@ -187,7 +190,7 @@ def _panel(head: HeadAnalysis, edges: list[float], bars: tuple[list[int], list[i
         for kind, count, below in (("bar", others, 0), ("bar certified", certified, others)):
             if count:
                 x, y = frame.x(a), frame.y(below + count)
-                size = {"width": frame.x(b) - frame.x(a) - 1, "height": frame.y(below) - y}
+                size = {"width": max(frame.x(b) - frame.x(a) - 1, 0.5), "height": frame.y(below) - y}
                 parts.append(tag("rect", hint, x=x, y=y, **size, class_=kind))
     parts.append(frame.bottom_axis([(at, as_text(at)) for at in round_ticks(0.0, edges[-1], 4)], ""))
     parts.append(tag("text", as_text(high, "count"), x=28, y=frame.top + 8, class_="tick-text", text_anchor="end"))
