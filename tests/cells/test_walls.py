@@ -253,3 +253,33 @@ def test_labels_that_are_kept_apart_have_no_point_in_common():
         assert not (said & share).any(), seed
         n_apart, n_together = n_apart + int(said.sum()), n_together + int(share.sum())
     assert n_apart > 300 and n_together > 300, (n_apart, n_together)
+
+
+def _doubled(rng, is_swapped):
+    """Attention of two equal keys, so that both win everywhere, then ReLUs twice and attention; their values in one
+    order or the other."""
+    key, values = np.repeat(rng.normal(size=(1, 2)), 2, axis=0), rng.normal(size=(2, 3))
+    layers = [
+        hm.Residual(hm.Attention([hm.Head(key, values[::-1] if is_swapped else values, rng.normal(size=(2, 3)))]))
+    ]
+    for _ in range(2):
+        layers += [
+            hm.Affine(rng.normal(size=(5, 3)), rng.normal(size=5)),
+            hm.ReLU(),
+            hm.Affine(rng.normal(size=(3, 5))),
+        ]
+    keys = [rng.normal(size=shape) for shape in ((3, 2), (3, 3), (2, 3))]
+    return hm.Network([*layers, hm.Attention([hm.Head(*keys)])], 3)
+
+
+def test_two_labels_of_one_point_are_not_kept_apart_however_many_relus_differ():
+    n_apart = n_turned = 0
+    for seed in range(12):
+        one, two = (_doubled(np.random.default_rng(seed), is_swapped) for is_swapped in (False, True))
+        points = np.random.default_rng(seed + 99).normal(size=(400, 3)) * 3
+        ours, theirs = one.labels(points), two.labels(points)
+        theirs[:, 0] = 1
+        assert not kept_apart(one.graph.in_parts, ours, theirs).any(), seed
+        n_turned += int(((ours != theirs).sum(axis=1) > 3).sum())
+        n_apart += int(kept_apart(one.graph.in_parts, ours, np.roll(theirs, 1, axis=0)).sum())
+    assert n_turned > 500 and n_apart > 500, (n_turned, n_apart)

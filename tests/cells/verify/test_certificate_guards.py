@@ -10,8 +10,9 @@ import pytest
 
 import hardmax as hm
 from cells.descriptions import moving_tokens
-from cells.verify.damages import copied, random_complex
+from cells.verify.damages import copied, damages, random_complex
 from hardmax.cells.derived.locating import _boxes as cell_boxes
+from hardmax.cells.verify.choices import _misplaced
 from hardmax.cells.verify.corners import is_closed, strays
 from hardmax.cells.verify.enclosures import followed
 from hardmax.cells.verify.fixed_choices import ExactCell, exact_cells
@@ -80,6 +81,29 @@ def test_floats_that_are_off_are_not_believed_where_another_cell_proves_the_corn
                 assert not Subject(copied(cells, vertices=vertices), False).settled.corners[cell]
                 n_seen += 1
     assert n_seen > 40
+
+
+_GEOMETRY = ("label", "labels exchanged", "vertex", "direction", "incidence", "corner", "wall", "error set to 0")
+
+
+def test_what_floats_settle_of_integer_networks_is_right_in_rationals_however_claims_are_wrong():
+    """Corners of such networks have integers; ends of the domain are touched, and several walls meet."""
+    n_settled = n_left = 0
+    for seed, (dim, layers) in enumerate([(2, "deep relu"), (3, "attention then relu"), (3, "relu"), (4, "attention")]):
+        for domain in ("box", "space"):
+            cells = random_complex(seed + 20, dim, layers, "integers", domain)
+            if domain == "box":  # ends that are integers
+                cells = hm.enumerate_cells(cells.network, hm.Box([-2] * dim, [2] * dim))
+            assert Subject(cells, False).settled.corners.mean() > 0.9, (seed, domain)
+            for name, wrong in damages(cells, seed):
+                subject = Subject(wrong, False)
+                if not name.startswith(_GEOMETRY) or layout_fault(subject) is not None:
+                    continue
+                for cell in np.flatnonzero(subject.settled.corners).tolist()[:: 1 + cells.n_cells // 16]:
+                    assert _misplaced(subject, cell, subject.shape(cell)) is None, (seed, domain, name, cell)
+                    n_settled += 1
+                n_left += int((~subject.settled.corners).sum())
+    assert n_settled > 500 and n_left > 50, (n_settled, n_left)
 
 
 def test_a_map_error_just_below_the_truth_is_not_believed():

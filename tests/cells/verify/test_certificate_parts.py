@@ -11,12 +11,13 @@ from cells.descriptions import moving_tokens, random_question
 from cells.verify.damages import copied, random_complex
 from hardmax.cells.complex import CellComplex
 from hardmax.cells.polytopes import Polytopes
-from hardmax.cells.verify._corner_kernels import solution_bound
+from hardmax.cells.verify._corner_kernels import solution_bound, whole_value
 from hardmax.cells.verify._label_kernels import cells_one_apart, closes, first_corners, label_sums
 from hardmax.cells.verify.corners import CornerError, _meeting, is_closed
 from hardmax.cells.verify.enclosures import followed
 from hardmax.cells.verify.fixed_choices import exact_cells
 from hardmax.cells.verify.subject import Subject
+from hardmax.exact.compiling import kernel
 from hardmax.exact.rationals import fraction
 from hardmax.exactness import Exactness
 
@@ -214,6 +215,27 @@ def test_a_corner_that_comes_twice_is_noticed():
     for thorough in (False, True):
         assert hm.verify(cells, thorough=thorough).ok
         assert [c.name for c in hm.verify(twice, thorough=thorough).checks if not c.passed] == ["corners"]
+
+
+@kernel(cache=False)
+def _whole(row, shift, constant, point, weight):
+    return whole_value(row, shift, constant, point, weight)
+
+
+def test_functions_at_integer_points_are_exact_or_unknown():
+    """Numbers of up to 40 bits that cancel, on lattices from coarse ones to those that may underflow."""
+    rng, counts = np.random.default_rng(2), [0, 0]
+    for trial in range(400):
+        bits, shift = int(rng.integers(2, 41)), int(rng.choice([5, 0, -3, -60, -1001]))
+        row, point = (rng.integers(-(1 << bits), 1 << bits, size=3) for _ in range(2))
+        weight, off = int(rng.integers(1, 9)), int(rng.integers(-1, 2))
+        constant = -(int(row[0]) * int(point[0]) // weight) + off
+        scale = 2.0 ** min(shift, 0)
+        found = _whole(row * scale, shift, float(constant) * scale, point.astype(np.float64), float(weight))
+        exact = constant * weight + sum(int(a) * int(x) for a, x in zip(row, point, strict=True))
+        assert np.isnan(found) or (found == exact and shift > -1000), trial
+        counts[int(np.isnan(found))] += 1
+    assert min(counts) > 50, counts
 
 
 def test_two_corners_that_come_twice_are_not_all_of_a_cube():

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hardmax.cells.verify._corner_kernels import ONE_FLOAT, dot_error, fits, inlined, lattice_of
+from hardmax.cells.verify._corner_kernels import ONE_FLOAT, dot_error, fits, inlined, lattice_of, whole_value
 from hardmax.exact.compiling import borrowing, kernel
 from hardmax.exact.expansions import two_sum
 from hardmax.exact.rounding import SAFETY, UNDERFLOW, UNIT_ROUNDOFF
@@ -211,7 +211,21 @@ def _is_on(shapes, corner, column, rival, is_relu):
 
 
 @borrowing(nogil=True)
-def _wins(race, lattice, shapes, cell, column, rival, is_relu, is_needed):
+def _at_whole(race, lattice, whole, value, bound, is_far):
+    """A function at a corner that has integers and the bound of that, both better known where nothing is rounded."""
+    lead, loose, dim = race.lead, race.loose, len(race.lead) - 1
+    if abs(value) > bound or not whole[0] > 0.0:
+        return value, bound
+    for t in range(dim + 1):
+        if loose[t] != 0.0:
+            return value, bound
+    point = whole[dim + 1 :] if is_far else whole[1 : dim + 1]
+    exact = whole_value(lead[1:], lattice, 0.0 if is_far else lead[0], point, whole[0])
+    return (exact, 0.0) if abs(exact) >= 0.0 else (value, bound)
+
+
+@borrowing(nogil=True)
+def _wins(race, lattice, shapes, cell, column, rival, is_relu, is_needed, wholes):
     """Whether an option wins or ties at all corners, wins off the facet it makes, and somewhere if it must."""
     lead, loose = race.lead, race.loose
     is_facet = False
@@ -223,10 +237,13 @@ def _wins(race, lattice, shapes, cell, column, rival, is_relu, is_needed):
         if _is_on(shapes, corner, column, rival, is_relu):
             continue
         error = shapes.error[corner]
+        whole = wholes[corner]
         value, bound = _at(lead, loose, 1.0, shapes.points[corner], error, lattice)
+        value, bound = _at_whole(race, lattice, whole, value, bound, False)
         wins, clearly = value >= bound, value > bound
         if len(shapes.ends) > 0:
             far, far_bound = _at(lead, loose, 0.0, shapes.ends[corner], error, lattice)
+            far, far_bound = _at_whole(race, lattice, whole, far, far_bound, True)
             is_level = not shapes.is_far[corner] or (far == 0.0 and far_bound == 0.0)
             wins = far > far_bound or (is_level and wins)
             clearly = far > far_bound or (is_level and clearly)
@@ -255,7 +272,7 @@ def _reaches(node, shapes, cell, reach, first):
 
 
 @borrowing(nogil=True)
-def _win_or_tie(guards, row, node, shapes, cell, own, race):
+def _win_or_tie(guards, row, node, shapes, cell, own, race, wholes):
     """Whether all choices of a cell win at its corners, or tie where they may."""
     for option in range(len(race.least)):
         choice = option // node.size
@@ -265,7 +282,8 @@ def _win_or_tie(guards, row, node, shapes, cell, own, race):
         _lead(guards, row, choice, own[choice], rival, node, race)
         # a tie goes to the lowest index, of a ReLU to 0
         is_needed = own[choice] == 1 if node.is_relu else rival < own[choice]
-        if not _wins(race, guards.lattice[row], shapes, cell, node.begin + choice, rival, node.is_relu, is_needed):
+        column, lattice = node.begin + choice, guards.lattice[row]
+        if not _wins(race, lattice, shapes, cell, column, rival, node.is_relu, is_needed, wholes):
             return False
     return True
 
@@ -305,4 +323,4 @@ def settle_choices(node, guards, cells, labels, shapes, walls, good, proofs):
             for corner in range(shapes.vertex_start[cell], shapes.vertex_start[cell + 1]):
                 proofs.is_clear[corner] = False
         elif n_open > 0:
-            good[cell] = _win_or_tie(guards, row, node, shapes, cell, own, race)
+            good[cell] = _win_or_tie(guards, row, node, shapes, cell, own, race, proofs.whole)

@@ -25,6 +25,8 @@ inlined = inner(nogil=True, inline="always")
 _TWO_PARTS, ONE_FLOAT = 60, 50
 #: Numbers on a finer lattice than this may underflow when they are multiplied.
 _FINEST = -1000
+#: Integers below this are added and multiplied without rounding.
+_WHOLE = 2.0**52
 
 
 class Shapes(NamedTuple):
@@ -50,12 +52,13 @@ class Shapes(NamedTuple):
 class Proofs(NamedTuple):
     """What is proved of corners: the first of those that are one point by their labels; how far floats may be from it,
     infinite where not proved; what roundings explain of that; whether all choices win there but for those that make
-    its walls."""
+    its walls; and integers (w, p, q) of corners that are proved to be p / w + M q / w, w = 0 of others."""
 
     first: Any
     limit: Any
     explained: Any
     is_clear: Any
+    whole: Any
 
 
 class Walls(NamedTuple):
@@ -341,8 +344,25 @@ def _explained(system, facets, shapes, units, point, is_far):
     return largest
 
 
+@borrowing(nogil=True)
+def _is_within_end(shapes, cell, whole, k, side):
+    """Whether a corner with integers lies on the inner side of the domain's low (0) or high end, or on that end where
+    it bounds the cell in no facet."""
+    dim, sign = shapes.points.shape[1], 1.0 - 2.0 * side
+    end = shapes.domain[side, k]
+    if len(shapes.ends) > 0:  # M and -M: what is farther out decides, then what is nearer
+        gap = sign * whole[dim + 1 + k] + whole[0]
+        gap = gap if gap != 0.0 else sign * whole[1 + k]
+    else:
+        gap = sign * (whole[1 + k] - end * whole[0])
+        gap = gap if np.floor(end) == end and abs(end * whole[0]) < _WHOLE else -1.0
+    for facet in range(shapes.facet_start[cell], shapes.facet_start[cell + 1] if gap == 0.0 else 0):
+        gap = -1.0 if shapes.column[facet] == -1 - 2 * k - side else gap
+    return gap >= 0.0
+
+
 @inlined
-def _is_inside(shapes, corner, facets):
+def _is_inside(shapes, cell, corner, facets, whole):
     """Whether a corner lies certainly inside the domain's ends, but for those that it is said to lie on."""
     point = shapes.points[corner] if len(shapes.ends) == 0 else shapes.ends[corner]
     for k in range(len(point)):
@@ -351,6 +371,9 @@ def _is_inside(shapes, corner, facets):
         for facet in facets:
             is_above = is_above or shapes.column[facet] == -1 - 2 * k
             is_below = is_below or shapes.column[facet] == -2 - 2 * k
+        if whole[0] > 0.0:
+            is_above = is_above or _is_within_end(shapes, cell, whole, k, 0)
+            is_below = is_below or _is_within_end(shapes, cell, whole, k, 1)
         if not (is_above and is_below):
             return False
     return True
@@ -400,7 +423,7 @@ def _settle_cell(cell, system, walls, shapes, units, proofs):
         proofs.limit[corner], proofs.explained[corner] = np.inf, np.inf
         if _load(system, walls, facets, dim):
             limit, explained = _distance(system, walls, shapes, corner, facets, first, units)
-            proofs.limit[corner] = limit if _is_inside(shapes, corner, facets) else np.inf
+            proofs.limit[corner] = limit if _is_inside(shapes, cell, corner, facets, proofs.whole[corner]) else np.inf
             proofs.explained[corner] = explained
 
 
@@ -421,6 +444,119 @@ def settle_corners(cells, shapes, walls, units, proofs):
                     long[4], uppers, long[5])  # fmt: skip
     for cell in cells:
         _settle_cell(cell, system, walls, shapes, units, proofs)
+
+
+# --- corners in integers ------------------------------------------------------------------------------------
+
+
+@borrowing(nogil=True)
+def whole_value(row, shift, constant, point, weight):
+    """A function at an integer point, times that point's weight and a power of two, where no operation rounds; nan
+    where one may. ``row`` holds multiples of 2^shift, its constant apart."""
+    if shift < _FINEST:
+        return np.nan
+    scale = 2.0 ** -min(shift, 0)
+    value = constant * scale * weight
+    size = abs(value)
+    for k in range(len(point)):
+        part = row[k] * scale * point[k]
+        value += part
+        size += abs(part)
+    return value if size < _WHOLE else np.nan
+
+
+@borrowing(nogil=True)
+def _determinant(work, dim):
+    """About the absolute determinant of a matrix, which is overwritten, by elimination."""
+    found = 1.0
+    for step in range(dim):
+        row = step
+        for i in range(step + 1, dim):
+            row = i if abs(work[i, step]) > abs(work[row, step]) else row
+        found *= abs(work[row, step])
+        if not found > 0.0:
+            return 0.0
+        for k in range(dim):
+            work[row, k], work[step, k] = work[step, k], work[row, k]
+        for i in range(step + 1, dim):
+            factor = work[i, step] / work[step, step]
+            for k in range(step, dim):
+                work[i, k] -= factor * work[step, k]
+    return found
+
+
+@borrowing(nogil=True)
+def _reduce(whole):
+    """Divide integers by what they have in common."""
+    common = whole[0]
+    for k in range(1, len(whole)):
+        rest = abs(whole[k])
+        while rest > 0.0:
+            common, rest = rest, common % rest
+    for k in range(len(whole)):
+        whole[k] /= common
+
+
+@borrowing(nogil=True)
+def _find_whole(system, walls, shapes, corner, facets, whole):
+    """Write the integers of a corner, if its walls have integers: proved by these walls, which must vanish there.
+    Returns the corner's distance from its floats, infinite where that is not found."""
+    dim = len(system.matrix)
+    for i in range(dim):
+        facet = facets[system.kept[i]]
+        for k in range(dim):
+            system.work[i, k] = system.matrix[i, k] * 2.0 ** -max(min(walls.lattice[facet], 0), _FINEST)
+    weight, distance = np.floor(_determinant(system.work, dim) + 0.5), 0.0
+    if not 0.0 < weight < _WHOLE:
+        return np.inf
+    whole[0] = weight
+    for k in range(len(whole) - 1):
+        x = shapes.points[corner, k] if k < dim else shapes.ends[corner, k - dim] if len(shapes.ends) > 0 else 0.0
+        whole[k + 1] = np.floor(x * weight + 0.5)
+        if not abs(whole[k + 1]) < _WHOLE:
+            return np.inf
+    _reduce(whole)
+    weight, p, q = whole[0], whole[1 : dim + 1], whole[dim + 1 :]
+    is_dyadic = frexp(weight)[0] == 0.5  # then a quotient is not rounded
+    for k in range(2 * dim if len(shapes.ends) > 0 else dim):
+        x, near = shapes.points[corner, k] if k < dim else shapes.ends[corner, k - dim], whole[k + 1] / weight
+        if not (is_dyadic and x == near):
+            distance = max(distance, SAFETY * (abs(x - near) + UNIT_ROUNDOFF * abs(near)) + UNDERFLOW)
+    if not distance <= shapes.error[corner]:
+        return np.inf
+    for facet in facets:
+        row, shift = walls.value[facet, 1:], walls.lattice[facet]
+        for t in range(dim + 1):
+            if not (walls.is_exact[facet] and walls.low[facet, t] == 0.0 and walls.error[facet, t] == 0.0):
+                return np.inf
+        if whole_value(row, shift, walls.value[facet, 0], p, weight) != 0.0:
+            return np.inf
+        if len(shapes.ends) > 0 and whole_value(row, shift, walls.infinite[facet], q, weight) != 0.0:
+            return np.inf
+    return distance
+
+
+@kernel(nogil=True, vectors=False)
+def whole_corners(cells, shapes, walls, proofs):
+    """Find the integers of corners of cells, where their walls have integers and they lie within their errors."""
+    dim, start, most = walls.value.shape[1] - 1, shapes.incident_start, walls.value.shape[1]
+    for corner in range(len(start) - 1):
+        most = max(most, start[corner + 1] - start[corner])
+    places, squares, rows = np.empty((2, most), dtype=np.int64), np.empty((2, dim, dim)), np.empty((2, most, dim))
+    long = np.empty((6, most))
+    system = System(rows[0], rows[1], places[0], places[1], squares[0], squares[1], long[0], long[1], long[2], long[3],
+                    long[4], rows[0], long[5])  # fmt: skip
+    for cell in cells:
+        for corner in range(shapes.vertex_start[cell], shapes.vertex_start[cell + 1]):
+            facets = shapes.incident_facet[start[corner] : start[corner + 1]]
+            if not _load(system, walls, facets, dim):
+                continue
+            if not _share(system.matrix, system.off, system.inverse, system.gap) < 0.5:
+                continue
+            whole = proofs.whole[corner]
+            distance = _find_whole(system, walls, shapes, corner, facets, whole)
+            if not (distance < np.inf and _is_inside(shapes, cell, corner, facets, whole)):
+                whole[0] = 0.0
 
 
 # --- cells from their corners -------------------------------------------------------------------------------
@@ -459,9 +595,10 @@ def settle_cells(cells, shapes, proofs, scale):
             limit = proofs.limit[other]
             scale[corner] = UNIT_ROUNDOFF * (proofs.explained[other] + reach) + UNDERFLOW
             clear = clear and proofs.is_clear[other]
-            proved = proved and _is_near(shapes.points, corner, other, limit, error)
+            is_near = _is_near(shapes.points, corner, other, limit, error)
             if len(shapes.ends) > 0:
-                proved = proved and _is_near(shapes.ends, corner, other, limit, error)
+                is_near = is_near and _is_near(shapes.ends, corner, other, limit, error)
+            proved = proved and (is_near or proofs.whole[corner, 0] > 0.0)
             for place in range(shapes.incident_start[corner], shapes.incident_start[corner + 1]):
                 counts[shapes.incident_facet[place] - begin] += 1
         for facet in range(shapes.facet_start[cell + 1] - begin):

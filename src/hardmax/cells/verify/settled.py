@@ -104,7 +104,7 @@ def settle(subject: Subject) -> Settled:
             _settle_by_corner(subject, found, plain, step)
         left = np.flatnonzero(~(found.corners & found.maps))
         if len(left):
-            proofs = _proofs(np.arange(len(pieces.vertices)))
+            proofs = _proofs(np.arange(len(pieces.vertices)), subject.dim)
             good = _run(subject, found, proofs, left, step, np.longdouble)
             if not subject.is_quadratic:
                 good &= _settled_cells(subject, found, proofs, left)[0]
@@ -117,23 +117,27 @@ def settle(subject: Subject) -> Settled:
 
 def _settle_by_corner(subject: Subject, found: Settled, kind: Any, step: int) -> None:
     """Look at each point that is a corner of several cells once, then at the cells with ties there."""
+    from hardmax.cells.verify._corner_kernels import whole_corners
     from hardmax.cells.verify._label_kernels import first_corners
 
     (weights, keys), cells = subject.label_keys, np.arange(subject.n_cells)
-    proofs = _proofs(first_corners(subject.plain_labels, keys, weights, subject.is_sign, subject.shapes))
+    proofs = _proofs(first_corners(subject.plain_labels, keys, weights, subject.is_sign, subject.shapes), subject.dim)
     _run(subject, found, proofs, cells, step, kind, by_corner=True)
     is_proved, is_clear = _settled_cells(subject, found, proofs, cells)
     found.corners[:] = is_proved & is_clear
-    left = np.flatnonzero(is_proved & ~is_clear)
-    found.corners[left] = _run(subject, found, proofs, left, step, kind, asks_corners=False)[left]
+    left = np.flatnonzero(~found.corners)
+    if len(left):
+        whole_corners(left, subject.shapes, _walls(found), proofs)
+        left = left[_settled_cells(subject, found, proofs, left)[0][left]]
+        found.corners[left] = _run(subject, found, proofs, left, step, kind, asks_corners=False)[left]
 
 
-def _proofs(first: IntArray) -> Any:
+def _proofs(first: IntArray, dim: int) -> Any:
     """Nothing proved of corners yet."""
     from hardmax.cells.verify._corner_kernels import Proofs
 
     n = len(first)
-    return Proofs(first, np.full(n, np.inf), np.full(n, np.inf), np.ones(n, dtype=bool))
+    return Proofs(first, np.full(n, np.inf), np.full(n, np.inf), np.ones(n, dtype=bool), np.zeros((n, 2 * dim + 1)))
 
 
 def _run(
@@ -184,6 +188,14 @@ def _room(lattice: IntArray, bits: int) -> FloatArray:
     return np.ldexp(1.0, np.clip(lattice + bits - 2, -1060, 1020))
 
 
+def _walls(found: Settled) -> Any:
+    """The functions of facets as kernels take them."""
+    from hardmax.cells.verify._corner_kernels import Walls
+
+    rows = found.rows
+    return Walls(rows.high, rows.low, rows.error, rows.infinite, rows.lattice, rows.exact)
+
+
 class _Batch:
     """Some cells; ``good`` is of all, and loses those where a choice may lose, by corner ``proofs`` learn of that."""
 
@@ -214,14 +226,7 @@ class _Batch:
             return
         self._maps(*next(parts))
         if not subject.is_quadratic:
-            settle_corners(self.cells, subject.shapes, self._walls, found.units, self.proofs)
-
-    @property
-    def _walls(self) -> Any:
-        from hardmax.cells.verify._corner_kernels import Walls
-
-        rows = self.found.rows
-        return Walls(rows.high, rows.low, rows.error, rows.infinite, rows.lattice, rows.exact)
+            settle_corners(self.cells, subject.shapes, _walls(found), found.units, self.proofs)
 
     def _constants(self, guards: Terms, row_of: IntArray, first: int) -> int:
         """Keep the constants of what a node's choices compare, from an option on; returns the first one behind them."""
@@ -245,7 +250,7 @@ class _Batch:
         arrays = Guards(high, low, units, guards.lattice, guards.exact, row_of)
         node = Node(begin, size, is_relu, not self.subject.is_quadratic, self.by_corner, guards.unit)
         labels, shapes = self.subject.plain_labels, self.subject.shapes
-        settle_choices(node, arrays, self.cells, labels, shapes, self._walls, self.good, self.proofs)
+        settle_choices(node, arrays, self.cells, labels, shapes, _walls(self.found), self.good, self.proofs)
 
     def _compare_on_line(self, guards: Terms, row_of: IntArray, begin: int, count: int, is_relu: bool) -> None:
         """Whether each choice of the node wins all over its interval, where scores are quadratic.
