@@ -191,7 +191,7 @@ class _Difference(NamedTuple):
     def moves(self) -> BoolArray:
         """Which pairs have other numbers on their two sides, as an array that goes with tensors."""
         parts = [(part != 0).reshape(len(part), -1).any(axis=1) for part in self]
-        return np.any(parts, axis=0).reshape(-1, *(1,) * (self.middle.ndim - 1))
+        return np.asarray(np.any(parts, axis=0).reshape(-1, *(1,) * (self.middle.ndim - 1)))
 
 
 def kept_apart(graph: Graph, ours: NDArray[Any], theirs: NDArray[Any]) -> BoolArray:

@@ -361,7 +361,7 @@ def _is_within_end(shapes, cell, whole, k, side):
     return gap >= 0.0
 
 
-@inlined
+@borrowing(nogil=True)
 def _is_inside(shapes, cell, corner, facets, whole):
     """Whether a corner lies certainly inside the domain's ends, but for those that it is said to lie on."""
     point = shapes.points[corner] if len(shapes.ends) == 0 else shapes.ends[corner]
@@ -380,11 +380,10 @@ def _is_inside(shapes, cell, corner, facets, whole):
 
 
 @inlined
-def _distance(system, walls, shapes, corner, facets, first, units):
+def _distance(system, walls, shapes, corner, facets, first, units, share):
     """How far a corner may be from where its walls meet, infinite where that is not proved to be within its error; and
     what roundings explain of that, with the largest coordinate, in unit roundoffs."""
     dim = len(system.matrix)
-    share = _share(system.matrix, system.off, system.inverse, system.gap)
     explained, largest, is_settled, limit = 0.0, 0.0, False, np.inf
     for attempt in range(2):
         limit, is_exact = 0.0, share < 0.5
@@ -405,45 +404,6 @@ def _distance(system, walls, shapes, corner, facets, first, units):
             limit = 0.0 if attempt == 1 and is_exact else limit
             break
     return limit if is_settled else np.inf, explained + largest
-
-
-@borrowing(nogil=True)
-def _settle_cell(cell, system, walls, shapes, units, proofs):
-    """Write how far the corners of a cell may be from where their walls meet, of those that stand for themselves."""
-    dim, start, n_asked, first = len(system.matrix), shapes.incident_start, 0, shapes.facet_start[cell]
-    for corner in range(shapes.vertex_start[cell], shapes.vertex_start[cell + 1]):
-        n_asked += 1 if proofs.first[corner] == corner else 0
-    for facet in range(first, shapes.facet_start[cell + 1] if n_asked else first):
-        for t in range(1, dim + 1):
-            system.uppers[facet - first, t] = _upper_half(walls.value[facet, t])
-    for corner in range(shapes.vertex_start[cell], shapes.vertex_start[cell + 1] if n_asked else 0):
-        if proofs.first[corner] != corner:
-            continue
-        facets = shapes.incident_facet[start[corner] : start[corner + 1]]
-        proofs.limit[corner], proofs.explained[corner] = np.inf, np.inf
-        if _load(system, walls, facets, dim):
-            limit, explained = _distance(system, walls, shapes, corner, facets, first, units)
-            proofs.limit[corner] = limit if _is_inside(shapes, cell, corner, facets, proofs.whole[corner]) else np.inf
-            proofs.explained[corner] = explained
-
-
-@kernel(nogil=True, vectors=False)
-def settle_corners(cells, shapes, walls, units, proofs):
-    """Write how far corners of cells may be from where their walls meet, of those that stand for themselves.
-
-    ``units`` (choices + 1, terms) counts the roundings of each choice's walls, the last row the domain's own.
-    """
-    dim, start, most, tall = walls.value.shape[1] - 1, shapes.incident_start, walls.value.shape[1], 1
-    for cell in cells:
-        tall = max(tall, shapes.facet_start[cell + 1] - shapes.facet_start[cell])
-        for corner in range(shapes.vertex_start[cell], shapes.vertex_start[cell + 1]):
-            most = max(most, start[corner + 1] - start[corner])
-    whole, squares, rows = np.empty((2, most), dtype=np.int64), np.empty((2, dim, dim)), np.empty((2, most, dim))
-    long, uppers = np.empty((6, most)), np.empty((tall, dim + 1))
-    system = System(rows[0], rows[1], whole[0], whole[1], squares[0], squares[1], long[0], long[1], long[2], long[3],
-                    long[4], uppers, long[5])  # fmt: skip
-    for cell in cells:
-        _settle_cell(cell, system, walls, shapes, units, proofs)
 
 
 # --- corners in integers ------------------------------------------------------------------------------------
@@ -536,27 +496,54 @@ def _find_whole(system, walls, shapes, corner, facets, whole):
     return distance
 
 
+# --- all corners of cells -----------------------------------------------------------------------------------
+
+
+@borrowing(nogil=True)
+def _settle_cell(cell, system, walls, shapes, units, proofs, in_integers):
+    """Write what is proved of the corners of a cell, of those that stand for themselves, or find integers of all."""
+    dim, start, n_asked, first = len(system.matrix), shapes.incident_start, 0, shapes.facet_start[cell]
+    for corner in range(shapes.vertex_start[cell], shapes.vertex_start[cell + 1]):
+        n_asked += 1 if in_integers or proofs.first[corner] == corner else 0
+    for facet in range(first, shapes.facet_start[cell + 1] if n_asked else first):
+        for t in range(1, dim + 1):
+            system.uppers[facet - first, t] = _upper_half(walls.value[facet, t])
+    for corner in range(shapes.vertex_start[cell], shapes.vertex_start[cell + 1] if n_asked else 0):
+        if not in_integers and proofs.first[corner] != corner:
+            continue
+        facets, whole = shapes.incident_facet[start[corner] : start[corner + 1]], proofs.whole[corner]
+        if not _load(system, walls, facets, dim):
+            continue
+        share, limit, explained = _share(system.matrix, system.off, system.inverse, system.gap), np.inf, np.inf
+        if in_integers:
+            limit = _find_whole(system, walls, shapes, corner, facets, whole) if share < 0.5 else np.inf
+        else:
+            limit, explained = _distance(system, walls, shapes, corner, facets, first, units, share)
+        is_proved = limit < np.inf and _is_inside(shapes, cell, corner, facets, whole)
+        if in_integers:
+            whole[0] = whole[0] if is_proved else 0.0
+        else:
+            proofs.limit[corner], proofs.explained[corner] = limit if is_proved else np.inf, explained
+
+
 @kernel(nogil=True, vectors=False)
-def whole_corners(cells, shapes, walls, proofs):
-    """Find the integers of corners of cells, where their walls have integers and they lie within their errors."""
-    dim, start, most = walls.value.shape[1] - 1, shapes.incident_start, walls.value.shape[1]
-    for corner in range(len(start) - 1):
-        most = max(most, start[corner + 1] - start[corner])
-    places, squares, rows = np.empty((2, most), dtype=np.int64), np.empty((2, dim, dim)), np.empty((2, most, dim))
-    long = np.empty((6, most))
-    system = System(rows[0], rows[1], places[0], places[1], squares[0], squares[1], long[0], long[1], long[2], long[3],
-                    long[4], rows[0], long[5])  # fmt: skip
+def settle_corners(cells, shapes, walls, units, proofs, in_integers):
+    """Write how far corners of cells may be from where their walls meet, of those that stand for themselves; or, for
+    all of them, the integers of those that have some and lie within their errors.
+
+    ``units`` (choices + 1, terms) counts the roundings of each choice's walls, the last row the domain's own.
+    """
+    dim, start, most, tall = walls.value.shape[1] - 1, shapes.incident_start, walls.value.shape[1], 1
     for cell in cells:
+        tall = max(tall, shapes.facet_start[cell + 1] - shapes.facet_start[cell])
         for corner in range(shapes.vertex_start[cell], shapes.vertex_start[cell + 1]):
-            facets = shapes.incident_facet[start[corner] : start[corner + 1]]
-            if not _load(system, walls, facets, dim):
-                continue
-            if not _share(system.matrix, system.off, system.inverse, system.gap) < 0.5:
-                continue
-            whole = proofs.whole[corner]
-            distance = _find_whole(system, walls, shapes, corner, facets, whole)
-            if not (distance < np.inf and _is_inside(shapes, cell, corner, facets, whole)):
-                whole[0] = 0.0
+            most = max(most, start[corner + 1] - start[corner])
+    whole, squares, rows = np.empty((2, most), dtype=np.int64), np.empty((2, dim, dim)), np.empty((2, most, dim))
+    long, uppers = np.empty((6, most)), np.empty((tall, dim + 1))
+    system = System(rows[0], rows[1], whole[0], whole[1], squares[0], squares[1], long[0], long[1], long[2], long[3],
+                    long[4], uppers, long[5])  # fmt: skip
+    for cell in cells:
+        _settle_cell(cell, system, walls, shapes, units, proofs, in_integers)
 
 
 # --- cells from their corners -------------------------------------------------------------------------------

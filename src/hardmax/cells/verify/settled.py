@@ -117,7 +117,7 @@ def settle(subject: Subject) -> Settled:
 
 def _settle_by_corner(subject: Subject, found: Settled, kind: Any, step: int) -> None:
     """Look at each point that is a corner of several cells once, then at the cells with ties there."""
-    from hardmax.cells.verify._corner_kernels import whole_corners
+    from hardmax.cells.verify._corner_kernels import settle_corners
     from hardmax.cells.verify._label_kernels import first_corners
 
     (weights, keys), cells = subject.label_keys, np.arange(subject.n_cells)
@@ -127,7 +127,7 @@ def _settle_by_corner(subject: Subject, found: Settled, kind: Any, step: int) ->
     found.corners[:] = is_proved & is_clear
     left = np.flatnonzero(~found.corners)
     if len(left):
-        whole_corners(left, subject.shapes, _walls(found), proofs)
+        settle_corners(left, subject.shapes, _walls(found), found.units, proofs, True)
         left = left[_settled_cells(subject, found, proofs, left)[0][left]]
         found.corners[left] = _run(subject, found, proofs, left, step, kind, asks_corners=False)[left]
 
@@ -226,7 +226,7 @@ class _Batch:
             return
         self._maps(*next(parts))
         if not subject.is_quadratic:
-            settle_corners(self.cells, subject.shapes, _walls(found), found.units, self.proofs)
+            settle_corners(self.cells, subject.shapes, _walls(found), found.units, self.proofs, False)
 
     def _constants(self, guards: Terms, row_of: IntArray, first: int) -> int:
         """Keep the constants of what a node's choices compare, from an option on; returns the first one behind them."""
