@@ -2,6 +2,7 @@
 
 from fractions import Fraction
 from itertools import combinations
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from cells.descriptions import moving_tokens, random_question
 from cells.verify.damages import copied, random_complex
 from hardmax.cells.complex import CellComplex
 from hardmax.cells.polytopes import Polytopes
-from hardmax.cells.verify._corner_kernels import solution_bound, whole_value
+from hardmax.cells.verify._corner_kernels import _is_within_end, solution_bound, whole_value
 from hardmax.cells.verify._label_kernels import cells_one_apart, closes, first_corners, label_sums
 from hardmax.cells.verify.corners import CornerError, _meeting, is_closed
 from hardmax.cells.verify.enclosures import followed
@@ -403,3 +404,24 @@ def test_labels_with_equal_sums_are_told_apart_by_their_entries(weights):
         wanted[column] = rival
         (there,) = np.nonzero((labels == wanted).all(axis=1))
         assert cell == (there[0] if len(there) and rival != labels[owner, column] else -1)
+
+
+@pytest.mark.parametrize("side", [0, 1])
+@pytest.mark.parametrize("is_far", [False, True])
+def test_a_corner_on_an_end_of_the_domain_lies_on_the_facet_that_its_cell_has_there(side, is_far):
+    ends = np.zeros((1 if is_far else 0, 2))
+    domain = np.array([[-3.0, 0.0], [1.0, 2.0]])
+    for place in range(-4, 7):  # of the second coordinate, in halves: its ends are 0 and 2, or -M and M
+        whole = np.array([2.0, -1.0, 0.0, 0.0, place]) if is_far else np.array([2.0, -1.0, place])
+        low, high = (-2, 2) if is_far else (0, 4)
+        for columns in ([5, 7], [5, -3 - side], [-1, -2]):  # the ends of the second axis are -3 and -4
+            shapes = SimpleNamespace(
+                points=np.zeros((1, 2)),
+                ends=ends,
+                domain=domain,
+                facet_start=np.array([0, 2]),
+                column=np.array(columns),
+            )
+            beyond = place - low if side == 0 else high - place
+            expected = beyond > 0 or (beyond == 0 and -3 - side not in columns)
+            assert _is_within_end.py_func(shapes, 0, whole, 1, side) == expected, (place, columns)
