@@ -217,6 +217,11 @@ _ROWS = st.tuples(st.integers(-3, 3), st.integers(-3, 3))
 _TINY = st.sampled_from([0.0, 2.0**-100, -1.5 * 2.0**-101, 2.0**-60, -1.6621739925983819e-18, 1.0934084076201825e-16])
 
 
+def test_errors_that_the_space_engine_is_content_with_are_not_too_loose_for_verify():
+    case = hostile_network(13000995, (1, 2, 3, 4, 5))
+    assert hm.verify(hm.enumerate_cells(case.network, case.domain)).ok
+
+
 @given(_ROWS, _ROWS, st.lists(st.integers(-2, 2), min_size=2, max_size=2), _TINY, _TINY)
 @example((2, -1), (-1, 1), [1, 0], 2.0**-100, -1.6621739925983819e-18)
 @example((2, -1), (1, 2), [1, 2], 0.0, 1.0934084076201825e-16)

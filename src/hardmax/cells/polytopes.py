@@ -24,6 +24,9 @@ from numpy.typing import NDArray
 
 from hardmax.exactness import FloatArray, IntArray
 
+#: Engines are content with errors of corners that are so small beside their coordinates.
+SHARP = 2.0**-37
+
 _RIVAL_BITS = 24
 #: Set in a rival on a line where the lower option takes over as u grows: which root of a quadratic is meant.
 ROOT_BIT = 1 << 23

@@ -7,6 +7,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
+from hardmax.cells.polytopes import SHARP
 from hardmax.cells.verify.check import Check
 from hardmax.cells.verify.corners import CornerError, ExactShape, facets_at_corners, is_closed, strays
 from hardmax.cells.verify.fixed_choices import exact_inputs, exact_outputs
@@ -193,13 +194,15 @@ def check_maps(subject: Subject) -> Check:
 
 
 def check_errors(subject: Subject) -> Check:
-    """No claimed error is looser than LOOSENESS times what one rounding of each operation explains."""
+    """No claimed error is looser than LOOSENESS times what one rounding of each operation explains, or SHARP says."""
     if subject.is_estimated:
         return Check("error bounds", True, "none are claimed: the complex is estimated")
     found = subject.settled
-    worst = 0.0
+    worst, pieces = 0.0, subject.pieces
+    reach = np.abs(pieces.vertices if pieces.directions is None else np.hstack([pieces.vertices, pieces.directions]))
+    sharp = SHARP / LOOSENESS * reach.max(axis=1, initial=0.0)
     for what, claimed, scale in (
-        ("corner", subject.errors, found.corner_scale),
+        ("corner", subject.errors, np.maximum(found.corner_scale, sharp)),
         ("map", subject.map_errors, np.full(subject.map_errors.shape, found.map_scale.max())),
     ):
         with np.errstate(over="ignore", invalid="ignore"):

@@ -1,11 +1,12 @@
 """``hm.verify``: a cell complex checked again, by other means than those that made it.
 
 The checks together prove a complete complex right. Each polytope's corners are those of the set where its own label's
-choices win, none missing; labels differ, so no two polytopes overlap; behind every facet inside the domain lies a cell,
-so nothing is missing (``verify.adjacency`` has the proof). Which cells share facets follows from labels, or from
+choices win, none missing; labels differ, so no two polytopes overlap; behind every facet inside the domain lies a
+cell, so nothing is missing (``verify.adjacency`` has the proof). Which cells share facets follows from labels, or from
 linear programs on walls, and the claimed pairs must be those, all of them; maps are compared with one another, and
-regions are joined from both. Claimed errors must be true, and no looser than ``verify.choices.LOOSENESS`` times
-what one rounding of each operation explains. Guards and maps are recomputed along the labels, not by the engines.
+regions are joined from both. Claimed errors must be true, and no looser than ``verify.choices.LOOSENESS`` times what
+one rounding of each operation explains, or than ``SHARP`` of a corner's coordinates. Guards and maps are recomputed
+along the labels, not by the engines.
 
 In the default mode of a certified complex extended floats with proved bounds decide, and rationals wherever those
 cannot; ``thorough`` and complexes of exactness "exact" are checked in rationals throughout.

@@ -11,6 +11,7 @@ import numpy as np
 
 from hardmax.cells.engines.space._structures import NONE, ONE, ones
 from hardmax.cells.engines.space._vanishing_kernels import exact_sign
+from hardmax.cells.polytopes import SHARP
 from hardmax.exact import rounding
 from hardmax.exact.compiling import borrowing, inner
 from hardmax.exact.rounding import SAFETY
@@ -26,7 +27,6 @@ crossing_room, crossing_error = _jit(rounding.crossing_room), _jit(rounding.cros
 blend_error, ray_error, corner_error = _jit(rounding.blend_error), _jit(rounding.ray_error), _jit(rounding.corner_error)
 
 COARSE = 2.0**24  # coordinates with no more bits than this after the point are tried as exact
-REFINE = 2.0**-37  # relative error from which a corner is computed again from its walls
 LOOSE = 2.0**-20  # relative error from which a corner is left to rationals
 FOUR = 4  # up to so many dimensions a corner is computed as in four
 TINY = 2.0**-900  # determinants and their inverses are larger, or pivots are looked for
@@ -52,9 +52,9 @@ def place_corner(solid, cut, fresh, new, mode, rare):
     size = 0.0
     for k in range(columns):
         size = max(size, abs(corner[k]))
-    is_sharp = corner[columns] <= REFINE * size
+    is_sharp = corner[columns] <= SHARP * size
     if mode.infinite:
-        is_sharp = is_sharp and corner[columns + 1] <= REFINE * size
+        is_sharp = is_sharp and corner[columns + 1] <= SHARP * size
     if not is_sharp:
         _refine(solid, row, fresh.system, at, mode)
     if rare is not None and mode.exact:
