@@ -67,7 +67,7 @@ class QuadraticNumber:
         bits = 64
         while True:
             # Both parts in units of 2**-bits: the true number lies between the two integers.
-            first = _floor(self, bits)
+            first = floor_of(self, bits)
             last = first + 2
             low, high = Fraction(first, 1 << bits), Fraction(last, 1 << bits)
             value = nearest_float(low)
@@ -239,14 +239,14 @@ def between(x: QuadraticNumber, y: QuadraticNumber) -> Any:
         return (x.rational + y.rational) / 2
     bits, order = 128, compare(x, y)
     while True:
-        middle = rational(sum(_floor(number, bits) for number in (x, y))) / (1 << (bits + 1))
+        middle = rational(sum(floor_of(number, bits) for number in (x, y))) / (1 << (bits + 1))
         if compare(x, QuadraticNumber.of(middle)) == order == compare(QuadraticNumber.of(middle), y):
             return middle
         bits *= 2
 
 
-def _floor(number: QuadraticNumber, bits: int) -> int:
-    """An integer below a number in units of ``2**-bits``, by less than two."""
+def floor_of(number: QuadraticNumber, bits: int = 0) -> int:
+    """An integer at most a number in units of ``2**-bits``, and less than two below it."""
     exact, square = fraction(number.rational), fraction(number.factor) ** 2 * fraction(number.radicand)
     base = (exact.numerator << bits) // exact.denominator
     root = isqrt((square.numerator << (2 * bits)) // square.denominator)

@@ -17,14 +17,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cmp_to_key
 from itertools import combinations, groupby, pairwise
-from math import isqrt
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hardmax.errors import ParameterError
 from hardmax.exact.elimination import solve
-from hardmax.exact.quadratic import QuadraticNumber, compare, roots
+from hardmax.exact.quadratic import QuadraticNumber, between, compare, floor_of, roots
 from hardmax.exact.rationals import fraction, sign
 from hardmax.exactness import BoolArray, Exactness, IntArray
 
@@ -180,23 +179,5 @@ def _samples(ties: list[QuadraticNumber]) -> list[Fraction]:
     """A rational number below all, between every two neighbours, and above all."""
     if not ties:
         return [Fraction(0)]
-    between = [_between(a, b) for a, b in pairwise(ties)]
-    return [_floor(ties[0], 0) - 1, *between, _floor(ties[-1], 0) + 3]
-
-
-def _between(low: QuadraticNumber, high: QuadraticNumber) -> Fraction:
-    bits = 8
-    while True:
-        middle = _floor(low, bits) + Fraction(3, 1 << bits)
-        here = QuadraticNumber.of(middle)
-        if compare(low, here) < 0 < compare(high, here):
-            return middle
-        bits *= 2
-
-
-def _floor(number: QuadraticNumber, bits: int) -> Fraction:
-    """A multiple of 2^-bits at most two of them below a number, and not above it."""
-    exact, square = fraction(number.rational), fraction(number.factor) ** 2 * fraction(number.radicand)
-    base = (exact.numerator << bits) // exact.denominator
-    root = isqrt((square.numerator << (2 * bits)) // square.denominator)
-    return Fraction(base + root if number.factor > 0 else base - root - 1, 1 << bits)
+    inner = [fraction(between(a, b)) for a, b in pairwise(ties)]
+    return [Fraction(floor_of(ties[0]) - 1), *inner, Fraction(floor_of(ties[-1]) + 3)]
