@@ -473,17 +473,17 @@ class Enumeration:
         if whole.has_twins and chunk.n_decided:
             copies, sources = whole.copies(chunk.n_decided, n_decided)
             complete[:, copies] = complete[:, sources]
-        at_once = stage.n_choices == whole.n_choices
+        is_whole = stage.n_choices == whole.n_choices
         following: list[Chunk] = []
         is_part = 0 <= cut.n_done < len(chunk)  # the engine stopped for room: the rest of the chunk waits its turn
         done = chunk.share * (cut.n_done / len(chunk) if is_part else 1.0)
-        step = min(self._chunk, self._room_for(pieces, _CORNERS_AT_ONCE))
+        step = min(self._chunk, self._room_for(pieces, at_once))
         for first in range(0, len(parents), step):
             last = min(first + step, len(parents))
             path = (*chunk.path, len(following))
             state, ancestors = chunk.state, parents[first:last]
             labels, taken = complete[first:last], pieces.take(first, last)
-            chosen, share = stage_labels[first:last] if at_once else None, done * (last - first) / len(parents)
+            chosen, share = stage_labels[first:last] if is_whole else None, done * (last - first) / len(parents)
             if n_decided < whole.n_choices:  # the same stage goes on with its other choices
                 rows = chunk.owners(ancestors)
                 following.append(Chunk(path, state, None, labels, taken, n_decided, share=share, rows=rows))

@@ -352,6 +352,14 @@ def _edge(a, b):
 
 
 @_jit
+def _place(edge, key, places):
+    """The first of two places where the corner that a row makes on an edge may be."""
+    mixed = np.uint64(edge + key) * np.uint64(0x9E3779B97F4A7C15)
+    mixed = (mixed ^ (mixed >> np.uint64(32))) * np.uint64(0xBF58476D1CE4E5B9)
+    return np.int64((mixed >> np.uint64(32)) & np.uint64(len(places) - 2))
+
+
+@_jit
 def _find(solid, cut, fresh, shared, n_new):
     """Look for the corners that a row makes on edges, and write their facets; returns how many are not known yet."""
     n, bits, ids, origins, places = solid.size[0], solid.bits, solid.ids, shared.origins, shared.places
@@ -362,11 +370,9 @@ def _find(solid, cut, fresh, shared, n_new):
             bits[w, n + new] = bits[w, i] & bits[w, j]
         cut.signs[0, n + new] = cut.signs[1, n + new] = NONE
         edge = _edge(ids[i], ids[j])
-        mixed = np.uint64(edge + cut.key) * np.uint64(0x9E3779B97F4A7C15)
-        mixed = (mixed ^ (mixed >> np.uint64(32))) * np.uint64(0xBF58476D1CE4E5B9)
-        place = np.int64((mixed >> np.uint64(32)) & np.uint64(len(places) - 2))
-        at, other = np.int64(places[place]), min(np.int64(places[place + 1]), last)  # a place may hold anything
-        free, at = place + np.int64(at <= last), min(at, last)
+        place = _place(edge, cut.key, places)
+        at, other = min(np.int64(places[place]), last), min(np.int64(places[place + 1]), last)  # whatever they hold
+        free = place + np.int64(_place(origins[at, 0], origins[at, 1], places) == place)
         is_there = (origins[at, 0] == edge) & (origins[at, 1] == cut.key)
         is_known = is_there | ((origins[other, 0] == edge) & (origins[other, 1] == cut.key))
         ids[n + new] = at if is_there else other

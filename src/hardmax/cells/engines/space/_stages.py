@@ -109,7 +109,7 @@ def _new_work(capacity, words, pieces, guards, dim):
     flags = np.zeros((2, n_rows + 1), dtype=np.uint8)
     rows, groups, floats = _numbers(4, n_rows + 1), _numbers(3, n_groups + 1), np.zeros((2, n_rows + 2 * dim + 4))
     places, size = 1, max(dim, 4)
-    while places < n_all:
+    while places < 4 * n_all:
         places *= 2
     return Work(
         Solid(corners, ids[0], _words(words, capacity), lines, slots[0], sizes[0]),
