@@ -472,7 +472,7 @@ def halve(solid, cut, n, line, stack, first, slot):
     """
     ids, bits, to_ids, to_bits, plus, minus = solid.ids, solid.bits, stack.ids, stack.bits, cut.signs[0], cut.signs[1]
     n_plus, last = 0, first
-    for w in range(len(bits)):  # without branches: which corners stay is hard to guess
+    for w in range(len(bits) - 1, -1, -1):  # without branches: which corners stay is hard to guess
         alive, dead, own = NONE, NONE, _slot_bit(cut.slot, w)
         for i in range(n):
             alive |= bits[w, i] & plus[i]
@@ -482,14 +482,10 @@ def halve(solid, cut, n, line, stack, first, slot):
             word, is_plus, is_minus = bits[w, i], plus[i], minus[i]
             to_bits[w, last] = word & (dead | is_minus) | own & ~is_minus
             bits[w, n_plus] = word & (alive | is_plus) | own & ~is_plus
+            if w == 0:
+                to_ids[last] = ids[n_plus] = ids[i]
             last += np.int64(~is_plus & ONE)
             n_plus += np.int64(~is_minus & ONE)
-    n_plus, last = 0, first
-    for i in range(n):
-        at = ids[i]
-        to_ids[last] = ids[n_plus] = at
-        last += np.int64(~plus[i] & ONE)
-        n_plus += np.int64(~minus[i] & ONE)
     for s in range(solid.size[1]):
         stack.slots[slot + s] = solid.slots[s]
     stack.slots[slot + cut.slot], solid.slots[cut.slot] = line, line + 1
