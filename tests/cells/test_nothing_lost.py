@@ -243,7 +243,7 @@ def test_what_was_streamed_before_an_error_is_kept(tmp_path, small_chunks, monke
 
 def test_cells_that_came_slowly_are_on_disk_before_a_part_is_full(tmp_path, monkeypatch):
     net, box = _small_question("box")
-    monkeypatch.setattr(enumeration, "_CHUNK_NUMBERS", 64)
+    monkeypatch.setattr(enumeration, "_CHUNK_NUMBERS", 32)
     monkeypatch.setattr(streaming, "_PART_SECONDS", 0.0)
     assert len(hm.enumerate_cells(net, box, stream_to=tmp_path).parts) > 1
 

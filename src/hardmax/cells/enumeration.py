@@ -16,7 +16,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from math import comb
+from math import comb, prod
 from time import perf_counter
 from typing import Any, Generic, TypeVar
 
@@ -103,6 +103,11 @@ def joined_batches(batches: Sequence[CellBatch]) -> CellBatch:
         np.concatenate(errors) if len(errors) == len(batches) else None,
         type(batches[0].pieces).join([batch.pieces for batch in batches]),
     )
+
+
+def _in_a_row(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Several arrays as one; a single one as it is."""
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
 def no_cells(network: Network, domain: Domain) -> CellBatch:
@@ -391,6 +396,7 @@ class Enumeration:
         self.n_settled = 0
         plan, terms = Plan.of(graph), domain.dim + (2 if domain.dim == 1 else 1)
         self._chunk = max(1, min(_MOST_CHILDREN, _CHUNK_NUMBERS // (terms * plan.widest)))
+        self._batch = max(1, _CHUNK_NUMBERS // (terms * max(1, prod(graph.shape_of(len(graph.nodes))))))
         self._most_children, self._most_of_one, self._most_corners = _MOST_CHILDREN, 0, _MOST_CORNERS
         if max_cells is not None:
             self._most_corners = _FEWEST_CORNERS
@@ -456,17 +462,16 @@ class Enumeration:
 
     def step_cells(self, chunk: Chunk) -> tuple[list[Chunk], CellBatch | None]:
         """The chunk's children, or its cells where all choices are made."""
-        chunk = self._opened(chunk)
-        if chunk.state.stage == self.program.n_stages:
+        if self._is_finished(chunk):
             return [], self._finished(chunk)
-        return self._children(chunk), None
+        return self._children(self._opened(chunk)), None
 
     def step_count(self, chunk: Chunk) -> tuple[list[Chunk], tuple[int, float] | None]:
         """The chunk's children, or how many cells its pieces have."""
+        if self._is_finished(chunk):
+            return [], (len(chunk), chunk.share)
         chunk = self._opened(chunk)
         stage_index = chunk.state.stage
-        if stage_index == self.program.n_stages:
-            return [], (len(chunk), chunk.share)
         if stage_index < self.program.n_stages - 1:
             return self._children(chunk), None
         whole = self.program.stages[stage_index]
@@ -523,17 +528,17 @@ class Enumeration:
         if whole.has_twins and chunk.n_decided:
             copies, sources = whole.copies(chunk.n_decided, n_decided)
             complete[:, copies] = complete[:, sources]
-        at_once = stage.n_choices == whole.n_choices
+        is_whole = stage.n_choices == whole.n_choices
         following: list[Chunk] = []
         is_part = 0 <= cut.n_done < len(chunk)  # the engine stopped for room: the rest of the chunk waits its turn
         done = chunk.share * (cut.n_done / len(chunk) if is_part else 1.0)
-        step = min(self._chunk, self._room_for(pieces, _CORNERS_AT_ONCE))
+        step = self._batch if stage.is_last else min(self._chunk, self._room_for(pieces, _CORNERS_AT_ONCE))
         for first in range(0, len(parents), step):
             last = min(first + step, len(parents))
             path = (*chunk.path, len(following))
             state, ancestors = chunk.state, parents[first:last]
             labels, taken = complete[first:last], pieces.take(first, last)
-            chosen, share = stage_labels[first:last] if at_once else None, done * (last - first) / len(parents)
+            chosen, share = stage_labels[first:last] if is_whole else None, done * (last - first) / len(parents)
             if n_decided < whole.n_choices:  # the same stage goes on with its other choices
                 rows = chunk.owners(ancestors)
                 following.append(Chunk(path, state, None, labels, taken, n_decided, share=share, rows=rows))
@@ -628,11 +633,20 @@ class Enumeration:
                     stage,
                 )
 
+    def _is_finished(self, chunk: Chunk) -> bool:
+        """Whether the pieces' choices are all made."""
+        return chunk.state.stage + (chunk.parents is not None) == self.program.n_stages
+
     def _finished(self, chunk: Chunk) -> CellBatch:
-        output = self.program.output(chunk.state)
-        terms = self._domain.dim + 1
-        maps = output.coefficients
-        error = None if output.bounds is None else output.bounds.error
+        """The cells of pieces whose choices are all made; their maps are computed for a chunk at a time."""
+        parts, terms = [chunk], self._domain.dim + 1
+        if chunk.parents is not None and len(chunk) > self._chunk:
+            firsts = range(0, len(chunk), self._chunk)
+            parts = [self._part(chunk, slice(first, first + self._chunk), 0) for first in firsts]
+        outputs = [self.program.output(self._opened(part).state) for part in parts]
+        maps = _in_a_row([output.coefficients for output in outputs])
+        errors = [output.bounds.error for output in outputs if output.bounds is not None]
+        error = _in_a_row(errors) if errors else None
         if maps.shape[1] < terms:
             maps = np.concatenate([maps, np.zeros((len(maps), terms - maps.shape[1], *maps.shape[2:]))], axis=1)
             if error is not None:

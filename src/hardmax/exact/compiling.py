@@ -17,9 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import numba
+from llvmlite import ir
 from numba.core import types
 from numba.core.caching import FunctionCache, NullCache
 from numba.core.targetconfig import TargetConfig
+from numba.extending import intrinsic
 
 from hardmax.exact import notices
 
@@ -76,6 +78,25 @@ def borrowing(function: Any = None, **options: Any) -> Any:
     compiled = inner(function, _nrt=False, **options)
     _replace_compile(compiled, _borrowing_compile)
     return compiled
+
+
+@intrinsic
+def copy_four(typing_context: Any, to: Any, place: Any, source: Any, other: Any) -> Any:
+    """Copy four numbers at once between arrays of float64 without gaps, from flat place ``other`` to ``place``."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        kinds, arrays, four = signature.args[::2], arguments[::2], ir.VectorType(ir.DoubleType(), 4).as_pointer()
+        tables = [context.make_array(kind)(context, builder, array) for kind, array in zip(kinds, arrays, strict=True)]
+        there, here = (
+            builder.bitcast(builder.gep(table.data, [first]), four)
+            for table, first in zip(tables, arguments[1::2], strict=True)
+        )
+        builder.store(builder.load(here, align=8), there, align=8)
+        return context.get_dummy_value()
+
+    if to.layout != "C" or source.layout != "C":
+        return None
+    return types.void(to, types.intp, source, types.intp), generate
 
 
 def _plain(function: Any, **options: Any) -> Any:

@@ -28,7 +28,7 @@ blend_error, ray_error, corner_error = _jit(rounding.blend_error), _jit(rounding
 
 COARSE = 2.0**24  # coordinates with no more bits than this after the point are tried as exact
 LOOSE = 2.0**-20  # relative error from which a corner is left to rationals
-FOUR = 4  # up to so many dimensions a corner is computed as in four
+THREE, FOUR = 3, 4  # up to so many dimensions a corner is computed as in three or four
 TINY = 2.0**-900  # determinants and their inverses are larger, or pivots are looked for
 
 
@@ -187,7 +187,9 @@ def _refine(solid, row, system, at, mode):
     With R close to the inverse of the matrix A of the walls' normals and r their values at x, the corner
     lies within ``|R| |r| / (1 - |I - R A|)`` of x in the maximum norm, errors of A and r included.
     """
-    if mode.dim <= FOUR:  # in loops of known length; walls that are missing to four are x_k = 0, exactly
+    if mode.dim <= THREE:  # in loops of known length; walls that are missing to three are x_k = 0, exactly
+        _refine_in(solid, row, system, at, mode, THREE)
+    elif mode.dim == FOUR:
         _refine_in(solid, row, system, at, mode, FOUR)
     else:
         _refine_in(solid, row, system, at, mode, mode.dim)
@@ -201,7 +203,11 @@ def _refine_in(solid, row, system, at, mode, size):
     if n > dim:
         _choose_rows(system, n, dim, size)
     _fill_up(system, dim, size)
-    if (size > FOUR or not _invert_four(system)) and not _invert(system, size):
+    if size == THREE:
+        is_done = _invert_three(system)
+    else:
+        is_done = size == FOUR and _invert_four(system)
+    if not is_done and not _invert(system, size):
         return
     gap = _inverse_gap(system, size)
     if not gap < 0.5:
@@ -291,28 +297,32 @@ def _corrected(system, corner, first, dim, size):
     moved, values, bounds = 2 * size * width, (2 * size + 1) * width, (2 * size + 2) * width
     for k in range(size):
         system[moved + k] = corner[first + k] if k < dim else 0.0
-    bound = 0.0
-    for step in range(2):
+    for j in range(size):
+        value = system[j * width + c0 + 3] if first else system[j * width + c0]
+        for k in range(size):
+            value += system[j * width + k] * system[moved + k]
+        system[values + j] = value
+    for i in range(size):
+        change = 0.0
         for j in range(size):
-            own = j * width
-            value = system[own + c0 + 3] if first else system[own + c0]
-            total, slack = abs(value), 0.0 if first else system[own + c0 + 1]
-            for k in range(size):
-                term = system[own + k] * system[moved + k]
-                value += term
-                total += abs(term)
-                slack += system[own + c0 + 2] * abs(system[moved + k])
-            system[values + j] = value
-            system[bounds + j] = abs(value) + dot_error(size, total, slack)
-        bound = 0.0
-        for i in range(size):
-            change, reach, inverse = 0.0, 0.0, i * width + size
-            for j in range(size):
-                change += system[inverse + j] * system[values + j]
-                reach += abs(system[inverse + j]) * system[bounds + j]
-            if step == 0:
-                system[moved + i] -= change
-            bound = max(bound, reach) if reach < np.inf else np.inf
+            change += system[i * width + size + j] * system[values + j]
+        system[moved + i] -= change
+    for j in range(size):
+        own = j * width
+        value = system[own + c0 + 3] if first else system[own + c0]
+        total, slack = abs(value), 0.0 if first else system[own + c0 + 1]
+        for k in range(size):
+            term = system[own + k] * system[moved + k]
+            value += term
+            total += abs(term)
+            slack += system[own + c0 + 2] * abs(system[moved + k])
+        system[bounds + j] = abs(value) + dot_error(size, total, slack)
+    bound = 0.0
+    for i in range(size):
+        reach = 0.0
+        for j in range(size):
+            reach += abs(system[i * width + size + j]) * system[bounds + j]
+        bound = max(bound, reach) if reach < np.inf else np.inf
     return bound
 
 
@@ -378,6 +388,31 @@ def _invert(system, dim):
                     system[other + work + k] -= factor * system[own + work + k]
                     system[other + dim + k] -= factor * system[own + dim + k]
     return True
+
+
+@_jit
+def _invert_three(system):
+    """The same for three rows, from their cross products; False where these may overflow or underflow."""
+    a, b, c = 0, 3 * THREE + 4, 2 * (3 * THREE + 4)
+    x, y, z = _cross(system, b, c)
+    det = system[a] * x + system[a + 1] * y + system[a + 2] * z
+    if not TINY < abs(det) < 1.0 / TINY:
+        return False
+    scale = 1.0 / det
+    system[a + 3], system[b + 3], system[c + 3] = scale * x, scale * y, scale * z
+    x, y, z = _cross(system, c, a)
+    system[a + 4], system[b + 4], system[c + 4] = scale * x, scale * y, scale * z
+    x, y, z = _cross(system, a, b)
+    system[a + 5], system[b + 5], system[c + 5] = scale * x, scale * y, scale * z
+    return True
+
+
+@_jit
+def _cross(system, a, b):
+    """The cross product of two rows that begin at places a and b."""
+    p, q, r = system[a], system[a + 1], system[a + 2]
+    x, y, z = system[b], system[b + 1], system[b + 2]
+    return q * z - r * y, r * x - p * z, p * y - q * x
 
 
 @_jit

@@ -352,6 +352,14 @@ def _edge(a, b):
 
 
 @_jit
+def _place(edge, key, places):
+    """The first of two places where the corner that a row makes on an edge may be."""
+    mixed = np.uint64(edge + key) * np.uint64(0x9E3779B97F4A7C15)
+    mixed = (mixed ^ (mixed >> np.uint64(32))) * np.uint64(0xBF58476D1CE4E5B9)
+    return np.int64((mixed >> np.uint64(32)) & np.uint64(len(places) - 2))
+
+
+@_jit
 def _find(solid, cut, fresh, shared, n_new):
     """Look for the corners that a row makes on edges, and write their facets; returns how many are not known yet."""
     n, bits, ids, origins, places = solid.size[0], solid.bits, solid.ids, shared.origins, shared.places
@@ -362,11 +370,9 @@ def _find(solid, cut, fresh, shared, n_new):
             bits[w, n + new] = bits[w, i] & bits[w, j]
         cut.signs[0, n + new] = cut.signs[1, n + new] = NONE
         edge = _edge(ids[i], ids[j])
-        mixed = np.uint64(edge + cut.key) * np.uint64(0x9E3779B97F4A7C15)
-        mixed = (mixed ^ (mixed >> np.uint64(32))) * np.uint64(0xBF58476D1CE4E5B9)
-        place = np.int64((mixed >> np.uint64(32)) & np.uint64(len(places) - 2))
-        at, other = np.int64(places[place]), min(np.int64(places[place + 1]), last)  # a place may hold anything
-        free, at = place + np.int64(at <= last), min(at, last)
+        place = _place(edge, cut.key, places)
+        at, other = min(np.int64(places[place]), last), min(np.int64(places[place + 1]), last)  # whatever they hold
+        free = place + np.int64(_place(origins[at, 0], origins[at, 1], places) == place)
         is_there = (origins[at, 0] == edge) & (origins[at, 1] == cut.key)
         is_known = is_there | ((origins[other, 0] == edge) & (origins[other, 1] == cut.key))
         ids[n + new] = at if is_there else other
@@ -466,7 +472,7 @@ def halve(solid, cut, n, line, stack, first, slot):
     """
     ids, bits, to_ids, to_bits, plus, minus = solid.ids, solid.bits, stack.ids, stack.bits, cut.signs[0], cut.signs[1]
     n_plus, last = 0, first
-    for w in range(len(bits)):  # without branches: which corners stay is hard to guess
+    for w in range(len(bits) - 1, -1, -1):  # without branches: which corners stay is hard to guess
         alive, dead, own = NONE, NONE, _slot_bit(cut.slot, w)
         for i in range(n):
             alive |= bits[w, i] & plus[i]
@@ -476,14 +482,10 @@ def halve(solid, cut, n, line, stack, first, slot):
             word, is_plus, is_minus = bits[w, i], plus[i], minus[i]
             to_bits[w, last] = word & (dead | is_minus) | own & ~is_minus
             bits[w, n_plus] = word & (alive | is_plus) | own & ~is_plus
+            if w == 0:
+                to_ids[last] = ids[n_plus] = ids[i]
             last += np.int64(~is_plus & ONE)
             n_plus += np.int64(~is_minus & ONE)
-    n_plus, last = 0, first
-    for i in range(n):
-        at = ids[i]
-        to_ids[last] = ids[n_plus] = at
-        last += np.int64(~plus[i] & ONE)
-        n_plus += np.int64(~minus[i] & ONE)
     for s in range(solid.size[1]):
         stack.slots[slot + s] = solid.slots[s]
     stack.slots[slot + cut.slot], solid.slots[cut.slot] = line, line + 1

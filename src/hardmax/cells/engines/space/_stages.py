@@ -44,6 +44,7 @@ from hardmax.cells.engines.space._structures import (
     Solid,
     Stack,
     Work,
+    copy_row,
     mode_at,
     ones,
 )
@@ -108,8 +109,8 @@ def _new_work(capacity, words, pieces, guards, dim):
     ends, sides = _indices(2, 2 * capacity + 1), _indices(3, capacity + 1)
     flags = np.zeros((2, n_rows + 1), dtype=np.uint8)
     rows, groups, floats = _numbers(4, n_rows + 1), _numbers(3, n_groups + 1), np.zeros((2, n_rows + 2 * dim + 4))
-    places, size = 1, max(dim, 4)
-    while places < n_all:
+    places, size = 1, max(dim, 3)
+    while places < 4 * n_all:
         places *= 2
     return Work(
         Solid(corners, ids[0], _words(words, capacity), lines, slots[0], sizes[0]),
@@ -167,8 +168,7 @@ def _load_piece(pieces, piece, solid, shared):
             at = used[0]
             used[0] += 1
             shared.numbered[number], origins[at, 0], origins[at, 1], shared.marks[at] = at, number, -1, 0
-            for c in range(solid.corners.shape[1]):
-                solid.corners[at, c] = pieces.corners[first + i, c]
+            copy_row(solid.corners, at, pieces.corners, first + i, solid.corners.shape[1])
         solid.ids[i] = at
         for w in range(len(solid.bits)):
             solid.bits[w, i] = pieces.bits[first + i, w] if w < pieces.bits.shape[1] else NONE
@@ -192,12 +192,19 @@ def _load_errors(guards, piece, rows):
 
 
 @_jit
-def _load_terms(guards, piece, rows):
-    """Make the terms of ``rows`` those of one piece, and their limits."""
-    for k in range(len(rows.error)):
+def _load_terms(guards, piece, rows, rare):
+    """Make the terms of ``rows`` those of one piece, and their limits: of all rows together where these are ReLUs."""
+    steep, limits, dim = 0.0, rows.limits, len(rows.error) - 1
+    for k in range(dim + 1):
+        most = 0.0
         for r in range(len(rows.parts)):
             rows.terms[k, r] = guards.rows[piece, k, r]
-    set_limits(rows.terms, rows.error, guards.table, rows.limits, len(rows.error) - 1)
+            most = max(most, abs(rows.terms[k, r]))
+        limits[0, k] = most
+        steep += most + rows.error[k] if k > 0 else 0.0
+    limits[0, dim + 1] = steep
+    if rare is not None:
+        set_limits(rows.terms, rows.error, guards.table, limits, dim)
 
 
 @_jit
@@ -229,7 +236,7 @@ def _sign_relus(guards, piece, first, work, mode, rare):
     rows, solid, race, cut, signs = work.rows, work.solid, work.race, work.cut, work.shared.signs
     table, relus, n_words = guards.table, rows.relus, signs.shape[1] // 2
     set_reach(solid, rows.error, race.reach, mode)
-    for g in range(len(table)):
+    for g in range(1 if rare is None else len(table)):
         set_bounds(rows, group_of(table, g), race, mode)
     for i in range(solid.size[0] if n_words else 0):
         at = np.int64(solid.ids[i])
@@ -241,7 +248,7 @@ def _sign_relus(guards, piece, first, work, mode, rare):
         for w in range(n_words):
             positive, negative, bit = NONE, NONE, ONE
             for b in range(64 * w, min(64 * w + 64, len(relus))):
-                r, bound = relus[b, 0], race.bounds[relus[b, 1], far]
+                r, bound = relus[b, 0], race.bounds[0 if rare is None else relus[b, 1], far]
                 sign = 1 if race.scores[r] > bound else -1
                 if not abs(race.scores[r]) > bound:
                     _load_row(guards, piece, r, rows)
@@ -378,8 +385,8 @@ def _pop(stack, depth, solid, pending, rare):
     corner, slot = stack.ends[depth, 0], stack.ends[depth, 1]
     n, n_slots, numbers = stack.ends[depth + 1, 0] - corner, stack.ends[depth + 1, 1] - slot, stack.numbers
     for i in range(n):
-        solid.ids[i] = stack.ids[corner + i]
-    for w in range(len(solid.bits)):
+        solid.ids[i], solid.bits[0, i] = stack.ids[corner + i], stack.bits[0, corner + i]
+    for w in range(1, len(solid.bits)):
         for i in range(n):
             solid.bits[w, i] = stack.bits[w, corner + i]
     for s in range(n_slots):
@@ -531,8 +538,7 @@ def _write(output, done, parent, solid, n_forgotten, guards, pending):
         at = solid.ids[i]
         if len(output.numbers) > 0:
             output.numbers[used + i] = n_forgotten + at
-        for c in range(columns):
-            output.corners[used + i, c] = solid.corners[at, c]
+        copy_row(output.corners, used + i, solid.corners, np.int64(at), columns)
         if columns < solid.corners.shape[1]:  # the larger of both errors
             output.corners[used + i, columns - 1] = max(solid.corners[at, columns - 1], solid.corners[at, columns])
         for w in range(1, len(bits)):
@@ -568,8 +574,9 @@ def _write(output, done, parent, solid, n_forgotten, guards, pending):
 def _write_labels(labels, child, guards, pending):
     """Write the labels of all groups; a ReLU has that of the first which is the same function."""
     table, relus = guards.table, guards.relus
-    for g in range(len(table)):
-        labels[child, g] = pending.labels[g]
+    if len(relus) < len(table):
+        for g in range(len(table)):
+            labels[child, g] = pending.labels[g]
     for b in range(len(relus)):
         labels[child, relus[b, 1]] = (pending.relus[0, b >> 6] >> np.uint64(b & 63)) & ONE
     if len(relus) < len(table):
@@ -591,7 +598,7 @@ def _cut_piece(piece, first, guards, work, output, done, count_only, mode, rare)
     if rare is not None and mode.exact:
         _sharpen(work, mode)
     if work.shared.used[0] > first:
-        _load_terms(guards, piece, work.rows)
+        _load_terms(guards, piece, work.rows, rare)
         if not _sign_relus(guards, piece, first, work, mode, rare):
             return FAILED
     _load_rows(guards, piece, work, rare)

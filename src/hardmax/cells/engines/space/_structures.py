@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hardmax.exact.compiling import borrowing
+from hardmax.exact.compiling import borrowing, copy_four
 
 ONE, NONE = np.uint64(1), np.uint64(0)
 RIVAL_BITS = 24
@@ -103,7 +103,7 @@ class Rows(NamedTuple):
 
     parts : (row, 3, term) as ``Cut.row``; terms : (term, row).
     error : bounds on the errors of a row's coefficients, a term each.
-    limits : per group, the largest coefficients and how steep a row may be (``set_limits``).
+    limits : per group, or of all where these are ReLUs, the largest coefficients and how steep a row may be.
     dropped : rows that never win: they equal an earlier row or are beaten at every corner.
     lines : the line of a ReLU's wall on its negative side, the other is the next; -1 where there is none yet.
     relus : row and group of each ReLU that equals no earlier one, in the order of their bits.
@@ -248,3 +248,16 @@ def ones(word):  # type: ignore[no-untyped-def]
     word = (word & np.uint64(0x3333333333333333)) + ((word >> np.uint64(2)) & np.uint64(0x3333333333333333))
     word = (word + (word >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
     return np.int64((word * np.uint64(0x0101010101010101)) >> np.uint64(56))
+
+
+@borrowing(nogil=True, forceinline=True)
+def copy_row(to, i, source, j, n):  # type: ignore[no-untyped-def]
+    """Let the first n numbers of row i of one table be those of row j of another; loops of a few numbers cost more."""
+    first, other = i * to.shape[1], j * source.shape[1]
+    if n < 4:
+        for k in range(n):
+            to[i, k] = source[j, k]
+    else:
+        for k in range(0, n - 4, 4):
+            copy_four(to, first + k, source, other + k)
+        copy_four(to, first + n - 4, source, other + n - 4)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
-from math import prod
+from math import comb, prod
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,8 @@ from hardmax.networks.slices.stages import Stage
 _MOST_BYTES = 1 << 34
 #: Corners that one call of the kernel has room to write; where a child has many, it is called more often.
 _MOST_CORNERS = 1 << 22
+#: Children of a single piece that there is room for at once: where there is too little, all are cut again.
+_MOST_OF_ONE = 1 << 14
 
 _DONE, _OUTPUT_FULL, _WORKSPACE_FULL, _MORE_WORDS, _IN_DOUBT = 0, 1, 2, 3, 4
 #: From this dimension on polytopes have so many corners that their edges are looked up.
@@ -271,7 +273,9 @@ class SpaceEngine:
         per_child = max(16, 5 * len(pieces.vertices) // max(1, 4 * n))
         spread = 1.5 * self._spread.get(int(stage.columns[0]), 10.0)
         most = 0 if count_only else min(max(8, _MOST_CORNERS // per_child), limit + 1024)
-        capacity = min(max(int(spread * n), 1024), most)
+        n_rows = int(stage.group_size.sum()) if n == 1 else 0
+        children_of_one = sum(comb(n_rows, k) for k in range(self.dim + 1))
+        capacity = min(max(int(spread * n), min(children_of_one, _MOST_OF_ONE), 1024), most)
         columns = corners.shape[1]
         if stage.is_last and self._is_unbounded and self.dim > 2:  # the plane needs both errors to order corners
             columns = 2 * self.dim + 1
@@ -370,21 +374,29 @@ def _with_steady(pieces: Solids, sources: tuple[IntArray, NDArray[np.bool_]] | N
         corners[:, -1] = 0.0
         return corners
     columns, active = sources
-    n, n_active, bits = len(pieces), active.sum(axis=1), pieces.incidence
+    n_active = active @ np.ones(len(columns), dtype=np.float32)
+    if n_active.min(initial=pieces.dim) >= pieces.dim:
+        return corners
+    n, bits = len(pieces), pieces.incidence
     assert bits is not None
-    owner = np.repeat(np.arange(n), np.diff(pieces.facet_start))
+    facet, owner = _owned(n_active < pieces.dim, pieces.facet_start)
     places = np.full(int(columns.max(initial=0)) + 2, -1)
     places[columns] = np.arange(len(columns))
-    source = places[np.clip(split_wall(pieces.walls)[0], -1, len(places) - 1)]
-    facet = np.flatnonzero((n_active < pieces.dim)[owner] & (source >= 0))
-    facet = facet[active[owner[facet], source[facet]]]
-    slot = facet - pieces.facet_start[owner[facet]]
+    source = places[np.clip(split_wall(pieces.walls[facet])[0], -1, len(places) - 1)]
+    is_active = (source >= 0) & active[owner, source]
+    facet, owner = facet[is_active], owner[is_active]
+    slot = facet - pieces.facet_start[owner]
     held = np.zeros((n, bits.shape[1]), dtype=np.uint64)
-    np.bitwise_or.at(held, (owner[facet], slot >> 6), np.uint64(1) << (slot & 63).astype(np.uint64))
-    is_full = (n_active < pieces.dim) & (np.bincount(owner[facet], minlength=n) == n_active)
-    cell = np.repeat(np.arange(n), np.diff(pieces.vertex_start))
-    corners[is_full[cell] & (bits & held[cell] == held[cell]).all(axis=1), -1] = 1.0
+    np.bitwise_or.at(held, (owner, slot >> 6), np.uint64(1) << (slot & 63).astype(np.uint64))
+    corner, cell = _owned((n_active < pieces.dim) & (np.bincount(owner, minlength=n) == n_active), pieces.vertex_start)
+    corners[corner[(bits[corner] & held[cell] == held[cell]).all(axis=1)], -1] = 1.0
     return corners
+
+
+def _owned(wanted: NDArray[np.bool_], start: IntArray) -> tuple[IntArray, IntArray]:
+    """What the wanted owners own, and whose it is; owner i owns ``start[i]`` to ``start[i + 1] - 1``."""
+    owned = np.flatnonzero(np.repeat(wanted, np.diff(start)))
+    return owned, np.searchsorted(start, owned, side="right") - 1
 
 
 def _checked_room(corners: int, width: int, dim: int) -> int:
