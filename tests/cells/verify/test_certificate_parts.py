@@ -1,7 +1,7 @@
 """The parts of ``hm.verify``: enclosures, corners from walls, overlaps on walls, closed polytopes; in rationals."""
 
 from fractions import Fraction
-from itertools import combinations
+from itertools import combinations, product
 from types import SimpleNamespace
 
 import numpy as np
@@ -55,11 +55,12 @@ def test_guards_and_maps_lie_within_their_proved_errors():
         [hm.Affine([[1 / 3, 1.0], [0.7, -1.0]], [0.1, 0.2]), hm.ReLU(slope=1 / 7), hm.Affine([[1.0, 3.0]])], 2
     )
     cases.append(hm.enumerate_cells(slope, hm.Box([-1, -1], [1, 1])))
+    cases.append(hm.enumerate_cells(slope, hm.Segment([1.0, 0.0], [1.0, 1.0])))  # one entry is picked and added to
     n_rounded = 0
-    for cells in cases:
+    for cells, kind in product(cases, (np.float64, np.longdouble)):
         graph, is_line = cells.network.graph, cells.dim == 1 and isinstance(cells.domain, hm.Segment)
         labels = cells.labels[:6]
-        *guards, (output, row_of) = followed(graph, cells.domain, labels, is_line)
+        *guards, (output, row_of) = followed(graph, cells.domain, labels, is_line, kind)
         for index, truth in enumerate(exact_cells(graph, cells.domain, labels)):
             rows = iter(truth.rows)
             for terms, of in guards:
@@ -73,8 +74,8 @@ def test_guards_and_maps_lie_within_their_proved_errors():
 
 def test_dyadic_numbers_are_followed_without_error():
     cells = random_complex(1, 3, "deep relu", "integers", "box")
-    for terms, _ in followed(cells.network.graph, cells.domain, cells.labels, False):
-        assert terms.exact.all() and not terms.error.any() and terms.units.any()
+    for k, (terms, _) in enumerate(followed(cells.network.graph, cells.domain, cells.labels, False)):
+        assert terms.exact.all() and not terms.error.any() and terms.units.any() == (k > 0)
 
 
 def test_subnormal_weights_prove_nothing():

@@ -561,16 +561,16 @@ def _is_near(points, corner, other, limit, error):
 
 @kernel(nogil=True, vectors=False)
 def settle_cells(cells, shapes, proofs, scale):
-    """Which cells have all corners within their errors, and which of them all choices winning there; of all cells.
+    """Which cells have all corners within their errors, and which of them all choices winning there.
 
     ``scale`` gets what roundings explain of each corner's error. A choice that makes a facet wins at a corner off it.
     """
-    n_cells, tall = len(shapes.vertex_start) - 1, 1
-    is_proved, is_clear = np.zeros(n_cells, np.bool_), np.zeros(n_cells, np.bool_)
+    is_proved, is_clear, tall = np.zeros(len(cells), np.bool_), np.zeros(len(cells), np.bool_), 1
     for cell in cells:
         tall = max(tall, shapes.facet_start[cell + 1] - shapes.facet_start[cell])
     counts = np.empty(tall, np.int64)
-    for cell in cells:
+    for i in range(len(cells)):
+        cell = cells[i]
         reach, first, last = 0.0, shapes.vertex_start[cell], shapes.vertex_start[cell + 1]
         for corner in range(first, last):
             for k in range(shapes.points.shape[1]):
@@ -590,5 +590,5 @@ def settle_cells(cells, shapes, proofs, scale):
                 counts[shapes.incident_facet[place] - begin] += 1
         for facet in range(shapes.facet_start[cell + 1] - begin):
             clear = clear and counts[facet] < last - first
-        is_proved[cell], is_clear[cell] = proved, clear
+        is_proved[i], is_clear[i] = proved, clear
     return is_proved, is_clear
