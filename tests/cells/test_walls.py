@@ -100,9 +100,8 @@ def _judged():
             levels, jumps = choice_levels(subject.graph)
             inner = np.flatnonzero(subject.wall_column >= 0)
             sides = groups(subject, inner[jumps[subject.wall_column[inner]]], levels)
-            sides = [(ours, theirs) for ours, theirs in sides if len(ours) and len(theirs)]
             start, truth = subject.pieces.facet_start, {}
-            for one, two in [(int(a), int(b)) for ours, theirs in sides for a in ours for b in theirs]:
+            for one, two in sides.pairs.tolist():
                 i, j = int(subject.facet_owner[one]), int(subject.facet_owner[two])
                 truth[one, two] = share_facet(subject.shape(i), subject.shape(j), one - int(start[i]))
             found.append((subject, sides, truth))
@@ -117,7 +116,7 @@ def test_overlaps_are_what_rationals_say_however_numbers_are_off_within_their_er
     for subject, sides, truth in _judged():
         facets, alike = subject.facets, np.zeros(subject.n_cells, dtype=np.int64)
         is_wall = np.zeros((len(facets.rows), 1))
-        is_wall[np.concatenate([part for pair in sides for part in pair])] = 1.0
+        is_wall[sides.members] = 1.0
         shares = {name: which in (name, "everything") for name in ("rows", "constants", "points")}
         shares |= {"ends": shares["points"], "rows": is_wall if which == "walls" else shares["rows"]}
         bounds = {"rows": "error", "constants": "loose", "points": "off", "ends": "off"}
@@ -152,8 +151,8 @@ def _on_wall(wall, wall_error, rows, error):
         corner_start=np.zeros(n + 3, np.int64), corner=np.zeros(0, np.int64),
         points=names[0], ends=names[0], off=names[1], is_far=names[2],
     )  # fmt: skip
-    groups = Groups(np.array([0, 2]), np.array([1]), np.array([0, 2]), np.zeros(2, np.int64))
-    _, verdict = overlaps_in_groups(groups, facets, np.zeros((3, 0, 0), dtype=bool), 1.0)
+    groups = Groups(np.array([0, 2]), np.array([0, 2]), np.array([1]), np.zeros(2, np.int64))
+    _, verdict = overlaps_in_groups(groups, facets, np.zeros((3, 0, 0), dtype=bool))
     return int(verdict[0]) if len(verdict) else 0
 
 
@@ -207,6 +206,9 @@ def test_a_gap_smaller_than_the_rows_errors_proves_nothing():
     for times, wanted in ((0.5, -1), (1.0, -1), (1.9, -1), (2.5, 1)):
         rows, error = np.array([[0.0, 1.0, 0.0], [times * 2.0**-20, -1.0, 0.0]]), 2.0**-20
         assert _on_wall(wall, 0 * wall, rows, np.full(rows.shape, error)) == wanted, times
+    leaning = np.array([[0.0, 1.0, 1.0], [2.0**-30, -1.0, 1.0]])  # on y = -2^-30 there is nothing between them
+    for loose, wanted in ((0.0, 1), (2.0**-40, 1), (2.0**-30, -1)):
+        assert _on_wall(wall, np.array([loose, 0.0, 0.0]), leaning, 0 * leaning) == wanted, loose
 
 
 def test_a_wall_that_may_be_no_wall_proves_nothing():

@@ -16,7 +16,7 @@ from hardmax.cells.verify._corner_kernels import _is_within_end, solution_bound,
 from hardmax.cells.verify._label_kernels import cells_one_apart, closes, first_corners, label_sums
 from hardmax.cells.verify.corners import CornerError, _meeting, is_closed
 from hardmax.cells.verify.enclosures import followed
-from hardmax.cells.verify.fixed_choices import exact_cells
+from hardmax.cells.verify.fixed_choices import exact_cells, exact_outputs, needed_choices
 from hardmax.cells.verify.subject import Subject
 from hardmax.exact.compiling import kernel
 from hardmax.exact.rationals import fraction
@@ -76,6 +76,24 @@ def test_dyadic_numbers_are_followed_without_error():
     cells = random_complex(1, 3, "deep relu", "integers", "box")
     for k, (terms, _) in enumerate(followed(cells.network.graph, cells.domain, cells.labels, False)):
         assert terms.exact.all() and not terms.error.any() and terms.units.any() == (k > 0)
+
+
+def test_labels_that_agree_in_what_the_output_asks_for_have_one_map():
+    n_agree = 0
+    for seed, layers in enumerate(2 * ("deep relu", "attention then relu", "maxout")):
+        cells = random_complex(seed, 2, layers, "integers", "box")
+        graph, labels = cells.network.graph.in_parts, cells.labels[:40]
+        turned = labels.copy()
+        turned[:, seed % 3 :: 3] = 0  # of cells there are none, which does not matter
+        labels = np.concatenate([labels, turned, np.zeros_like(labels)])
+        known = {}
+        for needed, output in zip(
+            needed_choices(graph, labels), exact_outputs(graph, cells.domain, labels), strict=True
+        ):
+            found = [fraction(x) for x in output.reshape(-1)]
+            assert known.setdefault(needed.tobytes(), found) == found
+        n_agree += len(np.unique(labels, axis=0)) - len(known)
+    assert n_agree > 10, n_agree
 
 
 def test_subnormal_weights_prove_nothing():

@@ -560,6 +560,26 @@ def _is_near(points, corner, other, limit, error):
 
 
 @kernel(nogil=True, vectors=False)
+def loosest(shapes, scale, looseness, sharp):
+    """The largest quotient of a corner's error and its scale, or ``sharp`` of its coordinates if that is more; and the
+    first corner where it is above ``looseness``, -1 for none."""
+    worst, found = 0.0, -1
+    for corner in range(len(shapes.points)):
+        reach = 0.0
+        for k in range(shapes.points.shape[1]):
+            reach = max(reach, abs(shapes.points[corner, k]))
+            if len(shapes.ends) > 0:
+                reach = max(reach, abs(shapes.ends[corner, k]))
+        error, unit = shapes.error[corner], scale[corner]
+        unit = sharp * reach if unit < sharp * reach else unit
+        if error > looseness * unit and found < 0:
+            found = corner
+        if error > worst * unit:
+            worst = error / max(unit, UNDERFLOW)
+    return worst, found
+
+
+@kernel(nogil=True, vectors=False)
 def settle_cells(cells, shapes, proofs, scale):
     """Which cells have all corners within their errors, and which of them all choices winning there.
 

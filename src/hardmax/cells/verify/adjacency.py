@@ -24,7 +24,7 @@ from hardmax.cells.verify.shared_facets import (
     share_facet,
 )
 from hardmax.cells.verify.subject import Subject
-from hardmax.cells.walls import distinct, overlaps
+from hardmax.cells.walls import Sides, distinct, overlaps
 from hardmax.exact.quadratic import compare
 from hardmax.exactness import IntArray
 
@@ -72,13 +72,12 @@ def find_borders(subject: Subject) -> Borders:
     return Borders(distinct(np.concatenate([across, *more])), n_settled, np.array(left, dtype=np.int64))
 
 
-def _overlapping(subject: Subject, sides: list[tuple[IntArray, IntArray]]) -> tuple[IntArray, int]:
+def _overlapping(subject: Subject, sides: Sides) -> tuple[IntArray, int]:
     """The facets on the two sides of walls that overlap, (n, 2), and how many rationals were asked for."""
-    sides = [(ours, theirs) for ours, theirs in sides if len(ours) and len(theirs)]
-    if not sides:
+    if len(sides.split) == 0:
         return np.empty((0, 2), dtype=np.int64), 0
     if subject.in_rationals:
-        pairs = np.concatenate([np.stack(np.meshgrid(*pair), axis=-1).reshape(-1, 2) for pair in sides])
+        pairs = sides.pairs
         verdict = np.full(len(pairs), -1)
     else:
         pairs, verdict = overlaps(subject.facets, sides, subject.graph, np.zeros(subject.n_cells, dtype=np.int64))
