@@ -156,6 +156,40 @@ def _on_wall(wall, wall_error, rows, error):
     return int(verdict[0]) if len(verdict) else 0
 
 
+def _tetrahedra(gap, n_copies):
+    """Cells over two tetrahedra of the wall w = 0, n of each: one with an edge on the x-axis, one with an edge along y
+    above it. No face of either has all of the other behind it."""
+    low = np.array([[1, 0, 0, 0], [-1, 0, 0, 0], [0, 0.5, -1, 0], [0, -0.5, -1, 0]], dtype=float)
+    high = np.array([[0, 1, gap, 0], [0, -1, gap, 0], [0.5, 0, 1 + gap, 0], [-0.5, 0, 1 + gap, 0]], dtype=float)
+    rows = []
+    for side, corners in ((1.0, low), (-1.0, high)):
+        faces = [np.linalg.solve(np.c_[np.ones(4), corners[:, :3]], np.eye(4)[k]) for k in range(4)]
+        rows.append(np.array([[0, 0, 0, 0, side], *([*face, side] for face in faces)]))
+    n, own = 2 * n_copies, np.repeat([0, 1], n_copies)
+    column = np.where(own[:, None] == 0, np.arange(5), [0, 5, 6, 7, 8])
+    labels = np.zeros((n, 9), np.uint8)
+    labels[:, 0] = own
+    facets = Facets(
+        labels=labels, facet_start=5 * np.arange(n + 1), owner=np.repeat(np.arange(n), 5), column=column.reshape(-1),
+        rival=np.where(np.arange(5 * n) % 5 == 0, 1 - np.repeat(own, 5), 1), is_infinite=np.zeros(5 * n, dtype=bool),
+        rows=np.concatenate([rows[k] for k in own]), error=np.full((5 * n, 5), 2.0**-40),
+        constants=np.zeros((n, 0)), loose=np.zeros((n, 0)), option=np.zeros(9, np.int64),
+        corner_start=np.repeat(4 * np.arange(n + 1), 5)[4:], corner=np.arange(4 * n),
+        points=np.concatenate([(low, high)[k] for k in own]), ends=np.zeros((0, 4)), off=np.zeros(4 * n),
+        is_far=np.zeros(4 * n, dtype=bool),
+    )  # fmt: skip
+    groups = Groups(5 * np.arange(n), np.array([0, n]), np.array([n_copies]), np.zeros(n, np.int64))
+    depends = np.ones((3, 9, 9), dtype=bool)
+    depends[2] = False
+    return overlaps_in_groups(groups, facets, depends)[1].tolist()
+
+
+def test_facets_that_no_face_of_theirs_keeps_apart_do_not_overlap_for_that():
+    for n_copies in (1, 5):  # rows are shared where there are many
+        assert _tetrahedra(0.25, n_copies) == []
+        assert _tetrahedra(-0.25, n_copies) == n_copies**2 * [1]
+
+
 def _whole(row):
     common = np.lcm.reduce([x.denominator for x in row], dtype=object)
     return tuple(int(x * common) for x in row)

@@ -19,6 +19,8 @@ from hardmax.exact.simplex_kernels import ABSENT, PRESENT, cone_search, prove_po
 from hardmax.exact.systems import UNIT_ROW_ERROR
 
 dot_error = inner(rounding.dot_error)
+#: For what is called for every pair: a call costs as much as such a loop, by the arrays that it hands over.
+inlined = borrowing(nogil=True, forceinline=True)
 
 #: A number whose 64 runs of six bits all differ (de Bruijn), and which bit its product with a power of two tells.
 _SPREAD = np.uint64(0x03F79D71B4CB0A89)
@@ -64,12 +66,16 @@ class Groups(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """What bounds the errors of rows at corners: of each row the sum of its numbers and what goes with the largest
-    coordinate of a corner (``reach``, at least 1)."""
+    """What the values of rows at corners, and bounds on their errors, are made of.
+
+    weight, slope : of each row what an error of a corner is times, and the largest coordinate of a corner.
+    corners : (n, 7 or more) of each corner of a facet on a wall its constant, 0 at infinity, and its coordinates, zeros
+        in place of those that it has not; last, the largest coordinate, at least 1, and the error.
+    """
 
     weight: Any
     slope: Any
-    reach: Any
+    corners: Any
 
 
 class Side(NamedTuple):
@@ -149,7 +155,7 @@ def corners_on_facets(start, facets, n_facets):
 # --- by labels ----------------------------------------------------------------------------------------------
 
 
-@borrowing(nogil=True)
+@inlined
 def _is_free_of(depends, column, apart, n_apart):
     """Whether nothing in which two labels differ is among what a choice's function depends on."""
     for k in range(n_apart):
@@ -187,7 +193,7 @@ def _has_no_room(cell, other, column, facets):
     return room < -bound
 
 
-@borrowing(nogil=True)
+@inlined
 def _are_opposed(cell, other, facets, depends, apart):
     """Whether a choice leaves two cells no point in common, and in how many they differ: ``apart`` gets these."""
     labels, n_apart = facets.labels, 0
@@ -205,7 +211,7 @@ def _are_opposed(cell, other, facets, depends, apart):
     return False, n_apart
 
 
-@borrowing(nogil=True)
+@inlined
 def _exclude(mine, theirs, facets, depends, apart, n_apart):
     """Whether a choice that makes another facet of one cell keeps the other cell away: it chose the rival there, and
     the choice's function is the same for both, by what it depends on or since slopes and constants are the same."""
@@ -225,7 +231,7 @@ def _exclude(mine, theirs, facets, depends, apart, n_apart):
 # --- by corners ---------------------------------------------------------------------------------------------
 
 
-@borrowing(nogil=True)
+@inlined
 def _value(row, point, facets):
     """A facet's function at a point, and a bound on the error of that."""
     value, slack = facets.rows[row, 0], facets.error[row, 0]
@@ -239,42 +245,43 @@ def _value(row, point, facets):
 
 
 @borrowing(nogil=True)
-def _measure(facets, sizes):
-    """Write the sizes of rows and corners (lemma "a corner inside")."""
+def _measure(members, facets, sizes):
+    """Write the sizes of rows, and of corners of some facets (lemma "a corner inside")."""
     n_terms = facets.rows.shape[1]
     for row in range(len(facets.rows)):
         weight, loose = 0.0, 0.0
         for t in range(n_terms):
             weight += abs(facets.rows[row, t])
             loose += facets.error[row, t]
-        sizes.weight[row] = weight
-        sizes.slope[row] = (n_terms + 2) * (UNIT_ROUNDOFF * weight + 2.0 * UNDERFLOW) + loose
-    for corner in range(len(facets.points)):
-        reach = 1.0
-        for t in range(n_terms - 1):
-            x = facets.ends[corner, t] if facets.is_far[corner] else facets.points[corner, t]
-            reach = max(reach, abs(x))
-        sizes.reach[corner] = reach + facets.off[corner]
+        sizes.weight[row] = SAFETY * weight
+        sizes.slope[row] = SAFETY * ((n_terms + 2) * (UNIT_ROUNDOFF * weight + 2.0 * UNDERFLOW) + loose)
+    for facet in members:
+        for corner in facets.corner[facets.corner_start[facet] : facets.corner_start[facet + 1]]:
+            numbers, is_far, reach = sizes.corners[corner], facets.is_far[corner], 1.0
+            numbers[:] = 0.0
+            numbers[0] = 0.0 if is_far else 1.0
+            for t in range(1, n_terms):
+                numbers[t] = facets.ends[corner, t - 1] if is_far else facets.points[corner, t - 1]
+                reach = max(reach, abs(numbers[t]))
+            numbers[-2], numbers[-1] = reach + facets.off[corner], facets.off[corner]
 
 
-@borrowing(nogil=True)
+@inlined
 def _signs(row, facet, facets, sizes, wants_bits):
     """Where a row is certainly positive, and negative, as bits of a facet's first 64 corners; and which it is at all of
     them: 1, -1, or 0 where that is not known. Bits are right only if wanted."""
     first, last, n_above, n_below = facets.corner_start[facet], facets.corner_start[facet + 1], 0, 0
     above, below, bit = np.uint64(0), np.uint64(0), np.uint64(1)
-    weight, slope = sizes.weight[row], sizes.slope[row]
+    weight, slope, ours, n_terms = sizes.weight[row], sizes.slope[row], facets.rows[row], facets.rows.shape[1]
+    # in up to four dimensions without a loop
+    a, b, c = ours[0], ours[1], ours[2] if n_terms > 2 else 0.0
+    d, e = ours[3] if n_terms > 3 else 0.0, ours[4] if n_terms > 4 else 0.0
     for place in range(first, last):
-        corner = facets.corner[place]
-        bound = SAFETY * (slope * sizes.reach[corner] + facets.off[corner] * weight)
-        value = 0.0
-        if facets.is_far[corner]:
-            for t in range(1, facets.rows.shape[1]):
-                value += facets.ends[corner, t - 1] * facets.rows[row, t]
-        else:
-            value = facets.rows[row, 0]
-            for t in range(1, facets.rows.shape[1]):
-                value += facets.points[corner, t - 1] * facets.rows[row, t]
+        x = sizes.corners[facets.corner[place]]
+        bound = slope * x[-2] + weight * x[-1]
+        value = a * x[0] + b * x[1] + c * x[2] + d * x[3] + e * x[4]
+        for t in range(5, n_terms):
+            value += ours[t] * x[t]
         if value > bound:
             n_above += 1
             above |= bit
@@ -288,7 +295,7 @@ def _signs(row, facet, facets, sizes, wants_bits):
     return above, below, 1 if n_above == n else -1 if n_below == n else 0
 
 
-@borrowing(nogil=True)
+@inlined
 def _is_implied(column, cell, other, wall, depends, apart, n_apart, facets):
     """Whether a row of a cell is nowhere negative on the other cell's facet of a wall, by their labels: the winners on
     the wall tie there, and a function that is the same for both makes the same choice."""
@@ -296,7 +303,7 @@ def _is_implied(column, cell, other, wall, depends, apart, n_apart, facets):
     return column == facets.column[wall] or (is_alike and _is_free_of(depends[0], column, apart, n_apart))
 
 
-@borrowing(nogil=True)
+@inlined
 def _inside(mine, theirs, place, other_place, facets, depends, apart, n_apart, side, sizes):
     """Whether another facet of one cell has all of the other cell's facet behind it (0), or a corner of that facet lies
     inside the cell but for the wall (1; lemma "a corner inside"), or neither is known (-1)."""
@@ -405,7 +412,7 @@ def _side(ours, theirs, facets, sizes, depends, is_large):
     return side
 
 
-@borrowing(nogil=True)
+@inlined
 def _pivot(wall, facets):
     """The coordinate in which a wall is steepest."""
     pivot = 1
@@ -415,7 +422,7 @@ def _pivot(wall, facets):
     return pivot
 
 
-@borrowing(nogil=True)
+@inlined
 def _is_common(point, one, two, facets):
     """Whether a point of the true wall, one coordinate moved until it lies there, is strictly inside both cells."""
     pivot = _pivot(one, facets)
@@ -439,7 +446,7 @@ def _is_common(point, one, two, facets):
 # --- by linear programs -------------------------------------------------------------------------------------
 
 
-@borrowing(nogil=True)
+@inlined
 def _restricted(row, wall, pivot, facets, normal, loose):
     """A row on a wall, one coordinate eliminated (lemma "rows on a wall"): the others' terms, then the constant."""
     head, head_error = facets.rows[wall, pivot], facets.error[wall, pivot]
@@ -458,13 +465,13 @@ def _restricted(row, wall, pivot, facets, normal, loose):
             place += 1
 
 
-@borrowing(nogil=True)
+@inlined
 def _exponent(x):
     """The power of two just above a number, for numbers far from the ends of binary64."""
     return frexp(x)[1] if 2.0**-300 < abs(x) < 2.0**300 else 0
 
 
-@borrowing(nogil=True)
+@inlined
 def _fill_cone(one, two, facets, room):
     """Write the cone over what both cells' rows leave of the wall, as unit rows: their number, and the largest error of
     an entry; no rows where the wall may be none."""
@@ -537,7 +544,7 @@ def _by_program(one, two, facets, room):
     return 1 if _is_common(room.point, one, two, facets) else -1
 
 
-@borrowing(nogil=True)
+@inlined
 def _verdict(one, two, a, b, facets, depends, room, first, second, sizes):
     """Whether two facets on the two sides of a wall overlap: 1 certainly, 0 certainly not, -1 for programs to say."""
     is_known, n_apart = _are_opposed(facets.owner[one], facets.owner[two], facets, depends, room.apart)
@@ -564,8 +571,8 @@ def overlaps_in_groups(groups, facets, depends):
         np.empty(dim + 1, np.int64), np.ones(most, np.bool_), np.empty(dim), np.empty(most), np.empty(dim, np.int64),
     )  # fmt: skip
     numbers = np.empty((2, len(facets.rows)))
-    sizes = Sizes(numbers[0], numbers[1], np.empty(len(facets.points)))
-    _measure(facets, sizes)
+    sizes = Sizes(numbers[0], numbers[1], np.empty((len(facets.points), max(dim + 1, 5) + 2)))
+    _measure(groups.members, facets, sizes)
     pairs, verdicts, n = np.empty((64, 2), np.int64), np.empty(64, np.int8), 0
     for g in range(len(groups.split)):
         ours = groups.members[groups.start[g] : groups.split[g]]

@@ -148,13 +148,19 @@ class Functions(NamedTuple):
         return cls(rows, np.full(rows.shape, np.inf), constants, np.full(constants.shape, np.inf), option)
 
 
-def facets_of(pieces: Polytopes, labels: NDArray[Any], off: FloatArray, functions: Functions) -> Any:
-    """What ``overlaps`` asks of polytopes with labels; ``off`` bounds the errors of their corners."""
+def facets_of(
+    pieces: Polytopes,
+    labels: NDArray[Any],
+    off: FloatArray,
+    functions: Functions,
+    at_corners: tuple[IntArray, IntArray],
+) -> Any:
+    """What ``overlaps`` asks of polytopes with labels; ``off`` bounds the errors of their corners, ``at_corners`` are
+    their ``incidences``."""
     from hardmax.cells._wall_kernels import Facets, corners_on_facets
 
     n_facets, walls = len(pieces.walls), pieces.walls
-    start, facet = incidences(pieces)
-    corner_start, corner = corners_on_facets(kernel_array(start), kernel_array(facet), n_facets)
+    corner_start, corner = corners_on_facets(*map(kernel_array, at_corners), n_facets)
     column, rival = split_wall(walls)
     is_infinite = (walls < 0) if pieces.directions is not None else np.zeros(n_facets, dtype=bool)
     is_far = np.zeros(len(pieces.vertices), dtype=bool)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from hardmax.cells.polytopes import split_wall
 from hardmax.cells.prefixes import prefix_ids, stage_of_columns
-from hardmax.cells.walls import Functions, Sides, facets_of, overlaps
+from hardmax.cells.walls import Functions, Sides, facets_of, incidences, overlaps
 from hardmax.errors import PrecisionError
 from hardmax.exact.integers import cleared, primitive
 from hardmax.exact.linear_program import exact_interior_point
@@ -140,7 +140,7 @@ class _Facets:
             return np.empty((0, 2), dtype=np.int64), np.empty(0, dtype=np.int8)
         pieces, is_proved = self._pieces, self._pieces.error is not None and self._cells.exactness != "estimated"
         off = pieces.error if is_proved and pieces.error is not None else np.full(len(pieces.vertices), np.inf)
-        facets = facets_of(pieces, self._cells.labels, off, self._functions())
+        facets = facets_of(pieces, self._cells.labels, off, self._functions(), incidences(pieces))
         return overlaps(facets, sides, self._cells.network.graph.in_parts, kind)
 
     def _functions(self) -> Functions:

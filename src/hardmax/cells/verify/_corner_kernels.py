@@ -18,8 +18,6 @@ from hardmax.exact.rounding import SAFETY, UNDERFLOW, UNIT_ROUNDOFF
 
 dot_error, corner_error = inner(rounding.dot_error), inner(rounding.corner_error)
 split_sum_error = inner(rounding.split_sum_error)
-#: For what one place calls for every corner: a call costs more than such a loop, by the arrays that it hands over.
-inlined = inner(nogil=True, inline="always")
 
 #: Sums of numbers on a lattice are exact in two parts up to so many bits, and in one float up to so many.
 _TWO_PARTS, ONE_FLOAT = 60, 50
@@ -52,7 +50,8 @@ class Shapes(NamedTuple):
 class Proofs(NamedTuple):
     """What is proved of corners: the first of those that are one point by their labels; how far floats may be from it,
     infinite where not proved; what roundings explain of that; whether all choices win there but for those that make
-    its walls; and integers (w, p, q) of corners that are proved to be p / w + M q / w, w = 0 of others."""
+    its walls; and integers (w, p, q) of corners that are proved to be p / w + M q / w, w = 0 of others, one row for all
+    where none has any."""
 
     first: Any
     limit: Any
@@ -93,14 +92,14 @@ def fits(size, lattice, bits):
 # --- corners from their walls -------------------------------------------------------------------------------
 
 
-@inlined
+@borrowing(nogil=True)
 def _upper_half(x):
     """The upper half of a float's bits, after Dekker."""
     t = 134217729.0 * x
     return t - (t - x)
 
 
-@inlined
+@borrowing(nogil=True)
 def _residual(walls, facet, point, is_far, uppers, upper):
     """What a wall is at a point, in one float, the sum of the terms' absolute values, and what the wall's errors add.
 
@@ -190,7 +189,7 @@ def _invert(matrix, inverse, scale, swaps):
     return True
 
 
-@inlined
+@borrowing(nogil=True)
 def _share(matrix, matrix_error, inverse, widths):
     """Lemma "linear system": a bound on the row sums of |I - R A|, infinite where there is none.
 
@@ -221,7 +220,7 @@ def _share(matrix, matrix_error, inverse, widths):
     return share
 
 
-@inlined
+@borrowing(nogil=True)
 def _solution_bound(share, inverse, gap, gap_error):
     """Lemma "linear system", the share of the defect given."""
     dim = len(inverse)
@@ -271,7 +270,7 @@ class System(NamedTuple):
     upper: Any
 
 
-@inlined
+@borrowing(nogil=True)
 def _load(system, walls, facets, dim):
     """Write the normals of walls, choose dim of them and invert these; returns whether that is possible."""
     n, kept = len(facets), system.kept
@@ -294,7 +293,7 @@ def _load(system, walls, facets, dim):
     return _invert(system.matrix, system.inverse, system.scale, system.swaps)
 
 
-@inlined
+@borrowing(nogil=True)
 def _is_zero(point):
     for x in point:
         if x != 0.0:
@@ -302,7 +301,7 @@ def _is_zero(point):
     return True
 
 
-@inlined
+@borrowing(nogil=True)
 def _leave(system, walls, facets, first, point, is_far, is_last):
     """Write what walls leave at a point: the chosen ones first. Returns whether all leave nothing, and exactly that.
 
@@ -325,7 +324,7 @@ def _leave(system, walls, facets, first, point, is_far, is_last):
     return is_exact
 
 
-@inlined
+@borrowing(nogil=True)
 def _explained(system, facets, shapes, units, point, is_far):
     """What one rounding of each operation explains of a corner's error, in unit roundoffs."""
     dim, size = len(point), system.size
@@ -379,7 +378,7 @@ def _is_inside(shapes, cell, corner, facets, whole):
     return True
 
 
-@inlined
+@borrowing(nogil=True)
 def _distance(system, walls, shapes, corner, facets, first, units, share):
     """How far a corner may be from where its walls meet, infinite where that is not proved to be within its error; and
     what roundings explain of that, with the largest coordinate, in unit roundoffs."""
@@ -511,7 +510,8 @@ def _settle_cell(cell, system, walls, shapes, units, proofs, in_integers):
     for corner in range(shapes.vertex_start[cell], shapes.vertex_start[cell + 1] if n_asked else 0):
         if not in_integers and proofs.first[corner] != corner:
             continue
-        facets, whole = shapes.incident_facet[start[corner] : start[corner + 1]], proofs.whole[corner]
+        facets = shapes.incident_facet[start[corner] : start[corner + 1]]
+        whole = proofs.whole[min(corner, len(proofs.whole) - 1)]
         if not _load(system, walls, facets, dim):
             continue
         share, limit, explained = _share(system.matrix, system.off, system.inverse, system.gap), np.inf, np.inf
@@ -605,7 +605,7 @@ def settle_cells(cells, shapes, proofs, scale):
             is_near = _is_near(shapes.points, corner, other, limit, error)
             if len(shapes.ends) > 0:
                 is_near = is_near and _is_near(shapes.ends, corner, other, limit, error)
-            proved = proved and (is_near or proofs.whole[corner, 0] > 0.0)
+            proved = proved and (is_near or proofs.whole[min(corner, len(proofs.whole) - 1), 0] > 0.0)
             for place in range(shapes.incident_start[corner], shapes.incident_start[corner + 1]):
                 counts[shapes.incident_facet[place] - begin] += 1
         for facet in range(shapes.facet_start[cell + 1] - begin):

@@ -11,7 +11,7 @@ from hardmax.cells.polytopes import SHARP
 from hardmax.cells.verify.check import Check
 from hardmax.cells.verify.corners import CornerError, ExactShape, facets_at_corners, is_closed, strays
 from hardmax.cells.verify.fixed_choices import exact_inputs, exact_outputs
-from hardmax.cells.verify.subject import Subject
+from hardmax.cells.verify.subject import Subject, random_numbers
 from hardmax.cells.walls import distinct, kernel_array
 from hardmax.errors import PrecisionError, WeightError
 from hardmax.exact.quadratic import compare
@@ -125,8 +125,8 @@ def _open(subject: Subject) -> str | None:
         return None
     from hardmax.cells.verify._label_kernels import plain_cells
 
-    weights = np.random.default_rng(0).integers(0, 1 << 63, size=1021, dtype=np.uint64)
-    found = plain_cells(kernel_array(pieces.incidence.astype(np.uint64, copy=False)), subject.shapes, weights)
+    incidence = kernel_array(pieces.incidence.astype(np.uint64, copy=False))
+    found = plain_cells(incidence, subject.shapes, random_numbers(1021))
     if (found == 1).any():
         return f"cell {int(np.argmax(found == 1))}: an edge has other than two corners"
     used = np.zeros(len(pieces.walls), dtype=bool)

@@ -129,6 +129,8 @@ def _settle_by_corner(subject: Subject, found: Settled, kind: Any, step: int) ->
         found.corners[cells] = is_proved & is_clear
         left = np.flatnonzero(~(is_proved & is_clear))
         if len(left):
+            if len(proofs.whole) == 1:
+                proofs = proofs._replace(whole=np.zeros((len(first), 2 * subject.dim + 1)))
             settle_corners(cells[left], subject.shapes, _walls(found), found.units, proofs, True)
             rest = batch.only(left[_settled_cells(subject, found, proofs, cells[left])[0]])
             rest.settle_choices(good, proofs)
@@ -163,7 +165,7 @@ def _proofs(first: IntArray, dim: int) -> Any:
     from hardmax.cells.verify._corner_kernels import Proofs
 
     n = len(first)
-    return Proofs(first, np.full(n, np.inf), np.full(n, np.inf), np.ones(n, dtype=bool), np.zeros((n, 2 * dim + 1)))
+    return Proofs(first, np.full(n, np.inf), np.full(n, np.inf), np.ones(n, dtype=bool), np.zeros((1, 2 * dim + 1)))
 
 
 def _settled_cells(subject: Subject, found: Settled, proofs: Any, cells: IntArray) -> tuple[BoolArray, BoolArray]:
