@@ -10,6 +10,7 @@ import hardmax as hm
 from cells.verify.damages import damages, random_complex
 from hardmax.cells._wall_kernels import Facets, Groups, overlaps_in_groups
 from hardmax.cells.verify.fixed_choices import exact_cells
+from hardmax.cells.verify.settled import apart_by_integers
 from hardmax.cells.verify.shared_facets import choice_levels, groups, share_facet
 from hardmax.cells.verify.subject import Subject
 from hardmax.cells.walls import dependences, kept_apart, overlaps
@@ -136,6 +137,18 @@ def test_overlaps_are_what_rationals_say_however_numbers_are_off_within_their_er
                 assert found == -1 or found == does, pair
     assert counts[0] > 20 and (counts[1] > 20 or size > 0.01), counts
     assert which != "nothing" or counts[-1] < counts[1], counts
+
+
+def test_facets_that_integers_keep_apart_do_not_overlap_in_rationals():
+    n_touching = 0
+    for subject, sides, truth in _judged():
+        pairs, verdict = overlaps(subject.facets, sides, subject.graph, np.zeros(subject.n_cells, dtype=np.int64))
+        is_open = {tuple(pair) for pair in pairs[verdict < 0].tolist()}
+        is_apart = apart_by_integers(subject, sides.pairs)
+        for pair, found in zip(sides.pairs.tolist(), is_apart.tolist(), strict=True):
+            assert not (found and truth[tuple(pair)]), pair
+            n_touching += found and tuple(pair) in is_open
+    assert n_touching > 3, n_touching
 
 
 def _on_wall(wall, wall_error, rows, error):

@@ -8,6 +8,7 @@ both proves that they overlap, and multipliers that they do not; what floats lea
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -326,14 +327,20 @@ class Sides(NamedTuple):
         return np.concatenate([np.empty((0, 2), dtype=np.int64), *(np.stack(s, axis=-1).reshape(-1, 2) for s in sides)])
 
 
-def overlaps(facets: Any, sides: Sides, graph: Graph, kind: IntArray) -> tuple[IntArray, NDArray[np.int8]]:
+def overlaps(
+    facets: Any, sides: Sides, graph: Graph, kind: IntArray, are_apart: Callable[[IntArray], BoolArray] | None = None
+) -> tuple[IntArray, NDArray[np.int8]]:
     """Pairs of facets that overlap or may, positions (n, 2), one of each side: 1 certainly, -1 for rationals to say.
-    Only facets of cells of one ``kind`` (n_cells,) are compared.
+
+    Only facets of cells of one ``kind`` (n_cells,) are compared. ``are_apart`` may know more of pairs that are open.
     """
     from hardmax.cells._wall_kernels import Groups, overlaps_in_groups
 
     pairs, verdict = overlaps_in_groups(Groups(*sides, kernel_array(kind)), facets, dependences(graph))
     rest = np.flatnonzero(verdict < 0)
+    if len(rest) and are_apart is not None:
+        verdict[rest[are_apart(pairs[rest])]] = 0
+        rest = np.flatnonzero(verdict < 0)
     if len(rest):
         one, two = facets.labels[facets.owner[pairs[rest]].T]
         with np.errstate(over="ignore", invalid="ignore"):

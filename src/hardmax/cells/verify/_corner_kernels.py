@@ -457,8 +457,26 @@ def _reduce(whole):
 
 
 @borrowing(nogil=True)
+def _is_exact(walls, facet):
+    """Whether a wall is known without error, each number as one float."""
+    for t in range(walls.value.shape[1]):
+        if not (walls.is_exact[facet] and walls.low[facet, t] == 0.0 and walls.error[facet, t] == 0.0):
+            return False
+    return True
+
+
+@borrowing(nogil=True)
+def _are_exact(walls, facets):
+    """Whether all of some walls are."""
+    for facet in facets:
+        if not _is_exact(walls, facet):
+            return False
+    return True
+
+
+@borrowing(nogil=True)
 def _find_whole(system, walls, shapes, corner, facets, whole):
-    """Write the integers of a corner, if its walls have integers: proved by these walls, which must vanish there.
+    """Write the integers of a corner whose walls are exact, if these have integers and vanish there.
     Returns the corner's distance from its floats, infinite where that is not found."""
     dim = len(system.matrix)
     for i in range(dim):
@@ -485,14 +503,39 @@ def _find_whole(system, walls, shapes, corner, facets, whole):
         return np.inf
     for facet in facets:
         row, shift = walls.value[facet, 1:], walls.lattice[facet]
-        for t in range(dim + 1):
-            if not (walls.is_exact[facet] and walls.low[facet, t] == 0.0 and walls.error[facet, t] == 0.0):
-                return np.inf
         if whole_value(row, shift, walls.value[facet, 0], p, weight) != 0.0:
             return np.inf
         if len(shapes.ends) > 0 and whole_value(row, shift, walls.infinite[facet], q, weight) != 0.0:
             return np.inf
     return distance
+
+
+@borrowing(nogil=True)
+def _is_behind(row, corners, shapes, walls, wholes):
+    """Whether all of some corners have integers and certainly lie on a row's wall or behind it."""
+    dim, shift, normal, is_far = shapes.points.shape[1], walls.lattice[row], walls.value[row, 1:], len(shapes.ends) > 0
+    for corner in corners:
+        whole = wholes[corner]
+        value = whole_value(normal, shift, walls.value[row, 0], whole[1 : dim + 1], whole[0])
+        far = whole_value(normal, shift, 0.0, whole[dim + 1 :], whole[0]) if is_far else 0.0
+        if not (whole[0] > 0.0 and (far < 0.0 or (far == 0.0 and value <= 0.0))):
+            return False
+    return len(corners) > 0
+
+
+@kernel(nogil=True, vectors=False)
+def apart_in_integers(pairs, owner, corner_start, corners, shapes, walls, wholes):
+    """Which pairs of facets are kept apart by another facet of one of their cells, on whose wall, or behind it, all
+    corners of the other lie: where walls and corners have integers."""
+    found = np.zeros(len(pairs), np.bool_)
+    for i in range(len(pairs)):
+        for k in range(2):
+            cell, other = owner[pairs[i, k]], pairs[i, 1 - k]
+            theirs = corners[corner_start[other] : corner_start[other + 1]]
+            for row in range(shapes.facet_start[cell], shapes.facet_start[cell + 1]):
+                if row != pairs[i, k] and walls.infinite[row] == 0.0 and _is_exact(walls, row):
+                    found[i] = found[i] or _is_behind(row, theirs, shapes, walls, wholes)
+    return found
 
 
 # --- all corners of cells -----------------------------------------------------------------------------------
@@ -512,6 +555,8 @@ def _settle_cell(cell, system, walls, shapes, units, proofs, in_integers):
             continue
         facets = shapes.incident_facet[start[corner] : start[corner + 1]]
         whole = proofs.whole[min(corner, len(proofs.whole) - 1)]
+        if in_integers and not _are_exact(walls, facets):
+            continue
         if not _load(system, walls, facets, dim):
             continue
         share, limit, explained = _share(system.matrix, system.off, system.inverse, system.gap), np.inf, np.inf

@@ -83,6 +83,22 @@ def closes(masks, n_corners, dim):
     return 1
 
 
+@kernel(nogil=True, vectors=False)
+def closed_cells(cells, shapes):
+    """``closes`` of some cells; -1 also for those of more than 64 corners."""
+    found, dim = np.full(len(cells), -1), shapes.points.shape[1]
+    for i in range(len(cells)):
+        first, last = shapes.vertex_start[cells[i]], shapes.vertex_start[cells[i] + 1]
+        begin, end = shapes.facet_start[cells[i]], shapes.facet_start[cells[i] + 1]
+        if last - first <= 64:
+            masks = np.zeros(end - begin, np.uint64)
+            for corner in range(first, last):
+                for place in range(shapes.incident_start[corner], shapes.incident_start[corner + 1]):
+                    masks[shapes.incident_facet[place] - begin] |= np.uint64(1) << np.uint64(corner - first)
+            found[i] = closes(masks, last - first, dim)
+    return found
+
+
 @borrowing(nogil=True)
 def _has_same_edge(incidence, edge, other, bit, other_bit):
     """Whether two corners lie on the same facets, one facet of each left out."""

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from hardmax.cells.verify.check import Check
+from hardmax.cells.verify.settled import apart_by_integers
 from hardmax.cells.verify.shared_facets import (
     cells_behind,
     choice_levels,
@@ -80,7 +81,10 @@ def _overlapping(subject: Subject, sides: Sides) -> tuple[IntArray, int]:
         pairs = sides.pairs
         verdict = np.full(len(pairs), -1)
     else:
-        pairs, verdict = overlaps(subject.facets, sides, subject.graph, np.zeros(subject.n_cells, dtype=np.int64))
+        alike = np.zeros(subject.n_cells, dtype=np.int64)
+        pairs, verdict = overlaps(
+            subject.facets, sides, subject.graph, alike, lambda rest: apart_by_integers(subject, rest)
+        )
     doubtful, owner, first = np.flatnonzero(verdict < 0), subject.facet_owner, subject.pieces.facet_start
     subject.put_into_shape(np.unique(owner[pairs[doubtful]]))
     for k, (one, two) in zip(doubtful.tolist(), pairs[doubtful].tolist(), strict=True):

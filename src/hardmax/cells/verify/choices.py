@@ -123,7 +123,7 @@ def _open(subject: Subject) -> str | None:
     pieces, dim = subject.pieces, subject.dim
     if dim < 3 or pieces.incidence is None:  # ends and edges are in order by their layout
         return None
-    from hardmax.cells.verify._label_kernels import plain_cells
+    from hardmax.cells.verify._label_kernels import closed_cells, plain_cells
 
     incidence = kernel_array(pieces.incidence.astype(np.uint64, copy=False))
     found = plain_cells(incidence, subject.shapes, random_numbers(1021))
@@ -133,27 +133,12 @@ def _open(subject: Subject) -> str | None:
     used[subject.incident_facet] = True
     if not used.all():
         return f"cell {int(subject.facet_owner[np.argmin(used)])}: a facet has no corner"
-    for index in np.flatnonzero(found == 0).tolist():
-        if not _is_closed(subject, index):
+    rest = np.flatnonzero(found == 0)
+    for index, verdict in zip(rest.tolist(), closed_cells(rest, subject.shapes) if len(rest) else (), strict=True):
+        n_facets = int(pieces.facet_start[index + 1] - pieces.facet_start[index])
+        if verdict == 0 or (verdict < 0 and not is_closed(facets_at_corners(pieces, index), n_facets, dim)):
             return f"cell {index}: its facets do not bound it all around"
     return None
-
-
-def _is_closed(subject: Subject, index: int) -> bool:
-    """``is_closed``, compiled where it can be."""
-    from hardmax.cells.verify._label_kernels import closes
-
-    pieces, dim = subject.pieces, subject.dim
-    (low, high), (first, last) = pieces.facet_start[index : index + 2], pieces.vertex_start[index : index + 2]
-    if last - first <= 64:
-        masks = np.zeros(high - low, dtype=np.uint64)
-        start = subject.incident_start[first : last + 1]
-        bits = np.repeat(np.uint64(1) << np.arange(last - first, dtype=np.uint64), np.diff(start))
-        np.bitwise_or.at(masks, subject.incident_facet[start[0] : start[-1]] - low, bits)
-        verdict = closes(masks, last - first, dim)
-        if verdict >= 0:
-            return bool(verdict)
-    return is_closed(facets_at_corners(pieces, index), int(high - low), dim)
 
 
 def _misplaced(subject: Subject, index: int, shape: ExactShape) -> str | None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hardmax.cells.verify.enclosures import Terms, followed, roundings
-from hardmax.cells.walls import Functions
+from hardmax.cells.walls import Functions, distinct
 from hardmax.exact.rationals import ZERO_LATTICE
 from hardmax.exact.rounding import LONG_BITS, LONG_ROUNDOFF, SAFETY, UNDERFLOW, UNIT_ROUNDOFF, dot_error
 from hardmax.exactness import BoolArray, FloatArray, IntArray
@@ -176,6 +176,19 @@ def _settled_cells(subject: Subject, found: Settled, proofs: Any, cells: IntArra
     if subject.dim == 2:
         is_proved &= _turns_left(subject, found, cells)
     return is_proved, is_clear
+
+
+def apart_by_integers(subject: Subject, pairs: IntArray) -> BoolArray:
+    """Which pairs of facets (n, 2) of the two sides of walls certainly do not overlap, by integers of corners."""
+    from hardmax.cells.verify._corner_kernels import apart_in_integers, settle_corners
+
+    found, facets = subject.settled, subject.facets
+    whole = np.zeros((len(subject.pieces.vertices), 2 * subject.dim + 1))
+    proofs = _proofs(np.empty(0, dtype=np.int64), subject.dim)._replace(whole=whole)
+    settle_corners(distinct(facets.owner[pairs].reshape(-1)), subject.shapes, _walls(found), found.units, proofs, True)
+    arrays = (facets.owner, facets.corner_start, facets.corner, subject.shapes, _walls(found), whole)
+    apart: BoolArray = apart_in_integers(pairs, *arrays)
+    return apart
 
 
 def _domain_rows(subject: Subject, rows: Rows) -> None:
