@@ -542,53 +542,64 @@ def apart_in_integers(pairs, owner, corner_start, corners, shapes, walls, wholes
 
 
 @borrowing(nogil=True)
-def _settle_cell(cell, system, walls, shapes, units, proofs, in_integers):
-    """Write what is proved of the corners of a cell, of those that stand for themselves, or find integers of all."""
+def _settle_cell(cell, system, walls, shapes, units, proofs, nothing):
+    """Write what is proved of the corners of a cell, of those that stand for themselves."""
     dim, start, n_asked, first = len(system.matrix), shapes.incident_start, 0, shapes.facet_start[cell]
     for corner in range(shapes.vertex_start[cell], shapes.vertex_start[cell + 1]):
-        n_asked += 1 if in_integers or proofs.first[corner] == corner else 0
+        n_asked += 1 if proofs.first[corner] == corner else 0
     for facet in range(first, shapes.facet_start[cell + 1] if n_asked else first):
         for t in range(1, dim + 1):
             system.uppers[facet - first, t] = _upper_half(walls.value[facet, t])
     for corner in range(shapes.vertex_start[cell], shapes.vertex_start[cell + 1] if n_asked else 0):
-        if not in_integers and proofs.first[corner] != corner:
-            continue
         facets = shapes.incident_facet[start[corner] : start[corner + 1]]
-        whole = proofs.whole[min(corner, len(proofs.whole) - 1)]
-        if in_integers and not _are_exact(walls, facets):
+        if proofs.first[corner] != corner or not _load(system, walls, facets, dim):
             continue
-        if not _load(system, walls, facets, dim):
-            continue
-        share, limit, explained = _share(system.matrix, system.off, system.inverse, system.gap), np.inf, np.inf
-        if in_integers:
-            limit = _find_whole(system, walls, shapes, corner, facets, whole) if share < 0.5 else np.inf
-        else:
-            limit, explained = _distance(system, walls, shapes, corner, facets, first, units, share)
-        is_proved = limit < np.inf and _is_inside(shapes, cell, corner, facets, whole)
-        if in_integers:
-            whole[0] = whole[0] if is_proved else 0.0
-        else:
-            proofs.limit[corner], proofs.explained[corner] = limit if is_proved else np.inf, explained
+        share = _share(system.matrix, system.off, system.inverse, system.gap)
+        limit, proofs.explained[corner] = _distance(system, walls, shapes, corner, facets, first, units, share)
+        is_proved = limit < np.inf and _is_inside(shapes, cell, corner, facets, nothing)
+        proofs.limit[corner] = limit if is_proved else np.inf
 
 
-@kernel(nogil=True, vectors=False)
-def settle_corners(cells, shapes, walls, units, proofs, in_integers):
-    """Write how far corners of cells may be from where their walls meet, of those that stand for themselves; or, for
-    all of them, the integers of those that have some and lie within their errors.
-
-    ``units`` (choices + 1, terms) counts the roundings of each choice's walls, the last row the domain's own.
-    """
-    dim, start, most, tall = walls.value.shape[1] - 1, shapes.incident_start, walls.value.shape[1], 1
+@inner(nogil=True)
+def _room_for(cells, shapes, dim):
+    """Room for the corners of some cells."""
+    start, most, tall = shapes.incident_start, dim + 1, 1
     for cell in cells:
         tall = max(tall, shapes.facet_start[cell + 1] - shapes.facet_start[cell])
         for corner in range(shapes.vertex_start[cell], shapes.vertex_start[cell + 1]):
             most = max(most, start[corner + 1] - start[corner])
     whole, squares, rows = np.empty((2, most), dtype=np.int64), np.empty((2, dim, dim)), np.empty((2, most, dim))
     long, uppers = np.empty((6, most)), np.empty((tall, dim + 1))
-    system = System(rows[0], rows[1], whole[0], whole[1], squares[0], squares[1], long[0], long[1], long[2], long[3],
-                    long[4], uppers, long[5])  # fmt: skip
+    return System(rows[0], rows[1], whole[0], whole[1], squares[0], squares[1], long[0], long[1], long[2], long[3],
+                  long[4], uppers, long[5])  # fmt: skip
+
+
+@kernel(nogil=True, vectors=False)
+def settle_corners(cells, shapes, walls, units, proofs):
+    """Write how far corners of cells may be from where their walls meet, of those that stand for themselves.
+
+    ``units`` (choices + 1, terms) counts the roundings of each choice's walls, the last row the domain's own.
+    """
+    system, nothing = _room_for(cells, shapes, walls.value.shape[1] - 1), np.zeros(1)
     for cell in cells:
-        _settle_cell(cell, system, walls, shapes, units, proofs, in_integers)
+        _settle_cell(cell, system, walls, shapes, units, proofs, nothing)
+
+
+@kernel(nogil=True, vectors=False)
+def find_integers(cells, shapes, walls, wholes):
+    """Write the integers of corners of cells, of those that have some and lie within their errors."""
+    dim, start = walls.value.shape[1] - 1, shapes.incident_start
+    system = _room_for(cells, shapes, dim)
+    for cell in cells:
+        for corner in range(shapes.vertex_start[cell], shapes.vertex_start[cell + 1]):
+            facets, whole = shapes.incident_facet[start[corner] : start[corner + 1]], wholes[corner]
+            if not _are_exact(walls, facets) or not _load(system, walls, facets, dim):
+                continue
+            limit = np.inf
+            if _share(system.matrix, system.off, system.inverse, system.gap) < 0.5:
+                limit = _find_whole(system, walls, shapes, corner, facets, whole)
+            is_proved = limit < np.inf and _is_inside(shapes, cell, corner, facets, whole)
+            whole[0] = whole[0] if is_proved else 0.0
 
 
 # --- cells from their corners -------------------------------------------------------------------------------

@@ -112,7 +112,7 @@ def settle(subject: Subject) -> Settled:
 
 def _settle_by_corner(subject: Subject, found: Settled, kind: Any, step: int) -> None:
     """Look at each point that is a corner of several cells once, then at the cells with ties there."""
-    from hardmax.cells.verify._corner_kernels import settle_corners
+    from hardmax.cells.verify._corner_kernels import find_integers, settle_corners
     from hardmax.cells.verify._label_kernels import first_corners
 
     weights, keys = subject.label_keys
@@ -124,14 +124,14 @@ def _settle_by_corner(subject: Subject, found: Settled, kind: Any, step: int) ->
         batch.settle_maps()
         batch.keep_constants()
         batch.settle_choices(good, proofs, by_corner=True)
-        settle_corners(cells, subject.shapes, _walls(found), found.units, proofs, False)
+        settle_corners(cells, subject.shapes, _walls(found), found.units, proofs)
         is_proved, is_clear = _settled_cells(subject, found, proofs, cells)
         found.corners[cells] = is_proved & is_clear
         left = np.flatnonzero(~(is_proved & is_clear))
         if len(left):
             if len(proofs.whole) == 1:
                 proofs = proofs._replace(whole=np.zeros((len(first), 2 * subject.dim + 1)))
-            settle_corners(cells[left], subject.shapes, _walls(found), found.units, proofs, True)
+            find_integers(cells[left], subject.shapes, _walls(found), proofs.whole)
             rest = batch.only(left[_settled_cells(subject, found, proofs, cells[left])[0]])
             rest.settle_choices(good, proofs)
             found.corners[rest.cells] = good[rest.cells]
@@ -155,7 +155,7 @@ def _settle_in_long(subject: Subject, found: Settled, step: int) -> None:
         batch.keep_constants()
         batch.settle_choices(good, proofs)
         if not subject.is_quadratic:
-            settle_corners(cells, subject.shapes, _walls(found), found.units, proofs, False)
+            settle_corners(cells, subject.shapes, _walls(found), found.units, proofs)
             good[cells] &= _settled_cells(subject, found, proofs, cells)[0]
         found.corners[cells] = good[cells]
 
@@ -180,12 +180,11 @@ def _settled_cells(subject: Subject, found: Settled, proofs: Any, cells: IntArra
 
 def apart_by_integers(subject: Subject, pairs: IntArray) -> BoolArray:
     """Which pairs of facets (n, 2) of the two sides of walls certainly do not overlap, by integers of corners."""
-    from hardmax.cells.verify._corner_kernels import apart_in_integers, settle_corners
+    from hardmax.cells.verify._corner_kernels import apart_in_integers, find_integers
 
     found, facets = subject.settled, subject.facets
     whole = np.zeros((len(subject.pieces.vertices), 2 * subject.dim + 1))
-    proofs = _proofs(np.empty(0, dtype=np.int64), subject.dim)._replace(whole=whole)
-    settle_corners(distinct(facets.owner[pairs].reshape(-1)), subject.shapes, _walls(found), found.units, proofs, True)
+    find_integers(distinct(facets.owner[pairs].reshape(-1)), subject.shapes, _walls(found), whole)
     arrays = (facets.owner, facets.corner_start, facets.corner, subject.shapes, _walls(found), whole)
     apart: BoolArray = apart_in_integers(pairs, *arrays)
     return apart
