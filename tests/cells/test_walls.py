@@ -10,6 +10,7 @@ import hardmax as hm
 from cells.verify.damages import damages, random_complex
 from hardmax.cells._wall_kernels import Facets, Groups, overlaps_in_groups
 from hardmax.cells.verify.fixed_choices import exact_cells
+from hardmax.cells.verify.settled import apart_by_integers
 from hardmax.cells.verify.shared_facets import choice_levels, groups, share_facet
 from hardmax.cells.verify.subject import Subject
 from hardmax.cells.walls import dependences, kept_apart, overlaps
@@ -100,9 +101,8 @@ def _judged():
             levels, jumps = choice_levels(subject.graph)
             inner = np.flatnonzero(subject.wall_column >= 0)
             sides = groups(subject, inner[jumps[subject.wall_column[inner]]], levels)
-            sides = [(ours, theirs) for ours, theirs in sides if len(ours) and len(theirs)]
             start, truth = subject.pieces.facet_start, {}
-            for one, two in [(int(a), int(b)) for ours, theirs in sides for a in ours for b in theirs]:
+            for one, two in sides.pairs.tolist():
                 i, j = int(subject.facet_owner[one]), int(subject.facet_owner[two])
                 truth[one, two] = share_facet(subject.shape(i), subject.shape(j), one - int(start[i]))
             found.append((subject, sides, truth))
@@ -117,7 +117,7 @@ def test_overlaps_are_what_rationals_say_however_numbers_are_off_within_their_er
     for subject, sides, truth in _judged():
         facets, alike = subject.facets, np.zeros(subject.n_cells, dtype=np.int64)
         is_wall = np.zeros((len(facets.rows), 1))
-        is_wall[np.concatenate([part for pair in sides for part in pair])] = 1.0
+        is_wall[sides.members] = 1.0
         shares = {name: which in (name, "everything") for name in ("rows", "constants", "points")}
         shares |= {"ends": shares["points"], "rows": is_wall if which == "walls" else shares["rows"]}
         bounds = {"rows": "error", "constants": "loose", "points": "off", "ends": "off"}
@@ -139,6 +139,18 @@ def test_overlaps_are_what_rationals_say_however_numbers_are_off_within_their_er
     assert which != "nothing" or counts[-1] < counts[1], counts
 
 
+def test_facets_that_integers_keep_apart_do_not_overlap_in_rationals():
+    n_touching = 0
+    for subject, sides, truth in _judged():
+        pairs, verdict = overlaps(subject.facets, sides, subject.graph, np.zeros(subject.n_cells, dtype=np.int64))
+        is_open = {tuple(pair) for pair in pairs[verdict < 0].tolist()}
+        is_apart = apart_by_integers(subject, sides.pairs)
+        for pair, found in zip(sides.pairs.tolist(), is_apart.tolist(), strict=True):
+            assert not (found and truth[tuple(pair)]), pair
+            n_touching += found and tuple(pair) in is_open
+    assert n_touching > 3, n_touching
+
+
 def _on_wall(wall, wall_error, rows, error):
     """What the compiled loop says of rows, the first of one cell and the others of another, on a wall between these."""
     dim, n = len(wall) - 1, len(rows)
@@ -152,9 +164,43 @@ def _on_wall(wall, wall_error, rows, error):
         corner_start=np.zeros(n + 3, np.int64), corner=np.zeros(0, np.int64),
         points=names[0], ends=names[0], off=names[1], is_far=names[2],
     )  # fmt: skip
-    groups = Groups(np.array([0, 2]), np.array([1]), np.array([0, 2]), np.zeros(2, np.int64))
-    _, verdict = overlaps_in_groups(groups, facets, np.zeros((3, 0, 0), dtype=bool), 1.0)
+    groups = Groups(np.array([0, 2]), np.array([0, 2]), np.array([1]), np.zeros(2, np.int64))
+    _, verdict = overlaps_in_groups(groups, facets, np.zeros((3, 0, 0), dtype=bool))
     return int(verdict[0]) if len(verdict) else 0
+
+
+def _tetrahedra(gap, n_copies):
+    """Cells over two tetrahedra of the wall w = 0, n of each: one with an edge on the x-axis, one with an edge along y
+    above it. No face of either has all of the other behind it."""
+    low = np.array([[1, 0, 0, 0], [-1, 0, 0, 0], [0, 0.5, -1, 0], [0, -0.5, -1, 0]], dtype=float)
+    high = np.array([[0, 1, gap, 0], [0, -1, gap, 0], [0.5, 0, 1 + gap, 0], [-0.5, 0, 1 + gap, 0]], dtype=float)
+    rows = []
+    for side, corners in ((1.0, low), (-1.0, high)):
+        faces = [np.linalg.solve(np.c_[np.ones(4), corners[:, :3]], np.eye(4)[k]) for k in range(4)]
+        rows.append(np.array([[0, 0, 0, 0, side], *([*face, side] for face in faces)]))
+    n, own = 2 * n_copies, np.repeat([0, 1], n_copies)
+    column = np.where(own[:, None] == 0, np.arange(5), [0, 5, 6, 7, 8])
+    labels = np.zeros((n, 9), np.uint8)
+    labels[:, 0] = own
+    facets = Facets(
+        labels=labels, facet_start=5 * np.arange(n + 1), owner=np.repeat(np.arange(n), 5), column=column.reshape(-1),
+        rival=np.where(np.arange(5 * n) % 5 == 0, 1 - np.repeat(own, 5), 1), is_infinite=np.zeros(5 * n, dtype=bool),
+        rows=np.concatenate([rows[k] for k in own]), error=np.full((5 * n, 5), 2.0**-40),
+        constants=np.zeros((n, 0)), loose=np.zeros((n, 0)), option=np.zeros(9, np.int64),
+        corner_start=np.repeat(4 * np.arange(n + 1), 5)[4:], corner=np.arange(4 * n),
+        points=np.concatenate([(low, high)[k] for k in own]), ends=np.zeros((0, 4)), off=np.zeros(4 * n),
+        is_far=np.zeros(4 * n, dtype=bool),
+    )  # fmt: skip
+    groups = Groups(5 * np.arange(n), np.array([0, n]), np.array([n_copies]), np.zeros(n, np.int64))
+    depends = np.ones((3, 9, 9), dtype=bool)
+    depends[2] = False
+    return overlaps_in_groups(groups, facets, depends)[1].tolist()
+
+
+def test_facets_that_no_face_of_theirs_keeps_apart_do_not_overlap_for_that():
+    for n_copies in (1, 5):  # rows are shared where there are many
+        assert _tetrahedra(0.25, n_copies) == []
+        assert _tetrahedra(-0.25, n_copies) == n_copies**2 * [1]
 
 
 def _whole(row):
@@ -207,6 +253,9 @@ def test_a_gap_smaller_than_the_rows_errors_proves_nothing():
     for times, wanted in ((0.5, -1), (1.0, -1), (1.9, -1), (2.5, 1)):
         rows, error = np.array([[0.0, 1.0, 0.0], [times * 2.0**-20, -1.0, 0.0]]), 2.0**-20
         assert _on_wall(wall, 0 * wall, rows, np.full(rows.shape, error)) == wanted, times
+    leaning = np.array([[0.0, 1.0, 1.0], [2.0**-30, -1.0, 1.0]])  # on y = -2^-30 there is nothing between them
+    for loose, wanted in ((0.0, 1), (2.0**-40, 1), (2.0**-30, -1)):
+        assert _on_wall(wall, np.array([loose, 0.0, 0.0]), leaning, 0 * leaning) == wanted, loose
 
 
 def test_a_wall_that_may_be_no_wall_proves_nothing():

@@ -1,7 +1,7 @@
 """Compiled loops of walls.py: do facets on the two sides of a wall overlap?
 
-What is believed rests on the lemmas "dot product", "rows on a wall" and "linear system" of docs/error_bounds.md;
-comparisons are written so that nan proves nothing.
+What is believed rests on the lemmas "dot product", "rows on a wall", "linear system" and "a corner inside" of
+docs/error_bounds.md; comparisons are written so that nan proves nothing.
 """
 
 # mypy: ignore-errors
@@ -19,6 +19,8 @@ from hardmax.exact.simplex_kernels import ABSENT, PRESENT, cone_search, prove_po
 from hardmax.exact.systems import UNIT_ROW_ERROR
 
 dot_error = inner(rounding.dot_error)
+#: For what is called for every pair: a call costs as much as such a loop, by the arrays that it hands over.
+inlined = borrowing(nogil=True, forceinline=True)
 
 #: A number whose 64 runs of six bits all differ (de Bruijn), and which bit its product with a power of two tells.
 _SPREAD = np.uint64(0x03F79D71B4CB0A89)
@@ -55,21 +57,47 @@ class Facets(NamedTuple):
 
 
 class Groups(NamedTuple):
-    """Facets (``members``) on the two sides of walls: where each wall's begin, and where its second side. ``kind``
-    (cells,): only cells of one kind are asked for."""
+    """``walls.Sides``, and the ``kind`` of cells: only those of one kind are asked for."""
 
+    members: Any
     start: Any
     split: Any
-    members: Any
     kind: Any
 
 
+class Sizes(NamedTuple):
+    """What the values of rows at corners, and bounds on their errors, are made of.
+
+    weight, slope : of each row what an error of a corner is times, and the largest coordinate of a corner.
+    corners : (n, 7 or more) of each corner of a facet on a wall its constant, 0 at infinity, and its coordinates, zeros
+        in place of those that it has not; last, the largest coordinate, at least 1, and the error.
+    """
+
+    weight: Any
+    slope: Any
+    corners: Any
+
+
+class Side(NamedTuple):
+    """What cells on one side of a wall share: rows, each once, and the choices that make these.
+
+    needs : (2, ours) as bits, on which of our cells the rows are positive (0) or negative (1).
+    sides : (2, theirs) as bits, on which facets of the other side they certainly are that all over.
+    marks : (2, rows, theirs) as bits of such a facet's first 64 corners, where they certainly are that.
+    """
+
+    rows: Any
+    is_shared: Any
+    needs: Any
+    sides: Any
+    marks: Any
+
+
 class Room(NamedTuple):
-    """Room for one pair: the columns in which labels differ, points, and a cone with its search."""
+    """Room for one pair: the columns in which labels differ, a point, and a cone with its search."""
 
     apart: Any
     point: Any
-    mean: Any
     columns: Any
     loose: Any
     table: Any
@@ -127,7 +155,7 @@ def corners_on_facets(start, facets, n_facets):
 # --- by labels ----------------------------------------------------------------------------------------------
 
 
-@borrowing(nogil=True)
+@inlined
 def _is_free_of(depends, column, apart, n_apart):
     """Whether nothing in which two labels differ is among what a choice's function depends on."""
     for k in range(n_apart):
@@ -165,7 +193,7 @@ def _has_no_room(cell, other, column, facets):
     return room < -bound
 
 
-@borrowing(nogil=True)
+@inlined
 def _are_opposed(cell, other, facets, depends, apart):
     """Whether a choice leaves two cells no point in common, and in how many they differ: ``apart`` gets these."""
     labels, n_apart = facets.labels, 0
@@ -183,7 +211,7 @@ def _are_opposed(cell, other, facets, depends, apart):
     return False, n_apart
 
 
-@borrowing(nogil=True)
+@inlined
 def _exclude(mine, theirs, facets, depends, apart, n_apart):
     """Whether a choice that makes another facet of one cell keeps the other cell away: it chose the rival there, and
     the choice's function is the same for both, by what it depends on or since slopes and constants are the same."""
@@ -203,50 +231,112 @@ def _exclude(mine, theirs, facets, depends, apart, n_apart):
 # --- by corners ---------------------------------------------------------------------------------------------
 
 
-@borrowing(nogil=True)
-def _value(row, point, off, constant, facets):
-    """A facet's function at a point known within an error, and a bound on the error of that."""
-    value = constant * facets.rows[row, 0]
-    size, slack = abs(value), constant * facets.error[row, 0]
+@inlined
+def _value(row, point, facets):
+    """A facet's function at a point, and a bound on the error of that."""
+    value, slack = facets.rows[row, 0], facets.error[row, 0]
+    size = abs(value)
     for t in range(1, facets.rows.shape[1]):
         x, a = point[t - 1], facets.rows[row, t]
         value += x * a
         size += abs(x * a)
-        slack += (abs(x) + off) * facets.error[row, t] + off * abs(a)
+        slack += abs(x) * facets.error[row, t]
     return value, dot_error(facets.rows.shape[1], size, slack)
 
 
 @borrowing(nogil=True)
-def _side(row, facet, facets):
-    """On which side of a row all of a facet certainly lies: 1 where the row is positive, -1 beyond it, 0 not known."""
-    side = 0
-    for place in range(facets.corner_start[facet], facets.corner_start[facet + 1]):
-        corner = facets.corner[place]
-        if facets.is_far[corner]:
-            value, bound = _value(row, facets.ends[corner], facets.off[corner], 0.0, facets)
-        else:
-            value, bound = _value(row, facets.points[corner], facets.off[corner], 1.0, facets)
-        here = 1 if value > bound else -1 if value < -bound else 0
-        if here == 0 or here == -side:
-            return 0
-        side = here
-    return side
+def _measure(members, facets, sizes):
+    """Write the sizes of rows, and of corners of some facets (lemma "a corner inside")."""
+    n_terms = facets.rows.shape[1]
+    for row in range(len(facets.rows)):
+        weight, loose = 0.0, 0.0
+        for t in range(n_terms):
+            weight += abs(facets.rows[row, t])
+            loose += facets.error[row, t]
+        sizes.weight[row] = SAFETY * weight
+        sizes.slope[row] = SAFETY * ((n_terms + 2) * (UNIT_ROUNDOFF * weight + 2.0 * UNDERFLOW) + loose)
+    for facet in members:
+        for corner in facets.corner[facets.corner_start[facet] : facets.corner_start[facet + 1]]:
+            numbers, is_far, reach = sizes.corners[corner], facets.is_far[corner], 1.0
+            numbers[:] = 0.0
+            numbers[0] = 0.0 if is_far else 1.0
+            for t in range(1, n_terms):
+                numbers[t] = facets.ends[corner, t - 1] if is_far else facets.points[corner, t - 1]
+                reach = max(reach, abs(numbers[t]))
+            numbers[-2], numbers[-1] = reach + facets.off[corner], facets.off[corner]
 
 
-@borrowing(nogil=True)
-def _is_apart(mine, theirs, facets, depends, apart, n_apart, tried):
-    """Whether another facet of one cell has all of the other cell's facet behind it; of choices that were not tried."""
-    cell, other = facets.owner[mine], facets.owner[theirs]
+@inlined
+def _signs(row, facet, facets, sizes, wants_bits):
+    """Where a row is certainly positive, and negative, as bits of a facet's first 64 corners; and which it is at all of
+    them: 1, -1, or 0 where that is not known. Bits are right only if wanted."""
+    first, last, n_above, n_below = facets.corner_start[facet], facets.corner_start[facet + 1], 0, 0
+    above, below, bit = np.uint64(0), np.uint64(0), np.uint64(1)
+    weight, slope, ours, n_terms = sizes.weight[row], sizes.slope[row], facets.rows[row], facets.rows.shape[1]
+    # in up to four dimensions without a loop
+    a, b, c = ours[0], ours[1], ours[2] if n_terms > 2 else 0.0
+    d, e = ours[3] if n_terms > 3 else 0.0, ours[4] if n_terms > 4 else 0.0
+    for place in range(first, last):
+        x = sizes.corners[facets.corner[place]]
+        bound = slope * x[-2] + weight * x[-1]
+        value = a * x[0] + b * x[1] + c * x[2] + d * x[3] + e * x[4]
+        for t in range(5, n_terms):
+            value += ours[t] * x[t]
+        if value > bound:
+            n_above += 1
+            above |= bit
+        elif value < -bound:
+            n_below += 1
+            below |= bit
+        if not wants_bits and n_below <= place - first:
+            break
+        bit <<= np.uint64(1)
+    n = max(1, last - first)
+    return above, below, 1 if n_above == n else -1 if n_below == n else 0
+
+
+@inlined
+def _is_implied(column, cell, other, wall, depends, apart, n_apart, facets):
+    """Whether a row of a cell is nowhere negative on the other cell's facet of a wall, by their labels: the winners on
+    the wall tie there, and a function that is the same for both makes the same choice."""
+    is_alike = facets.labels[cell, column] == facets.labels[other, column]
+    return column == facets.column[wall] or (is_alike and _is_free_of(depends[0], column, apart, n_apart))
+
+
+@inlined
+def _inside(mine, theirs, place, other_place, facets, depends, apart, n_apart, side, sizes):
+    """Whether another facet of one cell has all of the other cell's facet behind it (0), or a corner of that facet lies
+    inside the cell but for the wall (1; lemma "a corner inside"), or neither is known (-1)."""
+    cell, other, n = facets.owner[mine], facets.owner[theirs], facets.corner_start[theirs + 1]
+    n -= facets.corner_start[theirs]
+    inside = ~np.uint64(0) >> np.uint64(64 - min(n, 64)) if n > 0 else np.uint64(0)
+    own, rival = np.int64(facets.labels[cell, facets.column[mine]]), facets.rival[mine]
+    for k in range(len(side.rows)):
+        row, bit = side.rows[k], np.uint64(1) << np.uint64(k)
+        column, is_above = facets.column[row], side.needs[0, place] & bit != 0
+        if not is_above and side.needs[1, place] & bit == 0:
+            continue
+        if column == facets.column[mine]:
+            winner = np.int64(facets.labels[facets.owner[row], column])
+            if winner + facets.rival[row] == own + rival and (winner == own or winner == rival):
+                continue  # the wall itself
+        here = side.marks[0 if is_above else 1, k, other_place]
+        if here == 0 or not _is_implied(column, cell, other, mine, depends, apart, n_apart, facets):
+            inside &= here
+        if inside == 0:
+            break
     for row in range(facets.facet_start[cell], facets.facet_start[cell + 1]):
         column = facets.column[row]
-        if row == mine or column < 0 or tried[column]:
+        if row == mine or column < 0 or side.is_shared[column]:
             continue
-        is_alike = facets.labels[cell, column] == facets.labels[other, column]
-        if is_alike and _is_free_of(depends[0], column, apart, n_apart):
-            continue  # both lie on one side
-        if _side(row, theirs, facets) < 0:
-            return True
-    return False
+        is_implied = _is_implied(column, cell, other, mine, depends, apart, n_apart, facets)
+        if is_implied and inside == 0:
+            continue
+        above, _, all_over = _signs(row, theirs, facets, sizes, inside != 0)
+        if all_over < 0:
+            return 0
+        inside = inside if is_implied and above != 0 else inside & above
+    return 1 if inside != 0 else -1
 
 
 # --- by rows that all cells of a side share -----------------------------------------------------------------
@@ -291,42 +381,38 @@ def _shared_rows(cells, facets, depends, is_shared, rows):
 
 
 @borrowing(nogil=True)
-def _mark(ours, theirs, facets, rows, needs, sides):
-    """Write as bits, for facets of the one side, which rows are positive (0) or negative (1) on their cells, and for
-    facets of the other side, on which the rows certainly are."""
+def _mark(ours, theirs, facets, sizes, side):
+    """Write the bits of rows that cells on a side share."""
+    rows = side.rows
     for i in range(len(ours)):
-        cell, needs[0, i], needs[1, i] = facets.owner[ours[i]], 0, 0
+        cell = facets.owner[ours[i]]
         for k in range(len(rows)):
             column = facets.column[rows[k]]
             own = np.int64(facets.labels[cell, column])
             if own == np.int64(facets.labels[facets.owner[rows[k]], column]):
-                needs[0, i] |= np.uint64(1) << np.uint64(k)
+                side.needs[0, i] |= np.uint64(1) << np.uint64(k)
             elif own == facets.rival[rows[k]]:
-                needs[1, i] |= np.uint64(1) << np.uint64(k)
+                side.needs[1, i] |= np.uint64(1) << np.uint64(k)
     for i in range(len(theirs)):
-        sides[0, i], sides[1, i] = 0, 0
         for k in range(len(rows)):
-            side = _side(rows[k], theirs[i], facets)
-            if side != 0:
-                sides[0 if side > 0 else 1, i] |= np.uint64(1) << np.uint64(k)
+            side.marks[0, k, i], side.marks[1, k, i], all_over = _signs(rows[k], theirs[i], facets, sizes, True)
+            if all_over != 0:
+                side.sides[0 if all_over > 0 else 1, i] |= np.uint64(1) << np.uint64(k)
 
 
-@borrowing(nogil=True)
-def _mean_corner(facet, far, facets, mean):
-    """The mean of a facet's corners, those at infinity put far out."""
-    mean[:] = 0.0
-    first, last = facets.corner_start[facet], facets.corner_start[facet + 1]
-    for place in range(first, last):
-        corner = facets.corner[place]
-        for k in range(len(mean)):
-            mean[k] += facets.points[corner, k]
-            if facets.is_far[corner]:
-                mean[k] += far * facets.ends[corner, k]
-    for k in range(len(mean)):
-        mean[k] /= max(1, last - first)
+@inner(nogil=True)
+def _side(ours, theirs, facets, sizes, depends, is_large):
+    """What the cells that have some facets share, asked of the facets on the other side; nothing for small groups."""
+    is_shared, rows, n = np.zeros(facets.labels.shape[1], np.bool_), np.empty(64 if is_large else 0, np.int64), 0
+    if is_large:
+        n = _shared_rows(facets.owner[ours], facets, depends, is_shared, rows)
+    needs, sides = np.zeros((2, len(ours)), np.uint64), np.zeros((2, len(theirs)), np.uint64)
+    side = Side(rows[:n], is_shared, needs, sides, np.zeros((2, n, len(theirs)), np.uint64))
+    _mark(ours, theirs, facets, sizes, side)
+    return side
 
 
-@borrowing(nogil=True)
+@inlined
 def _pivot(wall, facets):
     """The coordinate in which a wall is steepest."""
     pivot = 1
@@ -336,12 +422,12 @@ def _pivot(wall, facets):
     return pivot
 
 
-@borrowing(nogil=True)
+@inlined
 def _is_common(point, one, two, facets):
     """Whether a point of the true wall, one coordinate moved until it lies there, is strictly inside both cells."""
     pivot = _pivot(one, facets)
     steep = abs(facets.rows[one, pivot]) - 2.0 * facets.error[one, pivot]
-    value, bound = _value(one, point, 0.0, 1.0, facets)
+    value, bound = _value(one, point, facets)
     if not steep > 0.0:
         return False
     moved = SAFETY * ((abs(value) + bound) / steep) + UNDERFLOW
@@ -350,7 +436,7 @@ def _is_common(point, one, two, facets):
         cell = facets.owner[facet]
         for row in range(facets.facet_start[cell], facets.facet_start[cell + 1]):
             if row != facet and not facets.is_infinite[row]:
-                value, bound = _value(row, point, 0.0, 1.0, facets)
+                value, bound = _value(row, point, facets)
                 bound += SAFETY * ((abs(facets.rows[row, pivot]) + facets.error[row, pivot]) * moved) + UNDERFLOW
                 if not value > SAFETY * bound:
                     return False
@@ -360,7 +446,7 @@ def _is_common(point, one, two, facets):
 # --- by linear programs -------------------------------------------------------------------------------------
 
 
-@borrowing(nogil=True)
+@inlined
 def _restricted(row, wall, pivot, facets, normal, loose):
     """A row on a wall, one coordinate eliminated (lemma "rows on a wall"): the others' terms, then the constant."""
     head, head_error = facets.rows[wall, pivot], facets.error[wall, pivot]
@@ -379,13 +465,13 @@ def _restricted(row, wall, pivot, facets, normal, loose):
             place += 1
 
 
-@borrowing(nogil=True)
+@inlined
 def _exponent(x):
     """The power of two just above a number, for numbers far from the ends of binary64."""
     return frexp(x)[1] if 2.0**-300 < abs(x) < 2.0**300 else 0
 
 
-@borrowing(nogil=True)
+@inlined
 def _fill_cone(one, two, facets, room):
     """Write the cone over what both cells' rows leave of the wall, as unit rows: their number, and the largest error of
     an entry; no rows where the wall may be none."""
@@ -458,8 +544,8 @@ def _by_program(one, two, facets, room):
     return 1 if _is_common(room.point, one, two, facets) else -1
 
 
-@borrowing(nogil=True)
-def _verdict(one, two, facets, depends, far, room, tried):
+@inlined
+def _verdict(one, two, a, b, facets, depends, room, first, second, sizes):
     """Whether two facets on the two sides of a wall overlap: 1 certainly, 0 certainly not, -1 for programs to say."""
     is_known, n_apart = _are_opposed(facets.owner[one], facets.owner[two], facets, depends, room.apart)
     apart = room.apart
@@ -467,54 +553,45 @@ def _verdict(one, two, facets, depends, far, room, tried):
         return 0
     if _exclude(one, two, facets, depends, apart, n_apart) or _exclude(two, one, facets, depends, apart, n_apart):
         return 0
-    if _is_apart(one, two, facets, depends, apart, n_apart, tried[0]):
-        return 0
-    if _is_apart(two, one, facets, depends, apart, n_apart, tried[1]):
-        return 0
-    _mean_corner(one, far, facets, room.point)
-    if _is_common(room.point, one, two, facets):
-        return 1
-    _mean_corner(two, far, facets, room.mean)
-    if _is_common(room.mean, one, two, facets):
-        return 1
-    for k in range(len(room.point)):
-        room.point[k] = 0.5 * (room.point[k] + room.mean[k])
-    return 1 if _is_common(room.point, one, two, facets) else -1
+    verdict = _inside(one, two, a, b, facets, depends, apart, n_apart, first, sizes)
+    other = _inside(two, one, b, a, facets, depends, apart, n_apart, second, sizes) if verdict != 0 else 0
+    return 0 if other == 0 else max(verdict, other)
 
 
 @kernel(nogil=True)
-def overlaps_in_groups(groups, facets, depends, far):
-    """Pairs of facets that overlap, or may: (n, 2), and for each 1 or -1; ``far`` stands in for M."""
+def overlaps_in_groups(groups, facets, depends):
+    """Pairs of facets that overlap, or may: (n, 2), and for each 1 or -1."""
     dim, tall = facets.rows.shape[1] - 1, 0
     for cell in range(len(facets.facet_start) - 1):
         tall = max(tall, facets.facet_start[cell + 1] - facets.facet_start[cell])
     most = 2 * tall + 1
     room = Room(
-        np.empty(facets.labels.shape[1], np.int64), np.empty(dim), np.empty(dim),
+        np.empty(facets.labels.shape[1], np.int64), np.empty(dim),
         np.empty((dim, most)), np.empty((most, dim)), np.empty((dim + 4, most)), np.empty(most, np.int64),
         np.empty(dim + 1, np.int64), np.ones(most, np.bool_), np.empty(dim), np.empty(most), np.empty(dim, np.int64),
     )  # fmt: skip
-    # as bits, of each member: where shared rows of its own side are positive or negative, and those of the other side
-    needs, sides = np.zeros((2, len(groups.members)), np.uint64), np.zeros((2, len(groups.members)), np.uint64)
-    tried, rows = np.zeros((2, facets.labels.shape[1]), np.bool_), np.empty(64, np.int64)
+    numbers = np.empty((2, len(facets.rows)))
+    sizes = Sizes(numbers[0], numbers[1], np.empty((len(facets.points), max(dim + 1, 5) + 2)))
+    _measure(groups.members, facets, sizes)
     pairs, verdicts, n = np.empty((64, 2), np.int64), np.empty(64, np.int8), 0
     for g in range(len(groups.split)):
-        first, split, last = groups.start[g], groups.split[g], groups.start[g + 1]
-        is_large, tried[:] = (split - first) * (last - split) > 16, False
-        for turn in range(2 if is_large else 0):
-            begin, end, other, other_end = (first, split, split, last) if turn == 0 else (split, last, first, split)
-            ours, theirs = groups.members[begin:end], groups.members[other:other_end]
-            n_rows = _shared_rows(facets.owner[ours], facets, depends, tried[turn], rows)
-            _mark(ours, theirs, facets, rows[:n_rows], needs[:, begin:end], sides[:, other:other_end])
-        for a in range(first, split):
-            for b in range(split, last):
-                one, two = groups.members[a], groups.members[b]
-                if groups.kind[facets.owner[one]] != groups.kind[facets.owner[two]]:
+        ours = groups.members[groups.start[g] : groups.split[g]]
+        theirs = groups.members[groups.split[g] : groups.start[g + 1]]
+        is_large = len(ours) * len(theirs) > 16
+        first = _side(ours, theirs, facets, sizes, depends, is_large)
+        second = _side(theirs, ours, facets, sizes, depends, is_large)
+        for a in range(len(ours)):
+            one = ours[a]
+            kind, needs, is_above = groups.kind[facets.owner[one]], first.needs[0, a], second.sides[0, a]
+            needs_below, is_below = first.needs[1, a], second.sides[1, a]
+            for b in range(len(theirs)):
+                against = (needs & first.sides[1, b]) | (needs_below & first.sides[0, b])
+                if against | (second.needs[0, b] & is_below) | (second.needs[1, b] & is_above):
                     continue
-                against = (needs[0, a] & sides[1, b]) | (needs[1, a] & sides[0, b])
-                if against | (needs[0, b] & sides[1, a]) | (needs[1, b] & sides[0, a]):
+                two = theirs[b]
+                if kind != groups.kind[facets.owner[two]]:
                     continue
-                verdict = _verdict(one, two, facets, depends, far, room, tried)
+                verdict = _verdict(one, two, a, b, facets, depends, room, first, second, sizes)
                 if verdict < 0:
                     verdict = _by_program(one, two, facets, room)
                 if verdict == 0:

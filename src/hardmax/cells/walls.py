@@ -8,6 +8,7 @@ both proves that they overlap, and multipliers that they do not; what floats lea
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -148,13 +149,19 @@ class Functions(NamedTuple):
         return cls(rows, np.full(rows.shape, np.inf), constants, np.full(constants.shape, np.inf), option)
 
 
-def facets_of(pieces: Polytopes, labels: NDArray[Any], off: FloatArray, functions: Functions) -> Any:
-    """What ``overlaps`` asks of polytopes with labels; ``off`` bounds the errors of their corners."""
+def facets_of(
+    pieces: Polytopes,
+    labels: NDArray[Any],
+    off: FloatArray,
+    functions: Functions,
+    at_corners: tuple[IntArray, IntArray],
+) -> Any:
+    """What ``overlaps`` asks of polytopes with labels; ``off`` bounds the errors of their corners, ``at_corners`` are
+    their ``incidences``."""
     from hardmax.cells._wall_kernels import Facets, corners_on_facets
 
     n_facets, walls = len(pieces.walls), pieces.walls
-    start, facet = incidences(pieces)
-    corner_start, corner = corners_on_facets(kernel_array(start), kernel_array(facet), n_facets)
+    corner_start, corner = corners_on_facets(*map(kernel_array, at_corners), n_facets)
     column, rival = split_wall(walls)
     is_infinite = (walls < 0) if pieces.directions is not None else np.zeros(n_facets, dtype=bool)
     is_far = np.zeros(len(pieces.vertices), dtype=bool)
@@ -289,25 +296,51 @@ def _maximum_difference(operation: op.Operation, x: _Difference, one: IntArray, 
 # --- overlaps -----------------------------------------------------------------------------------------------
 
 
+class Sides(NamedTuple):
+    """Facets on the two sides of walls, wall by wall: ``members``, where each wall's begin (n + 1,), and where those
+    of its second side do (n,)."""
+
+    members: IntArray
+    start: IntArray
+    split: IntArray
+
+    @classmethod
+    def of(cls, facets: IntArray, prefix: IntArray, column: IntArray, own: IntArray, rival: IntArray) -> Sides:
+        """Facets with the same number of earlier choices, choice and pair of winners, if there are some on both sides;
+        those where the lower index won come first."""
+        keys = np.stack([prefix, column, np.minimum(own, rival), np.maximum(own, rival)])
+        order = np.lexsort((own > rival, *keys[::-1]))
+        is_first = np.ones(len(order), dtype=bool)
+        is_first[1:] = (keys[:, order[1:]] != keys[:, order[:-1]]).any(axis=0)
+        group = np.cumsum(is_first) - 1
+        counts = np.bincount(2 * group + (own > rival)[order], minlength=2 * int(is_first.sum())).reshape(-1, 2)
+        has_both = (counts > 0).all(axis=1)
+        counts, members = counts[has_both], facets[order[has_both[group]]]
+        start = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts.sum(axis=1))])
+        return cls(members, start, start[:-1] + counts[:, 0])
+
+    @property
+    def pairs(self) -> IntArray:
+        """Every facet of a wall's first side with every one of its second, (n, 2)."""
+        ends = zip(self.start[:-1].tolist(), self.split.tolist(), self.start[1:].tolist(), strict=True)
+        sides = [np.meshgrid(self.members[first:split], self.members[split:last]) for first, split, last in ends]
+        return np.concatenate([np.empty((0, 2), dtype=np.int64), *(np.stack(s, axis=-1).reshape(-1, 2) for s in sides)])
+
+
 def overlaps(
-    facets: Any,
-    sides: list[tuple[IntArray, IntArray]],
-    graph: Graph,
-    kind: IntArray,
+    facets: Any, sides: Sides, graph: Graph, kind: IntArray, are_apart: Callable[[IntArray], BoolArray] | None = None
 ) -> tuple[IntArray, NDArray[np.int8]]:
     """Pairs of facets that overlap or may, positions (n, 2), one of each side: 1 certainly, -1 for rationals to say.
 
-    ``sides`` holds the facets on the two sides of walls. Only facets of cells of one ``kind`` (n_cells,) are compared.
+    Only facets of cells of one ``kind`` (n_cells,) are compared. ``are_apart`` may know more of pairs that are open.
     """
     from hardmax.cells._wall_kernels import Groups, overlaps_in_groups
 
-    counts = np.array([(len(one), len(two)) for one, two in sides], dtype=np.int64).reshape(-1, 2)
-    start = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts.sum(axis=1))])
-    members = np.concatenate([np.empty(0, dtype=np.int64), *(part for pair in sides for part in pair)])
-    far = 16.0 * (1.0 + float(np.abs(facets.points).max(initial=0.0)))
-    groups = Groups(start, start[:-1] + counts[:, 0], members, kernel_array(kind))
-    pairs, verdict = overlaps_in_groups(groups, facets, dependences(graph), far)
+    pairs, verdict = overlaps_in_groups(Groups(*sides, kernel_array(kind)), facets, dependences(graph))
     rest = np.flatnonzero(verdict < 0)
+    if len(rest) and are_apart is not None:
+        verdict[rest[are_apart(pairs[rest])]] = 0
+        rest = np.flatnonzero(verdict < 0)
     if len(rest):
         one, two = facets.labels[facets.owner[pairs[rest]].T]
         with np.errstate(over="ignore", invalid="ignore"):

@@ -1,7 +1,7 @@
 """The parts of ``hm.verify``: enclosures, corners from walls, overlaps on walls, closed polytopes; in rationals."""
 
 from fractions import Fraction
-from itertools import combinations
+from itertools import combinations, product
 from types import SimpleNamespace
 
 import numpy as np
@@ -16,7 +16,7 @@ from hardmax.cells.verify._corner_kernels import _is_within_end, solution_bound,
 from hardmax.cells.verify._label_kernels import cells_one_apart, closes, first_corners, label_sums
 from hardmax.cells.verify.corners import CornerError, _meeting, is_closed
 from hardmax.cells.verify.enclosures import followed
-from hardmax.cells.verify.fixed_choices import exact_cells
+from hardmax.cells.verify.fixed_choices import exact_cells, exact_outputs, needed_choices
 from hardmax.cells.verify.subject import Subject
 from hardmax.exact.compiling import kernel
 from hardmax.exact.rationals import fraction
@@ -55,11 +55,12 @@ def test_guards_and_maps_lie_within_their_proved_errors():
         [hm.Affine([[1 / 3, 1.0], [0.7, -1.0]], [0.1, 0.2]), hm.ReLU(slope=1 / 7), hm.Affine([[1.0, 3.0]])], 2
     )
     cases.append(hm.enumerate_cells(slope, hm.Box([-1, -1], [1, 1])))
+    cases.append(hm.enumerate_cells(slope, hm.Segment([1.0, 0.0], [1.0, 1.0])))  # one entry is picked and added to
     n_rounded = 0
-    for cells in cases:
+    for cells, kind in product(cases, (np.float64, np.longdouble)):
         graph, is_line = cells.network.graph, cells.dim == 1 and isinstance(cells.domain, hm.Segment)
         labels = cells.labels[:6]
-        *guards, (output, row_of) = followed(graph, cells.domain, labels, is_line)
+        *guards, (output, row_of) = followed(graph, cells.domain, labels, is_line, kind)
         for index, truth in enumerate(exact_cells(graph, cells.domain, labels)):
             rows = iter(truth.rows)
             for terms, of in guards:
@@ -73,8 +74,26 @@ def test_guards_and_maps_lie_within_their_proved_errors():
 
 def test_dyadic_numbers_are_followed_without_error():
     cells = random_complex(1, 3, "deep relu", "integers", "box")
-    for terms, _ in followed(cells.network.graph, cells.domain, cells.labels, False):
-        assert terms.exact.all() and not terms.error.any() and terms.units.any()
+    for k, (terms, _) in enumerate(followed(cells.network.graph, cells.domain, cells.labels, False)):
+        assert terms.exact.all() and not terms.error.any() and terms.units.any() == (k > 0)
+
+
+def test_labels_that_agree_in_what_the_output_asks_for_have_one_map():
+    n_agree = 0
+    for seed, layers in enumerate(2 * ("deep relu", "attention then relu", "maxout")):
+        cells = random_complex(seed, 2, layers, "integers", "box")
+        graph, labels = cells.network.graph.in_parts, cells.labels[:40]
+        turned = labels.copy()
+        turned[:, seed % 3 :: 3] = 0  # of cells there are none, which does not matter
+        labels = np.concatenate([labels, turned, np.zeros_like(labels)])
+        known = {}
+        for needed, output in zip(
+            needed_choices(graph, labels), exact_outputs(graph, cells.domain, labels), strict=True
+        ):
+            found = [fraction(x) for x in output.reshape(-1)]
+            assert known.setdefault(needed.tobytes(), found) == found
+        n_agree += len(np.unique(labels, axis=0)) - len(known)
+    assert n_agree > 10, n_agree
 
 
 def test_subnormal_weights_prove_nothing():

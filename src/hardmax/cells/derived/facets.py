@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from hardmax.cells.polytopes import split_wall
 from hardmax.cells.prefixes import prefix_ids, stage_of_columns
-from hardmax.cells.walls import Functions, facets_of, overlaps
+from hardmax.cells.walls import Functions, Sides, facets_of, incidences, overlaps
 from hardmax.errors import PrecisionError
 from hardmax.exact.integers import cleared, primitive
 from hardmax.exact.linear_program import exact_interior_point
@@ -135,17 +135,12 @@ class _Facets:
         owner, (column, rival) = self._owner[open_], split_wall(self._pieces.walls[open_])
         own = self._cells.labels[owner, column].astype(np.int64)
         prefix = np.stack(self._prefixes)[self._stage_of[column], owner] if len(open_) else open_
-        keys = np.stack([prefix, column, np.minimum(own, rival), np.maximum(own, rival)], axis=1)
-        group = np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1)
-        order = np.lexsort((own > rival, group))
-        parts = np.split(order, np.flatnonzero(np.diff(group[order])) + 1)
-        sides = [(open_[part[own[part] < rival[part]]], open_[part[own[part] > rival[part]]]) for part in parts]
-        sides = [(ours, theirs) for ours, theirs in sides if len(ours) and len(theirs)]
-        if not sides:
+        sides = Sides.of(open_, prefix, column, own, rival)
+        if len(sides.split) == 0:
             return np.empty((0, 2), dtype=np.int64), np.empty(0, dtype=np.int8)
         pieces, is_proved = self._pieces, self._pieces.error is not None and self._cells.exactness != "estimated"
         off = pieces.error if is_proved and pieces.error is not None else np.full(len(pieces.vertices), np.inf)
-        facets = facets_of(pieces, self._cells.labels, off, self._functions())
+        facets = facets_of(pieces, self._cells.labels, off, self._functions(), incidences(pieces))
         return overlaps(facets, sides, self._cells.network.graph.in_parts, kind)
 
     def _functions(self) -> Functions:

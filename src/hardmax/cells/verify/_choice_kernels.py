@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hardmax.cells.verify._corner_kernels import ONE_FLOAT, dot_error, fits, inlined, lattice_of, whole_value
+from hardmax.cells.verify._corner_kernels import ONE_FLOAT, dot_error, fits, lattice_of, whole_value
 from hardmax.exact.compiling import borrowing, kernel
 from hardmax.exact.expansions import two_sum
 from hardmax.exact.rounding import SAFETY, UNDERFLOW, UNIT_ROUNDOFF
@@ -150,7 +150,7 @@ def _bounds(guards, row, node, reach, has_constant, bound):
     return n_large == 0
 
 
-@inlined
+@borrowing(nogil=True)
 def _hold(node, shapes, corner, source, target):
     """Copy the numbers of the options whose walls a corner is said to lie on."""
     for place in range(shapes.incident_start[corner], shapes.incident_start[corner + 1]):
@@ -237,7 +237,7 @@ def _wins(race, lattice, shapes, cell, column, rival, is_relu, is_needed, wholes
         if _is_on(shapes, corner, column, rival, is_relu):
             continue
         error = shapes.error[corner]
-        whole = wholes[corner]
+        whole = wholes[min(corner, len(wholes) - 1)]
         value, bound = _at(lead, loose, 1.0, shapes.points[corner], error, lattice)
         value, bound = _at_whole(race, lattice, whole, value, bound, False)
         wins, clearly = value >= bound, value > bound

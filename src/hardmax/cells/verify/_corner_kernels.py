@@ -18,8 +18,6 @@ from hardmax.exact.rounding import SAFETY, UNDERFLOW, UNIT_ROUNDOFF
 
 dot_error, corner_error = inner(rounding.dot_error), inner(rounding.corner_error)
 split_sum_error = inner(rounding.split_sum_error)
-#: For what one place calls for every corner: a call costs more than such a loop, by the arrays that it hands over.
-inlined = inner(nogil=True, inline="always")
 
 #: Sums of numbers on a lattice are exact in two parts up to so many bits, and in one float up to so many.
 _TWO_PARTS, ONE_FLOAT = 60, 50
@@ -52,7 +50,8 @@ class Shapes(NamedTuple):
 class Proofs(NamedTuple):
     """What is proved of corners: the first of those that are one point by their labels; how far floats may be from it,
     infinite where not proved; what roundings explain of that; whether all choices win there but for those that make
-    its walls; and integers (w, p, q) of corners that are proved to be p / w + M q / w, w = 0 of others."""
+    its walls; and integers (w, p, q) of corners that are proved to be p / w + M q / w, w = 0 of others, one row for all
+    where none has any."""
 
     first: Any
     limit: Any
@@ -93,14 +92,14 @@ def fits(size, lattice, bits):
 # --- corners from their walls -------------------------------------------------------------------------------
 
 
-@inlined
+@borrowing(nogil=True)
 def _upper_half(x):
     """The upper half of a float's bits, after Dekker."""
     t = 134217729.0 * x
     return t - (t - x)
 
 
-@inlined
+@borrowing(nogil=True)
 def _residual(walls, facet, point, is_far, uppers, upper):
     """What a wall is at a point, in one float, the sum of the terms' absolute values, and what the wall's errors add.
 
@@ -190,7 +189,7 @@ def _invert(matrix, inverse, scale, swaps):
     return True
 
 
-@inlined
+@borrowing(nogil=True)
 def _share(matrix, matrix_error, inverse, widths):
     """Lemma "linear system": a bound on the row sums of |I - R A|, infinite where there is none.
 
@@ -221,7 +220,7 @@ def _share(matrix, matrix_error, inverse, widths):
     return share
 
 
-@inlined
+@borrowing(nogil=True)
 def _solution_bound(share, inverse, gap, gap_error):
     """Lemma "linear system", the share of the defect given."""
     dim = len(inverse)
@@ -271,7 +270,7 @@ class System(NamedTuple):
     upper: Any
 
 
-@inlined
+@borrowing(nogil=True)
 def _load(system, walls, facets, dim):
     """Write the normals of walls, choose dim of them and invert these; returns whether that is possible."""
     n, kept = len(facets), system.kept
@@ -294,7 +293,7 @@ def _load(system, walls, facets, dim):
     return _invert(system.matrix, system.inverse, system.scale, system.swaps)
 
 
-@inlined
+@borrowing(nogil=True)
 def _is_zero(point):
     for x in point:
         if x != 0.0:
@@ -302,7 +301,7 @@ def _is_zero(point):
     return True
 
 
-@inlined
+@borrowing(nogil=True)
 def _leave(system, walls, facets, first, point, is_far, is_last):
     """Write what walls leave at a point: the chosen ones first. Returns whether all leave nothing, and exactly that.
 
@@ -325,7 +324,7 @@ def _leave(system, walls, facets, first, point, is_far, is_last):
     return is_exact
 
 
-@inlined
+@borrowing(nogil=True)
 def _explained(system, facets, shapes, units, point, is_far):
     """What one rounding of each operation explains of a corner's error, in unit roundoffs."""
     dim, size = len(point), system.size
@@ -379,7 +378,7 @@ def _is_inside(shapes, cell, corner, facets, whole):
     return True
 
 
-@inlined
+@borrowing(nogil=True)
 def _distance(system, walls, shapes, corner, facets, first, units, share):
     """How far a corner may be from where its walls meet, infinite where that is not proved to be within its error; and
     what roundings explain of that, with the largest coordinate, in unit roundoffs."""
@@ -458,8 +457,26 @@ def _reduce(whole):
 
 
 @borrowing(nogil=True)
+def _is_exact(walls, facet):
+    """Whether a wall is known without error, each number as one float."""
+    for t in range(walls.value.shape[1]):
+        if not (walls.is_exact[facet] and walls.low[facet, t] == 0.0 and walls.error[facet, t] == 0.0):
+            return False
+    return True
+
+
+@borrowing(nogil=True)
+def _are_exact(walls, facets):
+    """Whether all of some walls are."""
+    for facet in facets:
+        if not _is_exact(walls, facet):
+            return False
+    return True
+
+
+@borrowing(nogil=True)
 def _find_whole(system, walls, shapes, corner, facets, whole):
-    """Write the integers of a corner, if its walls have integers: proved by these walls, which must vanish there.
+    """Write the integers of a corner whose walls are exact, if these have integers and vanish there.
     Returns the corner's distance from its floats, infinite where that is not found."""
     dim = len(system.matrix)
     for i in range(dim):
@@ -486,9 +503,6 @@ def _find_whole(system, walls, shapes, corner, facets, whole):
         return np.inf
     for facet in facets:
         row, shift = walls.value[facet, 1:], walls.lattice[facet]
-        for t in range(dim + 1):
-            if not (walls.is_exact[facet] and walls.low[facet, t] == 0.0 and walls.error[facet, t] == 0.0):
-                return np.inf
         if whole_value(row, shift, walls.value[facet, 0], p, weight) != 0.0:
             return np.inf
         if len(shapes.ends) > 0 and whole_value(row, shift, walls.infinite[facet], q, weight) != 0.0:
@@ -496,54 +510,96 @@ def _find_whole(system, walls, shapes, corner, facets, whole):
     return distance
 
 
+@borrowing(nogil=True)
+def _is_behind(row, corners, shapes, walls, wholes):
+    """Whether all of some corners have integers and certainly lie on a row's wall or behind it."""
+    dim, shift, normal, is_far = shapes.points.shape[1], walls.lattice[row], walls.value[row, 1:], len(shapes.ends) > 0
+    for corner in corners:
+        whole = wholes[corner]
+        value = whole_value(normal, shift, walls.value[row, 0], whole[1 : dim + 1], whole[0])
+        far = whole_value(normal, shift, 0.0, whole[dim + 1 :], whole[0]) if is_far else 0.0
+        if not (whole[0] > 0.0 and (far < 0.0 or (far == 0.0 and value <= 0.0))):
+            return False
+    return len(corners) > 0
+
+
+@kernel(nogil=True, vectors=False)
+def apart_in_integers(pairs, owner, corner_start, corners, shapes, walls, wholes):
+    """Which pairs of facets are kept apart by another facet of one of their cells, on whose wall, or behind it, all
+    corners of the other lie: where walls and corners have integers."""
+    found = np.zeros(len(pairs), np.bool_)
+    for i in range(len(pairs)):
+        for k in range(2):
+            cell, other = owner[pairs[i, k]], pairs[i, 1 - k]
+            theirs = corners[corner_start[other] : corner_start[other + 1]]
+            for row in range(shapes.facet_start[cell], shapes.facet_start[cell + 1]):
+                if row != pairs[i, k] and walls.infinite[row] == 0.0 and _is_exact(walls, row):
+                    found[i] = found[i] or _is_behind(row, theirs, shapes, walls, wholes)
+    return found
+
+
 # --- all corners of cells -----------------------------------------------------------------------------------
 
 
 @borrowing(nogil=True)
-def _settle_cell(cell, system, walls, shapes, units, proofs, in_integers):
-    """Write what is proved of the corners of a cell, of those that stand for themselves, or find integers of all."""
+def _settle_cell(cell, system, walls, shapes, units, proofs, nothing):
+    """Write what is proved of the corners of a cell, of those that stand for themselves."""
     dim, start, n_asked, first = len(system.matrix), shapes.incident_start, 0, shapes.facet_start[cell]
     for corner in range(shapes.vertex_start[cell], shapes.vertex_start[cell + 1]):
-        n_asked += 1 if in_integers or proofs.first[corner] == corner else 0
+        n_asked += 1 if proofs.first[corner] == corner else 0
     for facet in range(first, shapes.facet_start[cell + 1] if n_asked else first):
         for t in range(1, dim + 1):
             system.uppers[facet - first, t] = _upper_half(walls.value[facet, t])
     for corner in range(shapes.vertex_start[cell], shapes.vertex_start[cell + 1] if n_asked else 0):
-        if not in_integers and proofs.first[corner] != corner:
+        facets = shapes.incident_facet[start[corner] : start[corner + 1]]
+        if proofs.first[corner] != corner or not _load(system, walls, facets, dim):
             continue
-        facets, whole = shapes.incident_facet[start[corner] : start[corner + 1]], proofs.whole[corner]
-        if not _load(system, walls, facets, dim):
-            continue
-        share, limit, explained = _share(system.matrix, system.off, system.inverse, system.gap), np.inf, np.inf
-        if in_integers:
-            limit = _find_whole(system, walls, shapes, corner, facets, whole) if share < 0.5 else np.inf
-        else:
-            limit, explained = _distance(system, walls, shapes, corner, facets, first, units, share)
-        is_proved = limit < np.inf and _is_inside(shapes, cell, corner, facets, whole)
-        if in_integers:
-            whole[0] = whole[0] if is_proved else 0.0
-        else:
-            proofs.limit[corner], proofs.explained[corner] = limit if is_proved else np.inf, explained
+        share = _share(system.matrix, system.off, system.inverse, system.gap)
+        limit, proofs.explained[corner] = _distance(system, walls, shapes, corner, facets, first, units, share)
+        is_proved = limit < np.inf and _is_inside(shapes, cell, corner, facets, nothing)
+        proofs.limit[corner] = limit if is_proved else np.inf
 
 
-@kernel(nogil=True, vectors=False)
-def settle_corners(cells, shapes, walls, units, proofs, in_integers):
-    """Write how far corners of cells may be from where their walls meet, of those that stand for themselves; or, for
-    all of them, the integers of those that have some and lie within their errors.
-
-    ``units`` (choices + 1, terms) counts the roundings of each choice's walls, the last row the domain's own.
-    """
-    dim, start, most, tall = walls.value.shape[1] - 1, shapes.incident_start, walls.value.shape[1], 1
+@inner(nogil=True)
+def _room_for(cells, shapes, dim):
+    """Room for the corners of some cells."""
+    start, most, tall = shapes.incident_start, dim + 1, 1
     for cell in cells:
         tall = max(tall, shapes.facet_start[cell + 1] - shapes.facet_start[cell])
         for corner in range(shapes.vertex_start[cell], shapes.vertex_start[cell + 1]):
             most = max(most, start[corner + 1] - start[corner])
     whole, squares, rows = np.empty((2, most), dtype=np.int64), np.empty((2, dim, dim)), np.empty((2, most, dim))
     long, uppers = np.empty((6, most)), np.empty((tall, dim + 1))
-    system = System(rows[0], rows[1], whole[0], whole[1], squares[0], squares[1], long[0], long[1], long[2], long[3],
-                    long[4], uppers, long[5])  # fmt: skip
+    return System(rows[0], rows[1], whole[0], whole[1], squares[0], squares[1], long[0], long[1], long[2], long[3],
+                  long[4], uppers, long[5])  # fmt: skip
+
+
+@kernel(nogil=True, vectors=False)
+def settle_corners(cells, shapes, walls, units, proofs):
+    """Write how far corners of cells may be from where their walls meet, of those that stand for themselves.
+
+    ``units`` (choices + 1, terms) counts the roundings of each choice's walls, the last row the domain's own.
+    """
+    system, nothing = _room_for(cells, shapes, walls.value.shape[1] - 1), np.zeros(1)
     for cell in cells:
-        _settle_cell(cell, system, walls, shapes, units, proofs, in_integers)
+        _settle_cell(cell, system, walls, shapes, units, proofs, nothing)
+
+
+@kernel(nogil=True, vectors=False)
+def find_integers(cells, shapes, walls, wholes):
+    """Write the integers of corners of cells, of those that have some and lie within their errors."""
+    dim, start = walls.value.shape[1] - 1, shapes.incident_start
+    system = _room_for(cells, shapes, dim)
+    for cell in cells:
+        for corner in range(shapes.vertex_start[cell], shapes.vertex_start[cell + 1]):
+            facets, whole = shapes.incident_facet[start[corner] : start[corner + 1]], wholes[corner]
+            if not _are_exact(walls, facets) or not _load(system, walls, facets, dim):
+                continue
+            limit = np.inf
+            if _share(system.matrix, system.off, system.inverse, system.gap) < 0.5:
+                limit = _find_whole(system, walls, shapes, corner, facets, whole)
+            is_proved = limit < np.inf and _is_inside(shapes, cell, corner, facets, whole)
+            whole[0] = whole[0] if is_proved else 0.0
 
 
 # --- cells from their corners -------------------------------------------------------------------------------
@@ -560,17 +616,37 @@ def _is_near(points, corner, other, limit, error):
 
 
 @kernel(nogil=True, vectors=False)
+def loosest(shapes, scale, looseness, sharp):
+    """The largest quotient of a corner's error and its scale, or ``sharp`` of its coordinates if that is more; and the
+    first corner where it is above ``looseness``, -1 for none."""
+    worst, found = 0.0, -1
+    for corner in range(len(shapes.points)):
+        reach = 0.0
+        for k in range(shapes.points.shape[1]):
+            reach = max(reach, abs(shapes.points[corner, k]))
+            if len(shapes.ends) > 0:
+                reach = max(reach, abs(shapes.ends[corner, k]))
+        error, unit = shapes.error[corner], scale[corner]
+        unit = sharp * reach if unit < sharp * reach else unit
+        if error > looseness * unit and found < 0:
+            found = corner
+        if error > worst * unit:
+            worst = error / max(unit, UNDERFLOW)
+    return worst, found
+
+
+@kernel(nogil=True, vectors=False)
 def settle_cells(cells, shapes, proofs, scale):
-    """Which cells have all corners within their errors, and which of them all choices winning there; of all cells.
+    """Which cells have all corners within their errors, and which of them all choices winning there.
 
     ``scale`` gets what roundings explain of each corner's error. A choice that makes a facet wins at a corner off it.
     """
-    n_cells, tall = len(shapes.vertex_start) - 1, 1
-    is_proved, is_clear = np.zeros(n_cells, np.bool_), np.zeros(n_cells, np.bool_)
+    is_proved, is_clear, tall = np.zeros(len(cells), np.bool_), np.zeros(len(cells), np.bool_), 1
     for cell in cells:
         tall = max(tall, shapes.facet_start[cell + 1] - shapes.facet_start[cell])
     counts = np.empty(tall, np.int64)
-    for cell in cells:
+    for i in range(len(cells)):
+        cell = cells[i]
         reach, first, last = 0.0, shapes.vertex_start[cell], shapes.vertex_start[cell + 1]
         for corner in range(first, last):
             for k in range(shapes.points.shape[1]):
@@ -585,10 +661,10 @@ def settle_cells(cells, shapes, proofs, scale):
             is_near = _is_near(shapes.points, corner, other, limit, error)
             if len(shapes.ends) > 0:
                 is_near = is_near and _is_near(shapes.ends, corner, other, limit, error)
-            proved = proved and (is_near or proofs.whole[corner, 0] > 0.0)
+            proved = proved and (is_near or proofs.whole[min(corner, len(proofs.whole) - 1), 0] > 0.0)
             for place in range(shapes.incident_start[corner], shapes.incident_start[corner + 1]):
                 counts[shapes.incident_facet[place] - begin] += 1
         for facet in range(shapes.facet_start[cell + 1] - begin):
             clear = clear and counts[facet] < last - first
-        is_proved[cell], is_clear[cell] = proved, clear
+        is_proved[i], is_clear[i] = proved, clear
     return is_proved, is_clear

@@ -83,6 +83,22 @@ def closes(masks, n_corners, dim):
     return 1
 
 
+@kernel(nogil=True, vectors=False)
+def closed_cells(cells, shapes):
+    """``closes`` of some cells; -1 also for those of more than 64 corners."""
+    found, dim = np.full(len(cells), -1), shapes.points.shape[1]
+    for i in range(len(cells)):
+        first, last = shapes.vertex_start[cells[i]], shapes.vertex_start[cells[i] + 1]
+        begin, end = shapes.facet_start[cells[i]], shapes.facet_start[cells[i] + 1]
+        if last - first <= 64:
+            masks = np.zeros(end - begin, np.uint64)
+            for corner in range(first, last):
+                for place in range(shapes.incident_start[corner], shapes.incident_start[corner + 1]):
+                    masks[shapes.incident_facet[place] - begin] |= np.uint64(1) << np.uint64(corner - first)
+            found[i] = closes(masks, last - first, dim)
+    return found
+
+
 @borrowing(nogil=True)
 def _has_same_edge(incidence, edge, other, bit, other_bit):
     """Whether two corners lie on the same facets, one facet of each left out."""
@@ -294,12 +310,12 @@ def first_corners(labels, keys, weights, is_sign, shapes):
         size *= 2
     mask, shift, odd = np.uint64(size - 1), np.uint64(24), np.uint64(0x9E3779B97F4A7C15)
     table, found, n_kept = np.full(size, -1, np.int32), np.empty(n, np.int64), 0
-    kept, kept_keys, owner = np.empty(n, np.int64), np.empty(n, np.uint64), np.empty(n, np.int64)
-    start, walls = np.zeros(n + 1, np.int64), np.empty(shapes.incident_start[-1], np.int64)
+    # of each corner that was kept: its key, its number, its cell, and where its walls begin and end
+    kept, walls = np.empty((n, 5), np.int64), np.empty(shapes.incident_start[-1], np.int64)
     for cell in range(len(shapes.vertex_start) - 1):
         ours = labels[cell]
         for corner in range(shapes.vertex_start[cell], shapes.vertex_start[cell + 1]):
-            begin, key = start[n_kept], keys[cell]
+            begin, key = kept[n_kept - 1, 4] if n_kept else 0, keys[cell]
             end = begin + _sorted_walls(shapes, corner, is_sign, walls[begin:])
             for wall in walls[begin:end]:
                 column = wall >> 24
@@ -309,13 +325,14 @@ def first_corners(labels, keys, weights, is_sign, shapes):
             place, other = key >> shift & mask, -1
             while table[place] >= 0 and other < 0:
                 k = np.int64(table[place])
-                if kept_keys[k] == key and start[k + 1] - start[k] == end - begin:
-                    others = walls[start[k] : start[k + 1]]
-                    other = k if _are_one(walls[begin:end], others, ours, labels[owner[k]], is_sign) else -1
+                theirs = kept[k]
+                if np.uint64(theirs[0]) == key and theirs[4] - theirs[3] == end - begin:
+                    others = walls[theirs[3] : theirs[4]]
+                    other = k if _are_one(walls[begin:end], others, ours, labels[theirs[2]], is_sign) else -1
                 place = place + np.uint64(1) & mask
             if other < 0:
-                table[place], other = n_kept, n_kept
-                kept[n_kept], kept_keys[n_kept], owner[n_kept], start[n_kept + 1] = corner, key, cell, end
+                table[place], other, row = n_kept, n_kept, kept[n_kept]
+                row[0], row[1], row[2], row[3], row[4] = np.int64(key), corner, cell, begin, end
                 n_kept += 1
-            found[corner] = kept[other]
+            found[corner] = kept[other, 1]
     return found

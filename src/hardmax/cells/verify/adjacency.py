@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from hardmax.cells.verify.check import Check
+from hardmax.cells.verify.settled import apart_by_integers
 from hardmax.cells.verify.shared_facets import (
     cells_behind,
     choice_levels,
@@ -24,7 +25,7 @@ from hardmax.cells.verify.shared_facets import (
     share_facet,
 )
 from hardmax.cells.verify.subject import Subject
-from hardmax.cells.walls import distinct, overlaps
+from hardmax.cells.walls import Sides, distinct, overlaps
 from hardmax.exact.quadratic import compare
 from hardmax.exactness import IntArray
 
@@ -72,16 +73,18 @@ def find_borders(subject: Subject) -> Borders:
     return Borders(distinct(np.concatenate([across, *more])), n_settled, np.array(left, dtype=np.int64))
 
 
-def _overlapping(subject: Subject, sides: list[tuple[IntArray, IntArray]]) -> tuple[IntArray, int]:
+def _overlapping(subject: Subject, sides: Sides) -> tuple[IntArray, int]:
     """The facets on the two sides of walls that overlap, (n, 2), and how many rationals were asked for."""
-    sides = [(ours, theirs) for ours, theirs in sides if len(ours) and len(theirs)]
-    if not sides:
+    if len(sides.split) == 0:
         return np.empty((0, 2), dtype=np.int64), 0
     if subject.in_rationals:
-        pairs = np.concatenate([np.stack(np.meshgrid(*pair), axis=-1).reshape(-1, 2) for pair in sides])
+        pairs = sides.pairs
         verdict = np.full(len(pairs), -1)
     else:
-        pairs, verdict = overlaps(subject.facets, sides, subject.graph, np.zeros(subject.n_cells, dtype=np.int64))
+        alike = np.zeros(subject.n_cells, dtype=np.int64)
+        pairs, verdict = overlaps(
+            subject.facets, sides, subject.graph, alike, lambda rest: apart_by_integers(subject, rest)
+        )
     doubtful, owner, first = np.flatnonzero(verdict < 0), subject.facet_owner, subject.pieces.facet_start
     subject.put_into_shape(np.unique(owner[pairs[doubtful]]))
     for k, (one, two) in zip(doubtful.tolist(), pairs[doubtful].tolist(), strict=True):

@@ -11,7 +11,7 @@ from hardmax.cells.polytopes import SHARP
 from hardmax.cells.verify.check import Check
 from hardmax.cells.verify.corners import CornerError, ExactShape, facets_at_corners, is_closed, strays
 from hardmax.cells.verify.fixed_choices import exact_inputs, exact_outputs
-from hardmax.cells.verify.subject import Subject
+from hardmax.cells.verify.subject import Subject, random_numbers
 from hardmax.cells.walls import distinct, kernel_array
 from hardmax.errors import PrecisionError, WeightError
 from hardmax.exact.quadratic import compare
@@ -123,37 +123,22 @@ def _open(subject: Subject) -> str | None:
     pieces, dim = subject.pieces, subject.dim
     if dim < 3 or pieces.incidence is None:  # ends and edges are in order by their layout
         return None
-    from hardmax.cells.verify._label_kernels import plain_cells
+    from hardmax.cells.verify._label_kernels import closed_cells, plain_cells
 
-    weights = np.random.default_rng(0).integers(0, 1 << 63, size=1021, dtype=np.uint64)
-    found = plain_cells(kernel_array(pieces.incidence.astype(np.uint64, copy=False)), subject.shapes, weights)
+    incidence = kernel_array(pieces.incidence.astype(np.uint64, copy=False))
+    found = plain_cells(incidence, subject.shapes, random_numbers(1021))
     if (found == 1).any():
         return f"cell {int(np.argmax(found == 1))}: an edge has other than two corners"
     used = np.zeros(len(pieces.walls), dtype=bool)
     used[subject.incident_facet] = True
     if not used.all():
         return f"cell {int(subject.facet_owner[np.argmin(used)])}: a facet has no corner"
-    for index in np.flatnonzero(found == 0).tolist():
-        if not _is_closed(subject, index):
+    rest = np.flatnonzero(found == 0)
+    for index, verdict in zip(rest.tolist(), closed_cells(rest, subject.shapes) if len(rest) else (), strict=True):
+        n_facets = int(pieces.facet_start[index + 1] - pieces.facet_start[index])
+        if verdict == 0 or (verdict < 0 and not is_closed(facets_at_corners(pieces, index), n_facets, dim)):
             return f"cell {index}: its facets do not bound it all around"
     return None
-
-
-def _is_closed(subject: Subject, index: int) -> bool:
-    """``is_closed``, compiled where it can be."""
-    from hardmax.cells.verify._label_kernels import closes
-
-    pieces, dim = subject.pieces, subject.dim
-    (low, high), (first, last) = pieces.facet_start[index : index + 2], pieces.vertex_start[index : index + 2]
-    if last - first <= 64:
-        masks = np.zeros(high - low, dtype=np.uint64)
-        start = subject.incident_start[first : last + 1]
-        bits = np.repeat(np.uint64(1) << np.arange(last - first, dtype=np.uint64), np.diff(start))
-        np.bitwise_or.at(masks, subject.incident_facet[start[0] : start[-1]] - low, bits)
-        verdict = closes(masks, last - first, dim)
-        if verdict >= 0:
-            return bool(verdict)
-    return is_closed(facets_at_corners(pieces, index), int(high - low), dim)
 
 
 def _misplaced(subject: Subject, index: int, shape: ExactShape) -> str | None:
@@ -197,21 +182,18 @@ def check_errors(subject: Subject) -> Check:
     """No claimed error is looser than LOOSENESS times what one rounding of each operation explains, or SHARP says."""
     if subject.is_estimated:
         return Check("error bounds", True, "none are claimed: the complex is estimated")
-    found = subject.settled
-    worst, pieces = 0.0, subject.pieces
-    reach = np.abs(pieces.vertices if pieces.directions is None else np.hstack([pieces.vertices, pieces.directions]))
-    sharp = SHARP / LOOSENESS * reach.max(axis=1, initial=0.0)
-    for what, claimed, scale in (
-        ("corner", subject.errors, np.maximum(found.corner_scale, sharp)),
-        ("map", subject.map_errors, np.full(subject.map_errors.shape, found.map_scale.max())),
-    ):
-        with np.errstate(over="ignore", invalid="ignore"):
-            loose = claimed > LOOSENESS * scale
-            worst = max(worst, float((claimed / scale).max(initial=0.0)))
-        if loose.any():
-            at = tuple(int(k) for k in np.argwhere(loose)[0])
-            detail = f"the error {claimed[at]:.3g} of {what} {at[0]} is more than {LOOSENESS:g} times {scale[at]:.3g}"
-            return Check("error bounds", False, f"{detail}, which roundings explain")
+    from hardmax.cells.verify._corner_kernels import loosest
+
+    found, of_maps = subject.settled, subject.map_errors.max(axis=1, initial=0.0)
+    worst, corner = loosest(subject.shapes, found.corner_scale, LOOSENESS, SHARP / LOOSENESS)
+    scale = float(found.map_scale.max())
+    loose = [("map", cell, of_maps[cell], scale) for cell in np.flatnonzero(of_maps > LOOSENESS * scale)[:1].tolist()]
+    if corner >= 0:
+        loose = [("corner", corner, subject.errors[corner], found.corner_scale[corner])]
+    for what, at, error, unit in loose:
+        detail = f"the error {error:.3g} of {what} {at} is more than {LOOSENESS:g} times {unit:.3g}"
+        return Check("error bounds", False, f"{detail}, which roundings explain")
+    worst = max(worst, float(of_maps.max(initial=0.0)) / scale)
     return Check(
         "error bounds", True, f"the loosest is {worst:.3g} times what roundings explain, {LOOSENESS:g} allowed"
     )

@@ -38,21 +38,23 @@ class Terms:
     value : (rows, terms, *shape), constant term first.
     units : (rows, terms, *shape) bounds on the errors, in unit roundoffs of whichever floats compute them.
     lattice, exact : (rows,) exponents of powers of two; whether nothing was rounded so far.
+    picks : whether each term of each row is without error, and zero but for one entry at most, which is 1.
     """
 
     value: NDArray[Any]
     units: FloatArray
     lattice: IntArray
     exact: BoolArray
+    picks: bool = False
 
     def take(self, rows: IntArray) -> Terms:
         """Some rows."""
-        return Terms(self.value[rows], self.units[rows], self.lattice[rows], self.exact[rows])
+        return Terms(self.value[rows], self.units[rows], self.lattice[rows], self.exact[rows], self.picks)
 
     def reshaped(self, *shape: int) -> Terms:
         """The same numbers, every tensor in another shape."""
-        head = self.value.shape[:2]
-        return Terms(self.value.reshape(*head, *shape), self.units.reshape(*head, *shape), self.lattice, self.exact)
+        value, units = (part.reshape(*part.shape[:2], *shape) for part in (self.value, self.units))
+        return Terms(value, units, self.lattice, self.exact, self.picks)
 
     @property
     def size(self) -> FloatArray:
@@ -62,7 +64,7 @@ class Terms:
     @property
     def bits(self) -> int:
         """How many bits the floats have."""
-        return int(np.finfo(self.value.dtype).nmant) + 1
+        return 53 if self.value.dtype == np.float64 else int(np.finfo(self.value.dtype).nmant) + 1
 
     @property
     def unit(self) -> float:
@@ -111,40 +113,57 @@ def followed(
 def roundings(graph: Graph, domain: Domain, is_quadratic: bool) -> tuple[list[FloatArray], FloatArray]:
     """How many unit roundoffs bounds with one number a tensor may add up to, (terms,): of each choosing node's guards,
     and of the output; with absolute values of all weights, the largest entry in place of each, and no ReLU off."""
-    start = _inputs(graph, domain, 3 if is_quadratic else domain.dim + 1, np.float64)
-    values, guards = [_levelled(Terms(np.abs(start.value), start.units, start.lattice, start.exact))], []
+    n_terms = 3 if is_quadratic else domain.dim + 1
+    origin, basis = domain.slice_of(graph.input_shape)
+    start: list[FloatArray] = [np.zeros((2, n_terms))]  # of each tensor the largest number of a term, and its units
+    start[0][0, 0] = np.abs(origin).max(initial=0.0)
+    start[0][0, 1 : domain.dim + 1] = np.abs(basis).reshape(domain.dim, -1).max(axis=1, initial=0.0)
+    levels, guards = start, []
     with np.errstate(over="ignore", invalid="ignore"):
         for index, node in enumerate(graph.nodes):
-            operands, operation = [values[value] for value in node.inputs], node.operation
+            operands, operation = [levels[value] for value in node.inputs], node.operation
             if index in graph.choice_nodes:
-                guards.append(_most(operands[0]))
+                guards.append(operands[0].sum(axis=0))
             if isinstance(operation, op.Relu):
-                factor = max(1.0, abs(operation.slope))
-                value, units = operands[0].value * factor, operands[0].units * factor
-                found = Terms(value, units, start.lattice, start.exact)
-            elif isinstance(operation, op.MaxLast):
-                value, units = operands[0].value.max(axis=-1), operands[0].units.max(axis=-1)
-                found = Terms(value, units, start.lattice, start.exact)
+                levels.append(operands[0] * max(1.0, abs(operation.slope)))
             elif isinstance(operation, op.Hardmax):
-                value = np.zeros(operands[0].value.shape)
-                value[:, 0] = 1.0
-                found = Terms(value, np.zeros(value.shape), start.lattice, start.exact)
+                levels.append(np.zeros((2, n_terms)))
+                levels[-1][0, 0] = 1.0
+            elif isinstance(operation, op.MaxLast | op.Concat | op.Reshape | op.Transpose | op.Take):
+                levels.append(np.max(operands, axis=0))
+            elif isinstance(operation, op.Add):
+                total = operands[0] + operands[1]
+                levels.append(np.stack([total[0], total[1] + 2.0 * total[0]]))
+            elif isinstance(operation, op.MatMul | op.Multiply):
+                shapes = (graph.shape_of(value) for value in node.inputs)
+                terms = [_filled(level, shape) for level, shape in zip(operands, shapes, strict=True)]
+                found = _applied(operation, terms, is_quadratic)
+                levels.append(np.stack([part.reshape(n_terms, -1).max(axis=1) for part in (found.value, found.units)]))
             else:
-                found = _applied(_constants(operation)[0], operands, is_quadratic)
-            values.append(_levelled(found))
-    return guards, _most(values[-1])
+                levels.append(_linear_level(operation, operands[0], graph.shape_of(node.inputs[0])))
+    return guards, levels[-1].sum(axis=0)
 
 
-def _levelled(terms: Terms) -> Terms:
-    """The largest entry of each coefficient in place of all of them."""
-    axes = tuple(range(2, terms.value.ndim))
-    value = np.broadcast_to(terms.value.max(axis=axes, keepdims=True, initial=0.0), terms.value.shape)
-    units = np.broadcast_to(terms.units.max(axis=axes, keepdims=True, initial=0.0), terms.units.shape)
-    return Terms(value, units, terms.lattice, terms.exact)
+def _filled(level: FloatArray, shape: tuple[int, ...]) -> Terms:
+    """A tensor that has one number, and one of units, in place of each coefficient's entries."""
+    value, units = (np.multiply.outer(part, np.ones(shape))[None] for part in level)
+    return Terms(value, units, np.zeros(1, dtype=np.int64), np.zeros(1, dtype=bool))
 
 
-def _most(terms: Terms) -> FloatArray:
-    return np.asarray((terms.units + terms.size).reshape(terms.value.shape[1], -1).max(axis=1, initial=0.0))
+def _linear_level(operation: op.Operation, level: FloatArray, shape: tuple[int, ...]) -> FloatArray:
+    """The largest number and units behind a linear operation, of which entry they may be."""
+    absolute, is_fine, _, _ = _constants(operation)
+    count = _length(operation, shape) + 3.0
+    sums = apply(absolute, np.ones((1, *shape)), constant_term=False)[0]
+    found = np.multiply.outer(np.stack([level[0], count * level[0] + level[1]]), sums)
+    added = op.constant_term(absolute)
+    if added is not None:
+        found[0, 0] += added
+        found[1, 0] += count * added
+    size = found[0]
+    if not is_fine or not ((size == 0) | ((size >= _LEAST) & (size < np.inf))).all():
+        found[1] = np.inf
+    return np.asarray(found.reshape(2, len(level[0]), -1).max(axis=2, initial=0.0))
 
 
 def _runs(row_of: IntArray, chosen: NDArray[Any]) -> tuple[IntArray, IntArray, IntArray]:
@@ -170,7 +189,9 @@ def _inputs(graph: Graph, domain: Domain, n_terms: int, kind: Any) -> Terms:
     origin, basis = domain.slice_of(graph.input_shape)
     value = np.zeros((1, n_terms, *graph.input_shape), dtype=kind)
     value[0, 0], value[0, 1 : domain.dim + 1] = origin, basis
-    return _guarded(Terms(value, np.zeros(value.shape), np.array([lattice_exponent(value)]), np.ones(1, dtype=bool)))
+    picks = bool(((value == 0) | (value == 1)).all() and value.sum(axis=-1).max(initial=0.0) <= 1)
+    exact = np.ones(1, dtype=bool)
+    return _guarded(Terms(value, np.zeros(value.shape), np.array([lattice_exponent(value)]), exact, picks))
 
 
 def _guarded(terms: Terms) -> Terms:
@@ -212,7 +233,7 @@ def _chosen(operation: op.Operation, guards: Terms, parents: IntArray, chosen: I
     value = np.zeros_like(guards.value)
     value[:, 0] = chosen[..., None] == np.arange(guards.value.shape[-1])
     ones = np.ones(len(value), dtype=bool)
-    return Terms(value, np.zeros(value.shape), np.zeros(len(value), dtype=np.int64), ones)
+    return Terms(value, np.zeros(value.shape), np.zeros(len(value), dtype=np.int64), ones, True)
 
 
 def _fits(size: FloatArray, lattice: IntArray, bits: int) -> BoolArray:
@@ -221,6 +242,11 @@ def _fits(size: FloatArray, lattice: IntArray, bits: int) -> BoolArray:
     with np.errstate(over="ignore", under="ignore"):
         room = np.ldexp(1.0, np.clip(lattice + bits - 2, -1060, 1020).astype(np.int64))
     return np.asarray(largest < room)
+
+
+def _still_exact(exact: BoolArray, size: FloatArray, lattice: IntArray, bits: int) -> BoolArray:
+    """Which rows (rows,) in which nothing was rounded stay such."""
+    return exact & _fits(size, lattice, bits) if exact.any() else exact
 
 
 def _applied(operation: op.Operation, operands: list[Terms], is_quadratic: bool) -> Terms:
@@ -234,14 +260,18 @@ def _applied(operation: op.Operation, operands: list[Terms], is_quadratic: bool)
 def _by_term(operation: op.Operation, *parts: NDArray[Any], constant: bool = False) -> NDArray[Any]:
     """An operation on each term of (rows, terms, *shape); its constant goes to the first term if wanted."""
     rows, terms = parts[0].shape[:2]
+    if isinstance(operation, op.Add) and parts[0].ndim == parts[1].ndim:
+        return np.asarray(parts[0] + parts[1])
+    if isinstance(operation, op.Linear):  # one product of matrices
+        found: NDArray[Any] = (parts[0].reshape(-1, parts[0].shape[-1]) @ operation.weight.T).reshape(
+            *parts[0].shape[:-1], -1
+        )
+        if constant and operation.bias is not None:
+            found[:, 0] += operation.bias
+        return found
     if not constant:
         flat = apply(operation, *(part.reshape(rows * terms, *part.shape[2:]) for part in parts), constant_term=False)
         return np.asarray(flat.reshape(rows, terms, *flat.shape[1:]))
-    if isinstance(operation, op.Linear):  # one product of matrices
-        found = _by_term(operation, *parts)
-        if operation.bias is not None:
-            found[:, 0] += operation.bias
-        return found
     first = apply(operation, *(part[:, 0] for part in parts))
     return np.concatenate([first[:, None], _by_term(operation, *(part[:, 1:] for part in parts))], axis=1)
 
@@ -250,11 +280,13 @@ def _moved(operation: op.Operation, operands: list[Terms]) -> Terms:
     """Entries put elsewhere, side by side, or added two by two."""
     value = _by_term(operation, *(x.value for x in operands))
     units = _by_term(operation, *(x.units for x in operands))
-    lattice = np.min([x.lattice for x in operands], axis=0)
-    exact = np.all([x.exact for x in operands], axis=0)
+    lattice, exact = operands[0].lattice, operands[0].exact
+    for other in operands[1:]:
+        lattice, exact = np.minimum(lattice, other.lattice), exact & other.exact
     if isinstance(operation, op.Add):
         size = _by_term(operation, *(x.size for x in operands))
-        return _guarded(Terms(value, units + 2.0 * size, lattice, exact & _fits(size, lattice, operands[0].bits)))
+        exact = _still_exact(exact, size, lattice, operands[0].bits)
+        return _guarded(Terms(value, units + 2.0 * size, lattice, exact))
     return Terms(value, units, lattice, exact)
 
 
@@ -285,13 +317,19 @@ def _find_constants(operation: op.Operation) -> tuple[Any, bool, int, int]:
 
 
 def _linear(operation: op.Operation, x: Terms) -> Terms:
-    """|W| units + n (|W| |x| + |b|) roundings, n the number of terms of a sum and two more."""
+    """|W| units + n (|W| |x| + |b|) roundings, n the number of terms of a sum and two more, or three where |x| was
+    rounded; where one entry at most is picked its sum with b is rounded, and nothing else."""
     absolute, is_fine, multiplied, added = _constants(operation)
     value = _by_term(operation, x.value, constant=True)
-    roundings = _length(operation, x.value.shape[2:]) + 3.0
-    units = roundings * _by_term(absolute, _weighed(x, roundings), constant=True)
-    lattice = np.minimum(x.lattice + multiplied, added)
-    exact = x.exact
+    if x.picks and isinstance(operation, op.Linear):
+        units = np.zeros(value.shape)
+        if operation.bias is not None and x.value[:, 0].any():
+            units[:, 0] = 2.0 * np.abs(value[:, 0])
+    else:
+        roundings = _length(operation, x.value.shape[2:]) + (2.0 if x.bits == 53 else 3.0)
+        units = _by_term(absolute, _weighed(x, roundings), constant=True)
+        units *= roundings
+    lattice, exact = np.minimum(x.lattice + multiplied, added), x.exact
     if exact.any():
         exact = exact & _fits(_by_term(absolute, x.size, constant=True), lattice, x.bits)
     if isinstance(operation, op.Reduce) and operation.divisor & (operation.divisor - 1):
@@ -305,8 +343,9 @@ def _weighed(x: Terms, roundings: float) -> FloatArray:
     """Sizes and, in units of so many roundings, errors."""
     from hardmax.cells.verify._label_kernels import sizes_and_units
 
-    numbers = (np.ascontiguousarray(part, dtype=np.float64).reshape(-1) for part in (x.value, x.units))
-    return np.asarray(sizes_and_units(*numbers, roundings).reshape(x.value.shape))
+    value, units = (np.ascontiguousarray(part, dtype=np.float64).reshape(-1) for part in (x.value, x.units))
+    found: FloatArray = sizes_and_units(value, units, roundings)
+    return found.reshape(x.value.shape)
 
 
 def _length(operation: op.Operation, shape: tuple[int, ...]) -> int:

@@ -8,7 +8,8 @@ import numpy as np
 
 from hardmax.cells.verify.adjacency import true_pairs
 from hardmax.cells.verify.check import Check
-from hardmax.cells.verify.fixed_choices import exact_outputs
+from hardmax.cells.verify.enclosures import branches
+from hardmax.cells.verify.fixed_choices import exact_outputs, needed_choices
 from hardmax.cells.verify.subject import Subject
 from hardmax.exact.rationals import fraction
 from hardmax.exactness import FloatArray, IntArray
@@ -53,12 +54,20 @@ def _map_numbers(subject: Subject) -> tuple[IntArray, int]:
     exact = np.zeros(n, dtype=bool) if subject.in_rationals else (error == 0).all(axis=1)
     is_known = np.ones(n, dtype=bool)
     is_known[group[~exact]] = False  # a group of exact floats is told apart by them
-    asked = subject.by_label(np.flatnonzero(several & ~is_known[group]))
+    doubtful = np.flatnonzero(several & ~is_known[group])
+    part = np.arange(len(doubtful))
+    if len(doubtful) and not subject.in_rationals:  # those of a part have one map
+        part = branches(group[doubtful], needed_choices(subject.graph, subject.labels[doubtful]))[0]
+    first = doubtful[np.unique(part, return_index=True)[1]]
+    is_asked = np.bincount(group[first], minlength=1)[group[first]] > 1
+    asked = subject.by_label(first[is_asked])
     outputs = exact_outputs(subject.graph, subject.domain, subject.labels[asked])
     seen: dict[Any, int] = {}
+    number = {index: n + seen.setdefault(index, len(seen)) for index in first[~is_asked].tolist()}
     for index, output in zip(asked.tolist(), outputs, strict=True):
         key = tuple(fraction(x) for x in output.reshape(-1))
-        group[index] = n + seen.setdefault(key, len(seen))
+        number[index] = n + seen.setdefault(key, len(seen))
+    group[doubtful] = np.array([number[index] for index in first.tolist()], dtype=np.int64)[part]
     for index in np.flatnonzero(several & (group < n)).tolist():
         group[index] = n + seen.setdefault(maps[index].tobytes(), len(seen))
     return first_seen(group), len(asked)

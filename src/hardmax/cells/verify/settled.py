@@ -9,13 +9,14 @@ extended ones at those that are left.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hardmax.cells.verify.enclosures import Terms, followed, roundings
-from hardmax.cells.walls import Functions
+from hardmax.cells.walls import Functions, distinct
 from hardmax.exact.rationals import ZERO_LATTICE
 from hardmax.exact.rounding import LONG_BITS, LONG_ROUNDOFF, SAFETY, UNDERFLOW, UNIT_ROUNDOFF, dot_error
 from hardmax.exactness import BoolArray, FloatArray, IntArray
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
     from hardmax.cells.verify.subject import Subject
 
 
-#: Numbers one batch of guards may hold.
-_BATCH = 1 << 18
+#: Numbers that the guards of one batch may hold.
+_BATCH = 1 << 19
 
 
 @dataclass(eq=False)
@@ -83,7 +84,7 @@ def settle(subject: Subject) -> Settled:
     guard_units, map_units = roundings(graph, subject.domain, subject.is_quadratic)
     by_choice = np.repeat(np.reshape([*guard_units], (-1, n_terms)), graph.choice_counts, axis=0)
     jumps = any(isinstance(node.operation, op.Hardmax) for node in graph.nodes)
-    functions = Functions.unknown(len(pieces.walls), n if jumps else 0, subject.dim, graph)
+    functions = Functions.unknown(0, n if jumps else 0, subject.dim, graph)
     rows = Rows.empty(len(pieces.walls), n_terms)
     found = Settled(
         np.zeros(n, dtype=bool),
@@ -96,19 +97,13 @@ def settle(subject: Subject) -> Settled:
         functions,
     )
     _domain_rows(subject, found.rows)
-    width = max([1, *(int(np.prod(graph.shape_of(graph.nodes[k].inputs[0]))) for k in graph.choice_nodes)])
-    step = max(1, _BATCH // (width * n_terms))
+    width = sum(int(np.prod(graph.shape_of(graph.nodes[k].inputs[0]))) for k in graph.choice_nodes)
+    step = max(1, _BATCH // (max(1, width) * n_terms))
     plain = np.longdouble if subject.is_quadratic or LONG_BITS == 53 else np.float64
     with np.errstate(over="ignore", invalid="ignore", divide="ignore", under="ignore"):
         if not subject.is_quadratic:
             _settle_by_corner(subject, found, plain, step)
-        left = np.flatnonzero(~(found.corners & found.maps))
-        if len(left):
-            proofs = _proofs(np.arange(len(pieces.vertices)), subject.dim)
-            good = _run(subject, found, proofs, left, step, np.longdouble)
-            if not subject.is_quadratic:
-                good &= _settled_cells(subject, found, proofs, left)[0]
-            found.corners[left] |= good[left]
+        _settle_in_long(subject, found, step)
         if subject.is_quadratic:
             _settle_ends(subject, found)
         found.functions = functions._replace(rows=rows.high, error=rows.error + np.abs(rows.low))
@@ -117,19 +112,52 @@ def settle(subject: Subject) -> Settled:
 
 def _settle_by_corner(subject: Subject, found: Settled, kind: Any, step: int) -> None:
     """Look at each point that is a corner of several cells once, then at the cells with ties there."""
-    from hardmax.cells.verify._corner_kernels import settle_corners
+    from hardmax.cells.verify._corner_kernels import find_integers, settle_corners
     from hardmax.cells.verify._label_kernels import first_corners
 
-    (weights, keys), cells = subject.label_keys, np.arange(subject.n_cells)
-    proofs = _proofs(first_corners(subject.plain_labels, keys, weights, subject.is_sign, subject.shapes), subject.dim)
-    _run(subject, found, proofs, cells, step, kind, by_corner=True)
-    is_proved, is_clear = _settled_cells(subject, found, proofs, cells)
-    found.corners[:] = is_proved & is_clear
-    left = np.flatnonzero(~found.corners)
-    if len(left):
-        settle_corners(left, subject.shapes, _walls(found), found.units, proofs, True)
-        left = left[_settled_cells(subject, found, proofs, left)[0][left]]
-        found.corners[left] = _run(subject, found, proofs, left, step, kind, asks_corners=False)[left]
+    weights, keys = subject.label_keys
+    first = first_corners(subject.plain_labels, keys, weights, subject.is_sign, subject.shapes)
+    proofs, good = _proofs(first, subject.dim), np.ones(subject.n_cells, dtype=bool)
+    for begin in range(0, subject.n_cells, step):
+        cells = np.arange(begin, min(begin + step, subject.n_cells))
+        batch = _Batch.of(subject, found, cells, kind)
+        batch.settle_maps()
+        batch.keep_constants()
+        batch.settle_choices(good, proofs, by_corner=True)
+        settle_corners(cells, subject.shapes, _walls(found), found.units, proofs)
+        is_proved, is_clear = _settled_cells(subject, found, proofs, cells)
+        found.corners[cells] = is_proved & is_clear
+        left = np.flatnonzero(~(is_proved & is_clear))
+        if len(left):
+            if len(proofs.whole) == 1:
+                proofs = proofs._replace(whole=np.zeros((len(first), 2 * subject.dim + 1)))
+            find_integers(cells[left], subject.shapes, _walls(found), proofs.whole)
+            rest = batch.only(left[_settled_cells(subject, found, proofs, cells[left])[0]])
+            rest.settle_choices(good, proofs)
+            found.corners[rest.cells] = good[rest.cells]
+
+
+def _settle_in_long(subject: Subject, found: Settled, step: int) -> None:
+    """Look at what is left of corners, and of maps, in extended floats."""
+    from hardmax.cells.verify._corner_kernels import settle_corners
+
+    left = np.flatnonzero(~(found.corners & found.maps))
+    if len(left) == 0:
+        return
+    proofs, good = _proofs(np.arange(len(subject.pieces.vertices)), subject.dim), np.ones(subject.n_cells, dtype=bool)
+    for begin in range(0, len(left), step):
+        batch = _Batch.of(subject, found, left[begin : begin + step], np.longdouble)
+        batch.settle_maps()
+        batch = batch.only(np.flatnonzero(~found.corners[batch.cells]))
+        cells = batch.cells
+        if len(cells) == 0:
+            continue
+        batch.keep_constants()
+        batch.settle_choices(good, proofs)
+        if not subject.is_quadratic:
+            settle_corners(cells, subject.shapes, _walls(found), found.units, proofs)
+            good[cells] &= _settled_cells(subject, found, proofs, cells)[0]
+        found.corners[cells] = good[cells]
 
 
 def _proofs(first: IntArray, dim: int) -> Any:
@@ -137,28 +165,29 @@ def _proofs(first: IntArray, dim: int) -> Any:
     from hardmax.cells.verify._corner_kernels import Proofs
 
     n = len(first)
-    return Proofs(first, np.full(n, np.inf), np.full(n, np.inf), np.ones(n, dtype=bool), np.zeros((n, 2 * dim + 1)))
-
-
-def _run(
-    subject: Subject, found: Settled, proofs: Any, cells: IntArray, step: int, kind: Any,
-    by_corner: bool = False, asks_corners: bool = True,
-) -> BoolArray:  # fmt: skip
-    """Look at some cells in batches, in floats of a kind: which are good, of all."""
-    good = np.ones(subject.n_cells, dtype=bool)
-    for first in range(0, len(cells), step):
-        _Batch(subject, cells[first : first + step], found, good, proofs, by_corner).run(kind, asks_corners)
-    return good
+    return Proofs(first, np.full(n, np.inf), np.full(n, np.inf), np.ones(n, dtype=bool), np.zeros((1, 2 * dim + 1)))
 
 
 def _settled_cells(subject: Subject, found: Settled, proofs: Any, cells: IntArray) -> tuple[BoolArray, BoolArray]:
-    """Of all cells, which of these have their corners within their errors, and at which of them choices win."""
+    """Which of some cells have their corners within their errors, and at which of them choices win."""
     from hardmax.cells.verify._corner_kernels import settle_cells
 
     is_proved, is_clear = settle_cells(cells, subject.shapes, proofs, found.corner_scale)
     if subject.dim == 2:
-        is_proved[cells] &= _turns_left(subject, found, cells)
+        is_proved &= _turns_left(subject, found, cells)
     return is_proved, is_clear
+
+
+def apart_by_integers(subject: Subject, pairs: IntArray) -> BoolArray:
+    """Which pairs of facets (n, 2) of the two sides of walls certainly do not overlap, by integers of corners."""
+    from hardmax.cells.verify._corner_kernels import apart_in_integers, find_integers
+
+    found, facets = subject.settled, subject.facets
+    whole = np.zeros((len(subject.pieces.vertices), 2 * subject.dim + 1))
+    find_integers(distinct(facets.owner[pairs].reshape(-1)), subject.shapes, _walls(found), whole)
+    arrays = (facets.owner, facets.corner_start, facets.corner, subject.shapes, _walls(found), whole)
+    apart: BoolArray = apart_in_integers(pairs, *arrays)
+    return apart
 
 
 def _domain_rows(subject: Subject, rows: Rows) -> None:
@@ -197,46 +226,49 @@ def _walls(found: Settled) -> Any:
 
 
 class _Batch:
-    """Some cells; ``good`` is of all, and loses those where a choice may lose, by corner ``proofs`` learn of that."""
+    """Some cells, with what their choices compare along their labels and their outputs, and who has which row."""
 
-    def __init__(
-        self, subject: Subject, cells: IntArray, found: Settled, good: BoolArray, proofs: Any, by_corner: bool
-    ) -> None:
-        self.subject, self.cells, self.found, self.good = subject, cells, found, good
-        self.proofs, self.by_corner = proofs, by_corner
+    def __init__(self, subject: Subject, found: Settled, cells: IntArray, parts: Iterable[tuple[Terms, IntArray]]):
+        self.subject, self.found, self.cells = subject, found, cells
+        *self.guards, self.output = parts
 
-    def run(self, kind: Any, asks_corners: bool) -> None:
-        """Every choosing node, then the output and corners if asked for: in floats of a kind."""
-        from hardmax.cells.verify._corner_kernels import settle_corners
+    @classmethod
+    def of(cls, subject: Subject, found: Settled, cells: IntArray, kind: Any) -> _Batch:
+        """Cells followed along their labels in floats of a kind."""
+        labels = subject.labels[cells]
+        return cls(subject, found, cells, followed(subject.graph, subject.domain, labels, subject.is_quadratic, kind))
 
-        subject, graph, found = self.subject, self.subject.graph, self.found
-        labels = subject.labels[self.cells]
-        parts = followed(graph, subject.domain, labels, subject.is_quadratic, kind)
-        begin = option = 0
-        for node, count in zip(graph.choice_nodes, graph.choice_counts, strict=True):
-            guards, row_of = next(parts)
-            if len(found.functions.constants):
-                option = self._constants(guards, row_of, option)
+    def only(self, part: IntArray) -> _Batch:
+        """Some of these cells."""
+        parts = [(terms, row_of[part]) for terms, row_of in (*self.guards, self.output)]
+        return _Batch(self.subject, self.found, self.cells[part], parts)
+
+    def settle_choices(self, good: BoolArray, proofs: Any, by_corner: bool = False) -> None:
+        """Write the walls that choices make, and find where these may lose: ``good``, of all cells, loses those where
+        they may, and by corner ``proofs`` learn of that."""
+        begin, graph = 0, self.subject.graph
+        for (guards, row_of), node, count in zip(self.guards, graph.choice_nodes, graph.choice_counts, strict=True):
             is_relu = isinstance(graph.nodes[node].operation, op.Relu)
-            self._choices(guards, row_of, begin, is_relu)
-            if subject.is_quadratic:
-                self._compare_on_line(guards, row_of, begin, count, is_relu)
+            self._choices(guards, row_of, begin, is_relu, good, proofs, by_corner)
+            if self.subject.is_quadratic:
+                wins = self._compare_on_line(guards, row_of, begin, count, is_relu)
+                good[self.cells[~wins]] = False
             begin += count
-        if not asks_corners:
-            return
-        self._maps(*next(parts))
-        if not subject.is_quadratic:
-            settle_corners(self.cells, subject.shapes, _walls(found), found.units, self.proofs, False)
 
-    def _constants(self, guards: Terms, row_of: IntArray, first: int) -> int:
-        """Keep the constants of what a node's choices compare, from an option on; returns the first one behind them."""
-        value, functions = guards.value[:, 0].reshape(len(guards.value), -1), self.found.functions
-        high, part = value.astype(np.float64), slice(first, first + value.shape[1])
-        error = guards.error[:, 0].reshape(value.shape) + np.abs(value - high).astype(np.float64)
-        functions.constants[self.cells, part], functions.loose[self.cells, part] = high[row_of], SAFETY * error[row_of]
-        return part.stop
+    def keep_constants(self) -> None:
+        """Keep the constants of what choices compare, if somebody asks for them."""
+        functions, first = self.found.functions, 0
+        for guards, row_of in self.guards if len(functions.constants) else []:
+            value = guards.value[:, 0].reshape(len(guards.value), -1)
+            high, part = value.astype(np.float64), slice(first, first + value.shape[1])
+            error = guards.error[:, 0].reshape(value.shape) + np.abs(value - high).astype(np.float64)
+            functions.constants[self.cells, part] = high[row_of]
+            functions.loose[self.cells, part] = SAFETY * error[row_of]
+            first = part.stop
 
-    def _choices(self, guards: Terms, row_of: IntArray, begin: int, is_relu: bool) -> None:
+    def _choices(
+        self, guards: Terms, row_of: IntArray, begin: int, is_relu: bool, good: BoolArray, proofs: Any, by_corner: bool
+    ) -> None:
         """The walls that a node's choices make, and whether these win, but for quadratic scores."""
         from hardmax.cells.verify._choice_kernels import Guards, Node, settle_choices
 
@@ -248,12 +280,12 @@ class _Batch:
             low = np.ascontiguousarray(value - high, dtype=np.float64)
         units = np.ascontiguousarray(guards.units.reshape(rows, terms, -1))
         arrays = Guards(high, low, units, guards.lattice, guards.exact, row_of)
-        node = Node(begin, size, is_relu, not self.subject.is_quadratic, self.by_corner, guards.unit)
+        node = Node(begin, size, is_relu, not self.subject.is_quadratic, by_corner, guards.unit)
         labels, shapes = self.subject.plain_labels, self.subject.shapes
-        settle_choices(node, arrays, self.cells, labels, shapes, _walls(self.found), self.good, self.proofs)
+        settle_choices(node, arrays, self.cells, labels, shapes, _walls(self.found), good, proofs)
 
-    def _compare_on_line(self, guards: Terms, row_of: IntArray, begin: int, count: int, is_relu: bool) -> None:
-        """Whether each choice of the node wins all over its interval, where scores are quadratic.
+    def _compare_on_line(self, guards: Terms, row_of: IntArray, begin: int, count: int, is_relu: bool) -> BoolArray:
+        """Whether all choices of the node win all over their intervals, where scores are quadratic.
 
         On a slightly longer interval a quadratic is positive if its three Bernstein coefficients are. Where it vanishes
         at an end l it is (u - l) times a linear function, positive if that is at both ends; at two ends, its square
@@ -300,7 +332,7 @@ class _Batch:
             may_tie = np.arange(value.shape[3]) > label[..., None]
             wins |= np.arange(value.shape[3]) == label[..., None]
         wins |= may_tie & (value == 0).all(axis=1) & (error == 0).all(axis=1)
-        self.good[self.cells[~wins.reshape(len(wins), -1).all(axis=1)]] = False
+        return np.asarray(wins.reshape(len(wins), -1).all(axis=1))
 
     def _marked(self, side: int, begin: int, shape: tuple[int, ...], is_relu: bool) -> BoolArray:
         """Rivals' walls that intervals end at, on one side: (cell, choice, rival)."""
@@ -312,8 +344,9 @@ class _Batch:
         marks[mine, column[mine] - begin, rival] = True
         return marks
 
-    def _maps(self, output: Terms, row_of: IntArray) -> None:
-        """Whether each map is within its claimed error."""
+    def settle_maps(self) -> None:
+        """Find the maps that are within their claimed errors."""
+        output, row_of = self.output
         subject, dim, cells = self.subject, self.subject.dim, self.cells
         n = len(cells)
         value = output.value.reshape(*output.value.shape[:2], -1)[row_of]

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from hardmax.cells.verify.corners import ExactShape, scaled_row
 from hardmax.cells.verify.enclosures import branches
 from hardmax.cells.verify.subject import Subject
+from hardmax.cells.walls import Sides
 from hardmax.errors import PrecisionError
 from hardmax.exact.linear_program import exact_interior_point
 from hardmax.exact.rationals import fraction
@@ -60,16 +61,12 @@ def cells_behind(subject: Subject, facets: IntArray) -> IntArray:
     return found
 
 
-def groups(subject: Subject, facets: IntArray, levels: IntArray) -> list[tuple[IntArray, IntArray]]:
+def groups(subject: Subject, facets: IntArray, levels: IntArray) -> Sides:
     """Facets on the two sides of each wall: same choices of earlier levels, same choice, same pair of winners."""
     labels, cell, column = subject.labels, subject.facet_owner[facets], subject.wall_column[facets]
     own, rival = labels[cell, column].astype(np.int64), subject.wall_rival[facets]
     prefix = prefixes(labels, levels)[levels[column], cell] if len(facets) else np.empty(0, dtype=np.int64)
-    keys = np.stack([prefix, column, np.minimum(own, rival), np.maximum(own, rival)], axis=1)
-    _, group = np.unique(keys, axis=0, return_inverse=True)
-    order = np.argsort(group, kind="stable")
-    parts = np.split(order, np.flatnonzero(np.diff(group.reshape(-1)[order])) + 1) if len(order) else []
-    return [(facets[part[own[part] < rival[part]]], facets[part[own[part] > rival[part]]]) for part in parts]
+    return Sides.of(facets, prefix, column, own, rival)
 
 
 def prefixes(labels: NDArray[Any], levels: IntArray) -> IntArray:

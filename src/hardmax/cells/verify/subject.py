@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -144,8 +144,7 @@ class Subject:
         sums differ."""
         from hardmax.cells.verify._label_kernels import label_sums
 
-        weights: Any = np.random.default_rng(0).integers(0, 1 << 63, size=self.labels.shape[1], dtype=np.uint64)
-        weights |= np.uint64(1)
+        weights = random_numbers(self.labels.shape[1])
         return weights, label_sums(self.plain_labels, weights)
 
     @cached_property
@@ -164,7 +163,7 @@ class Subject:
     @cached_property
     def facets(self) -> Any:
         """The facets as ``cells.walls`` takes them."""
-        return facets_of(self.pieces, self.plain_labels, self.errors, self.settled.functions)
+        return facets_of(self.pieces, self.plain_labels, self.errors, self.settled.functions, self._incidence)
 
     # --- walls --------------------------------------------------------------------------------------
 
@@ -217,9 +216,18 @@ class Subject:
         return self.dim == 1 and any(isinstance(node.operation, op.MatMul | op.Multiply) for node in self.graph.nodes)
 
 
+@lru_cache(maxsize=16)
+def random_numbers(n: int) -> NDArray[np.uint64]:
+    """As many odd numbers, the same ones each time."""
+    return np.random.default_rng(0).integers(0, 1 << 63, size=n, dtype=np.uint64) | np.uint64(1)
+
+
 def _read_only(array: NDArray[Any]) -> NDArray[Any]:
     """A view of the array that kernels cannot write to, so that none is copied where it was frozen."""
-    view = np.ascontiguousarray(array).view()
+    shape, kind = array.shape, array.dtype
+    if array.ndim == 2 and array.size and array.strides[1] == kind.itemsize:  # rows are copied as wholes: much quicker
+        array = array.view(np.dtype((np.void, shape[1] * kind.itemsize)))
+    view = np.ascontiguousarray(array).view(kind).reshape(shape)
     view.flags.writeable = False
     return view
 
