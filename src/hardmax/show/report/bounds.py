@@ -105,8 +105,9 @@ def _stages(looked: Looked) -> list[_Decided]:
 def _cell_records(looked: Looked, notes: list[str]) -> list[dict[str, Any]]:
     cells, dim = looked.cells, looked.cells.dim
     stages = _stages(looked)
+    nodes = looked.net.graph.nodes
     is_quadratic = isinstance(cells.domain, Segment) and any(
-        isinstance(node.operation, op.MatMul) for node in looked.net.graph.nodes
+        isinstance(node.operation, op.MatMul | op.Multiply) for node in nodes
     )
     most = 1
     for stage in stages:
@@ -114,9 +115,10 @@ def _cell_records(looked: Looked, notes: list[str]) -> list[dict[str, Any]]:
     what = "cells of the slice"
     remark = "product over layers of the most parts into which its choices can cut one convex cell"
     if is_quadratic:
-        remark += "; on a line two quadratic scores tie at most twice"
-    if is_quadratic:
-        notes.append("The published theorems are about fixed keys; here keys move with the input, and none applies.")
+        remark += "; on a line two quadratic functions tie at most twice"
+        notes.append(
+            "The published theorems are about fixed keys; here the input meets itself in a product, and none applies."
+        )
     notes.append(
         "The true bound counts only choices that vary on this slice, and is valid for every network with these "
         f"choices; published formulas are read with d = {dim}, the dimension of the slice."
@@ -140,8 +142,9 @@ def _cell_records(looked: Looked, notes: list[str]) -> list[dict[str, Any]]:
             published = (b.as_published.multi_head_vertices(sizes[0], len(sizes), dim), claim)
         true = b.max_joint_cells(sizes, dim, affine=True)
         records.append(_record(title, joint, true, "attained by some heads", *published))
-    # the bound follows the dimension of each layer's image, which units that never change keep up as well
-    is_chain = not any(isinstance(node.operation, op.Add) for node in looked.net.graph.nodes)
+    # the bound follows the dimension of each layer's image, which units that never change keep up as well; units that
+    # leak, and layers that are handed on past others, keep dimensions that it believes lost
+    is_chain = all(len(node.inputs) == 1 and getattr(node.operation, "slope", 0.0) == 0.0 for node in nodes)
     if stages and is_chain and all(stage.kind == "relu" for stage in stages):
         widths = [len(stage.all) for stage in stages]
         remark = "for ReLU networks, Serra, Tjandraatmadja and Ramalingam 2018"
@@ -161,8 +164,7 @@ def _most_parts(varying: Sequence[Choice], dim: int, is_quadratic: bool) -> int:
     if not varying:
         return 1
     if dim == 1:
-        ties = [(choice.options - 1) * (2 if is_quadratic and choice.kind == "attention" else 1) for choice in varying]
-        return 1 + sum(ties)
+        return 1 + sum(choice.options - 1 for choice in varying) * (2 if is_quadratic else 1)
     return b.max_joint_cells([choice.options for choice in varying], dim, affine=True)
 
 
