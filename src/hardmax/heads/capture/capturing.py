@@ -28,7 +28,8 @@ def capture(source: Any, inputs: Any, *, tokens: Sequence[Any] | None = None) ->
     inputs
         For a network or file, an array (..., *input_shape). For a torch module, a tensor as it takes it, its
         first axis the batch (or none). For a Hugging Face model, what its tokenizer gives, or a list of
-        token numbers. For a model of ``hm.models``, a text or a list of texts.
+        token numbers; sequences run one by one, without what ``attention_mask`` calls padding. For a model of
+        ``hm.models``, a text or a list of texts.
     tokens
         Names of the key positions: a list of strings, or one such list for each input.
 
