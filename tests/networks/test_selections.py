@@ -236,6 +236,13 @@ def test_a_mixture_is_the_mean_of_the_experts_that_the_router_ranks_highest(data
         assert net(x) == pytest.approx(wanted, abs=1e-15)
 
 
+def test_a_mixture_of_all_its_experts_is_cut_as_their_mean():
+    experts = [hm.Affine([[1.0, 0.0]]), [hm.Affine([[2.0, 2.0]]), hm.ReLU()]]
+    net = hm.Network([hm.Mixture([[1.0, 0.0], [0.0, 1.0]], experts, top=2)], 2)
+    cells = hm.enumerate_cells(net, hm.Box([-1, -1], [1, 1]))
+    assert cells.n_cells == 2 and sorted(map(str, cells.slopes.tolist())) == ["[[0.5, 0.0]]", "[[1.5, 1.0]]"]
+
+
 def test_experts_that_are_not_chosen_cut_nothing():
     router, unit = [[1.0], [-1.0]], hm.Affine([[1.0]], [-3.0])
     net = hm.Network([hm.Mixture(router, [hm.Affine([[1.0]]), [unit, hm.ReLU()]])], 1)
