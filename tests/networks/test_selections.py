@@ -9,10 +9,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import hardmax as hm
-from hardmax.errors import HardmaxError, ParameterError, ShapeError
+from hardmax.errors import HardmaxError, OperatorError, ParameterError, ShapeError
 from hardmax.networks import operations as op
 from hardmax.networks.graph import GraphBuilder
 from hardmax.networks.selections import add_ranks
+from hardmax.show.report.cell_map.choices import choices_of
 
 
 def _top(scores, k):
@@ -204,6 +205,18 @@ def test_top_1_is_the_hard_head_itself_and_all_keys_are_the_mean():
     assert alone.n_choices == 1 and alone.labels(points).max() == 0  # one key is still a choice
     every = hm.Network([hm.Attention([hm.Head(keys, values, query, weights=hm.TopK(5))])], 2)
     assert every(points) == pytest.approx(np.tile(values.mean(axis=0), (500, 1))) and every.n_choices == 0
+
+
+def test_a_choice_of_sets_is_no_captured_head_and_is_called_by_its_keys():
+    net = hm.Network([_head([[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]], None, hm.TopK(2))], 2)
+    with pytest.raises(OperatorError, match=r"the best 2 of 3 keys.*order\(2\)"):
+        hm.capture(net, [[1.0, 2.0]])
+    (choice,) = choices_of(net)
+    assert [choice.answer(winner, None) for winner in range(3)] == ["keys 0 + 1", "keys 0 + 2", "keys 1 + 2"]
+    one_hot = hm.Head(np.eye(3), np.eye(3), np.eye(3))  # sets of one key are keys
+    assert hm.capture(hm.Network([hm.Attention([one_hot])], 3), [[1.0, 2.0, 0.0]])[0].head(0, 0).n_keys == 3
+    mixture = hm.Network([hm.Mixture([[1.0], [-1.0]], [hm.Affine([[1.0]])] * 2)], 1)
+    assert choices_of(mixture)[0].answer(1, None) == "option 1"
 
 
 def test_at_a_temperature_sets_are_weighed_by_the_softmax_of_their_sums():

@@ -137,7 +137,7 @@ def _cell_records(looked: Looked, notes: list[str]) -> list[dict[str, Any]]:
         sizes = [choice.options for choice in first.varying]
         title = "joint cells of the first layer's heads on the slice"
         published: tuple[float | None, str] = (None, "")
-        if len(set(sizes)) == 1:
+        if len(set(sizes)) == 1 and not any(choice.names for choice in first.varying):
             claim = "V.2-standard" if len(sizes) <= dim else "V.2-saturated"
             published = (b.as_published.multi_head_vertices(sizes[0], len(sizes), dim), claim)
         true = b.max_joint_cells(sizes, dim, affine=True)
@@ -174,8 +174,8 @@ def _published_cells(stages: Sequence[_Decided], dim: int) -> tuple[float | None
     pairs = list(zip(stages[::2], stages[1::2], strict=False))
     if not pairs or len(stages) % 2 or kinds != ["attention", "relu"] * len(pairs):
         return None, ""
-    if any(", query " in choice.title for heads, _ in pairs for choice in heads.all):
-        return None, ""  # the theorem has one query
+    if any(", query " in choice.title or choice.names for heads, _ in pairs for choice in heads.all):
+        return None, ""  # the theorem has one query, which chooses a key
     shapes = {
         (len(heads.all), tuple({choice.options for choice in heads.all}), len(units.all)) for heads, units in pairs
     }
