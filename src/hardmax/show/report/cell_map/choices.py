@@ -71,12 +71,12 @@ def choices_of(net: Network, whole: Network | None = None) -> tuple[Choice, ...]
         layer = f"{operation.title} {seen[operation.title]}"
         seen[operation.title] += 1
         if isinstance(operation, op.Hardmax):
-            names = _set_names(graph, index)
+            sets = _set_names(graph, index)
             for i, place in enumerate(np.ndindex(*lead)):
                 title, of_head = heads.get((index, i), layer), (index, i) in heads
                 if lead and lead[-1] > 1:
                     title += f", query {place[-1]}"
-                others = names or (() if of_head else tuple(f"option {k}" for k in range(options)))
+                others = sets or (() if of_head else tuple(f"option {k}" for k in range(options)))
                 found.append(Choice(start + i, "attention", title, options, index, others))
         else:
             kind = {op.Relu: "relu", op.Clip: "clip"}.get(type(operation), "max")
