@@ -714,3 +714,15 @@ def test_margins_far_above_what_is_needed_fill_no_more_bars(scale, tmp_path):
     net = hm.Network([hm.Attention([head])], 2, temperature=1.0)
     bars = _rows(_data(hm.reports.report(net, tmp_path / "r.html")), "margins")
     assert 20 <= len(bars) <= 40 and sum(bar["rows"] for bar in bars) == 64
+
+
+def test_a_mixture_of_experts_has_no_attention_and_its_router_is_no_head(tmp_path):
+    experts = [hm.Affine([[1.0, 0.0]]), [hm.Affine([[2.0, 1.0]]), hm.ReLU()]]
+    data = _data(
+        hm.reports.report(hm.Network([hm.Mixture([[1.0, 0.0], [-1.0, 0.5]], experts)], 2), tmp_path / "r.html")
+    )
+    for name in ("heads", "fidelity", "temperature", "stability"):
+        assert _section(data, name)["absent"].startswith("The model has no attention")
+    rows = _rows(data, "bounds")
+    assert not any("head" in row["quantity"] for row in rows) and {row["published"] for row in rows} == {None}
+    assert "→ option 1" in _rows(data, "cells")[0]["choices"] + _rows(data, "cells")[-1]["choices"]

@@ -75,7 +75,7 @@ def bounds_section(looked: Looked | None, certificates: Sequence[Certified]) -> 
         TITLE,
         "How many cells there are, beside how many a network of this shape can have at most, and beside what the paper "
         "prints. Published formulas are evaluated as they stand, right or wrong, and O(f) is read as f; the "
-        "command `hardmax claims` examines the statements.",
+        "command hardmax claims examines the statements.",
         notes=tuple(notes),
         figures=figures,
         reproduce=("hardmax bounds --help", "hardmax claims"),
@@ -131,13 +131,14 @@ def _cell_records(looked: Looked, notes: list[str]) -> list[dict[str, Any]]:
         )
     records = [_record(what, cells.n_cells, most, remark, *published_cells)]
     first = stages[0] if stages else None
-    if first is not None and first.kind == "attention" and dim == 2 and first.varying:
+    is_of_heads = first is not None and first.kind == "attention" and not any(choice.names for choice in first.all)
+    if first is not None and is_of_heads and dim == 2 and first.varying:
         columns = [choice.column for choice in first.varying]
         joint = len(np.unique(cells.labels[:, columns], axis=0))
         sizes = [choice.options for choice in first.varying]
         title = "joint cells of the first layer's heads on the slice"
         published: tuple[float | None, str] = (None, "")
-        if len(set(sizes)) == 1 and not any(choice.names for choice in first.varying):
+        if len(set(sizes)) == 1:
             claim = "V.2-standard" if len(sizes) <= dim else "V.2-saturated"
             published = (b.as_published.multi_head_vertices(sizes[0], len(sizes), dim), claim)
         true = b.max_joint_cells(sizes, dim, affine=True)
