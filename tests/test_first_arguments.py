@@ -26,6 +26,7 @@ def _functions():
 
 def _strangers():
     yield from (None, "no such thing", {"a": 1}, np.full((2, 2), np.nan), object(), [object()], [], 7, -1)
+    yield np.array(3.0)
     try:
         import torch
     except ImportError:
@@ -101,6 +102,23 @@ def test_a_stranger_beside_the_first_argument_is_refused_by_name():
                 assert str(error)
     with pytest.raises(hm.errors.ParameterError, match="expected a cell between 0 and 1, got -1"):
         hm.enumerate_cells(hm.Network([hm.ReLU()], 1), hm.Space(1)).vertices(-1)
+
+
+def test_flags_are_true_or_false_and_other_answers_are_not_read_as_true():
+    box, net = hm.Box([-1.0], [1.0]), hm.Network([hm.ReLU()], 1)
+    for ask in (
+        lambda flag: hm.bounds.max_joint_cells([2], 2, flag),
+        lambda flag: hm.bounds.cells_lower(2, 2, 2, 2, flag),
+        lambda flag: hm.bounds.expected_joint_cells(3, 2, 2, flag),
+        lambda flag: hm.bounds.key_exponent(2, 2, flag),
+        lambda flag: hm.enumerate_cells(net, box, progress=flag),
+        lambda flag: hm.attention_margins([[1.0]], [[1.0]], causal=flag),
+    ):
+        for flag in ("no", np.array([True, False]), 2.0):
+            with pytest.raises(hm.errors.ParameterError, match="expected True or False"):
+                ask(flag)
+    with pytest.raises(hm.errors.ParameterError, match="progress: expected a function"):
+        hm.sample_cells(net, box, 10, progress=3)
 
 
 def test_a_direction_of_the_largest_floats_warns_of_nothing():

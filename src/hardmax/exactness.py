@@ -282,6 +282,23 @@ def check_generator(rng: Any) -> None:
         )
 
 
+def check_flag(name: str, value: Any) -> bool:
+    """``value`` as True or False, refused if it is neither.
+
+    Examples
+    --------
+    >>> check_flag("affine", np.True_)
+    True
+    >>> check_flag("affine", "no")
+    Traceback (most recent call last):
+        ...
+    hardmax.errors.ParameterError: affine: expected True or False, got 'no'
+    """
+    if not isinstance(value, bool | np.bool_):
+        raise ParameterError(f"{name}: expected True or False, got {value!r:.80}")
+    return bool(value)
+
+
 def set_fields(instance: Any, **values: Any) -> None:
     """Set fields of a frozen dataclass, from within its own ``__init__``."""
     for name, value in values.items():

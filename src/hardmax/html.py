@@ -6,7 +6,8 @@ Colours come from the page (``currentColor``), so that light and dark notebooks 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
+from decimal import Decimal
 from html import escape
 from typing import Any
 
@@ -77,7 +78,7 @@ def shown(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
-        return f"{value:,}" if abs(value) < 10**15 else f"{value:.6g}"
+        return f"{value:,}" if abs(value) < 10**15 else f"{Decimal(value):.6g}"  # floats end at 1.8e308
     if isinstance(value, float):
         return f"{value:.6g}"
     if isinstance(value, list | tuple):
@@ -93,7 +94,7 @@ class ShownAsTable:
 
 
 def result_html(result: Any) -> str:
-    """The fields of a dataclass as a table; arrays by their shape and range.
+    """The fields of a dataclass as a table; arrays by their shape and range, results inside by their number.
 
     Examples
     --------
@@ -106,15 +107,22 @@ def result_html(result: Any) -> str:
     >>> "&lt;i&gt;" in html, "9 numbers from 0 to 8" in html
     (True, True)
     """
-    named = {field.name: getattr(result, field.name) for field in fields(result)}
+    named = {field.name: getattr(result, field.name) for field in fields(result) if not field.name.startswith("_")}
     exactness = named.pop("exactness", None)
     rows = [(name.replace("_", " "), _summary(value)) for name, value in named.items()]
-    title = "".join(" " + letter.lower() if letter.isupper() else letter for letter in type(result).__name__).strip()
+    title = _words(result)
     mark = None if exactness is None else str(exactness)
     return block(title.capitalize(), table(("quantity", "value"), rows, most=40), exactness=mark)
 
 
+def _words(result: Any) -> str:
+    """The name of a result's class in words."""
+    return "".join(" " + letter.lower() if letter.isupper() else letter for letter in type(result).__name__).strip()
+
+
 def _summary(value: Any) -> Any:
+    if isinstance(value, tuple | list) and value and is_dataclass(value[0]):
+        return f"{len(value):,} {_words(value[0])}{'' if len(value) == 1 else 's'}"
     if not isinstance(value, np.ndarray):
         return value
     if value.dtype.kind not in "fiub" or value.size == 0:

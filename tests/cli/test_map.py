@@ -142,3 +142,11 @@ def test_an_existing_file_is_refused_before_the_work_and_replaced_by_force(capsy
     assert run(capsys, *arguments, "--force")[0] == 0
     assert hm.load_cells(out).n_cells == 3
     assert [path.name for path in tmp_path.iterdir()] == ["cells.npz"]
+
+
+def test_a_second_file_that_fails_says_what_was_written_before(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("hardmax.cli.parts.plane_svg._MOST_CELLS", 1)
+    code, _, said = run(
+        capsys, "map", "builtin:demo", "--box", "-1", "1", "-o", tmp_path / "c.npz", "--svg", tmp_path / "c.svg"
+    )
+    assert code == 2 and (tmp_path / "c.npz").exists() and f"written before: {tmp_path / 'c.npz'}" in said

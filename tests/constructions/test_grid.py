@@ -121,6 +121,8 @@ def test_other_bad_input_is_named():
         hm.grid_transformer(2, 1, 2, 1, coordinates="cube")
     with pytest.raises(hm.errors.PrecisionError, match=r"2\*\*53"):
         hm.grid_transformer(2**27, 1, 2, 1)
+    with pytest.raises(hm.errors.ParameterError, match=r"depth: expected at most .* bits"):
+        hm.grid_transformer(2, 1, 1, 10**400)
     with pytest.raises(hm.errors.ParameterError, match="depth=1"):
         general_position_transformer(2, 3, 2, 2)
     with pytest.raises(hm.errors.EmptyError, match="at least one head"):

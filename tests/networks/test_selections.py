@@ -9,10 +9,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import hardmax as hm
-from hardmax.errors import HardmaxError, ParameterError, ShapeError
+from hardmax.errors import HardmaxError, OperatorError, ParameterError, ShapeError
 from hardmax.networks import operations as op
 from hardmax.networks.graph import GraphBuilder
 from hardmax.networks.selections import add_ranks
+from hardmax.show.report.cell_map.choices import choices_of
 
 
 def _top(scores, k):
@@ -206,6 +207,18 @@ def test_top_1_is_the_hard_head_itself_and_all_keys_are_the_mean():
     assert every(points) == pytest.approx(np.tile(values.mean(axis=0), (500, 1))) and every.n_choices == 0
 
 
+def test_a_choice_of_sets_is_no_captured_head_and_is_called_by_its_keys():
+    net = hm.Network([_head([[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]], None, hm.TopK(2))], 2)
+    with pytest.raises(OperatorError, match=r"the best 2 of 3 keys.*order\(2\)"):
+        hm.capture(net, [[1.0, 2.0]])
+    (choice,) = choices_of(net)
+    assert [choice.answer(winner, None) for winner in range(3)] == ["keys 0 + 1", "keys 0 + 2", "keys 1 + 2"]
+    one_hot = hm.Head(np.eye(3), np.eye(3), np.eye(3))  # sets of one key are keys
+    assert hm.capture(hm.Network([hm.Attention([one_hot])], 3), [[1.0, 2.0, 0.0]])[0].head(0, 0).n_keys == 3
+    mixture = hm.Network([hm.Mixture([[1.0], [-1.0]], [hm.Affine([[1.0]])] * 2)], 1)
+    assert choices_of(mixture)[0].answer(1, None) == "option 1"
+
+
 def test_at_a_temperature_sets_are_weighed_by_the_softmax_of_their_sums():
     scores, heat = np.array([0.3, -1.0, 0.8, 0.1]), 0.5
     sets = list(combinations(range(4), 2))
@@ -234,6 +247,13 @@ def test_a_mixture_is_the_mean_of_the_experts_that_the_router_ranks_highest(data
         chosen = _top((router @ x).tolist(), top)
         wanted = sum(np.maximum(maps[e] @ [*x, 1], 0) for e in chosen) / top
         assert net(x) == pytest.approx(wanted, abs=1e-15)
+
+
+def test_a_mixture_of_all_its_experts_is_cut_as_their_mean():
+    experts = [hm.Affine([[1.0, 0.0]]), [hm.Affine([[2.0, 2.0]]), hm.ReLU()]]
+    net = hm.Network([hm.Mixture([[1.0, 0.0], [0.0, 1.0]], experts, top=2)], 2)
+    cells = hm.enumerate_cells(net, hm.Box([-1, -1], [1, 1]))
+    assert cells.n_cells == 2 and sorted(map(str, cells.slopes.tolist())) == ["[[0.5, 0.0]]", "[[1.5, 1.0]]"]
 
 
 def test_experts_that_are_not_chosen_cut_nothing():

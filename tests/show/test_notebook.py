@@ -320,3 +320,10 @@ def test_plot_works_on_axes_of_matplotlib():
     assert value_field(diagram, np.eye(4)).plot(axes[3], temperature=0.5) is axes[3]
     figure.canvas.draw()
     assert len(axes[1].patches) > 100 and len(axes[3].images) == 1
+
+
+def test_counts_beyond_floats_and_results_inside_results_are_shown_short():
+    (budget,) = hm.bounds.compare_budgets(512, 10**6, [64])
+    assert "1.00000e+384" in budget._repr_html_()
+    html = hm.stability.network(hm.builtin("demo"), [0.1, 0.2], 0.1)._repr_html_()
+    assert "4 head certificates" in html and "object at" not in html and len(html) < 3000

@@ -14,12 +14,17 @@ import hardmax as hm
 from hardmax.errors import EmptyError, FileFormatError, ParameterError, PickleError, ShapeError, WeightError, WriteError
 from hardmax.heads.capture.captured import Capture, CapturedHead
 from hardmax.heads.keys import Diagrams
+from hardmax.networks import operations as op
+from hardmax.networks.graph import GraphBuilder
 from hardmax.networks.library import random_relu_network, random_transformer
 from hardmax.networks.lookup import conditioned_lookup, default_examples, lookup_examples, lookup_question
+from hardmax.networks.network import Network
 from hardmax.show.drawing import shared_wall
 from hardmax.show.report import page as report_page
 from hardmax.show.report import summarised
+from hardmax.show.report.bounds import bounds_section
 from hardmax.show.report.cell_map import search as cell_search
+from hardmax.show.report.cell_map.search import Looked
 from hardmax.show.report.head_pictures import draw_head
 from hardmax.show.report.heads import _clear
 from hardmax.show.report.page import make_report
@@ -167,6 +172,24 @@ def test_bounds_stand_above_what_was_counted(lookup_data):
     for row in rows:
         assert float(row["counted"]) <= float(row["true"]), row["quantity"]
     assert any("true is" in str(row["verdict"]) for row in rows)
+
+
+def test_units_that_leak_layers_handed_on_and_products_keep_the_count_below_the_true_bounds():
+    box = hm.Box([-50, -50], [50, 50])
+    leaky = hm.Network([hm.ReLU(-0.5), hm.Affine([[2.0, -1.0], [0.0, 1.0]], [-2.0, -1.0]), hm.ReLU(-0.5)], 2)
+    builder = GraphBuilder((2,))
+    bent = builder.add(op.Relu(), builder.add(op.Linear(np.array([[1.0, 0.0]])), 0, name="in"), name="bent")
+    beside = builder.add(op.Concat(0), 0, bent, name="beside")
+    three = np.array([[1.0, 1.0, 1.0], [-1.0, 1.0, 1.0], [0.0, 1.0, 2.0]])
+    wide = builder.add(op.Linear(three, np.array([1.0, 2.0, -1.0])), beside, name="out")
+    handed_on = Network.from_graph(builder.build(builder.add(op.Relu(), wide, name="last")))
+    builder = GraphBuilder((1,))
+    squared = builder.add(op.Shift(np.array([-1.0])), builder.add(op.Multiply(), 0, 0, name="square"), name="shift")
+    product = Network.from_graph(builder.build(builder.add(op.Relu(), squared, name="last")))
+    for net, domain in ((leaky, box), (handed_on, box), (product, hm.Segment([-3.0], [3.0]))):
+        cells = hm.enumerate_cells(net, domain)
+        (table,) = bounds_section(Looked(net, domain, (), "", cells=cells, has_regions=False), []).tables
+        assert all(counted <= true for _, counted, true, *_ in table.rows), (cells.n_cells, table.rows)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -578,10 +601,14 @@ def test_the_bars_of_margins_add_up_to_the_table_and_break_at_the_margin_needed(
         assert all(bar["certified"] in (0, bar["rows"]) for bar in own)  # every row has as many keys here
 
 
-def test_bounds_and_figure_1_print_one_published_exponent(capsys):
+def test_bounds_of_unequal_heads_are_theirs_and_figure_1_prints_the_published_exponent(capsys):
     from hardmax.cli import main
     from hardmax.measure.bounds import as_published
 
+    assert main(["bounds", "--keys", "6,1", "--depth", "2", "--json"]) == 0  # one key never changes hands
+    rows = {row["bound"]: row for row in json.loads(capsys.readouterr().out)["rows"]}
+    least, most = (rows[f"factor of one more block, at {end}"]["value"] for end in ("least", "most"))
+    assert (least, most) == ("24", "66") and most == rows["cells of one block"]["value"]
     for depth in (1, 2, 3):
         assert main(["bounds", "--keys", "4", "--heads", "1", "--dim", "2", "--depth", str(depth), "--json"]) == 0
         rows = {row["bound"]: row for row in json.loads(capsys.readouterr().out)["rows"]}
@@ -687,3 +714,15 @@ def test_margins_far_above_what_is_needed_fill_no_more_bars(scale, tmp_path):
     net = hm.Network([hm.Attention([head])], 2, temperature=1.0)
     bars = _rows(_data(hm.reports.report(net, tmp_path / "r.html")), "margins")
     assert 20 <= len(bars) <= 40 and sum(bar["rows"] for bar in bars) == 64
+
+
+def test_a_mixture_of_experts_has_no_attention_and_its_router_is_no_head(tmp_path):
+    experts = [hm.Affine([[1.0, 0.0]]), [hm.Affine([[2.0, 1.0]]), hm.ReLU()]]
+    data = _data(
+        hm.reports.report(hm.Network([hm.Mixture([[1.0, 0.0], [-1.0, 0.5]], experts)], 2), tmp_path / "r.html")
+    )
+    for name in ("heads", "fidelity", "temperature", "stability"):
+        assert _section(data, name)["absent"].startswith("The model has no attention")
+    rows = _rows(data, "bounds")
+    assert not any("head" in row["quantity"] for row in rows) and {row["published"] for row in rows} == {None}
+    assert "→ option 1" in _rows(data, "cells")[0]["choices"] + _rows(data, "cells")[-1]["choices"]

@@ -130,6 +130,9 @@ def test_bernstein_counts_lines_and_conics():
         (lambda: normal_fan(_cube(5)).f_vector, ParameterError),
         (lambda: normal_fan([[0, 0], [1, 1], [2, 2]]).normals(1), ParameterError),
         (lambda: mixed_subdivision([(_cube(2), None)]), ParameterError),
+        (lambda: normal_fan(_cube(2)).rays("a"), ParameterError),
+        (lambda: normal_fan(_cube(2)).rays(1.5), ParameterError),
+        (lambda: normal_fan(_cube(2)).refine(3), ParameterError),
         (lambda: mixed_subdivision([(_cube(4), None), (_cube(4), None)]), ShapeError),
         (lambda: mixed_subdivision([(_cube(2), None), (_cube(3), None)]), ShapeError),
         (lambda: mixed_subdivision([([[0, 0], [1, 1]], None), ([[0, 0], [2, 2]], None)]), ParameterError),
@@ -140,3 +143,10 @@ def test_bad_input_is_refused_by_name(ask, error):
     with pytest.raises(error) as caught:
         ask()
     assert "expected" in str(caught.value)
+
+
+def test_summands_that_span_the_plane_by_less_than_a_rounding_are_not_called_flat():
+    with pytest.raises(ParameterError, match="53 bits"):  # (1, 1) and (1 - 1e-17, 1) are two directions
+        mixed_subdivision([([[0, 0], [1, 1]], None), ([[1e-17, 0], [1, 1]], None)])
+    sums = NewtonPolytope.of_sum(iter([[[0, 0], [1, 0]], [[0, 0], [0, 1]]]))
+    assert sums.n_vertices == 4

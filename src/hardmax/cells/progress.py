@@ -8,13 +8,14 @@ from types import TracebackType
 from typing import Any, Self
 
 from hardmax.exact.notices import announced
+from hardmax.exactness import check_flag
 
 
 class ProgressLine:
     """A progress line on a terminal; silent elsewhere. ``with_rest`` also guesses how long the rest will take."""
 
     def __init__(self, wanted: bool, with_rest: bool = False) -> None:
-        self._active, self._with_rest = bool(wanted) and sys.stderr.isatty(), with_rest
+        self._active, self._with_rest = check_flag("progress", wanted) and sys.stderr.isatty(), with_rest
         self._bar: Any = None
         self._task: Any = None
         self._watching = ExitStack()

@@ -77,7 +77,9 @@ def _counts(sizes: list[int], dim: int, width: int, depth: int, affine: bool) ->
     published = b.as_published
     equal = len(set(sizes)) == 1
     n, n_heads = max(sizes), len(sizes)
-    growth = b.growth_per_block(n, dim, width, affine, n_heads)
+    # of unequal heads some serve, each with as many keys as the least of them
+    serving = [(n, n_heads)] if equal else [(size, f) for f, size in enumerate(sorted(sizes)[::-1], 1)]
+    factor = max(b.growth_per_block(size, dim, width, affine, f).lower for size, f in serving)
     rows = [
         _row("joint cells of the heads", b.max_joint_cells(sizes, dim, affine), "maximum, attained",
              published.multi_head_vertices(n, n_heads, dim) if equal else None),
@@ -92,13 +94,14 @@ def _counts(sizes: list[int], dim: int, width: int, depth: int, affine: bool) ->
             _row("cells of some network, at least", b.cells_lower(n, dim, width, depth, affine), "attained",
                  published.cells_lower(n, dim, width, depth))
         )  # fmt: skip
-    return [
-        *rows,
-        _row("factor of one more block, at least", growth.lower, "lower bound", None),
-        _row("factor of one more block, at most", growth.upper, "upper bound", None),
-        _row("exponent of N", b.key_exponent(n_heads, dim, affine, depth), "exact",
-             published.key_exponent(dim, depth)),
-    ]  # fmt: skip
+    rows += [
+        _row("factor of one more block, at least", factor, "lower bound", None),
+        _row("factor of one more block, at most", b.block_upper(sizes, dim, width, affine), "upper bound", None),
+    ]
+    if equal:
+        exponent = b.key_exponent(n_heads, dim, affine, depth)
+        rows.append(_row("exponent of N", exponent, "exact", published.key_exponent(dim, depth)))
+    return rows
 
 
 def _stability(sizes: list[int], margin: float | None, asked: float | None) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ import typer
 from hardmax.cli.parts.output import (
     ForceOption,
     JsonOption,
+    after,
     check_target,
     picked,
     print_line,
@@ -98,7 +99,8 @@ def classes(
     if out is not None and folder is None:
         _write(audit, facts, out, model)
     if place is not None and repair is not None:
-        facts["repair"] = _repaired(audit, place, margin, repair)
+        with after(out):
+            facts["repair"] = _repaired(audit, place, margin, repair)
     tell(facts, as_json, lambda: _print(facts, out))
     return 0 if audit.n_undecided == 0 else 3
 

@@ -12,6 +12,7 @@ from hardmax.cli.parts.domains import Question
 from hardmax.cli.parts.output import (
     ForceOption,
     JsonOption,
+    after,
     check_target,
     picked,
     print_line,
@@ -88,12 +89,12 @@ def map_(
     if table is not None:
         from hardmax.cli.parts.cell_table import cells_csv
 
-        with working(f"writing {table}"):
+        with working(f"writing {table}"), after(out):
             write_text(table, cells_csv(cells))
     if picture is not None:
         from hardmax.cli.parts.plane_svg import plane_svg
 
-        with working(f"drawing {picture}"):
+        with working(f"drawing {picture}"), after(out, table):
             title = f"{Path(hard.name).name}: {several(cells.n_cells, 'cell')} on {named.text}"
             write_text(picture, plane_svg(cells, title=title, marks=named.marks))
     written = [str(path) for path in (out, table, picture) if path is not None]

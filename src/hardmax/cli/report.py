@@ -148,11 +148,14 @@ def summary(net: Network) -> dict[str, Any]:
     """
     import numpy as np
 
+    from hardmax.heads.find import heads_of
+
     point = np.linspace(-1.0, 1.0, math.prod(net.input_shape)).reshape(net.input_shape)
     return {
         **picked(net, "input_shape", "output_shape", "temperature"),
         "operations": dict(Counter(node.operation.name for node in net.graph.nodes)),
         **picked(net, "n_parameters", "n_choices"),
+        "n_heads": len(heads_of(net)),
         "evaluation": {
             "input": point.tolist(),
             "output": net(point, temperature=0.0).tolist(),
@@ -175,7 +178,7 @@ def _print_network(facts: dict[str, Any]) -> None:
     from rich.table import Table
 
     kind = "hard" if facts["temperature"] == 0 else f"softmax at temperature {facts['temperature']:g}"
-    if "Hardmax" not in facts["operations"]:
+    if not facts["n_heads"]:
         kind = "none"
     rows = {
         "network": facts["source"],

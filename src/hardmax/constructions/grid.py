@@ -146,15 +146,17 @@ def _crossing_hyperplanes(width: int, dim: int) -> tuple[FloatArray, FloatArray]
 
 
 def check_sizes(**sizes: int) -> None:
-    """Refuse sizes that are no positive integers, by name."""
+    """Refuse sizes that are no positive integers, or that no memory holds, by name."""
     for name, size in sizes.items():
         check_count(name, size)
+        if size > 1 << 28:
+            raise ParameterError(f"{name}: expected at most {1 << 28:,}, got a number of {int(size).bit_length()} bits")
 
 
 def check_exact(what: str, largest: int) -> None:
     """Refuse weights that floats would round."""
     if largest > _LARGEST:
         raise PrecisionError(
-            f"{what}: the weights would be integers up to {largest}, beyond 2**53, where floats skip some; "
-            "take smaller sizes"
+            f"{what}: the weights would be integers of {largest.bit_length()} bits, beyond 2**53, where floats skip "
+            "some; take smaller sizes"
         )

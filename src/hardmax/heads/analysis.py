@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 
 from hardmax.errors import EmptyError, ParameterError
-from hardmax.exactness import Exactness, FloatArray, IntArray, ReadOnlyArrays, is_finite
+from hardmax.exactness import Exactness, FloatArray, IntArray, ReadOnlyArrays, as_tuple, is_finite
 from hardmax.heads._tables import heads_html, quantities_html
 from hardmax.heads.capture.captured import Capture, CapturedHead, read_only, the_head
 from hardmax.heads.diagram.reachable import Reachable
@@ -353,9 +353,7 @@ def heads_of_captures(captures: Any) -> list[list[CapturedHead]]:
     """The captured values of each head, one for each capture, checked to be of one model."""
     if isinstance(captures, Capture):
         captures = (captures,)
-    if not isinstance(captures, Iterable):
-        raise ParameterError(f"captures: expected values of hm.capture, got a {type(captures).__name__}")
-    captures = tuple(captures)
+    captures = as_tuple("captures", "values of hm.capture", captures)
     if not captures:
         raise EmptyError("captures: expected at least one capture, got none")
     for number, capture in enumerate(captures):

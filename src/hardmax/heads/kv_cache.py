@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from hardmax.errors import EmptyError, ParameterError
-from hardmax.exactness import IntArray
+from hardmax.exactness import IntArray, as_tuple
 from hardmax.heads._tables import MOST_ROWS, caches_html
 from hardmax.heads.cached_head import CachedHead as CachedHead
 from hardmax.heads.capture.captured import Capture, CapturedHead, read_only, the_head
@@ -138,9 +138,7 @@ def kv_cache(
     if isinstance(source, CapturedHead):
         heads: tuple[CapturedHead, ...] = (source,)
     else:
-        if not isinstance(source, Capture | Iterable):
-            raise ParameterError(f"kv_cache: expected a capture or captured heads, got a {type(source).__name__}")
-        heads = source.heads if isinstance(source, Capture) else tuple(source)
+        heads = source.heads if isinstance(source, Capture) else as_tuple("kv_cache", "captured heads", source)
     if not heads:
         raise EmptyError("kv_cache: expected at least one captured head, got none")
     diagrams = Diagrams()

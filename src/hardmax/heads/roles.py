@@ -30,7 +30,7 @@ import numpy as np
 
 from hardmax.errors import EmptyError, OperatorError
 from hardmax.exact.rounding import UNIT_ROUNDOFF, dot_error, majority_factor, norm_above
-from hardmax.exactness import BoolArray, Exactness, FloatArray, IntArray
+from hardmax.exactness import BoolArray, Exactness, FloatArray, IntArray, as_tuple
 from hardmax.heads.analysis import heads_of_captures
 from hardmax.heads.capture.captured import Capture, CapturedHead, the_head
 from hardmax.heads.rows import head_rows, lengths_of, one_thread_each
@@ -132,8 +132,8 @@ def head_roles(captures: Capture | Iterable[Capture]) -> HeadRoles:
     >>> found, found[0].share
     (HeadRoles(1 heads: 1 previous token), 1.0)
     """
-    if isinstance(captures, Iterable):
-        captures = tuple(captures)
+    if not isinstance(captures, Capture):
+        captures = as_tuple("captures", "values of hm.capture", captures)
     by_head = heads_of_captures(captures)
     given = (captures,) if isinstance(captures, Capture) else captures
     names = [(capture.tokens, capture.query_tokens) for capture in given]

@@ -151,6 +151,8 @@ def sample_cells(
     count = _checked(net, domain, n_samples, device)
     if rng is not None and not isinstance(rng, np.random.Generator):
         raise ParameterError(f"rng: expected a numpy Generator such as numpy.random.default_rng(0), got {rng!r}")
+    if progress is not None and not callable(progress):
+        raise ParameterError(f"progress: expected a function of samples drawn and labels seen, got {progress!r:.80}")
     coder = Coder(net, domain)
     table = _Table()
     source = np.random.default_rng() if rng is None else rng

@@ -145,7 +145,11 @@ class TopK(Layer):
         shape = builder.shape_of(value)
         if not shape or shape[-1] < self.count:
             raise ShapeError(f"{where}: the {self.count} largest of a last axis, got a tensor of shape {shape}")
-        chosen = add_top(builder, value, int(self.count), where)
+        if 1 < self.count == shape[-1]:  # every entry: ones, and no choice
+            nothing = builder.add(op.Scale(op.frozen(0.0)), value, name=where)
+            chosen = builder.add(op.Shift(op.frozen(1.0)), nothing, name=where)
+        else:
+            chosen = add_top(builder, value, int(self.count), where)
         return chosen if self.count == 1 else builder.add(op.Reduce((), True, int(self.count)), chosen, name=where)
 
 

@@ -20,7 +20,7 @@ The trained one is models/lookup.npz, which needs numpy alone; lookup.onnx holds
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from math import sqrt
 from typing import Any
@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hardmax.errors import ParameterError, ShapeError
-from hardmax.exactness import FloatArray, check_count, check_generator, numbers
+from hardmax.exactness import FloatArray, as_tuple, check_count, check_generator, numbers
 from hardmax.networks.files.opening import text_of
 from hardmax.networks.layers import Affine, Attention, Head, Layer, Maxout, ReLU, Residual
 from hardmax.networks.lookup import LookupExamples as LookupExamples
@@ -188,9 +188,7 @@ class _Draw:
 
 
 def _widths(widths: Sequence[int]) -> list[int]:
-    if not isinstance(widths, Iterable):
-        raise ParameterError(f"widths: expected a list of layer sizes, got a {type(widths).__name__}")
-    sizes = list(widths)
+    sizes = list(as_tuple("widths", "layer sizes", widths))
     if len(sizes) < 2:
         raise ShapeError(f"widths: expected at least an input and an output size, got {sizes}")
     for position, size in enumerate(sizes):

@@ -61,9 +61,6 @@ def add_top(builder: GraphBuilder, scores: int, k: int, name: str, always_hard: 
     n = builder.shape_of(scores)[-1]
     if k == 1:
         return builder.add(op.Hardmax(always_hard), scores, name=name)
-    if k == n:  # every key: zeros and ones that depend on nothing
-        nothing = builder.add(op.Scale(op.frozen(0.0)), scores, name=name)
-        return builder.add(op.Shift(op.frozen(1.0)), nothing, name=name)
     sets = op.frozen(sets_of(n, range(k, k + 1)))
     sums = builder.add(op.Linear(sets), scores, name=f"{name} sums of {k}")
     chosen = builder.add(op.Hardmax(always_hard), sums, name=name)

@@ -20,6 +20,7 @@ import time
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -97,9 +98,7 @@ def read_plan(plan: str | os.PathLike[str] | Mapping[str, Any]) -> list[dict[str
         raise ParameterError(f"{where}: expected at least one table [[grid]]")
     rows: list[dict[str, Any]] = []
     for number, grid in enumerate(grids, 1):
-        rows += _rows(dict(grid), f"{where}, grid {number}")
-        if len(rows) > _MOST_ROWS:
-            raise ParameterError(f"{where}: expected at most {_MOST_ROWS:,} rows, got more; sweep them in parts")
+        rows += _rows(dict(grid), f"{where}, grid {number}", _MOST_ROWS - len(rows))
     return rows
 
 
@@ -109,7 +108,7 @@ def _known(given: Mapping[str, Any], allowed: tuple[str, ...], where: str) -> No
         raise ParameterError(f"{where}: unknown key {strange[0]!r:.60}; expected {', '.join(allowed)}")
 
 
-def _rows(grid: dict[str, Any], where: str) -> list[dict[str, Any]]:
+def _rows(grid: dict[str, Any], where: str, most: int) -> list[dict[str, Any]]:
     name = grid.pop("family", None)
     if name not in FAMILIES:
         raise ParameterError(f"{where}: family: expected one of {', '.join(map(repr, FAMILIES))}, got {name!r:.60}")
@@ -120,13 +119,16 @@ def _rows(grid: dict[str, Any], where: str) -> list[dict[str, Any]]:
         raise ParameterError(f"{where}: {name!r} needs {', '.join(family.needs)}; {missing[0]} is missing")
     axes = [_numbers(grid[number], f"{where}: {number}", 1) for number in family.needs]
     seeds = grid.get("seeds", 1)
-    drawn = _numbers(seeds, f"{where}: seeds", 0) if isinstance(seeds, list) else range(*_numbers(seeds, where, 1))
+    of_seeds = f"{where}: seeds"
+    drawn = _numbers(seeds, of_seeds, 0) if isinstance(seeds, list) else range(*_numbers(seeds, of_seeds, 1))
     counts = grid.get("counts", ["cells"])
     if not isinstance(counts, list) or "cells" not in counts or any(each not in _COUNTS for each in counts):
         raise ParameterError(f"{where}: counts: expected cells, and perhaps regions and maps, got {counts!r:.80}")
     if name == "heads" and len(counts) > 1:
         raise ParameterError(f"{where}: heads have joint cells alone, got counts {counts!r:.80}")
-    made = []
+    made: list[dict[str, Any]] = []
+    if (len(seeds) if isinstance(seeds, list) else seeds) * prod(map(len, axes)) > most:
+        raise ParameterError(f"{where}: expected at most {_MOST_ROWS:,} rows, got more; sweep them in parts")
     for values in itertools.product(*axes):
         point = dict(zip(family.needs, values, strict=True))
         if point.get("heads", 1) > point.get("keys", 1) and name == "residual attention":

@@ -86,8 +86,8 @@ def mixed_subdivision(heads: Sequence[KeysAndBiases]) -> list[MixedCell]:
     if len(dims) > 1 or max(dims) > 3:
         raise ShapeError(f"expected summands of one dimension, at most 3, got {sorted(dims)}")
     (dim,) = dims
-    differences = np.concatenate([points - points[0] for points, _ in read])
-    if rank([tuple(int(x) for x in row) for row in integers(differences)[0]]) < dim:
+    directions = [row - part[0] for part in integers(*(points for points, _ in read)) for row in part[1:]]
+    if rank([tuple(int(x) for x in row) for row in directions]) < dim:  # in integers: nothing is rounded
         raise ParameterError(
             f"the summands span less than dimension {dim}, expected all of it; project them to the space they span"
         )

@@ -16,7 +16,7 @@ from hardmax.errors import EmptyError
 from hardmax.exact.elimination import rank
 from hardmax.exact.integers import determinant, integer_rows, integers
 from hardmax.exact.rationals import nearest_float
-from hardmax.exactness import FloatArray
+from hardmax.exactness import FloatArray, as_tuple
 from hardmax.tropical._checks import finite_array, frozen
 from hardmax.tropical._epigraph import generators
 from hardmax.tropical.sums.joint_cells import minkowski_vertices
@@ -74,8 +74,10 @@ class NewtonPolytope:
         >>> NewtonPolytope.of_sum([[[0, 0], [1, 0]], [[0, 0], [0, 1]]]).vertices.tolist()
         [[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]]
         """
-        chosen = minkowski_vertices(parts)
-        return cls(sum(np.asarray(part, float)[chosen[:, i]] for i, part in enumerate(parts)))
+        given = as_tuple("parts", "arrays (N, d)", parts)
+        chosen = minkowski_vertices(given)
+        with np.errstate(over="ignore"):  # what is not finite is refused
+            return cls(sum(np.asarray(part, float)[chosen[:, i]] for i, part in enumerate(given)))
 
     def plot(self, ax: Any = None, *, points: ArrayLike | None = None, labels: ArrayLike | None = None) -> Any:
         """Draw the polytope on matplotlib's ``ax``, new axes unless given, and return it; up to three dimensions.

@@ -82,10 +82,9 @@ class NormalFan(ReadOnlyArrays):
         return np.array(rays).reshape(-1, dim), np.array(lines).reshape(-1, dim)
 
     def _row(self, vertex: int) -> int:
-        place = int(vertex)
-        if place not in set(self.vertices.tolist()):
-            raise ParameterError(f"point {vertex} is not a vertex, so it owns no cone; expected one of fan.vertices")
-        return int(self.terms.of[place])
+        if isinstance(vertex, bool) or not isinstance(vertex, int | np.integer) or vertex not in self.vertices:
+            raise ParameterError(f"point {vertex!r:.80} is no vertex, so it owns no cone; expected one of fan.vertices")
+        return int(self.terms.of[vertex])
 
     @cached_property
     def f_vector(self) -> tuple[int, ...]:
@@ -103,6 +102,9 @@ class NormalFan(ReadOnlyArrays):
 
     def refine(self, *others: NormalFan, max_cells: int | None = None) -> JointCells:
         """The common refinement with other fans: the normal fan of the Minkowski sum."""
+        for other in others:
+            if not isinstance(other, NormalFan):
+                raise ParameterError(f"refine: expected normal fans (normal_fan), got a {type(other).__name__}")
         return common_refinement([(fan.points, None) for fan in (self, *others)], max_cells=max_cells)
 
 

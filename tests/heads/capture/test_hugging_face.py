@@ -109,6 +109,13 @@ def test_an_encoder_and_a_decoder_are_captured_in_the_order_they_run():
     assert across.query_positions is None  # two sequences
 
 
+def test_the_mask_of_an_encoder_hides_no_token_of_a_decoder_that_is_as_long():
+    config = transformers.T5Config(vocab_size=50, d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=1)
+    given = {"input_ids": [_IDS], "attention_mask": [[1, 1, 1, 1, 0, 0]], "decoder_input_ids": [_IDS]}
+    (capture,) = hm.capture(transformers.T5Model(config), given)
+    assert [(head.n_queries, head.n_keys) for head in capture.heads] == [(4, 4), (6, 6), (6, 4)]
+
+
 def test_scores_changed_in_an_unknown_way_are_refused(monkeypatch):
     from transformers.models.bert import modeling_bert
 

@@ -1,6 +1,7 @@
 """torch modules seen through hooks: captured scores give the weights that the module itself returns."""
 
 import sys
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from math import sqrt
 
@@ -352,6 +353,28 @@ def test_attention_by_hand_is_captured_beside_that_of_modules():
     for capture, wanted in zip(captures, module(x), strict=True):
         last = capture.head(1, 0)
         assert np.allclose(last.weights @ last.values, wanted.detach(), atol=1e-6)
+
+
+class _Shorter(nn.Module):
+    """One mask for two attentions with other numbers of queries."""
+
+    def forward(self, x):
+        attend, mask = torch.nn.functional.scaled_dot_product_attention, torch.tensor([[True, False, True]])
+        return attend(attend(x, x, x, attn_mask=mask)[:, :2], x, x, attn_mask=mask)
+
+
+def test_attentions_with_other_numbers_of_queries_share_a_mask_over_keys():
+    (capture,) = hm.capture(_Shorter(), torch.randn(1, 3, 4))
+    assert [head.visible.tolist() for head in capture.heads] == [[[True, False, True]] * n for n in (3, 2)]
+
+
+def test_compiled_modules_are_captured_as_they_were_written_and_those_of_jit_refused():
+    encoder, x = _encoder(), torch.randn(2, 3, 8)
+    captures = hm.capture(torch.compile(encoder, backend="eager"), x), hm.capture(encoder, x)
+    assert all((a.scores == b.scores).all() for a, b in zip(*(c[1].heads for c in captures), strict=True))
+    with pytest.raises(OperatorError, match="parts of torch"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        hm.capture(torch.jit.script(nn.Sequential(nn.Linear(8, 8))), x)
 
 
 def test_modules_of_torch_have_positions_where_they_attend_to_their_own_sequence():

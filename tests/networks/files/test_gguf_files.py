@@ -229,6 +229,7 @@ def test_sizes_that_cannot_be_are_refused_at_once(file, key, form, values):
     ("add", "says"),
     [
         (lambda w: w.add_rope_scaling_type(gguf.RopeScalingType.LINEAR), "scaled rotary embeddings"),
+        (lambda w: w.add_rope_scaling_factor(4.0), "scaled rotary embeddings"),  # linear where no type is given
         (lambda w: w.add_rope_dimension_count(4), "rotary embeddings of a part"),
         (lambda w: w.add_tokenizer_pre("llama-bpe"), "splits texts otherwise"),
         (lambda w: w.add_add_bos_token(True), "puts a token before each text"),
@@ -298,8 +299,23 @@ _LIES = {
 @pytest.mark.parametrize("name", _LIES)
 def test_sizes_are_checked_against_the_file_before_anything_is_made_of_them(name, tmp_path):
     (tmp_path / "lie.gguf").write_bytes(_LIES[name])
-    with pytest.raises(FileFormatError, match=r"lie\.gguf: a damaged or truncated GGUF file \(.*\); fetch it again"):
-        read_llama(tmp_path / "lie.gguf")
+    for read in (read_llama, hm.audit_classes):
+        with pytest.raises(
+            FileFormatError, match=r"lie\.gguf: a damaged or truncated GGUF file \(.*\); fetch it again"
+        ):
+            read(tmp_path / "lie.gguf")
+
+
+def test_classes_are_read_as_they_are_stored_and_numbers_of_other_kinds_are_refused(tmp_path):
+    rows = np.array([[1 / 3, 0.0], [-1.0, 1.0], [-1.0, -1.0], [0.0, 1e-9]])
+    names = _text("tokenizer.ggml.tokens") + struct.pack("<IIQ", _LIST, _STRING, 4) + b"".join(map(_text, "abcd"))
+    for name, kind in (("F64", 28), ("I64", 27)):
+        data = _file(names, 1, _tensor("output.weight", (2, 4), kind), 1, rows.tobytes())
+        (tmp_path / f"{name}.gguf").write_bytes(data)
+    audit = hm.audit_classes(tmp_path / "F64.gguf")
+    assert (audit.weights == rows).all() and audit.names == tuple("abcd") and audit.n_dead == audit.dead[3] == 1
+    with pytest.raises(OperatorError, match=r"I64\.gguf: output\.weight is stored as I64, expected floats"):
+        hm.audit_classes(tmp_path / "I64.gguf")
 
 
 @pytest.mark.parametrize(("shape", "offset"), [((17,), 0), ((16,), 1), ((1,), _VAST)])

@@ -9,14 +9,15 @@ import re
 import shlex
 import stat
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from hardmax.errors import WriteError
+from hardmax.errors import HardmaxError, WriteError
 
 _WIDTH_IN_FILES = 120  # of tables; a terminal has a width of its own
 #: What would move the cursor, colour the terminal or turn the text around: controls, marks of direction, surrogates.
@@ -176,6 +177,16 @@ def check_target(
         raise WriteError(f"{path}: cannot be written, there is no folder {folder}; create it first, or choose another")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise WriteError(f"{path}: cannot be written, the folder {folder} allows no new files; choose another")
+
+
+@contextmanager
+def after(*written: Path | None) -> Iterator[None]:
+    """While inside, an error also says what the command had written before."""
+    try:
+        yield
+    except HardmaxError as error:
+        names = ", ".join(str(path) for path in written if path is not None)
+        raise type(error)(f"{error}; written before: {names}" if names else str(error)) from None
 
 
 def _is_same(first: Path, second: Path) -> bool:

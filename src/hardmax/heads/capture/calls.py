@@ -67,7 +67,7 @@ class AttentionCall:
         for head in range(n_heads):
             group = head * n_groups // n_heads
             own = 0 if self.added is None or self.added.shape[1] == 1 else head
-            mask = (id(self.added), id(self.padding), self.temperature, own)
+            mask = (id(self.added), id(self.padding), self.padded_queries, self.queries.shape[2], self.temperature, own)
             if mask not in masks:
                 masks[mask] = self._mask(sequence, own, asking, kept)
             found.append(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from hardmax.errors import ParameterError, ShapeError
+from hardmax.exactness import as_tuple
 from hardmax.heads.capture.calls import NameTokens
 from hardmax.heads.capture.captured import Capture
 from hardmax.heads.capture.sceptr_models import ReceptorModel
@@ -28,7 +29,8 @@ def capture(source: Any, inputs: Any, *, tokens: Sequence[Any] | None = None) ->
     inputs
         For a network or file, an array (..., *input_shape). For a torch module, a tensor as it takes it, its
         first axis the batch (or none). For a Hugging Face model, what its tokenizer gives, or a list of
-        token numbers. For a model of ``hm.models``, a text or a list of texts.
+        token numbers; sequences run one by one, without what ``attention_mask`` calls padding. For a model of
+        ``hm.models``, a text or a list of texts.
     tokens
         Names of the key positions: a list of strings, or one such list for each input.
 
@@ -81,9 +83,7 @@ def _token_names(tokens: Sequence[Any] | None) -> NameTokens:
         return lambda position, n_keys: None
     if isinstance(tokens, str):
         raise ParameterError(f"tokens: expected a list of names, got the text {tokens!r}; split it into tokens")
-    if not isinstance(tokens, Iterable):
-        raise ParameterError(f"tokens: expected a list of names, got a {type(tokens).__name__}")
-    given = list(tokens)
+    given = as_tuple("tokens", "names", tokens)
     shared = all(isinstance(name, str) for name in given)
 
     def names(position: int, n_keys: int) -> Sequence[str]:
@@ -92,7 +92,7 @@ def _token_names(tokens: Sequence[Any] | None) -> NameTokens:
                 f"tokens: expected a list of names, or one such list for each input, got {len(given)} entries and "
                 f"none for input {position}"
             )
-        own = given if shared else list(given[position])
+        own = given if shared else tuple(given[position])
         if len(own) != n_keys or not all(isinstance(name, str) for name in own):
             raise ShapeError(f"tokens: expected {n_keys} names for the keys of input {position}, got {len(own)}")
         return own

@@ -31,6 +31,7 @@ from hardmax.heads.capture.captured import Capture
 from hardmax.heads.capture.packages import LISTENING, evaluating, refusing, to_numpy
 from hardmax.heads.capture.torch_encoders import watching
 from hardmax.heads.capture.watching import Watcher
+from hardmax.networks.files.hf_models import OTHER_SEQUENCES
 
 _NAME = "hardmax_capture"
 
@@ -312,12 +313,14 @@ def sequences(model: Any, inputs: Any) -> list[dict[str, Any]]:
     if len({len(value) for value in given.values()}) > 1:
         raise ShapeError(f"inputs: expected one row a sequence in each of {sorted(given)}, got several counts")
     mask = given.get("attention_mask")
+    # labels of an encoder with a decoder are the decoder's
+    others = (*OTHER_SEQUENCES, "labels") if getattr(model.config, "is_encoder_decoder", False) else OTHER_SEQUENCES
     result = []
     for row in range(len(next(iter(given.values())))):
         arguments = {}
         for key, value in given.items():
             part = value[row]
-            if mask is not None and part.shape[:1] == mask[row].shape:
+            if mask is not None and part.shape[:1] == mask[row].shape and not key.startswith(others):
                 part = part[mask[row].bool()]
             arguments[key] = part[None]
         if "input_ids" in arguments:

@@ -20,6 +20,7 @@ from hardmax.heads.score_paths import ScorePath, WeightUse, n_uses, no_products,
 from hardmax.networks import operations as op
 from hardmax.networks.graph import GraphBuilder
 from hardmax.networks.network import Network
+from hardmax.networks.selections import StandIn, stand_ins
 
 #: Scores so many temperatures below the best have weight 0: the smallest binary64 number is exp(-745.2).
 NOTHING_LEFT = 746.0
@@ -93,6 +94,7 @@ class _LayerReader:
                 f"{found.name}: the softmax is one of the largest scores alone, which a captured head has no weights "
                 "for; capture hm.skeleton(net), whose winners are the same"
             )
+        self._refuse_sets()
         if found.use is None:
             raise OperatorError(
                 f"{graph.nodes[found.nodes[0]].name}: the weights are not multiplied with values; expected attention "
@@ -108,6 +110,23 @@ class _LayerReader:
                 f"{found.name}: attention weights of shape {found.use.entries.shape} mix several sequences; expected "
                 "axes (heads, queries, keys). Read the model with one sequence an input (batch_first in torch)."
             )
+
+    def _refuse_sets(self) -> None:
+        """Refuses a choice between sets of keys (``hm.TopK``), whose members it adds up before and behind."""
+        graph, use = self.net.graph, self.found.use
+        for path in self.paths:
+            sums: Any = graph.nodes[path.product - 1].operation
+            if (
+                stand_ins(graph, 0.0).get(path.product - 1) is StandIn.RANKS
+                and 1 < sums.weight[0].sum() < sums.weight.shape[1]
+                and use is not None
+                and np.array_equal(use.values, sums.weight)
+            ):
+                k, n = int(sums.weight[0].sum()), sums.weight.shape[1]
+                raise OperatorError(
+                    f"{self.name}: a head that weighs the best {k} of {n} keys alike chooses a set of keys, a captured "
+                    f"head one key; hm.power_diagram(keys, biases).order({k}) has the sets that win"
+                )
 
     @property
     def paths(self) -> tuple[ScorePath, ...]:

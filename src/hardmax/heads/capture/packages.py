@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from threading import RLock
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from hardmax.errors import HardmaxError, MissingExtraError, ParameterError, ShapeError
+from hardmax.errors import HardmaxError, MissingExtraError, OperatorError, ParameterError, ShapeError
 from hardmax.exactness import FloatArray
 
 #: Held while a model is listened to. Its hooks and settings and torch's switches belong to all threads: two that
@@ -91,8 +91,15 @@ def to_numpy(tensor: Any) -> FloatArray:
 
 @contextmanager
 def evaluating(module: Any) -> Iterator[None]:
-    """While inside, the module and its parts are in evaluation mode."""
-    with LISTENING:
+    """While inside, the module and its parts are in evaluation mode, those of torch.compile as they were written."""
+    torch = torch_library()
+    if any(isinstance(part, torch.jit.ScriptModule) for part in module.modules()):
+        raise OperatorError(
+            f"expected a module of Python code, got {type(module).__name__} with parts of torch.jit, which do not show "
+            "what they compute; pass the module that they were made of"
+        )
+    as_written = getattr(torch.compiler, "set_stance", nullcontext)  # torch 2.6
+    with LISTENING, as_written("force_eager"):
         training = [part for part in module.modules() if part.training]
         try:
             for part in training:

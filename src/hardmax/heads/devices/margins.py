@@ -20,7 +20,7 @@ from hardmax.errors import EmptyError, ParameterError, RunError, ShapeError, Wei
 from hardmax.exact.decimals import log_exceeds
 from hardmax.exact.rationals import exact_scores, fraction, nearest_float
 from hardmax.exact.rounding import SAFETY, dot_error, length_above, relative_error
-from hardmax.exactness import BoolArray, Exactness, FloatArray, IntArray, ReadOnlyArrays, is_finite, numbers
+from hardmax.exactness import BoolArray, Exactness, FloatArray, IntArray, ReadOnlyArrays, check_flag, is_finite, numbers
 from hardmax.heads.devices.arrays import single_margin_error, single_tensor, torch_package, whole_binary32
 
 #: Scores held at once, on a device with its own memory and without.
@@ -96,7 +96,7 @@ def attention_margins(
     >>> attention_margins([[1.0]], [[2.0]]).margins.tolist()  # one key has no rival
     [inf]
     """
-    given = _Given.read(queries, keys, biases, temperature, causal)
+    given = _Given.read(queries, keys, biases, temperature, check_flag("causal", causal))
     everyone = np.arange(len(given.queries))
     found = _Rows(given, everyone, _on_device(given, device) if device is not None else _here(given, everyone))
     doubtful = everyone[~found.is_known]
@@ -178,7 +178,7 @@ class _Given:
                 f"causal: expected at least as many keys as queries, got {len(arrays['queries'])} queries and "
                 f"{n_keys} keys"
             )
-        return cls(**arrays, temperature=float(heat), causal=bool(causal))
+        return cls(**arrays, temperature=float(heat), causal=causal)
 
     @property
     def n_keys(self) -> int:

@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import comb, lcm
 
-from hardmax.errors import ParameterError, ShapeError
-from hardmax.exactness import as_tuple
+from hardmax.errors import ShapeError
+from hardmax.exactness import as_tuple, check_flag
 from hardmax.measure.bounds._counts import count, counts, elementary_symmetric
 
 
@@ -60,7 +60,7 @@ def max_joint_cells(
     gaps = [size - 1 for size in sizes if size > 1]
     if not gaps:
         return 1
-    if affine:
+    if check_flag("affine", affine):
         return sum(elementary_symmetric(gaps, d))
     return sum(elementary_symmetric(gaps, d - 1)) + comb(len(gaps) - 1, d - 1)
 
@@ -109,7 +109,7 @@ def key_exponent(n_heads: int, dim: int, affine: bool, depth: int = 1) -> int:
     0
     """
     heads, d, blocks = count("n_heads", n_heads, 1), count("dim", dim, 1), count("depth", depth, 1)
-    return blocks * min(heads, d if affine else d - 1)
+    return blocks * min(heads, d if check_flag("affine", affine) else d - 1)
 
 
 def head_exponent(dim: int, affine: bool) -> int:
@@ -123,9 +123,7 @@ def head_exponent(dim: int, affine: bool) -> int:
     (3, 2, 0)
     """
     d = count("dim", dim, 1)
-    if not isinstance(affine, bool):
-        raise ParameterError(f"affine: expected True for scores with biases, False without, got {affine!r:.80}")
-    return d if affine else d - 1
+    return d if check_flag("affine", affine) else d - 1
 
 
 def rope_live_keys(n_keys: int, periods: Sequence[int | None]) -> int:

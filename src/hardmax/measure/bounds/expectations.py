@@ -30,7 +30,7 @@ from typing import NamedTuple
 
 from hardmax.errors import ParameterError
 from hardmax.exact.rationals import float_above, float_below, nearest_float
-from hardmax.exactness import Exactness
+from hardmax.exactness import Exactness, check_flag
 from hardmax.measure.bounds._counts import count
 from hardmax.measure.bounds.angles import SimplexAngles, simplex_angles
 from hardmax.measure.bounds.feedforward import zaslavsky
@@ -101,9 +101,10 @@ def expected_joint_cells(n_keys: int, n_heads: int, dim: int, affine: bool) -> M
     1.0
     """
     n, heads, d = _keys(n_keys), count("n_heads", n_heads, 1), count("dim", dim, 1)
+    top = d if check_flag("affine", affine) else d - 1
     if _keeps_all(n, heads, d, affine):
         return Mean.between(*_joint(n, heads, d, affine, []))
-    return _proved(n, heads, d if affine else d - 1, lambda terms: _joint(n, heads, d, affine, terms))
+    return _proved(n, heads, top, lambda terms: _joint(n, heads, d, affine, terms))
 
 
 def expected_block_cells(n_keys: int, n_heads: int, dim: int, width: int) -> Mean:
@@ -160,7 +161,7 @@ def expected_joint_cells_limit(n_heads: int, dim: int, affine: bool) -> GrowthLi
     2.0
     """
     heads, d = count("n_heads", n_heads, 1), count("dim", dim, 1)
-    top = d if affine else d - 1
+    top = d if check_flag("affine", affine) else d - 1
     _check_dim(top)
 
     def coefficients(angles: SimplexAngles) -> list[_Between]:

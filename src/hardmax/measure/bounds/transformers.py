@@ -12,6 +12,7 @@ from math import log10
 from typing import NamedTuple
 
 from hardmax.errors import ParameterError
+from hardmax.exactness import check_flag
 from hardmax.measure.bounds._counts import check_length, count
 from hardmax.measure.bounds.attention import max_joint_cells
 from hardmax.measure.bounds.feedforward import zaslavsky
@@ -86,7 +87,7 @@ def cells_lower(n_keys: int, dim: int, width: int, depth: int, affine: bool = Tr
     """
     n, d, units = count("n_keys", n_keys, 1), count("dim", dim, 1), count("width", width, 1)
     blocks = count("depth", depth, 1)
-    if not affine and d == 1:
+    if not check_flag("affine", affine) and d == 1:
         return min(n, 2) * zaslavsky(units, 1)
     free = d if affine else d - 1
     last: int = _power(n, free, "cells_lower") * zaslavsky(units, free)
@@ -154,7 +155,7 @@ def growth_per_block(n_keys: int, dim: int, width: int, affine: bool = True, n_h
     """
     n, d, units = count("n_keys", n_keys, 1), count("dim", dim, 1), count("width", width, 1)
     heads = d if n_heads is None else count("n_heads", n_heads, 1)
-    free = min(heads, d if affine else d - 1)
+    free = min(heads, d if check_flag("affine", affine) else d - 1)
     per_coordinate = n * (units // free) if free else 1
     return Growth(max(per_coordinate, 1) ** free, block_upper([n] * heads, d, units, affine))
 

@@ -195,7 +195,7 @@ def certify_blocks(blocks: Iterable[ArrayLike], temperature: float) -> Iterator[
     [1, 2]
     """
     tau = temperature_of(temperature, least="above")
-    if not isinstance(blocks, Iterable):
+    if not isinstance(blocks, Iterable) or getattr(blocks, "ndim", 1) == 0:
         raise ParameterError(f"blocks: expected arrays (rows, N), one after the other, got a {type(blocks).__name__}")
     return (certify(block, tau) for block in blocks)
 

@@ -110,10 +110,13 @@ def query_radius(
     k, q = numbers("keys", keys), numbers("queries", queries)
     if k.ndim != 2 or q.ndim < 1 or q.shape[-1] != k.shape[1]:
         raise ShapeError(f"expected keys (N, d) and queries (..., d), got {k.shape} and {q.shape}")
+    added = np.zeros(len(k)) if biases is None else numbers("biases", biases)
+    if added.shape != k.shape[:1]:
+        raise ShapeError(f"expected one bias a key, {len(k)} in all, got shape {added.shape}")
     if not (np.isfinite(k).all() and np.isfinite(q).all()):
         raise WeightError("expected finite keys and queries, got NaN or infinite entries")
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        scores = q @ k.T + (0.0 if biases is None else numbers("biases", biases))
+        scores = q @ k.T + added
         best = scores.argmax(axis=-1)
         ahead = np.take_along_axis(scores, best[..., None], axis=-1) - scores
         between = k[best][..., None, :] - k

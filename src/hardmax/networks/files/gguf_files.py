@@ -1,4 +1,4 @@
-"""GGUF files of the Llama family: weights dequantized, and the tokenizer they carry.
+"""GGUF files: values and tensors; of the Llama family weights dequantized, and the tokenizer they carry.
 
 llama.cpp stores the rows of the query and key matrices in another order than transformers, because it
 rotates neighbouring coordinates where transformers rotates halves; they are put back here.
@@ -6,8 +6,11 @@ rotates neighbouring coordinates where transformers rotates halves; they are put
 
 from __future__ import annotations
 
+import mmap
 import os
 import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import isfinite, prod
 from pathlib import Path
@@ -17,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import FileFormatError, HardmaxError, MissingExtraError, OperatorError
-from hardmax.networks.files.opening import LIMITS, Limits, contents, reason, shown
+from hardmax.networks.files.opening import LIMITS, Limits, open_file, reason, shown
 
 #: Name in the file -> name in transformers; {} is the number of the layer.
 _LAYER_NAMES = {
@@ -58,23 +61,11 @@ class LlamaFile:
 def read_llama(path: Path, limits: Limits = LIMITS) -> LlamaFile:
     """The contents of a GGUF file, every weight as binary32.
 
-    Sizes, lengths and offsets are compared with the file before anything is made of them; the package gguf only
-    dequantizes.
-
     Exactness: exact up to dequantization, which gives the binary32 numbers that llama.cpp defines.
     """
-    try:
-        import gguf
-    except ImportError:
-        raise MissingExtraError("GGUF files need gguf: pip install 'hardmax[models]'") from None
     where = shown(path)
-    if not os.path.exists(path):
-        raise FileFormatError(f"{where}: expected a GGUF file, found none")
-    data = contents(path, limits)
-    if data[:4] != b"GGUF":
-        raise FileFormatError(f"{where}: expected a GGUF file, which begins with b'GGUF', got {data[:4]!r}")
-    try:
-        fields, tensors = _parsed(gguf, data)
+    with _damage_named(where):
+        fields, tensors = read_gguf(path, limits)
         architecture = fields.get("general.architecture")
         if architecture != "llama":
             raise OperatorError(
@@ -85,16 +76,45 @@ def read_llama(path: Path, limits: Limits = LIMITS) -> LlamaFile:
         _check_sizes(sizes, len(tensors), where)
         _refuse_other_variants(fields, sizes["hidden_size"] // sizes["num_attention_heads"], tensors, where)
         tokens, merges, special = _vocabulary(fields)
-        weights = _weights(gguf, tensors, sizes, where)
+        weights = _weights(tensors, sizes, where)
         context = int(fields["llama.context_length"])
-    except HardmaxError:
-        raise
-    except Exception as error:  # a damaged file lacks keys, types, values: all one to the user
-        raise FileFormatError(f"{where}: a damaged or truncated GGUF file ({reason(error)}); fetch it again") from None
     return LlamaFile(sizes, weights, tokens, merges, special, context)
 
 
 # --- the format -----------------------------------------------------------------------------------
+
+
+def read_gguf(path: Path, limits: Limits = LIMITS) -> tuple[dict[str, Any], dict[str, GgufTensor]]:
+    """The values and the tensors of a GGUF file by name; tensors are read from the file when they are asked for.
+
+    Sizes, lengths and offsets are compared with the file before anything is made of them; the package gguf only
+    dequantizes.
+    """
+    try:
+        import gguf
+    except ImportError:
+        raise MissingExtraError("GGUF files need gguf: pip install 'hardmax[models]'") from None
+    where = shown(path)
+    if not os.path.exists(path):
+        raise FileFormatError(f"{where}: expected a GGUF file, found none")
+    with open_file(path, limits) as file:
+        is_empty = os.fstat(file.fileno()).st_size == 0
+        data = b"" if is_empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    if data[:4] != b"GGUF":
+        raise FileFormatError(f"{where}: expected a GGUF file, which begins with b'GGUF', got {data[:4]!r}")
+    with _damage_named(where):
+        return _parsed(gguf, data)
+
+
+@contextmanager
+def _damage_named(where: str) -> Iterator[None]:
+    try:
+        yield
+    except HardmaxError:
+        raise
+    except Exception as error:  # a damaged file lacks keys, types, values: all one to the user
+        raise FileFormatError(f"{where}: a damaged or truncated GGUF file ({reason(error)}); fetch it again") from None
+
 
 _STRING, _ARRAY, _BOOL = 8, 9, 7
 #: The other types of values, as ``struct`` spells them.
@@ -105,17 +125,29 @@ _MOST_AXES = 4
 
 
 @dataclass(frozen=True, eq=False)
-class _Tensor:
+class GgufTensor:
     """A tensor where it lies in the file: (rows, ..., columns) of numbers, or of the bytes that encode them."""
 
+    shape: tuple[int, ...]
     data: NDArray[Any]
     kind: Any
+    dequantize: Callable[[Any, Any], Any]
+
+    def numbers(self) -> NDArray[Any]:
+        """The numbers as they are stored, those that are encoded as binary32."""
+        if self.kind.name in _PLAIN:
+            return self.data.copy()
+        with np.errstate(over="ignore", invalid="ignore"):  # callers refuse what is not finite
+            try:
+                return np.asarray(self.dequantize(self.data, self.kind), dtype=np.float32)
+            except NotImplementedError:
+                raise OperatorError(f"stored as {self.kind.name}, expected floats or an encoding of them") from None
 
 
 class _Cursor:
     """Values of a GGUF file one after the other, none beyond its end."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes | mmap.mmap) -> None:
         self.data, self.at = data, 4
 
     def number(self, form: str) -> Any:
@@ -143,8 +175,7 @@ class _Cursor:
         return [self.value(inner) for _ in range(count)]  # ends with the file at the latest
 
 
-def _parsed(gguf: Any, data: bytes) -> tuple[dict[str, Any], dict[str, _Tensor]]:
-    """The values and the tensors of a GGUF file by name."""
+def _parsed(gguf: Any, data: bytes | mmap.mmap) -> tuple[dict[str, Any], dict[str, GgufTensor]]:
     cursor = _Cursor(data)
     version, n_tensors, n_fields = cursor.number("<I"), cursor.number("<Q"), cursor.number("<Q")
     if version not in (2, 3):
@@ -174,7 +205,7 @@ def _parsed(gguf: Any, data: bytes) -> tuple[dict[str, Any], dict[str, _Tensor]]
     return fields, tensors
 
 
-def _tensor(gguf: Any, data: bytes, shape: tuple[int, ...], kind: Any, start: int, name: str) -> _Tensor:
+def _tensor(gguf: Any, data: bytes | mmap.mmap, shape: tuple[int, ...], kind: Any, start: int, name: str) -> GgufTensor:
     block, size = gguf.GGML_QUANT_SIZES[kind]
     n_bytes = prod(shape) // block * size
     if not all(shape) or shape[-1] % block or start + n_bytes > len(data):
@@ -184,8 +215,8 @@ def _tensor(gguf: Any, data: bytes, shape: tuple[int, ...], kind: Any, start: in
         )
     raw = np.frombuffer(data, np.uint8, n_bytes, start)
     if kind.name in _PLAIN:
-        return _Tensor(raw.view(_PLAIN[kind.name]).reshape(shape), kind)
-    return _Tensor(raw.reshape(*shape[:-1], shape[-1] // block * size), kind)
+        return GgufTensor(shape, raw.view(_PLAIN[kind.name]).reshape(shape), kind, gguf.dequantize)
+    return GgufTensor(shape, raw.reshape(*shape[:-1], shape[-1] // block * size), kind, gguf.dequantize)
 
 
 # --- a Llama ----------------------------------------------------------------------------------------
@@ -212,7 +243,7 @@ def _refuse_other_variants(fields: dict[str, Any], key_dim: int, tensors: dict[s
     found = {
         "scaled rotary embeddings": "rope_freqs.weight" in tensors
         or fields.get("llama.rope.scaling.type", "none") != "none"
-        or fields.get("llama.rope.scale_linear", 1.0) != 1.0,
+        or any(fields.get(f"llama.rope.{name}", 1.0) != 1.0 for name in ("scale_linear", "scaling.factor")),
         "rotary embeddings of a part of each head": fields.get("llama.rope.dimension_count", key_dim) != key_dim,
         "a tokenizer other than byte-level pairs": fields.get("tokenizer.ggml.model", "gpt2") != "gpt2",
         "a tokenizer that splits texts otherwise than SmolLM's": fields.get("tokenizer.ggml.pre", "smollm") != "smollm",
@@ -261,7 +292,7 @@ def _sizes(fields: dict[str, Any], has_output: bool) -> dict[str, Any]:
     }
 
 
-def _weights(gguf: Any, tensors: dict[str, Any], sizes: dict[str, Any], where: str) -> dict[str, Any]:
+def _weights(tensors: dict[str, GgufTensor], sizes: dict[str, Any], where: str) -> dict[str, Any]:
     names = dict(_NAMES)
     for layer in range(sizes["num_hidden_layers"]):
         names |= {there.format(layer): here.format(layer) for there, here in _LAYER_NAMES.items()}
@@ -276,7 +307,8 @@ def _weights(gguf: Any, tensors: dict[str, Any], sizes: dict[str, Any], where: s
     weights = {}
     for there, here in names.items():
         wanted = _shape(there, sizes)
-        array = _dequantized(gguf, tensors[there])
+        with np.errstate(over="ignore"):  # what is not finite is refused
+            array = tensors[there].numbers().astype(np.float32)
         if array.shape != wanted:
             raise FileFormatError(
                 f"{where}: the weights do not fit the sizes in the file: expected {there} of shape {wanted}, got "
@@ -290,13 +322,6 @@ def _weights(gguf: Any, tensors: dict[str, Any], sizes: dict[str, Any], where: s
             array = _by_halves(array, sizes["num_key_value_heads"])
         weights[here] = np.ascontiguousarray(array)
     return weights
-
-
-def _dequantized(gguf: Any, tensor: _Tensor) -> NDArray[np.float32]:
-    with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused
-        if tensor.kind.name in _PLAIN:
-            return tensor.data.astype(np.float32)
-        return np.asarray(gguf.dequantize(tensor.data, tensor.kind), dtype=np.float32)
 
 
 def _shape(name: str, sizes: dict[str, Any]) -> tuple[int, ...]:

@@ -18,6 +18,8 @@ from hardmax.networks.network import Network
 
 #: What a model takes in place of token numbers, best first.
 _FLOATS = ("inputs_embeds", "pixel_values", "input_values", "input_features")
+#: How names of inputs begin that are of no token of ``input_ids``, so that ``attention_mask`` does not speak of them.
+OTHER_SEQUENCES = ("decoder_", "encoder_", "cross_", "pixel_", "image")
 #: How far, relative to the largest number, a model in float32 may be from the network read from it, in float64.
 _CLOSE = 1e-2
 _OUTPUTS = ("logits", "last_hidden_state", "pooler_output", "image_embeds", "text_embeds")
@@ -178,7 +180,7 @@ def _others(torch: Any, model: Any, given: dict[str, Any], key: str, seen: Any) 
             continue
         array = as_array(f"from_hf: {name}", value)
         array = array[None] if array.ndim == 1 else array
-        is_of_tokens = seen is not None and array.shape[-1:] == seen.shape
+        is_of_tokens = seen is not None and array.shape[-1:] == seen.shape and not name.startswith(OTHER_SEQUENCES)
         others[name] = torch.as_tensor(array[..., seen] if is_of_tokens else array).to(model.device)
     return others
 

@@ -37,7 +37,7 @@ def graph_layers(graph: Graph) -> tuple[Layer, ...]:
         where = f"{stopped.operation.name} at {stopped.name}" if stopped is not None else "its structure"
         raise ShapeError(
             f"the explorer draws affine maps, ReLU, maxima, and heads with constant keys and values; {where} is none "
-            "of these here. Build the network from hm.Affine, hm.Attention, ... instead"
+            "of these here (hm.TopK, hm.Sparsemax and hm.Mixture are not). `hardmax report` draws cells of any network"
         )
     return tuple(found)
 

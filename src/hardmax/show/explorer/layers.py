@@ -139,7 +139,7 @@ class _Reader:
             names = ", ".join(type(item).__name__ for item in inner)
             raise ShapeError(
                 "the explorer draws a residual around one attention layer or around Affine, ReLU, Affine; "
-                f"got one around {names}"
+                f"got one around {names}. `hardmax report` draws the cells of any network"
             )
         return {**part, "residual": True}
 

@@ -162,8 +162,8 @@ def legend() -> tuple[list[Any], list[str]]:
     from matplotlib.patches import Patch
 
     patches = [Patch(facecolor=face_colour(group, 0.6), edgecolor=INK, linewidth=0.4) for group in _GROUPS]
-    names = [f"of heads {' and '.join(str(head + 1) for head in group)}" for group in _GROUPS]
-    names[:3] = ["face of head 1", "of head 2", "of head 3"]
+    names = [f"of heads {' and '.join(map(str, group))}" for group in _GROUPS]
+    names[:3] = ["face of head 0", "of head 1", "of head 2"]
     return patches, names
 
 
@@ -180,7 +180,7 @@ def tables(values: Values) -> dict[str, Table]:
             vertices.append((heads, index, label_text(winners), *vertex.tolist(), "certified"))
         for face in polytope.faces:
             corners = label_text(face.corners)
-            faces.append((heads, corners, " ".join(str(head + 1) for head in face.heads),
+            faces.append((heads, corners, " ".join(map(str, face.heads)),
                           "exact", path_text(polytope.seen[list(face.corners), :2]), "estimated"))  # fmt: skip
     return {
         "": Table(("heads", "vertices", "facets", "sums of one key from each head, as published", "largest possible",

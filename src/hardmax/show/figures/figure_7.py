@@ -106,7 +106,8 @@ def draw(values: Values, figure: Any) -> None:
     axes = figure.subplots(2, 4).reshape(-1)
     for ax, letter, panel in zip(axes, "abcdefgh", values.panels, strict=True):
         draw_panel(panel, ax)
-        panel_title(ax, letter, f"{panel.name}: {panel.found.n_cells} cells")
+        seen, cells = panel.found.n_in_window, panel.found.n_cells
+        panel_title(ax, letter, f"{panel.name}: {cells} cells" + (f", {seen} here" if seen < cells else ""))
     handles, labels = legend()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(handles), columnspacing=1.8)
 

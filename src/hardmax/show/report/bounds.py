@@ -75,7 +75,7 @@ def bounds_section(looked: Looked | None, certificates: Sequence[Certified]) -> 
         TITLE,
         "How many cells there are, beside how many a network of this shape can have at most, and beside what the paper "
         "prints. Published formulas are evaluated as they stand, right or wrong, and O(f) is read as f; the "
-        "command `hardmax claims` examines the statements.",
+        "command hardmax claims examines the statements.",
         notes=tuple(notes),
         figures=figures,
         reproduce=("hardmax bounds --help", "hardmax claims"),
@@ -105,8 +105,9 @@ def _stages(looked: Looked) -> list[_Decided]:
 def _cell_records(looked: Looked, notes: list[str]) -> list[dict[str, Any]]:
     cells, dim = looked.cells, looked.cells.dim
     stages = _stages(looked)
+    nodes = looked.net.graph.nodes
     is_quadratic = isinstance(cells.domain, Segment) and any(
-        isinstance(node.operation, op.MatMul) for node in looked.net.graph.nodes
+        isinstance(node.operation, op.MatMul | op.Multiply) for node in nodes
     )
     most = 1
     for stage in stages:
@@ -114,9 +115,10 @@ def _cell_records(looked: Looked, notes: list[str]) -> list[dict[str, Any]]:
     what = "cells of the slice"
     remark = "product over layers of the most parts into which its choices can cut one convex cell"
     if is_quadratic:
-        remark += "; on a line two quadratic scores tie at most twice"
-    if is_quadratic:
-        notes.append("The published theorems are about fixed keys; here keys move with the input, and none applies.")
+        remark += "; on a line two quadratic functions tie at most twice"
+        notes.append(
+            "The published theorems are about fixed keys; here the input meets itself in a product, and none applies."
+        )
     notes.append(
         "The true bound counts only choices that vary on this slice, and is valid for every network with these "
         f"choices; published formulas are read with d = {dim}, the dimension of the slice."
@@ -129,7 +131,8 @@ def _cell_records(looked: Looked, notes: list[str]) -> list[dict[str, Any]]:
         )
     records = [_record(what, cells.n_cells, most, remark, *published_cells)]
     first = stages[0] if stages else None
-    if first is not None and first.kind == "attention" and dim == 2 and first.varying:
+    is_of_heads = first is not None and first.kind == "attention" and not any(choice.names for choice in first.all)
+    if first is not None and is_of_heads and dim == 2 and first.varying:
         columns = [choice.column for choice in first.varying]
         joint = len(np.unique(cells.labels[:, columns], axis=0))
         sizes = [choice.options for choice in first.varying]
@@ -140,8 +143,9 @@ def _cell_records(looked: Looked, notes: list[str]) -> list[dict[str, Any]]:
             published = (b.as_published.multi_head_vertices(sizes[0], len(sizes), dim), claim)
         true = b.max_joint_cells(sizes, dim, affine=True)
         records.append(_record(title, joint, true, "attained by some heads", *published))
-    # the bound follows the dimension of each layer's image, which units that never change keep up as well
-    is_chain = not any(isinstance(node.operation, op.Add) for node in looked.net.graph.nodes)
+    # the bound follows the dimension of each layer's image, which units that never change keep up as well; units that
+    # leak, and layers that are handed on past others, keep dimensions that it believes lost
+    is_chain = all(len(node.inputs) == 1 and getattr(node.operation, "slope", 0.0) == 0.0 for node in nodes)
     if stages and is_chain and all(stage.kind == "relu" for stage in stages):
         widths = [len(stage.all) for stage in stages]
         remark = "for ReLU networks, Serra, Tjandraatmadja and Ramalingam 2018"
@@ -161,8 +165,7 @@ def _most_parts(varying: Sequence[Choice], dim: int, is_quadratic: bool) -> int:
     if not varying:
         return 1
     if dim == 1:
-        ties = [(choice.options - 1) * (2 if is_quadratic and choice.kind == "attention" else 1) for choice in varying]
-        return 1 + sum(ties)
+        return 1 + sum(choice.options - 1 for choice in varying) * (2 if is_quadratic else 1)
     return b.max_joint_cells([choice.options for choice in varying], dim, affine=True)
 
 
@@ -172,8 +175,8 @@ def _published_cells(stages: Sequence[_Decided], dim: int) -> tuple[float | None
     pairs = list(zip(stages[::2], stages[1::2], strict=False))
     if not pairs or len(stages) % 2 or kinds != ["attention", "relu"] * len(pairs):
         return None, ""
-    if any(", query " in choice.title for heads, _ in pairs for choice in heads.all):
-        return None, ""  # the theorem has one query
+    if any(", query " in choice.title or choice.names for heads, _ in pairs for choice in heads.all):
+        return None, ""  # the theorem has one query, which chooses a key
     shapes = {
         (len(heads.all), tuple({choice.options for choice in heads.all}), len(units.all)) for heads, units in pairs
     }

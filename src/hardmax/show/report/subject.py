@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from hardmax.cells.domains import Domain, Plane
 from hardmax.errors import EmptyError, HardmaxError, NotPiecewiseAffineError, ParameterError
+from hardmax.heads.find import heads_of
 from hardmax.heads.hardening import soft_network
 from hardmax.networks import operations as op
 from hardmax.networks.files.formats import read
@@ -80,8 +81,8 @@ class Subject:
 
     @property
     def has_attention(self) -> bool:
-        """Whether any attention is left once a final Softmax is taken off."""
-        return any(isinstance(node.operation, op.Hardmax) for node in self.net.graph.nodes)
+        """Whether any attention is left once a final Softmax is taken off; a router of experts is none."""
+        return bool(heads_of(self.net))
 
 
 def read_subject(
@@ -108,7 +109,8 @@ def read_subject(
     except EmptyError:
         not_soft = "The model has no attention, so there is nothing to cool: it is its own skeleton."
     except ParameterError:
-        not_soft = "The model's attention is hard already, so it is its own skeleton and there is nothing to compare."
+        attention = "The model's attention is hard already" if heads_of(net) else "The model has no attention"
+        not_soft = f"{attention}, so it is its own skeleton and there is nothing to compare."
     points = _inputs(soft, is_builtin, inputs, labels, tokens)
     conditioned = _question_plane(soft, points) if is_builtin else None
     hard, no_cells = None, ""

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.errors import FileFormatError, HardmaxError, MissingExtraError, OperatorError, ParameterError
+from hardmax.errors import FileFormatError, HardmaxError, OperatorError, ParameterError
 from hardmax.heads.classes.sources.head import ClassHead, arrays_head, listed_layers
-from hardmax.networks.files.opening import open_file, text_of
+from hardmax.networks.files.gguf_files import read_gguf
+from hardmax.networks.files.opening import open_file, shown, text_of
 
 #: Ends of names under which output layers are kept, best first; then of embeddings, which may serve as output too.
 OUTPUT_NAMES = ("lm_head.weight", "embed_out.weight", "output_projection.weight", "classifier.out_proj.weight",
@@ -133,26 +134,18 @@ def _known_names(path: Path, config: dict[str, Any], n: int) -> list[str] | None
 
 def gguf_head(path: Path, layer: str | None) -> ClassHead:
     """The output layer in a .gguf file, dequantized, with the vocabulary that the file carries."""
-    try:
-        import gguf
-    except ImportError:
-        raise MissingExtraError("GGUF files need gguf: pip install 'hardmax[models]'") from None
-    where = path.name
-    try:
-        reader = gguf.GGUFReader(path)
-        tensors = {tensor.name: tensor for tensor in reader.tensors}
-        shapes: dict[str, Sequence[int]] = {name: [int(n) for n in reversed(t.shape)] for name, t in tensors.items()}
-        tokens = reader.fields["tokenizer.ggml.tokens"].contents() if "tokenizer.ggml.tokens" in reader.fields else None
-    except (ValueError, IndexError, KeyError, TypeError, OverflowError, OSError, UnicodeDecodeError) as error:
-        raise FileFormatError(f"{path}: a damaged or truncated GGUF file ({type(error).__name__}: {error})") from None
-    name = chosen_tensor(shapes, layer, where)
+    where = shown(path.name)
+    fields, tensors = read_gguf(path)
+    name = chosen_tensor({name: tensor.shape for name, tensor in tensors.items()}, layer, where)
 
-    def read(tensor: Any) -> NDArray[np.float64]:
-        return np.asarray(gguf.dequantize(tensor.data, tensor.tensor_type), dtype=np.float64)
+    def read(name: str) -> NDArray[np.float64]:
+        try:
+            return tensors[name].numbers().astype(np.float64)
+        except OperatorError as error:
+            raise OperatorError(f"{where}: {shown(name, 60)} is {error}") from None
 
     other = f"{name.removesuffix('.weight')}.bias"
-    bias = read(tensors[other]) if other in tensors else None
-    rows = read(tensors[name])
-    return arrays_head(
-        rows, bias, tokens if tokens is not None and len(tokens) == len(rows) else None, f"{where}: layer {name!r}"
-    )
+    rows, bias = read(name), read(other) if other in tensors else None
+    tokens = fields.get("tokenizer.ggml.tokens")
+    is_named = isinstance(tokens, list) and len(tokens) == len(rows) and all(isinstance(one, str) for one in tokens)
+    return arrays_head(rows, bias, tokens if is_named else None, f"{where}: layer {name!r}")

@@ -10,21 +10,29 @@ import numpy as np
 
 from hardmax.heads.find import heads_of, rows_of_heads
 from hardmax.networks import operations as op
+from hardmax.networks.graph import Graph
 from hardmax.networks.network import Network
+from hardmax.networks.selections import StandIn, stand_ins
 
 
 @dataclass(frozen=True)
 class Choice:
-    """One entry of a label. ``kind`` is "attention", "relu", "clip" or "max"; ``options``: its winners."""
+    """One entry of a label. ``kind`` is "attention", "relu", "clip" or "max"; ``options``: its winners.
+
+    ``names`` are theirs where they are not the keys of a head: sets of keys, experts.
+    """
 
     column: int
     kind: str
     title: str
     options: int
     node: int
+    names: tuple[str, ...] = ()
 
     def answer(self, winner: int, key_names: Sequence[str] | None) -> str:
         """One winner in words."""
+        if self.names:
+            return self.names[winner]
         if self.kind == "attention":
             named = key_names is not None and len(key_names) >= self.options
             return key_names[winner] if named and key_names is not None else f"key {winner}"
@@ -63,12 +71,25 @@ def choices_of(net: Network, whole: Network | None = None) -> tuple[Choice, ...]
         layer = f"{operation.title} {seen[operation.title]}"
         seen[operation.title] += 1
         if isinstance(operation, op.Hardmax):
+            sets = _set_names(graph, index)
             for i, place in enumerate(np.ndindex(*lead)):
-                title = heads.get((index, i), layer)
+                title, of_head = heads.get((index, i), layer), (index, i) in heads
                 if lead and lead[-1] > 1:
                     title += f", query {place[-1]}"
-                found.append(Choice(start + i, "attention", title, options, index))
+                others = sets or (() if of_head else tuple(f"option {k}" for k in range(options)))
+                found.append(Choice(start + i, "attention", title, options, index, others))
         else:
             kind = {op.Relu: "relu", op.Clip: "clip"}.get(type(operation), "max")
             found += [Choice(start + i, kind, f"{layer}, unit {i}", options, index) for i in range(count)]
     return tuple(found)
+
+
+def _set_names(graph: Graph, index: int) -> tuple[str, ...]:
+    """The sets of two keys or more that a node chooses between; none where it chooses otherwise."""
+    before = graph.nodes[index].inputs[0] - 1
+    if stand_ins(graph, 0.0).get(before) is not StandIn.RANKS:
+        return ()
+    rows = getattr(graph.nodes[before].operation, "weight", np.empty((0, 0)))
+    if not len(rows) or rows[0].sum() < 2:
+        return ()
+    return tuple("keys " + " + ".join(map(str, np.flatnonzero(row))) for row in rows)
