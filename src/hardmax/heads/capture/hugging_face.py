@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from hardmax.errors import EmptyError, HardmaxError, MissingExtraError, OperatorError, ParameterError, ShapeError
+from hardmax.errors import EmptyError, HardmaxError, OperatorError, ParameterError, ShapeError, needing
 from hardmax.exactness import FloatArray, IntArray, one_tensor
 from hardmax.heads.capture.calls import (
     AttentionCall,
@@ -394,11 +394,7 @@ def check_length(model: str, n_tokens: int, context: int | None, position: int) 
 
 
 def _libraries() -> tuple[Any, Any]:
-    try:
+    with needing("Hugging Face models need torch and transformers", "torch,models"):
         import torch
         import transformers
-    except ImportError as error:
-        raise MissingExtraError(
-            f"Hugging Face models need torch and transformers ({error}): pip install 'hardmax[torch,models]'"
-        ) from None
     return torch, transformers

@@ -5,10 +5,9 @@ model has ``capture``, which gives one ``Capture`` for each text or sequence.
 """
 
 from hardmax.heads.capture.captured import Capture, CapturedHead
-from hardmax.heads.capture.minilm_model import minilm
 from hardmax.heads.capture.sceptr_models import SCEPTR_VARIANTS, ReceptorModel, sceptr
 from hardmax.heads.capture.smollm2_model import CausalModel, smollm2
-from hardmax.heads.capture.text_models import TextModel
+from hardmax.heads.capture.text_models import TextModel, minilm
 
 __all__ = [
     "SCEPTR_VARIANTS",

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from hardmax.errors import ParameterError
 from hardmax.exact.rounding import SAFETY, length_above
 from hardmax.exactness import FloatArray, IntArray
-from hardmax.heads.devices.arrays import single_margin_error, single_tensor, torch_package, whole_binary32
+from hardmax.heads.capture.packages import torch_library
+from hardmax.heads.devices.arrays import single_margin_error, single_tensor, whole_binary32
 
 #: Scores held at once, on a device with its own memory and without.
 _BLOCKS = {"cuda": 2**29, "cpu": 2**23}
@@ -45,7 +46,7 @@ class DeviceHead:
     """Rows (n, d) and biases (n,) of a head on a device, in binary32, and what bounds its scores' errors."""
 
     def __init__(self, rows: Any, bias: Any, device: str = "cuda") -> None:
-        torch = self.torch = torch_package()
+        torch = self.torch = torch_library()
         try:
             self.device = torch.device(device)
             self.rows = single_tensor(torch, rows).to(self.device)

@@ -8,20 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from hardmax.errors import MissingExtraError, ParameterError
+from hardmax.errors import ParameterError
 from hardmax.exact.rounding import SAFETY, single_dot_error
 
 #: Below this numbers may be flushed to zero on a device.
 FLUSHED = 2.0**-126
-
-
-def torch_package() -> Any:
-    """torch, or what to install."""
-    try:
-        import torch
-    except ImportError:
-        raise MissingExtraError("device= needs torch: pip install 'hardmax[torch]'") from None
-    return torch
 
 
 @contextmanager

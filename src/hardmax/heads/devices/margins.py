@@ -21,7 +21,8 @@ from hardmax.exact.decimals import log_exceeds
 from hardmax.exact.rationals import exact_scores, fraction, nearest_float
 from hardmax.exact.rounding import SAFETY, dot_error, length_above, relative_error
 from hardmax.exactness import BoolArray, Exactness, FloatArray, IntArray, ReadOnlyArrays, is_finite, numbers
-from hardmax.heads.devices.arrays import single_margin_error, single_tensor, torch_package, whole_binary32
+from hardmax.heads.capture.packages import torch_library
+from hardmax.heads.devices.arrays import single_margin_error, single_tensor, whole_binary32
 
 #: Scores held at once, on a device with its own memory and without.
 _BLOCKS = {"cuda": 2**30, "cpu": 2**22}
@@ -250,7 +251,7 @@ def _here(given: _Given, rows: IntArray) -> Iterator[_Block]:
 
 def _on_device(given: _Given, device: str) -> list[_Block]:
     """The same on a device, in binary32."""
-    torch = torch_package()
+    torch = torch_library()
     try:
         place = torch.device(device)
         queries, keys = (single_tensor(torch, array).to(place) for array in (given.queries, given.keys))

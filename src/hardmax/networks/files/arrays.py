@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from hardmax.errors import FileFormatError, HardmaxError, MissingExtraError, ShapeError, WeightError, WriteError
+from hardmax.errors import FileFormatError, HardmaxError, ShapeError, WeightError, WriteError, needing
 from hardmax.exactness import Array
 from hardmax.networks import layers as ly
 from hardmax.networks import operations as op
@@ -109,11 +109,9 @@ def _tensor(safetensors: Any, entry: Mapping[str, Any]) -> Array:
 
 
 def _safetensors() -> Any:
-    try:
+    with needing(".safetensors files need safetensors", "files"):
         import safetensors
         import safetensors.numpy
-    except ImportError:
-        raise MissingExtraError(".safetensors files need safetensors: pip install 'hardmax[files]'") from None
     return safetensors
 
 

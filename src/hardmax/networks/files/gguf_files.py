@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.errors import FileFormatError, HardmaxError, MissingExtraError, OperatorError
+from hardmax.errors import FileFormatError, HardmaxError, OperatorError, needing
 from hardmax.networks.files.opening import LIMITS, Limits, contents, reason, shown
 
 #: Name in the file -> name in transformers; {} is the number of the layer.
@@ -63,10 +63,8 @@ def read_llama(path: Path, limits: Limits = LIMITS) -> LlamaFile:
 
     Exactness: exact up to dequantization, which gives the binary32 numbers that llama.cpp defines.
     """
-    try:
+    with needing("GGUF files need gguf", "models"):
         import gguf
-    except ImportError:
-        raise MissingExtraError("GGUF files need gguf: pip install 'hardmax[models]'") from None
     where = shown(path)
     if not os.path.exists(path):
         raise FileFormatError(f"{where}: expected a GGUF file, found none")

@@ -224,11 +224,11 @@ def as_path(path: str | os.PathLike[str]) -> Path:
     >>> as_path(3)
     Traceback (most recent call last):
         ...
-    hardmax.errors.ParameterError: expected the path of a file, got a int
+    hardmax.errors.ParameterError: expected the path of a file or folder, got a int
     """
     given = os.fspath(path) if isinstance(path, str | os.PathLike) else path
     if not isinstance(given, str):
-        raise ParameterError(f"expected the path of a file, got a {type(given).__name__}")
+        raise ParameterError(f"expected the path of a file or folder, got a {type(given).__name__}")
     return Path(given)
 
 

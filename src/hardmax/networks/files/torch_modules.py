@@ -11,7 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from hardmax.errors import HardmaxError, MissingExtraError, OperatorError, ParameterError, ShapeError, WeightError
+from hardmax.errors import (
+    HardmaxError,
+    MissingExtraError,
+    OperatorError,
+    ParameterError,
+    ShapeError,
+    WeightError,
+    needing,
+)
 from hardmax.exactness import one_tensor
 from hardmax.networks.files.opening import NO_LIMITS
 from hardmax.networks.network import Network
@@ -89,11 +97,9 @@ def from_torch(module: Any, example_input: Any, *, batched: bool | None = None) 
 
 def torch_library() -> Any:
     """torch with its exporter, or how to install it."""
-    try:
+    with needing("torch modules need torch", "torch,onnx"):
         import torch
         import torch.onnx
-    except ImportError:
-        raise MissingExtraError("torch modules need torch: pip install 'hardmax[torch,onnx]'") from None
     return torch
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.errors import FileFormatError, HardmaxError, MissingExtraError, OperatorError, ParameterError
+from hardmax.errors import FileFormatError, HardmaxError, OperatorError, ParameterError, needing
 from hardmax.heads.classes.sources.head import ClassHead, arrays_head, listed_layers
 from hardmax.networks.files.opening import open_file, text_of
 
@@ -133,10 +133,8 @@ def _known_names(path: Path, config: dict[str, Any], n: int) -> list[str] | None
 
 def gguf_head(path: Path, layer: str | None) -> ClassHead:
     """The output layer in a .gguf file, dequantized, with the vocabulary that the file carries."""
-    try:
+    with needing("GGUF files need gguf", "models"):
         import gguf
-    except ImportError:
-        raise MissingExtraError("GGUF files need gguf: pip install 'hardmax[models]'") from None
     where = path.name
     try:
         reader = gguf.GGUFReader(path)
