@@ -196,8 +196,11 @@ def check_kept(what: str, given: Any, floats: NDArray[Any]) -> None:
             )
 
 
-def finite_numbers(what: str, values: Any) -> FloatArray:
+def finite_numbers(what: str, values: Any, shape: tuple[Any, ...] | None = None, hint: str = "") -> FloatArray:
     """A read-only copy of the values as floats, in C order so that equal weights round equally; refused by name.
+
+    ``shape`` has the size of each axis, a letter where any will do, and ``...`` in front where axes may precede them;
+    ``hint`` says what to do about another.
 
     Examples
     --------
@@ -205,8 +208,22 @@ def finite_numbers(what: str, values: Any) -> FloatArray:
     Traceback (most recent call last):
         ...
     hardmax.errors.WeightError: keys: entry [1] is nan; expected finite numbers. Replace NaN and infinite entries first.
+    >>> finite_numbers("keys", [[1, 2]], ("n", 2)), finite_numbers("keys", [1, 2], (..., 2)).shape
+    (array([[1., 2.]]), (2,))
+    >>> finite_numbers("keys", [1, 2], ("n", 2), "; keys are rows")
+    Traceback (most recent call last):
+        ...
+    hardmax.errors.ShapeError: keys: expected shape (n, 2), got (2,); keys are rows
     """
     array = np.array(numbers(what, values), order="C")
+    if shape is not None:
+        sizes = shape[shape[0] is ... :] if shape else ()
+        have = array.shape[max(array.ndim - len(sizes), 0) :] if shape != sizes else array.shape
+        if len(have) != len(sizes) or any(
+            isinstance(size, int) and size != n for size, n in zip(sizes, have, strict=True)
+        ):
+            words = ", ".join("..." if size is ... else str(size) for size in shape) + ("," if len(shape) == 1 else "")
+            raise ShapeError(f"{what}: expected shape ({words}), got {array.shape}{hint}")
     if not np.isfinite(array).all():
         position = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
         raise WeightError(
@@ -243,6 +260,30 @@ def positive_number(name: str, value: Any, meaning: str = "") -> float:
         said = f", {meaning}" if meaning else ""
         raise ParameterError(f"{name}: expected a positive finite number{said}, got {value!r:.80}")
     return number
+
+
+def check_temperature(temperature: Any, *, positive: bool = False) -> float:
+    """A finite temperature as a float: at least zero, or above it.
+
+    Examples
+    --------
+    >>> check_temperature(0)
+    0.0
+    >>> check_temperature(-1)
+    Traceback (most recent call last):
+        ...
+    hardmax.errors.ParameterError: temperature: expected a finite number >= 0, got -1; 0 is hard attention, and a ...
+    """
+    try:
+        value = float(temperature)
+    except (TypeError, ValueError, OverflowError):
+        value = np.nan
+    if not 0.0 <= value < np.inf or (positive and not value):
+        raise ParameterError(
+            f"temperature: expected a finite number {'>' if positive else '>='} 0, got {temperature!r:.80}; 0 is hard "
+            "attention, and a standard head has sqrt(d_k) on raw dot products, 1 on scores already divided by that"
+        )
+    return value
 
 
 def check_count(name: str, value: Any, least: int = 1) -> None:

@@ -1,16 +1,17 @@
-"""Small pieces of HTML for notebooks: escaped tables, marks of exactness, and results as tables of their fields.
+"""Small pieces of HTML: escaped tables, marks of exactness, results as tables of their fields, what pages embed.
 
 Colours come from the page (``currentColor``), so that light and dark notebooks both read well.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from html import escape
 from typing import Any
-
-import numpy as np
 
 _CELL = (
     "text-align:left;padding:0.15em 0.9em 0.15em 0;border-bottom:1px solid rgba(128,128,128,0.35);vertical-align:top"
@@ -85,6 +86,38 @@ def shown(value: object) -> str:
     return str(value)
 
 
+def several(number: int, what: str) -> str:
+    """A number of things, in the singular where there is one.
+
+    Examples
+    --------
+    >>> several(1, "cell"), several(1200, "cell")
+    ('1 cell', '1,200 cells')
+    """
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def embedded(data: Any) -> str:
+    """JSON that can stand inside a script element: nothing in it can end the element or begin another.
+
+    Examples
+    --------
+    >>> embedded({"token": "</script>&"})
+    '{"token":"\\\\u003c/script\\\\u003e\\\\u0026"}'
+    """
+    text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def policy(style: str, *scripts: str, more: str) -> str:
+    """A content security policy: no network at all, no style and no script but these, known by their hashes."""
+    first, *others = (
+        f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'" for text in (style, *scripts)
+    )
+    ours = f"style-src {first}; script-src {' '.join(others)}"
+    return f"default-src 'none'; {ours}; {more}; base-uri 'none'; form-action 'none'"
+
+
 class ShownAsTable:
     """Mixin for dataclasses: a notebook shows their fields as a table."""
 
@@ -97,6 +130,7 @@ def result_html(result: Any) -> str:
 
     Examples
     --------
+    >>> import numpy as np
     >>> from dataclasses import dataclass
     >>> @dataclass
     ... class Found:
@@ -115,7 +149,7 @@ def result_html(result: Any) -> str:
 
 
 def _summary(value: Any) -> Any:
-    if not isinstance(value, np.ndarray):
+    if not getattr(value, "ndim", 0):  # no array
         return value
     if value.dtype.kind not in "fiub" or value.size == 0:
         return f"array {value.shape}"

@@ -441,7 +441,7 @@ def test_lists_of_tokens_must_match_the_inputs(tmp_path):
 def test_an_existing_file_is_refused_without_force_and_left_as_it_was(tmp_path):
     path = tmp_path / "r.html"
     path.write_text("mine")
-    with pytest.raises(WriteError, match="exists already"):
+    with pytest.raises(WriteError, match="file exists"):
         hm.reports.report(_small_net(), path)
     assert path.read_text() == "mine"
     assert hm.reports.report(_small_net(), path, force=True) == path and "<!doctype html>" in _text(path)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hardmax.cli.parts.output import ForceOption, JsonOption, check_target, print_json, write_text
+from hardmax.cli.parts.output import ForceOption, JsonOption, print_json, write_text
 from hardmax.cli.parts.progress import working
+from hardmax.networks.files.opening import check_target
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,7 +47,7 @@ def claims(
     from hardmax.papers import as_markdown, check
 
     for page in (markdown, coverage):
-        check_target(page, force=force)
+        check_target(page, force)
     with working("checking") as say:
         findings = check(only, progress=lambda claim: say(f"checking {claim.name}"))
         if attack:

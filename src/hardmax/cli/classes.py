@@ -12,7 +12,6 @@ import typer
 from hardmax.cli.parts.output import (
     ForceOption,
     JsonOption,
-    check_target,
     picked,
     print_line,
     print_table,
@@ -22,6 +21,7 @@ from hardmax.cli.parts.output import (
 )
 from hardmax.cli.parts.progress import working
 from hardmax.cli.parts.running import Running, is_folder
+from hardmax.networks.files.opening import check_target
 
 if TYPE_CHECKING:
     from hardmax.heads.classes.audit import ClassAudit
@@ -87,8 +87,8 @@ def classes(
     folder = out if is_folder(out) else None
     running.refuse_without(folder)
     if folder is None:
-        check_target(out, force=force, endings=_ENDINGS, beside=[model, names, repair])
-    check_target(repair, force=force, endings=(".onnx",), beside=[model, names])
+        check_target(out, force, endings=_ENDINGS, beside=[model, names, repair])
+    check_target(repair, force, endings=(".onnx",), beside=[model, names])
     place = None if repair is None else _place(model, layer, repair, margin)
     run: dict[str, Any] = {} if folder is None else {"out": folder, "on": running.resources()}
     audit = audit_classes(

@@ -9,19 +9,12 @@ import typer
 
 from hardmax.cli.count import ExactnessOption, MaxCellsOption, Mode
 from hardmax.cli.parts.domains import Question
-from hardmax.cli.parts.output import (
-    ForceOption,
-    JsonOption,
-    check_target,
-    picked,
-    print_line,
-    several,
-    tell,
-    write_text,
-)
+from hardmax.cli.parts.output import ForceOption, JsonOption, picked, print_line, tell, write_text
 from hardmax.cli.parts.progress import working
 from hardmax.cli.parts.running import Running, is_folder
 from hardmax.cli.parts.sources import inputs_file
+from hardmax.html import several
+from hardmax.networks.files.opening import check_target
 
 if TYPE_CHECKING:
     from hardmax.cells.complex import CellComplex
@@ -72,9 +65,9 @@ def map_(
     folder = out if is_folder(out) else None
     running.refuse_without(folder)
     if folder is None:
-        check_target(out, force=force, endings=(".npz",), beside=read)
-    check_target(table, force=force, endings=(".csv",), beside=(*read, out))
-    check_target(picture, force=force, endings=(".svg",), beside=(*read, out, table))
+        check_target(out, force, endings=(".npz",), beside=read)
+    check_target(table, force, endings=(".csv",), beside=(*read, out))
+    check_target(picture, force, endings=(".svg",), beside=(*read, out, table))
     hard, named = asked.read()
     if picture is not None and (named.domain.dim != 2 or not named.domain.is_bounded):
         raise DomainError(

@@ -8,8 +8,9 @@ import typer
 
 from hardmax.cli.parts.domains import Question
 from hardmax.cli.parts.messages import for_the_command_line
-from hardmax.cli.parts.output import JsonOption, picked, print_line, several, tell
+from hardmax.cli.parts.output import JsonOption, picked, print_line, tell
 from hardmax.cli.parts.progress import bar
+from hardmax.html import several
 
 EXAMPLES = """[bold]Examples[/bold]
   hardmax sample builtin:demo --box -2 2

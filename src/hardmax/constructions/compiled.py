@@ -16,10 +16,10 @@ from hardmax.constructions.maxout_form import MaxoutForm, maxout_form
 from hardmax.constructions.soft_error import softmax_error
 from hardmax.constructions.token_layers import FeedForwardSublayer, Queries, Sublayer, append_all
 from hardmax.errors import DomainError, NotPiecewiseAffineError, ParameterError
-from hardmax.exactness import FloatArray, positive_number
+from hardmax.exactness import FloatArray, check_temperature, positive_number
 from hardmax.networks import operations as op
 from hardmax.networks.graph import GraphBuilder
-from hardmax.networks.network import Network, check_temperature
+from hardmax.networks.network import Network
 
 
 @dataclass(frozen=True)

@@ -25,14 +25,14 @@ from typing import Any
 
 import numpy as np
 
-from hardmax.errors import HardmaxError, MissingExtraError, ParameterError, WriteError
-from hardmax.exactness import Exactness
+from hardmax.errors import HardmaxError, MissingExtraError, ParameterError
+from hardmax.exactness import Exactness, check_count
 from hardmax.measure.training_snapshots import MODEL as MODEL
 from hardmax.measure.training_snapshots import Probe as Probe
 from hardmax.measure.training_snapshots import Record as Record
 from hardmax.measure.training_snapshots import finite
 from hardmax.measure.training_snapshots import snapshot as snapshot
-from hardmax.networks.files.opening import package_version, write_bytes
+from hardmax.networks.files.opening import check_target, package_version, write_bytes
 from hardmax.networks.files.torch_modules import from_torch
 from hardmax.networks.network import Network
 
@@ -83,7 +83,7 @@ class Recorder:
     >>> Recorder(every=0)
     Traceback (most recent call last):
         ...
-    hardmax.errors.ParameterError: every: expected a number of steps of at least 1, got 0
+    hardmax.errors.ParameterError: every: expected an integer of at least 1, got 0
     """
 
     def __init__(
@@ -96,8 +96,7 @@ class Recorder:
         example: Any = None,
         **options: Any,
     ) -> None:
-        if not isinstance(every, int | np.integer) or every < 1:
-            raise ParameterError(f"every: expected a number of steps of at least 1, got {every!r}")
+        check_count("every", every)
         self._probes = tuple(probes) if isinstance(probes, Iterable) else (probes,)
         for probe in self._probes:
             if not isinstance(probe, Probe):
@@ -188,8 +187,7 @@ class Recorder:
         file = Path(path)
         if file.suffix.lower() not in (".csv", ".json"):
             raise ParameterError(f"{file}: expected a name ending in .csv or .json, got {file.suffix or 'no ending'!r}")
-        if os.path.exists(file) and not force:
-            raise WriteError(f"{file}: the file exists; pass force=True to replace it, or another name")
+        check_target(file, force)
         if file.suffix.lower() == ".json":
             text = json.dumps({"schema": SCHEMA, "hardmax": package_version(), "rows": self.rows}, allow_nan=False)
         else:

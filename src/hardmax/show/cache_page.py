@@ -12,22 +12,12 @@ from hardmax.errors import EmptyError
 from hardmax.exactness import Exactness
 from hardmax.heads.kv_cache import CachedHead, KVCache
 from hardmax.heads.rows import one_thread_each
-from hardmax.networks.files.opening import write_bytes
+from hardmax.html import several
+from hardmax.networks.files.opening import check_target, write_bytes
 from hardmax.show.document import Document
 from hardmax.show.report.about import now, provenance
-from hardmax.show.report.page import check_writable, render
-from hardmax.show.report.sections import (
-    HEAD_COLUMNS,
-    Column,
-    Fact,
-    Figure,
-    Section,
-    Table,
-    as_text,
-    legible,
-    rows_of,
-    several,
-)
+from hardmax.show.report.page import render
+from hardmax.show.report.sections import HEAD_COLUMNS, Column, Fact, Figure, Section, Table, as_text, legible, rows_of
 from hardmax.show.report.subject import array_hash
 from hardmax.show.svg import head_grid
 
@@ -74,7 +64,7 @@ def write_cache_page(
     Exactness: every number on the page carries its own.
     """
     path = Path(out)
-    check_writable(path, force)
+    check_target(path, force)
     if not cache:
         raise EmptyError("page: expected a cache of at least one head, got none")
     with one_thread_each():

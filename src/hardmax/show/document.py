@@ -14,6 +14,7 @@ from hardmax.heads.capture.captured import Capture
 from hardmax.heads.capture.capturing import capture
 from hardmax.heads.fidelity import Fidelity, Hardened, Trial
 from hardmax.heads.trials import runs_of
+from hardmax.html import several
 from hardmax.show.report import fidelity as fidelity_part
 from hardmax.show.report import heads
 from hardmax.show.report import temperature as temperature_part
@@ -24,7 +25,7 @@ from hardmax.show.report.cell_map.search import Looked
 from hardmax.show.report.cell_map.section import cells_section
 from hardmax.show.report.fidelity import compared_section, error_text, fidelity_section, kept
 from hardmax.show.report.head_pictures import named_captures
-from hardmax.show.report.sections import Fact, Section, Table, as_text, legible, several, with_interval
+from hardmax.show.report.sections import Fact, Section, Table, as_text, legible, with_interval
 from hardmax.show.report.shown_inputs import captured_inputs, inputs_section
 from hardmax.show.report.stability import certified_heads, stability_section
 from hardmax.show.report.subject import Subject

@@ -151,6 +151,21 @@ def walls_between(cells: CellComplex, polygons: Sequence[FloatArray]) -> Walls:
     )
 
 
+def walls_by_layer(
+    cells: CellComplex, polygons: Sequence[FloatArray], has_regions: bool = True
+) -> list[tuple[int, bool, FloatArray]]:
+    """The walls of ``walls_between`` (n, 2, 2) by the layer that makes them, the last first.
+
+    The second entry tells walls inside a region from those that part two, where regions are known.
+    """
+    walls = walls_between(cells, polygons)
+    layers = layers_of_choices(cells)[walls.choices]
+    inside = np.equal(*cells.region_of[walls.pairs].T) if has_regions else np.zeros(len(layers), dtype=bool)
+    groups = [(layer, kind) for layer in sorted(set(layers.tolist()), reverse=True) for kind in (True, False)]
+    found = [(layer, kind, walls.segments[(layers == layer) & (inside == kind)]) for layer, kind in groups]
+    return [group for group in found if len(group[2])]
+
+
 def shared_wall(first: FloatArray, second: FloatArray) -> FloatArray | None:
     """The two ends (2, 2) of the wall that two polygons share, None where they share no length.
 

@@ -8,22 +8,12 @@ from pathlib import Path
 from hardmax.errors import EmptyError
 from hardmax.exactness import Exactness
 from hardmax.heads.roles import MIXED, ROLES, HeadRoles
-from hardmax.networks.files.opening import write_bytes
+from hardmax.html import several
+from hardmax.networks.files.opening import check_target, write_bytes
 from hardmax.show.document import Document
 from hardmax.show.report.about import now, provenance
-from hardmax.show.report.page import check_writable, render
-from hardmax.show.report.sections import (
-    HEAD_COLUMNS,
-    Column,
-    Fact,
-    Figure,
-    Section,
-    Table,
-    as_text,
-    legible,
-    rows_of,
-    several,
-)
+from hardmax.show.report.page import render
+from hardmax.show.report.sections import HEAD_COLUMNS, Column, Fact, Figure, Section, Table, as_text, legible, rows_of
 from hardmax.show.svg import head_grid
 
 _CERTIFIED = Exactness.CERTIFIED
@@ -56,7 +46,7 @@ def write_heads_page(
     Exactness: every number on the page carries its own.
     """
     path = Path(out)
-    check_writable(path, force)
+    check_target(path, force)
     if not found:
         raise EmptyError("page: expected the roles of at least one head, got none")
     made = now()

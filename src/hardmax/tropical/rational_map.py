@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hardmax.errors import EmptyError, ShapeError
-from hardmax.exactness import FloatArray, as_tuple
-from hardmax.tropical._checks import check_polynomial, finite_array
+from hardmax.exactness import FloatArray, as_tuple, finite_numbers
+from hardmax.tropical._checks import check_polynomial
 from hardmax.tropical.polynomial import TropicalPolynomial, TropicalRational
 from hardmax.tropical.rational_cells import RationalCells, rational_cells
 
@@ -154,11 +154,11 @@ def log_lifted_attention(keys: ArrayLike, lifted_values: ArrayLike) -> TropicalR
     >>> cells.n_cells, cells.n_regions
     (2, 1)
     """
-    k = finite_array(keys, "keys", (None, None))
+    k = finite_numbers("keys", keys, ("n", "d"))
     if k.shape[0] == 0 or k.shape[1] == 0:
         raise EmptyError(f"keys: expected at least one key and one dimension, got shape {k.shape}")
     values = np.asarray(lifted_values)
-    v = finite_array(values[:, None] if values.ndim == 1 else values, "lifted_values", (k.shape[0], None))
+    v = finite_numbers("lifted_values", values[:, None] if values.ndim == 1 else values, (k.shape[0], "c"))
     if v.shape[1] == 0:
         raise EmptyError(f"lifted_values: expected at least one channel, got shape {values.shape}")
     return TropicalRationalMap(

@@ -438,7 +438,7 @@ def test_questions_that_do_not_fit_a_class_are_refused():
         audit.certificate(0)
     with pytest.raises(ParameterError, match=r"class 2 \(c\) is dead; expected a live class"):
         audit.witness(2)
-    with pytest.raises(ParameterError, match="0 to 2, got 3"):
+    with pytest.raises(ParameterError, match="a class between 0 and 2, got 3"):
         audit.lift(3)
     with pytest.raises(ParameterError, match="got True"):
         audit.witness(True)

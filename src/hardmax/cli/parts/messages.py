@@ -11,6 +11,7 @@ _WORDS = (
     (r"\bhm\.count_cells\b", lambda _: "`hardmax count`"),
     (r"\bhm\.cells_around\b", lambda _: "`hardmax around`"),
     (r"pass limits=hm\.Limits\((\w+)=\.\.\.\) to read", lambda found: f"in Python, limits= with more {found[1]} reads"),
+    (r"pass force=True \(--force\)", lambda _: "give --force"),
     (r"\bmax_cells\b", lambda _: "--max-cells"),
     (r"\bexactness='(\w+)'", lambda found: f"--exactness {found[1]}"),
     (r"\breference=", lambda _: "--reference"),

@@ -7,7 +7,6 @@ import math
 import os
 import re
 import shlex
-import stat
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
@@ -15,8 +14,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-
-from hardmax.errors import WriteError
 
 _WIDTH_IN_FILES = 120  # of tables; a terminal has a width of its own
 #: What would move the cursor, colour the terminal or turn the text around: controls, marks of direction, surrogates.
@@ -65,11 +62,6 @@ def visible(text: str) -> str:
 
 def _escape(code: int) -> str:
     return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
-
-
-def several(number: int, what: str) -> str:
-    """A number of things, in the singular where there is one."""
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def typed_command() -> str:
@@ -132,57 +124,6 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title:
     for row in shown:
         table.add_row(*row)
     console.print(table)
-
-
-def check_target(
-    path: Path | None, *, force: bool, endings: Sequence[str] = (), beside: Iterable[Path | str | None] = ()
-) -> None:
-    """Refuse a file that could not or should not be written, before the work that would fill it.
-
-    Parameters
-    ----------
-    beside
-        What the command reads, and what else it writes: not even ``force`` puts the file in their place.
-
-    Raises
-    ------
-    WriteError
-        The file exists and ``force`` is not given, is one of those beside it, is a folder, has another ending, or its
-        folder is missing or cannot be written to.
-    """
-    from hardmax.networks.files.opening import folder_of
-
-    if path is None:
-        return
-    if os.path.isdir(path):
-        raise WriteError(f"{path}: expected the name of a file, got a folder; add a file name")
-    try:
-        is_file = stat.S_ISREG(os.stat(path).st_mode)
-    except FileNotFoundError:
-        is_file = True  # or will be one
-    except (OSError, ValueError) as error:  # a name that is too long, a loop of links
-        raise WriteError(f"{path}: cannot be written ({getattr(error, 'strerror', None) or error})") from None
-    if not is_file:
-        raise WriteError(f"{path}: expected the name of a file, got a pipe or a device; choose another")
-    if endings and path.suffix.lower() not in endings:
-        raise WriteError(f"{path}: expected a file ending in {', '.join(endings)}, got {path.suffix or 'no ending'!r}")
-    if os.path.exists(path) and not force:
-        raise WriteError(f"{path}: the file exists; give --force to replace it, or another name")
-    for other in beside:
-        if other is not None and _is_same(path, Path(other)):
-            raise WriteError(f"{path}: it would replace {other}, which this command uses as well; choose another name")
-    folder = folder_of(path) if os.path.islink(path) else path.parent
-    if not os.path.isdir(folder):
-        raise WriteError(f"{path}: cannot be written, there is no folder {folder}; create it first, or choose another")
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise WriteError(f"{path}: cannot be written, the folder {folder} allows no new files; choose another")
-
-
-def _is_same(first: Path, second: Path) -> bool:
-    try:
-        return first == second or os.path.samefile(first, second)
-    except (OSError, ValueError):  # one of the two is not there, or is the name of no file
-        return False
 
 
 def write_text(path: Path, text: str) -> None:

@@ -137,18 +137,20 @@ def read_points(source: str | None, input_shape: Sequence[int]) -> NDArray[np.fl
     if source is None:
         return None
     from hardmax.networks.files.inputs import INPUT_NAMES, checked_points, stored_array
+    from hardmax.networks.lookup import default_examples
 
     where = f"--inputs {source}"
-    array = examples()[0] if source == EXAMPLES else stored_array(source, INPUT_NAMES, where)
+    array = default_examples().inputs if source == EXAMPLES else stored_array(source, INPUT_NAMES, where)
     return checked_points(array, input_shape, where)
 
 
 def read_labels(source: str | None, inputs: str | None) -> NDArray[Any] | None:
     """The right decisions: of a file, or of the array `labels` beside the inputs where there is one."""
     from hardmax.networks.files.inputs import LABEL_NAMES, stored_array, stored_inputs
+    from hardmax.networks.lookup import default_examples
 
     if source is None and inputs == EXAMPLES:
-        return examples()[1]
+        return default_examples().labels
     if source is None:
         return None if inputs is None else stored_inputs(inputs, f"--inputs {inputs}").labels
     where = f"--labels {source}"
@@ -160,14 +162,6 @@ def read_labels(source: str | None, inputs: str | None) -> NDArray[Any] | None:
     if array.dtype.kind not in "iu":
         raise WeightError(f"{where}: expected integers, the numbers of the right outputs, got {array.dtype}")
     return array
-
-
-def examples() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Questions of the trained lookup model and their answers, the same ones every time."""
-    from hardmax.networks.lookup import default_examples
-
-    drawn = default_examples()
-    return drawn.inputs, drawn.labels
 
 
 def inputs_file(source: str | None) -> Path | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from hardmax.errors import DomainError, ShapeError
-from hardmax.exactness import FloatArray, numbers
+from hardmax.exactness import FloatArray, finite_numbers
 
 if TYPE_CHECKING:
     from hardmax.heads.diagram.power_diagram import PowerDiagram
@@ -30,11 +30,9 @@ class Polyhedron(NamedTuple):
 def _window(extent: Sequence[tuple[float, float]], dim: int, diagram: PowerDiagram) -> Window:
     if diagram.dim != dim:
         raise ShapeError(f"expected a diagram in dimension {dim}, got {diagram.dim}; polygons need 2, polyhedra 3")
-    bounds = numbers("extent", extent)
-    if bounds.shape != (dim, 2):
-        raise ShapeError(f"expected an extent of {dim} pairs (low, high), got shape {bounds.shape}")
-    if not (np.isfinite(bounds).all() and (bounds[:, 0] < bounds[:, 1]).all()):
-        raise DomainError(f"expected finite bounds with low < high, got {bounds.tolist()}")
+    bounds = finite_numbers("extent", extent, (dim, 2), "; a pair (low, high) for each axis")
+    if not (bounds[:, 0] < bounds[:, 1]).all():
+        raise DomainError(f"extent: expected bounds with low < high, got {bounds.tolist()}")
     return bounds[:, 0], bounds[:, 1]
 
 

@@ -20,10 +20,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hardmax.errors import ParameterError, PrecisionError, ShapeError, WeightError
+from hardmax.errors import ParameterError, PrecisionError, ShapeError
 from hardmax.exact.rationals import dot, exact_scores, fractions
 from hardmax.exact.rounding import dot_error
-from hardmax.exactness import BoolArray, FloatArray, IntArray, ReadOnlyArrays, as_index, numbers
+from hardmax.exactness import BoolArray, FloatArray, IntArray, ReadOnlyArrays, as_index, finite_numbers
 from hardmax.heads.classes.domains import read_domain
 from hardmax.heads.classes.sources import arrays_head
 from hardmax.heads.diagram.clipping import Polyhedron, clipped_polygons, clipped_polyhedra
@@ -252,12 +252,7 @@ class PowerDiagram(ReadOnlyArrays):
 
     def read_queries(self, queries: ArrayLike) -> FloatArray:
         """Queries (..., d) as finite floats, refused otherwise."""
-        points = numbers("queries", queries)
-        if points.ndim < 1 or points.shape[-1] != self.dim:
-            raise ShapeError(f"expected queries of shape (..., {self.dim}), got {points.shape}")
-        if not np.isfinite(points).all():
-            raise WeightError("expected finite queries, got NaN or infinity")
-        return points
+        return finite_numbers("queries", queries, (..., self.dim))
 
     @cached_property
     def dual_subdivision(self) -> tuple[tuple[int, ...], ...]:

@@ -17,13 +17,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from fractions import Fraction
-from math import inf, lcm
+from math import lcm
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hardmax.errors import ParameterError
-from hardmax.exactness import Exactness, FloatArray, IntArray, ReadOnlyArrays
+from hardmax.exactness import Exactness, FloatArray, IntArray, ReadOnlyArrays, check_temperature
 from hardmax.heads.diagram.orders import Row, is_multiple, value_at, witness
 
 if TYPE_CHECKING:
@@ -68,10 +67,8 @@ class SparsemaxDiagram(ReadOnlyArrays):
 
 def sparsemax_diagram(diagram: PowerDiagram, temperature: float) -> SparsemaxDiagram:
     """The cells of sparsemax(scores / temperature); see ``PowerDiagram.sparsemax``."""
-    if not isinstance(temperature, int | float | np.number) or not 0 < temperature < inf:
-        raise ParameterError(f"temperature: expected a positive number, got {temperature!r}")
     scores = tuple(map(diagram.exact_score, range(len(diagram.keys))))
-    heat, dim = Fraction(float(temperature)), diagram.dim
+    heat, dim = Fraction(check_temperature(temperature, positive=True)), diagram.dim
     # slopes of walls are integers below base / 2 over one denominator: no wall through the origin holds this direction
     scale = lcm(*(entry.denominator for row in scores for entry in row[:-1]))
     base = 1 + 4 * len(scores) * max(int(abs(entry) * scale) for row in scores for entry in row[:-1])

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from math import isfinite, isnan
+from math import isnan
 from typing import Any
 
 from hardmax.errors import ParameterError
+from hardmax.exactness import check_temperature
 
 
 def real(name: str, value: Any, meaning: str) -> float:
@@ -35,16 +36,9 @@ def margin_of(value: Any) -> float:
     return number
 
 
-def temperature_of(value: Any, *, least: str = "zero") -> float:
+def temperature_of(value: Any, *, positive: bool = False) -> float:
     """A finite temperature, at least zero or above it."""
-    number = real("temperature", value, "a finite number >= 0")
-    if not isfinite(number) or number < 0 or (least == "above" and number == 0):
-        bound = "a finite number > 0" if least == "above" else "a finite number >= 0"
-        raise ParameterError(
-            f"temperature: expected {bound}, got {number:g}; a standard head has temperature sqrt(d_k) on raw "
-            "dot products, and 1 on scores already divided by sqrt(d_k)"
-        )
-    return number
+    return check_temperature(real("temperature", value, "a finite number >= 0"), positive=positive)
 
 
 def share_of(name: str, value: Any) -> float:

@@ -12,7 +12,7 @@ import signal
 import stat
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -204,6 +204,55 @@ def _tidy_and_end(number: int, _frame: Any) -> None:
             os.unlink(temporary)
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
+
+
+def check_target(
+    path: Path | None, force: bool, *, endings: Sequence[str] = (), beside: Iterable[Path | str | None] = ()
+) -> None:
+    """Refuse a file that could not or should not be written, before the work that would fill it.
+
+    Parameters
+    ----------
+    beside
+        What the command reads, and what else it writes: not even ``force`` puts the file in their place.
+
+    Raises
+    ------
+    WriteError
+        The file exists and ``force`` is not given, is one of those beside it, is a folder, has another ending, or its
+        folder is missing or cannot be written to.
+    """
+    if path is None:
+        return
+    if os.path.isdir(path):
+        raise WriteError(f"{path}: expected the name of a file, got a folder; add a file name")
+    try:
+        is_file = stat.S_ISREG(os.stat(path).st_mode)
+    except FileNotFoundError:
+        is_file = True  # or will be one
+    except (OSError, ValueError) as error:  # a name that is too long, a loop of links
+        raise WriteError(f"{path}: cannot be written ({getattr(error, 'strerror', None) or error})") from None
+    if not is_file:
+        raise WriteError(f"{path}: expected the name of a file, got a pipe or a device; choose another")
+    if endings and path.suffix.lower() not in endings:
+        raise WriteError(f"{path}: expected a file ending in {', '.join(endings)}, got {path.suffix or 'no ending'!r}")
+    if os.path.exists(path) and not force:
+        raise WriteError(f"{path}: the file exists; pass force=True (--force) to replace it, or another name")
+    for other in beside:
+        if other is not None and _is_same(path, Path(other)):
+            raise WriteError(f"{path}: it would replace {other}, which this command uses as well; choose another name")
+    folder = folder_of(path) if os.path.islink(path) else path.parent
+    if not os.path.isdir(folder):
+        raise WriteError(f"{path}: cannot be written, there is no folder {folder}; create it first, or choose another")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise WriteError(f"{path}: cannot be written, the folder {folder} allows no new files; choose another")
+
+
+def _is_same(first: Path, second: Path) -> bool:
+    try:
+        return first == second or os.path.samefile(first, second)
+    except (OSError, ValueError):  # one of the two is not there, or is the name of no file
+        return False
 
 
 def package_version() -> str:

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from hardmax.errors import ParameterError
+from hardmax.exactness import check_temperature
 from hardmax.networks import operations as op
 from hardmax.networks.evaluation import apply
 from hardmax.networks.files.torch_modules import torch_library
-from hardmax.networks.network import Network, check_network, check_temperature
+from hardmax.networks.network import Network, check_network
 from hardmax.networks.selections import StandIn, stand_ins
 
 Tensor = Any  # torch.Tensor, when torch is there

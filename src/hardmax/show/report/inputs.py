@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import ParameterError, ShapeError
+from hardmax.html import several
 from hardmax.networks.files.inputs import checked_points, stored_inputs
 from hardmax.networks.network import Network
 
@@ -68,8 +69,7 @@ def read_inputs(
         note += f" Only the first {MOST_INPUTS:,} of {n:,} are used."
         points, names = points[:MOST_INPUTS], names and names[:MOST_INPUTS]
         answers = None if answers is None else answers[:MOST_INPUTS]
-    count = f"{n:,} input{'' if n == 1 else 's'}, "
-    return Inputs(points, answers, names, note if inputs is None else count + note)
+    return Inputs(points, answers, names, note if inputs is None else f"{several(n, 'input')}, {note}")
 
 
 def _array(values: ArrayLike) -> NDArray[Any]:

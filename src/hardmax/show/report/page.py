@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
@@ -20,7 +17,8 @@ from hardmax.cells.domains import Domain
 from hardmax.errors import EmptyError, HardmaxError, ParameterError, WriteError
 from hardmax.heads.capture.captured import Capture
 from hardmax.heads.fidelity import Hardened
-from hardmax.networks.files.opening import folder_of, open_file, write_bytes
+from hardmax.html import embedded, policy
+from hardmax.networks.files.opening import check_target, open_file, write_bytes
 from hardmax.show.colours import FILL, KEY_COLOURS, WALL_WIDTHS, theme
 from hardmax.show.document import Document, gather, gather_captures
 from hardmax.show.report.about import EXACTNESS_MEANS, now
@@ -123,7 +121,7 @@ def make_report(
 ) -> Report:
     """The same as ``report``, giving back what the page says as well."""
     path, given = Path(out), given or Given()
-    check_writable(path, force)  # before the work, not after
+    check_target(path, force)  # before the work, not after
     made = now()
     captures = _captures(source)
     if captures is not None and any(one is not None for one in (inputs, given.labels, given.tokens, given.plane)):
@@ -214,31 +212,8 @@ def render(
         version=__version__,
         style=Markup(style),
         script=Markup(script),
-        policy=_policy(style, script),
-        data=embedded(document.as_json()),
-    )
-
-
-def embedded(data: Any) -> Markup:
-    """JSON that can stand inside a script element: nothing in it can end the element or begin another.
-
-    Examples
-    --------
-    >>> str(embedded({"token": "</script>&"}))
-    '{"token":"\\\\u003c/script\\\\u003e\\\\u0026"}'
-    """
-    text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-    return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))
-
-
-def _policy(style: str, script: str) -> str:
-    """A content security policy: no network at all, no style and no script but ours, known by its hash."""
-    style_hash, script_hash = (
-        base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (style, script)
-    )
-    return (
-        f"default-src 'none'; style-src 'sha256-{style_hash}'; script-src 'sha256-{script_hash}'; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
+        policy=policy(style, script, more="img-src data:"),
+        data=Markup(embedded(document.as_json())),
     )
 
 
@@ -254,19 +229,6 @@ def _read(name: str) -> str:
 
 
 # --- the file -----------------------------------------------------------------------------------
-
-
-def check_writable(path: Path, force: bool) -> None:
-    """Refuse a place where the page could not be written, or a file that is not ours to replace."""
-    if os.path.isdir(path):
-        raise WriteError(f"{path}: expected a file to write, got a folder; name a file in it, such as report.html")
-    if not os.path.isdir(path.parent):
-        raise WriteError(f"{path}: the folder {path.parent} does not exist; make it first")
-    if os.path.exists(path) and not force:
-        raise WriteError(f"{path}: the file exists already; choose another name, or replace it with force (--force)")
-    folder = folder_of(path)
-    if not os.access(folder, os.W_OK):
-        raise WriteError(f"{path}: the folder {folder} cannot be written to; choose another")
 
 
 def is_report(path: Path) -> bool:

@@ -258,17 +258,6 @@ def _ends(interval: Sequence[float | None], kind: str) -> str:
     return " to ".join(as_text(end, kind) for end in interval if end is not None)
 
 
-def several(number: int, what: str) -> str:
-    """A number of things, in the singular where there is one.
-
-    Examples
-    --------
-    >>> several(1, "cell"), several(1200, "cell")
-    ('1 cell', '1,200 cells')
-    """
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
-
-
 def _integer(value: int) -> str:
     if abs(value) < 10**15:
         return f"{value:,}".replace("-", "−")
