@@ -75,8 +75,8 @@ if TYPE_CHECKING:
     from hardmax.networks.files.formats import write as write
     from hardmax.networks.files.hf_models import from_hf as from_hf
     from hardmax.networks.files.opening import Limits as Limits
-    from hardmax.networks.files.torch_export import to_torch as to_torch
     from hardmax.networks.files.torch_modules import from_torch as from_torch
+    from hardmax.networks.files.torch_modules import to_torch as to_torch
     from hardmax.networks.layers import Affine as Affine
     from hardmax.networks.layers import Attention as Attention
     from hardmax.networks.layers import HardTanh as HardTanh
@@ -158,7 +158,7 @@ _NAMES = {
     "sample_cells": "hardmax.measure.sampling",
     "skeleton": "hardmax.networks.skeleton",
     "sweep": "hardmax.runs.sweeps",
-    "to_torch": "hardmax.networks.files.torch_export",
+    "to_torch": "hardmax.networks.files.torch_modules",
     "verify": "hardmax.cells.verify.verification",
     "write": "hardmax.networks.files.formats",
 }

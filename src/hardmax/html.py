@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from html import escape
 from typing import Any
@@ -56,6 +56,19 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, most: int
     style = "border-collapse:collapse;background:none"
     top = f"<thead><tr>{head}</tr></thead>" if columns else ""
     return f'<table style="{style}">{top}<tbody>{"".join(body)}</tbody></table>{note}'
+
+
+def records(names: Sequence[str], rows: Sequence[Mapping[str, Any]], *, total: int | None = None) -> str:
+    """A table of some entries of dictionaries, 24 rows at most, of ``total`` where not all are given.
+
+    Examples
+    --------
+    >>> html = records(["n_keys", "head"], [{"head": 1, "n_keys": 5, "name": "left out"}])
+    >>> ">keys<" in html, "left out" in html
+    (True, False)
+    """
+    columns = [name.removeprefix("n_").replace("_", " ") for name in names]
+    return table(columns, [[row[name] for name in names] for row in rows], most=24, total=total)
 
 
 def block(title: str, *parts: str, exactness: str | None = None) -> str:

@@ -35,8 +35,8 @@ _VIEWS = {
     "map_run": "runs.cell_runs",
     "resources": "runs.resources",
     "stored_cells": "runs.cell_runs",
-    "write_cache_page": "show.cache_page",
-    "write_heads_page": "show.heads_page",
+    "write_cache_page": "show.head_pages",
+    "write_heads_page": "show.head_pages",
 }
 
 

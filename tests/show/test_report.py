@@ -18,7 +18,6 @@ from hardmax.networks.library import random_relu_network, random_transformer
 from hardmax.networks.lookup import conditioned_lookup, default_examples, lookup_examples, lookup_question
 from hardmax.show.drawing import shared_wall
 from hardmax.show.report import page as report_page
-from hardmax.show.report import summarised
 from hardmax.show.report.cell_map import search as cell_search
 from hardmax.show.report.head_pictures import draw_head
 from hardmax.show.report.heads import _clear
@@ -468,8 +467,8 @@ def test_a_failure_on_the_way_leaves_nothing_behind(tmp_path, monkeypatch):
 def test_what_is_too_large_for_a_page_is_summarised_and_said(tmp_path, monkeypatch, lookup, share):
     most = int(share * lookup.path.stat().st_size)
     monkeypatch.setattr(report_page, "MOST_BYTES", most)
-    monkeypatch.setattr(summarised, "_DIAGRAMS", 3)
-    monkeypatch.setattr(summarised, "_ROWS", 10)
+    monkeypatch.setattr(report_page, "_DIAGRAMS", 3)
+    monkeypatch.setattr(report_page, "_ROWS", 10)
     path = hm.reports.report(None, tmp_path / "r.html")
     assert path.stat().st_size <= most
     data = _data(path)

@@ -29,10 +29,9 @@ from hardmax.cli import report as report_command
 from hardmax.cli import sample as sample_command
 from hardmax.cli import skeleton as skeleton_command
 from hardmax.cli import sweep as sweep_command
-from hardmax.cli.parts.completion import join_words
-from hardmax.cli.parts.groups import grouped
-from hardmax.cli.parts.messages import for_the_command_line
-from hardmax.cli.parts.output import visible
+from hardmax.cli.parts.output import for_the_command_line, visible
+from hardmax.cli.parts.running import grouped
+from hardmax.cli.parts.sources import join_words
 from hardmax.errors import HardmaxError
 from hardmax.exact.notices import announced
 from hardmax.version import __version__

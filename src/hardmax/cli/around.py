@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hardmax.cli.parts.domains import point_of
-from hardmax.cli.parts.output import JsonOption, picked, print_line, print_table, tell
-from hardmax.cli.parts.progress import working
+from hardmax.cli.parts.output import JsonOption, picked, print_line, print_table, tell, working
 from hardmax.cli.parts.sources import InputsOption, ModelArgument, ReferenceOption, hardened, read_model, read_points
 from hardmax.html import several
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hardmax.cli.parts.output import ForceOption, JsonOption, print_json, write_text
-from hardmax.cli.parts.progress import working
+from hardmax.cli.parts.output import ForceOption, JsonOption, print_json, working, write_text
 from hardmax.networks.files.opening import check_target
 
 if TYPE_CHECKING:

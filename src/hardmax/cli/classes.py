@@ -17,9 +17,9 @@ from hardmax.cli.parts.output import (
     print_table,
     tell,
     typed_command,
+    working,
     write_text,
 )
-from hardmax.cli.parts.progress import working
 from hardmax.cli.parts.running import Running, is_folder
 from hardmax.networks.files.opening import check_target
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hardmax.cli.parts.output import Dtype, DtypeOption, ForceOption, JsonOption, print_line, print_table, tell
-from hardmax.cli.parts.progress import working
+from hardmax.cli.parts.output import Dtype, DtypeOption, ForceOption, JsonOption, print_line, print_table, tell, working
 from hardmax.networks.files.opening import check_target
 
 if TYPE_CHECKING:

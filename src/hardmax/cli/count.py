@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hardmax.cli.parts.domains import Question
-from hardmax.cli.parts.output import JsonOption, picked, print_line, tell
-from hardmax.cli.parts.progress import working
+from hardmax.cli.parts.output import JsonOption, picked, print_line, tell, working
 from hardmax.cli.parts.running import FolderOption, Running
 from hardmax.html import several
 

@@ -7,10 +7,8 @@ from typing import Annotated
 
 import typer
 
-from hardmax.cli.parts.completion import complete_network
-from hardmax.cli.parts.output import ForceOption, JsonOption, print_line, tell
-from hardmax.cli.parts.progress import working
-from hardmax.cli.parts.sources import hardened, read_model
+from hardmax.cli.parts.output import ForceOption, JsonOption, print_line, tell, working
+from hardmax.cli.parts.sources import complete_network, hardened, read_model
 from hardmax.networks.files.opening import check_target
 
 EXAMPLES = """[bold]Examples[/bold]

@@ -7,9 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from hardmax.cli.parts.completion import MODEL, complete_model
-from hardmax.cli.parts.output import ForceOption, JsonOption, print_line, print_table, tell, typed_command
-from hardmax.cli.parts.progress import working
+from hardmax.cli.parts.output import ForceOption, JsonOption, print_line, print_table, tell, typed_command, working
+from hardmax.cli.parts.sources import MODEL, complete_model
 from hardmax.cli.parts.trained import TextsOption, is_trained, read_trained
 from hardmax.errors import ParameterError
 from hardmax.html import several
@@ -42,7 +41,7 @@ def heads(
 ) -> int:
     """Say what each attention head of a model is for, with the share of rows that prove it."""
     from hardmax.heads.roles import head_roles
-    from hardmax.show.heads_page import write_heads_page
+    from hardmax.show.head_pages import write_heads_page
 
     if not is_trained(model):
         raise ParameterError(

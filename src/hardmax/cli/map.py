@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,8 +11,7 @@ import typer
 
 from hardmax.cli.count import ExactnessOption, MaxCellsOption, Mode
 from hardmax.cli.parts.domains import Question
-from hardmax.cli.parts.output import ForceOption, JsonOption, picked, print_line, tell, write_text
-from hardmax.cli.parts.progress import working
+from hardmax.cli.parts.output import ForceOption, JsonOption, picked, print_line, tell, working, write_text
 from hardmax.cli.parts.running import Running, is_folder
 from hardmax.cli.parts.sources import inputs_file
 from hardmax.html import several
@@ -79,8 +80,6 @@ def map_(
         print_line(f"{hard.name}: stopped before the first cell; nothing was written")
         return 3
     if table is not None:
-        from hardmax.cli.parts.cell_table import cells_csv
-
         with working(f"writing {table}"):
             write_text(table, cells_csv(cells))
     if picture is not None:
@@ -135,3 +134,45 @@ def _sentence(cells: CellComplex, hard: HardModel, named: NamedDomain, written: 
     """What was written, for people."""
     state = cells.exactness.value if cells.is_complete else f"{cells.exactness.value}; stopped early, more exist"
     return f"{hard.title}: {several(cells.n_cells, 'cell')} on {named.text} ({state}), written to {', '.join(written)}"
+
+
+_MOST_NUMBERS = 64  # of an affine map; beyond, the .npz file holds it
+
+
+def cells_csv(cells: CellComplex) -> str:
+    """Cell, region, map, label, volume, exactness, a point inside, and the affine map where it is small.
+
+    Regions are left empty where the enumeration is incomplete: they need all cells. Lists within an entry are
+    separated by spaces. Numbers are written so that they read back as the same floats.
+
+    Exactness: as the complex; the column ``exactness`` repeats it.
+
+    Examples
+    --------
+    >>> import hardmax as hm
+    >>> net = hm.Network([hm.Affine([[1.0]]), hm.ReLU()], 1)
+    >>> print(cells_csv(hm.enumerate_cells(net, hm.Box([-1], [1]))))
+    cell,region,map,label,volume,exactness,point,offset,slope
+    0,0,0,0,1.0,certified,-0.5,0.0,0.0
+    1,1,1,1,1.0,certified,0.5,0.0,1.0
+    <BLANKLINE>
+    """
+    regions: list[Any] = cells.region_of.tolist() if cells.is_complete else [""] * cells.n_cells
+    is_small = cells.n_outputs * cells.dim <= _MOST_NUMBERS
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    heading = ["cell", "region", "map", "label", "volume", "exactness", "point"]
+    writer.writerow([*heading, "offset", "slope"] if is_small else heading)
+    columns = (regions, cells.map_of.tolist(), cells.labels, cells.volumes.tolist(), cells.interior_points)
+    for index, (region, map_, label, volume, point) in enumerate(zip(*columns, strict=True)):
+        row = [index, region, map_, _joined(label), volume, cells.exactness.value, _joined(point)]
+        if is_small:
+            row += [_joined(cells.offsets[index]), _joined(cells.slopes[index])]
+        writer.writerow(row)
+    return text.getvalue()
+
+
+def _joined(values: Any) -> str:
+    import numpy as np
+
+    return " ".join(map(repr, np.ravel(values).tolist()))

@@ -7,9 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from hardmax.cli.parts.domains import Question
-from hardmax.cli.parts.messages import for_the_command_line
-from hardmax.cli.parts.output import JsonOption, picked, print_line, tell
-from hardmax.cli.parts.progress import bar
+from hardmax.cli.parts.output import JsonOption, bar, for_the_command_line, picked, print_line, tell
 from hardmax.html import several
 
 EXAMPLES = """[bold]Examples[/bold]

@@ -8,10 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hardmax.cli.parts.comparing import NUMBERS, facts_of, taken_apart, trained_trial
-from hardmax.cli.parts.completion import complete_model
-from hardmax.cli.parts.output import Dtype, DtypeOption, ForceOption, JsonOption, print_line, print_table, tell
-from hardmax.cli.parts.progress import working
-from hardmax.cli.parts.sources import InputsOption, ReferenceOption, inputs_file, read_labels, read_model, read_points
+from hardmax.cli.parts.output import Dtype, DtypeOption, ForceOption, JsonOption, print_line, print_table, tell, working
+from hardmax.cli.parts.sources import (
+    InputsOption,
+    ReferenceOption,
+    complete_model,
+    inputs_file,
+    read_labels,
+    read_model,
+    read_points,
+)
 from hardmax.cli.parts.sources import reference_of as reference_input
 from hardmax.cli.parts.trained import TextsOption, is_trained, read_trained, refuse_texts
 from hardmax.html import several

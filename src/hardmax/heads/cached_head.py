@@ -18,14 +18,17 @@ from numpy.typing import ArrayLike
 from hardmax.errors import EmptyError, OperatorError, ParameterError
 from hardmax.exact.rounding import UNDERFLOW, UNIT_ROUNDOFF, norm_above
 from hardmax.exactness import BoolArray, Exactness, FloatArray, IntArray, finite_numbers, is_finite, numbers
-from hardmax.heads._tables import caches_html
 from hardmax.heads.capture.captured import CapturedHead, read_only
 from hardmax.heads.diagram.power_diagram import PowerDiagram, power_diagram
 from hardmax.heads.diagram.reachable import Reachable
 from hardmax.heads.diagram.weight_bounds import QuerySet, weight_bounds
 from hardmax.heads.rows import HeadRows, head_rows, lengths_of
 from hardmax.heads.segment_routing import OwnKey, SegmentRouting, segment_routing
+from hardmax.html import block, records
 from hardmax.views import view
+
+#: What a notebook shows of a head; the others are in ``.table()``.
+SHOWN = ("layer", "head", "n_cached", "n_live", "n_reachable", "winner", "margin", "routing_radius", "own_margin")
 
 
 @dataclass(frozen=True)
@@ -148,7 +151,8 @@ class CachedHead:
         return f"CachedHead(layer {self.layer}, head {self.head}: {self.n_cached} cached keys, {own})"
 
     def _repr_html_(self) -> str:
-        return caches_html(f"Head {self.head} of layer {self.layer} ({self.name}), own key ignored", [self.numbers()])
+        title = f"Head {self.head} of layer {self.layer} ({self.name}), own key ignored"
+        return block(title, records(SHOWN, [self.numbers()]), exactness="certified")
 
     def plot(self, ax: Any = None, *, names: Sequence[str] | None = None) -> Any:
         """Draw the cells of the cached keys on a plane through the current query, and the query; returns ``ax``.

@@ -8,8 +8,7 @@ from hardmax.tropical.maslov import soft_add, soft_matmul, soft_sum, softmax
 from hardmax.tropical.newton_polytope import NewtonPolytope
 from hardmax.tropical.normal_fan import NormalFan, minkowski_f_vector, normal_fan
 from hardmax.tropical.polynomial import TropicalPolynomial, TropicalRational
-from hardmax.tropical.rational_cells import RationalCells, rational_cells
-from hardmax.tropical.rational_map import TropicalRationalMap, log_lifted_attention
+from hardmax.tropical.rational_map import RationalCells, TropicalRationalMap, log_lifted_attention, rational_cells
 from hardmax.tropical.semiring import (
     ONE,
     ZERO,

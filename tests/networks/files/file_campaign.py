@@ -39,7 +39,7 @@ from hardmax.networks import operations as op
 from hardmax.networks.files.arrays import network_from_npz, npz_bytes, safetensors_bytes
 from hardmax.networks.files.inputs import checked_points, stored_inputs
 from hardmax.networks.graph import GraphBuilder
-from hardmax.show.report.inputs import read_inputs
+from hardmax.show.report.subject import read_inputs
 
 KINDS = ("npz", "safetensors", "cells", "inputs", "gguf")
 MOST_SECONDS, MOST_BYTES = 10, 2 << 30

@@ -13,8 +13,7 @@ from hardmax.networks import operations as op
 from hardmax.networks.graph import GraphBuilder
 from hardmax.networks.layers import Affine, ReLU
 from hardmax.networks.network import Network
-from hardmax.networks.slices._rounding_kernels import row_magnitudes
-from hardmax.networks.slices._slice_kernels import relu_then_linear, relu_then_linear_plain
+from hardmax.networks.slices._slice_kernels import relu_then_linear, relu_then_linear_plain, row_magnitudes
 from hardmax.networks.slices.coefficients import Arithmetic, SliceProgram
 from hardmax.networks.slices.stages import Plan
 from networks.builders import network_of

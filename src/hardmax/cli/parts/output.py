@@ -1,4 +1,4 @@
-"""What commands print and write: JSON for machines, tables for people, files whole or not at all."""
+"""What commands print and write: JSON for machines, tables and errors for people, a line while they work."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -131,3 +132,79 @@ def write_text(path: Path, text: str) -> None:
     from hardmax.networks.files.opening import write_bytes
 
     write_bytes(path, text.encode())
+
+
+#: What a message for Python says, and what to type instead.
+_WORDS = (
+    (r"\b(?:an? )?hm\.(Segment|Plane|Box|Space)\b", lambda found: f"--{found[1].lower()}"),
+    (r"hm\.skeleton\((?:network|net)\)", lambda _: "`hardmax skeleton`"),
+    (r"\bhm\.count_cells\b", lambda _: "`hardmax count`"),
+    (r"\bhm\.cells_around\b", lambda _: "`hardmax around`"),
+    (r"pass limits=hm\.Limits\((\w+)=\.\.\.\) to read", lambda found: f"in Python, limits= with more {found[1]} reads"),
+    (r"pass force=True \(--force\)", lambda _: "give --force"),
+    (r"\bmax_cells\b", lambda _: "--max-cells"),
+    (r"\bexactness='(\w+)'", lambda found: f"--exactness {found[1]}"),
+    (r"\breference=", lambda _: "--reference"),
+    (r"\bn_samples\b", lambda _: "--samples"),
+)
+
+
+def for_the_command_line(message: str) -> str:
+    """A library's message in one line, with options where it names Python.
+
+    Examples
+    --------
+    >>> for_the_command_line("cut this network along an hm.Segment,  where quadratics are solved exactly")
+    'cut this network along --segment, where quadratics are solved exactly'
+    >>> for_the_command_line("float mode lost every cell; use exactness='certified'")
+    'float mode lost every cell; use --exactness certified'
+    """
+    text = " ".join(message.split())
+    for pattern, words in _WORDS:
+        text = re.sub(pattern, words, text)
+    return text
+
+
+def _is_watched() -> bool:
+    """Whether standard error is a terminal; rich would also take FORCE_COLOR for one, as build servers set it."""
+    return sys.stderr.isatty()
+
+
+@contextmanager
+def working(text: str) -> Iterator[Callable[[str], None]]:
+    """A moving line on standard error while the block runs, where someone watches; call what it gives to change it.
+
+    Examples
+    --------
+    >>> with working("counting") as say:
+    ...     say("counting regions")
+    """
+    if not _is_watched():
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    with Console(stderr=True).status(Text(visible(text))) as status:  # as Text: a name may look like markup
+        yield lambda now: status.update(Text(visible(now)))
+
+
+@contextmanager
+def bar(total: int, text: str) -> Iterator[Callable[[int, str], None]]:
+    """A bar on standard error, where someone watches, moved by calls with how much of ``total`` is done, and words.
+
+    Examples
+    --------
+    >>> with bar(10, "sampling") as advance:
+    ...     advance(10, "10 samples")
+    """
+    if not _is_watched():
+        yield lambda done, now: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
+        task = shown.add_task(text, total=total)
+        yield lambda done, now: shown.update(task, completed=done, description=now)

@@ -12,10 +12,8 @@ every jump away) is continuous, and lowered.
 
 from __future__ import annotations
 
-from hardmax.constructions.lowering._continuity import Discontinuity, bends_or_jump, convex_difference
-from hardmax.constructions.lowering._dc_algebra import rational_terms
-from hardmax.constructions.lowering._maxima import Maximum
-from hardmax.constructions.lowering._pieces import pieces_of
+from hardmax.constructions.lowering._continuity import Discontinuity, bends_or_jump, convex_difference, pieces_of
+from hardmax.constructions.lowering._maxima import Maximum, rational_terms
 from hardmax.errors import DiscontinuityError, NotPiecewiseAffineError
 from hardmax.exactness import check_count
 from hardmax.networks import operations as op

@@ -28,9 +28,10 @@ from hardmax.heads.capture.calls import (
     named_capture,
 )
 from hardmax.heads.capture.captured import Capture
-from hardmax.heads.capture.packages import LISTENING, evaluating, refusing, to_numpy
+from hardmax.heads.capture.packages import LISTENING, evaluating, to_numpy
 from hardmax.heads.capture.torch_encoders import watching
 from hardmax.heads.capture.watching import Watcher
+from hardmax.networks.files.opening import refusing
 
 _NAME = "hardmax_capture"
 
@@ -78,7 +79,9 @@ def attention_calls(model: Any, arguments: Mapping[str, Any]) -> list[AttentionC
     torch, _ = _libraries()
     calls: list[AttentionCall] = []
     shapes = {key: tuple(value.shape) for key, value in arguments.items() if hasattr(value, "shape")}
-    refused = refusing(f"{type(model).__name__} fails on inputs {shapes}", "pass what its tokenizer gives")
+    refused = refusing(
+        ShapeError, f"{type(model).__name__} fails on inputs {shapes}", "; pass what its tokenizer gives"
+    )
     with evaluating(model), recording(model, calls), torch.no_grad(), refused:
         model(**arguments)
     if not calls:
@@ -300,13 +303,9 @@ def sequences(model: Any, inputs: Any) -> list[dict[str, Any]]:
         raise EmptyError("inputs: expected what a tokenizer gives, got an empty mapping")
     given: dict[str, Any] = {}
     for key, value in inputs.items():
-        try:
+        with refusing(ShapeError, f"inputs[{key!r}]: expected an array, got rows of several lengths"):
             is_tensor = isinstance(value, torch.Tensor)
             given[key] = one_tensor(key, value) if is_tensor else torch.as_tensor(np.asarray(value))
-        except HardmaxError:
-            raise
-        except (TypeError, ValueError) as error:
-            raise ShapeError(f"inputs[{key!r}]: expected an array, got rows of several lengths ({error})") from None
         if given[key].dim() == 1:
             given[key] = given[key][None]
     if len({len(value) for value in given.values()}) > 1:

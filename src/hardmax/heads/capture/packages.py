@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from hardmax.errors import HardmaxError, MissingExtraError, ShapeError, needing
+from hardmax.errors import MissingExtraError, needing
 from hardmax.exactness import FloatArray
-from hardmax.networks.files.opening import as_path, reason
+from hardmax.networks.files.opening import as_path
 
 #: Held while a model is listened to. Its hooks and settings and torch's switches belong to all threads: two that
 #: changed them together would hear each other's calls, and the later would put back what the earlier had set.
@@ -34,17 +34,6 @@ def package_folder(
     if spec is None or not spec.submodule_search_locations:
         raise MissingExtraError(f"the model comes with the package {package}, which is not installed: {remedy}")
     return Path(next(iter(spec.submodule_search_locations))) / inside
-
-
-@contextmanager
-def refusing(where: str, remedy: str) -> Iterator[None]:
-    """While inside, an error of another library becomes one of ours: where it was, what it said, what to do."""
-    try:
-        yield
-    except HardmaxError:
-        raise
-    except Exception as error:
-        raise ShapeError(f"{where} ({reason(error)}); {remedy}") from error
 
 
 def torch_library() -> Any:

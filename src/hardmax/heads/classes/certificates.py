@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.cells.storage import npz_path, read_arrays, write_arrays
-from hardmax.errors import FileFormatError, HardmaxError, ParameterError, PrecisionError
+from hardmax.errors import FileFormatError, ParameterError, PrecisionError
 from hardmax.exact.elimination import solve_floats
 from hardmax.exactness import BoolArray, Exactness, FloatArray, IntArray, ReadOnlyArrays, as_index
 from hardmax.heads.classes.domains import FeatureDomain, read_domain
 from hardmax.heads.classes.sources import arrays_head
 from hardmax.heads.classes.verdicts import DEAD, LIVE, UNDECIDED, Cover
-from hardmax.networks.files.opening import package_version
+from hardmax.networks.files.opening import package_version, refusing
 
 FORMAT = "hardmax.classes"
 
@@ -263,13 +263,8 @@ def read_classes(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The fields of the audit in a file; ``hm.load_classes`` calls this."""
     file = npz_path(path)
     header, arrays = read_arrays(file, FORMAT)
-    try:
+    with refusing(FileFormatError, f"{file}: its description is damaged"):
         return _restored(header, arrays, str(file))
-    except (KeyError, TypeError, ValueError, IndexError, ZeroDivisionError) as error:
-        if isinstance(error, FileFormatError):
-            raise
-        what = str(error) if isinstance(error, HardmaxError) else f"{type(error).__name__}: {error}"
-        raise FileFormatError(f"{file}: its description is damaged ({what})") from None
 
 
 def _restored(header: dict[str, Any], arrays: dict[str, Any], where: str) -> dict[str, Any]:

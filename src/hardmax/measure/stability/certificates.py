@@ -18,8 +18,8 @@ from hardmax.errors import EmptyError, ParameterError, PrecisionError, ShapeErro
 from hardmax.exact.rounding import UNDERFLOW, soft_row_error
 from hardmax.exactness import FloatArray, ReadOnlyArrays, check_kept, detached
 from hardmax.html import ShownAsTable
-from hardmax.measure.stability._checks import temperature_of
 from hardmax.measure.stability.curvature import hessian_supremum
+from hardmax.measure.stability.margins import temperature_of
 
 IntArray = NDArray[np.int32]
 

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.errors import FileFormatError, HardmaxError, OperatorError, needing
-from hardmax.networks.files.opening import LIMITS, Limits, contents, reason, shown
+from hardmax.errors import FileFormatError, OperatorError, needing
+from hardmax.networks.files.opening import LIMITS, Limits, contents, refusing, shown
 
 #: Name in the file -> name in transformers; {} is the number of the layer.
 _LAYER_NAMES = {
@@ -71,7 +71,7 @@ def read_llama(path: Path, limits: Limits = LIMITS) -> LlamaFile:
     data = contents(path, limits)
     if data[:4] != b"GGUF":
         raise FileFormatError(f"{where}: expected a GGUF file, which begins with b'GGUF', got {data[:4]!r}")
-    try:
+    with refusing(FileFormatError, f"{where}: a damaged or truncated GGUF file", "; fetch it again"):
         fields, tensors = _parsed(gguf, data)
         architecture = fields.get("general.architecture")
         if architecture != "llama":
@@ -85,10 +85,6 @@ def read_llama(path: Path, limits: Limits = LIMITS) -> LlamaFile:
         tokens, merges, special = _vocabulary(fields)
         weights = _weights(gguf, tensors, sizes, where)
         context = int(fields["llama.context_length"])
-    except HardmaxError:
-        raise
-    except Exception as error:  # a damaged file lacks keys, types, values: all one to the user
-        raise FileFormatError(f"{where}: a damaged or truncated GGUF file ({reason(error)}); fetch it again") from None
     return LlamaFile(sizes, weights, tokens, merges, special, context)
 
 

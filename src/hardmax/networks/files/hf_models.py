@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from hardmax.errors import EmptyError, HardmaxError, OperatorError, ParameterError, ShapeError
+from hardmax.errors import EmptyError, OperatorError, ParameterError, ShapeError
 from hardmax.exactness import as_array, detached
 from hardmax.networks import operations as op
+from hardmax.networks.files.opening import refusing
 from hardmax.networks.files.torch_modules import from_torch, torch_library
 from hardmax.networks.graph import Graph
 from hardmax.networks.network import Network
@@ -208,12 +209,8 @@ def _unpadded(ids: Any, mask: Any) -> tuple[Any, Any]:
 
 
 def _floats(torch: Any, model: Any, key: str, given: Any) -> Any:
-    try:
+    with refusing(ShapeError, f"from_hf: {key}: expected an array of numbers"):
         tensor = torch.as_tensor(as_array(f"from_hf: {key}", given))
-    except HardmaxError:
-        raise
-    except (TypeError, ValueError) as error:
-        raise ShapeError(f"from_hf: {key}: expected an array of numbers ({error})") from None
     rank = {"inputs_embeds": 3, "pixel_values": 4, "input_values": 2, "input_features": 3}[key]
     tensor = tensor[None] if tensor.dim() == rank - 1 else tensor
     if tensor.dim() != rank or len(tensor) != 1:

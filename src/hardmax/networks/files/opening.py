@@ -18,7 +18,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import IO, Any
 
-from hardmax.errors import FileFormatError, ParameterError, PickleError, WriteError
+from hardmax.errors import FileFormatError, HardmaxError, ParameterError, PickleError, WriteError
 
 fcntl: Any
 try:
@@ -305,6 +305,20 @@ def reason(error: BaseException) -> str:
     ('ValueError: too short\\\\nat byte 7', 'KeyError')
     """
     return shown(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
+
+
+@contextmanager
+def refusing(kind: type[HardmaxError], what: str, remedy: str = "") -> Iterator[None]:
+    """While inside, an error of another library becomes one of ours: what is wrong, what it said, what to do.
+
+    Damaged files and foreign models fail in as many ways as there are libraries: all one to the user.
+    """
+    try:
+        yield
+    except HardmaxError:
+        raise
+    except Exception as error:
+        raise kind(f"{what} ({reason(error)}){remedy}") from None
 
 
 def open_file(file: Path, limits: Limits = LIMITS, where: str | None = None) -> IO[bytes]:

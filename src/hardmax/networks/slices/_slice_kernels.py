@@ -1,4 +1,4 @@
-"""Compiled loops of ``coefficients``."""
+"""Compiled loops of ``coefficients`` and ``rounding``."""
 
 # mypy: ignore-errors
 
@@ -119,4 +119,17 @@ def relu_then_linear_plain(source, parents, labels, columns, bias):
     result = masked @ columns
     if len(bias):
         result[:, 0] += bias
+    return result
+
+
+@kernel(nogil=True)
+def row_magnitudes(rows):
+    """The largest absolute entry of each row; numpy twin: ``np.abs(rows).max(axis=1)``."""
+    result = np.empty(rows.shape[0])
+    for i in range(rows.shape[0]):
+        largest = 0.0
+        for j in range(rows.shape[1]):
+            size = abs(rows[i, j])
+            largest = size if size > largest else largest
+        result[i] = largest
     return result

@@ -1,10 +1,10 @@
-"""``hm.reports.report``: one self-contained page on one model."""
+"""``hm.reports.report``: one self-contained page on one model; what is too large for a page is summarised, and said."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
@@ -21,10 +21,11 @@ from hardmax.html import embedded, policy
 from hardmax.networks.files.opening import check_target, open_file, write_bytes
 from hardmax.show.colours import FILL, KEY_COLOURS, WALL_WIDTHS, theme
 from hardmax.show.document import Document, gather, gather_captures
+from hardmax.show.report import heads as head_part
 from hardmax.show.report.about import EXACTNESS_MEANS, now
-from hardmax.show.report.sections import Table
+from hardmax.show.report.cell_map import section as cell_part
+from hardmax.show.report.sections import Section, Table
 from hardmax.show.report.subject import Source, Subject, read_subject
-from hardmax.show.report.summarised import summaries
 from hardmax.version import __version__
 
 #: What a page may weigh.
@@ -245,3 +246,49 @@ def is_report(path: Path) -> bool:
     except (HardmaxError, OSError):
         return False
     return _GENERATOR.encode() in head
+
+
+_DIAGRAMS = 12
+_ROWS = 500
+
+
+def summaries(document: Document) -> Iterator[Document]:
+    """The document with ever less in it: fewer diagrams and rows of heads, then no drawn cells, then no drawn heads.
+
+    Counts, bounds and every other number said in words stay.
+    """
+    yield _with(document, head_part.NAME, _fewer)
+    document = _with(document, cell_part.NAME, _only_counts)
+    yield _with(document, head_part.NAME, _fewer)
+    yield _with(document, head_part.NAME, _only_counts)
+
+
+def _with(document: Document, name: str, change: Callable[[Section], Section]) -> Document:
+    sections = tuple(
+        change(section) if section.name == name and not section.absent else section for section in document.sections
+    )
+    return replace(document, sections=sections)
+
+
+def _fewer(section: Section) -> Section:
+    """The first diagrams, and the first rows of the tables behind them."""
+    notes = list(section.notes)
+    if len(section.figures) > _DIAGRAMS:
+        notes.append(f"To keep the page small, {_DIAGRAMS} of {len(section.figures):,} diagrams are drawn.")
+    tables = tuple(_cut(table, notes) for table in section.tables)
+    return replace(section, figures=section.figures[:_DIAGRAMS], tables=tables, notes=tuple(notes))
+
+
+def _cut(table: Table, notes: list[str]) -> Table:
+    if len(table.rows) <= _ROWS:
+        return table
+    held = f"the first {_ROWS} of {len(table.rows):,} rows"
+    notes.append(f"To keep the page small, the table \u201c{table.caption}\u201d holds {held}.")
+    return replace(table, rows=table.rows[:_ROWS])
+
+
+def _only_counts(section: Section) -> Section:
+    """The facts and notes of a section, without what is drawn or listed cell by cell and key by key."""
+    lead = "This is too large for one page: only the counts are here, nothing is drawn."
+    tables = tuple(table for table in section.tables if table.name == "heads")
+    return replace(section, lead=lead, figures=(), tables=tables, data={})

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from hardmax.errors import FileFormatError, HardmaxError, OperatorError, ParameterError, needing
 from hardmax.heads.classes.sources.head import ClassHead, arrays_head, listed_layers
-from hardmax.networks.files.opening import open_file, text_of
+from hardmax.networks.files.opening import open_file, refusing, text_of
 
 #: Ends of names under which output layers are kept, best first; then of embeddings, which may serve as output too.
 OUTPUT_NAMES = ("lm_head.weight", "embed_out.weight", "output_projection.weight", "classifier.out_proj.weight",
@@ -66,16 +66,13 @@ def safetensors_head(path: Path, layer: str | None) -> ClassHead:
         length = int.from_bytes(file.read(8), "little")
         if not 2 <= length <= min(_MOST_HEADER, size - 8):
             raise FileFormatError(f"{where}: expected a .safetensors file, got a header of {length} bytes in {size}")
-        try:
+        with refusing(FileFormatError, f"{where}: a damaged header of a .safetensors file"):
             header = json.loads(file.read(length))
             entries = {
                 name: (str(entry["dtype"]), [int(n) for n in entry["shape"]], [int(n) for n in entry["data_offsets"]])
                 for name, entry in header.items()
                 if name != "__metadata__"
             }
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            kind = type(error).__name__
-            raise FileFormatError(f"{where}: a damaged header of a .safetensors file ({kind})") from None
 
         def read(name: str) -> NDArray[np.float64]:
             kind, shape, offsets = entries[name]
@@ -136,13 +133,11 @@ def gguf_head(path: Path, layer: str | None) -> ClassHead:
     with needing("GGUF files need gguf", "models"):
         import gguf
     where = path.name
-    try:
+    with refusing(FileFormatError, f"{path}: a damaged or truncated GGUF file"):
         reader = gguf.GGUFReader(path)
         tensors = {tensor.name: tensor for tensor in reader.tensors}
         shapes: dict[str, Sequence[int]] = {name: [int(n) for n in reversed(t.shape)] for name, t in tensors.items()}
         tokens = reader.fields["tokenizer.ggml.tokens"].contents() if "tokenizer.ggml.tokens" in reader.fields else None
-    except (ValueError, IndexError, KeyError, TypeError, OverflowError, OSError, UnicodeDecodeError) as error:
-        raise FileFormatError(f"{path}: a damaged or truncated GGUF file ({type(error).__name__}: {error})") from None
     name = chosen_tensor(shapes, layer, where)
 
     def read(tensor: Any) -> NDArray[np.float64]:
