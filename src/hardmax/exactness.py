@@ -6,6 +6,7 @@ from dataclasses import fields
 from enum import StrEnum
 from math import isfinite
 from numbers import Real
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -286,8 +287,8 @@ def check_temperature(temperature: Any, *, positive: bool = False) -> float:
     return value
 
 
-def check_count(name: str, value: Any, least: int = 1) -> None:
-    """Refuse what is no integer of at least ``least``, by name; True and False are none.
+def check_count(name: str, value: Any, least: int = 1) -> int:
+    """An integer of at least ``least`` given as an argument; others are refused by name, True and False too.
 
     Examples
     --------
@@ -296,11 +297,16 @@ def check_count(name: str, value: Any, least: int = 1) -> None:
         ...
     hardmax.errors.ParameterError: depth: expected an integer of at least 1, got 2.0
     """
-    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
+    try:
+        number = index(value)
+    except TypeError:
+        number = least - 1
+    if isinstance(value, bool) or number < least:
         raise ParameterError(f"{name}: expected an integer of at least {least}, got {value!r:.80}")
+    return number
 
 
-def as_index(what: str, index: Any, count: int) -> int:
+def as_index(what: str, place: Any, count: int) -> int:
     """The index of one of ``count`` things, as an int; others are refused by name, negative ones too.
 
     Examples
@@ -310,9 +316,9 @@ def as_index(what: str, index: Any, count: int) -> int:
         ...
     hardmax.errors.ParameterError: expected a cell between 0 and 2, got 3
     """
-    if not isinstance(index, int | np.integer) or isinstance(index, bool) or not 0 <= index < count:
-        raise ParameterError(f"expected a {what} between 0 and {count - 1}, got {index!r:.80}")
-    return int(index)
+    if not isinstance(place, int | np.integer) or isinstance(place, bool) or not 0 <= place < count:
+        raise ParameterError(f"expected a {what} between 0 and {count - 1}, got {place!r:.80}")
+    return int(place)
 
 
 def check_generator(rng: Any) -> None:

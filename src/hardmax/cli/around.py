@@ -58,7 +58,7 @@ def around(
         near: CellsAround | None = None
         with suppress(QuadraticScoresError):
             near = cells_around(hard.network, point, max_cells=max_cells, radius=radius)
-    facts = {"model": hard.name, "at": at, **_facts(here, near), "changes": hard.changes}
+    facts = {"model": hard.name, "at": at, **_facts(here, near), "changes": hard.network.changes}
     tell(facts, as_json, lambda: _show(hard.title, here, near))
     return 0 if near is None or near.is_complete else 3
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,7 +19,7 @@ from hardmax.cli.parts.output import (
     write_text,
 )
 from hardmax.cli.parts.running import Running, is_folder
-from hardmax.networks.files.opening import check_target
+from hardmax.networks.files.opening import check_target, csv_text
 
 if TYPE_CHECKING:
     from hardmax.heads.classes.audit import ClassAudit
@@ -158,16 +156,14 @@ def _write(audit: ClassAudit, facts: dict[str, Any], out: Path, model: Path) -> 
 
 
 def _table(rows: list[dict[str, Any]]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
     columns = ["class", "name", "verdict", "length", "bias", *(["lift"] if any("lift" in row for row in rows) else [])]
-    writer.writerow([*columns, "rivals"])
+    table = []
     for row in rows:
         name = row["name"]
         plain = f"'{name}" if name[:1] in tuple("=+-@\t\r") else name  # a spreadsheet would run it
         values = [plain if column == "name" else row.get(column, "") for column in columns]
-        writer.writerow([*values, " ".join(map(str, row["rivals"]))])
-    return text.getvalue()
+        table.append([*values, " ".join(map(str, row["rivals"]))])
+    return csv_text([*columns, "rivals"], table)
 
 
 def _repaired(audit: ClassAudit, place: OnnxBias, margin: float, out: Path) -> dict[str, Any]:

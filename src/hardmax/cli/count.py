@@ -84,7 +84,7 @@ def count(
         "domain": named.facts,
         **found,
         "seconds": time.perf_counter() - start,
-        "changes": list(hard.changes),
+        "changes": list(hard.network.changes),
     }
     tell(facts, as_json, lambda: print_line(*_lines(facts, hard.title)))
     return 0 if facts["is_complete"] else 3

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +13,7 @@ from hardmax.cli.parts.output import ForceOption, JsonOption, picked, print_line
 from hardmax.cli.parts.running import Running, is_folder
 from hardmax.cli.parts.sources import inputs_file
 from hardmax.html import several
-from hardmax.networks.files.opening import check_target
+from hardmax.networks.files.opening import check_target, csv_text
 
 if TYPE_CHECKING:
     from hardmax.cells.complex import CellComplex
@@ -126,7 +124,7 @@ def _facts(cells: CellComplex, hard: HardModel, named: NamedDomain, written: lis
         "domain": named.facts,
         **picked(cells, "n_cells", "exactness", "is_complete"),
         "written": written,
-        "changes": list(hard.changes),
+        "changes": list(hard.network.changes),
     }
 
 
@@ -159,17 +157,15 @@ def cells_csv(cells: CellComplex) -> str:
     """
     regions: list[Any] = cells.region_of.tolist() if cells.is_complete else [""] * cells.n_cells
     is_small = cells.n_outputs * cells.dim <= _MOST_NUMBERS
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    heading = ["cell", "region", "map", "label", "volume", "exactness", "point"]
-    writer.writerow([*heading, "offset", "slope"] if is_small else heading)
+    heading = ["cell", "region", "map", "label", "volume", "exactness", "point", *(["offset", "slope"] * is_small)]
+    rows = []
     columns = (regions, cells.map_of.tolist(), cells.labels, cells.volumes.tolist(), cells.interior_points)
     for index, (region, map_, label, volume, point) in enumerate(zip(*columns, strict=True)):
         row = [index, region, map_, _joined(label), volume, cells.exactness.value, _joined(point)]
         if is_small:
             row += [_joined(cells.offsets[index]), _joined(cells.slopes[index])]
-        writer.writerow(row)
-    return text.getvalue()
+        rows.append(row)
+    return csv_text(heading, rows)
 
 
 def _joined(values: Any) -> str:

@@ -57,7 +57,7 @@ def sample(
         **picked(found, "interval", "is_hashed"),
         "warning": found.warning and for_the_command_line(found.warning),
         "exactness": found.exactness,
-        "changes": list(hard.changes),
+        "changes": list(hard.network.changes),
         "true_cells": _true_cells(hard.network, named.domain) if found.is_complete else None,
     }
     tell(facts, as_json, lambda: print_line(*_lines(facts, hard.title)))

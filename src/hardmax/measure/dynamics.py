@@ -15,8 +15,6 @@ with the step, what it is a number of, and how far it can be trusted.
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import os
 from collections.abc import Callable, Iterable, Sequence
@@ -39,7 +37,7 @@ from hardmax.heads.capture.capturing import capture
 from hardmax.heads.fidelity import compare
 from hardmax.heads.find import heads_of
 from hardmax.heads.trials import decided, right_decisions
-from hardmax.networks.files.opening import check_target, package_version, write_bytes
+from hardmax.networks.files.opening import check_target, csv_text, package_version, write_bytes
 from hardmax.networks.files.torch_modules import from_torch
 from hardmax.networks.network import Network
 from hardmax.networks.skeleton import skeleton
@@ -406,11 +404,7 @@ class Recorder:
         if file.suffix.lower() == ".json":
             text = json.dumps({"schema": SCHEMA, "hardmax": package_version(), "rows": self.rows}, allow_nan=False)
         else:
-            buffer = io.StringIO()
-            writer = csv.DictWriter(buffer, COLUMNS, lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(self.rows)
-            text = buffer.getvalue()
+            text = csv_text(COLUMNS, (row.values() for row in self.rows))
         write_bytes(file, text.encode())
         return file
 

@@ -57,7 +57,7 @@ class ClassWork:
 
     def __init__(self, problem: bytes) -> None:
         facts, arrays = unpacked(problem)
-        bounds = (arrays[name] for name in ("low", "high", "centre", "radius"))
+        bounds: list[Any] = [arrays[name] for name in ("low", "high", "centre", "radius")]
         where = read_domain(FeatureDomain(facts["domain"], *bounds), arrays["weights"].shape[1])
         classes, _ = distinct(arrays["weights"], arrays["bias"])
         self.problem = tamed(arrays["weights"], arrays["bias"], classes, where)

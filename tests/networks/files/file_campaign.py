@@ -507,7 +507,7 @@ def use(kind: str, path: Path) -> str:
             if path.suffix == ".csv":
                 with contextlib.suppress(hm.HardmaxError):
                     read_function(path)
-            checked_points(stored_inputs(str(path), "inputs").inputs, (2,), "inputs")
+            checked_points(stored_inputs(str(path), "inputs")[0], (2,), "inputs")
             read_inputs(_layered(), path, None, None)
     except hm.HardmaxError as error:
         if "\n" in str(error) or len(str(error)) > 2000:

@@ -140,16 +140,15 @@ ReferenceOption = Annotated[
 
 @dataclass(frozen=True)
 class HardModel:
-    """A model without temperature: the network, what it is called, and what was changed to make it hard."""
+    """A model without temperature: the network, which knows what was changed to make it hard, and what it is called."""
 
     network: Network
     name: str
-    changes: tuple[str, ...]
 
     @property
     def title(self) -> str:
         """What people are told was looked at."""
-        return f"the skeleton of {self.name}" if self.changes else self.name
+        return f"the skeleton of {self.name}" if self.network.changes else self.name
 
 
 def read_model(source: str) -> tuple[Network, str]:
@@ -198,7 +197,7 @@ def hardened(net: Network, name: str, points: NDArray[np.float64] | None, refere
             f"{name}: {hard.smooth_operations[0]} divides by a norm of its input, so the network has no polyhedral "
             "cells; give --inputs FILE --reference ROW to freeze such divisors at one input"
         )
-    return HardModel(hard, name, hard.changes)
+    return HardModel(hard, name)
 
 
 def reference_of(points: NDArray[np.float64] | None, reference: int | None) -> NDArray[np.float64] | None:
@@ -238,7 +237,7 @@ def read_labels(source: str | None, inputs: str | None) -> NDArray[Any] | None:
     if source is None and inputs == EXAMPLES:
         return default_examples().labels
     if source is None:
-        return None if inputs is None else stored_inputs(inputs, f"--inputs {inputs}").labels
+        return None if inputs is None else stored_inputs(inputs, f"--inputs {inputs}")[1]
     where = f"--labels {source}"
     array = stored_array(source, LABEL_NAMES, where)
     if array.ndim == 2 and array.shape[1] == 1:  # a .csv of one column

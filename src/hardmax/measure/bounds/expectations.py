@@ -31,7 +31,7 @@ from typing import NamedTuple
 from hardmax.errors import ParameterError
 from hardmax.exact.rationals import float_above, float_below, nearest_float
 from hardmax.exactness import Exactness
-from hardmax.measure.bounds._counts import count
+from hardmax.exactness import check_count as count
 from hardmax.measure.bounds.angles import SimplexAngles, simplex_angles
 from hardmax.measure.bounds.feedforward import zaslavsky
 

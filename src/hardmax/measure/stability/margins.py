@@ -16,9 +16,9 @@ from typing import Any
 from hardmax.errors import ParameterError
 from hardmax.exact import decimals
 from hardmax.exact.decimals import digits, exact, log_exceeds, nearest, power_of_ten, up
+from hardmax.exactness import check_count as count
 from hardmax.exactness import check_temperature
 from hardmax.html import ShownAsTable
-from hardmax.measure.bounds._counts import count
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,8 @@ Every reader of the package goes through ``open_file``, ``contents`` or ``text_o
 
 from __future__ import annotations
 
+import csv
+import io
 import os
 import secrets
 import signal
@@ -204,6 +206,23 @@ def _tidy_and_end(number: int, _frame: Any) -> None:
             os.unlink(temporary)
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
+
+
+def csv_text(columns: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
+    """A table as CSV; floats in the fewest digits that read back as the same number, None as nothing.
+
+    Examples
+    --------
+    >>> print(csv_text(("panel", "cells"), [("a, b", 21), ("c", None)]), end="")
+    panel,cells
+    "a, b",21
+    c,
+    """
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(rows)
+    return text.getvalue()
 
 
 def check_target(

@@ -102,7 +102,7 @@ def relu_then_linear(source, before, parents, labels, layer, sums):
     """``columns.T @ (labels * source[parent]) + bias`` for each child and coefficient, and what ``_errors`` returns.
 
     The first is (child, term, out). ``layer``: ``columns`` (in, out), the weight transposed, and ``bias``. Numpy twin:
-    ``relu_then_linear_plain``.
+    ``_relu_then_linear`` in ``tests/networks/slices/test_slices.py``.
     """
     n_children, out_width = len(parents), layer[0].shape[1]
     result, steps = np.empty((n_children, source.shape[1], out_width)), np.empty(n_children)
@@ -111,15 +111,6 @@ def relu_then_linear(source, before, parents, labels, layer, sums):
     else:
         _chains(source, parents, labels, layer, result, steps)
     return result, *_errors(source, before, parents, steps, sums)
-
-
-def relu_then_linear_plain(source, parents, labels, columns, bias):
-    """What ``relu_then_linear`` computes, in one matrix product."""
-    masked = source[parents] * (labels == 1)[:, None, :]
-    result = masked @ columns
-    if len(bias):
-        result[:, 0] += bias
-    return result
 
 
 @kernel(nogil=True)

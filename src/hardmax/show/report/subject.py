@@ -245,10 +245,8 @@ def read_inputs(
         note = f"{N_SAMPLED} standard normal inputs drawn with seed {SEED}, since none were given."
     elif isinstance(inputs, str | os.PathLike):
         where = str(inputs)
-        stored = stored_inputs(where, where)
-        points = stored.inputs
-        labels = stored.labels if labels is None else labels
-        tokens = stored.tokens if tokens is None else tokens
+        points, own_labels, own_tokens = stored_inputs(where, where)
+        labels, tokens = own_labels if labels is None else labels, own_tokens if tokens is None else tokens
         note = f"read from {Path(inputs).name}."
     else:
         points, note = _array(inputs), "given as an array."
