@@ -39,6 +39,12 @@ class ReadOnlyArrays:
                 value.setflags(write=False)
 
 
+def frozen(array: Array) -> Array:
+    """The array itself, made read-only."""
+    array.setflags(write=False)
+    return array
+
+
 def share_interval(share: float, n: int, level: float = 0.95) -> tuple[float, float]:
     """Where a share lies that was measured as ``share`` on ``n`` independent draws, after Clopper and Pearson.
 
@@ -231,8 +237,7 @@ def finite_numbers(what: str, values: Any, shape: tuple[Any, ...] | None = None,
             f"{what}: entry {list(position)} is {array[position]}; expected finite numbers. "
             "Replace NaN and infinite entries first."
         )
-    array.setflags(write=False)
-    return array
+    return frozen(array)
 
 
 def is_finite(value: Any) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hardmax.errors import ParameterError, PrecisionError
 from hardmax.exactness import FloatArray
@@ -24,9 +23,3 @@ def within_range(values: FloatArray, words: str) -> FloatArray:
     if not np.isfinite(values).all():
         raise PrecisionError(f"expected {words} within float64, got an overflow; scale the numbers down")
     return values
-
-
-def frozen(array: NDArray[Any]) -> NDArray[Any]:
-    """The array itself, made read-only."""
-    array.setflags(write=False)
-    return array

@@ -15,8 +15,8 @@ from hardmax.errors import DomainError
 from hardmax.exact.elimination import rank
 from hardmax.exact.integers import Row
 from hardmax.exact.rationals import nearest_float
-from hardmax.exactness import FloatArray, finite_numbers
-from hardmax.tropical._checks import check_polynomial, frozen, within_range
+from hardmax.exactness import FloatArray, finite_numbers, frozen
+from hardmax.tropical._checks import check_polynomial, within_range
 from hardmax.tropical._epigraph import Corner, epigraph
 from hardmax.views import view
 

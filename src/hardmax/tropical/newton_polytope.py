@@ -16,8 +16,7 @@ from hardmax.errors import EmptyError
 from hardmax.exact.elimination import rank
 from hardmax.exact.integers import determinant, integer_rows, integers
 from hardmax.exact.rationals import nearest_float
-from hardmax.exactness import FloatArray, finite_numbers
-from hardmax.tropical._checks import frozen
+from hardmax.exactness import FloatArray, finite_numbers, frozen
 from hardmax.tropical._epigraph import generators
 from hardmax.tropical.sums.joint_cells import minkowski_vertices
 from hardmax.tropical.sums.terms import Terms

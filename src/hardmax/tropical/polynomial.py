@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import EmptyError, ParameterError, ShapeError
-from hardmax.exactness import FloatArray, check_temperature, finite_numbers, is_finite
+from hardmax.exactness import FloatArray, check_temperature, finite_numbers, frozen, is_finite
 from hardmax.html import block, table
-from hardmax.tropical._checks import check_polynomial, frozen, within_range
+from hardmax.tropical._checks import check_polynomial, within_range
 from hardmax.tropical.dual_subdivision import dual_subdivision
 from hardmax.tropical.hypersurface import hypersurface
 from hardmax.tropical.maslov import soft_sum

@@ -16,8 +16,8 @@ from numpy.typing import ArrayLike
 
 from hardmax.errors import EmptyError, ParameterError, ShapeError
 from hardmax.exact.integers import integers
-from hardmax.exactness import FloatArray, IntArray, as_tuple, finite_numbers
-from hardmax.tropical._checks import check_polynomial, frozen
+from hardmax.exactness import FloatArray, IntArray, as_tuple, finite_numbers, frozen
+from hardmax.tropical._checks import check_polynomial
 from hardmax.tropical.polynomial import TropicalPolynomial, TropicalRational
 from hardmax.tropical.sums.hull import components
 from hardmax.tropical.sums.joint_cells import common_refinement

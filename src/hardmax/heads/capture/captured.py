@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import EmptyError, ParameterError, ShapeError, WeightError
-from hardmax.exactness import FloatArray, IntArray, check_kept
+from hardmax.exactness import FloatArray, IntArray, check_kept, frozen
 from hardmax.html import block, table
 from hardmax.networks import evaluation
 from hardmax.views import view
@@ -386,6 +386,4 @@ def read_only(values: Any, dtype: Any = np.float64) -> NDArray[Any]:
     """
     if isinstance(values, np.ndarray) and values.dtype == dtype and not values.flags.writeable:
         return values
-    array = np.array(values, dtype=dtype, order="C")
-    array.setflags(write=False)
-    return array
+    return frozen(np.array(values, dtype=dtype, order="C"))

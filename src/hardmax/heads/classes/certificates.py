@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from hardmax.cells.storage import npz_path, read_arrays, write_arrays
 from hardmax.errors import FileFormatError, ParameterError, PrecisionError
 from hardmax.exact.elimination import solve_floats
-from hardmax.exactness import BoolArray, Exactness, FloatArray, IntArray, ReadOnlyArrays, as_index
+from hardmax.exactness import BoolArray, Exactness, FloatArray, IntArray, ReadOnlyArrays, as_index, frozen
 from hardmax.heads.classes.domains import FeatureDomain, read_domain
 from hardmax.heads.classes.sources import arrays_head
 from hardmax.heads.classes.verdicts import DEAD, LIVE, UNDECIDED, Cover
@@ -73,8 +73,7 @@ class Certificate:
             if not (np.isfinite(found).all() and (found > 0).all()):
                 found = np.array([float(x) for x in self.exact()])
         found = found / found.sum() if len(found) else found
-        found.setflags(write=False)
-        return found
+        return frozen(found)
 
     def exact(self) -> tuple[Fraction, ...]:
         """The rivals' weights as rationals: nonnegative, of sum one.

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from hardmax.errors import EmptyError, ParameterError, ShapeError, WeightError
-from hardmax.exactness import FloatArray, as_tuple, detached, if_transposed
+from hardmax.exactness import FloatArray, as_tuple, detached, frozen, if_transposed
 from hardmax.networks.files.opening import text_of
 
 
@@ -78,9 +78,7 @@ def arrays_head(weights: Any, bias: Any, names: Sequence[str] | None, where: str
     words = tuple(map(str, range(n))) if names is None else tuple(map(str, names))
     if len(words) != n:
         raise ShapeError(f"names: expected {n}, one for each class, got {len(words)}; is one for the blank missing?")
-    rows.setflags(write=False)
-    shifts.setflags(write=False)
-    return ClassHead(rows, shifts, words, where)
+    return ClassHead(frozen(rows), frozen(shifts), words, where)
 
 
 def listed_layers(layers: Iterable[tuple[str, Sequence[int]]]) -> str:
