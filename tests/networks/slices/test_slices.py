@@ -17,6 +17,7 @@ from hardmax.networks.slices._slice_kernels import relu_then_linear, row_magnitu
 from hardmax.networks.slices.coefficients import Arithmetic, SliceProgram
 from hardmax.networks.slices.stages import Plan
 from networks.builders import network_of
+from oracles.kernel_twins import relu_then_linear_plain
 from oracles.network_cases import random_network
 
 
@@ -73,15 +74,6 @@ def test_small_integers_are_propagated_without_any_error():
     assert output.bounds is not None and not output.bounds.error.any()
 
 
-def _relu_then_linear(source, parents, labels, columns, bias):
-    """What ``relu_then_linear`` computes, in one matrix product."""
-    masked = source[parents] * (labels == 1)[:, None, :]
-    result = masked @ columns
-    if len(bias):
-        result[:, 0] += bias
-    return result
-
-
 @pytest.mark.parametrize("out_width", [1, 3, 7, 40])
 @pytest.mark.parametrize("with_bias", [True, False])
 def test_relu_and_linear_in_one_pass_equal_their_plain_twin(out_width, with_bias):
@@ -95,7 +87,7 @@ def test_relu_and_linear_in_one_pass_equal_their_plain_twin(out_width, with_bias
     bias = rng.integers(-9, 10, out_width).astype(float) if with_bias else np.empty(0)
     before, sums = np.zeros((6, 3)), (180.0, 9.0, np.full(3, 2.0**53))
     result, error, is_small = relu_then_linear(source, before, parents, labels, (columns, bias), sums)
-    assert (result == _relu_then_linear(source, parents, labels, columns, bias)).all()
+    assert (result == relu_then_linear_plain(source, parents, labels, columns, bias)).all()
     assert is_small and error.shape == (300, 3) and not error.any()
     before[:, 1] = 5e-324
     error = relu_then_linear(source, before, parents, labels, (columns, bias), (180.0, 9.0, np.array([0.0, 0.0, 1e9])))[

@@ -102,7 +102,7 @@ def relu_then_linear(source, before, parents, labels, layer, sums):
     """``columns.T @ (labels * source[parent]) + bias`` for each child and coefficient, and what ``_errors`` returns.
 
     The first is (child, term, out). ``layer``: ``columns`` (in, out), the weight transposed, and ``bias``. Numpy twin:
-    ``_relu_then_linear`` in ``tests/networks/slices/test_slices.py``.
+    ``relu_then_linear_plain`` in ``tests/oracles``.
     """
     n_children, out_width = len(parents), layer[0].shape[1]
     result, steps = np.empty((n_children, source.shape[1], out_width)), np.empty(n_children)
