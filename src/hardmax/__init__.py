@@ -16,10 +16,10 @@ Traceback (most recent call last):
 AttributeError: module 'hardmax' has no attribute 'no_such_name'
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from hardmax.version import __version__ as __version__
+from hardmax.views import late
 
 if TYPE_CHECKING:
     from hardmax import constructions as constructions
@@ -53,13 +53,13 @@ if TYPE_CHECKING:
     from hardmax.errors import HardmaxError as HardmaxError
     from hardmax.heads import fidelity as fidelity
     from hardmax.heads.analysis import analyse_heads as analyse_heads
+    from hardmax.heads.attention_margins import attention_margins as attention_margins
     from hardmax.heads.capture import models as models
     from hardmax.heads.capture.capturing import capture as capture
     from hardmax.heads.capture.routers import capture_routers as capture_routers
     from hardmax.heads.classes.audit import ClassAudit as ClassAudit
     from hardmax.heads.classes.audit import audit_classes as audit_classes
     from hardmax.heads.classes.audit import load_classes as load_classes
-    from hardmax.heads.devices.margins import attention_margins as attention_margins
     from hardmax.heads.diagram.ghost_regions import ghost_regions as ghost_regions
     from hardmax.heads.diagram.power_diagram import power_diagram as power_diagram
     from hardmax.heads.diagram.pullback import pull_back as pull_back
@@ -115,10 +115,10 @@ _DEFINED = {
     "piecewise_linear_from_pieces",
     "errors": "HardmaxError",
     "heads.analysis": "analyse_heads",
+    "heads.attention_margins": "attention_margins",
     "heads.capture.capturing": "capture",
     "heads.capture.routers": "capture_routers",
     "heads.classes.audit": "ClassAudit audit_classes load_classes",
-    "heads.devices.margins": "attention_margins",
     "heads.diagram.ghost_regions": "ghost_regions",
     "heads.diagram.power_diagram": "power_diagram",
     "heads.diagram.pullback": "pull_back",
@@ -162,17 +162,7 @@ __all__ = sorted([*_NAMES, *_MODULES])
 
 
 if not TYPE_CHECKING:  # a type checker should refuse unknown names, which a module __getattr__ would let pass
-
-    def __getattr__(name: str) -> object:
-        """Load a public name on first use and keep it."""
-        if name in _NAMES:
-            value: object = getattr(import_module(_NAMES[name]), name)
-        elif name in _MODULES:
-            value = import_module(_MODULES[name])
-        else:
-            raise AttributeError(f"module 'hardmax' has no attribute {name!r}")
-        globals()[name] = value
-        return value
+    __getattr__ = late(globals(), _NAMES, _MODULES)
 
 
 def __dir__() -> list[str]:

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from hardmax.errors import ParameterError
 from hardmax.exact.rounding import SAFETY, length_above
 from hardmax.exactness import FloatArray, IntArray
+from hardmax.heads.attention_margins import single_margin_error, single_tensor, whole_binary32
 from hardmax.heads.capture.packages import torch_library
-from hardmax.heads.devices.margins import single_margin_error, single_tensor, whole_binary32
 from hardmax.networks.files.opening import refusing
 
 #: Scores held at once, on a device with its own memory and without.
