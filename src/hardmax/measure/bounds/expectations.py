@@ -66,15 +66,6 @@ class Mean(float):
         mean.exactness = Exactness.EXACT if is_exact else Exactness.CERTIFIED
         return mean
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return _restored, (float(self), self.lower, self.upper, self.exactness)
-
-
-def _restored(value: float, lower: float, upper: float, exactness: Exactness) -> Mean:
-    mean = Mean(value)
-    mean.lower, mean.upper, mean.exactness = lower, upper, exactness
-    return mean
-
 
 def expected_joint_cells(n_keys: int, n_heads: int, dim: int, affine: bool) -> Mean:
     """The mean number of joint cells of ``n_heads`` Gaussian heads with ``n_keys`` keys each in R^dim.
