@@ -314,11 +314,7 @@ class TropicalRational:
     def __post_init__(self) -> None:
         check_polynomial(self.numerator, "numerator")
         check_polynomial(self.denominator, "denominator")
-        if self.numerator.dim != self.denominator.dim:
-            raise ShapeError(
-                f"expected numerator and denominator in one dimension, got {self.numerator.dim} and "
-                f"{self.denominator.dim}; compose one with an affine map first"
-            )
+        _check_same_dim(self.numerator, self.denominator)
 
     @classmethod
     def from_polynomial(cls, polynomial: TropicalPolynomial) -> TropicalRational:

@@ -15,15 +15,15 @@ any positive number, computed with scores of the form a + b e.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from math import lcm
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hardmax.exactness import Exactness, FloatArray, IntArray, ReadOnlyArrays, check_temperature
-from hardmax.heads.diagram.orders import Row, is_multiple, value_at, witness
+from hardmax.exactness import Exactness, FloatArray, IntArray, check_temperature
+from hardmax.heads.diagram.orders import Row, SetDiagram, is_multiple, value_at, witness
 
 if TYPE_CHECKING:
     from hardmax.heads.diagram.power_diagram import PowerDiagram
@@ -32,7 +32,7 @@ _Support = tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False)
-class SparsemaxDiagram(ReadOnlyArrays):
+class SparsemaxDiagram(SetDiagram):
     """The cells of a sparsemax head, in the order of their supports.
 
     ``supports`` are the sets of keys with positive weight on each cell, sorted; ``neighbours`` (n, 2) the pairs of
@@ -42,18 +42,6 @@ class SparsemaxDiagram(ReadOnlyArrays):
     temperature: float
     supports: tuple[_Support, ...]
     neighbours: IntArray
-    exactness: Exactness
-    _scores: tuple[Row, ...] = field(repr=False)
-    _points: tuple[tuple[Fraction, ...], ...] = field(repr=False)
-
-    @property
-    def n_cells(self) -> int:
-        """How many sets are the support somewhere on an open set."""
-        return len(self.supports)
-
-    def exact_interior_point(self, cell: int) -> tuple[Fraction, ...]:
-        """A query inside a cell."""
-        return self._points[cell]
 
     def weights(self, cell: int) -> tuple[FloatArray, FloatArray]:
         """The weights on a cell as an affine map: slopes (N, d) and offsets (N,), rounded once."""
@@ -93,7 +81,7 @@ def sparsemax_diagram(diagram: PowerDiagram, temperature: float) -> SparsemaxDia
     number = {support: cell for cell, support in enumerate(supports)}
     edges = np.array(sorted((number[a], number[b]) for a, b in pairs), dtype=np.int64).reshape(-1, 2)
     inner = tuple(points[support] for support in supports)
-    return SparsemaxDiagram(float(temperature), supports, edges, Exactness.EXACT, scores, inner)
+    return SparsemaxDiagram(scores, inner, Exactness.EXACT, float(temperature), supports, edges)
 
 
 def _negated(row: Row) -> Row:
