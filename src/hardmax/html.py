@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from html import escape
@@ -20,6 +21,9 @@ _MARK = (
     "font-size:0.75em;padding:0.05em 0.5em;border:1px solid currentColor;border-radius:999px;white-space:nowrap;"
     "opacity:0.8"
 )
+
+#: What would move the cursor, colour the terminal or turn the text around: controls, marks of direction, surrogates.
+_INVISIBLE = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
 
 
 def exactness_mark(exactness: str) -> str:
@@ -97,6 +101,21 @@ def shown(value: object) -> str:
     if isinstance(value, list | tuple):
         return " ".join(f"{entry:.4g}" if isinstance(entry, float) else shown(entry) for entry in value)
     return str(value)
+
+
+def visible(text: str) -> str:
+    """Text in which every character can be seen: file names and names in models may hold any.
+
+    Examples
+    --------
+    >>> visible("\\x1b[31mred.onnx"), visible("new\\nline"), visible("plain")
+    ('\\\\x1b[31mred.onnx', 'new\\\\x0aline', 'plain')
+    """
+    return _INVISIBLE.sub(lambda found: _escape(ord(found.group())), text)
+
+
+def _escape(code: int) -> str:
+    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
 
 
 def several(number: int, what: str) -> str:

@@ -11,7 +11,7 @@ import pytest
 import hardmax as hm
 from cli.commands import facts_of, inputs, run, soft_network
 from hardmax.cli import main
-from hardmax.cli.parts.output import visible
+from hardmax.html import visible
 
 MARK = b"\xef\xbb\xbf"  # what spreadsheets put before their text
 

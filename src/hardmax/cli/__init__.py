@@ -16,11 +16,12 @@ from typing import Annotated, Any, TextIO
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from hardmax.cli.parts.output import for_the_command_line, visible
+from hardmax.cli.parts.output import for_the_command_line
 from hardmax.cli.parts.running import grouped
 from hardmax.cli.parts.sources import join_words
 from hardmax.errors import HardmaxError
 from hardmax.exact.notices import announced
+from hardmax.html import visible
 from hardmax.version import __version__
 
 

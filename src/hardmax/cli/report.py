@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hardmax.cli.parts.comparing import compared_parts
-from hardmax.cli.parts.output import ForceOption, JsonOption, picked, print_line, tell, visible, working
+from hardmax.cli.parts.output import ForceOption, JsonOption, picked, print_line, tell, working
 from hardmax.cli.parts.sources import BUILTIN, complete_model, inputs_file
 from hardmax.cli.parts.sources import EXAMPLES as LOOKUP_EXAMPLES
 from hardmax.cli.parts.trained import TextsOption, is_trained, read_trained, refuse_texts
+from hardmax.html import visible
 from hardmax.networks.files.opening import check_target
 
 if TYPE_CHECKING:

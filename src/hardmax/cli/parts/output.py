@@ -16,9 +16,9 @@ from typing import Annotated, Any
 
 import typer
 
+from hardmax.html import visible
+
 _WIDTH_IN_FILES = 120  # of tables; a terminal has a width of its own
-#: What would move the cursor, colour the terminal or turn the text around: controls, marks of direction, surrogates.
-_INVISIBLE = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
 SCHEMA = 1  # of what --json prints: raised when a key changes its meaning
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
@@ -48,21 +48,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(entry) for entry in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def visible(text: str) -> str:
-    """Text in which every character can be seen: file names and names in models may hold any.
-
-    Examples
-    --------
-    >>> visible("\\x1b[31mred.onnx"), visible("new\\nline"), visible("plain")
-    ('\\\\x1b[31mred.onnx', 'new\\\\x0aline', 'plain')
-    """
-    return _INVISIBLE.sub(lambda found: _escape(ord(found.group())), text)
-
-
-def _escape(code: int) -> str:
-    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
 
 
 def typed_command() -> str:

@@ -9,9 +9,9 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from hardmax.cli.parts.output import visible
 from hardmax.errors import DomainError
 from hardmax.exactness import FloatArray
+from hardmax.html import visible
 from hardmax.show.colours import INK, wall_width
 from hardmax.show.drawing import cell_shades, walls_by_layer
 from hardmax.show.svg import picture, tag
