@@ -120,7 +120,7 @@ def test_texts_that_do_not_fit_are_refused(model, text, error, says):
 
 
 def test_a_continuation_has_at_least_one_token(model):
-    with pytest.raises(ParameterError, match="n_tokens: expected at least 1, got 0"):
+    with pytest.raises(ParameterError, match="n_tokens: expected an integer of at least 1, got 0"):
         model.continuation("Hello", 0)
 
 

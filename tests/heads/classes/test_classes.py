@@ -404,7 +404,7 @@ def test_a_cell_too_thin_for_floats_has_a_rational_witness():
         (WeightError, {"source": [[1.0], [np.inf]]}, r"weights\[1, 0\] is inf"),
         (WeightError, {"source": [[1.0]], "bias": [-np.inf]}, r"bias\[0\] is -inf"),
         (WeightError, {"source": [["a"]]}, "expected real numbers"),
-        (ShapeError, {"source": [[1.0], [1.0, 2.0]]}, "rectangular"),
+        (ShapeError, {"source": [[1.0], [1.0, 2.0]]}, "rows of several lengths"),
         (WeightError, {"source": [[1j]]}, "expected real numbers"),
         (WeightError, {"source": [[2**60 + 1]]}, "binary64 cannot hold"),
         (ShapeError, {"source": [1.0, 2.0]}, r"expected \(N, d\)"),

@@ -6,7 +6,8 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from hardmax.errors import FileFormatError, ParameterError, needing
+from hardmax.errors import FileFormatError, needing
+from hardmax.exactness import check_count
 from hardmax.heads.capture.calls import heads_of_calls
 from hardmax.heads.capture.captured import Capture
 from hardmax.heads.capture.hugging_face import attention_calls, recording
@@ -54,8 +55,7 @@ class CausalModel(TextModel):
         """
         import torch
 
-        if n_tokens < 1:
-            raise ParameterError(f"n_tokens: expected at least 1, got {n_tokens}")
+        check_count("n_tokens", n_tokens)
         numbers, _ = self.encoded(prompt, 0)
         ids, cache = torch.tensor([numbers]), None
         written: list[int] = []

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from hardmax.cells.domains import Domain, Plane
 from hardmax.cells.storage import network_hash
 from hardmax.errors import EmptyError, HardmaxError, NotPiecewiseAffineError, ParameterError, ShapeError
+from hardmax.exactness import as_array
 from hardmax.heads.hardening import soft_network
 from hardmax.html import several
 from hardmax.networks import operations as op
@@ -249,7 +250,7 @@ def read_inputs(
         labels, tokens = own_labels if labels is None else labels, own_tokens if tokens is None else tokens
         note = f"read from {Path(inputs).name}."
     else:
-        points, note = _array(inputs), "given as an array."
+        points, note = as_array("inputs", inputs), "given as an array."
     points = checked_points(points, net.input_shape, where)
     n = len(points)
     names = None if tokens is None else _names(tokens, n)
@@ -259,13 +260,6 @@ def read_inputs(
         points, names = points[:MOST_INPUTS], names and names[:MOST_INPUTS]
         answers = None if answers is None else answers[:MOST_INPUTS]
     return Inputs(points, answers, names, note if inputs is None else f"{several(n, 'input')}, {note}")
-
-
-def _array(values: ArrayLike) -> NDArray[Any]:
-    try:
-        return np.asarray(values)
-    except ValueError as error:
-        raise ShapeError(f"inputs: expected an array of numbers, got rows of several lengths ({error})") from None
 
 
 def _names(tokens: Sequence[Any], n: int) -> tuple[tuple[str, ...], ...]:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from hardmax.errors import EmptyError, ParameterError, ShapeError, WeightError
-from hardmax.exactness import FloatArray, as_tuple, detached, frozen, if_transposed
+from hardmax.exactness import FloatArray, as_array, as_tuple, frozen, if_transposed
 from hardmax.networks.files.opening import text_of
 
 
@@ -89,10 +89,7 @@ def listed_layers(layers: Iterable[tuple[str, Sequence[int]]]) -> str:
 
 def _exact_floats(values: Any, words: str) -> FloatArray:
     """A new array of binary64 numbers equal to the given ones."""
-    try:
-        given = np.asarray(detached(values))
-    except (TypeError, ValueError) as error:  # rows of different lengths
-        raise ShapeError(f"{words}: expected a rectangular array of numbers ({error})") from error
+    given = as_array(words, values)
     if given.dtype.kind not in "fiub" and given.dtype.name != "bfloat16":
         raise WeightError(f"{words}: expected real numbers, got {given.dtype}")
     numbers = np.array(given, dtype=np.float64, order="C")
