@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from math import comb
+from time import perf_counter
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -49,13 +50,17 @@ _FEWEST_CHILDREN = 8
 #: limit on the number of cells. In dimension twelve a piece has tens of thousands: it is cut by one choice at a time.
 _MOST_CORNERS = 1 << 22
 _FEWEST_CORNERS = 1 << 16
-#: Threads: pieces a chunk at most, and pieces times choices that it has at least which is halved for somebody who has
-#: nothing to do, or who will have.
+#: Threads: pieces a chunk at most, and seconds that one takes at least which is halved for somebody who has nothing to
+#: do, or who will have.
 _SHARED_CHUNK = 1 << 11
-_WORTH_A_THREAD = 1 << 10
-_WORTH_SHARING = 1 << 15
+_WORTH_A_THREAD = 5e-5
+_WORTH_SHARING = 1e-3
+#: Seconds a piece and choice, until a stage was seen to take more, or less.
+_USUAL_PACE = 5e-8
 #: Corners of the children that are cut together, before the last stage: room for them is then used again and again.
 _CORNERS_AT_ONCE = 1 << 17
+#: Bytes that glibc is taught to keep (``_keep_memory``); from 32 MiB on it learns nothing.
+_KEPT_BYTES = 31 << 20
 #: How often the main thread looks whether it was interrupted while others work, in seconds.
 _GLANCE = 0.05
 #: Norms that multiply to more than this leave one bound a tensor too coarse; bounds an entry cost less than rationals.
@@ -128,10 +133,35 @@ class Chunk:
     def __len__(self) -> int:
         return len(self.labels)
 
+    @property
+    def stage(self) -> int:
+        """The stage that its pieces wait for."""
+        return self.state.stage + (self.parents is not None)
+
     def owners(self, which: Any) -> IntArray:
         """The state's row of some of the pieces."""
         rows = np.arange(len(self)) if self.rows is None else self.rows
         return np.asarray(rows[which])
+
+    def part(self, first: int, last: int, number: int) -> Chunk:
+        """Pieces first to last - 1."""
+        which = slice(first, last)
+        is_open = self.parents is None
+        return Chunk(
+            (*self.path, number),
+            self.state,
+            None if self.parents is None else self.parents[which],
+            self.labels[which],
+            self.pieces.take(first, last),
+            self.n_decided,
+            None if self.stage_labels is None else self.stage_labels[which],
+            self.share * (last - first) / len(self),
+            self.owners(which) if is_open else None,
+        )
+
+    def halves(self) -> tuple[Chunk, Chunk]:
+        """The chunk in two parts."""
+        return self.part(0, len(self) // 2, 0), self.part(len(self) // 2, len(self), 1)
 
 
 class ExactFollower:
@@ -201,6 +231,15 @@ def _blas_controller() -> Any:
     return ThreadpoolController()
 
 
+@cache
+def _keep_memory() -> None:
+    """Ask for a large block and give it back untouched, once: glibc then keeps freed memory, of up to twice its size.
+
+    Otherwise what one step or search gives back goes to the system, and the next finds new pages, a third of its time.
+    """
+    np.empty(_KEPT_BYTES, dtype=np.uint8)
+
+
 def _program(graph: Graph, origin: NDArray[Any], basis: NDArray[Any], certified: bool) -> SliceProgram:
     """Floats, or floats with bounds: one a tensor, or one an entry where depth would exhaust the former."""
     if not certified:
@@ -218,9 +257,10 @@ class _Threads(Generic[_Result]):
     """
 
     def __init__(
-        self, stack: list[Chunk], step: _Step[_Result], split: Callable[[Chunk, int], list[Chunk]], workers: int
-    ):
-        self._stack, self._step, self._split, self._workers = stack, step, split, workers
+        self, stack: list[Chunk], step: _Step[_Result], choices_left: Callable[[Chunk], int], workers: int
+    ) -> None:
+        self._stack, self._step, self._choices_left, self._workers = stack, step, choices_left, workers
+        self._pace: dict[tuple[int, int], float] = {}  # by stage and choices made: seconds a piece, when last seen
         self._turn = threading.Condition()
         self._results: list[_Result] = []
         self._n_helpers, self._is_waiting, self._stop = 0, False, False
@@ -235,7 +275,7 @@ class _Threads(Generic[_Result]):
                     chunk, ready = self._next()
                     yield from ready
                     if chunk is not None:
-                        children, result = self._step(chunk)
+                        children, result = self._timed(chunk)
                         self._put(children)
                         if result is not None:
                             yield result
@@ -270,12 +310,21 @@ class _Threads(Generic[_Result]):
         if self._stop or not self._stack:
             return None
         chunk = self._stack.pop()
-        if len(chunk) > sum(map(len, self._stack)):
+        if 1 < len(chunk) > sum(map(len, self._stack)):
             somebody_waits = not self._stack and (self._is_waiting or self._n_helpers < self._workers - 1)
-            chunk, *rest = self._split(chunk, _WORTH_A_THREAD if somebody_waits else _WORTH_SHARING)
-            self._stack.extend(rest)
-            self._call()
+            left = self._choices_left(chunk)
+            seconds = len(chunk) * self._pace.get((chunk.stage, chunk.n_decided), _USUAL_PACE * left)
+            if left and seconds >= (_WORTH_A_THREAD if somebody_waits else _WORTH_SHARING):
+                chunk, rest = chunk.halves()
+                self._stack.append(rest)
+                self._call()
         return chunk
+
+    def _timed(self, chunk: Chunk) -> tuple[list[Chunk], _Result | None]:
+        began = perf_counter()
+        children, result = self._step(chunk)
+        self._pace[chunk.stage, chunk.n_decided] = (perf_counter() - began) / len(chunk)
+        return children, result
 
     def _put(self, children: list[Chunk]) -> None:
         with self._turn:
@@ -307,7 +356,7 @@ class _Threads(Generic[_Result]):
                     self._turn.notify_all()
                     return
             try:
-                children, result = self._step(chunk)
+                children, result = self._timed(chunk)
             except BaseException as error:  # handed to the caller's thread, which raises it
                 with self._turn:
                     self._failure, self._stop = error, True
@@ -438,6 +487,7 @@ class Enumeration:
 
     def _run(self, step: _Step[_Result], workers: int, first: Chunk | None = None) -> Iterator[_Result]:
         """Depth first: the newest chunk is opened next, by whichever worker is free."""
+        _keep_memory()
         self.share(workers)
         stack = [first or self.start()]
         if workers == 1:
@@ -448,7 +498,7 @@ class Enumeration:
                 if result is not None:
                     yield result
             return
-        yield from _Threads(stack, step, self._halves, workers).results()
+        yield from _Threads(stack, step, self.choices_left, workers).results()
 
     def _opened(self, chunk: Chunk) -> Chunk:
         """The chunk with the state of its own pieces instead of their parents'."""
@@ -491,7 +541,7 @@ class Enumeration:
                 owners = ancestors if chunk.rows is None else chunk.rows[ancestors]
                 following.append(Chunk(path, state, owners, labels, taken, 0, chosen, share))
         if is_part:
-            following.append(self._part(chunk, slice(cut.n_done, None), len(following)))
+            following.append(chunk.part(cut.n_done, len(chunk), len(following)))
         return following
 
     def _guards(self, chunk: Chunk) -> Guards:
@@ -536,30 +586,10 @@ class Enumeration:
             n += 1
         return first + max(1, int(np.searchsorted(walls, n, side="right")))
 
-    def _halves(self, chunk: Chunk, least: int) -> list[Chunk]:
-        """The chunk in two parts, where it has pieces times choices enough."""
-        stage = chunk.state.stage + (chunk.parents is not None)
-        left = self.program.stages[stage].n_choices - chunk.n_decided if stage < self.program.n_stages else 0
-        if len(chunk) == 1 or len(chunk) * left < least:
-            return [chunk]
-        return [self._part(chunk, slice(0, len(chunk) // 2), 0), self._part(chunk, slice(len(chunk) // 2, None), 1)]
-
-    @staticmethod
-    def _part(chunk: Chunk, which: slice, number: int) -> Chunk:
-        """Some consecutive pieces of a chunk."""
-        first, last, _ = which.indices(len(chunk))
-        is_open = chunk.parents is None
-        return Chunk(
-            (*chunk.path, number),
-            chunk.state,
-            None if chunk.parents is None else chunk.parents[which],
-            chunk.labels[which],
-            chunk.pieces.take(first, last),
-            chunk.n_decided,
-            None if chunk.stage_labels is None else chunk.stage_labels[which],
-            chunk.share * (last - first) / len(chunk),
-            chunk.owners(which) if is_open else None,
-        )
+    def choices_left(self, chunk: Chunk) -> int:
+        """How many choices of its pieces' stage are not made; none where they are finished."""
+        is_finished = chunk.stage == self.program.n_stages
+        return 0 if is_finished else self.program.stages[chunk.stage].n_choices - chunk.n_decided
 
     def _with_settled(self, chunk: Chunk, cut: Cut, stage: Stage) -> tuple[IntArray, NDArray[Any], Polytopes]:
         """All children, in the order of their parents whichever of these were in doubt: parents, labels, pieces."""
