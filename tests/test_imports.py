@@ -122,7 +122,7 @@ def test_the_table_of_names_and_the_types_agree():
     assert _typed_names() == table
 
 
-@pytest.mark.parametrize("table", ["_NAMES", "_MODULES"])
+@pytest.mark.parametrize("table", ["_DEFINED", "_MODULES"])
 def test_the_table_of_names_is_sorted(table):
     names = list(getattr(hardmax, table))
     assert names == sorted(names)

@@ -1,7 +1,7 @@
 """The exact geometry of transformers at zero temperature.
 
 Public names live here and are loaded on first use, so that ``import hardmax`` costs nothing and pulls in
-neither numba nor any optional dependency. To publish a name, add one line to ``_NAMES`` (or one to
+neither numba nor any optional dependency. To publish a name, add it to ``_DEFINED`` (or a line to
 ``_MODULES`` for a namespace such as ``hm.bounds``) and the matching line to the ``TYPE_CHECKING`` block;
 ``tests/test_imports.py`` compares the two.
 
@@ -16,10 +16,10 @@ Traceback (most recent call last):
 AttributeError: module 'hardmax' has no attribute 'no_such_name'
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from hardmax.version import __version__ as __version__
+from hardmax.views import late
 
 if TYPE_CHECKING:
     from hardmax import constructions as constructions
@@ -53,13 +53,13 @@ if TYPE_CHECKING:
     from hardmax.errors import HardmaxError as HardmaxError
     from hardmax.heads import fidelity as fidelity
     from hardmax.heads.analysis import analyse_heads as analyse_heads
+    from hardmax.heads.attention_margins import attention_margins as attention_margins
     from hardmax.heads.capture import models as models
     from hardmax.heads.capture.capturing import capture as capture
     from hardmax.heads.capture.routers import capture_routers as capture_routers
     from hardmax.heads.classes.audit import ClassAudit as ClassAudit
     from hardmax.heads.classes.audit import audit_classes as audit_classes
     from hardmax.heads.classes.audit import load_classes as load_classes
-    from hardmax.heads.devices.margins import attention_margins as attention_margins
     from hardmax.heads.diagram.ghost_regions import ghost_regions as ghost_regions
     from hardmax.heads.diagram.power_diagram import power_diagram as power_diagram
     from hardmax.heads.diagram.pullback import pull_back as pull_back
@@ -75,8 +75,8 @@ if TYPE_CHECKING:
     from hardmax.networks.files.formats import write as write
     from hardmax.networks.files.hf_models import from_hf as from_hf
     from hardmax.networks.files.opening import Limits as Limits
-    from hardmax.networks.files.torch_export import to_torch as to_torch
     from hardmax.networks.files.torch_modules import from_torch as from_torch
+    from hardmax.networks.files.torch_modules import to_torch as to_torch
     from hardmax.networks.layers import Affine as Affine
     from hardmax.networks.layers import Attention as Attention
     from hardmax.networks.layers import HardTanh as HardTanh
@@ -97,71 +97,51 @@ if TYPE_CHECKING:
     from hardmax.tropical.sums.joint_cells import minkowski_vertices as minkowski_vertices
 
 
-# public name -> the module that defines it
-_NAMES = {
-    "Affine": "hardmax.networks.layers",
-    "Attention": "hardmax.networks.layers",
-    "Box": "hardmax.cells.domains",
-    "ClassAudit": "hardmax.heads.classes.audit",
-    "HardTanh": "hardmax.networks.layers",
-    "HardmaxError": "hardmax.errors",
-    "Head": "hardmax.networks.layers",
-    "Limits": "hardmax.networks.files.opening",
-    "Maxout": "hardmax.networks.layers",
-    "Mixture": "hardmax.networks.layers",
-    "Network": "hardmax.networks.network",
-    "Plane": "hardmax.cells.domains",
-    "ReLU": "hardmax.networks.layers",
-    "Residual": "hardmax.networks.layers",
-    "Resources": "hardmax.runs.resources",
-    "Segment": "hardmax.cells.domains",
-    "Space": "hardmax.cells.domains",
-    "Sparsemax": "hardmax.networks.layers",
-    "TopK": "hardmax.networks.layers",
-    "TropicalPolynomial": "hardmax.tropical.polynomial",
-    "analyse_heads": "hardmax.heads.analysis",
-    "approximate": "hardmax.constructions.piecewise",
-    "attention_margins": "hardmax.heads.devices.margins",
-    "audit_classes": "hardmax.heads.classes.audit",
-    "builtin": "hardmax.networks.library",
-    "capture": "hardmax.heads.capture.capturing",
-    "capture_routers": "hardmax.heads.capture.routers",
-    "cells_around": "hardmax.cells.around.search",
-    "count_cells": "hardmax.cells.search",
-    "decision_constant": "hardmax.cells.around.constancy",
-    "decision_radius": "hardmax.cells.around.constancy",
-    "decisions": "hardmax.networks.decisions",
-    "difference_of_maxima": "hardmax.constructions.piecewise",
-    "enumerate_cells": "hardmax.cells.search",
-    "from_arrays": "hardmax.networks.files.foreign_arrays",
-    "from_hf": "hardmax.networks.files.hf_models",
-    "from_torch": "hardmax.networks.files.torch_modules",
-    "ghost_regions": "hardmax.heads.diagram.ghost_regions",
-    "grid_transformer": "hardmax.constructions.grid",
-    "head_roles": "hardmax.heads.roles",
-    "joint_cells": "hardmax.tropical.sums.joint_cells",
-    "kv_cache": "hardmax.heads.kv_cache",
-    "lipschitz": "hardmax.cells.derived.lipschitz",
-    "load_cells": "hardmax.cells.streaming",
-    "load_classes": "hardmax.heads.classes.audit",
-    "local_map": "hardmax.cells.around.local_map",
-    "lower": "hardmax.constructions.lowering.lower",
-    "max_of_minima": "hardmax.constructions.piecewise",
-    "maxout_network": "hardmax.constructions.maxout_form",
-    "maxout_to_transformer": "hardmax.constructions.compiled",
-    "minkowski_vertices": "hardmax.tropical.sums.joint_cells",
-    "piecewise_linear": "hardmax.constructions.piecewise",
-    "piecewise_linear_from_pieces": "hardmax.constructions.piecewise",
-    "power_diagram": "hardmax.heads.diagram.power_diagram",
-    "pull_back": "hardmax.heads.diagram.pullback",
-    "read": "hardmax.networks.files.formats",
-    "sample_cells": "hardmax.measure.sampling",
-    "skeleton": "hardmax.networks.skeleton",
-    "sweep": "hardmax.runs.sweeps",
-    "to_torch": "hardmax.networks.files.torch_export",
-    "verify": "hardmax.cells.verify.verification",
-    "write": "hardmax.networks.files.formats",
+#: Modules with the public names that they define.
+_DEFINED = {
+    "cells.around.constancy": "decision_constant decision_radius",
+    "cells.around.local_map": "local_map",
+    "cells.around.search": "cells_around",
+    "cells.derived.lipschitz": "lipschitz",
+    "cells.domains": "Box Plane Segment Space",
+    "cells.search": "count_cells enumerate_cells",
+    "cells.streaming": "load_cells",
+    "cells.verify.verification": "verify",
+    "constructions.compiled": "maxout_to_transformer",
+    "constructions.grid": "grid_transformer",
+    "constructions.lowering.lower": "lower",
+    "constructions.maxout_form": "maxout_network",
+    "constructions.piecewise": "approximate difference_of_maxima max_of_minima piecewise_linear "
+    "piecewise_linear_from_pieces",
+    "errors": "HardmaxError",
+    "heads.analysis": "analyse_heads",
+    "heads.attention_margins": "attention_margins",
+    "heads.capture.capturing": "capture",
+    "heads.capture.routers": "capture_routers",
+    "heads.classes.audit": "ClassAudit audit_classes load_classes",
+    "heads.diagram.ghost_regions": "ghost_regions",
+    "heads.diagram.power_diagram": "power_diagram",
+    "heads.diagram.pullback": "pull_back",
+    "heads.kv_cache": "kv_cache",
+    "heads.roles": "head_roles",
+    "measure.sampling": "sample_cells",
+    "networks.decisions": "decisions",
+    "networks.files.foreign_arrays": "from_arrays",
+    "networks.files.formats": "read write",
+    "networks.files.hf_models": "from_hf",
+    "networks.files.opening": "Limits",
+    "networks.files.torch_modules": "from_torch to_torch",
+    "networks.layers": "Affine Attention HardTanh Head Maxout Mixture ReLU Residual Sparsemax TopK",
+    "networks.library": "builtin",
+    "networks.network": "Network",
+    "networks.skeleton": "skeleton",
+    "runs.resources": "Resources",
+    "runs.sweeps": "sweep",
+    "tropical.polynomial": "TropicalPolynomial",
+    "tropical.sums.joint_cells": "joint_cells minkowski_vertices",
 }
+#: public name -> the module that defines it
+_NAMES = {name: f"hardmax.{module}" for module, names in _DEFINED.items() for name in names.split()}
 
 # public namespace -> the module it stands for
 _MODULES = {
@@ -182,17 +162,7 @@ __all__ = sorted([*_NAMES, *_MODULES])
 
 
 if not TYPE_CHECKING:  # a type checker should refuse unknown names, which a module __getattr__ would let pass
-
-    def __getattr__(name: str) -> object:
-        """Load a public name on first use and keep it."""
-        if name in _NAMES:
-            value: object = getattr(import_module(_NAMES[name]), name)
-        elif name in _MODULES:
-            value = import_module(_MODULES[name])
-        else:
-            raise AttributeError(f"module 'hardmax' has no attribute {name!r}")
-        globals()[name] = value
-        return value
+    __getattr__ = late(globals(), _NAMES, _MODULES)
 
 
 def __dir__() -> list[str]:

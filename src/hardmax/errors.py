@@ -5,6 +5,11 @@ caller would expect, takes one message, and pickles. A message says what was exp
 where, and what to do next.
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class HardmaxError(Exception):
     """Base of every deliberate error."""
@@ -76,6 +81,15 @@ class WriteError(HardmaxError, OSError):
 
 class MissingExtraError(HardmaxError, ImportError):
     """An optional dependency that is not installed; the message holds the pip line that cures it."""
+
+
+@contextmanager
+def needing(what: str, extra: str) -> Iterator[None]:
+    """While inside, optional packages are imported for ``what``; one that is missing is refused with its pip line."""
+    try:
+        yield
+    except ImportError as error:
+        raise MissingExtraError(f"{what} ({error}): pip install 'hardmax[{extra}]'") from None
 
 
 class MissingModelError(HardmaxError, FileNotFoundError):

@@ -6,6 +6,7 @@ from dataclasses import fields
 from enum import StrEnum
 from math import isfinite
 from numbers import Real
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,12 @@ class ReadOnlyArrays:
             value = getattr(self, field.name)
             if isinstance(value, np.ndarray):
                 value.setflags(write=False)
+
+
+def frozen(array: Array) -> Array:
+    """The array itself, made read-only."""
+    array.setflags(write=False)
+    return array
 
 
 def share_interval(share: float, n: int, level: float = 0.95) -> tuple[float, float]:
@@ -196,8 +203,11 @@ def check_kept(what: str, given: Any, floats: NDArray[Any]) -> None:
             )
 
 
-def finite_numbers(what: str, values: Any) -> FloatArray:
+def finite_numbers(what: str, values: Any, shape: tuple[Any, ...] | None = None, hint: str = "") -> FloatArray:
     """A read-only copy of the values as floats, in C order so that equal weights round equally; refused by name.
+
+    ``shape`` has the size of each axis, a letter where any will do, and ``...`` in front where axes may precede them;
+    ``hint`` says what to do about another.
 
     Examples
     --------
@@ -205,16 +215,29 @@ def finite_numbers(what: str, values: Any) -> FloatArray:
     Traceback (most recent call last):
         ...
     hardmax.errors.WeightError: keys: entry [1] is nan; expected finite numbers. Replace NaN and infinite entries first.
+    >>> finite_numbers("keys", [[1, 2]], ("n", 2)), finite_numbers("keys", [1, 2], (..., 2)).shape
+    (array([[1., 2.]]), (2,))
+    >>> finite_numbers("keys", [1, 2], ("n", 2), "; keys are rows")
+    Traceback (most recent call last):
+        ...
+    hardmax.errors.ShapeError: keys: expected shape (n, 2), got (2,); keys are rows
     """
     array = np.array(numbers(what, values), order="C")
+    if shape is not None:
+        sizes = shape[shape[0] is ... :] if shape else ()
+        have = array.shape[max(array.ndim - len(sizes), 0) :] if shape != sizes else array.shape
+        if len(have) != len(sizes) or any(
+            isinstance(size, int) and size != n for size, n in zip(sizes, have, strict=True)
+        ):
+            words = ", ".join("..." if size is ... else str(size) for size in shape) + ("," if len(shape) == 1 else "")
+            raise ShapeError(f"{what}: expected shape ({words}), got {array.shape}{hint}")
     if not np.isfinite(array).all():
         position = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
         raise WeightError(
             f"{what}: entry {list(position)} is {array[position]}; expected finite numbers. "
             "Replace NaN and infinite entries first."
         )
-    array.setflags(write=False)
-    return array
+    return frozen(array)
 
 
 def is_finite(value: Any) -> bool:
@@ -245,8 +268,32 @@ def positive_number(name: str, value: Any, meaning: str = "") -> float:
     return number
 
 
-def check_count(name: str, value: Any, least: int = 1) -> None:
-    """Refuse what is no integer of at least ``least``, by name; True and False are none.
+def check_temperature(temperature: Any, *, positive: bool = False) -> float:
+    """A finite temperature as a float: at least zero, or above it.
+
+    Examples
+    --------
+    >>> check_temperature(0)
+    0.0
+    >>> check_temperature(-1)
+    Traceback (most recent call last):
+        ...
+    hardmax.errors.ParameterError: temperature: expected a finite number >= 0, got -1; 0 is hard attention, and a ...
+    """
+    try:
+        value = float(temperature)
+    except (TypeError, ValueError, OverflowError):
+        value = np.nan
+    if not 0.0 <= value < np.inf or (positive and not value):
+        raise ParameterError(
+            f"temperature: expected a finite number {'>' if positive else '>='} 0, got {temperature!r:.80}; 0 is hard "
+            "attention, and a standard head has sqrt(d_k) on raw dot products, 1 on scores already divided by that"
+        )
+    return value
+
+
+def check_count(name: str, value: Any, least: int = 1) -> int:
+    """An integer of at least ``least`` given as an argument; others are refused by name, True and False too.
 
     Examples
     --------
@@ -255,11 +302,16 @@ def check_count(name: str, value: Any, least: int = 1) -> None:
         ...
     hardmax.errors.ParameterError: depth: expected an integer of at least 1, got 2.0
     """
-    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
+    try:
+        number = index(value)
+    except TypeError:
+        number = least - 1
+    if isinstance(value, bool) or number < least:
         raise ParameterError(f"{name}: expected an integer of at least {least}, got {value!r:.80}")
+    return number
 
 
-def as_index(what: str, index: Any, count: int) -> int:
+def as_index(what: str, place: Any, count: int) -> int:
     """The index of one of ``count`` things, as an int; others are refused by name, negative ones too.
 
     Examples
@@ -269,9 +321,9 @@ def as_index(what: str, index: Any, count: int) -> int:
         ...
     hardmax.errors.ParameterError: expected a cell between 0 and 2, got 3
     """
-    if not isinstance(index, int | np.integer) or isinstance(index, bool) or not 0 <= index < count:
-        raise ParameterError(f"expected a {what} between 0 and {count - 1}, got {index!r:.80}")
-    return int(index)
+    if not isinstance(place, int | np.integer) or isinstance(place, bool) or not 0 <= place < count:
+        raise ParameterError(f"expected a {what} between 0 and {count - 1}, got {place!r:.80}")
+    return int(place)
 
 
 def check_generator(rng: Any) -> None:

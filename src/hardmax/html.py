@@ -1,17 +1,19 @@
-"""Small pieces of HTML for notebooks: escaped tables, marks of exactness, and results as tables of their fields.
+"""Small pieces of HTML: escaped tables, marks of exactness, results as tables of their fields, what pages embed.
 
 Colours come from the page (``currentColor``), so that light and dark notebooks both read well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from decimal import Decimal
 from html import escape
 from typing import Any
-
-import numpy as np
 
 _CELL = (
     "text-align:left;padding:0.15em 0.9em 0.15em 0;border-bottom:1px solid rgba(128,128,128,0.35);vertical-align:top"
@@ -20,6 +22,9 @@ _MARK = (
     "font-size:0.75em;padding:0.05em 0.5em;border:1px solid currentColor;border-radius:999px;white-space:nowrap;"
     "opacity:0.8"
 )
+
+#: What would move the cursor, colour the terminal or turn the text around: controls, marks of direction, surrogates.
+_INVISIBLE = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
 
 
 def exactness_mark(exactness: str) -> str:
@@ -58,6 +63,19 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, most: int
     return f'<table style="{style}">{top}<tbody>{"".join(body)}</tbody></table>{note}'
 
 
+def records(names: Sequence[str], rows: Sequence[Mapping[str, Any]], *, total: int | None = None) -> str:
+    """A table of some entries of dictionaries, 24 rows at most, of ``total`` where not all are given.
+
+    Examples
+    --------
+    >>> html = records(["n_keys", "head"], [{"head": 1, "n_keys": 5, "name": "left out"}])
+    >>> ">keys<" in html, "left out" in html
+    (True, False)
+    """
+    columns = [name.removeprefix("n_").replace("_", " ") for name in names]
+    return table(columns, [[row[name] for name in names] for row in rows], most=24, total=total)
+
+
 def block(title: str, *parts: str, exactness: str | None = None) -> str:
     """Parts of HTML under a line of escaped text."""
     mark = f" {exactness_mark(exactness)}" if exactness else ""
@@ -86,6 +104,53 @@ def shown(value: object) -> str:
     return str(value)
 
 
+def visible(text: str) -> str:
+    """Text in which every character can be seen: file names and names in models may hold any.
+
+    Examples
+    --------
+    >>> visible("\\x1b[31mred.onnx"), visible("new\\nline"), visible("plain")
+    ('\\\\x1b[31mred.onnx', 'new\\\\x0aline', 'plain')
+    """
+    return _INVISIBLE.sub(lambda found: _escape(ord(found.group())), text)
+
+
+def _escape(code: int) -> str:
+    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
+
+
+def several(number: int, what: str) -> str:
+    """A number of things, in the singular where there is one.
+
+    Examples
+    --------
+    >>> several(1, "cell"), several(1200, "cell")
+    ('1 cell', '1,200 cells')
+    """
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def embedded(data: Any) -> str:
+    """JSON that can stand inside a script element: nothing in it can end the element or begin another.
+
+    Examples
+    --------
+    >>> embedded({"token": "</script>&"})
+    '{"token":"\\\\u003c/script\\\\u003e\\\\u0026"}'
+    """
+    text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def policy(style: str, *scripts: str, more: str) -> str:
+    """A content security policy: no network at all, no style and no script but these, known by their hashes."""
+    first, *others = (
+        f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'" for text in (style, *scripts)
+    )
+    ours = f"style-src {first}; script-src {' '.join(others)}"
+    return f"default-src 'none'; {ours}; {more}; base-uri 'none'; form-action 'none'"
+
+
 class ShownAsTable:
     """Mixin for dataclasses: a notebook shows their fields as a table."""
 
@@ -98,6 +163,7 @@ def result_html(result: Any) -> str:
 
     Examples
     --------
+    >>> import numpy as np
     >>> from dataclasses import dataclass
     >>> @dataclass
     ... class Found:
@@ -122,8 +188,8 @@ def _words(result: Any) -> str:
 
 def _summary(value: Any) -> Any:
     if isinstance(value, tuple | list) and value and is_dataclass(value[0]):
-        return f"{len(value):,} {_words(value[0])}{'' if len(value) == 1 else 's'}"
-    if not isinstance(value, np.ndarray):
+        return several(len(value), _words(value[0]))
+    if not getattr(value, "ndim", 0):  # no array
         return value
     if value.dtype.kind not in "fiub" or value.size == 0:
         return f"array {value.shape}"

@@ -11,8 +11,9 @@ Traceback (most recent call last):
 hardmax.errors.ParameterError: expected figures between 1 and 7, got 9
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from hardmax.views import late
 
 if TYPE_CHECKING:
     from hardmax.show.explorer.page import explore as explore
@@ -30,13 +31,7 @@ __all__ = sorted(_NAMES)
 
 
 if not TYPE_CHECKING:  # a type checker should refuse unknown names, which a module __getattr__ would let pass
-
-    def __getattr__(name: str) -> object:
-        """Load a public name on first use and keep it."""
-        if name not in _NAMES:
-            raise AttributeError(f"module 'hardmax.reports' has no attribute {name!r}")
-        value = globals()[name] = getattr(import_module(_NAMES[name]), name)
-        return value
+    __getattr__ = late(globals(), _NAMES)
 
 
 def __dir__() -> list[str]:

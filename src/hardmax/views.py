@@ -1,5 +1,5 @@
 """What stands above is asked for by name: the picture of a result, a computation as a run.
-What completion shows of a namespace is here too.
+What a namespace loads late, and what completion shows of it, is here too.
 
 Examples
 --------
@@ -9,7 +9,7 @@ Examples
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -35,8 +35,8 @@ _VIEWS = {
     "map_run": "runs.cell_runs",
     "resources": "runs.resources",
     "stored_cells": "runs.cell_runs",
-    "write_cache_page": "show.cache_page",
-    "write_heads_page": "show.heads_page",
+    "write_cache_page": "show.head_pages",
+    "write_heads_page": "show.head_pages",
 }
 
 
@@ -45,15 +45,33 @@ def view(name: str) -> Any:
     return getattr(import_module(f"hardmax.{_VIEWS[name]}"), name)
 
 
+def late(
+    space: dict[str, Any], names: Mapping[str, str], modules: Mapping[str, str] | None = None
+) -> Callable[[str], object]:
+    """The ``__getattr__`` of a module that loads public names on first use and keeps them.
+
+    ``names`` says which module defines each, ``modules`` which module each namespace stands for.
+    """
+    owner, spaces = space["__name__"], modules or {}
+
+    def load(name: str) -> object:
+        if name not in names and name not in spaces:
+            raise AttributeError(f"module {owner!r} has no attribute {name!r}")
+        space[name] = getattr(import_module(names[name]), name) if name in names else import_module(spaces[name])
+        return space[name]
+
+    return load
+
+
 def own_names(space: Mapping[str, object], *more: str) -> list[str]:
     """The names that a namespace offers: its public ones, without the modules and tools it was built with; and more.
 
     Examples
     --------
     >>> import os
-    >>> own_names({"os": os, "table": len, "_hidden": 1, "import_module": import_module}, "late")
-    ['late', 'table']
+    >>> own_names({"os": os, "table": len, "_hidden": 1, "import_module": import_module}, "later")
+    ['later', 'table']
     """
-    tools = ("TYPE_CHECKING", "import_module", "own_names")
+    tools = ("TYPE_CHECKING", "import_module", "late", "own_names")
     own = {name for name, value in space.items() if name[:1] != "_" and not isinstance(value, ModuleType)}
     return sorted((own - {*tools}) | {*more})

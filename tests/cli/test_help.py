@@ -9,7 +9,7 @@ import pytest
 
 from cli.commands import run
 from hardmax.cli import app
-from hardmax.cli.parts.completion import join_words
+from hardmax.cli.parts.sources import join_words
 
 COMMANDS = [command.name for command in app.registered_commands]
 NAMED = {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}  # tests have no shell: it is named instead of found

@@ -9,9 +9,9 @@ import pytest
 import hardmax as hm
 from cli.commands import facts_of, is_one_line, run
 from hardmax.cells.domains import Box
-from hardmax.cli.parts.output import visible
 from hardmax.cli.parts.plane_svg import plane_svg
 from hardmax.errors import DomainError
+from hardmax.html import visible
 from hardmax.networks.library import builtin
 
 UNITS = hm.Affine([[1, 0], [0, 1], [1, 1], [1, -2]], [0, 1, 0.5, 0])

@@ -11,7 +11,7 @@ import pytest
 import hardmax as hm
 from cli.commands import facts_of, inputs, run, soft_network
 from hardmax.cli import main
-from hardmax.cli.parts.output import visible
+from hardmax.html import visible
 
 MARK = b"\xef\xbb\xbf"  # what spreadsheets put before their text
 
@@ -83,7 +83,7 @@ def test_names_of_files_do_not_reach_the_terminal_raw(name, capsys, tmp_path, mo
 
 
 def test_a_name_that_looks_like_markup_is_shown_on_a_terminal(capsys, tmp_path, monkeypatch):
-    monkeypatch.setattr("hardmax.cli.parts.progress._is_watched", lambda: True)
+    monkeypatch.setattr("hardmax.cli.parts.output._is_watched", lambda: True)
     monkeypatch.chdir(tmp_path)
     for name in ("[/x].npz", "[old].npz"):
         (tmp_path / name).parent.mkdir(exist_ok=True)

@@ -11,7 +11,7 @@ import pytest
 
 import hardmax as hm
 from cli.commands import facts_of, inputs, is_one_line, run, soft_network
-from hardmax.cli.parts.completion import complete_model
+from hardmax.cli.parts.sources import complete_model
 from hardmax.errors import ParameterError
 from hardmax.heads.capture import models
 
@@ -203,7 +203,7 @@ def test_what_is_too_large_for_a_page_is_refused_or_said(tiny, folder, capsys, m
 
 @pytest.mark.extras
 def test_progress_of_a_long_comparison_is_shown_on_a_terminal(tiny, folder, capsys, monkeypatch):
-    monkeypatch.setattr("hardmax.cli.parts.progress._is_watched", lambda: True)
+    monkeypatch.setattr("hardmax.cli.parts.output._is_watched", lambda: True)
     for arguments in (["skeleton"], ["report", "-o", "page.html"]):
         assert run(capsys, arguments[0], "model:smollm2", "--texts", "texts.txt", *arguments[1:])[0] == 0
 

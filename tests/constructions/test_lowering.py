@@ -401,7 +401,7 @@ def test_too_many_terms_are_refused_with_the_limit():
 
 @pytest.mark.parametrize("limit", [0, -1, 2.5, None])
 def test_a_limit_that_is_no_positive_integer_is_refused(limit):
-    with pytest.raises(ParameterError, match="at least one term"):
+    with pytest.raises(ParameterError, match="limit: expected an integer of at least 1"):
         lower(_step(1.0, 1.0), max_terms=limit)
 
 

@@ -143,7 +143,7 @@ def test_a_process_on_a_read_only_file_system_works_and_says_so_once():
         "def read_only(self): raise OSError(errno.EROFS, 'Read-only file system')\n"
         "caching._CacheLocator.ensure_cache_path = read_only\n"
         "import numpy as np\n"
-        "from hardmax.networks.slices._rounding_kernels import row_magnitudes\n"
+        "from hardmax.networks.slices._slice_kernels import row_magnitudes\n"
         "from hardmax.networks.slices._slice_kernels import relu_then_linear\n"
         "print(row_magnitudes(np.ones((2, 3))).tolist(), row_magnitudes(np.ones((2, 3), order='F')).tolist())\n"
     )

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import hardmax as hm
 from hardmax.errors import EmptyError, HardmaxError, ParameterError, ShapeError, WeightError
 from hardmax.exact.decimals import log_exceeds
-from hardmax.heads.devices import margins as margins_module
+from hardmax.heads import attention_margins as margins_module
 
 pytestmark = pytest.mark.extras
 

@@ -241,7 +241,7 @@ def test_questions_that_make_no_sense_are_refused_by_name():
         cached.standing("sometimes")
     with pytest.raises(ParameterError, match="both ends of the own key or neither"):
         cached.along([1.0], [2.0], [1.0])
-    with pytest.raises(ShapeError, match=r"q1: expected a vector of shape \(1,\), got \(2,\)"):
+    with pytest.raises(ShapeError, match=r"q1: expected shape \(1,\), got \(2,\)"):
         cached.along([1.0], [2.0, 3.0])
     with pytest.raises(WeightError, match="own_k0"):
         cached.along([1.0], [2.0], [np.nan], [2.0])

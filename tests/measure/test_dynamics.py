@@ -9,7 +9,7 @@ import pytest
 
 import hardmax as hm
 from hardmax.errors import NotPiecewiseAffineError, ParameterError, PrecisionError, ShapeError, WriteError
-from hardmax.measure.training_snapshots import MODEL
+from hardmax.measure.dynamics import MODEL
 from hardmax.networks.lookup import conditioned_lookup, lookup_examples, lookup_input, lookup_question
 
 Probe, Recorder, snapshot = hm.dynamics.Probe, hm.dynamics.Recorder, hm.dynamics.snapshot

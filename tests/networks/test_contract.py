@@ -20,7 +20,7 @@ from hardmax.networks.files.onnx.windows import sliding_windows
 from hardmax.networks.files.onnx.writer import spell
 from hardmax.networks.graph import GraphBuilder
 from hardmax.show.explorer.layers import network_of, page_layers
-from hardmax.show.report.cell_map.choices import choices_of
+from hardmax.show.report.cell_map.colourings import choices_of
 
 _WINDOWS = sliding_windows((4,), (2,), (1,), (1,), [(0, 1)]).positions
 _HEAD = hm.Head([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.5]], [[1.0, 0.0], [0.0, 2.0], [0.5, 0.5]], np.eye(2), [0.0, 0.25])

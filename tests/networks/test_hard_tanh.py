@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import hardmax as hm
 from hardmax.errors import ParameterError, WeightError
-from hardmax.show.report.cell_map.choices import choices_of
+from hardmax.show.report.cell_map.colourings import choices_of
 from networks.files.onnx_graphs import run, save, small_model
 
 RNG = np.random.default_rng(5)

@@ -68,3 +68,12 @@ def row_statistics_plain(scores, temperature):
     covariance[:, diagonal, diagonal] += p
     curvature = np.linalg.eigvalsh(covariance)[:, -1]
     return winner, (z > -np.inf).sum(axis=1), ordered[:, -1] - runner_up, others, curvature
+
+
+def relu_then_linear_plain(source, parents, labels, columns, bias):
+    """A ReLU and a linear map in one matrix product: the twin of ``relu_then_linear``."""
+    masked = source[parents] * (labels == 1)[:, None, :]
+    result = masked @ columns
+    if len(bias):
+        result[:, 0] += bias
+    return result

@@ -89,7 +89,7 @@ def test_hostile_names_stay_text_and_bad_arguments_write_nothing(tmp_path):
     hostile = "</script><img src=x onerror=alert(1)>"
     page, _ = _data(_cache(hostile).page(tmp_path / "cache.html", name=hostile))
     assert "<img" not in page and "&lt;img src=x" in page
-    with pytest.raises(WriteError, match="exists already"):
+    with pytest.raises(WriteError, match="file exists"):
         _cache().page(tmp_path / "cache.html")
     with pytest.raises(ParameterError, match="epsilon"):
         _cache().page(tmp_path / "other.html", epsilon=2.0)

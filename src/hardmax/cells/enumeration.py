@@ -593,8 +593,7 @@ class Enumeration:
 
     def choices_left(self, chunk: Chunk) -> int:
         """How many choices of its pieces' stage are not made; none where they are finished."""
-        is_finished = chunk.stage == self.program.n_stages
-        return 0 if is_finished else self.program.stages[chunk.stage].n_choices - chunk.n_decided
+        return 0 if self._is_finished(chunk) else self.program.stages[chunk.stage].n_choices - chunk.n_decided
 
     def _with_settled(self, chunk: Chunk, cut: Cut, stage: Stage) -> tuple[IntArray, NDArray[Any], Polytopes]:
         """All children, in the order of their parents whichever of these were in doubt: parents, labels, pieces."""
@@ -635,14 +634,14 @@ class Enumeration:
 
     def _is_finished(self, chunk: Chunk) -> bool:
         """Whether the pieces' choices are all made."""
-        return chunk.state.stage + (chunk.parents is not None) == self.program.n_stages
+        return chunk.stage == self.program.n_stages
 
     def _finished(self, chunk: Chunk) -> CellBatch:
         """The cells of pieces whose choices are all made; their maps are computed for a chunk at a time."""
         parts, terms = [chunk], self._domain.dim + 1
         if chunk.parents is not None and len(chunk) > self._chunk:
             firsts = range(0, len(chunk), self._chunk)
-            parts = [self._part(chunk, slice(first, first + self._chunk), 0) for first in firsts]
+            parts = [chunk.part(first, min(first + self._chunk, len(chunk)), 0) for first in firsts]
         outputs = [self.program.output(self._opened(part).state) for part in parts]
         maps = _in_a_row([output.coefficients for output in outputs])
         errors = [output.bounds.error for output in outputs if output.bounds is not None]

@@ -104,7 +104,7 @@ def describe(network: Network, domain: Domain, exactness: Exactness) -> dict[str
 
 
 def network_hash(network: Network) -> str:
-    """The SHA-256 of a network's operations and weights; equal for equal networks, however they were made.
+    """The SHA-256 of a network's operations, weights and temperature; equal for equal networks, however they were made.
 
     Examples
     --------
@@ -115,7 +115,8 @@ def network_hash(network: Network) -> str:
     """
     import hashlib
 
-    digest = hashlib.sha256(repr(network.input_shape).encode())
+    heat = f" at {network.temperature}" if network.temperature else ""
+    digest = hashlib.sha256(f"{network.input_shape}{heat}".encode())
     for node in network.graph.nodes:
         digest.update(f"|{type(node.operation).__name__}{node.inputs}".encode())
         for entry in fields(node.operation):

@@ -314,7 +314,7 @@ class Sides(NamedTuple):
         is_first[1:] = (keys[:, order[1:]] != keys[:, order[:-1]]).any(axis=0)
         group = np.cumsum(is_first) - 1
         counts = np.bincount(2 * group + (own > rival)[order], minlength=2 * int(is_first.sum())).reshape(-1, 2)
-        has_both = (counts > 0).all(axis=1)
+        has_both = np.asarray((counts > 0).all(axis=1))
         counts, members = counts[has_both], facets[order[has_both[group]]]
         start = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts.sum(axis=1))])
         return cls(members, start, start[:-1] + counts[:, 0])

@@ -10,31 +10,18 @@ import re
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
+from importlib import import_module
 from typing import Annotated, Any, TextIO
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from hardmax.cli import around as around_command
-from hardmax.cli import bounds as bounds_command
-from hardmax.cli import claims as claims_command
-from hardmax.cli import classes as classes_command
-from hardmax.cli import compile as compile_command
-from hardmax.cli import count as count_command
-from hardmax.cli import explore as explore_command
-from hardmax.cli import figures as figures_command
-from hardmax.cli import heads as heads_command
-from hardmax.cli import map as map_command
-from hardmax.cli import report as report_command
-from hardmax.cli import sample as sample_command
-from hardmax.cli import skeleton as skeleton_command
-from hardmax.cli import sweep as sweep_command
-from hardmax.cli.parts.completion import join_words
-from hardmax.cli.parts.groups import grouped
-from hardmax.cli.parts.messages import for_the_command_line
-from hardmax.cli.parts.output import visible
+from hardmax.cli.parts.output import for_the_command_line
+from hardmax.cli.parts.running import grouped
+from hardmax.cli.parts.sources import join_words
 from hardmax.errors import HardmaxError
 from hardmax.exact.notices import announced
+from hardmax.html import visible
 from hardmax.version import __version__
 
 
@@ -75,27 +62,18 @@ what was found kept, 130 interrupted.""",
     pretty_exceptions_enable=False,
 )
 
-LOOK, COUNT, CHANGE, CHECK = "Look at a model", "Count its cells", "Change or build a model", "Check what was published"
-
-app.command("report", rich_help_panel=LOOK, epilog=report_command.EXAMPLES)(report_command.report)
-app.command("explore", rich_help_panel=LOOK, epilog=explore_command.EXAMPLES)(explore_command.explore)
-app.command("heads", rich_help_panel=LOOK, epilog=heads_command.EXAMPLES)(heads_command.heads)
-app.command("around", rich_help_panel=LOOK, epilog=around_command.EXAMPLES)(around_command.around)
-app.command("count", rich_help_panel=COUNT, epilog=count_command.EXAMPLES)(count_command.count)
-app.command("map", rich_help_panel=COUNT, epilog=map_command.EXAMPLES)(map_command.map_)
-app.command("sample", rich_help_panel=COUNT, epilog=sample_command.EXAMPLES)(sample_command.sample)
-app.command("sweep", rich_help_panel=COUNT, epilog=sweep_command.EXAMPLES)(sweep_command.sweep)
-app.command("skeleton", rich_help_panel=CHANGE, epilog=skeleton_command.EXAMPLES)(skeleton_command.skeleton)
-app.command("classes", rich_help_panel=CHANGE, epilog=classes_command.EXAMPLES)(classes_command.classes)
-app.command("compile", rich_help_panel=CHANGE, epilog=compile_command.EXAMPLES)(compile_command.compile_)
-app.command("figures", rich_help_panel=CHECK, epilog=figures_command.EXAMPLES)(figures_command.figures)
-app.command("claims", rich_help_panel=CHECK, epilog=claims_command.EXAMPLES)(claims_command.claims)
-app.command("bounds", rich_help_panel=CHECK, epilog=bounds_command.EXAMPLES)(bounds_command.bounds)
-
-
-for _registered in app.registered_commands:
-    assert _registered.callback is not None
-    _registered.cls, _registered.callback = _Command, grouped(_registered.callback)
+#: The commands, each a module of that name, as the help lists them.
+_COMMANDS = {
+    "Look at a model": ("report", "explore", "heads", "around"),
+    "Count its cells": ("count", "map", "sample", "sweep"),
+    "Change or build a model": ("skeleton", "classes", "compile"),
+    "Check what was published": ("figures", "claims", "bounds"),
+}
+for _panel, _names in _COMMANDS.items():
+    for _name in _names:
+        _module = vars(import_module(f"hardmax.cli.{_name}"))
+        _function = _module.get(_name) or _module[f"{_name}_"]  # map_ and compile_ would hide what Python calls so
+        app.command(_name, cls=_Command, rich_help_panel=_panel, epilog=_module["EXAMPLES"])(grouped(_function))
 
 
 def _show_version(wanted: bool) -> None:

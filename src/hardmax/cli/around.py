@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hardmax.cli.parts.domains import point_of
-from hardmax.cli.parts.output import JsonOption, picked, print_line, print_table, several, tell
-from hardmax.cli.parts.progress import working
+from hardmax.cli.parts.output import JsonOption, picked, print_line, print_table, tell, working
 from hardmax.cli.parts.sources import InputsOption, ModelArgument, ReferenceOption, hardened, read_model, read_points
+from hardmax.html import several
 
 if TYPE_CHECKING:
     from hardmax.cells.around.local_map import LocalMap
@@ -58,7 +58,7 @@ def around(
         near: CellsAround | None = None
         with suppress(QuadraticScoresError):
             near = cells_around(hard.network, point, max_cells=max_cells, radius=radius)
-    facts = {"model": hard.name, "at": at, **_facts(here, near), "changes": hard.changes}
+    facts = {"model": hard.name, "at": at, **_facts(here, near), "changes": hard.network.changes}
     tell(facts, as_json, lambda: _show(hard.title, here, near))
     return 0 if near is None or near.is_complete else 3
 

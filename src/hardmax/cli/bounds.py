@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from hardmax.cli.parts.output import JsonOption, print_line, print_table, several, tell
+from hardmax.cli.parts.output import JsonOption, print_line, print_table, tell
+from hardmax.html import several
 
 EXAMPLES = """[bold]Examples[/bold]
   hardmax bounds --keys 6 --heads 3 --dim 3 --bias-free

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hardmax.cli.parts.output import ForceOption, JsonOption, check_target, print_json, write_text
-from hardmax.cli.parts.progress import working
+from hardmax.cli.parts.output import ForceOption, JsonOption, picked, print_json, working, write_text
+from hardmax.html import several
+from hardmax.networks.files.opening import check_target
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,7 +47,7 @@ def claims(
     from hardmax.papers import as_markdown, check
 
     for page in (markdown, coverage):
-        check_target(page, force=force)
+        check_target(page, force)
     with working("checking") as say:
         findings = check(only, progress=lambda claim: say(f"checking {claim.name}"))
         if attack:
@@ -61,16 +62,9 @@ def claims(
         write_text(coverage, covered(ledger))
     if as_json:
         facts = plain(findings)
-        facts["attacks"] = [
-            {
-                "bound": a.bound,
-                "trials": a.trials,
-                "largest_ratio": a.largest_ratio,
-                "is_broken": a.is_broken,
-                "exactness": "estimated",  # the worst that was tried, not the worst there is
-            }
-            for a in attacks
-        ]
+        names = ("bound", "trials", "largest_ratio", "is_broken")
+        # the worst that was tried, not the worst there is
+        facts["attacks"] = [{**picked(a, *names), "exactness": "estimated"} for a in attacks]
         print_json(facts)
     else:
         _print_table(findings, attacks)
@@ -134,7 +128,7 @@ def _print_table(findings: Sequence[Finding], attacks: Sequence[Attack]) -> None
         table.add_row(claim.name, f"[{_COLOURS[verdict]}]{verdict}[/]\n[dim]{claim.decided}[/dim]", text)
     console = Console(highlight=False)
     counted = ", ".join(f"{count} {verdict}" for verdict, count in tally(findings).items())
-    console.print(f"Of {len(findings)} published statement{'' if len(findings) == 1 else 's'}: {counted}.")
+    console.print(f"Of {several(len(findings), 'published statement')}: {counted}.")
     console.print(table)
     for result in attacks:
         state = "BROKEN by" if result.is_broken else "unbroken, closest"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,16 +11,16 @@ from hardmax.cli.parts.output import (
     ForceOption,
     JsonOption,
     after,
-    check_target,
     picked,
     print_line,
     print_table,
     tell,
     typed_command,
+    working,
     write_text,
 )
-from hardmax.cli.parts.progress import working
 from hardmax.cli.parts.running import Running, is_folder
+from hardmax.networks.files.opening import check_target, csv_text
 
 if TYPE_CHECKING:
     from hardmax.heads.classes.audit import ClassAudit
@@ -88,8 +86,8 @@ def classes(
     folder = out if is_folder(out) else None
     running.refuse_without(folder)
     if folder is None:
-        check_target(out, force=force, endings=_ENDINGS, beside=[model, names, repair])
-    check_target(repair, force=force, endings=(".onnx",), beside=[model, names])
+        check_target(out, force, endings=_ENDINGS, beside=[model, names, repair])
+    check_target(repair, force, endings=(".onnx",), beside=[model, names])
     place = None if repair is None else _place(model, layer, repair, margin)
     run: dict[str, Any] = {} if folder is None else {"out": folder, "on": running.resources()}
     audit = audit_classes(
@@ -160,16 +158,14 @@ def _write(audit: ClassAudit, facts: dict[str, Any], out: Path, model: Path) -> 
 
 
 def _table(rows: list[dict[str, Any]]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
     columns = ["class", "name", "verdict", "length", "bias", *(["lift"] if any("lift" in row for row in rows) else [])]
-    writer.writerow([*columns, "rivals"])
+    table = []
     for row in rows:
         name = row["name"]
         plain = f"'{name}" if name[:1] in tuple("=+-@\t\r") else name  # a spreadsheet would run it
         values = [plain if column == "name" else row.get(column, "") for column in columns]
-        writer.writerow([*values, " ".join(map(str, row["rivals"]))])
-    return text.getvalue()
+        table.append([*values, " ".join(map(str, row["rivals"]))])
+    return csv_text([*columns, "rivals"], table)
 
 
 def _repaired(audit: ClassAudit, place: OnnxBias, margin: float, out: Path) -> dict[str, Any]:

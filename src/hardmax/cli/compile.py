@@ -8,17 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hardmax.cli.parts.output import (
-    Dtype,
-    DtypeOption,
-    ForceOption,
-    JsonOption,
-    check_target,
-    print_line,
-    print_table,
-    tell,
-)
-from hardmax.cli.parts.progress import working
+from hardmax.cli.parts.output import Dtype, DtypeOption, ForceOption, JsonOption, print_line, print_table, tell, working
+from hardmax.networks.files.opening import check_target
 
 if TYPE_CHECKING:
     from hardmax.constructions.compiled import CompiledTransformer
@@ -72,7 +63,7 @@ def compile_(
             f"--temperature: expected a number above 0, got {temperature:g}, where Softmax has no value; leave the "
             "option out to write Hardmax, the limit"
         )
-    check_target(out, force=force, endings=(".onnx", ".npz", ".safetensors"), beside=(source,))
+    check_target(out, force, endings=(".onnx", ".npz", ".safetensors"), beside=(source,))
     with working(f"compiling {source}"):
         compiled, rounding = _compiled(source, variant, bound, temperature)
     error = 0.0 if temperature is None else compiled.error_bound(temperature)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hardmax.cli.parts.domains import Question
-from hardmax.cli.parts.output import JsonOption, picked, print_line, several, tell
-from hardmax.cli.parts.progress import working
+from hardmax.cli.parts.output import JsonOption, picked, print_line, tell, working
 from hardmax.cli.parts.running import FolderOption, Running
+from hardmax.html import several
 
 if TYPE_CHECKING:
     from hardmax.cells.domains import Domain
@@ -84,7 +84,7 @@ def count(
         "domain": named.facts,
         **found,
         "seconds": time.perf_counter() - start,
-        "changes": list(hard.changes),
+        "changes": list(hard.network.changes),
     }
     tell(facts, as_json, lambda: print_line(*_lines(facts, hard.title)))
     return 0 if facts["is_complete"] else 3

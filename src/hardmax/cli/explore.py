@@ -7,10 +7,9 @@ from typing import Annotated
 
 import typer
 
-from hardmax.cli.parts.completion import complete_network
-from hardmax.cli.parts.output import ForceOption, JsonOption, check_target, print_line, tell
-from hardmax.cli.parts.progress import working
-from hardmax.cli.parts.sources import hardened, read_model
+from hardmax.cli.parts.output import ForceOption, JsonOption, print_line, tell, working
+from hardmax.cli.parts.sources import complete_network, hardened, read_model
+from hardmax.networks.files.opening import check_target
 
 EXAMPLES = """[bold]Examples[/bold]
   hardmax explore
@@ -41,7 +40,7 @@ def explore(
     from hardmax.show.explorer.page import explore as write
     from hardmax.show.explorer.presets import presets
 
-    check_target(out, force=force, endings=(".html", ".htm"), beside=(model,))
+    check_target(out, force, endings=(".html", ".htm"), beside=(model,))
     network = None
     if model is not None:
         given, name = read_model(model)

@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from hardmax.cli.parts.output import ForceOption, JsonOption, print_line, tell
-from hardmax.cli.parts.progress import bar
+from hardmax.cli.parts.output import ForceOption, JsonOption, bar, print_line, tell
 
 EXAMPLES = """[bold]Examples[/bold]
   hardmax figures -o figures

@@ -7,20 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
-from hardmax.cli.parts.completion import MODEL, complete_model
-from hardmax.cli.parts.output import (
-    ForceOption,
-    JsonOption,
-    check_target,
-    print_line,
-    print_table,
-    several,
-    tell,
-    typed_command,
-)
-from hardmax.cli.parts.progress import working
+from hardmax.cli.parts.output import ForceOption, JsonOption, print_line, print_table, tell, typed_command, working
+from hardmax.cli.parts.sources import MODEL, complete_model
 from hardmax.cli.parts.trained import TextsOption, is_trained, read_trained
 from hardmax.errors import ParameterError
+from hardmax.html import several
+from hardmax.networks.files.opening import check_target
 
 EXAMPLES = """[bold]Examples[/bold]
   hardmax heads model:smollm2 --texts texts.txt
@@ -49,14 +41,14 @@ def heads(
 ) -> int:
     """Say what each attention head of a model is for, with the share of rows that prove it."""
     from hardmax.heads.roles import head_roles
-    from hardmax.show.heads_page import write_heads_page
+    from hardmax.show.head_pages import write_heads_page
 
     if not is_trained(model):
         raise ParameterError(
             f"{model}: expected a trained model, {MODEL}minilm, {MODEL}smollm2 or {MODEL}sceptr; for another use "
             "hm.head_roles(hm.capture(model, inputs)) in Python"
         )
-    check_target(out, force=force, endings=(".html", ".htm"), beside=[texts])
+    check_target(out, force, endings=(".html", ".htm"), beside=[texts])
     with working(f"loading {model}") as say:
         trained = read_trained(model, texts, {}, say)
         trained.check_page()

@@ -9,20 +9,11 @@ import typer
 
 from hardmax.cli.count import ExactnessOption, MaxCellsOption, Mode
 from hardmax.cli.parts.domains import Question
-from hardmax.cli.parts.output import (
-    ForceOption,
-    JsonOption,
-    after,
-    check_target,
-    picked,
-    print_line,
-    several,
-    tell,
-    write_text,
-)
-from hardmax.cli.parts.progress import working
+from hardmax.cli.parts.output import ForceOption, JsonOption, after, picked, print_line, tell, working, write_text
 from hardmax.cli.parts.running import Running, is_folder
 from hardmax.cli.parts.sources import inputs_file
+from hardmax.html import several
+from hardmax.networks.files.opening import check_target, csv_text
 
 if TYPE_CHECKING:
     from hardmax.cells.complex import CellComplex
@@ -73,9 +64,9 @@ def map_(
     folder = out if is_folder(out) else None
     running.refuse_without(folder)
     if folder is None:
-        check_target(out, force=force, endings=(".npz",), beside=read)
-    check_target(table, force=force, endings=(".csv",), beside=(*read, out))
-    check_target(picture, force=force, endings=(".svg",), beside=(*read, out, table))
+        check_target(out, force, endings=(".npz",), beside=read)
+    check_target(table, force, endings=(".csv",), beside=(*read, out))
+    check_target(picture, force, endings=(".svg",), beside=(*read, out, table))
     hard, named = asked.read()
     if picture is not None and (named.domain.dim != 2 or not named.domain.is_bounded):
         raise DomainError(
@@ -87,8 +78,6 @@ def map_(
         print_line(f"{hard.name}: stopped before the first cell; nothing was written")
         return 3
     if table is not None:
-        from hardmax.cli.parts.cell_table import cells_csv
-
         with working(f"writing {table}"), after(out):
             write_text(table, cells_csv(cells))
     if picture is not None:
@@ -135,7 +124,7 @@ def _facts(cells: CellComplex, hard: HardModel, named: NamedDomain, written: lis
         "domain": named.facts,
         **picked(cells, "n_cells", "exactness", "is_complete"),
         "written": written,
-        "changes": list(hard.changes),
+        "changes": list(hard.network.changes),
     }
 
 
@@ -143,3 +132,43 @@ def _sentence(cells: CellComplex, hard: HardModel, named: NamedDomain, written: 
     """What was written, for people."""
     state = cells.exactness.value if cells.is_complete else f"{cells.exactness.value}; stopped early, more exist"
     return f"{hard.title}: {several(cells.n_cells, 'cell')} on {named.text} ({state}), written to {', '.join(written)}"
+
+
+_MOST_NUMBERS = 64  # of an affine map; beyond, the .npz file holds it
+
+
+def cells_csv(cells: CellComplex) -> str:
+    """Cell, region, map, label, volume, exactness, a point inside, and the affine map where it is small.
+
+    Regions are left empty where the enumeration is incomplete: they need all cells. Lists within an entry are
+    separated by spaces. Numbers are written so that they read back as the same floats.
+
+    Exactness: as the complex; the column ``exactness`` repeats it.
+
+    Examples
+    --------
+    >>> import hardmax as hm
+    >>> net = hm.Network([hm.Affine([[1.0]]), hm.ReLU()], 1)
+    >>> print(cells_csv(hm.enumerate_cells(net, hm.Box([-1], [1]))))
+    cell,region,map,label,volume,exactness,point,offset,slope
+    0,0,0,0,1.0,certified,-0.5,0.0,0.0
+    1,1,1,1,1.0,certified,0.5,0.0,1.0
+    <BLANKLINE>
+    """
+    regions: list[Any] = cells.region_of.tolist() if cells.is_complete else [""] * cells.n_cells
+    is_small = cells.n_outputs * cells.dim <= _MOST_NUMBERS
+    heading = ["cell", "region", "map", "label", "volume", "exactness", "point", *(["offset", "slope"] * is_small)]
+    rows = []
+    columns = (regions, cells.map_of.tolist(), cells.labels, cells.volumes.tolist(), cells.interior_points)
+    for index, (region, map_, label, volume, point) in enumerate(zip(*columns, strict=True)):
+        row = [index, region, map_, _joined(label), volume, cells.exactness.value, _joined(point)]
+        if is_small:
+            row += [_joined(cells.offsets[index]), _joined(cells.slopes[index])]
+        rows.append(row)
+    return csv_text(heading, rows)
+
+
+def _joined(values: Any) -> str:
+    import numpy as np
+
+    return " ".join(map(repr, np.ravel(values).tolist()))

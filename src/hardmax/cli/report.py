@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hardmax.cli.parts.comparing import compared_parts
-from hardmax.cli.parts.completion import BUILTIN, complete_model
-from hardmax.cli.parts.output import ForceOption, JsonOption, check_target, picked, print_line, tell, visible
-from hardmax.cli.parts.progress import working
+from hardmax.cli.parts.output import ForceOption, JsonOption, picked, print_line, tell, working
+from hardmax.cli.parts.sources import BUILTIN, complete_model, inputs_file
 from hardmax.cli.parts.sources import EXAMPLES as LOOKUP_EXAMPLES
-from hardmax.cli.parts.sources import examples, inputs_file
 from hardmax.cli.parts.trained import TextsOption, is_trained, read_trained, refuse_texts
+from hardmax.html import visible
+from hardmax.networks.files.opening import check_target
 
 if TYPE_CHECKING:
     from hardmax.networks.network import Network
@@ -76,11 +76,12 @@ def report(
 
 def _made(model: str | None, inputs: str | None, texts: Path | None, out: Path | None, force: bool, say: Any) -> Report:
     """The page, written; a model of ours by name, a file by path."""
+    from hardmax.networks.lookup import default_examples
     from hardmax.show.report.page import Given, is_report, make_report
 
     target = out or _DEFAULT
     ours = out is None and is_report(target)  # what `hardmax report` left here before
-    check_target(target, force=force or ours, endings=(".html", ".htm"), beside=(model, inputs_file(inputs), texts))
+    check_target(target, force or ours, endings=(".html", ".htm"), beside=(model, inputs_file(inputs), texts))
     if model is not None and is_trained(model):
         trained = read_trained(model, texts, {"--inputs": inputs}, say)
         trained.check_page()
@@ -97,7 +98,7 @@ def _made(model: str | None, inputs: str | None, texts: Path | None, out: Path |
     points: Any = inputs
     labels = None
     if inputs == LOOKUP_EXAMPLES:
-        points, labels = examples()
+        points, labels, _ = default_examples()
     return make_report(source, target, points, Given(labels=labels, name=name), force=force or ours, progress=say)
 
 

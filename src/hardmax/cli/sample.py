@@ -7,9 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from hardmax.cli.parts.domains import Question
-from hardmax.cli.parts.messages import for_the_command_line
-from hardmax.cli.parts.output import JsonOption, picked, print_line, several, tell
-from hardmax.cli.parts.progress import bar
+from hardmax.cli.parts.output import JsonOption, bar, for_the_command_line, picked, print_line, tell
+from hardmax.html import several
 
 EXAMPLES = """[bold]Examples[/bold]
   hardmax sample builtin:demo --box -2 2
@@ -58,7 +57,7 @@ def sample(
         **picked(found, "interval", "is_hashed"),
         "warning": found.warning and for_the_command_line(found.warning),
         "exactness": found.exactness,
-        "changes": list(hard.changes),
+        "changes": list(hard.network.changes),
         "true_cells": _true_cells(hard.network, named.domain) if found.is_complete else None,
     }
     tell(facts, as_json, lambda: print_line(*_lines(facts, hard.title)))

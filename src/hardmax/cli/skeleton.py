@@ -8,22 +8,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hardmax.cli.parts.comparing import NUMBERS, facts_of, taken_apart, trained_trial
-from hardmax.cli.parts.completion import complete_model
-from hardmax.cli.parts.output import (
-    Dtype,
-    DtypeOption,
-    ForceOption,
-    JsonOption,
-    check_target,
-    print_line,
-    print_table,
-    several,
-    tell,
+from hardmax.cli.parts.output import Dtype, DtypeOption, ForceOption, JsonOption, print_line, print_table, tell, working
+from hardmax.cli.parts.sources import (
+    InputsOption,
+    ReferenceOption,
+    complete_model,
+    inputs_file,
+    read_labels,
+    read_model,
+    read_points,
 )
-from hardmax.cli.parts.progress import working
-from hardmax.cli.parts.sources import InputsOption, ReferenceOption, inputs_file, read_labels, read_model, read_points
 from hardmax.cli.parts.sources import reference_of as reference_input
 from hardmax.cli.parts.trained import TextsOption, is_trained, read_trained, refuse_texts
+from hardmax.html import several
+from hardmax.networks.files.opening import check_target
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -106,7 +104,7 @@ def skeleton(
         return
     refuse_texts(model, texts)
     read = (model, inputs_file(inputs), inputs_file(labels))
-    check_target(out, force=force, endings=(".onnx", ".npz", ".safetensors"), beside=read)
+    check_target(out, force, endings=(".onnx", ".npz", ".safetensors"), beside=read)
     if labels is not None and inputs is None:
         raise ParameterError(f"--labels {labels} are the right answers to --inputs; expected --inputs FILE beside it")
     net, name = read_model(model)

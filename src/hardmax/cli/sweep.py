@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hardmax.cli.parts.output import JsonOption, print_line, print_table, several, tell
+from hardmax.cli.parts.output import JsonOption, print_line, print_table, tell
 from hardmax.cli.parts.running import FolderOption, Running
+from hardmax.html import several
 
 if TYPE_CHECKING:
     from hardmax.runs.sweeps import Sweep

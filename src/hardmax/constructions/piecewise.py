@@ -36,10 +36,9 @@ from hardmax.errors import (
     ParameterError,
     PrecisionError,
     ShapeError,
-    WeightError,
 )
 from hardmax.exact.rationals import float_above, nearest_float
-from hardmax.exactness import FloatArray, as_index, as_tuple, numbers, positive_number
+from hardmax.exactness import FloatArray, as_index, as_tuple, finite_numbers, numbers, positive_number
 from hardmax.networks.network import Network
 from hardmax.tropical.polynomial import TropicalPolynomial
 
@@ -333,12 +332,7 @@ def _counted(wanted: Sequence[float], each: int, most: int, accuracy: float) -> 
 def _values(function: Callable[[FloatArray], ArrayLike], points: FloatArray) -> FloatArray:
     if not callable(function):
         raise ParameterError(f"function: expected one that takes points (n, dim), got {function!r:.80}")
-    values = numbers("function", function(points))
-    if values.shape != (len(points),):
-        raise ShapeError(f"function: expected {len(points)} values, one a point, got shape {values.shape}")
-    if not np.isfinite(values).all():
-        raise WeightError("function: expected finite values, got NaN or infinite ones on the domain")
-    return values
+    return finite_numbers("values of the function", function(points), (len(points),), "; one a point")
 
 
 def _cones(

@@ -32,11 +32,11 @@ import numpy as np
 
 from hardmax.errors import EmptyError, ParameterError
 from hardmax.exactness import Exactness, FloatArray, IntArray, ReadOnlyArrays, as_tuple, is_finite
-from hardmax.heads._tables import heads_html, quantities_html
 from hardmax.heads.capture.captured import Capture, CapturedHead, read_only, the_head
 from hardmax.heads.diagram.reachable import Reachable
 from hardmax.heads.keys import Diagrams, KeySet, key_sets
 from hardmax.heads.rows import HeadRows, head_rows, lengths_of, one_thread_each
+from hardmax.html import block, records, shown, table
 
 _CERTIFIED, _EXACT, _ESTIMATED = Exactness.CERTIFIED, Exactness.EXACT, Exactness.ESTIMATED
 
@@ -61,6 +61,11 @@ COLUMNS: dict[str, tuple[Exactness, str]] = {
     "largest_share": (_EXACT, "share of the rows of one set of keys that its most chosen key wins"),
     "previous_share": (_EXACT, "share of the rows that choose the token just before their own, of those that see it"),
 }
+#: What a notebook shows of each head; the others are in ``.table()``.
+_SHOWN = (
+    "layer", "head", "n_keys", "n_live", "n_reachable_hull", "n_chosen", "margin_median", "entropy_mean",
+    "certified_share", "radius_relative",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -128,7 +133,7 @@ class HeadAnalysis(ReadOnlyArrays):
         )
 
     def _repr_html_(self) -> str:
-        return quantities_html(f"Head {self.head} of layer {self.layer} ({self.name})", [*self.summary.values()])
+        return _explained_html(f"Head {self.head} of layer {self.layer} ({self.name})", self.summary)
 
     @property
     def n_rows(self) -> int:
@@ -238,7 +243,7 @@ class HeadAnalyses(tuple[HeadAnalysis, ...]):
         return f"HeadAnalyses({len(self)} heads in {len({found.layer for found in self})} layers, {rows} rows)"
 
     def _repr_html_(self) -> str:
-        return heads_html(f"{len(self):,} heads", self.table()) + quantities_html("All heads", [*self.summary.values()])
+        return block(f"{len(self):,} heads", records(_SHOWN, self.table())) + _explained_html("All heads", self.summary)
 
     def head(self, layer: int, head: int) -> HeadAnalysis:
         """The analysis of one head."""
@@ -291,6 +296,11 @@ def _explained(values: dict[str, Any]) -> dict[str, dict[str, Any]]:
         name: {"value": values[name], "exactness": str(exactness), "meaning": meaning}
         for name, (exactness, meaning) in COLUMNS.items()
     }
+
+
+def _explained_html(title: str, numbers: dict[str, dict[str, Any]]) -> str:
+    rows = [(number["meaning"], shown(number["value"]), number["exactness"]) for number in numbers.values()]
+    return block(title, table(("quantity", "value", "exactness"), rows, most=40))
 
 
 def analyse_heads(

@@ -15,17 +15,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hardmax.errors import OperatorError, ParameterError, ShapeError, WeightError
+from hardmax.errors import EmptyError, OperatorError, ParameterError
 from hardmax.exact.rounding import UNDERFLOW, UNIT_ROUNDOFF, norm_above
-from hardmax.exactness import BoolArray, Exactness, FloatArray, IntArray, is_finite, numbers
-from hardmax.heads._tables import caches_html
+from hardmax.exactness import BoolArray, Exactness, FloatArray, IntArray, finite_numbers, is_finite, numbers
 from hardmax.heads.capture.captured import CapturedHead, read_only
 from hardmax.heads.diagram.power_diagram import PowerDiagram, power_diagram
 from hardmax.heads.diagram.reachable import Reachable
 from hardmax.heads.diagram.weight_bounds import QuerySet, weight_bounds
 from hardmax.heads.rows import HeadRows, head_rows, lengths_of
 from hardmax.heads.segment_routing import OwnKey, SegmentRouting, segment_routing
+from hardmax.html import block, records
 from hardmax.views import view
+
+#: What a notebook shows of a head; the others are in ``.table()``.
+SHOWN = ("layer", "head", "n_cached", "n_live", "n_reachable", "winner", "margin", "routing_radius", "own_margin")
 
 
 @dataclass(frozen=True)
@@ -148,7 +151,8 @@ class CachedHead:
         return f"CachedHead(layer {self.layer}, head {self.head}: {self.n_cached} cached keys, {own})"
 
     def _repr_html_(self) -> str:
-        return caches_html(f"Head {self.head} of layer {self.layer} ({self.name}), own key ignored", [self.numbers()])
+        title = f"Head {self.head} of layer {self.layer} ({self.name}), own key ignored"
+        return block(title, records(SHOWN, [self.numbers()]), exactness="certified")
 
     def plot(self, ax: Any = None, *, names: Sequence[str] | None = None) -> Any:
         """Draw the cells of the cached keys on a plane through the current query, and the query; returns ``ax``.
@@ -322,11 +326,9 @@ class CachedHead:
         if (radius is None) == (queries is None):
             raise ParameterError("prunable: expected a radius or queries, got both or neither")
         if queries is not None:
-            points = np.atleast_2d(numbers("queries", queries))
-            if points.ndim != 2 or points.shape[1] != len(self.query) or not len(points):
-                raise ShapeError(f"queries: expected (m, {len(self.query)}), got {points.shape}")
-            if not np.isfinite(points).all():
-                raise WeightError("queries: expected finite numbers, got NaN or infinity")
+            points = finite_numbers("queries", np.atleast_2d(numbers("queries", queries)), ("m", len(self.query)))
+            if not len(points):
+                raise EmptyError(f"queries: expected at least one, got an array of shape {points.shape}")
             return QuerySet(points)
         return QuerySet(self.query[None], self._distance(radius, relative))
 
@@ -369,13 +371,14 @@ class CachedHead:
         """
         if (own_k0 is None) != (own_k1 is None):
             raise ParameterError("along: expected both ends of the own key or neither, got one; pass own_k0 and own_k1")
-        start, end = self._vector("q0", q0), self._vector("q1", q1)
+        shape = self.query.shape
+        start, end = finite_numbers("q0", q0, shape), finite_numbers("q1", q1, shape)
         own = None
         if own_k0 is not None and own_k1 is not None:
             bias = self.own_bias if own_bias is None else own_bias
             if not (isinstance(bias, Real) and isfinite(bias)):
                 raise ParameterError(f"own_bias: expected a finite number, got {bias!r}")
-            own = (self._vector("own_k0", own_k0), self._vector("own_k1", own_k1), float(bias))
+            own = (finite_numbers("own_k0", own_k0, shape), finite_numbers("own_k1", own_k1, shape), float(bias))
         elif own_bias is not None:
             raise ParameterError("own_bias: expected own_k0 and own_k1 with it, got neither")
         return segment_routing(self.keys, self.biases, start, end, own)
@@ -426,14 +429,6 @@ class CachedHead:
         if treatment is OwnKey.FROZEN and self.own_key is None:
             raise ParameterError(f"layer {self.layer}, head {self.head}: this query has no key of its own to freeze")
         return treatment
-
-    def _vector(self, name: str, values: ArrayLike) -> FloatArray:
-        vector = numbers(name, values)
-        if vector.shape != self.query.shape:
-            raise ShapeError(f"{name}: expected a vector of shape {self.query.shape}, got {vector.shape}")
-        if not np.isfinite(vector).all():
-            raise WeightError(f"{name}: expected finite numbers, got NaN or infinity")
-        return vector
 
     def numbers(self, radius: float = 0.1, *, relative: bool = True) -> dict[str, Any]:
         """One row of a table, fit for JSON: the cached keys' diagram around the current query."""

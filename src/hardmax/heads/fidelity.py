@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hardmax.errors import EmptyError, ParameterError
-from hardmax.exactness import Array, Exactness, as_tuple, share_interval
+from hardmax.exactness import Array, Exactness, as_tuple, check_temperature, share_interval
 from hardmax.heads.capture.captured import CapturedHead
 from hardmax.heads.capture.network_heads import NOTHING_LEFT, tapped
 from hardmax.heads.find import Pair, head_layers
@@ -39,7 +39,7 @@ from hardmax.heads.hardening import soft_network
 from hardmax.heads.rows import HeadRows, head_rows
 from hardmax.heads.trials import Judge, Runs, hard_outputs, runs_of
 from hardmax.html import ShownAsTable
-from hardmax.networks.network import Network, check_temperature
+from hardmax.networks.network import Network
 
 __all__ = [
     "AtTemperature",

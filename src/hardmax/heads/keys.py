@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from hardmax.errors import PrecisionError
 from hardmax.exact.rounding import norm_above
-from hardmax.exactness import BoolArray, FloatArray, IntArray, ReadOnlyArrays
+from hardmax.exactness import BoolArray, FloatArray, IntArray, ReadOnlyArrays, frozen
 from hardmax.heads.capture.captured import CapturedHead
 from hardmax.heads.diagram.power_diagram import PowerDiagram, power_diagram
 from hardmax.heads.diagram.reachable import Reachable
@@ -146,8 +146,7 @@ class KeySet(ReadOnlyArrays):
     def _placed(self, values: BoolArray) -> BoolArray:
         result = np.zeros(self.n_positions, dtype=bool)
         result[self.positions] = values
-        result.setflags(write=False)
-        return result
+        return frozen(result)
 
 
 class Diagrams:

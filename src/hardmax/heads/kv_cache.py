@@ -25,11 +25,12 @@ import numpy as np
 
 from hardmax.errors import EmptyError, ParameterError
 from hardmax.exactness import IntArray, as_tuple
-from hardmax.heads._tables import MOST_ROWS, caches_html
+from hardmax.heads.cached_head import SHOWN
 from hardmax.heads.cached_head import CachedHead as CachedHead
 from hardmax.heads.capture.captured import Capture, CapturedHead, read_only, the_head
 from hardmax.heads.keys import Diagrams
 from hardmax.heads.rows import one_thread_each
+from hardmax.html import block, records
 from hardmax.views import view
 
 
@@ -57,8 +58,8 @@ class KVCache(tuple[CachedHead, ...]):
     def _repr_html_(self) -> str:
         title = f"Key-value cache of {len(self):,} heads; reachable within a tenth of the query's length"
         with one_thread_each():
-            rows = [head.numbers() for head in self[:MOST_ROWS]]
-        return caches_html(title, rows, total=len(self))
+            rows = [head.numbers() for head in self[:24]]
+        return block(title, records(SHOWN, rows, total=len(self)), exactness="certified")
 
     def head(self, layer: int, head: int) -> CachedHead:
         """One head."""

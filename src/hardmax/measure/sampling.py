@@ -30,8 +30,8 @@ from hardmax.cells.domains import Domain
 from hardmax.cells.interrupts import HeldSignals, poll
 from hardmax.cells.search import check_polyhedral
 from hardmax.errors import DomainError, ParameterError
-from hardmax.exactness import Exactness
-from hardmax.html import ShownAsTable
+from hardmax.exactness import Exactness, check_count
+from hardmax.html import ShownAsTable, several
 from hardmax.measure._sampled_codes import Coder, Codes
 from hardmax.networks.network import Network
 
@@ -82,8 +82,8 @@ class CellSample(ShownAsTable):
         if not self.is_limited_by_samples:
             return None
         return (
-            f"{_several(self.n_samples, 'sample')} showed {_several(self.n_distinct, 'cell')}, {self.n_once} of them "
-            f"once: coverage {rounded_down(self.coverage)}, at least about {_several(round(self.estimate), 'cell')} "
+            f"{several(self.n_samples, 'sample')} showed {several(self.n_distinct, 'cell')}, {self.n_once} of them "
+            f"once: coverage {rounded_down(self.coverage)}, at least about {several(round(self.estimate), 'cell')} "
             "estimated. The count is limited by the samples; take more, or hm.count_cells for the true number."
         )
 
@@ -97,10 +97,6 @@ def rounded_down(share: float) -> str:
     ('0.999999', '1.000000', '0.000000')
     """
     return f"{floor(share * 1e6) / 1e6:.6f}"
-
-
-def _several(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def sample_cells(
@@ -190,8 +186,7 @@ def _checked(net: Network, domain: Domain, n_samples: int, device: str) -> int:
             f"{type(domain).__name__}: from {low.min():g} to {high.max():g} is wider than the largest float, so no "
             "point of it can be drawn; expected ends below 1e300"
         )
-    if isinstance(n_samples, bool) or not isinstance(n_samples, int | np.integer) or n_samples < 1:
-        raise ParameterError(f"n_samples: expected an integer of at least 1, got {n_samples!r}")
+    check_count("n_samples", n_samples)
     if device != "cpu":
         raise ParameterError(f'device: expected "cpu", the only device that samples cells here, got {device!r}')
     return int(n_samples)

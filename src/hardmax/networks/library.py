@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hardmax.errors import ParameterError, ShapeError
-from hardmax.exactness import FloatArray, as_tuple, check_count, check_generator, numbers
+from hardmax.exactness import FloatArray, as_tuple, check_count, check_generator, finite_numbers
 from hardmax.networks.files.opening import text_of
 from hardmax.networks.layers import Affine, Attention, Head, Layer, Maxout, ReLU, Residual
 from hardmax.networks.lookup import LookupExamples as LookupExamples
@@ -211,9 +211,8 @@ def affine_head(keys: ArrayLike, biases: ArrayLike, values: ArrayLike) -> Head:
     >>> net([[1.0], [1.5], [2.0]]).tolist()
     [[0.0], [0.0], [1.0]]
     """
-    sites, offsets = numbers("affine_head keys", keys), numbers("affine_head biases", biases)
-    if sites.ndim != 2 or offsets.shape != sites.shape[:1]:
-        raise ShapeError(f"affine_head: expected keys (N, d) and biases (N,), got {sites.shape} and {offsets.shape}")
+    sites = finite_numbers("affine_head keys", keys, ("N", "d"))
+    offsets = finite_numbers("affine_head biases", biases, sites.shape[:1])
     dim = sites.shape[1]
     lift = np.vstack([np.eye(dim), np.zeros((1, dim))])
     return Head(np.column_stack([sites, offsets]), values, lift, np.append(np.zeros(dim), 1.0))

@@ -19,7 +19,6 @@ Cut directly, the network of (6, 16) inputs has cells on segments only: there it
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,7 +26,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import MissingModelError, ParameterError, PrecisionError, ShapeError
-from hardmax.exact.rationals import float_array, rational, rational_array
+from hardmax.exact.rationals import float_array, rational_array
 from hardmax.exactness import Array, FloatArray, check_count, check_generator, finite_numbers
 from hardmax.networks import evaluation
 from hardmax.networks import operations as op
@@ -196,21 +195,20 @@ def conditioned_lookup(context: ArrayLike, net: Network | None = None) -> Networ
     check_network(net, "net: expected an hm.Network")
     rows = _rows("context", context, N_PAIRS, N_PAIRS + 1)[:N_PAIRS]
     parts = _Parts.of(net)
-    tokens = parts.embed(_numbers(rows, net.temperature))
-    layers: list[Layer] = [Affine(parts.embed.weight, parts.embed.bias)]
+    tokens = _applied(parts.embed, rational_array(rows) if net.temperature == 0 else rows)
+    layers: list[Layer] = [_layer(parts.embed)]
     for number, block in enumerate(parts.blocks):
         heads, mixed = [], []
         for head in block.heads:
-            keys, values = head.key(tokens), head.value(tokens)
-            mixed.append(_attend(head.query(tokens) @ keys.T, net.temperature) @ values)
+            queries, keys, values = (_applied(part, tokens) for part in head)
+            mixed.append(_attend(queries @ keys.T, net.temperature) @ values)
             stored = [_stored(array, f"block {number}", net.temperature) for array in (keys, values)]
             heads.append(Head(stored[0], stored[1], head.query.weight, head.query.bias))
-        tokens = tokens + block.output(np.concatenate(mixed, axis=1))
-        hidden = block.first(tokens)
-        tokens = tokens + block.second(np.where(hidden > 0, hidden, 0 * hidden))
-        layers.append(Residual(Attention(heads), block.output.layer))
-        layers.append(Residual(block.first.layer, ReLU(), block.second.layer))
-    made = Network([*layers, parts.readout.layer], _WIDTH, net.temperature)
+        tokens = tokens + _applied(block.output, np.concatenate(mixed, axis=1))
+        tokens = tokens + _applied(block.second, _applied(op.Relu(), _applied(block.first, tokens)))
+        layers.append(Residual(Attention(heads), _layer(block.output)))
+        layers.append(Residual(_layer(block.first), ReLU(), _layer(block.second)))
+    made = Network([*layers, _layer(parts.readout)], _WIDTH, net.temperature)
     _check_same(net, made, rows)
     return made
 
@@ -231,56 +229,45 @@ def _check_same(net: Network, made: Network, rows: FloatArray) -> None:
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _Linear:
-    """A linear map of the network that acts on rows of floats or of rationals alike."""
+def _applied(operation: op.Operation, rows: Array) -> Array:
+    """What an operation makes of rows, of floats or of rationals alike."""
+    return evaluation.apply(operation.cast(rational_array) if rows.dtype == object else operation, rows)
 
-    weight: Array
-    bias: Array | None
 
-    def __call__(self, rows: Array) -> Array:
-        exact = rows.dtype == object
-        weight = rational_array(self.weight) if exact else self.weight
-        result = rows @ weight.T
-        if self.bias is not None:
-            result = result + (rational_array(self.bias) if exact else self.bias)
-        return np.asarray(result)
+def _layer(linear: op.Linear) -> Affine:
+    return Affine(linear.weight, linear.bias)
 
-    def split(self, n_heads: int) -> list[_Linear]:
-        """The rows that each head reads, in order."""
-        weights = np.split(self.weight, n_heads)
-        biases = [None] * n_heads if self.bias is None else np.split(self.bias, n_heads)
-        return [_Linear(weight, bias) for weight, bias in zip(weights, biases, strict=True)]
 
-    @property
-    def layer(self) -> Affine:
-        return Affine(self.weight, self.bias)
+def _split(linear: op.Linear, n_heads: int) -> list[op.Linear]:
+    """The rows that each head reads, in order."""
+    biases = [None] * n_heads if linear.bias is None else np.split(linear.bias, n_heads)
+    return [op.Linear(weight, bias) for weight, bias in zip(np.split(linear.weight, n_heads), biases, strict=True)]
 
 
 class _HeadParts(NamedTuple):
-    query: _Linear
-    key: _Linear
-    value: _Linear
+    query: op.Linear
+    key: op.Linear
+    value: op.Linear
 
 
 class _Block(NamedTuple):
     heads: tuple[_HeadParts, ...]
-    output: _Linear
-    first: _Linear
-    second: _Linear
+    output: op.Linear
+    first: op.Linear
+    second: op.Linear
 
 
 class _Parts(NamedTuple):
     """The linear maps of a network of the lookup model's architecture, which its graph holds in this order."""
 
-    embed: _Linear
+    embed: op.Linear
     blocks: tuple[_Block, ...]
-    readout: _Linear
+    readout: op.Linear
 
     @classmethod
     def of(cls, net: Network) -> _Parts:
         nodes = net.graph.nodes
-        maps = [_Linear(n.operation.weight, n.operation.bias) for n in nodes if isinstance(n.operation, op.Linear)]
+        maps = [node.operation for node in nodes if isinstance(node.operation, op.Linear)]
         choices = [nodes[index] for index in net.graph.choice_nodes]
         attention = [node for node in choices if isinstance(node.operation, op.Hardmax)]
         n_blocks = len(attention)
@@ -299,7 +286,7 @@ class _Parts(NamedTuple):
         for number, node in enumerate(attention):
             start = 1 + number * _MAPS_PER_BLOCK
             query, key, value, output, first, second = maps[start : start + _MAPS_PER_BLOCK]
-            parts = (part.split(node.shape[-3]) for part in (query, key, value))
+            parts = (_split(part, node.shape[-3]) for part in (query, key, value))
             heads = tuple(_HeadParts(*of_head) for of_head in zip(*parts, strict=True))
             blocks.append(_Block(heads, output, first, second))
         return cls(maps[0], tuple(blocks), maps[-1])
@@ -318,16 +305,9 @@ def _rows(name: str, given: ArrayLike, *counts: int) -> FloatArray:
     return rows
 
 
-def _numbers(rows: FloatArray, temperature: float) -> Array:
-    return rational_array(rows) if temperature == 0 else rows
-
-
 def _attend(scores: Array, temperature: float) -> Array:
     """Attention weights of every row; hard ones are one-hot at the first maximum."""
-    if temperature > 0:
-        return evaluation.softmax(scores, temperature)
-    winners = np.array([max(range(len(row)), key=row.__getitem__) for row in scores.tolist()])
-    return np.asarray(np.where(winners[:, None] == np.arange(scores.shape[1]), rational(1), rational(0)))
+    return evaluation.softmax(scores, temperature) if temperature > 0 else evaluation.apply(op.Hardmax(), scores)
 
 
 def _stored(values: Array, where: str, temperature: float) -> FloatArray:

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import EmptyError, ParameterError, ShapeError, WeightError
 from hardmax.exact.rationals import fraction_array, rational_array
-from hardmax.exactness import FloatArray, as_array, check_kept, detached, finite_numbers
+from hardmax.exactness import FloatArray, as_array, check_kept, check_temperature, detached, finite_numbers
 from hardmax.html import block, table
 from hardmax.networks import evaluation
 from hardmax.networks import operations as op
@@ -216,12 +216,7 @@ def _sizes(input_dim: Any) -> tuple[int, ...]:
 
 def one_input(net: Network, x: ArrayLike, name: str = "x") -> FloatArray:
     """One finite input of the network's shape, as floats."""
-    point = finite_numbers(name, x)
-    if point.shape != net.input_shape:
-        raise ShapeError(
-            f"{name}: expected one input of shape {net.input_shape}, got {point.shape}; inputs carry no batch axis"
-        )
-    return point
+    return finite_numbers(name, x, net.input_shape, "; one input, which carries no batch axis")
 
 
 def check_network(net: Any, what: str = "expected an hm.Network") -> None:
@@ -240,14 +235,3 @@ def check_network(net: Any, what: str = "expected an hm.Network") -> None:
     elif isinstance(net, str | os.PathLike):
         remedy = "hm.read(path) reads the file"
     raise ParameterError(f"{what}, got a {type(net).__name__}; {remedy}")
-
-
-def check_temperature(temperature: float) -> float:
-    """A finite temperature >= 0, as a float."""
-    try:
-        value = float(temperature)
-    except (TypeError, ValueError, OverflowError):
-        raise ParameterError(f"expected a temperature >= 0, got {temperature!r}") from None
-    if not np.isfinite(value) or value < 0:
-        raise ParameterError(f"expected a finite temperature >= 0, got {temperature}; 0 is hard attention")
-    return value

@@ -11,7 +11,7 @@ fall into four kinds, and the kind decides what a cell engine must do with each:
 A class here is the whole declaration of an operation: its constants (its fields, which files spell by their
 annotations), its shapes, what is wrong with constants that a file may hold (``fault``), and, of a choice, what it
 compares. What it computes stands in rules beside one another: ``evaluation.py`` (batches of inputs), ``slices``
-(batches of cells), ``files/onnx/writer.py`` and ``files/torch_export.py``; ``tests/networks/test_contract.py`` walks
+(batches of cells), ``files/onnx/writer.py`` and ``files/torch_modules.py``; ``tests/networks/test_contract.py`` walks
 ``KINDS`` and finds the rule that is missing. Shapes never include the batch axis.
 """
 

@@ -12,7 +12,6 @@ Examples
 True
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from hardmax.papers.entries import Claim as Claim
@@ -23,7 +22,7 @@ from hardmax.papers.entries import Verdict as Verdict
 from hardmax.papers.reporting import as_json as as_json
 from hardmax.papers.reporting import as_markdown as as_markdown
 from hardmax.papers.reporting import check as check
-from hardmax.views import own_names
+from hardmax.views import late, own_names
 
 if TYPE_CHECKING:
     from hardmax.papers.adversaries import Attack as Attack
@@ -31,14 +30,8 @@ if TYPE_CHECKING:
     from hardmax.papers.statements import ledger as ledger
 else:
     # The statements and the adversaries load what they examine; both wait until they are asked for.
-    _LATE = {"Attack": "adversaries", "attack": "adversaries", "ledger": "statements"}
-
-    def __getattr__(name: str) -> object:
-        """Load the ledger or the adversaries on first use."""
-        if name not in _LATE:
-            raise AttributeError(f"module 'hardmax.papers' has no attribute {name!r}")
-        value = globals()[name] = getattr(import_module(f"hardmax.papers.{_LATE[name]}"), name)
-        return value
+    _STATED, _ATTACKS = "hardmax.papers.statements", "hardmax.papers.adversaries"
+    __getattr__ = late(globals(), {"Attack": _ATTACKS, "attack": _ATTACKS, "ledger": _STATED})
 
 
 def __dir__() -> list[str]:

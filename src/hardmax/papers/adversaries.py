@@ -16,7 +16,7 @@ import numpy as np
 from hardmax.cells.domains import Box
 from hardmax.errors import ParameterError
 from hardmax.exact.rationals import rational_array
-from hardmax.exactness import FloatArray
+from hardmax.exactness import FloatArray, check_count
 from hardmax.measure import bounds, stability
 from hardmax.networks.layers import Affine, Attention, Maxout, ReLU, Residual
 from hardmax.networks.library import affine_head
@@ -58,8 +58,7 @@ def attack(
     >>> result.is_broken, result.largest_ratio > 0.9
     (False, True)
     """
-    if int(trials) != trials or trials < 1:
-        raise ParameterError(f"trials: expected at least 1, got {trials}")
+    check_count("trials", trials)
     names = list(ADVERSARIES) if only is None else [only] if isinstance(only, str) else list(only)
     for name in names:
         if name not in ADVERSARIES:

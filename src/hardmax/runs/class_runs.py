@@ -57,7 +57,8 @@ class ClassWork:
 
     def __init__(self, problem: bytes) -> None:
         facts, arrays = unpacked(problem)
-        where = _domain(facts["domain"], arrays, arrays["weights"].shape[1])
+        bounds: list[Any] = [arrays[name] for name in ("low", "high", "centre", "radius")]
+        where = read_domain(FeatureDomain(facts["domain"], *bounds), arrays["weights"].shape[1])
         classes, _ = distinct(arrays["weights"], arrays["bias"])
         self.problem = tamed(arrays["weights"], arrays["bias"], classes, where)
         self.straight = self.problem if where.is_polyhedral else unbounded(self.problem)
@@ -288,12 +289,3 @@ class _Steps:
             _add(verdicts, part)
         self.parts += status.parts
         return status.is_complete
-
-
-def _domain(kind: str, arrays: dict[str, Any], dim: int) -> FeatureDomain:
-    words: Any = kind
-    if kind == "box":
-        words = ("box", arrays["low"], arrays["high"])
-    elif kind == "ball":
-        words = ("ball", arrays["centre"], float(arrays["radius"][0]))
-    return read_domain(words, dim)

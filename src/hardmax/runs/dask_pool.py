@@ -14,7 +14,7 @@ from typing import Any
 from uuid import uuid4
 
 from hardmax.cells.subtrees import Budget
-from hardmax.errors import HardmaxError, MissingExtraError, ParameterError, RunError
+from hardmax.errors import HardmaxError, ParameterError, RunError, needing
 from hardmax.networks.files.opening import reason
 from hardmax.runs.chunks import Chunk, Done
 from hardmax.runs.processes import TRIES
@@ -125,10 +125,8 @@ class DaskPool:
 
 def _client(scheduler: Any, timeout: float) -> tuple[Any, bool]:
     """A client, and whether it is ours to close."""
-    try:
+    with needing("a scheduler needs Dask", "dask"):
         import distributed
-    except ImportError:
-        raise MissingExtraError("a scheduler needs Dask: pip install 'hardmax[dask]'") from None
     client: Any = distributed.Client
     if isinstance(scheduler, client):
         if scheduler.status != "running" or scheduler.asynchronous:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.errors import FileFormatError, MissingExtraError
+from hardmax.errors import FileFormatError, needing
 from hardmax.exactness import IntArray
 
 _KEY = b"hardmax"
@@ -40,11 +40,9 @@ class Lists(NamedTuple):
 
 def pyarrow() -> Any:
     """pyarrow, or what to install."""
-    try:
+    with needing("runs need pyarrow for their tables", "runs"):
         import pyarrow
         import pyarrow.parquet
-    except ImportError:
-        raise MissingExtraError("runs need pyarrow for their tables: pip install 'hardmax[runs]'") from None
     return pyarrow
 
 

@@ -14,11 +14,12 @@ from markupsafe import Markup
 from hardmax.errors import DomainError
 from hardmax.exactness import Exactness, FloatArray, IntArray
 from hardmax.heads.classes.audit import ClassAudit
-from hardmax.networks.files.opening import write_bytes
+from hardmax.html import several
+from hardmax.networks.files.opening import check_target, write_bytes
 from hardmax.show.document import Document
 from hardmax.show.report.about import Row, now, provenance
-from hardmax.show.report.page import check_writable, render
-from hardmax.show.report.sections import Column, Fact, Figure, Section, Table, as_text, legible, rows_of, several
+from hardmax.show.report.page import render
+from hardmax.show.report.sections import Column, Fact, Figure, Section, Table, as_text, legible, rows_of
 from hardmax.show.report.subject import array_hash
 from hardmax.show.svg import Frame, picture, round_ticks, tag
 
@@ -60,7 +61,7 @@ def write_class_page(
     True
     """
     path = Path(out)
-    check_writable(path, force)
+    check_target(path, force)
     document, parts = class_document(audit, name, command, max_seconds, progress)
     progress("writing the page")
     page = render(document, "classes", more="hardmax classes model.onnx -o audit.html", parts=parts)

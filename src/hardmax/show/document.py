@@ -14,21 +14,20 @@ from hardmax.heads.capture.captured import Capture
 from hardmax.heads.capture.capturing import capture
 from hardmax.heads.fidelity import Fidelity, Hardened, Trial
 from hardmax.heads.trials import runs_of
+from hardmax.html import several
 from hardmax.show.report import fidelity as fidelity_part
 from hardmax.show.report import heads
-from hardmax.show.report import temperature as temperature_part
 from hardmax.show.report.about import about_section, captures_section
 from hardmax.show.report.bounds import bounds_section
 from hardmax.show.report.cell_map import section as cell_part
 from hardmax.show.report.cell_map.search import Looked
 from hardmax.show.report.cell_map.section import cells_section
-from hardmax.show.report.fidelity import compared_section, error_text, fidelity_section, kept
+from hardmax.show.report.fidelity import compared_section, error_text, fidelity_section, kept, temperature_section
 from hardmax.show.report.head_pictures import named_captures
-from hardmax.show.report.sections import Fact, Section, Table, as_text, legible, several, with_interval
+from hardmax.show.report.sections import Fact, Section, Table, as_text, legible, with_interval
 from hardmax.show.report.shown_inputs import captured_inputs, inputs_section
 from hardmax.show.report.stability import certified_heads, stability_section
 from hardmax.show.report.subject import Subject
-from hardmax.show.report.temperature import temperature_section
 from hardmax.version import __version__
 
 #: Inputs whose heads are looked at; on more, margins are pooled from these only.
@@ -135,7 +134,7 @@ def gather_captures(
         head_section,
         Section(cell_part.NAME, cell_part.TITLE, absent=why),
         fidelity or Section(fidelity_part.NAME, fidelity_part.TITLE, absent=why),
-        Section(temperature_part.NAME, temperature_part.TITLE, absent=why),
+        Section(fidelity_part.COOLED, fidelity_part.COOLED_TITLE, absent=why),
         stability,
         bounds_section(None, certificates),
         captures_section(captures, name, made),

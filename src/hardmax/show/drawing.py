@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from hardmax.errors import DomainError, MissingExtraError, ShapeError
+from hardmax.errors import DomainError, ShapeError, needing
 from hardmax.exactness import FloatArray, IntArray, detached
-from hardmax.heads.diagram.clipping import clip
+from hardmax.heads.diagram.clipping import checked_extent, clip
 from hardmax.networks import operations as op
 from hardmax.networks.decisions import decides
 from hardmax.show.colours import FAINT, INK, key_colour, key_fill, label_shades, tinted, wall_width
@@ -94,16 +94,9 @@ def _check_reach(points: FloatArray) -> None:
 
 def window_of(extent: Any) -> Window:
     """A checked window ((x0, x1), (y0, y1))."""
-    try:
-        bounds = np.asarray(extent, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ShapeError(f"extent: expected ((x0, x1), (y0, y1)), four numbers, got {extent!r}") from None
-    if bounds.shape != (2, 2):
-        raise ShapeError(f"extent: expected ((x0, x1), (y0, y1)), got shape {bounds.shape}")
-    if not np.isfinite(bounds).all() or not (bounds[:, 0] < bounds[:, 1]).all():
-        raise DomainError(f"extent: expected finite ranges with low < high, got {bounds.tolist()}")
-    _check_reach(bounds)
-    (x0, x1), (y0, y1) = bounds.tolist()
+    corners = np.array(checked_extent(extent, 2))
+    _check_reach(corners)
+    (x0, y0), (x1, y1) = corners.tolist()
     return (x0, x1), (y0, y1)
 
 
@@ -149,6 +142,21 @@ def walls_between(cells: CellComplex, polygons: Sequence[FloatArray]) -> Walls:
         np.array(segments, dtype=np.float64).reshape(-1, 2, 2),
         np.array(choices, dtype=np.int64),
     )
+
+
+def walls_by_layer(
+    cells: CellComplex, polygons: Sequence[FloatArray], has_regions: bool = True
+) -> list[tuple[int, bool, FloatArray]]:
+    """The walls of ``walls_between`` (n, 2, 2) by the layer that makes them, the last first.
+
+    The second entry tells walls inside a region from those that part two, where regions are known.
+    """
+    walls = walls_between(cells, polygons)
+    layers = layers_of_choices(cells)[walls.choices]
+    inside = np.equal(*cells.region_of[walls.pairs].T) if has_regions else np.zeros(len(layers), dtype=bool)
+    groups = [(layer, kind) for layer in sorted(set(layers.tolist()), reverse=True) for kind in (True, False)]
+    found = [(layer, kind, walls.segments[(layers == layer) & (inside == kind)]) for layer, kind in groups]
+    return [group for group in found if len(group[2])]
 
 
 def shared_wall(first: FloatArray, second: FloatArray) -> FloatArray | None:
@@ -304,10 +312,8 @@ def axes(ax: Any, dim: int = 2) -> Any:
         if dim == 3 and not hasattr(ax, "add_collection3d"):
             raise ShapeError("ax: expected axes in space, pyplot.figure().add_subplot(projection='3d')")
         return ax
-    try:
+    with needing("plots need matplotlib", "figures"):
         from matplotlib import pyplot
-    except ImportError:
-        raise MissingExtraError("plots need matplotlib: pip install 'hardmax[figures]'") from None
     return pyplot.figure().add_subplot(projection="3d") if dim == 3 else pyplot.subplots()[1]
 
 
@@ -421,13 +427,8 @@ def _draw_segment(cells: CellComplex, ax: Any, extent: Any) -> Any:
 def segment_range(cells: CellComplex, extent: Any) -> tuple[float, float]:
     """The range of a line that is drawn: what was asked for, the domain, or all ends and some room."""
     if extent is not None:
-        try:
-            bounds = np.asarray(extent, dtype=np.float64).reshape(-1)
-        except (TypeError, ValueError):
-            raise ShapeError(f"extent: expected (low, high) on a line, two numbers, got {extent!r}") from None
-        if bounds.shape != (2,) or not np.isfinite(bounds).all() or not bounds[0] < bounds[1]:
-            raise DomainError(f"extent: expected (low, high) with low < high on a line, got {extent!r}")
-        return float(bounds[0]), float(bounds[1])
+        low, high = checked_extent(extent, 1)
+        return float(low[0]), float(high[0])
     if cells.domain.low is not None and cells.domain.high is not None:
         return float(cells.domain.low[0]), float(cells.domain.high[0])
     finite = np.concatenate([np.empty(0), *(cells.vertices(index)[:, 0] for index in range(cells.n_cells))])

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hardmax.errors import DomainError, EmptyError, ShapeError
+from hardmax.errors import EmptyError, ShapeError
 from hardmax.exactness import FloatArray, IntArray
 from hardmax.heads.capture.captured import CapturedHead
-from hardmax.heads.diagram.clipping import clip
+from hardmax.heads.diagram.clipping import checked_extent, clip
 from hardmax.heads.diagram.power_diagram import PowerDiagram, power_diagram
 from hardmax.show.colours import FAINT, INK, key_colour, tinted
 from hardmax.show.drawing import axes, check_names, draw_diagram, draw_points, draw_segments, shown_name
@@ -59,17 +59,6 @@ def _box(points: FloatArray, margin: float = 0.35) -> tuple[FloatArray, FloatArr
     return low - room, high + room
 
 
-def _ends(extent: Any, dim: int) -> tuple[FloatArray, FloatArray]:
-    """The lower and upper corner of an extent with a pair (low, high) for each dimension."""
-    try:
-        bounds = np.asarray(extent, dtype=np.float64).reshape(-1, 2)
-    except (TypeError, ValueError):
-        bounds = np.empty((0, 2))
-    if bounds.shape != (dim, 2) or not np.isfinite(bounds).all() or not (bounds[:, 0] < bounds[:, 1]).all():
-        raise DomainError(f"extent: expected {dim} pairs (low, high) of finite numbers with low < high, got {extent!r}")
-    return bounds[:, 0], bounds[:, 1]
-
-
 def _checked(dim: int, what: str) -> None:
     if dim > 3:
         raise ShapeError(f"expected {what} in at most three dimensions to draw, got {dim}; slice or project it first")
@@ -82,7 +71,7 @@ def draw_hypersurface(surface: Hypersurface, ax: Any, extent: Any = None) -> Any
     """The walls of a tropical polynomial: points of a line, segments of the plane, faces in space."""
     _checked(surface.dim, "a hypersurface")
     corners = np.concatenate([np.empty((0, surface.dim)), *(wall.vertices for wall in surface.walls)])
-    low, high = _box(corners, 0.5) if extent is None else _ends(extent, surface.dim)
+    low, high = _box(corners, 0.5) if extent is None else checked_extent(extent, surface.dim)
     ax = axes(ax, surface.dim)
     pieces = [_clipped(wall, low, high) for wall in surface.walls]
     if surface.dim == 1:
@@ -208,7 +197,7 @@ def draw_solid_diagram(diagram: PowerDiagram, ax: Any, extent: Any = None, names
     """The cells of a head with keys in space, and its keys."""
     _checked(diagram.dim, "a diagram")
     check_names(names, len(diagram.keys))
-    low, high = _box(np.vstack([diagram.keys, np.zeros((1, 3))]), 0.5) if extent is None else _ends(extent, 3)
+    low, high = _box(np.vstack([diagram.keys, np.zeros((1, 3))]), 0.5) if extent is None else checked_extent(extent, 3)
     ax = axes(ax, 3)
     for key, solid in enumerate(diagram.polyhedra(tuple(zip(low.tolist(), high.tolist(), strict=True)))):
         draw_faces(ax, [solid.vertices[face] for face in solid.faces], key_colour(key))

@@ -11,17 +11,16 @@ import numpy as np
 from markupsafe import Markup
 
 from hardmax.errors import DomainError, PrecisionError
-from hardmax.html import block, table
+from hardmax.html import block, several, table
 from hardmax.show.colours import FILL, key_colour, wall_width
 from hardmax.show.drawing import (
     Window,
     cell_shades,
     key_window,
-    layers_of_choices,
     plane_window,
     segment_ends,
     segment_range,
-    walls_between,
+    walls_by_layer,
     window_polygons,
 )
 from hardmax.show.svg import Frame, cross, picture, tag
@@ -46,7 +45,7 @@ _INK: dict[str, Any] = {"stroke": "currentColor", "stroke_width": 1}  # light an
 def diagram_html(diagram: PowerDiagram) -> str:
     """A power diagram: its cells where it lies in the plane, and a table of its keys."""
     count, kind = len(diagram.keys), "bias-free" if diagram.biases is None else "affine"
-    title = f"Power diagram of {count:,} {kind} {'key' if count == 1 else 'keys'} in dimension {diagram.dim}"
+    title = f"Power diagram of {several(count, f'{kind} key')} in dimension {diagram.dim}"
     if count > _MOST_KEYS:
         note = f"<div>More than {_MOST_KEYS:,} keys: <code>.live</code> finds out which of them own a cell.</div>"
         return block(title, note)
@@ -135,7 +134,7 @@ def complex_html(cells: CellComplex) -> str:
         picture = _picture(_plane_svg, cells)
     elif cells.dim == 1 and cells.n_cells:
         picture = _picture(_segment_svg, cells)
-    title = f"Cell complex: {cells.n_cells:,} {'cell' if cells.n_cells == 1 else 'cells'}{state}"
+    title = f"Cell complex: {several(cells.n_cells, 'cell')}{state}"
     return block(title, picture, table((), rows), exactness=cells.exactness.value)
 
 
@@ -151,14 +150,10 @@ def _plane_svg(cells: CellComplex) -> str:
             path = frame.path(polygons[index], closed=True)
             parts.append(tag("path", hint, d=path, fill=colour, fill_opacity=float(share), stroke=outline))
     if cells.is_complete:
-        walls = walls_between(cells, polygons)
-        sides = cells.region_of[walls.pairs].reshape(-1, 2)
-        inside = sides[:, 0] == sides[:, 1]
-        layers = np.where(inside, -1, layers_of_choices(cells)[walls.choices]) if len(inside) else walls.choices
-        for layer in sorted(set(layers.tolist())):
-            path = "".join(frame.path(segment) for segment in walls.segments[layers == layer])
+        for layer, is_inside, segments in walls_by_layer(cells, polygons):
+            path = "".join(map(frame.path, segments))
             line = {"fill": "none", "stroke_linecap": "round", "stroke": "currentColor"}
-            look = {"stroke_opacity": 0.3, "stroke_width": 1} if layer < 0 else {"stroke_width": wall_width(layer)}
+            look = {"stroke_opacity": 0.3, "stroke_width": 1} if is_inside else {"stroke_width": wall_width(layer)}
             parts.append(tag("path", d=path, **line, **look))
     return _svg(frame, "Cells; walls are heavier the earlier their layer, and pale inside a region", parts)
 

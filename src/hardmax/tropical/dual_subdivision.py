@@ -10,8 +10,8 @@ import numpy as np
 
 from hardmax.exact.integers import Row
 from hardmax.exact.rationals import nearest_float
-from hardmax.exactness import FloatArray
-from hardmax.tropical._checks import check_polynomial, frozen, within_range
+from hardmax.exactness import FloatArray, frozen
+from hardmax.tropical._checks import check_polynomial, within_range
 from hardmax.tropical._epigraph import Corner, Epigraph, epigraph
 from hardmax.views import view
 

@@ -15,8 +15,8 @@ from hardmax.errors import DomainError
 from hardmax.exact.elimination import rank
 from hardmax.exact.integers import Row
 from hardmax.exact.rationals import nearest_float
-from hardmax.exactness import FloatArray
-from hardmax.tropical._checks import check_polynomial, finite_array, frozen, within_range
+from hardmax.exactness import FloatArray, finite_numbers, frozen
+from hardmax.tropical._checks import check_polynomial, within_range
 from hardmax.tropical._epigraph import Corner, epigraph
 from hardmax.views import view
 
@@ -140,8 +140,8 @@ def _read_box(domain: Any, dim: int) -> tuple[FloatArray, FloatArray]:
         raise DomainError(
             f"expected a box, as (low, high) or an object with .low and .high, got {type(domain).__name__}"
         )
-    lower = finite_array(low, "domain low", (dim,))
-    upper = finite_array(high, "domain high", (dim,))
+    lower = finite_numbers("domain low", low, (dim,))
+    upper = finite_numbers("domain high", high, (dim,))
     if not (lower < upper).all():
         axis = int(np.flatnonzero(~(lower < upper))[0])
         raise DomainError(

@@ -11,29 +11,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hardmax.errors import EmptyError, ParameterError, PrecisionError, ShapeError
-from hardmax.exactness import FloatArray, broadcast_shape, numbers
+from hardmax.errors import EmptyError, PrecisionError, ShapeError
+from hardmax.exactness import FloatArray, broadcast_shape, check_temperature, numbers
 from hardmax.tropical.semiring import ZERO, maxplus_array, maxplus_matmul, maxplus_multiply
 
 # Terms of one product held at a time: 2**22 doubles are 32 MiB.
 _BLOCK = 2**22
-
-
-def checked_temperature(temperature: float) -> float:
-    """``temperature`` as a float, refused unless it is finite and at least zero.
-
-    Examples
-    --------
-    >>> checked_temperature(0)
-    0.0
-    """
-    try:
-        value = float(temperature)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise ParameterError(f"expected a temperature, a number >= 0, got {temperature!r}") from error
-    if not 0.0 <= value < np.inf:
-        raise ParameterError(f"expected a finite temperature >= 0, got {value}; zero is hard, one is softmax(s)")
-    return value
 
 
 def soft_add(left: ArrayLike, right: ArrayLike, temperature: float) -> FloatArray:
@@ -69,7 +52,7 @@ def soft_sum(values: ArrayLike, temperature: float, axis: int = -1) -> FloatArra
     >>> float(soft_sum([1e308, -1e308], 5e-324)), float(soft_sum([], 1.0))
     (1e+308, -inf)
     """
-    tau = checked_temperature(temperature)
+    tau = check_temperature(temperature)
     scores = _axis_last(_doubles(values, "values"), axis)
     if scores.shape[-1] == 0:
         return np.full(scores.shape[:-1], ZERO)
@@ -105,7 +88,7 @@ def softmax(scores: ArrayLike, temperature: float, axis: int = -1) -> FloatArray
     >>> softmax([-np.inf, -np.inf], 1.0)
     array([0., 0.])
     """
-    tau = checked_temperature(temperature)
+    tau = check_temperature(temperature)
     rows = _axis_last(_doubles(scores, "scores"), axis)
     if rows.shape[-1] == 0:
         raise EmptyError(f"expected at least one score along axis {axis}, got shape {np.shape(scores)}")
@@ -137,7 +120,7 @@ def soft_matmul(left: ArrayLike, right: ArrayLike, temperature: float) -> FloatA
     >>> soft_matmul([[0.0, 0.0]], [[0.0], [0.0]], 1.0).round(6)
     array([[0.693147]])
     """
-    tau = checked_temperature(temperature)
+    tau = check_temperature(temperature)
     a, b = _doubles(left, "left operand"), _doubles(right, "right operand")
     if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0]:
         raise ShapeError(f"expected (n, k) times (k, m), got {a.shape} times {b.shape}; inner sizes must agree")

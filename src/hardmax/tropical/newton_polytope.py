@@ -16,8 +16,7 @@ from hardmax.errors import EmptyError
 from hardmax.exact.elimination import rank
 from hardmax.exact.integers import determinant, integer_rows, integers
 from hardmax.exact.rationals import nearest_float
-from hardmax.exactness import FloatArray, as_tuple
-from hardmax.tropical._checks import finite_array, frozen
+from hardmax.exactness import FloatArray, as_tuple, finite_numbers, frozen
 from hardmax.tropical._epigraph import generators
 from hardmax.tropical.sums.joint_cells import minkowski_vertices
 from hardmax.tropical.sums.terms import Terms
@@ -54,7 +53,7 @@ class NewtonPolytope:
     terms: NDArray[np.intp] = field(init=False)
 
     def __init__(self, points: ArrayLike) -> None:
-        checked = finite_array(points, "points", (None, None))
+        checked = finite_numbers("points", points, ("n", "d"))
         if checked.shape[0] == 0 or checked.shape[1] == 0:
             raise EmptyError(f"points: expected at least one point and one dimension, got {checked.shape}")
         object.__setattr__(self, "points", checked)

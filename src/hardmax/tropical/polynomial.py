@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import EmptyError, ParameterError, ShapeError
-from hardmax.exactness import FloatArray, is_finite
+from hardmax.exactness import FloatArray, check_temperature, finite_numbers, frozen, is_finite
 from hardmax.html import block, table
-from hardmax.tropical._checks import check_polynomial, finite_array, finite_points, frozen, within_range
+from hardmax.tropical._checks import check_polynomial, within_range
 from hardmax.tropical.dual_subdivision import dual_subdivision
 from hardmax.tropical.hypersurface import hypersurface
-from hardmax.tropical.maslov import checked_temperature, soft_sum
+from hardmax.tropical.maslov import soft_sum
 from hardmax.tropical.newton_polytope import NewtonPolytope
 from hardmax.tropical.sums.terms import Terms
 
@@ -59,7 +59,7 @@ class TropicalPolynomial:
     offsets: FloatArray
 
     def __init__(self, slopes: ArrayLike, offsets: ArrayLike | None = None) -> None:
-        a = finite_array(slopes, "slopes", (None, None))
+        a = finite_numbers("slopes", slopes, ("n", "d"))
         if a.shape[0] == 0 or a.shape[1] == 0:
             raise EmptyError(
                 f"slopes: expected at least one term and one dimension, got shape {a.shape}; "
@@ -67,7 +67,7 @@ class TropicalPolynomial:
             )
         b = np.zeros(a.shape[0]) if offsets is None else offsets
         object.__setattr__(self, "slopes", a)
-        object.__setattr__(self, "offsets", finite_array(b, "offsets", (a.shape[0],)))
+        object.__setattr__(self, "offsets", finite_numbers("offsets", b, (a.shape[0],)))
 
     @classmethod
     def constant(cls, value: float, dim: int) -> TropicalPolynomial:
@@ -106,13 +106,13 @@ class TropicalPolynomial:
 
         Exactness: float64, rounded as matrix products are.
         """
-        points = finite_points(x, self.dim)
+        points = finite_numbers("x", x, (..., self.dim), "; put coordinates last")
         with np.errstate(over="ignore", invalid="ignore"):
             return within_range(points @ self.slopes.T + self.offsets, "term values")
 
     def __call__(self, x: ArrayLike, temperature: float = 0.0) -> FloatArray:
         """The value at points ``(..., dim)``: the maximum, or the soft maximum at a temperature."""
-        tau = checked_temperature(temperature)
+        tau = check_temperature(temperature)
         return soft_sum(self.terms(x), tau)
 
     def winners(self, x: ArrayLike) -> NDArray[np.intp]:
@@ -190,8 +190,8 @@ class TropicalPolynomial:
         >>> float(q([1.0, 0.5])), q.dim
         (1.0, 2)
         """
-        w = finite_array(weight, "weight", (self.dim, None))
-        b = finite_array(np.zeros(self.dim) if bias is None else bias, "bias", (self.dim,))
+        w = finite_numbers("weight", weight, (self.dim, "d"))
+        b = finite_numbers("bias", np.zeros(self.dim) if bias is None else bias, (self.dim,))
         with np.errstate(over="ignore", invalid="ignore"):
             slopes, offsets = self.slopes @ w, self.offsets + self.slopes @ b
         return TropicalPolynomial(within_range(slopes, "slopes"), within_range(offsets, "offsets"))
@@ -314,11 +314,7 @@ class TropicalRational:
     def __post_init__(self) -> None:
         check_polynomial(self.numerator, "numerator")
         check_polynomial(self.denominator, "denominator")
-        if self.numerator.dim != self.denominator.dim:
-            raise ShapeError(
-                f"expected numerator and denominator in one dimension, got {self.numerator.dim} and "
-                f"{self.denominator.dim}; compose one with an affine map first"
-            )
+        _check_same_dim(self.numerator, self.denominator)
 
     @classmethod
     def from_polynomial(cls, polynomial: TropicalPolynomial) -> TropicalRational:

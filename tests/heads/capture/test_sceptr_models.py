@@ -141,7 +141,7 @@ def test_an_unknown_variant_is_answered_with_the_known_ones():
 def folder(tmp_path):
     from hardmax.heads.capture.packages import package_folder
 
-    place = package_folder("sceptr", "", "") / "_model_saves" / "SCEPTR_tiny"
+    place = package_folder(None, "sceptr", "_model_saves/SCEPTR_tiny")
     for name in ("config.json", "state_dict.pt"):
         (tmp_path / name).write_bytes((place / name).read_bytes())
     return tmp_path

@@ -404,7 +404,7 @@ def test_a_cell_too_thin_for_floats_has_a_rational_witness():
         (WeightError, {"source": [[1.0], [np.inf]]}, r"weights\[1, 0\] is inf"),
         (WeightError, {"source": [[1.0]], "bias": [-np.inf]}, r"bias\[0\] is -inf"),
         (WeightError, {"source": [["a"]]}, "expected real numbers"),
-        (ShapeError, {"source": [[1.0], [1.0, 2.0]]}, "rectangular"),
+        (ShapeError, {"source": [[1.0], [1.0, 2.0]]}, "rows of several lengths"),
         (WeightError, {"source": [[1j]]}, "expected real numbers"),
         (WeightError, {"source": [[2**60 + 1]]}, "binary64 cannot hold"),
         (ShapeError, {"source": [1.0, 2.0]}, r"expected \(N, d\)"),
@@ -438,7 +438,7 @@ def test_questions_that_do_not_fit_a_class_are_refused():
         audit.certificate(0)
     with pytest.raises(ParameterError, match=r"class 2 \(c\) is dead; expected a live class"):
         audit.witness(2)
-    with pytest.raises(ParameterError, match="0 to 2, got 3"):
+    with pytest.raises(ParameterError, match="a class between 0 and 2, got 3"):
         audit.lift(3)
     with pytest.raises(ParameterError, match="got True"):
         audit.witness(True)

@@ -39,7 +39,7 @@ from hardmax.networks import operations as op
 from hardmax.networks.files.arrays import network_from_npz, npz_bytes, safetensors_bytes
 from hardmax.networks.files.inputs import checked_points, stored_inputs
 from hardmax.networks.graph import GraphBuilder
-from hardmax.show.report.inputs import read_inputs
+from hardmax.show.report.subject import read_inputs
 
 KINDS = ("npz", "safetensors", "cells", "inputs", "gguf")
 MOST_SECONDS, MOST_BYTES = 10, 2 << 30
@@ -507,7 +507,7 @@ def use(kind: str, path: Path) -> str:
             if path.suffix == ".csv":
                 with contextlib.suppress(hm.HardmaxError):
                     read_function(path)
-            checked_points(stored_inputs(str(path), "inputs").inputs, (2,), "inputs")
+            checked_points(stored_inputs(str(path), "inputs")[0], (2,), "inputs")
             read_inputs(_layered(), path, None, None)
     except hm.HardmaxError as error:
         if "\n" in str(error) or len(str(error)) > 2000:

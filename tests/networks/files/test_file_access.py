@@ -473,7 +473,7 @@ _CALLS = {
     ".write_bytes": (),
     ".savefig": ("show/figures/writing.py",),  # into memory
     # pages of our own, and files of installed packages
-    ".read_text": ("show/colours.py", "show/explorer/page.py", "show/report/page.py", "heads/capture/minilm_model.py",
+    ".read_text": ("show/colours.py", "show/explorer/page.py", "show/report/page.py", "heads/capture/text_models.py",
                    "heads/capture/sceptr_models.py"),
     ".read_bytes": ("cells/streaming.py",),
     ".open": ("networks/files/numpy_files.py", "networks/files/arrays.py", "cells/storage.py", "cells/streaming.py",

@@ -127,13 +127,13 @@ def test_what_numpy_writes_is_read_as_numpy_reads_it(dtype, order, tmp_path):
     np.save(tmp_path / "a.npy", array)
     np.savez_compressed(tmp_path / "a.npz", inputs=array)
     for name in ("a.npy", "a.npz"):
-        read = stored_inputs(str(tmp_path / name), name).inputs
+        read = stored_inputs(str(tmp_path / name), name)[0]
         assert read.dtype == array.dtype.newbyteorder("=") and np.array_equal(read, array) and read.flags.writeable
 
 
 def test_bytes_that_are_no_truth_values_are_made_some(tmp_path):
     (tmp_path / "b.npy").write_bytes(_header("'|b1'", "(3,)", b"\x00\x02\xff"))
-    read = stored_inputs(str(tmp_path / "b.npy"), "b").inputs
+    read = stored_inputs(str(tmp_path / "b.npy"), "b")[0]
     assert read.tolist() == [False, True, True] and read.view(np.uint8).max() == 1
 
 

@@ -13,11 +13,11 @@ from hardmax.networks import operations as op
 from hardmax.networks.graph import GraphBuilder
 from hardmax.networks.layers import Affine, ReLU
 from hardmax.networks.network import Network
-from hardmax.networks.slices._rounding_kernels import row_magnitudes
-from hardmax.networks.slices._slice_kernels import relu_then_linear, relu_then_linear_plain
+from hardmax.networks.slices._slice_kernels import relu_then_linear, row_magnitudes
 from hardmax.networks.slices.coefficients import Arithmetic, SliceProgram
 from hardmax.networks.slices.stages import Plan
 from networks.builders import network_of
+from oracles.kernel_twins import relu_then_linear_plain
 from oracles.network_cases import random_network
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from hardmax.cli.parts.output import picked
-from hardmax.cli.parts.progress import bar, working
+from hardmax.cli.parts.output import bar, picked, working
 
 if TYPE_CHECKING:
     from hardmax.cli.parts.trained import TrainedModel

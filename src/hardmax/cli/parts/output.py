@@ -1,4 +1,4 @@
-"""What commands print and write: JSON for machines, tables for people, files whole or not at all."""
+"""What commands print and write: JSON for machines, tables and errors for people, a line while they work."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import math
 import os
 import re
 import shlex
-import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,11 +16,10 @@ from typing import Annotated, Any
 
 import typer
 
-from hardmax.errors import HardmaxError, WriteError
+from hardmax.errors import HardmaxError
+from hardmax.html import visible
 
 _WIDTH_IN_FILES = 120  # of tables; a terminal has a width of its own
-#: What would move the cursor, colour the terminal or turn the text around: controls, marks of direction, surrogates.
-_INVISIBLE = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
 SCHEMA = 1  # of what --json prints: raised when a key changes its meaning
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
@@ -51,26 +49,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(entry) for entry in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def visible(text: str) -> str:
-    """Text in which every character can be seen: file names and names in models may hold any.
-
-    Examples
-    --------
-    >>> visible("\\x1b[31mred.onnx"), visible("new\\nline"), visible("plain")
-    ('\\\\x1b[31mred.onnx', 'new\\\\x0aline', 'plain')
-    """
-    return _INVISIBLE.sub(lambda found: _escape(ord(found.group())), text)
-
-
-def _escape(code: int) -> str:
-    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
-
-
-def several(number: int, what: str) -> str:
-    """A number of things, in the singular where there is one."""
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def typed_command() -> str:
@@ -135,50 +113,6 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title:
     console.print(table)
 
 
-def check_target(
-    path: Path | None, *, force: bool, endings: Sequence[str] = (), beside: Iterable[Path | str | None] = ()
-) -> None:
-    """Refuse a file that could not or should not be written, before the work that would fill it.
-
-    Parameters
-    ----------
-    beside
-        What the command reads, and what else it writes: not even ``force`` puts the file in their place.
-
-    Raises
-    ------
-    WriteError
-        The file exists and ``force`` is not given, is one of those beside it, is a folder, has another ending, or its
-        folder is missing or cannot be written to.
-    """
-    from hardmax.networks.files.opening import folder_of
-
-    if path is None:
-        return
-    if os.path.isdir(path):
-        raise WriteError(f"{path}: expected the name of a file, got a folder; add a file name")
-    try:
-        is_file = stat.S_ISREG(os.stat(path).st_mode)
-    except FileNotFoundError:
-        is_file = True  # or will be one
-    except (OSError, ValueError) as error:  # a name that is too long, a loop of links
-        raise WriteError(f"{path}: cannot be written ({getattr(error, 'strerror', None) or error})") from None
-    if not is_file:
-        raise WriteError(f"{path}: expected the name of a file, got a pipe or a device; choose another")
-    if endings and path.suffix.lower() not in endings:
-        raise WriteError(f"{path}: expected a file ending in {', '.join(endings)}, got {path.suffix or 'no ending'!r}")
-    if os.path.exists(path) and not force:
-        raise WriteError(f"{path}: the file exists; give --force to replace it, or another name")
-    for other in beside:
-        if other is not None and _is_same(path, Path(other)):
-            raise WriteError(f"{path}: it would replace {other}, which this command uses as well; choose another name")
-    folder = folder_of(path) if os.path.islink(path) else path.parent
-    if not os.path.isdir(folder):
-        raise WriteError(f"{path}: cannot be written, there is no folder {folder}; create it first, or choose another")
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise WriteError(f"{path}: cannot be written, the folder {folder} allows no new files; choose another")
-
-
 @contextmanager
 def after(*written: Path | None) -> Iterator[None]:
     """While inside, an error also says what the command had written before."""
@@ -189,15 +123,84 @@ def after(*written: Path | None) -> Iterator[None]:
         raise type(error)(f"{error}; written before: {names}" if names else str(error)) from None
 
 
-def _is_same(first: Path, second: Path) -> bool:
-    try:
-        return first == second or os.path.samefile(first, second)
-    except (OSError, ValueError):  # one of the two is not there, or is the name of no file
-        return False
-
-
 def write_text(path: Path, text: str) -> None:
     """Put text into a file in one step."""
     from hardmax.networks.files.opening import write_bytes
 
     write_bytes(path, text.encode())
+
+
+#: What a message for Python says, and what to type instead.
+_WORDS = (
+    (r"\b(?:an? )?hm\.(Segment|Plane|Box|Space)\b", lambda found: f"--{found[1].lower()}"),
+    (r"hm\.skeleton\((?:network|net)\)", lambda _: "`hardmax skeleton`"),
+    (r"\bhm\.count_cells\b", lambda _: "`hardmax count`"),
+    (r"\bhm\.cells_around\b", lambda _: "`hardmax around`"),
+    (r"pass limits=hm\.Limits\((\w+)=\.\.\.\) to read", lambda found: f"in Python, limits= with more {found[1]} reads"),
+    (r"pass force=True \(--force\)", lambda _: "give --force"),
+    (r"\bmax_cells\b", lambda _: "--max-cells"),
+    (r"\bexactness='(\w+)'", lambda found: f"--exactness {found[1]}"),
+    (r"\breference=", lambda _: "--reference"),
+    (r"\bn_samples\b", lambda _: "--samples"),
+)
+
+
+def for_the_command_line(message: str) -> str:
+    """A library's message in one line, with options where it names Python.
+
+    Examples
+    --------
+    >>> for_the_command_line("cut this network along an hm.Segment,  where quadratics are solved exactly")
+    'cut this network along --segment, where quadratics are solved exactly'
+    >>> for_the_command_line("float mode lost every cell; use exactness='certified'")
+    'float mode lost every cell; use --exactness certified'
+    """
+    text = " ".join(message.split())
+    for pattern, words in _WORDS:
+        text = re.sub(pattern, words, text)
+    return text
+
+
+def _is_watched() -> bool:
+    """Whether standard error is a terminal; rich would also take FORCE_COLOR for one, as build servers set it."""
+    return sys.stderr.isatty()
+
+
+@contextmanager
+def working(text: str) -> Iterator[Callable[[str], None]]:
+    """A moving line on standard error while the block runs, where someone watches; call what it gives to change it.
+
+    Examples
+    --------
+    >>> with working("counting") as say:
+    ...     say("counting regions")
+    """
+    if not _is_watched():
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    with Console(stderr=True).status(Text(visible(text))) as status:  # as Text: a name may look like markup
+        yield lambda now: status.update(Text(visible(now)))
+
+
+@contextmanager
+def bar(total: int, text: str) -> Iterator[Callable[[int, str], None]]:
+    """A bar on standard error, where someone watches, moved by calls with how much of ``total`` is done, and words.
+
+    Examples
+    --------
+    >>> with bar(10, "sampling") as advance:
+    ...     advance(10, "10 samples")
+    """
+    if not _is_watched():
+        yield lambda done, now: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
+        task = shown.add_task(text, total=total)
+        yield lambda done, now: shown.update(task, completed=done, description=now)

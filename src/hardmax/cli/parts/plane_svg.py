@@ -9,11 +9,11 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from hardmax.cli.parts.output import visible
 from hardmax.errors import DomainError
 from hardmax.exactness import FloatArray
+from hardmax.html import visible
 from hardmax.show.colours import INK, wall_width
-from hardmax.show.drawing import cell_shades, layers_of_choices, walls_between
+from hardmax.show.drawing import cell_shades, walls_by_layer
 from hardmax.show.svg import picture, tag
 
 if TYPE_CHECKING:
@@ -109,16 +109,12 @@ def _drawn_cells(cells: CellComplex, polygons: list[FloatArray]) -> list[Markup]
         told = f"cell {index}{region}, area {areas[index]:.6g}, label {_label(cells.labels[index])}"
         fill = {"fill": colour, "fill_opacity": f"{share:.3f}"}
         parts.append(tag("path", tag("title", told), class_="c", d=f"M{_path(polygons[index])}Z", **fill))
-    if not cells.is_complete or cells.n_cells < 2:
+    if not cells.is_complete:
         return parts
-    walls = walls_between(cells, polygons)
-    sides, layers = cells.region_of[walls.pairs], layers_of_choices(cells)[walls.choices]
     thin = 1.0 if cells.n_cells < _FEW_CELLS else 0.4
-    for layer in sorted(set(layers.tolist()), reverse=True):
-        for kind, chosen in (("w i", sides[:, 0] == sides[:, 1]), ("w", sides[:, 0] != sides[:, 1])):
-            path = "".join(f"M{_path(ends)}" for ends in walls.segments[chosen & (layers == layer)])
-            if path:
-                parts.append(tag("path", class_=kind, d=path, stroke_width=thin * wall_width(layer)))
+    for layer, is_inside, segments in walls_by_layer(cells, polygons):
+        path = "".join(f"M{_path(ends)}" for ends in segments)
+        parts.append(tag("path", class_="w i" if is_inside else "w", d=path, stroke_width=thin * wall_width(layer)))
     return parts
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hardmax.cli.parts.completion import MODEL, SCEPTR
+from hardmax.cli.parts.sources import MODEL, SCEPTR
 from hardmax.errors import EmptyError, FileFormatError, ParameterError
 
 if TYPE_CHECKING:

@@ -12,11 +12,10 @@ every jump away) is continuous, and lowered.
 
 from __future__ import annotations
 
-from hardmax.constructions.lowering._continuity import Discontinuity, bends_or_jump, convex_difference
-from hardmax.constructions.lowering._dc_algebra import rational_terms
-from hardmax.constructions.lowering._maxima import Maximum
-from hardmax.constructions.lowering._pieces import pieces_of
-from hardmax.errors import DiscontinuityError, NotPiecewiseAffineError, ParameterError
+from hardmax.constructions.lowering._continuity import Discontinuity, bends_or_jump, convex_difference, pieces_of
+from hardmax.constructions.lowering._maxima import Maximum, rational_terms
+from hardmax.errors import DiscontinuityError, NotPiecewiseAffineError
+from hardmax.exactness import check_count
 from hardmax.networks import operations as op
 from hardmax.networks.graph import Graph
 from hardmax.networks.network import Network, check_network
@@ -125,8 +124,7 @@ def _terms_of_pieces(graph: Graph, max_terms: int) -> tuple[list[Maximum], Maxim
 
 def _check(net: Network, limit: int) -> None:
     check_network(net)
-    if not isinstance(limit, int) or limit < 1:
-        raise ParameterError(f"expected a limit of at least one term, got {limit!r}")
+    check_count("limit", limit)
     for node in net.graph.nodes:
         operation = node.operation
         if isinstance(operation, op.Smooth):

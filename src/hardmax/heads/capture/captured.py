@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import EmptyError, ParameterError, ShapeError, WeightError
-from hardmax.exactness import FloatArray, IntArray, check_kept
+from hardmax.exactness import FloatArray, IntArray, as_array, check_kept, frozen
 from hardmax.html import block, table
 from hardmax.networks import evaluation
 from hardmax.views import view
@@ -367,16 +367,13 @@ def _numbers(where: str, what: str, values: Any) -> FloatArray:
 
 def _truths(where: str, values: Any) -> NDArray[np.bool_]:
     """True and False, or 1 and 0, as a read-only array."""
-    try:
-        array = np.asarray(values)
-    except ValueError as error:
-        raise ShapeError(f"{where}: expected visible as a matrix, got rows of several lengths ({error})") from None
+    array = as_array(f"{where}: visible", values)
     is_truth = array.dtype.kind == "b" or (array.dtype.kind in "iuf" and bool(np.isin(array, (0, 1)).all()))
     if not is_truth:
         raise ParameterError(
             f"{where}: expected visible as True and False, got {array.dtype}; what is added to scores goes into biases"
         )
-    return read_only(values, np.bool_)
+    return read_only(array, np.bool_)
 
 
 def read_only(values: Any, dtype: Any = np.float64) -> NDArray[Any]:
@@ -386,6 +383,4 @@ def read_only(values: Any, dtype: Any = np.float64) -> NDArray[Any]:
     """
     if isinstance(values, np.ndarray) and values.dtype == dtype and not values.flags.writeable:
         return values
-    array = np.array(values, dtype=dtype, order="C")
-    array.setflags(write=False)
-    return array
+    return frozen(np.array(values, dtype=dtype, order="C"))

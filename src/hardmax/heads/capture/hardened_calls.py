@@ -15,12 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from hardmax.errors import EmptyError, OperatorError, ParameterError, WeightError
+from hardmax.errors import EmptyError, OperatorError, ParameterError, ShapeError, WeightError
 from hardmax.exactness import Array, FloatArray, IntArray
 from hardmax.heads.capture import hugging_face, sceptr_models, text_models, torch_encoders
 from hardmax.heads.capture.calls import AttentionCall, Note
-from hardmax.heads.capture.packages import evaluating, refusing, torch_library
+from hardmax.heads.capture.packages import evaluating, torch_library
 from hardmax.networks import evaluation
+from hardmax.networks.files.opening import refusing
 
 Pair = tuple[int, int]
 
@@ -168,7 +169,7 @@ class ModelRuns:
 
 def _called(kind: _Kind, note: Note, forward: Callable[[], Any]) -> tuple[Array, bool]:
     torch = torch_library()
-    refused = refusing(f"{kind.name} fails on its inputs", "pass them as the model takes them")
+    refused = refusing(ShapeError, f"{kind.name} fails on its inputs", "; pass them as the model takes them")
     with evaluating(kind.module), kind.noting(kind.module, note), torch.no_grad(), refused:
         result, decides = forward()
     if not isinstance(result, torch.Tensor) or not result.is_floating_point():

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from hardmax.errors import EmptyError, HardmaxError, MissingExtraError, OperatorError, ParameterError, ShapeError
-from hardmax.exactness import FloatArray, IntArray, one_tensor
+from hardmax.errors import EmptyError, OperatorError, ParameterError, ShapeError, needing
+from hardmax.exactness import FloatArray, IntArray, detached, one_tensor
 from hardmax.heads.capture.calls import (
     AttentionCall,
     NameTokens,
@@ -28,10 +28,11 @@ from hardmax.heads.capture.calls import (
     named_capture,
 )
 from hardmax.heads.capture.captured import Capture
-from hardmax.heads.capture.packages import LISTENING, evaluating, refusing, to_numpy
+from hardmax.heads.capture.packages import LISTENING, evaluating, to_numpy
 from hardmax.heads.capture.torch_encoders import watching
 from hardmax.heads.capture.watching import Watcher
-from hardmax.networks.files.hf_models import OTHER_SEQUENCES
+from hardmax.networks.files.hf_models import OTHER_SEQUENCES, check_tokens
+from hardmax.networks.files.opening import refusing
 
 _NAME = "hardmax_capture"
 
@@ -79,7 +80,9 @@ def attention_calls(model: Any, arguments: Mapping[str, Any]) -> list[AttentionC
     torch, _ = _libraries()
     calls: list[AttentionCall] = []
     shapes = {key: tuple(value.shape) for key, value in arguments.items() if hasattr(value, "shape")}
-    refused = refusing(f"{type(model).__name__} fails on inputs {shapes}", "pass what its tokenizer gives")
+    refused = refusing(
+        ShapeError, f"{type(model).__name__} fails on inputs {shapes}", "; pass what its tokenizer gives"
+    )
     with evaluating(model), recording(model, calls), torch.no_grad(), refused:
         model(**arguments)
     if not calls:
@@ -301,13 +304,9 @@ def sequences(model: Any, inputs: Any) -> list[dict[str, Any]]:
         raise EmptyError("inputs: expected what a tokenizer gives, got an empty mapping")
     given: dict[str, Any] = {}
     for key, value in inputs.items():
-        try:
+        with refusing(ShapeError, f"inputs[{key!r}]: expected an array, got rows of several lengths"):
             is_tensor = isinstance(value, torch.Tensor)
             given[key] = one_tensor(key, value) if is_tensor else torch.as_tensor(np.asarray(value))
-        except HardmaxError:
-            raise
-        except (TypeError, ValueError) as error:
-            raise ShapeError(f"inputs[{key!r}]: expected an array, got rows of several lengths ({error})") from None
         if given[key].dim() == 1:
             given[key] = given[key][None]
     if len({len(value) for value in given.values()}) > 1:
@@ -364,27 +363,13 @@ def _token_numbers(torch: Any, model: Any, inputs: Any) -> list[Any]:
 
 def _checked(torch: Any, model: Any, row: Any, position: int) -> Any:
     """Token numbers of one sequence: integers, in the vocabulary, within the context."""
-    try:
-        is_tensor = isinstance(row, torch.Tensor)
-        ids = one_tensor(f"sequence {position}", row) if is_tensor else torch.as_tensor(np.asarray(row))
-    except HardmaxError:
-        raise
-    except (TypeError, ValueError):
-        raise ParameterError(f"sequence {position}: expected token numbers, got {row!r:.80}") from None
-    if ids.dim() != 1:
-        raise ShapeError(f"sequence {position}: expected a list of token numbers, got shape {tuple(ids.shape)}")
-    if not len(ids):
-        raise EmptyError(f"sequence {position}: expected at least one token, got none")
-    if ids.is_floating_point() or ids.is_complex() or ids.dtype == torch.bool:
-        raise ParameterError(f"sequence {position}: expected token numbers (integers), got {ids.dtype}")
-    size = getattr(model.config, "vocab_size", None)
-    if size is not None and (int(ids.min()) < 0 or int(ids.max()) >= size):
-        raise ParameterError(
-            f"sequence {position}: expected token numbers from 0 to {size - 1}, got {int(ids.min())} to "
-            f"{int(ids.max())}; is this the model's own tokenizer?"
-        )
+    with refusing(ParameterError, f"sequence {position}: expected token numbers, got {row!r:.80}"):
+        ids = np.asarray(detached(row))
+    if ids.ndim != 1:
+        raise ShapeError(f"sequence {position}: expected a list of token numbers, got shape {ids.shape}")
+    check_tokens(f"sequence {position}", ids, getattr(model.config, "vocab_size", None))
     check_length(type(model).__name__, len(ids), getattr(model.config, "max_position_embeddings", None), position)
-    return ids.long()
+    return torch.from_numpy(ids.astype(np.int64))
 
 
 def check_length(model: str, n_tokens: int, context: int | None, position: int) -> None:
@@ -397,11 +382,7 @@ def check_length(model: str, n_tokens: int, context: int | None, position: int) 
 
 
 def _libraries() -> tuple[Any, Any]:
-    try:
+    with needing("Hugging Face models need torch and transformers", "torch,models"):
         import torch
         import transformers
-    except ImportError as error:
-        raise MissingExtraError(
-            f"Hugging Face models need torch and transformers ({error}): pip install 'hardmax[torch,models]'"
-        ) from None
     return torch, transformers

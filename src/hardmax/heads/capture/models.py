@@ -4,20 +4,17 @@ Each loader reads the files of an installed package, never the network, and neve
 model has ``capture``, which gives one ``Capture`` for each text or sequence.
 """
 
-from hardmax.heads.capture.captured import Capture, CapturedHead
-from hardmax.heads.capture.minilm_model import minilm
-from hardmax.heads.capture.sceptr_models import SCEPTR_VARIANTS, ReceptorModel, sceptr
-from hardmax.heads.capture.smollm2_model import CausalModel, smollm2
-from hardmax.heads.capture.text_models import TextModel
+from hardmax.heads.capture.captured import Capture as Capture
+from hardmax.heads.capture.captured import CapturedHead as CapturedHead
+from hardmax.heads.capture.sceptr_models import SCEPTR_VARIANTS as SCEPTR_VARIANTS
+from hardmax.heads.capture.sceptr_models import ReceptorModel as ReceptorModel
+from hardmax.heads.capture.sceptr_models import sceptr as sceptr
+from hardmax.heads.capture.smollm2_model import CausalModel as CausalModel
+from hardmax.heads.capture.smollm2_model import smollm2 as smollm2
+from hardmax.heads.capture.text_models import TextModel as TextModel
+from hardmax.heads.capture.text_models import minilm as minilm
+from hardmax.views import own_names
 
-__all__ = [
-    "SCEPTR_VARIANTS",
-    "Capture",
-    "CapturedHead",
-    "CausalModel",
-    "ReceptorModel",
-    "TextModel",
-    "minilm",
-    "sceptr",
-    "smollm2",
-]
+
+def __dir__() -> list[str]:
+    return own_names(globals())

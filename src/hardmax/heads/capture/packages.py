@@ -12,75 +12,34 @@ from typing import Any
 
 import numpy as np
 
-from hardmax.errors import HardmaxError, MissingExtraError, OperatorError, ParameterError, ShapeError
+from hardmax.errors import MissingExtraError, OperatorError, needing
 from hardmax.exactness import FloatArray
+from hardmax.networks.files.opening import as_path
 
 #: Held while a model is listened to. Its hooks and settings and torch's switches belong to all threads: two that
 #: changed them together would hear each other's calls, and the later would put back what the earlier had set.
 LISTENING = RLock()
 
 
-def package_folder(package: str, what: str, remedy: str) -> Path:
-    """Where an installed package keeps its files; the package itself is not imported."""
+def package_folder(
+    given: str | os.PathLike[str] | None, package: str, inside: str, remedy: str = "pip install 'hardmax[torch,models]'"
+) -> Path:
+    """The place that was given, or one inside an installed package, which is not imported."""
+    if given is not None:
+        return as_path(given)
     try:
         spec = find_spec(package)
     except (ImportError, ValueError):
         spec = None
     if spec is None or not spec.submodule_search_locations:
-        raise MissingExtraError(f"{what} comes with the package {package}, which is not installed: {remedy}")
-    return Path(next(iter(spec.submodule_search_locations)))
-
-
-def path_of(given: object, what: str) -> Path:
-    """A path that the caller gave.
-
-    Examples
-    --------
-    >>> path_of("weights.gguf", "path").name
-    'weights.gguf'
-    >>> path_of(5, "path")
-    Traceback (most recent call last):
-        ...
-    hardmax.errors.ParameterError: path: expected the path of a file or folder, got 5
-    """
-    if isinstance(given, str | os.PathLike):
-        place = os.fspath(given)
-        if isinstance(place, str):
-            return Path(place)
-    raise ParameterError(f"{what}: expected the path of a file or folder, got {given!r:.80}")
-
-
-def told(error: BaseException) -> str:
-    """Another library's error in one line: its class and the first line of its message.
-
-    Examples
-    --------
-    >>> told(ValueError("too short\\nat byte 7"))
-    'ValueError: too short'
-    >>> told(KeyError())
-    'KeyError'
-    """
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
-
-
-@contextmanager
-def refusing(where: str, remedy: str) -> Iterator[None]:
-    """While inside, an error of another library becomes one of ours: where it was, what it said, what to do."""
-    try:
-        yield
-    except HardmaxError:
-        raise
-    except Exception as error:
-        raise ShapeError(f"{where} ({told(error)}); {remedy}") from error
+        raise MissingExtraError(f"the model comes with the package {package}, which is not installed: {remedy}")
+    return Path(next(iter(spec.submodule_search_locations))) / inside
 
 
 def torch_library() -> Any:
     """torch, or how to install it."""
-    try:
+    with needing("torch modules and device= need torch", "torch"):
         import torch
-    except ImportError:
-        raise MissingExtraError("capturing torch modules needs torch: pip install 'hardmax[torch]'") from None
     return torch
 
 

@@ -14,14 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from hardmax.errors import EmptyError, OperatorError, ParameterError
+from hardmax.errors import EmptyError, OperatorError, ParameterError, ShapeError
 from hardmax.exact.rationals import exact_scores
 from hardmax.exact.rounding import dot_error
 from hardmax.exactness import FloatArray, IntArray, ReadOnlyArrays
 from hardmax.heads.capture.captured import CapturedHead
 from hardmax.heads.capture.hugging_face import sequences
-from hardmax.heads.capture.packages import evaluating, following, refusing, to_numpy, torch_library
+from hardmax.heads.capture.packages import evaluating, following, to_numpy, torch_library
 from hardmax.heads.capture.torch_encoders import arguments_of
+from hardmax.networks.files.opening import refusing
 
 _ROUTE = "_hardmax_route"
 #: Functions after which a row has the same order, entry by entry.
@@ -142,7 +143,12 @@ def _calls(torch: Any, model: Any, args: tuple[Any, ...], kwargs: Mapping[str, A
         return result
 
     where = f"{type(model).__name__} fails on these inputs"
-    with evaluating(model), torch.no_grad(), following(model, stack, called), refusing(where, "pass what it takes"):
+    with (
+        evaluating(model),
+        torch.no_grad(),
+        following(model, stack, called),
+        refusing(ShapeError, where, "; pass what it takes"),
+    ):
         model(*args, **kwargs)
     if untold:
         raise OperatorError(

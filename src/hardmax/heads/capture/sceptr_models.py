@@ -13,13 +13,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hardmax.errors import EmptyError, FileFormatError, MissingExtraError, ParameterError
+from hardmax.errors import EmptyError, FileFormatError, ParameterError, needing
 from hardmax.heads.capture.calls import AttentionCall, captures_of
 from hardmax.heads.capture.captured import Capture
-from hardmax.heads.capture.packages import package_folder, path_of, told
+from hardmax.heads.capture.packages import package_folder
 from hardmax.heads.capture.torch_encoders import noting_torch
+from hardmax.networks.files.opening import reason
 
-_PIP = "pip install 'hardmax[torch,models]'"
 _REINSTALL = "pip install --force-reinstall sceptr brings the published files back"
 _LARGE_SCORES = ("left_aligned",)  # variants that single precision does not serve
 _PARTS = ("TRAV", "CDR3A", "TRBV", "CDR3B")
@@ -156,15 +156,10 @@ def sceptr(
         raise ParameterError(f"no variant of SCEPTR is called {variant!r}; expected one of {known}")
     if precision not in (None, "single", "double"):
         raise ParameterError(f"precision: expected 'single' or 'double', got {precision!r}")
-    try:
+    with needing("SCEPTR needs torch and sceptr", "torch,models"):
         import torch
         from libtcrlm.config_reader import ConfigReader
-    except ImportError as error:
-        raise MissingExtraError(f"SCEPTR needs torch and sceptr ({error}): {_PIP}") from None
-    if folder is None:
-        place = package_folder("sceptr", "SCEPTR", _PIP) / "_model_saves" / SCEPTR_VARIANTS[variant]
-    else:
-        place = path_of(folder, "folder")
+    place = package_folder(folder, "sceptr", f"_model_saves/{SCEPTR_VARIANTS[variant]}")
     for name in ("config.json", "state_dict.pt"):
         if not os.path.isfile(place / name):  # a pipe would be waited for
             raise FileFormatError(f"{place / name}: expected a file of SCEPTR, found none; {_REINSTALL}")
@@ -184,7 +179,7 @@ def sceptr(
             f"{_REINSTALL}"
         ) from None
     except (RuntimeError, ValueError, KeyError, AttributeError, TypeError, EOFError, OSError) as error:
-        raise FileFormatError(f"{place}: damaged or of another model ({told(error)}); {_REINSTALL}") from None
+        raise FileFormatError(f"{place}: damaged or of another model ({reason(error)}); {_REINSTALL}") from None
 
 
 def records_of(receptors: Any, variant: str) -> list[dict[str, Any]]:

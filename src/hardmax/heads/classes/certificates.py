@@ -9,20 +9,19 @@ import os
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.cells.storage import read_arrays, write_arrays
-from hardmax.errors import FileFormatError, HardmaxError, ParameterError, PrecisionError
+from hardmax.cells.storage import npz_path, read_arrays, write_arrays
+from hardmax.errors import FileFormatError, ParameterError, PrecisionError
 from hardmax.exact.elimination import solve_floats
-from hardmax.exactness import BoolArray, Exactness, FloatArray, IntArray, ReadOnlyArrays
+from hardmax.exactness import BoolArray, Exactness, FloatArray, IntArray, ReadOnlyArrays, as_index, frozen
 from hardmax.heads.classes.domains import FeatureDomain, read_domain
 from hardmax.heads.classes.sources import arrays_head
 from hardmax.heads.classes.verdicts import DEAD, LIVE, UNDECIDED, Cover
-from hardmax.networks.files.opening import package_version
+from hardmax.networks.files.opening import package_version, refusing
 
 FORMAT = "hardmax.classes"
 
@@ -74,8 +73,7 @@ class Certificate:
             if not (np.isfinite(found).all() and (found > 0).all()):
                 found = np.array([float(x) for x in self.exact()])
         found = found / found.sum() if len(found) else found
-        found.setflags(write=False)
-        return found
+        return frozen(found)
 
     def exact(self) -> tuple[Fraction, ...]:
         """The rivals' weights as rationals: nonnegative, of sum one.
@@ -199,8 +197,7 @@ class ClassRecord(ReadOnlyArrays):
         )
 
     def _class(self, index: Any, status: int | None, what: str, word: str) -> int:
-        if isinstance(index, bool) or not isinstance(index, int | np.integer) or not 0 <= index < self.n_classes:
-            raise ParameterError(f"expected the number of a class, 0 to {self.n_classes - 1}, got {index!r}")
+        index = as_index("class", index, self.n_classes)
         if status is not None and self.status[index] != status:
             is_now = {LIVE: "live", DEAD: "dead", UNDECIDED: "undecided"}[int(self.status[index])]
             raise ParameterError(
@@ -251,7 +248,7 @@ def save_classes(audit: ClassRecord, path: str | os.PathLike[str]) -> None:
         "multiplier_sizes": np.array([len(each) for each in floats], dtype=np.int64),
         "multipliers": np.concatenate([np.zeros(0), *floats]),
     }
-    write_arrays(_npz_path(path), header, arrays, FORMAT)
+    write_arrays(npz_path(path), header, arrays, FORMAT)
 
 
 def _smallest(values: Any) -> Any:
@@ -263,15 +260,10 @@ def _smallest(values: Any) -> Any:
 
 def read_classes(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The fields of the audit in a file; ``hm.load_classes`` calls this."""
-    file = _npz_path(path)
+    file = npz_path(path)
     header, arrays = read_arrays(file, FORMAT)
-    try:
+    with refusing(FileFormatError, f"{file}: its description is damaged"):
         return _restored(header, arrays, str(file))
-    except (KeyError, TypeError, ValueError, IndexError, ZeroDivisionError) as error:
-        if isinstance(error, FileFormatError):
-            raise
-        what = str(error) if isinstance(error, HardmaxError) else f"{type(error).__name__}: {error}"
-        raise FileFormatError(f"{file}: its description is damaged ({what})") from None
 
 
 def _restored(header: dict[str, Any], arrays: dict[str, Any], where: str) -> dict[str, Any]:
@@ -314,12 +306,3 @@ def _restored(header: dict[str, Any], arrays: dict[str, Any], where: str) -> dic
         "cover_of": cover_of.astype(np.int64),
         "reason": str(header["reason"]),
     }
-
-
-def _npz_path(path: str | os.PathLike[str]) -> Path:
-    if not isinstance(path, str | os.PathLike):
-        raise ParameterError(f"expected the path of an .npz file, got a {type(path).__name__}")
-    file = Path(path)
-    if file.suffix.lower() != ".npz":
-        raise FileFormatError(f"{file}: expected a file ending in .npz, got {file.suffix or 'no ending'!r}")
-    return file

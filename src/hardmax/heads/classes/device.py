@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 from hardmax.errors import ParameterError
 from hardmax.exact.rounding import SAFETY, length_above
 from hardmax.exactness import FloatArray, IntArray
-from hardmax.heads.devices.arrays import single_margin_error, single_tensor, torch_package, whole_binary32
+from hardmax.heads.attention_margins import single_margin_error, single_tensor, whole_binary32
+from hardmax.heads.capture.packages import torch_library
+from hardmax.networks.files.opening import refusing
 
 #: Scores held at once, on a device with its own memory and without.
 _BLOCKS = {"cuda": 2**29, "cpu": 2**23}
@@ -45,13 +47,11 @@ class DeviceHead:
     """Rows (n, d) and biases (n,) of a head on a device, in binary32, and what bounds its scores' errors."""
 
     def __init__(self, rows: Any, bias: Any, device: str = "cuda") -> None:
-        torch = self.torch = torch_package()
-        try:
+        torch = self.torch = torch_library()
+        with refusing(ParameterError, f"device={device!r}: torch cannot use it"):
             self.device = torch.device(device)
             self.rows = single_tensor(torch, rows).to(self.device)
             self.bias = single_tensor(torch, bias).to(self.device)
-        except (RuntimeError, AssertionError, TypeError, ValueError) as error:
-            raise ParameterError(f"device={device!r}: torch cannot use it ({error!s:.200})") from None
         self.n, self.dim = self.rows.shape
         self.block = max(1, min(self.n, _BLOCKS.get(self.device.type, 2**23) // self.n))
         largest = max(float(self.rows[at].double().square().sum(dim=1).max()) for at in self._parts())

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from hardmax.errors import DomainError, ShapeError
-from hardmax.exactness import FloatArray, numbers
+from hardmax.exactness import FloatArray
 
 if TYPE_CHECKING:
     from hardmax.heads.diagram.power_diagram import PowerDiagram
@@ -27,15 +27,26 @@ class Polyhedron(NamedTuple):
     faces: list[list[int]]
 
 
+def checked_extent(extent: Any, dim: int) -> Window:
+    """The lower and upper corner of an extent: a pair (low, high) for each axis, on a line perhaps the pair alone."""
+    try:
+        bounds = np.asarray(extent, dtype=np.float64)
+    except (TypeError, ValueError):
+        bounds = np.empty(0)
+    bounds = bounds.reshape(-1, 2) if dim == 1 and bounds.size == 2 else bounds
+    if bounds.shape != (dim, 2):
+        raise ShapeError(
+            f"extent: expected {dim} pair(s) (low, high) of numbers, one for each axis, got {extent!r:.200}"
+        )
+    if not (np.isfinite(bounds).all() and (bounds[:, 0] < bounds[:, 1]).all()):
+        raise DomainError(f"extent: expected finite ranges with low < high, got {bounds.tolist()}")
+    return bounds[:, 0], bounds[:, 1]
+
+
 def _window(extent: Sequence[tuple[float, float]], dim: int, diagram: PowerDiagram) -> Window:
     if diagram.dim != dim:
         raise ShapeError(f"expected a diagram in dimension {dim}, got {diagram.dim}; polygons need 2, polyhedra 3")
-    bounds = numbers("extent", extent)
-    if bounds.shape != (dim, 2):
-        raise ShapeError(f"expected an extent of {dim} pairs (low, high), got shape {bounds.shape}")
-    if not (np.isfinite(bounds).all() and (bounds[:, 0] < bounds[:, 1]).all()):
-        raise DomainError(f"expected finite bounds with low < high, got {bounds.tolist()}")
-    return bounds[:, 0], bounds[:, 1]
+    return checked_extent(extent, dim)
 
 
 def clipped_polygons(diagram: PowerDiagram, extent: Sequence[tuple[float, float]]) -> list[FloatArray]:

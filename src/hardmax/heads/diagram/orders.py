@@ -32,7 +32,29 @@ Row = tuple[Fraction, ...]  # a score or a difference of two: slopes, then the c
 
 
 @dataclass(frozen=True, eq=False)
-class OrderDiagram(ReadOnlyArrays):
+class SetDiagram(ReadOnlyArrays):
+    """The cells of one head on which sets of keys win together, each with a query inside."""
+
+    _scores: tuple[Row, ...] = field(repr=False)
+    _points: tuple[tuple[Fraction, ...], ...] = field(repr=False)
+    exactness: Exactness
+
+    @property
+    def n_cells(self) -> int:
+        """How many sets win somewhere."""
+        return len(self._points)
+
+    def interior_point(self, cell: int) -> FloatArray:
+        """A query (d,) inside a cell, rounded; ``exact_interior_point`` has it in rationals."""
+        return np.array([nearest_float(x) for x in self._points[cell]])
+
+    def exact_interior_point(self, cell: int) -> tuple[Fraction, ...]:
+        """A query inside a cell: its set wins there, and no other."""
+        return self._points[cell]
+
+
+@dataclass(frozen=True, eq=False)
+class OrderDiagram(SetDiagram):
     """The cells of order k of one head.
 
     ``subsets`` (n, k) are the sets of keys that win together somewhere, each sorted, in lexicographic order.
@@ -40,22 +62,6 @@ class OrderDiagram(ReadOnlyArrays):
 
     order: int
     subsets: IntArray
-    exactness: Exactness
-    _scores: tuple[Row, ...] = field(repr=False)
-    _points: tuple[tuple[Fraction, ...], ...] = field(repr=False)
-
-    @property
-    def n_cells(self) -> int:
-        """How many sets win somewhere."""
-        return len(self.subsets)
-
-    def interior_point(self, cell: int) -> FloatArray:
-        """A query (d,) at which this set wins, rounded; ``exact_interior_point`` has it in rationals."""
-        return np.array([nearest_float(x) for x in self._points[cell]])
-
-    def exact_interior_point(self, cell: int) -> tuple[Fraction, ...]:
-        """A query at which every key of this set scores higher than every other key."""
-        return self._points[cell]
 
     @cached_property
     def neighbours(self) -> IntArray:
@@ -84,7 +90,7 @@ def order_diagram(diagram: PowerDiagram, order: Any) -> OrderDiagram:
     _extend(scores, k, (), (), (Fraction(0),) * diagram.dim, found)
     found.sort()
     subsets = np.array([chosen for chosen, _ in found], dtype=np.int64).reshape(-1, k)
-    return OrderDiagram(k, subsets, Exactness.EXACT, scores, tuple(point for _, point in found))
+    return OrderDiagram(scores, tuple(point for _, point in found), Exactness.EXACT, k, subsets)
 
 
 def _extend(

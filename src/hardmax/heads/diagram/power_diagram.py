@@ -20,10 +20,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hardmax.errors import ParameterError, PrecisionError, ShapeError, WeightError
+from hardmax.errors import ParameterError, PrecisionError, ShapeError
 from hardmax.exact.rationals import dot, exact_scores, fractions
 from hardmax.exact.rounding import dot_error
-from hardmax.exactness import BoolArray, FloatArray, IntArray, ReadOnlyArrays, as_index, numbers
+from hardmax.exactness import BoolArray, FloatArray, IntArray, ReadOnlyArrays, as_index, finite_numbers, frozen
 from hardmax.heads.classes.domains import read_domain
 from hardmax.heads.classes.sources import arrays_head
 from hardmax.heads.diagram.clipping import Polyhedron, clipped_polygons, clipped_polyhedra
@@ -88,8 +88,7 @@ class PowerDiagram(ReadOnlyArrays):
                 "the square of a key overflows binary64, expected keys below 1e154; divide keys and biases by "
                 "one power of two, which changes no winner"
             )
-        values.setflags(write=False)
-        return values
+        return frozen(values)
 
     @cached_property
     def shifts(self) -> FloatArray:
@@ -131,8 +130,7 @@ class PowerDiagram(ReadOnlyArrays):
         else:
             result = np.zeros(len(self.keys), dtype=bool)
             result[self.terms.live_keys] = True
-        result.setflags(write=False)
-        return result
+        return frozen(result)
 
     @cached_property
     def neighbours(self) -> IntArray:
@@ -140,9 +138,7 @@ class PowerDiagram(ReadOnlyArrays):
 
         Exactness: certified.
         """
-        result = self.terms.key_pairs
-        result.setflags(write=False)
-        return result
+        return frozen(self.terms.key_pairs)
 
     def _row(self, key: int) -> int:
         """The row of a live key among the distinct terms."""
@@ -252,12 +248,7 @@ class PowerDiagram(ReadOnlyArrays):
 
     def read_queries(self, queries: ArrayLike) -> FloatArray:
         """Queries (..., d) as finite floats, refused otherwise."""
-        points = numbers("queries", queries)
-        if points.ndim < 1 or points.shape[-1] != self.dim:
-            raise ShapeError(f"expected queries of shape (..., {self.dim}), got {points.shape}")
-        if not np.isfinite(points).all():
-            raise WeightError("expected finite queries, got NaN or infinity")
-        return points
+        return finite_numbers("queries", queries, (..., self.dim))
 
     @cached_property
     def dual_subdivision(self) -> tuple[tuple[int, ...], ...]:
@@ -443,17 +434,11 @@ class PowerDiagram(ReadOnlyArrays):
             return reachable_from_hull(self, hull)
         if cone is not None:
             return reachable_from_cone(self, cone)
-        if ball is not None:
-            centre, radius = _pair(ball, "ball", "(centre, radius)")
-            return reachable_from_ball(self, centre, radius)
-        return reachable_from_polyhedron(self, *_pair(polyhedron, "polyhedron", "(normals, limits)"))
-
-
-def _pair(value: object, name: str, form: str) -> tuple[Any, Any]:
-    if not isinstance(value, tuple | list) or len(value) != 2:
-        raise ShapeError(f"{name}: expected {form}, got {type(value).__name__}")
-    first, second = value
-    return first, second
+        pair: Any = given[named[0]]
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            form = "(centre, radius)" if polyhedron is None else "(normals, limits)"
+            raise ShapeError(f"{named[0]}: expected {form}, got {type(pair).__name__}")
+        return (reachable_from_ball if polyhedron is None else reachable_from_polyhedron)(self, *pair)
 
 
 def _live_on(diagram: PowerDiagram, device: str) -> BoolArray:

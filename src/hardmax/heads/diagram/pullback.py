@@ -15,13 +15,13 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hardmax.errors import ParameterError, PrecisionError, ShapeError, WeightError
+from hardmax.errors import ParameterError, PrecisionError, ShapeError
 from hardmax.exact.elimination import rank
 from hardmax.exact.integers import integers
 from hardmax.exact.linear_program import exact_interior_point
 from hardmax.exact.rationals import nearest_float
 from hardmax.exact.rounding import UNDERFLOW, dot_error, relative_error
-from hardmax.exactness import BoolArray, FloatArray, IntArray, ReadOnlyArrays, numbers
+from hardmax.exactness import BoolArray, FloatArray, IntArray, ReadOnlyArrays, finite_numbers
 from hardmax.heads.diagram.power_diagram import PowerDiagram, power_diagram
 
 Point = tuple[Fraction, ...]
@@ -82,14 +82,10 @@ def pull_back(diagram: PowerDiagram, weight: ArrayLike, bias: ArrayLike | None =
             f"diagram: expected an hm.power_diagram(keys, biases), got a {type(diagram).__name__}; that of a captured "
             "head is hm.power_diagram(head.keys)"
         )
-    matrix = numbers("weight", weight)
-    if matrix.ndim != 2 or matrix.shape[0] != diagram.dim or matrix.shape[1] == 0:
-        raise ShapeError(f"expected a query matrix ({diagram.dim}, d), got shape {matrix.shape}")
-    shift = np.zeros(diagram.dim) if bias is None else numbers("bias", bias)
-    if shift.shape != (diagram.dim,):
-        raise ShapeError(f"expected a query bias ({diagram.dim},), got shape {shift.shape}")
-    if not (np.isfinite(matrix).all() and np.isfinite(shift).all()):
-        raise WeightError("expected a finite query matrix and bias, got NaN or infinity")
+    matrix = finite_numbers("weight", weight, (diagram.dim, "d"))
+    if not matrix.size:
+        raise ShapeError(f"weight: expected a query matrix of at least one column, got shape {matrix.shape}")
+    shift = finite_numbers("bias", np.zeros(diagram.dim) if bias is None else bias, (diagram.dim,))
     exact_rank = rank([tuple(int(x) for x in row) for row in integers(matrix)[0]])
     columns = _independent_columns(matrix, exact_rank)
     slopes, offsets = _exact_scores(diagram, matrix[:, columns], shift)

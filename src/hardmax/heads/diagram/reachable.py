@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hardmax.errors import EmptyError, ShapeError, WeightError
+from hardmax.errors import EmptyError
 from hardmax.exact.linear_program import exact_interior_point
 from hardmax.exact.rationals import dot, fractions, nearest_float
 from hardmax.exact.rounding import UNDERFLOW, dot_error, relative_error
-from hardmax.exactness import BoolArray, FloatArray, IntArray, ReadOnlyArrays, numbers
+from hardmax.exactness import BoolArray, FloatArray, IntArray, ReadOnlyArrays, finite_numbers, numbers
 from hardmax.heads.diagram.orders import value_at
 
 if TYPE_CHECKING:
@@ -112,13 +112,9 @@ def is_won(diagram: PowerDiagram, key: int, query: Sequence[Fraction]) -> bool:
 
 def _generators(queries: ArrayLike, dim: int, name: str) -> FloatArray:
     points = numbers(name, queries)
-    if points.ndim != 2 or (len(points) and points.shape[1] != dim):
-        raise ShapeError(f"{name}: expected queries of shape (n, {dim}), got {points.shape}")
-    if len(points) == 0:
+    if points.ndim and not len(points):
         raise EmptyError(f"{name}: expected at least one query, got an array of shape {points.shape}")
-    if not np.isfinite(points).all():
-        raise WeightError(f"{name}: expected finite queries, got NaN or infinity")
-    return points
+    return finite_numbers(name, points, ("n", dim))
 
 
 def reachable_from_hull(diagram: PowerDiagram, queries: ArrayLike) -> Reachable:

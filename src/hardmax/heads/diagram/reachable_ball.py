@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hardmax.errors import ParameterError, ShapeError, WeightError
+from hardmax.errors import ParameterError
 from hardmax.exact.rationals import dot, nearest_float
 from hardmax.exact.rounding import SAFETY, UNDERFLOW, difference_dot_error, dot_error, relative_error
-from hardmax.exactness import FloatArray, IntArray, numbers
+from hardmax.exactness import FloatArray, IntArray, finite_numbers, numbers
 from hardmax.heads.classes.nearest import nearest_in_floats, nearest_in_rationals
 from hardmax.heads.diagram.reachable import Decision, Reachable, RuledOut, Witness, gathered, is_won
 
@@ -37,11 +37,7 @@ _TRIALS = 60
 
 def reachable_from_ball(diagram: PowerDiagram, centre: ArrayLike, radius: float) -> Reachable:
     """Reachable from ``{q : |q - centre| <= radius}``."""
-    middle, size = numbers("ball: centre", centre), numbers("ball: radius", radius)
-    if middle.shape != (diagram.dim,):
-        raise ShapeError(f"ball: expected a centre of shape ({diagram.dim},), got {middle.shape}")
-    if not np.isfinite(middle).all():
-        raise WeightError("ball: expected a finite centre, got NaN or infinity")
+    middle, size = finite_numbers("ball: centre", centre, (diagram.dim,)), numbers("ball: radius", radius)
     if size.shape != () or not np.isfinite(size) or size < 0:
         raise ParameterError(
             f"ball: expected a finite radius of at least 0, got {radius}; every live key is reachable from "

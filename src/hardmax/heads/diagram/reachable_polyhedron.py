@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hardmax.errors import DomainError, ShapeError, WeightError
+from hardmax.errors import DomainError
 from hardmax.exact.linear_program import exact_interior_point, interior_point
 from hardmax.exact.rounding import difference_dot_error, relative_error
 from hardmax.exact.systems import homogeneous_rows, point_of, row_multipliers
-from hardmax.exactness import FloatArray, IntArray, numbers
+from hardmax.exactness import FloatArray, IntArray, finite_numbers
 from hardmax.heads.diagram.reachable import Decision, Reachable, RuledOut, Witness, gathered
 
 if TYPE_CHECKING:
@@ -21,15 +21,9 @@ if TYPE_CHECKING:
 
 def reachable_from_polyhedron(diagram: PowerDiagram, normals: ArrayLike, limits: ArrayLike) -> Reachable:
     """Reachable from ``{q : normals @ q <= limits}``."""
-    rows, bounds = numbers("polyhedron: normals", normals), numbers("polyhedron: limits", limits)
-    if rows.ndim != 2 or rows.shape[1] != diagram.dim or bounds.shape != rows.shape[:1]:
-        raise ShapeError(
-            f"polyhedron: expected normals (rows, {diagram.dim}) and limits (rows,), "
-            f"got {rows.shape} and {bounds.shape}"
-        )
+    rows = finite_numbers("polyhedron: normals", normals, ("rows", diagram.dim))
+    bounds = finite_numbers("polyhedron: limits", limits, rows.shape[:1])
     # As cones over the set, which has no point too far away for floats.
-    if not (np.isfinite(rows).all() and np.isfinite(bounds).all()):
-        raise WeightError("polyhedron: expected finite normals and limits, got NaN or infinity; drop such rows")
     lifted, upward = np.column_stack([rows, -bounds]), -np.eye(diagram.dim + 1)[-1:]
     is_full = interior_point(np.concatenate([lifted, upward]), np.zeros(len(rows) + 1)).exists
     if (

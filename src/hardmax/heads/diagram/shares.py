@@ -13,7 +13,7 @@ import numpy as np
 from hardmax.errors import ParameterError
 from hardmax.exact.rationals import nearest_float
 from hardmax.exact.rounding import relative_error
-from hardmax.exactness import FloatArray, IntArray, ReadOnlyArrays, share_interval
+from hardmax.exactness import FloatArray, IntArray, ReadOnlyArrays, check_count, positive_number, share_interval
 
 if TYPE_CHECKING:
     from hardmax.heads.diagram.power_diagram import PowerDiagram
@@ -40,8 +40,7 @@ def angle_shares(diagram: PowerDiagram, scale: float) -> Shares:
 
     Exactness: certified (a few roundings).
     """
-    if not (np.isfinite(scale) and scale > 0):
-        raise ParameterError(f"shares: expected a positive finite scale, got {scale}")
+    scale = positive_number("scale", scale)
     values = np.zeros(len(diagram.keys))
     alive = np.flatnonzero(diagram.live)
     if len(alive) == 1:
@@ -107,12 +106,10 @@ def sampled_shares(
 
     Exactness: estimated.
     """
-    if n_samples < 1:
-        raise ParameterError(f"shares: expected at least one sample, got {n_samples}")
+    check_count("n_samples", n_samples)
     if not 0.0 < confidence < 1.0:
         raise ParameterError(f"shares: expected a confidence between 0 and 1, got {confidence}")
-    if not (np.isfinite(scale) and scale > 0):
-        raise ParameterError(f"shares: expected a positive finite scale, got {scale}")
+    scale = positive_number("scale", scale)
     if rng is None:
         raise ParameterError("shares above dimension 2 are sampled: pass rng=np.random.default_rng(seed)")
     counts = np.zeros(len(diagram.keys), dtype=np.int64)

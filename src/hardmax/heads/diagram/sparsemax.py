@@ -15,16 +15,15 @@ any positive number, computed with scores of the form a + b e.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
-from math import inf, lcm
+from math import lcm
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hardmax.errors import ParameterError
-from hardmax.exactness import Exactness, FloatArray, IntArray, ReadOnlyArrays
-from hardmax.heads.diagram.orders import Row, is_multiple, value_at, witness
+from hardmax.exactness import Exactness, FloatArray, IntArray, check_temperature
+from hardmax.heads.diagram.orders import Row, SetDiagram, is_multiple, value_at, witness
 
 if TYPE_CHECKING:
     from hardmax.heads.diagram.power_diagram import PowerDiagram
@@ -33,7 +32,7 @@ _Support = tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False)
-class SparsemaxDiagram(ReadOnlyArrays):
+class SparsemaxDiagram(SetDiagram):
     """The cells of a sparsemax head, in the order of their supports.
 
     ``supports`` are the sets of keys with positive weight on each cell, sorted; ``neighbours`` (n, 2) the pairs of
@@ -43,18 +42,6 @@ class SparsemaxDiagram(ReadOnlyArrays):
     temperature: float
     supports: tuple[_Support, ...]
     neighbours: IntArray
-    exactness: Exactness
-    _scores: tuple[Row, ...] = field(repr=False)
-    _points: tuple[tuple[Fraction, ...], ...] = field(repr=False)
-
-    @property
-    def n_cells(self) -> int:
-        """How many sets are the support somewhere on an open set."""
-        return len(self.supports)
-
-    def exact_interior_point(self, cell: int) -> tuple[Fraction, ...]:
-        """A query inside a cell."""
-        return self._points[cell]
 
     def weights(self, cell: int) -> tuple[FloatArray, FloatArray]:
         """The weights on a cell as an affine map: slopes (N, d) and offsets (N,), rounded once."""
@@ -68,10 +55,8 @@ class SparsemaxDiagram(ReadOnlyArrays):
 
 def sparsemax_diagram(diagram: PowerDiagram, temperature: float) -> SparsemaxDiagram:
     """The cells of sparsemax(scores / temperature); see ``PowerDiagram.sparsemax``."""
-    if not isinstance(temperature, int | float | np.number) or not 0 < temperature < inf:
-        raise ParameterError(f"temperature: expected a positive number, got {temperature!r}")
     scores = tuple(map(diagram.exact_score, range(len(diagram.keys))))
-    heat, dim = Fraction(float(temperature)), diagram.dim
+    heat, dim = Fraction(check_temperature(temperature, positive=True)), diagram.dim
     # slopes of walls are integers below base / 2 over one denominator: no wall through the origin holds this direction
     scale = lcm(*(entry.denominator for row in scores for entry in row[:-1]))
     base = 1 + 4 * len(scores) * max(int(abs(entry) * scale) for row in scores for entry in row[:-1])
@@ -96,7 +81,7 @@ def sparsemax_diagram(diagram: PowerDiagram, temperature: float) -> SparsemaxDia
     number = {support: cell for cell, support in enumerate(supports)}
     edges = np.array(sorted((number[a], number[b]) for a, b in pairs), dtype=np.int64).reshape(-1, 2)
     inner = tuple(points[support] for support in supports)
-    return SparsemaxDiagram(float(temperature), supports, edges, Exactness.EXACT, scores, inner)
+    return SparsemaxDiagram(scores, inner, Exactness.EXACT, float(temperature), supports, edges)
 
 
 def _negated(row: Row) -> Row:

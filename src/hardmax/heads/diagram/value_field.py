@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hardmax.errors import ParameterError, PrecisionError, ShapeError, WeightError
-from hardmax.exactness import FloatArray, IntArray, ReadOnlyArrays, numbers
+from hardmax.errors import PrecisionError
+from hardmax.exactness import FloatArray, IntArray, ReadOnlyArrays, check_temperature, finite_numbers, numbers
 from hardmax.heads.diagram.power_diagram import Extent, PowerDiagram
 from hardmax.tropical.maslov import softmax
 from hardmax.tropical.sums.hull import components
@@ -96,8 +96,7 @@ class ValueField(ReadOnlyArrays):
 
         Exactness: estimated (the bound's formula in floats).
         """
-        if not (np.isfinite(temperature) and temperature > 0):
-            raise ParameterError(f"expected a positive finite temperature, got {temperature}")
+        temperature = check_temperature(temperature, positive=True)
         rivals = (len(self.values) - 1) * np.exp(-self.margin(queries) / temperature)
         bound: FloatArray = self.diameter * rivals / (1.0 + rivals)
         return bound
@@ -158,10 +157,5 @@ def value_field(diagram: PowerDiagram, values: ArrayLike) -> ValueField:
     array([[5.]])
     """
     array = numbers("values", values)
-    if array.ndim == 1:
-        array = array[:, None]
-    if array.ndim != 2 or len(array) != len(diagram.keys):
-        raise ShapeError(f"expected values (N, d_v) for {len(diagram.keys)} keys, got shape {array.shape}")
-    if not np.isfinite(array).all():
-        raise WeightError("expected finite values, got NaN or infinity")
+    array = finite_numbers("values", array[:, None] if array.ndim == 1 else array, (len(diagram.keys), "d_v"))
     return ValueField(diagram, array + 0.0)

@@ -3,33 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from operator import index
 from typing import Any
 
 from hardmax.errors import EmptyError, ParameterError
-
-
-def count(name: str, value: Any, least: int) -> int:
-    """``value`` as an integer of at least ``least``.
-
-    Examples
-    --------
-    >>> count("dim", 3, 1)
-    3
-    >>> count("dim", 2.0, 1)
-    Traceback (most recent call last):
-        ...
-    hardmax.errors.ParameterError: dim: expected an integer of at least 1, got 2.0; write it without a fraction
-    """
-    try:
-        number = index(value)
-    except TypeError:
-        raise ParameterError(
-            f"{name}: expected an integer of at least {least}, got {value!r}; write it without a fraction"
-        ) from None
-    if isinstance(value, bool) or number < least:
-        raise ParameterError(f"{name}: expected an integer of at least {least}, got {value!r}")
-    return number
+from hardmax.exactness import check_count
 
 
 def counts(name: str, values: Iterable[Any], least: int) -> tuple[int, ...]:
@@ -50,7 +27,7 @@ def counts(name: str, values: Iterable[Any], least: int) -> tuple[int, ...]:
         raise ParameterError(f"{name}: expected a sequence of integers, got {values!r}; wrap it in a list") from None
     if not listed:
         raise EmptyError(f"{name}: expected at least one integer, got none")
-    return tuple(count(f"{name}[{position}]", value, least) for position, value in enumerate(listed))
+    return tuple(check_count(f"{name}[{position}]", value, least) for position, value in enumerate(listed))
 
 
 def check_length(name: str, factor: int, depth: int, most_bits: int) -> None:

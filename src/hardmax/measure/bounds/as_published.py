@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from math import comb, e, exp, factorial, inf, log, log10, sqrt
 
-from hardmax.measure.bounds._counts import count
+from hardmax.exactness import check_count as count
 
 # --- counts -----------------------------------------------------------------------------------------
 

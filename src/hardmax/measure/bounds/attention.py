@@ -18,7 +18,8 @@ from math import comb, lcm
 
 from hardmax.errors import ShapeError
 from hardmax.exactness import as_tuple, check_flag
-from hardmax.measure.bounds._counts import count, counts, elementary_symmetric
+from hardmax.exactness import check_count as count
+from hardmax.measure.bounds._counts import counts, elementary_symmetric
 
 
 def max_joint_cells(

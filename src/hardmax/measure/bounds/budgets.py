@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from math import log10
 
 from hardmax.errors import ParameterError
+from hardmax.exactness import check_count as count
 from hardmax.html import ShownAsTable
 from hardmax.measure.bounds import as_published
-from hardmax.measure.bounds._counts import count, counts
+from hardmax.measure.bounds._counts import counts
 from hardmax.measure.bounds.attention import max_joint_cells
 
 

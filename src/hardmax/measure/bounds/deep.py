@@ -24,7 +24,8 @@ from collections.abc import Sequence
 from math import comb
 from typing import NamedTuple
 
-from hardmax.measure.bounds._counts import check_length, count, counts
+from hardmax.exactness import check_count as count
+from hardmax.measure.bounds._counts import check_length, counts
 from hardmax.measure.bounds.attention import max_joint_cells
 from hardmax.measure.bounds.transformers import cells_lower
 

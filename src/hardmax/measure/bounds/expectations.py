@@ -31,7 +31,7 @@ from typing import NamedTuple
 from hardmax.errors import ParameterError
 from hardmax.exact.rationals import float_above, float_below, nearest_float
 from hardmax.exactness import Exactness, check_flag
-from hardmax.measure.bounds._counts import count
+from hardmax.exactness import check_count as count
 from hardmax.measure.bounds.angles import SimplexAngles, simplex_angles
 from hardmax.measure.bounds.feedforward import zaslavsky
 
@@ -65,15 +65,6 @@ class Mean(float):
         is_exact = low == high and mean < inf and low == Fraction(float(mean))
         mean.exactness = Exactness.EXACT if is_exact else Exactness.CERTIFIED
         return mean
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return _restored, (float(self), self.lower, self.upper, self.exactness)
-
-
-def _restored(value: float, lower: float, upper: float, exactness: Exactness) -> Mean:
-    mean = Mean(value)
-    mean.lower, mean.upper, mean.exactness = lower, upper, exactness
-    return mean
 
 
 def expected_joint_cells(n_keys: int, n_heads: int, dim: int, affine: bool) -> Mean:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import comb
 
-from hardmax.measure.bounds._counts import count, counts
+from hardmax.exactness import check_count as count
+from hardmax.measure.bounds._counts import counts
 
 
 def zaslavsky(n: int, dim: int) -> int:

@@ -12,8 +12,9 @@ from math import log10
 from typing import NamedTuple
 
 from hardmax.errors import ParameterError
+from hardmax.exactness import check_count as count
 from hardmax.exactness import check_flag
-from hardmax.measure.bounds._counts import check_length, count
+from hardmax.measure.bounds._counts import check_length
 from hardmax.measure.bounds.attention import max_joint_cells
 from hardmax.measure.bounds.feedforward import zaslavsky
 

@@ -18,8 +18,8 @@ from hardmax.errors import EmptyError, ParameterError, PrecisionError, ShapeErro
 from hardmax.exact.rounding import UNDERFLOW, soft_row_error
 from hardmax.exactness import FloatArray, ReadOnlyArrays, check_kept, detached
 from hardmax.html import ShownAsTable
-from hardmax.measure.stability._checks import temperature_of
 from hardmax.measure.stability.curvature import hessian_supremum
+from hardmax.measure.stability.margins import temperature_of
 
 IntArray = NDArray[np.int32]
 
@@ -166,7 +166,7 @@ def certify(scores: ArrayLike, temperature: float) -> Certificate:
     >>> c.gradient.round(4).tolist(), c.holds, c.is_vacuous.tolist()
     ([0.3124, 1.0, 0.0], True, [False, True, False])
     """
-    tau = temperature_of(temperature, least="above")
+    tau = temperature_of(temperature, positive=True)
     array = _viewed(scores)
     lead = array.shape[:-1]
     rows = array.reshape(prod(lead), array.shape[-1])
@@ -194,7 +194,7 @@ def certify_blocks(blocks: Iterable[ArrayLike], temperature: float) -> Iterator[
     >>> [len(c) for c in certify_blocks([[[1.0, 0.0]], [[2.0, 0.0], [3.0, 0.0]]], 1.0)]
     [1, 2]
     """
-    tau = temperature_of(temperature, least="above")
+    tau = temperature_of(temperature, positive=True)
     if not isinstance(blocks, Iterable) or getattr(blocks, "ndim", 1) == 0:
         raise ParameterError(f"blocks: expected arrays (rows, N), one after the other, got a {type(blocks).__name__}")
     return (certify(block, tau) for block in blocks)
@@ -239,7 +239,7 @@ def certify_stream(blocks: Iterable[ArrayLike], temperature: float) -> StreamSum
         tightest = [max(t, _ratio(*pair)) for t, pair in zip(tightest, pairs, strict=True)]
         n_rows += len(certificate)
     return StreamSummary(
-        temperature_of(temperature, least="above"), n_rows, n_vacuous, smallest, smallest_row, largest, *tightest
+        temperature_of(temperature, positive=True), n_rows, n_vacuous, smallest, smallest_row, largest, *tightest
     )
 
 

@@ -20,8 +20,7 @@ from hardmax.errors import NotPiecewiseAffineError, ParameterError
 from hardmax.exact.rationals import float_above, float_below, fraction, rational_array
 from hardmax.exactness import Array, Exactness, FloatArray, IntArray, ObjectArray, ReadOnlyArrays
 from hardmax.html import ShownAsTable
-from hardmax.measure.stability._checks import real
-from hardmax.measure.stability.margins import competitor_weight
+from hardmax.measure.stability.margins import competitor_weight, real
 from hardmax.networks import operations as op
 from hardmax.networks.evaluation import apply, first_argmax
 from hardmax.networks.network import Network, one_input

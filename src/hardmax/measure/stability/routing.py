@@ -18,9 +18,9 @@ from numpy.typing import ArrayLike
 from hardmax.cells.around.local_map import LocalMap, local_map
 from hardmax.cells.around.walls import CellWalls, dual_norms
 from hardmax.cells.search import check_norm
-from hardmax.errors import PrecisionError, QuadraticScoresError, ShapeError, WeightError
+from hardmax.errors import PrecisionError, QuadraticScoresError, ShapeError
 from hardmax.exact.rationals import float_array
-from hardmax.exactness import Exactness, FloatArray, ReadOnlyArrays, numbers
+from hardmax.exactness import Exactness, FloatArray, ReadOnlyArrays, finite_numbers, numbers
 from hardmax.html import ShownAsTable
 from hardmax.networks.network import Network, check_network
 from hardmax.networks.slices.coefficients import Arithmetic
@@ -107,14 +107,11 @@ def query_radius(
     inf
     """
     norm = check_norm(norm)
-    k, q = numbers("keys", keys), numbers("queries", queries)
-    if k.ndim != 2 or q.ndim < 1 or q.shape[-1] != k.shape[1]:
-        raise ShapeError(f"expected keys (N, d) and queries (..., d), got {k.shape} and {q.shape}")
+    k = finite_numbers("keys", keys, ("N", "d"))
+    q = finite_numbers("queries", queries, (..., k.shape[1]), ", the dimension of the keys")
     added = np.zeros(len(k)) if biases is None else numbers("biases", biases)
     if added.shape != k.shape[:1]:
-        raise ShapeError(f"expected one bias a key, {len(k)} in all, got shape {added.shape}")
-    if not (np.isfinite(k).all() and np.isfinite(q).all()):
-        raise WeightError("expected finite keys and queries, got NaN or infinite entries")
+        raise ShapeError(f"biases: expected one a key, {len(k)} in all, got shape {added.shape}")
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         scores = q @ k.T + added
         best = scores.argmax(axis=-1)

@@ -17,14 +17,14 @@ from typing import Any
 
 import numpy as np
 
-from hardmax.errors import FileFormatError, HardmaxError, MissingExtraError, ShapeError, WeightError, WriteError
+from hardmax.errors import FileFormatError, HardmaxError, ShapeError, WeightError, WriteError, needing
 from hardmax.exactness import Array
 from hardmax.networks import layers as ly
 from hardmax.networks import operations as op
 from hardmax.networks.files.foreign_arrays import Chain, from_named
 from hardmax.networks.files.numpy_files import npz_arrays
 from hardmax.networks.files.onnx.windows import sliding_windows
-from hardmax.networks.files.opening import LIMITS, NO_LIMITS, Limits, package_version, reason, shown
+from hardmax.networks.files.opening import LIMITS, NO_LIMITS, Limits, package_version, reason, refusing, shown
 from hardmax.networks.graph import Graph, GraphBuilder
 from hardmax.networks.network import Network
 
@@ -78,17 +78,13 @@ def network_from_safetensors(
 ) -> Network:
     """The network in the bytes of a .safetensors file: of our own writing, or of weights that ``layers`` orders."""
     safetensors = _safetensors()
-    try:
+    expected = f"{where}: expected a safetensors file, got bytes that do not parse as one"
+    with refusing(FileFormatError, expected, "; it may be truncated"):
         length = int.from_bytes(data[:8], "little")
         if length > 2 * limits.text_bytes:
-            raise FileFormatError(f"a header of {length:,} bytes")
+            raise FileFormatError(f"{expected}, but a header of {length:,} bytes")
         arrays = {name: _tensor(safetensors, entry) for name, entry in safetensors.deserialize(data)}
         metadata = dict(json.loads(data[8 : 8 + length]).get("__metadata__") or {})
-    except Exception as error:  # the library raises its own kind and several builtin ones
-        raise FileFormatError(
-            f"{where}: expected a safetensors file, got bytes that do not parse as one ({reason(error)}); it may be "
-            "truncated"
-        ) from None
     if layers is not None:
         return from_named(arrays, layers, layout, where)
     if _KEY not in metadata:
@@ -109,11 +105,9 @@ def _tensor(safetensors: Any, entry: Mapping[str, Any]) -> Array:
 
 
 def _safetensors() -> Any:
-    try:
+    with needing(".safetensors files need safetensors", "files"):
         import safetensors
         import safetensors.numpy
-    except ImportError:
-        raise MissingExtraError(".safetensors files need safetensors: pip install 'hardmax[files]'") from None
     return safetensors
 
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hardmax.errors import FileFormatError, ParameterError, PickleError, WriteError
+from hardmax.exactness import check_temperature
 from hardmax.networks import operations as op
 from hardmax.networks.files import arrays as array_files
 from hardmax.networks.files.opening import (
@@ -24,7 +25,7 @@ from hardmax.networks.files.opening import (
     write_bytes,
 )
 from hardmax.networks.layers import Layer
-from hardmax.networks.network import Network, check_network, check_temperature
+from hardmax.networks.network import Network, check_network
 
 _ENDINGS = (".onnx", ".npz", ".safetensors")
 _PICKLES = (".pt", ".pth", ".pkl", ".pickle", ".bin", ".ckpt", ".joblib")

@@ -9,8 +9,7 @@ from __future__ import annotations
 import mmap
 import os
 import struct
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import isfinite, prod
 from pathlib import Path
@@ -19,8 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.errors import FileFormatError, HardmaxError, MissingExtraError, OperatorError
-from hardmax.networks.files.opening import LIMITS, Limits, open_file, reason, shown
+from hardmax.errors import FileFormatError, OperatorError, needing
+from hardmax.networks.files.opening import LIMITS, Limits, open_file, refusing, shown
 
 #: Name in the file -> name in transformers; {} is the number of the layer.
 _LAYER_NAMES = {
@@ -64,7 +63,7 @@ def read_llama(path: Path, limits: Limits = LIMITS) -> LlamaFile:
     Exactness: exact up to dequantization, which gives the binary32 numbers that llama.cpp defines.
     """
     where = shown(path)
-    with _damage_named(where):
+    with refusing(FileFormatError, f"{where}: a damaged or truncated GGUF file", "; fetch it again"):
         fields, tensors = read_gguf(path, limits)
         architecture = fields.get("general.architecture")
         if architecture != "llama":
@@ -90,10 +89,8 @@ def read_gguf(path: Path, limits: Limits = LIMITS) -> tuple[dict[str, Any], dict
     Sizes, lengths and offsets are compared with the file before anything is made of them; the package gguf only
     dequantizes.
     """
-    try:
+    with needing("GGUF files need gguf", "models"):
         import gguf
-    except ImportError:
-        raise MissingExtraError("GGUF files need gguf: pip install 'hardmax[models]'") from None
     where = shown(path)
     if not os.path.exists(path):
         raise FileFormatError(f"{where}: expected a GGUF file, found none")
@@ -102,18 +99,8 @@ def read_gguf(path: Path, limits: Limits = LIMITS) -> tuple[dict[str, Any], dict
         data = b"" if is_empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     if data[:4] != b"GGUF":
         raise FileFormatError(f"{where}: expected a GGUF file, which begins with b'GGUF', got {data[:4]!r}")
-    with _damage_named(where):
+    with refusing(FileFormatError, f"{where}: a damaged or truncated GGUF file", "; fetch it again"):
         return _parsed(gguf, data)
-
-
-@contextmanager
-def _damage_named(where: str) -> Iterator[None]:
-    try:
-        yield
-    except HardmaxError:
-        raise
-    except Exception as error:  # a damaged file lacks keys, types, values: all one to the user
-        raise FileFormatError(f"{where}: a damaged or truncated GGUF file ({reason(error)}); fetch it again") from None
 
 
 _STRING, _ARRAY, _BOOL = 8, 9, 7

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from hardmax.errors import EmptyError, HardmaxError, OperatorError, ParameterError, ShapeError
-from hardmax.exactness import as_array, detached
+from hardmax.errors import EmptyError, OperatorError, ParameterError, ShapeError
+from hardmax.exactness import Array, as_array, detached
 from hardmax.networks import operations as op
+from hardmax.networks.files.opening import refusing
 from hardmax.networks.files.torch_modules import from_torch, torch_library
 from hardmax.networks.graph import Graph
 from hardmax.networks.network import Network
@@ -154,11 +155,7 @@ def _example(torch: Any, model: Any, inputs: Any) -> tuple[str, Any, dict[str, A
         return key, _floats(torch, model, key, ids), {}
     ids, seen = _unpadded(ids, None if given is None else given.get("attention_mask"))
     size, context = model.get_input_embeddings().weight.shape[0], getattr(model.config, "max_position_embeddings", None)
-    if int(ids.min()) < 0 or int(ids.max()) >= size:
-        raise ParameterError(
-            f"from_hf: expected token numbers from 0 to {size - 1}, got {int(ids.min())} to {int(ids.max())}; is this "
-            "the model's own tokenizer?"
-        )
+    check_tokens("from_hf", ids, size)
     if context is not None and 0 < context < len(ids):  # some models write -1 for no limit
         raise ParameterError(
             f"from_hf: {type(model).__name__} has a context of {context} tokens, got {len(ids)}; shorten the text"
@@ -185,12 +182,22 @@ def _others(torch: Any, model: Any, given: dict[str, Any], key: str, seen: Any) 
     return others
 
 
+def check_tokens(where: str, ids: Array, size: int | None = None) -> None:
+    """Refuse what are no token numbers: none at all, no integers, or beyond a vocabulary of this size."""
+    if ids.size == 0:
+        raise EmptyError(f"{where}: expected at least one token, got none")
+    if ids.dtype.kind not in "iu":
+        raise ParameterError(f"{where}: expected token numbers (integers), got {ids.dtype}")
+    if size is not None and not 0 <= int(ids.min()) <= int(ids.max()) < size:
+        raise ParameterError(
+            f"{where}: expected token numbers from 0 to {size - 1}, got {int(ids.min())} to {int(ids.max())}; is this "
+            "the model's own tokenizer?"
+        )
+
+
 def _unpadded(ids: Any, mask: Any) -> tuple[Any, Any]:
     """The token numbers of the one text, and which of those given they are: None if the mask is of another kind."""
-    if ids.size == 0:
-        raise EmptyError("from_hf: expected at least one token, got none")
-    if ids.dtype.kind not in "iu":
-        raise ParameterError(f"from_hf: expected token numbers (integers), got {ids.dtype}")
+    check_tokens("from_hf", ids)
     if ids.ndim == 2 and len(ids) > 1:
         raise ShapeError(
             f"from_hf: expected one text, got {len(ids)}; a network has one length, so read each by itself: "
@@ -210,12 +217,8 @@ def _unpadded(ids: Any, mask: Any) -> tuple[Any, Any]:
 
 
 def _floats(torch: Any, model: Any, key: str, given: Any) -> Any:
-    try:
+    with refusing(ShapeError, f"from_hf: {key}: expected an array of numbers"):
         tensor = torch.as_tensor(as_array(f"from_hf: {key}", given))
-    except HardmaxError:
-        raise
-    except (TypeError, ValueError) as error:
-        raise ShapeError(f"from_hf: {key}: expected an array of numbers ({error})") from None
     rank = {"inputs_embeds": 3, "pixel_values": 4, "input_values": 2, "input_features": 3}[key]
     tensor = tensor[None] if tensor.dim() == rank - 1 else tensor
     if tensor.dim() != rank or len(tensor) != 1:

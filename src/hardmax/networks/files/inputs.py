@@ -12,7 +12,6 @@ import io
 import os
 from array import array as packed
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -33,15 +32,6 @@ LARGEST = 1e150
 _ARCHIVES = (b"PK\x03\x04", b"PK\x05\x06")  # an archive, an empty archive
 
 
-@dataclass(frozen=True, eq=False)
-class StoredInputs:
-    """What a file holds: inputs, and beside them labels and names where it has them."""
-
-    inputs: NDArray[Any]
-    labels: NDArray[Any] | None
-    tokens: list[Any] | None
-
-
 def split_name(source: str) -> tuple[Path, str]:
     """A file and the name of an array in it.
 
@@ -56,15 +46,18 @@ def split_name(source: str) -> tuple[Path, str]:
     return Path(source), ""
 
 
-def stored_inputs(source: str, where: str) -> StoredInputs:
-    """Everything that a file of inputs holds; ``where`` begins what errors say."""
+def stored_inputs(source: str, where: str) -> tuple[NDArray[Any], NDArray[Any] | None, list[Any] | None]:
+    """The inputs that a file holds, and beside them labels and names where it has them.
+
+    ``where`` begins what errors say.
+    """
     inputs, labels, tokens = stored_array(source, INPUT_NAMES, where), None, None
     file = split_name(source)[0]
     if file.suffix.lower() == ".npz":
         arrays = _archive(file, where)
         labels = next((arrays[name] for name in LABEL_NAMES if name in arrays), None)
         tokens = _token_names(arrays[_TOKENS], where) if _TOKENS in arrays else None
-    return StoredInputs(inputs, labels, tokens)
+    return inputs, labels, tokens
 
 
 def _token_names(array: NDArray[Any], where: str) -> list[Any]:

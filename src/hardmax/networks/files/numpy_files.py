@@ -14,9 +14,9 @@ from typing import IO, Any
 
 import numpy as np
 
-from hardmax.errors import FileFormatError, HardmaxError, PickleError, WeightError
+from hardmax.errors import FileFormatError, PickleError, WeightError
 from hardmax.exactness import Array
-from hardmax.networks.files.opening import LIMITS, Limits, reason, shown
+from hardmax.networks.files.opening import LIMITS, Limits, refusing, shown
 
 _NPY = b"\x93NUMPY"
 _HEADER = {
@@ -39,7 +39,8 @@ def npz_arrays(source: IO[bytes], where: str, limits: Limits = LIMITS) -> dict[s
     PickleError
         An entry holds Python objects.
     """
-    try:
+    expected = f"{where}: expected an .npz file of numpy arrays, got bytes that cannot be read as one"
+    with refusing(FileFormatError, expected, "; it may be truncated"):
         size = source.seek(0, io.SEEK_END)
         with zipfile.ZipFile(source) as archive:
             entries = archive.infolist()
@@ -50,13 +51,6 @@ def npz_arrays(source: IO[bytes], where: str, limits: Limits = LIMITS) -> dict[s
                     name = entry.filename[: -len(".npy")]
                     arrays[name] = npy_array(opened, entry.file_size, f"{where}: array {shown(name, 60)!r}")
         return arrays
-    except HardmaxError:
-        raise
-    except Exception as error:  # zipfile and zlib raise many kinds on damaged bytes
-        raise FileFormatError(
-            f"{where}: expected an .npz file of numpy arrays, got bytes that cannot be read as one ({reason(error)}); "
-            "it may be truncated"
-        ) from None
 
 
 def _check_entries(entries: list[zipfile.ZipInfo], most: int, where: str) -> None:
@@ -87,7 +81,7 @@ def npy_array(source: IO[bytes], size: int, where: str) -> Array:
 
     The header is compared with the size before anything is made of it; it is matched, never evaluated.
     """
-    try:
+    with refusing(FileFormatError, f"{where}: damaged or truncated"):
         dtype, is_fortran, shape, begin = _npy_header(source, where)
         if (wanted := prod(shape) * dtype.itemsize) != size - begin:
             raise FileFormatError(
@@ -103,10 +97,6 @@ def npy_array(source: IO[bytes], size: int, where: str) -> Array:
             done += len(part)
         flat = _sound(raw.view(dtype).astype(dtype.newbyteorder("="), copy=False), where)
         return flat.reshape(shape, order="F" if is_fortran else "C")
-    except HardmaxError:
-        raise
-    except Exception as error:  # zlib, and shapes that numpy has no room for
-        raise FileFormatError(f"{where}: damaged or truncated ({reason(error)})") from None
 
 
 def _npy_header(source: IO[bytes], where: str) -> tuple[np.dtype[Any], bool, tuple[int, ...], int]:

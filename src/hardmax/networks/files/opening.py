@@ -6,19 +6,21 @@ Every reader of the package goes through ``open_file``, ``contents`` or ``text_o
 
 from __future__ import annotations
 
+import csv
+import io
 import os
 import secrets
 import signal
 import stat
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import IO, Any
 
-from hardmax.errors import FileFormatError, ParameterError, PickleError, WriteError
+from hardmax.errors import FileFormatError, HardmaxError, ParameterError, PickleError, WriteError
 
 fcntl: Any
 try:
@@ -206,6 +208,72 @@ def _tidy_and_end(number: int, _frame: Any) -> None:
     os.kill(os.getpid(), number)
 
 
+def csv_text(columns: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
+    """A table as CSV; floats in the fewest digits that read back as the same number, None as nothing.
+
+    Examples
+    --------
+    >>> print(csv_text(("panel", "cells"), [("a, b", 21), ("c", None)]), end="")
+    panel,cells
+    "a, b",21
+    c,
+    """
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def check_target(
+    path: Path | None, force: bool, *, endings: Sequence[str] = (), beside: Iterable[Path | str | None] = ()
+) -> None:
+    """Refuse a file that could not or should not be written, before the work that would fill it.
+
+    Parameters
+    ----------
+    beside
+        What the command reads, and what else it writes: not even ``force`` puts the file in their place.
+
+    Raises
+    ------
+    WriteError
+        The file exists and ``force`` is not given, is one of those beside it, is a folder, has another ending, or its
+        folder is missing or cannot be written to.
+    """
+    if path is None:
+        return
+    if os.path.isdir(path):
+        raise WriteError(f"{path}: expected the name of a file, got a folder; add a file name")
+    try:
+        is_file = stat.S_ISREG(os.stat(path).st_mode)
+    except FileNotFoundError:
+        is_file = True  # or will be one
+    except (OSError, ValueError) as error:  # a name that is too long, a loop of links
+        raise WriteError(f"{path}: cannot be written ({getattr(error, 'strerror', None) or error})") from None
+    if not is_file:
+        raise WriteError(f"{path}: expected the name of a file, got a pipe or a device; choose another")
+    if endings and path.suffix.lower() not in endings:
+        raise WriteError(f"{path}: expected a file ending in {', '.join(endings)}, got {path.suffix or 'no ending'!r}")
+    if os.path.exists(path) and not force:
+        raise WriteError(f"{path}: the file exists; pass force=True (--force) to replace it, or another name")
+    for other in beside:
+        if other is not None and _is_same(path, Path(other)):
+            raise WriteError(f"{path}: it would replace {other}, which this command uses as well; choose another name")
+    folder = folder_of(path) if os.path.islink(path) else path.parent
+    if not os.path.isdir(folder):
+        raise WriteError(f"{path}: cannot be written, there is no folder {folder}; create it first, or choose another")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise WriteError(f"{path}: cannot be written, the folder {folder} allows no new files; choose another")
+
+
+def _is_same(first: Path, second: Path) -> bool:
+    try:
+        return first == second or os.path.samefile(first, second)
+    except (OSError, ValueError):  # one of the two is not there, or is the name of no file
+        return False
+
+
 def package_version() -> str:
     """The version of this package, to be stored in files."""
     # The parent package is loaded whenever this module is; importing it by name would turn the layers round.
@@ -224,11 +292,11 @@ def as_path(path: str | os.PathLike[str]) -> Path:
     >>> as_path(3)
     Traceback (most recent call last):
         ...
-    hardmax.errors.ParameterError: expected the path of a file, got a int
+    hardmax.errors.ParameterError: expected the path of a file or folder, got a int
     """
     given = os.fspath(path) if isinstance(path, str | os.PathLike) else path
     if not isinstance(given, str):
-        raise ParameterError(f"expected the path of a file, got a {type(given).__name__}")
+        raise ParameterError(f"expected the path of a file or folder, got a {type(given).__name__}")
     return Path(given)
 
 
@@ -256,6 +324,20 @@ def reason(error: BaseException) -> str:
     ('ValueError: too short\\\\nat byte 7', 'KeyError')
     """
     return shown(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
+
+
+@contextmanager
+def refusing(kind: type[HardmaxError], what: str, remedy: str = "") -> Iterator[None]:
+    """While inside, an error of another library becomes one of ours: what is wrong, what it said, what to do.
+
+    Damaged files and foreign models fail in as many ways as there are libraries: all one to the user.
+    """
+    try:
+        yield
+    except HardmaxError:
+        raise
+    except Exception as error:
+        raise kind(f"{what} ({reason(error)}){remedy}") from None
 
 
 def open_file(file: Path, limits: Limits = LIMITS, where: str | None = None) -> IO[bytes]:

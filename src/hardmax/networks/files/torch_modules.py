@@ -1,20 +1,33 @@
-"""torch module -> Network, through an ONNX model held in memory."""
+"""torch module -> Network, through an ONNX model in memory; Network -> plain torch module, operation by operation."""
 
 from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import fields, replace
+from functools import cache
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 
-from hardmax.errors import HardmaxError, MissingExtraError, OperatorError, ParameterError, ShapeError, WeightError
-from hardmax.exactness import one_tensor
-from hardmax.networks.files.opening import NO_LIMITS
-from hardmax.networks.network import Network
+from hardmax.errors import (
+    HardmaxError,
+    MissingExtraError,
+    OperatorError,
+    ParameterError,
+    ShapeError,
+    WeightError,
+    needing,
+)
+from hardmax.exactness import check_temperature, one_tensor
+from hardmax.networks import operations as op
+from hardmax.networks.evaluation import apply
+from hardmax.networks.files.opening import NO_LIMITS, refusing
+from hardmax.networks.network import Network, check_network
+from hardmax.networks.selections import StandIn, stand_ins
 
 _OPSET = 20  # the newest that torch's tracing exporter writes; has Gelu and LayerNormalization
 _READ_IN_EVALUATION_MODE = (
@@ -89,11 +102,9 @@ def from_torch(module: Any, example_input: Any, *, batched: bool | None = None) 
 
 def torch_library() -> Any:
     """torch with its exporter, or how to install it."""
-    try:
+    with needing("torch modules need torch", "torch,onnx"):
         import torch
         import torch.onnx
-    except ImportError:
-        raise MissingExtraError("torch modules need torch: pip install 'hardmax[torch,onnx]'") from None
     return torch
 
 
@@ -138,17 +149,9 @@ def _depends_on_mode(torch: Any, parts: list[Any]) -> bool:
 
 def _run(torch: Any, module: Any, x: Any) -> Any:
     """The module's output, checked to be one tensor."""
-    with torch.no_grad():
-        try:
-            result = module(x)
-        except HardmaxError:
-            raise
-        except Exception as error:
-            detail = (str(error).strip().splitlines() or [""])[0]
-            raise ShapeError(
-                f"{type(module).__name__} fails on an example of shape {tuple(x.shape)} "
-                f"({type(error).__name__}: {detail}); pass an input as the module takes it"
-            ) from None
+    what = f"{type(module).__name__} fails on an example of shape {tuple(x.shape)}"
+    with torch.no_grad(), refusing(ShapeError, what, "; pass an input as the module takes it"):
+        result = module(x)
     if not isinstance(result, torch.Tensor):
         raise OperatorError(
             f"{type(module).__name__} returns a {type(result).__name__}; expected one tensor. Wrap it in a module "
@@ -271,3 +274,140 @@ def _exported(torch: Any, module: Any, example: Any) -> bytes:
                 "hm.capture(module, inputs)"
             ) from error
     return buffer.getvalue()
+
+
+Tensor = Any  # torch.Tensor, when torch is there
+
+
+def to_torch(net: Network, temperature: float | None = None, *, dtype: str = "float64") -> Any:
+    """A torch.nn.Module that computes the network on tensors (..., *input_shape).
+
+    Weights are parameters, one a constant array of the graph, named by their operation's number; index arrays
+    are buffers. Ties go to the lowest index, as in ``net(x)``.
+
+    Parameters
+    ----------
+    net : the network.
+    temperature : of its attention; the network's own unless given. Zero is hard (and passes no gradient
+        through the choice).
+    dtype : 'float64' or 'float32'.
+
+    Exactness: the weights are the network's own in float64; values agree within rounding.
+
+    Raises
+    ------
+    MissingExtraError
+        torch is not installed.
+    """
+    check_network(net, "expected a Network to export")
+    if dtype not in ("float32", "float64"):
+        raise ParameterError(f"expected dtype 'float32' or 'float64', got {dtype!r}")
+    torch = torch_library()
+    tau = net.temperature if temperature is None else check_temperature(temperature)
+    return _module_class()(net, tau, getattr(torch, dtype))
+
+
+@cache
+def _module_class() -> Any:
+    """The module's class, made when torch is first needed."""
+    return _graph_module(torch_library())
+
+
+def _graph_module(torch: Any) -> Any:
+    class GraphModule(torch.nn.Module):  # type: ignore[misc]
+        """A network's operations in order; see ``hm.to_torch``."""
+
+        def __init__(self, net: Network, temperature: float, dtype: Any) -> None:
+            super().__init__()
+            self.graph = net.graph
+            self.temperature = temperature
+            self.dtype = dtype
+            for index, node in enumerate(net.graph.nodes):
+                for entry in fields(node.operation):
+                    array = getattr(node.operation, entry.name)
+                    if not isinstance(array, np.ndarray):
+                        continue
+                    name = f"{entry.name}_{index}"
+                    if array.dtype.kind == "f":
+                        self.register_parameter(name, torch.nn.Parameter(torch.tensor(array, dtype=dtype)))
+                    else:
+                        self.register_buffer(name, torch.tensor(array))
+
+        def forward(self, x: Tensor) -> Tensor:
+            """The output (..., *output_shape)."""
+            shape = self.graph.input_shape
+            lead = x.shape[: x.dim() - len(shape)]
+            values = [x.to(self.dtype).reshape(-1, *shape)]
+            instead = stand_ins(self.graph, self.temperature)
+            for index, node in enumerate(self.graph.nodes):
+                operation = node.operation
+                constants = {
+                    entry.name: getattr(self, f"{entry.name}_{index}")
+                    for entry in fields(operation)
+                    if isinstance(getattr(operation, entry.name), np.ndarray)
+                }
+                operation = replace(operation, **constants)
+                operands = [values[value] for value in node.inputs]
+                if index in instead:
+                    operands = [_standing_in(instead[index], operands[0])]
+                if isinstance(operation, op.Hardmax) and self.temperature > 0 and not operation.always_hard:
+                    scores = operands[0] / self.temperature
+                    if operation.top:
+                        order = scores.argsort(dim=-1, descending=True, stable=True)[..., : operation.top]
+                        hidden = torch.full_like(scores, -torch.inf)
+                        scores = hidden.scatter(-1, order, scores.gather(-1, order))
+                    values.append(torch.softmax(scores, dim=-1))
+                else:
+                    values.append(_RULES.get(type(operation), apply)(operation, *operands))
+            return values[-1].reshape(*lead, *self.graph.output_shape)
+
+    return GraphModule
+
+
+def _standing_in(kind: StandIn, x: Tensor) -> Tensor:
+    if kind is StandIn.BELOW:
+        return (x - x.amax(dim=-1, keepdim=True)).clamp(min=-2)
+    ascending, order = x.sort(dim=-1)
+    steps = (ascending[..., 1:] > ascending[..., :-1]).cumsum(dim=-1).to(x.dtype)
+    return torch_library().zeros_like(x).scatter(-1, order[..., 1:], steps)
+
+
+def _relu(operation: op.Relu, x: Tensor) -> Tensor:
+    functional = torch_library().nn.functional
+    return functional.leaky_relu(x, operation.slope) if operation.slope else functional.relu(x)
+
+
+def _clip(operation: op.Clip, x: Tensor) -> Tensor:
+    return (torch_library().minimum if operation.is_ceiling else torch_library().maximum)(x, operation.bound)
+
+
+def _hardmax(operation: op.Hardmax, x: Tensor) -> Tensor:
+    tied = x == x.amax(dim=-1, keepdim=True)  # torch's argmax may return any of several maxima
+    return (tied & (tied.cumsum(dim=-1) == 1)).to(x.dtype)
+
+
+def _pointwise(operation: op.Pointwise, x: Tensor) -> Tensor:
+    torch = torch_library()
+    if operation.kind == "gelu":
+        return torch.nn.functional.gelu(x)
+    if operation.kind == "gelu_tanh":
+        return torch.nn.functional.gelu(x, approximate="tanh")
+    if operation.kind == "silu":
+        return torch.nn.functional.silu(x)
+    return getattr(torch, operation.kind)(x)
+
+
+def _normalize(operation: op.Normalize, x: Tensor) -> Tensor:
+    centred = x - x.mean(dim=-1, keepdim=True) if operation.centred else x
+    return centred / (centred.square().mean(dim=-1, keepdim=True) + operation.epsilon).sqrt()
+
+
+#: What torch computes of operations that choose or bend; of all others it computes what numpy does.
+_RULES: dict[type[op.Operation], Callable[..., Tensor]] = {
+    op.Relu: _relu,
+    op.Clip: _clip,
+    op.MaxLast: lambda _, x: x.amax(dim=-1),
+    op.Hardmax: _hardmax,
+    op.Pointwise: _pointwise,
+    op.Normalize: _normalize,
+}

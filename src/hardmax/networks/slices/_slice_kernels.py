@@ -1,4 +1,4 @@
-"""Compiled loops of ``coefficients``."""
+"""Compiled loops of ``coefficients`` and ``rounding``."""
 
 # mypy: ignore-errors
 
@@ -102,7 +102,7 @@ def relu_then_linear(source, before, parents, labels, layer, sums):
     """``columns.T @ (labels * source[parent]) + bias`` for each child and coefficient, and what ``_errors`` returns.
 
     The first is (child, term, out). ``layer``: ``columns`` (in, out), the weight transposed, and ``bias``. Numpy twin:
-    ``relu_then_linear_plain``.
+    ``relu_then_linear_plain`` in ``tests/oracles``.
     """
     n_children, out_width = len(parents), layer[0].shape[1]
     result, steps = np.empty((n_children, source.shape[1], out_width)), np.empty(n_children)
@@ -113,10 +113,14 @@ def relu_then_linear(source, before, parents, labels, layer, sums):
     return result, *_errors(source, before, parents, steps, sums)
 
 
-def relu_then_linear_plain(source, parents, labels, columns, bias):
-    """What ``relu_then_linear`` computes, in one matrix product."""
-    masked = source[parents] * (labels == 1)[:, None, :]
-    result = masked @ columns
-    if len(bias):
-        result[:, 0] += bias
+@kernel(nogil=True)
+def row_magnitudes(rows):
+    """The largest absolute entry of each row; numpy twin: ``np.abs(rows).max(axis=1)``."""
+    result = np.empty(rows.shape[0])
+    for i in range(rows.shape[0]):
+        largest = 0.0
+        for j in range(rows.shape[1]):
+            size = abs(rows[i, j])
+            largest = size if size > largest else largest
+        result[i] = largest
     return result

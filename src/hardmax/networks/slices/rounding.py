@@ -88,7 +88,7 @@ def _lattices(n: int, numbers: bytes) -> tuple[tuple[int, ...], bool]:
 
 def magnitudes(coefficients: NDArray[Any]) -> FloatArray:
     """The largest absolute entry a cell and coefficient: (cell, coefficient)."""
-    from hardmax.networks.slices._rounding_kernels import row_magnitudes
+    from hardmax.networks.slices._slice_kernels import row_magnitudes
 
     cells, terms = coefficients.shape[:2]
     flat = coefficients.reshape(cells * terms, -1)

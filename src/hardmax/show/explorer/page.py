@@ -6,9 +6,6 @@ says so. Its scripts are the files of ``pages/``, joined in the order below.
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
 import os
 from functools import partial
 from pathlib import Path
@@ -17,8 +14,9 @@ from typing import Any
 from hardmax.cells.domains import Plane, Space
 from hardmax.cells.interrupts import uninterrupted
 from hardmax.cells.search import enumerate_cells
-from hardmax.errors import NotPiecewiseAffineError, WriteError
-from hardmax.networks.files.opening import package_version, write_bytes
+from hardmax.errors import NotPiecewiseAffineError
+from hardmax.html import embedded, policy
+from hardmax.networks.files.opening import check_target, package_version, write_bytes
 from hardmax.networks.network import Network, check_network
 from hardmax.show.colours import FILL, KEY_COLOURS, PALEST, STRONGEST, WALL_WIDTHS, theme
 from hardmax.show.explorer.layers import network_of, page_layers
@@ -78,10 +76,7 @@ def explore(
     >>> folder.cleanup()
     """
     path = Path(out)
-    if os.path.exists(path) and not os.path.isdir(path) and not force:
-        raise WriteError(f"{path}: the file exists; pass force=True (on the command line --force) or another name")
-    if not os.path.isdir(path.parent):
-        raise WriteError(f"{path}: there is no folder {path.parent}; create it first, or write elsewhere")
+    check_target(path, force)
     write_bytes(path, explorer_html(network).encode())
     return path
 
@@ -114,28 +109,16 @@ def explorer_html(network: Network | None = None) -> str:
         "walls": list(WALL_WIDTHS),
         "presets": [preset_data(preset) for preset in chosen],
     }
-    policy = "; ".join(
-        [
-            "default-src 'none'",
-            f"script-src {_hash(exact)} {_hash(script)}",
-            f"style-src {_hash(style)}",
-            "worker-src blob:",
-            "img-src blob:",
-            "base-uri 'none'",
-            "form-action 'none'",
-        ]
-    )
     page = Environment(autoescape=True, undefined=StrictUndefined).from_string(
         (_PAGES / "page.html").read_text("utf-8")
     )
     return page.render(
-        policy=policy,
+        policy=policy(style, exact, script, more="worker-src blob:; img-src blob:"),
         version=package_version(),
         note=note,
         # our own files, and their hashes are in the policy
         style=Markup(style),
-        # "<" never appears raw in the data, so nothing inside can end the element
-        data=Markup(json.dumps(data, allow_nan=False).replace("<", "\\u003c")),
+        data=Markup(embedded(data)),
         exact=Markup(exact),
         script=Markup(script),
     )
@@ -211,8 +194,3 @@ def _own_preset(network: Network) -> tuple[Preset, bool]:
 
 def _script(name: str) -> str:
     return (_PAGES / f"{name}.js").read_text("utf-8")
-
-
-def _hash(text: str) -> str:
-    """The text's hash as a content security policy names it."""
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from hardmax.errors import MissingExtraError
+from hardmax.errors import needing
 from hardmax.show.colours import FAINT, INK
 
 #: Widths in inches: across the page of a two-column paper, and within one column.
@@ -27,19 +27,15 @@ def new_figure(width: float, height: float) -> Any:
     MissingExtraError
         Without matplotlib.
     """
-    try:
+    with needing("figures need matplotlib", "figures"):
         from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingExtraError("figures need matplotlib: pip install 'hardmax[figures]'") from None
     return Figure(figsize=(width, height), layout="constrained")
 
 
 def settings() -> Any:
     """A context in which matplotlib draws as our style says, and after which it has what it had before."""
-    try:
+    with needing("figures need matplotlib", "figures"):
         from matplotlib import rc_context, rc_params_from_file, rcParamsDefault
-    except ImportError:
-        raise MissingExtraError("figures need matplotlib: pip install 'hardmax[figures]'") from None
     # what matplotlib starts with first, so that nobody's own settings change a figure
     plain = {name: value for name, value in rcParamsDefault.items() if not name.startswith(("backend", "interactive"))}
     colours = {**dict.fromkeys(_INKED, INK), "grid.color": FAINT}

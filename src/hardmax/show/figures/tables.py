@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
+from hardmax.networks.files.opening import csv_text
 
 Value = str | int | float | None
 
@@ -21,24 +21,8 @@ class Table:
     rows: tuple[tuple[Value, ...], ...]
 
     def csv(self) -> str:
-        """The table as CSV; floats in the fewest digits that read back as the same number.
-
-        Examples
-        --------
-        >>> print(Table(("panel", "cells"), (("a, b", 21), ("c", None))).csv(), end="")
-        panel,cells
-        "a, b",21
-        c,
-        """
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(self.columns)
-        writer.writerows([["" if value is None else _plain(value) for value in row] for row in self.rows])
-        return text.getvalue()
-
-
-def _plain(value: Value) -> str:
-    return repr(float(value)) if isinstance(value, float) else str(value)
+        """The table as CSV; floats in the fewest digits that read back as the same number."""
+        return csv_text(self.columns, self.rows)
 
 
 @dataclass(frozen=True)

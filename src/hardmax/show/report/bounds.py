@@ -16,7 +16,7 @@ from hardmax.measure import bounds as b
 from hardmax.networks import operations as op
 from hardmax.networks.slices.stages import Plan
 from hardmax.papers.statements import ledger
-from hardmax.show.report.cell_map.choices import Choice, choices_of
+from hardmax.show.report.cell_map.colourings import Choice, choices_of
 from hardmax.show.report.cell_map.search import Looked
 from hardmax.show.report.head_pictures import title_of
 from hardmax.show.report.sections import Column, Figure, Section, Table, as_text, rows_of

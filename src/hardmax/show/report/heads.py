@@ -16,10 +16,12 @@ from hardmax.heads.capture.captured import Capture
 from hardmax.heads.keys import Diagrams
 from hardmax.show.colours import KEY_COLOURS
 from hardmax.show.drawing import centroid, size_of
-from hardmax.show.report.attention import MOST_IN_ALL, attention_data, explorer_address
 from hardmax.show.report.head_pictures import (
+    MOST_IN_ALL,
     HeadPicture,
+    attention_data,
     draw_head,
+    explorer_address,
     keys_are_fixed,
     picture_title,
     pictures_of,

@@ -1,15 +1,12 @@
-"""``hm.reports.report``: one self-contained page on one model."""
+"""``hm.reports.report``: one self-contained page on one model; what is too large for a page is summarised, and said."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
@@ -20,13 +17,15 @@ from hardmax.cells.domains import Domain
 from hardmax.errors import EmptyError, HardmaxError, ParameterError, WriteError
 from hardmax.heads.capture.captured import Capture
 from hardmax.heads.fidelity import Hardened
-from hardmax.networks.files.opening import folder_of, open_file, write_bytes
+from hardmax.html import embedded, policy
+from hardmax.networks.files.opening import check_target, open_file, write_bytes
 from hardmax.show.colours import FILL, KEY_COLOURS, WALL_WIDTHS, theme
 from hardmax.show.document import Document, gather, gather_captures
+from hardmax.show.report import heads as head_part
 from hardmax.show.report.about import EXACTNESS_MEANS, now
-from hardmax.show.report.sections import Table
+from hardmax.show.report.cell_map import section as cell_part
+from hardmax.show.report.sections import Section, Table
 from hardmax.show.report.subject import Source, Subject, read_subject
-from hardmax.show.report.summarised import summaries
 from hardmax.version import __version__
 
 #: What a page may weigh.
@@ -123,7 +122,7 @@ def make_report(
 ) -> Report:
     """The same as ``report``, giving back what the page says as well."""
     path, given = Path(out), given or Given()
-    check_writable(path, force)  # before the work, not after
+    check_target(path, force)  # before the work, not after
     made = now()
     captures = _captures(source)
     if captures is not None and any(one is not None for one in (inputs, given.labels, given.tokens, given.plane)):
@@ -214,31 +213,8 @@ def render(
         version=__version__,
         style=Markup(style),
         script=Markup(script),
-        policy=_policy(style, script),
-        data=embedded(document.as_json()),
-    )
-
-
-def embedded(data: Any) -> Markup:
-    """JSON that can stand inside a script element: nothing in it can end the element or begin another.
-
-    Examples
-    --------
-    >>> str(embedded({"token": "</script>&"}))
-    '{"token":"\\\\u003c/script\\\\u003e\\\\u0026"}'
-    """
-    text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-    return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))
-
-
-def _policy(style: str, script: str) -> str:
-    """A content security policy: no network at all, no style and no script but ours, known by its hash."""
-    style_hash, script_hash = (
-        base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (style, script)
-    )
-    return (
-        f"default-src 'none'; style-src 'sha256-{style_hash}'; script-src 'sha256-{script_hash}'; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
+        policy=policy(style, script, more="img-src data:"),
+        data=Markup(embedded(document.as_json())),
     )
 
 
@@ -256,19 +232,6 @@ def _read(name: str) -> str:
 # --- the file -----------------------------------------------------------------------------------
 
 
-def check_writable(path: Path, force: bool) -> None:
-    """Refuse a place where the page could not be written, or a file that is not ours to replace."""
-    if os.path.isdir(path):
-        raise WriteError(f"{path}: expected a file to write, got a folder; name a file in it, such as report.html")
-    if not os.path.isdir(path.parent):
-        raise WriteError(f"{path}: the folder {path.parent} does not exist; make it first")
-    if os.path.exists(path) and not force:
-        raise WriteError(f"{path}: the file exists already; choose another name, or replace it with force (--force)")
-    folder = folder_of(path)
-    if not os.access(folder, os.W_OK):
-        raise WriteError(f"{path}: the folder {folder} cannot be written to; choose another")
-
-
 def is_report(path: Path) -> bool:
     """Whether a file is a page that ``report`` wrote, by its generator; False where it cannot be read.
 
@@ -283,3 +246,49 @@ def is_report(path: Path) -> bool:
     except (HardmaxError, OSError):
         return False
     return _GENERATOR.encode() in head
+
+
+_DIAGRAMS = 12
+_ROWS = 500
+
+
+def summaries(document: Document) -> Iterator[Document]:
+    """The document with ever less in it: fewer diagrams and rows of heads, then no drawn cells, then no drawn heads.
+
+    Counts, bounds and every other number said in words stay.
+    """
+    yield _with(document, head_part.NAME, _fewer)
+    document = _with(document, cell_part.NAME, _only_counts)
+    yield _with(document, head_part.NAME, _fewer)
+    yield _with(document, head_part.NAME, _only_counts)
+
+
+def _with(document: Document, name: str, change: Callable[[Section], Section]) -> Document:
+    sections = tuple(
+        change(section) if section.name == name and not section.absent else section for section in document.sections
+    )
+    return replace(document, sections=sections)
+
+
+def _fewer(section: Section) -> Section:
+    """The first diagrams, and the first rows of the tables behind them."""
+    notes = list(section.notes)
+    if len(section.figures) > _DIAGRAMS:
+        notes.append(f"To keep the page small, {_DIAGRAMS} of {len(section.figures):,} diagrams are drawn.")
+    tables = tuple(_cut(table, notes) for table in section.tables)
+    return replace(section, figures=section.figures[:_DIAGRAMS], tables=tables, notes=tuple(notes))
+
+
+def _cut(table: Table, notes: list[str]) -> Table:
+    if len(table.rows) <= _ROWS:
+        return table
+    held = f"the first {_ROWS} of {len(table.rows):,} rows"
+    notes.append(f"To keep the page small, the table \u201c{table.caption}\u201d holds {held}.")
+    return replace(table, rows=table.rows[:_ROWS])
+
+
+def _only_counts(section: Section) -> Section:
+    """The facts and notes of a section, without what is drawn or listed cell by cell and key by key."""
+    lead = "This is too large for one page: only the counts are here, nothing is drawn."
+    tables = tuple(table for table in section.tables if table.name == "heads")
+    return replace(section, lead=lead, figures=(), tables=tables, data={})

@@ -5,7 +5,6 @@ Whatever a figure shows is in a table too, and every table can be downloaded fro
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite, isnan
@@ -15,6 +14,7 @@ import numpy as np
 from markupsafe import Markup
 
 from hardmax.exactness import Exactness
+from hardmax.html import visible
 
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -258,17 +258,6 @@ def _ends(interval: Sequence[float | None], kind: str) -> str:
     return " to ".join(as_text(end, kind) for end in interval if end is not None)
 
 
-def several(number: int, what: str) -> str:
-    """A number of things, in the singular where there is one.
-
-    Examples
-    --------
-    >>> several(1, "cell"), several(1200, "cell")
-    ('1 cell', '1,200 cells')
-    """
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
-
-
 def _integer(value: int) -> str:
     if abs(value) < 10**15:
         return f"{value:,}".replace("-", "−")
@@ -283,11 +272,6 @@ def in_words(tokens: Iterable[str]) -> str:
     return legible(" ".join(token.strip() or token for token in tokens))
 
 
-#: Invisible characters that could turn the reading direction or hide, and halves of characters, which no file can
-#: hold: shown as their code instead.
-_INVISIBLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ud800-\udfff\ufeff]")
-
-
 def legible(text: str, longest: int = 200) -> str:
     """Foreign text fit to be shown: control characters as their code, cut where it is too long.
 
@@ -296,5 +280,5 @@ def legible(text: str, longest: int = 200) -> str:
     >>> legible("a\\u202eb"), legible("x" * 300)[-3:], legible("")
     ('a\\\\u202eb', 'xx…', '')
     """
-    visible = _INVISIBLE.sub(lambda found: f"\\u{ord(found.group()):04x}", str(text).replace("\n", "⏎"))
-    return visible if len(visible) <= longest else visible[: longest - 1] + "…"
+    shown = visible(str(text).replace("\n", "⏎"))
+    return shown if len(shown) <= longest else shown[: longest - 1] + "…"

@@ -5,18 +5,23 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from hardmax.cells.domains import Domain, Plane
-from hardmax.errors import EmptyError, HardmaxError, NotPiecewiseAffineError, ParameterError
+from hardmax.cells.storage import network_hash
+from hardmax.errors import EmptyError, HardmaxError, NotPiecewiseAffineError, ParameterError, ShapeError
+from hardmax.exactness import as_array
 from hardmax.heads.find import heads_of
 from hardmax.heads.hardening import soft_network
+from hardmax.html import several
 from hardmax.networks import operations as op
 from hardmax.networks.files.formats import read
+from hardmax.networks.files.inputs import checked_points, stored_inputs
 from hardmax.networks.library import DEFAULT_BUILTIN, builtin, describe_builtin
 from hardmax.networks.lookup import (
     EXAMPLES_SEED,
@@ -30,7 +35,6 @@ from hardmax.networks.lookup import (
 )
 from hardmax.networks.network import Network, check_network
 from hardmax.networks.skeleton import skeleton
-from hardmax.show.report.inputs import N_SAMPLED, SEED, Inputs, read_inputs
 
 Source = Network | str | os.PathLike[str] | None
 
@@ -127,7 +131,7 @@ def read_subject(
         hard,
         no_cells,
         not_soft,
-        fingerprint(net),
+        network_hash(net),
         code,
         command,
         conditioned,
@@ -200,29 +204,82 @@ def _question_plane(net: Network, inputs: Inputs) -> Place | None:
     return Place(hard, plane, marks, where, names, (note,), soft, values, code)
 
 
-def fingerprint(net: Network) -> str:
-    """The SHA-256 of a network's operations and weights, in hexadecimal.
-
-    Examples
-    --------
-    >>> from hardmax.networks.layers import Affine
-    >>> one, two = (fingerprint(Network([Affine([[w]])], 1)) for w in (1.0, 2.0))
-    >>> len(one), one == two, one == fingerprint(Network([Affine([[1.0]])], 1))
-    (64, False, True)
-    """
-    digest = hashlib.sha256(repr((net.input_shape, net.temperature)).encode())
-    for node in net.graph.nodes:
-        digest.update(repr((node.operation.name, node.inputs, node.shape)).encode())
-        for field in fields(node.operation):
-            value = getattr(node.operation, field.name)
-            if isinstance(value, np.ndarray):
-                digest.update(np.ascontiguousarray(value).tobytes())
-            else:
-                digest.update(repr(value).encode())
-    return digest.hexdigest()
-
-
 def array_hash(points: ArrayLike) -> str:
     """The SHA-256 of an array's shape and its numbers as binary64."""
     array = np.ascontiguousarray(points, dtype=np.float64)
     return hashlib.sha256(repr(array.shape).encode() + array.tobytes()).hexdigest()
+
+
+#: Inputs drawn where none are given, and the seed that draws them.
+N_SAMPLED = 64
+SEED = 0
+
+#: Most inputs that are looked at; more would only slow the page down.
+MOST_INPUTS = 2000
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """Inputs (n, *input_shape), what is known of each, and a sentence on where they come from."""
+
+    points: NDArray[np.float64]
+    labels: NDArray[np.int64] | None
+    tokens: tuple[tuple[str, ...], ...] | None  # for each input, the names of its positions
+    note: str
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+
+def read_inputs(
+    net: Network,
+    inputs: ArrayLike | str | os.PathLike[str] | None,
+    labels: ArrayLike | None,
+    tokens: Sequence[str] | Sequence[Sequence[str]] | None,
+) -> Inputs:
+    """The inputs for a network, checked once.
+
+    Files are those of ``networks.input_files``; what is given beside the file comes first.
+    """
+    note, where = "", "inputs"
+    if inputs is None:
+        rng = np.random.default_rng(SEED)
+        points: NDArray[Any] = rng.standard_normal((N_SAMPLED, *net.input_shape))
+        note = f"{N_SAMPLED} standard normal inputs drawn with seed {SEED}, since none were given."
+    elif isinstance(inputs, str | os.PathLike):
+        where = str(inputs)
+        points, own_labels, own_tokens = stored_inputs(where, where)
+        labels, tokens = own_labels if labels is None else labels, own_tokens if tokens is None else tokens
+        note = f"read from {Path(inputs).name}."
+    else:
+        points, note = as_array("inputs", inputs), "given as an array."
+    points = checked_points(points, net.input_shape, where)
+    n = len(points)
+    names = None if tokens is None else _names(tokens, n)
+    answers = None if labels is None else _answers(labels, n, net)
+    if n > MOST_INPUTS:
+        note += f" Only the first {MOST_INPUTS:,} of {n:,} are used."
+        points, names = points[:MOST_INPUTS], names and names[:MOST_INPUTS]
+        answers = None if answers is None else answers[:MOST_INPUTS]
+    return Inputs(points, answers, names, note if inputs is None else f"{several(n, 'input')}, {note}")
+
+
+def _names(tokens: Sequence[Any], n: int) -> tuple[tuple[str, ...], ...]:
+    """Names for each input: one list for all, or a list for each input."""
+    listed = list(tokens)
+    if all(isinstance(name, str) for name in listed):
+        return (tuple(listed),) * n
+    if len(listed) != n or any(isinstance(row, str) for row in listed):
+        raise ShapeError(f"tokens: expected one list of names, or {n} lists, one for each input; got {len(listed)}")
+    return tuple(tuple(str(name) for name in row) for row in listed)
+
+
+def _answers(labels: ArrayLike, n: int, net: Network) -> NDArray[np.int64]:
+    array = np.asarray(labels)
+    if array.dtype.kind not in "iu" or array.ndim == 0 or len(array) != n:
+        raise ShapeError(f"labels: expected {n} integers, one for each input, got {array.dtype} of shape {array.shape}")
+    if not net.output_shape or net.output_shape[-1] < 2:
+        raise ParameterError(
+            f"labels need decisions, and outputs of shape {net.output_shape} decide nothing; leave them out"
+        )
+    return array.astype(np.int64)

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hardmax.errors import FileFormatError, ParameterError, PickleError
-from hardmax.heads.classes.sources.head import ClassHead, arrays_head
-from hardmax.heads.classes.sources.names import class_names
+from hardmax.heads.classes.sources.head import ClassHead, arrays_head, class_names
 from hardmax.heads.classes.sources.torch_layers import torch_head
 from hardmax.heads.classes.sources.weight_files import gguf_head, safetensors_head
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from hardmax.errors import EmptyError, ParameterError, ShapeError, WeightError
-from hardmax.exactness import FloatArray, detached, if_transposed
+from hardmax.exactness import FloatArray, as_array, as_tuple, frozen, if_transposed
+from hardmax.networks.files.opening import text_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,9 +78,7 @@ def arrays_head(weights: Any, bias: Any, names: Sequence[str] | None, where: str
     words = tuple(map(str, range(n))) if names is None else tuple(map(str, names))
     if len(words) != n:
         raise ShapeError(f"names: expected {n}, one for each class, got {len(words)}; is one for the blank missing?")
-    rows.setflags(write=False)
-    shifts.setflags(write=False)
-    return ClassHead(rows, shifts, words, where)
+    return ClassHead(frozen(rows), frozen(shifts), words, where)
 
 
 def listed_layers(layers: Iterable[tuple[str, Sequence[int]]]) -> str:
@@ -88,10 +89,7 @@ def listed_layers(layers: Iterable[tuple[str, Sequence[int]]]) -> str:
 
 def _exact_floats(values: Any, words: str) -> FloatArray:
     """A new array of binary64 numbers equal to the given ones."""
-    try:
-        given = np.asarray(detached(values))
-    except (TypeError, ValueError) as error:  # rows of different lengths
-        raise ShapeError(f"{words}: expected a rectangular array of numbers ({error})") from error
+    given = as_array(words, values)
     if given.dtype.kind not in "fiub" and given.dtype.name != "bfloat16":
         raise WeightError(f"{words}: expected real numbers, got {given.dtype}")
     numbers = np.array(given, dtype=np.float64, order="C")
@@ -106,3 +104,63 @@ def _exact_floats(values: Any, words: str) -> FloatArray:
         if unequal.any() or (given.dtype.kind in "iu" and np.abs(numbers).max(initial=0.0) > 2.0**53):
             raise WeightError(f"{words}: {given.dtype} numbers that binary64 cannot hold, expected at most 53 bits")
     return numbers + 0.0  # minus zero is zero
+
+
+#: What CTC writes between characters, and what the last class of PaddleOCR's dictionaries is.
+BLANK, SPACE = "<blank>", " "
+
+
+def class_names(given: Any, n_classes: int, where: str) -> tuple[str, ...] | None:
+    """The names that a caller gave, one for each class; None where none were given.
+
+    A text file with one or two lines fewer than classes is a dictionary of characters: class 0 is CTC's blank, and
+    the last class the space, as PaddleOCR has it.
+
+    Examples
+    --------
+    >>> class_names(["yes", "no"], 2, "layer")
+    ('yes', 'no')
+    >>> class_names({0: "cat", 1: "dog"}, 2, "layer")
+    ('cat', 'dog')
+    >>> class_names(["yes"], 2, "layer")
+    Traceback (most recent call last):
+        ...
+    hardmax.errors.ShapeError: names: expected 2, one for each class of layer, got 1
+    """
+    if given is None:
+        return None
+    if isinstance(given, str | os.PathLike):
+        return padded(_lines(Path(given)), n_classes, f"names in {Path(given).name}", where)
+    if hasattr(given, "convert_ids_to_tokens"):  # of transformers; the model's table may be longer
+        known = len(given)
+        names = given.convert_ids_to_tokens(list(range(min(known, n_classes))))
+        return tuple(str(name) for name in names) + tuple(f"<unused {i}>" for i in range(known, n_classes))
+    if hasattr(given, "id_to_token"):  # a tokenizer of tokenizers
+        return tuple(given.id_to_token(i) or f"<unused {i}>" for i in range(n_classes))
+    if isinstance(given, Mapping):
+        try:
+            table = {int(number): str(name) for number, name in given.items()}
+        except (TypeError, ValueError):
+            raise ParameterError("names: expected a table from class numbers to names, got other keys") from None
+        return tuple(table.get(i, f"<unnamed {i}>") for i in range(n_classes))
+    if not isinstance(given, Iterable):
+        kind = type(given).__name__
+        raise ParameterError(f"names: expected a list, a text file, a tokenizer or a table, got a {kind}")
+    names = tuple(map(str, as_tuple("names", "names", given)))
+    if len(names) != n_classes:
+        raise ShapeError(f"names: expected {n_classes}, one for each class of {where}, got {len(names)}")
+    return names
+
+
+def padded(names: list[str], n_classes: int, what: str, where: str) -> tuple[str, ...]:
+    """Names of a dictionary of characters with what CTC and PaddleOCR put around it."""
+    for whole in (names, [BLANK, *names], [BLANK, *names, SPACE]):
+        if len(whole) == n_classes:
+            return tuple(whole)
+    raise ShapeError(f"{what}: expected {n_classes}, one for each class of {where}, got {len(names)}")
+
+
+def _lines(path: Path) -> list[str]:
+    # not splitlines: some dictionaries hold characters that Unicode counts as line ends
+    lines = text_of(path).split("\n")
+    return [line.removesuffix("\r") for line in (lines[:-1] if lines[-1] == "" else lines)]

@@ -19,8 +19,7 @@ import numpy as np
 
 from hardmax.errors import OperatorError, ParameterError, ShapeError
 from hardmax.exactness import Array
-from hardmax.heads.classes.sources.head import BOXES, ClassHead, arrays_head, listed_layers
-from hardmax.heads.classes.sources.names import padded
+from hardmax.heads.classes.sources.head import BOXES, ClassHead, arrays_head, listed_layers, padded
 from hardmax.networks.files.onnx.models import OnnxModel, OnnxNode, parse_model
 from hardmax.networks.files.opening import contents
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from hardmax.errors import FileFormatError, HardmaxError, OperatorError, ParameterError
 from hardmax.heads.classes.sources.head import ClassHead, arrays_head, listed_layers
 from hardmax.networks.files.gguf_files import read_gguf
-from hardmax.networks.files.opening import open_file, shown, text_of
+from hardmax.networks.files.opening import open_file, refusing, shown, text_of
 
 #: Ends of names under which output layers are kept, best first; then of embeddings, which may serve as output too.
 OUTPUT_NAMES = ("lm_head.weight", "embed_out.weight", "output_projection.weight", "classifier.out_proj.weight",
@@ -67,16 +67,13 @@ def safetensors_head(path: Path, layer: str | None) -> ClassHead:
         length = int.from_bytes(file.read(8), "little")
         if not 2 <= length <= min(_MOST_HEADER, size - 8):
             raise FileFormatError(f"{where}: expected a .safetensors file, got a header of {length} bytes in {size}")
-        try:
+        with refusing(FileFormatError, f"{where}: a damaged header of a .safetensors file"):
             header = json.loads(file.read(length))
             entries = {
                 name: (str(entry["dtype"]), [int(n) for n in entry["shape"]], [int(n) for n in entry["data_offsets"]])
                 for name, entry in header.items()
                 if name != "__metadata__"
             }
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            kind = type(error).__name__
-            raise FileFormatError(f"{where}: a damaged header of a .safetensors file ({kind})") from None
 
         def read(name: str) -> NDArray[np.float64]:
             kind, shape, offsets = entries[name]

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from hardmax.errors import FileFormatError, HardmaxError, MissingExtraError, OperatorError, OpsetError, WeightError
+from hardmax.errors import FileFormatError, HardmaxError, OperatorError, OpsetError, WeightError, needing
 from hardmax.exactness import Array
 from hardmax.networks.files.opening import LIMITS, NO_LIMITS, Limits, open_file
 
@@ -120,11 +120,9 @@ class OnnxModel:
 
 def onnx_library() -> Any:
     """onnx, or how to install it."""
-    try:
+    with needing("ONNX files need onnx", "onnx"):
         import onnx
         import onnx.numpy_helper
-    except ImportError:
-        raise MissingExtraError("ONNX files need onnx: pip install 'hardmax[onnx]'") from None
     return onnx
 
 

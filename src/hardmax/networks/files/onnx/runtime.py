@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hardmax.errors import FileFormatError, MissingExtraError, OperatorError
+from hardmax.errors import FileFormatError, OperatorError, needing
 from hardmax.exactness import Array
 from hardmax.networks.files.onnx.models import NEWEST_OPSET, OLDEST_OPSET, OnnxNode, onnx_library
 
@@ -17,10 +17,8 @@ _SMALL = 1 << 16  # bytes
 
 
 def _onnxruntime() -> Any:
-    try:
+    with needing("ONNX files need onnxruntime", "onnx"):
         import onnxruntime
-    except ImportError:
-        raise MissingExtraError("ONNX files need onnxruntime: pip install 'hardmax[onnx]'") from None
     return onnxruntime
 
 

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from hardmax.errors import ParameterError, PrecisionError
-from hardmax.exactness import Array
+from hardmax.exactness import Array, check_temperature
 from hardmax.networks import operations as op
 from hardmax.networks.files.onnx.models import OnnxInput, OnnxModel, OnnxNode
-from hardmax.networks.network import Network, check_temperature
+from hardmax.networks.network import Network
 
 OPSET = 17  # has LayerNormalization; any onnxruntime since 2022 runs it
 _FLOAT, _DOUBLE = 1, 11  # ONNX element types

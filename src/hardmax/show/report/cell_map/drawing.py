@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from hardmax.exactness import FloatArray
 from hardmax.show.colours import WALL_WIDTHS
-from hardmax.show.drawing import layers_of_choices, size_of, walls_between
+from hardmax.show.drawing import size_of, walls_by_layer
 from hardmax.show.report.cell_map.colourings import Colouring, class_of
 from hardmax.show.report.cell_map.decisions import DecisionMap
 from hardmax.show.report.cell_map.search import Looked
@@ -125,19 +125,11 @@ def _soft_parts(decided: DecisionMap | None, width: float, height: float) -> lis
 def _walls(looked: Looked, frame: Frame) -> list[Markup]:
     """The walls between cells, one path a layer, heavier the earlier it is; those inside a region are dashed."""
     cells = looked.cells
-    if cells.n_cells < 2:
-        return []
-    walls = walls_between(cells, [cells.vertices(cell) for cell in range(cells.n_cells)])
-    layers = np.minimum(layers_of_choices(cells)[walls.choices], len(WALL_WIDTHS) - 1)
-    same = np.zeros(len(layers), dtype=bool)
-    if looked.has_regions:
-        same = np.equal(*cells.region_of[walls.pairs].T)
+    polygons = [cells.vertices(cell) for cell in range(cells.n_cells)]
     found = []
-    for layer in sorted(set(layers.tolist()), reverse=True):
-        for kind, chosen in ((" inside", same), ("", ~same)):
-            path = "".join(frame.path(ends) for ends in walls.segments[chosen & (layers == layer)])
-            if path:
-                found.append(tag("path", d=path, class_=f"wall w{layer}{kind}"))
+    for layer, is_inside, segments in walls_by_layer(cells, polygons, looked.has_regions):
+        look = f"wall w{min(layer, len(WALL_WIDTHS) - 1)}{' inside' if is_inside else ''}"
+        found.append(tag("path", d="".join(map(frame.path, segments)), class_=look))
     return found
 
 

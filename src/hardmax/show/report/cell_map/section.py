@@ -11,8 +11,7 @@ import numpy as np
 from hardmax.cells.complex import CellComplex
 from hardmax.cells.domains import Domain, Plane
 from hardmax.exactness import Exactness
-from hardmax.show.report.cell_map.choices import Choice, choices_of
-from hardmax.show.report.cell_map.colourings import Colouring, colourings
+from hardmax.show.report.cell_map.colourings import Choice, Colouring, choices_of, colourings
 from hardmax.show.report.cell_map.decisions import DecisionMap, decision_map
 from hardmax.show.report.cell_map.drawing import line_figure, plane_figure
 from hardmax.show.report.cell_map.search import Looked, look

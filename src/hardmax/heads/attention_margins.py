@@ -8,6 +8,7 @@ rounding leaves open is settled on the processor, in binary64 and then in ration
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from math import inf, sqrt
@@ -19,9 +20,9 @@ from numpy.typing import ArrayLike
 from hardmax.errors import EmptyError, ParameterError, RunError, ShapeError, WeightError
 from hardmax.exact.decimals import log_exceeds
 from hardmax.exact.rationals import exact_scores, fraction, nearest_float
-from hardmax.exact.rounding import SAFETY, dot_error, length_above, relative_error
+from hardmax.exact.rounding import SAFETY, dot_error, length_above, relative_error, single_dot_error
 from hardmax.exactness import BoolArray, Exactness, FloatArray, IntArray, ReadOnlyArrays, check_flag, is_finite, numbers
-from hardmax.heads.devices.arrays import single_margin_error, single_tensor, torch_package, whole_binary32
+from hardmax.heads.capture.packages import torch_library
 
 #: Scores held at once, on a device with its own memory and without.
 _BLOCKS = {"cuda": 2**30, "cpu": 2**22}
@@ -250,7 +251,7 @@ def _here(given: _Given, rows: IntArray) -> Iterator[_Block]:
 
 def _on_device(given: _Given, device: str) -> list[_Block]:
     """The same on a device, in binary32."""
-    torch = torch_package()
+    torch = torch_library()
     try:
         place = torch.device(device)
         queries, keys = (single_tensor(torch, array).to(place) for array in (given.queries, given.keys))
@@ -281,3 +282,48 @@ def _on_device(given: _Given, device: str) -> list[_Block]:
     except RuntimeError as error:  # torch.cuda.OutOfMemoryError among them
         raise RunError(f"device={device!r}: {error!s:.200}") from None
     return [(columns[0], columns[1], columns[2])]
+
+
+#: Below this numbers may be flushed to zero on a device.
+FLUSHED = 2.0**-126
+
+
+@contextmanager
+def whole_binary32(torch: Any) -> Iterator[None]:
+    """Products in binary32 proper, as the bounds suppose, and as before afterwards."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def single_tensor(torch: Any, values: Any) -> Any:
+    """A tensor of binary32 numbers equal to the given ones."""
+    if torch.is_tensor(values):
+        if values.dtype != torch.float32:
+            raise ParameterError(f"expected a tensor of float32, got {values.dtype}")
+        return values
+    given = np.asarray(values)
+    with np.errstate(over="ignore", under="ignore"):
+        single = np.ascontiguousarray(given, dtype=np.float32)
+    if given.dtype != np.float32 and not np.array_equal(single, given):
+        raise ParameterError("device=: expected numbers that binary32 holds, got some with more bits; leave device out")
+    return torch.from_numpy(single.copy() if not single.flags.writeable else single)
+
+
+def single_margin_error(dim: int, size: Any) -> Any:
+    """How far the difference of two scores can be off that a device computed in binary32.
+
+    ``size`` bounds the sum of the absolute values of a score's terms, its bias included.
+
+    Exactness: certified by the lemma on dot products in binary32, for sums in any order, fused or not, with numbers
+    below 2**-126 kept or flushed to zero.
+
+    Examples
+    --------
+    >>> 0.0 < single_margin_error(2, 1.0) < 1e-6
+    True
+    """
+    return 2.0 * SAFETY * (single_dot_error(dim, size) + 4.0 * (dim + 2) * FLUSHED)
