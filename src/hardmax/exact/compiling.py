@@ -80,8 +80,7 @@ def borrowing(function: Any = None, **options: Any) -> Any:
     return compiled
 
 
-@intrinsic
-def copy_four(typing_context: Any, to: Any, place: Any, source: Any, other: Any) -> Any:
+def _copy_four(typing_context: Any, to: Any, place: Any, source: Any, other: Any) -> Any:
     """Copy four numbers at once between arrays of float64 without gaps, from flat place ``other`` to ``place``."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -97,6 +96,9 @@ def copy_four(typing_context: Any, to: Any, place: Any, source: Any, other: Any)
     if to.layout != "C" or source.layout != "C":
         return None
     return types.void(to, types.intp, source, types.intp), generate
+
+
+copy_four: Any = intrinsic(_copy_four)
 
 
 def _plain(function: Any, **options: Any) -> Any:
