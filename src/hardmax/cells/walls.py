@@ -2,8 +2,9 @@
 
 Attention jumps where its winner changes, so that the cells on either side of such a wall cut it into other facets. Two
 facets, one of each side, are told apart by labels alone where a choice that makes another facet of one of them has the
-same function for both cells, or one with the same slope; else by a row that has all corners behind it. A point inside
-both proves that they overlap, and multipliers that they do not; what floats leave open is for rationals to say.
+same function for both cells, or one with the same slope; else by a row that has all corners behind it. A corner of one
+inside the other's cell, or a point inside both, proves that they overlap, and multipliers that they do not; what floats
+leave open is for rationals to say.
 """
 
 from __future__ import annotations
@@ -314,7 +315,7 @@ class Sides(NamedTuple):
         is_first[1:] = (keys[:, order[1:]] != keys[:, order[:-1]]).any(axis=0)
         group = np.cumsum(is_first) - 1
         counts = np.bincount(2 * group + (own > rival)[order], minlength=2 * int(is_first.sum())).reshape(-1, 2)
-        has_both = (counts > 0).all(axis=1)
+        has_both = np.asarray((counts > 0).all(axis=1))
         counts, members = counts[has_both], facets[order[has_both[group]]]
         start = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts.sum(axis=1))])
         return cls(members, start, start[:-1] + counts[:, 0])
