@@ -2,8 +2,9 @@
 
 Attention jumps where its winner changes, so that the cells on either side of such a wall cut it into other facets. Two
 facets, one of each side, are told apart by labels alone where a choice that makes another facet of one of them has the
-same function for both cells, or one with the same slope; else by a row that has all corners behind it. A point inside
-both proves that they overlap, and multipliers that they do not; what floats leave open is for rationals to say.
+same function for both cells, or one with the same slope; else by a row that has all corners behind it. A corner of one
+inside the other's cell, or a point inside both, proves that they overlap, and multipliers that they do not; what floats
+leave open is for rationals to say.
 """
 
 from __future__ import annotations

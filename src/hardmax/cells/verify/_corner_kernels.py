@@ -475,39 +475,44 @@ def _are_exact(walls, facets):
 
 
 @borrowing(nogil=True)
-def _find_whole(system, walls, shapes, corner, facets, whole):
-    """Write the integers of a corner whose walls are exact, if these have integers and vanish there.
-    Returns the corner's distance from its floats, infinite where that is not found."""
-    dim = len(system.matrix)
-    for i in range(dim):
-        facet = facets[system.kept[i]]
-        for k in range(dim):
-            system.work[i, k] = system.matrix[i, k] * 2.0 ** -max(min(walls.lattice[facet], 0), _FINEST)
-    weight, distance = np.floor(_determinant(system.work, dim) + 0.5), 0.0
-    if not 0.0 < weight < _WHOLE:
-        return np.inf
-    whole[0] = weight
-    for k in range(len(whole) - 1):
-        x = shapes.points[corner, k] if k < dim else shapes.ends[corner, k - dim] if len(shapes.ends) > 0 else 0.0
-        whole[k + 1] = np.floor(x * weight + 0.5)
-        if not abs(whole[k + 1]) < _WHOLE:
-            return np.inf
-    _reduce(whole)
-    weight, p, q = whole[0], whole[1 : dim + 1], whole[dim + 1 :]
+def _is_at(whole, shapes, corner):
+    """Whether a corner's floats are within its error of the point that some integers stand for."""
+    weight, dim, distance = whole[0], shapes.points.shape[1], 0.0
     is_dyadic = frexp(weight)[0] == 0.5  # then a quotient is not rounded
     for k in range(2 * dim if len(shapes.ends) > 0 else dim):
         x, near = shapes.points[corner, k] if k < dim else shapes.ends[corner, k - dim], whole[k + 1] / weight
         if not (is_dyadic and x == near):
             distance = max(distance, SAFETY * (abs(x - near) + UNIT_ROUNDOFF * abs(near)) + UNDERFLOW)
-    if not distance <= shapes.error[corner]:
-        return np.inf
+    return distance <= shapes.error[corner]
+
+
+@borrowing(nogil=True)
+def _find_whole(system, walls, shapes, corner, facets, whole):
+    """Write the integers of a corner whose walls are exact, if these have integers and vanish there.
+    Returns whether they do."""
+    dim = len(system.matrix)
+    for i in range(dim):
+        facet = facets[system.kept[i]]
+        for k in range(dim):
+            system.work[i, k] = system.matrix[i, k] * 2.0 ** -max(min(walls.lattice[facet], 0), _FINEST)
+    weight = np.floor(_determinant(system.work, dim) + 0.5)
+    if not 0.0 < weight < _WHOLE:
+        return False
+    whole[0] = weight
+    for k in range(len(whole) - 1):
+        x = shapes.points[corner, k] if k < dim else shapes.ends[corner, k - dim] if len(shapes.ends) > 0 else 0.0
+        whole[k + 1] = np.floor(x * weight + 0.5)
+        if not abs(whole[k + 1]) < _WHOLE:
+            return False
+    _reduce(whole)
+    weight, p, q = whole[0], whole[1 : dim + 1], whole[dim + 1 :]
     for facet in facets:
         row, shift = walls.value[facet, 1:], walls.lattice[facet]
         if whole_value(row, shift, walls.value[facet, 0], p, weight) != 0.0:
-            return np.inf
+            return False
         if len(shapes.ends) > 0 and whole_value(row, shift, walls.infinite[facet], q, weight) != 0.0:
-            return np.inf
-    return distance
+            return False
+    return True
 
 
 @borrowing(nogil=True)
@@ -586,19 +591,22 @@ def settle_corners(cells, shapes, walls, units, proofs):
 
 
 @kernel(nogil=True, vectors=False)
-def find_integers(cells, shapes, walls, wholes):
-    """Write the integers of corners of cells, of those that have some and lie within their errors."""
+def find_integers(cells, shapes, walls, first, wholes):
+    """Write the integers of corners of cells, of those that have some and lie within their errors; ``first`` are the
+    first of those that are one point by their labels."""
     dim, start = walls.value.shape[1] - 1, shapes.incident_start
     system = _room_for(cells, shapes, dim)
     for cell in cells:
         for corner in range(shapes.vertex_start[cell], shapes.vertex_start[cell + 1]):
             facets, whole = shapes.incident_facet[start[corner] : start[corner + 1]], wholes[corner]
-            if not _are_exact(walls, facets) or not _load(system, walls, facets, dim):
-                continue
-            limit = np.inf
-            if _share(system.matrix, system.off, system.inverse, system.gap) < 0.5:
-                limit = _find_whole(system, walls, shapes, corner, facets, whole)
-            is_proved = limit < np.inf and _is_inside(shapes, cell, corner, facets, whole)
+            if wholes[first[corner], 0] > 0.0:  # the same point
+                whole[:] = wholes[first[corner]]
+                is_found = True
+            else:
+                is_found = _are_exact(walls, facets) and _load(system, walls, facets, dim)
+                is_found = is_found and _share(system.matrix, system.off, system.inverse, system.gap) < 0.5
+                is_found = is_found and _find_whole(system, walls, shapes, corner, facets, whole)
+            is_proved = is_found and _is_at(whole, shapes, corner) and _is_inside(shapes, cell, corner, facets, whole)
             whole[0] = whole[0] if is_proved else 0.0
 
 

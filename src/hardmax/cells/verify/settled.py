@@ -66,6 +66,7 @@ class Settled:
     rows : the function of each facet; units (n_choices + 1, terms) the roundings behind each choice's, the last row of
         the domain's own; corner_scale (n_vertices,) and map_scale (dim + 1,): what errors one rounding of each
         operation explains; functions : the same of facets, and the constants of choices, in one float.
+    proofs : what is proved of corners, but for quadratic scores.
     """
 
     corners: BoolArray
@@ -75,6 +76,7 @@ class Settled:
     corner_scale: FloatArray
     map_scale: FloatArray
     functions: Functions
+    proofs: Any = None
 
 
 def settle(subject: Subject) -> Settled:
@@ -131,10 +133,11 @@ def _settle_by_corner(subject: Subject, found: Settled, kind: Any, step: int) ->
         if len(left):
             if len(proofs.whole) == 1:
                 proofs = proofs._replace(whole=np.zeros((len(first), 2 * subject.dim + 1)))
-            find_integers(cells[left], subject.shapes, _walls(found), proofs.whole)
+            find_integers(cells[left], subject.shapes, _walls(found), first, proofs.whole)
             rest = batch.only(left[_settled_cells(subject, found, proofs, cells[left])[0]])
             rest.settle_choices(good, proofs)
             found.corners[rest.cells] = good[rest.cells]
+    found.proofs = proofs
 
 
 def _settle_in_long(subject: Subject, found: Settled, step: int) -> None:
@@ -183,8 +186,10 @@ def apart_by_integers(subject: Subject, pairs: IntArray) -> BoolArray:
     from hardmax.cells.verify._corner_kernels import apart_in_integers, find_integers
 
     found, facets = subject.settled, subject.facets
-    whole = np.zeros((len(subject.pieces.vertices), 2 * subject.dim + 1))
-    find_integers(distinct(facets.owner[pairs].reshape(-1)), subject.shapes, _walls(found), whole)
+    first, whole = found.proofs.first, found.proofs.whole
+    if len(whole) == 1:
+        whole = np.zeros((len(first), 2 * subject.dim + 1))
+    find_integers(distinct(facets.owner[pairs].reshape(-1)), subject.shapes, _walls(found), first, whole)
     arrays = (facets.owner, facets.corner_start, facets.corner, subject.shapes, _walls(found), whole)
     apart: BoolArray = apart_in_integers(pairs, *arrays)
     return apart
