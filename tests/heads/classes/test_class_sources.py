@@ -352,3 +352,24 @@ def test_the_domain_of_a_sequence_of_torch_modules_is_that_of_its_activation(fro
     with torch.no_grad():
         answers = model.eval()(torch.randn(500, 3)).argmax(dim=1).unique()
     assert audit.live[answers.numpy()].all()
+
+
+def test_a_layer_is_no_output_where_a_sequence_goes_on_with_what_changes_the_largest():
+    torch = pytest.importorskip("torch", reason="needs torch, which is not installed")
+    nn = torch.nn
+    rows = torch.nn.Linear(2, 4)
+    rows.weight.data, rows.bias.data = (
+        torch.tensor([[1.0, 0], [-1, 0], [0, 1], [0.1, 0.2]]),
+        torch.tensor([0.0, 0, 0, -1]),
+    )
+    assert hm.audit_classes(nn.Sequential(rows, nn.Dropout(0.5), nn.LogSoftmax(-1))).n_dead == 1
+    shifted = nn.BatchNorm1d(4).eval()
+    shifted.bias.data[3] = 2.0
+    assert nn.Sequential(rows, shifted)(torch.zeros(1, 2)).argmax() == 3  # the class without a cell
+    for behind in (shifted, nn.ReLU(), nn.Softmin(-1), nn.LSTM(4, 4)):
+        for model in (nn.Sequential(rows, behind), nn.Sequential(nn.Sequential(nn.Linear(3, 2), rows), behind)):
+            with pytest.raises(OperatorError, match=f"behind its last linear layer comes {type(behind).__name__}"):
+                hm.audit_classes(model)
+    assert hm.audit_classes(nn.Sequential(rows, shifted), layer="0").n_dead == 1  # of the layer that was named
+    scaled = nn.utils.parametrizations.weight_norm(nn.Linear(2, 3))
+    assert hm.audit_classes(nn.DataParallel(nn.Sequential(nn.Linear(4, 2), scaled))).n_classes == 3
