@@ -373,3 +373,17 @@ def test_a_layer_is_no_output_where_a_sequence_goes_on_with_what_changes_the_lar
     assert hm.audit_classes(nn.Sequential(rows, shifted), layer="0").n_dead == 1  # of the layer that was named
     scaled = nn.utils.parametrizations.weight_norm(nn.Linear(2, 3))
     assert hm.audit_classes(nn.DataParallel(nn.Sequential(nn.Linear(4, 2), scaled))).n_classes == 3
+
+
+def test_what_a_model_adds_to_the_scores_of_all_tokens_counts_as_their_bias(tmp_path):
+    torch = pytest.importorskip("torch", reason="needs torch, which is not installed")
+    transformers = pytest.importorskip("transformers", reason="needs transformers, which is not installed")
+    sizes = {"d_model": 4, "encoder_ffn_dim": 4, "decoder_ffn_dim": 4, "vocab_size": 5, "forced_eos_token_id": None}
+    sizes |= {f"{part}_{what}": 1 for part in ("encoder", "decoder") for what in ("layers", "attention_heads")}
+    model = transformers.MarianMTModel(transformers.MarianConfig(**sizes, pad_token_id=0, decoder_start_token_id=0))
+    model.lm_head.weight.data[:] = torch.cat([torch.eye(4), torch.full((1, 4), 0.25)])  # the last mixes the others
+    model.final_logits_bias[0] = torch.tensor([0.0, 1.0, -1.0, 0.0, -8.0])
+    model.save_pretrained(tmp_path)
+    for source in (model, tmp_path / "model.safetensors"):
+        audit = hm.audit_classes(source)
+        assert audit.bias.tolist() == [0.0, 1.0, -1.0, 0.0, -8.0] and audit.dead.tolist() == [False] * 4 + [True]

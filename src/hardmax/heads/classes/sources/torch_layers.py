@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import OperatorError, ParameterError
-from hardmax.heads.classes.sources.head import BOXES, ClassHead, arrays_head, listed_layers
+from hardmax.heads.classes.sources.head import BOXES, FINAL_BIAS, ClassHead, arrays_head, listed_layers
 
 #: Attributes under which modules keep their output layer.
 _USUAL = ("lm_head", "classifier", "score", "head", "fc", "output", "out_proj", "decoder", "cls")
@@ -131,7 +131,10 @@ def _read(part: Any, where: str, module: Any) -> ClassHead:
     names = None
     if isinstance(labels, dict) and len(labels) == len(weights):
         names = [str(labels.get(i, i)) for i in range(len(weights))]
-    return arrays_head(weights, None if bias is None else _numbers(bias), names, where)
+    added, last = None if bias is None else _numbers(bias), getattr(module, FINAL_BIAS, None)
+    if last is not None and last.numel() == len(weights):
+        added = _numbers(last).reshape(-1) + (0.0 if added is None else added)
+    return arrays_head(weights, added, names, where)
 
 
 def _numbers(tensor: Any) -> NDArray[np.float64]:

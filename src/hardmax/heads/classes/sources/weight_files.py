@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import FileFormatError, HardmaxError, OperatorError, ParameterError
-from hardmax.heads.classes.sources.head import ClassHead, arrays_head, listed_layers
+from hardmax.heads.classes.sources.head import FINAL_BIAS, ClassHead, arrays_head, listed_layers
 from hardmax.networks.files.gguf_files import read_gguf
 from hardmax.networks.files.opening import open_file, shown, text_of
 
@@ -103,6 +104,9 @@ def safetensors_head(path: Path, layer: str | None) -> ClassHead:
         name = chosen_tensor(shapes, layer, where, config.get("tie_word_embeddings") is not False)
         other = f"{name.removesuffix('.weight')}.bias"
         rows, bias = read(name), read(other) if other in entries else None
+        if FINAL_BIAS in entries and prod(entries[FINAL_BIAS][1]) == len(rows):
+            last = read(FINAL_BIAS).reshape(-1)
+            bias = last if bias is None else bias + last
     return arrays_head(rows, bias, _known_names(path, config, len(rows)), f"{where}: layer {name!r}")
 
 
