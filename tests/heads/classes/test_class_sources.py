@@ -387,3 +387,31 @@ def test_what_a_model_adds_to_the_scores_of_all_tokens_counts_as_their_bias(tmp_
     for source in (model, tmp_path / "model.safetensors"):
         audit = hm.audit_classes(source)
         assert audit.bias.tolist() == [0.0, 1.0, -1.0, 0.0, -8.0] and audit.dead.tolist() == [False] * 4 + [True]
+
+
+@pytest.mark.parametrize("family", ["Bert", "DistilBert", "Esm"])
+def test_scores_of_masked_models_are_those_of_the_rows_and_biases_audited(family, tmp_path):
+    """Their matrix is the embedding, and their bias has a name of its own, or stands beside the layer."""
+    torch = pytest.importorskip("torch", reason="needs torch, which is not installed")
+    transformers = pytest.importorskip("transformers", reason="needs transformers, which is not installed")
+    sizes = {
+        "vocab_size": 9,
+        "hidden_size": 4,
+        "intermediate_size": 4,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 1,
+    }
+    if family == "DistilBert":
+        sizes = {"vocab_size": 9, "dim": 4, "hidden_dim": 4, "n_layers": 1, "n_heads": 1}
+    config = getattr(transformers, f"{family}Config")(**sizes, pad_token_id=0, max_position_embeddings=16)
+    model = getattr(transformers, f"{family}ForMaskedLM")(config).eval()
+    for weight in model.parameters():
+        torch.nn.init.normal_(weight)
+    features = []
+    model.get_output_embeddings().register_forward_pre_hook(lambda _, given: features.append(given[0][0].double()))
+    with torch.no_grad():
+        scores = model(input_ids=torch.tensor([[3, 4, 5]])).logits[0]
+    model.save_pretrained(tmp_path)
+    for source in (model, tmp_path / "model.safetensors"):
+        audit = hm.audit_classes(source)
+        assert np.allclose(features[0].numpy() @ audit.weights.T + audit.bias, scores, atol=1e-4)

@@ -125,6 +125,10 @@ def _is_linear(part: Any) -> bool:
 
 def _read(part: Any, where: str, module: Any) -> ClassHead:
     weights, bias = _numbers(part.weight), getattr(part, "bias", None)
+    if bias is None:  # some models (ESM) keep the bias beside the layer
+        around = [one for one in module.modules() if any(child is part for child in one.children())]
+        beside = [getattr(one, "bias", None) for one in around if one is not module]
+        bias = next((one for one in beside if getattr(one, "shape", None) == part.weight.shape[:1]), None)
     if type(part).__name__ == "Conv1D":  # transformers keeps it as (features, classes)
         weights = weights.T
     labels = getattr(getattr(module, "config", None), "id2label", None)
