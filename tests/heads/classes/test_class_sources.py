@@ -415,3 +415,15 @@ def test_scores_of_masked_models_are_those_of_the_rows_and_biases_audited(family
     for source in (model, tmp_path / "model.safetensors"):
         audit = hm.audit_classes(source)
         assert np.allclose(features[0].numpy() @ audit.weights.T + audit.bias, scores, atol=1e-4)
+
+
+def test_rows_that_a_model_keeps_in_two_parts_are_not_audited_by_one(tmp_path):
+    pytest.importorskip("torch", reason="needs torch, which is not installed")
+    transformers = pytest.importorskip("transformers", reason="needs transformers, which is not installed")
+    sizes = {"hidden_size": 8, "intra_bottleneck_size": 8, "true_hidden_size": 8, "embedding_size": 4}
+    sizes |= {"vocab_size": 9, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
+    model = transformers.MobileBertForMaskedLM(transformers.MobileBertConfig(**sizes))
+    model.save_pretrained(tmp_path)
+    for source in (model, tmp_path / "model.safetensors"):
+        with pytest.raises(OperatorError, match="kept in two parts"):
+            hm.audit_classes(source)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import OperatorError, ParameterError
-from hardmax.heads.classes.sources.head import BOXES, FINAL_BIAS, ClassHead, arrays_head, listed_layers
+from hardmax.heads.classes.sources.head import BOXES, FINAL_BIAS, IN_TWO_PARTS, ClassHead, arrays_head, listed_layers
 
 #: Attributes under which modules keep their output layer.
 _USUAL = ("lm_head", "classifier", "score", "head", "fc", "output", "out_proj", "decoder", "cls")
@@ -124,6 +124,8 @@ def _is_linear(part: Any) -> bool:
 
 
 def _read(part: Any, where: str, module: Any) -> ClassHead:
+    if any(type(one).__name__ == "MobileBertLMPredictionHead" and one.decoder is part for one in module.modules()):
+        raise OperatorError(f"{where}: {IN_TWO_PARTS}")
     weights, bias = _numbers(part.weight), getattr(part, "bias", None)
     if bias is None:  # some models (ESM) keep the bias beside the layer
         around = [one for one in module.modules() if any(child is part for child in one.children())]

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import FileFormatError, HardmaxError, OperatorError, ParameterError
-from hardmax.heads.classes.sources.head import FINAL_BIAS, ClassHead, arrays_head, listed_layers
+from hardmax.heads.classes.sources.head import FINAL_BIAS, IN_TWO_PARTS, ClassHead, arrays_head, listed_layers
 from hardmax.networks.files.gguf_files import read_gguf
 from hardmax.networks.files.opening import open_file, shown, text_of
 
@@ -104,6 +104,8 @@ def safetensors_head(path: Path, layer: str | None) -> ClassHead:
         name = chosen_tensor(shapes, layer, where, config.get("tie_word_embeddings") is not False)
         other = f"{name.removesuffix('.weight')}.bias"
         rows, bias = read(name), read(other) if other in entries else None
+        if bias is None and name.endswith(TIED_NAMES) and "cls.predictions.dense.weight" in entries:
+            raise OperatorError(f"{where}: {IN_TWO_PARTS}")
         if bias is None and name.endswith((*TIED_NAMES, "decoder.weight")):
             fitting = (
                 key for key, (_, shape, _) in entries.items() if key.endswith("bias") and prod(shape) == len(rows)
