@@ -352,3 +352,78 @@ def test_the_domain_of_a_sequence_of_torch_modules_is_that_of_its_activation(fro
     with torch.no_grad():
         answers = model.eval()(torch.randn(500, 3)).argmax(dim=1).unique()
     assert audit.live[answers.numpy()].all()
+
+
+def test_a_layer_is_no_output_where_a_sequence_goes_on_with_what_changes_the_largest():
+    torch = pytest.importorskip("torch", reason="needs torch, which is not installed")
+    nn = torch.nn
+    rows = torch.nn.Linear(2, 4)
+    rows.weight.data, rows.bias.data = (
+        torch.tensor([[1.0, 0], [-1, 0], [0, 1], [0.1, 0.2]]),
+        torch.tensor([0.0, 0, 0, -1]),
+    )
+    assert hm.audit_classes(nn.Sequential(rows, nn.Dropout(0.5), nn.LogSoftmax(-1))).n_dead == 1
+    shifted = nn.BatchNorm1d(4).eval()
+    shifted.bias.data[3] = 2.0
+    assert nn.Sequential(rows, shifted)(torch.zeros(1, 2)).argmax() == 3  # the class without a cell
+    for behind in (shifted, nn.ReLU(), nn.Softmin(-1), nn.LSTM(4, 4)):
+        for model in (nn.Sequential(rows, behind), nn.Sequential(nn.Sequential(nn.Linear(3, 2), rows), behind)):
+            with pytest.raises(OperatorError, match=f"behind its last linear layer comes {type(behind).__name__}"):
+                hm.audit_classes(model)
+    assert hm.audit_classes(nn.Sequential(rows, shifted), layer="0").n_dead == 1  # of the layer that was named
+    scaled = nn.utils.parametrizations.weight_norm(nn.Linear(2, 3))
+    assert hm.audit_classes(nn.DataParallel(nn.Sequential(nn.Linear(4, 2), scaled))).n_classes == 3
+
+
+def test_what_a_model_adds_to_the_scores_of_all_tokens_counts_as_their_bias(tmp_path):
+    torch = pytest.importorskip("torch", reason="needs torch, which is not installed")
+    transformers = pytest.importorskip("transformers", reason="needs transformers, which is not installed")
+    sizes = {"d_model": 4, "encoder_ffn_dim": 4, "decoder_ffn_dim": 4, "vocab_size": 5, "forced_eos_token_id": None}
+    sizes |= {f"{part}_{what}": 1 for part in ("encoder", "decoder") for what in ("layers", "attention_heads")}
+    model = transformers.MarianMTModel(transformers.MarianConfig(**sizes, pad_token_id=0, decoder_start_token_id=0))
+    model.lm_head.weight.data[:] = torch.cat([torch.eye(4), torch.full((1, 4), 0.25)])  # the last mixes the others
+    model.final_logits_bias[0] = torch.tensor([0.0, 1.0, -1.0, 0.0, -8.0])
+    model.save_pretrained(tmp_path)
+    for source in (model, tmp_path / "model.safetensors"):
+        audit = hm.audit_classes(source)
+        assert audit.bias.tolist() == [0.0, 1.0, -1.0, 0.0, -8.0] and audit.dead.tolist() == [False] * 4 + [True]
+
+
+@pytest.mark.parametrize("family", ["Bert", "DistilBert", "Esm"])
+def test_scores_of_masked_models_are_those_of_the_rows_and_biases_audited(family, tmp_path):
+    """Their matrix is the embedding, and their bias has a name of its own, or stands beside the layer."""
+    torch = pytest.importorskip("torch", reason="needs torch, which is not installed")
+    transformers = pytest.importorskip("transformers", reason="needs transformers, which is not installed")
+    sizes = {
+        "vocab_size": 9,
+        "hidden_size": 4,
+        "intermediate_size": 4,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 1,
+    }
+    if family == "DistilBert":
+        sizes = {"vocab_size": 9, "dim": 4, "hidden_dim": 4, "n_layers": 1, "n_heads": 1}
+    config = getattr(transformers, f"{family}Config")(**sizes, pad_token_id=0, max_position_embeddings=16)
+    model = getattr(transformers, f"{family}ForMaskedLM")(config).eval()
+    for weight in model.parameters():
+        torch.nn.init.normal_(weight)
+    features = []
+    model.get_output_embeddings().register_forward_pre_hook(lambda _, given: features.append(given[0][0].double()))
+    with torch.no_grad():
+        scores = model(input_ids=torch.tensor([[3, 4, 5]])).logits[0]
+    model.save_pretrained(tmp_path)
+    for source in (model, tmp_path / "model.safetensors"):
+        audit = hm.audit_classes(source)
+        assert np.allclose(features[0].numpy() @ audit.weights.T + audit.bias, scores, atol=1e-4)
+
+
+def test_rows_that_a_model_keeps_in_two_parts_are_not_audited_by_one(tmp_path):
+    pytest.importorskip("torch", reason="needs torch, which is not installed")
+    transformers = pytest.importorskip("transformers", reason="needs transformers, which is not installed")
+    sizes = {"hidden_size": 8, "intra_bottleneck_size": 8, "true_hidden_size": 8, "embedding_size": 4}
+    sizes |= {"vocab_size": 9, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
+    model = transformers.MobileBertForMaskedLM(transformers.MobileBertConfig(**sizes))
+    model.save_pretrained(tmp_path)
+    for source in (model, tmp_path / "model.safetensors"):
+        with pytest.raises(OperatorError, match="kept in two parts"):
+            hm.audit_classes(source)

@@ -42,6 +42,15 @@ class ClassHead:
         return replace(self, weights=self.weights * gain, bias=self.bias + self.weights @ shift, fold=None)
 
 
+#: What BART, Marian and their kin add to the scores of all tokens, in models and files alike.
+FINAL_BIAS = "final_logits_bias"
+
+#: Of MobileBERT's output, in models and files alike.
+IN_TWO_PARTS = (
+    "the rows of the output layer are kept in two parts, the embedding and cls.predictions.dense; put them beside one "
+    "another, (classes, hidden size), and pass them with cls.predictions.bias"
+)
+
 #: Bounds of what activations give in real numbers, those of x sigmoid(x) and GELU (of both forms) rounded down; a
 #: runtime that rounds can leave them by a unit in the last place of its own numbers.
 BOXES: dict[str, tuple[float, float]] = {

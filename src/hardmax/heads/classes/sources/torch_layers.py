@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import OperatorError, ParameterError
-from hardmax.heads.classes.sources.head import BOXES, ClassHead, arrays_head, listed_layers
+from hardmax.heads.classes.sources.head import BOXES, FINAL_BIAS, IN_TWO_PARTS, ClassHead, arrays_head, listed_layers
 
 #: Attributes under which modules keep their output layer.
 _USUAL = ("lm_head", "classifier", "score", "head", "fc", "output", "out_proj", "decoder", "cls")
@@ -19,7 +19,21 @@ _ACTIVATIONS = {
     **{"Hardsigmoid": "HardSigmoid", "Hardswish": "HardSwish", "SiLU": "Swish", "GELU": "Gelu", "Softmax": "Softmax"},
 }
 _POSITIVE = ("ReLU", "Softplus")
+_WRAPPERS = ("DataParallel", "DistributedDataParallel", "OptimizedModule")
+_LINEAR = ("Linear", "ParametrizedLinear", "NonDynamicallyQuantizableLinear", "Conv1D", "Embedding")
 _TRANSPARENT = ("Dropout", "Identity", "Flatten", "Dropout1d", "Dropout2d")
+#: What may follow an output layer: the largest of its outputs stays the largest.
+_KEEPING = (
+    *_TRANSPARENT,
+    "Unflatten",
+    "Softmax",
+    "LogSoftmax",
+    "Sigmoid",
+    "LogSigmoid",
+    "Tanh",
+    "Softsign",
+    "Softplus",
+)
 
 
 def torch_head(module: Any, layer: str | None) -> ClassHead:
@@ -30,6 +44,8 @@ def torch_head(module: Any, layer: str | None) -> ClassHead:
     ParameterError
         Several layers may be meant; the message lists them.
     """
+    while type(module).__name__ in _WRAPPERS:
+        module = next(module.children())
     where = type(module).__name__
     linears = {name: part for name, part in module.named_modules() if _is_linear(part)}
     if layer is not None:
@@ -39,6 +55,7 @@ def torch_head(module: Any, layer: str | None) -> ClassHead:
     found = _output(module, linears)
     if len(found) == 1:
         ((name, part),) = found.items()
+        _refuse_behind(module, part, where)
         return _fronted(_read(part, f"{where}: layer {name!r}" if name else where, module), module, part)
     if not linears:
         raise OperatorError(f"{where}: expected a module with a linear output layer, found no linear layer in it")
@@ -69,6 +86,20 @@ def _output(module: Any, linears: dict[str, Any]) -> dict[str, Any]:
     return linears if len(linears) == 1 else {}
 
 
+def _refuse_behind(module: Any, part: Any, where: str) -> None:
+    """Refuses a layer behind which a sequence does what may make another class the largest."""
+    for sequence in module.modules():
+        steps = list(sequence) if type(sequence).__name__ == "Sequential" else []
+        place = next((k for k, step in enumerate(steps) if any(inner is part for inner in step.modules())), len(steps))
+        for step in steps[place + 1 :]:
+            if type(step).__name__ not in _KEEPING:
+                raise OperatorError(
+                    f"{where}: behind its last linear layer comes {type(step).__name__}, which may make another class "
+                    "the largest; expected a linear layer at the end. Name the layer to be asked about with layer=, or "
+                    "fold what follows into its weights and pass these"
+                )
+
+
 def _fronted(head: ClassHead, module: Any, part: Any) -> ClassHead:
     """The head with the domain of its features, where it stands in a sequence behind an activation that bounds them.
 
@@ -89,20 +120,27 @@ def _fronted(head: ClassHead, module: Any, part: Any) -> ClassHead:
 
 def _is_linear(part: Any) -> bool:
     weight = getattr(part, "weight", None)
-    return type(part).__name__ in ("Linear", "NonDynamicallyQuantizableLinear", "Conv1D", "Embedding") and (
-        getattr(weight, "ndim", 0) == 2
-    )
+    return type(part).__name__ in _LINEAR and (getattr(weight, "ndim", 0) == 2)
 
 
 def _read(part: Any, where: str, module: Any) -> ClassHead:
+    if any(type(one).__name__ == "MobileBertLMPredictionHead" and one.decoder is part for one in module.modules()):
+        raise OperatorError(f"{where}: {IN_TWO_PARTS}")
     weights, bias = _numbers(part.weight), getattr(part, "bias", None)
+    if bias is None:  # some models (ESM) keep the bias beside the layer
+        around = [one for one in module.modules() if any(child is part for child in one.children())]
+        beside = [getattr(one, "bias", None) for one in around if one is not module]
+        bias = next((one for one in beside if getattr(one, "shape", None) == part.weight.shape[:1]), None)
     if type(part).__name__ == "Conv1D":  # transformers keeps it as (features, classes)
         weights = weights.T
     labels = getattr(getattr(module, "config", None), "id2label", None)
     names = None
     if isinstance(labels, dict) and len(labels) == len(weights):
         names = [str(labels.get(i, i)) for i in range(len(weights))]
-    return arrays_head(weights, None if bias is None else _numbers(bias), names, where)
+    added, last = None if bias is None else _numbers(bias), getattr(module, FINAL_BIAS, None)
+    if last is not None and last.numel() == len(weights):
+        added = _numbers(last).reshape(-1) + (0.0 if added is None else added)
+    return arrays_head(weights, added, names, where)
 
 
 def _numbers(tensor: Any) -> NDArray[np.float64]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import FileFormatError, HardmaxError, OperatorError, ParameterError
-from hardmax.heads.classes.sources.head import ClassHead, arrays_head, listed_layers
+from hardmax.heads.classes.sources.head import FINAL_BIAS, IN_TWO_PARTS, ClassHead, arrays_head, listed_layers
 from hardmax.networks.files.gguf_files import read_gguf
 from hardmax.networks.files.opening import open_file, refusing, shown, text_of
 
@@ -100,7 +101,30 @@ def safetensors_head(path: Path, layer: str | None) -> ClassHead:
         name = chosen_tensor(shapes, layer, where, config.get("tie_word_embeddings") is not False)
         other = f"{name.removesuffix('.weight')}.bias"
         rows, bias = read(name), read(other) if other in entries else None
+        if bias is None and name.endswith(TIED_NAMES) and "cls.predictions.dense.weight" in entries:
+            raise OperatorError(f"{where}: {IN_TWO_PARTS}")
+        if bias is None and name.endswith((*TIED_NAMES, "decoder.weight")):
+            fitting = (
+                key for key, (_, shape, _) in entries.items() if key.endswith("bias") and prod(shape) == len(rows)
+            )
+            bias = _one_bias({key: read(key).reshape(-1) for key in fitting}, where)
+        elif FINAL_BIAS in entries and prod(entries[FINAL_BIAS][1]) == len(rows):
+            bias = read(FINAL_BIAS).reshape(-1) + (0.0 if bias is None else bias)
     return arrays_head(rows, bias, _known_names(path, config, len(rows)), f"{where}: layer {name!r}")
+
+
+def _one_bias(found: dict[str, NDArray[np.float64]], where: str) -> NDArray[np.float64] | None:
+    """The bias of a layer whose matrix is an embedding, kept under a name of its own (BERT and its kin); None without.
+
+    Several that differ are refused: which of them are added to the scores is written in the model's code.
+    """
+    distinct = {values.tobytes(): key for key, values in found.items()}
+    if len(distinct) > 1:
+        raise ParameterError(
+            f"{where}: expected one bias with an entry for each class, got {', '.join(sorted(distinct.values())[:4])}; "
+            "load the model and pass it, or pass its weights and bias"
+        )
+    return found[next(iter(distinct.values()))] if distinct else None
 
 
 def _beside(path: Path, name: str) -> dict[str, Any]:
