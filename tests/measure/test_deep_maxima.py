@@ -107,6 +107,6 @@ def test_sizes_that_cannot_be_are_refused():
     with pytest.raises(ParameterError, match="smaller depth"):
         bounds.line_maximum([10**9], 3, 10**6)
     with pytest.raises(PrecisionError):
-        nested_transformer(10**9, 10**8, 1)
+        nested_transformer(2**28, 2**28, 1)
     with pytest.raises(ParameterError):
         nested_transformer(2, 0, 1)
