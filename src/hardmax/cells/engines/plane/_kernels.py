@@ -15,6 +15,7 @@ from hardmax.cells.engines.plane._polygon_parts import copy_shape, keep_side, po
 from hardmax.cells.engines.plane._polygon_signs import (
     COLUMNS,
     FAILED,
+    FINISHED_COLUMNS,
     NO_ROOM,
     RIVAL_BITS,
     extent,
@@ -348,7 +349,13 @@ def _write(output, done, frame, work):
         labels[child, order.candidate[k]] = work.stack.numbers[frame[1] + k]
     for k in range(order.count[1]):
         labels[child, order.alias_from[k]] = labels[child, order.alias_to[k]]
-    copy_shape(work.polygon, 0, n, output, used)
+    if output.corners.shape[1] == COLUMNS:
+        copy_shape(work.polygon, 0, n, output, used)
+    else:  # of cells that are cut no more the lines are not kept
+        for i in range(n):
+            for k in range(FINISHED_COLUMNS):
+                output.corners[used + i, k] = work.polygon.corners[i, k]
+            output.walls[used + i] = work.polygon.walls[i]
     output.start[child + 1] = done[CORNERS] = used + n
     return True
 

@@ -23,6 +23,7 @@ blend_error = jit(rounding.blend_error)
 FLOAT_ZERO = 2.0**-44  # float mode: a value this small beside its terms is taken for zero
 X, Y, ERROR, L0, L1, L2, E0, E1, E2 = 0, 1, 2, 3, 4, 5, 6, 7, 8
 COLUMNS = 9
+FINISHED_COLUMNS = 3
 RIVAL_BITS = 24
 DOUBT = 2  # a sign that is not known
 FAILED, NO_ROOM = -1, -2  # instead of a number of corners: in doubt, or too many for the arrays

@@ -23,14 +23,19 @@ from hardmax.exactness import FloatArray, IntArray, ObjectArray
 from hardmax.networks.slices.coefficients import Guards, padded
 from hardmax.networks.slices.stages import Stage
 
-_COLUMNS = 9
+#: Numbers beside a corner that is cut on, and of one that is cut no more.
+_COLUMNS, _FINISHED_COLUMNS = 9, 3
 #: Coefficients of more bits are scaled down before they are rounded to floats.
 _MOST_BITS = 900
 
 
 @dataclass(eq=False)
 class Polygons(Polytopes):
-    """Polygons with what cutting needs beside each corner: its error, its edge's line, the line's errors."""
+    """Polygons with what cutting needs beside each corner.
+
+    corners : (n_vertices, 9) a corner and its error, its edge's line and the line's errors; of finished ones, which are
+        cut no more, the first three.
+    """
 
     corners: FloatArray = None  # type: ignore[assignment]
 
@@ -49,7 +54,9 @@ class Polygons(Polytopes):
     def join(batches: Sequence[Polytopes]) -> Polygons:
         """Several batches as one, in order."""
         start = joined_starts([batch.vertex_start for batch in batches])
-        corners = np.concatenate([batch.corners for batch in batches if isinstance(batch, Polygons)])
+        corners = [batch.corners for batch in batches if isinstance(batch, Polygons)]
+        columns = min(part.shape[1] for part in corners)  # what was settled in rationals has lines in any case
+        corners = np.concatenate([part[:, :columns] for part in corners])
         return Polygons.of(start, corners, np.concatenate([batch.walls for batch in batches]))
 
 
@@ -108,13 +115,14 @@ class PlaneEngine:
         )
         capacity = 0 if count_only else int(min(max(_children(n, stage), 1024), limit))
         corner_capacity = 0 if count_only else 5 * capacity + 64
+        columns = _FINISHED_COLUMNS if stage.is_last else _COLUMNS
         position, n_children, all_doubtful = 0, 0, []
         parts: list[tuple[IntArray, Any, IntArray, FloatArray, IntArray]] = []
         while position < n:
             parent = np.empty(capacity, dtype=np.int64)
             labels = np.empty((capacity, stage.n_choices), dtype=label_type)
             start = np.zeros(capacity + 1, dtype=np.int64)
-            corners = np.empty((corner_capacity, _COLUMNS))
+            corners = np.empty((corner_capacity, columns))
             walls = np.empty(corner_capacity, dtype=np.int64)
             before = position
             output = layout.Output(parent, labels, start, corners, walls)
@@ -137,7 +145,7 @@ class PlaneEngine:
                     break
         joined = np.concatenate(all_doubtful) if all_doubtful else np.empty(0, dtype=np.int64)
         if not parts:
-            nothing = Polygons.of(np.zeros(1, dtype=np.int64), np.empty((0, _COLUMNS)), np.empty(0, dtype=np.int64))
+            nothing = Polygons.of(np.zeros(1, dtype=np.int64), np.empty((0, columns)), np.empty(0, dtype=np.int64))
             no_labels = np.empty((0, stage.n_choices), dtype=label_type)
             return Cut(np.empty(0, dtype=np.int64), no_labels, nothing, joined, position), n_children
         parent, labels, start, corners, walls = parts[0]
