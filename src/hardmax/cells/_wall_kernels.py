@@ -304,9 +304,10 @@ def _is_implied(column, cell, other, wall, depends, apart, n_apart, facets):
 
 
 @inlined
-def _inside(mine, theirs, place, other_place, facets, depends, apart, n_apart, side, sizes):
+def _inside(pair, places, facets, depends, apart, n_apart, side, sizes):
     """Whether another facet of one cell has all of the other cell's facet behind it (0), or a corner of that facet lies
     inside the cell but for the wall (1; lemma "a corner inside"), or neither is known (-1)."""
+    (mine, theirs), (place, other_place) = pair, places
     cell, other, n = facets.owner[mine], facets.owner[theirs], facets.corner_start[theirs + 1]
     n -= facets.corner_start[theirs]
     inside = ~np.uint64(0) >> np.uint64(64 - min(n, 64)) if n > 0 else np.uint64(0)
@@ -545,16 +546,16 @@ def _by_program(one, two, facets, room):
 
 
 @inlined
-def _verdict(one, two, a, b, facets, depends, room, first, second, sizes):
+def _verdict(pair, places, facets, depends, room, first, second, sizes):
     """Whether two facets on the two sides of a wall overlap: 1 certainly, 0 certainly not, -1 for programs to say."""
-    is_known, n_apart = _are_opposed(facets.owner[one], facets.owner[two], facets, depends, room.apart)
-    apart = room.apart
+    (one, two), (a, b), apart = pair, places, room.apart
+    is_known, n_apart = _are_opposed(facets.owner[one], facets.owner[two], facets, depends, apart)
     if is_known:
         return 0
     if _exclude(one, two, facets, depends, apart, n_apart) or _exclude(two, one, facets, depends, apart, n_apart):
         return 0
-    verdict = _inside(one, two, a, b, facets, depends, apart, n_apart, first, sizes)
-    other = _inside(two, one, b, a, facets, depends, apart, n_apart, second, sizes) if verdict != 0 else 0
+    verdict = _inside((one, two), (a, b), facets, depends, apart, n_apart, first, sizes)
+    other = _inside((two, one), (b, a), facets, depends, apart, n_apart, second, sizes) if verdict != 0 else 0
     return 0 if other == 0 else max(verdict, other)
 
 
@@ -591,7 +592,7 @@ def overlaps_in_groups(groups, facets, depends):
                 two = theirs[b]
                 if kind != groups.kind[facets.owner[two]]:
                     continue
-                verdict = _verdict(one, two, a, b, facets, depends, room, first, second, sizes)
+                verdict = _verdict((one, two), (a, b), facets, depends, room, first, second, sizes)
                 if verdict < 0:
                     verdict = _by_program(one, two, facets, room)
                 if verdict == 0:
