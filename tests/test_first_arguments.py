@@ -113,6 +113,8 @@ def test_flags_are_true_or_false_and_other_answers_are_not_read_as_true():
         lambda flag: hm.bounds.key_exponent(2, 2, flag),
         lambda flag: hm.enumerate_cells(net, box, progress=flag),
         lambda flag: hm.attention_margins([[1.0]], [[1.0]], causal=flag),
+        lambda flag: hm.verify(hm.enumerate_cells(net, box), thorough=flag),
+        lambda flag: hm.audit_classes([[1.0], [-1.0]]).verify(thorough=flag),
     ):
         for flag in ("no", np.array([True, False]), 2.0):
             with pytest.raises(hm.errors.ParameterError, match="expected True or False"):

@@ -501,6 +501,9 @@ def test_a_damaged_or_foreign_file_is_refused(tmp_path):
     for name, words in (("absent.npz", "no such file"), ("half.npz", "truncated"), ("audit.txt", "ending in .npz")):
         with pytest.raises(FileFormatError, match=words):
             hm.load_classes(tmp_path / name)
+    _changed(audit, weights=np.full((3, 1), np.nan)).save(tmp_path / "changed.npz")
+    with pytest.raises(FileFormatError, match=r"changed.npz: its description is damaged \(weights"):
+        hm.load_classes(tmp_path / "changed.npz")
     hm.enumerate_cells(hm.Network([hm.Affine([[1.0]])], 1), hm.Box([0], [1])).save(tmp_path / "cells.npz")
     with pytest.raises(FileFormatError, match=r"expected hardmax.classes"):
         hm.load_classes(tmp_path / "cells.npz")

@@ -23,7 +23,7 @@ import numpy as np
 from hardmax.cells.verify.check import Check
 from hardmax.cells.verify.subject import Subject, layout_fault
 from hardmax.errors import CertificateError, ParameterError
-from hardmax.exactness import Exactness
+from hardmax.exactness import Exactness, check_flag
 from hardmax.html import block, table
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def verify(cells: CellComplex, *, thorough: bool = False) -> Verification:
             f"expected a CellComplex to verify, got {type(cells).__name__}; load() a streamed result first"
         )
     exactness = cells.exactness
-    if thorough and exactness is Exactness.CERTIFIED:
+    if check_flag("thorough", thorough) and exactness is Exactness.CERTIFIED:
         exactness = Exactness.EXACT
     return Verification(tuple(_checks(Subject(cells, thorough))), exactness)
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.cells.storage import npz_path, read_arrays, write_arrays
-from hardmax.errors import FileFormatError, ParameterError, PrecisionError
+from hardmax.errors import FileFormatError, HardmaxError, ParameterError, PrecisionError
 from hardmax.exact.elimination import solve_floats
 from hardmax.exactness import BoolArray, Exactness, FloatArray, IntArray, ReadOnlyArrays, as_index, frozen
 from hardmax.heads.classes.domains import FeatureDomain, read_domain
@@ -262,8 +262,13 @@ def read_classes(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The fields of the audit in a file; ``hm.load_classes`` calls this."""
     file = npz_path(path)
     header, arrays = read_arrays(file, FORMAT)
-    with refusing(FileFormatError, f"{file}: its description is damaged"):
-        return _restored(header, arrays, str(file))
+    try:
+        with refusing(FileFormatError, f"{file}: its description is damaged"):
+            return _restored(header, arrays, str(file))
+    except FileFormatError:
+        raise
+    except HardmaxError as error:  # what is refused as an argument does not name the file
+        raise FileFormatError(f"{file}: its description is damaged ({error})") from None
 
 
 def _restored(header: dict[str, Any], arrays: dict[str, Any], where: str) -> dict[str, Any]:

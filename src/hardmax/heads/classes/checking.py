@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from hardmax.cells.verify.check import Check
 from hardmax.cells.verify.verification import Verification
 from hardmax.exact.rounding import SAFETY, dot_error, length_above
-from hardmax.exactness import Exactness, FloatArray, IntArray
+from hardmax.exactness import Exactness, FloatArray, IntArray, check_flag
 from hardmax.heads.classes.certificates import ClassRecord
 
 _flint: Any
@@ -36,7 +36,7 @@ def check(audit: ClassRecord, *, thorough: bool = False) -> Verification:
     """
     bad_witnesses = _bad_witnesses(audit)
     bad_domain = _outside(audit)
-    bad_covers, n_rational = _bad_covers(audit, thorough)
+    bad_covers, n_rational = _bad_covers(audit, check_flag("thorough", thorough))
     n_live, n_dead = audit.n_live, audit.n_dead
 
     def entry(name: str, bad: list[int], good: str) -> Check:
