@@ -566,7 +566,7 @@ class Enumeration:
             return end
         if stage.has_twins or not self.engine.shares_stages:
             return end
-        return min(end, chunk.n_decided + 8)
+        return min(end, chunk.n_decided + max(8, chunk.n_decided))
 
     def _room_for(self, pieces: Polytopes, corners: int = _MOST_CORNERS) -> int:
         """How many pieces like these may be held at once for their corners."""
