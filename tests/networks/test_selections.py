@@ -13,7 +13,7 @@ from hardmax.errors import HardmaxError, OperatorError, ParameterError, ShapeErr
 from hardmax.networks import operations as op
 from hardmax.networks.graph import GraphBuilder
 from hardmax.networks.selections import add_ranks
-from hardmax.show.report.cell_map.choices import choices_of
+from hardmax.show.report.cell_map.colourings import choices_of
 
 
 def _top(scores, k):
