@@ -54,9 +54,9 @@ class Polygons(Polytopes):
     def join(batches: Sequence[Polytopes]) -> Polygons:
         """Several batches as one, in order."""
         start = joined_starts([batch.vertex_start for batch in batches])
-        corners = [batch.corners for batch in batches if isinstance(batch, Polygons)]
-        columns = min(part.shape[1] for part in corners)  # what was settled in rationals has lines in any case
-        corners = np.concatenate([part[:, :columns] for part in corners])
+        parts = [batch.corners for batch in batches if isinstance(batch, Polygons)]
+        columns = min(part.shape[1] for part in parts)  # what was settled in rationals has lines in any case
+        corners = np.concatenate([part[:, :columns] for part in parts])
         return Polygons.of(start, corners, np.concatenate([batch.walls for batch in batches]))
 
 
