@@ -256,7 +256,7 @@ class CellComplex:
         from scipy.sparse.csgraph import connected_components
 
         self._need_complete("regions")
-        if len(np.unique(self.map_of)) == self.n_cells:
+        if self.n_maps == self.n_cells:
             return np.arange(self.n_cells)
         pairs = pairs_within(self, self.map_of)
         ones = np.ones(len(pairs), dtype=np.int8)

@@ -34,36 +34,29 @@ def map_classes(maps: FloatArray, error: FloatArray | None, exact_map: Callable[
     if error is None or exact_map is None or not error.any():
         return _first_seen([row.tobytes() for row in flat])
     per_entry = np.repeat(error, flat.shape[1] // error.shape[1], axis=1)
-    groups = _indistinct(flat, per_entry)
-    keys: list[Any] = [None] * n
-    for group in groups:
-        if len(group) == 1:
-            keys[group[0]] = ("alone", int(group[0]))  # equal to no tuple of rationals
-            continue
-        for index in group:
-            exact = exact_map(int(index))
-            keys[index] = tuple(fraction(value) for value in np.asarray(exact, dtype=object).reshape(-1))
-    return _first_seen(keys)
+    first = np.arange(n)  # the first cell that has the same map
+    for group in _indistinct(flat, per_entry):
+        seen: dict[Any, int] = {}
+        for index in np.sort(group).tolist():
+            exact = np.asarray(exact_map(index), dtype=object).reshape(-1)
+            first[index] = seen.setdefault(tuple(fraction(value) for value in exact), index)
+    return np.asarray(np.cumsum(first == np.arange(n)) - 1)[first]
 
 
 def _indistinct(flat: FloatArray, error: FloatArray) -> list[IntArray]:
-    """Groups of rows such that rows of different groups certainly differ."""
+    """Groups of rows that may be equal, of two and more; rows of different groups, and all others, certainly differ."""
     groups = [np.arange(len(flat))]
     for column in range(flat.shape[1]):
         refined: list[IntArray] = []
         for group in groups:
-            if len(group) == 1:
-                refined.append(group)
-                continue
             low = flat[group, column] - error[group, column]
             high = flat[group, column] + error[group, column]
             order = np.argsort(low, kind="stable")
             reach = np.maximum.accumulate(high[order])
-            breaks = np.flatnonzero(low[order][1:] > reach[:-1]) + 1
-            refined.extend(np.split(group[order], breaks))
+            bounds = np.concatenate([[0], np.flatnonzero(low[order][1:] > reach[:-1]) + 1, [len(group)]])
+            several = np.flatnonzero(np.diff(bounds) > 1)
+            refined += [group[order[bounds[k] : bounds[k + 1]]] for k in several]
         groups = refined
-        if all(len(group) == 1 for group in groups):
-            break
     return groups
 
 
