@@ -203,7 +203,7 @@ def test_pieces_share_corners_however_few_are_remembered() -> None:
 def test_numbers_of_corners_stay_apart_where_earlier_ones_were_forgotten() -> None:
     """More corners in the second of three stages than are remembered; the third would take one for another."""
     domain, found = Box([-2.0] * 3, [2.0] * 3), []
-    net = hm.Network(_generic([3, 8, 24, 3], 0), 3)
+    net = hm.Network(_generic([3, 12, 24, 12], 0), 3)
     for is_shared in (True, False):
         engine = SpaceEngine(domain, certified=True)
         engine.only_relus, engine._capacity = is_shared, 1
