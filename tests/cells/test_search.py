@@ -14,6 +14,7 @@ from hardmax.cells import enumeration
 from hardmax.cells.engines.plane import engine as plane
 from hardmax.cells.engines.space import engine as space
 from hardmax.cells.progress import Progress
+from hardmax.cells.search import engine_for
 from hardmax.errors import DomainError, IncompleteError, ParameterError, QuadraticScoresError
 from oracles.cell_oracle import exact
 from oracles.network_cases import random_network
@@ -125,8 +126,7 @@ def _walls(pieces) -> list[list[int]]:
 
 @pytest.mark.parametrize(("dim", "width", "size"), [(2, 48, 1.5), (3, 34, 0.6)])
 def test_chunks_that_threads_share_keep_the_order_of_cells(dim, width, size, monkeypatch):
-    monkeypatch.setattr(enumeration, "_WORTH_A_THREAD", 2)  # halved whenever somebody has nothing to do
-    monkeypatch.setattr(enumeration, "_SHARED_CHUNK", 16)
+    monkeypatch.setattr(enumeration, "_WORTH_A_THREAD", 0.0)  # handed over whenever somebody has nothing to do
     for seed in range(2):
         net, box = _wide(dim, width, seed), hm.Box([-size] * dim, [0.75 * size] * dim)
         alone = hm.enumerate_cells(net, box)
@@ -137,6 +137,38 @@ def test_chunks_that_threads_share_keep_the_order_of_cells(dim, width, size, mon
             np.testing.assert_allclose(shared.maps, alone.maps, rtol=1e-12, atol=1e-12)
             assert hm.count_cells(net, box, workers=workers) == alone.n_cells > 100
         assert alone.n_settled or dim == 3
+
+
+@pytest.mark.parametrize("kind", ["box", "space"])
+def test_a_paused_engine_hands_over_what_is_left(kind):
+    net = _wide(2, 48, 0)
+    domain = hm.Box([-1.5, -1.5], [1.0, 1.0]) if kind == "box" else hm.Space(2)
+    run = enumeration.Enumeration(net.graph, domain, engine_for(domain, True), True)
+    first = run._opened(run._children(run._opened(run.start()))[0])
+    stage, guards, n = run.program.stages[1], run._guards(first), len(first)
+    whole = run.engine.cut(first.pieces, guards, stage)
+    total, doubtful, n_counted = run.engine.count(first.pieces, guards, stage)
+    assert n_counted == n > 100 and total == len(whole.labels)
+    for least, n_done in ((1, 1), (n - 1, 1), (n, n)):
+        run.engine.paused[0] = least
+        part = run.engine.cut(first.pieces, guards, stage)
+        count = run.engine.count(first.pieces, guards, stage)
+        assert part.n_done == count[2] == n_done
+        assert count[0] == len(part.labels) == (whole.parents < n_done).sum()
+        assert np.array_equal(part.doubtful, doubtful[doubtful < n_done])
+    run.engine.paused[0] = 1
+    chunks, labels, cells = [first], [], 0
+    while chunks:
+        children, batch = run.step_cells(chunks.pop())
+        chunks += reversed(children)
+        labels += [] if batch is None else batch.labels.tolist()
+    assert labels == hm.enumerate_cells(net, domain).labels.tolist()
+    chunks = [first]
+    while chunks:
+        children, found = run.step_count(chunks.pop())
+        chunks += children
+        cells += found[0]
+    assert cells == len(labels)
 
 
 @pytest.mark.parametrize("in_helper", [False, True])
@@ -150,8 +182,7 @@ def test_an_error_in_a_thread_is_raised_to_the_caller_and_ends_the_others(in_hel
         return plain(self, chunk)
 
     monkeypatch.setattr(enumeration.Enumeration, "step_count", step)
-    monkeypatch.setattr(enumeration, "_WORTH_A_THREAD", 2)
-    monkeypatch.setattr(enumeration, "_SHARED_CHUNK", 16)
+    monkeypatch.setattr(enumeration, "_WORTH_A_THREAD", 0.0)
     with pytest.raises(MemoryError, match="no room"):
         hm.count_cells(_wide(2, 48, 0), hm.Box([-1, -1], [1, 1]), workers=3)
     n_calls = len(calls)

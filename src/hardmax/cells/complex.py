@@ -6,6 +6,7 @@ Volumes, neighbours, regions and maps are computed when first asked for.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from functools import cached_property, partial
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -54,7 +55,7 @@ class CellComplex:
         labels: NDArray[Any],
         maps: FloatArray,
         map_error: FloatArray | None,
-        pieces: Polytopes,
+        pieces: Polytopes | Sequence[Polytopes],
         is_complete: bool = True,
         n_settled: int = 0,
     ) -> None:
@@ -67,10 +68,17 @@ class CellComplex:
         self.is_complete = is_complete
         self.n_settled = n_settled
         self._follower: ExactFollower | None = None
-        if pieces.dim == 2 and pieces.incidence is not None:
+        self._parts = [pieces] if isinstance(pieces, Polytopes) else list(pieces)
+        if self.dim == 2 and self._parts[0].incidence is not None:
             is_estimated = exactness is Exactness.ESTIMATED
-            pieces = in_order(pieces, None if is_estimated else self._inward)
-        self.pieces = pieces
+            self.pieces = in_order(self.pieces, None if is_estimated else self._inward)
+
+    @cached_property
+    def pieces(self) -> Polytopes:
+        """The cells' polytopes; the parts they were found in are joined when first asked for."""
+        joined = self._parts[0] if len(self._parts) == 1 else type(self._parts[0]).join(self._parts)
+        self._parts = []
+        return joined
 
     # --- counts -------------------------------------------------------------------------------
 

@@ -50,13 +50,10 @@ _FEWEST_CHILDREN = 8
 #: limit on the number of cells. In dimension twelve a piece has tens of thousands: it is cut by one choice at a time.
 _MOST_CORNERS = 1 << 22
 _FEWEST_CORNERS = 1 << 16
-#: Threads: pieces a chunk at most, and seconds that one takes at least which is halved for somebody who has nothing to
-#: do, or who will have.
-_SHARED_CHUNK = 1 << 11
-_WORTH_A_THREAD = 5e-5
-_WORTH_SHARING = 1e-3
-#: Seconds a piece and choice, until a stage was seen to take more, or less.
-_USUAL_PACE = 5e-8
+#: Threads: seconds of work that are worth handing over to somebody who has nothing to do, and those that a piece takes
+#: until some were seen to take more, or less.
+_WORTH_A_THREAD = 1e-4
+_USUAL_PACE = 1e-6
 #: Corners of the children that are cut together, before the last stage: room for them is then used again and again.
 _CORNERS_AT_ONCE = 1 << 17
 #: Bytes that glibc is taught to keep (``_keep_memory``); from 32 MiB on it learns nothing.
@@ -95,13 +92,18 @@ def joined_batches(batches: Sequence[CellBatch]) -> CellBatch:
     """Several batches as one, in order; at least one."""
     if len(batches) == 1:
         return batches[0]
+    return CellBatch((), *joined_numbers(batches), type(batches[0].pieces).join([batch.pieces for batch in batches]))
+
+
+def joined_numbers(
+    batches: Sequence[CellBatch],
+) -> tuple[NDArray[Any], NDArray[np.float64], NDArray[np.float64] | None]:
+    """The labels, maps and maps' errors of several batches, in order; at least one."""
     errors = [batch.map_error for batch in batches if batch.map_error is not None]
-    return CellBatch(
-        (),
-        np.concatenate([batch.labels for batch in batches]),
-        np.concatenate([batch.maps for batch in batches]),
-        np.concatenate(errors) if len(errors) == len(batches) else None,
-        type(batches[0].pieces).join([batch.pieces for batch in batches]),
+    return (
+        _in_a_row([batch.labels for batch in batches]),
+        _in_a_row([batch.maps for batch in batches]),
+        _in_a_row(errors) if len(errors) == len(batches) else None,
     )
 
 
@@ -261,11 +263,9 @@ class _Threads(Generic[_Result]):
     wakes up on the processor of whoever calls it, and waits there for the call to end, while a new one begins at once.
     """
 
-    def __init__(
-        self, stack: list[Chunk], step: _Step[_Result], choices_left: Callable[[Chunk], int], workers: int
-    ) -> None:
-        self._stack, self._step, self._choices_left, self._workers = stack, step, choices_left, workers
-        self._pace: dict[tuple[int, int], float] = {}  # by stage and choices made: seconds a piece, when last seen
+    def __init__(self, stack: list[Chunk], step: _Step[_Result], run: Enumeration, workers: int) -> None:
+        self._stack, self._step, self._run, self._workers = stack, step, run, workers
+        self._pace = _USUAL_PACE
         self._turn = threading.Condition()
         self._results: list[_Result] = []
         self._n_helpers, self._is_waiting, self._stop = 0, False, False
@@ -304,6 +304,7 @@ class _Threads(Generic[_Result]):
         with self._turn:
             if not self._stack and not self._results and self._n_helpers and not self._stop:
                 self._is_waiting = True
+                self._ask()
                 self._turn.wait(_GLANCE)
                 self._is_waiting = False
             ready, self._results = self._results, []
@@ -311,24 +312,34 @@ class _Threads(Generic[_Result]):
             return self._taken(), ready
 
     def _taken(self) -> Chunk | None:
-        """The newest chunk, or a half of it where little is left for others; for whoever has the turn."""
+        """The newest chunk, or a half of it where none is left for others; for whoever has the turn."""
         if self._stop or not self._stack:
             return None
         chunk = self._stack.pop()
-        if 1 < len(chunk) > sum(map(len, self._stack)):
-            somebody_waits = not self._stack and (self._is_waiting or self._n_helpers < self._workers - 1)
-            left = self._choices_left(chunk)
-            seconds = len(chunk) * self._pace.get((chunk.stage, chunk.n_decided), _USUAL_PACE * left)
-            if left and seconds >= (_WORTH_A_THREAD if somebody_waits else _WORTH_SHARING):
-                chunk, rest = chunk.halves()
-                self._stack.append(rest)
-                self._call()
+        if self._is_wanted() and len(chunk) >= 2 * self._least() and not self._run.is_finished(chunk):
+            chunk, rest = chunk.halves()
+            self._stack.append(rest)
+            self._call()
+        self._ask()
         return chunk
 
+    def _is_wanted(self) -> bool:
+        """Whether somebody has nothing to do."""
+        return not self._stack and (self._is_waiting or self._n_helpers < self._workers - 1)
+
+    def _least(self) -> int:
+        """Pieces that are worth handing over."""
+        return 1 + int(_WORTH_A_THREAD / self._pace)
+
+    def _ask(self) -> None:
+        """Whoever cuts stops at the next piece, and hands over the others, where somebody has nothing to do."""
+        self._run.engine.paused[0] = self._least() if self._is_wanted() else 0
+
     def _timed(self, chunk: Chunk) -> tuple[list[Chunk], _Result | None]:
-        began = perf_counter()
+        began, is_finished = perf_counter(), self._run.is_finished(chunk)
         children, result = self._step(chunk)
-        self._pace[chunk.stage, chunk.n_decided] = (perf_counter() - began) / len(chunk)
+        if not is_finished:
+            self._pace = (perf_counter() - began) / max(len(chunk), sum(map(len, children)))
         return children, result
 
     def _put(self, children: list[Chunk]) -> None:
@@ -336,6 +347,7 @@ class _Threads(Generic[_Result]):
             self._stack.extend(reversed(children))
             if len(children) > 1:
                 self._call()
+            self._ask()
 
     def _call(self) -> None:
         """Somebody for the chunks that wait."""
@@ -358,6 +370,7 @@ class _Threads(Generic[_Result]):
                 chunk = self._taken()
                 if chunk is None:
                     self._n_helpers -= 1
+                    self._ask()
                     self._turn.notify_all()
                     return
             try:
@@ -462,13 +475,16 @@ class Enumeration:
 
     def step_cells(self, chunk: Chunk) -> tuple[list[Chunk], CellBatch | None]:
         """The chunk's children, or its cells where all choices are made."""
-        if self._is_finished(chunk):
+        if self.is_finished(chunk):
             return [], self._finished(chunk)
-        return self._children(self._opened(chunk)), None
+        children = self._children(self._opened(chunk))
+        if len(children) == 1 and self.is_finished(children[0]):
+            return [], self._finished(children[0])
+        return children, None
 
     def step_count(self, chunk: Chunk) -> tuple[list[Chunk], tuple[int, float] | None]:
         """The chunk's children, or how many cells its pieces have."""
-        if self._is_finished(chunk):
+        if self.is_finished(chunk):
             return [], (len(chunk), chunk.share)
         chunk = self._opened(chunk)
         stage_index = chunk.state.stage
@@ -478,17 +494,16 @@ class Enumeration:
         if self._next_part(chunk, whole) < whole.n_choices:
             return self._children(chunk), None
         stage = whole.part(chunk.n_decided, whole.n_choices)
-        total, doubtful = self.engine.count(chunk.pieces, self._guards(chunk), stage)
+        total, doubtful, n_done = self.engine.count(chunk.pieces, self._guards(chunk), stage)
         for index in doubtful:
             total += len(self._settled(chunk, int(index), stage)[0])
-        return [], (total, chunk.share)
+        rest = [chunk.part(n_done, len(chunk), 0)] if n_done < len(chunk) else []
+        return rest, (total, chunk.share * n_done / len(chunk))
 
     def share(self, workers: int, most_children: int = _MOST_CHILDREN) -> None:
         """Cut so that the first chunks can be divided among so many workers, and so many children at once."""
         self._workers = workers
         self._most_children = min(self._most_children, most_children)
-        if workers > 1:
-            self._chunk = min(self._chunk, _SHARED_CHUNK)
 
     def _run(self, step: _Step[_Result], workers: int, first: Chunk | None = None) -> Iterator[_Result]:
         """Depth first: the newest chunk is opened next, by whichever worker is free."""
@@ -503,7 +518,7 @@ class Enumeration:
                 if result is not None:
                     yield result
             return
-        yield from _Threads(stack, step, self.choices_left, workers).results()
+        yield from _Threads(stack, step, self, workers).results()
 
     def _opened(self, chunk: Chunk) -> Chunk:
         """The chunk with the state of its own pieces instead of their parents'."""
@@ -546,7 +561,8 @@ class Enumeration:
                 owners = ancestors if chunk.rows is None else chunk.rows[ancestors]
                 following.append(Chunk(path, state, owners, labels, taken, 0, chosen, share))
         if is_part:
-            following.append(chunk.part(cut.n_done, len(chunk), len(following)))
+            rest = chunk.part(cut.n_done, len(chunk), len(following))
+            following += rest.halves() if self.engine.paused[0] and len(rest) > 1 else [rest]
         return following
 
     def _guards(self, chunk: Chunk) -> Guards:
@@ -591,10 +607,6 @@ class Enumeration:
             n += 1
         return first + max(1, int(np.searchsorted(walls, n, side="right")))
 
-    def choices_left(self, chunk: Chunk) -> int:
-        """How many choices of its pieces' stage are not made; none where they are finished."""
-        return 0 if self._is_finished(chunk) else self.program.stages[chunk.stage].n_choices - chunk.n_decided
-
     def _with_settled(self, chunk: Chunk, cut: Cut, stage: Stage) -> tuple[IntArray, NDArray[Any], Polytopes]:
         """All children, in the order of their parents whichever of these were in doubt: parents, labels, pieces."""
         if not len(cut.doubtful):
@@ -632,7 +644,7 @@ class Enumeration:
                     stage,
                 )
 
-    def _is_finished(self, chunk: Chunk) -> bool:
+    def is_finished(self, chunk: Chunk) -> bool:
         """Whether the pieces' choices are all made."""
         return chunk.stage == self.program.n_stages
 

@@ -16,7 +16,7 @@ from hardmax.cells.engines.contract import Engine
 from hardmax.cells.engines.line.engine import LineEngine
 from hardmax.cells.engines.plane.engine import PlaneEngine
 from hardmax.cells.engines.space.engine import SpaceEngine
-from hardmax.cells.enumeration import CellBatch, Enumeration, first_cells, joined_batches, no_cells
+from hardmax.cells.enumeration import CellBatch, Enumeration, first_cells, joined_numbers, no_cells
 from hardmax.cells.interrupts import HeldSignals
 from hardmax.cells.progress import Progress
 from hardmax.cells.streaming import StreamWriter
@@ -358,10 +358,11 @@ def _checked(net: Network, exactness: str) -> Exactness:
 def _complex(
     net: Network, domain: Domain, mode: Exactness, batches: list[CellBatch], is_complete: bool, n_settled: int
 ) -> CellComplex:
-    found = joined_batches(batches) if batches else no_cells(net, domain)
-    if not np.isfinite(found.maps).all():
+    found = batches or [no_cells(net, domain)]
+    labels, maps, error = joined_numbers(found)
+    if not np.isfinite(maps).all():
         raise PrecisionError(
             "the affine maps overflow binary64; rescale the weights or use exactness='exact' on a smaller domain"
         )
-    labels, maps, error, pieces = found.labels, found.maps, found.map_error, found.pieces
+    pieces = [batch.pieces for batch in found]
     return CellComplex(net, domain, mode, labels, maps, error, pieces, is_complete, n_settled)

@@ -327,7 +327,7 @@ def test_stopping_early_and_going_on_gives_the_same_children(limit: int) -> None
     state = program.advance(start, first.parents, first.labels)
     guards, stage = program.guards(state), program.stages[1]
     whole = engine.cut(first.pieces, guards, stage)
-    n_children, doubtful = engine.count(first.pieces, guards, stage)
+    n_children, doubtful, _ = engine.count(first.pieces, guards, stage)
     assert n_children == len(whole.parents) and len(doubtful) == 0
     done, labels, parents = 0, [], []
     while done < len(first.pieces):

@@ -50,7 +50,7 @@ def _settled(engine, guards, stage):
     whole = engine.root()
     result = engine.cut(whole, guards, stage)
     if len(result.doubtful) == 0:
-        n_children, doubtful = engine.count(whole, guards, stage)
+        n_children, doubtful, _ = engine.count(whole, guards, stage)
         assert (n_children, len(doubtful)) == (len(result.labels), 0)
     return len(result.doubtful) == 0, result.labels.tolist(), result.pieces
 

@@ -22,6 +22,7 @@ class Engine(Protocol):
     dim: int
     only_relus: bool  # whether no stage has an argmax: smaller kernels are compiled then
     shares_stages: bool  # whether threads may cut a wide stage some choices at a time
+    paused: IntArray  # (1,) where other threads set it, work stops at a piece behind which so many wait; 0: it goes on
 
     def root(self) -> Polytopes:
         """The whole domain as one piece."""
@@ -31,8 +32,10 @@ class Engine(Protocol):
         """The children of pieces, in the order of their parents; at most about ``limit`` of them."""
         ...
 
-    def count(self, pieces: Polytopes, guards: Guards, stage: Stage) -> tuple[int, IntArray]:
-        """How many children ``cut`` would give, without making them, and the pieces that are doubtful."""
+    def count(self, pieces: Polytopes, guards: Guards, stage: Stage) -> tuple[int, IntArray, int]:
+        """How many children ``cut`` would give, without making them, the pieces that are doubtful, and how many are
+        done: all, unless the engine is paused.
+        """
         ...
 
     def settle(

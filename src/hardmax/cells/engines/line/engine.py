@@ -59,6 +59,7 @@ class LineEngine:
     shares_stages = False
 
     def __init__(self, domain: Domain, certified: bool) -> None:
+        self.paused = np.zeros(1, dtype=np.int64)  # which no kernel looks at: one call takes little time
         if domain.dim != 1:
             raise DomainError(
                 f"the line engine cuts domains of dimension 1, got a {type(domain).__name__} of dimension "
@@ -99,10 +100,10 @@ class LineEngine:
         children = self._intervals(child_ends, child_walls)
         return Cut(parents, child_labels, children, np.flatnonzero(counts < 0), n_done)
 
-    def count(self, pieces: Polytopes, guards: Guards, stage: Stage) -> tuple[int, IntArray]:
-        """How many children the intervals have together, and which are doubtful (not counted)."""
+    def count(self, pieces: Polytopes, guards: Guards, stage: Stage) -> tuple[int, IntArray, int]:
+        """How many children the intervals have together, which are doubtful (not counted), and that all are done."""
         counts = self._breakpoints(pieces, guards, stage, 1 << 62)[2]
-        return int(np.maximum(counts + 1, 0).sum()), np.flatnonzero(counts < 0)
+        return int(np.maximum(counts + 1, 0).sum()), np.flatnonzero(counts < 0), len(counts)
 
     def _breakpoints(
         self, pieces: Polytopes, guards: Guards, stage: Stage, limit: int

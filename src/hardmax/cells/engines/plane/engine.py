@@ -84,6 +84,7 @@ class PlaneEngine:
             ]
         )
         self._max_corners, self._pool = 64, 4096
+        self.paused = np.zeros(1, dtype=np.int64)
 
     def root(self) -> Polygons:
         """The whole domain as one polygon."""
@@ -94,10 +95,10 @@ class PlaneEngine:
         """The children of a batch of polygons; stops after about ``limit`` children (see ``Cut.n_done``)."""
         return self._run(pieces, guards, stage, limit, count_only=False)[0]
 
-    def count(self, pieces: Polytopes, guards: Guards, stage: Stage) -> tuple[int, IntArray]:
-        """How many children the polygons have together, and which polygons are doubtful (not counted)."""
+    def count(self, pieces: Polytopes, guards: Guards, stage: Stage) -> tuple[int, IntArray, int]:
+        """How many children the polygons have together, which are doubtful (not counted), and how many are done."""
         result, n_children = self._run(pieces, guards, stage, 1 << 62, count_only=True)
-        return n_children, result.doubtful
+        return n_children, result.doubtful, result.n_done
 
     def _run(self, pieces: Polytopes, guards: Guards, stage: Stage, limit: int, count_only: bool) -> tuple[Cut, int]:
         from hardmax.cells.engines.plane import _structures as layout
@@ -128,8 +129,9 @@ class PlaneEngine:
             output = layout.Output(parent, labels, start, corners, walls)
             settings = (self.certified, count_only, self._max_corners, self._pool)
             position, children, used, n_doubtful, status = cut_polygons(
-                position, batch, (rows, errors), choices, output, doubtful, settings, None if self.only_relus else True
-            )
+                position, batch, (rows, errors), choices, output, (doubtful, self.paused), settings,
+                None if self.only_relus else True,
+            )  # fmt: skip
             n_children += children
             all_doubtful.append(doubtful[:n_doubtful].copy())
             if not count_only and children:
@@ -138,6 +140,8 @@ class PlaneEngine:
                 )
             if status == 2:
                 self._max_corners, self._pool = 2 * self._max_corners, 2 * self._pool
+            if status == 3:  # somebody else wants what is left
+                break
             if status == 1:
                 if position == before:
                     capacity, corner_capacity = 2 * capacity, 2 * corner_capacity

@@ -73,7 +73,7 @@ _called = borrowing(nogil=True, error_model="numpy", forceinline=False)  # from 
 _counted = inner(nogil=True, error_model="numpy", forceinline=False)  # makes arrays
 
 OPEN = -1  # a maximum that not one row wins on all of a polytope, as far as is known
-DONE, OUTPUT_FULL, WORKSPACE_FULL, MORE_WORDS, IN_DOUBT = 0, 1, 2, 3, 4
+DONE, OUTPUT_FULL, WORKSPACE_FULL, MORE_WORDS, IN_DOUBT, PAUSED = 0, 1, 2, 3, 4, 5
 CHILDREN, CORNERS, FACETS, DOUBTFUL = 0, 1, 2, 3  # what has been written
 MOST_KNOWN = 1 << 15  # corners of pieces in a row that are kept where there is room for one piece's
 
@@ -626,20 +626,23 @@ def _cut_piece(piece, first, guards, work, output, done, count_only, mode, rare)
         depth = _pop(work.stack, depth, solid, pending, rare)
 
 
-def _cut_polytopes(first_piece, pieces, guards, output, doubtful, mode, room, rare):
+def _cut_polytopes(first_piece, pieces, guards, output, marks, mode, room, rare):
     """Split polytopes ``first_piece`` onward by every choice of a stage.
 
     Returns (next piece, children, corners written, facets written, doubtful pieces, status). Status: DONE, OUTPUT_FULL
     (call again from the next piece with fresh output; so after a limit of children), WORKSPACE_FULL or MORE_WORDS (call
-    again with more), IN_DOUBT (again with ``rare``). ``room``: the limit of children, whether they are only counted,
+    again with more), IN_DOUBT (again with ``rare``), PAUSED. ``marks``: room for the doubtful pieces, and how many must
+    be left where another thread wants some, or 0. ``room``: the limit of children, whether they are only counted,
     corners that one polytope may have, its facets in 64s, and whether pieces share corners. ``rare`` is None where
     every choice is a ReLU and walls are in general position so far: the rest is then not even compiled.
     """
-    limit, count_only, capacity, words, is_continuous = room
+    (limit, count_only, capacity, words, is_continuous), (doubtful, paused) = room, marks
     work = _new_work(capacity, words, pieces, guards, mode.dim)
     done, n_pieces, exact = np.zeros(4, dtype=np.int64), len(pieces.vertex_start) - 1, False
     piece, used = first_piece, work.shared.used
     while piece < n_pieces:
+        if 0 < paused[0] <= n_pieces - piece and piece > first_piece:
+            return piece, done[CHILDREN], done[CORNERS], done[FACETS], done[DOUBTFUL], PAUSED
         before, n_known = (done[CHILDREN], done[CORNERS], done[FACETS]), used[0]
         status = OUTPUT_FULL if done[CHILDREN] >= limit else _load_piece(pieces, piece, work.solid, work.shared)
         if status == DONE:

@@ -33,7 +33,7 @@ _MOST_CORNERS = 1 << 22
 #: Children of a single piece that there is room for at once: where there is too little, all are cut again.
 _MOST_OF_ONE = 1 << 14
 
-_DONE, _OUTPUT_FULL, _WORKSPACE_FULL, _MORE_WORDS, _IN_DOUBT = 0, 1, 2, 3, 4
+_DONE, _OUTPUT_FULL, _WORKSPACE_FULL, _MORE_WORDS, _IN_DOUBT, _PAUSED = 0, 1, 2, 3, 4, 5
 #: From this dimension on polytopes have so many corners that their edges are looked up.
 _MANY_CORNERS = 7
 
@@ -167,7 +167,8 @@ class SpaceEngine:
         self._domain = domain
         self._is_unbounded = not domain.is_bounded
         self._capacity, self._words = 8 << self.dim, 1
-        self._spread: dict[int, float] = {}  # by a stage's first column: children a piece, in the last batch
+        self.paused = np.zeros(1, dtype=np.int64)
+        self._spread: dict[int, float] = {}  # by a stage's first column: children a piece, in late batches
 
     def root(self) -> Solids:
         """The whole domain as one polytope."""
@@ -185,10 +186,10 @@ class SpaceEngine:
         """The children of a batch of pieces; stops after about ``limit`` children (see ``Cut.n_done``)."""
         return self._run(pieces, guards, stage, limit, count_only=False)[0]
 
-    def count(self, pieces: Polytopes, guards: Guards, stage: Stage) -> tuple[int, IntArray]:
-        """How many children the pieces have together, and which pieces are doubtful (not counted)."""
+    def count(self, pieces: Polytopes, guards: Guards, stage: Stage) -> tuple[int, IntArray, int]:
+        """How many children the pieces have together, which are doubtful (not counted), and how many are done."""
         result, n_children = self._run(pieces, guards, stage, 1 << 62, count_only=True)
-        return n_children, result.doubtful
+        return n_children, result.doubtful, result.n_done
 
     def settle(
         self,
@@ -275,7 +276,7 @@ class SpaceEngine:
         most = 0 if count_only else min(max(8, _MOST_CORNERS // per_child), limit + 1024)
         n_rows = int(stage.group_size.sum()) if n == 1 else 0
         children_of_one = sum(comb(n_rows, k) for k in range(self.dim + 1))
-        capacity = min(max(int(spread * n), min(children_of_one, _MOST_OF_ONE), 1024), most)
+        capacity = min(max(int(spread * n), min(children_of_one, _MOST_OF_ONE), 4096), most)
         columns = corners.shape[1]
         if stage.is_last and self._is_unbounded and self.dim > 2:  # the plane needs both errors to order corners
             columns = 2 * self.dim + 1
@@ -305,7 +306,7 @@ class SpaceEngine:
                 batch,
                 stage_rows,
                 output,
-                doubtful,
+                (doubtful, self.paused),
                 mode,
                 (limit - n_children, count_only, room, words, self.only_relus),
                 True if is_rare else None,
@@ -319,6 +320,8 @@ class SpaceEngine:
                     None if stage.is_last else output.numbers[:used],
                 )  # fmt: skip
                 parts.append((output.parents[:children], output.labels[:children], solids))
+            if status == _PAUSED:  # somebody else wants what is left
+                break
             if status == _WORKSPACE_FULL:
                 self._capacity = max(self._capacity, _checked_room(2 * room, pieces.corners.shape[1], self.dim))
             elif status == _MORE_WORDS:
@@ -331,7 +334,8 @@ class SpaceEngine:
                 if position == before:
                     capacity *= 2
                 capacity = min(max(capacity, 16 * (n - position)), max(most, capacity))
-        self._spread[int(stage.columns[0])] = n_children / max(1, position)
+        column = int(stage.columns[0])
+        self._spread[column] = max(0.8 * self._spread.get(column, 0.0), n_children / max(1, position))
         joined = all_doubtful[0] if len(all_doubtful) == 1 else np.concatenate([doubtful[:0], *all_doubtful])
         if not parts:
             nothing = pieces.take(0, 0)
