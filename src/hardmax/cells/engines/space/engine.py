@@ -276,7 +276,7 @@ class SpaceEngine:
         most = 0 if count_only else min(max(8, _MOST_CORNERS // per_child), limit + 1024)
         n_rows = int(stage.group_size.sum()) if n == 1 else 0
         children_of_one = sum(comb(n_rows, k) for k in range(self.dim + 1))
-        capacity = min(max(int(spread * n), min(children_of_one, _MOST_OF_ONE), 4096), most)
+        capacity = min(max(int(spread * n), min(children_of_one, _MOST_OF_ONE), 1024), most)
         columns = corners.shape[1]
         if stage.is_last and self._is_unbounded and self.dim > 2:  # the plane needs both errors to order corners
             columns = 2 * self.dim + 1
