@@ -22,6 +22,7 @@ from hardmax.cells.engines.space.engine import Solids, SpaceEngine
 from hardmax.cells.polytopes import Polytopes
 from hardmax.errors import ParameterError
 from hardmax.networks.slices.coefficients import Arithmetic, Guards
+from hardmax.networks.slices.stages import Stage
 from networks.builders import network_of
 from oracles.cell_oracle import oracle_cells
 from oracles.network_cases import random_network
@@ -416,3 +417,22 @@ def test_edges_looked_up_by_their_facets_are_those_of_the_exact_twin(is_simple):
     found = _corners_by_walls(hm.enumerate_cells(net, box))
     assert found == _corners_by_walls(hm.enumerate_cells(net, box, exactness="exact"))
     assert len(found) == 4 and max(map(len, found.values())) > 700
+
+
+def test_one_bound_for_all_relus_of_a_piece_is_that_of_the_largest() -> None:
+    """A row that rounding at one corner decides stands before one of tiny numbers, whose own bound would prove it."""
+    rng, n_wrong = np.random.default_rng(5), 0
+    stage = Stage((0,), np.arange(2), np.ones(2, dtype=int), np.ones(2, dtype=bool), np.arange(2), np.arange(2))
+    for _ in range(200):
+        corner = rng.uniform(0.5, 1.5, 3)
+        slope = -rng.uniform(0.5, 1.5, 3)  # so that the corner is the row's least
+        exact = sum(Fraction(a) * Fraction(x) for a, x in zip(slope.tolist(), corner.tolist(), strict=True))
+        offset = float(-exact)
+        engine = SpaceEngine(Box(corner - 1.0, corner), certified=True)
+        engine.only_relus = True
+        rows = np.array([[offset, *slope], [1e-200, 1e-210, 1e-210, 1e-210]]).T
+        found = engine.cut(engine.root(), Guards(rows[None], np.zeros((1, 4))), stage)
+        least = exact + Fraction(offset)
+        assert len(found.doubtful) or len(found.labels) == (2 if least < 0 else 1)
+        n_wrong += np.sign(offset + sum(slope * corner)) != np.sign(float(least))
+    assert n_wrong > 20  # floats alone are wrong here
