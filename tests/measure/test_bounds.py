@@ -309,3 +309,21 @@ def test_a_dimension_beyond_all_counts_costs_nothing():
     for call in (lambda: bounds.cells_upper([3, 3], 2, 2, huge, True), lambda: bounds.cells_lower(3, huge, 4, 2)):
         with pytest.raises(ParameterError, match="digits"):
             call()
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        lambda: hm.bounds.zaslavsky(10**400, 10**400),
+        lambda: hm.bounds.zaslavsky(10**8, 10**7),
+        lambda: hm.bounds.serra(10**6, [10**6]),
+        lambda: hm.bounds.serra(10**400, [10**400, 3]),
+        lambda: hm.bounds.montufar_upper(10**400, [10**400]),
+        lambda: hm.bounds.cells_upper([3], 10**400, 10**400, 1, affine=False),
+        lambda: hm.bounds.as_published.zaslavsky(10**400, 10**400),
+        lambda: hm.bounds.as_published.zaslavsky(3, 10**400),
+    ],
+)
+def test_sums_that_would_not_end_are_refused(question):
+    with pytest.raises(ParameterError, match="digits"):
+        question()

@@ -14,6 +14,7 @@ import hardmax as hm
 from hardmax.cells import subtrees
 from hardmax.cells.subtrees import Budget
 from hardmax.errors import FileFormatError, MissingExtraError, ParameterError, RunError, WriteError
+from hardmax.networks.files.opening import only_here
 from hardmax.networks.library import builtin, random_relu_network
 from hardmax.runs import tables
 from hardmax.runs.chunks import Chunk
@@ -227,6 +228,27 @@ def test_without_pyarrow_the_message_has_the_pip_line(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(MissingExtraError, match=r"hardmax\[runs\]"):
         hm.count_cells(GRID, SQUARE, out=tmp_path / "run", on=Here())
+
+
+def test_a_folder_is_changed_by_whoever_works_in_it_alone(tmp_path, monkeypatch):
+    """Not by one who reads it, who lacks a package, or who comes while another writes."""
+    hm.enumerate_cells(GRID, SQUARE, out=tmp_path, on=Here())
+    temporary, damaged = tmp_path / "parts" / ".hardmax-0.part", _parts(tmp_path)[-1]
+    names = [file.name for file in _parts(tmp_path)]
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "pyarrow", None)
+        for question in (lambda: hm.load_cells(tmp_path), lambda: hm.enumerate_cells(GRID, SQUARE, out=tmp_path)):
+            with pytest.raises(MissingExtraError):
+                question()
+    temporary.write_bytes(b"what another process writes")
+    with only_here(tmp_path / ".lock"), pytest.raises(WriteError, match="another process"):
+        hm.enumerate_cells(GRID, SQUARE, out=tmp_path, on=Here())
+    damaged.write_bytes(b"damaged")
+    assert not hm.load_cells(tmp_path).is_complete
+    assert [file.name for file in _parts(tmp_path)] == names and temporary.exists()
+    here = Here()
+    assert hm.enumerate_cells(GRID, SQUARE, out=tmp_path, on=here).n_cells == 256
+    assert here.worked and not temporary.exists() and damaged.with_suffix(".damaged").exists()
 
 
 def test_what_was_found_can_be_loaded_while_a_run_is_incomplete(tmp_path, monkeypatch):

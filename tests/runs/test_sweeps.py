@@ -166,3 +166,8 @@ def test_the_command_writes_the_table_beside_a_summary(tmp_path, capsys, monkeyp
 def test_the_plans_of_the_studies_can_be_read():
     figure, growth = (read_plan(REPOSITORY / "studies" / f"{name}.toml") for name in ("figure_6", "region_growth"))
     assert len(figure) == 100 * (4 * 2 + 6 * 3) and len(growth) == 48 + 40 * 7 * (4 + 2 + 1 + 1)
+
+
+def test_a_bound_beyond_all_floats_is_left_out():
+    deep = {"family": "relu", "width": 9, "dim": 1, "depth": 400, "seed": 0, "counts": ["cells"]}
+    assert measured(deep)["upper"] is None and measured(deep)["n_cells"] >= 1

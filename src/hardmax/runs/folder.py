@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hardmax.errors import FileFormatError, HardmaxError, ParameterError, WriteError
+from hardmax.errors import FileFormatError, HardmaxError, MissingExtraError, ParameterError, WriteError
 from hardmax.networks.files.opening import contents, only_here, package_version, shown, write_bytes
 from hardmax.runs.chunks import Chunk, Done
 from hardmax.runs.tables import read_columns, read_facts, table_bytes
@@ -49,10 +49,15 @@ class RunFolder:
     def __init__(self, folder: Path, kind: str, plan: str, disk: int | None = None) -> None:
         self.where, self.kind, self.plan, self.disk = folder, kind, plan, disk
         self.n_damaged = 0
+        self._is_held = False
+        self._look()
+
+    def _look(self) -> None:
+        """See what is there."""
         self._parts: dict[str, list[Path]] = {}
-        for file in (folder / "parts").glob("*.parquet"):
+        for file in (self.where / "parts").glob("*.parquet"):
             self._parts.setdefault(file.name.partition("-")[0], []).append(file)
-        self._used = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+        self._used = sum(state.st_size for file in self.where.rglob("*") if (state := _file_state(file)) is not None)
 
     @classmethod
     def begun(
@@ -74,8 +79,6 @@ class RunFolder:
         try:
             for name in ("chunks", "parts"):
                 (where / name).mkdir(parents=True, exist_ok=True)
-            for file in where.rglob(".hardmax-*.part"):  # what a killed process was writing
-                file.unlink(missing_ok=True)
         except OSError as error:
             raise WriteError(f"{shown(where)}: cannot be used as a folder ({error.strerror or error})") from None
         if is_new:
@@ -99,11 +102,19 @@ class RunFolder:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """While this process works in the folder no other does."""
+        """While this process works in the folder no other does, and only then are files removed or put aside."""
         with only_here(self.where / _LOCK) as is_alone:
             if not is_alone:
                 raise WriteError(f"{shown(self.where)}: another process works in this folder; wait for it, or end it")
-            yield
+            for file in self.where.rglob(".hardmax-*.part"):  # what a killed process was writing
+                with suppress(OSError):
+                    file.unlink()
+            self._look()
+            self._is_held = True
+            try:
+                yield
+            finally:
+                self._is_held = False
 
     # --- what is there ----------------------------------------------------------------------------
 
@@ -119,17 +130,21 @@ class RunFolder:
                     raise FileFormatError(f"{file}: the part of another chunk")
                 left = tuple((str(child), float(estimate)) for child, estimate in head["left"])
                 return Part(file, dict(head["facts"]), left)
+            except MissingExtraError:  # it says nothing about the part
+                raise
             except (HardmaxError, KeyError, TypeError, ValueError):
-                self.n_damaged += 1
-                with suppress(OSError):
-                    os.replace(file, file.with_suffix(".damaged"))
+                self._without(file, ".damaged")
         return None
 
     def discard(self, part: Part) -> None:
         """Put a part aside that cannot count."""
+        self._without(part.file, ".unused")
+
+    def _without(self, file: Path, suffix: str) -> None:
         self.n_damaged += 1
-        with suppress(OSError):
-            os.replace(part.file, part.file.with_suffix(".unused"))
+        if self._is_held:
+            with suppress(OSError):
+                os.replace(file, file.with_suffix(suffix))
 
     def chunk(self, name: str, estimate: float) -> Chunk:
         """A chunk that a part named, its bytes compared with its name."""
@@ -205,6 +220,13 @@ def read_plan(folder: Path) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError) as error:
         what = f"not the plan of a run that this version knows ({error!s:.200})"
         raise FileFormatError(f"{shown(file)}: {what}") from None
+
+
+def _file_state(file: Path) -> os.stat_result | None:
+    """What is known of a regular file; None where it is none, or gone by now."""
+    with suppress(OSError):
+        return file.stat() if file.is_file() else None
+    return None
 
 
 def _check(data: bytes) -> str:

@@ -18,7 +18,7 @@ import itertools
 import os
 import time
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
 from operator import itemgetter
@@ -34,7 +34,7 @@ from hardmax.errors import FileFormatError, HardmaxError, ParameterError
 from hardmax.networks.files.opening import shown, text_of, write_bytes
 from hardmax.runs.chunks import Chunk, Done, packed, unpacked
 from hardmax.runs.driving import RunProgress, work_off
-from hardmax.runs.families import FAMILIES
+from hardmax.runs.families import FAMILIES, Point
 from hardmax.runs.folder import Part, RunFolder
 from hardmax.runs.resources import resources
 from hardmax.runs.tables import table_bytes
@@ -166,9 +166,17 @@ def measured(row: Mapping[str, Any]) -> dict[str, Any]:
     except HardmaxError as error:
         raise type(error)(f"{row['family']} at {point}, seed {row['seed']}: {error}") from None
     values = {name: point.get(name) for name in NUMBERS}
-    bounds = {name: getattr(family, name)(point) for name in ("parameters", "upper", "lower", "expected")}
+    bounds = {name: _if_float(getattr(family, name), point) for name in ("parameters", "upper", "lower", "expected")}
     return {"family": row["family"], **values, "seed": row["seed"], **bounds, **counts,
             "seconds": time.perf_counter() - begin}  # fmt: skip
+
+
+def _if_float(bound: Callable[[Point], float | None], point: Point) -> float | None:
+    """A number to compare with; None where it is beyond all floats, or too long to compute."""
+    try:
+        return bound(point)
+    except (OverflowError, ParameterError):
+        return None
 
 
 class SweepWork:

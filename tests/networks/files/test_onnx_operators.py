@@ -543,3 +543,52 @@ def test_data_over_data_rounds_once(tmp_path):
     nodes = [nodes[0], ("Div", ["x", "e"], ["y"], {})]
     quotient = hm.read(save(small_model(nodes, ["batch", 40]), tmp_path, "quotient.onnx"))
     assert np.array_equal(quotient(x), x / np.exp(x))
+
+
+_W, _C = np.array([[0.7, -0.3], [0.1, 1.7]]), np.array([0.7, 1.1])
+_ALPHA, _BETA = float(np.float32(0.1)), float(np.float32(0.3))
+_BANDS = np.array([[3, 2, 0], [3, 2, 3], [0, 2, 3]], float)
+
+# nodes that make a and b, which are the same function of real numbers, with the size of x and the constants
+_EQUAL = {
+    "quotients": (
+        [("Div", ["x", "c"], ["q"], {}), ("Mul", ["q", "c"], ["a"], {}), ("Identity", ["x"], ["b"], {})],
+        [1, 4],
+        {"c": np.array([0.1, -3.0, 2.0**-60, 0.1])},
+    ),
+    "quotients by one number": (
+        [("Div", ["x", "c"], ["q"], {}), ("Mul", ["q", "c"], ["a"], {}), ("Identity", ["x"], ["b"], {})],
+        [1, 4],
+        {"c": np.array([8**0.5])},
+    ),
+    "sums of constants and data": (
+        [("Mean", ["c", "x", "d"], ["m"], {}), ("Mul", ["m", "three"], ["a"], {}), ("Add", ["x", "c"], ["s"], {}),
+         ("Add", ["s", "d"], ["b"], {})],
+        [1, 2],
+        {"c": np.array([0.1, 1e17]), "d": np.array([0.2, 1.0]), "three": np.array(3.0)},
+    ),
+    "Gemm with factors": (
+        [("Gemm", ["x", "w", "c"], ["a"], {"alpha": _ALPHA, "beta": _BETA}), ("MatMul", ["x", "w"], ["p"], {}),
+         ("Mul", ["p", "alpha"], ["q"], {}), ("Mul", ["p", "zero"], ["o"], {}), ("Add", ["o", "c"], ["s"], {}),
+         ("Mul", ["s", "beta"], ["r"], {}), ("Add", ["q", "r"], ["b"], {})],
+        [1, 2],
+        {"w": _W, "c": _C, "alpha": np.array(_ALPHA), "beta": np.array(_BETA), "zero": np.array(0.0)},
+    ),
+    "means of windows of two sizes": (
+        [("AveragePool", ["x"], ["p"], {"kernel_shape": [3], "pads": [1, 1]}), ("Mul", ["p", "six"], ["a"], {}),
+         ("MatMul", ["x", "w"], ["b"], {})],
+        [1, 1, 3],
+        {"w": _BANDS, "six": np.array(6.0)},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", _EQUAL)
+def test_files_are_functions_of_real_numbers(tmp_path, name):
+    """Constants are not rounded on the way in, so that what is equal in real numbers is equal in every cell."""
+    nodes, shape, constants = _EQUAL[name]
+    nodes = [*nodes, ("Sub", ["a", "b"], ["gap"], {}), ("Abs", ["gap"], ["y"], {})]
+    net = hm.read(save(small_model(nodes, shape, constants, dtype="float64"), tmp_path))
+    start = np.linspace(-1.0, 1.3, int(np.prod(shape))).reshape(shape[1:])
+    cells = hm.enumerate_cells(net, hm.Segment(start, start[..., ::-1] / 7 + 1))
+    assert cells.n_cells == 1 and not cells.slopes.any() and not cells.offsets.any() and not cells.labels.any()

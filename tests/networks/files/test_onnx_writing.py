@@ -248,3 +248,12 @@ def test_a_quotient_is_read_as_one_and_walls_that_coincide_are_one(tmp_path):
              ("Relu", ["both"], ["y"], {})]  # fmt: skip
     model = small_model(nodes, [1, 1], {"three": np.float32(3), "one": np.float32(1)})
     assert hm.count_cells(hm.read(save(model, tmp_path)), hm.Box([0.0], [4.0])) == 2
+
+
+@pytest.mark.parametrize("ending", [".onnx", ".npz", ".safetensors"])
+def test_a_network_is_written_at_its_own_temperature(tmp_path, ending):
+    soft = _transformer().with_temperature(0.5)
+    x = np.random.default_rng(1).normal(size=(4, *soft.input_shape))
+    for asked in (None, 0.0, 2.0):
+        hm.write(soft, tmp_path / f"net{ending}", asked)
+        assert np.allclose(hm.read(tmp_path / f"net{ending}")(x), soft(x, temperature=0.5 if asked is None else asked))

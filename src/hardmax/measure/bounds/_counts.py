@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from decimal import Decimal
 from typing import Any
 
 from hardmax.errors import EmptyError, ParameterError
 from hardmax.exactness import check_count
+
+#: Terms times bits: a few seconds.
+_MOST_WORK = 1 << 35
 
 
 def counts(name: str, values: Iterable[Any], least: int) -> tuple[int, ...]:
@@ -36,6 +40,24 @@ def check_length(name: str, factor: int, depth: int, most_bits: int) -> None:
         raise ParameterError(
             f"{name}: the answer may have more than {most_bits * 0.30103:.3g} digits; take a smaller depth, or "
             "its logarithm from hm.bounds.log10_cells_upper or log10_cells_lower"
+        )
+
+
+def check_work(name: str, n_terms: int, n_bits: int) -> None:
+    """Refuse a sum of so many terms, of so many bits each, that would take more than seconds.
+
+    Examples
+    --------
+    >>> check_work("zaslavsky", 10**4, 10**6)
+    >>> check_work("zaslavsky", 10**6, 10**6)
+    Traceback (most recent call last):
+        ...
+    hardmax.errors.ParameterError: zaslavsky: 1.00e+6 terms of up to 3.01e+5 digits are too many; take smaller numbers
+    """
+    if n_terms * max(n_bits, 64) > _MOST_WORK:
+        terms, digits = Decimal(n_terms), Decimal(n_bits) * 30103 / 100000
+        raise ParameterError(
+            f"{name}: {terms:.3g} terms of up to {digits:.3g} digits are too many; take smaller numbers"
         )
 
 

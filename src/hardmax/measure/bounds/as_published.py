@@ -9,6 +9,7 @@ from __future__ import annotations
 from math import comb, e, exp, factorial, inf, log, log10, sqrt
 
 from hardmax.exactness import check_count as count
+from hardmax.measure.bounds._counts import check_work
 
 # --- counts -----------------------------------------------------------------------------------------
 
@@ -21,7 +22,9 @@ def zaslavsky(n: int, dim: int) -> int:
     >>> zaslavsky(3, 2)
     7
     """
-    return sum(comb(count("n", n, 0), j) for j in range(count("dim", dim, 0) + 1))
+    hyperplanes, d = count("n", n, 0), count("dim", dim, 0)
+    check_work("zaslavsky", d, min(hyperplanes, d * hyperplanes.bit_length()))
+    return sum(comb(hyperplanes, j) for j in range(d + 1))
 
 
 def zaslavsky_leading(n: int, dim: int) -> float:

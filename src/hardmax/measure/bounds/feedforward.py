@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from math import comb
 
 from hardmax.exactness import check_count as count
-from hardmax.measure.bounds._counts import counts
+from hardmax.measure.bounds._counts import check_work, counts
 
 
 def zaslavsky(n: int, dim: int) -> int:
@@ -25,8 +25,10 @@ def zaslavsky(n: int, dim: int) -> int:
     (1, 1)
     """
     hyperplanes, d = count("n", n, 0), count("dim", dim, 0)
+    d = min(hyperplanes, d)
+    check_work("zaslavsky", d, min(hyperplanes, d * hyperplanes.bit_length()))
     total, term = 1, 1
-    for j in range(1, min(hyperplanes, d) + 1):
+    for j in range(1, d + 1):
         term = term * (hyperplanes - j + 1) // j
         total += term
     return total
@@ -50,11 +52,13 @@ def serra(input_dim: int, widths: Sequence[int]) -> int:
     """
     d, layers = count("input_dim", input_dim, 1), counts("widths", widths, 1)
     d = min(d, max(layers))  # no image has more dimensions
+    n_bits = sum(min(width, d * width.bit_length()) for width in layers)
+    check_work("serra", sum((d + 1) * min(d, width) for width in layers), n_bits)
     cells = [1] * (d + 1)  # cells[r]: of the layers still to come, on an image of dimension r
     for width in reversed(layers):
+        off = [comb(width, j) for j in range(min(d, width) + 1)]
         cells = [
-            sum(comb(width, j) * cells[min(rank, width - j)] for j in range(min(rank, width) + 1))
-            for rank in range(d + 1)
+            sum(off[j] * cells[min(rank, width - j)] for j in range(min(rank, width) + 1)) for rank in range(d + 1)
         ]
     return cells[d]
 

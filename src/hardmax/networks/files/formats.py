@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hardmax.errors import FileFormatError, ParameterError, PickleError, WriteError
-from hardmax.exactness import check_temperature
 from hardmax.networks import operations as op
 from hardmax.networks.files import arrays as array_files
 from hardmax.networks.files.opening import (
@@ -67,8 +66,9 @@ def read(
     limits
         How large the file may be, packed and unpacked.
 
-    Exactness: exact; weights keep their binary values. Only division by a constant and folded batch normalisation are
-    rounded, to float64, and subexpressions of constants, as onnxruntime rounds them in the file's own number types.
+    Exactness: exact; weights keep their binary values. Only folded batch normalisation and division of one tensor by
+    more than sixteen different numbers are rounded, to float64, and subexpressions of constants, as onnxruntime rounds
+    them in the file's own number types.
 
     Examples
     --------
@@ -122,13 +122,14 @@ def write(
 ) -> None:
     """Write a network to .onnx, .npz or .safetensors, whole or not at all.
 
-    ONNX: attention is written at ``temperature`` (0 unless given), as Hardmax nodes at zero and as Softmax
-    of scores / temperature otherwise; the input is called ``input`` and its first axis is a batch of any
-    size. The model computes in ``dtype``, but holds the weights exactly, so that ``hm.read`` gives the same
-    network back. onnxruntime runs the file; ties go to the lowest index there as here.
+    The network is written at its own temperature unless one is given.
 
-    .npz and .safetensors: the network as it is, layers or graph, with its own temperature unless one is
-    given. What ``hm.read`` would refuse is not written.
+    ONNX: attention is written as Hardmax nodes at temperature zero and as Softmax of scores / temperature
+    otherwise; the input is called ``input`` and its first axis is a batch of any size. The model computes in
+    ``dtype``, but holds the weights exactly, so that ``hm.read`` gives the same network back. onnxruntime runs
+    the file; ties go to the lowest index there as here.
+
+    .npz and .safetensors: the network as it is, layers or graph. What ``hm.read`` would refuse is not written.
 
     A link is followed, and a file that is there keeps its mode.
 
@@ -156,10 +157,10 @@ def write(
     if ending not in _ENDINGS:
         raise _other_ending(file)
     _refuse_unreadable(net, shown(file))
+    kept = net if temperature is None else net.with_temperature(temperature)
     if ending == ".onnx":
-        data = _onnx_bytes(net, 0.0 if temperature is None else check_temperature(temperature), dtype)
+        data = _onnx_bytes(kept, dtype)
     else:
-        kept = net if temperature is None else net.with_temperature(temperature)
         try:
             data = array_files.npz_bytes(kept) if ending == ".npz" else array_files.safetensors_bytes(kept)
         except WriteError as error:
@@ -181,15 +182,15 @@ def _refuse_unreadable(net: Network, where: str) -> None:
             raise WriteError(f"{where}: {node.name}, which hm.read would refuse: {fault}. Nothing was written")
 
 
-def _onnx_bytes(net: Network, temperature: float, dtype: str) -> bytes:
+def _onnx_bytes(net: Network, dtype: str) -> bytes:
     from hardmax.networks.files.onnx.models import serialise_model
     from hardmax.networks.files.onnx.writer import onnx_from_network
 
     return serialise_model(
-        onnx_from_network(net, temperature, dtype),
+        onnx_from_network(net, net.temperature, dtype),
         dtype=dtype,
         output_shape=("batch", *net.output_shape),
-        metadata={"hardmax.version": package_version(), "hardmax.temperature": repr(temperature)},
+        metadata={"hardmax.version": package_version(), "hardmax.temperature": repr(net.temperature)},
     )
 
 

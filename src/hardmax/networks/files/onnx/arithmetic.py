@@ -14,6 +14,7 @@ from math import frexp, prod
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hardmax.errors import FileFormatError, OperatorError, ParameterError, WeightError
 from hardmax.exactness import Array
@@ -34,6 +35,10 @@ from hardmax.networks.files.onnx.translation import (
 )
 
 Rule = Callable[[Translation], Value]
+
+#: Odd numbers that the entries of one tensor may be divided by, each in an operation of its own.
+_MOST_DIVISORS = 16
+_SMALLEST_NORMAL = float(np.finfo(np.float64).tiny)
 
 
 def _add(t: Translation) -> Value:
@@ -84,17 +89,36 @@ def _div(t: Translation) -> Value:
     divisor = t.weights(1)
     if (divisor == 0).any():
         raise WeightError(f"tensor {t.node.inputs[1]!r} divides by zero; expected nonzero divisors")
-    first = float(divisor.reshape(-1)[0])
-    if isinstance(x, Data) and first.is_integer() and first > 0 and (divisor == first).all() and frexp(first)[0] != 0.5:
-        return t.emit(op.Reduce((), True, int(first)), t.scale(x, np.ones(divisor.shape)))  # 1 / 3 is no float
-    return _value(t.multiply(x, 1.0 / divisor))
+    return _divided(t, x, divisor) if isinstance(x, Data) else np.asarray(x / divisor)
+
+
+def _divided(t: Translation, x: Data, divisor: NDArray[np.float64]) -> Data:
+    """``x / divisor`` as it is: 1 / 3 is no float, but each float is an odd number times a power of two.
+
+    Entries with the same odd number are divided together; where there are many, the quotients 1 / divisor are rounded.
+    """
+    whole = np.abs(np.ldexp(np.frexp(divisor)[0], 53)).astype(np.int64)
+    odd = whole // (whole & -whole)
+    powers, numbers = odd / divisor, np.unique(odd)
+    if len(numbers) > _MOST_DIVISORS or not np.isfinite(powers).all() or (np.abs(powers) < _SMALLEST_NORMAL).any():
+        return t.scale(x, 1.0 / divisor)
+    x = t.scale(x, powers)
+    if len(numbers) == 1:
+        return _over(t, x, numbers[0])
+    places = [np.flatnonzero(np.broadcast_to(odd, t.shape(x)) == number) for number in numbers]
+    parts = [_over(t, t.take(x, place), number) for number, place in zip(numbers, places, strict=True)]
+    return t.take(t.emit(op.Concat(0), *parts), np.argsort(np.concatenate(places)).reshape(t.shape(x)))
+
+
+def _over(t: Translation, x: Data, number: int) -> Data:
+    return x if number == 1 else t.emit(op.Reduce((), True, int(number)), x)
 
 
 def _sum(t: Translation) -> Value:
-    total: Tensor = t.tensor(0)
-    for position in range(1, len(t.operands)):
-        total = t.add(total, t.tensor(position))
-    return total
+    """The sum; constants come after the data, one by one, so that no sum of two of them is rounded."""
+    tensors = [t.tensor(position) for position in range(len(t.operands))]
+    tensors.sort(key=lambda tensor: not isinstance(tensor, Data))
+    return _value(functools.reduce(t.add, tensors))
 
 
 def _mean(t: Translation) -> Value:
@@ -317,13 +341,19 @@ def _gemm(t: Translation) -> Value:
     x, y = t.tensor(0), t.tensor(1)
     x = t.transpose(x, (1, 0)) if t.attribute("transA", 0) else x
     y = t.transpose(y, (1, 0)) if t.attribute("transB", 0) else y
-    alpha = np.asarray(t.attribute("alpha", 1.0))
-    product = t.matmul(x, y) if isinstance(y, Data) else t.matmul(x, y * alpha)
-    if isinstance(y, Data):
-        product = t.multiply(product, alpha)
+    alpha, beta = (np.asarray(t.attribute(name, 1.0)) for name in ("alpha", "beta"))
+    product = t.matmul(x, y * alpha) if _is_exact(y, alpha) else t.multiply(t.matmul(x, y), alpha)
     if not t.has(2):
         return _value(product)
-    return _value(t.add(product, t.multiply(t.tensor(2), np.asarray(t.attribute("beta", 1.0)))))
+    added = t.tensor(2)
+    if not isinstance(added, Data) and not _is_exact(added, beta):  # as data, whose products are not rounded
+        added = t.shift(t.scale(product, 0.0), added)
+    return _value(t.add(product, t.multiply(added, beta)))
+
+
+def _is_exact(constant: Tensor, factor: Array) -> bool:
+    """Whether the product of a constant with a float32 is a float64."""
+    return not isinstance(constant, Data) and (constant.dtype != np.float64 or frexp(factor)[0] in (0.0, 0.5, -0.5))
 
 
 def _einsum(t: Translation) -> Value:

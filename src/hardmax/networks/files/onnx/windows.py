@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import prod
+from math import lcm, prod
 from typing import Any
 
 import numpy as np
@@ -192,8 +192,9 @@ def _average_pool(t: Translation) -> Value:
         if not inside.all():
             entries = t.scale(entries, inside.reshape(*windows.shape, -1))
         return t.reduce(entries, [-1], keep=False, mean=True)
-    shares = (inside / counts[:, None]).reshape(*windows.shape, -1)  # windows of different sizes
-    return t.reduce(t.scale(entries, shares), [-1], keep=False, mean=False)
+    common = lcm(*counts.tolist())  # windows of different sizes: 1 / 3 is no float
+    shares = (inside * (common // counts)[:, None]).reshape(*windows.shape, -1)
+    return t.emit(op.Reduce((len(t.shape(entries)) - 1,), False, common), t.scale(entries, shares))
 
 
 def _global_pool(largest: bool) -> Callable[[Translation], Value]:
