@@ -20,9 +20,10 @@ from hardmax.networks.files.opening import open_file, refusing, shown, text_of
 #: Ends of names under which output layers are kept, best first; then of embeddings, which may serve as output too.
 OUTPUT_NAMES = ("lm_head.weight", "embed_out.weight", "output_projection.weight", "classifier.out_proj.weight",
                 "classifier.weight", "score.weight", "cls.predictions.decoder.weight", "decoder.weight", "head.weight",
-                "fc.weight", "output.weight")  # fmt: skip
+                "fc.weight", "output.weight", "pred_layer.proj.weight", "lm_loss.weight")  # fmt: skip
 TIED_NAMES = ("embed_tokens.weight", "word_embeddings.weight", "wte.weight", "tok_embeddings.weight", "shared.weight",
-              "token_embd.weight")  # fmt: skip
+              "token_embd.weight", "tokens_embed.weight", "embed_in.weight", "transformer.w.weight",
+              "transformer.embeddings.weight", "transformer.word_embedding.weight")  # fmt: skip
 _MOST_HEADER = 100_000_000
 _TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 
@@ -41,6 +42,7 @@ def chosen_tensor(shapes: dict[str, Sequence[int]], layer: str | None, where: st
     for ends in (OUTPUT_NAMES, TIED_NAMES) if tied else (OUTPUT_NAMES,):
         for end in ends:
             found = [name for name in tables if name == end or name.endswith(f".{end}")]
+            found = [name for name in found if not any(part.isdigit() for part in name.split("."))]  # of inner layers
             if len(found) == 1:
                 return found[0]
             if len(found) > 1:
