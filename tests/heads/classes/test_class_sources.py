@@ -374,6 +374,10 @@ def test_an_embedding_serves_as_output_unless_the_configuration_says_otherwise(t
         hm.audit_classes(path)
     (tmp_path / "config.json").write_text("{not json")
     assert read_head(path, None, None, None).names == ("a", "<unused 1>", "c")
+    for kind in ("FunnelForSequenceClassification", "BertModel"):  # a classifier's layer has some other name there
+        (tmp_path / "config.json").write_text(json.dumps({"architectures": [kind]}))
+        with pytest.raises(OperatorError, match="found none; name one"):
+            hm.audit_classes(path)
 
 
 @pytest.mark.parametrize("damage", [lambda d: d[:20], lambda d: d[:-1], lambda d: b"\xff" * 8 + d[8:], lambda d: b""])

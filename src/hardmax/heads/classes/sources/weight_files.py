@@ -31,7 +31,8 @@ _TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 def chosen_tensor(shapes: dict[str, Sequence[int]], layer: str | None, where: str, tied: bool = True) -> str:
     """The name of the tensor that holds the output layer, by its usual names, or as ``layer`` says.
 
-    An embedding serves where there is no output layer, unless the model's configuration says that it is not ``tied``.
+    An embedding serves where there is no output layer, unless the model's configuration says that it is not ``tied``,
+    or that the model scores no words.
     """
     tables = [name for name, shape in shapes.items() if len(shape) == 2]
     if layer is not None:
@@ -100,7 +101,7 @@ def safetensors_head(path: Path, layer: str | None) -> ClassHead:
 
         config = _beside(path, "config.json")
         shapes: dict[str, Sequence[int]] = {name: shape for name, (_, shape, _) in entries.items()}
-        name = chosen_tensor(shapes, layer, where, config.get("tie_word_embeddings") is not False)
+        name = chosen_tensor(shapes, layer, where, _scores_words(config))
         other = f"{name.removesuffix('.weight')}.bias"
         rows, bias = read(name), read(other) if other in entries else None
         if bias is None and name.endswith(TIED_NAMES) and "cls.predictions.dense.weight" in entries:
@@ -113,6 +114,15 @@ def safetensors_head(path: Path, layer: str | None) -> ClassHead:
         elif FINAL_BIAS in entries and prod(entries[FINAL_BIAS][1]) == len(rows):
             bias = read(FINAL_BIAS).reshape(-1) + (0.0 if bias is None else bias)
     return arrays_head(rows, bias, _known_names(path, config, len(rows)), f"{where}: layer {name!r}")
+
+
+def _scores_words(config: dict[str, Any]) -> bool:
+    """Whether an embedding may serve as output: not where it is untied, nor in a classifier or a model without head."""
+    names = config.get("architectures")
+    known = [str(name) for name in names] if isinstance(names, list) else []
+    words = ("LM", "Generation", "PreTraining", "Pretraining", "MTModel", "Text", "DecoderModel")
+    writes = not known or any(word in name for name in known for word in words)
+    return config.get("tie_word_embeddings") is not False and writes
 
 
 def _one_bias(found: dict[str, NDArray[np.float64]], where: str) -> NDArray[np.float64] | None:
