@@ -169,7 +169,9 @@ def gguf_head(path: Path, layer: str | None) -> ClassHead:
     """The output layer in a .gguf file, dequantized, with the vocabulary that the file carries."""
     where = shown(path.name)
     fields, tensors = read_gguf(path)
-    name = chosen_tensor({name: tensor.shape for name, tensor in tensors.items()}, layer, where)
+    kind = str(fields.get("general.architecture", ""))
+    writes = "bert" not in kind and not kind.endswith("encoder")  # an encoder's embedding is no output
+    name = chosen_tensor({name: tensor.shape for name, tensor in tensors.items()}, layer, where, writes)
 
     def read(name: str) -> NDArray[np.float64]:
         try:
