@@ -78,7 +78,9 @@ def _output(module: Any, linears: dict[str, Any]) -> dict[str, Any]:
             last = list(inside)[-1]
             usual[last] = inside[last]
     if usual:
-        return usual
+        labels = getattr(getattr(module, "config", None), "num_labels", None)
+        fitting = {key: other for key, other in usual.items() if len(other.weight) == labels}
+        return fitting if len(fitting) == 1 else usual
     if type(module).__name__ == "Sequential" and linears:
         last = list(linears)[-1]
         return {last: linears[last]}
