@@ -100,6 +100,7 @@ def test_keys_that_are_reached_have_a_query_that_they_alone_win():
     keys = np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 0.0], [0.0, 2.0]])
     found = hm.attention_margins([[1.0, 0.0], [2.0, 0.0], [0.0, 0.0], [0.0, 1.0]], keys)
     assert found.reached_by.tolist() == [0, -1, -1, 3] and found.exactness.value == "certified"
+    assert hm.attention_margins([[1.0]], [[0.0], [5e-324]]).reached_by.tolist() == [-1, 0]  # by as little as there is
 
 
 def test_a_device_tells_the_live_keys_of_a_diagram(torch):

@@ -195,6 +195,15 @@ def test_keys_that_no_token_owns_are_all_cached():
         cached.reachable(1.0, own="frozen")
 
 
+def test_a_learnt_key_that_every_query_sees_is_cached_and_no_later_token():
+    """The sink of gpt-oss: a key behind all others that stands at no place."""
+    keys, visible = np.vstack([np.eye(3), np.zeros((1, 3))]), np.column_stack([np.tri(3, dtype=bool), np.ones(3, bool)])
+    places = {"query_positions": np.arange(3), "key_positions": np.array([0, 1, 2, -1])}
+    head = CapturedHead(0, 0, "sink", np.eye(3), keys, keys, 1.0, np.array([0, 0, 0, 5.0]), visible, **places)
+    (cached,) = hm.kv_cache(head)
+    assert (cached.positions.tolist(), cached.own_position, cached.winner) == ([0, 1, 3], 2, 3)
+
+
 def test_heads_of_one_group_share_their_diagram():
     rng = np.random.default_rng(9)
     keys = rng.normal(size=(6, 3))

@@ -58,7 +58,7 @@ class AttentionMargins(ReadOnlyArrays):
     def reached_by(self) -> IntArray:
         """(n_keys,) a query that each key alone wins, the first of them; -1 where none of these queries does."""
         found = np.full(self.n_keys, -1, dtype=np.int64)
-        rows = np.flatnonzero(self.margins > self.errors)[::-1]
+        rows = np.flatnonzero(self.margins > 0)[::-1]  # a margin is zero at a tie, and nowhere else
         found[self.winners[rows]] = rows
         return found
 

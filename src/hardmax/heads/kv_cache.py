@@ -189,11 +189,11 @@ def _check_causal(head: CapturedHead, place: int, seen: IntArray, where: str) ->
     )
     if place < 0 or place not in seen:
         raise ParameterError(f"{where}: expected the query at position {place} to see its own key; {remedy}")
-    if head.visible is None:
-        is_causal = head.n_queries == 1
+    if head.query_positions is not None and head.key_positions is not None:
+        is_later = head.key_positions > head.query_positions[:, None]  # a learnt key stands at no place, and is fixed
     else:
-        offset = head.n_keys - head.n_queries
-        is_causal = not np.triu(head.visible, k=offset + 1).any()
+        is_later = np.triu(np.ones((head.n_queries, head.n_keys), bool), k=head.n_keys - head.n_queries + 1)
+    is_causal = not (is_later if head.visible is None else is_later & head.visible).any()
     if not is_causal:
         raise ParameterError(
             f"{where}: expected a causal head, in which no query sees a later token, got one that does: the keys of "

@@ -21,9 +21,9 @@ from hardmax.exact.integers import integers
 from hardmax.exact.rationals import nearest_float
 from hardmax.exactness import FloatArray, as_tuple
 from hardmax.tropical.dual_subdivision import dual_subdivision
-from hardmax.tropical.newton_polytope import NewtonPolytope
+from hardmax.tropical.newton_polytope import lattice_volume
 from hardmax.tropical.polynomial import TropicalPolynomial
-from hardmax.tropical.sums.joint_cells import KeysAndBiases
+from hardmax.tropical.sums.joint_cells import KeysAndBiases, minkowski_vertices
 from hardmax.tropical.sums.terms import read_terms
 
 
@@ -130,19 +130,11 @@ def minkowski_volume(points: Sequence[FloatArray]) -> Fraction:
     >>> minkowski_volume([np.array([[0.0, 0.0], [1.0, 0.0]])])  # flat
     Fraction(0, 1)
     """
-    # On one lattice of integers sums are exact; beyond 2^53 they would not be floats any more.
     *exact, (one,) = integers(*points, [1.0])  # 1 on the same lattice
-    total = exact[0]
-    for part in exact[1:]:
-        total = (total[:, None, :] + part[None, :, :]).reshape(-1, part.shape[1])
-    largest = max((abs(int(x)) for x in total.reshape(-1)), default=0)
-    if largest >= 2**53:
-        raise ParameterError(
-            "the summands' coordinates need more than 53 bits together, expected fewer; round them first "
-            "(mixed volumes are computed on an integer lattice)"
-        )
-    volume: Fraction = NewtonPolytope(np.unique(total.astype(np.float64), axis=0)).exact_volume
-    return volume / Fraction(int(one)) ** int(total.shape[1])
+    chosen = minkowski_vertices(points)
+    corners = sum(part[chosen[:, number]] for number, part in enumerate(exact))
+    volume: Fraction = lattice_volume(np.asarray(corners)) / int(one) ** exact[0].shape[1]
+    return volume
 
 
 def mixed_volume(points: Sequence[FloatArray]) -> Fraction:
@@ -158,6 +150,9 @@ def mixed_volume(points: Sequence[FloatArray]) -> Fraction:
     >>> square = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
     >>> mixed_volume([square, square])
     Fraction(2, 1)
+    >>> third = Fraction(1 / 3)  # of binary floats
+    >>> mixed_volume([square / 3, square]) == 2 * third
+    True
     """
     given = as_tuple("points", "arrays (N, d)", points)
     parts = [read_terms(part, None, f"summand {number}")[0] for number, part in enumerate(given)]

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import EmptyError
 from hardmax.exact.elimination import rank
-from hardmax.exact.integers import determinant, integer_rows, integers
+from hardmax.exact.integers import Row, determinant, integer_rows, integers
 from hardmax.exact.rationals import nearest_float
 from hardmax.exactness import FloatArray, as_tuple, finite_numbers, frozen
 from hardmax.tropical._epigraph import generators
@@ -67,6 +67,8 @@ class NewtonPolytope:
     @classmethod
     def of_sum(cls, parts: Sequence[ArrayLike]) -> NewtonPolytope:
         """The Minkowski sum of the hulls of several sets of points, by its vertices.
+
+        Sums are rounded to floats, once each; ``hm.minkowski_vertices`` says which they are without rounding.
 
         Examples
         --------
@@ -122,15 +124,9 @@ class NewtonPolytope:
 
         Exactness: exact.
         """
-        dim = self.points.shape[1]
-        if not self.is_full_dimensional:
-            return Fraction(0)
         corners, (one,) = integers(self.vertices, [1.0])  # the corners on a lattice, and 1 on the same
-        total = 0
-        for simplex in _simplices(frozenset(range(self.n_vertices)), self._facet_places):
-            apex, *others = (corners[place] for place in simplex)
-            total += abs(determinant([tuple(other - apex) for other in others]))
-        return Fraction(total, factorial(dim) * int(one) ** dim)
+        volume: Fraction = lattice_volume(corners) / int(one) ** self.points.shape[1]
+        return volume
 
     @property
     def volume(self) -> float:
@@ -147,11 +143,30 @@ class NewtonPolytope:
 
     @cached_property
     def _facet_places(self) -> tuple[frozenset[int], ...]:
-        # Facets are the extreme rays of the cone of pairs (normal, level) with <normal, v> <= level.
-        rows = integer_rows(np.column_stack([self.vertices, np.full(self.n_vertices, -1.0)]))
-        found = generators(rows, self.points.shape[1] + 1)
-        facets = (frozenset(place for place in range(self.n_vertices) if ray.tight >> place & 1) for ray in found.rays)
-        return tuple(facet for facet in facets if facet)
+        return _facets(integer_rows(np.column_stack([self.vertices, np.full(self.n_vertices, -1.0)])))
+
+
+def lattice_volume(corners: NDArray[np.object_]) -> Fraction:
+    """The volume of the polytope with these vertices (n, d), integers of any size; zero where it is flat.
+
+    Exactness: exact.
+    """
+    n, dim = corners.shape
+    if rank([tuple(corner - corners[0]) for corner in corners[1:]]) < dim:
+        return Fraction(0)
+    total = 0
+    for simplex in _simplices(frozenset(range(n)), _facets([(*map(int, corner), -1) for corner in corners])):
+        apex, *others = (corners[place] for place in simplex)
+        total += abs(determinant([tuple(other - apex) for other in others]))
+    return Fraction(total, factorial(dim))
+
+
+def _facets(rows: list[Row]) -> tuple[frozenset[int], ...]:
+    """The facets of a polytope, each by the places of its vertices, from rows (vertex, -1) times positive numbers."""
+    # Facets are the extreme rays of the cone of pairs (normal, level) with <normal, v> <= level.
+    found = generators(rows, len(rows[0]))
+    facets = (frozenset(place for place in range(len(rows)) if ray.tight >> place & 1) for ray in found.rays)
+    return tuple(facet for facet in facets if facet)
 
 
 def _simplices(face: frozenset[int], facets: tuple[frozenset[int], ...]) -> list[tuple[int, ...]]:

@@ -180,6 +180,17 @@ def test_padded_batches_run_without_their_padding():
     assert worst_difference(short, lambda layer, head: own[layer][0, head][:3, :3]) < 1e-6
 
 
+def test_a_mask_that_hides_tokens_between_others_is_no_padding():
+    """The model leaves their places empty; to run the others side by side would be another run."""
+    model, ids, mask = _llama(), torch.tensor([_IDS]), torch.tensor([[1, 1, 0, 1, 1, 1]])
+    with pytest.raises(ParameterError, match="hides tokens between others"):
+        hm.capture(model, {"input_ids": ids, "attention_mask": mask})
+    (found,) = hm.capture(model, {"input_ids": ids, "attention_mask": mask, "position_ids": torch.arange(6)[None]})
+    model.set_attn_implementation("eager")
+    own, seen = _own(model, _IDS, attention_mask=mask), [0, 1, 3, 4, 5]
+    assert worst_difference(found, lambda layer, head: own[layer][0, head][seen][:, seen]) < 1e-6
+
+
 def test_several_texts_in_one_row_are_refused_and_taken_as_sequences():
     model, ids = _llama(), torch.tensor([_IDS])
     places = torch.tensor([[0, 1, 0, *range(1, len(_IDS) - 2)]])

@@ -2,6 +2,7 @@
 
 import json
 import struct
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -16,14 +17,14 @@ WEIGHTS = np.array([[1.0, 0.0], [-1.0, 0.0], [0.25, 0.0]], dtype=np.float32)  # 
 BIAS = np.array([0.5, 0.5, 0.0], dtype=np.float32)
 
 
-def _onnx(path, build, outputs=("y",), metadata=None):
+def _onnx(path, build, outputs=("y",), metadata=None, dims=("n", 2)):
     """An ONNX file: ``build(helper)`` gives nodes and constants; the input is x, of two features."""
     onnx = pytest.importorskip("onnx", reason="needs onnx, which is not installed")
     nodes, constants = build(onnx.helper)
     graph = onnx.helper.make_graph(
         nodes,
         "g",
-        [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["n", 2])],
+        [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, list(dims))],
         [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in outputs],
         [onnx.numpy_helper.from_array(array, name) for name, array in constants.items()],
     )
@@ -164,6 +165,120 @@ def test_a_choice_among_the_classes_is_no_linear_output(tmp_path, axis):
         hm.audit_classes(_onnx(tmp_path / "m.onnx", build))
 
 
+@pytest.mark.parametrize(
+    ("dims", "last", "words"),
+    [
+        (("n", 2), ("Softmax", {"axis": 0}), "Softmax along another axis"),
+        (("n", "t", 2), ("Softmax", {"axis": 1}), "Softmax along another axis"),
+        (("n", 2), ("ArgMax", {}), "ArgMax along another axis"),
+        (("n", 2), ("TopK", {"largest": 0}, np.int64([1])), "a TopK of the smallest"),
+        (("n", 2), ("Reshape", {}, np.int64([-1, 3, 1])), "a Reshape that divides the classes"),
+        ((3, 2), ("Add", {}, np.float32([[0.5], [0.5], [0]])), "shifted by a constant"),
+    ],
+)
+def test_what_orders_something_else_than_the_classes_is_refused(tmp_path, dims, last, words):
+    """A softmax over tokens, anchors with classes of their own in one matrix, a number an input in place of a bias."""
+
+    def build(h):
+        op, attributes, *constants = last
+        nodes = [h.make_node("MatMul", ["x", "W"], ["m"])]
+        outputs = ["v", "y"] if op == "TopK" else ["y"]
+        nodes.append(h.make_node(op, ["m", *(["c"] if constants else [])], outputs, **attributes))
+        return nodes, {"W": WEIGHTS.T.copy()} | ({"c": constants[0]} if constants else {})
+
+    with pytest.raises(OperatorError, match=words):
+        hm.audit_classes(_onnx(tmp_path / "m.onnx", build, dims=dims))
+
+
+def test_classes_along_the_channels_of_a_convolution_are_followed(tmp_path):
+    def build(axis):
+        def nodes(h):
+            conv = h.make_node("Conv", ["x", "V", "b"], ["s"])
+            turned = h.make_node("Transpose", ["s"], ["t"], perm=[0, 2, 1])
+            return [conv, turned, h.make_node("Softmax", ["t"], ["y"], axis=axis)], constants
+
+        constants = {"V": WEIGHTS[:, :, None], "b": BIAS}
+        return nodes
+
+    dims = ("n", 2, "t")
+    assert hm.audit_classes(_onnx(tmp_path / "m.onnx", build(-1), dims=dims)).live.tolist() == [True, True, False]
+    with pytest.raises(OperatorError, match="another axis"):
+        hm.audit_classes(_onnx(tmp_path / "m.onnx", build(1), dims=dims))
+
+    def sliced(h):
+        ends = {"zero": np.int64([0]), "two": np.int64([2]), "one": np.int64([1])}
+        conv = h.make_node("Conv", ["x", "V", "b"], ["s"])
+        return [conv, h.make_node("Slice", ["s", "zero", "two", "one"], ["y"])], {"V": WEIGHTS[:, :, None], "b": BIAS,
+                                                                                  **ends}  # fmt: skip
+
+    with pytest.raises(OperatorError, match="takes some of the classes"):
+        hm.audit_classes(_onnx(tmp_path / "m.onnx", sliced, dims=dims))
+
+
+@pytest.mark.parametrize("kind", ["Gemm", "Conv"])
+def test_a_bias_that_is_no_constant_of_the_classes_is_not_taken_for_one(tmp_path, kind):
+    def build(h):
+        if kind == "Gemm":  # one number an input, of which there are as many as classes
+            return [h.make_node("Gemm", ["x", "W", "c"], ["y"])], {"W": WEIGHTS.T.copy(), "c": BIAS[:, None]}
+        mean = h.make_node("ReduceMean", ["x"], ["c"], axes=[0, 2], keepdims=0)
+        return [mean, h.make_node("Conv", ["x", "V", "c"], ["y"])], {"V": np.eye(2, dtype=np.float32)[:, :, None]}
+
+    with pytest.raises(OperatorError, match=f"got one through {kind}"):
+        hm.audit_classes(_onnx(tmp_path / "m.onnx", build, dims=(3, 2) if kind == "Gemm" else (1, 2, 3)))
+
+
+def test_factors_of_a_gemm_round_nothing(tmp_path):
+    def build(h):
+        return [h.make_node("Gemm", ["x", "W", "b"], ["y"], alpha=0.3, beta=0.7)], CONSTANTS
+
+    head = read_head(_onnx(tmp_path / "m.onnx", build), None, None, None)
+    assert (head.weights == WEIGHTS.astype(float) * float(np.float32(0.3))).all()
+    assert (head.bias == BIAS.astype(float) * float(np.float32(0.7))).all()
+
+
+@pytest.mark.parametrize(
+    ("front", "dims", "features"),
+    [
+        ([("Relu", {}), ("Tanh", {}), ("Concat", {"axis": 1})], ("n", 1), ("box", -1.0, np.inf)),
+        ([("Relu", {}), ("Identity", {}), ("Concat", {"axis": 1})], ("n", 1), "all"),
+        ([("LayerNormalization", {}), ("ReduceMax", {"axes": [1], "keepdims": 0})], ("n", "t", 2), "all"),
+        ([("LayerNormalization", {}), ("Transpose", {"perm": [0, 2, 1]})], ("n", 2, 2), "all"),
+        ([("LayerNormalization", {}), ("ReduceMean", {"axes": [1], "keepdims": 0})], ("n", "t", 2), "ball"),
+        ([("Clip", {}), ("AveragePool", {"kernel_shape": [3, 3], "pads": [1] * 4, "count_include_pad": 1})],
+         ("n", 1, 2, 2), ("box", 0.0, 2.0)),
+        ([("Elu", {"alpha": -2.0})], ("n", 2), "nonnegative"),
+    ],
+)  # fmt: skip
+def test_features_are_bounded_by_all_that_stands_in_front_of_them(tmp_path, front, dims, features):
+    """Parts put together, the largest entries of several normalised tokens, and zeros around a picture, count too."""
+
+    def build(h):
+        made, nodes = ["x"], []
+        for k, (op, attributes) in enumerate(front):
+            given = {"LayerNormalization": ["x", "g"], "Concat": made[1:], "Clip": ["x", "one", "two"]}
+            inputs = given.get(op, ["x"] if len(front) == 3 else made[-1:])
+            nodes.append(h.make_node(op, inputs, [f"f{k}"], **attributes))
+            made.append(f"f{k}")
+        extra = {"g": np.float32([1, 2]), "one": np.float32(1), "two": np.float32(2)}
+        return [*nodes, *_tail(h, made[-1])], {**CONSTANTS, **extra}
+
+    found = read_head(_onnx(tmp_path / "m.onnx", build, dims=dims), None, None, None).features
+    assert (found[0] if features == "ball" else found) == features
+
+
+def test_the_ball_of_a_normalisation_is_no_smaller_than_its_outputs(tmp_path):
+    def build(dim):
+        constants = {"W": np.ones((dim, 2), np.float32), "g": np.ones(dim, np.float32)}
+        return lambda h: (
+            [h.make_node("LayerNormalization", ["x", "g"], ["f"]), h.make_node("MatMul", ["f", "W"], ["y"])],
+            constants,
+        )
+
+    for dim in range(2, 40):
+        path = _onnx(tmp_path / "m.onnx", build(dim), dims=("n", dim))
+        assert Fraction(read_head(path, None, None, None).features[2]) ** 2 >= dim
+
+
 QUANTIZED = np.array([[-128, 127, 3], [5, -7, 100]], dtype=np.int8)  # (features, classes): differences beyond int8
 
 
@@ -259,6 +374,10 @@ def test_an_embedding_serves_as_output_unless_the_configuration_says_otherwise(t
         hm.audit_classes(path)
     (tmp_path / "config.json").write_text("{not json")
     assert read_head(path, None, None, None).names == ("a", "<unused 1>", "c")
+    for kind in ("FunnelForSequenceClassification", "BertModel"):  # a classifier's layer has some other name there
+        (tmp_path / "config.json").write_text(json.dumps({"architectures": [kind]}))
+        with pytest.raises(OperatorError, match="found none; name one"):
+            hm.audit_classes(path)
 
 
 @pytest.mark.parametrize("damage", [lambda d: d[:20], lambda d: d[:-1], lambda d: b"\xff" * 8 + d[8:], lambda d: b""])
@@ -366,7 +485,7 @@ def test_a_layer_is_no_output_where_a_sequence_goes_on_with_what_changes_the_lar
     shifted = nn.BatchNorm1d(4).eval()
     shifted.bias.data[3] = 2.0
     assert nn.Sequential(rows, shifted)(torch.zeros(1, 2)).argmax() == 3  # the class without a cell
-    for behind in (shifted, nn.ReLU(), nn.Softmin(-1), nn.LSTM(4, 4)):
+    for behind in (shifted, nn.ReLU(), nn.Softmin(-1), nn.LSTM(4, 4), nn.Unflatten(1, (2, 2)), nn.Softmax(0)):
         for model in (nn.Sequential(rows, behind), nn.Sequential(nn.Sequential(nn.Linear(3, 2), rows), behind)):
             with pytest.raises(OperatorError, match=f"behind its last linear layer comes {type(behind).__name__}"):
                 hm.audit_classes(model)
@@ -427,3 +546,30 @@ def test_rows_that_a_model_keeps_in_two_parts_are_not_audited_by_one(tmp_path):
     for source in (model, tmp_path / "model.safetensors"):
         with pytest.raises(OperatorError, match="kept in two parts"):
             hm.audit_classes(source)
+
+
+@pytest.mark.parametrize("family", ["CTRL", "XLM", "XLNet", "OpenAIGPT", "GPTNeoXJapanese", "ProphetNet"])
+def test_files_of_older_families_need_no_name_of_a_layer(family, tmp_path):
+    """Of each the scores are in the span of the rows audited, shifted by the bias: there are more classes than that."""
+    torch = pytest.importorskip("torch", reason="needs torch, which is not installed")
+    transformers = pytest.importorskip("transformers", reason="needs transformers, which is not installed")
+    heads = {"XLM": "XLMWithLMHeadModel", "GPTNeoXJapanese": "GPTNeoXJapaneseForCausalLM"}
+    kind = getattr(transformers, heads.get(family) or (family + "ForCausalLM" if family == "ProphetNet" else family +
+                                                       "LMHeadModel"))  # fmt: skip
+    sizes = {"vocab_size": 30, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
+    sizes |= {"XLNet": {"d_inner": 8, "d_head": 4}, "CTRL": {"dff": 8, "n_positions": 9}, "GPTNeoXJapanese": {},
+              "ProphetNet": {"num_decoder_layers": 1, "num_decoder_attention_heads": 2, "decoder_ffn_dim": 8}}.get(
+        family, {}
+    )  # fmt: skip
+    if family == "ProphetNet":
+        del sizes["num_hidden_layers"], sizes["num_attention_heads"]
+    model = kind(kind.config_class(**sizes)).eval()
+    for weight in model.parameters():
+        torch.nn.init.normal_(weight)
+    with torch.no_grad():
+        scores = model(input_ids=torch.tensor([[3, 4, 5]]))[0][0].double().numpy()
+    model.save_pretrained(tmp_path)
+    audit = hm.audit_classes(tmp_path / "model.safetensors")
+    base, _ = np.linalg.qr(audit.weights)
+    rest = scores - audit.bias
+    assert np.abs(rest - rest @ base @ base.T).max() < 1e-4 * np.abs(scores).max()

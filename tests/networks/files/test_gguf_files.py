@@ -343,3 +343,9 @@ def test_a_merge_that_is_none_is_refused(tmp_path, original, merge):
     path.write_bytes(data[:start] + _text(merge) + data[start + 11 :])
     with pytest.raises(FileFormatError, match=r"the merge .* is not of two tokens to a third"):
         read_llama(path)
+
+
+def test_the_embedding_of_an_encoder_is_no_output_to_be_audited(tmp_path, original):
+    assert hm.audit_classes(_write(tmp_path / "a.gguf", original, drop=("output.weight",))).n_classes == len(_TOKENS)
+    with pytest.raises(OperatorError, match="found none; name one"):
+        hm.audit_classes(_write(tmp_path / "b.gguf", original, architecture="nomic-bert", drop=("output.weight",)))

@@ -316,6 +316,8 @@ def sequences(model: Any, inputs: Any) -> list[dict[str, Any]]:
     others = (*OTHER_SEQUENCES, "labels") if getattr(model.config, "is_encoder_decoder", False) else OTHER_SEQUENCES
     result = []
     for row in range(len(next(iter(given.values())))):
+        if mask is not None and "position_ids" not in given:
+            _refuse_gaps(mask[row], row)
         arguments = {}
         for key, value in given.items():
             part = value[row]
@@ -327,6 +329,16 @@ def sequences(model: Any, inputs: Any) -> list[dict[str, Any]]:
             _refuse_packed(arguments, row)
         result.append({key: part.to(model.device) for key, part in arguments.items()})
     return result
+
+
+def _refuse_gaps(mask: Any, row: int) -> None:
+    """Refuses a mask that hides tokens between others, which keep their places in the model's own run."""
+    shown = mask.bool().nonzero().reshape(-1) if mask.dim() == 1 else mask[:0]
+    if len(shown) and int(shown[-1] - shown[0]) >= len(shown):
+        raise ParameterError(
+            f"sequence {row}: expected an attention_mask that hides padding at the ends, got one that hides tokens "
+            "between others; leave them out of input_ids, or say with position_ids where the others stand"
+        )
 
 
 def _refuse_packed(arguments: Mapping[str, Any], row: int) -> None:

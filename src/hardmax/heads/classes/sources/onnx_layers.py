@@ -2,8 +2,8 @@
 
 From each output the search goes up through what leaves the order of the classes as it is (Softmax, a positive scale,
 reshapes, ArgMax, ...) to a MatMul, Gemm or 1x1 Conv with constant weights, quantized ones included. Where scores are
-rounded after the layer (to 8 bits, say), verdicts are about the scores before: rounding may tie them. From the layer's
-input it goes up through what only moves numbers, to the activation or normalisation that bounds them.
+rounded after the layer (to 8 bits, say), verdicts are about the scores before: rounding may tie them. Then the way is
+gone down again with the axis of the classes in hand: what orders another axis, or breaks this one, is refused.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from math import inf, sqrt
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +18,39 @@ import numpy as np
 
 from hardmax.errors import OperatorError, ParameterError, ShapeError
 from hardmax.exactness import Array
-from hardmax.heads.classes.sources.head import BOXES, ClassHead, arrays_head, listed_layers, padded
+from hardmax.heads.classes.sources.head import ClassHead, arrays_head, listed_layers, padded
+from hardmax.heads.classes.sources.onnx_features import MOVES, feature_domain
 from hardmax.networks.files.onnx.models import OnnxModel, OnnxNode, parse_model
 from hardmax.networks.files.opening import contents
 
 #: The order of scores is the same before and after: monotone functions of one entry, or of all entries alike.
 _KEEPS_ORDER = {"Softmax", "LogSoftmax", "Hardmax", "Sigmoid", "ArgMax", "TopK", "Log", "Exp", "Tanh", "Softplus",
                 "ReduceMax", "QuantizeLinear", "DequantizeLinear"}  # fmt: skip
-_MOVES = {"Identity", "Cast", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Dropout", "Slice", "Gather",
-          "GatherND", "Expand", "CastLike"}  # fmt: skip
-#: Convex mixtures and selections of entries: what bounds each entry before bounds it after.
-_AVERAGES = {"GlobalAveragePool", "AveragePool", "ReduceMean", "MaxPool", "GlobalMaxPool", "ReduceMax", "Concat"}
+#: Of these the axis counts.
+_ALONG = {"Softmax": -1, "LogSoftmax": -1, "Hardmax": -1, "ArgMax": 0, "TopK": -1}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The axis of the classes, from the front or from the end where the rank is not known."""
+
+    axis: int
+    rank: int | None = None
+
+    @property
+    def is_last(self) -> bool:
+        return self.axis == -1 or (self.rank is not None and self.axis % self.rank == self.rank - 1)
+
+    def is_axis(self, other: int) -> bool | None:
+        """Whether the classes stand along an axis that a node names; None where that is not known."""
+        if self.rank is not None:
+            return other % self.rank == self.axis % self.rank
+        return other == self.axis if (other < 0) == (self.axis < 0) else None
+
+    def holds(self, constant: Array, n: int) -> bool:
+        """Whether a constant that is added has an entry for each of ``n`` classes, or one for all of them."""
+        axis = self.axis if self.axis < 0 or self.rank is None else self.axis - self.rank
+        return constant.size == 1 or (axis < 0 and constant.size == n == (*[1] * 8, *constant.shape)[axis])
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +63,8 @@ class _Linear:
     weights: Array
     bias: Array | None
     bias_name: str = ""  # the tensor that holds the bias
+    place: Place = Place(-1)  # of the classes in its output
+    features_axis: int = -1
 
 
 class _Graph:
@@ -101,25 +124,36 @@ class _Graph:
             bias = self.constant(inputs[2]) if len(inputs) > 2 and inputs[2] else None
             if len(inputs) > 2 and inputs[2] and bias is None:
                 return None
-            bias = None if bias is None else np.broadcast_to(bias.reshape(-1) * beta, len(rows))
-            return _Linear(node, inputs[0], inputs[1], rows * alpha, bias, inputs[2] if bias is not None else "")
+            if bias is not None:
+                if not Place(-1).holds(bias, len(rows)):
+                    return None  # it differs from input to input
+                bias = np.broadcast_to(bias.reshape(-1).astype(np.float64) * beta, len(rows))
+            rows = rows.astype(np.float64) * alpha  # few bits times few: nothing is rounded
+            return _Linear(
+                node, inputs[0], inputs[1], rows, bias, inputs[2] if bias is not None else "", Place(-1, rank=2)
+            )
         if node.op == "Conv":
             weights = self.constant(inputs[1])
             if weights is None or int(np.prod(weights.shape[2:])) != 1 or node.attributes.get("group", 1) != 1:
                 return None
             bias = self.constant(inputs[2]) if len(inputs) > 2 and inputs[2] else None
+            if len(inputs) > 2 and inputs[2] and bias is None:
+                return None
             rows = weights.reshape(weights.shape[:2])
-            return _Linear(node, inputs[0], inputs[1], rows, bias, inputs[2] if bias is not None else "")
+            name, place = inputs[2] if bias is not None else "", Place(1, weights.ndim)
+            return _Linear(node, inputs[0], inputs[1], rows, bias, name, place, features_axis=1)
         return None
 
     def _product(self, node: OnnxNode) -> _Linear | None:
         """A MatMul with constant weights behind the features, or in front of them."""
         first, weights = (self.constant(name) for name in node.inputs[:2])
         if weights is not None and weights.ndim >= 2 and weights.size == weights.shape[-1] * weights.shape[-2]:
-            rows = weights.reshape(weights.shape[-2:]).T
-            return _Linear(node, node.inputs[0], node.inputs[1], rows, None)
+            rows, rank = weights.reshape(weights.shape[-2:]).T, self.model.ranks.get(node.inputs[0])
+            place = Place(-1, None if rank is None else max(rank, weights.ndim))
+            return _Linear(node, node.inputs[0], node.inputs[1], rows, None, "", place)
         if weights is None and first is not None and first.ndim == 2:
-            return _Linear(node, node.inputs[1], node.inputs[0], first, None)
+            place = Place(-2, self.model.ranks.get(node.inputs[1]))
+            return _Linear(node, node.inputs[1], node.inputs[0], first, None, "", place, features_axis=-2)
         return None
 
     def _integer_product(self, node: OnnxNode) -> _Linear | None:
@@ -150,18 +184,19 @@ class _Graph:
     def with_bias(self, layer: _Linear, added: list[OnnxNode]) -> _Linear:
         """The layer with the constant that is added to its output; ``added`` are all sums on the way to the answer."""
         output, bias, bias_name, seen = layer.node.outputs[0], layer.bias, layer.bias_name, []
-        while len(users := self.users.get(output, [])) == 1 and (users[0].op == "Add" or users[0].op in _MOVES):
+        place: Place | None = layer.place
+        while len(users := self.users.get(output, [])) == 1 and (users[0].op == "Add" or users[0].op in MOVES):
             node = users[0]
             if node.op == "Add":
                 other = next((name for name in node.inputs if name != output), output)
                 constant = self.constant(other)
-                if constant is None or constant.size not in (1, len(layer.weights)):
+                if constant is None or place is None or not place.holds(constant, len(layer.weights)):
                     break
                 if bias is not None:
                     raise OperatorError(f"{node.where}: a second bias of the layer {layer.weight_name!r}; expected one")
                 bias, bias_name = np.broadcast_to(constant.reshape(-1), len(layer.weights)), other
                 seen.append(node)
-            output = node.outputs[0]
+            place, output = self._moved(node, place), node.outputs[0]
         for node in added:
             if all(node is not other for other in seen):
                 raise OperatorError(
@@ -176,12 +211,13 @@ class _Graph:
         With it the nodes on the way that add a constant a class.
         """
         added: list[OnnxNode] = []
+        passed: list[OnnxNode] = []
         while (node := self.maker.get(name)) is not None:
             if (found := self.linear(node)) is not None:
-                return found, "", added
-            if node.op in ("Slice", "Gather", "GatherND") and self._takes_classes(node):
-                return None, f"a {node.op} that takes some of the classes", added
-            if node.op in _KEEPS_ORDER or node.op in _MOVES:
+                stray = self._stray(found, passed)
+                return None if stray else found, stray, added
+            passed.insert(0, node)
+            if node.op in _KEEPS_ORDER or node.op in MOVES:
                 name = node.inputs[0]
             elif node.op in ("Add", "Sub", "Mul", "Div") and (varying := self._scaled(node)) is not None:
                 name = varying
@@ -191,8 +227,106 @@ class _Graph:
                 return None, node.op, added
         return None, "an input of the model", added
 
-    def _takes_classes(self, node: OnnxNode) -> bool:
-        """Whether a selection may act on the last axis, which is that of the classes."""
+    def _stray(self, layer: _Linear, passed: list[OnnxNode]) -> str:
+        """What on the way from a layer to an output orders something else than its classes; nothing where none does."""
+        place: Place | None = layer.place
+        for node in passed:
+            place = self._ranked(node, place)
+            if node.op in ("Slice", "Gather", "GatherND") and self._takes_classes(node, place):
+                return f"a {node.op} that takes some of the classes"
+            if place is None:
+                continue
+            if node.op == "ReduceMax" and self._reduces(node, place):
+                break  # no classes are left
+            if node.op in _ALONG and self._orders_others(node, place):
+                return f"{node.op} along another axis than that of the classes"
+            if node.attributes.get("largest", 1) == 0:
+                return "a TopK of the smallest"
+            if node.op == "ArgMax":
+                break
+            if node.op == "Reshape" and self._divides(node, place, len(layer.weights)):
+                return "a Reshape that divides the classes"
+            place = self._moved(node, place)
+        return ""
+
+    def _orders_others(self, node: OnnxNode, place: Place) -> bool:
+        """Whether what has an axis acts along another one than the classes'; before opset 13 Softmax and its kin took
+        all axes from theirs on."""
+        if self.model.opset < 13 and node.op not in ("ArgMax", "TopK"):
+            return place.axis >= 0 and int(node.attributes.get("axis", 1)) > place.axis
+        return place.is_axis(int(node.attributes.get("axis", _ALONG[node.op]))) is False
+
+    def _ranked(self, node: OnnxNode, place: Place | None) -> Place | None:
+        """The place with the rank that the file declares of what a node reads, or writes along the same axes."""
+        if place is None or place.rank is not None:
+            return place
+        ranks = self.model.ranks
+        rank = ranks.get(node.inputs[0])
+        if rank is None and node.op in _ALONG and (node.op != "ArgMax" or node.attributes.get("keepdims", 1)):
+            rank = ranks.get(node.outputs[0])
+        return place if rank is None else Place(place.axis, rank)
+
+    def _reduces(self, node: OnnxNode, place: Place) -> bool:
+        axes = self._axes(node)
+        return axes is None or any(place.is_axis(axis) is not False for axis in axes)
+
+    def _axes(self, node: OnnxNode) -> list[int] | None:
+        """The axes that a node names, as an attribute or a constant; None where it names none or computes them."""
+        axes: Any = node.attributes.get("axes")
+        if axes is None and len(node.inputs) > 1 and node.inputs[1]:
+            axes = self.constant(node.inputs[1])
+        return None if axes is None else [int(axis) for axis in np.asarray(axes).reshape(-1)]
+
+    def _divides(self, node: OnnxNode, place: Place, n: int) -> bool:
+        """Whether a Reshape to constant sizes leaves no axis of ``n`` classes, or of several such one after another."""
+        shape = self.constant(node.inputs[1])
+        sizes = [] if shape is None else [int(size) for size in shape.reshape(-1)]
+        if len(sizes) < 2:
+            return False
+        if not place.is_last:
+            index = place.axis if place.axis >= 0 else len(sizes) + place.axis
+            return not 0 <= index < len(sizes) or sizes[index] not in (n, 0, -1)
+        if sizes[-1] == -1:  # of (inputs, classes) nothing else is left to divide
+            inner = int(np.prod([size for size in sizes[1:-1] if size > 0], dtype=object))
+            return place.rank == 2 and inner > 1
+        return sizes[-1] != 0 and sizes[-1] % n != 0
+
+    def _moved(self, node: OnnxNode, place: Place | None) -> Place | None:
+        """Where the classes are behind a node; None where that is not known."""
+        if place is None or node.op not in (*MOVES, "ReduceMax") or node.op in ("Identity", "Cast", "Dropout", "Slice"):
+            return place
+        if node.op == "Transpose":
+            order = node.attributes.get("perm")
+            if order is None:
+                return Place(-1 - place.axis, place.rank)
+            return Place(list(order).index(place.axis % len(order)), len(order))
+        if node.op == "Flatten":
+            return Place(1, 2) if node.attributes.get("axis", 1) == 1 and place.axis != 0 else None
+        if node.op == "Reshape":
+            shape = self.constant(node.inputs[1])
+            return None if shape is None else Place(-1 if place.is_last else place.axis, shape.size)
+        gone = self._gone(node)
+        if place.rank is None or gone is None:
+            return Place(-1) if place.is_last and node.op not in ("Unsqueeze", "CastLike") else None
+        axis = place.axis % place.rank
+        if node.op == "Unsqueeze":
+            rank = place.rank + len(gone)
+            new = {one % rank for one in gone}
+            return Place([one for one in range(rank) if one not in new][axis], rank)
+        old = {one % place.rank for one in gone}
+        return Place(axis - sum(one < axis for one in old), place.rank - len(old))
+
+    def _gone(self, node: OnnxNode) -> list[int] | None:
+        """The axes that a Squeeze, Gather or ReduceMax takes away, and an Unsqueeze adds; None where not known."""
+        if node.op == "Gather":
+            which = self.constant(node.inputs[1])
+            return None if which is None or which.ndim > 1 else [int(node.attributes.get("axis", 0))][which.ndim :]
+        if node.op == "ReduceMax" and node.attributes.get("keepdims", 1):
+            return []
+        return self._axes(node) if node.op in ("Squeeze", "Unsqueeze", "ReduceMax") else None
+
+    def _takes_classes(self, node: OnnxNode, place: Place | None) -> bool:
+        """Whether a selection may act on the axis of the classes."""
         if node.op == "GatherND":
             return False  # of leading axes, unless the indices are as long as the shape
         axes: Any = node.attributes.get("axis", 0) if node.op == "Gather" else node.attributes.get("axes")
@@ -200,12 +334,11 @@ class _Graph:
             axes = self.constant(node.inputs[3])
         if axes is None:
             return True  # all axes, or computed ones
-        maker = self.maker.get(node.inputs[0])
-        flat = maker is not None and (maker.op == "Gemm" or (maker.op == "Add" and self._follows(maker, "Gemm")))
-        return any(axis == -1 or axis >= (1 if flat else 2) for axis in np.asarray(axes).reshape(-1).tolist())
-
-    def _follows(self, node: OnnxNode, op: str) -> bool:
-        return any((maker := self.maker.get(name)) is not None and maker.op == op for name in node.inputs)
+        for axis in np.asarray(axes).reshape(-1).tolist():
+            known = None if place is None else place.is_axis(axis)
+            if known or (known is None and (axis == -1 or axis >= 2)):
+                return True
+        return False
 
     def _is_one_number(self, node: OnnxNode) -> bool:
         return any((known := self.constant(name)) is not None and known.size == 1 for name in node.inputs)
@@ -223,73 +356,6 @@ class _Graph:
         if known.size != 1 or (node.op in ("Sub", "Div") and first is not None):
             return None
         return varying if node.op == "Sub" or known.reshape(-1)[0] > 0 else None
-
-    def domain_of(self, name: str) -> tuple[Any, str, tuple[Array, Array] | None]:
-        """What bounds a tensor of features: the domain, why, and a scale and shift to fold into the layer."""
-        while (node := self.maker.get(name)) is not None:
-            if node.op in _MOVES or node.op in _AVERAGES:
-                name = node.inputs[0]
-            elif node.op in ("Relu", "ReLU", "Abs", "Sqrt", "Exp"):
-                return "nonnegative", f"features after {node.op}", None
-            elif node.op in BOXES:
-                low, high = BOXES[node.op]
-                if node.op == "Elu":
-                    low = -float(node.attributes.get("alpha", 1.0))
-                return ("box", low, high), f"features after {node.op}", None
-            elif node.op == "Clip":
-                return self._clipped(node)
-            elif node.op == "Mul" and (swished := self._swish(node)) is not None:
-                low, high = BOXES[swished]
-                return ("box", low, high), f"features after {swished.lower()}", None
-            elif node.op in ("LayerNormalization", "RMSNormalization"):
-                return self._normed(node)
-            else:
-                break
-        return "all", "nothing in front of the layer bounds its input", None
-
-    def _clipped(self, node: OnnxNode) -> tuple[Any, str, None]:
-        bounds = [node.attributes.get("min", -inf), node.attributes.get("max", inf)]
-        for place, name in enumerate(node.inputs[1:3]):
-            value = self.constant(name) if name else None
-            if name and (value is None or value.size != 1):
-                return "all", "a Clip whose bounds are computed", None
-            bounds[place] = bounds[place] if value is None else float(value.reshape(-1)[0])
-        return ("box", float(bounds[0]), float(bounds[1])), "features after Clip", None
-
-    def _swish(self, node: OnnxNode) -> str | None:
-        """Whether a product is x sigmoid(x) or x hardsigmoid(x)."""
-        for one, other in (node.inputs, node.inputs[::-1]):
-            gate = self.maker.get(other)
-            if gate is None:
-                continue
-            if gate.op == "Sigmoid":
-                below = self.maker.get(gate.inputs[0])
-                scaled = below is not None and below.op == "Mul" and self._unit_product(below) == one
-                if gate.inputs[0] == one or scaled:
-                    return "Swish"
-            if gate.op == "HardSigmoid" and gate.inputs[0] == one:
-                slope, shift = gate.attributes.get("alpha", 0.2), gate.attributes.get("beta", 0.5)
-                if abs(slope * 6 - 1) < 1e-6 and shift == 0.5:
-                    return "HardSwish"
-        return None
-
-    def _unit_product(self, node: OnnxNode) -> str | None:
-        for one, other in (node.inputs, node.inputs[::-1]):
-            known = self.constant(other)
-            if known is not None and (known == 1.0).all():
-                return one
-        return None
-
-    def _normed(self, node: OnnxNode) -> tuple[Any, str, tuple[Array, Array] | None]:
-        gain = self.constant(node.inputs[1])
-        shift = self.constant(node.inputs[2]) if len(node.inputs) > 2 and node.inputs[2] else None
-        if gain is None or gain.ndim != 1:
-            return "all", f"a {node.op} whose gain is computed", None
-        shift = np.zeros(len(gain)) if shift is None else shift
-        dim = len(gain)
-        return ("ball", np.zeros(dim), sqrt(dim)), f"features after {node.op}, whose gain and shift are folded in", (
-            gain, shift,
-        )  # fmt: skip
 
 
 def _scaled_integers(values: Array, zero: Array, scale: Array) -> Array:
@@ -323,7 +389,7 @@ def onnx_head(path: Path, layer: str | None) -> ClassHead:
         No output is reached from a linear layer by operations that keep the order of classes.
     """
     model, graph, linear = _last_layer(path, layer)
-    features, reason, fold = graph.domain_of(linear.features)
+    features, reason, fold = feature_domain(graph, linear.node, linear.features, linear.features_axis)
     where = f"{path.name}: layer {linear.weight_name!r:.60}"
     plain = arrays_head(linear.weights, linear.bias, _characters(model, len(linear.weights)), where)
     if fold is not None and len(fold[0]) != plain.weights.shape[1]:

@@ -25,7 +25,6 @@ _TRANSPARENT = ("Dropout", "Identity", "Flatten", "Dropout1d", "Dropout2d")
 #: What may follow an output layer: the largest of its outputs stays the largest.
 _KEEPING = (
     *_TRANSPARENT,
-    "Unflatten",
     "Softmax",
     "LogSoftmax",
     "Sigmoid",
@@ -79,7 +78,9 @@ def _output(module: Any, linears: dict[str, Any]) -> dict[str, Any]:
             last = list(inside)[-1]
             usual[last] = inside[last]
     if usual:
-        return usual
+        labels = getattr(getattr(module, "config", None), "num_labels", None)
+        fitting = {key: other for key, other in usual.items() if len(other.weight) == labels}
+        return fitting if len(fitting) == 1 else usual
     if type(module).__name__ == "Sequential" and linears:
         last = list(linears)[-1]
         return {last: linears[last]}
@@ -92,7 +93,7 @@ def _refuse_behind(module: Any, part: Any, where: str) -> None:
         steps = list(sequence) if type(sequence).__name__ == "Sequential" else []
         place = next((k for k, step in enumerate(steps) if any(inner is part for inner in step.modules())), len(steps))
         for step in steps[place + 1 :]:
-            if type(step).__name__ not in _KEEPING:
+            if type(step).__name__ not in _KEEPING or getattr(step, "dim", None) == 0:  # along the inputs
                 raise OperatorError(
                     f"{where}: behind its last linear layer comes {type(step).__name__}, which may make another class "
                     "the largest; expected a linear layer at the end. Name the layer to be asked about with layer=, or "

@@ -20,9 +20,10 @@ from hardmax.networks.files.opening import open_file, refusing, shown, text_of
 #: Ends of names under which output layers are kept, best first; then of embeddings, which may serve as output too.
 OUTPUT_NAMES = ("lm_head.weight", "embed_out.weight", "output_projection.weight", "classifier.out_proj.weight",
                 "classifier.weight", "score.weight", "cls.predictions.decoder.weight", "decoder.weight", "head.weight",
-                "fc.weight", "output.weight")  # fmt: skip
+                "fc.weight", "output.weight", "pred_layer.proj.weight", "lm_loss.weight")  # fmt: skip
 TIED_NAMES = ("embed_tokens.weight", "word_embeddings.weight", "wte.weight", "tok_embeddings.weight", "shared.weight",
-              "token_embd.weight")  # fmt: skip
+              "token_embd.weight", "tokens_embed.weight", "embed_in.weight", "transformer.w.weight",
+              "transformer.embeddings.weight", "transformer.word_embedding.weight")  # fmt: skip
 _MOST_HEADER = 100_000_000
 _TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 
@@ -30,7 +31,8 @@ _TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 def chosen_tensor(shapes: dict[str, Sequence[int]], layer: str | None, where: str, tied: bool = True) -> str:
     """The name of the tensor that holds the output layer, by its usual names, or as ``layer`` says.
 
-    An embedding serves where there is no output layer, unless the model's configuration says that it is not ``tied``.
+    An embedding serves where there is no output layer, unless the model's configuration says that it is not ``tied``,
+    or that the model scores no words.
     """
     tables = [name for name, shape in shapes.items() if len(shape) == 2]
     if layer is not None:
@@ -41,6 +43,7 @@ def chosen_tensor(shapes: dict[str, Sequence[int]], layer: str | None, where: st
     for ends in (OUTPUT_NAMES, TIED_NAMES) if tied else (OUTPUT_NAMES,):
         for end in ends:
             found = [name for name in tables if name == end or name.endswith(f".{end}")]
+            found = [name for name in found if not any(part.isdigit() for part in name.split("."))]  # of inner layers
             if len(found) == 1:
                 return found[0]
             if len(found) > 1:
@@ -98,7 +101,7 @@ def safetensors_head(path: Path, layer: str | None) -> ClassHead:
 
         config = _beside(path, "config.json")
         shapes: dict[str, Sequence[int]] = {name: shape for name, (_, shape, _) in entries.items()}
-        name = chosen_tensor(shapes, layer, where, config.get("tie_word_embeddings") is not False)
+        name = chosen_tensor(shapes, layer, where, _scores_words(config))
         other = f"{name.removesuffix('.weight')}.bias"
         rows, bias = read(name), read(other) if other in entries else None
         if bias is None and name.endswith(TIED_NAMES) and "cls.predictions.dense.weight" in entries:
@@ -111,6 +114,15 @@ def safetensors_head(path: Path, layer: str | None) -> ClassHead:
         elif FINAL_BIAS in entries and prod(entries[FINAL_BIAS][1]) == len(rows):
             bias = read(FINAL_BIAS).reshape(-1) + (0.0 if bias is None else bias)
     return arrays_head(rows, bias, _known_names(path, config, len(rows)), f"{where}: layer {name!r}")
+
+
+def _scores_words(config: dict[str, Any]) -> bool:
+    """Whether an embedding may serve as output: not where it is untied, nor in a classifier or a model without head."""
+    names = config.get("architectures")
+    known = [str(name) for name in names] if isinstance(names, list) else []
+    words = ("LM", "Generation", "PreTraining", "Pretraining", "MTModel", "Text", "DecoderModel")
+    writes = not known or any(word in name for name in known for word in words)
+    return config.get("tie_word_embeddings") is not False and writes
 
 
 def _one_bias(found: dict[str, NDArray[np.float64]], where: str) -> NDArray[np.float64] | None:
@@ -157,7 +169,9 @@ def gguf_head(path: Path, layer: str | None) -> ClassHead:
     """The output layer in a .gguf file, dequantized, with the vocabulary that the file carries."""
     where = shown(path.name)
     fields, tensors = read_gguf(path)
-    name = chosen_tensor({name: tensor.shape for name, tensor in tensors.items()}, layer, where)
+    kind = str(fields.get("general.architecture", ""))
+    writes = "bert" not in kind and not kind.endswith("encoder")  # an encoder's embedding is no output
+    name = chosen_tensor({name: tensor.shape for name, tensor in tensors.items()}, layer, where, writes)
 
     def read(name: str) -> NDArray[np.float64]:
         try:

@@ -115,6 +115,7 @@ class OnnxModel:
     constants: Mapping[str, Array]
     nodes: tuple[OnnxNode, ...]
     metadata: Mapping[str, str] = field(default_factory=dict)
+    ranks: Mapping[str, int] = field(default_factory=dict)  # of the tensors whose shapes the file declares
     budget: Budget = field(default_factory=Budget, repr=False)  # what reading it may cost yet
 
 
@@ -168,6 +169,11 @@ def parse_model(data: bytes, where: str, folder: Path | None = None, budget: Bud
             },
             nodes=tuple(_node(onnx, node, outside) for node in proto.graph.node),
             metadata={entry.key: entry.value for entry in proto.metadata_props},
+            ranks={
+                value.name: len(value.type.tensor_type.shape.dim)
+                for value in (*proto.graph.input, *proto.graph.value_info, *proto.graph.output)
+                if value.type.tensor_type.HasField("shape")
+            },
             budget=budget,
         )
     except FileFormatError as error:
