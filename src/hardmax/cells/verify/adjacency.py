@@ -18,14 +18,13 @@ import numpy as np
 from hardmax.cells.verify.check import Check
 from hardmax.cells.verify.settled import apart_by_integers
 from hardmax.cells.verify.shared_facets import (
-    cells_behind,
     choice_levels,
     groups,
     prefixes,
     share_facet,
 )
 from hardmax.cells.verify.subject import Subject
-from hardmax.cells.walls import Sides, distinct, overlaps
+from hardmax.cells.walls import Sides, cells_across, distinct, ordered_pairs, overlaps
 from hardmax.exact.quadratic import compare
 from hardmax.exactness import IntArray
 
@@ -51,26 +50,29 @@ def borders(subject: Subject) -> Borders:
 def find_borders(subject: Subject) -> Borders:
     """Every pair of cells that share a piece of a facet, found from labels and walls alone; dimension two and up."""
     levels, jumps = choice_levels(subject.graph)
-    inner = np.flatnonzero(subject.wall_column >= 0)
-    behind = np.full(len(inner), -1, dtype=np.int64)
-    steady = ~jumps[subject.wall_column[inner]]
-    if len(inner):
-        behind[steady] = cells_behind(subject, inner[steady])
+    inner, owner = np.flatnonzero(subject.wall_column >= 0), subject.facet_owner
+    behind = cells_across(subject.pieces, subject.plain_labels, subject.label_keys, ~jumps)[inner]
     has_one = behind >= 0
-    across = _codes(subject, subject.facet_owner[inner[has_one]], behind[has_one])
+    pairs = [np.stack([owner[inner[has_one]], behind[has_one]], axis=1)]
     open_facets = inner[~has_one]
     found, n_settled = _overlapping(subject, groups(subject, open_facets, levels))
-    covered = np.zeros(len(subject.pieces.walls), dtype=bool)
+    covered, left = np.zeros(len(owner), dtype=bool), []
     covered[found] = True
-    left, owner = [], subject.facet_owner
-    more = [_codes(subject, *owner[found].T)]
+    pairs.append(owner[found])
     lonely = open_facets[~covered[open_facets]]
     before = prefixes(subject.labels, levels) if len(lonely) else np.empty(0)
     for facet in lonely.tolist():
         others = _found_elsewhere(subject, facet, before[levels[subject.wall_column[facet]]])
-        more.append(_codes(subject, np.full(len(others), owner[facet]), others))
+        pairs.append(np.stack([np.full(len(others), owner[facet]), others], axis=1))
         left += [] if len(others) else [facet]
-    return Borders(distinct(np.concatenate([across, *more])), n_settled, np.array(left, dtype=np.int64))
+    codes = _codes(np.concatenate(pairs), subject.n_cells)
+    return Borders(codes, n_settled, np.array(left, dtype=np.int64))
+
+
+def _codes(pairs: IntArray, n: int) -> IntArray:
+    """Pairs of cells below n as numbers i n + j, i < j, sorted and each once."""
+    found = ordered_pairs(pairs, n)
+    return np.asarray(found[:, 0] * n + found[:, 1])
 
 
 def _overlapping(subject: Subject, sides: Sides) -> tuple[IntArray, int]:
@@ -91,11 +93,6 @@ def _overlapping(subject: Subject, sides: Sides) -> tuple[IntArray, int]:
         i, j = int(owner[one]), int(owner[two])
         verdict[k] = share_facet(subject.shape(i), subject.shape(j), one - int(first[i]))
     return pairs[verdict == 1], len(doubtful)
-
-
-def _codes(subject: Subject, one: IntArray, two: IntArray) -> IntArray:
-    """Pairs of cells as numbers, the lower cell first."""
-    return np.asarray(np.minimum(one, two) * subject.n_cells + np.maximum(one, two))
 
 
 def _found_elsewhere(subject: Subject, facet: int, prefix: IntArray) -> IntArray:
@@ -152,7 +149,7 @@ def true_pairs(subject: Subject) -> IntArray:
         return borders(subject).codes
     found = links(subject)
     pairs = np.array([] if isinstance(found, str) else found, dtype=np.int64).reshape(-1, 2)
-    return distinct(_codes(subject, *pairs.T))
+    return _codes(pairs, subject.n_cells)
 
 
 def check_volume(subject: Subject) -> Check:
