@@ -13,11 +13,12 @@ from cells.verify.damages import copied, random_complex
 from hardmax.cells._wall_kernels import cells_one_apart, label_sums, sorted_pairs
 from hardmax.cells.complex import CellComplex
 from hardmax.cells.polytopes import Polytopes
+from hardmax.cells.prefixes import needed_choices
 from hardmax.cells.verify._corner_kernels import _is_within_end, solution_bound, whole_value
 from hardmax.cells.verify._label_kernels import closes, first_corners
 from hardmax.cells.verify.corners import CornerError, _meeting, is_closed
 from hardmax.cells.verify.enclosures import followed
-from hardmax.cells.verify.fixed_choices import exact_cells, exact_outputs, needed_choices
+from hardmax.cells.verify.fixed_choices import exact_cells, exact_outputs
 from hardmax.cells.verify.subject import Subject
 from hardmax.exact.compiling import kernel
 from hardmax.exact.rationals import fraction

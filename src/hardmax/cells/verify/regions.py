@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from hardmax.cells.prefixes import needed_choices
 from hardmax.cells.verify.adjacency import true_pairs
 from hardmax.cells.verify.check import Check
 from hardmax.cells.verify.enclosures import branches
-from hardmax.cells.verify.fixed_choices import exact_outputs, needed_choices
+from hardmax.cells.verify.fixed_choices import exact_outputs
 from hardmax.cells.verify.subject import Subject
 from hardmax.exact.rationals import fraction
 from hardmax.exactness import FloatArray, IntArray
