@@ -637,6 +637,39 @@ def _verdict(pair, places, facets, depends, room, first, second, sizes):
 
 
 @kernel(nogil=True)
+def cells_at_facets(lonely, before, facets):
+    """Pairs (facet, cell): the cells that may share a piece of some facets, of those with the same number ``before``
+    (facets, cells) as its own and another winner of the choice that makes it. One of a cell's rows may vanish all over
+    the facet, and none has all of the facet's corners behind it.
+    """
+    dim = facets.rows.shape[1] - 1
+    numbers = np.empty((2, len(facets.rows)))
+    sizes = Sizes(numbers[0], numbers[1], np.empty((len(facets.points), max(dim + 1, 5) + 2)))
+    _measure(lonely, facets, sizes)
+    pairs, n = np.empty((64, 2), np.int64), 0
+    for i in range(len(lonely)):
+        facet = lonely[i]
+        owner, column = facets.owner[facet], facets.column[facet]
+        for cell in range(len(facets.facet_start) - 1):
+            if before[i, cell] != before[i, owner] or facets.labels[cell, column] == facets.labels[owner, column]:
+                continue
+            has_wall, is_apart = False, False
+            for row in range(facets.facet_start[cell], facets.facet_start[cell + 1]):
+                if not is_apart and not facets.is_infinite[row]:
+                    above, below, all_over = _signs(row, facet, facets, sizes, True)
+                    has_wall, is_apart = has_wall or above | below == 0, all_over < 0
+            if is_apart or not has_wall:
+                continue
+            if n == len(pairs):
+                longer = np.empty((2 * n, 2), np.int64)
+                longer[:n] = pairs
+                pairs = longer
+            pairs[n, 0], pairs[n, 1] = facet, cell
+            n += 1
+    return pairs[:n]
+
+
+@kernel(nogil=True)
 def overlaps_in_groups(groups, facets, depends):
     """Pairs of facets that overlap, or may: (n, 2), and for each 1 or -1."""
     dim, tall = facets.rows.shape[1] - 1, 0

@@ -42,6 +42,16 @@ class Subject:
         self.in_rationals = thorough or cells.exactness is Exactness.EXACT
         self._shapes: dict[int, ExactShape] = {}
         self.memory: dict[str, Any] = {}  # what several checks ask for
+        self.answers: dict[str, IntArray] = {}  # what the complex was not asked for yet, as found here
+
+    def claim(self, name: str, found: IntArray) -> NDArray[Any]:
+        """What the complex says of its neighbours, ``map_of`` or ``region_of``. One that was not asked yet has claimed
+        nothing; it takes what was found here, if all is well, rather than answering by less independent means. Where
+        it is estimated it is asked now: what is found of floats is no better than what they say."""
+        if name not in vars(self.cells) and not self.is_estimated:
+            self.answers[name] = found
+            return found
+        return np.asarray(getattr(self.cells, name))
 
     def shape(self, index: int) -> ExactShape:
         """Cell ``index`` in rationals."""
