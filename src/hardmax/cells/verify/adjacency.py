@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from hardmax.cells.verify.check import Check
-from hardmax.cells.verify.settled import apart_by_integers
+from hardmax.cells.verify.settled import apart_by_integers, held_by_integers
 from hardmax.cells.verify.shared_facets import (
     choice_levels,
     groups,
@@ -103,14 +103,16 @@ def _found_elsewhere(subject: Subject, lonely: IntArray, before: IntArray) -> In
         is_other = (before == before[here, cell][:, None]) & (chosen != chosen[here, cell][:, None])
         place, behind = np.nonzero(is_other)
         pairs = np.stack([lonely[place], behind], axis=1)
+        held = np.full(len(pairs), -1)
     else:
         pairs = cells_behind(subject.facets, lonely, before)
-    subject.put_into_shape(np.unique([owner[pairs[:, 0]], pairs[:, 1]]))
-    shared = np.zeros(len(pairs), dtype=bool)
-    for k, (facet, cell) in enumerate(pairs.tolist()):
+        held = held_by_integers(subject, pairs)
+    doubtful = np.flatnonzero(held < 0)
+    subject.put_into_shape(np.unique([owner[pairs[doubtful, 0]], pairs[doubtful, 1]]))
+    for k, (facet, cell) in zip(doubtful.tolist(), pairs[doubtful].tolist(), strict=True):
         i = int(owner[facet])
-        shared[k] = share_facet(subject.shape(i), subject.shape(cell), facet - int(first[i]))
-    return np.asarray(pairs[shared])
+        held[k] = share_facet(subject.shape(i), subject.shape(cell), facet - int(first[i]))
+    return np.asarray(pairs[held == 1])
 
 
 def links(subject: Subject) -> list[tuple[int, int]] | str:
