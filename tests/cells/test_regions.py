@@ -140,6 +140,13 @@ def test_maps_within_their_errors_are_settled_and_others_are_not_asked_for():
 
     assert map_classes(maps, np.full((4, 1), 1e-11), exact).tolist() == [0, 0, 1, 2]
     assert sorted(asked) == [0, 1, 3]
+    asked.clear()
+    keys = np.array([[7], [8], [9], [8]])  # cells 1 and 3 ask for the same choices: one map
+    alike = map_classes(maps[[0, 1, 2, 1]], np.full((4, 1), 1e-11), exact, lambda cells: keys[cells])
+    assert (alike.tolist(), asked) == ([0, 0, 1, 0], [0, 1])
+    asked.clear()
+    alike = map_classes(maps, np.full((4, 1), 1e-11), exact, lambda cells: 0 * keys[cells])
+    assert (alike.tolist(), asked) == ([0, 0, 1, 0], [])
 
 
 def test_regions_of_a_quadratic_segment_follow_its_intervals():

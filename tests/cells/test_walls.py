@@ -10,10 +10,10 @@ import hardmax as hm
 from cells.verify.damages import damages, random_complex
 from hardmax.cells._wall_kernels import Facets, Groups, overlaps_in_groups
 from hardmax.cells.verify.fixed_choices import exact_cells
-from hardmax.cells.verify.settled import apart_by_integers
-from hardmax.cells.verify.shared_facets import choice_levels, groups, share_facet
+from hardmax.cells.verify.settled import apart_by_integers, held_by_integers
+from hardmax.cells.verify.shared_facets import choice_levels, groups, prefixes, share_facet
 from hardmax.cells.verify.subject import Subject
-from hardmax.cells.walls import dependences, kept_apart, overlaps
+from hardmax.cells.walls import cells_behind, dependences, kept_apart, overlaps
 from networks.builders import network_of
 from oracles.cell_oracle import interior_point, oracle_cells
 
@@ -89,6 +89,34 @@ def test_what_is_wrong_with_a_complex_behind_attention_is_found():
             assert not hm.verify(cells).ok, seed
             n_found += 1
     assert n_found > 60
+
+
+@pytest.mark.parametrize("numbers", ["integers", "thirds"])
+@pytest.mark.parametrize("domain", ["box", "space"])
+def test_no_cell_behind_a_facet_is_passed_over(numbers, domain):
+    """Also where choices tie on a wall, so that labels do not tell who lies behind it."""
+    n_shared = n_passed = n_held = 0
+    for seed, (dim, layers) in enumerate(((2, "deep relu"), (3, "relu"), (2, "maxout"), (3, "deep relu"))):
+        subject = Subject(random_complex(seed, dim, layers, numbers, domain), False)
+        levels, _ = choice_levels(subject.graph)
+        inner = np.flatnonzero(subject.wall_column >= 0)[::3]
+        before = prefixes(subject.labels, levels)[levels[subject.wall_column[inner]]]
+        found = {tuple(pair) for pair in cells_behind(subject.facets, inner, before).tolist()}
+        pairs = np.array([(facet, other) for facet in inner.tolist() for other in range(subject.n_cells)])
+        held = dict(zip(map(tuple, pairs.tolist()), held_by_integers(subject, pairs).tolist(), strict=True))
+        for facet, numbers_before in zip(inner.tolist(), before, strict=True):
+            cell, column = int(subject.facet_owner[facet]), int(subject.wall_column[facet])
+            is_other = subject.labels[:, column] != subject.labels[cell, column]
+            for other in np.flatnonzero(is_other & (numbers_before == numbers_before[cell])).tolist():
+                place = facet - int(subject.pieces.facet_start[cell])
+                is_shared = share_facet(subject.shape(cell), subject.shape(other), place)
+                assert not is_shared or (facet, other) in found, (seed, facet, other)
+                assert held[facet, other] in (-1, int(is_shared)), (seed, facet, other)
+                n_held += held[facet, other] >= 0
+                n_shared += is_shared
+                n_passed += (facet, other) not in found
+    assert n_shared > 20 and n_passed > 100, (n_shared, n_passed)
+    assert n_held > 300 if numbers == "integers" else n_held < 100, n_held
 
 
 @cache

@@ -152,6 +152,83 @@ def corners_on_facets(start, facets, n_facets):
     return first, corners
 
 
+# --- cells by labels ----------------------------------------------------------------------------------------
+
+
+@kernel(nogil=True)
+def label_sums(labels, weights):
+    """The sum of each label's entries times their weights, modulo 2^64, (n,)."""
+    sums = np.zeros(len(labels), dtype=np.uint64)
+    for i in range(len(labels)):
+        for k in range(labels.shape[1]):
+            sums[i] += np.uint64(labels[i, k]) * weights[k]
+    return sums
+
+
+@kernel(nogil=True)
+def cells_one_apart(labels, keys, weights, facet_start, walls, is_steady):
+    """For each facet the first cell whose label is its own cell's but for the choice that makes it, where it has the
+    rival, (n_facets,); -1 for none, for choices that are not steady and for the domain's own walls.
+
+    ``keys`` are ``label_sums``; labels with equal keys are compared.
+    """
+    size = 4
+    while size < 2 * len(keys):
+        size *= 2
+    mask, shift = np.uint64(size - 1), np.uint64(24)
+    table = np.full(size, -1, np.int32)
+    for cell in range(len(keys)):
+        place = keys[cell] >> shift & mask
+        while table[place] >= 0:
+            place = place + np.uint64(1) & mask
+        table[place] = cell
+    found = np.full(len(walls), -1)
+    for owner in range(len(keys)):
+        ours = labels[owner]
+        for facet in range(facet_start[owner], facet_start[owner + 1]):
+            column, rival = walls[facet] >> 24, walls[facet] & 0xFFFFFF
+            if column < 0 or not is_steady[column] or np.int64(ours[column]) == rival:
+                continue
+            wanted = keys[owner] + weights[column] * np.uint64(rival - np.int64(ours[column]))
+            place = wanted >> shift & mask
+            while table[place] >= 0 and found[facet] < 0:
+                cell = table[place]
+                if keys[cell] == wanted and np.int64(labels[cell, column]) == rival:
+                    theirs, n_apart = labels[cell], 0
+                    for k in range(len(ours)):
+                        n_apart += 1 if ours[k] != theirs[k] else 0
+                    found[facet] = cell if n_apart == 1 else -1
+                place = place + np.uint64(1) & mask
+    return found
+
+
+@kernel(nogil=True, vectors=False)
+def sorted_pairs(pairs, n):
+    """Pairs of numbers below n, the lower one first, in order and each once, (n_pairs, 2)."""
+    start = np.zeros(n + 1, np.int64)
+    for i in range(len(pairs)):
+        start[min(pairs[i, 0], pairs[i, 1]) + 1] += 1
+    start = np.cumsum(start)
+    end, others, count = start[:-1].copy(), np.empty(len(pairs), np.int64), 0
+    for i in range(len(pairs)):
+        low, high = min(pairs[i, 0], pairs[i, 1]), max(pairs[i, 0], pairs[i, 1])
+        place = end[low]
+        while place > start[low] and others[place - 1] > high:
+            place -= 1
+        if place == start[low] or others[place - 1] != high:
+            for k in range(end[low], place, -1):
+                others[k] = others[k - 1]
+            others[place] = high
+            end[low] += 1
+            count += 1
+    found, place = np.empty((count, 2), np.int64), 0
+    for low in range(n):
+        for k in range(start[low], end[low]):
+            found[place, 0], found[place, 1] = low, others[k]
+            place += 1
+    return found
+
+
 # --- by labels ----------------------------------------------------------------------------------------------
 
 
@@ -557,6 +634,39 @@ def _verdict(pair, places, facets, depends, room, first, second, sizes):
     verdict = _inside((one, two), (a, b), facets, depends, apart, n_apart, first, sizes)
     other = _inside((two, one), (b, a), facets, depends, apart, n_apart, second, sizes) if verdict != 0 else 0
     return 0 if other == 0 else max(verdict, other)
+
+
+@kernel(nogil=True)
+def cells_at_facets(lonely, before, facets):
+    """Pairs (facet, cell): the cells that may share a piece of some facets, of those with the same number ``before``
+    (facets, cells) as its own and another winner of the choice that makes it. One of a cell's rows may vanish all over
+    the facet, and none has all of the facet's corners behind it.
+    """
+    dim = facets.rows.shape[1] - 1
+    numbers = np.empty((2, len(facets.rows)))
+    sizes = Sizes(numbers[0], numbers[1], np.empty((len(facets.points), max(dim + 1, 5) + 2)))
+    _measure(lonely, facets, sizes)
+    pairs, n = np.empty((64, 2), np.int64), 0
+    for i in range(len(lonely)):
+        facet = lonely[i]
+        owner, column = facets.owner[facet], facets.column[facet]
+        for cell in range(len(facets.facet_start) - 1):
+            if before[i, cell] != before[i, owner] or facets.labels[cell, column] == facets.labels[owner, column]:
+                continue
+            has_wall, is_apart = False, False
+            for row in range(facets.facet_start[cell], facets.facet_start[cell + 1]):
+                if not is_apart and not facets.is_infinite[row]:
+                    above, below, all_over = _signs(row, facet, facets, sizes, True)
+                    has_wall, is_apart = has_wall or above | below == 0, all_over < 0
+            if is_apart or not has_wall:
+                continue
+            if n == len(pairs):
+                longer = np.empty((2 * n, 2), np.int64)
+                longer[:n] = pairs
+                pairs = longer
+            pairs[n, 0], pairs[n, 1] = facet, cell
+            n += 1
+    return pairs[:n]
 
 
 @kernel(nogil=True)

@@ -26,6 +26,7 @@ from hardmax.cells.engines.line.engine import exact_end
 from hardmax.cells.engines.plane.polygons import in_order
 from hardmax.cells.enumeration import ExactFollower
 from hardmax.cells.polytopes import Polytopes
+from hardmax.cells.prefixes import needed_choices
 from hardmax.cells.storage import save_cells
 from hardmax.cells.verify.verification import verify
 from hardmax.errors import IncompleteError, QuadraticScoresError, ShapeError
@@ -130,7 +131,8 @@ class CellComplex:
     def map_of(self) -> IntArray:
         """The number of each cell's affine map, (n_cells,): equal numbers, equal maps."""
         settle = None if self.exactness is Exactness.ESTIMATED else self._exact_map
-        return map_classes(self.maps, self.map_error, settle)
+        graph = self.network.graph.in_parts
+        return map_classes(self.maps, self.map_error, settle, lambda some: needed_choices(graph, self.labels[some]))
 
     def _exact_map(self, index: int) -> Any:
         return self.follower.map(self.labels[index])

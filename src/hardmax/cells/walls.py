@@ -10,6 +10,7 @@ leave open is for rationals to say.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from math import prod
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -122,6 +123,46 @@ def distinct(numbers: NDArray[Any]) -> NDArray[Any]:
     """The distinct ones of integers, in order; quicker than numpy's ``unique``."""
     ordered = np.sort(numbers)
     return np.asarray(ordered[np.concatenate([ordered[:1] == ordered[:1], ordered[1:] != ordered[:-1]])])
+
+
+# --- cells by their labels ----------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=16)
+def random_numbers(n: int) -> NDArray[np.uint64]:
+    """As many odd numbers, the same ones each time."""
+    return np.random.default_rng(0).integers(0, 1 << 63, size=n, dtype=np.uint64) | np.uint64(1)
+
+
+def label_keys(labels: NDArray[Any]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    """Random weights (n_choices,), and the sum of each label's entries times them, (n_cells,): labels with other sums
+    differ."""
+    from hardmax.cells._wall_kernels import label_sums
+
+    weights = random_numbers(labels.shape[1])
+    return weights, label_sums(kernel_array(labels), weights)
+
+
+def cells_across(pieces: Polytopes, labels: NDArray[Any], keys: Any, is_steady: BoolArray) -> IntArray:
+    """For each facet that a steady choice makes the cell whose label differs from its own cell's in that choice alone,
+    (n_facets,); -1 for none, and for other facets. ``keys`` are those of labels."""
+    from hardmax.cells._wall_kernels import cells_one_apart
+
+    weights, sums = keys
+    arrays = (pieces.facet_start, pieces.walls, is_steady)
+    found: IntArray = cells_one_apart(kernel_array(labels), sums, weights, *map(kernel_array, arrays))
+    return found
+
+
+def ordered_pairs(pairs: IntArray, n: int) -> IntArray:
+    """Pairs (many, 2) of cells below n, the lower one first, sorted and each once."""
+    from hardmax.cells._wall_kernels import sorted_pairs
+
+    found: IntArray = sorted_pairs(kernel_array(pairs), n)
+    return found
+
+
+# --- facets and their functions -----------------------------------------------------------------------------
 
 
 class Functions(NamedTuple):
@@ -326,6 +367,15 @@ class Sides(NamedTuple):
         ends = zip(self.start[:-1].tolist(), self.split.tolist(), self.start[1:].tolist(), strict=True)
         sides = [np.meshgrid(self.members[first:split], self.members[split:last]) for first, split, last in ends]
         return np.concatenate([np.empty((0, 2), dtype=np.int64), *(np.stack(s, axis=-1).reshape(-1, 2) for s in sides)])
+
+
+def cells_behind(facets: Any, lonely: IntArray, before: IntArray) -> IntArray:
+    """Pairs (facet, cell), (n, 2), of some facets and of all cells that may lie behind them, where several choices tie
+    on one wall. ``before`` (n_facets, n_cells) are numbers of earlier choices, which such cells share."""
+    from hardmax.cells._wall_kernels import cells_at_facets
+
+    found: IntArray = cells_at_facets(kernel_array(lonely), kernel_array(before), facets)
+    return found
 
 
 def overlaps(

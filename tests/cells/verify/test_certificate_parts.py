@@ -10,13 +10,15 @@ import pytest
 import hardmax as hm
 from cells.descriptions import moving_tokens, random_question
 from cells.verify.damages import copied, random_complex
+from hardmax.cells._wall_kernels import cells_one_apart, label_sums, sorted_pairs
 from hardmax.cells.complex import CellComplex
 from hardmax.cells.polytopes import Polytopes
+from hardmax.cells.prefixes import needed_choices
 from hardmax.cells.verify._corner_kernels import _is_within_end, solution_bound, whole_value
-from hardmax.cells.verify._label_kernels import cells_one_apart, closes, first_corners, label_sums
+from hardmax.cells.verify._label_kernels import closes, first_corners
 from hardmax.cells.verify.corners import CornerError, _meeting, is_closed
 from hardmax.cells.verify.enclosures import followed
-from hardmax.cells.verify.fixed_choices import exact_cells, exact_outputs, needed_choices
+from hardmax.cells.verify.fixed_choices import exact_cells, exact_outputs
 from hardmax.cells.verify.subject import Subject
 from hardmax.exact.compiling import kernel
 from hardmax.exact.rationals import fraction
@@ -417,12 +419,25 @@ def test_labels_with_equal_sums_are_told_apart_by_their_entries(weights):
     weights = np.array(weights, dtype=np.uint64)
     owners, columns, rivals = (part.ravel() for part in np.meshgrid(np.arange(len(labels)), np.arange(3), np.arange(3)))
     keys = label_sums(labels, weights)
-    found = cells_one_apart(labels, keys, weights, owners, columns, rivals)
+    order = np.argsort(owners, kind="stable")
+    owners, columns, rivals = owners[order], columns[order], rivals[order]
+    start, walls = np.arange(len(labels) + 1) * 9, columns << 24 | rivals
+    assert (cells_one_apart(labels, keys, weights, start, walls, np.zeros(3, dtype=bool)) == -1).all()
+    found = cells_one_apart(labels, keys, weights, start, walls, np.ones(3, dtype=bool))
     for owner, column, rival, cell in zip(owners, columns, rivals, found, strict=True):
         wanted = labels[owner].copy()
         wanted[column] = rival
         (there,) = np.nonzero((labels == wanted).all(axis=1))
         assert cell == (there[0] if len(there) and rival != labels[owner, column] else -1)
+
+
+def test_pairs_come_in_order_and_once():
+    rng = np.random.default_rng(9)
+    for n, many in ((1, 0), (2, 5), (30, 400), (400, 1000)):
+        one = rng.integers(0, n, many)
+        two = (one + 1 + rng.integers(0, n - 1, many)) % n if n > 1 else one
+        found = sorted_pairs(np.stack([one, two], axis=1), n)
+        assert found.tolist() == [list(pair) for pair in sorted({tuple(sorted(p)) for p in zip(one, two, strict=True)})]
 
 
 @pytest.mark.parametrize("side", [0, 1])

@@ -5,6 +5,7 @@ import pytest
 
 import hardmax as hm
 from cells.descriptions import moving_tokens, random_question
+from cells.verify.damages import copied, random_complex
 from hardmax.cells.complex import CellComplex
 from hardmax.cells.polytopes import Polytopes
 from hardmax.cells.verify.fixed_choices import exact_cells, exact_inputs, follow
@@ -405,3 +406,16 @@ def test_exactness_of_the_verdict_follows_the_cells():
     found = _plane_cells()
     assert verify(found).exactness is Exactness.CERTIFIED
     assert verify(_copy(found, exactness=Exactness.ESTIMATED)).exactness is Exactness.ESTIMATED
+
+
+def test_what_was_not_asked_for_before_is_kept_as_verified_and_only_where_all_is_well():
+    for seed, layers in enumerate(("relu", "deep relu", "attention then relu", "two attentions")):
+        asked, fresh = (random_complex(seed, 3, layers, "integers", "space") for _ in range(2))
+        claims = {name: getattr(asked, name) for name in ("neighbours", "map_of", "region_of")}
+        report = hm.verify(fresh)
+        assert report.ok and "none were claimed" in str(report) and "none were claimed" not in str(hm.verify(asked))
+        for name, claim in claims.items():
+            assert np.array_equal(vars(fresh)[name], claim), name
+        assert hm.verify(fresh, thorough=True).ok
+        wrong = copied(asked, keeps_claims=False, vertices=asked.pieces.vertices + 1e-3)
+        assert not hm.verify(wrong).ok and not claims.keys() & vars(wrong).keys()

@@ -18,7 +18,15 @@ from numpy.typing import NDArray
 
 from hardmax.cells.polytopes import split_wall
 from hardmax.cells.prefixes import prefix_ids, stage_of_columns
-from hardmax.cells.walls import Functions, Sides, facets_of, incidences, overlaps
+from hardmax.cells.walls import (
+    Functions,
+    Sides,
+    cells_across,
+    facets_of,
+    incidences,
+    label_keys,
+    overlaps,
+)
 from hardmax.errors import PrecisionError
 from hardmax.exact.integers import cleared, primitive
 from hardmax.exact.linear_program import exact_interior_point
@@ -32,22 +40,10 @@ if TYPE_CHECKING:
 
 Pair = tuple[int, int]
 
-#: Labels compared together.
-_AT_ONCE = 1 << 11
-
-
-def facet_pairs(cells: CellComplex, stages: list[IntArray], wanted: NDArray[np.bool_] | None) -> IntArray:
-    """Pairs (i, j), i < j, of cells that share a facet, sorted; only among ``wanted`` cells if given."""
-    finder = _Facets(cells, stages, wanted)
-    pairs = np.concatenate([finder.across(), finder.overlapping(None)])
-    codes = np.sort(pairs.min(axis=1) * cells.n_cells + pairs.max(axis=1))
-    codes = codes[np.diff(codes, prepend=-1) > 0]  # np.unique is slower on many numbers
-    return np.stack(np.divmod(codes, cells.n_cells), axis=1)
-
 
 def joining_pairs(cells: CellComplex, stages: list[IntArray], group: IntArray) -> IntArray:
     """Some pairs of cells that share a facet and a group: enough to connect all that such pairs connect, (n, 2)."""
-    finder = _Facets(cells, stages, np.bincount(group)[group] > 1)
+    finder = Facets(cells, stages, np.bincount(group)[group] > 1)
     joined = _Joined(group)
     across = finder.across()
     found = across[group[across[:, 0]] == group[across[:, 1]]]
@@ -79,8 +75,11 @@ class _Joined:
         self._leader[self._root(one)] = self._root(two)
 
 
-class _Facets:
-    """The facets of a complex that lie inside the domain, by their positions among all facets."""
+class Facets:
+    """The facets of a complex that lie inside the domain, by their positions among all facets.
+
+    open : those of wanted cells that labels do not tell the other side of, once ``across`` was asked.
+    """
 
     def __init__(self, cells: CellComplex, stages: list[IntArray], wanted: NDArray[np.bool_] | None) -> None:
         self._cells, self._pieces = cells, cells.pieces
@@ -90,26 +89,16 @@ class _Facets:
         inner = self._pieces.walls >= 0
         self._inner = np.flatnonzero(inner if wanted is None else inner & wanted[self._owner])
         self._wanted = wanted
+        self.open = self._inner
         self._exact_rows: dict[int, tuple[Any, ...]] = {}
 
     def across(self) -> IntArray:
         """Pairs (n, 2) that the label of one cell tells: the other's differs in one choice, which does not jump."""
         labels, facet = self._cells.labels, self._inner
-        owner = self._owner[facet]
-        column, rival = split_wall(self._pieces.walls[facet])
-        # sums of random numbers stand for labels; who is found by them is then compared
-        weights = np.random.default_rng(0).integers(1, 2**63, (labels.shape[1],), dtype=np.uint64)
-        sums = labels.astype(np.uint64) @ weights
-        order = np.argsort(sums)
-        change = rival.astype(np.uint64) - labels[owner, column].astype(np.uint64)
-        place = np.searchsorted(sums, sums[owner] + change * weights[column], sorter=order)
-        other = order[np.minimum(place, len(order) - 1)]
         is_steady = self._cells.continuous_columns | (self._stage_of == len(self._stages) - 1)
-        is_found = is_steady[column] & (labels[other, column] == rival)
-        for first in range(0, len(facet), _AT_ONCE):
-            part = slice(first, first + _AT_ONCE)
-            is_found[part] &= (labels[other[part]] != labels[owner[part]]).sum(axis=1) == 1
-        self._open = facet[~is_found]
+        other = cells_across(self._pieces, labels, label_keys(labels), is_steady)[facet]
+        is_found, owner = other >= 0, self._owner[facet]
+        self.open = facet[~is_found]
         if self._wanted is not None:
             is_found &= self._wanted[other]
         return np.stack([owner[is_found], other[is_found]], axis=1)
@@ -126,13 +115,13 @@ class _Facets:
                 joined.join(i, j)
         found = [self._owner[pairs[kept]]]
         if joined is None and self._wanted is None:
-            left = np.setdiff1d(self._open, pairs[kept])
+            left = np.setdiff1d(self.open, pairs[kept])
             found += [np.array(self._behind(facet), dtype=np.int64).reshape(-1, 2) for facet in left.tolist()]
         return np.concatenate(found)
 
     def _overlaps(self, kind: IntArray) -> tuple[IntArray, NDArray[np.int8]]:
         """What floats say of facets on the two sides of one wall, as in ``walls.overlaps``."""
-        open_ = self._open
+        open_ = self.open
         owner, (column, rival) = self._owner[open_], split_wall(self._pieces.walls[open_])
         own = self._cells.labels[owner, column].astype(np.int64)
         prefix = np.stack(self._prefixes)[self._stage_of[column], owner] if len(open_) else open_

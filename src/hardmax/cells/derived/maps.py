@@ -1,7 +1,8 @@
 """Which cells carry the same affine map, decided exactly.
 
-Maps are compared as floats with their error bounds; where two cannot be told apart that way, they are
-recomputed in rationals from the weights. Where the bounds are zero the floats are the maps.
+Maps are compared as floats with their error bounds; where two cannot be told apart that way, labels that agree in all
+that the output asks for say that they are one, and others are recomputed in rationals from the weights. Where the
+bounds are zero the floats are the maps.
 """
 
 from __future__ import annotations
@@ -15,11 +16,17 @@ from hardmax.exact.rationals import fraction
 from hardmax.exactness import FloatArray, IntArray
 
 
-def map_classes(maps: FloatArray, error: FloatArray | None, exact_map: Callable[[int], Any] | None) -> IntArray:
+def map_classes(
+    maps: FloatArray,
+    error: FloatArray | None,
+    exact_map: Callable[[int], Any] | None,
+    asked_for: Callable[[IntArray], IntArray] | None = None,
+) -> IntArray:
     """The class of each cell's map, (n,): equal numbers mean equal maps, numbered by first appearance.
 
     ``maps`` is (n, terms, *out); ``error`` (n, terms) bounds each term's entries, None means the floats
-    are compared as they are; ``exact_map(i)`` recomputes a map in rationals.
+    are compared as they are; ``exact_map(i)`` recomputes a map in rationals; ``asked_for(cells)``, (cells, n_choices),
+    are numbers that agree only where maps do.
 
     Examples
     --------
@@ -35,11 +42,20 @@ def map_classes(maps: FloatArray, error: FloatArray | None, exact_map: Callable[
         return _first_seen([row.tobytes() for row in flat])
     per_entry = np.repeat(error, flat.shape[1] // error.shape[1], axis=1)
     first = np.arange(n)  # the first cell that has the same map
-    for group in _indistinct(flat, per_entry):
+    groups = [np.sort(group) for group in _indistinct(flat, per_entry)]
+    if not groups:  # each map is alone
+        return first
+    cells = np.concatenate(groups)
+    keys = iter(cells.tolist() if asked_for is None else [row.tobytes() for row in asked_for(cells)])
+    for group in groups:
+        alike: dict[Any, int] = {}  # the first cell with each key
+        for index, key in zip(group.tolist(), keys, strict=False):
+            first[index] = alike.setdefault(key, index)
         seen: dict[Any, int] = {}
-        for index in np.sort(group).tolist():
+        for index in alike.values() if len(alike) > 1 else ():
             exact = np.asarray(exact_map(index), dtype=object).reshape(-1)
             first[index] = seen.setdefault(tuple(fraction(value) for value in exact), index)
+    first = first[first]  # a key's first cell may have the map of another
     return np.asarray(np.cumsum(first == np.arange(n)) - 1)[first]
 
 

@@ -1,9 +1,9 @@
 """Which cells share a facet.
 
-Across the wall of choice c, of stage s, both neighbours made the same choices before stage s, so
-facets are matched within groups of equal earlier choices, equal c and equal pair of winners. In the plane
-a group is one line with a row of edges on either side, both rows tiling the same segment: a merge
-finds the overlaps in linear time. Rows need not match end to end, because attention jumps.
+Labels tell it where choices do not jump (``derived.facets``). Across the wall of another choice c, of stage s, both
+neighbours made the same choices before stage s, so facets are matched within groups of equal earlier choices, equal c
+and equal pair of winners. In the plane a group is one line with a row of edges on either side, both rows tiling the
+same segment: a merge finds the overlaps in linear time. Rows need not match end to end, because attention jumps.
 
 Exactness: ends are ordered by floats beyond their error bounds, taken as equal when one wall made both,
 and otherwise compared in rationals.
@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.cells.derived.facets import facet_pairs, joining_pairs
+from hardmax.cells.derived.facets import Facets, joining_pairs
 from hardmax.cells.engines.exact.polytopes import ExactPolytope
 from hardmax.cells.polytopes import ROOT_BIT, Polytopes
 from hardmax.cells.prefixes import prefix_ids, stage_of_columns
+from hardmax.cells.walls import ordered_pairs
 from hardmax.errors import CertificateError
 from hardmax.exact.quadratic import QuadraticNumber, compare, crossing
 from hardmax.exact.rationals import fraction
@@ -36,7 +37,7 @@ _RIVAL_MASK = (1 << 24) - 1
 
 
 class PlaneNeighbours:
-    """Edge-sharing pairs of polygons, restricted to the cells for which ``wanted`` holds if given."""
+    """Edge-sharing pairs of polygons across lines that some choices make, ``columns``; of ``wanted`` cells if given."""
 
     def __init__(
         self,
@@ -44,9 +45,10 @@ class PlaneNeighbours:
         labels: NDArray[Any],
         stages: list[IntArray],
         continuous: NDArray[np.bool_],
+        columns: NDArray[np.bool_],
         exact_cell: Callable[[int], ExactPolytope],
     ) -> None:
-        self.pieces = pieces
+        self.pieces, self.columns = pieces, columns
         self.labels = labels
         self.exact_cell = exact_cell
         self.continuous = continuous
@@ -54,7 +56,7 @@ class PlaneNeighbours:
         self.prefixes = prefix_ids(labels, stages)
 
     def pairs(self, wanted: NDArray[np.bool_] | None = None) -> IntArray:
-        """Pairs (i, j), i < j, sorted."""
+        """Pairs (n, 2)."""
         from hardmax.cells.derived import _neighbour_kernels as kernels
 
         tiles = self._tiles(wanted)
@@ -78,8 +80,7 @@ class PlaneNeighbours:
             found = found[wanted[found].all(axis=1)]
         if n_doubt:
             found = np.concatenate([found, self._settle(tiles, starts, doubtful, wanted)])
-        found = np.sort(found, axis=1)
-        return np.unique(found, axis=0) if len(found) else np.empty((0, 2), dtype=np.int64)
+        return np.asarray(found)
 
     def _tiles(self, wanted: NDArray[np.bool_] | None) -> dict[str, Any]:
         pieces, labels = self.pieces, self.labels
@@ -91,6 +92,7 @@ class PlaneNeighbours:
         after = np.where(position + 1 == start[cell + 1], start[cell], position + 1)
         before = np.where(position == start[cell], start[cell + 1] - 1, position - 1)
         edge = np.flatnonzero(wall >= 0)
+        edge = edge[self.columns[wall[edge] >> 24]]
         cell_e, wall_e = cell[edge], wall[edge]
         column = wall_e >> 24
         rival = wall_e & _RIVAL_MASK
@@ -247,6 +249,9 @@ def _by_exact_low_end(cells: CellComplex, run: IntArray) -> IntArray:
 
 def pairs_within(cells: CellComplex, group: IntArray) -> IntArray:
     """Facet-sharing pairs of cells of one group: all of them, or enough to connect what they connect, (n, 2)."""
+    if "neighbours" in vars(cells):
+        pairs = cells.neighbours
+        return np.asarray(pairs[group[pairs[:, 0]] == group[pairs[:, 1]]])
     if cells.dim > 2 or (cells.dim == 2 and (cells.pieces.directions is not None or not _has_bounds(cells))):
         return joining_pairs(cells, [stage.columns for stage in cells.follower.program.stages], group)
     pairs = neighbour_pairs(cells, np.bincount(group)[group] > 1)
@@ -261,11 +266,17 @@ def neighbour_pairs(cells: CellComplex, wanted: NDArray[np.bool_] | None) -> Int
         pairs = interval_pairs(cells)
         return pairs if wanted is None else np.asarray(pairs[wanted[pairs].all(axis=1)])
     stages = [stage.columns for stage in cells.follower.program.stages]
-    if cells.dim == 2 and cells.pieces.directions is None and _has_bounds(cells):
-        exact = lru_cache(maxsize=4096)(cells.exact_cell)
-        finder = PlaneNeighbours(cells.pieces, cells.labels, stages, cells.continuous_columns, exact)
-        return finder.pairs(wanted)
-    return facet_pairs(cells, stages, wanted)
+    finder = Facets(cells, stages, None)
+    found = [finder.across()]
+    if cells.dim > 2 or cells.pieces.directions is not None or not _has_bounds(cells):
+        found.append(finder.overlapping(None))
+    elif len(finder.open):
+        columns, exact = np.zeros(cells.labels.shape[1], dtype=bool), lru_cache(maxsize=4096)(cells.exact_cell)
+        columns[cells.pieces.walls[finder.open] >> 24] = True
+        on_lines = PlaneNeighbours(cells.pieces, cells.labels, stages, cells.continuous_columns, columns, exact)
+        found.append(on_lines.pairs(wanted))
+    pairs = ordered_pairs(np.concatenate(found), cells.n_cells)
+    return pairs if wanted is None else np.asarray(pairs[wanted[pairs].all(axis=1)])
 
 
 def _has_bounds(cells: CellComplex) -> bool:

@@ -208,49 +208,6 @@ def near_ends(value, units, least):
     return found
 
 
-@kernel(nogil=True)
-def label_sums(labels, weights):
-    """The sum of each label's entries times their weights, modulo 2^64, (n,)."""
-    sums = np.zeros(len(labels), dtype=np.uint64)
-    for i in range(len(labels)):
-        for k in range(labels.shape[1]):
-            sums[i] += np.uint64(labels[i, k]) * weights[k]
-    return sums
-
-
-@kernel(nogil=True)
-def cells_one_apart(labels, keys, weights, owners, columns, rivals):
-    """For each owner the first cell whose label is the owner's but for one column, where it has the rival; -1 for none.
-
-    ``keys`` are ``label_sums``; labels with equal keys are compared.
-    """
-    size = 4
-    while size < 2 * len(keys):
-        size *= 2
-    mask, shift = np.uint64(size - 1), np.uint64(24)
-    table = np.full(size, -1)
-    for cell in range(len(keys)):
-        place = keys[cell] >> shift & mask
-        while table[place] >= 0:
-            place = place + np.uint64(1) & mask
-        table[place] = cell
-    found = np.full(len(owners), -1)
-    for i in range(len(owners)):
-        ours, column = labels[owners[i]], columns[i]
-        change = rivals[i] - np.int64(ours[column])
-        wanted = keys[owners[i]] + weights[column] * np.uint64(change)
-        place = wanted >> shift & mask
-        while table[place] >= 0 and found[i] < 0:
-            cell = table[place]
-            if keys[cell] == wanted and change != 0 and np.int64(labels[cell, column]) == rivals[i]:
-                theirs, n_apart = labels[cell], 0
-                for k in range(len(ours)):
-                    n_apart += 1 if ours[k] != theirs[k] else 0
-                found[i] = cell if n_apart == 1 else -1
-            place = place + np.uint64(1) & mask
-    return found
-
-
 # --- corners by labels --------------------------------------------------------------------------------------
 
 

@@ -16,16 +16,15 @@ from typing import Any
 import numpy as np
 
 from hardmax.cells.verify.check import Check
-from hardmax.cells.verify.settled import apart_by_integers
+from hardmax.cells.verify.settled import apart_by_integers, held_by_integers
 from hardmax.cells.verify.shared_facets import (
-    cells_behind,
     choice_levels,
     groups,
     prefixes,
     share_facet,
 )
 from hardmax.cells.verify.subject import Subject
-from hardmax.cells.walls import Sides, distinct, overlaps
+from hardmax.cells.walls import Sides, cells_across, cells_behind, distinct, ordered_pairs, overlaps
 from hardmax.exact.quadratic import compare
 from hardmax.exactness import IntArray
 
@@ -51,26 +50,27 @@ def borders(subject: Subject) -> Borders:
 def find_borders(subject: Subject) -> Borders:
     """Every pair of cells that share a piece of a facet, found from labels and walls alone; dimension two and up."""
     levels, jumps = choice_levels(subject.graph)
-    inner = np.flatnonzero(subject.wall_column >= 0)
-    behind = np.full(len(inner), -1, dtype=np.int64)
-    steady = ~jumps[subject.wall_column[inner]]
-    if len(inner):
-        behind[steady] = cells_behind(subject, inner[steady])
+    inner, owner = np.flatnonzero(subject.wall_column >= 0), subject.facet_owner
+    behind = cells_across(subject.pieces, subject.plain_labels, subject.label_keys, ~jumps)[inner]
     has_one = behind >= 0
-    across = _codes(subject, subject.facet_owner[inner[has_one]], behind[has_one])
+    pairs = [np.stack([owner[inner[has_one]], behind[has_one]], axis=1)]
     open_facets = inner[~has_one]
     found, n_settled = _overlapping(subject, groups(subject, open_facets, levels))
-    covered = np.zeros(len(subject.pieces.walls), dtype=bool)
+    covered = np.zeros(len(owner), dtype=bool)
     covered[found] = True
-    left, owner = [], subject.facet_owner
-    more = [_codes(subject, *owner[found].T)]
+    pairs.append(owner[found])
     lonely = open_facets[~covered[open_facets]]
-    before = prefixes(subject.labels, levels) if len(lonely) else np.empty(0)
-    for facet in lonely.tolist():
-        others = _found_elsewhere(subject, facet, before[levels[subject.wall_column[facet]]])
-        more.append(_codes(subject, np.full(len(others), owner[facet]), others))
-        left += [] if len(others) else [facet]
-    return Borders(distinct(np.concatenate([across, *more])), n_settled, np.array(left, dtype=np.int64))
+    if len(lonely):
+        found = _found_elsewhere(subject, lonely, prefixes(subject.labels, levels)[levels[subject.wall_column[lonely]]])
+        pairs.append(np.stack([owner[found[:, 0]], found[:, 1]], axis=1))
+        lonely = np.setdiff1d(lonely, found[:, 0])
+    return Borders(_codes(np.concatenate(pairs), subject.n_cells), n_settled, lonely)
+
+
+def _codes(pairs: IntArray, n: int) -> IntArray:
+    """Pairs of cells below n as numbers i n + j, i < j, sorted and each once."""
+    found = ordered_pairs(pairs, n)
+    return np.asarray(found[:, 0] * n + found[:, 1])
 
 
 def _overlapping(subject: Subject, sides: Sides) -> tuple[IntArray, int]:
@@ -93,19 +93,26 @@ def _overlapping(subject: Subject, sides: Sides) -> tuple[IntArray, int]:
     return pairs[verdict == 1], len(doubtful)
 
 
-def _codes(subject: Subject, one: IntArray, two: IntArray) -> IntArray:
-    """Pairs of cells as numbers, the lower cell first."""
-    return np.asarray(np.minimum(one, two) * subject.n_cells + np.maximum(one, two))
-
-
-def _found_elsewhere(subject: Subject, facet: int, prefix: IntArray) -> IntArray:
-    """The cells of other winners that lie behind a facet, where several choices tie on one wall."""
-    cell, column = int(subject.facet_owner[facet]), int(subject.wall_column[facet])
-    other = subject.labels[:, column] != subject.labels[cell, column]
-    place = facet - int(subject.pieces.facet_start[cell])
-    rivals = np.flatnonzero((prefix == prefix[cell]) & other)
-    shared = [share_facet(subject.shape(cell), subject.shape(rival), place) for rival in rivals.tolist()]
-    return np.asarray(rivals[np.array(shared, dtype=bool)])
+def _found_elsewhere(subject: Subject, lonely: IntArray, before: IntArray) -> IntArray:
+    """Pairs (facet, cell), (n, 2): the cells of other winners that lie behind some facets, where several choices tie on
+    one wall. ``before`` (n_facets, n_cells) are numbers that agree where earlier choices do."""
+    owner, first = subject.facet_owner, subject.pieces.facet_start
+    if subject.in_rationals:
+        cell, chosen = owner[lonely], subject.labels.T[subject.wall_column[lonely]]
+        here = np.arange(len(lonely))
+        is_other = (before == before[here, cell][:, None]) & (chosen != chosen[here, cell][:, None])
+        place, behind = np.nonzero(is_other)
+        pairs = np.stack([lonely[place], behind], axis=1)
+        held = np.full(len(pairs), -1)
+    else:
+        pairs = cells_behind(subject.facets, lonely, before)
+        held = held_by_integers(subject, pairs)
+    doubtful = np.flatnonzero(held < 0)
+    subject.put_into_shape(np.unique([owner[pairs[doubtful, 0]], pairs[doubtful, 1]]))
+    for k, (facet, cell) in zip(doubtful.tolist(), pairs[doubtful].tolist(), strict=True):
+        i = int(owner[facet])
+        held[k] = share_facet(subject.shape(i), subject.shape(cell), facet - int(first[i]))
+    return np.asarray(pairs[held == 1])
 
 
 def links(subject: Subject) -> list[tuple[int, int]] | str:
@@ -152,7 +159,7 @@ def true_pairs(subject: Subject) -> IntArray:
         return borders(subject).codes
     found = links(subject)
     pairs = np.array([] if isinstance(found, str) else found, dtype=np.int64).reshape(-1, 2)
-    return distinct(_codes(subject, *pairs.T))
+    return _codes(pairs, subject.n_cells)
 
 
 def check_volume(subject: Subject) -> Check:
@@ -178,7 +185,8 @@ def check_volume(subject: Subject) -> Check:
 
 def check_adjacency(subject: Subject) -> Check:
     """Pairs are sorted, distinct, and exactly those of cells that share a facet."""
-    pairs, n = np.asarray(subject.cells.neighbours), subject.n_cells
+    true, n = true_pairs(subject), subject.n_cells
+    pairs = subject.claim("neighbours", np.stack(np.divmod(true, n), axis=1))
     if pairs.ndim != 2 or pairs.shape[1] != 2 or (len(pairs) and not 0 <= pairs.min() <= pairs.max() < n):
         return Check("adjacency", False, f"expected pairs of cells below {n}")
     claimed = pairs[:, 0] * n + pairs[:, 1]
@@ -186,7 +194,6 @@ def check_adjacency(subject: Subject) -> Check:
         claimed = distinct(claimed)
     if (pairs[:, 0] >= pairs[:, 1]).any() or len(claimed) < len(pairs):
         return Check("adjacency", False, "a pair is repeated, reversed, or joins a cell to itself")
-    true = true_pairs(subject)
     how = "end to end" if subject.dim == 1 else f"{borders(subject).n_settled} looked at in rationals"
     if not np.array_equal(claimed, true):
         strangers = np.setdiff1d(claimed, true, assume_unique=True)
@@ -195,4 +202,7 @@ def check_adjacency(subject: Subject) -> Check:
         words = "are said to be neighbours and share no facet" if len(strangers) else ""
         words = words or "share a facet and are not said to be neighbours"
         return Check("adjacency", False, f"cells {i} and {j} {words}")
-    return Check("adjacency", True, f"the {len(pairs)} pairs are those of cells that share a facet, {how}")
+    words = f"{len(pairs)} pairs of cells share a facet, {how}; none were claimed"
+    if "neighbours" not in subject.answers:
+        words = f"the {len(pairs)} pairs are those of cells that share a facet, {how}"
+    return Check("adjacency", True, words)

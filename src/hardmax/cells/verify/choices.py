@@ -11,8 +11,8 @@ from hardmax.cells.polytopes import SHARP
 from hardmax.cells.verify.check import Check
 from hardmax.cells.verify.corners import CornerError, ExactShape, facets_at_corners, is_closed, strays
 from hardmax.cells.verify.fixed_choices import exact_inputs, exact_outputs
-from hardmax.cells.verify.subject import Subject, random_numbers
-from hardmax.cells.walls import distinct, kernel_array
+from hardmax.cells.verify.subject import Subject
+from hardmax.cells.walls import distinct, kernel_array, random_numbers
 from hardmax.errors import PrecisionError, WeightError
 from hardmax.exact.quadratic import compare
 from hardmax.exact.rationals import rational

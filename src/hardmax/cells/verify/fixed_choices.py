@@ -58,41 +58,6 @@ def follow(graph: Graph, points: Array, labels: Array) -> Iterator[tuple[Array, 
     yield values[-1], row_of
 
 
-def needed_choices(graph: Graph, labels: Array) -> IntArray:
-    """Labels (n, n_choices) with 0 for choices that the output does not ask for along them, and what others chose, plus
-    1: where these agree the output is one polynomial, computed from the same numbers in the same way.
-
-    Of what a ReLU that is off was given nothing is asked for, and nothing of scores: attention hands on which option it
-    chose.
-    """
-    needed, n, stop = np.zeros(labels.shape, dtype=np.int64), len(labels), labels.shape[1]
-    asked: list[Any] = [np.zeros((n, *graph.shape_of(value)), dtype=bool) for value in range(len(graph.nodes) + 1)]
-    asked[-1][:] = True
-    for index in range(len(graph.nodes) - 1, -1, -1):
-        node, here = graph.nodes[index], asked[index + 1]
-        if isinstance(node.operation, op.Choice):
-            source = asked[node.inputs[0]]
-            size = 1 if isinstance(node.operation, op.Relu) else source.shape[-1]
-            options = source.reshape(n, -1, size)
-            part, stop = slice(stop - options.shape[1], stop), stop - options.shape[1]
-            chosen = labels[:, part].astype(np.int64)
-            is_asked = here.reshape(n, options.shape[1], -1).any(axis=2)
-            needed[:, part] = np.where(is_asked, chosen + 1, 0)
-            if isinstance(node.operation, op.Relu):
-                options |= (is_asked & ((chosen == 1) | (node.operation.slope != 0)))[..., None]
-            elif not isinstance(node.operation, op.Hardmax):
-                options |= is_asked[..., None]
-            continue
-        for value in node.inputs:
-            if isinstance(node.operation, op.Linear):
-                asked[value] |= here.astype(np.float32) @ (node.operation.weight != 0).astype(np.float32) > 0
-            elif isinstance(node.operation, op.Add) and asked[value].shape == here.shape:
-                asked[value] |= here
-            else:
-                asked[value] |= here.reshape(n, -1).any(axis=1).reshape(n, *(1,) * (asked[value].ndim - 1))
-    return needed
-
-
 def _chosen(operation: op.Operation, rows: Array, chosen: IntArray) -> Array:
     """What a choosing node hands on: rows are (n, choices, size), chosen (n, choices)."""
     if isinstance(operation, op.Relu):

@@ -183,16 +183,32 @@ def _settled_cells(subject: Subject, found: Settled, proofs: Any, cells: IntArra
 
 def apart_by_integers(subject: Subject, pairs: IntArray) -> BoolArray:
     """Which pairs of facets (n, 2) of the two sides of walls certainly do not overlap, by integers of corners."""
-    from hardmax.cells.verify._corner_kernels import apart_in_integers, find_integers
+    from hardmax.cells.verify._corner_kernels import apart_in_integers
+
+    facets = subject.facets
+    apart: BoolArray = apart_in_integers(pairs, facets.owner, *_in_integers(subject, facets.owner[pairs]))
+    return apart
+
+
+def held_by_integers(subject: Subject, pairs: IntArray) -> IntArray:
+    """Of pairs (facet, cell) behind walls on which choices tie: 1 where the cell holds the facet, 0 where they share no
+    piece of it, -1 where integers of corners do not tell."""
+    from hardmax.cells.verify._corner_kernels import held_in_integers
+
+    held: IntArray = held_in_integers(pairs, *_in_integers(subject, subject.facets.owner[pairs[:, 0]]))
+    return held
+
+
+def _in_integers(subject: Subject, cells: IntArray) -> tuple[Any, ...]:
+    """The corners of facets, shapes, walls, and integers of corners, looked for in some cells."""
+    from hardmax.cells.verify._corner_kernels import find_integers
 
     found, facets = subject.settled, subject.facets
     first, whole = found.proofs.first, found.proofs.whole
     if len(whole) == 1:
         whole = np.zeros((len(first), 2 * subject.dim + 1))
-    find_integers(distinct(facets.owner[pairs].reshape(-1)), subject.shapes, _walls(found), first, whole)
-    arrays = (facets.owner, facets.corner_start, facets.corner, subject.shapes, _walls(found), whole)
-    apart: BoolArray = apart_in_integers(pairs, *arrays)
-    return apart
+    find_integers(distinct(cells.reshape(-1)), subject.shapes, _walls(found), first, whole)
+    return facets.corner_start, facets.corner, subject.shapes, _walls(found), whole
 
 
 def _domain_rows(subject: Subject, rows: Rows) -> None:

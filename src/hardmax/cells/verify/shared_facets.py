@@ -51,16 +51,6 @@ def choice_levels(graph: Graph) -> tuple[IntArray, BoolArray]:
     return np.concatenate(levels), np.concatenate(jumps)
 
 
-def cells_behind(subject: Subject, facets: IntArray) -> IntArray:
-    """For facets inside the domain the cell whose label differs in the facet's choice alone, (n,); -1 for none."""
-    from hardmax.cells.verify._label_kernels import cells_one_apart
-
-    weights, keys = subject.label_keys
-    owner, column, rival = subject.facet_owner[facets], subject.wall_column[facets], subject.wall_rival[facets]
-    found: IntArray = cells_one_apart(subject.plain_labels, keys, weights, owner, column, rival)
-    return found
-
-
 def groups(subject: Subject, facets: IntArray, levels: IntArray) -> Sides:
     """Facets on the two sides of each wall: same choices of earlier levels, same choice, same pair of winners."""
     labels, cell, column = subject.labels, subject.facet_owner[facets], subject.wall_column[facets]

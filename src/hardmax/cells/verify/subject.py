@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from hardmax.cells.verify.corners import ExactShape
 from hardmax.cells.verify.fixed_choices import exact_cells
 from hardmax.cells.verify.settled import Settled, settle
-from hardmax.cells.walls import facets_of, incidences, kernel_array
+from hardmax.cells.walls import facets_of, incidences, kernel_array, label_keys
 from hardmax.exactness import BoolArray, Exactness, FloatArray, IntArray
 from hardmax.networks import operations as op
 
@@ -42,6 +42,16 @@ class Subject:
         self.in_rationals = thorough or cells.exactness is Exactness.EXACT
         self._shapes: dict[int, ExactShape] = {}
         self.memory: dict[str, Any] = {}  # what several checks ask for
+        self.answers: dict[str, IntArray] = {}  # what the complex was not asked for yet, as found here
+
+    def claim(self, name: str, found: IntArray) -> NDArray[Any]:
+        """What the complex says of its neighbours, ``map_of`` or ``region_of``. One that was not asked yet has claimed
+        nothing; it takes what was found here, if all is well, rather than answering by less independent means. Where
+        it is estimated it is asked now: what is found of floats is no better than what they say."""
+        if name not in vars(self.cells) and not self.is_estimated:
+            self.answers[name] = found
+            return found
+        return np.asarray(getattr(self.cells, name))
 
     def shape(self, index: int) -> ExactShape:
         """Cell ``index`` in rationals."""
@@ -140,12 +150,8 @@ class Subject:
 
     @cached_property
     def label_keys(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-        """Random weights (n_choices,), and the sum of each label's entries times them, (n_cells,): labels with other
-        sums differ."""
-        from hardmax.cells.verify._label_kernels import label_sums
-
-        weights = random_numbers(self.labels.shape[1])
-        return weights, label_sums(self.plain_labels, weights)
+        """Weights of choices and sums of labels, as in ``walls.label_keys``."""
+        return label_keys(self.labels)
 
     @cached_property
     def shapes(self) -> Any:
@@ -214,12 +220,6 @@ class Subject:
     def is_quadratic(self) -> bool:
         """Whether data tensors are multiplied on a line: scores may be quadratic, and a label own several intervals."""
         return self.dim == 1 and any(isinstance(node.operation, op.MatMul | op.Multiply) for node in self.graph.nodes)
-
-
-@lru_cache(maxsize=16)
-def random_numbers(n: int) -> NDArray[np.uint64]:
-    """As many odd numbers, the same ones each time."""
-    return np.random.default_rng(0).integers(0, 1 << 63, size=n, dtype=np.uint64) | np.uint64(1)
 
 
 def _read_only(array: NDArray[Any]) -> NDArray[Any]:

@@ -4,7 +4,8 @@ The checks together prove a complete complex right. Each polytope's corners are 
 choices win, none missing; labels differ, so no two polytopes overlap; behind every facet inside the domain lies a
 cell, so nothing is missing (``verify.adjacency`` has the proof). Which cells share facets follows from labels, or from
 linear programs on walls, and the claimed pairs must be those, all of them; maps are compared with one another, and
-regions are joined from both. Claimed errors must be true, and no looser than ``verify.choices.LOOSENESS`` times what
+regions are joined from both. A complex that was not asked for these before has claimed nothing, and takes what was
+found here. Claimed errors must be true, and no looser than ``verify.choices.LOOSENESS`` times what
 one rounding of each operation explains, or than ``SHARP`` of a corner's coordinates. Guards and maps are recomputed
 along the labels, not by the engines.
 
@@ -73,7 +74,8 @@ def verify(cells: CellComplex, *, thorough: bool = False) -> Verification:
     Parameters
     ----------
     cells : what ``hm.enumerate_cells`` or ``hm.load_cells`` returned. An incomplete complex is checked as a
-        part: cells may be missing, and its adjacency and regions are not asked for.
+        part: cells may be missing, and its adjacency and regions are not asked for. Neighbours, maps and regions that
+        were asked for before are compared with what is found; others are kept as found, where every check passed.
     thorough : decide everything in rationals; always so for complexes of exactness "exact".
 
     Exactness: see ``Verification.exactness``.
@@ -99,7 +101,11 @@ def verify(cells: CellComplex, *, thorough: bool = False) -> Verification:
     exactness = cells.exactness
     if check_flag("thorough", thorough) and exactness is Exactness.CERTIFIED:
         exactness = Exactness.EXACT
-    return Verification(tuple(_checks(Subject(cells, thorough))), exactness)
+    subject = Subject(cells, thorough)
+    found = Verification(tuple(_checks(subject)), exactness)
+    if found.ok:
+        vars(cells).update(subject.answers)
+    return found
 
 
 def _checks(subject: Subject) -> list[Check]:
