@@ -249,57 +249,21 @@ class SpaceEngine:
         )
 
     def _run(self, pieces: Polytopes, guards: Guards, stage: Stage, limit: int, count_only: bool) -> tuple[Cut, int]:
-        from hardmax.cells.engines.space import _structures as layout
         from hardmax.cells.engines.space._stages import cut_generic, cut_polytopes
 
-        assert isinstance(pieces, Solids) and pieces.incidence is not None
-        rows = _all_terms(guards.coefficients, self.dim)
-        errors = guards.error
-        if errors is None or errors.shape[1] <= self.dim:
-            errors = np.zeros((len(rows), self.dim + 1))
-            if guards.error is not None:
-                errors[:, : guards.error.shape[1]] = guards.error
-        corners = _with_steady(pieces, guards.sources) if self._is_unbounded else pieces.corners
-        n = len(pieces)
-        stage_rows = layout.Guards(rows, errors, stage.table, stage.twin, stage.group_of_row, stage.first_relus)
-        batch = layout.Pieces(
-            pieces.vertex_start, corners, pieces.numbered, pieces.incidence, pieces.facet_start, pieces.walls,
-            pieces.lines,
-        )  # fmt: skip
-        coordinates = 2 * self.dim if self._is_unbounded else self.dim
-        mode = layout.Mode(self.dim, coordinates, self._is_unbounded, self.certified, self.certified)
+        assert isinstance(pieces, Solids)
+        batch, stage_rows, mode = self._arguments(pieces, guards, stage)
         is_rare = self.dim >= _MANY_CORNERS or not self.only_relus  # whether more is needed than generic networks do
+        n = len(pieces)
         doubtful = np.empty(n, dtype=np.int64)
-        label_type = stage.label_dtype
-        per_child = max(16, 5 * len(pieces.vertices) // max(1, 4 * n))
-        spread = 1.5 * self._spread.get(int(stage.columns[0]), 10.0)
-        most = 0 if count_only else min(max(8, _MOST_CORNERS // per_child), limit + 1024)
-        n_rows = int(stage.group_size.sum()) if n == 1 else 0
-        children_of_one = sum(comb(n_rows, k) for k in range(self.dim + 1))
-        capacity = min(max(int(spread * n), min(children_of_one, _MOST_OF_ONE), 1024), most)
-        columns = corners.shape[1]
-        if stage.is_last and self._is_unbounded and self.dim > 2:  # the plane needs both errors to order corners
-            columns = 2 * self.dim + 1
-        facets_per_child = max(8, 5 * len(pieces.walls) // max(1, 4 * n))
+        capacity, most = (0, 0) if count_only else self._expected(pieces, stage, limit)
         position, n_children = 0, 0
         all_doubtful: list[IntArray] = []
         parts: list[tuple[IntArray, Any, Solids]] = []
         while position < n:
             # read once: other threads may raise them meanwhile
             room, words = self._capacity, self._words
-            n_corners, n_facets = capacity * per_child, capacity * facets_per_child
-            room_for_corners, bits, lines, walls, starts, numbers, labels = _room_for(
-                ((n_corners, columns), np.float64),
-                ((n_corners, words), np.uint64),
-                ((0 if stage.is_last else n_facets, self.dim + 3), np.float64),
-                ((n_facets,), np.int64),
-                ((3, capacity + 1), np.int64),
-                ((0 if stage.is_last else n_corners,), np.uint32),
-                ((capacity, stage.n_choices), label_type),
-            )
-            starts[:2, 0] = 0
-            parents = starts[2, :capacity]
-            output = layout.Output(parents, labels, starts[0], room_for_corners, numbers, bits, starts[1], walls, lines)
+            output = self._output(batch, stage, capacity, words)
             before = position
             position, children, used, facets, n_doubtful, status = (cut_polytopes if is_rare else cut_generic)(
                 position,
@@ -338,13 +302,69 @@ class SpaceEngine:
         self._spread[column] = max(0.8 * self._spread.get(column, 0.0), n_children / max(1, position))
         joined = all_doubtful[0] if len(all_doubtful) == 1 else np.concatenate([doubtful[:0], *all_doubtful])
         if not parts:
-            nothing = pieces.take(0, 0)
-            no_labels = np.empty((0, stage.n_choices), dtype=label_type)
-            return Cut(np.empty(0, dtype=np.int64), no_labels, nothing, joined, position), n_children
+            no_labels = np.empty((0, stage.n_choices), dtype=stage.label_dtype)
+            parts = [(np.empty(0, dtype=np.int64), no_labels, pieces.take(0, 0))]
         if len(parts) == 1:
             return Cut(*parts[0], joined, position), n_children
         parents, labels = (np.concatenate([part[k] for part in parts]) for k in (0, 1))
         return Cut(parents, labels, Solids.join([part[2] for part in parts]), joined, position), n_children
+
+    def _arguments(self, pieces: Solids, guards: Guards, stage: Stage) -> tuple[Any, Any, Any]:
+        """Pieces, guards and mode as the kernel takes them."""
+        from hardmax.cells.engines.space import _structures as layout
+
+        rows, errors = _all_terms(guards.coefficients, self.dim), guards.error
+        if errors is None or errors.shape[1] <= self.dim:
+            errors = np.zeros((len(rows), self.dim + 1))
+            if guards.error is not None:
+                errors[:, : guards.error.shape[1]] = guards.error
+        corners = _with_steady(pieces, guards.sources) if self._is_unbounded else pieces.corners
+        batch = layout.Pieces(
+            pieces.vertex_start, corners, pieces.numbered, pieces.incidence, pieces.facet_start, pieces.walls,
+            pieces.lines,
+        )  # fmt: skip
+        coordinates = 2 * self.dim if self._is_unbounded else self.dim
+        return (
+            batch,
+            layout.Guards(rows, errors, stage.table, stage.twin, stage.group_of_row, stage.first_relus),
+            layout.Mode(self.dim, coordinates, self._is_unbounded, self.certified, self.certified),
+        )
+
+    def _expected(self, pieces: Solids, stage: Stage, limit: int) -> tuple[int, int]:
+        """Children to have room for at first, and at most."""
+        n = len(pieces)
+        most = min(max(8, _MOST_CORNERS // _a_child(16, pieces.vertex_start)), limit + 1024)
+        n_rows = int(stage.group_size.sum()) if n == 1 else 0
+        children_of_one = sum(comb(n_rows, k) for k in range(self.dim + 1))
+        spread = 1.5 * self._spread.get(int(stage.columns[0]), 10.0)
+        return min(max(int(spread * n), min(children_of_one, _MOST_OF_ONE), 1024), most), most
+
+    def _output(self, batch: Any, stage: Stage, capacity: int, words: int) -> Any:
+        """Room for so many children, with facets in so many words."""
+        from hardmax.cells.engines.space import _structures as layout
+
+        columns = batch.corners.shape[1]
+        if stage.is_last and self._is_unbounded and self.dim > 2:  # the plane needs both errors to order corners
+            columns = 2 * self.dim + 1
+        n_corners = capacity * _a_child(16, batch.vertex_start)
+        n_facets = capacity * _a_child(8, batch.facet_start)
+        corners, bits, lines, walls, starts, numbers, labels = _room_for(
+            ((n_corners, columns), np.float64),
+            ((n_corners, words), np.uint64),
+            ((0 if stage.is_last else n_facets, self.dim + 3), np.float64),
+            ((n_facets,), np.int64),
+            ((3, capacity + 1), np.int64),
+            ((0 if stage.is_last else n_corners,), np.uint32),
+            ((capacity, stage.n_choices), stage.label_dtype),
+        )
+        starts[:2, 0] = 0
+        return layout.Output(starts[2, :capacity], labels, starts[0], corners, numbers, bits, starts[1], walls, lines)
+
+
+def _a_child(least: int, start: IntArray) -> int:
+    """Corners, or facets, to have room for in a child: a quarter more than its parents have."""
+    n = len(start) - 1
+    return max(least, 5 * int(start[-1]) // max(1, 4 * n))
 
 
 @lru_cache
