@@ -87,6 +87,12 @@ def _output(module: Any, linears: dict[str, Any]) -> dict[str, Any]:
         if inside:
             last = list(inside)[-1]
             usual[last] = inside[last]
+            # a second head of the same classes, which a model with a teacher averages with the first
+            usual |= {
+                key: other
+                for key, other in linears.items()
+                if key.startswith(f"{name}_") and other.weight.shape == inside[last].weight.shape
+            }
     if usual:
         labels = getattr(getattr(module, "config", None), "num_labels", None)
         fitting = {key: other for key, other in usual.items() if len(other.weight) == labels}

@@ -51,6 +51,9 @@ def chosen_tensor(shapes: dict[str, Sequence[int]], layer: str | None, where: st
         for end in ends:
             found = [name for name in tables if name == end or name.endswith(f".{end}")]
             found = [name for name in found if not any(part.isdigit() for part in name.split("."))]  # of inner layers
+            if len(found) == 1 and ends is OUTPUT_NAMES:  # a second head of the same classes may be averaged with it
+                stem, shape = f"{found[0].removesuffix('.weight')}_", shapes[found[0]]
+                found += [name for name in tables if name.startswith(stem) and shapes[name] == shape]
             if len(found) == 1:
                 return found[0]
             if len(found) > 1:
