@@ -573,3 +573,49 @@ def test_files_of_older_families_need_no_name_of_a_layer(family, tmp_path):
     base, _ = np.linalg.qr(audit.weights)
     rest = scores - audit.bias
     assert np.abs(rest - rest @ base @ base.T).max() < 1e-4 * np.abs(scores).max()
+
+
+def test_a_second_head_of_the_same_classes_is_not_passed_over(tmp_path):
+    """Models with a teacher (LeViT, distilled DeiT of timm) answer by the mean of two layers."""
+    torch = pytest.importorskip("torch", reason="needs torch, which is not installed")
+
+    class Distilled(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.head_in, self.head, self.head_dist = (torch.nn.Linear(2, n) for n in (2, 3, 3))
+
+    rows = ("F32", [3, 2], WEIGHTS.tobytes())
+    path = _safetensors(tmp_path / "m.safetensors", {"head.weight": rows, "head_dist.weight": rows})
+    for source, names in ((Distilled(), r"head \(3 x 2\), head_dist"), (path, r"head\.weight \(3 x 2\), head_dist")):
+        with pytest.raises(ParameterError, match=rf"2 layers may be the output.*{names}"):
+            hm.audit_classes(source)
+    assert hm.audit_classes(path, layer="head").n_classes == 3
+
+
+def test_models_that_hide_scores_or_carry_adapters_are_refused(tmp_path):
+    """Their scores are not those of the rows: Chameleon's image tokens never win, an adapter adds to the rows."""
+    torch = pytest.importorskip("torch", reason="needs torch, which is not installed")
+    path = _safetensors(tmp_path / "m.safetensors", {"lm_head.weight": ("F32", [3, 2], WEIGHTS.tobytes())})
+    (tmp_path / "config.json").write_text(json.dumps({"architectures": ["ChameleonForConditionalGeneration"]}))
+    hiding = type("ChameleonForConditionalGeneration", (torch.nn.Sequential,), {})()
+    hiding.add_module("lm_head", torch.nn.Linear(2, 3))
+    for source in (path, hiding):
+        with pytest.raises(OperatorError, match="hides the scores of its image tokens"):
+            hm.audit_classes(source)
+        assert hm.audit_classes(source, layer="lm_head").n_classes == 3
+
+    class Linear(torch.nn.Module):  # as peft has it
+        def __init__(self):
+            super().__init__()
+            self.base_layer, self.lora_A = torch.nn.Linear(2, 3), torch.nn.Linear(2, 1)
+            self.lora_B = torch.nn.Linear(1, 3)
+
+        @property
+        def weight(self):
+            return self.base_layer.weight
+
+    for model in (torch.nn.Sequential(Linear()), Linear()):
+        with pytest.raises(OperatorError, match="merge the adapter"):
+            hm.audit_classes(model)
+    inside = torch.nn.Sequential(Linear(), torch.nn.Linear(3, 4))  # an adapter elsewhere changes no row
+    assert hm.audit_classes(inside).n_classes == 4

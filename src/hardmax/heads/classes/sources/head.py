@@ -51,6 +51,12 @@ IN_TWO_PARTS = (
     "another, (classes, hidden size), and pass them with cls.predictions.bias"
 )
 
+#: Of Chameleon, in models and files alike.
+HIDES_WORDS = (
+    "behind the output layer Chameleon hides the scores of its image tokens, which no row shows; pass the rows and "
+    "biases of the other tokens, or name the layer with layer= to ask about its rows alone"
+)
+
 #: Bounds of what activations give in real numbers, those of x sigmoid(x) and GELU (of both forms) rounded down; a
 #: runtime that rounds can leave them by a unit in the last place of its own numbers.
 BOXES: dict[str, tuple[float, float]] = {

@@ -9,7 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import OperatorError, ParameterError
-from hardmax.heads.classes.sources.head import BOXES, FINAL_BIAS, IN_TWO_PARTS, ClassHead, arrays_head, listed_layers
+from hardmax.heads.classes.sources.head import (
+    BOXES,
+    FINAL_BIAS,
+    HIDES_WORDS,
+    IN_TWO_PARTS,
+    ClassHead,
+    arrays_head,
+    listed_layers,
+)
 
 #: Attributes under which modules keep their output layer.
 _USUAL = ("lm_head", "classifier", "score", "head", "fc", "output", "out_proj", "decoder", "cls")
@@ -55,6 +63,8 @@ def torch_head(module: Any, layer: str | None) -> ClassHead:
     if len(found) == 1:
         ((name, part),) = found.items()
         _refuse_behind(module, part, where)
+        if where.startswith("Chameleon"):
+            raise OperatorError(f"{where}: {HIDES_WORDS}")
         return _fronted(_read(part, f"{where}: layer {name!r}" if name else where, module), module, part)
     if not linears:
         raise OperatorError(f"{where}: expected a module with a linear output layer, found no linear layer in it")
@@ -77,6 +87,12 @@ def _output(module: Any, linears: dict[str, Any]) -> dict[str, Any]:
         if inside:
             last = list(inside)[-1]
             usual[last] = inside[last]
+            # a second head of the same classes, which a model with a teacher averages with the first
+            usual |= {
+                key: other
+                for key, other in linears.items()
+                if key.startswith(f"{name}_") and other.weight.shape == inside[last].weight.shape
+            }
     if usual:
         labels = getattr(getattr(module, "config", None), "num_labels", None)
         fitting = {key: other for key, other in usual.items() if len(other.weight) == labels}
@@ -125,6 +141,11 @@ def _is_linear(part: Any) -> bool:
 
 
 def _read(part: Any, where: str, module: Any) -> ClassHead:
+    if any(hasattr(one, "base_layer") and any(inner is part for inner in one.modules()) for one in module.modules()):
+        raise OperatorError(
+            f"{where} has an adapter, so that its weights are not those it computes with; merge the adapter first "
+            "(model.merge_and_unload())"
+        )
     if any(type(one).__name__ == "MobileBertLMPredictionHead" and one.decoder is part for one in module.modules()):
         raise OperatorError(f"{where}: {IN_TWO_PARTS}")
     weights, bias = _numbers(part.weight), getattr(part, "bias", None)

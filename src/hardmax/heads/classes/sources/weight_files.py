@@ -13,7 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.errors import FileFormatError, HardmaxError, OperatorError, ParameterError
-from hardmax.heads.classes.sources.head import FINAL_BIAS, IN_TWO_PARTS, ClassHead, arrays_head, listed_layers
+from hardmax.heads.classes.sources.head import (
+    FINAL_BIAS,
+    HIDES_WORDS,
+    IN_TWO_PARTS,
+    ClassHead,
+    arrays_head,
+    listed_layers,
+)
 from hardmax.networks.files.gguf_files import read_gguf
 from hardmax.networks.files.opening import open_file, refusing, shown, text_of
 
@@ -44,6 +51,9 @@ def chosen_tensor(shapes: dict[str, Sequence[int]], layer: str | None, where: st
         for end in ends:
             found = [name for name in tables if name == end or name.endswith(f".{end}")]
             found = [name for name in found if not any(part.isdigit() for part in name.split("."))]  # of inner layers
+            if len(found) == 1 and ends is OUTPUT_NAMES:  # a second head of the same classes may be averaged with it
+                stem, shape = f"{found[0].removesuffix('.weight')}_", shapes[found[0]]
+                found += [name for name in tables if name.startswith(stem) and shapes[name] == shape]
             if len(found) == 1:
                 return found[0]
             if len(found) > 1:
@@ -102,6 +112,8 @@ def safetensors_head(path: Path, layer: str | None) -> ClassHead:
         config = _beside(path, "config.json")
         shapes: dict[str, Sequence[int]] = {name: shape for name, (_, shape, _) in entries.items()}
         name = chosen_tensor(shapes, layer, where, _scores_words(config))
+        if layer is None and str(config.get("architectures")).startswith("['Chameleon"):
+            raise OperatorError(f"{where}: {HIDES_WORDS}")
         other = f"{name.removesuffix('.weight')}.bias"
         rows, bias = read(name), read(other) if other in entries else None
         if bias is None and name.endswith(TIED_NAMES) and "cls.predictions.dense.weight" in entries:
