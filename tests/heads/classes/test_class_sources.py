@@ -24,7 +24,7 @@ def _onnx(path, build, outputs=("y",), metadata=None, dims=("n", 2)):
     graph = onnx.helper.make_graph(
         nodes,
         "g",
-        [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, list(dims))],
+        [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, dims)],
         [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in outputs],
         [onnx.numpy_helper.from_array(array, name) for name, array in constants.items()],
     )
@@ -170,6 +170,7 @@ def test_a_choice_among_the_classes_is_no_linear_output(tmp_path, axis):
     [
         (("n", 2), ("Softmax", {"axis": 0}), "Softmax along another axis"),
         (("n", "t", 2), ("Softmax", {"axis": 1}), "Softmax along another axis"),
+        (None, ("Softmax", {"axis": 1}), "Softmax along another axis .* as far as the file tells: 'm' has no rank"),
         (("n", 2), ("ArgMax", {}), "ArgMax along another axis"),
         (("n", 2), ("TopK", {"largest": 0}, np.int64([1])), "a TopK of the smallest"),
         (("n", 2), ("Reshape", {}, np.int64([-1, 3, 1])), "a Reshape that divides the classes"),

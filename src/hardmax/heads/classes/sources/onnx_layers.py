@@ -239,7 +239,8 @@ class _Graph:
             if node.op == "ReduceMax" and self._reduces(node, place):
                 break  # no classes are left
             if node.op in _ALONG and self._orders_others(node, place):
-                return f"{node.op} along another axis than that of the classes"
+                doubt = "" if place.rank is not None else f", as far as the file tells: {node.inputs[0]!r} has no rank"
+                return f"{node.op} along another axis than that of the classes{doubt}"
             if node.attributes.get("largest", 1) == 0:
                 return "a TopK of the smallest"
             if node.op == "ArgMax":
@@ -254,7 +255,7 @@ class _Graph:
         all axes from theirs on."""
         if self.model.opset < 13 and node.op not in ("ArgMax", "TopK"):
             return place.axis >= 0 and int(node.attributes.get("axis", 1)) > place.axis
-        return place.is_axis(int(node.attributes.get("axis", _ALONG[node.op]))) is False
+        return not place.is_axis(int(node.attributes.get("axis", _ALONG[node.op])))
 
     def _ranked(self, node: OnnxNode, place: Place | None) -> Place | None:
         """The place with the rank that the file declares of what a node reads, or writes along the same axes."""
