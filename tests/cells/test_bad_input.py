@@ -104,6 +104,8 @@ def test_other_things_than_networks_are_refused():
     ("build", "error", "message"),
     [
         (lambda: hm.Segment([1.0, 2.0], [1.0, 2.0]), DomainError, "start and end coincide"),
+        (lambda: hm.Segment([-1e308], [1e308]), DomainError, "farther apart than the largest float"),
+        (lambda: hm.Plane.through([-1e308, 0], [1e308, 0], [0, 1]), DomainError, "farther apart than"),
         (lambda: hm.Segment([1.0], [1.0, 2.0]), ShapeError, r"start has shape \(1,\) and end \(2,\)"),
         (lambda: hm.Plane([0, 0, 0], [[1, 2, 3], [2, 4, 6]]), DomainError, "linearly dependent"),
         (lambda: hm.Plane([0, 0, 0], [[1, 2, 3], [0, 0, 0]]), DomainError, "linearly dependent"),

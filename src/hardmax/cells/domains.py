@@ -75,7 +75,7 @@ class Segment(Domain):
         first, last = finite_numbers("Segment start", start), finite_numbers("Segment end", end)
         if first.shape != last.shape:
             raise ShapeError(f"Segment: start has shape {first.shape} and end {last.shape}; expected the same")
-        if not (last - first).any():
+        if not _difference("Segment", first, last).any():
             raise DomainError("Segment: start and end coincide; a segment needs two distinct points")
         set_fields(self, start=first, end=last)
 
@@ -124,7 +124,7 @@ class Plane(Domain):
         if np.ndim(beyond := finite_numbers("Plane.through margin", margin)):
             raise ShapeError(f"Plane.through: expected one number as margin, got shape {beyond.shape}")
         span = (-float(beyond), 1.0 + float(beyond))
-        return cls(a, np.stack([b - a, c - a]), (span, span))
+        return cls(a, np.stack([_difference("Plane.through", a, point) for point in (b, c)]), (span, span))
 
     dim = 2
 
@@ -199,6 +199,15 @@ def _whole_space(name: str, dim: int, input_shape: Shape) -> tuple[FloatArray, F
 def _check_shape(name: str, shape: Shape, input_shape: Shape) -> None:
     if shape != input_shape:
         raise DomainError(f"{name}: its points have shape {shape} but the network's inputs have shape {input_shape}")
+
+
+def _difference(name: str, first: FloatArray, last: FloatArray) -> FloatArray:
+    """``last - first``, refused where it is beyond all floats."""
+    with np.errstate(over="ignore"):
+        direction: FloatArray = last - first
+    if not np.isfinite(direction).all():
+        raise DomainError(f"{name}: its points are farther apart than the largest float; take points that are nearer")
+    return direction
 
 
 def _dependent(first: FloatArray, second: FloatArray) -> bool:
