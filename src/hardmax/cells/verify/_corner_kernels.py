@@ -560,7 +560,7 @@ def apart_in_integers(pairs, owner, corner_start, corners, shapes, walls, wholes
 
 @kernel(nogil=True, vectors=False)
 def held_in_integers(pairs, corner_start, corners, shapes, walls, wholes):
-    """Of pairs (facet, cell) 1 where the cell shares a piece of the facet, 0 where it does not, -1 where neither is known:
+    """Of pairs (facet, cell) 1 where the cell shares a piece of the facet, 0 where it does not, else -1:
     where walls and corners have integers (lemma "a cell behind a facet")."""
     found = np.full(len(pairs), -1)
     for i in range(len(pairs)):
