@@ -518,9 +518,9 @@ def _find_whole(system, walls, shapes, corner, facets, whole):
 @borrowing(nogil=True)
 def _sides_of(row, corners, shapes, walls, wholes):
     """How many of some corners lie before a row's wall and behind it, and of how many neither that nor that they lie on
-    it is certain, by integers."""
+    it is certain, by integers; and which of the first 64 lie before it, as bits."""
     dim, shift, normal, is_far = shapes.points.shape[1], walls.lattice[row], walls.value[row, 1:], len(shapes.ends) > 0
-    n_before, n_behind, n_unknown = 0, 0, 0
+    n_before, n_behind, n_unknown, before, bit = 0, 0, 0, np.uint64(0), np.uint64(1)
     for corner in corners:
         whole = wholes[corner]
         value = whole_value(normal, shift, walls.value[row, 0], whole[1 : dim + 1], whole[0])
@@ -531,13 +531,15 @@ def _sides_of(row, corners, shapes, walls, wholes):
         elif side != 0.0:
             n_before += 1 if side > 0.0 else 0
             n_behind += 1 if side < 0.0 else 0
-    return n_before, n_behind, n_unknown
+            before |= bit if side > 0.0 else np.uint64(0)
+        bit <<= np.uint64(1)
+    return n_before, n_behind, n_unknown, before
 
 
 @borrowing(nogil=True)
 def _is_behind(row, corners, shapes, walls, wholes):
     """Whether all of some corners have integers and certainly lie on a row's wall or behind it."""
-    n_before, _, n_unknown = _sides_of(row, corners, shapes, walls, wholes)
+    n_before, _, n_unknown, _ = _sides_of(row, corners, shapes, walls, wholes)
     return n_before == 0 and n_unknown == 0 and len(corners) > 0
 
 
@@ -558,22 +560,24 @@ def apart_in_integers(pairs, owner, corner_start, corners, shapes, walls, wholes
 
 @kernel(nogil=True, vectors=False)
 def held_in_integers(pairs, corner_start, corners, shapes, walls, wholes):
-    """Of pairs (facet, cell) whether the cell holds the facet (1), meets it in less than a piece of it (0), or neither
-    is known (-1): where walls and corners have integers (lemma "a cell behind a facet")."""
+    """Of pairs (facet, cell) 1 where the cell shares a piece of the facet, 0 where it does not, else -1:
+    where walls and corners have integers (lemma "a cell behind a facet")."""
     found = np.full(len(pairs), -1)
     for i in range(len(pairs)):
         facet, cell = pairs[i]
-        ours, is_held = corners[corner_start[facet] : corner_start[facet + 1]], True
+        ours = corners[corner_start[facet] : corner_start[facet + 1]]
+        inside = ~np.uint64(0) >> np.uint64(64 - min(max(1, len(ours)), 64))
         for row in range(shapes.facet_start[cell], shapes.facet_start[cell + 1]):
             if walls.infinite[row] != 0.0:
                 continue
-            n_before, n_behind, n_unknown = 0, 0, 1
+            n_before, n_behind, n_unknown, before = 0, 0, 1, np.uint64(0)
             if _is_exact(walls, row):
-                n_before, n_behind, n_unknown = _sides_of(row, ours, shapes, walls, wholes)
-            is_held = is_held and n_behind + n_unknown == 0
+                n_before, n_behind, n_unknown, before = _sides_of(row, ours, shapes, walls, wholes)
+            if n_behind + n_unknown > 0:
+                inside &= before
             if n_before + n_unknown == 0 and n_behind > 0:
                 found[i] = 0
-        if is_held and len(ours) > 0:
+        if found[i] < 0 and inside != 0 and len(ours) > 0:
             found[i] = 1
     return found
 

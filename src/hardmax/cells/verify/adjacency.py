@@ -85,7 +85,8 @@ def _overlapping(subject: Subject, sides: Sides) -> tuple[IntArray, int]:
         pairs, verdict = overlaps(
             subject.facets, sides, subject.graph, alike, lambda rest: apart_by_integers(subject, rest)
         )
-    doubtful, owner, first = np.flatnonzero(verdict < 0), subject.facet_owner, subject.pieces.facet_start
+    owner, first = subject.facet_owner, subject.pieces.facet_start
+    doubtful = np.flatnonzero(verdict < 0)
     subject.put_into_shape(np.unique(owner[pairs[doubtful]]))
     for k, (one, two) in zip(doubtful.tolist(), pairs[doubtful].tolist(), strict=True):
         i, j = int(owner[one]), int(owner[two])

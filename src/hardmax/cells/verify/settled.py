@@ -191,8 +191,8 @@ def apart_by_integers(subject: Subject, pairs: IntArray) -> BoolArray:
 
 
 def held_by_integers(subject: Subject, pairs: IntArray) -> IntArray:
-    """Of pairs (facet, cell) behind walls on which choices tie: 1 where the cell holds the facet, 0 where they share no
-    piece of it, -1 where integers of corners do not tell."""
+    """Of pairs (facet, cell) of other labels 1 where the cell shares a piece of the facet, 0 where it does not and
+    -1 where that is not known, by integers of corners."""
     from hardmax.cells.verify._corner_kernels import held_in_integers
 
     held: IntArray = held_in_integers(pairs, *_in_integers(subject, subject.facets.owner[pairs[:, 0]]))
