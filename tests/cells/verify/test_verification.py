@@ -419,3 +419,18 @@ def test_what_was_not_asked_for_before_is_kept_as_verified_and_only_where_all_is
         assert hm.verify(fresh, thorough=True).ok
         wrong = copied(asked, keeps_claims=False, vertices=asked.pieces.vertices + 1e-3)
         assert not hm.verify(wrong).ok and not claims.keys() & vars(wrong).keys()
+
+
+def test_choices_that_are_cut_together_have_one_error_bound():
+    """A head of small scores beside one of large ones: its walls have the large ones' bound, and that is no fault."""
+    small = hm.Head([[-100.0], [-0.02]], [[-0.2], [0.002]], query=[[0.0, 0.002]])
+    large = hm.Head(
+        [[-200.0], [-20.0], [-1.0], [0.0]],
+        [[-1e-3], [20.0], [1e-3], [0.2]],
+        query=[[10.0, -0.2]],
+        query_bias=[10.0],
+        biases=[-0.1, -0.01, 0.2, 0.001],
+    )
+    net = hm.Network([hm.Attention([small, large]), hm.Affine([[100.0, 0.0]])], 2)
+    report = hm.verify(hm.enumerate_cells(net, hm.Box([0.999, -101.0], [1.001, 99.0])))
+    assert report.ok, report

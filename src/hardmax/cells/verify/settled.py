@@ -21,6 +21,7 @@ from hardmax.exact.rationals import ZERO_LATTICE
 from hardmax.exact.rounding import LONG_BITS, LONG_ROUNDOFF, SAFETY, UNDERFLOW, UNIT_ROUNDOFF, dot_error
 from hardmax.exactness import BoolArray, FloatArray, IntArray
 from hardmax.networks import operations as op
+from hardmax.networks.slices.stages import Plan
 
 if TYPE_CHECKING:
     from hardmax.cells.verify.subject import Subject
@@ -85,6 +86,8 @@ def settle(subject: Subject) -> Settled:
     n_terms = 3 if subject.is_quadratic else subject.dim + 1
     guard_units, map_units = roundings(graph, subject.domain, subject.is_quadratic)
     by_choice = np.repeat(np.reshape([*guard_units], (-1, n_terms)), graph.choice_counts, axis=0)
+    for stage in Plan.of(graph).stages:  # choices that are cut together have one bound
+        by_choice[stage.columns] = by_choice[stage.columns].max(axis=0)
     jumps = any(isinstance(node.operation, op.Hardmax) for node in graph.nodes)
     functions = Functions.unknown(0, n if jumps else 0, subject.dim, graph)
     rows = Rows.empty(len(pieces.walls), n_terms)
@@ -92,7 +95,7 @@ def settle(subject: Subject) -> Settled:
         np.zeros(n, dtype=bool),
         np.zeros(n, dtype=bool),
         rows,
-        # what explains the engines' errors, one number a tensor
+        # what explains the engines' errors, one number a stage
         np.concatenate([2.0 * by_choice, np.zeros((1, n_terms))]),
         np.full(len(pieces.vertices), np.inf),
         UNIT_ROUNDOFF * map_units[: subject.dim + 1] + UNDERFLOW,
