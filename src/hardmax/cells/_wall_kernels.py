@@ -208,8 +208,9 @@ def sorted_pairs(pairs, n):
     start = np.zeros(n + 1, np.int64)
     for i in range(len(pairs)):
         start[min(pairs[i, 0], pairs[i, 1]) + 1] += 1
-    start = np.cumsum(start)
-    end, others, count = start[:-1].copy(), np.empty(len(pairs), np.int64), 0
+    end, others, count = np.zeros(n, np.int64), np.empty(len(pairs), np.int64), 0
+    for low in range(n):
+        end[low], start[low + 1] = start[low], start[low] + start[low + 1]
     for i in range(len(pairs)):
         low, high = min(pairs[i, 0], pairs[i, 1]), max(pairs[i, 0], pairs[i, 1])
         place = end[low]
