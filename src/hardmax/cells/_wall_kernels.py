@@ -638,21 +638,21 @@ def _verdict(pair, places, facets, depends, room, first, second, sizes):
 
 
 @kernel(nogil=True)
-def cells_at_facets(lonely, before, facets):
+def cells_at_facets(lonely, levels, before, facets):
     """Pairs (facet, cell): the cells that may share a piece of some facets, of those with the same number ``before``
-    (facets, cells) as its own and another winner of the choice that makes it. One of a cell's rows may vanish all over
-    the facet, and none has all of the facet's corners behind it.
+    (levels, cells) as its own at the facet's level and another winner of the choice that makes it. One of a cell's rows
+    may vanish all over the facet, and none has all of the facet's corners behind it.
     """
     dim = facets.rows.shape[1] - 1
     numbers = np.empty((2, len(facets.rows)))
     sizes = Sizes(numbers[0], numbers[1], np.empty((len(facets.points), max(dim + 1, 5) + 2)))
     _measure(lonely, facets, sizes)
-    pairs, n = np.empty((64, 2), np.int64), 0
+    pairs, n, labels = np.empty((64, 2), np.int64), 0, facets.labels
     for i in range(len(lonely)):
-        facet = lonely[i]
+        facet, numbers_before = lonely[i], before[levels[i]]
         owner, column = facets.owner[facet], facets.column[facet]
         for cell in range(len(facets.facet_start) - 1):
-            if before[i, cell] != before[i, owner] or facets.labels[cell, column] == facets.labels[owner, column]:
+            if numbers_before[cell] != numbers_before[owner] or labels[cell, column] == labels[owner, column]:
                 continue
             has_wall, is_apart = False, False
             for row in range(facets.facet_start[cell], facets.facet_start[cell + 1]):

@@ -369,12 +369,12 @@ class Sides(NamedTuple):
         return np.concatenate([np.empty((0, 2), dtype=np.int64), *(np.stack(s, axis=-1).reshape(-1, 2) for s in sides)])
 
 
-def cells_behind(facets: Any, lonely: IntArray, before: IntArray) -> IntArray:
+def cells_behind(facets: Any, lonely: IntArray, levels: IntArray, before: IntArray) -> IntArray:
     """Pairs (facet, cell), (n, 2), of some facets and of all cells that may lie behind them, where several choices tie
-    on one wall. ``before`` (n_facets, n_cells) are numbers of earlier choices, which such cells share."""
+    on one wall. ``before`` (levels, n_cells) are numbers of earlier choices, which such cells share at the facet's."""
     from hardmax.cells._wall_kernels import cells_at_facets
 
-    found: IntArray = cells_at_facets(kernel_array(lonely), kernel_array(before), facets)
+    found: IntArray = cells_at_facets(kernel_array(lonely), kernel_array(levels), kernel_array(before), facets)
     return found
 
 

@@ -61,7 +61,7 @@ def find_borders(subject: Subject) -> Borders:
     pairs.append(owner[found])
     lonely = open_facets[~covered[open_facets]]
     if len(lonely):
-        found = _found_elsewhere(subject, lonely, prefixes(subject.labels, levels)[levels[subject.wall_column[lonely]]])
+        found = _found_elsewhere(subject, lonely, levels)
         pairs.append(np.stack([owner[found[:, 0]], found[:, 1]], axis=1))
         lonely = np.setdiff1d(lonely, found[:, 0])
     return Borders(_codes(np.concatenate(pairs), subject.n_cells), n_settled, lonely)
@@ -94,19 +94,21 @@ def _overlapping(subject: Subject, sides: Sides) -> tuple[IntArray, int]:
     return pairs[verdict == 1], len(doubtful)
 
 
-def _found_elsewhere(subject: Subject, lonely: IntArray, before: IntArray) -> IntArray:
+def _found_elsewhere(subject: Subject, lonely: IntArray, levels: IntArray) -> IntArray:
     """Pairs (facet, cell), (n, 2): the cells of other winners that lie behind some facets, where several choices tie on
-    one wall. ``before`` (n_facets, n_cells) are numbers that agree where earlier choices do."""
-    owner, first = subject.facet_owner, subject.pieces.facet_start
+    one wall. ``levels`` of all choices."""
+    owner, first, column = subject.facet_owner, subject.pieces.facet_start, subject.wall_column
+    before = prefixes(subject.labels, levels)
     if subject.in_rationals:
-        cell, chosen = owner[lonely], subject.labels.T[subject.wall_column[lonely]]
-        here = np.arange(len(lonely))
-        is_other = (before == before[here, cell][:, None]) & (chosen != chosen[here, cell][:, None])
-        place, behind = np.nonzero(is_other)
+        others = []
+        for facet in lonely.tolist():
+            alike, chosen = before[levels[column[facet]]], subject.labels[:, column[facet]]
+            others.append((alike == alike[owner[facet]]) & (chosen != chosen[owner[facet]]))
+        place, behind = np.nonzero(others)
         pairs = np.stack([lonely[place], behind], axis=1)
         held = np.full(len(pairs), -1)
     else:
-        pairs = cells_behind(subject.facets, lonely, before)
+        pairs = cells_behind(subject.facets, lonely, levels[column[lonely]], before)
         held = held_by_integers(subject, pairs)
     doubtful = np.flatnonzero(held < 0)
     subject.put_into_shape(np.unique([owner[pairs[doubtful, 0]], pairs[doubtful, 1]]))
