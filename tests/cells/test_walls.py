@@ -100,11 +100,11 @@ def test_no_cell_behind_a_facet_is_passed_over(numbers, domain):
         subject = Subject(random_complex(seed, dim, layers, numbers, domain), False)
         levels, _ = choice_levels(subject.graph)
         inner = np.flatnonzero(subject.wall_column >= 0)[::3]
-        before = prefixes(subject.labels, levels)[levels[subject.wall_column[inner]]]
-        found = {tuple(pair) for pair in cells_behind(subject.facets, inner, before).tolist()}
+        before, level = prefixes(subject.labels, levels), levels[subject.wall_column[inner]]
+        found = {tuple(pair) for pair in cells_behind(subject.facets, inner, level, before).tolist()}
         pairs = np.array([(facet, other) for facet in inner.tolist() for other in range(subject.n_cells)])
         held = dict(zip(map(tuple, pairs.tolist()), held_by_integers(subject, pairs).tolist(), strict=True))
-        for facet, numbers_before in zip(inner.tolist(), before, strict=True):
+        for facet, numbers_before in zip(inner.tolist(), before[level], strict=True):
             cell, column = int(subject.facet_owner[facet]), int(subject.wall_column[facet])
             is_other = subject.labels[:, column] != subject.labels[cell, column]
             for other in np.flatnonzero(is_other & (numbers_before == numbers_before[cell])).tolist():
