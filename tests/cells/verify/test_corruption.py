@@ -27,6 +27,7 @@ def _complexes(first: int, last: int):
         kind = _KINDS[7919 * seed % len(_KINDS)]
         cells = random_complex(seed, *kind)
         if cells.n_cells <= 80:
+            assert len(cells.map_of) == len(cells.region_of) > cells.neighbours.max(initial=0)  # asked, so claimed
             yield seed, kind, cells
 
 
