@@ -312,6 +312,8 @@ CASES = {
         21,
     ),
     "global average pool": (_unary("GlobalAveragePool"), [1, 3, 4, 5], {}, 17),
+    # no float is a common multiple of 1 to 45
+    "average pool, many sizes": (_unary("AveragePool", kernel_shape=[45], pads=[44, 44]), [1, 1, 50], {}, 17),
     "global max pool": (_unary("GlobalMaxPool"), [1, 3, 4, 5], {}, 17),
     "softmax": (_unary("Softmax"), [1, 3, 4], {}, 17),
     "softmax on axis 1": (_unary("Softmax", axis=1), [1, 3, 4], {}, 17),

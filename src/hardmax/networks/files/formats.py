@@ -66,9 +66,9 @@ def read(
     limits
         How large the file may be, packed and unpacked.
 
-    Exactness: exact; weights keep their binary values. Only folded batch normalisation and division of one tensor by
-    more than sixteen different numbers are rounded, to float64, and subexpressions of constants, as onnxruntime rounds
-    them in the file's own number types.
+    Exactness: exact; weights keep their binary values. Only folded batch normalisation, division of one tensor by more
+    than sixteen different numbers and averages over windows of so many sizes that no float is their common multiple are
+    rounded, to float64, and subexpressions of constants, as onnxruntime rounds them in the file's own number types.
 
     Examples
     --------

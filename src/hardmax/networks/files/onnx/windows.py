@@ -193,6 +193,9 @@ def _average_pool(t: Translation) -> Value:
             entries = t.scale(entries, inside.reshape(*windows.shape, -1))
         return t.reduce(entries, [-1], keep=False, mean=True)
     common = lcm(*counts.tolist())  # windows of different sizes: 1 / 3 is no float
+    if common > 2**53:  # nor are its parts: shares are rounded
+        shares = (inside / counts[:, None]).reshape(*windows.shape, -1)
+        return t.reduce(t.scale(entries, shares), [-1], keep=False, mean=False)
     shares = (inside * (common // counts)[:, None]).reshape(*windows.shape, -1)
     return t.emit(op.Reduce((len(t.shape(entries)) - 1,), False, common), t.scale(entries, shares))
 
