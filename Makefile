@@ -17,7 +17,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 # Test processes already fill the cores; more threads inside each only get in one another's way.
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1
 
-.PHONY: report test families docs lint types imports bench mutants clean
+.PHONY: report test families docs lint types imports bench mutants within clean
 
 report: $(VENV)/.core
 	@$(BIN)/hardmax report
@@ -54,6 +54,11 @@ bench: $(VENV)/.dev
 # Plants each fault of tests/mutants/faults.toml and prints those that no test notices; about 40 minutes on one free core.
 mutants: $(VENV)/.dev $(VENV)/.torch
 	$(ONE_THREAD) $(BIN)/python tests/mutants/run.py --jobs $(JOBS) $(ARGS)
+
+# The tests of compiled loops with every index checked, and memory filled before loops get it: 20 minutes on two free cores.
+within: $(VENV)/.dev $(VENV)/.torch $(VENV)/.models
+	$(ONE_THREAD) NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=build/within MALLOC_PERTURB_=85 $(BIN)/python -m pytest -n $(JOBS) \
+	--dist worksteal tests/cells tests/exact tests/laws tests/measure tests/tropical tests/heads $(ARGS)
 
 clean:
 	rm -rf $(VENV) $(VENV)-families .venv-core build dist site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -167,6 +167,26 @@ def test_overlaps_are_what_rationals_say_however_numbers_are_off_within_their_er
     assert which != "nothing" or counts[-1] < counts[1], counts
 
 
+def test_constants_that_were_not_kept_say_nothing_whatever_stands_behind_them():
+    """Without attention nobody keeps constants: what lies in memory there once told facets apart that overlap."""
+    walls = hm.Affine([[1.0, 0.0], [2.0, 0.0], [0.0, 1.0], [1.0, 1.0]])  # two coincide
+    subject = Subject(hm.enumerate_cells(hm.Network([walls, hm.ReLU()], 2), hm.Space(2)), False)
+    facets, inner = subject.facets, np.flatnonzero(subject.wall_column >= 0)
+    sides = groups(subject, inner, choice_levels(subject.graph)[0])
+    assert len(facets.constants) == 0
+    behind = np.where(subject.labels == 1, -1e9, 1e9)  # no choice wins anywhere
+    facets = facets._replace(constants=behind[:0], loose=np.zeros_like(behind)[:0])
+    pairs, verdict = overlaps(facets, sides, subject.graph, np.zeros(subject.n_cells, dtype=np.int64))
+    said = {(int(a), int(b)): int(v) for (a, b), v in zip(pairs, verdict, strict=True)}
+    n_two_apart = 0
+    for one, two in sides.pairs.tolist():
+        i, j = int(subject.facet_owner[one]), int(subject.facet_owner[two])
+        is_shared = share_facet(subject.shape(i), subject.shape(j), one - int(subject.pieces.facet_start[i]))
+        assert said.get((one, two), 0) in (-1, int(is_shared)), (one, two)
+        n_two_apart += is_shared and (subject.labels[i] != subject.labels[j]).sum() > 1
+    assert n_two_apart > 0
+
+
 def test_facets_that_integers_keep_apart_do_not_overlap_in_rationals():
     n_touching = 0
     for subject, sides, truth in _judged():
@@ -184,16 +204,16 @@ def _on_wall(wall, wall_error, rows, error):
     dim, n = len(wall) - 1, len(rows)
     names = np.zeros((0, dim)), np.zeros(0), np.zeros(0, dtype=bool)
     facets = Facets(
-        labels=np.zeros((2, 0), np.uint8), facet_start=np.array([0, 2, n + 2]), owner=np.repeat([0, 1], [2, n]),
+        labels=np.zeros((2, 1), np.uint8), facet_start=np.array([0, 2, n + 2]), owner=np.repeat([0, 1], [2, n]),
         column=np.full(n + 2, -1), rival=np.zeros(n + 2, np.int64), is_infinite=np.zeros(n + 2, dtype=bool),
         rows=np.array([wall, rows[0], -wall, *rows[1:]]),
         error=np.array([wall_error, error[0], wall_error, *error[1:]]),
-        constants=np.zeros((2, 0)), loose=np.zeros((2, 0)), option=np.zeros(0, np.int64),
+        constants=np.zeros((2, 0)), loose=np.zeros((2, 0)), option=np.zeros(1, np.int64),
         corner_start=np.zeros(n + 3, np.int64), corner=np.zeros(0, np.int64),
         points=names[0], ends=names[0], off=names[1], is_far=names[2],
     )  # fmt: skip
     groups = Groups(np.array([0, 2]), np.array([0, 2]), np.array([1]), np.zeros(2, np.int64))
-    _, verdict = overlaps_in_groups(groups, facets, np.zeros((3, 0, 0), dtype=bool))
+    _, verdict = overlaps_in_groups(groups, facets, np.zeros((3, 1, 1), dtype=bool))
     return int(verdict[0]) if len(verdict) else 0
 
 

@@ -256,7 +256,9 @@ def _lead(cell, column, own, rival, facets):
 @borrowing(nogil=True)
 def _room(cell, other, column, facets):
     """Where a choice's functions have the same slopes for two cells: the constant that is left for points at which what
-    both chose wins, and a bound on its error. Below zero there are none."""
+    both chose wins, and a bound on its error: without end where constants were not kept. Below zero there are none."""
+    if len(facets.constants) == 0:
+        return 0.0, np.inf
     own, rival = np.int64(facets.labels[cell, column]), np.int64(facets.labels[other, column])
     ours, loose = _lead(cell, column, own, rival, facets)
     theirs, other_loose = _lead(other, column, rival, own, facets)

@@ -15,7 +15,7 @@ from hardmax.cells.complex import CellComplex
 from hardmax.cells.polytopes import Polytopes
 from hardmax.cells.prefixes import needed_choices
 from hardmax.cells.verify._corner_kernels import _is_within_end, solution_bound, whole_value
-from hardmax.cells.verify._label_kernels import closes, first_corners
+from hardmax.cells.verify._label_kernels import _closes, _room_for_faces, first_corners
 from hardmax.cells.verify.corners import CornerError, _meeting, is_closed
 from hardmax.cells.verify.enclosures import followed
 from hardmax.cells.verify.fixed_choices import exact_cells, exact_outputs
@@ -147,14 +147,30 @@ def test_distances_to_solutions_are_bounded_and_not_by_much_more_than_they_are()
     assert np.isinf(solution_bound(singular, np.zeros(2), singular, np.ones(2), np.zeros(2)))
 
 
+@kernel(cache=False, nogil=True)
+def _closes_in_new_room(masks, n_corners, dim):
+    return _closes(masks, n_corners, dim, _room_for_faces(len(masks)))
+
+
 def _closed_twice(incidence, n_facets, dim):
     """What sets of corners say, and what the compiled loop says of their bits."""
     masks = np.zeros(n_facets, dtype=np.uint64)
     for corner, facets in enumerate(incidence):
         masks[facets] |= np.uint64(1 << corner)
     verdict = is_closed(incidence, n_facets, dim)
-    assert closes(masks, len(incidence), dim) == verdict
+    assert _closes_in_new_room(masks, len(incidence), dim) == verdict
     return verdict
+
+
+def test_random_incidences_close_where_their_twin_says_so():
+    """Few of them are polytopes at all; corners on the same facets and facets with the same corners are among them."""
+    rng, counts = np.random.default_rng(0), [0, 0]
+    for _ in range(20000):
+        dim = int(rng.integers(2, 4))
+        n_corners, n_facets = int(rng.integers(dim + 1, 6)), int(rng.integers(dim + 1, 6))
+        masks = rng.integers(1, 1 << n_corners, size=n_facets)
+        counts[_closed_twice([np.flatnonzero(masks >> c & 1).tolist() for c in range(n_corners)], n_facets, dim)] += 1
+    assert min(counts) > 50, counts
 
 
 def test_a_polytope_is_closed_until_one_bit_or_corner_is_missing():

@@ -161,43 +161,59 @@ def _hold(node, shapes, corner, source, target):
 
 
 @borrowing(nogil=True)
-def _least_leads(guards, row, node, shapes, cell, own, race, first):
-    """The least lead of a cell's options over their rivals at its corners, less bounds on their errors; a corner that
-    is said to lie on a rival's wall does not count."""
+def _lower_leads(corner, guards, row, node, shapes, own, race):
+    """Lower the least leads of a cell's options over their rivals to those at a corner, less bounds on their errors;
+    rivals on whose wall it is said to lie do not count."""
     value, numbers, least, sign = race.value, guards.value[row], race.least, race.sign
-    n_terms, size = guards.value.shape[1], node.size
+    n_terms, size, is_far = guards.value.shape[1], node.size, shapes.is_far[corner]
+    point = shapes.ends[corner] if is_far else shapes.points[corner]
+    bound = race.far_bound if is_far else race.bound
+    constant, x, head, by_x = 0.0 if is_far else 1.0, point[0], numbers[0], numbers[1]
+    y, by_y = point[1] if n_terms > 2 else 0.0, numbers[min(2, n_terms - 1)]
+    for k in range(len(value)):
+        value[k] = constant * head[k] + x * by_x[k] + y * by_y[k]
+    for t in range(3, n_terms, 2):
+        x, by_x = point[t - 1], numbers[t]
+        y, by_y = point[t] if t + 1 < n_terms else 0.0, numbers[min(t + 1, n_terms - 1)]
+        for k in range(len(value)):
+            value[k] += x * by_x[k] + y * by_y[k]
+    _hold(node, shapes, corner, least, race.held)
+    if node.is_relu:
+        for k in range(len(value)):
+            lead = sign[k] * value[k] - bound[k]
+            least[k] = lead if lead < least[k] else least[k]
+    else:
+        for choice in range(len(own)):
+            ours = choice * size + own[choice]
+            for k in range(choice * size, choice * size + size):
+                # twice the bounds cover the difference's rounding as well
+                lead = value[ours] - value[k] - 2.0 * (bound[ours] + bound[k])
+                least[k] = lead if lead < least[k] else least[k]
+    _hold(node, shapes, corner, race.held, least)
+
+
+@borrowing(nogil=True)
+def _least_leads(guards, row, node, shapes, cell, own, race, first):
+    """``_lower_leads`` of all corners to look at, from infinity; minus infinity where a value may overflow."""
     is_small = _bounds(guards, row, node, race.reach[0], True, race.bound)
     if len(shapes.ends) > 0:
         is_small = _bounds(guards, row, node, race.reach[1], False, race.far_bound) and is_small
-    least[:] = np.inf if is_small else -np.inf
+    race.least[:] = np.inf if is_small else -np.inf
     for corner in range(shapes.vertex_start[cell], shapes.vertex_start[cell + 1] if is_small else 0):
-        if node.by_corner and first[corner] != corner:
-            continue
-        is_far = shapes.is_far[corner]
-        point = shapes.ends[corner] if is_far else shapes.points[corner]
-        bound = race.far_bound if is_far else race.bound
-        constant, x, head, by_x = 0.0 if is_far else 1.0, point[0], numbers[0], numbers[1]
-        y, by_y = point[1] if n_terms > 2 else 0.0, numbers[min(2, n_terms - 1)]
-        for k in range(len(value)):
-            value[k] = constant * head[k] + x * by_x[k] + y * by_y[k]
-        for t in range(3, n_terms, 2):
-            x, by_x = point[t - 1], numbers[t]
-            y, by_y = point[t] if t + 1 < n_terms else 0.0, numbers[min(t + 1, n_terms - 1)]
-            for k in range(len(value)):
-                value[k] += x * by_x[k] + y * by_y[k]
-        _hold(node, shapes, corner, least, race.held)
-        if node.is_relu:
-            for k in range(len(value)):
-                lead = sign[k] * value[k] - bound[k]
-                least[k] = lead if lead < least[k] else least[k]
-        else:
-            for choice in range(len(own)):
-                ours = choice * size + own[choice]
-                for k in range(choice * size, choice * size + size):
-                    # twice the bounds cover the difference's rounding as well
-                    lead = value[ours] - value[k] - 2.0 * (bound[ours] + bound[k])
-                    least[k] = lead if lead < least[k] else least[k]
-        _hold(node, shapes, corner, race.held, least)
+        if not node.by_corner or first[corner] == corner:
+            _lower_leads(corner, guards, row, node, shapes, own, race)
+    return is_small
+
+
+@borrowing(nogil=True)
+def _n_open(node, race, own):
+    """Over how many options no lead is proved; by corner also one that was not asked for is."""
+    n_open = 0
+    for option in range(len(race.least)):
+        n_open += 0 if race.least[option] > 0.0 and (node.by_corner or race.least[option] < np.inf) else 1
+    for choice in range(0 if node.is_relu else len(own)):  # no option leads itself
+        n_open -= 0 if race.least[choice * node.size + own[choice]] > 0.0 else 1
+    return n_open
 
 
 @borrowing(nogil=True)
@@ -211,23 +227,25 @@ def _is_on(shapes, corner, column, rival, is_relu):
 
 
 @borrowing(nogil=True)
-def _at_whole(race, lattice, whole, value, bound, is_far):
-    """A function at a corner that has integers and the bound of that, both better known where nothing is rounded."""
+def _at_corner(race, lattice, shapes, corner, wholes, is_far):
+    """A function at a corner, but for a positive factor, and a bound on the error of that: none in integers, where the
+    corner has some, the function is exact and nothing is rounded."""
     lead, loose, dim = race.lead, race.loose, len(race.lead) - 1
-    if abs(value) > bound or not whole[0] > 0.0:
-        return value, bound
+    whole, is_exact = wholes[min(corner, len(wholes) - 1)], True
     for t in range(dim + 1):
-        if loose[t] != 0.0:
-            return value, bound
-    point = whole[dim + 1 :] if is_far else whole[1 : dim + 1]
-    exact = whole_value(lead[1:], lattice, 0.0 if is_far else lead[0], point, whole[0])
-    return (exact, 0.0) if abs(exact) >= 0.0 else (value, bound)
+        is_exact = is_exact and loose[t] == 0.0
+    if is_exact and whole[0] > 0.0:
+        point = whole[dim + 1 :] if is_far else whole[1 : dim + 1]
+        exact = whole_value(lead[1:], lattice, 0.0 if is_far else lead[0], point, whole[0])
+        if abs(exact) >= 0.0:
+            return exact, 0.0
+    point = shapes.ends[corner] if is_far else shapes.points[corner]
+    return _at(lead, loose, 0.0 if is_far else 1.0, point, shapes.error[corner], lattice)
 
 
 @borrowing(nogil=True)
 def _wins(race, lattice, shapes, cell, column, rival, is_relu, is_needed, wholes):
     """Whether an option wins or ties at all corners, wins off the facet it makes, and somewhere if it must."""
-    lead, loose = race.lead, race.loose
     is_facet = False
     for facet in range(shapes.facet_start[cell], shapes.facet_start[cell + 1]):
         if shapes.column[facet] == column and (is_relu or shapes.rival[facet] == rival):
@@ -236,14 +254,10 @@ def _wins(race, lattice, shapes, cell, column, rival, is_relu, is_needed, wholes
     for corner in range(shapes.vertex_start[cell], shapes.vertex_start[cell + 1]):
         if _is_on(shapes, corner, column, rival, is_relu):
             continue
-        error = shapes.error[corner]
-        whole = wholes[min(corner, len(wholes) - 1)]
-        value, bound = _at(lead, loose, 1.0, shapes.points[corner], error, lattice)
-        value, bound = _at_whole(race, lattice, whole, value, bound, False)
+        value, bound = _at_corner(race, lattice, shapes, corner, wholes, False)
         wins, clearly = value >= bound, value > bound
         if len(shapes.ends) > 0:
-            far, far_bound = _at(lead, loose, 0.0, shapes.ends[corner], error, lattice)
-            far, far_bound = _at_whole(race, lattice, whole, far, far_bound, True)
+            far, far_bound = _at_corner(race, lattice, shapes, corner, wholes, True)
             is_level = not shapes.is_far[corner] or (far == 0.0 and far_bound == 0.0)
             wins = far > far_bound or (is_level and wins)
             clearly = far > far_bound or (is_level and clearly)
@@ -296,7 +310,7 @@ def settle_choices(node, guards, cells, labels, shapes, walls, good, proofs):
     corners that stand for themselves are marked as not clear instead where a choice may lose or tie at one of them.
     """
     n_terms, n_options = guards.value.shape[1:]
-    count, size = n_options // node.size, node.size
+    count = n_options // node.size
     own = np.empty(count, dtype=np.int64)
     numbers, terms = np.empty((6, n_options)), np.empty((4, n_terms))
     race = Race(numbers[0], numbers[1], numbers[2], numbers[3], numbers[4], numbers[5], terms[0], terms[1], terms[2:])
@@ -313,14 +327,14 @@ def settle_choices(node, guards, cells, labels, shapes, walls, good, proofs):
         if node.is_relu:
             for choice in range(count):
                 race.sign[choice] = 1.0 if own[choice] == 1 else -1.0
-        _least_leads(guards, row, node, shapes, cell, own, race, proofs.first)
-        n_open = 0
-        for option in range(n_options):
-            n_open += 0 if race.least[option] > 0.0 and (node.by_corner or race.least[option] < np.inf) else 1
-        for choice in range(0 if node.is_relu else count):  # no option leads itself
-            n_open -= 0 if race.least[choice * size + own[choice]] > 0.0 else 1
-        if n_open > 0 and node.by_corner:
-            for corner in range(shapes.vertex_start[cell], shapes.vertex_start[cell + 1]):
-                proofs.is_clear[corner] = False
-        elif n_open > 0:
+        is_small = _least_leads(guards, row, node, shapes, cell, own, race, proofs.first)
+        if _n_open(node, race, own) == 0:
+            continue
+        if not node.by_corner:
             good[cell] = _win_or_tie(guards, row, node, shapes, cell, own, race, proofs.whole)
+        for corner in range(shapes.vertex_start[cell], shapes.vertex_start[cell + 1] if node.by_corner else 0):
+            if proofs.first[corner] == corner:
+                race.least[:] = np.inf
+                _lower_leads(corner, guards, row, node, shapes, own, race)
+                is_clear = is_small and _n_open(node, race, own) == 0
+                proofs.is_clear[corner] = proofs.is_clear[corner] and is_clear

@@ -6,7 +6,7 @@ two parts" of docs/error_bounds.md; comparisons are written so that nan proves n
 
 # mypy: ignore-errors
 
-from math import frexp
+from math import frexp, ldexp
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -86,7 +86,7 @@ def lattice_of(point):
 @borrowing(nogil=True)
 def fits(size, lattice, bits):
     """Whether multiples of 2^lattice whose absolute values add up to ``size`` are added without rounding."""
-    return lattice >= _FINEST and size < 2.0 ** min(lattice + bits, 1000)
+    return lattice >= _FINEST and size < ldexp(1.0, min(lattice + bits, 1000))
 
 
 # --- corners from their walls -------------------------------------------------------------------------------
@@ -414,7 +414,7 @@ def whole_value(row, shift, constant, point, weight):
     where one may. ``row`` holds multiples of 2^shift, its constant apart."""
     if shift < _FINEST:
         return np.nan
-    scale = 2.0 ** -min(shift, 0)
+    scale = 1.0 if shift >= 0 else ldexp(1.0, -shift)
     value = constant * scale * weight
     size = abs(value)
     for k in range(len(point)):
@@ -447,12 +447,12 @@ def _determinant(work, dim):
 @borrowing(nogil=True)
 def _reduce(whole):
     """Divide integers by what they have in common."""
-    common = whole[0]
+    common = np.int64(whole[0])  # below 2^52; integers divide more quickly than floats
     for k in range(1, len(whole)):
-        rest = abs(whole[k])
-        while rest > 0.0:
+        rest = np.int64(abs(whole[k]))
+        while rest > 0 and common > 1:
             common, rest = rest, common % rest
-    for k in range(len(whole)):
+    for k in range(len(whole) if common > 1 else 0):
         whole[k] /= common
 
 
@@ -492,9 +492,9 @@ def _find_whole(system, walls, shapes, corner, facets, whole):
     Returns whether they do."""
     dim = len(system.matrix)
     for i in range(dim):
-        facet = facets[system.kept[i]]
+        scale = ldexp(1.0, -max(min(walls.lattice[facets[system.kept[i]]], 0), _FINEST))
         for k in range(dim):
-            system.work[i, k] = system.matrix[i, k] * 2.0 ** -max(min(walls.lattice[facet], 0), _FINEST)
+            system.work[i, k] = system.matrix[i, k] * scale
     weight = np.floor(_determinant(system.work, dim) + 0.5)
     if not 0.0 < weight < _WHOLE:
         return False
@@ -634,12 +634,14 @@ def find_integers(cells, shapes, walls, first, wholes):
     """Write the integers of corners of cells, of those that have some and lie within their errors; ``first`` are the
     first of those that are one point by their labels."""
     dim, start = walls.value.shape[1] - 1, shapes.incident_start
-    system = _room_for(cells, shapes, dim)
+    system, known = _room_for(cells, shapes, dim), first.copy()
     for cell in cells:
         for corner in range(shapes.vertex_start[cell], shapes.vertex_start[cell + 1]):
             facets, whole = shapes.incident_facet[start[corner] : start[corner + 1]], wholes[corner]
-            if wholes[first[corner], 0] > 0.0:  # the same point
-                whole[:] = wholes[first[corner]]
+            same = wholes[known[first[corner]]]
+            if same[0] > 0.0:  # the same point
+                for k in range(len(whole)):
+                    whole[k] = same[k]
                 is_found = True
             else:
                 is_found = _are_exact(walls, facets) and _load(system, walls, facets, dim)
@@ -647,6 +649,8 @@ def find_integers(cells, shapes, walls, first, wholes):
                 is_found = is_found and _find_whole(system, walls, shapes, corner, facets, whole)
             is_proved = is_found and _is_at(whole, shapes, corner) and _is_inside(shapes, cell, corner, facets, whole)
             whole[0] = whole[0] if is_proved else 0.0
+            if is_proved:
+                known[first[corner]] = corner
 
 
 # --- cells from their corners -------------------------------------------------------------------------------

@@ -2,9 +2,12 @@
 
 # mypy: ignore-errors
 
+from math import frexp
+from typing import Any, NamedTuple
+
 import numpy as np
 
-from hardmax.exact.compiling import borrowing, kernel
+from hardmax.exact.compiling import borrowing, inner, kernel
 
 # --- closed polytopes ---------------------------------------------------------------------------------------
 
@@ -31,6 +34,15 @@ def _largest_parts(face, masks, parts):
 
 
 @borrowing(nogil=True)
+def _ends(face, parts):
+    """The first corner of an edge, and what is left of it: facets tell these apart where each of a polygon's corners lies
+    on two of its edges."""
+    parts[0] = face & (~face + np.uint64(1))
+    parts[1] = face ^ parts[0]
+    return 2
+
+
+@borrowing(nogil=True)
 def _place(face, faces, first, last):
     """Where a face stands among some, or behind them."""
     place = first
@@ -39,28 +51,45 @@ def _place(face, faces, first, last):
     return place
 
 
-@kernel(nogil=True, vectors=False)
-def closes(masks, n_corners, dim):
+class Faces(NamedTuple):
+    """Room for the faces of a polytope as bits of its corners, those of one dimension less that each has, and counts of
+    these, which are zero between two polytopes."""
+
+    bits: Any
+    below: Any
+    n_below: Any
+    parts: Any
+    counts: Any
+
+
+@inner(nogil=True)
+def _room_for_faces(wide):
+    """Room for polytopes of at most so many facets."""
+    room = 4096
+    below, counts = np.empty((room, max(wide, 2)), np.int64), np.zeros((2, room), np.int64)
+    return Faces(np.empty(room, np.uint64), below, counts[0], np.empty(max(wide, 2), np.uint64), counts[1])
+
+
+@borrowing(nogil=True)
+def _closes(masks, n_corners, dim, room):
     """``corners.is_closed`` of facets given as bits of at most 64 corners: 1 or 0, or -1 where faces are too many.
 
     Faces of all dimensions are listed, from the polytope itself to its corners, each with those of one dimension less.
     """
-    room, wide = 4096, len(masks)
-    faces, below, n_below = np.empty(room, np.uint64), np.empty((room, wide), np.int64), np.empty(room, np.int64)
-    parts, counts = np.empty(wide, np.uint64), np.zeros(room, np.int64)
+    faces, below, n_below, parts, counts = room
     first, last, faces[0] = 0, 1, ~np.uint64(0) >> np.uint64(64 - n_corners)
     for k in range(dim, 0, -1):
         end = last
         for face in range(first, last):
-            n_below[face] = _largest_parts(faces[face], masks, parts)
-            if n_below[face] < 2 or (k == 1 and (n_below[face] > 2 or parts[0] | parts[1] != faces[face])):
+            n_below[face] = _ends(faces[face], parts) if k == 1 else _largest_parts(faces[face], masks, parts)
+            if n_below[face] < 2:
                 return 0
             for i in range(n_below[face]):
                 is_corner = parts[i] & (parts[i] - np.uint64(1)) == np.uint64(0)
                 if is_corner != (k == 1):
                     return 0
-                place = _place(parts[i], faces, last, end)
-                if place == room:
+                place = last + frexp(np.float64(parts[i]))[1] if is_corner else _place(parts[i], faces, last, end)
+                if place >= len(faces):
                     return -1
                 faces[place], below[face, i], end = parts[i], place, max(end, place + 1)
         first, last = last, end
@@ -85,17 +114,24 @@ def closes(masks, n_corners, dim):
 
 @kernel(nogil=True, vectors=False)
 def closed_cells(cells, shapes):
-    """``closes`` of some cells; -1 also for those of more than 64 corners."""
-    found, dim = np.full(len(cells), -1), shapes.points.shape[1]
+    """``corners.is_closed`` of some cells, 1 or, of one at most, 0; -1 where corners are more than 64, where faces are too
+    many, and behind one that is not closed."""
+    found, dim, tall = np.full(len(cells), -1), shapes.points.shape[1], 1
+    for cell in cells:
+        tall = max(tall, shapes.facet_start[cell + 1] - shapes.facet_start[cell])
+    room, table = _room_for_faces(tall), np.empty(tall, np.uint64)
     for i in range(len(cells)):
         first, last = shapes.vertex_start[cells[i]], shapes.vertex_start[cells[i] + 1]
         begin, end = shapes.facet_start[cells[i]], shapes.facet_start[cells[i] + 1]
         if last - first <= 64:
-            masks = np.zeros(end - begin, np.uint64)
+            masks = table[: end - begin]
+            masks[:] = 0
             for corner in range(first, last):
                 for place in range(shapes.incident_start[corner], shapes.incident_start[corner + 1]):
                     masks[shapes.incident_facet[place] - begin] |= np.uint64(1) << np.uint64(corner - first)
-            found[i] = closes(masks, last - first, dim)
+            found[i] = _closes(masks, last - first, dim, room)
+            if found[i] == 0:  # one is enough, and left counts behind
+                break
     return found
 
 
@@ -117,7 +153,7 @@ def _has_same_edge(incidence, edge, other, bit, other_bit):
 def plain_cells(incidence, shapes, weights):
     """Of each cell 2 if every corner lies on as many facets as there are dimensions, and every edge, what is left of
     these without one, belongs to two corners, not on the same facets; 1 if only the first holds, 0 otherwise.
-    ``weights``: random, of facets.
+    ``weights``: random, of a cell's facets.
     """
     dim, vertex_start, start = shapes.points.shape[1], shapes.vertex_start, shapes.incident_start
     found, most = np.full(len(vertex_start) - 1, 2), 0
@@ -130,17 +166,17 @@ def plain_cells(incidence, shapes, weights):
     corners, bits, counts = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int64)
     seen = np.full(room, -1)
     for cell in range(len(found)):
-        n_open, mask = 0, np.uint64(room - 1)
+        n_open, mask, begin = 0, np.uint64(room - 1), shapes.facet_start[cell]
         for corner in range(vertex_start[cell], vertex_start[cell + 1]):
             if start[corner + 1] - start[corner] != dim:
                 found[cell] = 0
         for corner in range(vertex_start[cell], vertex_start[cell + 1] if found[cell] else 0):
             facets, whole = shapes.incident_facet[start[corner] : start[corner + 1]], np.uint64(0)
             for facet in facets:
-                whole += weights[facet % len(weights)]
+                whole += weights[facet - begin]
             for facet in facets:
-                bit = facet - shapes.facet_start[cell]
-                place = whole - weights[facet % len(weights)] >> np.uint64(20) & mask
+                bit = facet - begin
+                place = whole - weights[bit] >> np.uint64(20) & mask
                 while seen[place] == cell and not _has_same_edge(incidence, corner, corners[place], bit, bits[place]):
                     place = place + np.uint64(1) & mask
                 if seen[place] != cell:

@@ -126,7 +126,7 @@ def _open(subject: Subject) -> str | None:
     from hardmax.cells.verify._label_kernels import closed_cells, plain_cells
 
     incidence = kernel_array(pieces.incidence.astype(np.uint64, copy=False))
-    found = plain_cells(incidence, subject.shapes, random_numbers(1021))
+    found = plain_cells(incidence, subject.shapes, random_numbers(int(np.diff(pieces.facet_start).max(initial=0))))
     if (found == 1).any():
         return f"cell {int(np.argmax(found == 1))}: an edge has other than two corners"
     used = np.zeros(len(pieces.walls), dtype=bool)

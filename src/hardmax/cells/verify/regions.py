@@ -44,6 +44,8 @@ def _map_numbers(subject: Subject) -> tuple[IntArray, int]:
         return first_seen(np.unique(maps, axis=0, return_inverse=True)[1]), 0
     dim, error = subject.dim, subject.map_errors
     group = np.zeros(n, dtype=np.int64)
+    if not subject.in_rationals and not error.any():  # the floats are the maps
+        return first_seen(branches(group, maps)[0]), 0
     if not subject.in_rationals:
         slack = np.repeat(error, maps.shape[1] // (dim + 1), axis=1)
         for column in range(maps.shape[1]):
@@ -99,23 +101,14 @@ def first_seen(keys: IntArray) -> IntArray:
 
 def check_regions(subject: Subject) -> Check:
     """``region_of``: cells of one map that facets join, numbered by first appearance."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
     classes, _ = map_numbers(subject)
-    leader = list(range(subject.n_cells))
-
-    def root(cell: int) -> int:
-        while leader[cell] != cell:
-            leader[cell] = leader[leader[cell]]
-            cell = leader[cell]
-        return cell
-
-    one, two = np.divmod(true_pairs(subject), subject.n_cells)
+    n, (one, two) = subject.n_cells, np.divmod(true_pairs(subject), subject.n_cells)
     same = classes[one] == classes[two]
-    for i, j in zip(one[same].tolist(), two[same].tolist(), strict=True):
-        leader[root(i)] = root(j)
-    joined = np.arange(subject.n_cells)
-    for cell in np.unique([one[same], two[same]]).tolist():
-        joined[cell] = root(cell)
-    regions = first_seen(joined)
+    joins = coo_array((np.ones(int(same.sum()), dtype=bool), (one[same], two[same])), shape=(n, n))
+    regions = first_seen(connected_components(joins, directed=False)[1])
     claimed = subject.claim("region_of", regions)
     if claimed.shape != regions.shape:
         return Check("regions", False, f"expected a number a cell, got shape {claimed.shape}")
