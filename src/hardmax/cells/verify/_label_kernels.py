@@ -35,8 +35,8 @@ def _largest_parts(face, masks, parts):
 
 @borrowing(nogil=True)
 def _ends(face, parts):
-    """The first corner of an edge, and what is left of it: facets tell these apart where each of a polygon's corners lies
-    on two of its edges."""
+    """The first corner of an edge, and what is left of it: facets tell these apart where each of a polygon's corners
+    lies on two of its edges."""
     parts[0] = face & (~face + np.uint64(1))
     parts[1] = face ^ parts[0]
     return 2
@@ -114,8 +114,8 @@ def _closes(masks, n_corners, dim, room):
 
 @kernel(nogil=True, vectors=False)
 def closed_cells(cells, shapes):
-    """``corners.is_closed`` of some cells, 1 or, of one at most, 0; -1 where corners are more than 64, where faces are too
-    many, and behind one that is not closed."""
+    """``corners.is_closed`` of some cells, 1 or, of one at most, 0; -1 where corners are more than 64, where faces are
+    too many, and behind one that is not closed."""
     found, dim, tall = np.full(len(cells), -1), shapes.points.shape[1], 1
     for cell in cells:
         tall = max(tall, shapes.facet_start[cell + 1] - shapes.facet_start[cell])
