@@ -55,7 +55,7 @@ bench: $(VENV)/.dev
 mutants: $(VENV)/.dev $(VENV)/.torch
 	$(ONE_THREAD) $(BIN)/python tests/mutants/run.py --jobs $(JOBS) $(ARGS)
 
-# The tests of compiled loops with every index checked, and memory filled before loops get it: 20 minutes on two free cores.
+# The tests of compiled loops with every index checked, and memory filled before loops get it: about half an hour.
 within: $(VENV)/.dev $(VENV)/.torch $(VENV)/.models
 	$(ONE_THREAD) NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=build/within MALLOC_PERTURB_=85 $(BIN)/python -m pytest -n $(JOBS) \
 	--dist worksteal tests/cells tests/exact tests/laws tests/measure tests/tropical tests/heads $(ARGS)
