@@ -12,13 +12,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.errors import HardmaxError, ParameterError, ShapeError, WeightError
+from hardmax.errors import HardmaxError, ParameterError, PrecisionError, ShapeError, WeightError
 
 Array = NDArray[Any]
 BoolArray = NDArray[np.bool_]
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 ObjectArray = NDArray[np.object_]
+
+#: The least positive float, and a number too small to change 1.
+_LEAST, _LOST = 5e-324, 2.0**-60
 
 
 class Exactness(StrEnum):
@@ -97,6 +100,20 @@ def mean_interval(
     return (max(0.0, mean - reach), mean + reach) if np.isfinite(mean + reach) else None
 
 
+def check_floats() -> None:
+    """Refuse a thread in which floats are not those of IEEE 754: every proof here rests on how they are rounded.
+
+    Other libraries change that, for the thread that asks and those it starts.
+    """
+    if _LEAST * 1.0 == 0.0:
+        raise PrecisionError(
+            "expected floats as in IEEE 754, got a thread that takes the smallest ones for zero, in which nothing is "
+            "proved; undo torch.set_flush_denormal(True), or do not load the library compiled with -ffast-math"
+        )
+    if 1.0 + _LOST != 1.0 or 1.0 - _LOST != 1.0:
+        raise PrecisionError("expected floats rounded to the nearest, got a thread that rounds to one side; undo that")
+
+
 def detached(values: Any) -> Any:
     """The values as numpy can read them: a tensor that requires a gradient, or lies on a device, as its numbers alone.
 
@@ -108,6 +125,7 @@ def detached(values: Any) -> Any:
     >>> detached([1.0, 2.0])
     [1.0, 2.0]
     """
+    check_floats()
     if isinstance(values, list | tuple):
         return [detached(value) for value in values] if any(map(_is_tensor, values)) else values
     if not _is_tensor(values):

@@ -21,7 +21,7 @@ from hardmax.cells.interrupts import HeldSignals
 from hardmax.cells.progress import Progress
 from hardmax.cells.streaming import StreamWriter
 from hardmax.errors import DomainError, NotPiecewiseAffineError, ParameterError, PrecisionError, WriteError
-from hardmax.exactness import Exactness, check_count
+from hardmax.exactness import Exactness, check_count, check_floats
 from hardmax.networks import operations as op
 from hardmax.networks.network import Network, check_network
 from hardmax.views import view
@@ -255,6 +255,7 @@ class _Run:
     def __init__(
         self, net: Network, domain: Domain, mode: Exactness, workers: int, max_cells: int | None = None
     ) -> None:
+        check_floats()
         check_count("workers", workers)
         if not isinstance(domain, Domain):
             raise DomainError(

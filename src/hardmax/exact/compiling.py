@@ -24,6 +24,7 @@ from numba.core.targetconfig import TargetConfig
 from numba.extending import intrinsic
 
 from hardmax.exact import notices
+from hardmax.exactness import check_floats
 
 #: Objects made between two looks for garbage while numba compiles.
 _SELDOM = 50_000
@@ -130,6 +131,7 @@ def _interruptible(dispatcher: Any) -> Any:
     plain = dispatcher.__call__
 
     def call(self: Any, *arguments: Any) -> Any:  # names of arguments would cost a microsecond
+        check_floats()
         try:
             return plain(self, *arguments)
         except SystemError as error:

@@ -24,7 +24,7 @@ import numpy as np
 from hardmax.cells.verify.check import Check
 from hardmax.cells.verify.subject import Subject, layout_fault
 from hardmax.errors import CertificateError, ParameterError
-from hardmax.exactness import Exactness, check_flag
+from hardmax.exactness import Exactness, check_flag, check_floats
 from hardmax.html import block, table
 
 if TYPE_CHECKING:
@@ -94,6 +94,7 @@ def verify(cells: CellComplex, *, thorough: bool = False) -> Verification:
     >>> [check.name for check in verify(cells).checks if not check.passed][:2]
     ['labels', 'interior points']
     """
+    check_floats()
     if not hasattr(cells, "pieces"):
         raise ParameterError(
             f"expected a CellComplex to verify, got {type(cells).__name__}; load() a streamed result first"

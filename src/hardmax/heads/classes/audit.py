@@ -18,6 +18,7 @@ import numpy as np
 
 from hardmax.cells.verify.verification import Verification
 from hardmax.errors import ParameterError
+from hardmax.exactness import check_floats
 from hardmax.heads.classes.certificates import ClassRecord, read_classes, save_classes
 from hardmax.heads.classes.checking import check
 from hardmax.heads.classes.domains import read_domain
@@ -94,6 +95,7 @@ class ClassAudit(ClassRecord):
 
         Certificates are enclosed in integers, or solved in rationals where that leaves doubt; ``thorough`` solves all.
         """
+        check_floats()
         return check(self, thorough=thorough)
 
     def table(self, *, lifts: bool = False) -> list[dict[str, Any]]:
@@ -171,6 +173,7 @@ def audit_classes(
     >>> audit_classes(np.empty((2, 0)), [0.0, 1.0]).live  # no features: the largest bias always wins
     array([False,  True])
     """
+    check_floats()
     head = read_head(source, bias, layer, names)
     reason = head.where
     if isinstance(domain, str) and domain == "auto" and reason != "weights":  # of an array there is nothing in front
