@@ -273,9 +273,6 @@ def _reach_and_margin(head_section: Section, certified: float | None) -> list[Fa
 def _live_and_near(head_section: Section) -> tuple[int, int]:
     """Live keys of all heads, and those that the queries can reach."""
     summary = next(table for table in head_section.tables if table.name == "heads")
-    live, near = (sum(row[_place(summary, key)] for row in summary.rows) for key in ("n_live", "n_reachable_hull"))
+    places = [column.key for column in summary.columns]
+    live, near = (sum(row[places.index(key)] for row in summary.rows) for key in ("n_live", "n_reachable_hull"))
     return live, near
-
-
-def _place(table: Table, key: str) -> int:
-    return [column.key for column in table.columns].index(key)
