@@ -24,7 +24,7 @@ from hardmax.exact.linear_program import exact_interior_point
 from hardmax.exact.rationals import difference, dot, fractions, nearest_floats
 from hardmax.exact.rounding import SAFETY, UNDERFLOW, corner_error, dot_error
 from hardmax.exactness import BoolArray, FloatArray, IntArray
-from hardmax.heads.classes.problem import Problem
+from hardmax.heads.classes.problem import Problem, cover_system
 from hardmax.heads.classes.verdicts import Cover, Verdicts
 
 Vector = tuple[Fraction, ...]
@@ -32,16 +32,7 @@ Vector = tuple[Fraction, ...]
 
 def system(problem: Problem, basis: Sequence[int]) -> tuple[FloatArray, FloatArray]:
     """The matrix (d + 1, columns) of a basis and the cost of each column, in the numbers of the problem."""
-    n, d = problem.rows.shape
-    matrix, costs = np.zeros((d + 1, len(basis))), np.empty(len(basis))
-    for at, j in enumerate(basis):
-        if j < n:
-            matrix[:d, at], matrix[d, at], costs[at] = problem.rows[j], 1.0, problem.bias[j]
-        elif j < n + d:
-            matrix[j - n, at], costs[at] = -1.0, problem.domain.low[j - n]
-        else:
-            matrix[j - n - d, at], costs[at] = 1.0, -problem.domain.high[j - n - d]
-    return matrix, costs
+    return cover_system(problem.rows, problem.bias, problem.domain, basis)
 
 
 class _Enclosure(NamedTuple):
