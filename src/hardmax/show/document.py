@@ -143,10 +143,12 @@ def gather_captures(
     if whole is not None and whole.agreement is not None:
         share = as_text(whole.agreement, "share")
         found.insert(0, Fact("decisions kept with every head hard", share, whole.exactness))
+    live, near = _live_and_near(head_section)
+    reach = f"Of {several(live, 'key')} that own a cell, {near:,} can be chosen by mixtures of the queries seen."
     answer = [
         Fact("", f"{several(len(seen), 'attention head')} on {several(len(captures), 'input')}.", Exactness.EXACT),
         *_whole_in_words(whole),
-        *(Fact("", text, Exactness.CERTIFIED) for text in _reach_in_words(head_section)),
+        Fact("", reach, Exactness.CERTIFIED),
         *_margin_in_words(certified, stability),
     ]
     return Document(legible(name), "", made, tuple(answer), tuple(found), sections)
@@ -238,11 +240,6 @@ def _margin_in_words(certified: float | None, stability: Section) -> list[Fact]:
     text = f"In {share} of its {rows} attention rows the margin alone proves that one key has most of the weight"
     text += "; for the others it proves nothing." if certified < 1 else "."
     return [Fact("", text, Exactness.CERTIFIED)]
-
-
-def _reach_in_words(head_section: Section) -> list[str]:
-    live, near = _live_and_near(head_section)
-    return [f"Of {several(live, 'key')} that own a cell, {near:,} can be chosen by mixtures of the queries seen."]
 
 
 def _highlights(

@@ -392,7 +392,7 @@ class Watcher:
         added = None if scores.added is None else self._added(scores)
         scale, cap = scores.scale, scores.cap
         if cap is not None:
-            if cap <= 0 or (added is not None and np.isfinite(added).all() and added.any()) or _has_terms(added):
+            if cap <= 0 or (added is not None and added[np.isfinite(added)].any()):
                 return None
             scale *= cap
         queries = scores.queries
@@ -422,10 +422,6 @@ class Watcher:
             return self._last_added
         self._last_added = found
         return found
-
-
-def _has_terms(added: FloatArray | None) -> bool:
-    return added is not None and bool(added[np.isfinite(added)].any())
 
 
 def _repeated(tensor: Any, share: int) -> Any:
