@@ -276,14 +276,19 @@ def positive_number(name: str, value: Any, meaning: str = "") -> float:
         ...
     hardmax.errors.ParameterError: accuracy: expected a positive finite number, got -1
     """
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        number = np.nan
+    number = _float(value)
     if not 0 < number < np.inf:
         said = f", {meaning}" if meaning else ""
         raise ParameterError(f"{name}: expected a positive finite number{said}, got {value!r:.80}")
     return number
+
+
+def _float(value: Any) -> float:
+    """The value as a float, nan where it is no number."""
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return np.nan
 
 
 def check_temperature(temperature: Any, *, positive: bool = False) -> float:
@@ -298,10 +303,7 @@ def check_temperature(temperature: Any, *, positive: bool = False) -> float:
         ...
     hardmax.errors.ParameterError: temperature: expected a finite number >= 0, got -1; 0 is hard attention, and a ...
     """
-    try:
-        value = float(temperature)
-    except (TypeError, ValueError, OverflowError):
-        value = np.nan
+    value = _float(temperature)
     if not 0.0 <= value < np.inf or (positive and not value):
         raise ParameterError(
             f"temperature: expected a finite number {'>' if positive else '>='} 0, got {temperature!r:.80}; 0 is hard "

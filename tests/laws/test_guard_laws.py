@@ -19,6 +19,7 @@ from hardmax.exact import simplex_kernels as simplex
 from hardmax.exact.linear_program import interior_point
 from hardmax.exact.rounding import corner_error, ray_error
 from hardmax.heads.diagram import reachable_polyhedron
+from hardmax.heads.diagram.power_diagram import PowerDiagram
 from hardmax.heads.diagram.pullback import _wins_somewhere
 from hardmax.tropical.sums import _kernels as kernels
 from hardmax.tropical.sums.settle import _blend_bound, _blend_scores, _tie_at_blends, _unit_sized
@@ -122,7 +123,8 @@ def test_a_witness_in_a_polyhedron_is_strictly_inside_or_none(monkeypatch):
         bounds = np.nextafter(rows @ query, np.inf)
         monkeypatch.setattr(simplex, "cone_search", _liar(simplex.PRESENT, None, []))
         monkeypatch.setattr(reachable_polyhedron, "point_of", lambda *_, query=query: query)
-        answer = reachable_polyhedron._certified_in_polyhedron(keys, biases, 0, np.array([1]), rows, bounds)
+        diagram = PowerDiagram(keys, biases)
+        answer = reachable_polyhedron._certified_in_polyhedron(diagram, 0, np.array([1]), rows, bounds)
         if isinstance(answer, reachable_polyhedron.Witness):
             point = fractions(answer.query)
             assert dot(fractions(rows[0]), point) < Fraction(float(bounds[0])), seed

@@ -89,7 +89,8 @@ def _counts(sizes: list[int], dim: int, width: int, depth: int, affine: bool) ->
              None),
     ]  # fmt: skip
     if equal:
-        rows[-1].update(_from_log10("published_", published.log10_cells_upper(n, n_heads, dim, width, depth)))
+        logarithm = published.log10_cells_upper(n, n_heads, dim, width, depth)
+        rows[-1] |= {"published_value": 10**logarithm if logarithm < 300 else None, "published_log10": logarithm}
     if equal and n_heads >= dim:
         rows.append(
             _row("cells of some network, at least", b.cells_lower(n, dim, width, depth, affine), "attained",
@@ -144,10 +145,6 @@ def _number(prefix: str, value: float | None) -> dict[str, Any]:
         short = logarithm is None or logarithm < _MOST_DIGITS
         return {f"{prefix}value": str(value) if short else None, f"{prefix}log10": logarithm}
     return {f"{prefix}value": float(value), f"{prefix}log10": log10(value) if value > 0 else None}
-
-
-def _from_log10(prefix: str, logarithm: float) -> dict[str, Any]:
-    return {f"{prefix}value": 10**logarithm if logarithm < 300 else None, f"{prefix}log10": logarithm}
 
 
 def _print_table(facts: dict[str, Any]) -> None:

@@ -37,11 +37,8 @@ def figures(
             wanted, out, formats=kinds, force=force, seed=seed,
             progress=lambda number, name: advance(wanted.index(number), f"figure {number}: {name}"),
         )  # fmt: skip
-    listed = [{"number": number, "files": [file.name for file in files if _is_of(file, number)]} for number in wanted]
+    starts = {number: (f"figure-{number}.", f"figure-{number}-") for number in wanted}
+    listed = [{"number": n, "files": [file.name for file in files if file.name.startswith(starts[n])]} for n in wanted]
     names = "figure" if len(wanted) == 1 else "figures"
     told = f"{names} {', '.join(map(str, wanted))}: {len(files)} files written to {out}"
     tell({"folder": str(out), "seed": seed, "figures": listed}, as_json, lambda: print_line(told))
-
-
-def _is_of(file: Path, number: int) -> bool:
-    return file.name.startswith((f"figure-{number}.", f"figure-{number}-"))

@@ -8,7 +8,7 @@ same arithmetic, and nothing downstream asks which it is. The two do not compare
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from math import inf, isfinite, nextafter
 from typing import Any
@@ -154,6 +154,27 @@ def float_array(values: ObjectArray) -> FloatArray:
     for position, value in enumerate(source.reshape(-1)):
         flat[position] = nearest_float(value)
     return result
+
+
+def difference(left: Sequence[Fraction], right: Sequence[Fraction]) -> list[Fraction]:
+    """One vector of fractions minus another."""
+    return [x - y for x, y in zip(left, right, strict=True)]
+
+
+def along(start: Sequence[Fraction], end: Sequence[Fraction], share: Fraction) -> list[Fraction]:
+    """The point at a share of the way from one point to another.
+
+    Examples
+    --------
+    >>> along([Fraction(0)], [Fraction(6)], Fraction(1, 3))
+    [Fraction(2, 1)]
+    """
+    return [x + share * (y - x) for x, y in zip(start, end, strict=True)]
+
+
+def nearest_floats(values: Iterable[Any]) -> FloatArray:
+    """The floats nearest to the rationals of a vector."""
+    return np.array([nearest_float(value) for value in values])
 
 
 def nearest_float(value: Any) -> float:

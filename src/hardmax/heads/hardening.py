@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -12,7 +13,7 @@ from hardmax.errors import EmptyError, ParameterError
 from hardmax.heads.find import Pair, rows_of_heads
 from hardmax.networks import operations as op
 from hardmax.networks.files.formats import read
-from hardmax.networks.graph import Graph, GraphBuilder
+from hardmax.networks.graph import Graph, GraphBuilder, Node
 from hardmax.networks.network import Network
 
 #: What may stand between a final Softmax and the output: the entries are only arranged anew.
@@ -35,11 +36,12 @@ def soft_network(source: Network | str | os.PathLike[str]) -> Network:
             "hm.analyse_heads(hm.capture(model, inputs))"
         )
     net = _without_final_softmax(net)
-    if not any(isinstance(node.operation, op.Hardmax) for node in net.graph.nodes):
+    choices = [node.operation for node in net.graph.nodes if isinstance(node.operation, op.Hardmax)]
+    if not choices:
         raise EmptyError(
             f"expected a model with attention, got {net!r} without any; fidelity compares soft attention with hard"
         )
-    if net.temperature == 0 or not _soft_nodes(net.graph):
+    if net.temperature == 0 or all(choice.always_hard for choice in choices):
         raise ParameterError(
             "expected a model whose attention is soft, got one that is hard already; use "
             "net.with_temperature(1.0), or read the file with Softmax nodes"
@@ -74,32 +76,23 @@ def harden(net: Network, heads: Iterable[Pair]) -> Network:
         for index, rows in known[pair]:
             wanted.setdefault(index, set()).update(rows)
     builder = GraphBuilder(net.graph.input_shape)
-    values = [0]
-    for index, node in enumerate(net.graph.nodes):
-        inputs = [values[value] for value in node.inputs]
-        rows_here = sorted(wanted.get(index, ()))
-        if not rows_here:
-            values.append(builder.add(node.operation, *inputs, name=node.name))
-            continue
-        made = builder.add(op.Hardmax(always_hard=True), *inputs, name=node.name)
-        if len(rows_here) < prod(node.shape[:-1]):
-            mask = np.zeros(prod(node.shape[:-1]))
-            mask[rows_here] = 1.0
-            mask = mask.reshape(*node.shape[:-1], 1)
-            hard = builder.add(op.Scale(op.frozen(mask)), made, name=node.name)
-            soft = builder.add(node.operation, *inputs, name=node.name)
-            soft = builder.add(op.Scale(op.frozen(1.0 - mask)), soft, name=node.name)
-            made = builder.add(op.Add(), hard, soft, name=node.name)
-        values.append(made)
-    return Network.from_graph(builder.build(values[-1]), net.temperature, net.changes)
 
+    def hardened(index: int, node: Node, made: list[int]) -> int | None:
+        if index not in wanted:
+            return None
+        scores = made[node.inputs[0]]
+        hard = builder.add(op.Hardmax(always_hard=True), scores, name=node.name)
+        mask = np.zeros(prod(node.shape[:-1]))
+        mask[list(wanted[index])] = 1.0
+        if mask.all():
+            return hard
+        mask = mask.reshape(*node.shape[:-1], 1)
+        hard = builder.add(op.Scale(op.frozen(mask)), hard, name=node.name)
+        soft = builder.add(node.operation, scores, name=node.name)
+        soft = builder.add(op.Scale(op.frozen(1.0 - mask)), soft, name=node.name)
+        return builder.add(op.Add(), hard, soft, name=node.name)
 
-def _soft_nodes(graph: Graph) -> tuple[int, ...]:
-    return tuple(
-        index
-        for index, node in enumerate(graph.nodes)
-        if isinstance(node.operation, op.Hardmax) and not node.operation.always_hard
-    )
+    return Network.from_graph(builder.build(builder.copy(net.graph, hardened)[-1]), net.temperature, net.changes)
 
 
 def _without_final_softmax(net: Network) -> Network:
@@ -110,11 +103,7 @@ def _without_final_softmax(net: Network) -> Network:
     last = nodes[value - 1].operation if value else None
     if not isinstance(last, op.Hardmax) or last.always_hard or net.temperature == 0:
         return net
-    builder = GraphBuilder(net.graph.input_shape)
-    values = [0]
-    for index, node in enumerate(nodes):
-        inputs = [values[made] for made in node.inputs]
-        operation = op.Scale(op.frozen(1.0 / net.temperature)) if index == value - 1 else node.operation
-        values.append(builder.add(operation, *inputs, name=node.name))
+    plain = replace(nodes[value - 1], operation=op.Scale(op.frozen(1.0 / net.temperature)))
+    graph = Graph(net.graph.input_shape, (*nodes[: value - 1], plain, *nodes[value:]))
     change = f"Softmax at {nodes[value - 1].name} was taken off: it only turns the outputs into probabilities"
-    return Network.from_graph(builder.build(values[-1]), net.temperature, (*net.changes, change))
+    return Network.from_graph(graph, net.temperature, (*net.changes, change))

@@ -16,7 +16,7 @@ import numpy as np
 from hardmax.cells.engines.line.envelope import envelope
 from hardmax.errors import ParameterError
 from hardmax.exact.quadratic import QuadraticNumber, compare
-from hardmax.exact.rationals import rational
+from hardmax.exact.rationals import rational, rational_array
 from hardmax.exact.rounding import dot_error, norm_above
 from hardmax.exactness import Exactness, FloatArray, IntArray, ReadOnlyArrays
 from hardmax.heads.rows import lengths_of
@@ -121,19 +121,18 @@ def segment_routing(
     [1]
     """
     places = _contenders(keys, biases, start, end)
-    exact_start, exact_end = _exact(start), _exact(end)
+    exact_start, exact_end = rational_array(start), rational_array(end)
     scores: list[tuple[Any, ...]] = []
-    for place in places.tolist():
-        key = _exact(keys[place])
-        low = _dot(exact_start, key)
+    for place, key in zip(places.tolist(), rational_array(keys[places]), strict=True):
+        low = exact_start @ key
         bias = rational(0 if biases is None else float(biases[place]))
-        scores.append((low + bias, _dot(exact_end, key) - low, rational(0)))
+        scores.append((low + bias, exact_end @ key - low, rational(0)))
     names = places.tolist()
     if own is not None:
-        first, last, bias = _exact(own[0]), _exact(own[1]), rational(float(own[2]))
-        at_start, at_end = _dot(exact_start, first), _dot(exact_end, last)
+        first, last, bias = rational_array(own[0]), rational_array(own[1]), rational(float(own[2]))
+        at_start, at_end = exact_start @ first, exact_end @ last
         # <q0 + t dq, k0 + t dk> = <q0, k0> + t (<q0, dk> + <dq, k0>) + t^2 <dq, dk>
-        slope = _dot(exact_start, last) + _dot(exact_end, first) - 2 * at_start
+        slope = exact_start @ last + exact_end @ first - 2 * at_start
         scores.append((at_start + bias, slope, at_end - at_start - slope))
         names.append(len(keys))
     winner, changes = envelope(scores, QuadraticNumber.of(0), QuadraticNumber.of(1))
@@ -162,11 +161,3 @@ def _contenders(keys: FloatArray, biases: FloatArray | None, start: FloatArray, 
         lowest = np.minimum(scores[:-1], scores[1:]).max(axis=1, keepdims=True) - error
         possible = ~(np.maximum(scores[:-1], scores[1:]) + error < lowest)
     return np.flatnonzero(possible.any(axis=0)).astype(np.int64)
-
-
-def _exact(values: FloatArray) -> list[Any]:
-    return [rational(x) for x in values.tolist()]
-
-
-def _dot(left: list[Any], right: list[Any]) -> Any:
-    return sum((a * b for a, b in zip(left, right, strict=True)), rational(0))

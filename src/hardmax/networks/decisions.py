@@ -38,9 +38,7 @@ def decisions(net: Network, *, level: float = 0.0) -> Network:
     if n > 1 and level != 0:
         raise ParameterError(f"level: expected none for a network with {n} outputs, which are compared, got {level}")
     builder = GraphBuilder(net.input_shape)
-    value = 0
-    for node in net.graph.nodes:
-        value = builder.add(node.operation, *node.inputs, name=node.name)
+    value = builder.copy(net.graph)[-1]
     if net.output_shape != (n,):
         value = builder.add(op.Reshape((n,)), value, name="outputs")
     if n == 1:

@@ -87,7 +87,7 @@ def winners(operation: op.Operation, x: Array) -> NDArray[np.int64]:
     """The choices made on a batch: (batch, n) integers, ties to the lowest index."""
     if isinstance(operation, op.Relu | op.Clip):
         return _passes(operation, x).reshape(len(x), prod(x.shape[1:])).astype(np.int64)
-    return first_argmax(x).reshape(len(x), prod(x.shape[1:-1]))
+    return np.asarray(x.argmax(axis=-1)).reshape(len(x), prod(x.shape[1:-1]))
 
 
 def _passes(operation: op.Relu | op.Clip, x: Array) -> NDArray[np.bool_]:
@@ -95,19 +95,6 @@ def _passes(operation: op.Relu | op.Clip, x: Array) -> NDArray[np.bool_]:
     if isinstance(operation, op.Relu):
         return np.asarray(x > 0, dtype=bool)
     return np.asarray(x < operation.bound if operation.is_ceiling else x > operation.bound, dtype=bool)
-
-
-def first_argmax(x: Array) -> NDArray[np.int64]:
-    """The index of the first maximum over the last axis, for floats and rationals alike."""
-    if x.dtype != object:
-        return np.asarray(np.argmax(x, axis=-1))
-    best = np.zeros(x.shape[:-1], dtype=np.int64)
-    flat, flat_best = x.reshape(-1, x.shape[-1]), best.reshape(-1)
-    for row in range(len(flat)):
-        for j in range(1, flat.shape[1]):
-            if flat[row, j] > flat[row, flat_best[row]]:
-                flat_best[row] = j
-    return best
 
 
 def softmax(x: Array, temperature: float) -> Array:
@@ -118,11 +105,9 @@ def softmax(x: Array, temperature: float) -> Array:
         )
     with np.errstate(over="ignore", under="ignore"):
         shifted = x - x.max(axis=-1, keepdims=True)
-        weights = (
-            np.exp(shifted / x.dtype.type(temperature))
-            if _representable(temperature, x)
-            else ((shifted == 0).astype(x.dtype))
-        )
+        unit = x.dtype.type(temperature)
+        # where a tiny temperature does not survive the cast, every nonzero gap is infinite
+        weights = np.exp(shifted / unit) if unit > 0 else (shifted == 0).astype(x.dtype)
     return np.asarray(weights / weights.sum(axis=-1, keepdims=True))
 
 
@@ -134,11 +119,6 @@ def among_largest(x: Array, count: int) -> Array:
     kept = np.full(x.shape, -np.inf, dtype=x.dtype)
     np.put_along_axis(kept, best, np.take_along_axis(x, best, axis=-1), axis=-1)
     return kept
-
-
-def _representable(temperature: float, x: Array) -> bool:
-    """Whether a tiny temperature survives the cast; where it does not, every nonzero gap is infinite."""
-    return bool(x.dtype.type(temperature) > 0)
 
 
 def batched(x: Array, rank: int) -> Array:
@@ -271,13 +251,10 @@ def _(operation: op.Multiply, x: Array, y: Array) -> Array:
 
 @without_constant.register
 def _(operation: op.Relu, x: Array) -> Array:
-    if x.dtype == object:
-        zero, slope = rational(0), rational(operation.slope)
-        flat = np.array([v if v > zero else slope * v for v in x.reshape(-1)], dtype=object)
-        return flat.reshape(x.shape)
-    if operation.slope == 0.0:
+    if operation.slope == 0.0 and x.dtype != object:
         return np.maximum(x, 0)
-    return np.where(x > 0, x, x * x.dtype.type(operation.slope))
+    slope = rational(operation.slope) if x.dtype == object else x.dtype.type(operation.slope)
+    return np.where(x > 0, x, x * slope)
 
 
 @without_constant.register
@@ -287,19 +264,13 @@ def _(operation: op.Clip, x: Array) -> Array:
 
 @without_constant.register
 def _(operation: op.MaxLast, x: Array) -> Array:
-    if x.dtype != object:
-        return np.asarray(x.max(axis=-1))
-    return np.asarray(np.take_along_axis(x, first_argmax(x)[..., None], axis=-1)[..., 0])
+    return np.asarray(x.max(axis=-1))
 
 
 @without_constant.register
 def _(operation: op.Hardmax, x: Array) -> Array:
-    one_hot = first_argmax(x)[..., None] == np.arange(x.shape[-1])
-    if x.dtype != object:
-        return np.asarray(one_hot.astype(x.dtype))
-    result = np.full(x.shape, rational(0), dtype=object)
-    result[one_hot] = rational(1)
-    return result
+    one_hot = x.argmax(axis=-1)[..., None] == np.arange(x.shape[-1])
+    return np.where(one_hot, rational(1), rational(0)) if x.dtype == object else np.asarray(one_hot.astype(x.dtype))
 
 
 @without_constant.register

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 
@@ -108,13 +109,15 @@ class Graph:
 
     @cached_property
     def _split(self) -> Graph:
-        builder, made = GraphBuilder(self.input_shape), [0]
-        for node in self.nodes:
+        builder = GraphBuilder(self.input_shape)
+
+        def parts(_: int, node: Node, made: list[int]) -> int:
             inputs = [made[value] for value in node.inputs]
             for part in node.operation.parts:
                 inputs = [builder.add(part, *inputs, name=node.name)]
-            made += inputs
-        return builder.build(made[-1])
+            return inputs[0]
+
+        return builder.build(builder.copy(self, parts)[-1])
 
     @property
     def n_parameters(self) -> int:
@@ -130,6 +133,10 @@ def _as_float32(array: Array) -> Array:
             f"a weight of size {np.abs(array).max():g} overflows float32; evaluate on float64 inputs instead"
         )
     return small
+
+
+#: What is appended in the place of a node, given its index, itself and what stands for values so far; None for itself.
+Instead: TypeAlias = Callable[[int, Node, list[int]], int | None]
 
 
 class GraphBuilder:
@@ -161,6 +168,19 @@ class GraphBuilder:
             raise ShapeError(f"{where}: {error}") from None
         self._nodes.append(Node(operation, tuple(inputs), shape, where))
         return len(self._nodes)
+
+    def copy(self, graph: Graph, instead: Instead = lambda index, node, made: None) -> list[int]:
+        """Append the nodes of a graph and return what stands for each of its values.
+
+        ``instead`` may append something else in the place of a node, of values ``made`` so far, and return its value.
+        """
+        made = [0]
+        for index, node in enumerate(graph.nodes):
+            value = instead(index, node, made)
+            if value is None:
+                value = self.add(node.operation, *(made[used] for used in node.inputs), name=node.name)
+            made.append(value)
+        return made
 
     def build(self, output: int | None = None) -> Graph:
         """The finished graph; operations that the output does not need are dropped."""

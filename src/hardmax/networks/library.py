@@ -131,14 +131,7 @@ def random_relu_network(
     >>> random_relu_network([3, 2], rng=np.random.default_rng(0)).n_choices  # no hidden layer: affine
     0
     """
-    sizes = _widths(widths)
-    draw = _Draw(rng, resolution)
-    layers: list[Layer] = []
-    for fan_in, fan_out in pairwise(sizes):
-        if layers:
-            layers.append(ReLU())
-        layers.append(Affine(draw(fan_out, fan_in, scale=1 / sqrt(fan_in)), draw(fan_out) if bias else None))
-    return Network(layers, sizes[0])
+    return _random_chain(widths, 1, ReLU(), _Draw(rng, resolution), bias)
 
 
 def random_maxout_network(
@@ -157,15 +150,8 @@ def random_maxout_network(
     >>> net.n_choices, net.output_shape
     (4, (1,))
     """
-    sizes = _widths(widths)
     check_count("rank", rank)
-    draw = _Draw(rng, resolution)
-    layers: list[Layer] = []
-    for fan_in, fan_out in pairwise(sizes):
-        rows = fan_out * rank
-        layers.append(Affine(draw(rows, fan_in, scale=1 / sqrt(fan_in)), draw(rows) if bias else None))
-        layers.append(Maxout(rank))
-    return Network(layers, sizes[0])
+    return _random_chain(widths, rank, Maxout(rank), _Draw(rng, resolution), bias)
 
 
 class _Draw:
@@ -187,13 +173,18 @@ class _Draw:
         return values if self._resolution is None else np.round(values * self._resolution) / self._resolution
 
 
-def _widths(widths: Sequence[int]) -> list[int]:
+def _random_chain(widths: Sequence[int], rank: int, after: Layer, draw: _Draw, bias: bool) -> Network:
+    """Affine maps to ``rank`` rows a unit, each followed by a layer; a ReLU does not come after the last."""
     sizes = list(as_tuple("widths", "layer sizes", widths))
     if len(sizes) < 2:
         raise ShapeError(f"widths: expected at least an input and an output size, got {sizes}")
     for position, size in enumerate(sizes):
         check_count(f"widths[{position}]", size)
-    return sizes
+    layers: list[Layer] = []
+    for fan_in, fan_out in pairwise(sizes):
+        rows = fan_out * rank
+        layers += [Affine(draw(rows, fan_in, scale=1 / sqrt(fan_in)), draw(rows) if bias else None), after]
+    return Network(layers[:-1] if isinstance(after, ReLU) else layers, sizes[0])
 
 
 # --- heads of a given geometry ------------------------------------------------------------------

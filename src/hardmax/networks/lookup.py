@@ -201,7 +201,9 @@ def conditioned_lookup(context: ArrayLike, net: Network | None = None) -> Networ
         heads, mixed = [], []
         for head in block.heads:
             queries, keys, values = (_applied(part, tokens) for part in head)
-            mixed.append(_attend(queries @ keys.T, net.temperature) @ values)
+            scores, heat = queries @ keys.T, net.temperature
+            weights = evaluation.softmax(scores, heat) if heat > 0 else evaluation.apply(op.Hardmax(), scores)
+            mixed.append(weights @ values)
             stored = [_stored(array, f"block {number}", net.temperature) for array in (keys, values)]
             heads.append(Head(stored[0], stored[1], head.query.weight, head.query.bias))
         tokens = tokens + _applied(block.output, np.concatenate(mixed, axis=1))
@@ -303,11 +305,6 @@ def _rows(name: str, given: ArrayLike, *counts: int) -> FloatArray:
         wanted = " or ".join(map(str, counts))
         raise ShapeError(f"{name}: expected {wanted} rows of {_WIDTH} numbers, got shape {rows.shape}")
     return rows
-
-
-def _attend(scores: Array, temperature: float) -> Array:
-    """Attention weights of every row; hard ones are one-hot at the first maximum."""
-    return evaluation.softmax(scores, temperature) if temperature > 0 else evaluation.apply(op.Hardmax(), scores)
 
 
 def _stored(values: Array, where: str, temperature: float) -> FloatArray:

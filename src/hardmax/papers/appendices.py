@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from itertools import combinations_with_replacement, product
-from math import comb, e, log10, prod
+from math import comb, e, prod
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from hardmax.measure import bounds
 from hardmax.networks.layers import Attention, Head, ReLU, Residual
 from hardmax.networks.network import Network
 from hardmax.papers import witnesses as w
-from hardmax.papers.entries import Check, Outcome
+from hardmax.papers.entries import Check, Outcome, each
 
 
 def _table(rows: tuple[str, str]) -> Outcome:
@@ -64,14 +64,13 @@ def _displayed(sizes: tuple[int, ...], dim: int) -> int:
 
 def _own_bound(exponent: Any) -> Outcome:
     """N sum_k ((H - 1) N)^k, k < d, and its O((N H)^d), against the tight maximum for H > d."""
-    shown = {}
-    for n, heads, dim in ((2, 7, 3), (5, 10, 4), (9, 40, 2)):
+
+    def case(n: int, heads: int, dim: int) -> tuple[str, str, bool]:
         tight = bounds.max_joint_cells([n] * heads, dim, affine=False)
         limit = min(n * sum(((heads - 1) * n) ** k for k in range(dim)), dim * (n * heads) ** exponent(dim))
-        shown[f"N = {n}, H = {heads}, d = {dim}"] = f"maximum {tight}, bound {limit}"
-        if tight > limit:
-            return Outcome(False, shown)
-    return Outcome(True, shown)
+        return f"N = {n}, H = {heads}, d = {dim}", f"maximum {tight}, bound {limit}", tight <= limit
+
+    return each(case(*sizes) for sizes in ((2, 7, 3), (5, 10, 4), (9, 40, 2)))
 
 
 def _table_rows(kind: str) -> Outcome:
@@ -96,13 +95,11 @@ def _table_rows(kind: str) -> Outcome:
 
 def _generators(number: Any) -> Outcome:
     """Points that span the Minkowski sum of H pairs: all 2^H sums; their hull already has more than N H vertices."""
-    shown = {}
-    for heads in (4, 5, 6):
-        found = w.joint_count(w.zonotope_heads(heads))
-        shown[f"H = {heads}, N = 2"] = f"{found} vertices, asserted {number(2, heads)} points"
-        if found > number(2, heads):
-            return Outcome(False, shown)
-    return Outcome(True, shown)
+    counted = ((heads, w.joint_count(w.zonotope_heads(heads))) for heads in (4, 5, 6))
+    return each(
+        (f"H = {heads}, N = 2", f"{found} vertices, asserted {number(2, heads)} points", found <= number(2, heads))
+        for heads, found in counted
+    )
 
 
 def _fixed_heads(depends_on: str) -> Outcome:
@@ -114,13 +111,7 @@ def _fixed_heads(depends_on: str) -> Outcome:
 
 def _fixed_exponent(exponent: Any) -> Outcome:
     """With d and H held fixed, the exponent of N in the tight maximum of affine heads."""
-    shown = {}
-    for heads, dim in ((2, 3), (3, 3), (5, 3)):
-        counts = [bounds.max_joint_cells([10**k] * heads, dim, affine=True) for k in (6, 7)]
-        shown[f"H = {heads}, d = {dim}"] = round(log10(counts[1] / counts[0]), 3)
-        if shown[f"H = {heads}, d = {dim}"] != exponent(heads, dim):
-            return Outcome(False, shown)
-    return Outcome(True, shown)
+    return w.exponents(exponent, ((2, 3), (3, 3), (5, 3)), affine=True)
 
 
 def _ffn_step(condition: Any) -> Outcome:
@@ -188,14 +179,13 @@ def _sawtooth(coefficient: Any) -> Outcome:
 
 def _last_line(count: Any) -> Outcome:
     """The construction counted, against the number its last line prints."""
-    shown = {}
-    for n, dim, width, depth in ((2, 1, 2, 2), (3, 1, 2, 2), (3, 2, 4, 1)):
-        found = w.grid_count(n, dim, width // dim, depth)
-        asserted = count(n, dim, width, depth)
-        shown[f"N = {n}, d = {dim}, d_ff = {width}, L = {depth}"] = f"{found} cells, asserted {asserted}"
-        if found != asserted:
-            return Outcome(False, shown)
-    return Outcome(True, shown)
+
+    def case(n: int, dim: int, width: int, depth: int) -> tuple[str, str, bool]:
+        found, asserted = w.grid_count(n, dim, width // dim, depth), count(n, dim, width, depth)
+        words = f"N = {n}, d = {dim}, d_ff = {width}, L = {depth}"
+        return words, f"{found} cells, asserted {asserted}", found == asserted
+
+    return each(case(*sizes) for sizes in ((2, 1, 2, 2), (3, 1, 2, 2), (3, 2, 4, 1)))
 
 
 def _key_dimension(key_dim: int) -> Outcome:

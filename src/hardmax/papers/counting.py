@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise, product
-from math import log, log10
+from math import log
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from hardmax.cells.domains import Box, Segment
 from hardmax.measure import bounds
 from hardmax.papers import witnesses as w
-from hardmax.papers.entries import Check, Outcome
+from hardmax.papers.entries import Check, Outcome, each
 
 
 def _single_head(bound: Any) -> Outcome:
@@ -27,13 +28,12 @@ def _single_head(bound: Any) -> Outcome:
 
 def _standard_regime(bound: Any) -> Outcome:
     """H <= d, bias-free: parabola heads, which attain the tight maximum, against the bound."""
-    shown = {}
-    for n, heads, dim in ((3, 2, 3), (4, 2, 2), (5, 1, 2), (3, 3, 3)):
-        found = w.joint_count(w.bias_free_parabolas(n, heads, dim))
-        shown[f"N = {n}, H = {heads}, d = {dim}"] = f"{found} cells, bound {bound(n, heads)}"
-        if found > bound(n, heads):
-            return Outcome(False, shown)
-    return Outcome(True, shown)
+
+    def case(n: int, heads: int, dim: int) -> tuple[str, str, bool]:
+        found, limit = w.joint_count(w.bias_free_parabolas(n, heads, dim)), bound(n, heads)
+        return f"N = {n}, H = {heads}, d = {dim}", f"{found} cells, bound {limit}", found <= limit
+
+    return each(case(*sizes) for sizes in ((3, 2, 3), (4, 2, 2), (5, 1, 2), (3, 3, 3)))
 
 
 def _saturated_regime(exponent: Any) -> Outcome:
@@ -112,29 +112,23 @@ def _eight_heads(approximation: float) -> Outcome:
 
 def _gain(exponent: Any) -> Outcome:
     """H < d: the exponent of N in the tight maximum."""
-    slopes = {}
-    for heads, dim in ((1, 8), (2, 8), (4, 8)):
-        counts = [bounds.max_joint_cells([10**e] * heads, dim, affine=False) for e in (5, 6)]
-        slopes[f"H = {heads}, d = {dim}"] = round(log10(counts[1] / counts[0]), 4)
-        if slopes[f"H = {heads}, d = {dim}"] != exponent(heads):
-            return Outcome(False, slopes)
-    return Outcome(True, slopes)
+    return w.exponents(lambda heads, dim: exponent(heads), ((1, 8), (2, 8), (4, 8)), affine=False)
 
 
 def _upper(bound: Any) -> Outcome:
     """Many heads of two keys in space, which attain H(H - 1) + 2 cells, and random transformers in the plane."""
-    attained = bounds.max_joint_cells([2] * 1000, 3, affine=False)
-    limit = bound(2, 1000, 3, 3, 1)
-    shown = {"H = 1000, N = 2, d = d_ff = 3, L = 1": f"{attained} cells attained, bound {limit:.6g}"}
-    if attained > limit:
-        return Outcome(False, shown)
-    rng = np.random.default_rng(2)
-    for n, depth in ((3, 1), (4, 2)):
-        found = w.cells_on_box(w.random_transformer(rng, n, depth), 16.0).n_cells
-        shown[f"random, N = {n}, L = {depth}"] = f"{found} cells, bound {bound(n, 1, 2, 3, depth):.4g}"
-        if found > bound(n, 1, 2, 3, depth):
-            return Outcome(False, shown)
-    return Outcome(True, shown)
+
+    def cases() -> Iterator[tuple[str, str, bool]]:
+        found, limit = bounds.max_joint_cells([2] * 1000, 3, affine=False), bound(2, 1000, 3, 3, 1)
+        words = "H = 1000, N = 2, d = d_ff = 3, L = 1"
+        yield words, f"{found} cells attained, bound {limit:.6g}", found <= limit
+        rng = np.random.default_rng(2)
+        for n, depth in ((3, 1), (4, 2)):
+            found = w.cells_on_box(w.random_transformer(rng, n, depth), 16.0).n_cells
+            limit = bound(n, 1, 2, 3, depth)
+            yield f"random, N = {n}, L = {depth}", f"{found} cells, bound {limit:.4g}", found <= limit
+
+    return each(cases())
 
 
 def _printed_upper(n_keys: int, n_heads: int, dim: int, width: int, depth: int) -> float:
@@ -149,13 +143,12 @@ def _explicit_upper(n_keys: int, n_heads: int, dim: int, width: int, depth: int)
 
 def _naive(base: Any) -> Outcome:
     """The naive count against the tight one, and how both grow with N."""
-    shown = {}
-    for n, heads, dim in ((5, 2, 2), (20, 3, 3)):
-        tight = bounds.max_joint_cells([n] * heads, dim, affine=True)
-        shown[f"N = {n}, H = {heads}, d = {dim}"] = f"tight {tight}, naive {base(n, heads, dim)}"
-        if not tight < base(n, heads, dim):
-            return Outcome(False, shown)
-    return Outcome(True, shown)
+
+    def case(n: int, heads: int, dim: int) -> tuple[str, str, bool]:
+        tight, naive = bounds.max_joint_cells([n] * heads, dim, affine=True), base(n, heads, dim)
+        return f"N = {n}, H = {heads}, d = {dim}", f"tight {tight}, naive {naive}", tight < naive
+
+    return each(case(*sizes) for sizes in ((5, 2, 2), (20, 3, 3)))
 
 
 def _lower(scores: str) -> Outcome:

@@ -8,7 +8,7 @@ claims stand in ``statements.toml``, how each is examined in the module of its s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from time import perf_counter
@@ -42,6 +42,19 @@ class Outcome:
 
     holds: bool | None
     witness: Mapping[str, Any]
+
+
+def each(cases: Iterable[tuple[str, Any, bool]]) -> Outcome:
+    """The outcome of several cases, each its words, what was found and whether the assertion holds there.
+
+    What comes behind the first case where it does not hold is not looked at.
+    """
+    shown: dict[str, Any] = {}
+    for words, found, holds in cases:
+        shown[words] = found
+        if not holds:
+            return Outcome(False, shown)
+    return Outcome(True, shown)
 
 
 class Check(NamedTuple):

@@ -70,16 +70,12 @@ def _slope(setting: str) -> Outcome:
     return Outcome(min(shown.values()) < 0.13 < max(shown.values()), shown)
 
 
-def _gaussian_heads(rng: np.random.Generator, n: int, n_heads: int) -> w.Heads:
-    return [(np.round(rng.standard_normal((n, 4)) * 64) / 64, None) for _ in range(n_heads)]
-
-
 def _interior_points(reason: str) -> Outcome:
     """N = 5 in R^4, H = 3: every key is a vertex of its own hull, and still most sums are no vertices."""
     rng = np.random.default_rng(4)
     hulls, sums = [], []
     for _ in range(6):
-        heads = _gaussian_heads(rng, 5, 3)
+        heads: w.Heads = [(np.round(rng.standard_normal((5, 4)) * 64) / 64, None) for _ in range(3)]
         hulls += [w.joint_count([head]) for head in heads]
         sums.append(w.joint_count(heads))
     has_interior = min(hulls) < 5

@@ -11,6 +11,7 @@ import numpy as np
 
 from hardmax.measure import bounds
 from hardmax.networks.layers import Affine, ReLU
+from hardmax.networks.library import builtin
 from hardmax.networks.network import Network
 from hardmax.papers import witnesses as w
 from hardmax.papers.entries import Check, Outcome
@@ -68,9 +69,7 @@ def _two_layers(number: int) -> Outcome:
     quarter-planes, so I <= 3: together 7 + 18 + 9 = 34. Triangle 110: cell 000 is not cut, so X <= 6; a line that
     meets 101 and 011 has h_1 + h_2 - h_3 - 1 > 0 between them and meets neither 110 nor 111, so I <= 3: 34 again.
     """
-    first = Affine([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], [0.0, 0.0, -1.0])
-    second = Affine([[5.0, 1.0, -12.0], [-6.0, -4.0, 12.0], [7.0, 11.0, -12.0]], [-1.0, 3.0, -6.0])
-    found = w.cells_on_box(Network([first, ReLU(), second, ReLU()], 2), 64.0)
+    found = w.cells_on_box(builtin("figure-2"), 64.0)
     serra = bounds.serra(2, [3, 3])
     shown = {"asserted": number, "Serra's upper bound": serra, "cells of the best network": found.n_cells}
     shown["its regions"] = found.n_regions

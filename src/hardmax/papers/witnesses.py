@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from itertools import combinations
+from math import log10
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,14 +14,17 @@ from hardmax.cells.domains import Box, Segment
 from hardmax.cells.interrupts import uninterrupted
 from hardmax.cells.search import count_cells, enumerate_cells
 from hardmax.constructions.parabola import parabola_heads
+from hardmax.measure import bounds
+from hardmax.networks.evaluation import softmax as softmax
 from hardmax.networks.layers import Affine, Attention, Head, ReLU, Residual
 from hardmax.networks.network import Network
+from hardmax.papers.entries import Outcome, each
+from hardmax.tropical.newton_polytope import NewtonPolytope
 from hardmax.tropical.sums.joint_cells import joint_cells
 
 if TYPE_CHECKING:
     from hardmax.cells.complex import CellComplex
     from hardmax.cells.domains import Domain
-    from hardmax.networks.network import Network
 
 Heads = list[tuple[Any, Any]]
 
@@ -52,6 +56,17 @@ def cell_count(net: Network, domain: Domain) -> int:
 def joint_count(heads: Heads) -> int:
     """The number of joint cells of heads (keys, biases or None)."""
     return len(joint_cells(heads))
+
+
+def exponents(asserted: Callable[[int, int], int], sizes: Sequence[tuple[int, int]], *, affine: bool) -> Outcome:
+    """The exponent of N in the tight maximum, for numbers of heads and dimensions, against an asserted one."""
+
+    def case(heads: int, dim: int) -> tuple[str, float, bool]:
+        counts = [bounds.max_joint_cells([10**k] * heads, dim, affine=affine) for k in (6, 7)]
+        found = round(log10(counts[1] / counts[0]), 3)
+        return f"H = {heads}, d = {dim}", found, found == asserted(heads, dim)
+
+    return each(case(*pair) for pair in sizes)
 
 
 def zonotope_heads(n_heads: int) -> Heads:
@@ -109,23 +124,9 @@ def random_transformer(rng: np.random.Generator, n_keys: int, depth: int, width:
 
 
 def hull_vertices(points: Sequence[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
-    """The vertices of the convex hull of exact points in the plane (Andrew's chain)."""
-    ordered = sorted(set(points))
-    if len(ordered) <= 2:
-        return ordered
-
-    def half(sequence: Sequence[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
-        chain: list[tuple[Any, Any]] = []
-        for p in sequence:
-            while len(chain) >= 2:
-                (ax, ay), (bx, by) = chain[-2], chain[-1]
-                if (bx - ax) * (p[1] - ay) - (by - ay) * (p[0] - ax) > 0:
-                    break
-                chain.pop()
-            chain.append(p)
-        return chain[:-1]
-
-    return half(ordered) + half(ordered[::-1])
+    """The vertices of the convex hull of integer points in the plane."""
+    distinct = sorted(set(points))
+    return [distinct[term] for term in NewtonPolytope(np.array(distinct, dtype=np.float64)).terms.tolist()]
 
 
 def plane_winners(heads: Sequence[Sequence[tuple[int, int]]]) -> set[tuple[int, ...]]:
@@ -142,10 +143,3 @@ def plane_winners(heads: Sequence[Sequence[tuple[int, int]]]) -> set[tuple[int, 
         scores = [[a * x + b * y for a, b in keys] for keys in heads]
         found.add(tuple(row.index(max(row)) for row in scores))
     return found
-
-
-def softmax(scores: Any, temperature: float) -> Any:
-    """Softmax weights of one row, in floats."""
-    z = (np.asarray(scores, dtype=float) - np.max(scores)) / temperature
-    weights = np.exp(z)
-    return weights / weights.sum()

@@ -143,10 +143,12 @@ def gather_captures(
     if whole is not None and whole.agreement is not None:
         share = as_text(whole.agreement, "share")
         found.insert(0, Fact("decisions kept with every head hard", share, whole.exactness))
+    live, near = _live_and_near(head_section)
+    reach = f"Of {several(live, 'key')} that own a cell, {near:,} can be chosen by mixtures of the queries seen."
     answer = [
         Fact("", f"{several(len(seen), 'attention head')} on {several(len(captures), 'input')}.", Exactness.EXACT),
         *_whole_in_words(whole),
-        *(Fact("", text, Exactness.CERTIFIED) for text in _reach_in_words(head_section)),
+        Fact("", reach, Exactness.CERTIFIED),
         *_margin_in_words(certified, stability),
     ]
     return Document(legible(name), "", made, tuple(answer), tuple(found), sections)
@@ -240,11 +242,6 @@ def _margin_in_words(certified: float | None, stability: Section) -> list[Fact]:
     return [Fact("", text, Exactness.CERTIFIED)]
 
 
-def _reach_in_words(head_section: Section) -> list[str]:
-    live, near = _live_and_near(head_section)
-    return [f"Of {several(live, 'key')} that own a cell, {near:,} can be chosen by mixtures of the queries seen."]
-
-
 def _highlights(
     subject: Subject, whole: Fidelity | None, looked: Looked | None, certified: float | None, head_section: Section
 ) -> list[Fact]:
@@ -273,9 +270,6 @@ def _reach_and_margin(head_section: Section, certified: float | None) -> list[Fa
 def _live_and_near(head_section: Section) -> tuple[int, int]:
     """Live keys of all heads, and those that the queries can reach."""
     summary = next(table for table in head_section.tables if table.name == "heads")
-    live, near = (sum(row[_place(summary, key)] for row in summary.rows) for key in ("n_live", "n_reachable_hull"))
+    places = [column.key for column in summary.columns]
+    live, near = (sum(row[places.index(key)] for row in summary.rows) for key in ("n_live", "n_reachable_hull"))
     return live, near
-
-
-def _place(table: Table, key: str) -> int:
-    return [column.key for column in table.columns].index(key)

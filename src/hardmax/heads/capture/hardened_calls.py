@@ -57,7 +57,7 @@ def changed_heads(call: AttentionCall, hard: Collection[int], temperature_scale:
     chosen[list(hard)] = True
     if temperature_scale == 0:
         chosen[:] = True
-    winners = evaluation.first_argmax(scores[:, chosen])
+    winners = scores[:, chosen].argmax(axis=-1)
     result = np.empty((*scores.shape[:3], values.shape[-1]))
     result[:, chosen] = np.take_along_axis(values[:, chosen], winners[..., None], axis=2)
     if not chosen.all():

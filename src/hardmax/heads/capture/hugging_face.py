@@ -31,7 +31,7 @@ from hardmax.heads.capture.captured import Capture
 from hardmax.heads.capture.packages import LISTENING, evaluating, to_numpy
 from hardmax.heads.capture.torch_encoders import watching
 from hardmax.heads.capture.watching import Watcher
-from hardmax.networks.files.hf_models import OTHER_SEQUENCES, check_tokens
+from hardmax.networks.files.hf_models import OTHER_SEQUENCES, attending, check_tokens
 from hardmax.networks.files.opening import refusing
 
 _NAME = "hardmax_capture"
@@ -109,23 +109,17 @@ def recording(model: Any, calls: list[AttentionCall]) -> AbstractContextManager[
 def noting(model: Any, note: Note) -> Iterator[None]:
     """While inside, ``note`` is told every call of the model's attention, and may give other results for it."""
     _, transformers = _libraries()
-    ours = _registered()
     parts = [part for part in model.modules() if isinstance(part, transformers.PreTrainedModel)]
-    configs = {id(part.config): part.config for part in parts}
-    asking = {id(part.config) for part in parts if ours and _asks_by_name(part)}
+    asking = [part for part in parts if _asks_by_name(part)] if _registered() else []
     names = {id(part): name for name, part in model.named_modules()}
     told_of: set[int] = set()
     note = _of_one_sequence(note)
     with LISTENING, watching(model, note, told_of) as watcher:
-        before = {key: config._attn_implementation for key, config in configs.items()}
         listener = _LISTENER.set(_Listener(note, names, told_of, watcher, []))
         try:
-            for key in asking:
-                configs[key]._attn_implementation = _NAME
-            yield
+            with attending(asking, _NAME):
+                yield
         finally:
-            for key, config in configs.items():
-                config._attn_implementation = before[key]
             _LISTENER.reset(listener)
 
 

@@ -55,8 +55,7 @@ def capture_network(net: Network, inputs: ArrayLike, source: str, name_tokens: N
 def tapped(net: Network, values: Sequence[int], inputs: ArrayLike) -> dict[int, FloatArray]:
     """Values of the network's graph on each input, (inputs, *shape) in binary64; one pass gives them all."""
     builder = GraphBuilder(net.graph.input_shape)
-    for node in net.graph.nodes:
-        builder.add(node.operation, *node.inputs, name=node.name)
+    builder.copy(net.graph)
     ends = [
         builder.add(op.Reshape((prod(net.graph.shape_of(value)),)), value, name=f"captured value {value}")
         for value in values

@@ -15,6 +15,7 @@ import numpy as np
 from hardmax.errors import MissingExtraError, OperatorError, needing
 from hardmax.exactness import FloatArray
 from hardmax.networks.files.opening import as_path
+from hardmax.networks.files.torch_modules import evaluation_mode
 
 #: Held while a model is listened to. Its hooks and settings and torch's switches belong to all threads: two that
 #: changed them together would hear each other's calls, and the later would put back what the earlier had set.
@@ -58,15 +59,8 @@ def evaluating(module: Any) -> Iterator[None]:
             "what they compute; pass the module that they were made of"
         )
     as_written = getattr(torch.compiler, "set_stance", nullcontext)  # torch 2.6
-    with LISTENING, as_written("force_eager"):
-        training = [part for part in module.modules() if part.training]
-        try:
-            for part in training:
-                part.training = False
-            yield
-        finally:
-            for part in training:
-                part.training = True
+    with LISTENING, as_written("force_eager"), evaluation_mode(module):
+        yield
 
 
 @contextmanager

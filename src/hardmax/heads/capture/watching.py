@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from inspect import signature
 from math import prod
 from typing import Any, TypeAlias
 
@@ -26,6 +25,7 @@ Projected: TypeAlias = "Callable[[str, Mapping[str, Any], Any], tuple[AttentionC
 #: A score this low is a hidden key: models write it in the place of scores, and its weight is zero beside any other.
 _HIDDEN = -1e4
 _SCORES, _WEIGHTS = "_hardmax_scores", "_hardmax_weights"
+_Given = dict[str, Any]  # the arguments of a function by their names, in order
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,8 +128,12 @@ class Watcher:
     @property
     def here(self) -> str:
         """The module that is running."""
-        part, name = self._stack[-1] if self._stack else (self._module, "")
+        part, name = self._innermost
         return f"{name} ({type(part).__name__})" if name else type(part).__name__
+
+    @property
+    def _innermost(self) -> tuple[Any, str]:
+        return self._stack[-1] if self._stack else (self._module, "")
 
     def mark(self) -> None:
         """Note that attention was told of in every module that is running."""
@@ -140,37 +144,36 @@ class Watcher:
 
     def _called(self, func: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
         name = getattr(func, "__name__", "")
-        rule = None if self._paused else _RULES.get(name)
-        if rule is not None:
-            return rule(self, func, args, kwargs)
         result = func(*args, **kwargs)
+        if name in _RULES and not self._paused:
+            rule, order = _RULES[name]
+            return rule(self, name, dict(zip(order, args, strict=False)) | dict(kwargs), result)
         changes = name == "__setitem__" or (name.endswith("_") and not name.startswith("__")) or name[:3] == "__i"
         if changes and args and hasattr(args[0], "__dict__"):  # what was known of the tensor is no longer so
             for known in (_SCORES, _WEIGHTS):
                 args[0].__dict__.pop(known, None)
         return result
 
-    def _product(self, func: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
-        result = func(*args, **kwargs)
-        left, right = (*args, *kwargs.values())[:2]
+    def _product(self, name: str, given: _Given, result: Any) -> Any:
+        left, right = [*given.values()][:2]
         return self._multiplied(left, right, result, lambda heads: heads.reshape(result.shape))
 
-    def _baddbmm(self, func: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
-        given = dict(zip(("input", "batch1", "batch2"), args, strict=False)) | dict(kwargs)
-        result = func(*args, **kwargs)
-        scores = self._scores_of(given["batch1"], given["batch2"].transpose(-1, -2), result)
+    def _baddbmm(self, name: str, given: _Given, result: Any) -> Any:
+        self._known(result, given["batch1"], given["batch2"].transpose(-1, -2), learnt=False)
+        scores = getattr(result, _SCORES, None)
         alpha, beta = float(given.get("alpha", 1)), float(given.get("beta", 1))
         if scores is not None:
             term = None if beta == 0 else given["input"] * beta
             setattr(result, _SCORES, replace(scores, scale=alpha, added=term))
         return result
 
-    def _einsum(self, func: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
-        result = func(*args, **kwargs)
-        operands = args[1] if len(args) == 2 and isinstance(args[1], list | tuple) else args[1:]
-        if len(operands) != 2 or not isinstance(args[0], str) or "." in args[0] or "->" not in args[0]:
+    def _einsum(self, name: str, given: _Given, result: Any) -> Any:
+        equation, *operands = given.values()
+        if len(operands) == 1 and isinstance(operands[0], list | tuple):
+            operands = list(operands[0])
+        if len(operands) != 2 or not isinstance(equation, str) or "." in equation or "->" not in equation:
             return result
-        (first, second), wanted = args[0].replace(" ", "").split("->")[0].split(","), args[0].split("->")[1].strip()
+        (first, second), wanted = equation.replace(" ", "").split("->")[0].split(","), equation.split("->")[1].strip()
         left, right = operands
         if getattr(right, _WEIGHTS, None) is not None:
             first, second, left, right = second, first, right, left
@@ -185,14 +188,8 @@ class Watcher:
             if first[-2:] != i + d or sorted(wanted) != sorted(order) or set(second) != {*lead, d, j}:
                 return result
             values = right.permute([second.index(c) for c in lead + d + j])
-            return self._multiplied(
-                left,
-                values,
-                result,
-                lambda heads: heads.reshape([result.shape[wanted.index(c)] for c in order]).permute(
-                    [order.index(c) for c in wanted]
-                ),
-            )
+            shape, back = [result.shape[wanted.index(c)] for c in order], [order.index(c) for c in wanted]
+            return self._multiplied(left, values, result, lambda heads: heads.reshape(shape).permute(back))
         if wanted[-2:] == j + i:
             first, second, left, right, i, j = second, first, right, left, j, i
         lead = wanted[:-2]
@@ -200,18 +197,14 @@ class Watcher:
             return result
         queries = left.permute([first.index(c) for c in lead + i + d])
         keys = right.permute([second.index(c) for c in lead + j + d])
-        scores = self._scores_of(queries, keys, result, learnt=self._is_learnt(left, right))
-        if scores is not None:
-            setattr(result, _SCORES, scores)
-        return result
+        return self._known(result, queries, keys, learnt=self._is_learnt(left, right))
 
-    def _scaled(self, func: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
-        left, right = (*args, *kwargs.values())[:2]
-        divides = "div" in func.__name__ or "divide" in func.__name__
+    def _scaled(self, name: str, given: _Given, result: Any) -> Any:
+        left, right = [*given.values()][:2]
+        divides = "div" in name
         is_swapped = getattr(left, _SCORES, None) is None
         scores = getattr(right if is_swapped and not divides else left, _SCORES, None)
         other = left if is_swapped else right
-        result = func(*args, **kwargs)
         factor = self._factor(other, divides) if scores is not None else None
         return self._now(result, scores.times(factor) if scores is not None and factor is not None else None)
 
@@ -225,34 +218,28 @@ class Watcher:
             return (1 / number if number else None) if divides else number
         return 1 / other if divides else other
 
-    def _summed(self, func: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
-        left, right = (*args, *kwargs.values())[:2]
+    def _summed(self, name: str, given: _Given, result: Any) -> Any:
+        left, right = [*given.values()][:2]
         scores, other = getattr(left, _SCORES, None), right
-        if scores is None and "sub" not in func.__name__:
+        if scores is None and "sub" not in name:
             scores, other = getattr(right, _SCORES, None), left
-        result = func(*args, **kwargs)
-        if scores is None or "alpha" in kwargs:
+        if scores is None or "alpha" in given:
             return self._now(result, None)
         is_tensor = isinstance(other, self.torch.Tensor)
         if is_tensor:
             other = other.clone()  # what is added later may be done in its place
         if is_tensor and result.dim() > scores.queries.dim():
             return self._now(result, None)
-        return self._now(result, scores.plus(-other if "sub" in func.__name__ else other))
+        return self._now(result, scores.plus(-other if "sub" in name else other))
 
-    def _filled(self, func: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
-        given = dict(zip(("input", "mask", "value"), args, strict=False)) | dict(kwargs)
+    def _filled(self, name: str, given: _Given, result: Any) -> Any:
         scores, weights = getattr(given["input"], _SCORES, None), getattr(given["input"], _WEIGHTS, None)
-        mask = given["mask"]
-        result = func(*args, **kwargs)
         if weights is not None and isinstance(given["value"], int | float) and given["value"] == 0:
             setattr(result, _WEIGHTS, replace(weights, own=result))  # zero they are; compared with the others
             return result
-        return self._now(result, None if scores is None else self._hidden(scores, mask, given["value"]))
+        return self._now(result, None if scores is None else self._hidden(scores, given["mask"], given["value"]))
 
-    def _chosen(self, func: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
-        result = func(*args, **kwargs)
-        given = dict(zip(("condition", "input", "other"), args, strict=False)) | dict(kwargs)
+    def _chosen(self, name: str, given: _Given, result: Any) -> Any:
         if len(given) < 3:
             return result
         scores = getattr(given["input"], _SCORES, None)
@@ -272,30 +259,27 @@ class Watcher:
             return None
         return scores.plus(hidden)
 
-    def _floor(self, func: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
+    def _floor(self, name: str, given: _Given, result: Any) -> Any:
         """A maximum with a number so low that it changes hidden scores alone."""
-        result = func(*args, **kwargs)
-        given = (*args, *kwargs.values())
-        scores = getattr(given[0], _SCORES, None)
-        if scores is None or len(given) < 2 or not isinstance(result, self.torch.Tensor):
+        source, *others = given.values()
+        scores = getattr(source, _SCORES, None)
+        if scores is None or not others or not isinstance(result, self.torch.Tensor):
             return result
-        other = given[1]
+        other = others[0]
         is_low = isinstance(other, self.torch.Tensor) and float(other.max()) <= _HIDDEN
         return self._now(result, scores if is_low or (isinstance(other, float) and other <= _HIDDEN) else None)
 
-    def _tanh(self, func: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
-        scores = getattr(args[0], _SCORES, None) if args else None
-        result = func(*args, **kwargs)
+    def _tanh(self, name: str, given: _Given, result: Any) -> Any:
+        scores = getattr(given.get("input"), _SCORES, None)
         return self._now(result, None if scores is None else scores.capped())
 
-    def _moved(self, func: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
+    def _moved(self, name: str, given: _Given, result: Any) -> Any:
         """The same entries in another type or with other axes before the last two."""
-        source: Any = args[0] if args else kwargs.get("input")
+        source: Any = given.get("input")
         scores, weights = getattr(source, _SCORES, None), getattr(source, _WEIGHTS, None)
         if scores is None and weights is None:
-            return func(*args, **kwargs)
+            return result
         before = source.shape
-        result = func(*args, **kwargs)
         is_kept = isinstance(result, self.torch.Tensor) and result.is_floating_point() and result.dim() >= 2
         if not is_kept or result.shape[-2:] != before[-2:] or result.numel() != prod(before):
             return result
@@ -305,9 +289,7 @@ class Watcher:
             setattr(result, _SCORES, scores.shaped(before[:-2], result.shape[:-2]))
         return result
 
-    def _softmax(self, func: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
-        result = func(*args, **kwargs)
-        given = dict(zip(("input", "dim"), args, strict=False)) | dict(kwargs)
+    def _softmax(self, name: str, given: _Given, result: Any) -> Any:
         source, axis = given.get("input", given.get("self")), given.get("dim")
         if axis in (-1, result.dim() - 1) and result.dim() >= 2:
             scores = getattr(source, _SCORES, None)
@@ -318,13 +300,10 @@ class Watcher:
                 self._open[id(weights.uses)] = weights
         return result
 
-    def _attention(self, func: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
+    def _attention(self, name: str, given: _Given, result: Any) -> Any:
         """torch's own function of queries, keys and values."""
-        order = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale")
-        given = dict(zip(order, args, strict=False)) | dict(kwargs)
         torch = self.torch
-        result = func(*args, **kwargs)
-        query, key, value = (given[name] for name in order[:3])
+        query, key, value = given["query"], given["key"], given["value"]
         scale = query.shape[-1] ** -0.5 if given.get("scale") is None else float(given["scale"])
         added = given.get("attn_mask")
         if given.get("is_causal"):
@@ -335,15 +314,12 @@ class Watcher:
         scores = _Scores(query, key, scale, added)
         return self._tell(scores, None, value, result, lambda heads: heads.reshape(result.shape))
 
-    def _whole(self, func: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
+    def _whole(self, name: str, given: _Given, result: Any) -> Any:
         """torch's function behind ``nn.MultiheadAttention``, where a model calls it by itself."""
-        result = func(*args, **kwargs)
-        part, name = self._stack[-1] if self._stack else (self._module, "")
+        part, place = self._innermost
         if isinstance(part, self.torch.nn.MultiheadAttention):
             return result  # its hook tells
-        order = list(signature(self.torch.nn.functional.multi_head_attention_forward).parameters)
-        given = dict(zip(order, args, strict=False)) | dict(kwargs)
-        call, mixed = self._projected(name or type(part).__name__, given, result[0])
+        call, mixed = self._projected(place or type(part).__name__, given, result[0])
         self.mark()
         replaced = self.note(call)
         return result if replaced is None else (mixed(replaced), result[1])
@@ -362,14 +338,12 @@ class Watcher:
     def _is_learnt(self, *factors: Any) -> bool:
         return any(isinstance(factor, self.torch.nn.Parameter) for factor in factors)
 
-    def _scores_of(self, queries: Any, keys: Any, result: Any, *, learnt: bool = False) -> _Scores | None:
-        """A product of queries (..., n_q, d) and keys (..., n_k, d), all with the result's first axes."""
-        if min(queries.dim(), keys.dim()) < 2 or not result.is_floating_point():
-            return None
-        lead = result.shape[:-2]
-        return _Scores(
-            queries.expand(*lead, *queries.shape[-2:]), keys.expand(*lead, *keys.shape[-2:]), is_learnt=learnt
-        )
+    def _known(self, result: Any, queries: Any, keys: Any, *, learnt: bool) -> Any:
+        """A product, known as one of queries (..., n_q, d) and keys (..., n_k, d), all with the result's first axes."""
+        if min(queries.dim(), keys.dim()) >= 2 and result.is_floating_point():
+            queries, keys = (part.expand(*result.shape[:-2], *part.shape[-2:]) for part in (queries, keys))
+            setattr(result, _SCORES, _Scores(queries, keys, is_learnt=learnt))
+        return result
 
     def _multiplied(self, left: Any, right: Any, result: Any, back: Callable[[Any], Any]) -> Any:
         """A product: of weights and values, which is attention, or of any two tensors, which may become scores."""
@@ -377,10 +351,7 @@ class Watcher:
         if not isinstance(right, self.torch.Tensor) or min(left.dim(), right.dim()) < 2:
             return result
         if weights is None:
-            scores = self._scores_of(left, right.transpose(-1, -2), result, learnt=self._is_learnt(left, right))
-            if scores is not None:
-                setattr(result, _SCORES, scores)
-            return result
+            return self._known(result, left, right.transpose(-1, -2), learnt=self._is_learnt(left, right))
         weights.uses[0] += 1
         if weights.scores is None or weights.uses[0] > 1:  # other scores, or values in two parts
             if not self._is_learnt(right):
@@ -421,14 +392,14 @@ class Watcher:
         added = None if scores.added is None else self._added(scores)
         scale, cap = scores.scale, scores.cap
         if cap is not None:
-            if cap <= 0 or (added is not None and np.isfinite(added).all() and added.any()) or _has_terms(added):
+            if cap <= 0 or (added is not None and added[np.isfinite(added)].any()):
                 return None
             scale *= cap
         queries = scores.queries
         if not scale > 0:
             queries, scale = queries * scale, 1.0
         arrays = [to_numpy(part).reshape(1, -1, *part.shape[-2:]) for part in (queries, scores.keys, values)]
-        part, name = self._stack[-1] if self._stack else (self._module, "")
+        part, name = self._innermost
         return AttentionCall(
             name or type(part).__name__, arrays[0], arrays[1], arrays[2], 1 / scale, added,
             positions=_positions(arrays[0], arrays[1], added), softcap=cap,
@@ -453,10 +424,6 @@ class Watcher:
         return found
 
 
-def _has_terms(added: FloatArray | None) -> bool:
-    return added is not None and bool(added[np.isfinite(added)].any())
-
-
 def _repeated(tensor: Any, share: int) -> Any:
     return tensor if share == 1 else tensor.repeat_interleave(share, dim=-3)
 
@@ -473,25 +440,29 @@ def _positions(queries: FloatArray, keys: FloatArray, added: FloatArray | None) 
     return (places, places) if is_causal else None
 
 
-def _rules() -> dict[str, Callable[..., Any]]:
-    of: dict[Callable[..., Any], str] = {
-        Watcher._product: "matmul __matmul__ bmm",
-        Watcher._baddbmm: "baddbmm",
-        Watcher._einsum: "einsum",
-        Watcher._scaled: "mul __mul__ __rmul__ mul_ __imul__ multiply div __truediv__ div_ __itruediv__ true_divide "
-        "divide",
-        Watcher._summed: "add __add__ __radd__ add_ __iadd__ sub __sub__ sub_ __isub__",
-        Watcher._filled: "masked_fill masked_fill_",
-        Watcher._chosen: "where",
-        Watcher._floor: "max maximum clamp_min",
-        Watcher._tanh: "tanh",
-        Watcher._moved: "view reshape unsqueeze squeeze flatten unflatten to float double half bfloat16 type type_as "
-        "contiguous clone detach dropout",
-        Watcher._softmax: "softmax",
-        Watcher._attention: "scaled_dot_product_attention",
-        Watcher._whole: "multi_head_attention_forward",
-    }
-    return {name: rule for rule, names in of.items() for name in names.split()}
-
-
-_RULES = _rules()
+_MOVING = """view reshape unsqueeze squeeze flatten unflatten to float double half bfloat16 type type_as contiguous
+    clone detach dropout"""
+_PROJECTING = """query key value embed_dim_to_check num_heads in_proj_weight in_proj_bias bias_k bias_v add_zero_attn
+    dropout_p out_proj_weight out_proj_bias training key_padding_mask need_weights attn_mask use_separate_proj_weight
+    q_proj_weight k_proj_weight v_proj_weight static_k static_v average_attn_weights is_causal"""
+#: What is made of a call, by the function's name, and what its arguments are called in order.
+_RULES: dict[str, tuple[Callable[[Watcher, str, _Given, Any], Any], list[str]]] = {
+    name: (rule, order.split())
+    for rule, names, order in (
+        (Watcher._product, "matmul __matmul__ bmm", "input other"),
+        (Watcher._baddbmm, "baddbmm", "input batch1 batch2"),
+        (Watcher._einsum, "einsum", "equation first second third"),
+        (Watcher._scaled, "mul __mul__ __rmul__ mul_ __imul__ multiply", "input other"),
+        (Watcher._scaled, "div __truediv__ div_ __itruediv__ true_divide divide", "input other"),
+        (Watcher._summed, "add __add__ __radd__ add_ __iadd__ sub __sub__ sub_ __isub__", "input other"),
+        (Watcher._filled, "masked_fill masked_fill_", "input mask value"),
+        (Watcher._chosen, "where", "condition input other"),
+        (Watcher._floor, "max maximum clamp_min", "input other"),
+        (Watcher._tanh, "tanh", "input"),
+        (Watcher._moved, _MOVING, "input"),
+        (Watcher._softmax, "softmax", "input dim"),
+        (Watcher._attention, "scaled_dot_product_attention", "query key value attn_mask dropout_p is_causal scale"),
+        (Watcher._whole, "multi_head_attention_forward", _PROJECTING),
+    )
+    for name in names.split()
+}

@@ -19,6 +19,7 @@ from hardmax.errors import FileFormatError, HardmaxError, ParameterError, Precis
 from hardmax.exact.elimination import solve_floats
 from hardmax.exactness import BoolArray, Exactness, FloatArray, IntArray, ReadOnlyArrays, as_index, frozen
 from hardmax.heads.classes.domains import FeatureDomain, read_domain
+from hardmax.heads.classes.problem import cover_system
 from hardmax.heads.classes.sources import arrays_head
 from hardmax.heads.classes.verdicts import DEAD, LIVE, UNDECIDED, Cover
 from hardmax.networks.files.opening import package_version, refusing
@@ -48,13 +49,8 @@ class Certificate:
 
     @cached_property
     def _matrix(self) -> FloatArray:
-        weights, _, _ = self._head
-        d = weights.shape[1]
-        matrix = np.zeros((d + 1, len(self.rivals) + len(self.walls)))
-        matrix[:d, : len(self.rivals)], matrix[d, : len(self.rivals)] = weights[self.rivals].T, 1.0
-        for at, wall in enumerate(self.walls, len(self.rivals)):
-            matrix[wall % d, at] = -1.0 if wall < d else 1.0
-        return matrix
+        columns = np.append(self.rivals, len(self._head[0]) + self.walls)
+        return cover_system(*self._head, columns.tolist())[0]
 
     @cached_property
     def weights(self) -> FloatArray:

@@ -27,13 +27,13 @@ from numpy.typing import NDArray
 from hardmax.exact.elimination import solve
 from hardmax.exact.linear_program import exact_interior_point
 from hardmax.exact.quadratic import QuadraticNumber, compare
-from hardmax.exact.rationals import dot, fractions, nearest_float, rational
+from hardmax.exact.rationals import along, difference, dot, fractions, nearest_floats, rational
 from hardmax.exact.rounding import SAFETY, dot_error
 from hardmax.exactness import FloatArray, IntArray
 from hardmax.heads.classes.domains import FeatureDomain
 from hardmax.heads.classes.nearest import nearest_in_floats, nearest_in_rationals
 from hardmax.heads.classes.problem import Problem, within_sphere
-from hardmax.heads.classes.proofs import advantage, cell_rows, wins
+from hardmax.heads.classes.proofs import advantage, bias_gap, cell_rows, wins
 from hardmax.heads.classes.verdicts import LIVE, UNDECIDED, Cover, Verdicts, try_queries, whitening
 
 Vector = Sequence[Fraction]
@@ -91,12 +91,12 @@ def settle_on_ball(verdicts: Verdicts, row: int, everywhere: Verdicts) -> None:
     # where to stop looking: a proof in rationals follows either way
     rivals, multipliers, nearest = project(problem, row, everywhere.status == LIVE, 0.0, 1.0 + 1e-9)
     if nearest is not None:
-        if len(rivals) and dominates(problem, row, rivals, [Fraction(x) for x in multipliers.tolist()]):
+        if len(rivals) and dominates(problem, row, rivals, fractions(multipliers)):
             verdicts.add_cover(Cover(tuple(rivals.tolist()), "ball", multipliers), np.array([row]))
             return
         query = _towards(problem, nearest, everywhere.witnesses[row])
         is_here = query is not None and problem.domain.contains(query[None])[0]
-        if query is not None and is_here and wins(problem, row, [Fraction(x) for x in query.tolist()]):
+        if query is not None and is_here and wins(problem, row, fractions(query)):
             verdicts.add_live(row, query)
             return
     if problem.rows.size <= LARGEST:
@@ -156,9 +156,9 @@ def ball_interval(problem: Problem, row: int, allowed: NDArray[np.bool_]) -> tup
         best = better(nearest)
         if not len(rivals):
             break
-        shares = [Fraction(x) for x in multipliers.tolist()]
+        shares = fractions(multipliers)
         gap, shift = _mixture(problem, row, rivals, shares)
-        length = root_above(sum((x * x for x in shift), Fraction(0)))
+        length = root_above(dot(shift, shift))
         before, grown = low, (gap - Fraction(domain.radius) * length) / sum(shares, Fraction(0))
         low = max(low, grown)
         if grown <= before + (best[0] - before) / 2**40:
@@ -178,7 +178,7 @@ def _inside(domain: FeatureDomain, point: FloatArray) -> FloatArray:
             return domain.centre
         for share in (0.0, 2.0**-50, 2.0**-46, 2.0**-40, 2.0**-20):
             moved = domain.centre + away * min(1.0, domain.radius * (1.0 - share) / length)
-            steps = [Fraction(x) - Fraction(c) for x, c in zip(moved.tolist(), domain.centre.tolist(), strict=True)]
+            steps = difference(fractions(moved), fractions(domain.centre))
             if dot(steps, steps) <= Fraction(domain.radius) ** 2:
                 return np.asarray(moved)
     return domain.centre
@@ -207,8 +207,8 @@ def dominates(problem: Problem, row: int, rivals: Sequence[int] | IntArray, mult
     Exactness: exact.
     """
     gap, shift = _mixture(problem, row, rivals, multipliers)
-    square = sum((x * x for x in shift), Fraction(0))
-    return all(m >= 0 for m in multipliers) and any(multipliers) and gap >= 0 and gap * gap >= _square(problem) * square
+    square = _square(problem) * dot(shift, shift)
+    return all(m >= 0 for m in multipliers) and any(multipliers) and gap >= 0 and gap * gap >= square
 
 
 def _square(problem: Problem) -> Fraction:
@@ -219,14 +219,11 @@ def _mixture(
     problem: Problem, row: int, rivals: Sequence[int] | IntArray, multipliers: Vector
 ) -> tuple[Fraction, list[Fraction]]:
     """``sum m_j (score_j(c) - score_i(c))`` and ``sum m_j (w_j - w_i)``, exactly."""
-    shift = [Fraction(0)] * problem.dim
-    own = [Fraction(x) for x in problem.rows[row].tolist()]
-    gap = Fraction(0)
+    shift, own, gap = [Fraction(0)] * problem.dim, fractions(problem.rows[row]), Fraction(0)
     for j, m in zip(rivals, multipliers, strict=True):
-        shift = [s + m * (Fraction(x) - y) for s, x, y in zip(shift, problem.rows[j].tolist(), own, strict=True)]
-        gap += m * (Fraction(float(problem.bias[j])) - Fraction(float(problem.bias[row])))
-    centre = [Fraction(x) for x in problem.domain.centre.tolist()]
-    return gap + sum((s * c for s, c in zip(shift, centre, strict=True)), Fraction(0)), shift
+        shift = [s + m * step for s, step in zip(shift, difference(fractions(problem.rows[j]), own), strict=True)]
+        gap += m * bias_gap(problem, j, row)
+    return gap + dot(shift, fractions(problem.domain.centre)), shift
 
 
 def _towards(problem: Problem, nearest: FloatArray, inner: FloatArray) -> FloatArray | None:
@@ -247,26 +244,30 @@ def _settle_ball_exactly(verdicts: Verdicts, row: int, everywhere: Verdicts) -> 
     normals, limits, others = cell_rows(problem, row)
     centre = fractions(problem.domain.centre)
     nearest, multipliers = nearest_in_rationals(normals, limits, centre)
-    start = [x - c for x, c in zip(nearest, centre, strict=True)]
-    if dot(start, start) >= _square(problem):
+
+    def is_inside(query: Vector) -> bool:
+        away = difference(query, centre)
+        return dot(away, away) < _square(problem)
+
+    if not is_inside(nearest):
         rivals = tuple(others[j] for j in multipliers)
         verdicts.add_cover(Cover(rivals, "ball", tuple(multipliers.values())), np.array([row]))
         return
-    inner = everywhere.exact_witnesses.get(row) or [Fraction(x) for x in everywhere.witnesses[row].tolist()]
+    add_exact_query(verdicts, row, _halved(nearest, everywhere.exact(row), is_inside))
+
+
+def _halved(start: Vector, end: Vector, fits: Callable[[Vector], bool]) -> list[Fraction]:
+    """The first point that fits among the end of a segment, its middle, the middle before that, and so on."""
     share = Fraction(1)
-    while True:
-        query = [x + share * (y - x) for x, y in zip(nearest, inner, strict=True)]
-        if sum(((x - c) ** 2 for x, c in zip(query, centre, strict=True)), Fraction(0)) < _square(problem):
-            break
+    while not fits(point := along(start, end, share)):
         share /= 2
-    add_exact_query(verdicts, row, query)
+    return point
 
 
 def add_exact_query(verdicts: Verdicts, row: int, query: Vector) -> None:
     """A rational query that the row wins, as floats where their rounding wins too."""
-    near = np.array([nearest_float(x) for x in query])
-    floats = [Fraction(x) for x in near.tolist()]
-    if verdicts.problem.domain.contains(near[None])[0] and wins(verdicts.problem, row, floats):
+    near = nearest_floats(query)
+    if verdicts.problem.domain.contains(near[None])[0] and wins(verdicts.problem, row, fractions(near)):
         verdicts.add_live(row, near)
     else:
         verdicts.add_live(row, near, tuple(query))
@@ -306,10 +307,6 @@ def try_on_sphere(verdicts: Verdicts, rows: IntArray, tick: Callable[[], None]) 
         _try_directions(verdicts, white.queries(problem.rows[rows[start : start + 256]]))
 
 
-def _fractions(query: FloatArray) -> tuple[Fraction, ...]:
-    return tuple(Fraction(x) for x in query.tolist())
-
-
 def direction_scores(problem: Problem, queries: FloatArray) -> tuple[FloatArray, FloatArray]:
     """``<w_j, q> + |q| b_j`` for each query and row, and the margin that proves a winner, as ``Problem.scores``.
 
@@ -337,18 +334,13 @@ def wins_in_direction(problem: Problem, row: int, query: Vector) -> bool:
 
     Exactness: exact.
     """
-    square = sum((x * x for x in query), Fraction(0))
+    square, own = dot(query, query), dot(fractions(problem.rows[row]), query)
     if square == 0:
         return False
-    own = _fractions(problem.rows[row])
     for j in range(len(problem.rows)):
-        if j == row:
-            continue
-        other = _fractions(problem.rows[j])
-        gap = sum(((x - y) * z for x, y, z in zip(own, other, query, strict=True)), Fraction(0))
-        lift = Fraction(float(problem.bias[row])) - Fraction(float(problem.bias[j]))
+        gap, lift = own - dot(fractions(problem.rows[j]), query), bias_gap(problem, row, j)
         number = QuadraticNumber(rational(gap), rational(lift), rational(square))
-        if compare(number, QuadraticNumber.of(0)) <= 0:
+        if j != row and compare(number, QuadraticNumber.of(0)) <= 0:
             return False
     return True
 
@@ -356,14 +348,14 @@ def wins_in_direction(problem: Problem, row: int, query: Vector) -> bool:
 def settle_on_sphere(verdicts: Verdicts, row: int, everywhere: Verdicts, within: Verdicts) -> None:
     """One row whose cell has a point within the ball: look for one beyond."""
     problem, hint = verdicts.problem, everywhere.witnesses[row]
-    inner = within.exact_witnesses.get(row) or _fractions(within.witnesses[row])
-    start = np.array([nearest_float(x) for x in inner])
+    inner = within.exact(row)
+    start = nearest_floats(inner)
     outer = _far_point(problem, row, start, hint)
     if outer is not None:
         with np.errstate(all="ignore"):
             step = outer - start
             a, b, c = step @ step, start @ step, start @ start - 1.0
-            query = start + (-b + np.sqrt(max(b * b - a * c, 0.0))) / a * step
+            query = start + (-b + np.sqrt(max(float(b * b - a * c), 0.0))) / a * step
         if np.isfinite(query).all():
             verdicts.add_winners(query[None], *direction_scores(problem, query[None]))
             if verdicts.status[row] != UNDECIDED:
@@ -418,14 +410,14 @@ def sphere_interval(
         scores, _ = direction_scores(problem, tried)
         gaps = scores - scores[:, row : row + 1]
         gaps[:, row] = -np.inf
-    best = _fractions(tried[int(np.argmin(gaps.max(axis=1)))])
+    best = fractions(tried[int(np.argmin(gaps.max(axis=1)))])
     low = max(low, Fraction(0))  # the row is dead
     return low, max(low, _direction_advantage(problem, row, best))
 
 
 def _direction_advantage(problem: Problem, row: int, query: Vector) -> Fraction:
     """At least how much the best rival leads a row at ``query / |query|``; the query is one of floats."""
-    square = sum((x * x for x in query), Fraction(0))
+    square = dot(query, query)
     longer = root_above(square)
     shorter = square / longer
     with np.errstate(all="ignore"):
@@ -433,12 +425,10 @@ def _direction_advantage(problem: Problem, row: int, query: Vector) -> Fraction:
         scores[0, row] = -np.inf
         close = ~(scores[0] < scores[0].max() - SAFETY * needed[0])
         close[row] = False
-    own, leads = _fractions(problem.rows[row]), []
-    for j in np.flatnonzero(close):
-        step = zip(_fractions(problem.rows[j]), own, query, strict=True)
-        gap = sum(((x - y) * z for x, y, z in step), Fraction(0))
-        lead = Fraction(float(problem.bias[j])) - Fraction(float(problem.bias[row]))
-        leads.append(gap / (shorter if gap > 0 else longer) + lead)
+    own, leads = dot(fractions(problem.rows[row]), query), []
+    for j in np.flatnonzero(close).tolist():
+        gap = dot(fractions(problem.rows[j]), query) - own
+        leads.append(gap / (shorter if gap > 0 else longer) + bias_gap(problem, j, row))
     return max(leads)
 
 
@@ -453,15 +443,15 @@ def _settle_sphere_exactly(verdicts: Verdicts, row: int, inner: Vector) -> None:
     low, high = Fraction(0), Fraction(1)
     while True:  # at the crossing the row wins strictly, so it does near by
         middle = (low + high) / 2
-        query = [x + middle * (y - x) for x, y in zip(inner, outer, strict=True)]
+        query = along(inner, outer, middle)
         if wins_in_direction(problem, row, query):
             break
-        if sum((x * x for x in query), Fraction(0)) < 1:
+        if dot(query, query) < 1:
             low = middle
         else:
             high = middle
-    near = np.array([nearest_float(x) for x in query])
-    exact = None if wins_in_direction(problem, row, _fractions(near)) else tuple(query)
+    near = nearest_floats(query)
+    exact = None if wins_in_direction(problem, row, fractions(near)) else tuple(query)
     verdicts.add_live(row, near, exact)
 
 
@@ -476,23 +466,13 @@ def _beyond(normals: list[list[Fraction]], limits: list[Fraction], inner: Vector
             ).witness
             if ray is not None:
                 factor = Fraction(1)
-                while True:
-                    point = [x + factor * y for x, y in zip(inner, ray, strict=True)]
-                    if sum((x * x for x in point), Fraction(0)) >= 1:
-                        return point
+                while dot(point := [x + factor * y for x, y in zip(inner, ray, strict=True)], point) < 1:
                     factor *= 2
+                return point
     for chosen in combinations(range(len(normals)), d):
         corner = solve([normals[j] for j in chosen], [limits[j] for j in chosen])
-        if corner is None or sum((x * x for x in corner), Fraction(0)) <= 1:
+        if corner is None or dot(corner, corner) <= 1:
             continue
-        if all(
-            sum((a * x for a, x in zip(n, corner, strict=True)), Fraction(0)) <= l
-            for n, l in zip(normals, limits, strict=True)
-        ):
-            share = Fraction(1, 2)
-            while True:
-                point = [x + share * (y - x) for x, y in zip(corner, inner, strict=True)]
-                if sum((x * x for x in point), Fraction(0)) >= 1:
-                    return point
-                share /= 2
+        if all(dot(n, corner) <= l for n, l in zip(normals, limits, strict=True)):
+            return _halved(corner, along(corner, inner, Fraction(1, 2)), lambda point: dot(point, point) >= 1)
     return None

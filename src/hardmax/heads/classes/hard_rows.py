@@ -262,15 +262,12 @@ class Walker:
         weights = terrain.points[rows] @ self.inverse.T
         values = terrain.problem.bias[rows]
         low, high, _ = terrain.walls
-        costs = np.concatenate([self._true_costs(), low, -high])[self.basis]
+        bias = np.zeros(n_max)
+        bias[: self.n] = terrain.problem.bias[self.rows[: self.n]]
+        costs = np.concatenate([bias, low, -high])[self.basis]
         # a guess, clear of zero: each row is proved with these rivals before it counts
         is_inside = (weights > 1e-10).all(axis=1) & (terrain.problem.is_flat | (weights @ costs > values))
         return np.asarray(rows[is_inside])
-
-    def _true_costs(self) -> FloatArray:
-        bias = np.zeros(self.n_max)
-        bias[: self.n] = self.terrain.problem.bias[self.rows[: self.n]]
-        return bias
 
 
 MAX_ROUNDS = 200

@@ -6,6 +6,7 @@ here. Coordinates in which all rows agree move every score alike and are left ou
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -150,6 +151,22 @@ def _exponent(values: FloatArray) -> int:
     if largest == 0.0 or _TAME[0] <= largest <= _TAME[1]:
         return 0
     return int(np.frexp(largest)[1])
+
+
+def cover_system(
+    rows: FloatArray, bias: FloatArray, domain: FeatureDomain, columns: Sequence[int]
+) -> tuple[FloatArray, FloatArray]:
+    """The matrix (d + 1, columns) of rivals and walls, numbered as in a ``Cover``, and the cost of each column."""
+    n, d = rows.shape
+    matrix, costs = np.zeros((d + 1, len(columns))), np.empty(len(columns))
+    for at, j in enumerate(columns):
+        if j < n:
+            matrix[:d, at], matrix[d, at], costs[at] = rows[j], 1.0, bias[j]
+        elif j < n + d:
+            matrix[j - n, at], costs[at] = -1.0, domain.low[j - n]
+        else:
+            matrix[j - n - d, at], costs[at] = 1.0, -domain.high[j - n - d]
+    return matrix, costs
 
 
 def unbounded(problem: Problem) -> Problem:

@@ -21,10 +21,10 @@ from scipy.linalg.lapack import dgetrf, dgetri
 from hardmax.exact.elimination import Echelon, solve_floats
 from hardmax.exact.integers import integer_row
 from hardmax.exact.linear_program import exact_interior_point
-from hardmax.exact.rationals import nearest_float
+from hardmax.exact.rationals import difference, dot, fractions, nearest_floats
 from hardmax.exact.rounding import SAFETY, UNDERFLOW, corner_error, dot_error
 from hardmax.exactness import BoolArray, FloatArray, IntArray
-from hardmax.heads.classes.problem import Problem
+from hardmax.heads.classes.problem import Problem, cover_system
 from hardmax.heads.classes.verdicts import Cover, Verdicts
 
 Vector = tuple[Fraction, ...]
@@ -32,16 +32,7 @@ Vector = tuple[Fraction, ...]
 
 def system(problem: Problem, basis: Sequence[int]) -> tuple[FloatArray, FloatArray]:
     """The matrix (d + 1, columns) of a basis and the cost of each column, in the numbers of the problem."""
-    n, d = problem.rows.shape
-    matrix, costs = np.zeros((d + 1, len(basis))), np.empty(len(basis))
-    for at, j in enumerate(basis):
-        if j < n:
-            matrix[:d, at], matrix[d, at], costs[at] = problem.rows[j], 1.0, problem.bias[j]
-        elif j < n + d:
-            matrix[j - n, at], costs[at] = -1.0, problem.domain.low[j - n]
-        else:
-            matrix[j - n - d, at], costs[at] = 1.0, -problem.domain.high[j - n - d]
-    return matrix, costs
+    return cover_system(problem.rows, problem.bias, problem.domain, basis)
 
 
 class _Enclosure(NamedTuple):
@@ -163,7 +154,7 @@ def settle_exactly(verdicts: Verdicts, row: int, cover: Sequence[int] | None, qu
         if exact is not None:
             verdicts.add_cover(Cover(exact), np.array([row]))
             return
-    if query is not None and np.isfinite(query).all() and wins(problem, row, [Fraction(x) for x in query.tolist()]):
+    if query is not None and np.isfinite(query).all() and wins(problem, row, fractions(query)):
         verdicts.add_live(row, query)
         return
     if problem.rows.size <= LARGEST:
@@ -176,8 +167,8 @@ def wins(problem: Problem, row: int, query: Sequence[Fraction]) -> bool:
     Exactness: exact.
     """
     close = np.ones(len(problem.rows), dtype=bool)
-    near = np.array([nearest_float(x) for x in query])
-    if np.isfinite(near).all() and all(Fraction(x) == y for x, y in zip(near.tolist(), query, strict=True)):
+    near = nearest_floats(query)
+    if np.isfinite(near).all() and fractions(near) == list(query):
         with np.errstate(all="ignore"):
             scores, needed = problem.scores(near[None])
             close = ~(scores[0] < scores[0, row] - SAFETY * needed[0])
@@ -188,11 +179,12 @@ def wins(problem: Problem, row: int, query: Sequence[Fraction]) -> bool:
 
 def score(problem: Problem, row: int, query: Sequence[Fraction]) -> Fraction:
     """The score of a row at a query, exactly."""
-    total = Fraction(float(problem.bias[row]))
-    for weight, x in zip(problem.rows[row].tolist(), query, strict=True):
-        if weight:
-            total += Fraction(weight) * x
-    return total
+    return Fraction(float(problem.bias[row])) + dot(fractions(problem.rows[row]), query)
+
+
+def bias_gap(problem: Problem, first: int, second: int) -> Fraction:
+    """By how much the bias of one row exceeds that of another, exactly."""
+    return Fraction(float(problem.bias[first])) - Fraction(float(problem.bias[second]))
 
 
 def advantage(problem: Problem, row: int, query: FloatArray) -> Fraction:
@@ -207,17 +199,15 @@ def advantage(problem: Problem, row: int, query: FloatArray) -> Fraction:
     close = close[close != row]
     if len(close) * problem.dim > LARGEST_SCORED and np.isfinite([needed, own, scores.max()]).all():
         return Fraction(float(scores.max())) - Fraction(own) + Fraction(float(needed))
-    exact = [Fraction(x) for x in query.tolist()]
+    exact = fractions(query)
     return max(score(problem, int(j), exact) for j in close) - score(problem, row, exact)
 
 
 def cell_rows(problem: Problem, row: int) -> tuple[list[list[Fraction]], list[Fraction], list[int]]:
     """Normals and limits of a row's open cell, one for each other row, and those rows."""
-    rows = [[Fraction(x) for x in each] for each in problem.rows.tolist()]
-    bias = [Fraction(x) for x in problem.bias.tolist()]
-    others = [j for j in range(len(rows)) if j != row]
-    normals = [[x - y for x, y in zip(rows[j], rows[row], strict=True)] for j in others]
-    return normals, [bias[row] - bias[j] for j in others], others
+    others, own = [j for j in range(len(problem.rows)) if j != row], fractions(problem.rows[row])
+    normals = [difference(fractions(problem.rows[j]), own) for j in others]
+    return normals, [bias_gap(problem, row, j) for j in others], others
 
 
 def _settle_from_nothing(verdicts: Verdicts, row: int) -> None:

@@ -152,9 +152,8 @@ def audit_fields(head: ClassHead, keeper: IntArray, verdicts: Verdicts) -> dict[
     queries[:, problem.features] = scaled
     thin = set(verdicts.exact_witnesses) | (set(live[lost].tolist()) if lost is not None else set())
     for row in thin:
-        exact = verdicts.exact_witnesses.get(row) or [Fraction(x) for x in verdicts.witnesses[row].tolist()]
         whole = [Fraction(0)] * d
-        for feature, x in zip(problem.features.tolist(), exact, strict=True):
+        for feature, x in zip(problem.features.tolist(), verdicts.exact(row), strict=True):
             whole[feature] = x * Fraction(2) ** problem.exponent
         exact_queries[int(problem.classes[row])] = tuple(whole)
     queries[[query_of[i] for i in exact_queries]] = np.nan

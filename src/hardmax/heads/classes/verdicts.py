@@ -7,7 +7,7 @@ row the query was made for.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import NamedTuple
@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hardmax.exact.rationals import fractions
 from hardmax.exactness import FloatArray, IntArray
 from hardmax.heads.classes.domains import read_domain
 from hardmax.heads.classes.problem import Problem
@@ -73,6 +74,10 @@ class Verdicts:
         if exact is not None:
             self.exact_witnesses[row] = exact
         self.status[row] = LIVE
+
+    def exact(self, row: int) -> Sequence[Fraction]:
+        """The query of a live row in rationals."""
+        return self.exact_witnesses.get(row) or fractions(self.witnesses[row])
 
     def add_cover(self, cover: Cover, rows: IntArray) -> None:
         """Dead rows with what covers them."""

@@ -17,14 +17,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cmp_to_key
 from itertools import combinations, groupby, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hardmax.errors import ParameterError
 from hardmax.exact.elimination import solve
 from hardmax.exact.quadratic import QuadraticNumber, between, compare, floor_of, roots
-from hardmax.exact.rationals import fraction, sign
+from hardmax.exact.rationals import difference, dot, fraction, sign
 from hardmax.exactness import BoolArray, Exactness, IntArray
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def normalised_diagram(diagram: PowerDiagram, norm: str) -> NormalisedDiagram:
     if norm == "layer":
         basis = basis[:-1] - basis[1:]
     rows = [diagram.exact_score(key) for key in range(len(diagram.keys))]
-    slopes = [tuple(_dot(row, key) for row in basis.tolist()) for *key, _ in rows]
+    slopes = [tuple(dot(row, key) for row in basis.tolist()) for *key, _ in rows]
     biases = [bias for *_, bias in rows]
     gram, square = [[Fraction(int(x)) for x in row] for row in basis @ basis.T], Fraction(diagram.dim)
     live: BoolArray = np.zeros(len(rows), dtype=bool)
@@ -92,35 +92,31 @@ def normalised_diagram(diagram: PowerDiagram, norm: str) -> NormalisedDiagram:
     return NormalisedDiagram(norm, live, None, np.array(walls, dtype=np.int64).reshape(-1, 3))
 
 
-def _dot(first: Sequence[Any], second: Sequence[Fraction]) -> Fraction:
-    return sum((a * b for a, b in zip(first, second, strict=True)), Fraction(0))
-
-
 def _arcs(
     slopes: list[_Vector], biases: list[Fraction], gram: list[list[Fraction]], square: Fraction, first: int, second: int
 ) -> int:
     """Arcs of the circle where two functions tie on which no other is larger, or equal all along."""
-    wall = tuple(a - b for a, b in zip(slopes[first], slopes[second], strict=True))
+    wall = tuple(difference(slopes[first], slopes[second]))
     if not any(wall):
         return 0
     shift = biases[first] - biases[second]
     steep = solve(gram, wall)
     assert steep is not None
-    centre = tuple(-shift * x / _dot(wall, steep) for x in steep)  # of the circle: nearest to the origin
-    left = square - shift * shift / _dot(wall, steep)
+    centre = tuple(-shift * x / dot(wall, steep) for x in steep)  # of the circle: nearest to the origin
+    left = square - shift * shift / dot(wall, steep)
     if left <= 0:
         return 0
     flattest = min(range(3), key=lambda i: abs(wall[i]))
     axis = tuple(Fraction(int(i == flattest)) for i in range(3))
     along = _cross(wall, axis)
     plane = [along, _cross(wall, along)]
-    metric = [[_dot(p, [_dot(row, q) for row in gram]) for q in plane] for p in plane]
+    metric = [[dot(p, [dot(row, q) for row in gram]) for q in plane] for p in plane]
     others = [j for j in range(len(slopes)) if j not in (first, second)]
     functions, constants = [(Fraction(0), Fraction(0))], [Fraction(0)]
     for j in others:
-        rise = tuple(a - b for a, b in zip(slopes[j], slopes[first], strict=True))
-        functions.append((_dot(plane[0], rise), _dot(plane[1], rise)))
-        constants.append(_dot(centre, rise) + biases[j] - biases[first])
+        rise = difference(slopes[j], slopes[first])
+        functions.append((dot(plane[0], rise), dot(plane[1], rise)))
+        constants.append(dot(centre, rise) + biases[j] - biases[first])
         if not any(functions[-1]) and constants[-1] == 0 and not _is_wall(slopes, biases, first, second, j):
             return 0
     winners = _around(functions, constants, metric, left)

@@ -22,7 +22,7 @@ import numpy as np
 
 from hardmax.errors import ParameterError
 from hardmax.exact.linear_program import exact_interior_point
-from hardmax.exact.rationals import nearest_float
+from hardmax.exact.rationals import difference, nearest_floats
 from hardmax.exactness import Exactness, FloatArray, IntArray, ReadOnlyArrays
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class SetDiagram(ReadOnlyArrays):
 
     def interior_point(self, cell: int) -> FloatArray:
         """A query (d,) inside a cell, rounded; ``exact_interior_point`` has it in rationals."""
-        return np.array([nearest_float(x) for x in self._points[cell]])
+        return nearest_floats(self._points[cell])
 
     def exact_interior_point(self, cell: int) -> tuple[Fraction, ...]:
         """A query inside a cell: its set wins there, and no other."""
@@ -128,16 +128,12 @@ def _rows(scores: tuple[Row, ...], higher: Any, lower: Any) -> list[Row] | None:
     rows = []
     for i in higher:
         for j in lower:
-            row = _difference(scores[i], scores[j])
+            row = difference(scores[i], scores[j])
             if any(row[:-1]):
-                rows.append(row)
+                rows.append(tuple(row))
             elif not (row[-1] > 0 or (row[-1] == 0 and i < j)):
                 return None
     return rows
-
-
-def _difference(first: Row, second: Row) -> Row:
-    return tuple(a - b for a, b in zip(first, second, strict=True))
 
 
 def value_at(row: Row, point: Sequence[Fraction]) -> Fraction:
@@ -158,14 +154,14 @@ def _share_facet(scores: tuple[Row, ...], first: frozenset[int], second: frozens
     keep their sign at some point of it.
     """
     leaving, coming = sorted(first - second), sorted(second - first)
-    wall = _difference(scores[leaving[0]], scores[coming[0]])
+    wall = tuple(difference(scores[leaving[0]], scores[coming[0]]))
     if not any(wall[:-1]):
         return False
     rows: list[Row] = []
     for side in (first, second):
         for i in side:
             for j in set(range(len(scores))) - side:
-                row = _difference(scores[i], scores[j])
+                row = tuple(difference(scores[i], scores[j]))
                 if not is_multiple(row, wall):
                     if (i in leaving and j in coming) or (i in coming and j in leaving):
                         return False  # a pair that changes hands elsewhere

@@ -19,7 +19,7 @@ from hardmax.errors import ParameterError, PrecisionError, ShapeError
 from hardmax.exact.elimination import rank
 from hardmax.exact.integers import integers
 from hardmax.exact.linear_program import exact_interior_point
-from hardmax.exact.rationals import nearest_float
+from hardmax.exact.rationals import difference, dot, fractions, nearest_floats
 from hardmax.exact.rounding import UNDERFLOW, dot_error, relative_error
 from hardmax.exactness import BoolArray, FloatArray, IntArray, ReadOnlyArrays, finite_numbers
 from hardmax.heads.diagram.power_diagram import PowerDiagram, power_diagram
@@ -173,8 +173,7 @@ def _living(
     if dim == 0:
         live[max(distinct.tolist(), key=lambda key: offsets[key])] = True
         return live, points, {}
-    rounded = np.array([[nearest_float(x) for x in row] for row in slopes])
-    heights = np.array([nearest_float(x) for x in offsets])
+    rounded, heights = np.array([nearest_floats(row) for row in slopes]), nearest_floats(offsets)
     if np.isfinite(rounded).all() and np.isfinite(heights).all():
         # Sure winners first: dead keys are then measured against few rivals.
         _propose(rounded, heights, distinct, live, points)
@@ -183,11 +182,9 @@ def _living(
         if not live[key]:
             point = _wins_somewhere(slopes, offsets, distinct, key, np.flatnonzero(live))
             if point is not None:
-                live[key], points[key] = True, [nearest_float(x) for x in point]
-                nearest = points[key].tolist()
-                if not np.isfinite(nearest).all() or _unbeaten(
-                    slopes, offsets, distinct, key, [Fraction(x) for x in nearest]
-                ):
+                live[key], points[key] = True, nearest_floats(point)
+                is_finite = np.isfinite(points[key]).all()
+                if not is_finite or _unbeaten(slopes, offsets, distinct, key, fractions(points[key])):
                     thin[key] = point
     return live, points, thin
 
@@ -198,7 +195,7 @@ def _propose(rounded: FloatArray, heights: FloatArray, distinct: IntArray, live:
     proposal = power_diagram(rounded[distinct], heights[distinct])
     for place in np.flatnonzero(proposal.live):
         key = int(distinct[place])
-        point = np.array([nearest_float(x) for x in proposal.exact_interior_point(int(place))])
+        point = nearest_floats(proposal.exact_interior_point(int(place)))
         others = distinct[distinct != key]
         with np.errstate(over="ignore", invalid="ignore"):
             gap = (rounded[others] - rounded[key]) @ point + heights[others] - heights[key]
@@ -219,7 +216,7 @@ def _wins_somewhere(
         point: Point = (Fraction(0),) * len(slopes[key])
         if working:
             found = exact_interior_point(
-                [[a - b for a, b in zip(slopes[i], slopes[key], strict=True)] for i in working],
+                [difference(slopes[i], slopes[key]) for i in working],
                 [offsets[key] - offsets[i] for i in working],
             ).witness
             if found is None:
@@ -235,9 +232,5 @@ def _unbeaten(
     slopes: list[tuple[Fraction, ...]], offsets: list[Fraction], distinct: IntArray, key: int, point: Sequence[Fraction]
 ) -> list[int]:
     """The other keys that score at least as well at a point."""
-    own = _score(slopes[key], offsets[key], point)
-    return [int(i) for i in distinct if i != key and _score(slopes[i], offsets[i], point) >= own]
-
-
-def _score(slope: tuple[Fraction, ...], offset: Fraction, point: Sequence[Fraction]) -> Fraction:
-    return sum((a * x for a, x in zip(slope, point, strict=True)), offset)
+    own = dot(slopes[key], point) + offsets[key]
+    return [int(i) for i in distinct if i != key and dot(slopes[i], point) + offsets[i] >= own]

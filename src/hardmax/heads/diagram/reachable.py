@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from hardmax.errors import EmptyError
 from hardmax.exact.linear_program import exact_interior_point
-from hardmax.exact.rationals import dot, fractions, nearest_float
+from hardmax.exact.rationals import difference, dot, fractions, nearest_floats
 from hardmax.exact.rounding import UNDERFLOW, dot_error, relative_error
 from hardmax.exactness import BoolArray, FloatArray, IntArray, ReadOnlyArrays, finite_numbers, numbers
 from hardmax.heads.diagram.orders import value_at
@@ -96,7 +96,7 @@ def is_won(diagram: PowerDiagram, key: int, query: Sequence[Fraction]) -> bool:
     index = diagram.terms.index
     others = index[diagram.terms.of[key] != np.arange(len(index))]
     biases = diagram.shifts
-    point = np.array([nearest_float(x) for x in query])
+    point = nearest_floats(query)
     with np.errstate(over="ignore", invalid="ignore"):
         rows = diagram.keys[others] - diagram.keys[key]
         limits = biases[key] - biases[others]
@@ -263,16 +263,9 @@ def _beaten_by_one(
 
 def _settle_game(generators: FloatArray, lifted: FloatArray, key: int) -> tuple[list[Fraction] | None, FloatArray]:
     """One game in rationals: weights of the generators, or None and weights of the rivals."""
-    points = [[Fraction(x) for x in row] for row in generators.tolist()]
-    terms = [[Fraction(x) for x in row] for row in lifted.tolist()]
+    points, terms = [fractions(row) for row in generators], [fractions(row) for row in lifted]
     others = [i for i in range(len(terms)) if i != key]
-    rows = [
-        [
-            sum((p * (a - b) for p, a, b in zip(point, terms[i], terms[key], strict=True)), Fraction(0))
-            for point in points
-        ]
-        for i in others
-    ]
+    rows = [[dot(point, difference(terms[i], terms[key])) for point in points] for i in others]
     n = len(points)
     rows += [[Fraction(-int(k == j)) for k in range(n)] for j in range(n)]  # weights are nonnegative
     closed = [False] * len(others) + [True] * n
@@ -325,12 +318,12 @@ class _Mixtures:
             return
         mixture = None if exact is not None else self._float_mixture(row, weights)
         if mixture is None:
-            whole = exact if exact is not None else [Fraction(x) for x in weights.tolist()]
+            whole = exact if exact is not None else fractions(weights)
             parts = self._exact_parts(key, whole)
             query = self._query(parts)
             largest = max(parts, default=Fraction(0)) or Fraction(1)
             scale = Fraction(1) if self.is_cone else largest
-            mixture = np.array([nearest_float(x / scale) for x in parts])
+            mixture = nearest_floats(x / scale for x in parts)
             if not (np.isfinite(mixture).all() and is_won(self.diagram, key, self._query(fractions(mixture)))):
                 mixture = np.full(len(parts), np.nan)
         else:
@@ -342,7 +335,7 @@ class _Mixtures:
                 return
             query = self._query(fractions(mixture))
         self.mixtures[key, self.places] = mixture
-        if not self._keep(key, np.array([nearest_float(x) for x in query])):
+        if not self._keep(key, nearest_floats(query)):
             self.exact[key] = tuple(query)
 
     def _keep(self, key: int, query: FloatArray) -> bool:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hardmax.errors import ParameterError
-from hardmax.exact.rationals import dot, nearest_float
+from hardmax.exact.rationals import along, difference, dot, fractions, nearest_float, nearest_floats
 from hardmax.exact.rounding import SAFETY, UNDERFLOW, difference_dot_error, dot_error, relative_error
 from hardmax.exactness import FloatArray, IntArray, finite_numbers, numbers
 from hardmax.heads.classes.nearest import nearest_in_floats, nearest_in_rationals
@@ -107,7 +107,7 @@ class _Scaled:
     def _inner(self, key: int) -> FloatArray:
         """A point inside the cell, about as far away as the ball."""
         query, exact = self.diagram.witness(key)
-        inner = np.array([nearest_float(x) for x in exact or ()]) if query is None else query
+        inner = nearest_floats(exact or ()) if query is None else query
         if self.diagram.terms.has_bias:
             return np.asarray(np.ldexp(inner, -self.unit))
         # A cone's interior point is a direction; of its multiples take one about as long as the centre.
@@ -179,9 +179,9 @@ class _Exact:
     def __init__(self, diagram: PowerDiagram, key: int, rivals: IntArray, centre: FloatArray, radius: float) -> None:
         self.diagram, self.key, self.given = diagram, key, centre
         own = diagram.exact_score(key)
-        steps = [[x - y for x, y in zip(diagram.exact_score(i), own, strict=True)] for i in rivals.tolist()]
+        steps = [difference(diagram.exact_score(i), own) for i in rivals.tolist()]
         self.rows, self.limits = [step[:-1] for step in steps], [-step[-1] for step in steps]
-        self.centre, self.radius = [Fraction(x) for x in centre.tolist()], Fraction(radius)
+        self.centre, self.radius = fractions(centre), Fraction(radius)
         self.violation = [dot(row, self.centre) - limit for row, limit in zip(self.rows, self.limits, strict=True)]
 
     def settle(self) -> Witness | RuledOut:
@@ -201,13 +201,14 @@ class _Exact:
         return self._witness(foot)
 
     def _square(self, query: Sequence[Fraction]) -> Fraction:
-        return sum(((q - c) ** 2 for q, c in zip(query, self.centre, strict=True)), Fraction(0))
+        away = difference(query, self.centre)
+        return dot(away, away)
 
     def _tight(self) -> list[int]:
         """The walls that floats find tight at the nearest point: a hint."""
         with np.errstate(all="ignore"):
-            normals = np.array([[nearest_float(x) for x in row] for row in self.rows])
-            limits = normals @ self.given - np.array([nearest_float(v) for v in self.violation])
+            normals = np.array([nearest_floats(row) for row in self.rows])
+            limits = normals @ self.given - nearest_floats(self.violation)
             if not (np.isfinite(normals).all() and np.isfinite(limits).all()):
                 return []
             found = nearest_in_floats(normals, limits, self.given)[1]
@@ -219,9 +220,9 @@ class _Exact:
         points = self._between(foot, list(inner))
         first = next(points)
         for point in (first, *points):
-            nearest = np.array([nearest_float(x) for x in point])
+            nearest = nearest_floats(point)
             if np.isfinite(nearest).all():
-                exact = [Fraction(x) for x in nearest.tolist()]
+                exact = fractions(nearest)
                 if self._square(exact) <= self.radius**2 and is_won(self.diagram, self.key, exact):
                     return Witness(nearest)
         return Witness(None, tuple(first))
@@ -230,7 +231,7 @@ class _Exact:
         """Points of the ball from the foot towards the interior point, each half as far along as the one before."""
 
         def at(halvings: int) -> list[Fraction]:
-            return [f + (x - f) / 2**halvings for f, x in zip(foot, inner, strict=True)]
+            return along(foot, inner, Fraction(1, 2**halvings))
 
         def is_inside(halvings: int) -> bool:
             return self._square(at(halvings)) <= self.radius**2

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,6 +9,7 @@ from numpy.typing import ArrayLike
 
 from hardmax.errors import DomainError
 from hardmax.exact.linear_program import exact_interior_point, interior_point
+from hardmax.exact.rationals import difference, fractions
 from hardmax.exact.rounding import difference_dot_error, relative_error
 from hardmax.exact.systems import homogeneous_rows, point_of, row_multipliers
 from hardmax.exactness import FloatArray, IntArray, finite_numbers
@@ -31,7 +31,6 @@ def reachable_from_polyhedron(diagram: PowerDiagram, normals: ArrayLike, limits:
         and not interior_point(upward, np.zeros(1), closed_normals=lifted, closed_limits=np.zeros(len(rows))).exists
     ):
         raise DomainError("polyhedron: expected a set with at least one point, got an empty one")
-    biases = diagram.shifts
     # Facets suffice; finding them pays unless there are very many keys.
     by_facets = len(diagram.terms.index) <= 1000
 
@@ -39,16 +38,16 @@ def reachable_from_polyhedron(diagram: PowerDiagram, normals: ArrayLike, limits:
         row = diagram.terms.of[key]
         near = diagram.terms.neighbours[row] if by_facets else np.delete(np.arange(len(diagram.terms.index)), row)
         rivals = diagram.terms.index[near]
-        answer = _certified_in_polyhedron(diagram.keys, biases, key, rivals, rows, bounds) if is_full else None
+        answer = _certified_in_polyhedron(diagram, key, rivals, rows, bounds) if is_full else None
         if answer is not None:
             return rivals, answer, False
-        return rivals, _settle_in_polyhedron(diagram.keys, biases, key, rivals, rows, bounds, is_full=is_full), True
+        return rivals, _settle_in_polyhedron(diagram, key, rivals, rows, bounds, is_full=is_full), True
 
     return gathered(diagram, decided, n_walls=len(rows))
 
 
 def _certified_in_polyhedron(
-    keys: FloatArray, biases: FloatArray, key: int, rivals: IntArray, rows: FloatArray, bounds: FloatArray
+    diagram: PowerDiagram, key: int, rivals: IntArray, rows: FloatArray, bounds: FloatArray
 ) -> Witness | RuledOut | None:
     """A witness, or a reason why there is none; None where floats cannot tell.
 
@@ -57,8 +56,8 @@ def _certified_in_polyhedron(
     from hardmax.exact import simplex_kernels as kernels
 
     with np.errstate(over="ignore"):
-        normals = np.concatenate([keys[rivals] - keys[key], rows])
-        limits = np.concatenate([biases[key] - biases[rivals], bounds])
+        normals = np.concatenate([diagram.keys[rivals] - diagram.keys[key], rows])
+        limits = np.concatenate([diagram.shifts[key] - diagram.shifts[rivals], bounds])
     if not (np.isfinite(normals).all() and np.isfinite(limits).all()):
         return None
     unit = homogeneous_rows(normals, limits)
@@ -75,7 +74,7 @@ def _certified_in_polyhedron(
         weights = row_multipliers(multipliers, unit, len(limits))
         return RuledOut(weights[: len(rivals)], weights[len(rivals) :])
     if status == kernels.PRESENT:
-        query = point_of(point, unit.exponents, len(keys[0]))
+        query = point_of(point, unit.exponents, diagram.dim)
         if np.isfinite(query).all():
             with np.errstate(over="ignore", invalid="ignore"):
                 size = np.abs(normals) @ np.abs(query) + np.abs(limits)
@@ -85,24 +84,15 @@ def _certified_in_polyhedron(
 
 
 def _settle_in_polyhedron(
-    keys: FloatArray,
-    biases: FloatArray,
-    key: int,
-    rivals: IntArray,
-    rows: FloatArray,
-    bounds: FloatArray,
-    *,
-    is_full: bool,
+    diagram: PowerDiagram, key: int, rivals: IntArray, rows: FloatArray, bounds: FloatArray, *, is_full: bool
 ) -> Witness | RuledOut:
-    own = [Fraction(x) for x in keys[key].tolist()]
-    normals = [[Fraction(x) - y for x, y in zip(keys[rival].tolist(), own, strict=True)] for rival in rivals.tolist()]
-    limits = [Fraction(float(biases[key])) - Fraction(float(biases[rival])) for rival in rivals.tolist()]
-    closed = [False] * len(rivals) + [not is_full] * len(rows)
-    normals += [[Fraction(x) for x in row] for row in rows.tolist()]
-    limits += [Fraction(x) for x in bounds.tolist()]
+    own = diagram.exact_score(key)
+    steps = [difference(diagram.exact_score(rival), own) for rival in rivals.tolist()]
+    normals = [step[:-1] for step in steps] + [fractions(row) for row in rows]
+    limits = [-step[-1] for step in steps] + fractions(bounds)
     if not normals:
-        return Witness(np.zeros(keys.shape[1]))
-    answer = exact_interior_point(normals, limits, closed=closed)
+        return Witness(np.zeros(diagram.dim))
+    answer = exact_interior_point(normals, limits, closed=[False] * len(rivals) + [not is_full] * len(rows))
     if answer.exists:
         return Witness(answer.point) if answer.exact_point is None else Witness(None, answer.exact_point)
     assert answer.certificate is not None

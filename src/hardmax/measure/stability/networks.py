@@ -22,7 +22,7 @@ from hardmax.exactness import Array, Exactness, FloatArray, IntArray, ObjectArra
 from hardmax.html import ShownAsTable
 from hardmax.measure.stability.margins import competitor_weight, real
 from hardmax.networks import operations as op
-from hardmax.networks.evaluation import apply, first_argmax
+from hardmax.networks.evaluation import apply
 from hardmax.networks.network import Network, one_input
 
 #: Of one rounding, and of all that a sum may lose to underflow for each term (Lemma 22).
@@ -176,7 +176,7 @@ class _Walk:
         (source,) = node.inputs
         scores = self.values[source][0]
         n_keys = scores.shape[-1]
-        winner = first_argmax(scores).reshape(-1)
+        winner = scores.argmax(axis=-1).reshape(-1)
         moved = self._moved(source, radii, winner)  # (rows, keys)
         rows = scores.reshape(-1, n_keys)
         leads = np.array(

@@ -102,7 +102,8 @@ def read(
         raise ParameterError(f"{where}: input_shape and output are for ONNX files; a {ending} file says them itself")
     if ending != ".safetensors" and layers is not None:
         raise ParameterError(f"{where}: layers are for .safetensors files of weights; a {ending} file says them itself")
-    data = _bytes_of(file, limits)
+    data = contents(file, limits)
+    refuse_pickle(data, where)
     if ending == ".safetensors":
         return array_files.network_from_safetensors(data, where, limits, layers, layout)
     if ending == ".onnx":
@@ -192,9 +193,3 @@ def _onnx_bytes(net: Network, dtype: str) -> bytes:
         output_shape=("batch", *net.output_shape),
         metadata={"hardmax.version": package_version(), "hardmax.temperature": repr(net.temperature)},
     )
-
-
-def _bytes_of(file: Path, limits: Limits) -> bytes:
-    data = contents(file, limits)
-    refuse_pickle(data, shown(file))
-    return data

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from inspect import signature
 from typing import Any
@@ -78,7 +78,8 @@ def from_hf(model: Any, inputs: Any, *, output: str | None = None) -> Network:
 
     try:
         traced = OneTensor()
-        with _eager(model):
+        parts = [part for part in model.modules() if hasattr(getattr(part, "config", None), "_attn_implementation")]
+        with attending(parts, "eager"):  # softmax written out
             net = from_torch(traced, example, batched=True)
     except OperatorError as error:
         raise OperatorError(
@@ -227,14 +228,13 @@ def _floats(torch: Any, model: Any, key: str, given: Any) -> Any:
 
 
 @contextmanager
-def _eager(model: Any) -> Iterator[None]:
-    """While inside, the model computes attention by softmax written out, and is in evaluation mode."""
-    configs = {id(part.config): part.config for part in model.modules() if hasattr(part, "config")}
-    configs = {key: config for key, config in configs.items() if hasattr(config, "_attn_implementation")}
+def attending(parts: Iterable[Any], name: str) -> Iterator[None]:
+    """While inside, these parts of a model compute attention by the function of this name."""
+    configs = {id(part.config): part.config for part in parts}
     before = {key: config._attn_implementation for key, config in configs.items()}
     try:
         for config in configs.values():
-            config._attn_implementation = "eager"
+            config._attn_implementation = name
         yield
     finally:
         for key, config in configs.items():

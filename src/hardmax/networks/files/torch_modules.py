@@ -82,22 +82,29 @@ def from_torch(module: Any, example_input: Any, *, batched: bool | None = None) 
     if not isinstance(module, torch.nn.Module):
         raise ParameterError(f"expected a torch.nn.Module, got a {type(module).__name__}")
     example = _example(torch, module, example_input)
-    was_training = [part for part in module.modules() if part.training]
-    changes = [_READ_IN_EVALUATION_MODE] if _depends_on_mode(torch, was_training) else []
-    try:
-        for part in was_training:
-            part.training = False
+    with evaluation_mode(module) as was_training:
+        changes = [_READ_IN_EVALUATION_MODE] if _depends_on_mode(torch, was_training) else []
         _run(torch, module, example)
         has_batch = _rows_are_independent(torch, module, example) if batched is None else bool(batched)
         if has_batch and example.dim() < 1:
             raise ShapeError("expected an example with a batch axis, got a single number; pass batched=False")
         data = _exported(torch, module, example[:1] if has_batch else example)
-    finally:
-        for part in was_training:
-            part.training = True
     where = type(module).__name__
     net = network_from_onnx(parse_model(data, where, budget=Budget(NO_LIMITS)), where, has_batch_axis=has_batch)
     return Network.from_graph(net.graph, net.temperature, [*changes, *net.changes])
+
+
+@contextmanager
+def evaluation_mode(module: Any) -> Iterator[list[Any]]:
+    """While inside, the module and its parts are in evaluation mode; gives those that were not."""
+    training = [part for part in module.modules() if part.training]
+    try:
+        for part in training:
+            part.training = False
+        yield training
+    finally:
+        for part in training:
+            part.training = True
 
 
 def torch_library() -> Any:

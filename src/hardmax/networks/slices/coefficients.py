@@ -15,9 +15,10 @@ coefficient (zero where the computation was free of rounding, as for dyadic weig
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -324,41 +325,32 @@ class SliceProgram:
         return Tensor(result, Bounds(error, units))
 
     def _choose(self, node: int, source: Tensor, parents: IntArray, chosen: Array) -> Tensor:
-        operation = self._operations[node]
-        rational_mode = self.arithmetic is Arithmetic.RATIONAL
-        if isinstance(operation, op.Relu):
-            shape = source.coefficients.shape[2:]
-            active = chosen.reshape(len(parents), 1, *shape)
-            gathered = source.coefficients[parents]
-            if rational_mode:
-                factor = np.where(active == 1, rational(1), rational(operation.slope))
-                return Tensor(gathered * factor)
-            factor = np.where(active == 1, 1.0, operation.slope) if operation.slope else active.astype(np.float64)
-            np.multiply(gathered, factor, out=gathered)
-            if source.bounds is None:
-                return Tensor(gathered)
-            return Tensor(gathered, source.bounds.chosen(parents, source.coefficients, operation.slope))
-        if isinstance(operation, op.Clip):
+        operation, bounds = self._operations[node], source.bounds
+        number: Callable[[float], Any] = rational if self.arithmetic is Arithmetic.RATIONAL else float
+        if isinstance(operation, op.Relu | op.Clip):
             active = chosen.reshape(len(parents), 1, *source.coefficients.shape[2:]) == 1
-            gathered = np.where(active, source.coefficients[parents], rational(0) if rational_mode else 0.0)
+        if isinstance(operation, op.Relu):
+            gathered = source.coefficients[parents]
+            np.multiply(gathered, np.where(active, number(1), number(operation.slope)), out=gathered)
+            if bounds is not None:
+                bounds = bounds.chosen(parents, source.coefficients, operation.slope)
+            return Tensor(gathered, bounds)
+        if isinstance(operation, op.Clip):
+            gathered = np.where(active, source.coefficients[parents], number(0))
             gathered[:, 0] = np.where(active[:, 0], gathered[:, 0], operation.bound)
-            unit = self._rules[node].constant_unit if source.bounds is not None else 0
-            return Tensor(gathered, None if source.bounds is None else source.bounds.clipped(parents, unit))
+            if bounds is not None:
+                bounds = bounds.clipped(parents, self._rules[node].constant_unit)
+            return Tensor(gathered, bounds)
         lead = source.coefficients.shape[2:-1]
         index = chosen.reshape(len(parents), *lead).astype(np.int64)
         if isinstance(operation, op.MaxLast):
             gathered = source.coefficients[parents]
             where = np.broadcast_to(index[:, None, ..., None], (*gathered.shape[:-1], 1))
             picked = np.take_along_axis(gathered, where, axis=-1)[..., 0]
-            bounds = source.bounds.chosen(parents, source.coefficients) if source.bounds is not None else None
-            return Tensor(picked, bounds)
-        size = source.coefficients.shape[-1]
-        hot = index[..., None] == np.arange(size)
-        if rational_mode:
-            dense = np.where(hot, rational(1), rational(0))[:, None]
-            return Tensor(dense, winners=index)
-        bounds = Bounds.of_one_hot(len(parents)) if source.bounds is not None else None
-        return Tensor(hot.astype(np.float64)[:, None], bounds, index)
+            return Tensor(picked, None if bounds is None else bounds.chosen(parents, source.coefficients))
+        hot = index[..., None] == np.arange(source.coefficients.shape[-1])
+        dense = np.where(hot, number(1), number(0))[:, None]
+        return Tensor(dense, None if bounds is None else Bounds.of_one_hot(len(parents)), index)
 
 
 def _refuse_overflow(rows: Array, name: str) -> None:

@@ -255,7 +255,8 @@ def _figure(records: Sequence[dict[str, Any]]) -> Figure:
             else:
                 parts.append(tag("circle", hint, cx=x, cy=y, r=6.0 if key == "counted" else 7.5, class_=kind))
     step = max(1, int(high // 6))
-    ticks = [(float(at), _power_of_ten(at)) for at in range(0, int(high) + 1, step)]
+    powers = range(0, int(high) + 1, step)
+    ticks = [(float(at), f"{10**at:,}" if at <= 3 else f"10{str(at).translate(_SUPERSCRIPT)}") for at in powers]
     svg = picture(
         width,
         top + row * len(records) + 46,
@@ -269,10 +270,6 @@ def _figure(records: Sequence[dict[str, Any]]) -> Figure:
     legend += [("printed-bound", "as published")] if False in marks else []
     legend += [("printed-bound corrected", "as published, corrected")] if True in marks else []
     return Figure("bounds-figure", svg, "Counts and bounds on a logarithmic scale.", ("bounds",), tuple(legend))
-
-
-def _power_of_ten(exponent: int) -> str:
-    return f"{10**exponent:,}" if exponent <= 3 else f"10{str(exponent).translate(_SUPERSCRIPT)}"
 
 
 def _drawable(value: Any) -> bool:

@@ -303,10 +303,14 @@ def _path_figure(records: Sequence[dict[str, Any]]) -> Figure:
         spans = [span(record, key) for record in records]
         top = 1.0 if key == "agreement" else max(*(high for _, high in spans), 1e-12) * 1.08
         frame = Frame(((-0.3, n - 0.7), (0.0, top)), 66.0, 34.0, width - 86.0, height - 34.0 - 52.0)
-        steps = [(at, _temperature(records[at]["temperature"])) for at in range(0, n, 2)]
-        if (n - 1) % 2:
-            steps[-1] = (n - 1, _temperature(records[-1]["temperature"]))
+        shown = list(range(0, n, 2))
+        shown[-1] = n - 1
+        steps = [(at, f"{records[at]['temperature']:.3g}") for at in shown]
         kind = "share" if key == "agreement" else "number"
+        # a vertical line for each interval, its lower end not below the axis
+        whiskers = "".join(
+            f"M{frame.x(at):.1f} {frame.y(max(low, 0.0)):.1f}V{frame.y(up):.1f}" for at, (low, up) in enumerate(spans)
+        )
         dots = [
             tag(
                 "circle",
@@ -323,7 +327,7 @@ def _path_figure(records: Sequence[dict[str, Any]]) -> Figure:
                 "g",
                 frame.left_axis([(at, as_text(at, kind)) for at in round_ticks(0.0, top, 4)], title),
                 frame.bottom_axis(steps, "temperature"),
-                tag("path", d=_whiskers(frame, spans), class_="whisker"),
+                tag("path", d=whiskers, class_="whisker"),
                 tag("path", d=frame.path(list(enumerate(values))), class_=f"line k{index}"),
                 Markup("").join(dots),
                 transform=f"translate({width * index:g} 0)",
@@ -335,14 +339,3 @@ def _path_figure(records: Sequence[dict[str, Any]]) -> Figure:
         f"compared with the model itself.{WHISKERS}"
     )
     return Figure("temperature-path", svg, caption, ("temperature",))
-
-
-def _whiskers(frame: Frame, spans: Sequence[tuple[float, float]]) -> str:
-    """A vertical line for each interval, its lower end not below the axis."""
-    return "".join(
-        f"M{frame.x(at):.1f} {frame.y(max(low, 0.0)):.1f}V{frame.y(high):.1f}" for at, (low, high) in enumerate(spans)
-    )
-
-
-def _temperature(value: float) -> str:
-    return f"{value:.3g}"

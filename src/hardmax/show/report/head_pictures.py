@@ -127,11 +127,11 @@ def draw_head(
     inputs = range(len(captures)) if index is None else (index,)
     head = found.captured[inputs[0]]
     queries = np.concatenate([found.captured[i].queries for i in inputs])[:most_queries]
-    names = [
-        _of_input(name, i, found.captured[i].n_queries) if index is None else name
-        for i in inputs
-        for name in captures[i].query_tokens[: found.captured[i].n_queries]
-    ]
+    names: list[str] = []
+    for i in inputs:
+        own = captures[i].query_tokens[: found.captured[i].n_queries]
+        several = [f"input {i}"] if len(own) == 1 else [f"input {i}: {name}" for name in own]
+        names += several if index is None else own
     rows = np.flatnonzero(np.isin(found.capture_of, inputs))[:most_queries]
     shown, biases = seen_last(head)
     whole = diagrams.of(head.keys[shown], biases)
@@ -165,10 +165,6 @@ def cut_along_queries(whole: PowerDiagram, queries: FloatArray) -> tuple[PowerDi
     points = (queries - centre) @ axes.T
     drawn = power_diagram(flat, offsets)
     return drawn, points, _with_walls(drawn, points), spread
-
-
-def _of_input(name: str, index: int, n_queries: int) -> str:
-    return f"input {index}" if n_queries == 1 else f"input {index}: {name}"
 
 
 def _names(given: Sequence[str] | None, captured: Sequence[str], count: int, what: str) -> tuple[str, ...]:

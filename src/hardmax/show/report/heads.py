@@ -91,8 +91,8 @@ def heads_section(
     if len(heads) > most:
         notes.append(f"Only the first {most} of {len(heads)} heads are drawn; the table counts them all.")
     made = _pictures(heads[:most], captures, n_inputs, notes, told)
-    keys = [record for found, picture in made for record in _key_records(found, picture)]
-    queries = [record for found, picture in made for record in _query_records(found, picture)]
+    keys = tuple(row for found, picture in made for row in _key_rows(found, picture))
+    queries = tuple(row for found, picture in made for row in _query_rows(found, picture))
     if n_inputs < len(captures) and not all(keys_are_fixed(found) for found in heads[:most]):
         first_ones = "drawn is the first" if n_inputs == 1 else f"drawn are the first {n_inputs}"
         notes.append(
@@ -104,11 +104,11 @@ def heads_section(
     )
     tables = (
         _summary(heads),
-        Table("head-keys", "The keys of each diagram", _KEY_COLUMNS, rows_of(keys, _KEY_COLUMNS), 24),
-        Table("head-queries", "The queries of each diagram", _QUERY_COLUMNS, rows_of(queries, _QUERY_COLUMNS), 12),
+        Table("head-keys", "The keys of each diagram", _KEY_COLUMNS, keys, 24),
+        Table("head-queries", "The queries of each diagram", _QUERY_COLUMNS, queries, 12),
     )
     figures = tuple(_figure(number, found, picture) for number, (found, picture) in enumerate(made))
-    live = sum(record["live"] for record in keys)
+    live = sum(int(picture.live.sum()) for _, picture in made)
     facts = [Fact("heads", as_text(len(heads), "count"), Exactness.EXACT, len(heads))]
     if keys:
         text = f"{live:,} of {len(keys):,}"
@@ -282,39 +282,22 @@ def _sites(frame: Frame, cut: HeadPicture) -> list[Markup]:
     return marks
 
 
-def _key_records(found: HeadAnalysis, cut: HeadPicture) -> list[dict[str, Any]]:
+def _key_rows(found: HeadAnalysis, cut: HeadPicture) -> list[tuple[Any, ...]]:
+    """The rows of ``_KEY_COLUMNS``."""
     wins = np.bincount(cut.winners, minlength=cut.head.n_keys)
     shape = [len(corners) >= 3 for corners in cut.polygons()]
     return [
-        {
-            "layer": found.layer,
-            "head": found.head,
-            "of": cut.title,
-            "key": key,
-            "token": cut.key_names[key],
-            "live": bool(live),
-            "in_picture": in_picture,
-            "wins": int(wins[key]),
-        }
-        for key, live, in_picture in zip(cut.shown.tolist(), cut.live, shape, strict=True)
+        (found.layer, found.head, cut.title, key, cut.key_names[key], live, in_picture, int(wins[key]))
+        for key, live, in_picture in zip(cut.shown.tolist(), cut.live.tolist(), shape, strict=True)
     ]
 
 
-def _query_records(found: HeadAnalysis, cut: HeadPicture) -> list[dict[str, Any]]:
+def _query_rows(found: HeadAnalysis, cut: HeadPicture) -> list[tuple[Any, ...]]:
+    """The rows of ``_QUERY_COLUMNS``."""
+    columns = (cut.query_names, cut.queries.tolist(), cut.winners.tolist(), cut.margins.tolist())
     return [
-        {
-            "layer": found.layer,
-            "head": found.head,
-            "of": cut.title,
-            "query": name,
-            "u": u,
-            "v": v,
-            "winner": cut.key_names[winner],
-            "margin": margin,
-        }
-        for name, (u, v), winner, margin in zip(
-            cut.query_names, cut.queries.tolist(), cut.winners.tolist(), cut.margins.tolist(), strict=True
-        )
+        (found.layer, found.head, cut.title, name, *place, cut.key_names[winner], margin)
+        for name, place, winner, margin in zip(*columns, strict=True)
     ]
 
 

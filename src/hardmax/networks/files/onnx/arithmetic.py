@@ -75,10 +75,6 @@ def _sub(t: Translation) -> Value:
     return _value(t.add(x, t.scale(y, -1.0) if isinstance(y, Data) else -y, t.node.inputs[0] in t.read_once))
 
 
-def _mul(t: Translation) -> Value:
-    return _value(t.multiply(t.tensor(0), t.tensor(1)))
-
-
 def _div(t: Translation) -> Value:
     shares = normalised(t.operands[0], t.operands[1])
     if shares is not None:
@@ -222,10 +218,6 @@ def _hard_sigmoid(t: Translation, x: Data, alpha: float, beta: float) -> Data:
     return t.emit(op.Clip(op.frozen(1.0), is_ceiling=True), line)
 
 
-def _hard_swish(t: Translation) -> Value:
-    return t.emit(op.Multiply(), t.data(0), _hard_sigmoid(t, t.data(0), 1.0 / 6.0, 0.5))
-
-
 def _pow(t: Translation) -> Value:
     exponent = t.weights(1)
     x = t.broadcast(t.data(0), np.broadcast_shapes(t.shape(t.data(0)), exponent.shape))
@@ -240,10 +232,6 @@ def _pow(t: Translation) -> Value:
     if power not in kinds:
         raise OperatorError(f"powers 1, 2, 3, 0.5, -0.5 and -1 are translated, got {exponent.reshape(-1)[:3]}")
     return t.emit(op.Pointwise(kinds[power]), x)
-
-
-def _gelu(t: Translation) -> Value:
-    return t.emit(op.Pointwise("gelu_tanh" if t.attribute("approximate") == "tanh" else "gelu"), t.data(0))
 
 
 def _swish(t: Translation) -> Value:
@@ -333,10 +321,6 @@ def _reduce_squares(root: bool) -> Rule:
     return rule
 
 
-def _matmul(t: Translation) -> Value:
-    return _value(t.matmul(t.tensor(0), t.tensor(1)))
-
-
 def _gemm(t: Translation) -> Value:
     x, y = t.tensor(0), t.tensor(1)
     x = t.transpose(x, (1, 0)) if t.attribute("transA", 0) else x
@@ -413,7 +397,7 @@ def _leaky_relu(t: Translation) -> Value:
 ARITHMETIC_RULES: dict[str, Rule] = {
     "Add": _add,
     "Sub": _sub,
-    "Mul": _mul,
+    "Mul": lambda t: _value(t.multiply(t.tensor(0), t.tensor(1))),
     "Div": _div,
     "Sum": _sum,
     "Mean": _mean,
@@ -427,9 +411,9 @@ ARITHMETIC_RULES: dict[str, Rule] = {
     "LeakyRelu": _leaky_relu,
     "PRelu": _prelu,
     "HardSigmoid": lambda t: _hard_sigmoid(t, t.data(0), t.attribute("alpha", 0.2), t.attribute("beta", 0.5)),
-    "HardSwish": _hard_swish,
+    "HardSwish": lambda t: t.emit(op.Multiply(), t.data(0), _hard_sigmoid(t, t.data(0), 1.0 / 6.0, 0.5)),
     "Pow": _pow,
-    "Gelu": _gelu,
+    "Gelu": lambda t: t.emit(op.Pointwise(f"gelu{'_tanh' * (t.attribute('approximate') == 'tanh')}"), t.data(0)),
     "Swish": _swish,
     **{name: _pointwise(name.lower()) for name in ("Sqrt", "Exp", "Erf", "Tanh", "Sigmoid", "Reciprocal")},
     "Cast": _cast,
@@ -449,7 +433,7 @@ ARITHMETIC_RULES: dict[str, Rule] = {
     "ReduceMin": _reduce_extreme(-1.0),
     "ReduceL2": _reduce_squares(root=True),
     "ReduceSumSquare": _reduce_squares(root=False),
-    "MatMul": _matmul,
+    "MatMul": lambda t: _value(t.matmul(t.tensor(0), t.tensor(1))),
     "Gemm": _gemm,
     "Einsum": _einsum,
     "LogSoftmax": _refused(

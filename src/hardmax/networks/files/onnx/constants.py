@@ -134,14 +134,6 @@ def _bound(node: OnnxNode, operands: Operands) -> Sequence[int]:
     return (sum(array.size for array in arrays),)
 
 
-def _tiled(operands: Operands, attributes: Attributes) -> Sequence[int]:
-    return [size * times for size, times in zip(_first(operands).shape, integers(operands[1]), strict=True)]
-
-
-def _expanded(operands: Operands, attributes: Attributes) -> Sequence[int]:
-    return np.broadcast_shapes(_first(operands).shape, check_size(integers(operands[1])))
-
-
 def _gathered(operands: Operands, attributes: Attributes) -> Sequence[int]:
     x, index = _first(operands), operands[1]
     axis = normal_axis(attributes.get("axis", 0), x.ndim)
@@ -174,8 +166,8 @@ def _first(operands: Operands) -> Array:
 
 
 _SIZES: dict[str, Callable[[Operands, Attributes], Sequence[int]]] = {
-    "Tile": _tiled,
-    "Expand": _expanded,
+    "Tile": lambda of, _: [size * n for size, n in zip(_first(of).shape, integers(of[1]), strict=True)],
+    "Expand": lambda of, _: np.broadcast_shapes(_first(of).shape, check_size(integers(of[1]))),
     "Gather": _gathered,
     "GatherElements": lambda operands, attributes: np.asarray(operands[1]).shape,
     "ConstantOfShape": lambda operands, attributes: integers(operands[0]),

@@ -55,13 +55,12 @@ def fuse_patterns(graph: Graph, tick: Callable[[], None] = lambda: None) -> Grap
     if not replacements:
         return graph
     builder = GraphBuilder(graph.input_shape)
-    renumbered = {0: 0}
-    for value, node in enumerate(graph.nodes, 1):
-        operation, inputs = node.operation, node.inputs
-        if value in replacements:
-            operation, inputs = replacements[value][0], (replacements[value][1],)
-        renumbered[value] = builder.add(operation, *(renumbered[i] for i in inputs), name=node.name)
-    return builder.build(renumbered[len(graph.nodes)])
+
+    def fused(index: int, node: Node, made: list[int]) -> int | None:
+        operation, source = replacements.get(index + 1, (None, 0))
+        return None if operation is None else builder.add(operation, made[source], name=node.name)
+
+    return builder.build(builder.copy(graph, fused)[-1])
 
 
 def _made_by(graph: Graph, value: int, kind: type[_Kind]) -> tuple[_Kind, tuple[int, ...]] | None:
@@ -298,28 +297,26 @@ def _same_monotone(one: op.Operation, two: op.Operation) -> bool:
 
 def _with_maxima_first(graph: Graph, found: dict[int, Peeled]) -> Graph:
     builder = GraphBuilder(graph.input_shape)
-    renumbered = {0: 0}
 
-    def moved(value: int, leaves: tuple[int, ...], made: dict[int, int]) -> int:
-        """The value without the chain between it and the leaves."""
+    def moved(value: int, made: dict[int, int]) -> int:
+        """The value without the chain between it and the leaves, which are made."""
         if value not in made:
             node = graph.nodes[value - 1]
-            inputs = [moved(i, leaves, made) for i in node.inputs]
+            inputs = [moved(i, made) for i in node.inputs]
             kept = isinstance(node.operation, _MOVES)
             made[value] = builder.add(node.operation, *inputs, name=node.name) if kept else inputs[0]
         return made[value]
 
-    for value, node in enumerate(graph.nodes, 1):
-        if value not in found:
-            inputs = [renumbered[i] for i in node.inputs]
-            renumbered[value] = builder.add(node.operation, *inputs, name=node.name)
-            continue
-        chain, leaves = found[value]
-        largest = moved(node.inputs[0], leaves, {leaf: renumbered[leaf] for leaf in leaves})
+    def first(index: int, node: Node, made: list[int]) -> int | None:
+        if index + 1 not in found:
+            return None
+        chain, leaves = found[index + 1]
+        largest = moved(node.inputs[0], {leaf: made[leaf] for leaf in leaves})
         largest = builder.add(node.operation, largest, name=node.name)
         for part in chain:
             # numbers without axes: the maximum may have fewer axes than its entries had
             operation = part.operation.cast(lambda array: op.frozen(array.reshape(())))
             largest = builder.add(operation, largest, name=part.name)
-        renumbered[value] = largest
-    return builder.build(renumbered[len(graph.nodes)])
+        return largest
+
+    return builder.build(builder.copy(graph, first)[-1])

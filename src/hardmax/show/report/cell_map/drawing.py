@@ -167,6 +167,7 @@ def line_figure(looked: Looked, colouring: Colouring, shown: int, decided: Decis
     inner = Frame(extent, 0.0, 0.0, width, top)
     order = np.argsort(ends[:, 0], kind="stable").tolist()
     strip = [_stretch(inner, ends[cell], top, f"cell {colouring.of[cell]}", cell) for cell in order]
+    parts = [_stretch(inner, x, top, f"class-part {class_of(winner)}", cell) for cell, winner, x in _tied(decided)]
     ground = {"x": 0.0, "y": 0.0, "width": width, "height": top}
     reach = {"data_low": repr(extent[1][0]), "data_high": repr(extent[1][1])}
     window = _window(
@@ -174,7 +175,7 @@ def line_figure(looked: Looked, colouring: Colouring, shown: int, decided: Decis
         height,
         hatching(),
         tag("g", *strip, class_="cells"),
-        tag("g", *_strip_parts(decided, inner, top), class_="class-parts"),
+        tag("g", *parts, class_="class-parts"),
         tag("g", *_soft_strip(decided, width, top), class_="soft-parts"),
         tag("rect", **ground, class_="curves", **reach),
         *_curves(inner, ends[order], values[order]),
@@ -225,11 +226,6 @@ def _stretch(frame: Frame, ends: FloatArray, top: float, class_: str, cell: int)
     start, stop = frame.x(float(ends.min())), frame.x(float(ends.max()))
     place = {"x": start, "y": top + 8, "width": max(stop - start, 0.05), "height": _STRIP - 8}
     return tag("rect", **place, class_=class_, data_cell=cell)
-
-
-def _strip_parts(decided: DecisionMap | None, frame: Frame, top: float) -> list[Markup]:
-    """The pieces of cells in which outputs tie, as in ``_class_parts``."""
-    return [_stretch(frame, ends, top, f"class-part {class_of(winner)}", cell) for cell, winner, ends in _tied(decided)]
 
 
 def _soft_strip(decided: DecisionMap | None, width: float, top: float) -> list[Markup]:
