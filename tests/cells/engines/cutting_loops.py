@@ -66,7 +66,8 @@ def wall_rows(net: hm.Network, domain: Domain, label: Label, n_stages: int | Non
             axis, is_high = divmod(-1 - wall, 2)
             row = np.array([rational(0)] * (domain.dim + 1), dtype=object)
             row[axis + 1] = rational(-1 if is_high else 1)
-            row[0] = rational(domain.high[axis]) if is_high else -rational(domain.low[axis])
+            if domain.is_bounded:
+                row[0] = rational(domain.high[axis]) if is_high else -rational(domain.low[axis])
             return row
         column, rival = split_wall(wall)
         s, g = where[column]

@@ -137,6 +137,16 @@ def split(polytope: ExactPolytope, rows: ObjectArray, stage: Stage) -> list[tupl
     return found
 
 
+def split_by_rows(polytope: ExactPolytope, rows: Sequence[Any]) -> list[tuple[tuple[int, ...], ExactPolytope]]:
+    """``split`` by the signs of affine functions (c, a), which may lack zeros at their ends."""
+    n = len(rows)
+    stage = Stage((0,), np.arange(n), np.ones(n, np.int64), np.ones(n, bool), np.arange(n), np.arange(n))
+    table = np.full((polytope.dim + 1, n), rational(0), dtype=object)
+    for k, row in enumerate(rows):
+        table[: len(row), k] = row
+    return split(polytope, table, stage)
+
+
 # --- to and from floats ----------------------------------------------------------------------------
 
 
