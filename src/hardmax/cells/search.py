@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from hardmax.cells.complex import CellComplex
+from hardmax.cells.complex import CellComplex, complex_of
 from hardmax.cells.domains import Domain
 from hardmax.cells.engines.contract import Engine
 from hardmax.cells.engines.line.engine import LineEngine
 from hardmax.cells.engines.plane.engine import PlaneEngine
 from hardmax.cells.engines.space.engine import SpaceEngine
-from hardmax.cells.enumeration import CellBatch, Enumeration, first_cells, joined_numbers, no_cells
+from hardmax.cells.enumeration import CellBatch, Enumeration, first_cells
 from hardmax.cells.interrupts import HeldSignals
 from hardmax.cells.progress import Progress
 from hardmax.cells.streaming import StreamWriter
@@ -154,7 +154,7 @@ def enumerate_cells(
         batches: list[CellBatch] = []
         is_complete = _search(run, batches.append, progress)
         batches.sort(key=lambda batch: batch.path)
-        cells = _complex(net, domain, mode, batches, is_complete, run.n_settled)
+        cells = complex_of(net, domain, mode, batches, is_complete, run.n_settled)
         cells.is_complete = cells.is_complete and not held.arrived
         return cells
 
@@ -271,7 +271,7 @@ class _Run:
     @property
     def n_settled(self) -> int:
         """How many pieces needed rationals; none where all are settled by them."""
-        return 0 if self.mode is Exactness.EXACT else self._enumeration.n_settled
+        return self._enumeration.n_settled
 
     def batches(self) -> Iterator[CellBatch]:
         """Finished cells."""
@@ -315,14 +315,8 @@ def engine_for(domain: Domain, certified: bool) -> Engine:
 
 def check_max_cells(max_cells: Any) -> int:
     """How many cells are wanted, as an integer."""
-    try:
-        number = int(max_cells)
-        is_right = not isinstance(max_cells, bool | str) and number == max_cells and number >= 1
-    except (TypeError, ValueError, OverflowError):
-        is_right = False
-    if not is_right:
-        raise ParameterError(f"max_cells: expected an integer of at least 1, got {max_cells!r:.80}")
-    return number
+    is_whole = isinstance(max_cells, float | np.floating) and max_cells.is_integer()
+    return check_count("max_cells", int(max_cells) if is_whole else max_cells)
 
 
 def check_norm(norm: Any) -> float:
@@ -353,16 +347,3 @@ def _checked(net: Network, exactness: str) -> Exactness:
         raise ParameterError(f"exactness: expected one of {', '.join(map(repr, _MODES))}, got {exactness!r}")
     check_polyhedral(net)
     return _MODES[exactness]
-
-
-def _complex(
-    net: Network, domain: Domain, mode: Exactness, batches: list[CellBatch], is_complete: bool, n_settled: int
-) -> CellComplex:
-    found = batches or [no_cells(net, domain)]
-    labels, maps, error = joined_numbers(found)
-    if not np.isfinite(maps).all():
-        raise PrecisionError(
-            "the affine maps overflow binary64; rescale the weights or use exactness='exact' on a smaller domain"
-        )
-    pieces = [batch.pieces for batch in found]
-    return CellComplex(net, domain, mode, labels, maps, error, pieces, is_complete, n_settled)

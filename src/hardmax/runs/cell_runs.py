@@ -13,15 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.cells.complex import CellComplex
+from hardmax.cells.complex import complex_of
 from hardmax.cells.domains import Domain
-from hardmax.cells.enumeration import CellBatch, Enumeration, joined_batches, no_cells
-from hardmax.cells.loading import restored
+from hardmax.cells.enumeration import CellBatch, Enumeration
 from hardmax.cells.search import CellCount, engine_for
 from hardmax.cells.storage import KINDS, cell_arrays, context_arrays, describe, restore_context
-from hardmax.cells.streaming import StreamedCells
+from hardmax.cells.streaming import StreamedCells, batch_arrays
 from hardmax.cells.subtrees import Budget, Subtree, explore
-from hardmax.errors import FileFormatError, PrecisionError, RunError
+from hardmax.errors import FileFormatError, RunError
 from hardmax.exactness import Exactness
 from hardmax.networks.files.opening import contents, shown
 from hardmax.networks.network import Network
@@ -66,7 +65,7 @@ class CellWork:
         left = explore(run, subtree, found, budget, step, bytes_in_use)
         facts: dict[str, Any] = {
             "n_cells": found.n_cells,
-            "n_settled": 0 if self.exactness is Exactness.EXACT else run.n_settled - n_settled,
+            "n_settled": run.n_settled - n_settled,
             "work": found.n_cells,
             "seconds": time.perf_counter() - wall,
             "cpu_seconds": time.process_time() - cpu,
@@ -85,16 +84,7 @@ class CellWork:
 
     def _columns(self, batches: list[CellBatch]) -> dict[str, Any]:
         """One row a cell; vertices and facets as lists."""
-        joined = joined_batches(batches) if batches else no_cells(self.network, self.domain)
-        if not np.isfinite(joined.maps).all():
-            raise PrecisionError(
-                "the affine maps overflow binary64; rescale the weights or use exactness='exact' on a smaller domain"
-            )
-        cells = CellComplex(
-            self.network, self.domain, self.exactness, joined.labels, joined.maps, joined.map_error, joined.pieces,
-            is_complete=False,
-        )  # fmt: skip
-        arrays = cell_arrays(cells)
+        arrays = cell_arrays(complex_of(self.network, self.domain, self.exactness, batches))
         corners, facets = arrays.pop("vertex_start"), arrays.pop("facet_start")
         columns: dict[str, Any] = {}
         for name, array in arrays.items():
@@ -184,21 +174,11 @@ def _stored(folder: RunFolder, status: Status, net: Network, domain: Domain, mod
 class StoredCells(StreamedCells):
     """Cells in the folder of a run, in Parquet parts."""
 
-    def _part(self, name: str) -> tuple[CellComplex, dict[str, NDArray[Any]]]:
+    def _arrays(self, name: str) -> dict[str, NDArray[Any]]:
         file = self.folder / name
         columns = read_columns(contents(file), None, shown(file))
-        arrays = _arrays(columns, self.network, self.domain)
-        sizes, paths = [], []
-        for size, *path in self.__dict__["batches"][name]:
-            sizes.append(size)
-            paths.append(path)
-        arrays["batch_start"] = np.cumsum([0, *sizes])
-        arrays["path_start"] = np.cumsum([0, *map(len, paths)])
-        arrays["paths"] = np.array([step for path in paths for step in path], dtype=np.int64)
-        cells = restored(
-            self.network, self.domain, self.exactness, arrays, is_complete=False, n_settled=0, where=shown(file)
-        )
-        return cells, arrays
+        batches = [(size, path) for size, *path in self.__dict__["batches"][name]]
+        return _arrays(columns, self.network, self.domain) | batch_arrays(batches)
 
 
 def _arrays(columns: Mapping[str, Any], net: Network, domain: Domain) -> dict[str, NDArray[Any]]:

@@ -9,7 +9,6 @@ proved bounds, and linear programs in rationals where those cannot tell.
 
 from __future__ import annotations
 
-from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -28,8 +27,8 @@ from hardmax.cells.walls import (
     overlaps,
 )
 from hardmax.errors import PrecisionError
-from hardmax.exact.integers import cleared, primitive
-from hardmax.exact.linear_program import exact_interior_point
+from hardmax.exact.halfspaces import direction, point_on
+from hardmax.exact.integers import primitive
 from hardmax.exact.rounding import SAFETY, UNIT_ROUNDOFF
 from hardmax.exactness import IntArray
 from hardmax.networks.slices.coefficients import Arithmetic, Guards, SliceProgram
@@ -189,11 +188,11 @@ class Facets:
         owner, column = int(self._owner[facet]), split_wall(int(self._pieces.walls[facet]))[0]
         prefix, labels = self._prefixes[self._stage_of[column]], self._cells.labels
         others = np.flatnonzero((prefix == prefix[owner]) & (labels[:, column] != labels[owner, column]))
-        wall = _direction(self._row(facet))
+        wall = tuple(-x for x in direction(self._row(facet)))
         found = []
         for other in others.tolist():
             start, stop = self._pieces.facet_start[other : other + 2].tolist()
-            opposite = [f for f in range(start, stop) if _direction(self._row(f)) == tuple(-x for x in wall)]
+            opposite = [f for f in range(start, stop) if direction(self._row(f)) == wall]
             found += [(owner, other) for f in opposite if self._overlap(facet, f)]
         return found
 
@@ -214,23 +213,5 @@ class Facets:
 
     def _overlap(self, one: int, two: int) -> bool:
         """Whether two facets, on opposite sides of one wall, overlap in full dimension: in rationals."""
-        wall = primitive(self._row(one))
-        pivot = next((k for k in range(1, len(wall)) if wall[k] != 0), None)
-        if pivot is None:
-            return False
-        normals, limits = [], []
-        for facet in (*self._others(one), *self._others(two)):
-            row = cleared(primitive(self._row(facet)), wall, pivot)
-            rest = [Fraction(x) for k, x in enumerate(row) if k != pivot]
-            normals.append([-x for x in rest[1:]])
-            limits.append(rest[0])
-        try:
-            return not normals or exact_interior_point(normals, limits).exists
-        except PrecisionError:  # there is a point, too far out to be written as floats
-            return True
-
-
-def _direction(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    """A function (c, a) as its multiple with first normal entry 1 or -1."""
-    size = next((abs(x) for x in row[1:] if x != 0), 1)
-    return tuple(x / size for x in row)
+        wall, others = primitive(self._row(one)), (*self._others(one), *self._others(two))
+        return any(wall[1:]) and point_on(wall, [primitive(self._row(f)) for f in others], self._cells.dim) is not None

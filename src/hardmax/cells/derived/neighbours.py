@@ -21,11 +21,10 @@ from numpy.typing import NDArray
 
 from hardmax.cells.derived.facets import Facets, joining_pairs
 from hardmax.cells.engines.exact.polytopes import ExactPolytope
-from hardmax.cells.polytopes import ROOT_BIT, Polytopes
+from hardmax.cells.polytopes import Polytopes
 from hardmax.cells.prefixes import prefix_ids, stage_of_columns
 from hardmax.cells.walls import ordered_pairs
-from hardmax.errors import CertificateError
-from hardmax.exact.quadratic import QuadraticNumber, compare, crossing
+from hardmax.exact.quadratic import QuadraticNumber, compare
 from hardmax.exact.rationals import fraction
 from hardmax.exactness import IntArray
 
@@ -229,20 +228,8 @@ def interval_pairs(cells: CellComplex) -> IntArray:
 
 def _by_exact_low_end(cells: CellComplex, run: IntArray) -> IntArray:
     """Intervals of a line in the order of their low ends, which are roots of their walls' exact equations."""
-    ends = []
-    for index in run:
-        wall = int(cells.pieces.walls[cells.pieces.facet_start[index]])
-        if wall < 0:  # the domain's own end; on all of the line no other low end is infinite
-            end = QuadraticNumber.of(0 if cells.domain.low is None else float(cells.domain.low[0]))
-        else:
-            row = cells.follower.wall_row(wall & ~ROOT_BIT, cells.labels[index])
-            root = crossing(list(row), rising=True)
-            if root is None:
-                raise CertificateError(
-                    f"the low end of cell {index} is no root of its wall; this is a bug in hardmax, please report it"
-                )
-            end = root
-        ends.append((end, int(index)))
+    # on all of the line no other low end is infinite
+    ends = [(cells.exact_ends(index)[0] or QuadraticNumber.of(0), index) for index in run.tolist()]
     place = cmp_to_key(compare)
     return np.array([index for _, index in sorted(ends, key=lambda item: place(item[0]))], dtype=np.int64)
 
