@@ -27,7 +27,8 @@ from hardmax.exact.integers import determinant, integer_row, primitive, reduced
 from hardmax.exact.rationals import rational
 from hardmax.exactness import FloatArray, ObjectArray
 from hardmax.networks.slices.stages import Stage
-from hardmax.tropical.normal_fan import generators
+from hardmax.tropical.newton_polytope import triangulated
+from hardmax.tropical.normal_fan import directions, generators
 
 
 @dataclass(frozen=True, eq=False)
@@ -362,12 +363,8 @@ def cone_rays(rows: Sequence[ObjectArray], dim: int) -> FloatArray:
     found = generators([(*normal, *(0,) * (dim - len(normal))) for normal in normals], dim)
     vectors = [vector for line in found.lines for vector in (line, tuple(-x for x in line))]
     vectors += [ray.vector for ray in found.rays]
-    units = np.empty((len(vectors), dim))
-    for place, vector in enumerate(vectors):
-        largest = max(abs(x) for x in vector)
-        entries = np.array([x / largest for x in vector])  # correctly rounded for integers of any size
-        units[place] = entries / np.sqrt((entries * entries).sum())
-    return units
+    entries = directions(vectors, dim)
+    return np.asarray(entries / np.sqrt((entries * entries).sum(axis=1, keepdims=True)))
 
 
 # --- volume ----------------------------------------------------------------------------------------
@@ -424,26 +421,10 @@ def triangulation(incidence: Sequence[int], dim: int) -> list[tuple[int, ...]]:
             lowest = rest & -rest
             facets[lowest] = facets.get(lowest, 0) | bit
             rest ^= lowest
-    found = _triangulated((1 << len(incidence)) - 1, list(facets.values()), {})
+    found = triangulated((1 << len(incidence)) - 1, list(facets.values()), {})
     if not found or any(len(simplex) != dim + 1 for simplex in found):
         raise CertificateError(
             f"corners and facets that make no polytope of dimension {dim}: a simplex between them has "
             f"{max(map(len, found), default=0)} corners, expected {dim + 1}; enumerate the cells again"
         )
-    return found
-
-
-def _triangulated(face: int, facets: Sequence[int], known: dict[int, list[tuple[int, ...]]]) -> list[tuple[int, ...]]:
-    """Simplices that fill a face; faces and facets are sets of vertices as bits."""
-    if face in known:
-        return known[face]
-    apex = (face & -face).bit_length() - 1
-    if face.bit_count() == 1:
-        return [(apex,)]
-    sides = {face & facet for facet in facets if face & facet != face}
-    maximal = [side for side in sides if not any(side & other == side and side != other for other in sides)]
-    found = [
-        (apex, *simplex) for side in maximal if not side >> apex & 1 for simplex in _triangulated(side, facets, known)
-    ]
-    known[face] = found
     return found
