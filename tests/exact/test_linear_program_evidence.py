@@ -217,9 +217,14 @@ def test_the_float_proof_of_multipliers_holds_for_every_matrix_it_covers():
 def test_multipliers_of_closed_rows_alone_prove_nothing():
     """x <= 0 and -x <= 0 have a common point; with one of them open they have none."""
     rows, zeros, hint = np.array([[1.0], [-1.0]]), np.zeros(2), np.ones(2)
-    assert farkas_on_support(rows, zeros, np.array([False, False]), hint) is None
-    assert farkas_on_support(rows, zeros, np.array([True, False]), hint) == (Fraction(1), Fraction(1))
-    assert farkas_on_support(rows, np.array([0.0, -1.0]), np.array([False, False]), np.ones(3)) is not None
+
+    def multipliers(limits, strict, hint):
+        table = [fractions([*row, limit]) for row, limit in zip(rows.tolist(), limits.tolist(), strict=True)]
+        return farkas_on_support(table.__getitem__, rows.shape[1], np.array(strict), hint)
+
+    assert multipliers(zeros, [False, False], hint) is None
+    assert multipliers(zeros, [True, False], hint) == (Fraction(1), Fraction(1))
+    assert multipliers(np.array([0.0, -1.0]), [False, False], np.ones(3)) is not None
 
 
 def test_scaled_rows_stand_for_the_given_ones():

@@ -10,7 +10,7 @@ Preconditions: finite binary64 numbers, each taken at its exact value.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from hardmax.errors import ShapeError
 from hardmax.exact.elimination import solve
 from hardmax.exact.exact_simplex import exact_maximise
-from hardmax.exact.rationals import dot, nearest_float
+from hardmax.exact.rationals import dot, fractions, nearest_float, sign
 from hardmax.exact.rounding import dot_error
 from hardmax.exact.systems import (
     cone_hint,
@@ -137,7 +137,8 @@ def interior_point(
     if status == 0:
         if proved and len(b) > 24:  # rationals would cost more than the proof in floats
             return InteriorPoint(False, certificate=row_multipliers(multipliers, unit, len(b)))
-        exact = farkas_on_support(a, b, strict, multipliers)
+        rows = np.column_stack([a, b])
+        exact = farkas_on_support(lambda i: fractions(rows[i]), a.shape[1], strict, multipliers)
         if exact is not None:
             return InteriorPoint(False, certificate=rounded_ray(exact), exact_certificate=exact)
     exact_rows, exact_limits = [[Fraction(x) for x in row] for row in a.tolist()], [Fraction(x) for x in b.tolist()]
@@ -176,11 +177,7 @@ def row_signs(normals: FloatArray, limits: FloatArray, point: FloatArray) -> NDA
 
 
 def _exact_sign(normal: FloatArray, limit: float, point: Sequence[Fraction]) -> int:
-    total = -Fraction(limit)
-    for coefficient, x in zip(normal.tolist(), point, strict=True):
-        if coefficient:
-            total += Fraction(coefficient) * x
-    return (total > 0) - (total < 0)
+    return sign(dot(fractions(normal), point) - Fraction(limit))
 
 
 def _witness(
@@ -217,19 +214,14 @@ def _exact_answer(exact: Vector, *, is_cone: bool) -> InteriorPoint:
 
 
 def farkas_on_support(
-    normals: FloatArray,
-    limits: FloatArray,
-    strict: NDArray[np.bool_],
-    hint: FloatArray,
-    *,
-    entries: Sequence[Sequence[Fraction]] | None = None,
+    row_of: Callable[[int], Sequence[Fraction]], d: int, strict: NDArray[np.bool_], hint: FloatArray
 ) -> Vector | None:
     """Rational Farkas multipliers on the support of the float ``hint``; None where that fails.
 
-    ``hint`` has one entry per row, and one more for the row ``w > 0`` of the cone where it was added.
-    ``entries`` overrides the rows of the support with exact ones (normal, then limit).
+    ``row_of`` gives a row in dimension d, its normal and then its limit. ``hint`` has one entry per row, and one more
+    for the row ``w > 0`` of the cone where it was added.
     """
-    m, d = normals.shape
+    m = len(strict)
     largest = float(hint.max(initial=0.0))
     for cutoff in _SUPPORT_CUTOFFS:
         support = [int(i) for i in np.flatnonzero(hint > cutoff * largest)]
@@ -240,9 +232,7 @@ def farkas_on_support(
             if i == m:
                 column = [Fraction(0)] * d + [Fraction(-1), Fraction(1)]
             else:
-                exact = entries[i] if entries is not None else None
-                normal = list(exact[:d]) if exact is not None else [Fraction(x) for x in normals[i].tolist()]
-                limit = exact[d] if exact is not None else Fraction(float(limits[i]))
+                *normal, limit = row_of(i)
                 column = [*normal, -limit, Fraction(int(bool(strict[i])))]
             columns.append(column)
         right = [Fraction(0)] * (d + 1) + [Fraction(1)]
@@ -286,8 +276,7 @@ def exact_interior_point(
         if np.isfinite(point).all() and _contains(normals, limits, strict, [Fraction(float(x)) for x in point]):
             return InteriorPoint(True, point)
     if status == 0:
-        entries = [[*row, limit] for row, limit in zip(normals, limits, strict=True)]
-        proof = farkas_on_support(np.empty((len(limits), dim)), np.empty(0), strict, multipliers, entries=entries)
+        proof = farkas_on_support(lambda i: [*normals[i], limits[i]], dim, strict, multipliers)
         if proof is not None:
             return InteriorPoint(False, certificate=rounded_ray(proof), exact_certificate=proof)
     return _settle(normals, limits, strict)

@@ -57,24 +57,33 @@ class CellWork:
                 "allowed; allow more"
             )
         run, wall, cpu = self.run, time.perf_counter(), time.process_time()
-        n_settled, found = run.n_settled, _Kept(self.is_count)
+        n_settled, n_cells, batches = run.n_settled, 0, list[CellBatch]()
+
+        def keep(result: Any) -> int:
+            nonlocal n_cells
+            number = int(result[0] if isinstance(result, tuple) else len(result))
+            if not self.is_count:
+                batches.append(result)
+            n_cells += number
+            return number
+
         step: Any = run.step_count if self.is_count else run.step_cells
         if self.exactness is Exactness.EXACT:
             step = run.step_exact
         subtree = None if data == _ROOT else Subtree.restored(unpacked(data)[1], run.engine)
-        left = explore(run, subtree, found, budget, step, bytes_in_use)
+        left = explore(run, subtree, keep, budget, step, bytes_in_use)
         facts: dict[str, Any] = {
-            "n_cells": found.n_cells,
+            "n_cells": n_cells,
             "n_settled": run.n_settled - n_settled,
-            "work": found.n_cells,
+            "work": n_cells,
             "seconds": time.perf_counter() - wall,
             "cpu_seconds": time.process_time() - cpu,
         }
         if self.is_count:
             columns: dict[str, Any] = {name: np.array([value]) for name, value in facts.items()}
         else:
-            facts["batches"] = [[len(batch), *batch.path] for batch in found.batches]
-            columns = self._columns(found.batches)
+            facts["batches"] = [[len(batch), *batch.path] for batch in batches]
+            columns = self._columns(batches)
         return Done(columns, facts, tuple((packed({}, each.arrays()), each.estimate) for each in left))
 
     @staticmethod
@@ -96,22 +105,6 @@ class CellWork:
                 each = int(np.prod(array.shape[1:], dtype=np.int64))
                 columns[name] = Lists(corners * each, np.ascontiguousarray(array).reshape(-1))
         return columns
-
-
-class _Kept:
-    """Results of a search: a number, or the cells as well."""
-
-    def __init__(self, is_count: bool) -> None:
-        self.is_count = is_count
-        self.n_cells = 0
-        self.batches: list[CellBatch] = []
-
-    def __call__(self, result: Any) -> int:
-        number = result[0] if isinstance(result, tuple) else len(result)
-        if not self.is_count:
-            self.batches.append(result)
-        self.n_cells += int(number)
-        return int(number)
 
 
 def _run(

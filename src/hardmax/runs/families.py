@@ -59,18 +59,6 @@ def _cube(dim: int, low: float = 0.0, high: float = 1.0) -> Domain:
 # --- networks by construction -------------------------------------------------------------------
 
 
-def _grid(p: Point, rng: np.random.Generator) -> tuple[Network, Domain]:
-    return grid_transformer(p["keys"], p["dim"], p["width"], p["depth"]), _cube(p["dim"])
-
-
-def _digits(p: Point, rng: np.random.Generator) -> tuple[Network, Domain]:
-    return digit_transformer(p["keys"], p["dim"], p["depth"]), _cube(p["dim"])
-
-
-def _tent(p: Point, rng: np.random.Generator) -> tuple[Network, Domain]:
-    return sawtooth_transformer(p["keys"], p["depth"]).on_inputs, _cube(1)
-
-
 def _tent_parameters(p: Point) -> int:
     one, two = (sawtooth_transformer(p["keys"], depth).complexity.parameters for depth in (1, 2))
     return int(two - one)
@@ -87,10 +75,6 @@ def _zigzag(p: Point, rng: np.random.Generator) -> tuple[Network, Domain]:
 
 
 # --- random networks ----------------------------------------------------------------------------
-
-
-def _transformer(p: Point, rng: np.random.Generator) -> tuple[Network, Domain]:
-    return random_transformer(rng, p["keys"], p["depth"], p["width"]), Space(2)
 
 
 def _relu(p: Point, rng: np.random.Generator) -> tuple[Network, Domain]:
@@ -162,24 +146,16 @@ def _fed_forward(builder: GraphBuilder, value: int, width: int, rng: np.random.G
     return builder.add(op.Linear(_drawn(rng, _SIZE, width)), inner)
 
 
-def _hulls(p: Point, rng: np.random.Generator) -> list[FloatArray]:
-    return list(_rounded(rng.standard_normal((p["heads"], p["keys"], p["dim"]))))
-
-
-def _cells_upper(p: Point) -> float:
-    return float(bounds.cells_upper([p["keys"]], 2, p["width"], p["depth"], affine=False))
-
-
 FAMILIES: dict[str, Family] = {
     "transformer": Family(
         ("keys", "depth", "width"),
-        _transformer,
-        upper=_cells_upper,
+        lambda p, rng: (random_transformer(rng, p["keys"], p["depth"], p["width"]), Space(2)),
+        upper=lambda p: float(bounds.cells_upper([p["keys"]], 2, p["width"], p["depth"], affine=False)),
         expected=lambda p: float(bounds.expected_block_cells(p["keys"], 1, 2, p["width"])) if p["depth"] == 1 else None,
     ),
     "heads": Family(
         ("keys", "heads", "dim"),
-        _hulls,
+        lambda p, rng: list(_rounded(rng.standard_normal((p["heads"], p["keys"], p["dim"])))),
         upper=lambda p: float(bounds.max_joint_cells([p["keys"]] * p["heads"], p["dim"], affine=False)),
         expected=lambda p: float(bounds.expected_joint_cells(p["keys"], p["heads"], p["dim"], affine=False)),
     ),
@@ -190,7 +166,7 @@ FAMILIES: dict[str, Family] = {
     ),
     "grid": Family(
         ("keys", "dim", "width", "depth"),
-        _grid,
+        lambda p, rng: (grid_transformer(p["keys"], p["dim"], p["width"], p["depth"]), _cube(p["dim"])),
         upper=lambda p: float(
             bounds.cells_upper([p["keys"]] * p["dim"], p["dim"], p["dim"] * p["width"], p["depth"], affine=True)
         ),
@@ -200,7 +176,7 @@ FAMILIES: dict[str, Family] = {
     ),
     "digits": Family(
         ("keys", "dim", "depth"),
-        _digits,
+        lambda p, rng: (digit_transformer(p["keys"], p["dim"], p["depth"]), _cube(p["dim"])),
         parameters=lambda p: p["dim"] * p["keys"] * (2 * p["dim"] + 1),
         is_random=False,
     ),
@@ -210,7 +186,12 @@ FAMILIES: dict[str, Family] = {
         parameters=lambda p: p["dim"] * p["width"] * (2 * p["dim"] + 1),
         is_random=False,
     ),
-    "tent": Family(("keys", "depth"), _tent, parameters=_tent_parameters, is_random=False),
+    "tent": Family(
+        ("keys", "depth"),
+        lambda p, rng: (sawtooth_transformer(p["keys"], p["depth"]).on_inputs, _cube(1)),
+        parameters=_tent_parameters,
+        is_random=False,
+    ),
     "residual attention": Family(
         ("keys", "heads", "depth"), _residual_attention, parameters=lambda p: 5 * p["keys"]
     ),

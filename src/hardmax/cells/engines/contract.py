@@ -69,6 +69,5 @@ def inward_row(stage: Stage, rows: ObjectArray, group: int, own: int, rival: int
 def row_of_child(wall: int, label: Sequence[int], rows: ObjectArray, stage: Stage, wall_row: WallRow) -> ObjectArray:
     """The inward row of a wall of a piece that was just cut: one that the stage made, or an older one."""
     column, rival = split_wall(wall)
-    for group in np.flatnonzero(stage.columns == column) if wall >= 0 else ():
-        return inward_row(stage, rows, int(group), label[group], rival)
-    return wall_row(wall)
+    groups = np.flatnonzero(stage.columns == column).tolist() if wall >= 0 else []
+    return inward_row(stage, rows, groups[0], label[groups[0]], rival) if groups else wall_row(wall)
