@@ -186,8 +186,7 @@ def _search(run: _Run, keep: Callable[[CellBatch], None], progress: bool) -> boo
                     break
         except KeyboardInterrupt:
             is_complete = False
-    if found == 0 and is_complete:
-        raise _lost_every_cell()
+    _check_found(found, is_complete)
     return is_complete
 
 
@@ -224,8 +223,7 @@ def count_cells(
     if out is not None or on is not None:
         _Run(net, domain, mode, workers)  # refuses what cannot be counted
         counted: CellCount = view("count_run")(net, domain, mode, out, view("resources")(on, workers), progress)
-        if counted == 0 and counted.is_complete:
-            raise _lost_every_cell()
+        _check_found(counted, counted.is_complete)
         return counted
     with HeldSignals() as held:
         run = _Run(net, domain, mode, workers)
@@ -237,16 +235,16 @@ def count_cells(
             except KeyboardInterrupt:
                 is_complete = False
         is_complete = is_complete and not held.arrived
-    if total == 0 and is_complete:
-        raise _lost_every_cell()
+    _check_found(total, is_complete)
     return CellCount.of(total, mode, is_complete)
 
 
-def _lost_every_cell() -> PrecisionError:
-    return PrecisionError(
-        "float mode lost every cell: its numbers are too small or too close for binary64; "
-        "use exactness='certified', which proves each sign"
-    )
+def _check_found(number: int, is_complete: bool) -> None:
+    if number == 0 and is_complete:
+        raise PrecisionError(
+            "float mode lost every cell: its numbers are too small or too close for binary64; "
+            "use exactness='certified', which proves each sign"
+        )
 
 
 class _Run:

@@ -160,12 +160,11 @@ class _Finder:
     def _in_space(self, choices: Choices, step: FloatArray | None) -> LocalMap | None:
         """Distances to walls that are hyperplanes."""
         walls = CellWalls(self.net, self.point)
-        nearest = _Nearest()
-        for stage in walls.stages(choices.label, choices):
-            if step is None:
-                nearest.add(stage, *_distances(stage, self.norm))
-            else:
-                nearest.add(stage, *_distances_along(stage, step.reshape(-1)))
+        stages = walls.stages(choices.label, choices)
+        if step is None:
+            nearest = _Nearest((stage, *_distances(stage, self.norm)) for stage in stages)
+        else:
+            nearest = _Nearest((stage, *_distances_along(stage, step.reshape(-1))) for stage in stages)
         terms, error = walls.map()
         assert error is not None
         numbers = map_of_inputs(terms, error, self.point)
@@ -225,10 +224,9 @@ class _Finder:
         numbers = self._map_at_unit_vectors(choices.label)
         if step is None:
             return self._result(choices, numbers, None, None)
-        nearest = _Nearest()
         program = EntrywiseProgram(self.net.graph, self.point, step[None])
-        for stage in walls_along(program, program.begin(), choices.label, choices, _LINE_TERMS):
-            nearest.add(stage, *_first_roots(stage))
+        stages = walls_along(program, program.begin(), choices.label, choices, _LINE_TERMS)
+        nearest = _Nearest((stage, *_first_roots(stage)) for stage in stages)
         return self._result(choices, numbers, nearest, step) if nearest.is_sharp else None
 
     def _map_at_unit_vectors(self, label: IntArray) -> _Numbers:
@@ -294,43 +292,27 @@ class _Finder:
 
 
 class _Nearest:
-    """Proved ends of the distances to walls, gathered stage by stage."""
+    """Proved ends of the distances to walls, from those of stages; ``lower`` and ``upper`` are of the least of all."""
 
-    def __init__(self) -> None:
-        self._low: list[FloatArray] = []
-        self._high: list[FloatArray] = []
-        self._what: list[IntArray] = []
-
-    def add(self, stage: StageWalls, low: FloatArray, high: FloatArray) -> None:
-        """Take in the walls of a stage with bounds on their distances."""
-        self._low.append(low)
-        self._high.append(high)
-        self._what.append(np.stack([stage.columns, stage.winners, stage.rivals], axis=1))
-
-    @property
-    def lower(self) -> float:
-        """A proved lower bound of the least distance."""
-        return min((float(low.min(initial=inf)) for low in self._low), default=inf)
-
-    @property
-    def upper(self) -> float:
-        """A proved upper bound of the least distance."""
-        return min((float(high.min(initial=inf)) for high in self._high), default=inf)
+    def __init__(self, stages: Iterable[tuple[StageWalls, FloatArray, FloatArray]]) -> None:
+        parts = [(low, high, np.stack([s.columns, s.winners, s.rivals], axis=1)) for s, low, high in stages]
+        none: tuple[Array, ...] = (np.empty(0), np.empty(0), np.empty((0, 3), dtype=np.int64))
+        self._low, self._high, self._what = (np.concatenate(each) for each in zip(none, *parts, strict=True))
+        self.lower, self.upper = (float(ends.min(initial=inf)) for ends in (self._low, self._high))
 
     @property
     def is_sharp(self) -> bool:
         """Whether the bounds agree as well as floats should, and say of each wall whether the input lies on it."""
         lower, upper = self.lower, self.upper
-        if any(bool(((low <= 0) & (high > 0)).any()) for low, high in zip(self._low, self._high, strict=True)):
+        if bool(((self._low <= 0) & (self._high > 0)).any()):
             return False
         return bool(lower == upper or 0 <= upper - lower <= _MOST_GAP * upper < inf)
 
     def places(self, *, on_wall: bool) -> list[tuple[int, int, int]]:
         """Column, winner and rival of the first wall that may be nearest, or of all at distance zero."""
-        if not self._low or self.lower == inf:
+        if self.lower == inf:
             return []
-        low, high, what = np.concatenate(self._low), np.concatenate(self._high), np.concatenate(self._what)
-        chosen = what[high == 0] if on_wall or self.upper == 0 else what[low <= self.upper]
+        chosen = self._what[self._high == 0 if on_wall or self.upper == 0 else self._low <= self.upper]
         return [(int(a), int(b), int(c)) for a, b, c in (chosen if on_wall else chosen[:1])]
 
 

@@ -94,8 +94,13 @@ class StageWalls:
         slack = np.zeros(len(self.values))
         if self.slope_error.any():
             slack = norm_above(dual_norms(self.slope_error[:, None], norm)[0], dim) * self.factor * SAFETY
-        longest = norm_above(norm_above(lengths, dim) + slack, 0)
-        return np.maximum(norm_below(norm_below(lengths, dim) - slack, 0), 0.0), np.asarray(longest)
+        return _length_ends(lengths, slack, dim)
+
+
+def _length_ends(lengths: FloatArray, slack: FloatArray, dim: int) -> tuple[FloatArray, FloatArray]:
+    """Bounds below and above on the true lengths of slopes, from those of floats that are off by ``slack`` at most."""
+    longest = norm_above(norm_above(lengths, dim) + slack, 0)
+    return np.maximum(norm_below(norm_below(lengths, dim) - slack, 0), 0.0), np.asarray(longest)
 
 
 def dual_norms(columns: FloatArray, norm: float) -> FloatArray:
@@ -284,9 +289,8 @@ class Rows:
         columns = np.concatenate([part[5] for part in parts])
         flat = slopes.reshape(-1, dim).T
         lengths = dual_norms(flat, 2).reshape(values.shape)
-        longest = norm_above(norm_above(lengths, dim) + slack, 0)
+        shortest, longest = _length_ends(lengths, slack, dim)
         longest = np.where((lengths == 0) & (slack == 0), 0.0, longest)
-        shortest = np.maximum(norm_below(norm_below(lengths, dim) - slack, 0), 0.0)
         slack = slack + relative_error(1) * longest
         lengths = np.where(shortest > 0, lengths, 0.0)
         return [
