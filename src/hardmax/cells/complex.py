@@ -129,12 +129,9 @@ class CellComplex:
     @cached_property
     def map_of(self) -> IntArray:
         """The number of each cell's affine map, (n_cells,): equal numbers, equal maps."""
-        settle = None if self.exactness is Exactness.ESTIMATED else self._exact_map
-        graph = self.network.graph.in_parts
+        graph, is_estimated = self.network.graph.in_parts, self.exactness is Exactness.ESTIMATED
+        settle = None if is_estimated else lambda index: self.follower.map(self.labels[index])
         return map_classes(self.maps, self.map_error, settle, lambda some: needed_choices(graph, self.labels[some]))
-
-    def _exact_map(self, index: int) -> Any:
-        return self.follower.map(self.labels[index])
 
     @cached_property
     def follower(self) -> ExactFollower:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from hardmax.cells.domains import Box, Domain, Segment, Space
-from hardmax.constructions.grid import grid_transformer
+from hardmax.constructions.grid import folding_block, grid_transformer
 from hardmax.constructions.sawtooth import digit_transformer, sawtooth_transformer
 from hardmax.exactness import FloatArray
 from hardmax.measure import bounds
@@ -66,20 +66,11 @@ def _tent_parameters(p: Point) -> int:
 
 def _zigzag(p: Point, rng: np.random.Generator) -> tuple[Network, Domain]:
     """The zigzag of n pieces in every coordinate, again and again: dim * n ReLUs a layer."""
-    n, dim = p["width"], p["dim"]
-    rows, out = np.kron(np.eye(dim), np.full((n, 1), float(n))), np.zeros((dim, dim * n))
-    for axis in range(dim):
-        out[axis, axis * n : (axis + 1) * n] = [1.0 if m == 0 else 2.0 * (-1) ** m for m in range(n)]
-    block = [Affine(rows, -np.tile(np.arange(float(n)), dim)), ReLU(), Affine(out)]
-    return Network(block * p["depth"], dim), _cube(dim)
+    fold = folding_block(1, p["dim"], p["width"], 1.0, 1.0)[1:]  # without its head
+    return Network(fold * p["depth"], p["dim"]), _cube(p["dim"])
 
 
 # --- random networks ----------------------------------------------------------------------------
-
-
-def _relu(p: Point, rng: np.random.Generator) -> tuple[Network, Domain]:
-    widths = [p["dim"], *[p["width"]] * p["depth"], 1]
-    return random_relu_network(widths, rng=rng), _cube(p["dim"], -1.0, 1.0)
 
 
 def _residual_attention(p: Point, rng: np.random.Generator) -> tuple[Network, Domain]:
@@ -161,7 +152,9 @@ FAMILIES: dict[str, Family] = {
     ),
     "relu": Family(
         ("dim", "width", "depth"),
-        _relu,
+        lambda p, rng: (
+            random_relu_network([p["dim"], *[p["width"]] * p["depth"], 1], rng=rng), _cube(p["dim"], -1.0, 1.0),
+        ),
         upper=lambda p: float(bounds.serra(p["dim"], [p["width"]] * p["depth"])),
     ),
     "grid": Family(

@@ -104,13 +104,10 @@ def mixed_subdivision(heads: Sequence[KeysAndBiases]) -> list[MixedCell]:
         parts: tuple[list[int], ...] = tuple([] for _ in read)
         for term in terms:
             parts[owner[term]].append(local[term])
-        cells.append(_cell([points for points, _ in read], tuple(tuple(part) for part in parts)))
+        chosen = [points[part] for (points, _), part in zip(read, parts, strict=True)]
+        kind = tuple(map(affine_dimension, chosen))
+        cells.append(MixedCell(tuple(map(tuple, parts)), kind, minkowski_volume(chosen)))
     return sorted(cells, key=lambda cell: cell.parts)
-
-
-def _cell(points: list[FloatArray], parts: tuple[tuple[int, ...], ...]) -> MixedCell:
-    chosen = [part_points[list(part)] for part_points, part in zip(points, parts, strict=True)]
-    return MixedCell(parts, tuple(map(affine_dimension, chosen)), minkowski_volume(chosen))
 
 
 def minkowski_volume(points: Sequence[FloatArray]) -> Fraction:

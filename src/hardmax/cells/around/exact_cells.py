@@ -154,7 +154,8 @@ class ExactCells:
                 continue
             stage = program.stages[index]
             guards = program.guards(state).coefficients[0]
-            rows = [_padded(guards[:, r], self.dim) for r in range(stage.n_rows)]
+            missing = (Fraction(0),) * (self.dim + 1 - len(guards))
+            rows = [(*map(fraction, column), *missing) for column in guards.T]
             for own, smaller in _choices(stage, rows, part):
                 after = chosen.copy()
                 after[stage.columns] = own
@@ -163,11 +164,6 @@ class ExactCells:
 
 
 _ONLY = np.zeros(1, dtype=np.int64)
-
-
-def _padded(column: Any, dim: int) -> Row:
-    row = tuple(fraction(x) for x in column)
-    return row + (Fraction(0),) * (dim + 1 - len(row))
 
 
 def _choices(stage: Any, rows: list[Row], region: _Region) -> Iterator[tuple[IntArray, _Region]]:

@@ -160,11 +160,9 @@ def _projected(cell: ExactPolytope, place: int, pivot: int) -> ExactPolytope:
     others = [k for k in range(len(cell.walls)) if k != place and any(mask >> k & 1 for mask in incidence)]
     sets = {k: sum(1 << i for i, mask in enumerate(incidence) if mask >> k & 1) for k in others}
     # only walls that bound the facet stay, each once: a larger or equal set of corners hides the others
-    sides = [k for k in others if not any(_hides(sets, other, k) for other in others if other != k)]
+    sides = [
+        k for k in others
+        if not any(sets[k] & sets[o] == sets[k] and (sets[k] != sets[o] or o < k) for o in others if o != k)
+    ]  # fmt: skip
     masks = [sum(1 << new for new, k in enumerate(sides) if mask >> k & 1) for mask in incidence]
     return ExactPolytope(dim - 1, tuple(points), tuple(cell.walls[k] for k in sides), tuple(masks))
-
-
-def _hides(sets: dict[int, int], other: int, own: int) -> bool:
-    is_within = sets[own] & sets[other] == sets[own]
-    return is_within and (sets[own] != sets[other] or other < own)

@@ -50,6 +50,22 @@ class Engine(Protocol):
         ...
 
 
+class BatchEngine:
+    """An engine whose kernel cuts and counts in the same way: ``_run`` says what came of a batch, and of how many."""
+
+    def cut(self, pieces: Polytopes, guards: Guards, stage: Stage, limit: int = 1 << 62) -> Cut:
+        """The children of a batch of pieces; stops after about ``limit`` children (see ``Cut.n_done``)."""
+        return self._run(pieces, guards, stage, limit, count_only=False)[0]
+
+    def count(self, pieces: Polytopes, guards: Guards, stage: Stage) -> tuple[int, IntArray, int]:
+        """How many children the pieces have together, which are doubtful (not counted), and how many are done."""
+        result, n_children = self._run(pieces, guards, stage, 1 << 62, count_only=True)
+        return n_children, result.doubtful, result.n_done
+
+    def _run(self, pieces: Polytopes, guards: Guards, stage: Stage, limit: int, count_only: bool) -> tuple[Cut, int]:
+        raise NotImplementedError
+
+
 def guard_arrays(guards: Guards, terms: int) -> tuple[FloatArray, FloatArray]:
     """Guards as kernels take them: (cell, term, row), and bounds on their errors, (cell, term)."""
     rows = np.ascontiguousarray(padded(guards.coefficients, terms))

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.cells.domains import Domain
-from hardmax.cells.engines.contract import WallRow, guard_arrays, row_of_child
+from hardmax.cells.engines.contract import BatchEngine, WallRow, guard_arrays, row_of_child
 from hardmax.cells.engines.exact.polytopes import nearest, rebuild, split, to_polytopes
 from hardmax.cells.polytopes import Cut, Polytopes, domain_wall, joined_starts
 from hardmax.exact.rationals import fraction, rational
@@ -55,7 +55,7 @@ class Polygons(Polytopes):
         return Polygons.of(start, corners, np.concatenate([batch.walls for batch in batches]))
 
 
-class PlaneEngine:
+class PlaneEngine(BatchEngine):
     """Cuts polygons of a bounded two-dimensional domain.
 
     ``certified``: signs are proved, and polygons where a sign stays doubtful are handed back. Otherwise
@@ -85,15 +85,6 @@ class PlaneEngine:
         """The whole domain as one polygon."""
         walls = np.array([domain_wall(1, 0), domain_wall(0, 1), domain_wall(1, 1), domain_wall(0, 0)])
         return Polygons.of(np.array([0, 4]), self._root, walls)
-
-    def cut(self, pieces: Polytopes, guards: Guards, stage: Stage, limit: int = 1 << 62) -> Cut:
-        """The children of a batch of polygons; stops after about ``limit`` children (see ``Cut.n_done``)."""
-        return self._run(pieces, guards, stage, limit, count_only=False)[0]
-
-    def count(self, pieces: Polytopes, guards: Guards, stage: Stage) -> tuple[int, IntArray, int]:
-        """How many children the polygons have together, which are doubtful (not counted), and how many are done."""
-        result, n_children = self._run(pieces, guards, stage, 1 << 62, count_only=True)
-        return n_children, result.doubtful, result.n_done
 
     def _run(self, pieces: Polytopes, guards: Guards, stage: Stage, limit: int, count_only: bool) -> tuple[Cut, int]:
         from hardmax.cells.engines.plane import _structures as layout

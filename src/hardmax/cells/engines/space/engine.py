@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.cells.domains import Domain
-from hardmax.cells.engines.contract import WallRow, guard_arrays, row_of_child
+from hardmax.cells.engines.contract import BatchEngine, WallRow, guard_arrays, row_of_child
 from hardmax.cells.engines.exact.polytopes import corner_numbers, incidence_words, nearest, rebuild, split
 from hardmax.cells.polytopes import Cut, Polytopes, domain_wall, joined_bits, joined_starts, split_wall
 from hardmax.errors import DomainError, ParameterError
@@ -116,7 +116,7 @@ class Solids(Polytopes):
         )
 
 
-class SpaceEngine:
+class SpaceEngine(BatchEngine):
     """Cuts polytopes of a bounded domain or of all of space, in dimension two and up.
 
     ``certified``: signs are proved, and pieces where a sign stays doubtful are handed back. Otherwise values
@@ -163,15 +163,6 @@ class SpaceEngine:
             corners[:, :dim] = np.where(sides, high, low)
             lines[::2, 0], lines[1::2, 0] = -low, high
         return Solids.of(dim, np.array([0, 1 << dim]), corners, bits, np.array([0, 2 * dim]), walls, lines)
-
-    def cut(self, pieces: Polytopes, guards: Guards, stage: Stage, limit: int = 1 << 62) -> Cut:
-        """The children of a batch of pieces; stops after about ``limit`` children (see ``Cut.n_done``)."""
-        return self._run(pieces, guards, stage, limit, count_only=False)[0]
-
-    def count(self, pieces: Polytopes, guards: Guards, stage: Stage) -> tuple[int, IntArray, int]:
-        """How many children the pieces have together, which are doubtful (not counted), and how many are done."""
-        result, n_children = self._run(pieces, guards, stage, 1 << 62, count_only=True)
-        return n_children, result.doubtful, result.n_done
 
     def settle(
         self, pieces: Polytopes, index: int, wall_row: WallRow, rows: ObjectArray, stage: Stage
