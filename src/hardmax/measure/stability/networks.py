@@ -256,7 +256,7 @@ class _Walk:
         if isinstance(operation, op.Linear) and node.inputs[0] in heads:
             table = rational_array(operation.weight.T)[None]
             return self._picked(heads[node.inputs[0]], inputs[0], table, np.zeros(table.shape), n)
-        return _raised(apply(operation.cast(np.abs), *inputs, constant_term=False), n)
+        return _raised(apply(_absolute(operation), *inputs, constant_term=False), n)
 
     def _relu(self, slope: float, value: ObjectArray, radius: FloatArray) -> FloatArray:
         """Slope one where the sign is known to be positive, the other slope where negative, the larger between."""
@@ -281,6 +281,11 @@ class _Walk:
             carried = np.minimum(moved[own] + flat[row] @ moved, moved.max(axis=0, initial=0.0))
             result[row] = away + carried
         return _raised(result.reshape(*weights.shape[:-1], tables.shape[-1]), n)
+
+
+def _absolute(operation: op.Operation) -> op.Operation:
+    """A linear operation with the absolute values of its constants."""
+    return operation.cast(np.abs)
 
 
 def _weight(lead: float, temperature: float) -> float:
