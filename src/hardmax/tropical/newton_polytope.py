@@ -168,7 +168,7 @@ def triangulated(face: int, facets: Sequence[int], known: dict[int, list[tuple[i
 
     Examples
     --------
-    >>> triangulated(0b1111, [0b0011, 0b0110, 0b1100, 0b1001], {})  # a square
+    >>> sorted(triangulated(0b1111, [0b0011, 0b0110, 0b1100, 0b1001], {}))  # a square
     [(0, 1, 2), (0, 2, 3)]
     """
     if face in known:
