@@ -337,7 +337,7 @@ def test_arguments_out_of_range_are_refused(arguments, message):
 @pytest.mark.parametrize("dim", [13, 16, 64, 3072])
 @pytest.mark.parametrize("mode", ["certified", "exact", "float"])
 def test_dimensions_whose_corners_cannot_be_kept_are_refused_at_once(dim, mode, monkeypatch):
-    monkeypatch.setattr(enumeration, "_program", lambda *_: pytest.fail("the search was begun"))
+    monkeypatch.setattr(enumeration, "slice_program", lambda *_: pytest.fail("the search was begun"))
     net = hm.Network([hm.Affine(np.eye(1, dim)), hm.ReLU()], dim)
     for domain in (hm.Box([-1] * dim, [1] * dim), hm.Space(dim)):
         for search in (hm.enumerate_cells, hm.count_cells):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hardmax.errors import HardmaxError, PrecisionError, ShapeError, WeightError
 from hardmax.exact import simplex_kernels as kernels
 from hardmax.exact.exact_simplex import exact_maximise
-from hardmax.exact.linear_program import interior_point, interior_points, strictly_below
+from hardmax.exact.linear_program import interior_point
 from hardmax.exact.systems import homogeneous_rows
 from oracles.hull_oracle import dot, fractions, strict_system_has_solution
 
@@ -58,18 +58,6 @@ def test_thousands_of_small_integer_systems_agree_with_elimination():
         answer = interior_point(normals, limits)
         assert answer.exists == strict_system_has_solution(normals.tolist(), limits.tolist())
         _assert_proved(normals, limits, answer)
-
-
-def test_the_batch_gives_the_same_answers_as_one_at_a_time():
-    rng = np.random.default_rng(1)
-    normals = rng.integers(-2, 3, (200, 6, 3)).astype(float)
-    limits = rng.integers(-1, 2, (200, 6)).astype(float)
-    exists, points = interior_points(normals, limits)
-    for k in range(200):
-        assert exists[k] == interior_point(normals[k], limits[k]).exists
-        assert np.isnan(points[k]).any() != exists[k]
-        if exists[k]:
-            assert strictly_below(normals[k], limits[k], points[k]).all()
 
 
 @given(_systems(max_rows=5), st.integers(0, 4))

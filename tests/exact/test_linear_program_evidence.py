@@ -11,9 +11,9 @@ from hardmax.exact.linear_program import (
     exact_interior_point,
     farkas_on_support,
     interior_point,
-    interior_points,
-    strictly_below,
+    row_signs,
 )
+from hardmax.exact.rationals import sign
 from hardmax.exact.simplex_kernels import prove_positive_kernel
 from hardmax.exact.systems import homogeneous_rows
 from oracles.hostile_numbers import KINDS, hostile, n_cases, ulps_off
@@ -160,32 +160,9 @@ def test_row_signs_are_exact_at_points_put_onto_walls(kind):
         with np.errstate(all="ignore"):
             limits = ulps_off(rng, normals @ point)
         limits = np.where(np.isfinite(limits), limits, 0.0)
-        got = strictly_below(normals, limits, point).tolist()
+        got = row_signs(normals, limits, point).tolist()
         x, right = fractions(point), fractions(limits)
-        assert got == [dot(fractions(a), x) < b for a, b in zip(normals, right, strict=True)]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_batches_agree_with_single_systems_and_their_points_are_inside(kind):
-    for seed in range(n_cases(6)):
-        rng = np.random.default_rng([seed, 5])
-        m, d = int(rng.integers(1, 7)), int(rng.integers(1, 4))
-        normals, limits = hostile(rng, (20, m, d), kind), hostile(rng, (20, m), kind) * rng.integers(0, 2)
-        normals[::3, -1] = -normals[::3, 0]
-        limits[::3, -1] = -ulps_off(rng, limits[::3, 0])
-        exists, points = interior_points(normals, limits)
-        for k in range(20):
-            try:
-                alone = interior_point(normals[k], limits[k])
-            except PrecisionError:  # a point beyond all floats
-                assert exists[k] and np.isnan(points[k]).all()
-                continue
-            assert exists[k] == alone.exists
-            if np.isnan(points[k]).any():  # none exists, or none that is a float
-                assert not alone.exists or alone.exact_point is not None
-            else:
-                rows = [fractions(row) for row in normals[k].tolist()]
-                _assert_witness(rows, fractions(limits[k].tolist()), m, fractions(points[k]))
+        assert got == [sign(dot(fractions(a), x) - b) for a, b in zip(normals, right, strict=True)]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -240,9 +217,14 @@ def test_the_float_proof_of_multipliers_holds_for_every_matrix_it_covers():
 def test_multipliers_of_closed_rows_alone_prove_nothing():
     """x <= 0 and -x <= 0 have a common point; with one of them open they have none."""
     rows, zeros, hint = np.array([[1.0], [-1.0]]), np.zeros(2), np.ones(2)
-    assert farkas_on_support(rows, zeros, np.array([False, False]), hint) is None
-    assert farkas_on_support(rows, zeros, np.array([True, False]), hint) == (Fraction(1), Fraction(1))
-    assert farkas_on_support(rows, np.array([0.0, -1.0]), np.array([False, False]), np.ones(3)) is not None
+
+    def multipliers(limits, strict, hint):
+        table = [fractions([*row, limit]) for row, limit in zip(rows.tolist(), limits.tolist(), strict=True)]
+        return farkas_on_support(table.__getitem__, rows.shape[1], np.array(strict), hint)
+
+    assert multipliers(zeros, [False, False], hint) is None
+    assert multipliers(zeros, [True, False], hint) == (Fraction(1), Fraction(1))
+    assert multipliers(np.array([0.0, -1.0]), [False, False], np.ones(3)) is not None
 
 
 def test_scaled_rows_stand_for_the_given_ones():

@@ -19,12 +19,12 @@ from hardmax.cells.derived.homology import betti_numbers
 from hardmax.cells.derived.locating import cells_at
 from hardmax.cells.derived.maps import map_classes
 from hardmax.cells.derived.neighbours import neighbour_pairs, pairs_within
-from hardmax.cells.derived.volumes import certified_volumes, rounded, volumes
+from hardmax.cells.derived.volumes import certified_volumes, measured, rounded
 from hardmax.cells.domains import Domain
 from hardmax.cells.engines.exact.polytopes import ExactPolytope, cone_rays, rebuild, volume
 from hardmax.cells.engines.line.engine import exact_end
 from hardmax.cells.engines.plane.polygons import in_order
-from hardmax.cells.enumeration import ExactFollower
+from hardmax.cells.enumeration import CellBatch, ExactFollower, check_maps, joined_numbers, no_cells
 from hardmax.cells.polytopes import Polytopes
 from hardmax.cells.prefixes import needed_choices
 from hardmax.cells.storage import save_cells
@@ -33,7 +33,7 @@ from hardmax.errors import IncompleteError, QuadraticScoresError, ShapeError
 from hardmax.exact.quadratic import QuadraticNumber, distance
 from hardmax.exactness import Exactness, FloatArray, IntArray, as_index, numbers
 from hardmax.networks.network import Network
-from hardmax.networks.slices.coefficients import Arithmetic, SliceProgram
+from hardmax.tropical.sums.hull import components
 from hardmax.views import view
 
 if TYPE_CHECKING:
@@ -68,7 +68,6 @@ class CellComplex:
         self.map_error = map_error
         self.is_complete = is_complete
         self.n_settled = n_settled
-        self._follower: ExactFollower | None = None
         self._parts = [pieces] if isinstance(pieces, Polytopes) else list(pieces)
         if self.dim == 2 and self._parts[0].incidence is not None:
             is_estimated = exactness is Exactness.ESTIMATED
@@ -130,21 +129,14 @@ class CellComplex:
     @cached_property
     def map_of(self) -> IntArray:
         """The number of each cell's affine map, (n_cells,): equal numbers, equal maps."""
-        settle = None if self.exactness is Exactness.ESTIMATED else self._exact_map
-        graph = self.network.graph.in_parts
+        graph, is_estimated = self.network.graph.in_parts, self.exactness is Exactness.ESTIMATED
+        settle = None if is_estimated else lambda index: self.follower.map(self.labels[index])
         return map_classes(self.maps, self.map_error, settle, lambda some: needed_choices(graph, self.labels[some]))
 
-    def _exact_map(self, index: int) -> Any:
-        return self.follower.map(self.labels[index])
-
-    @property
+    @cached_property
     def follower(self) -> ExactFollower:
         """Guards, walls and maps of any cell in rationals, recomputed from the weights."""
-        if self._follower is None:
-            origin, basis = self.domain.slice_of(self.network.input_shape)
-            program = SliceProgram(self.network.graph, origin, basis, Arithmetic.RATIONAL)
-            self._follower = ExactFollower(program, self.domain)
-        return self._follower
+        return ExactFollower(self.network.graph, self.domain)
 
     def _inward(self, index: int, wall: int) -> Any:
         return self.follower.wall_row(wall, self.labels[index])
@@ -219,7 +211,7 @@ class CellComplex:
     @cached_property
     def _measured(self) -> tuple[FloatArray, FloatArray]:
         if self.exactness is Exactness.ESTIMATED:
-            return volumes(self.pieces), np.full(self.n_cells, np.inf)
+            return measured(self.pieces)[0], np.full(self.n_cells, np.inf)
         return certified_volumes(self.pieces, self._exact_volume)
 
     def _exact_volume(self, index: int) -> tuple[float, float]:
@@ -262,20 +254,10 @@ class CellComplex:
 
         Facet-adjacent cells with equal maps are merged; ties on null sets are ignored.
         """
-        from scipy.sparse import coo_array
-        from scipy.sparse.csgraph import connected_components
-
         self._need_complete("regions")
         if self.n_maps == self.n_cells:
             return np.arange(self.n_cells)
-        pairs = pairs_within(self, self.map_of)
-        ones = np.ones(len(pairs), dtype=np.int8)
-        graph = coo_array((ones, (pairs[:, 0], pairs[:, 1])), shape=(self.n_cells, self.n_cells))
-        component = connected_components(graph, directed=False)[1]
-        _, first = np.unique(component, return_index=True)
-        rank = np.empty(len(first), dtype=np.int64)
-        rank[np.argsort(first)] = np.arange(len(first))
-        return np.asarray(rank[component])
+        return components(pairs_within(self, self.map_of), self.n_cells)
 
     @cached_property
     def _index_of_label(self) -> dict[bytes, int]:
@@ -371,3 +353,19 @@ class CellComplex:
 
     def _repr_html_(self) -> str:
         return str(view("complex_html")(self))
+
+
+def complex_of(
+    network: Network,
+    domain: Domain,
+    exactness: Exactness,
+    batches: Sequence[CellBatch],
+    is_complete: bool = False,
+    n_settled: int = 0,
+) -> CellComplex:
+    """The cells of batches as one complex, in order; refused where a map is beyond the largest float."""
+    found = batches or [no_cells(network, domain)]
+    labels, maps, error = joined_numbers(found)
+    check_maps(maps)
+    pieces = [batch.pieces for batch in found]
+    return CellComplex(network, domain, exactness, labels, maps, error, pieces, is_complete, n_settled)

@@ -15,7 +15,7 @@ from _thread import start_new_thread
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from math import comb, prod
 from time import perf_counter
 from typing import Any, Generic, TypeVar
@@ -24,9 +24,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.cells.domains import Domain
-from hardmax.cells.engines.contract import Engine
+from hardmax.cells.engines.contract import Engine, inward_row
 from hardmax.cells.interrupts import interruptible, poll
 from hardmax.cells.polytopes import ROOT_BIT, Cut, Polytopes, split_wall
+from hardmax.errors import PrecisionError
 from hardmax.exact.rationals import float_array, rational
 from hardmax.exact.rounding import UNDERFLOW, relative_error
 from hardmax.exactness import IntArray, ObjectArray
@@ -112,6 +113,14 @@ def _in_a_row(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
+def check_maps(maps: NDArray[np.float64]) -> None:
+    """Refuse maps beyond the largest float."""
+    if not np.isfinite(maps).all():
+        raise PrecisionError(
+            "the affine maps overflow binary64; rescale the weights or use exactness='exact' on a smaller domain"
+        )
+
+
 def no_cells(network: Network, domain: Domain) -> CellBatch:
     """What a search has that was stopped before its first cell."""
     nothing = np.zeros(1, dtype=np.int64)
@@ -174,8 +183,8 @@ class Chunk:
 class ExactFollower:
     """Guards in rationals along labels, with the states of recent label prefixes kept."""
 
-    def __init__(self, program: SliceProgram, domain: Domain) -> None:
-        self.program = program
+    def __init__(self, graph: Graph, domain: Domain) -> None:
+        self.program = SliceProgram(graph, *domain.slice_of(graph.input_shape), Arithmetic.RATIONAL)
         self.domain = domain
         self._states: OrderedDict[tuple[int, bytes], SliceState] = OrderedDict()
 
@@ -223,11 +232,7 @@ class ExactFollower:
         index = next(i for i, stage in enumerate(self.program.stages) if (stage.columns == column).any())
         stage = self.program.stages[index]
         group = int(np.flatnonzero(stage.columns == column)[0])
-        rows = self.rows(index, label)
-        first = int(stage.group_start[group])
-        if stage.is_relu[group]:
-            return np.asarray(rows[:, first] if label[column] == 1 else -rows[:, first])
-        return np.asarray(rows[:, first + int(label[column])] - rows[:, first + rival])
+        return inward_row(stage, self.rows(index, label), group, label[column], rival)
 
 
 @cache
@@ -247,13 +252,11 @@ def _keep_memory() -> None:
     np.empty(_KEPT_BYTES, dtype=np.uint8)
 
 
-def _program(graph: Graph, origin: NDArray[Any], basis: NDArray[Any], certified: bool) -> SliceProgram:
-    """Floats, or floats with bounds: one a tensor, or one an entry where depth would exhaust the former."""
-    if not certified:
-        return SliceProgram(graph, origin, basis, Arithmetic.FLOAT)
-    if len(basis) == 1 or Plan.of(graph).growth > _MOST_GROWTH:
+def slice_program(graph: Graph, origin: NDArray[Any], basis: NDArray[Any], arithmetic: Arithmetic) -> SliceProgram:
+    """The network on a slice; bounds are one a tensor, or one an entry where depth would exhaust the former."""
+    if arithmetic is Arithmetic.BOUNDED and (len(basis) == 1 or Plan.of(graph).growth > _MOST_GROWTH):
         return EntrywiseProgram(graph, origin, basis)
-    return SliceProgram(graph, origin, basis, Arithmetic.BOUNDED)
+    return SliceProgram(graph, origin, basis, arithmetic)
 
 
 class _Threads(Generic[_Result]):
@@ -390,8 +393,8 @@ class _Threads(Generic[_Result]):
 class Enumeration:
     """One run over a network and a domain: yields finished cells batch by batch, or counts them.
 
-    ``n_settled`` counts the pieces that needed rationals. With ``max_cells``, a limit that the caller keeps, the search
-    goes down sooner: its time depends on the limit and not on how many cells there are.
+    ``n_settled`` counts the pieces that needed rationals, where not all are cut by them. With ``max_cells``, a limit
+    that the caller keeps, the search goes down sooner: its time depends on it and not on how many cells there are.
     """
 
     def __init__(
@@ -400,10 +403,8 @@ class Enumeration:
         origin, basis = domain.slice_of(graph.input_shape)
         self.engine = engine
         self.certified = certified
-        self.program = _program(graph, origin, basis, certified)
-        self._exact_arguments = (graph, origin, basis, Arithmetic.RATIONAL)
-        self._domain = domain
-        self._follower: ExactFollower | None = None
+        self.program = slice_program(graph, origin, basis, Arithmetic.BOUNDED if certified else Arithmetic.FLOAT)
+        self._graph, self._domain = graph, domain
         self._settling = threading.Lock()
         self._workers = 1
         self.n_settled = 0
@@ -420,12 +421,10 @@ class Enumeration:
         self.label_type = plan.label_dtype
         self.n_choices = sum(graph.choice_counts)
 
-    @property
+    @cached_property
     def follower(self) -> ExactFollower:
         """Rational guards along labels."""
-        if self._follower is None:
-            self._follower = ExactFollower(SliceProgram(*self._exact_arguments), self._domain)
-        return self._follower
+        return ExactFollower(self._graph, self._domain)
 
     def start(self, exact: bool = False) -> Chunk:
         """The whole domain, before any choice; where all is exact, without coefficients in floats."""
@@ -630,19 +629,13 @@ class Enumeration:
         )
 
     def _settled(self, chunk: Chunk, index: int, stage: Stage) -> tuple[NDArray[Any], Polytopes]:
-        stage_index = chunk.state.stage
         label = chunk.labels[index]
         with self._settling:
-            self.n_settled += 1
+            self.n_settled += self.certified
             follower = self.follower
             with interruptible():
-                return self.engine.settle(
-                    chunk.pieces,
-                    index,
-                    lambda wall: follower.wall_row(wall, label),
-                    follower.rows(stage_index, label),
-                    stage,
-                )
+                rows = follower.rows(chunk.state.stage, label)
+                return self.engine.settle(chunk.pieces, index, lambda wall: follower.wall_row(wall, label), rows, stage)
 
     def is_finished(self, chunk: Chunk) -> bool:
         """Whether the pieces' choices are all made."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,23 +45,26 @@ class Polytopes:
     directions: FloatArray | None = None  # (n_vertices, dim), unbounded domains only
     incidence: NDArray[np.uint64] | None = None  # (n_vertices, words), dim >= 3 only
 
+    #: What there is a row of for each vertex, and for each facet.
+    of_vertices: ClassVar[tuple[str, ...]] = ("vertices", "error", "directions", "incidence")
+    of_facets: ClassVar[tuple[str, ...]] = ("walls",)
+
     def __len__(self) -> int:
         return len(self.vertex_start) - 1
 
-    def take(self, first: int, last: int) -> Polytopes:
+    def take(self, first: int, last: int) -> Self:
         """Polytopes first to last - 1."""
-        begin, end = int(self.vertex_start[first]), int(self.vertex_start[last])
-        low, high = int(self.facet_start[first]), int(self.facet_start[last])
-        return Polytopes(
-            self.dim,
-            self.vertex_start[first : last + 1] - begin,
-            self.vertices[begin:end],
-            self.facet_start[first : last + 1] - low,
-            self.walls[low:high],
-            _rows(self.error, begin, end),
-            _rows(self.directions, begin, end),
-            _rows(self.incidence, begin, end),
-        )
+        if (first, last) == (0, len(self)):
+            return self
+        parts: dict[str, Any] = {}
+        for start, names in (("vertex_start", self.of_vertices), ("facet_start", self.of_facets)):
+            starts = getattr(self, start)[first : last + 1]
+            begin, end = int(starts[0]), int(starts[-1])
+            parts[start] = starts - begin
+            for name in names:
+                array = getattr(self, name)
+                parts[name] = None if array is None else array[begin:end]
+        return type(self)(self.dim, **parts)
 
     @staticmethod
     def join(batches: Sequence[Polytopes]) -> Polytopes:
@@ -95,10 +98,6 @@ class Cut:
     pieces: Polytopes
     doubtful: IntArray
     n_done: int = -1
-
-
-def _rows(array: NDArray[Any] | None, begin: int, end: int) -> Any:
-    return None if array is None else array[begin:end]
 
 
 def joined_starts(starts: Sequence[IntArray]) -> IntArray:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from hardmax.cells.complex import CellComplex
+from hardmax.cells.complex import CellComplex, complex_of
 from hardmax.cells.domains import Domain
 from hardmax.cells.engines.contract import Engine
 from hardmax.cells.engines.line.engine import LineEngine
 from hardmax.cells.engines.plane.engine import PlaneEngine
 from hardmax.cells.engines.space.engine import SpaceEngine
-from hardmax.cells.enumeration import CellBatch, Enumeration, first_cells, joined_numbers, no_cells
+from hardmax.cells.enumeration import CellBatch, Enumeration, first_cells
 from hardmax.cells.interrupts import HeldSignals
 from hardmax.cells.progress import Progress
 from hardmax.cells.streaming import StreamWriter
@@ -154,7 +154,7 @@ def enumerate_cells(
         batches: list[CellBatch] = []
         is_complete = _search(run, batches.append, progress)
         batches.sort(key=lambda batch: batch.path)
-        cells = _complex(net, domain, mode, batches, is_complete, run.n_settled)
+        cells = complex_of(net, domain, mode, batches, is_complete, run.n_settled)
         cells.is_complete = cells.is_complete and not held.arrived
         return cells
 
@@ -186,8 +186,7 @@ def _search(run: _Run, keep: Callable[[CellBatch], None], progress: bool) -> boo
                     break
         except KeyboardInterrupt:
             is_complete = False
-    if found == 0 and is_complete:
-        raise _lost_every_cell()
+    _check_found(found, is_complete)
     return is_complete
 
 
@@ -224,8 +223,7 @@ def count_cells(
     if out is not None or on is not None:
         _Run(net, domain, mode, workers)  # refuses what cannot be counted
         counted: CellCount = view("count_run")(net, domain, mode, out, view("resources")(on, workers), progress)
-        if counted == 0 and counted.is_complete:
-            raise _lost_every_cell()
+        _check_found(counted, counted.is_complete)
         return counted
     with HeldSignals() as held:
         run = _Run(net, domain, mode, workers)
@@ -237,16 +235,16 @@ def count_cells(
             except KeyboardInterrupt:
                 is_complete = False
         is_complete = is_complete and not held.arrived
-    if total == 0 and is_complete:
-        raise _lost_every_cell()
+    _check_found(total, is_complete)
     return CellCount.of(total, mode, is_complete)
 
 
-def _lost_every_cell() -> PrecisionError:
-    return PrecisionError(
-        "float mode lost every cell: its numbers are too small or too close for binary64; "
-        "use exactness='certified', which proves each sign"
-    )
+def _check_found(number: int, is_complete: bool) -> None:
+    if number == 0 and is_complete:
+        raise PrecisionError(
+            "float mode lost every cell: its numbers are too small or too close for binary64; "
+            "use exactness='certified', which proves each sign"
+        )
 
 
 class _Run:
@@ -272,7 +270,7 @@ class _Run:
     @property
     def n_settled(self) -> int:
         """How many pieces needed rationals; none where all are settled by them."""
-        return 0 if self.mode is Exactness.EXACT else self._enumeration.n_settled
+        return self._enumeration.n_settled
 
     def batches(self) -> Iterator[CellBatch]:
         """Finished cells."""
@@ -316,14 +314,8 @@ def engine_for(domain: Domain, certified: bool) -> Engine:
 
 def check_max_cells(max_cells: Any) -> int:
     """How many cells are wanted, as an integer."""
-    try:
-        number = int(max_cells)
-        is_right = not isinstance(max_cells, bool | str) and number == max_cells and number >= 1
-    except (TypeError, ValueError, OverflowError):
-        is_right = False
-    if not is_right:
-        raise ParameterError(f"max_cells: expected an integer of at least 1, got {max_cells!r:.80}")
-    return number
+    is_whole = isinstance(max_cells, float | np.floating) and max_cells.is_integer()
+    return check_count("max_cells", int(max_cells) if is_whole else max_cells)
 
 
 def check_norm(norm: Any) -> float:
@@ -354,16 +346,3 @@ def _checked(net: Network, exactness: str) -> Exactness:
         raise ParameterError(f"exactness: expected one of {', '.join(map(repr, _MODES))}, got {exactness!r}")
     check_polyhedral(net)
     return _MODES[exactness]
-
-
-def _complex(
-    net: Network, domain: Domain, mode: Exactness, batches: list[CellBatch], is_complete: bool, n_settled: int
-) -> CellComplex:
-    found = batches or [no_cells(net, domain)]
-    labels, maps, error = joined_numbers(found)
-    if not np.isfinite(maps).all():
-        raise PrecisionError(
-            "the affine maps overflow binary64; rescale the weights or use exactness='exact' on a smaller domain"
-        )
-    pieces = [batch.pieces for batch in found]
-    return CellComplex(net, domain, mode, labels, maps, error, pieces, is_complete, n_settled)

@@ -45,23 +45,18 @@ SCHEMA = 1
 FORMAT = "hardmax.cells"
 _KEY = "hardmax"
 _DOMAINS: dict[str, type[Domain]] = {kind.__name__: kind for kind in (Segment, Plane, Box, Space)}
-#: Arrays of a batch of cells and the kind of number in each.
+#: Arrays of a batch of cells: the kind of number in each, and how many axes it has, maps those of the output besides.
 KINDS = {
-    "labels": "u",
-    "maps": "f",
-    "map_error": "f",
-    "vertex_start": "i",
-    "vertices": "f",
-    "facet_start": "i",
-    "walls": "i",
-    "error": "f",
-    "directions": "f",
-    "incidence": "u",
-}
-#: How many axes each has; maps have those of the network's output besides.
-RANKS = {
-    **dict.fromkeys(("labels", "map_error", "vertices", "directions", "incidence"), 2),
-    **dict.fromkeys(("vertex_start", "facet_start", "walls", "error"), 1),
+    "labels": ("u", 2),
+    "maps": ("f", 2),
+    "map_error": ("f", 2),
+    "vertex_start": ("i", 1),
+    "vertices": ("f", 2),
+    "facet_start": ("i", 1),
+    "walls": ("i", 1),
+    "error": ("f", 1),
+    "directions": ("f", 2),
+    "incidence": ("u", 2),
 }
 #: Beyond any complex that can be computed; a basis of this many vectors still is a small thing.
 _MOST_DIMENSIONS = 1024

@@ -12,8 +12,8 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import count, pairwise, takewhile
 from pathlib import Path
 from typing import Any
@@ -21,25 +21,29 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.cells.complex import CellComplex
+from hardmax.cells.complex import CellComplex, complex_of
 from hardmax.cells.domains import Domain
-from hardmax.cells.enumeration import CellBatch, joined_batches, no_cells
-from hardmax.cells.loading import restored
+from hardmax.cells.enumeration import CellBatch, check_maps, joined_batches, no_cells
+from hardmax.cells.polytopes import Polytopes
 from hardmax.cells.storage import (
     FORMAT,
+    KINDS,
+    OPTIONAL,
     SCHEMA,
+    Arrays,
     cell_arrays,
     context_arrays,
     describe,
+    fault,
     npz_path,
     read_arrays,
     replacing,
     restore_context,
     write_arrays,
 )
-from hardmax.errors import FileFormatError, ParameterError, PrecisionError, WriteError
-from hardmax.exactness import Exactness
-from hardmax.networks.files.opening import LIMITS, Limits, shown
+from hardmax.errors import FileFormatError, ParameterError, WriteError
+from hardmax.exactness import Array, Exactness
+from hardmax.networks.files.opening import LIMITS, Limits, reason, shown
 from hardmax.networks.network import Network
 from hardmax.views import view
 
@@ -108,13 +112,13 @@ class StreamedCells:
         for name in self.parts:
             yield self._part(name)[0]
 
-    def _part(self, name: str) -> tuple[CellComplex, dict[str, NDArray[Any]]]:
-        file = self.folder / name
-        _, arrays = read_arrays(file, _FORMAT)
-        cells = restored(
-            self.network, self.domain, self.exactness, arrays, is_complete=False, n_settled=0, where=str(file)
-        )
-        return cells, arrays
+    def _part(self, name: str) -> tuple[CellComplex, Arrays]:
+        arrays = self._arrays(name)
+        return restored(self.network, self.domain, self.exactness, arrays, shown(self.folder / name)), arrays
+
+    def _arrays(self, name: str) -> Arrays:
+        """The arrays of a part."""
+        return read_arrays(self.folder / name, _FORMAT)[1]
 
     def load(self) -> CellComplex:
         """All cells in memory, in the order in which ``enumerate_cells`` returns them."""
@@ -128,15 +132,9 @@ class StreamedCells:
         batches.sort(key=lambda batch: batch.path)
         if sum(map(len, batches)) != self.n_cells:
             raise FileFormatError(f"{self.folder}: the parts hold other cells than the {self.n_cells} of the manifest")
-        return restored(
-            self.network,
-            self.domain,
-            self.exactness,
-            cell_arrays(joined_batches(batches) if batches else no_cells(self.network, self.domain)),
-            is_complete=self.is_complete,
-            n_settled=self.n_settled,
-            where=str(self.folder),
-        )
+        arrays = cell_arrays(joined_batches(batches) if batches else no_cells(self.network, self.domain))
+        state = (str(self.folder), self.is_complete, self.n_settled)
+        return restored(self.network, self.domain, self.exactness, arrays, *state)
 
     def __repr__(self) -> str:
         state = "" if self.is_complete else ", incomplete"
@@ -179,7 +177,7 @@ def load_cells(path: str | os.PathLike[str], *, limits: Limits = LIMITS) -> Cell
             f"{where}: its description is damaged: is_complete is {shown(is_complete, 40)}, n_settled "
             f"{shown(n_settled, 40)}"
         )
-    return restored(network, domain, exactness, arrays, is_complete=is_complete, n_settled=n_settled, where=where)
+    return restored(network, domain, exactness, arrays, where, is_complete, n_settled)
 
 
 class StreamWriter:
@@ -199,10 +197,7 @@ class StreamWriter:
 
     def add(self, batch: CellBatch) -> None:
         """More cells; written once there are enough for a part, or the first of them has waited long enough."""
-        if not np.isfinite(batch.maps).all():
-            raise PrecisionError(
-                "the affine maps overflow binary64; rescale the weights or use exactness='exact' on a smaller domain"
-            )
+        check_maps(batch.maps)
         self._waiting.append(batch)
         self._n_waiting += len(batch)
         self._bytes += sum(array.nbytes for array in cell_arrays(batch).values())
@@ -214,27 +209,15 @@ class StreamWriter:
     def _flush(self) -> None:
         if not self._waiting:
             return
-        arrays = self._joined()
-        paths = [batch.path for batch in self._waiting]
-        arrays["batch_start"] = np.cumsum([0, *map(len, self._waiting)])
-        arrays["path_start"] = np.cumsum([0, *map(len, paths)])
-        arrays["paths"] = np.array([step for path in paths for step in path], dtype=np.int64)
+        # as a complex stores them: polygons in order, for which the engine's own numbers serve
+        arrays = cell_arrays(complex_of(self._network, self._domain, self._exactness, self._waiting))
+        arrays |= batch_arrays([(len(batch), batch.path) for batch in self._waiting])
         name = _part_name(len(self._parts))
         write_arrays(self.folder / name, self._header, arrays, _FORMAT)
         self._parts.append(name)
         self.n_cells += self._n_waiting
         self._waiting, self._n_waiting, self._bytes = [], 0, 0
         self._written = time.monotonic()
-
-    def _joined(self) -> dict[str, NDArray[Any]]:
-        """The waiting cells as a complex stores them: polygons in order, for which the engine's own numbers serve."""
-        joined = joined_batches(self._waiting)
-        return cell_arrays(
-            CellComplex(
-                self._network, self._domain, self._exactness, joined.labels, joined.maps, joined.map_error,
-                joined.pieces, is_complete=False,
-            )
-        )  # fmt: skip
 
     def _write_manifest(self, is_complete: bool, n_settled: int) -> None:
         manifest = {
@@ -312,6 +295,16 @@ def _read_manifest(file: Path, header: Mapping[str, Any]) -> dict[str, Any]:
     return dict(manifest)
 
 
+def batch_arrays(batches: Sequence[tuple[int, Sequence[int]]]) -> Arrays:
+    """Where the batches of a part begin, and their paths, from sizes and paths."""
+    paths = [path for _, path in batches]
+    return {
+        "batch_start": np.cumsum([0, *(size for size, _ in batches)]),
+        "path_start": np.cumsum([0, *map(len, paths)]),
+        "paths": np.array([step for path in paths for step in path], dtype=np.int64),
+    }
+
+
 def _batches(cells: CellComplex, arrays: Mapping[str, NDArray[Any]]) -> list[CellBatch]:
     """A part's cells in the batches in which they were found."""
     starts, path_starts = arrays["batch_start"].tolist(), arrays["path_start"].tolist()
@@ -323,3 +316,56 @@ def _batches(cells: CellComplex, arrays: Mapping[str, NDArray[Any]]) -> list[Cel
         pieces = cells.pieces.take(first, last)
         found.append(CellBatch(path, cells.labels[first:last], cells.maps[first:last], error, pieces))
     return found
+
+
+def restored(
+    network: Network,
+    domain: Domain,
+    exactness: Exactness,
+    arrays: Mapping[str, Array],
+    where: str,
+    is_complete: bool = False,
+    n_settled: int = 0,
+) -> CellComplex:
+    """The complex in stored arrays, refused where they do not fit together."""
+    found: Arrays = {}
+    for name, (kind, rank) in KINDS.items():
+        if name not in arrays:
+            if name in OPTIONAL:
+                continue
+            raise FileFormatError(f"{where}: expected an array {name!r}, found none")
+        array = arrays[name]
+        size_is_right = array.dtype.itemsize == 8 or name == "labels"
+        if array.dtype.kind != kind or not size_is_right:
+            raise FileFormatError(f"{where}: array {name!r} holds {array.dtype}, which this version does not write")
+        rank += len(network.output_shape) if name == "maps" else 0
+        if array.ndim != rank:
+            raise FileFormatError(f"{where}: array {name!r} has shape {array.shape}, expected {rank} axes")
+        found[name] = array
+    pieces = Polytopes(
+        domain.dim,
+        found["vertex_start"],
+        found["vertices"],
+        found["facet_start"],
+        found["walls"],
+        found.get("error"),
+        found.get("directions"),
+        found.get("incidence"),
+    )
+    labels, maps, map_error = found["labels"], found["maps"], found.get("map_error")
+
+    def with_pieces(pieces: Polytopes) -> CellComplex:
+        return CellComplex(network, domain, exactness, labels, maps, map_error, pieces, is_complete, n_settled)
+
+    # in the plane a complex puts corners that come with their incidence in order: not before they are checked
+    unordered = domain.dim == 2 and pieces.incidence is not None
+    cells = with_pieces(replace(pieces, incidence=None) if unordered else pieces)
+    wrong = fault(cells, pieces)
+    if wrong is not None:
+        raise FileFormatError(f"{where}: {wrong}; the file is damaged")
+    if not unordered:
+        return cells
+    try:
+        return with_pieces(pieces)
+    except Exception as error:  # corners that are not those of a polygon can make any step fail
+        raise FileFormatError(f"{where}: its corners do not make polygons ({reason(error)})") from None

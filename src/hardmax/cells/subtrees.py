@@ -177,14 +177,13 @@ def _pieces(chunk: Chunk | Pieces) -> Pieces:
     """What of a chunk cannot be computed anew; a chunk that was not opened stands at its parents' stage still."""
     if isinstance(chunk, Pieces):
         return chunk
-    stage = chunk.state.stage + (chunk.parents is not None)
-    return Pieces(chunk.path, stage, chunk.n_decided, chunk.labels, chunk.pieces)
+    return Pieces(chunk.path, chunk.stage, chunk.n_decided, chunk.labels, chunk.pieces)
 
 
 def _look(growth: Growth, chunk: Chunk, children: Sequence[Chunk], n_cells: int) -> None:
     """Learn from one cut, unless it went through a part of a stage's choices only."""
-    stage = chunk.state.stage + (chunk.parents is not None)
-    here = [child for child in children if child.state.stage + (child.parents is not None) == stage]
+    stage = chunk.stage
+    here = [child for child in children if child.stage == stage]
     if stage == growth.n_stages or chunk.n_decided or any(child.n_decided for child in here):
         return
     n_through = sum(map(len, children)) - sum(map(len, here))  # the others wait: the engine stopped for room

@@ -137,7 +137,7 @@ def random_numbers(n: int) -> NDArray[np.uint64]:
 def label_keys(labels: NDArray[Any]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
     """Random weights (n_choices,), and the sum of each label's entries times them, (n_cells,): labels with other sums
     differ."""
-    from hardmax.cells._wall_kernels import label_sums
+    from hardmax.cells._label_kernels import label_sums
 
     weights = random_numbers(labels.shape[1])
     return weights, label_sums(kernel_array(labels), weights)
@@ -146,7 +146,7 @@ def label_keys(labels: NDArray[Any]) -> tuple[NDArray[np.uint64], NDArray[np.uin
 def cells_across(pieces: Polytopes, labels: NDArray[Any], keys: Any, is_steady: BoolArray) -> IntArray:
     """For each facet that a steady choice makes the cell whose label differs from its own cell's in that choice alone,
     (n_facets,); -1 for none, and for other facets. ``keys`` are those of labels."""
-    from hardmax.cells._wall_kernels import cells_one_apart
+    from hardmax.cells._label_kernels import cells_one_apart
 
     weights, sums = keys
     arrays = (pieces.facet_start, pieces.walls, is_steady)
@@ -156,7 +156,7 @@ def cells_across(pieces: Polytopes, labels: NDArray[Any], keys: Any, is_steady: 
 
 def ordered_pairs(pairs: IntArray, n: int) -> IntArray:
     """Pairs (many, 2) of cells below n, the lower one first, sorted and each once."""
-    from hardmax.cells._wall_kernels import sorted_pairs
+    from hardmax.cells._label_kernels import sorted_pairs
 
     found: IntArray = sorted_pairs(kernel_array(pairs), n)
     return found

@@ -62,9 +62,9 @@ def grid_transformer(n_keys: int, dim: int, folds: int, depth: int, *, coordinat
         raise ParameterError(f"coordinates: expected 'scaled' or 'unit', got {coordinates!r}")
     check_exact("n_keys, folds", 2 * n_keys * n_keys * folds)
     if coordinates == "unit":
-        return Network(_folding_block(n_keys, dim, folds, 1.0 / n_keys, 1.0) * depth, dim)
-    inner = _folding_block(n_keys, dim, folds, 1.0, float(n_keys))
-    last = _folding_block(n_keys, dim, folds, 1.0, 1.0)
+        return Network(folding_block(n_keys, dim, folds, 1.0 / n_keys, 1.0) * depth, dim)
+    inner = folding_block(n_keys, dim, folds, 1.0, float(n_keys))
+    last = folding_block(n_keys, dim, folds, 1.0, 1.0)
     return Network([Affine(n_keys * np.eye(dim)), *(inner * (depth - 1)), *last], dim)
 
 
@@ -94,7 +94,7 @@ def general_position_transformer(n_keys: int, dim: int, width: int, depth: int) 
             f"width: folding blocks need a ReLU a coordinate, expected at least dim = {dim}, got {width}; use depth=1"
         )
     check_exact("n_keys, width", 2 * n_keys * n_keys * max(folds, 1))
-    inner = _folding_block(n_keys, dim, folds, 1.0, float(n_keys)) * (depth - 1) if depth > 1 else []
+    inner = folding_block(n_keys, dim, folds, 1.0, float(n_keys)) * (depth - 1) if depth > 1 else []
     rows, shifts = _crossing_hyperplanes(width, dim)
     out = np.zeros((dim, width))
     out[np.arange(width) % dim, np.arange(width)] = 1.0
@@ -103,7 +103,7 @@ def general_position_transformer(n_keys: int, dim: int, width: int, depth: int) 
     return Network([Affine(n_keys * np.eye(dim)), *inner, *last], dim)
 
 
-def _folding_block(n_keys: int, dim: int, folds: int, cell: float, height: float) -> list[Layer]:
+def folding_block(n_keys: int, dim: int, folds: int, cell: float, height: float) -> list[Layer]:
     """Cut every coordinate into cells of this width, fold each ``folds`` times onto [0, height]."""
     rows, out = np.zeros((dim * folds, dim)), np.zeros((dim, dim * folds))
     for axis in range(dim):

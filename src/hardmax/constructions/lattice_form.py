@@ -108,17 +108,15 @@ class _Search:
         waiting = [self.whole[k]]
         while waiting:
             part = waiting.pop()
-            whole = part is self.whole[k]
-            covering = np.flatnonzero(self.above[:, k]).tolist() if whole else self._above_on(part, owner)
+            covering = np.flatnonzero(self.above[:, k]).tolist()
+            if part is not self.whole[k]:
+                covering = [j for j in range(len(self.pieces)) if min(_signs(self._gap(j, owner), part)) >= 0]
             reasons = self._reasons(covering)
             if reasons is None:
                 waiting += self._halves(part, owner)
             else:
                 found.append((k, part, frozenset(self._thinned(covering, owner, reasons))))
         return found
-
-    def _above_on(self, part: _Part, owner: int) -> list[int]:
-        return [j for j in range(len(self.pieces)) if min(_signs(self._gap(j, owner), part)) >= 0]
 
     def _reasons(self, group: Sequence[int]) -> list[tuple[int, ...]] | None:
         """Why the minimum over the group is at most f: for each simplex some members whose own minimum is.

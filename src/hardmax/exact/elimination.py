@@ -12,8 +12,9 @@ from math import isqrt, lcm
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from hardmax.exact.integers import Row, cleared, integer_row, integer_rows, reduced
+from hardmax.exact.integers import Row, cleared, integer_row, integer_rows, integers, reduced
 from hardmax.exactness import FloatArray, IntArray
 
 _flint: Any
@@ -86,6 +87,19 @@ def rank(rows: Iterable[Sequence[int]]) -> int:
         if len(found.pivots) == len(row):
             break
     return len(found.pivots)
+
+
+def affine_dimension(*parts: ArrayLike) -> int:
+    """The dimension that the differences within sets of float points (n, d) span together; of one set that of its hull.
+
+    Exactness: exact.
+
+    Examples
+    --------
+    >>> affine_dimension([[0.0, 1.0], [1.0, 1.0]]), affine_dimension([[0.0, 1.0], [1.0, 1.0]], [[0.0, 0.0], [0.0, 2.0]])
+    (1, 2)
+    """
+    return rank([row - part[0] for part in integers(*parts) for row in part[1:]])
 
 
 def echelon_modulo(rows: Any, n_columns: int, prime: int) -> tuple[IntArray, list[int]]:

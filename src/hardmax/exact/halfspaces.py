@@ -22,9 +22,45 @@ Point = tuple[Fraction, ...]
 _FLOAT_INTEGERS = 2**53
 
 
-def at(row: Sequence[Any], point: Point) -> Any:
+def at(row: Sequence[Any], point: Sequence[Any]) -> Any:
     """The value of an affine function (c, a_1, ...) at a point."""
-    return row[0] + sum((a * x for a, x in zip(row[1:], point, strict=True) if a), Fraction(0))
+    return sum((a * x for a, x in zip(row[1:], point, strict=True) if a), row[0])
+
+
+def pivot_of(wall: Sequence[Any]) -> int:
+    """The first coordinate, counted from 1, along which a wall (c, a_1, ...) can be projected."""
+    return next(k for k in range(1, len(wall)) if wall[k])
+
+
+def direction(row: Sequence[Any]) -> tuple[Any, ...]:
+    """A rational row as its positive multiple whose first nonzero slope is 1 or -1; a constant as it is.
+
+    Examples
+    --------
+    >>> [str(x) for x in direction((Fraction(3), Fraction(0), Fraction(-2)))]
+    ['3/2', '0', '-1']
+    """
+    size = next((abs(x) for x in row[1:] if x != 0), 1)
+    return tuple(x / size for x in row)
+
+
+def restricted(row: Sequence[Any], wall: Sequence[Any], pivot: int) -> tuple[Any, ...]:
+    """A rational row on a wall, coordinate ``pivot`` eliminated."""
+    factor = row[pivot] / wall[pivot]
+    return tuple(x - factor * y for k, (x, y) in enumerate(zip(row, wall, strict=True)) if k != pivot)
+
+
+def lifted(point: Sequence[Any], wall: Sequence[Any], pivot: int) -> tuple[Any, ...]:
+    """A point of a wall that was projected along ``pivot``, with that coordinate.
+
+    Examples
+    --------
+    >>> [str(x) for x in lifted((Fraction(3),), (-1, 1, 2), 1)]  # x + 2 y = 1 at y = 3
+    ['-5', '3']
+    """
+    rest, by = (*wall[:pivot], *wall[pivot + 1 :]), wall[pivot]
+    missing = -at(rest, point) / (Fraction(by) if isinstance(by, int) else by)
+    return (*point[: pivot - 1], missing, *point[pivot - 1 :])
 
 
 def point_inside(rows: Iterable[Row], dim: int) -> Point | None:
@@ -47,8 +83,7 @@ def point_inside(rows: Iterable[Row], dim: int) -> Point | None:
             return None
     if not moving:
         return (Fraction(0),) * dim
-    answer = _answer(moving)
-    return answer.witness
+    return _answer(moving).witness
 
 
 def _answer(rows: Sequence[Row]) -> InteriorPoint:
@@ -72,8 +107,7 @@ def point_on(wall: Row, rows: Iterable[Row], dim: int) -> Point | None:
     >>> point_on((-1, 1), [(0, 1)], 1), point_on((-1, 1), [(0, -1)], 1)  # a wall in R^1 is a point
     ((Fraction(1, 1),), None)
     """
-    pivot = next(k for k in range(1, dim + 1) if wall[k])
-    by = wall[pivot]
+    pivot = pivot_of(wall)
     other = tuple(-value for value in wall)
     restricted = []
     for row in rows:
@@ -82,10 +116,7 @@ def point_on(wall: Row, rows: Iterable[Row], dim: int) -> Point | None:
         on_wall = cleared(row, wall, pivot)  # x_pivot is eliminated, the inequality stays
         restricted.append((*on_wall[:pivot], *on_wall[pivot + 1 :]))
     rest = point_inside(restricted, dim - 1)
-    if rest is None:
-        return None
-    known = (*rest[: pivot - 1], Fraction(0), *rest[pivot - 1 :])
-    return (*known[: pivot - 1], -at(wall, known) / by, *known[pivot:])
+    return None if rest is None else lifted(rest, wall, pivot)
 
 
 def short_point_on(wall: Row, rows: Sequence[Row], point: Point) -> Point:
@@ -97,12 +128,11 @@ def short_point_on(wall: Row, rows: Sequence[Row], point: Point) -> Point:
     >>> [str(x) for x in short_point_on((0, 1, -1), [(0, 1, 0), (1, -1, 0)], close)]  # on y = x, 0 < x < 1
     ['1/2', '1/2']
     """
-    pivot = next(k for k in range(1, len(wall)) if wall[k])
+    pivot = pivot_of(wall)
     sides = wall, tuple(-value for value in wall)
     for largest in (1, 2, 4, 16, 256, 2**16):
-        short = [x.limit_denominator(largest) for x in point]
-        short[pivot - 1] = Fraction(0)
-        short[pivot - 1] = -at(wall, tuple(short)) / wall[pivot]
-        if all(row in sides or at(row, tuple(short)) > 0 for row in rows):
-            return tuple(short)
+        near = [x.limit_denominator(largest) for x in (*point[: pivot - 1], *point[pivot:])]
+        short = lifted(near, wall, pivot)
+        if all(row in sides or at(row, short) > 0 for row in rows):
+            return short
     return point

@@ -10,20 +10,19 @@ Preconditions: finite binary64 numbers, each taken at its exact value.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hardmax.errors import PrecisionError, ShapeError, WeightError
+from hardmax.errors import ShapeError
 from hardmax.exact.elimination import solve
 from hardmax.exact.exact_simplex import exact_maximise
-from hardmax.exact.rationals import dot, nearest_float
-from hardmax.exact.rounding import UNDERFLOW, dot_error
+from hardmax.exact.rationals import dot, fractions, nearest_float, sign
+from hardmax.exact.rounding import dot_error
 from hardmax.exact.systems import (
-    UNIT_ROW_ERROR,
     cone_hint,
     homogeneous_rows,
     point_of,
@@ -41,8 +40,7 @@ __all__ = [
     "exact_witness",
     "farkas_on_support",
     "interior_point",
-    "interior_points",
-    "strictly_below",
+    "row_signs",
 ]
 
 Vector = tuple[Fraction, ...]
@@ -139,7 +137,8 @@ def interior_point(
     if status == 0:
         if proved and len(b) > 24:  # rationals would cost more than the proof in floats
             return InteriorPoint(False, certificate=row_multipliers(multipliers, unit, len(b)))
-        exact = farkas_on_support(a, b, strict, multipliers)
+        rows = np.column_stack([a, b])
+        exact = farkas_on_support(lambda i: fractions(rows[i]), a.shape[1], strict, multipliers)
         if exact is not None:
             return InteriorPoint(False, certificate=rounded_ray(exact), exact_certificate=exact)
     exact_rows, exact_limits = [[Fraction(x) for x in row] for row in a.tolist()], [Fraction(x) for x in b.tolist()]
@@ -154,21 +153,16 @@ def _within_floats(answer: InteriorPoint) -> InteriorPoint:
     return answer
 
 
-def strictly_below(normals: FloatArray, limits: FloatArray, point: FloatArray) -> NDArray[np.bool_]:
-    """Which rows satisfy ``normals @ point < limits``, decided exactly.
+def row_signs(normals: FloatArray, limits: FloatArray, point: FloatArray) -> NDArray[np.int8]:
+    """The signs of ``normals @ point - limits``, decided exactly.
 
     Exactness: certified; rows within the rounding error are settled in rationals.
 
     Examples
     --------
-    >>> strictly_below(np.array([[1.0], [1.0]]), np.array([0.5, 0.25]), np.array([0.25]))
-    array([ True, False])
+    >>> row_signs(np.array([[1.0], [1.0]]), np.array([0.5, 0.25]), np.array([0.25])).tolist()
+    [-1, 0]
     """
-    sign = _row_signs(normals, limits, point)
-    return sign < 0
-
-
-def _row_signs(normals: FloatArray, limits: FloatArray, point: FloatArray) -> NDArray[np.int8]:
     with np.errstate(over="ignore", invalid="ignore"):
         values = normals @ point - limits
         size = np.abs(normals) @ np.abs(point) + np.abs(limits)
@@ -183,11 +177,7 @@ def _row_signs(normals: FloatArray, limits: FloatArray, point: FloatArray) -> ND
 
 
 def _exact_sign(normal: FloatArray, limit: float, point: Sequence[Fraction]) -> int:
-    total = -Fraction(limit)
-    for coefficient, x in zip(normal.tolist(), point, strict=True):
-        if coefficient:
-            total += Fraction(coefficient) * x
-    return (total > 0) - (total < 0)
+    return sign(dot(fractions(normal), point) - Fraction(limit))
 
 
 def _witness(
@@ -196,7 +186,7 @@ def _witness(
     """The hint as a point of the set, if it is one."""
     d = a.shape[1]
     point = point_of(hint, exponents, d)
-    if np.isfinite(point).all() and _is_witness(_row_signs(a, b, point), strict):
+    if np.isfinite(point).all() and _is_witness(row_signs(a, b, point), strict):
         return InteriorPoint(True, point)
     if not np.isfinite(hint).all() or (len(hint) > d and not hint[d] > 0):
         return None
@@ -224,19 +214,14 @@ def _exact_answer(exact: Vector, *, is_cone: bool) -> InteriorPoint:
 
 
 def farkas_on_support(
-    normals: FloatArray,
-    limits: FloatArray,
-    strict: NDArray[np.bool_],
-    hint: FloatArray,
-    *,
-    entries: Sequence[Sequence[Fraction]] | None = None,
+    row_of: Callable[[int], Sequence[Fraction]], d: int, strict: NDArray[np.bool_], hint: FloatArray
 ) -> Vector | None:
     """Rational Farkas multipliers on the support of the float ``hint``; None where that fails.
 
-    ``hint`` has one entry per row, and one more for the row ``w > 0`` of the cone where it was added.
-    ``entries`` overrides the rows of the support with exact ones (normal, then limit).
+    ``row_of`` gives a row in dimension d, its normal and then its limit. ``hint`` has one entry per row, and one more
+    for the row ``w > 0`` of the cone where it was added.
     """
-    m, d = normals.shape
+    m = len(strict)
     largest = float(hint.max(initial=0.0))
     for cutoff in _SUPPORT_CUTOFFS:
         support = [int(i) for i in np.flatnonzero(hint > cutoff * largest)]
@@ -247,9 +232,7 @@ def farkas_on_support(
             if i == m:
                 column = [Fraction(0)] * d + [Fraction(-1), Fraction(1)]
             else:
-                exact = entries[i] if entries is not None else None
-                normal = list(exact[:d]) if exact is not None else [Fraction(x) for x in normals[i].tolist()]
-                limit = exact[d] if exact is not None else Fraction(float(limits[i]))
+                *normal, limit = row_of(i)
                 column = [*normal, -limit, Fraction(int(bool(strict[i])))]
             columns.append(column)
         right = [Fraction(0)] * (d + 1) + [Fraction(1)]
@@ -293,8 +276,7 @@ def exact_interior_point(
         if np.isfinite(point).all() and _contains(normals, limits, strict, [Fraction(float(x)) for x in point]):
             return InteriorPoint(True, point)
     if status == 0:
-        entries = [[*row, limit] for row, limit in zip(normals, limits, strict=True)]
-        proof = farkas_on_support(np.empty((len(limits), dim)), np.empty(0), strict, multipliers, entries=entries)
+        proof = farkas_on_support(lambda i: [*normals[i], limits[i]], dim, strict, multipliers)
         if proof is not None:
             return InteriorPoint(False, certificate=rounded_ray(proof), exact_certificate=proof)
     return _settle(normals, limits, strict)
@@ -338,69 +320,3 @@ def _unit(normal: Sequence[Fraction]) -> Fraction:
     """A power of two about as large as a row's largest entry; 1 for a zero row."""
     largest = max(map(abs, normal), default=Fraction(0)) or Fraction(1)
     return Fraction(2) ** (largest.numerator.bit_length() - largest.denominator.bit_length())
-
-
-def interior_points(normals: ArrayLike, limits: ArrayLike) -> tuple[NDArray[np.bool_], FloatArray]:
-    """``interior_point`` for many systems of one shape in one compiled call.
-
-    Parameters
-    ----------
-    normals, limits
-        Arrays (systems, rows, dim) and (systems, rows).
-
-    Returns
-    -------
-    exists, points
-        Arrays (systems,) and (systems, dim); a point is NaN where none exists, and where ``interior_point`` has only a
-        rational one.
-
-    Exactness: certified; each witness is checked and each absence proved as in ``interior_point``.
-
-    Examples
-    --------
-    >>> exists, points = interior_points([[[1.0], [-1.0]], [[1.0], [-1.0]]], [[1.0, 1.0], [0.0, 0.0]])
-    >>> exists
-    array([ True, False])
-    >>> interior_points(np.empty((0, 3, 2)), np.empty((0, 3)))[0]
-    array([], dtype=bool)
-    """
-    from hardmax.exact import simplex_kernels as kernels
-
-    a = np.asarray(normals, dtype=np.float64)
-    b = np.asarray(limits, dtype=np.float64)
-    if a.ndim != 3 or b.shape != a.shape[:2]:
-        raise ShapeError(
-            f"interior_points: expected normals (systems, rows, dim) and limits (systems, rows), "
-            f"got {a.shape} and {b.shape}"
-        )
-    if not (np.isfinite(a).all() and np.isfinite(b).all()):
-        raise WeightError("interior_points: expected finite numbers, got NaN or infinity; drop such rows")
-    n_systems, m, d = a.shape
-    exists = np.zeros(n_systems, dtype=bool)
-    points = np.full((n_systems, d), np.nan)
-    if n_systems == 0 or m == 0:
-        exists[:] = True
-        points[:] = 0.0
-        return exists, points
-    unit = homogeneous_rows(a, b)
-    columns = np.ascontiguousarray(unit.rows.transpose(0, 2, 1))
-    status, proved, hints, _ = kernels.cone_batch(columns, UNIT_ROW_ERROR, np.full(n_systems, UNDERFLOW))
-    candidates = point_of(hints, unit.exponents, d)
-    with np.errstate(over="ignore", invalid="ignore"):
-        values = np.einsum("kmd,kd->km", a, candidates) - b
-        size = np.einsum("kmd,kd->km", np.abs(a), np.abs(candidates)) + np.abs(b)
-        below = values < -dot_error(d, size)
-    inside = (status == kernels.PRESENT) & below.all(axis=1)
-    exists[inside] = True
-    points[inside] = candidates[inside]
-    done = proved | inside
-    for k in np.flatnonzero(~done):
-        try:
-            answer = interior_point(a[k], b[k])
-        except PrecisionError:  # there is a point, too far out for floats
-            exists[k] = True
-            continue
-        exists[k] = answer.exists
-        if answer.point is not None and answer.exact_point is None:
-            points[k] = answer.point
-    return exists, points

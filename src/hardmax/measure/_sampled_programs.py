@@ -9,7 +9,7 @@ in the nearest cache.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass, fields, replace
 from math import prod
 from typing import Any
 
@@ -25,6 +25,10 @@ from hardmax.networks.network import Network
 from hardmax.networks.selections import StandIn, stand_ins
 
 Program = tuple[NDArray[np.void], FloatArray, int]
+
+#: Kinds of steps, and the most inputs of a choice that computes its own numbers; the kernel knows them by these.
+AFFINE, RELU, LARGEST, WINNER, ADD, FLUSH, CLIP, RANKS, BELOW = range(9)
+MOST_INPUTS = 4
 
 _MOST_PARAMETERS = 1 << 16  # beyond, matrix products of whole batches are quicker
 _MOST_REGISTERS = 1 << 12  # of one block of points each
@@ -46,9 +50,8 @@ def program_of(net: Network, domain: Domain, words: list[int], shifts: list[int]
     steps, n_registers = _assigned(steps, writer.blocks)
     if n_registers > _MOST_REGISTERS:
         return None
-    from hardmax.measure._sampling_kernels import STEP
-
-    return np.array([astuple(step) for step in steps], dtype=STEP), np.concatenate(writer.constants), n_registers
+    row = np.dtype([(entry.name, np.int64) for entry in fields(_Step)])
+    return np.array([astuple(step) for step in steps], dtype=row), np.concatenate(writer.constants), n_registers
 
 
 def _written(graph: Graph, domain: Domain, words: list[int], shifts: list[int]) -> _Writer:
@@ -67,7 +70,7 @@ def _written(graph: Graph, domain: Domain, words: list[int], shifts: list[int]) 
 
 @dataclass(frozen=True)
 class _Step:
-    """One row of a program, in the order of ``_sampling_kernels.STEP``."""
+    """One row of a program, as the kernel reads it."""
 
     kind: int
     source: int = 0
@@ -82,39 +85,31 @@ class _Step:
 
     @property
     def is_choice(self) -> bool:
-        from hardmax.measure import _sampling_kernels as k
-
-        return self.kind in (k.RELU, k.CLIP, k.LARGEST, k.WINNER, k.FLUSH)
+        return self.kind in (RELU, CLIP, LARGEST, WINNER, FLUSH)
 
     @property
     def reads(self) -> set[int]:
-        from hardmax.measure import _sampling_kernels as k
-
-        if self.kind == k.FLUSH:
+        if self.kind == FLUSH:
             return set()
-        width = self.inner if self.kind == k.AFFINE else self.n_in or self.size
+        width = self.inner if self.kind == AFFINE else self.n_in or self.size
         first = set(range(self.source, self.source + width))
-        return first | set(range(self.inner, self.inner + self.size)) if self.kind == k.ADD else first
+        return first | set(range(self.inner, self.inner + self.size)) if self.kind == ADD else first
 
     @property
     def writes(self) -> range:
-        from hardmax.measure import _sampling_kernels as k
-
-        width = {k.FLUSH: 0, k.LARGEST: 1, k.WINNER: self.inner}.get(self.kind, self.size)
+        width = {FLUSH: 0, LARGEST: 1, WINNER: self.inner}.get(self.kind, self.size)
         return range(self.target, self.target + width) if self.target >= 0 else range(0)
 
 
 def _live(steps: list[_Step]) -> list[_Step]:
     """The steps that some choice depends on; values that nothing reads are not fetched."""
-    from hardmax.measure import _sampling_kernels as k
-
     needed: set[int] = set()
     kept: list[_Step] = []
     for step in reversed(steps):
         is_read = not needed.isdisjoint(step.writes)
         if not (step.is_choice or is_read):
             continue
-        if step.kind == k.WINNER and not is_read:
+        if step.kind == WINNER and not is_read:
             step = replace(step, inner=0)
         needed |= step.reads
         kept.append(step)
@@ -123,25 +118,23 @@ def _live(steps: list[_Step]) -> list[_Step]:
 
 def _fused(steps: list[_Step]) -> list[_Step]:
     """The same steps, with affine ones of few inputs computed by the choices that alone read them."""
-    from hardmax.measure import _sampling_kernels as k
-
     readers: dict[int, list[int]] = {}
     for index, step in enumerate(steps):
         for register in step.reads:
             readers.setdefault(register, []).append(index)
     result: list[_Step | None] = list(steps)
     for index, step in enumerate(steps):
-        if step.kind != k.AFFINE or step.inner > k.MOST_INPUTS:
+        if step.kind != AFFINE or step.inner > MOST_INPUTS:
             continue
         users = {user for register in step.writes for user in readers.get(register, ())}
-        fusible = (steps[user].kind in (k.RELU, k.LARGEST, k.WINNER) for user in users)
+        fusible = (steps[user].kind in (RELU, LARGEST, WINNER) for user in users)
         if not all(fusible) or not all(steps[user].reads <= set(step.writes) for user in users):
             continue
         result[index] = None
         for user in users:
             choice = steps[user]
             offset = choice.source - step.target
-            is_label_alone = choice.kind == k.RELU and readers.keys().isdisjoint(choice.writes)
+            is_label_alone = choice.kind == RELU and readers.keys().isdisjoint(choice.writes)
             result[user] = replace(
                 choice,
                 source=step.source,
@@ -187,12 +180,10 @@ def _assigned(steps: list[_Step], blocks: list[tuple[int, int]]) -> tuple[list[_
 
 
 def _moved(step: _Step, moved: Any) -> _Step:
-    from hardmax.measure import _sampling_kernels as k
-
-    if step.kind == k.FLUSH:
+    if step.kind == FLUSH:
         return step
     target = moved(step.target) if len(step.writes) else step.target
-    inner = moved(step.inner) if step.kind == k.ADD else step.inner
+    inner = moved(step.inner) if step.kind == ADD else step.inner
     return replace(step, source=moved(step.source), target=target, inner=inner)
 
 
@@ -216,9 +207,7 @@ class _Writer:
     """
 
     def __init__(self, graph: Graph, bound: FloatArray, words: list[int], shifts: list[int]) -> None:
-        from hardmax.measure import _sampling_kernels as kernels
-
-        self._k, self._graph = kernels, graph
+        self._graph = graph
         self._words, self._shifts = words, shifts
         self._choice = self._word = 0
         self.steps: list[_Step] = []
@@ -265,7 +254,7 @@ class _Writer:
     def _next_shift(self) -> int:
         if self._words[self._choice] != self._word:
             self._word += 1
-            self.steps.append(_Step(self._k.FLUSH))
+            self.steps.append(_Step(FLUSH))
         self._choice += 1
         return self._shifts[self._choice - 1]
 
@@ -288,7 +277,7 @@ class _Writer:
         offset = -1 if bias is None else self._constant(bias)
         for row in range(rows):
             begin, end = source.start + row * n_in, target + row * n_out
-            self.steps.append(_Step(self._k.AFFINE, begin, end, n_out, n_in, at, offset))
+            self.steps.append(_Step(AFFINE, begin, end, n_out, n_in, at, offset))
         with np.errstate(over="ignore"):
             sizes = source.bound.reshape(rows, n_in) @ np.abs(weight).T + (0.0 if bias is None else np.abs(bias))
         self._keep(value, target, sizes.reshape(-1))
@@ -296,7 +285,7 @@ class _Writer:
     def _standing_in(self, kind: StandIn, value: _Value, n: int) -> _Value:
         """What a choice between sets, or a sparsemax, takes in place of its scores, rows of n."""
         target, most = self._allocate(len(value.bound)), 2.0 if kind is StandIn.BELOW else float(n)
-        code = self._k.BELOW if kind is StandIn.BELOW else self._k.RANKS
+        code = BELOW if kind is StandIn.BELOW else RANKS
         for row in range(0, len(value.bound), n):
             self.steps.append(_Step(code, value.start + row, target + row, n))
         return _Value(target, np.full(len(value.bound), most))
@@ -315,26 +304,26 @@ class _Writer:
         elif isinstance(operation, op.Relu):
             target, slope = self._target(value), self._constant(operation.slope)
             for unit, run, shift in self._runs(size):
-                self.steps.append(_Step(self._k.RELU, first.start + unit, target + unit, run, 0, slope, -1, shift))
+                self.steps.append(_Step(RELU, first.start + unit, target + unit, run, 0, slope, -1, shift))
             self._keep(value, target, first.bound * max(1.0, abs(operation.slope)))
         elif isinstance(operation, op.Clip):
             bound = np.broadcast_to(operation.bound, node.shape).reshape(-1)
             target, at = self._target(value), self._constant(bound)
             for unit, run, shift in self._runs(size):
                 begin, end = first.start + unit, target + unit
-                self.steps.append(_Step(self._k.CLIP, begin, end, run, operation.is_ceiling, at + unit, -1, shift))
+                self.steps.append(_Step(CLIP, begin, end, run, operation.is_ceiling, at + unit, -1, shift))
             self._keep(value, target, np.maximum(first.bound, np.abs(bound)))
         elif isinstance(operation, op.MaxLast):
             target, rank = self._target(value), len(first.bound) // size
             for group in range(size):
                 begin, shift = first.start + group * rank, self._next_shift()
-                self.steps.append(_Step(self._k.LARGEST, begin, target + group, rank, shift=shift))
+                self.steps.append(_Step(LARGEST, begin, target + group, rank, shift=shift))
             self._keep(value, target, first.bound.reshape(size, rank).max(axis=1))
         elif isinstance(operation, op.Hardmax):
             self._attention(index, first)
         elif isinstance(operation, op.Add) and len(first.bound) == len(sources[1].bound) == size:
             target = self._target(value)
-            self.steps.append(_Step(self._k.ADD, first.start, target, size, sources[1].start))
+            self.steps.append(_Step(ADD, first.start, target, size, sources[1].start))
             self._keep(value, target, first.bound + sources[1].bound)
         elif isinstance(operation, op.Concat):
             self._join(index, sources)
@@ -357,7 +346,7 @@ class _Writer:
         target, at = self._target(value), self._constant(values)
         for row in range(rows):
             begin, end, shift = scores.start + row * n_keys, target + row * width, self._next_shift()
-            self.steps.append(_Step(self._k.WINNER, begin, end, n_keys, width, at, -1, shift))
+            self.steps.append(_Step(WINNER, begin, end, n_keys, width, at, -1, shift))
         self._keep(value, target, np.tile(np.abs(values).max(axis=0), rows))
 
     def _join(self, index: int, sources: list[_Value]) -> None:
@@ -371,7 +360,7 @@ class _Writer:
         if [self._places.get(value) for value in node.inputs] != [source.start for source in sources]:
             start = at = self._allocate(len(order)) if alternates else self._target(index + 1)
             for source, size in zip(sources, sizes, strict=True):
-                self.steps.append(_Step(self._k.AFFINE, source.start, at, size, size, self._constant(np.eye(size))))
+                self.steps.append(_Step(AFFINE, source.start, at, size, size, self._constant(np.eye(size))))
                 at += size
         joined = np.concatenate([source.bound for source in sources])
         if alternates:

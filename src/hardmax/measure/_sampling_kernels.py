@@ -14,15 +14,10 @@ pre-activations never go through memory; a RELU with ``target`` -1 is such a one
 import numpy as np
 
 from hardmax.exact.compiling import kernel
+from hardmax.measure._sampled_programs import ADD, AFFINE, BELOW, CLIP, LARGEST, RANKS, RELU, WINNER
 
 BLOCK = 256
-MOST_INPUTS = 4  # of a choice that computes its own numbers
 MOST_SELECTED = 9  # keys whose values are selected one by one; beyond, they are looked up
-
-AFFINE, RELU, LARGEST, WINNER, ADD, FLUSH, CLIP, RANKS, BELOW = range(9)
-_COLUMNS = ("kind", "source", "target", "size", "inner", "constant", "bias", "shift", "weight", "n_in")
-#: One row of a program.
-STEP = np.dtype([(name, np.int64) for name in _COLUMNS])
 
 GAMMA = np.uint64(0x9E3779B97F4A7C15)  # the golden ratio in 64 bits: the step of splitmix64
 

@@ -13,15 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.cells.complex import CellComplex
+from hardmax.cells.complex import complex_of
 from hardmax.cells.domains import Domain
-from hardmax.cells.enumeration import CellBatch, Enumeration, joined_batches, no_cells
-from hardmax.cells.loading import restored
+from hardmax.cells.enumeration import CellBatch, Enumeration
 from hardmax.cells.search import CellCount, engine_for
 from hardmax.cells.storage import KINDS, cell_arrays, context_arrays, describe, restore_context
-from hardmax.cells.streaming import StreamedCells
+from hardmax.cells.streaming import StreamedCells, batch_arrays
 from hardmax.cells.subtrees import Budget, Subtree, explore
-from hardmax.errors import FileFormatError, PrecisionError, RunError
+from hardmax.errors import FileFormatError, RunError
 from hardmax.exactness import Exactness
 from hardmax.networks.files.opening import contents, shown
 from hardmax.networks.network import Network
@@ -58,24 +57,33 @@ class CellWork:
                 "allowed; allow more"
             )
         run, wall, cpu = self.run, time.perf_counter(), time.process_time()
-        n_settled, found = run.n_settled, _Kept(self.is_count)
+        n_settled, n_cells, batches = run.n_settled, 0, list[CellBatch]()
+
+        def keep(result: Any) -> int:
+            nonlocal n_cells
+            number = int(result[0] if isinstance(result, tuple) else len(result))
+            if not self.is_count:
+                batches.append(result)
+            n_cells += number
+            return number
+
         step: Any = run.step_count if self.is_count else run.step_cells
         if self.exactness is Exactness.EXACT:
             step = run.step_exact
         subtree = None if data == _ROOT else Subtree.restored(unpacked(data)[1], run.engine)
-        left = explore(run, subtree, found, budget, step, bytes_in_use)
+        left = explore(run, subtree, keep, budget, step, bytes_in_use)
         facts: dict[str, Any] = {
-            "n_cells": found.n_cells,
-            "n_settled": 0 if self.exactness is Exactness.EXACT else run.n_settled - n_settled,
-            "work": found.n_cells,
+            "n_cells": n_cells,
+            "n_settled": run.n_settled - n_settled,
+            "work": n_cells,
             "seconds": time.perf_counter() - wall,
             "cpu_seconds": time.process_time() - cpu,
         }
         if self.is_count:
             columns: dict[str, Any] = {name: np.array([value]) for name, value in facts.items()}
         else:
-            facts["batches"] = [[len(batch), *batch.path] for batch in found.batches]
-            columns = self._columns(found.batches)
+            facts["batches"] = [[len(batch), *batch.path] for batch in batches]
+            columns = self._columns(batches)
         return Done(columns, facts, tuple((packed({}, each.arrays()), each.estimate) for each in left))
 
     @staticmethod
@@ -85,16 +93,7 @@ class CellWork:
 
     def _columns(self, batches: list[CellBatch]) -> dict[str, Any]:
         """One row a cell; vertices and facets as lists."""
-        joined = joined_batches(batches) if batches else no_cells(self.network, self.domain)
-        if not np.isfinite(joined.maps).all():
-            raise PrecisionError(
-                "the affine maps overflow binary64; rescale the weights or use exactness='exact' on a smaller domain"
-            )
-        cells = CellComplex(
-            self.network, self.domain, self.exactness, joined.labels, joined.maps, joined.map_error, joined.pieces,
-            is_complete=False,
-        )  # fmt: skip
-        arrays = cell_arrays(cells)
+        arrays = cell_arrays(complex_of(self.network, self.domain, self.exactness, batches))
         corners, facets = arrays.pop("vertex_start"), arrays.pop("facet_start")
         columns: dict[str, Any] = {}
         for name, array in arrays.items():
@@ -106,22 +105,6 @@ class CellWork:
                 each = int(np.prod(array.shape[1:], dtype=np.int64))
                 columns[name] = Lists(corners * each, np.ascontiguousarray(array).reshape(-1))
         return columns
-
-
-class _Kept:
-    """Results of a search: a number, or the cells as well."""
-
-    def __init__(self, is_count: bool) -> None:
-        self.is_count = is_count
-        self.n_cells = 0
-        self.batches: list[CellBatch] = []
-
-    def __call__(self, result: Any) -> int:
-        number = result[0] if isinstance(result, tuple) else len(result)
-        if not self.is_count:
-            self.batches.append(result)
-        self.n_cells += int(number)
-        return int(number)
 
 
 def _run(
@@ -184,21 +167,11 @@ def _stored(folder: RunFolder, status: Status, net: Network, domain: Domain, mod
 class StoredCells(StreamedCells):
     """Cells in the folder of a run, in Parquet parts."""
 
-    def _part(self, name: str) -> tuple[CellComplex, dict[str, NDArray[Any]]]:
+    def _arrays(self, name: str) -> dict[str, NDArray[Any]]:
         file = self.folder / name
         columns = read_columns(contents(file), None, shown(file))
-        arrays = _arrays(columns, self.network, self.domain)
-        sizes, paths = [], []
-        for size, *path in self.__dict__["batches"][name]:
-            sizes.append(size)
-            paths.append(path)
-        arrays["batch_start"] = np.cumsum([0, *sizes])
-        arrays["path_start"] = np.cumsum([0, *map(len, paths)])
-        arrays["paths"] = np.array([step for path in paths for step in path], dtype=np.int64)
-        cells = restored(
-            self.network, self.domain, self.exactness, arrays, is_complete=False, n_settled=0, where=shown(file)
-        )
-        return cells, arrays
+        batches = [(size, path) for size, *path in self.__dict__["batches"][name]]
+        return _arrays(columns, self.network, self.domain) | batch_arrays(batches)
 
 
 def _arrays(columns: Mapping[str, Any], net: Network, domain: Domain) -> dict[str, NDArray[Any]]:

@@ -211,13 +211,13 @@ def class_run(head: ClassHead, where: FeatureDomain, out: Any, resources: Resour
         about = {"classes": len(head.weights), "features": head.weights.shape[1], "domain": where.words}
         folder = RunFolder.begun(place, identity, about, problem, resources.disk)
         n_rows = len(verdicts.status)
-        with RunProgress(progress, lambda status: f"{_settled(status):,} of {n_rows:,} rows settled") as line:
+
+        def said(status: Status) -> str:
+            return f"{sum(int(part.facts['n_settled']) for part in status.parts):,} of {n_rows:,} rows settled"
+
+        with RunProgress(progress, said) as line:
             _Steps(folder, problem, resources, line).settle(verdicts)
     return audit_fields(head, keeper, verdicts)
-
-
-def _settled(status: Status) -> int:
-    return sum(int(part.facts["n_settled"]) for part in status.parts)
 
 
 class _Steps:

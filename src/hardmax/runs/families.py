@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from hardmax.cells.domains import Box, Domain, Segment, Space
-from hardmax.constructions.grid import grid_transformer
+from hardmax.constructions.grid import folding_block, grid_transformer
 from hardmax.constructions.sawtooth import digit_transformer, sawtooth_transformer
 from hardmax.exactness import FloatArray
 from hardmax.measure import bounds
@@ -59,18 +59,6 @@ def _cube(dim: int, low: float = 0.0, high: float = 1.0) -> Domain:
 # --- networks by construction -------------------------------------------------------------------
 
 
-def _grid(p: Point, rng: np.random.Generator) -> tuple[Network, Domain]:
-    return grid_transformer(p["keys"], p["dim"], p["width"], p["depth"]), _cube(p["dim"])
-
-
-def _digits(p: Point, rng: np.random.Generator) -> tuple[Network, Domain]:
-    return digit_transformer(p["keys"], p["dim"], p["depth"]), _cube(p["dim"])
-
-
-def _tent(p: Point, rng: np.random.Generator) -> tuple[Network, Domain]:
-    return sawtooth_transformer(p["keys"], p["depth"]).on_inputs, _cube(1)
-
-
 def _tent_parameters(p: Point) -> int:
     one, two = (sawtooth_transformer(p["keys"], depth).complexity.parameters for depth in (1, 2))
     return int(two - one)
@@ -78,24 +66,11 @@ def _tent_parameters(p: Point) -> int:
 
 def _zigzag(p: Point, rng: np.random.Generator) -> tuple[Network, Domain]:
     """The zigzag of n pieces in every coordinate, again and again: dim * n ReLUs a layer."""
-    n, dim = p["width"], p["dim"]
-    rows, out = np.kron(np.eye(dim), np.full((n, 1), float(n))), np.zeros((dim, dim * n))
-    for axis in range(dim):
-        out[axis, axis * n : (axis + 1) * n] = [1.0 if m == 0 else 2.0 * (-1) ** m for m in range(n)]
-    block = [Affine(rows, -np.tile(np.arange(float(n)), dim)), ReLU(), Affine(out)]
-    return Network(block * p["depth"], dim), _cube(dim)
+    fold = folding_block(1, p["dim"], p["width"], 1.0, 1.0)[1:]  # without its head
+    return Network(fold * p["depth"], p["dim"]), _cube(p["dim"])
 
 
 # --- random networks ----------------------------------------------------------------------------
-
-
-def _transformer(p: Point, rng: np.random.Generator) -> tuple[Network, Domain]:
-    return random_transformer(rng, p["keys"], p["depth"], p["width"]), Space(2)
-
-
-def _relu(p: Point, rng: np.random.Generator) -> tuple[Network, Domain]:
-    widths = [p["dim"], *[p["width"]] * p["depth"], 1]
-    return random_relu_network(widths, rng=rng), _cube(p["dim"], -1.0, 1.0)
 
 
 def _residual_attention(p: Point, rng: np.random.Generator) -> tuple[Network, Domain]:
@@ -162,35 +137,29 @@ def _fed_forward(builder: GraphBuilder, value: int, width: int, rng: np.random.G
     return builder.add(op.Linear(_drawn(rng, _SIZE, width)), inner)
 
 
-def _hulls(p: Point, rng: np.random.Generator) -> list[FloatArray]:
-    return list(_rounded(rng.standard_normal((p["heads"], p["keys"], p["dim"]))))
-
-
-def _cells_upper(p: Point) -> float:
-    return float(bounds.cells_upper([p["keys"]], 2, p["width"], p["depth"], affine=False))
-
-
 FAMILIES: dict[str, Family] = {
     "transformer": Family(
         ("keys", "depth", "width"),
-        _transformer,
-        upper=_cells_upper,
+        lambda p, rng: (random_transformer(rng, p["keys"], p["depth"], p["width"]), Space(2)),
+        upper=lambda p: float(bounds.cells_upper([p["keys"]], 2, p["width"], p["depth"], affine=False)),
         expected=lambda p: float(bounds.expected_block_cells(p["keys"], 1, 2, p["width"])) if p["depth"] == 1 else None,
     ),
     "heads": Family(
         ("keys", "heads", "dim"),
-        _hulls,
+        lambda p, rng: list(_rounded(rng.standard_normal((p["heads"], p["keys"], p["dim"])))),
         upper=lambda p: float(bounds.max_joint_cells([p["keys"]] * p["heads"], p["dim"], affine=False)),
         expected=lambda p: float(bounds.expected_joint_cells(p["keys"], p["heads"], p["dim"], affine=False)),
     ),
     "relu": Family(
         ("dim", "width", "depth"),
-        _relu,
+        lambda p, rng: (
+            random_relu_network([p["dim"], *[p["width"]] * p["depth"], 1], rng=rng), _cube(p["dim"], -1.0, 1.0),
+        ),
         upper=lambda p: float(bounds.serra(p["dim"], [p["width"]] * p["depth"])),
     ),
     "grid": Family(
         ("keys", "dim", "width", "depth"),
-        _grid,
+        lambda p, rng: (grid_transformer(p["keys"], p["dim"], p["width"], p["depth"]), _cube(p["dim"])),
         upper=lambda p: float(
             bounds.cells_upper([p["keys"]] * p["dim"], p["dim"], p["dim"] * p["width"], p["depth"], affine=True)
         ),
@@ -200,7 +169,7 @@ FAMILIES: dict[str, Family] = {
     ),
     "digits": Family(
         ("keys", "dim", "depth"),
-        _digits,
+        lambda p, rng: (digit_transformer(p["keys"], p["dim"], p["depth"]), _cube(p["dim"])),
         parameters=lambda p: p["dim"] * p["keys"] * (2 * p["dim"] + 1),
         is_random=False,
     ),
@@ -210,7 +179,12 @@ FAMILIES: dict[str, Family] = {
         parameters=lambda p: p["dim"] * p["width"] * (2 * p["dim"] + 1),
         is_random=False,
     ),
-    "tent": Family(("keys", "depth"), _tent, parameters=_tent_parameters, is_random=False),
+    "tent": Family(
+        ("keys", "depth"),
+        lambda p, rng: (sawtooth_transformer(p["keys"], p["depth"]).on_inputs, _cube(1)),
+        parameters=_tent_parameters,
+        is_random=False,
+    ),
     "residual attention": Family(
         ("keys", "heads", "depth"), _residual_attention, parameters=lambda p: 5 * p["keys"]
     ),

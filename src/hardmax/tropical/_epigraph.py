@@ -110,6 +110,12 @@ def _are_adjacent(first: Ray, second: Ray, common: int, rays: list[Ray]) -> bool
     return all(ray is first or ray is second or ray.tight & common != common for ray in rays)
 
 
+def directions(rows: Sequence[Row], dim: int) -> FloatArray:
+    """Integer rows as floats (n, dim), divided by their largest entries; correctly rounded, whatever their size."""
+    units = [[entry / max(map(abs, row)) for entry in row] for row in rows]
+    return np.array(units, dtype=np.float64).reshape(-1, dim)
+
+
 @dataclass(frozen=True, slots=True)
 class Corner:
     """A vertex (``scale > 0``) or a ray (``scale == 0``) of the graph, and the terms that attain it.

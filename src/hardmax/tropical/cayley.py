@@ -16,7 +16,7 @@ from fractions import Fraction
 import numpy as np
 
 from hardmax.errors import ParameterError, ShapeError
-from hardmax.exact.elimination import rank
+from hardmax.exact.elimination import affine_dimension
 from hardmax.exact.integers import integers
 from hardmax.exact.rationals import nearest_float
 from hardmax.exactness import FloatArray, as_tuple
@@ -86,8 +86,7 @@ def mixed_subdivision(heads: Sequence[KeysAndBiases]) -> list[MixedCell]:
     if len(dims) > 1 or max(dims) > 3:
         raise ShapeError(f"expected summands of one dimension, at most 3, got {sorted(dims)}")
     (dim,) = dims
-    directions = [row - part[0] for part in integers(*(points for points, _ in read)) for row in part[1:]]
-    if rank([tuple(int(x) for x in row) for row in directions]) < dim:  # in integers: nothing is rounded
+    if affine_dimension(*(points for points, _ in read)) < dim:
         raise ParameterError(
             f"the summands span less than dimension {dim}, expected all of it; project them to the space they span"
         )
@@ -105,17 +104,10 @@ def mixed_subdivision(heads: Sequence[KeysAndBiases]) -> list[MixedCell]:
         parts: tuple[list[int], ...] = tuple([] for _ in read)
         for term in terms:
             parts[owner[term]].append(local[term])
-        cells.append(_cell([points for points, _ in read], tuple(tuple(part) for part in parts)))
+        chosen = [points[part] for (points, _), part in zip(read, parts, strict=True)]
+        kind = tuple(map(affine_dimension, chosen))
+        cells.append(MixedCell(tuple(map(tuple, parts)), kind, minkowski_volume(chosen)))
     return sorted(cells, key=lambda cell: cell.parts)
-
-
-def _cell(points: list[FloatArray], parts: tuple[tuple[int, ...], ...]) -> MixedCell:
-    chosen = [part_points[list(part)] for part_points, part in zip(points, parts, strict=True)]
-    kind = tuple(
-        rank([tuple(int(x) for x in row - exact[0]) for row in exact[1:]])
-        for exact in (integers(part)[0] for part in chosen)
-    )
-    return MixedCell(parts, kind, minkowski_volume(chosen))
 
 
 def minkowski_volume(points: Sequence[FloatArray]) -> Fraction:

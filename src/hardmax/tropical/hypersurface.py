@@ -17,7 +17,7 @@ from hardmax.exact.integers import Row
 from hardmax.exact.rationals import nearest_float
 from hardmax.exactness import FloatArray, finite_numbers, frozen
 from hardmax.tropical._checks import check_polynomial, within_range
-from hardmax.tropical._epigraph import Corner, epigraph
+from hardmax.tropical._epigraph import Corner, directions, epigraph
 from hardmax.views import view
 
 if TYPE_CHECKING:
@@ -160,14 +160,9 @@ def _wall(terms: tuple[int, int], corners: list[Corner], lines: tuple[Row, ...],
     return Wall(
         terms,
         frozen(within_range(vertices.reshape(-1, dim), "wall vertices")),
-        frozen(_directions(rays, dim)),
-        frozen(_directions(lines, dim)),
+        frozen(directions(rays, dim)),
+        frozen(directions(lines, dim)),
     )
-
-
-def _directions(rows: Sequence[Row], dim: int) -> FloatArray:
-    scaled = [[nearest_float(Fraction(entry, max(map(abs, row)))) for entry in row] for row in rows]
-    return np.array(scaled, dtype=np.float64).reshape(-1, dim)
 
 
 def _around(points: list[tuple[Fraction, ...]]) -> list[tuple[Fraction, ...]]:

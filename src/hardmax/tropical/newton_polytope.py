@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import EmptyError
-from hardmax.exact.elimination import rank
+from hardmax.exact.elimination import affine_dimension, rank
 from hardmax.exact.integers import Row, determinant, integer_rows, integers
 from hardmax.exact.rationals import nearest_float
 from hardmax.exactness import FloatArray, as_tuple, finite_numbers, frozen
@@ -103,7 +103,7 @@ class NewtonPolytope:
     @cached_property
     def dimension(self) -> int:
         """The dimension of the affine hull: 0 for a point."""
-        return rank(self._differences)
+        return affine_dimension(self.vertices)
 
     @property
     def is_full_dimensional(self) -> bool:
@@ -116,7 +116,9 @@ class NewtonPolytope:
 
         Exactness: exact.
         """
-        return tuple(sorted(tuple(int(self.terms[place]) for place in sorted(facet)) for facet in self._facet_places))
+        facets = facet_masks(integer_rows(np.column_stack([self.vertices, np.full(self.n_vertices, -1.0)])))
+        terms = list(enumerate(self.terms.tolist()))
+        return tuple(sorted(tuple(term for place, term in terms if facet >> place & 1) for facet in facets))
 
     @cached_property
     def exact_volume(self) -> Fraction:
@@ -136,15 +138,6 @@ class NewtonPolytope:
         """
         return nearest_float(self.exact_volume)
 
-    @cached_property
-    def _differences(self) -> list[tuple[int, ...]]:
-        (corners,) = integers(self.vertices)
-        return [tuple(corner - corners[0]) for corner in corners[1:]]
-
-    @cached_property
-    def _facet_places(self) -> tuple[frozenset[int], ...]:
-        return _facets(integer_rows(np.column_stack([self.vertices, np.full(self.n_vertices, -1.0)])))
-
 
 def lattice_volume(corners: NDArray[np.object_]) -> Fraction:
     """The volume of the polytope with these vertices (n, d), integers of any size; zero where it is flat.
@@ -155,28 +148,38 @@ def lattice_volume(corners: NDArray[np.object_]) -> Fraction:
     if rank([tuple(corner - corners[0]) for corner in corners[1:]]) < dim:
         return Fraction(0)
     total = 0
-    for simplex in _simplices(frozenset(range(n)), _facets([(*map(int, corner), -1) for corner in corners])):
+    for simplex in triangulated((1 << n) - 1, facet_masks([(*map(int, corner), -1) for corner in corners]), {}):
         apex, *others = (corners[place] for place in simplex)
         total += abs(determinant([tuple(other - apex) for other in others]))
     return Fraction(total, factorial(dim))
 
 
-def _facets(rows: list[Row]) -> tuple[frozenset[int], ...]:
-    """The facets of a polytope, each by the places of its vertices, from rows (vertex, -1) times positive numbers."""
+def facet_masks(rows: list[Row]) -> list[int]:
+    """The facets of a polytope, each by its vertices as bits, from rows (vertex, -1) times positive numbers."""
     # Facets are the extreme rays of the cone of pairs (normal, level) with <normal, v> <= level.
-    found = generators(rows, len(rows[0]))
-    facets = (frozenset(place for place in range(len(rows)) if ray.tight >> place & 1) for ray in found.rays)
-    return tuple(facet for facet in facets if facet)
+    return [ray.tight for ray in generators(rows, len(rows[0])).rays if ray.tight]
 
 
-def _simplices(face: frozenset[int], facets: tuple[frozenset[int], ...]) -> list[tuple[int, ...]]:
-    """A triangulation of a face on its own vertices: cones from the lowest one over the facets without it.
+def triangulated(face: int, facets: Sequence[int], known: dict[int, list[tuple[int, ...]]]) -> list[tuple[int, ...]]:
+    """Simplices that fill a face of a polytope: pyramids from its lowest vertex over its own facets without it.
 
-    The facets of a face are its maximal intersections with the facets of the polytope.
+    Faces and facets are sets of vertices as bits; the facets of a face are its maximal cuts with the polytope's.
+    ``known`` keeps what was found for faces.
+
+    Examples
+    --------
+    >>> sorted(triangulated(0b1111, [0b0011, 0b0110, 0b1100, 0b1001], {}))  # a square
+    [(0, 1, 2), (0, 2, 3)]
     """
-    apex = min(face)
-    if len(face) == 1:
+    if face in known:
+        return known[face]
+    apex = (face & -face).bit_length() - 1
+    if face.bit_count() == 1:
         return [(apex,)]
-    parts = {face & facet for facet in facets if not face <= facet}
-    maximal = [part for part in parts if part and not any(part < other for other in parts)]
-    return [(apex, *simplex) for part in maximal if apex not in part for simplex in _simplices(part, facets)]
+    sides = {face & facet for facet in facets if face & facet != face}
+    maximal = [side for side in sides if not any(side & other == side and side != other for other in sides)]
+    found = [
+        (apex, *simplex) for side in maximal if not side >> apex & 1 for simplex in triangulated(side, facets, known)
+    ]
+    known[face] = found
+    return found

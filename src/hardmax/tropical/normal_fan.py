@@ -16,14 +16,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hardmax.errors import ParameterError
-from hardmax.exact.elimination import rank
+from hardmax.exact.elimination import affine_dimension
 from hardmax.exact.integers import integer_row, integers
 from hardmax.exact.rationals import nearest_float
 from hardmax.exact.rounding import UNDERFLOW, relative_error
 from hardmax.exactness import FloatArray, IntArray, ReadOnlyArrays, as_tuple, numbers
 from hardmax.tropical._checks import within_range
-from hardmax.tropical._epigraph import generators as generators  # the cones of cells are generated so too
-from hardmax.tropical.newton_polytope import NewtonPolytope
+from hardmax.tropical._epigraph import directions as directions  # the cones of cells are generated so too
+from hardmax.tropical._epigraph import generators as generators
+from hardmax.tropical.newton_polytope import NewtonPolytope, facet_masks
 from hardmax.tropical.sums.hull import proved_hull
 from hardmax.tropical.sums.joint_cells import JointCells, common_refinement
 from hardmax.tropical.sums.terms import Terms, read_terms
@@ -75,11 +76,9 @@ class NormalFan(ReadOnlyArrays):
         near = self.terms.neighbours_of(row)
         (exact,) = integers(self.points[self.terms.index])
         rows = [tuple(int(x) for x in exact[i] - exact[row]) for i in near]
-        found = generators(rows, self.points.shape[1])
         dim = self.points.shape[1]
-        rays = [_unit(ray.vector) for ray in found.rays]
-        lines = [_unit(line) for line in found.lines]
-        return np.array(rays).reshape(-1, dim), np.array(lines).reshape(-1, dim)
+        found = generators(rows, dim)
+        return directions([ray.vector for ray in found.rays], dim), directions(found.lines, dim)
 
     def _row(self, vertex: int) -> int:
         if isinstance(vertex, bool) or not isinstance(vertex, int | np.integer) or vertex not in self.vertices:
@@ -96,7 +95,7 @@ class NormalFan(ReadOnlyArrays):
         return _f_vector(
             len(distinct),
             len(self.edges),
-            _dimension(self.points[distinct]),
+            affine_dimension(self.points[distinct]),
             lambda: _n_facets(self.points[distinct], None),
         )
 
@@ -138,13 +137,12 @@ def minkowski_f_vector(points: Sequence[ArrayLike], *, max_cells: int | None = N
     parts = as_tuple("points", "arrays (N, d)", points)
     cells = common_refinement([(part, None) for part in parts], max_cells=max_cells)
     arrays = [numbers("points", part) for part in parts]
-    directions = [row - part[0] for part in integers(*arrays) for row in part[1:]]  # in integers: nothing is rounded
     exact = _sums(arrays, cells.winners)
     count = cells.n_cells
     return _f_vector(
         count,
         len(cells.neighbours),
-        rank([tuple(int(x) for x in row) for row in directions]),
+        affine_dimension(*arrays),
         lambda: _n_facets(np.array([[nearest_float(x) for x in row] for row in exact]), exact),
     )
 
@@ -158,11 +156,6 @@ def _sums(arrays: list[FloatArray], winners: IntArray) -> list[list[Fraction]]:
         ]
         for cell in winners.tolist()
     ]
-
-
-def _dimension(points: FloatArray) -> int:
-    (exact,) = integers(points)
-    return rank([tuple(int(x) for x in row - exact[0]) for row in exact[1:]])
 
 
 def _f_vector(n_vertices: int, n_edges: int, dimension: int, n_facets: Callable[[], int]) -> tuple[int, ...]:
@@ -193,11 +186,4 @@ def _n_facets(points: FloatArray, exact: list[list[Fraction]] | None) -> int:
             return len(hull.facets)
     if exact is None:
         return len(NewtonPolytope(points).facets)
-    rows = [tuple(integer_row([*row, -1])[0]) for row in exact]
-    found = generators(rows, points.shape[1] + 1)
-    return sum(1 for ray in found.rays if ray.tight)
-
-
-def _unit(vector: Sequence[int]) -> list[float]:
-    largest = max(abs(x) for x in vector)
-    return [x / largest for x in vector]
+    return len(facet_masks([tuple(integer_row([*row, -1])[0]) for row in exact]))

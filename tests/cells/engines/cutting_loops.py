@@ -14,12 +14,31 @@ import hardmax as hm
 from hardmax.cells.domains import Domain
 from hardmax.cells.engines.exact import polytopes as exact_polytopes
 from hardmax.cells.engines.exact.polytopes import ExactPolytope
-from hardmax.cells.polytopes import Polytopes, split_wall
+from hardmax.cells.polytopes import Polytopes, domain_wall, split_wall
+from hardmax.exact.integers import primitive
 from hardmax.exact.rationals import rational
 from hardmax.networks.slices.coefficients import Arithmetic, SliceProgram, SliceState
 
 Label = tuple[int, ...]
 _ONE = np.zeros(1, dtype=np.int64)
+
+
+def root(domain: Domain) -> ExactPolytope:
+    """The whole domain in rationals: its box, or for all of space the box of half-width M."""
+    dim = domain.dim
+    points: list[tuple[int, ...]] = []
+    incidence: list[int] = []
+    for corner in range(1 << dim):
+        is_high = [corner >> axis & 1 for axis in range(dim)]
+        if domain.low is None or domain.high is None:
+            points.append((1, *(0,) * dim, *(2 * side - 1 for side in is_high)))
+        else:
+            ends = (domain.low, domain.high)
+            values = [float(ends[side][axis]) for axis, side in enumerate(is_high)]
+            points.append(primitive([1, *values]))
+        incidence.append(sum(1 << (2 * axis + side) for axis, side in enumerate(is_high)))
+    walls = tuple(domain_wall(axis, side) for axis in range(dim) for side in (0, 1))
+    return ExactPolytope(dim, tuple(points), walls, tuple(incidence))
 
 
 def program_of(net: hm.Network, domain: Domain, arithmetic: Arithmetic) -> SliceProgram:
@@ -39,7 +58,7 @@ def complete_label(program: SliceProgram, labels: list[Any]) -> Label:
 def exact_cells(net: hm.Network, domain: Domain) -> dict[Label, ExactPolytope]:
     """Every cell, cut in rationals."""
     program = program_of(net, domain, Arithmetic.RATIONAL)
-    stack: list[tuple[SliceState, ExactPolytope, list[Any]]] = [(program.begin(), exact_polytopes.root(domain), [])]
+    stack: list[tuple[SliceState, ExactPolytope, list[Any]]] = [(program.begin(), root(domain), [])]
     found: dict[Label, ExactPolytope] = {}
     while stack:
         state, polytope, labels = stack.pop()
@@ -66,7 +85,8 @@ def wall_rows(net: hm.Network, domain: Domain, label: Label, n_stages: int | Non
             axis, is_high = divmod(-1 - wall, 2)
             row = np.array([rational(0)] * (domain.dim + 1), dtype=object)
             row[axis + 1] = rational(-1 if is_high else 1)
-            row[0] = rational(domain.high[axis]) if is_high else -rational(domain.low[axis])
+            if domain.is_bounded:
+                row[0] = rational(domain.high[axis]) if is_high else -rational(domain.low[axis])
             return row
         column, rival = split_wall(wall)
         s, g = where[column]

@@ -13,13 +13,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import hardmax as hm
-from cells.engines.cutting_loops import exact_cells, wall_rows
+from cells.engines.cutting_loops import exact_cells, root, wall_rows
 from hardmax.cells.domains import Box, Domain, Space
 from hardmax.cells.engines.exact import _cutting as _exact_cutting
 from hardmax.cells.engines.exact.polytopes import (
     ExactPolytope,
     rebuild,
-    root,
     split,
     to_polytopes,
     triangulation,

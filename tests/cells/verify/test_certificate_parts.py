@@ -10,7 +10,7 @@ import pytest
 import hardmax as hm
 from cells.descriptions import moving_tokens, random_question
 from cells.verify.damages import copied, random_complex
-from hardmax.cells._wall_kernels import cells_one_apart, label_sums, sorted_pairs
+from hardmax.cells._label_kernels import cells_one_apart, label_sums, sorted_pairs
 from hardmax.cells.complex import CellComplex
 from hardmax.cells.polytopes import Polytopes
 from hardmax.cells.prefixes import needed_choices

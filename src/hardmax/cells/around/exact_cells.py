@@ -13,7 +13,7 @@ import numpy as np
 
 from hardmax.cells.around.walls import CellWalls
 from hardmax.exact.elimination import solve
-from hardmax.exact.halfspaces import Point, at, point_inside
+from hardmax.exact.halfspaces import Point, at, lifted, pivot_of, point_inside, restricted
 from hardmax.exact.integers import primitive
 from hardmax.exact.rationals import fraction
 from hardmax.exactness import FloatArray, IntArray
@@ -38,8 +38,7 @@ class _Region:
 
     def on(self, row: Row) -> Row:
         """A row restricted to the wall."""
-        factor = row[self.pivot] / self.wall[self.pivot]
-        return tuple(x - factor * y for k, (x, y) in enumerate(zip(row, self.wall, strict=True)) if k != self.pivot)
+        return restricted(row, self.wall, self.pivot)
 
     def with_rows(self, rows: Sequence[Row]) -> _Region | None:
         """The part where more rows, on the wall, are positive; None where that is empty."""
@@ -89,8 +88,7 @@ class ExactCells:
 
     def interior(self, label: IntArray) -> Point | None:
         """A displacement strictly inside the cell, or None where it has no interior."""
-        rows = list(self.rows(label).values())
-        return _inner_point(rows, self.dim)
+        return _inner_point(list(self.rows(label).values()), self.dim)
 
     def _facet(self, label: IntArray, wall: Wall) -> _Region | None:
         """The relative interior of a facet, or None where the wall bounds nothing."""
@@ -98,7 +96,7 @@ class ExactCells:
         own = rows.get(wall)
         if own is None:  # in floats it seemed to move
             return None
-        pivot = next(k for k in range(1, len(own)) if own[k] != 0)
+        pivot = pivot_of(own)
         region = _Region(own, pivot, (), (Fraction(0),) * (self.dim - 1))
         others = [region.on(row) for other, row in rows.items() if other != wall]
         # a row that vanishes on the wall is the same wall, facing the same way or bounding no cell at all
@@ -152,11 +150,12 @@ class ExactCells:
         while stack:
             index, state, chosen, part = stack.pop()
             if index == program.n_stages:
-                found.append((chosen, _lifted(part)))
+                found.append((chosen, lifted(part.point, part.wall, part.pivot)))
                 continue
             stage = program.stages[index]
             guards = program.guards(state).coefficients[0]
-            rows = [_padded(guards[:, r], self.dim) for r in range(stage.n_rows)]
+            missing = (Fraction(0),) * (self.dim + 1 - len(guards))
+            rows = [(*map(fraction, column), *missing) for column in guards.T]
             for own, smaller in _choices(stage, rows, part):
                 after = chosen.copy()
                 after[stage.columns] = own
@@ -165,11 +164,6 @@ class ExactCells:
 
 
 _ONLY = np.zeros(1, dtype=np.int64)
-
-
-def _padded(column: Any, dim: int) -> Row:
-    row = tuple(fraction(x) for x in column)
-    return row + (Fraction(0),) * (dim + 1 - len(row))
 
 
 def _choices(stage: Any, rows: list[Row], region: _Region) -> Iterator[tuple[IntArray, _Region]]:
@@ -184,17 +178,14 @@ def _choices(stage: Any, rows: list[Row], region: _Region) -> Iterator[tuple[Int
         first, size = int(stage.group_start[choice]), int(stage.group_size[choice])
         scores = [zero, rows[first]] if stage.is_relu[choice] else rows[first : first + size]
         for option in range(len(scores)):
-            leads = [_lead(scores[option], scores[other], option < other, part) for other in _others(scores, option)]
+            others = [other for other in range(len(scores)) if other != option]
+            leads = [_lead(scores[option], scores[other], option < other, part) for other in others]
             if all(lead is not None for lead in leads):
                 smaller = part.with_rows([lead for lead in leads if lead])
                 if smaller is not None:
                     after = label.copy()
                     after[choice] = option
                     stack.append((choice + 1, after, smaller))
-
-
-def _others(scores: list[Row], option: int) -> list[int]:
-    return [other for other in range(len(scores)) if other != option]
 
 
 def _lead(score: Row, rival: Row, is_first: bool, part: _Region) -> Row | None:
@@ -209,11 +200,3 @@ def _lead(score: Row, rival: Row, is_first: bool, part: _Region) -> Row | None:
     if any(on):
         return on
     return () if ahead[part.pivot] / part.wall[part.pivot] < 0 else None
-
-
-def _lifted(part: _Region) -> Point:
-    """The region's point with its missing coordinate."""
-    wall, pivot = part.wall, part.pivot
-    rest = [a for k, a in enumerate(wall) if k not in (0, pivot)]
-    missing = -(wall[0] + sum((a * x for a, x in zip(rest, part.point, strict=True)), Fraction(0))) / wall[pivot]
-    return (*part.point[: pivot - 1], missing, *part.point[pivot - 1 :])

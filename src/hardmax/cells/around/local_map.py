@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
@@ -15,7 +16,7 @@ from numpy.typing import ArrayLike
 from hardmax.cells.around.walls import CellWalls, Choices, PointChoices, StageWalls, Wall, map_of_inputs, walls_along
 from hardmax.cells.search import check_norm, check_polyhedral
 from hardmax.errors import ParameterError, PrecisionError, QuadraticScoresError
-from hardmax.exact.quadratic import QuadraticNumber, compare, distance, roots, sign_at
+from hardmax.exact.quadratic import QuadraticNumber, compare, roots, sign_at
 from hardmax.exact.rationals import float_array, fraction, nearest_float, rational
 from hardmax.exact.rounding import (
     SAFETY,
@@ -159,12 +160,11 @@ class _Finder:
     def _in_space(self, choices: Choices, step: FloatArray | None) -> LocalMap | None:
         """Distances to walls that are hyperplanes."""
         walls = CellWalls(self.net, self.point)
-        nearest = _Nearest()
-        for stage in walls.stages(choices.label, choices):
-            if step is None:
-                nearest.add(stage, *_distances(stage, self.norm))
-            else:
-                nearest.add(stage, *_distances_along(stage, step.reshape(-1)))
+        stages = walls.stages(choices.label, choices)
+        if step is None:
+            nearest = _Nearest((stage, *_distances(stage, self.norm)) for stage in stages)
+        else:
+            nearest = _Nearest((stage, *_distances_along(stage, step.reshape(-1))) for stage in stages)
         terms, error = walls.map()
         assert error is not None
         numbers = map_of_inputs(terms, error, self.point)
@@ -175,24 +175,33 @@ class _Finder:
     def exact(self, step: FloatArray | None) -> LocalMap:
         """The answer in rationals, rounded once."""
         choices = self.choices.at(self.point, in_rationals=True)
-        if step is not None:
-            return self._exact_along(choices, step)
         walls = CellWalls(self.net, self.point, Arithmetic.RATIONAL)
-        best: Any = None
+        stages: Iterable[StageWalls] = walls.stages(choices.label)
+        if step is not None:
+            program = SliceProgram(self.net.graph, self.point, step[None], Arithmetic.RATIONAL)
+            stages = walls_along(program, program.begin(), choices.label, None, _LINE_TERMS)
+        best: QuadraticNumber | None = None
         here: list[Wall] = []
         nearest: Wall | None = None
-        for stage in walls.stages(choices.label):
+        for stage in stages:
             for k in range(len(stage.columns)):
-                size = _exact_distance(stage.values[k], stage.slopes[:, k], self.norm)
-                wall = self._wall(stage, k)
-                if size == 0:
+                value, slope = stage.values[k], stage.slopes[:, k]
+                size = _exact_distance(value, slope, self.norm) if step is None else _first_root([value, *slope])
+                if size is None:
+                    continue
+                wall = Wall.of(self.net, int(stage.columns[k]), int(stage.winners[k]), int(stage.rivals[k]))
+                if sign_at((0, 1), size) == 0:
                     here.append(wall)
-                if best is None or size < best:
+                if best is None or compare(size, best) < 0:
                     best, nearest = size, wall
-        terms, _ = walls.map()
-        radius = inf if best is None else _root(best) if self.norm == 2 else nearest_float(best)
-        ends = _ends(radius, best is None or bool(here))
-        return self._made(choices, self._exact_map(terms), ends, nearest, here, None, Exactness.EXACT)
+        try:
+            if step is not None:
+                deque(walls.stages(choices.label), maxlen=0)  # the map is at the end of the walk
+            numbers = self._exact_map(walls.map()[0])
+        except QuadraticScoresError:
+            numbers = self._map_at_unit_vectors(choices.label)
+        ends = _ends(inf if best is None else best.rounded[0], best is None or bool(here))
+        return self._made(choices, numbers, ends, nearest, here, step, Exactness.EXACT)
 
     def _exact_map(self, terms: Array) -> _Numbers:
         dim, out = prod(self.net.input_shape), prod(self.net.output_shape)
@@ -215,10 +224,9 @@ class _Finder:
         numbers = self._map_at_unit_vectors(choices.label)
         if step is None:
             return self._result(choices, numbers, None, None)
-        nearest = _Nearest()
         program = EntrywiseProgram(self.net.graph, self.point, step[None])
-        for stage in walls_along(program, program.begin(), choices.label, choices, _LINE_TERMS):
-            nearest.add(stage, *_first_roots(stage))
+        stages = walls_along(program, program.begin(), choices.label, choices, _LINE_TERMS)
+        nearest = _Nearest((stage, *_first_roots(stage)) for stage in stages)
         return self._result(choices, numbers, nearest, step) if nearest.is_sharp else None
 
     def _map_at_unit_vectors(self, label: IntArray) -> _Numbers:
@@ -245,38 +253,7 @@ class _Finder:
         error = SAFETY * (float(errors[1:].max(initial=0.0)) + float(errors[0]) + rounding)
         return slope.T, values[0], error, float(errors[0])
 
-    def _exact_along(self, choices: Choices, step: FloatArray) -> LocalMap:
-        """Along a direction, in rationals: first roots of exact quadratics."""
-        program = SliceProgram(self.net.graph, self.point, step[None], Arithmetic.RATIONAL)
-        best, nearest = None, None
-        here: list[Wall] = []
-        for stage in walls_along(program, program.begin(), choices.label, None, _LINE_TERMS):
-            for k in range(len(stage.columns)):
-                root = _first_root([stage.values[k], *stage.slopes[:, k]])
-                if root is None:
-                    continue
-                if sign_at((0, 1), root) == 0:
-                    here.append(self._wall(stage, k))
-                if best is None or compare(root, best) < 0:
-                    best, nearest = root, self._wall(stage, k)
-        try:
-            terms, _ = self._exact_terms(choices.label)
-            numbers = self._exact_map(terms)
-        except QuadraticScoresError:
-            numbers = self._map_at_unit_vectors(choices.label)
-        ends = _ends(inf if best is None else best.rounded[0], best is None or bool(here))
-        return self._made(choices, numbers, ends, nearest, here, step, Exactness.EXACT)
-
-    def _exact_terms(self, label: IntArray) -> tuple[Array, FloatArray | None]:
-        walls = CellWalls(self.net, self.point, Arithmetic.RATIONAL)
-        for _ in walls.stages(label):
-            pass
-        return walls.map()
-
     # --- results ----------------------------------------------------------------------------------------
-
-    def _wall(self, stage: StageWalls, k: int) -> Wall:
-        return Wall.of(self.net, int(stage.columns[k]), int(stage.winners[k]), int(stage.rivals[k]))
 
     def _margin(self, choices: Choices) -> float:
         """The least lead of a choice at the input."""
@@ -315,43 +292,27 @@ class _Finder:
 
 
 class _Nearest:
-    """Proved ends of the distances to walls, gathered stage by stage."""
+    """Proved ends of the distances to walls, from those of stages; ``lower`` and ``upper`` are of the least of all."""
 
-    def __init__(self) -> None:
-        self._low: list[FloatArray] = []
-        self._high: list[FloatArray] = []
-        self._what: list[IntArray] = []
-
-    def add(self, stage: StageWalls, low: FloatArray, high: FloatArray) -> None:
-        """Take in the walls of a stage with bounds on their distances."""
-        self._low.append(low)
-        self._high.append(high)
-        self._what.append(np.stack([stage.columns, stage.winners, stage.rivals], axis=1))
-
-    @property
-    def lower(self) -> float:
-        """A proved lower bound of the least distance."""
-        return min((float(low.min(initial=inf)) for low in self._low), default=inf)
-
-    @property
-    def upper(self) -> float:
-        """A proved upper bound of the least distance."""
-        return min((float(high.min(initial=inf)) for high in self._high), default=inf)
+    def __init__(self, stages: Iterable[tuple[StageWalls, FloatArray, FloatArray]]) -> None:
+        parts = [(low, high, np.stack([s.columns, s.winners, s.rivals], axis=1)) for s, low, high in stages]
+        none: tuple[Array, ...] = (np.empty(0), np.empty(0), np.empty((0, 3), dtype=np.int64))
+        self._low, self._high, self._what = (np.concatenate(each) for each in zip(none, *parts, strict=True))
+        self.lower, self.upper = (float(ends.min(initial=inf)) for ends in (self._low, self._high))
 
     @property
     def is_sharp(self) -> bool:
         """Whether the bounds agree as well as floats should, and say of each wall whether the input lies on it."""
         lower, upper = self.lower, self.upper
-        if any(bool(((low <= 0) & (high > 0)).any()) for low, high in zip(self._low, self._high, strict=True)):
+        if bool(((self._low <= 0) & (self._high > 0)).any()):
             return False
         return bool(lower == upper or 0 <= upper - lower <= _MOST_GAP * upper < inf)
 
     def places(self, *, on_wall: bool) -> list[tuple[int, int, int]]:
         """Column, winner and rival of the first wall that may be nearest, or of all at distance zero."""
-        if not self._low or self.lower == inf:
+        if self.lower == inf:
             return []
-        low, high, what = np.concatenate(self._low), np.concatenate(self._high), np.concatenate(self._what)
-        chosen = what[high == 0] if on_wall or self.upper == 0 else what[low <= self.upper]
+        chosen = self._what[self._high == 0 if on_wall or self.upper == 0 else self._low <= self.upper]
         return [(int(a), int(b), int(c)) for a, b, c in (chosen if on_wall else chosen[:1])]
 
 
@@ -454,17 +415,12 @@ def _first_root(row: Sequence[Any]) -> QuadraticNumber | None:
     return next((root for root in roots(row) if sign_at((0, 1), root) > 0), None)
 
 
-def _root(square: Any) -> float:
-    """The square root of a rational, to within one unit in the last place; infinite where it overflows."""
-    return distance(QuadraticNumber(rational(0), rational(1), square), QuadraticNumber.of(0))[0]
-
-
-def _exact_distance(value: Any, slope: Array, norm: float) -> Any:
-    """The distance to a wall in rationals, squared in norm 2."""
+def _exact_distance(value: Any, slope: Array, norm: float) -> QuadraticNumber:
+    """The distance to a wall, exactly."""
     if norm == 2:
-        return value * value / sum(entry * entry for entry in slope)
+        return QuadraticNumber(rational(0), rational(1), value * value / sum(entry * entry for entry in slope))
     sizes = [abs(entry) for entry in slope]
-    return value / (max(sizes) if norm == 1 else sum(sizes))
+    return QuadraticNumber.of(value / (max(sizes) if norm == 1 else sum(sizes)))
 
 
 def _ends(radius: float, is_exact: bool) -> tuple[float, float, float]:

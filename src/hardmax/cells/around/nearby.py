@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from hardmax.cells.around.walls import Wall, map_of_inputs
+from hardmax.cells.derived.decisions import decision_of
 from hardmax.errors import ParameterError
 from hardmax.exact.rationals import nearest_float
 from hardmax.exactness import Exactness, FloatArray, IntArray
-from hardmax.networks.decisions import decides
 from hardmax.networks.network import Network
 
 if TYPE_CHECKING:
@@ -87,12 +87,7 @@ class CellsAround:
     @property
     def decision(self) -> IntArray:
         """The class of each cell, (n_cells,), of a network that ends in an argmax: see ``hm.decisions``."""
-        if not decides(self.network.graph):
-            raise ParameterError(
-                "the network does not end in a decision, so its cells have no class; ask for the cells of "
-                "hm.decisions(network)"
-            )
-        return self.labels[:, -1].astype(np.int64)
+        return decision_of(self)
 
     def halfspaces(self, index: int) -> Halfspaces:
         """All walls of a cell, those that bound nothing included: ``normals @ x <= limits``, rounded."""

@@ -182,19 +182,18 @@ class Search:
                 label = self.flipped(cell, row)
                 fresh[label.tobytes()] = label
                 continue
-            if row in cell.supports and self.exact.is_empty(cell.label, self.wall(cell, row), self._support(cell, row)):
-                continue
-            for label, _ in self.exact.beyond(cell.label, self.wall(cell, row)):
+            wall, others = self.wall(cell, row), cell.supports.get(row)
+            if others is not None:  # walls that floats add up to a contradiction on the facet
+                support = [self.wall(cell, other) for other in others.tolist() if other != row]
+                if self.exact.is_empty(cell.label, wall, support):
+                    continue
+            for label, _ in self.exact.beyond(cell.label, wall):
                 fresh[label.tobytes()] = label
         cell.keep(~due)
 
     def wall(self, cell: Cell, row: int) -> tuple[int, int]:
         """Column and rival of a row."""
         return int(cell.rows.columns[row]), int(cell.rows.rivals[row])
-
-    def _support(self, cell: Cell, row: int) -> list[tuple[int, int]]:
-        """The walls that floats add up to a contradiction on a facet."""
-        return [self.wall(cell, int(other)) for other in cell.supports[row] if other != row]
 
     def _refine(self, cell: Cell, limit: float) -> None:
         """Prove what floats can of the facets that may be nearer than ``limit``, and of some beyond."""
@@ -254,15 +253,12 @@ class Search:
             inner = self.exact.interior(label)
             if inner is None:
                 raise CertificateError(f"a label without a cell, {label.tolist()}; this is a bug in hardmax")
-            upper = self._length(self.exact.nearer(label, points[0], inner))
+            square = sum((x * x for x in self.exact.nearer(label, points[0], inner)), Fraction(0))
+            upper = float(np.sqrt(nearest_float(square)) * (1 + 2.0**-50)) + 2.0**-500 if square else 0.0
             points = [inner]
         if lower == 0.0 and upper > 0.0 and self.choices.holds(self.point, label):
             upper = 0.0
         return lower, upper, points[0]
-
-    def _length(self, displacement: Any) -> float:
-        square = sum((x * x for x in displacement), Fraction(0))
-        return float(np.sqrt(nearest_float(square)) * (1 + 2.0**-50)) + 2.0**-500 if square else 0.0
 
     def _first_label(self) -> IntArray:
         """The label of a cell that holds the input: that at the input, or, on walls, at a point nearby."""

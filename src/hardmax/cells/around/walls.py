@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hardmax.cells.derived.locating import chosen_at
+from hardmax.cells.enumeration import slice_program
 from hardmax.exact.rationals import float_array, rational
 from hardmax.exact.rounding import (
     SAFETY,
@@ -31,10 +33,8 @@ from hardmax.exactness import Array, FloatArray, IntArray
 from hardmax.networks.network import Network
 from hardmax.networks.slices.coefficients import Arithmetic, SliceProgram, SliceState, padded
 from hardmax.networks.slices.entry_bounds import EntrywiseProgram
-from hardmax.networks.slices.stages import Plan, Stage
+from hardmax.networks.slices.stages import Stage
 
-#: Norms that multiply to more than this leave one bound a tensor too coarse; bounds an entry are sharper.
-_MOST_GROWTH = 1e7
 _ONLY = np.zeros(1, dtype=np.int64)
 _LARGEST = float(np.finfo(np.float64).max)
 #: Exponents of slopes whose squares, and squares of these, are ordinary floats.
@@ -94,8 +94,13 @@ class StageWalls:
         slack = np.zeros(len(self.values))
         if self.slope_error.any():
             slack = norm_above(dual_norms(self.slope_error[:, None], norm)[0], dim) * self.factor * SAFETY
-        longest = norm_above(norm_above(lengths, dim) + slack, 0)
-        return np.maximum(norm_below(norm_below(lengths, dim) - slack, 0), 0.0), np.asarray(longest)
+        return _length_ends(lengths, slack, dim)
+
+
+def _length_ends(lengths: FloatArray, slack: FloatArray, dim: int) -> tuple[FloatArray, FloatArray]:
+    """Bounds below and above on the true lengths of slopes, from those of floats that are off by ``slack`` at most."""
+    longest = norm_above(norm_above(lengths, dim) + slack, 0)
+    return np.maximum(norm_below(norm_below(lengths, dim) - slack, 0), 0.0), np.asarray(longest)
 
 
 def dual_norms(columns: FloatArray, norm: float) -> FloatArray:
@@ -180,15 +185,14 @@ class PointChoices:
         errors: list[FloatArray] = []
         for stage in program.stages:
             guards = program.guards(state)
-            rows = guards.coefficients[0, 0]
-            error = 0.0 if guards.error is None else float(guards.error[0, 0])
-            chosen = first_winners(rows, error, stage)
-            if chosen is None:
+            rows, bound = guards.coefficients[0, 0], np.zeros(1) if guards.error is None else guards.error[:, 0]
+            chosen, proved = chosen_at(stage, rows[None], bound)
+            if not proved[0]:
                 return None
-            label[stage.columns] = chosen
+            label[stage.columns] = chosen[0]
             values.append(float_array(rows) if is_exact else rows)
-            errors.append(_rounded_by(rows, values[-1]) if is_exact else np.full(len(rows), error))
-            state = program.advance(state, _ONLY, chosen[None])
+            errors.append(_rounded_by(rows, values[-1]) if is_exact else np.repeat(bound, len(rows)))
+            state = program.advance(state, _ONLY, chosen)
         return Choices(label, tuple(values), tuple(errors), is_exact)
 
 
@@ -199,36 +203,6 @@ def _rounded_by(exact: Array, nearest: FloatArray) -> FloatArray:
         if np.isfinite(number) and rational(number) == value:
             bounds[i] = 0.0
     return bounds
-
-
-def first_winners(rows: Array, error: float, stage: Stage) -> IntArray | None:
-    """The label of a stage (n_choices,) where its guards have these values; None where floats cannot tell.
-
-    Values within ``error`` of the true ones; a ReLU's label is 1 where its value is positive, ties go to the lowest
-    index, and rows that are structurally the same function are told apart by index alone.
-    """
-    is_certain = rows.dtype == object or error == 0
-    label = np.zeros(stage.n_choices, dtype=np.int64)
-    relus = np.flatnonzero(stage.is_relu)
-    inputs = rows[stage.group_start[relus]]
-    if not is_certain and not bool((np.abs(inputs) > error).all()):
-        return None
-    label[relus] = (inputs > 0).astype(np.int64)
-    others = np.flatnonzero(~stage.is_relu)
-    for size in np.unique(stage.group_size[others]).tolist():
-        some = others[stage.group_size[others] == size]
-        places = stage.group_start[some][:, None] + np.arange(size)
-        scores = rows[places]
-        best = scores.argmax(axis=1)  # the first of equal ones, for rationals too
-        if not is_certain:
-            top = np.take_along_axis(scores, best[:, None], axis=1)
-            twins = stage.twin[places]
-            same = twins == np.take_along_axis(twins, best[:, None], axis=1)
-            if not bool((same | (top - scores > 2.0 * error * SAFETY)).all()):
-                return None
-            best = same.argmax(axis=1)
-        label[some] = best
-    return label
 
 
 def map_of_inputs(terms: Array, error: FloatArray, point: FloatArray) -> tuple[FloatArray, FloatArray, float, float]:
@@ -254,15 +228,11 @@ class CellWalls:
     def __init__(self, net: Network, point: FloatArray, arithmetic: Arithmetic = Arithmetic.BOUNDED) -> None:
         self.dim = prod(net.input_shape)
         basis = np.eye(self.dim).reshape(self.dim, *net.input_shape)
-        sharp = arithmetic is Arithmetic.BOUNDED and Plan.of(net.graph).growth > _MOST_GROWTH
-        self.program = (
-            EntrywiseProgram(net.graph, point, basis) if sharp else SliceProgram(net.graph, point, basis, arithmetic)
-        )
-        self._start: SliceState | None = None
+        self.program = slice_program(net.graph, point, basis, arithmetic)
 
     def stages(self, label: IntArray, choices: Choices | None = None) -> Iterator[StageWalls]:
         """The walls of each stage along a label; values at the input from ``choices`` where given, which is sharper."""
-        self._last = yield from walls_along(self.program, self._begin(), label, choices, self.dim)
+        self._last = yield from walls_along(self.program, self._start, label, choices, self.dim)
 
     def map(self) -> tuple[Array, FloatArray | None]:
         """The affine map at the end of the last walk through ``stages``: (term, *output_shape), errors (term,)."""
@@ -272,7 +242,7 @@ class CellWalls:
 
     def batch(self, labels: IntArray) -> tuple[list[Rows], Array, FloatArray]:
         """The walls of many labels (n, n_choices) in floats; maps (n, term, *output_shape) and errors (n, term)."""
-        state, n = self._begin(), len(labels)
+        state, n = self._start, len(labels)
         parts = []
         for stage in self.program.stages:
             guards = self.program.guards(state)
@@ -285,10 +255,9 @@ class CellWalls:
         maps = np.broadcast_to(tensor.coefficients, (n, *tensor.coefficients.shape[1:]))
         return Rows.joined(parts, n, self.dim), maps, np.broadcast_to(tensor.bounds.error, (n, maps.shape[1]))
 
-    def _begin(self) -> SliceState:
-        if self._start is None:
-            self._start = self.program.begin()
-        return self._start
+    @cached_property
+    def _start(self) -> SliceState:
+        return self.program.begin()
 
 
 @dataclass(eq=False)
@@ -320,9 +289,8 @@ class Rows:
         columns = np.concatenate([part[5] for part in parts])
         flat = slopes.reshape(-1, dim).T
         lengths = dual_norms(flat, 2).reshape(values.shape)
-        longest = norm_above(norm_above(lengths, dim) + slack, 0)
+        shortest, longest = _length_ends(lengths, slack, dim)
         longest = np.where((lengths == 0) & (slack == 0), 0.0, longest)
-        shortest = np.maximum(norm_below(norm_below(lengths, dim) - slack, 0), 0.0)
         slack = slack + relative_error(1) * longest
         lengths = np.where(shortest > 0, lengths, 0.0)
         return [

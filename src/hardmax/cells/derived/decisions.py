@@ -14,25 +14,26 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hardmax.cells.engines.exact.polytopes import ExactPolytope, split, volume
+from hardmax.cells.engines.exact.polytopes import ExactPolytope, split_by_rows, volume
 from hardmax.errors import CertificateError, ParameterError
+from hardmax.exact.halfspaces import direction, lifted, pivot_of, restricted
 from hardmax.exact.quadratic import QuadraticNumber, distance
 from hardmax.exact.rationals import nearest_float, rational
 from hardmax.exactness import Exactness, FloatArray, IntArray
 from hardmax.networks.decisions import decides
-from hardmax.networks.slices.stages import Stage
 
 if TYPE_CHECKING:
+    from hardmax.cells.around.nearby import CellsAround
     from hardmax.cells.complex import CellComplex
 
 Row = tuple[Any, ...]  # (c, a_1, ..., a_d) in rationals: c + <a, u>
 
 
-def decision_of(cells: CellComplex) -> IntArray:
+def decision_of(cells: CellComplex | CellsAround) -> IntArray:
     """The class of each cell, (n_cells,)."""
     if not decides(cells.network.graph):
         raise ParameterError(
-            "the network does not end in a decision, so its cells have no class; enumerate the cells of "
+            "the network does not end in a decision, so its cells have no class; ask for the cells of "
             "hm.decisions(network)"
         )
     return cells.labels[:, -1].astype(np.int64)
@@ -102,7 +103,8 @@ def _point(cells: CellComplex, one: int, two: int) -> tuple[float, float, FloatA
 def _facet(cells: CellComplex, one: int, two: int) -> tuple[float, float, FloatArray]:
     """Size, error and finite corners of what two cells share."""
     part, wall, pivot = shared_facet(cells, one, two)
-    points = [_lifted(point, wall, pivot, part.dim) for point in part.points if not any(point[part.dim + 1 :])]
+    finite = [flat for flat, point in zip(part.vertices, part.points, strict=True) if not any(point[cells.dim :])]
+    points = [lifted(flat, wall, pivot) for flat in finite]
     corners = np.array([[nearest_float(x) for x in point] for point in points]).reshape(-1, cells.dim)
     if not part.is_bounded:
         return inf, 0.0, corners
@@ -115,32 +117,23 @@ def _facet(cells: CellComplex, one: int, two: int) -> tuple[float, float, FloatA
 def shared_facet(cells: CellComplex, one: int, two: int) -> tuple[ExactPolytope, Row, int]:
     """What two neighbours share, projected along coordinate ``pivot`` of the wall between them, in rationals."""
     ours, theirs = _rows(cells, one), _rows(cells, two)
-    facing = {_direction(row): place for place, row in theirs.items()}
-    place = next((p for p, row in ours.items() if tuple(-x for x in _direction(row)) in facing), None)
+    facing = {tuple(-x for x in direction(row)): place for place, row in theirs.items()}
+    place = next((p for p, row in ours.items() if direction(row) in facing), None)
     if place is None:
         raise CertificateError(
             f"cells {one} and {two} are neighbours without a common wall; this is a bug in hardmax, please report it"
         )
     wall = ours[place]
-    pivot = next(k for k in range(1, len(wall)) if wall[k] != 0)
-    base = _projected(cells.exact_cell(one), place, pivot)
-    opposite = facing[tuple(-x for x in _direction(wall))]
-    cuts = [_restricted(row, wall, pivot) for other, row in theirs.items() if other != opposite]
-    cuts = [row for row in cuts if any(row[1:])]
-    if cuts:
-        n = len(cuts)
-        stage = Stage((0,), np.arange(n), np.ones(n, np.int64), np.ones(n, bool), np.arange(n), np.arange(n))
-        rows = np.empty((base.dim + 1, n), dtype=object)
-        for k, row in enumerate(cuts):
-            rows[:, k] = row
-        inside = [part for labels, part in split(base, rows, stage) if all(labels)]
-        if len(inside) != 1:
-            raise CertificateError(
-                f"cells {one} and {two} are neighbours, but their facets do not overlap; this is a bug in hardmax, "
-                "please report it"
-            )
-        base = inside[0]
-    return base, wall, pivot
+    pivot, opposite = pivot_of(wall), facing[direction(wall)]
+    cuts = [restricted(row, wall, pivot) for other, row in theirs.items() if other != opposite]
+    parts = split_by_rows(_projected(cells.exact_cell(one), place, pivot), [row for row in cuts if any(row[1:])])
+    inside = [part for labels, part in parts if all(labels)]
+    if len(inside) != 1:
+        raise CertificateError(
+            f"cells {one} and {two} are neighbours, but their facets do not overlap; this is a bug in hardmax, "
+            "please report it"
+        )
+    return inside[0], wall, pivot
 
 
 def _rows(cells: CellComplex, index: int) -> dict[int, Row]:
@@ -152,18 +145,6 @@ def _rows(cells: CellComplex, index: int) -> dict[int, Row]:
             row = tuple(cells.follower.wall_row(wall, cells.labels[index]))
             found[place] = row + (rational(0),) * (cells.dim + 1 - len(row))
     return found
-
-
-def _direction(row: Row) -> Row:
-    """A function as its multiple whose first nonzero slope is 1 or -1."""
-    size = next((abs(x) for x in row[1:] if x != 0), rational(1))
-    return tuple(x / size for x in row)
-
-
-def _restricted(row: Row, wall: Row, pivot: int) -> Row:
-    """A row on the wall, coordinate ``pivot`` eliminated."""
-    factor = row[pivot] / wall[pivot]
-    return tuple(x - factor * y for k, (x, y) in enumerate(zip(row, wall, strict=True)) if k != pivot)
 
 
 def _projected(cell: ExactPolytope, place: int, pivot: int) -> ExactPolytope:
@@ -179,19 +160,9 @@ def _projected(cell: ExactPolytope, place: int, pivot: int) -> ExactPolytope:
     others = [k for k in range(len(cell.walls)) if k != place and any(mask >> k & 1 for mask in incidence)]
     sets = {k: sum(1 << i for i, mask in enumerate(incidence) if mask >> k & 1) for k in others}
     # only walls that bound the facet stay, each once: a larger or equal set of corners hides the others
-    sides = [k for k in others if not any(_hides(sets, other, k) for other in others if other != k)]
+    sides = [
+        k for k in others
+        if not any(sets[k] & sets[o] == sets[k] and (sets[k] != sets[o] or o < k) for o in others if o != k)
+    ]  # fmt: skip
     masks = [sum(1 << new for new, k in enumerate(sides) if mask >> k & 1) for mask in incidence]
     return ExactPolytope(dim - 1, tuple(points), tuple(cell.walls[k] for k in sides), tuple(masks))
-
-
-def _hides(sets: dict[int, int], other: int, own: int) -> bool:
-    is_within = sets[own] & sets[other] == sets[own]
-    return is_within and (sets[own] != sets[other] or other < own)
-
-
-def _lifted(point: Any, wall: Row, pivot: int, dim: int) -> list[Any]:
-    """A corner of the projected facet back on its wall, as rationals."""
-    flat = [rational(x) / point[0] for x in point[1 : dim + 1]]
-    rest = [a for k, a in enumerate(wall) if k not in (0, pivot)]
-    missing = -(wall[0] + sum((a * x for a, x in zip(rest, flat, strict=True)), rational(0))) / wall[pivot]
-    return [*flat[: pivot - 1], missing, *flat[pivot - 1 :]]

@@ -9,7 +9,6 @@ proved bounds, and linear programs in rationals where those cannot tell.
 
 from __future__ import annotations
 
-from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -28,8 +27,8 @@ from hardmax.cells.walls import (
     overlaps,
 )
 from hardmax.errors import PrecisionError
-from hardmax.exact.integers import cleared, primitive
-from hardmax.exact.linear_program import exact_interior_point
+from hardmax.exact.halfspaces import direction, point_on
+from hardmax.exact.integers import primitive
 from hardmax.exact.rounding import SAFETY, UNIT_ROUNDOFF
 from hardmax.exactness import IntArray
 from hardmax.networks.slices.coefficients import Arithmetic, Guards, SliceProgram
@@ -41,9 +40,9 @@ if TYPE_CHECKING:
 Pair = tuple[int, int]
 
 
-def joining_pairs(cells: CellComplex, stages: list[IntArray], group: IntArray) -> IntArray:
+def joining_pairs(cells: CellComplex, group: IntArray) -> IntArray:
     """Some pairs of cells that share a facet and a group: enough to connect all that such pairs connect, (n, 2)."""
-    finder = Facets(cells, stages, np.bincount(group)[group] > 1)
+    finder = Facets(cells, np.bincount(group)[group] > 1)
     joined = _Joined(group)
     across = finder.across()
     found = across[group[across[:, 0]] == group[across[:, 1]]]
@@ -79,15 +78,16 @@ class Facets:
     """The facets of a complex that lie inside the domain, by their positions among all facets.
 
     open : those of wanted cells that labels do not tell the other side of, once ``across`` was asked.
+    owner : the cell of each facet; stage_of : the stage of each choice.
     """
 
-    def __init__(self, cells: CellComplex, stages: list[IntArray], wanted: NDArray[np.bool_] | None) -> None:
+    def __init__(self, cells: CellComplex, wanted: NDArray[np.bool_] | None) -> None:
         self._cells, self._pieces = cells, cells.pieces
-        self._stages = stages
-        self._stage_of = stage_of_columns(cells.labels.shape[1], stages)
-        self._owner = np.repeat(np.arange(len(self._pieces)), np.diff(self._pieces.facet_start))
+        self._stages = [stage.columns for stage in cells.follower.program.stages]
+        self.stage_of = stage_of_columns(cells.labels.shape[1], self._stages)
+        self.owner = np.repeat(np.arange(len(self._pieces)), np.diff(self._pieces.facet_start))
         inner = self._pieces.walls >= 0
-        self._inner = np.flatnonzero(inner if wanted is None else inner & wanted[self._owner])
+        self._inner = np.flatnonzero(inner if wanted is None else inner & wanted[self.owner])
         self._wanted = wanted
         self.open = self._inner
         self._exact_rows: dict[int, tuple[Any, ...]] = {}
@@ -95,9 +95,9 @@ class Facets:
     def across(self) -> IntArray:
         """Pairs (n, 2) that the label of one cell tells: the other's differs in one choice, which does not jump."""
         labels, facet = self._cells.labels, self._inner
-        is_steady = self._cells.continuous_columns | (self._stage_of == len(self._stages) - 1)
+        is_steady = self._cells.continuous_columns | (self.stage_of == len(self._stages) - 1)
         other = cells_across(self._pieces, labels, label_keys(labels), is_steady)[facet]
-        is_found, owner = other >= 0, self._owner[facet]
+        is_found, owner = other >= 0, self.owner[facet]
         self.open = facet[~is_found]
         if self._wanted is not None:
             is_found &= self._wanted[other]
@@ -108,12 +108,12 @@ class Facets:
         pairs, verdict = self._overlaps(np.zeros(self._cells.n_cells, np.int64) if joined is None else joined.group)
         kept = verdict == 1
         for k in np.argsort(verdict < 0, kind="stable").tolist() if joined else np.flatnonzero(~kept).tolist():
-            i, j = self._owner[pairs[k]].tolist()
+            i, j = self.owner[pairs[k]].tolist()
             may_join = joined is None or joined.could_join(i, j)
             kept[k] = may_join and (kept[k] or self._overlap(*pairs[k].tolist()))
             if joined is not None and kept[k]:
                 joined.join(i, j)
-        found = [self._owner[pairs[kept]]]
+        found = [self.owner[pairs[kept]]]
         if joined is None and self._wanted is None:
             left = np.setdiff1d(self.open, pairs[kept])
             found += [np.array(self._behind(facet), dtype=np.int64).reshape(-1, 2) for facet in left.tolist()]
@@ -122,9 +122,9 @@ class Facets:
     def _overlaps(self, kind: IntArray) -> tuple[IntArray, NDArray[np.int8]]:
         """What floats say of facets on the two sides of one wall, as in ``walls.overlaps``."""
         open_ = self.open
-        owner, (column, rival) = self._owner[open_], split_wall(self._pieces.walls[open_])
+        owner, (column, rival) = self.owner[open_], split_wall(self._pieces.walls[open_])
         own = self._cells.labels[owner, column].astype(np.int64)
-        prefix = np.stack(self._prefixes)[self._stage_of[column], owner] if len(open_) else open_
+        prefix = np.stack(self.prefixes)[self.stage_of[column], owner] if len(open_) else open_
         sides = Sides.of(open_, prefix, column, own, rival)
         if len(sides.split) == 0:
             return np.empty((0, 2), dtype=np.int64), np.empty(0, dtype=np.int8)
@@ -149,9 +149,9 @@ class Facets:
             for index, stage in enumerate(program.stages):
                 self._fill(found, program.guards(state), index, stage)
                 if index + 1 < program.n_stages:
-                    _, first = np.unique(self._prefixes[index + 1], return_index=True)
+                    _, first = np.unique(self.prefixes[index + 1], return_index=True)
                     chosen = cells.labels[first][:, stage.columns]
-                    state = program.advance(state, self._prefixes[index][first], chosen)
+                    state = program.advance(state, self.prefixes[index][first], chosen)
         except PrecisionError:  # what overflows is for rationals to say
             pass
         return found
@@ -159,11 +159,11 @@ class Facets:
     def _fill(self, found: Functions, guards: Guards, index: int, stage: Stage) -> None:
         """Write what is known of a stage's choices, and of the facets that these make."""
         column, rival = split_wall(self._pieces.walls)
-        at = np.flatnonzero((self._pieces.walls >= 0) & (self._stage_of[np.maximum(column, 0)] == index))
-        owner, column, rival = self._owner[at], column[at], rival[at]
-        place = np.zeros(len(self._stage_of), dtype=np.int64)
+        at = np.flatnonzero((self._pieces.walls >= 0) & (self.stage_of[np.maximum(column, 0)] == index))
+        owner, column, rival = self.owner[at], column[at], rival[at]
+        place = np.zeros(len(self.stage_of), dtype=np.int64)
         place[stage.columns] = np.arange(len(stage.columns))
-        prefix, first, is_relu = self._prefixes[index], stage.group_start[place[column]], stage.is_relu[place[column]]
+        prefix, first, is_relu = self.prefixes[index], stage.group_start[place[column]], stage.is_relu[place[column]]
         own, terms = self._cells.labels[owner, column], guards.coefficients.shape[1]
         assert guards.error is not None
         ours = guards.coefficients[prefix[owner], :, first + np.where(is_relu, 0, own)]
@@ -181,19 +181,20 @@ class Facets:
         found.loose[:, option] = guards.error[:, :1][prefix]
 
     @cached_property
-    def _prefixes(self) -> list[IntArray]:
+    def prefixes(self) -> list[IntArray]:
+        """For each stage, numbers of the cells' earlier choices."""
         return prefix_ids(self._cells.labels, self._stages)
 
     def _behind(self, facet: int) -> list[Pair]:
         """Cells behind a facet where several choices tie on its wall, so that its name does not tell who wins there."""
-        owner, column = int(self._owner[facet]), split_wall(int(self._pieces.walls[facet]))[0]
-        prefix, labels = self._prefixes[self._stage_of[column]], self._cells.labels
+        owner, column = int(self.owner[facet]), split_wall(int(self._pieces.walls[facet]))[0]
+        prefix, labels = self.prefixes[self.stage_of[column]], self._cells.labels
         others = np.flatnonzero((prefix == prefix[owner]) & (labels[:, column] != labels[owner, column]))
-        wall = _direction(self._row(facet))
+        wall = tuple(-x for x in direction(self._row(facet)))
         found = []
         for other in others.tolist():
             start, stop = self._pieces.facet_start[other : other + 2].tolist()
-            opposite = [f for f in range(start, stop) if _direction(self._row(f)) == tuple(-x for x in wall)]
+            opposite = [f for f in range(start, stop) if direction(self._row(f)) == wall]
             found += [(owner, other) for f in opposite if self._overlap(facet, f)]
         return found
 
@@ -202,35 +203,17 @@ class Facets:
     def _row(self, facet: int) -> tuple[Any, ...]:
         """The exact function (c, a) of a facet: zero on its wall, positive inside its cell."""
         if facet not in self._exact_rows:
-            wall, label = int(self._pieces.walls[facet]), self._cells.labels[self._owner[facet]]
+            wall, label = int(self._pieces.walls[facet]), self._cells.labels[self.owner[facet]]
             self._exact_rows[facet] = tuple(self._cells.follower.wall_row(wall, label)[: self._cells.dim + 1])
         return self._exact_rows[facet]
 
     def _others(self, facet: int) -> list[int]:
         """The other facets of a facet's cell, but for those at infinity."""
-        owner, walls = int(self._owner[facet]), self._pieces.walls
+        owner, walls = int(self.owner[facet]), self._pieces.walls
         start, stop = self._pieces.facet_start[owner : owner + 2].tolist()
         return [f for f in range(start, stop) if f != facet and (walls[f] >= 0 or self._pieces.directions is None)]
 
     def _overlap(self, one: int, two: int) -> bool:
         """Whether two facets, on opposite sides of one wall, overlap in full dimension: in rationals."""
-        wall = primitive(self._row(one))
-        pivot = next((k for k in range(1, len(wall)) if wall[k] != 0), None)
-        if pivot is None:
-            return False
-        normals, limits = [], []
-        for facet in (*self._others(one), *self._others(two)):
-            row = cleared(primitive(self._row(facet)), wall, pivot)
-            rest = [Fraction(x) for k, x in enumerate(row) if k != pivot]
-            normals.append([-x for x in rest[1:]])
-            limits.append(rest[0])
-        try:
-            return not normals or exact_interior_point(normals, limits).exists
-        except PrecisionError:  # there is a point, too far out to be written as floats
-            return True
-
-
-def _direction(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    """A function (c, a) as its multiple with first normal entry 1 or -1."""
-    size = next((abs(x) for x in row[1:] if x != 0), 1)
-    return tuple(x / size for x in row)
+        wall, others = primitive(self._row(one)), (*self._others(one), *self._others(two))
+        return any(wall[1:]) and point_on(wall, [primitive(self._row(f)) for f in others], self._cells.dim) is not None

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hardmax.cells.derived.neighbours import pairs_within
-from hardmax.cells.engines.exact.polytopes import ExactPolytope, split
+from hardmax.cells.engines.exact.polytopes import ExactPolytope, split_by_rows
 from hardmax.exactness import BoolArray
-from hardmax.networks.slices.stages import Stage
 
 if TYPE_CHECKING:
     from hardmax.cells.complex import CellComplex
@@ -64,15 +63,7 @@ def _face_to_face(cells: CellComplex, some: list[int], polytopes: list[ExactPoly
                 first = next((x for x in row[1:] if x != 0), None)
                 if first is not None:
                     rows[tuple(x / first for x in row)] = row
-    n = len(rows)
-    if n == 0:
-        return polytopes
-    stage = Stage((0,), np.arange(n), np.ones(n, np.int64), np.ones(n, bool), np.arange(n), np.arange(n))
-    table = np.empty((cells.dim + 1, n), dtype=object)
-    for k, row in enumerate(rows.values()):
-        table[: len(row), k] = row
-        table[len(row) :, k] = row[0] * 0
-    return [part for polytope in polytopes for _, part in split(polytope, table, stage)]
+    return [part for polytope in polytopes for _, part in split_by_rows(polytope, list(rows.values()))]
 
 
 def _betti(polytopes: Iterable[ExactPolytope], dim: int) -> tuple[int, ...]:

@@ -123,7 +123,8 @@ def operator_norms(matrices: FloatArray, spread: FloatArray, norm: float) -> tup
         sums = sizes.sum(axis=axis)
         slack = out * spread if norm == 1 else np.broadcast_to(spread.sum(axis=1, keepdims=True), sums.shape)
         error = np.where((sums == 0) & (slack == 0), 0.0, dot_error(terms, sums, slack))
-        return np.maximum(norm_below(sums - error, 0), 0.0).max(axis=1), _rounded_up(sums, error)
+        above = np.where(sums + error > 0, norm_above(sums + error, 0), 0.0).max(axis=1)
+        return np.maximum(norm_below(sums - error, 0), 0.0).max(axis=1), above
     powers = np.frexp(sizes.max(axis=(1, 2)))[1]
     scaled = np.ldexp(matrices, -powers[:, None, None])
     lost = (out * dim) * UNDERFLOW
@@ -136,11 +137,6 @@ def operator_norms(matrices: FloatArray, spread: FloatArray, norm: float) -> tup
     above = np.ldexp(high + lost, powers) + moved
     below = norm_below(np.maximum(below, 0.0), 0)
     return np.where(still, 0.0, np.maximum(below, 0.0)), np.where(still, moved, norm_above(above, 0))
-
-
-def _rounded_up(sums: FloatArray, error: FloatArray) -> FloatArray:
-    """The largest of sums with their errors, at least."""
-    return np.asarray(np.where(sums + error > 0, norm_above(sums + error, 0), 0.0).max(axis=1))
 
 
 def _stretched(matrices: FloatArray, vectors: FloatArray) -> Any:

@@ -12,7 +12,7 @@ from hardmax.errors import PrecisionError, WeightError
 from hardmax.exact.quadratic import QuadraticNumber, compare
 from hardmax.exact.rationals import rational_array
 from hardmax.exact.rounding import SAFETY, dot_error
-from hardmax.exactness import BoolArray, FloatArray, IntArray
+from hardmax.exactness import Array, BoolArray, FloatArray, IntArray
 from hardmax.networks.network import Network
 from hardmax.networks.slices.coefficients import SliceProgram
 from hardmax.networks.slices.entry_bounds import EntrywiseProgram
@@ -92,7 +92,7 @@ def _float_labels(program: SliceProgram, inputs: FloatArray, error: FloatArray, 
         for stage in program.stages:
             guards = program.guards(state)
             assert guards.error is not None
-            chosen, proved = _chosen(stage, guards.coefficients[:, 0], guards.error[:, 0])
+            chosen, proved = chosen_at(stage, guards.coefficients[:, 0], guards.error[:, 0])
             labels[:, stage.columns] = chosen
             is_certain &= proved
             state = program.advance(state, every, chosen)
@@ -105,25 +105,31 @@ def _float_labels(program: SliceProgram, inputs: FloatArray, error: FloatArray, 
     return is_certain
 
 
-def _chosen(stage: Stage, values: FloatArray, bound: FloatArray) -> tuple[IntArray, BoolArray]:
-    """The choices of a stage on a batch of points, and at which points all of them are proved."""
-    chosen = np.zeros((len(values), stage.n_choices), dtype=np.int64)
-    is_exact = bound == 0  # then ties are ties
-    proved = np.ones(len(values), dtype=bool)
-    for size in np.unique(stage.group_size).tolist():
-        for is_relu in (False, True):
-            groups = np.flatnonzero((stage.group_size == size) & (stage.is_relu == is_relu))
-            if len(groups) == 0 or (size == 1 and not is_relu):
-                continue
-            scores = values[:, stage.group_start[groups][:, None] + np.arange(size)]  # (n, group, size)
-            if is_relu:
-                chosen[:, groups] = scores[..., 0] > 0
-                margin, limit = np.abs(scores[..., 0]), bound
-            else:
-                chosen[:, groups] = scores.argmax(axis=2)
-                top_two = np.partition(scores, size - 2, axis=2)[..., size - 2 :]
-                margin, limit = top_two[..., 1] - top_two[..., 0], 2.0 * SAFETY * bound
-            proved &= is_exact | (margin > limit[:, None]).all(axis=1)
+def chosen_at(stage: Stage, values: Array, bound: FloatArray) -> tuple[IntArray, BoolArray]:
+    """The choices of a stage on a batch of points, (n, n_choices), and at which points all of them are proved, (n,).
+
+    ``values`` (n, row) are its guards there: rationals, or floats within ``bound`` (n,), which are exact where that is
+    zero. A choice by sign is 1 where its value is positive, ties go to the lowest index, and rows that are structurally
+    the same function are told apart by index alone.
+    """
+    chosen, proved = np.zeros((len(values), stage.n_choices), dtype=np.int64), np.ones(len(values), dtype=bool)
+    is_exact, is_rational = bound == 0, values.dtype == object  # then ties are ties
+    signed = np.flatnonzero(stage.is_relu)
+    inputs = values[:, stage.group_start[signed]]
+    chosen[:, signed] = inputs > 0
+    if not is_rational:
+        proved &= is_exact | (np.abs(inputs) > bound[:, None]).all(axis=1)
+    for size in np.unique(stage.group_size[~stage.is_relu]).tolist():
+        groups = np.flatnonzero(~stage.is_relu & (stage.group_size == size))
+        places = stage.group_start[groups][:, None] + np.arange(size)
+        scores, twins = values[:, places], stage.twin[places]  # (n, group, size), (group, size)
+        best = scores.argmax(axis=2)  # the first of equal ones, for rationals too
+        same = twins == twins[np.arange(len(groups)), best][..., None]
+        chosen[:, groups] = same.argmax(axis=2)
+        if not is_rational:
+            top = np.take_along_axis(scores, best[..., None], axis=2)
+            clear = (same | (top - scores > 2.0 * SAFETY * bound[:, None, None])).all(axis=(1, 2))
+            proved &= is_exact | clear
     return chosen, proved
 
 

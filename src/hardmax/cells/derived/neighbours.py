@@ -12,170 +12,127 @@ and otherwise compared in rationals.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
 from functools import cmp_to_key, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hardmax.cells.derived.facets import Facets, joining_pairs
-from hardmax.cells.engines.exact.polytopes import ExactPolytope
-from hardmax.cells.polytopes import ROOT_BIT, Polytopes
-from hardmax.cells.prefixes import prefix_ids, stage_of_columns
+from hardmax.cells.polytopes import split_wall, wall_of_choice
 from hardmax.cells.walls import ordered_pairs
-from hardmax.errors import CertificateError
-from hardmax.exact.quadratic import QuadraticNumber, compare, crossing
+from hardmax.exact.quadratic import QuadraticNumber, compare
 from hardmax.exact.rationals import fraction
-from hardmax.exactness import IntArray
+from hardmax.exactness import BoolArray, IntArray
 
 if TYPE_CHECKING:
     from hardmax.cells.complex import CellComplex
 
 
-_RIVAL_MASK = (1 << 24) - 1
-
-
 class PlaneNeighbours:
     """Edge-sharing pairs of polygons across lines that some choices make, ``columns``; of ``wanted`` cells if given."""
 
-    def __init__(
-        self,
-        pieces: Polytopes,
-        labels: NDArray[Any],
-        stages: list[IntArray],
-        continuous: NDArray[np.bool_],
-        columns: NDArray[np.bool_],
-        exact_cell: Callable[[int], ExactPolytope],
-    ) -> None:
-        self.pieces, self.columns = pieces, columns
-        self.labels = labels
-        self.exact_cell = exact_cell
-        self.continuous = continuous
-        self.stage_of_column = stage_of_columns(labels.shape[1], stages)
-        self.prefixes = prefix_ids(labels, stages)
+    def __init__(self, cells: CellComplex, facets: Facets, columns: BoolArray) -> None:
+        self.pieces, self.labels, self.continuous = cells.pieces, cells.labels, cells.continuous_columns
+        self.facets, self.columns = facets, columns
+        self.exact_cell = lru_cache(maxsize=4096)(cells.exact_cell)
 
-    def pairs(self, wanted: NDArray[np.bool_] | None = None) -> IntArray:
+    def pairs(self, wanted: BoolArray | None = None) -> IntArray:
         """Pairs (n, 2)."""
         from hardmax.cells.derived import _neighbour_kernels as kernels
 
         tiles = self._tiles(wanted)
         if len(tiles["cell"]) == 0:
             return np.empty((0, 2), dtype=np.int64)
-        starts, splits = tiles["starts"], tiles["splits"]
+        starts, splits, stage_of = tiles["starts"], tiles["splits"], self.facets.stage_of
         out_pairs = np.empty((len(tiles["cell"]), 2), dtype=np.int64)
         out_doubt = np.empty(len(splits), dtype=np.int64)
-        first = starts[:-1]
-        columns = tiles["column"][first]
+        columns = tiles["column"][starts[:-1]]
         n_pairs, n_doubt = kernels.merge_tilings(
-            kernels.Lines(starts, splits, self.stage_of_column[columns], columns),
+            kernels.Lines(starts, splits, stage_of[columns], columns),
             kernels.Tiles(*(tiles[name] for name in kernels.Tiles._fields)),
-            kernels.Choices(self.labels, self.stage_of_column, self.continuous.astype(np.uint8)),
+            kernels.Choices(self.labels, stage_of, self.continuous.astype(np.uint8)),
             out_pairs,
             out_doubt,
         )
         found = tiles["cell"][out_pairs[:n_pairs]]
-        doubtful = out_doubt[:n_doubt]
         if wanted is not None:
             found = found[wanted[found].all(axis=1)]
         if n_doubt:
-            found = np.concatenate([found, self._settle(tiles, starts, doubtful, wanted)])
+            found = np.concatenate([found, self._settle(tiles, starts, out_doubt[:n_doubt], wanted)])
         return np.asarray(found)
 
-    def _tiles(self, wanted: NDArray[np.bool_] | None) -> dict[str, Any]:
-        pieces, labels = self.pieces, self.labels
-        start = pieces.vertex_start
-        counts = np.diff(start)
-        cell = np.repeat(np.arange(len(pieces)), counts)
-        wall = pieces.walls
-        position = np.arange(len(wall))
-        after = np.where(position + 1 == start[cell + 1], start[cell], position + 1)
-        before = np.where(position == start[cell], start[cell + 1] - 1, position - 1)
-        edge = np.flatnonzero(wall >= 0)
-        edge = edge[self.columns[wall[edge] >> 24]]
-        cell_e, wall_e = cell[edge], wall[edge]
-        column = wall_e >> 24
-        rival = wall_e & _RIVAL_MASK
-        own = labels[cell_e, column].astype(np.int64)
-        low_key, high_key = np.minimum(own, rival), np.maximum(own, rival)
-        side = own == high_key
-        stage = self.stage_of_column[column]
-        prefix = np.stack(self.prefixes[:-1])[stage, cell_e]
-        points = pieces.vertices
-        assert pieces.error is not None
-        errors = pieces.error
-        group = np.lexsort((high_key, low_key, column, prefix))
-        key = np.stack([prefix, column, low_key, high_key], axis=1)[group]
-        new = np.concatenate([[True], (key[1:] != key[:-1]).any(axis=1)])
-        group_of = np.empty(len(edge), dtype=np.int64)
-        group_of[group] = np.cumsum(new) - 1
-        n_groups = int(new.sum())
-        if wanted is not None:
-            # whole lines stay or go: a row of edges with holes would not tile its segment any more
-            sides = np.zeros((2, 2, n_groups), dtype=bool)  # of all cells, and of the wanted ones
-            sides[0, side.astype(np.int64), group_of] = True
-            sides[1, side.astype(np.int64)[wanted[cell_e]], group_of[wanted[cell_e]]] = True
-            # a line with edges on one side only is doubtful and is settled with its like
-            stays = sides[1].all(axis=0) | (sides[1].any(axis=0) & ~sides[0].all(axis=0))
-            kept = stays[group_of]
-            edge, cell_e, column, prefix, side, group_of = (
-                part[kept] for part in (edge, cell_e, column, prefix, side, (np.cumsum(stays) - 1)[group_of])
-            )
-            n_groups = int(stays.sum())
-        if n_groups == 0:
+    def _edges(self, wanted: BoolArray | None) -> tuple[Any, ...]:
+        """Edges on such lines: positions, cells, columns, earlier choices, whether the higher index won, and lines."""
+        edge = np.flatnonzero(self.pieces.walls >= 0)
+        edge = edge[self.columns[split_wall(self.pieces.walls[edge])[0]]]
+        cell, (column, rival) = self.facets.owner[edge], split_wall(self.pieces.walls[edge])
+        own = self.labels[cell, column].astype(np.int64)
+        prefix, side = np.stack(self.facets.prefixes)[self.facets.stage_of[column], cell], own > rival
+        keys = np.stack([prefix, column, np.minimum(own, rival), np.maximum(own, rival)])
+        order = np.lexsort(keys[::-1])
+        is_new = np.concatenate([[True], (keys[:, order[1:]] != keys[:, order[:-1]]).any(axis=0)])
+        line = np.empty(len(edge), dtype=np.int64)
+        line[order] = np.cumsum(is_new) - 1
+        if wanted is None:
+            return edge, cell, column, prefix, side, line
+        # whole lines stay or go: a row of edges with holes would not tile its segment any more
+        sides = np.zeros((2, 2, int(is_new.sum())), dtype=bool)  # of all cells, and of the wanted ones
+        sides[0, side.astype(np.int64), line] = True
+        sides[1, side.astype(np.int64)[wanted[cell]], line[wanted[cell]]] = True
+        # a line with edges on one side only is doubtful and is settled with its like
+        stays = sides[1].all(axis=0) | (sides[1].any(axis=0) & ~sides[0].all(axis=0))
+        parts = (edge, cell, column, prefix, side, (np.cumsum(stays) - 1)[line])
+        return tuple(part[stays[line]] for part in parts)
+
+    def _tiles(self, wanted: BoolArray | None) -> dict[str, Any]:
+        """The edges line by line, side by side and in order along it, with where each ends and at which wall."""
+        edge, cell, column, prefix, side, line = self._edges(wanted)
+        n_lines = int(line.max(initial=-1)) + 1
+        if n_lines == 0:
             return {"cell": np.empty(0, dtype=np.int64)}
-        tail, head = edge, after[edge]
+        points, errors, start = self.pieces.vertices, self.pieces.error, self.pieces.vertex_start
+        assert errors is not None
+        first, beyond = start[cell], start[cell + 1]
+        after, before = np.where(edge + 1 == beyond, first, edge + 1), np.where(edge == first, beyond - 1, edge - 1)
         # one direction a line: from the lower winner's side the edge runs forward, on the other backward;
-        # the coordinate along which a group's line is longest
+        # the coordinate along which a line is longest, from its longest edge
         with np.errstate(over="ignore"):  # an infinite length still has its direction
-            delta = points[head] - points[tail]
+            delta = points[after] - points[edge]
         delta[side] *= -1
-        # a shared direction a group, from its longest edge
-        length = np.abs(delta).max(axis=1)
-        order = np.lexsort((length, group_of))
-        last = np.searchsorted(group_of[order], np.arange(n_groups), side="right") - 1
-        direction = delta[order[last]]
+        order = np.lexsort((np.abs(delta).max(axis=1), line))
+        direction = delta[order[np.searchsorted(line[order], np.arange(n_lines), side="right") - 1]]
         axis = np.abs(direction).argmax(axis=1)
-        sign = np.sign(direction[np.arange(n_groups), axis])
-        along = axis[group_of]
-        end_vertex = np.where(side, tail, head)
-        position_end = points[end_vertex, along] * sign[group_of]
+        sign = np.sign(direction[np.arange(n_lines), axis])
+        end_vertex = np.where(side, edge, after)
+        end = points[end_vertex, axis[line]] * sign[line]
         # the wall that makes the end: the next edge at the head, the previous one at the tail
-        end_edge = np.where(side, before[edge], after[edge])
-        end_wall = wall[end_edge]
-        end_column = np.where(end_wall >= 0, end_wall >> 24, end_wall)
-        end_rival = end_wall & _RIVAL_MASK
-        real = end_wall >= 0
-        end_own = np.zeros(len(edge), dtype=np.int64)
-        end_own[real] = labels[cell_e[real], end_column[real]]
-        end_pair = np.where(
-            real, np.minimum(end_own, end_rival) * (_RIVAL_MASK + 1) + np.maximum(end_own, end_rival), 0
-        )
-        order = np.lexsort((position_end, side, group_of))
-        groups = np.arange(n_groups)
-        starts = np.searchsorted(group_of[order], np.arange(n_groups + 1))
-        splits = starts[:-1] + np.bincount(group_of[~side], minlength=n_groups)[groups]
+        end_wall = self.pieces.walls[np.where(side, before, after)]
+        is_inner, (end_column, end_rival) = end_wall >= 0, split_wall(end_wall)
+        end_own = self.labels[cell, np.where(is_inner, end_column, 0)].astype(np.int64)
+        pair = wall_of_choice(np.minimum(end_own, end_rival), np.maximum(end_own, end_rival))
+        order = np.lexsort((end, side, line))
+        starts = np.searchsorted(line[order], np.arange(n_lines + 1))
         return {
-            "cell": cell_e[order],
+            "cell": cell[order],
             "column": column[order],
             "prefix": prefix[order],
-            "end": position_end[order],
+            "end": end[order],
             "error": errors[end_vertex][order],
-            "end_column": end_column[order],
-            "end_pair": end_pair[order],
-            "edge": (edge - start[cell_e])[order],
+            "end_column": np.where(is_inner, end_column, end_wall)[order],
+            "end_pair": np.where(is_inner, pair, 0)[order],
+            "edge": (edge - first)[order],
             "starts": starts,
-            "splits": splits,
+            "splits": starts[:-1] + np.bincount(line[~side], minlength=n_lines),
         }
 
     def _settle(
-        self, tiles: dict[str, Any], starts: IntArray, doubtful: IntArray, wanted: NDArray[np.bool_] | None
+        self, tiles: dict[str, Any], starts: IntArray, doubtful: IntArray, wanted: BoolArray | None
     ) -> IntArray:
         """Overlaps of the tiles of doubtful groups, all pairs of one stage and prefix, in rationals."""
         pools: dict[tuple[int, int], list[int]] = defaultdict(list)
         for group in doubtful:
             first, last = int(starts[group]), int(starts[group + 1])
-            stage = int(self.stage_of_column[tiles["column"][first]])
+            stage = int(self.facets.stage_of[tiles["column"][first]])
             members = [tile for tile in range(first, last) if wanted is None or wanted[tiles["cell"][tile]]]
             pools[stage, int(tiles["prefix"][first])].extend(members)
         found: list[tuple[int, int]] = []
@@ -229,20 +186,8 @@ def interval_pairs(cells: CellComplex) -> IntArray:
 
 def _by_exact_low_end(cells: CellComplex, run: IntArray) -> IntArray:
     """Intervals of a line in the order of their low ends, which are roots of their walls' exact equations."""
-    ends = []
-    for index in run:
-        wall = int(cells.pieces.walls[cells.pieces.facet_start[index]])
-        if wall < 0:  # the domain's own end; on all of the line no other low end is infinite
-            end = QuadraticNumber.of(0 if cells.domain.low is None else float(cells.domain.low[0]))
-        else:
-            row = cells.follower.wall_row(wall & ~ROOT_BIT, cells.labels[index])
-            root = crossing(list(row), rising=True)
-            if root is None:
-                raise CertificateError(
-                    f"the low end of cell {index} is no root of its wall; this is a bug in hardmax, please report it"
-                )
-            end = root
-        ends.append((end, int(index)))
+    # on all of the line no other low end is infinite
+    ends = [(cells.exact_ends(index)[0] or QuadraticNumber.of(0), index) for index in run.tolist()]
     place = cmp_to_key(compare)
     return np.array([index for _, index in sorted(ends, key=lambda item: place(item[0]))], dtype=np.int64)
 
@@ -251,34 +196,34 @@ def pairs_within(cells: CellComplex, group: IntArray) -> IntArray:
     """Facet-sharing pairs of cells of one group: all of them, or enough to connect what they connect, (n, 2)."""
     if "neighbours" in vars(cells):
         pairs = cells.neighbours
-        return np.asarray(pairs[group[pairs[:, 0]] == group[pairs[:, 1]]])
-    if cells.dim > 2 or (cells.dim == 2 and (cells.pieces.directions is not None or not _has_bounds(cells))):
-        return joining_pairs(cells, [stage.columns for stage in cells.follower.program.stages], group)
-    pairs = neighbour_pairs(cells, np.bincount(group)[group] > 1)
+    elif cells.dim > 1 and not _is_tiled(cells):
+        return joining_pairs(cells, group)
+    else:
+        pairs = neighbour_pairs(cells, np.bincount(group)[group] > 1)
     return np.asarray(pairs[group[pairs[:, 0]] == group[pairs[:, 1]]])
 
 
-def neighbour_pairs(cells: CellComplex, wanted: NDArray[np.bool_] | None) -> IntArray:
+def neighbour_pairs(cells: CellComplex, wanted: BoolArray | None) -> IntArray:
     """Facet-sharing pairs of a complex, optionally only among some of its cells."""
     if cells.n_cells < 2:
         return np.empty((0, 2), dtype=np.int64)
     if cells.dim == 1:
         pairs = interval_pairs(cells)
-        return pairs if wanted is None else np.asarray(pairs[wanted[pairs].all(axis=1)])
-    stages = [stage.columns for stage in cells.follower.program.stages]
-    finder = Facets(cells, stages, None)
-    found = [finder.across()]
-    if cells.dim > 2 or cells.pieces.directions is not None or not _has_bounds(cells):
-        found.append(finder.overlapping(None))
-    elif len(finder.open):
-        columns, exact = np.zeros(cells.labels.shape[1], dtype=bool), lru_cache(maxsize=4096)(cells.exact_cell)
-        columns[cells.pieces.walls[finder.open] >> 24] = True
-        on_lines = PlaneNeighbours(cells.pieces, cells.labels, stages, cells.continuous_columns, columns, exact)
-        found.append(on_lines.pairs(wanted))
-    pairs = ordered_pairs(np.concatenate(found), cells.n_cells)
+    else:
+        finder = Facets(cells, None)
+        found = [finder.across()]
+        if not _is_tiled(cells):
+            found.append(finder.overlapping(None))
+        elif len(finder.open):
+            columns = np.zeros(cells.labels.shape[1], dtype=bool)
+            columns[split_wall(cells.pieces.walls[finder.open])[0]] = True
+            found.append(PlaneNeighbours(cells, finder, columns).pairs(wanted))
+        pairs = ordered_pairs(np.concatenate(found), cells.n_cells)
     return pairs if wanted is None else np.asarray(pairs[wanted[pairs].all(axis=1)])
 
 
-def _has_bounds(cells: CellComplex) -> bool:
-    """Whether corners carry proved errors, without which floats order nothing."""
-    return cells.pieces.error is not None and cells.exactness != "estimated"
+def _is_tiled(cells: CellComplex) -> bool:
+    """Whether cells are bounded polygons with proved errors of their corners, without which floats order nothing."""
+    pieces = cells.pieces
+    has_bounds = pieces.error is not None and cells.exactness != "estimated"
+    return cells.dim == 2 and pieces.directions is None and has_bounds

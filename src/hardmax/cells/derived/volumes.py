@@ -23,14 +23,6 @@ _CLEAR = 2.0**-10
 _CHUNK = 1 << 15
 
 
-def volumes(pieces: Polytopes) -> FloatArray:
-    """The volume of each polytope in floats, infinite where it is unbounded.
-
-    Exactness: estimated; ``measured`` gives bounds.
-    """
-    return measured(pieces)[0]
-
-
 def certified_volumes(
     pieces: Polytopes, exact_volume: Callable[[int], tuple[float, float]]
 ) -> tuple[FloatArray, FloatArray]:

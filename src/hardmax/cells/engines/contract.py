@@ -1,15 +1,20 @@
-"""What an engine is: the four things the enumeration asks of line, plane and space."""
+"""What an engine is: the four things the enumeration asks of line, plane and space; and what engines share."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.cells.polytopes import Cut, Polytopes
-from hardmax.exactness import IntArray, ObjectArray
-from hardmax.networks.slices.coefficients import Guards
+from hardmax.cells.polytopes import Cut, Polytopes, split_wall
+from hardmax.exactness import FloatArray, IntArray, ObjectArray
+from hardmax.networks.slices.coefficients import Guards, padded
 from hardmax.networks.slices.stages import Stage
+
+#: Gives the exact function (c, a) that vanishes on a wall of a piece and is positive inside.
+WallRow = Callable[[int], ObjectArray]
 
 
 class Engine(Protocol):
@@ -39,7 +44,46 @@ class Engine(Protocol):
         ...
 
     def settle(
-        self, pieces: Polytopes, index: int, wall_row: Any, rows: ObjectArray, stage: Stage
+        self, pieces: Polytopes, index: int, wall_row: WallRow, rows: ObjectArray, stage: Stage
     ) -> tuple[NDArray[Any], Polytopes]:
         """Labels and children of one piece, decided in rationals from its guards ``rows`` and walls ``wall_row``."""
         ...
+
+
+class BatchEngine:
+    """An engine whose kernel cuts and counts in the same way: ``_run`` says what came of a batch, and of how many."""
+
+    def cut(self, pieces: Polytopes, guards: Guards, stage: Stage, limit: int = 1 << 62) -> Cut:
+        """The children of a batch of pieces; stops after about ``limit`` children (see ``Cut.n_done``)."""
+        return self._run(pieces, guards, stage, limit, count_only=False)[0]
+
+    def count(self, pieces: Polytopes, guards: Guards, stage: Stage) -> tuple[int, IntArray, int]:
+        """How many children the pieces have together, which are doubtful (not counted), and how many are done."""
+        result, n_children = self._run(pieces, guards, stage, 1 << 62, count_only=True)
+        return n_children, result.doubtful, result.n_done
+
+    def _run(self, pieces: Polytopes, guards: Guards, stage: Stage, limit: int, count_only: bool) -> tuple[Cut, int]:
+        raise NotImplementedError
+
+
+def guard_arrays(guards: Guards, terms: int) -> tuple[FloatArray, FloatArray]:
+    """Guards as kernels take them: (cell, term, row), and bounds on their errors, (cell, term)."""
+    rows = np.ascontiguousarray(padded(guards.coefficients, terms))
+    if guards.error is None:
+        return rows, np.zeros(rows.shape[:2])
+    return rows, np.ascontiguousarray(padded(guards.error, terms))
+
+
+def inward_row(stage: Stage, rows: ObjectArray, group: int, own: int, rival: int) -> ObjectArray:
+    """What a choice that chose ``own`` leads a rival by, positive inside: (term,); ``rows`` are the stage's guards."""
+    first = int(stage.group_start[group])
+    if stage.is_relu[group]:
+        return np.asarray(rows[:, first] if own == 1 else -rows[:, first])
+    return np.asarray(rows[:, first + int(own)] - rows[:, first + int(rival)])
+
+
+def row_of_child(wall: int, label: Sequence[int], rows: ObjectArray, stage: Stage, wall_row: WallRow) -> ObjectArray:
+    """The inward row of a wall of a piece that was just cut: one that the stage made, or an older one."""
+    column, rival = split_wall(wall)
+    groups = np.flatnonzero(stage.columns == column).tolist() if wall >= 0 else []
+    return inward_row(stage, rows, groups[0], label[groups[0]], rival) if groups else wall_row(wall)

@@ -24,7 +24,7 @@ from hardmax.cells.domains import Space
 from hardmax.cells.search import enumerate_cells
 from hardmax.constructions.lowering._maxima import Maximum, check_size
 from hardmax.errors import CertificateError, IncompleteError, QuadraticScoresError
-from hardmax.exact.halfspaces import Point, at, point_inside, point_on, short_point_on
+from hardmax.exact.halfspaces import Point, at, pivot_of, point_inside, point_on, short_point_on
 from hardmax.exact.integers import Row, primitive
 from hardmax.exact.rationals import fraction, rational
 from hardmax.exactness import IntArray
@@ -93,7 +93,7 @@ def bends_or_jump(pieces: Pieces, graph: Graph) -> list[Bend] | Discontinuity:
 
 def _multiple(function: Function, wall: Row) -> Fraction | None:
     """The factor that makes the wall's function into this one, or None where there is none."""
-    pivot = next(k for k in range(1, len(wall)) if wall[k])
+    pivot = pivot_of(wall)
     factor = function[pivot] / wall[pivot]
     return factor if all(x == factor * h for x, h in zip(function, wall, strict=True)) else None
 

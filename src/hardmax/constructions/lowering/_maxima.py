@@ -130,7 +130,8 @@ def _joint_winners(heads: Sequence[Sequence[Term]], max_terms: int, where: str) 
 def _as_floats(terms: Sequence[Term]) -> FloatArray | None:
     """The terms times a positive integer as exact floats, or None where they are none."""
     exact = [[fraction(value) for value in term] for term in terms]
-    odd = lcm(*(_odd_part(value.denominator) for term in exact for value in term))
+    below = {value.denominator for term in exact for value in term}
+    odd = lcm(*(number // (number & -number) for number in below))
     scaled = [[value * odd for value in term] for term in exact]
     rows = float_array(np.array(scaled, dtype=object))
     if not np.isfinite(rows).all():
@@ -141,10 +142,6 @@ def _as_floats(terms: Sequence[Term]) -> FloatArray | None:
         for x, y in zip(row, term, strict=True)
     )
     return rows if is_same else None
-
-
-def _odd_part(number: int) -> int:
-    return number // (number & -number)
 
 
 def _lead(terms: Sequence[Term], winner: int, others: Iterable[int]) -> list[tuple[int, ...]]:

@@ -195,7 +195,7 @@ def _proved(n: int, heads: int, top: int, formula: Callable[[list[_Between]], _B
         raise ParameterError(f"dim: expected at most {_MOST_TERMS}, got {top!s:.20}; take fewer dimensions")
     ends = _ONE
     for n_digits in _steps(n, min(top, n - 1)):
-        ends = formula(_coefficients(n, heads, top, n_digits))
+        ends = formula(_raised(_face_polynomial(n, min(top, n - 1), n_digits), heads, top, n_digits))
         if ends[1] - ends[0] <= _ENOUGH * ends[0]:
             break
     return Mean.between(*ends)
@@ -205,11 +205,6 @@ def _steps(n: int, top: int) -> Iterable[int]:
     """How many digits to try: external angles are about N^-(g + 1), internal ones lose about one a dimension."""
     first = 24 + (top + 1) * n.bit_length() // 3 + top
     return (first << step for step in range(_MOST_TRIES))
-
-
-def _coefficients(n: int, heads: int, top: int, n_digits: int) -> list[_Between]:
-    """t_0, ..., t_top of f_N(x)^H, zeros beyond its degree."""
-    return _raised(_face_polynomial(n, min(top, n - 1), n_digits), heads, top, n_digits)
 
 
 def _face_polynomial(n: int, top: int, n_digits: int) -> list[_Between]:
@@ -246,7 +241,7 @@ def _check_dim(top: int) -> None:
 
 
 def _raised(base: list[_Between], power: int, top: int, n_digits: int) -> list[_Between]:
-    """The power of a polynomial with nonnegative coefficients, the first of them 1, up to x^top."""
+    """The power of a polynomial with nonnegative coefficients, the first of them 1, up to x^top; zeros beyond it."""
     exact = [low for low, high in base if low == high]
     if len(exact) == len(base):
         terms = _exact_power(exact, power, top)

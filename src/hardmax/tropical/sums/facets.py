@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hardmax.exact.linear_program import exact_interior_point
 from hardmax.exact.rationals import fractions
 from hardmax.exact.rounding import dot_error
 from hardmax.exactness import IntArray
-from hardmax.tropical.sums.settle import PRESENT, UNSURE, exact_differences
+from hardmax.tropical.sums.settle import PRESENT, UNSURE, exact_differences, open_cone
 from hardmax.tropical.sums.terms import Terms, flat_heads
 
 if TYPE_CHECKING:
@@ -110,6 +109,4 @@ def _settle(heads: Sequence[Terms], flat: Heads, cell: IntArray, switched: list[
         near = [int(i) for i in head.neighbours[winner]]
         for other, row in zip(near, exact_differences(head, winner, near), strict=True):
             rows.append([-x for x in row] if other + flat.first[h] == switched[h] else row)
-    if flat.has_bias:
-        rows.append([Fraction(0)] * (flat.terms.shape[1] - 1) + [Fraction(-1)])
-    return int(exact_interior_point(rows, [Fraction(0)] * len(rows)).exists)
+    return int(open_cone(rows, heads[0]).exists)

@@ -8,15 +8,16 @@ point of the boundary an odd number of times; then they cover all of it, and no 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hardmax.exact.elimination import solve
-from hardmax.exact.rationals import nearest_float
+from hardmax.exact.rationals import dot, fractions, nearest_float
 from hardmax.exact.rounding import SAFETY, UNDERFLOW, corner_error, dot_error, relative_error
 from hardmax.exactness import BoolArray, FloatArray, IntArray
 
@@ -82,16 +83,24 @@ def proved_hull(
         centre = points[np.unique(simplices)].mean(axis=0)
     if not np.isfinite(centre).all():
         return None
-    normals, radius, sure = _float_normals(points - centre, simplices, absolute_error)
-    exact_centre = [Fraction(x) for x in centre.tolist()]
+    with np.errstate(all="ignore"):
+        moved = points - centre
+    normals, radius, sure = _float_normals(moved, simplices, absolute_error)
+    exact_centre = fractions(centre)
+
+    @cache
+    def shifted(index: int) -> list[Fraction]:
+        """A point less the centre, in rationals."""
+        point = fractions(points[index]) if exact is None else exact[index]
+        return [x - c for x, c in zip(point, exact_centre, strict=True)]
+
     decided = sure if every_facet else sure & (np.abs(normals[:, -1]) > radius)
     facets, directions = list(simplices[decided]), list(normals[decided])
     upper = [every_facet or height > 0 for height in normals[decided, -1].tolist()]
     of_simplex = np.cumsum(decided) - 1
     groups: dict[tuple[int, ...], int] = {}
-    cache: dict[int, list[Fraction]] = {}
     for k in np.flatnonzero(~decided).tolist():
-        settled = _exact_facet(points, exact, simplices[k], exact_centre, cache, absolute_error)
+        settled = _exact_facet(moved, simplices[k], shifted, absolute_error)
         if settled is None:
             return None
         on_it, normal = settled
@@ -102,7 +111,7 @@ def proved_hull(
             directions.append(_direction(normal))
             upper.append(every_facet or normal[-1] > 0)
         of_simplex[k] = groups[key]
-    if not _covers_oddly(points, exact, simplices, of_simplex, sure):
+    if not _covers_oddly(simplices, shifted, of_simplex, sure):
         return None
     live, neighbours = _graph(facets, np.array(upper), *points.shape)
     return Hull(facets, np.array(directions), np.array(upper), live, neighbours)
@@ -173,36 +182,20 @@ def _float_normals(
     return normals, radius, sure
 
 
-def _shifted(
-    points: FloatArray,
-    exact: Sequence[Sequence[Fraction]] | None,
-    index: int,
-    centre: list[Fraction],
-    cache: dict[int, list[Fraction]],
-) -> list[Fraction]:
-    if index not in cache:
-        point = [Fraction(x) for x in points[index].tolist()] if exact is None else exact[index]
-        cache[index] = [x - c for x, c in zip(point, centre, strict=True)]
-    return cache[index]
-
-
 def _exact_facet(
-    points: FloatArray,
-    exact: Sequence[Sequence[Fraction]] | None,
-    simplex: IntArray,
-    centre: list[Fraction],
-    cache: dict[int, list[Fraction]],
-    absolute_error: float,
+    moved: FloatArray, simplex: IntArray, shifted: Callable[[int], list[Fraction]], absolute_error: float
 ) -> tuple[list[int], list[Fraction]] | None:
-    """All points on the hyperplane of a simplex and its normal, in rationals; None if it supports nothing."""
-    rows = [_shifted(points, exact, int(i), centre, cache) for i in simplex]
+    """All points on the hyperplane of a simplex and its normal, in rationals; None if it supports nothing.
+
+    ``moved`` are points less the centre, ``shifted`` gives each in rationals.
+    """
+    rows = [shifted(i) for i in simplex.tolist()]
     normal = solve(rows, [Fraction(1)] * len(rows))
     if normal is None:
         return None
     approximate = np.array([nearest_float(x) for x in normal])
     n = len(normal)
     with np.errstate(all="ignore"):
-        moved = points - np.array([nearest_float(c) for c in centre])
         heights = moved @ approximate
         size = np.abs(moved) @ np.abs(approximate) + 1.0
         # The difference and the normal were rounded once each, the normal perhaps by underflow.
@@ -212,13 +205,12 @@ def _exact_facet(
             return None
         near = np.flatnonzero(~(heights < 1.0 - error))
     on_it = []
-    for i in near:
-        point = _shifted(points, exact, int(i), centre, cache)
-        height = sum((a * b for a, b in zip(normal, point, strict=True)), Fraction(0))
+    for i in near.tolist():
+        height = dot(normal, shifted(i))
         if height > 1:
             return None
         if height == 1:
-            on_it.append(int(i))
+            on_it.append(i)
     return on_it, normal
 
 
@@ -229,30 +221,21 @@ def _direction(normal: list[Fraction]) -> FloatArray:
 
 
 def _covers_oddly(
-    points: FloatArray,
-    exact: Sequence[Sequence[Fraction]] | None,
-    simplices: IntArray,
-    of_simplex: IntArray,
-    sure: BoolArray,
+    simplices: IntArray, shifted: Callable[[int], list[Fraction]], of_simplex: IntArray, sure: BoolArray
 ) -> bool:
     """Whether the middle of some simplex is covered an odd number of times."""
     if sure.any():
         # A simplex alone on its hyperplane covers its middle; the same simplex twice would cover it evenly.
         first = simplices[int(np.argmax(sure))]
         return int((simplices == first).all(axis=1).sum()) % 2 == 1
-    members = simplices[of_simplex == of_simplex[0]]
-    n = points.shape[1]
-    origin = [Fraction(0)] * n
-    cache: dict[int, list[Fraction]] = {}
-    corners = [[_shifted(points, exact, int(i), origin, cache) for i in simplex] for simplex in members]
+    members, n = simplices[of_simplex == of_simplex[0]], simplices.shape[1]
+    corners = [[shifted(i) for i in simplex] for simplex in members.tolist()]
     target = [sum((corner[k] for corner in corners[0]), Fraction(0)) / n for k in range(n)]
     covered = 0
     for simplex in corners:
         rows = [[corner[k] for corner in simplex] for k in range(n)]
         weights = solve([*rows, [Fraction(1)] * n], [*target, Fraction(1)])
-        if weights is None:
-            return False
-        if min(weights) == 0:
+        if weights is None or min(weights) == 0:
             return False
         covered += min(weights) > 0
     return covered % 2 == 1

@@ -19,10 +19,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hardmax.errors import EmptyError, IncompleteError, ShapeError
-from hardmax.exact.linear_program import exact_interior_point
 from hardmax.exactness import FloatArray, IntArray, ReadOnlyArrays, as_tuple, check_count
 from hardmax.tropical.sums.facets import facet_pairs
-from hardmax.tropical.sums.settle import ABSENT, PRESENT, exact_differences
+from hardmax.tropical.sums.settle import ABSENT, PRESENT, exact_differences, open_cone
 from hardmax.tropical.sums.terms import (
     Terms,
     Vector,
@@ -220,11 +219,8 @@ def _search(terms: list[Terms], limit: int) -> tuple[IntArray, FloatArray, dict[
 
 def _settle_tuple(terms: list[Terms], first: IntArray, question: tuple[int, ...]) -> tuple[int, FloatArray | None]:
     """Whether the winners of a prefix of heads win together somewhere, in rationals."""
-    n = terms[0].rows.shape[1]
     rows = _rows_of(terms, [int(index - first[h]) for h, index in enumerate(question[1:])], given=False)
-    if terms[0].has_bias:
-        rows.append([Fraction(0)] * (n - 1) + [Fraction(-1)])
-    answer = exact_interior_point(rows, [Fraction(0)] * len(rows))
+    answer = open_cone(rows, terms[0])
     return (PRESENT, answer.point) if answer.exists else (ABSENT, None)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hardmax.exact.linear_program import exact_interior_point
+from hardmax.exact.linear_program import InteriorPoint, exact_interior_point
 from hardmax.exact.rationals import nearest_float
 from hardmax.exact.rounding import UNDERFLOW, difference_dot_error, dot_error, relative_error
 from hardmax.exactness import BoolArray, FloatArray, IntArray
@@ -193,21 +193,24 @@ def settle_exactly(terms: Terms, chosen: int, rival: int, looked_at: list[int]) 
         rows = exact_differences(terms, chosen, working)
         if rival >= 0:
             rows.append([-x for x in exact_differences(terms, chosen, [rival])[0]])
-        if terms.has_bias:
-            rows.append([Fraction(0)] * (n - 1) + [Fraction(-1)])
-        if not rows:
-            point = [Fraction(int(k == n - 1)) for k in range(n)]
-            rounded = np.array([nearest_float(x) for x in point])
-        else:
-            answer = exact_interior_point(rows, [Fraction(0)] * len(rows))
-            if answer.witness is None:
-                return False, None
-            assert answer.point is not None  # a cone's witness can be scaled
-            rounded, point = answer.point, list(answer.witness)
+        answer = open_cone(rows, terms)
+        if answer.witness is None:
+            return False, None
+        assert answer.point is not None  # a cone's witness can be scaled
+        rounded, point = answer.point, list(answer.witness)
         wrong = [i for i in _not_beaten(terms, chosen, point) if i != rival]
         if not wrong:
             return True, rounded
         working.extend(i for i in wrong[: 2 * n] if i not in working)
+
+
+def open_cone(rows: list[list[Fraction]], terms: Terms) -> InteriorPoint:
+    """A point with every row of <row, q> negative, and with biases the last coordinate positive; in rationals."""
+    n = terms.rows.shape[1]
+    if not rows:
+        return InteriorPoint(True, np.eye(n)[-1])
+    every = [*rows, [Fraction(0)] * (n - 1) + [Fraction(-1)]] if terms.has_bias else rows
+    return exact_interior_point(every, [Fraction(0)] * len(every))
 
 
 def _not_beaten(terms: Terms, chosen: int, point: list[Fraction]) -> list[int]:

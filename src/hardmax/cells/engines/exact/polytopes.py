@@ -18,16 +18,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.cells.domains import Domain
 from hardmax.cells.engines.exact._cutting import Piece, Point, Vertex, choices_of
-from hardmax.cells.polytopes import Polytopes, domain_wall
+from hardmax.cells.polytopes import Polytopes
 from hardmax.errors import CertificateError, EmptyError, ParameterError, PrecisionError
 from hardmax.exact.elimination import Echelon
 from hardmax.exact.integers import determinant, integer_row, primitive, reduced
 from hardmax.exact.rationals import rational
 from hardmax.exactness import FloatArray, ObjectArray
 from hardmax.networks.slices.stages import Stage
-from hardmax.tropical.normal_fan import generators
+from hardmax.tropical.newton_polytope import triangulated
+from hardmax.tropical.normal_fan import directions, generators
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,35 +62,6 @@ class ExactPolytope:
         return not any(any(point[self.dim + 1 :]) for point in self.points)
 
 
-def root(domain: Domain) -> ExactPolytope:
-    """The whole domain: its box, or for all of space the box of half-width M.
-
-    Exactness: exact.
-
-    Examples
-    --------
-    >>> from hardmax.cells.domains import Box, Space
-    >>> [tuple(map(str, v)) for v in root(Box([0.0], [0.5])).vertices]
-    [('0',), ('1/2',)]
-    >>> root(Space(1)).points  # -M and M
-    ((1, 0, -1), (1, 0, 1))
-    """
-    dim = domain.dim
-    points: list[Point] = []
-    incidence: list[int] = []
-    for corner in range(1 << dim):
-        is_high = [corner >> axis & 1 for axis in range(dim)]
-        if domain.low is None or domain.high is None:
-            points.append((1, *(0,) * dim, *(2 * side - 1 for side in is_high)))
-        else:
-            ends = (domain.low, domain.high)
-            values = [float(ends[side][axis]) for axis, side in enumerate(is_high)]
-            points.append(primitive([1, *values]))
-        incidence.append(sum(1 << (2 * axis + side) for axis, side in enumerate(is_high)))
-    walls = tuple(domain_wall(axis, side) for axis in range(dim) for side in (0, 1))
-    return ExactPolytope(dim, tuple(points), walls, tuple(incidence))
-
-
 def split(polytope: ExactPolytope, rows: ObjectArray, stage: Stage) -> list[tuple[tuple[int, ...], ExactPolytope]]:
     """The full-dimensional pieces into which a stage's choices cut a polytope, each with its labels.
 
@@ -104,12 +75,12 @@ def split(polytope: ExactPolytope, rows: ObjectArray, stage: Stage) -> list[tupl
     Examples
     --------
     >>> from hardmax.exact.rationals import rational_array
-    >>> from hardmax.cells.domains import Box
+    >>> unit = ExactPolytope(1, ((1, 0), (1, 1)), (-1, -2), (0b01, 0b10))
     >>> relu = Stage((0,), np.array([0]), np.array([1]), np.array([True]), np.array([0]), np.array([0]))
-    >>> parts = split(root(Box([0.0], [1.0])), rational_array([[-1.0], [3.0]]), relu)
+    >>> parts = split(unit, rational_array([[-1.0], [3.0]]), relu)
     >>> sorted((labels, [str(x) for x, in part.vertices]) for labels, part in parts)
     [((0,), ['0', '1/3']), ((1,), ['1', '1/3'])]
-    >>> [labels for labels, _ in split(root(Box([0.0], [1.0])), rational_array([[0.0], [0.0]]), relu)]
+    >>> [labels for labels, _ in split(unit, rational_array([[0.0], [0.0]]), relu)]
     [(0,)]
     """
     dim = polytope.dim
@@ -135,6 +106,16 @@ def split(polytope: ExactPolytope, rows: ObjectArray, stage: Stage) -> list[tupl
         points = tuple(vertex.point for vertex in piece.vertices)
         found.append((tuple(labels), ExactPolytope(dim, points, tuple(piece.walls), tuple(piece.incidence))))
     return found
+
+
+def split_by_rows(polytope: ExactPolytope, rows: Sequence[Any]) -> list[tuple[tuple[int, ...], ExactPolytope]]:
+    """``split`` by the signs of affine functions (c, a), which may lack zeros at their ends."""
+    n = len(rows)
+    stage = Stage((0,), np.arange(n), np.ones(n, np.int64), np.ones(n, bool), np.arange(n), np.arange(n))
+    table = np.full((polytope.dim + 1, n), rational(0), dtype=object)
+    for k, row in enumerate(rows):
+        table[: len(row), k] = row
+    return split(polytope, table, stage)
 
 
 # --- to and from floats ----------------------------------------------------------------------------
@@ -180,8 +161,8 @@ def to_polytopes(polytopes: Sequence[ExactPolytope]) -> Polytopes:
 
     Examples
     --------
-    >>> from hardmax.cells.domains import Box
-    >>> square = to_polytopes([root(Box([0.0, 0.0], [1.0, 1.0]))])
+    >>> corners = ((1, 0, 0), (1, 1, 0), (1, 0, 1), (1, 1, 1))
+    >>> square = to_polytopes([ExactPolytope(2, corners, (-1, -2, -3, -4), (0b0101, 0b0110, 0b1001, 0b1010))])
     >>> square.vertices.tolist(), square.walls.tolist(), square.error.tolist()
     ([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]], [-3, -2, -4, -1], [0.0, 0.0, 0.0, 0.0])
     """
@@ -352,12 +333,8 @@ def cone_rays(rows: Sequence[ObjectArray], dim: int) -> FloatArray:
     found = generators([(*normal, *(0,) * (dim - len(normal))) for normal in normals], dim)
     vectors = [vector for line in found.lines for vector in (line, tuple(-x for x in line))]
     vectors += [ray.vector for ray in found.rays]
-    units = np.empty((len(vectors), dim))
-    for place, vector in enumerate(vectors):
-        largest = max(abs(x) for x in vector)
-        entries = np.array([x / largest for x in vector])  # correctly rounded for integers of any size
-        units[place] = entries / np.sqrt((entries * entries).sum())
-    return units
+    entries = directions(vectors, dim)
+    return np.asarray(entries / np.sqrt((entries * entries).sum(axis=1, keepdims=True)))
 
 
 # --- volume ----------------------------------------------------------------------------------------
@@ -373,10 +350,10 @@ def volume(polytope: ExactPolytope) -> Any:
 
     Examples
     --------
-    >>> from hardmax.cells.domains import Box, Space
-    >>> str(volume(root(Box([0.0, 0.0, 0.0], [0.5, 1.0, 3.0]))))
-    '3/2'
-    >>> volume(root(Space(1)))
+    >>> triangle = ((1, 0, 0), (2, 3, 0), (1, 0, 1))  # (0, 0), (3/2, 0), (0, 1)
+    >>> str(volume(ExactPolytope(2, triangle, (-3, -1, 0), (0b011, 0b101, 0b110))))
+    '3/4'
+    >>> volume(ExactPolytope(1, ((1, 0, -1), (1, 0, 1)), (-1, -2), (0b01, 0b10)))  # from -M to M
     Traceback (most recent call last):
         ...
     hardmax.errors.ParameterError: expected a bounded polytope, got one with corners at infinity
@@ -414,26 +391,10 @@ def triangulation(incidence: Sequence[int], dim: int) -> list[tuple[int, ...]]:
             lowest = rest & -rest
             facets[lowest] = facets.get(lowest, 0) | bit
             rest ^= lowest
-    found = _triangulated((1 << len(incidence)) - 1, list(facets.values()), {})
+    found = triangulated((1 << len(incidence)) - 1, list(facets.values()), {})
     if not found or any(len(simplex) != dim + 1 for simplex in found):
         raise CertificateError(
             f"corners and facets that make no polytope of dimension {dim}: a simplex between them has "
             f"{max(map(len, found), default=0)} corners, expected {dim + 1}; enumerate the cells again"
         )
-    return found
-
-
-def _triangulated(face: int, facets: Sequence[int], known: dict[int, list[tuple[int, ...]]]) -> list[tuple[int, ...]]:
-    """Simplices that fill a face; faces and facets are sets of vertices as bits."""
-    if face in known:
-        return known[face]
-    apex = (face & -face).bit_length() - 1
-    if face.bit_count() == 1:
-        return [(apex,)]
-    sides = {face & facet for facet in facets if face & facet != face}
-    maximal = [side for side in sides if not any(side & other == side and side != other for other in sides)]
-    found = [
-        (apex, *simplex) for side in maximal if not side >> apex & 1 for simplex in _triangulated(side, facets, known)
-    ]
-    known[face] = found
     return found

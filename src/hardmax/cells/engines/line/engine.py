@@ -18,7 +18,6 @@ square term it is never set.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cmp_to_key
 from math import isfinite
 from typing import Any
@@ -27,13 +26,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.cells.domains import Domain
+from hardmax.cells.engines.contract import WallRow, guard_arrays
 from hardmax.cells.engines.line.envelope import envelope
 from hardmax.cells.polytopes import ROOT_BIT, Cut, Polytopes, domain_wall, wall_of_choice
 from hardmax.errors import CertificateError, DomainError, PrecisionError
 from hardmax.exact.quadratic import QuadraticNumber, compare, crossing
 from hardmax.exact.rationals import rational
 from hardmax.exactness import FloatArray, IntArray, ObjectArray
-from hardmax.networks.slices.coefficients import Guards, padded
+from hardmax.networks.slices.coefficients import Guards
 from hardmax.networks.slices.stages import Stage
 
 _RIVAL_BITS = 24
@@ -112,9 +112,7 @@ class LineEngine:
         from hardmax.cells.engines.line._kernels import find_breakpoints
 
         certified = self.certified and guards.error is not None
-        rows = np.ascontiguousarray(padded(guards.coefficients, 3))
-        errors = np.zeros(rows.shape[:2]) if guards.error is None else np.ascontiguousarray(padded(guards.error, 3))
-        ends = _ends(pieces)
+        rows, ends = guard_arrays(guards, 3), _ends(pieces)
         labels = np.empty((len(ends), stage.n_choices), dtype=stage.label_dtype)
         counts = np.zeros(len(ends), dtype=np.int64)
         group_of_row = np.repeat(np.arange(stage.n_choices), stage.group_size)
@@ -128,7 +126,7 @@ class LineEngine:
                 position,
                 limit - n_children,
                 ends,
-                (rows, errors),
+                rows,
                 choices,
                 (labels, counts),
                 (events, marks),
@@ -142,12 +140,7 @@ class LineEngine:
         return ends[:position], labels[:position], counts[:position], joined[0], joined[1]
 
     def settle(
-        self,
-        pieces: Polytopes,
-        index: int,
-        wall_row: Callable[[int], ObjectArray],
-        rows: ObjectArray,
-        stage: Stage,
+        self, pieces: Polytopes, index: int, wall_row: WallRow, rows: ObjectArray, stage: Stage
     ) -> tuple[NDArray[Any], Polytopes]:
         """The children of one doubtful interval, decided in rationals and quadratic irrationals.
 
@@ -166,7 +159,8 @@ class LineEngine:
             labels[group], found = envelope(options, low, high)
             events += [(root, group, loser, winner) for root, loser, winner in found]
         # Sorting is stable: of several choices at one point the first keeps the wall.
-        events.sort(key=cmp_to_key(_by_position))
+        place = cmp_to_key(compare)
+        events.sort(key=lambda event: place(event[0]))
         bent = ROOT_BIT if rows.shape[0] > 2 else 0
         first_wall, last_wall = (int(pieces.walls[2 * index + side]) for side in (0, 1))
         all_labels, walls, points = [labels], [[first_wall, last_wall]], [low]
@@ -195,9 +189,7 @@ class LineEngine:
         return Polytopes(1, start, vertices, start, walls.reshape(-1), bound, directions)
 
 
-def exact_end(
-    domain: Domain, pieces: Polytopes, index: int, side: int, wall_row: Callable[[int], ObjectArray]
-) -> QuadraticNumber | None:
+def exact_end(domain: Domain, pieces: Polytopes, index: int, side: int, wall_row: WallRow) -> QuadraticNumber | None:
     """The exact low (side 0) or high (side 1) end of an interval; None where it is infinite.
 
     Exactness: exact.
@@ -211,10 +203,6 @@ def exact_end(
     if end is None:
         raise CertificateError(f"wall {wall} of piece {index} on the line crosses zero nowhere; a bug")
     return end
-
-
-def _by_position(x: tuple[QuadraticNumber, int, int, int], y: tuple[QuadraticNumber, int, int, int]) -> int:
-    return compare(x[0], y[0])
 
 
 def _float_end(point: QuadraticNumber | None, side: int) -> tuple[float, float, float]:

@@ -7,7 +7,7 @@ last: keys that win nowhere are never visited.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.cells.domains import Domain
-from hardmax.cells.engines.exact.polytopes import rebuild, split, to_polytopes
-from hardmax.cells.polytopes import Cut, Polytopes, domain_wall, joined_starts, split_wall
-from hardmax.exact.rationals import fraction, nearest_float, rational
-from hardmax.exact.rounding import UNDERFLOW, relative_error
+from hardmax.cells.engines.contract import BatchEngine, WallRow, guard_arrays, row_of_child
+from hardmax.cells.engines.exact.polytopes import nearest, rebuild, split, to_polytopes
+from hardmax.cells.polytopes import Cut, Polytopes, domain_wall, joined_starts
+from hardmax.exact.rationals import fraction, rational
 from hardmax.exactness import FloatArray, IntArray, ObjectArray
-from hardmax.networks.slices.coefficients import Guards, padded
+from hardmax.networks.slices.coefficients import Guards
 from hardmax.networks.slices.stages import Stage
 
 #: Numbers beside a corner that is cut on, and of one that is cut no more.
@@ -38,17 +38,12 @@ class Polygons(Polytopes):
     """
 
     corners: FloatArray = None  # type: ignore[assignment]
+    of_vertices = (*Polytopes.of_vertices, "corners")
 
     @classmethod
     def of(cls, start: IntArray, corners: FloatArray, walls: IntArray) -> Polygons:
         """Polygons from the kernel's arrays."""
         return cls(2, start, corners[:, :2], start, walls, error=corners[:, 2], corners=corners)
-
-    def take(self, first: int, last: int) -> Polygons:
-        """Polygons first to last - 1."""
-        begin, end = int(self.vertex_start[first]), int(self.vertex_start[last])
-        start = self.vertex_start[first : last + 1] - begin
-        return Polygons.of(start, self.corners[begin:end], self.walls[begin:end])
 
     @staticmethod
     def join(batches: Sequence[Polytopes]) -> Polygons:
@@ -60,7 +55,7 @@ class Polygons(Polytopes):
         return Polygons.of(start, corners, np.concatenate([batch.walls for batch in batches]))
 
 
-class PlaneEngine:
+class PlaneEngine(BatchEngine):
     """Cuts polygons of a bounded two-dimensional domain.
 
     ``certified``: signs are proved, and polygons where a sign stays doubtful are handed back. Otherwise
@@ -91,25 +86,14 @@ class PlaneEngine:
         walls = np.array([domain_wall(1, 0), domain_wall(0, 1), domain_wall(1, 1), domain_wall(0, 0)])
         return Polygons.of(np.array([0, 4]), self._root, walls)
 
-    def cut(self, pieces: Polytopes, guards: Guards, stage: Stage, limit: int = 1 << 62) -> Cut:
-        """The children of a batch of polygons; stops after about ``limit`` children (see ``Cut.n_done``)."""
-        return self._run(pieces, guards, stage, limit, count_only=False)[0]
-
-    def count(self, pieces: Polytopes, guards: Guards, stage: Stage) -> tuple[int, IntArray, int]:
-        """How many children the polygons have together, which are doubtful (not counted), and how many are done."""
-        result, n_children = self._run(pieces, guards, stage, 1 << 62, count_only=True)
-        return n_children, result.doubtful, result.n_done
-
     def _run(self, pieces: Polytopes, guards: Guards, stage: Stage, limit: int, count_only: bool) -> tuple[Cut, int]:
         from hardmax.cells.engines.plane import _structures as layout
         from hardmax.cells.engines.plane._kernels import cut_polygons
 
         assert isinstance(pieces, Polygons)
-        rows = np.ascontiguousarray(padded(guards.coefficients, 3))
-        errors = np.zeros((len(rows), 3)) if guards.error is None else np.ascontiguousarray(padded(guards.error, 3))
         n = len(pieces)
         label_type = stage.label_dtype
-        doubtful = np.empty(n, dtype=np.int64)
+        doubtful, rows = np.empty(n, dtype=np.int64), guard_arrays(guards, 3)
         batch = layout.Pieces(pieces.vertex_start, pieces.corners, pieces.walls)
         choices = layout.Choices(
             stage.group_start, stage.group_size, stage.is_relu, stage.columns, stage.twin, stage.group_of_row
@@ -129,7 +113,7 @@ class PlaneEngine:
             output = layout.Output(parent, labels, start, corners, walls)
             settings = (self.certified, count_only, self._max_corners, self._pool)
             position, children, used, n_doubtful, status = cut_polygons(
-                position, batch, (rows, errors), choices, output, (doubtful, self.paused), settings,
+                position, batch, rows, choices, output, (doubtful, self.paused), settings,
                 None if self.only_relus else True,
             )  # fmt: skip
             n_children += children
@@ -159,12 +143,7 @@ class PlaneEngine:
         return Cut(parent, labels, Polygons.of(start, corners, walls), joined, position), n_children
 
     def settle(
-        self,
-        pieces: Polytopes,
-        index: int,
-        wall_row: Callable[[int], ObjectArray],
-        rows: ObjectArray,
-        stage: Stage,
+        self, pieces: Polytopes, index: int, wall_row: WallRow, rows: ObjectArray, stage: Stage
     ) -> tuple[NDArray[Any], Polygons]:
         """The children of one doubtful polygon, decided in rationals from its walls' exact equations."""
         exact = rebuild(pieces, index, wall_row)
@@ -175,18 +154,11 @@ class PlaneEngine:
         corners[:, :2] = plain.vertices
         assert plain.error is not None
         corners[:, 2] = plain.error
-        columns = {int(column): group for group, column in enumerate(stage.columns)}
         for child, (label, _) in enumerate(children):
             for edge in range(plain.vertex_start[child], plain.vertex_start[child + 1]):
-                wall = int(plain.walls[edge])
-                own = _stage_wall(wall, columns, label, rows, stage)
-                line = _within_floats(wall_row(wall) if own is None else own)
-                floats = [nearest_float(value) for value in line]
-                corners[edge, 3:6] = floats
-                corners[edge, 6:9] = [
-                    0.0 if rational(f) == v else relative_error(1) * abs(f) + UNDERFLOW
-                    for f, v in zip(floats, line, strict=True)
-                ]
+                line = _within_floats(row_of_child(int(plain.walls[edge]), label, rows, stage, wall_row))
+                rounded = [nearest(value.numerator, value.denominator) for value in map(fraction, line)]
+                corners[edge, 3:9] = np.array(rounded).T.reshape(-1)
         return labels.reshape(len(children), stage.n_choices), Polygons.of(plain.vertex_start, corners, plain.walls)
 
 
@@ -201,19 +173,3 @@ def _within_floats(line: ObjectArray) -> ObjectArray:
     largest = fraction(max(abs(value) for value in line))
     bits = largest.numerator.bit_length() - largest.denominator.bit_length()
     return np.asarray(line / rational(1 << bits)) if bits > _MOST_BITS else line
-
-
-def _stage_wall(
-    wall: int, columns: dict[int, int], label: Sequence[int], rows: ObjectArray, stage: Stage
-) -> ObjectArray | None:
-    """The inward line of a wall made by this very stage, or None if the wall is older."""
-    if wall < 0:
-        return None
-    column, rival = split_wall(wall)
-    group = columns.get(column)
-    if group is None:
-        return None
-    first = int(stage.group_start[group])
-    if stage.is_relu[group]:
-        return np.asarray(rows[:, first] if label[group] == 1 else -rows[:, first])
-    return np.asarray(rows[:, first + int(label[group])] - rows[:, first + rival])

@@ -7,7 +7,7 @@ number, so unbounded cells are cut as they are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
@@ -18,10 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.cells.domains import Domain
+from hardmax.cells.engines.contract import BatchEngine, WallRow, guard_arrays, row_of_child
 from hardmax.cells.engines.exact.polytopes import corner_numbers, incidence_words, nearest, rebuild, split
 from hardmax.cells.polytopes import Cut, Polytopes, domain_wall, joined_bits, joined_starts, split_wall
 from hardmax.errors import DomainError, ParameterError
-from hardmax.exact.rationals import fraction, rational
+from hardmax.exact.rationals import fraction
 from hardmax.exactness import FloatArray, IntArray, ObjectArray
 from hardmax.networks.slices.coefficients import Guards
 from hardmax.networks.slices.stages import Stage
@@ -52,6 +53,8 @@ class Solids(Polytopes):
     corners: FloatArray = None  # type: ignore[assignment]
     lines: FloatArray = None  # type: ignore[assignment]
     numbers: NDArray[np.uint32] | None = None
+    of_vertices = (*Polytopes.of_vertices, "corners", "numbers")
+    of_facets = (*Polytopes.of_facets, "lines")
 
     @classmethod
     def of(
@@ -80,27 +83,6 @@ class Solids(Polytopes):
             corners,
             lines,
             numbers,
-        )
-
-    def take(self, first: int, last: int) -> Solids:
-        """Polytopes first to last - 1."""
-        if (first, last) == (0, len(self)):
-            return self
-        begin, end = int(self.vertex_start[first]), int(self.vertex_start[last])
-        low, high = int(self.facet_start[first]), int(self.facet_start[last])
-        assert self.incidence is not None and self.error is not None
-        return Solids(
-            self.dim,
-            self.vertex_start[first : last + 1] - begin,
-            self.vertices[begin:end],
-            self.facet_start[first : last + 1] - low,
-            self.walls[low:high],
-            self.error[begin:end],
-            None if self.directions is None else self.directions[begin:end],
-            self.incidence[begin:end],
-            self.corners[begin:end],
-            self.lines[low:high],
-            None if self.numbers is None else self.numbers[begin:end],
         )
 
     @property
@@ -134,7 +116,7 @@ class Solids(Polytopes):
         )
 
 
-class SpaceEngine:
+class SpaceEngine(BatchEngine):
     """Cuts polytopes of a bounded domain or of all of space, in dimension two and up.
 
     ``certified``: signs are proved, and pieces where a sign stays doubtful are handed back. Otherwise values
@@ -182,59 +164,25 @@ class SpaceEngine:
             lines[::2, 0], lines[1::2, 0] = -low, high
         return Solids.of(dim, np.array([0, 1 << dim]), corners, bits, np.array([0, 2 * dim]), walls, lines)
 
-    def cut(self, pieces: Polytopes, guards: Guards, stage: Stage, limit: int = 1 << 62) -> Cut:
-        """The children of a batch of pieces; stops after about ``limit`` children (see ``Cut.n_done``)."""
-        return self._run(pieces, guards, stage, limit, count_only=False)[0]
-
-    def count(self, pieces: Polytopes, guards: Guards, stage: Stage) -> tuple[int, IntArray, int]:
-        """How many children the pieces have together, which are doubtful (not counted), and how many are done."""
-        result, n_children = self._run(pieces, guards, stage, 1 << 62, count_only=True)
-        return n_children, result.doubtful, result.n_done
-
     def settle(
-        self,
-        pieces: Polytopes,
-        index: int,
-        wall_row: Callable[[int], ObjectArray],
-        rows: ObjectArray,
-        stage: Stage,
+        self, pieces: Polytopes, index: int, wall_row: WallRow, rows: ObjectArray, stage: Stage
     ) -> tuple[NDArray[Any], Solids]:
         """The children of one doubtful piece, decided in rationals from its walls' exact equations."""
         children = split(rebuild(pieces, index, wall_row), rows, stage)
-        columns = {int(column): group for group, column in enumerate(stage.columns)}
-
-        def row_of(child: int, wall: int) -> Any:
-            if wall >= 0 and (group := columns.get(split_wall(wall)[0])) is not None:
-                first, label = int(stage.group_start[group]), children[child][0][group]
-                if stage.is_relu[group]:
-                    return rows[:, first]
-                return rows[:, first + label] - rows[:, first + split_wall(wall)[1]]
-            return self._domain_row(wall) if wall < 0 else wall_row(wall)
-
         labels = np.array([label for label, _ in children], dtype=stage.label_dtype)
-        solids = self._solids([polytope for _, polytope in children], row_of)
+        exact = [[row_of_child(wall, label, rows, stage, wall_row) for wall in part.walls] for label, part in children]
+        solids = self._solids([polytope for _, polytope in children], [row for part in exact for row in part])
         return labels.reshape(len(children), stage.n_choices), solids
 
-    def _domain_row(self, wall: int) -> Any:
-        """The exact row of a wall of the domain; on unbounded domains without its constant, which is M."""
-        axis, is_high = divmod(-1 - wall, 2)
-        row = np.full(self.dim + 1, rational(0), dtype=object)
-        row[1 + axis] = rational(-1 if is_high else 1)
-        if self._domain.low is not None and self._domain.high is not None:
-            row[0] = rational(float(self._domain.high[axis])) if is_high else -rational(float(self._domain.low[axis]))
-        return row
-
-    def _solids(self, polytopes: Sequence[Any], row_of: Callable[[int, int], Any]) -> Solids:
-        """Exact polytopes as floats; ``row_of(polytope, wall)`` gives the exact row of a wall."""
+    def _solids(self, polytopes: Sequence[Any], rows: Sequence[ObjectArray]) -> Solids:
+        """Exact polytopes as floats; ``rows`` are the exact rows of all their walls."""
         numbers, errors = corner_numbers(polytopes)
         parts = np.split(errors, 2, axis=1) if self._is_unbounded else [errors]
         steady = [np.zeros(len(numbers))] if self._is_unbounded else []
         corners = np.column_stack([numbers, *(part.max(axis=1) for part in parts), *steady])
-        walls = [(child, wall) for child, polytope in enumerate(polytopes) for wall in polytope.walls]
-        lines = np.zeros((len(walls), self.dim + 3))
-        for facet, (child, wall) in enumerate(walls):
-            exact = [fraction(value) for value in row_of(child, wall)]
-            rounded = [nearest(value.numerator, value.denominator) for value in exact]
+        lines = np.zeros((len(rows), self.dim + 3))
+        for facet, row in enumerate(rows):
+            rounded = [nearest(value.numerator, value.denominator) for value in map(fraction, row)]
             lines[facet, : len(rounded)] = [number for number, _ in rounded]
             lines[facet, -2] = rounded[0][1]
             lines[facet, -1] = max((error for _, error in rounded[1:]), default=0.0)
@@ -244,7 +192,7 @@ class SpaceEngine:
             corners,
             incidence_words(polytopes),
             np.cumsum([0, *(len(polytope.walls) for polytope in polytopes)]),
-            np.array([wall for _, wall in walls], dtype=np.int64),
+            np.array([wall for polytope in polytopes for wall in polytope.walls], dtype=np.int64),
             lines,
         )
 
@@ -313,22 +261,15 @@ class SpaceEngine:
         """Pieces, guards and mode as the kernel takes them."""
         from hardmax.cells.engines.space import _structures as layout
 
-        rows, errors = _all_terms(guards.coefficients, self.dim), guards.error
-        if errors is None or errors.shape[1] <= self.dim:
-            errors = np.zeros((len(rows), self.dim + 1))
-            if guards.error is not None:
-                errors[:, : guards.error.shape[1]] = guards.error
         corners = _with_steady(pieces, guards.sources) if self._is_unbounded else pieces.corners
         batch = layout.Pieces(
             pieces.vertex_start, corners, pieces.numbered, pieces.incidence, pieces.facet_start, pieces.walls,
             pieces.lines,
         )  # fmt: skip
         coordinates = 2 * self.dim if self._is_unbounded else self.dim
-        return (
-            batch,
-            layout.Guards(rows, errors, stage.table, stage.twin, stage.group_of_row, stage.first_relus),
-            layout.Mode(self.dim, coordinates, self._is_unbounded, self.certified, self.certified),
-        )
+        mode = layout.Mode(self.dim, coordinates, self._is_unbounded, self.certified, self.certified)
+        choices = (stage.table, stage.twin, stage.group_of_row, stage.first_relus)
+        return batch, layout.Guards(*guard_arrays(guards, self.dim + 1), *choices), mode
 
     def _expected(self, pieces: Solids, stage: Stage, limit: int) -> tuple[int, int]:
         """Children to have room for at first, and at most."""
@@ -433,12 +374,3 @@ def _checked_room(corners: int, width: int, dim: int) -> int:
             "hm.Plane or an hm.Segment, or draw samples with hm.sample_cells"
         )
     return corners
-
-
-def _all_terms(coefficients: NDArray[Any], dim: int) -> FloatArray:
-    """Coefficients (cell, dim + 1, row), padded with zeros where constants have only one term."""
-    missing = dim + 1 - coefficients.shape[1]
-    if missing:
-        zeros = np.zeros((coefficients.shape[0], missing, coefficients.shape[2]))
-        coefficients = np.concatenate([coefficients, zeros], axis=1)
-    return np.ascontiguousarray(coefficients, dtype=np.float64)
