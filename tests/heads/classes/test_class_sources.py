@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import hardmax as hm
-from hardmax.errors import FileFormatError, OperatorError, ParameterError, ShapeError
+from hardmax.errors import FileFormatError, OperatorError, ParameterError, ShapeError, WeightError
 from hardmax.heads.classes.sources import read_head
 
 pytestmark = pytest.mark.extras
@@ -517,6 +517,50 @@ def test_the_output_layer_of_a_torch_module_is_found_or_asked_for():
     assert hm.audit_classes(Two(), layer="right").n_dead == 1
 
 
+@pytest.mark.parametrize("kind", ["decoder and generator", "hidden fc", "own class", "embedding", "own matrix"])
+def test_a_hidden_layer_is_not_taken_for_the_output_by_its_name(kind):
+    """Of modules whose forward is not read, weights that are declared behind a layer may be those of the output."""
+    torch = pytest.importorskip("torch", reason="needs torch, which is not installed")
+    nn = torch.nn
+
+    class Cosine(nn.Linear):
+        pass
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            first, last = {
+                "decoder and generator": (("decoder", nn.Sequential(nn.Linear(2, 2))), ("generator", nn.Linear(2, 3))),
+                "hidden fc": (("fc", nn.Linear(2, 2)), ("last", nn.Linear(2, 3))),
+                "own class": (("embed", nn.Linear(2, 2)), ("out", Cosine(2, 3))),
+                "embedding": (("emb", nn.Embedding(4, 2)), ("conv", nn.Conv1d(2, 3, 1))),
+                "own matrix": (("a", nn.Linear(2, 2)), ("w", nn.Parameter(torch.zeros(2, 3)))),
+            }[kind]
+            setattr(self, *first)
+            setattr(self, *last)
+
+    with pytest.raises(
+        ParameterError, match=r"(layers may be the output; name one|may be a hidden one, .*; name it) with layer="
+    ):
+        hm.audit_classes(Model())
+    assert hm.audit_classes(Model(), layer=next(name for name, part in Model().named_modules()
+                                                if hasattr(part, "weight"))).n_classes in (2, 4)  # fmt: skip
+
+
+def test_weights_of_torch_layers_are_those_that_they_compute_with():
+    torch = pytest.importorskip("torch", reason="needs torch, which is not installed")
+    from torch.nn.utils import prune
+
+    layer = torch.nn.Linear(2, 3)
+    prune.random_unstructured(layer, "weight", amount=2)
+    layer.weight_orig.data.add_(1.0)  # as a step of training does; the layer's own weight is as it was
+    audited = hm.audit_classes(layer).weights
+    layer(torch.zeros(2))
+    np.testing.assert_array_equal(audited, layer.weight.detach().double().numpy())
+    with pytest.raises(WeightError, match="no numbers"):
+        hm.audit_classes(torch.nn.Linear(2, 3, device="meta"))
+
+
 def test_names_come_from_a_file_with_one_a_line(tmp_path):
     names = tmp_path / "dict.txt"
     names.write_text("x\ny\n", encoding="utf-8")
@@ -595,7 +639,8 @@ def test_a_layer_is_no_output_where_a_sequence_goes_on_with_what_changes_the_lar
     shifted = nn.BatchNorm1d(4).eval()
     shifted.bias.data[3] = 2.0
     assert nn.Sequential(rows, shifted)(torch.zeros(1, 2)).argmax() == 3  # the class without a cell
-    for behind in (shifted, nn.ReLU(), nn.Softmin(-1), nn.LSTM(4, 4), nn.Unflatten(1, (2, 2)), nn.Softmax(0)):
+    for behind in (shifted, nn.ReLU(), nn.Softmin(-1), nn.LSTM(4, 4), nn.Unflatten(1, (2, 2)), nn.Softmax(0),
+                   nn.LogSoftmax(-2), nn.Flatten(0)):  # fmt: skip
         for model in (nn.Sequential(rows, behind), nn.Sequential(nn.Sequential(nn.Linear(3, 2), rows), behind)):
             with pytest.raises(OperatorError, match=f"behind its last linear layer comes {type(behind).__name__}"):
                 hm.audit_classes(model)
