@@ -471,6 +471,50 @@ def test_weights_in_safetensors_are_found_by_their_names_bfloat16_included(tmp_p
     np.testing.assert_array_equal(tied.weights, 2 * WEIGHTS)
 
 
+def test_a_model_in_several_files_is_read_as_a_whole(tmp_path):
+    """The embedding of one part is no output where another part has one, nor a row without the bias beside it."""
+
+    def number(array):
+        return ("F32", list(array.shape), array.tobytes())
+
+    first, second = (tmp_path / f"model-0000{k}-of-00002.safetensors" for k in (1, 2))
+    table = np.ascontiguousarray(WEIGHTS[::-1])
+    _safetensors(first, {"model.embed_tokens.weight": number(table), "lm_head.bias": number(BIAS)})
+    _safetensors(second, {"lm_head.weight": number(WEIGHTS)})
+    for path in (first, second):
+        head = read_head(path, None, None, None)
+        np.testing.assert_array_equal(head.weights, WEIGHTS)
+        np.testing.assert_array_equal(head.bias, BIAS)
+    moved = tmp_path / "elsewhere"
+    moved.mkdir()
+    first.rename(moved / first.name)
+    with pytest.raises(FileFormatError, match="may lie in a file that is missing, one of model"):
+        read_head(second, None, None, None)
+    with pytest.raises(OperatorError, match="expected an output layer under one of its usual names"):
+        read_head(moved / first.name, None, None, None)
+    assert len(read_head(second, None, "lm_head", None).weights) == 3
+    (tmp_path / "model.safetensors.index.json").write_text('{"weight_map": {"lm_head.bias": "elsewhere"}}')
+    with pytest.raises(FileFormatError, match="may lie in a file that is missing"):
+        read_head(second, None, "lm_head", None)
+
+
+def test_a_gguf_model_in_several_files_is_read_as_a_whole(tmp_path):
+    gguf = pytest.importorskip("gguf", reason="needs gguf, which is not installed")
+    parts = [tmp_path / f"model-0000{k}-of-00002.gguf" for k in (1, 2)]
+    for path, name, rows in zip(parts, ("token_embd.weight", "output.weight"), (WEIGHTS[::-1], WEIGHTS), strict=True):
+        writer = gguf.GGUFWriter(path, "llama")
+        writer.add_tensor(name, np.ascontiguousarray(rows))
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+    for path in parts:
+        np.testing.assert_array_equal(read_head(path, None, None, None).weights, WEIGHTS)
+    parts[1].unlink()
+    with pytest.raises(OperatorError, match="expected an output layer under one of its usual names"):
+        read_head(parts[0], None, None, None)
+
+
 def test_an_embedding_serves_as_output_unless_the_configuration_says_otherwise(tmp_path):
     path = _safetensors(tmp_path / "m.safetensors", {"model.embed_tokens.weight": ("F32", [3, 2], WEIGHTS.tobytes())})
     np.testing.assert_array_equal(read_head(path, None, None, None).weights, WEIGHTS)
