@@ -156,13 +156,13 @@ class _Scores:
         if node.op in _SAME:
             return "", False
         if node.op in MOVES:
-            was_last = self._is_ordered(_along(self.ids, -1))
+            was_last = node.op == "Reshape" and self._is_ordered(_along(self.ids, -1))
             self.ids = self._moved(node)
-            if node.op == "Reshape" and was_last and not self._is_ordered(_along(self.ids, -1)):
+            if was_last and not self._is_ordered(_along(self.ids, -1)):
                 return "a Reshape that divides the classes", False
             if node.op in _SELECTIONS and not self._is_whole():
                 return f"a {node.op} that takes some of the classes", False
-            ordered = any(self._is_ordered(_along(self.ids, axis)) for axis in range(self.ids.ndim))
+            ordered = was_last or any(self._is_ordered(_along(self.ids, -1 - k)) for k in range(self.ids.ndim))
             return "" if ordered else f"a {node.op} that divides the classes", False
         if node.op == "Add" and self._sum([node]) is not None:
             self._add(node)
@@ -287,6 +287,8 @@ class _Scores:
         """Whether each row holds all classes of its places, each once."""
         if rows.shape[1] == 0 or rows.shape[1] % self.n:
             return False
+        if rows.shape[1] == self.n and (rows == rows[:, :1] + self.inner * np.arange(self.n, dtype=np.int32)).all():
+            return not self._classes(rows[:, 0]).any()  # one place, its classes in order
         places = np.sort(self._places(rows), axis=1).reshape(len(rows), -1, self.n)
         return bool((places == places[:, :, :1]).all() and (np.diff(np.sort(rows, axis=1), axis=1) > 0).all())
 
