@@ -10,6 +10,7 @@ import pytest
 import hardmax as hm
 from hardmax.errors import FileFormatError, OperatorError, ParameterError, ShapeError, WeightError
 from hardmax.heads.classes.sources import read_head
+from hardmax.heads.classes.sources.onnx_layers import onnx_bias
 
 pytestmark = pytest.mark.extras
 
@@ -329,6 +330,17 @@ def test_a_bias_that_is_no_constant_of_the_classes_is_not_taken_for_one(tmp_path
 
     with pytest.raises(OperatorError, match=f"got one through {kind}"):
         hm.audit_classes(_onnx(tmp_path / "m.onnx", build, dims=(3, 2) if kind == "Gemm" else (1, 2, 3)))
+
+
+@pytest.mark.parametrize("layer", [None, "W"])
+def test_a_bias_that_is_subtracted_is_read_and_not_repaired(tmp_path, layer):
+    def build(h):
+        return [h.make_node("MatMul", ["x", "W"], ["m"]), h.make_node("Sub", ["m", "b"], ["y"])], CONSTANTS
+
+    path = _onnx(tmp_path / "m.onnx", build)
+    np.testing.assert_array_equal(read_head(path, None, layer, None).bias, -BIAS)
+    with pytest.raises(OperatorError, match="no bias that could be changed"):
+        onnx_bias(path, layer)
 
 
 def test_factors_of_a_gemm_round_nothing(tmp_path):

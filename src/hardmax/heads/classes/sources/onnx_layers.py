@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import frexp
 from pathlib import Path
 
 import numpy as np
@@ -117,8 +118,8 @@ class _Graph:
                 if bias.size not in (1, bias.shape[-1]) or bias.size > len(rows):
                     return None  # it differs from input to input
                 bias = np.broadcast_to(bias.reshape(-1).astype(np.float64) * beta, len(rows))
-            if rows.dtype == np.float64 and (alpha, beta) != (1.0, 1.0):
-                return None  # products would be rounded; of shorter numbers none is
+            if rows.dtype == np.float64 and not {abs(frexp(alpha)[0]), abs(frexp(beta)[0])} <= {0.5}:
+                return None  # products by others than powers of two would be rounded; of shorter numbers none is
             rows = rows.astype(np.float64) * alpha
             return _Linear(node, inputs[0], inputs[1], rows, bias, inputs[2] if bias is not None else "")
         if node.op == "Conv":
@@ -184,10 +185,9 @@ class _Graph:
     def behind(self, layer: _Linear) -> list[OnnxNode]:
         """The sums and moves behind a layer, up to where another operation, or several, use what they give."""
         nodes, output = [], layer.node.outputs[0]
-        while len(users := self.users.get(output, [])) == 1 and (users[0].op == "Add" or users[0].op in MOVES):
-            if users[0].op == "Add" and self._scaled(users[0]) != output:
-                break
-            if users[0].inputs[0] != output and users[0].op != "Add":
+        sums = ("Add", "Sub")
+        while len(users := self.users.get(output, [])) == 1 and (users[0].op in sums or users[0].op in MOVES):
+            if (self._scaled(users[0]) if users[0].op in sums else users[0].inputs[0]) != output:
                 break
             nodes.append(users[0])
             output = users[0].outputs[0]
@@ -206,7 +206,7 @@ class _Graph:
         if layer.bias is not None:
             raise OperatorError(f"{node.where}: a second bias of the layer {layer.weight_name!r}; expected one")
         name = next(name for name in node.inputs if self.constant(name) is not None)
-        return replace(layer, bias=tail.bias, bias_name=name)
+        return replace(layer, bias=tail.bias, bias_name=name if node.op == "Add" else "")
 
     def scores_of(self, name: str) -> tuple[_Linear | None, str, Tail]:
         """The linear layer whose scores an output orders, or None and the operator at which the search ended.
@@ -228,18 +228,18 @@ class _Graph:
         return None, "an input of the model", Tail()
 
     def _scaled(self, node: OnnxNode) -> str | None:
-        """The varying operand of a sum with a constant, or of a product with a positive number."""
+        """The varying operand of a sum or difference with a constant, or of a product with a positive number."""
         first, second = self.constant(node.inputs[0]), self.constant(node.inputs[1])
         if (first is None) == (second is None):
             return None
         known = first if second is None else second
         varying = node.inputs[0] if first is None else node.inputs[1]
         assert known is not None
-        if node.op == "Add":  # as a bias it is read with the layer
-            return varying
-        if known.size != 1 or (node.op in ("Sub", "Div") and first is not None):
+        if node.op in ("Sub", "Div") and first is not None:
             return None
-        return varying if node.op == "Sub" or known.reshape(-1)[0] > 0 else None
+        if node.op in ("Add", "Sub"):  # as a bias it is read with the layer
+            return varying
+        return varying if known.size == 1 and known.reshape(-1)[0] > 0 else None
 
 
 def _scaled_integers(values: Array, zero: Array, scale: Array) -> Array:

@@ -164,14 +164,14 @@ class _Scores:
                 return f"a {node.op} that takes some of the classes", False
             ordered = was_last or any(self._is_ordered(_along(self.ids, -1 - k)) for k in range(self.ids.ndim))
             return "" if ordered else f"a {node.op} that divides the classes", False
-        if node.op == "Add" and self._sum([node]) is not None:
+        if self._sum([node]) is not None:
             self._add(node)
             return "", False
         if node.op in ("Add", "Sub", "Mul", "Div"):
             for name in node.inputs:
                 if (number := self.graph.constant(name)) is not None:
                     self._spread(number)
-            self.plain = self.plain and node.op == "Add"
+            self.plain = self.plain and node.op in ("Add", "Sub")
             return "", False
         self.plain = False
         if node.op == "ReduceMax":
@@ -223,17 +223,18 @@ class _Scores:
         return next((values.size for values in known if values is not None), None)
 
     def _sum(self, nodes: Sequence[OnnxNode]) -> OnnxNode | None:
-        """The first sum with more than one number."""
+        """The first sum or difference with more than one number."""
         for node in nodes:
-            if node.op == "Add":
+            if node.op in ("Add", "Sub"):
                 known = [self.graph.constant(name) for name in node.inputs]
                 if any(value is not None and value.size > 1 for value in known):
                     return node
         return None
 
     def _add(self, node: OnnxNode) -> None:
-        """Take a sum with a constant for the bias, where it adds one number to each class."""
+        """Take a sum or difference with a constant for the bias, where it adds one number to each class."""
         constant = next(value for name in node.inputs if (value := self.graph.constant(name)) is not None)
+        constant = -constant if node.op == "Sub" else constant
         self._spread(constant)
         added = np.broadcast_to(constant, self.ids.shape)
         bias = np.zeros(self.n, dtype=constant.dtype)
