@@ -90,12 +90,8 @@ def classes(
         check_target(out, force, endings=_ENDINGS, beside=[model, names, repair])
     check_target(repair, force, endings=(".onnx",), beside=[model, names])
     place = None if repair is None else _place(model, layer, repair, margin)
-    if folder is not None and max_seconds is not None:
-        raise ParameterError("--max-seconds is not for work in a folder (--out DIR): stop it, and it goes on later")
-    run: dict[str, Any] = {} if folder is None else {"out": folder, "on": running.resources()}
-    audit = audit_classes(
-        model, layer=layer, domain=_domain(domain), names=names, progress=not as_json, max_seconds=max_seconds, **run
-    )
+    how = {"max_seconds": max_seconds} if folder is None else _run(folder, running, max_seconds)
+    audit = audit_classes(model, layer=layer, domain=_domain(domain), names=names, progress=not as_json, **how)
     facts = _facts(audit, model, lifts)
     if out is not None and folder is None:
         _write(audit, facts, out, model)
@@ -104,6 +100,13 @@ def classes(
             facts["repair"] = _repaired(audit, place, margin, repair)
     tell(facts, as_json, lambda: _print(facts, out))
     return 0 if audit.n_undecided == 0 else 3
+
+
+def _run(folder: Path, running: Running, max_seconds: float | None) -> dict[str, Any]:
+    """How a run in a folder is done."""
+    if max_seconds is not None:
+        raise ParameterError("--max-seconds is not for work in a folder (--out DIR): stop it, and it goes on later")
+    return {"out": folder, "on": running.resources()}
 
 
 def _domain(text: str) -> Any:
