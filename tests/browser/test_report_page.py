@@ -297,6 +297,19 @@ def test_a_phone_shows_everything_within_its_width(page, lookup, screenshot):
     screenshot("report-phone")
 
 
+def test_names_of_classes_and_of_points_do_not_overlap_on_a_phone(page, lookup):
+    page.set_viewport_size({"width": 375, "height": 812})
+    _opened(page, lookup.path)
+    boxes = page.locator("#cell-map .marks text:not(.away)").evaluate_all(
+        "all => all.map(e => [e.textContent, e.getBoundingClientRect()])"
+        ".filter(([, r]) => r.width).map(([t, r]) => [t, r.left, r.right, r.top, r.bottom])"
+    )
+    assert len(boxes) > 5
+    for k, (name, left, right, top, bottom) in enumerate(boxes):
+        for other, a, b, c, d in boxes[:k]:
+            assert min(right, b) - max(left, a) < 2 or min(bottom, d) - max(top, c) < 3, (name, other)
+
+
 def test_print_shows_every_table_and_no_button(page, lookup, screenshot):
     _opened(page, lookup.path, media="print")
     assert page.locator("button:visible").count() == 0

@@ -100,7 +100,8 @@ def test_an_unknown_ending_is_refused_before_the_work(model, capsys, tmp_path, m
         (["--repair", "out.bin"], "expected a file ending in .onnx"),
         (["--repair", "out.onnx", "--margin", "0"], "--margin: expected a finite number above 0"),
         (["--repair", "out.onnx", "--margin", "nan"], "--margin: expected a finite number above 0"),
-        (["--domain", "ball"], "unknown domain"),
+        (["--domain", "ball"], "unknown domain 'ball'; expected all, nonnegative, sphere, box:LOW:HIGH or auto"),
+        (["--out", "out.folder.d/x", "--max-seconds", "3"], "--max-seconds is not for work in a folder"),
     ],
 )
 def test_what_cannot_be_done_is_refused_in_one_line(model, capsys, tmp_path, monkeypatch, arguments, words):

@@ -20,6 +20,7 @@ from hardmax.cli.parts.output import (
     write_text,
 )
 from hardmax.cli.parts.running import Running, is_folder
+from hardmax.errors import FileFormatError, ParameterError
 from hardmax.networks.files.opening import check_target, csv_text
 
 if TYPE_CHECKING:
@@ -89,10 +90,8 @@ def classes(
         check_target(out, force, endings=_ENDINGS, beside=[model, names, repair])
     check_target(repair, force, endings=(".onnx",), beside=[model, names])
     place = None if repair is None else _place(model, layer, repair, margin)
-    run: dict[str, Any] = {} if folder is None else {"out": folder, "on": running.resources()}
-    audit = audit_classes(
-        model, layer=layer, domain=_domain(domain), names=names, progress=not as_json, max_seconds=max_seconds, **run
-    )
+    how = {"max_seconds": max_seconds} if folder is None else _run(folder, running, max_seconds)
+    audit = audit_classes(model, layer=layer, domain=_domain(domain), names=names, progress=not as_json, **how)
     facts = _facts(audit, model, lifts)
     if out is not None and folder is None:
         _write(audit, facts, out, model)
@@ -103,12 +102,20 @@ def classes(
     return 0 if audit.n_undecided == 0 else 3
 
 
+def _run(folder: Path, running: Running, max_seconds: float | None) -> dict[str, Any]:
+    """How a run in a folder is done."""
+    if max_seconds is not None:
+        raise ParameterError("--max-seconds is not for work in a folder (--out DIR): stop it, and it goes on later")
+    return {"out": folder, "on": running.resources()}
+
+
 def _domain(text: str) -> Any:
     """A domain as it is typed: a word, or box:LOW:HIGH."""
-    from hardmax.errors import ParameterError
-
-    if not text.startswith("box:"):
+    if text in ("all", "nonnegative", "sphere", "auto"):
         return text
+    if not text.startswith("box:"):
+        known = "expected all, nonnegative, sphere, box:LOW:HIGH or auto"
+        raise ParameterError(f"--domain: unknown domain {text!r:.60}; {known}")
     try:
         _, low, high = text.split(":")
         return "box", float(low), float(high)
@@ -118,7 +125,6 @@ def _domain(text: str) -> Any:
 
 def _place(model: Path, layer: str | None, out: Path, margin: float) -> OnnxBias:
     """Where the file keeps the bias; what could not be repaired is refused before the audit."""
-    from hardmax.errors import FileFormatError, ParameterError
     from hardmax.heads.classes.repair import onnx_bias_of
 
     if not 0 < margin < float("inf"):

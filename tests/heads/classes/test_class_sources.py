@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import hardmax as hm
-from hardmax.errors import FileFormatError, OperatorError, ParameterError, ShapeError
+from hardmax.errors import FileFormatError, OperatorError, ParameterError, ShapeError, WeightError
 from hardmax.heads.classes.sources import read_head
+from hardmax.heads.classes.sources.onnx_layers import onnx_bias
 
 pytestmark = pytest.mark.extras
 
@@ -17,7 +18,7 @@ WEIGHTS = np.array([[1.0, 0.0], [-1.0, 0.0], [0.25, 0.0]], dtype=np.float32)  # 
 BIAS = np.array([0.5, 0.5, 0.0], dtype=np.float32)
 
 
-def _onnx(path, build, outputs=("y",), metadata=None, dims=("n", 2)):
+def _onnx(path, build, outputs=("y",), metadata=None, dims=("n", 2), opset=17):
     """An ONNX file: ``build(helper)`` gives nodes and constants; the input is x, of two features."""
     onnx = pytest.importorskip("onnx", reason="needs onnx, which is not installed")
     nodes, constants = build(onnx.helper)
@@ -28,7 +29,7 @@ def _onnx(path, build, outputs=("y",), metadata=None, dims=("n", 2)):
         [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in outputs],
         [onnx.numpy_helper.from_array(array, name) for name, array in constants.items()],
     )
-    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)], ir_version=8)
     onnx.helper.set_model_props(model, metadata or {})
     path.write_bytes(model.SerializeToString())
     return path
@@ -191,6 +192,109 @@ def test_what_orders_something_else_than_the_classes_is_refused(tmp_path, dims, 
         hm.audit_classes(_onnx(tmp_path / "m.onnx", build, dims=dims))
 
 
+SCORES = {
+    "rows": (lambda h: [h.make_node("MatMul", ["x", "W"], ["m"])], {"W": WEIGHTS.T.copy()}),
+    "columns": (lambda h: [h.make_node("MatMul", ["V", "x"], ["m"])], {"V": WEIGHTS}),
+    "picture": (lambda h: [h.make_node("Conv", ["x", "K"], ["m"])], {"K": WEIGHTS[:, :, None, None]}),
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "dims", "opset", "tail", "words"),
+    [
+        ("picture", (1, 2, 4, 3), 17, [("Reshape", {}, np.int64([12, 3])), ("ArgMax", {"axis": 1})], "another axis"),
+        ("picture", (1, 2, 4, 3), 17, [("Reshape", {}, np.int64([1, 3, -1])), ("ArgMax", {"axis": 1})], ""),
+        ("picture", ("n", 2, 4, 3), 17, [("Reshape", {}, np.int64([0, 0, -1])), ("ArgMax", {"axis": 1})], ""),
+        ("picture", (1, 2, 4, 3), 12, [("Softmax", {"axis": -1})], "Softmax along another axis"),
+        ("rows", (1, 1, 2), 17, [("Reshape", {}, np.int64([0, 3, -1]))], "a Reshape that divides"),
+        ("rows", ("n", 2), 17, [("Add", {}, np.float32([[[1.0]]])), ("ArgMax", {"axis": 1})], "along another axis"),
+        ("rows", ("n", 2), 17, [("Add", {}, np.float32([[[1.0]]])), ("ArgMax", {"axis": 2})], ""),
+        ("rows", ("n", 2), 17, [("GatherND", {}, np.int64([[0, 1]]))], "takes some of the classes"),
+        ("rows", ("n", "t", 2), 17, [("GatherND", {}, np.int64([[0, 1]]))], ""),
+        ("rows", ("n", 2), 17, [("Gather", {"axis": 1}, np.int64([2, 0, 1])), ("ArgMax", {"axis": 1})], "divides"),
+        ("rows", ("n", 2), 17, [("ReduceMax", {"axes": [1]}), ("ArgMax", {"axis": 0})], "ArgMax behind ReduceMax"),
+        ("rows", ("n", 2), 17, [("QuantizeLinear", {"axis": 1}, np.float32([1, 2, 1]))], "scales of their own"),
+        ("columns", (2, "n"), 17, [("Flatten", {}), ("ArgMax", {"axis": 1})], "ArgMax along another axis"),
+        ("columns", (2, "n"), 17, [("Flatten", {}), ("ArgMax", {"axis": 0})], ""),
+        ("columns", (2, "n"), 12, [("Softmax", {"axis": 1})], "Softmax along another axis"),
+        ("rows", (None, None, 2), 17, [("Squeeze", {}), ("ArgMax", {"axis": 1})], "another axis .* has no shape"),
+    ],
+)
+def test_scores_are_followed_through_whatever_moves_them(tmp_path, kind, dims, opset, tail, words):
+    """Files that onnxruntime runs: a shape that scrambles pixels, an axis that a sum adds, softmaxes of old opsets."""
+
+    def build(h):
+        nodes, constants = SCORES[kind][0](h), dict(SCORES[kind][1])
+        for k, (op, attributes, *constant) in enumerate(tail):
+            given = ["m" if k == 0 else f"t{k - 1}", *([f"c{k}"] if constant else [])]
+            nodes.append(h.make_node(op, given, ["y" if k == len(tail) - 1 else f"t{k}"], **attributes))
+            constants |= {f"c{k}": constant[0]} if constant else {}
+        return nodes, constants
+
+    path = _onnx(tmp_path / "m.onnx", build, dims=dims, opset=opset)
+    if words:
+        with pytest.raises(OperatorError, match=words):
+            hm.audit_classes(path)
+    else:
+        assert hm.audit_classes(path).live.tolist() == [True, True, False]
+
+
+def test_a_computed_reshape_is_followed_by_the_shapes_that_the_file_implies(tmp_path):
+    """Pixels put side by side as torch exports it: the batch is read from the shape, the channels are constant."""
+
+    def build(target, axis):
+        def nodes(h):
+            made = [
+                h.make_node("Conv", ["x", "K"], ["m"]),
+                h.make_node("Shape", ["m"], ["s"]),
+                h.make_node("Gather", ["s", "zero"], ["b"]),
+                h.make_node("Concat", ["b", "rest"], ["to"], axis=0),
+                h.make_node("Reshape", ["m", "to"], ["r"]),
+                h.make_node("ArgMax", ["r"], ["y"], axis=axis),
+            ]
+            return made, {"K": WEIGHTS[:, :, None, None], "zero": np.int64([0]), "rest": np.int64(target)}
+
+        return nodes
+
+    dims = ("n", 2, 4, 6)
+    assert hm.audit_classes(_onnx(tmp_path / "m.onnx", build([3, 24], 1), dims=dims)).n_dead == 1
+    with pytest.raises(OperatorError, match="ArgMax along another axis"):
+        hm.audit_classes(_onnx(tmp_path / "m.onnx", build([24, 3], 2), dims=dims))
+
+
+def test_an_operator_of_another_maker_is_not_taken_for_one_of_its_name(tmp_path):
+    def build(h):
+        return [*_tail(h, scores="t"), h.make_node("Softmax", ["t"], ["y"], domain="elsewhere")], CONSTANTS
+
+    with pytest.raises(OperatorError, match=r"through elsewhere\.Softmax"):
+        hm.audit_classes(_onnx(tmp_path / "m.onnx", build))
+
+
+def test_weights_that_the_file_rounds_are_audited_as_rounded(tmp_path):
+    """In binary16 the third row is the mean of the others; in binary32 it is not."""
+    onnx = pytest.importorskip("onnx", reason="needs onnx, which is not installed")
+    rows = np.float32([[1, 0], [-1, 0], [0, 1e-9]])
+    rounded = rows.astype(np.float16).astype(np.float32)
+
+    def cast(h):
+        down = h.make_node("Cast", ["W"], ["h"], to=onnx.TensorProto.FLOAT16)
+        up = h.make_node("Cast", ["h"], ["w"], to=onnx.TensorProto.FLOAT)
+        return [down, up, h.make_node("MatMul", ["x", "w"], ["y"])], {"W": rows.T.copy()}
+
+    np.testing.assert_array_equal(read_head(_onnx(tmp_path / "m.onnx", cast), None, None, None).weights, rounded)
+
+    def eighths(h):
+        made = h.make_node("DequantizeLinear", ["Q", "s"], ["w"])
+        return [made, h.make_node("MatMul", ["x", "w"], ["y"])], {"s": np.float32(2.0)}
+
+    path = _onnx(tmp_path / "q.onnx", eighths, opset=19)
+    model = onnx.load(path)
+    small = onnx.helper.make_tensor("Q", onnx.TensorProto.FLOAT8E4M3FN, [2, 3], [0.5, -0.5, 0.25, 0, 0, 0.125])
+    model.graph.initializer.append(small)
+    onnx.save(model, path)
+    np.testing.assert_array_equal(read_head(path, None, None, None).weights, [[1, 0], [-1, 0], [0.5, 0.25]])
+
+
 def test_classes_along_the_channels_of_a_convolution_are_followed(tmp_path):
     def build(axis):
         def nodes(h):
@@ -228,6 +332,17 @@ def test_a_bias_that_is_no_constant_of_the_classes_is_not_taken_for_one(tmp_path
         hm.audit_classes(_onnx(tmp_path / "m.onnx", build, dims=(3, 2) if kind == "Gemm" else (1, 2, 3)))
 
 
+@pytest.mark.parametrize("layer", [None, "W"])
+def test_a_bias_that_is_subtracted_is_read_and_not_repaired(tmp_path, layer):
+    def build(h):
+        return [h.make_node("MatMul", ["x", "W"], ["m"]), h.make_node("Sub", ["m", "b"], ["y"])], CONSTANTS
+
+    path = _onnx(tmp_path / "m.onnx", build)
+    np.testing.assert_array_equal(read_head(path, None, layer, None).bias, -BIAS)
+    with pytest.raises(OperatorError, match="no bias that could be changed"):
+        onnx_bias(path, layer)
+
+
 def test_factors_of_a_gemm_round_nothing(tmp_path):
     def build(h):
         return [h.make_node("Gemm", ["x", "W", "b"], ["y"], alpha=0.3, beta=0.7)], CONSTANTS
@@ -248,6 +363,11 @@ def test_factors_of_a_gemm_round_nothing(tmp_path):
         ([("Clip", {}), ("AveragePool", {"kernel_shape": [3, 3], "pads": [1] * 4, "count_include_pad": 1})],
          ("n", 1, 2, 2), ("box", 0.0, 2.0)),
         ([("Elu", {"alpha": -2.0})], ("n", 2), "nonnegative"),
+        ([("Swish", {"alpha": 0.5})], ("n", 2), "all"),
+        ([("LayerNormalization", {}), ("Gather", {"axis": 1})], ("n", 2), "all"),
+        ([("LayerNormalization", {}), ("Gather", {"axis": 1})], ("n", 2, 2), "ball"),
+        ([("LayerNormalization", {}), ("ReduceMean", {"axes": [2], "keepdims": 0})], ("n", 2, 2), "all"),
+        ([("LayerNormalization", {"axis": 1})], ("n", 2, 2), "all"),
     ],
 )  # fmt: skip
 def test_features_are_bounded_by_all_that_stands_in_front_of_them(tmp_path, front, dims, features):
@@ -256,11 +376,12 @@ def test_features_are_bounded_by_all_that_stands_in_front_of_them(tmp_path, fron
     def build(h):
         made, nodes = ["x"], []
         for k, (op, attributes) in enumerate(front):
-            given = {"LayerNormalization": ["x", "g"], "Concat": made[1:], "Clip": ["x", "one", "two"]}
+            given = {"LayerNormalization": ["x", "g"], "Concat": made[1:], "Clip": ["x", "one", "two"],
+                     "Gather": [*made[-1:], "turned"]}  # fmt: skip
             inputs = given.get(op, ["x"] if len(front) == 3 else made[-1:])
             nodes.append(h.make_node(op, inputs, [f"f{k}"], **attributes))
             made.append(f"f{k}")
-        extra = {"g": np.float32([1, 2]), "one": np.float32(1), "two": np.float32(2)}
+        extra = {"g": np.float32([1, 2]), "turned": np.int64([1, 0]), "one": np.float32(1), "two": np.float32(2)}
         return [*nodes, *_tail(h, made[-1])], {**CONSTANTS, **extra}
 
     found = read_head(_onnx(tmp_path / "m.onnx", build, dims=dims), None, None, None).features
@@ -362,6 +483,50 @@ def test_weights_in_safetensors_are_found_by_their_names_bfloat16_included(tmp_p
     np.testing.assert_array_equal(tied.weights, 2 * WEIGHTS)
 
 
+def test_a_model_in_several_files_is_read_as_a_whole(tmp_path):
+    """The embedding of one part is no output where another part has one, nor a row without the bias beside it."""
+
+    def number(array):
+        return ("F32", list(array.shape), array.tobytes())
+
+    first, second = (tmp_path / f"model-0000{k}-of-00002.safetensors" for k in (1, 2))
+    table = np.ascontiguousarray(WEIGHTS[::-1])
+    _safetensors(first, {"model.embed_tokens.weight": number(table), "lm_head.bias": number(BIAS)})
+    _safetensors(second, {"lm_head.weight": number(WEIGHTS)})
+    for path in (first, second):
+        head = read_head(path, None, None, None)
+        np.testing.assert_array_equal(head.weights, WEIGHTS)
+        np.testing.assert_array_equal(head.bias, BIAS)
+    moved = tmp_path / "elsewhere"
+    moved.mkdir()
+    first.rename(moved / first.name)
+    with pytest.raises(FileFormatError, match="may lie in a file that is missing, one of model"):
+        read_head(second, None, None, None)
+    with pytest.raises(OperatorError, match="expected an output layer under one of its usual names"):
+        read_head(moved / first.name, None, None, None)
+    assert len(read_head(second, None, "lm_head", None).weights) == 3
+    (tmp_path / "model.safetensors.index.json").write_text('{"weight_map": {"lm_head.bias": "elsewhere"}}')
+    with pytest.raises(FileFormatError, match="may lie in a file that is missing"):
+        read_head(second, None, "lm_head", None)
+
+
+def test_a_gguf_model_in_several_files_is_read_as_a_whole(tmp_path):
+    gguf = pytest.importorskip("gguf", reason="needs gguf, which is not installed")
+    parts = [tmp_path / f"model-0000{k}-of-00002.gguf" for k in (1, 2)]
+    for path, name, rows in zip(parts, ("token_embd.weight", "output.weight"), (WEIGHTS[::-1], WEIGHTS), strict=True):
+        writer = gguf.GGUFWriter(path, "llama")
+        writer.add_tensor(name, np.ascontiguousarray(rows))
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+    for path in parts:
+        np.testing.assert_array_equal(read_head(path, None, None, None).weights, WEIGHTS)
+    parts[1].unlink()
+    with pytest.raises(OperatorError, match="expected an output layer under one of its usual names"):
+        read_head(parts[0], None, None, None)
+
+
 def test_an_embedding_serves_as_output_unless_the_configuration_says_otherwise(tmp_path):
     path = _safetensors(tmp_path / "m.safetensors", {"model.embed_tokens.weight": ("F32", [3, 2], WEIGHTS.tobytes())})
     np.testing.assert_array_equal(read_head(path, None, None, None).weights, WEIGHTS)
@@ -406,6 +571,50 @@ def test_the_output_layer_of_a_torch_module_is_found_or_asked_for():
     with pytest.raises(ParameterError, match=r"left \(2 x 2\), right \(3 x 2\)"):
         hm.audit_classes(Two())
     assert hm.audit_classes(Two(), layer="right").n_dead == 1
+
+
+@pytest.mark.parametrize("kind", ["decoder and generator", "hidden fc", "own class", "embedding", "own matrix"])
+def test_a_hidden_layer_is_not_taken_for_the_output_by_its_name(kind):
+    """Of modules whose forward is not read, weights that are declared behind a layer may be those of the output."""
+    torch = pytest.importorskip("torch", reason="needs torch, which is not installed")
+    nn = torch.nn
+
+    class Cosine(nn.Linear):
+        pass
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            first, last = {
+                "decoder and generator": (("decoder", nn.Sequential(nn.Linear(2, 2))), ("generator", nn.Linear(2, 3))),
+                "hidden fc": (("fc", nn.Linear(2, 2)), ("last", nn.Linear(2, 3))),
+                "own class": (("embed", nn.Linear(2, 2)), ("out", Cosine(2, 3))),
+                "embedding": (("emb", nn.Embedding(4, 2)), ("conv", nn.Conv1d(2, 3, 1))),
+                "own matrix": (("a", nn.Linear(2, 2)), ("w", nn.Parameter(torch.zeros(2, 3)))),
+            }[kind]
+            setattr(self, *first)
+            setattr(self, *last)
+
+    with pytest.raises(
+        ParameterError, match=r"(layers may be the output; name one|may be a hidden one, .*; name it) with layer="
+    ):
+        hm.audit_classes(Model())
+    assert hm.audit_classes(Model(), layer=next(name for name, part in Model().named_modules()
+                                                if hasattr(part, "weight"))).n_classes in (2, 4)  # fmt: skip
+
+
+def test_weights_of_torch_layers_are_those_that_they_compute_with():
+    torch = pytest.importorskip("torch", reason="needs torch, which is not installed")
+    from torch.nn.utils import prune
+
+    layer = torch.nn.Linear(2, 3)
+    prune.random_unstructured(layer, "weight", amount=2)
+    layer.weight_orig.data.add_(1.0)  # as a step of training does; the layer's own weight is as it was
+    audited = hm.audit_classes(layer).weights
+    layer(torch.zeros(2))
+    np.testing.assert_array_equal(audited, layer.weight.detach().double().numpy())
+    with pytest.raises(WeightError, match="no numbers"):
+        hm.audit_classes(torch.nn.Linear(2, 3, device="meta"))
 
 
 def test_names_come_from_a_file_with_one_a_line(tmp_path):
@@ -486,7 +695,8 @@ def test_a_layer_is_no_output_where_a_sequence_goes_on_with_what_changes_the_lar
     shifted = nn.BatchNorm1d(4).eval()
     shifted.bias.data[3] = 2.0
     assert nn.Sequential(rows, shifted)(torch.zeros(1, 2)).argmax() == 3  # the class without a cell
-    for behind in (shifted, nn.ReLU(), nn.Softmin(-1), nn.LSTM(4, 4), nn.Unflatten(1, (2, 2)), nn.Softmax(0)):
+    for behind in (shifted, nn.ReLU(), nn.Softmin(-1), nn.LSTM(4, 4), nn.Unflatten(1, (2, 2)), nn.Softmax(0),
+                   nn.LogSoftmax(-2), nn.Flatten(0)):  # fmt: skip
         for model in (nn.Sequential(rows, behind), nn.Sequential(nn.Sequential(nn.Linear(3, 2), rows), behind)):
             with pytest.raises(OperatorError, match=f"behind its last linear layer comes {type(behind).__name__}"):
                 hm.audit_classes(model)

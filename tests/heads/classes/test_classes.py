@@ -131,6 +131,12 @@ def test_a_row_on_or_a_last_place_off_the_hull_is_told_apart(seed, step):
     _assert_evidence(audit)
 
 
+def test_lifts_on_a_ball_do_not_warn_where_rows_are_so_small_that_squares_of_queries_overflow():
+    rows = np.array([[3.0], [1.0], [-1.0], [-2.5], [0.5]]) * 1e-160
+    audit = hm.audit_classes(rows, [2.0, 1.0, -2.0, 2.0, 1.0], domain=("ball", 0.5, 2.0**-40))
+    assert audit.dead[1] and 1.0 <= audit.lift(1).high < 1.0 + 1e-9
+
+
 @given(_heads((1.0, 1 / 3)), st.integers(0, 6))
 @example((np.array([[1.0], [-1.0], [0.0]]), np.array([-0.5, -0.5, 0.0])), 6)  # inside the sphere, which is two points
 @example((np.array([[0.0, 1.0], [0.0, -1.0], [0.0, 0.0]]), np.zeros(3)), 5)

@@ -126,8 +126,9 @@ def project(
         chosen = np.concatenate([chosen[multipliers > 0] if len(chosen) > 4 * problem.dim + 40 else chosen, above])
         with np.errstate(all="ignore"):
             found, multipliers = nearest_in_floats(rows[chosen] - rows[row], bias[row] + growth - bias[chosen], centre)
+            is_far = found is None or np.sqrt(np.square(found - centre).sum()) > problem.domain.radius * enough
         used = multipliers > 0
-        if found is None or np.sqrt(np.square(found - centre).sum()) > problem.domain.radius * enough:
+        if found is None or is_far:
             return chosen[used], multipliers[used], found
         point = found
     return chosen[:0], multipliers[:0], None

@@ -211,7 +211,10 @@ def _checked_width(layer: PageLayer, width: int) -> int:
         readout = layer.get("readout")
         after = units if readout is None else len(readout)
     if after > MOST_COORDINATES:
-        raise ShapeError(f"the explorer draws at most {MOST_COORDINATES} coordinates between layers, got {after}")
+        raise ShapeError(
+            f"the explorer draws at most {MOST_COORDINATES} coordinates between layers, got {after}; "
+            "`hardmax report` draws cells of any network"
+        )
     return after
 
 

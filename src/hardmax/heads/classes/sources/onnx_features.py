@@ -31,6 +31,9 @@ class Graph(Protocol):
 
     maker: Mapping[str, OnnxNode]
 
+    @property
+    def shapes(self) -> Mapping[str, tuple[int | str | None, ...]]: ...
+
     def constant(self, name: str) -> Array | None: ...
 
 
@@ -45,7 +48,7 @@ def _bounded(graph: Graph, name: str, axis: int | None, padded: bool, known: dic
     put around them (``padded``), these count among the features."""
     while (node := graph.maker.get(name)) is not None:
         if node.op in MOVES or node.op in _AVERAGES:
-            name, axis, padded = node.inputs[0], _axis_before(node, axis), padded or node.op == "AveragePool"
+            name, axis, padded = node.inputs[0], _axis_before(graph, node, axis), padded or node.op == "AveragePool"
         elif node.op == "Concat":
             return _joined(graph, node, padded, known)
         elif node.op in ("LayerNormalization", "RMSNormalization"):
@@ -59,9 +62,11 @@ def _bounded(graph: Graph, name: str, axis: int | None, padded: bool, known: dic
     return _NOTHING
 
 
-def _axis_before(node: OnnxNode, axis: int | None) -> int | None:
-    """The axis of the features in what a node moves or averages; None where it is not known."""
+def _axis_before(graph: Graph, node: OnnxNode, axis: int | None) -> int | None:
+    """The axis of the features in what a node moves or averages; None where it is not known, or others were taken."""
     if axis is None or (node.op in _AVERAGES and node.op not in _MEANS):
+        return None
+    if node.op in ("Slice", "Gather", "GatherND", "ReduceMean") and not _spares_last(graph, node):
         return None
     if node.op == "Transpose":
         order = node.attributes.get("perm")
@@ -71,6 +76,22 @@ def _axis_before(node: OnnxNode, axis: int | None) -> int | None:
         return before - len(order) if before == len(order) - 1 else before
     keeps = node.op in ("Identity", "Cast", "CastLike", "Dropout", "GlobalAveragePool")
     return axis if keeps or axis == -1 else None
+
+
+def _spares_last(graph: Graph, node: OnnxNode) -> bool:
+    """Whether a selection or mean is known to act on other axes than the last."""
+    rank = len(graph.shapes.get(node.inputs[0], ()))
+    if node.op == "GatherND":
+        indices = graph.constant(node.inputs[1])
+        deep = (graph.shapes.get(node.inputs[1]) or (None,))[-1] if indices is None else indices.shape[-1]
+        return isinstance(deep, int) and deep + int(node.attributes.get("batch_dims", 0)) < rank
+    axes: Any = node.attributes.get("axis", 0) if node.op == "Gather" else node.attributes.get("axes")
+    place = 3 if node.op == "Slice" else 1
+    if axes is None and len(node.inputs) > place and node.inputs[place]:
+        axes = graph.constant(node.inputs[place])
+    return axes is not None and all(
+        axis < -1 if axis < 0 else axis < rank - 1 for axis in np.asarray(axes).reshape(-1).tolist()
+    )
 
 
 def _joined(graph: Graph, node: OnnxNode, padded: bool, known: dict[str, Bounded]) -> Bounded:
@@ -94,7 +115,7 @@ def _box(graph: Graph, node: OnnxNode) -> tuple[float, float, str] | None:
         return 0.0, inf, node.op
     if node.op == "Elu":
         return min(0.0, -float(node.attributes.get("alpha", 1.0))), inf, node.op
-    if node.op in BOXES:
+    if node.op in BOXES and (node.op != "Swish" or node.attributes.get("alpha", 1.0) == 1.0):
         return (*BOXES[node.op], node.op)
     if node.op == "Clip":
         return _clipped(graph, node)
@@ -144,7 +165,9 @@ def _normed(graph: Graph, node: OnnxNode, axis: int) -> Bounded:
     shift = graph.constant(node.inputs[2]) if len(node.inputs) > 2 and node.inputs[2] else None
     if gain is None or gain.ndim != 1:
         return "all", f"a {node.op} whose gain is computed", None
-    if axis != -1 or (len(node.inputs) > 2 and node.inputs[2] and (shift is None or shift.shape != gain.shape)):
+    rank = len(graph.shapes.get(node.inputs[0], ()))
+    is_last = axis == -1 and node.attributes.get("axis", -1) in (-1, rank - 1)
+    if not is_last or (len(node.inputs) > 2 and node.inputs[2] and (shift is None or shift.shape != gain.shape)):
         return "all", f"a {node.op} over another axis", None
     radius = sqrt(len(gain))
     radius = radius if Fraction(radius) ** 2 >= len(gain) else nextafter(radius, inf)

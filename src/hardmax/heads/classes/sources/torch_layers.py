@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardmax.errors import OperatorError, ParameterError
+from hardmax.errors import OperatorError, ParameterError, WeightError
 from hardmax.heads.classes.sources.head import (
     BOXES,
     FINAL_BIAS,
@@ -69,6 +69,11 @@ def torch_head(module: Any, layer: str | None) -> ClassHead:
     if not linears:
         raise OperatorError(f"{where}: expected a module with a linear output layer, found no linear layer in it")
     several = found or linears
+    if len(several) == 1:
+        raise ParameterError(
+            f"{where}: the linear layer found may be a hidden one, since other weights stand behind or around it; "
+            f"name it with layer= if it is the output: {_listed(several)}"
+        )
     raise ParameterError(f"{where}: {len(several)} layers may be the output; name one with layer=: {_listed(several)}")
 
 
@@ -81,7 +86,8 @@ def _output(module: Any, linears: dict[str, Any]) -> dict[str, Any]:
     if part is not None and _is_linear(part):
         name = next((name for name, other in linears.items() if other is part), "output embeddings")
         return {name: part}
-    usual = {}
+    linears = {key: other for key, other in linears.items() if type(other).__name__ != "Embedding"}
+    usual: dict[str, Any] = {}
     for name in _USUAL:
         inside = {key: other for key, other in linears.items() if key == name or key.startswith(f"{name}.")}
         if inside:
@@ -96,11 +102,22 @@ def _output(module: Any, linears: dict[str, Any]) -> dict[str, Any]:
     if usual:
         labels = getattr(getattr(module, "config", None), "num_labels", None)
         fitting = {key: other for key, other in usual.items() if len(other.weight) == labels}
-        return fitting if len(fitting) == 1 else usual
-    if type(module).__name__ == "Sequential" and linears:
+        if len(fitting) == 1:
+            return fitting
+    elif type(module).__name__ == "Sequential" and linears:
         last = list(linears)[-1]
         return {last: linears[last]}
-    return linears if len(linears) == 1 else {}
+    found = usual or (linears if len(linears) == 1 else {})
+    return {} if len(found) == 1 and _has_more(module, *found) else found
+
+
+def _has_more(module: Any, name: str) -> bool:
+    """Whether a module declares weights behind those of a layer, or around it: then the layer may be a hidden one."""
+    names = [key for key, _ in module.named_modules()]
+    behind = {key for key in names[names.index(name) + 1 :] if not key.startswith(f"{name}.")}
+    around = {""} | {name[:k] for k, letter in enumerate(name) if letter == "."}
+    owners = ((path.rpartition(".")[0], value.ndim) for path, value in module.named_parameters())
+    return any((key in behind and ndim > 1) or (key in around and ndim == 2) for key, ndim in owners)
 
 
 def _refuse_behind(module: Any, part: Any, where: str) -> None:
@@ -109,7 +126,8 @@ def _refuse_behind(module: Any, part: Any, where: str) -> None:
         steps = list(sequence) if type(sequence).__name__ == "Sequential" else []
         place = next((k for k, step in enumerate(steps) if any(inner is part for inner in step.modules())), len(steps))
         for step in steps[place + 1 :]:
-            if type(step).__name__ not in _KEEPING or getattr(step, "dim", None) == 0:  # along the inputs
+            axis = getattr(step, "dim", getattr(step, "start_dim", None))
+            if type(step).__name__ not in _KEEPING or not (axis is None or axis == -1 or axis > 0):  # along the inputs
                 raise OperatorError(
                     f"{where}: behind its last linear layer comes {type(step).__name__}, which may make another class "
                     "the largest; expected a linear layer at the end. Name the layer to be asked about with layer=, or "
@@ -127,7 +145,7 @@ def _fronted(head: ClassHead, module: Any, part: Any) -> ClassHead:
         place = next((k for k, step in enumerate(steps) if step is part), 0)
         before = [step for step in steps[:place] if type(step).__name__ not in _TRANSPARENT]
         kind = type(before[-1]).__name__ if before else ""
-        if kind in _POSITIVE:
+        if kind in _POSITIVE and getattr(before[-1], "beta", 1) > 0:
             return replace(head, features="nonnegative", reason=f"features after {kind}")
         if kind in _ACTIVATIONS:
             low, high = BOXES[_ACTIVATIONS[kind] or kind]
@@ -148,7 +166,7 @@ def _read(part: Any, where: str, module: Any) -> ClassHead:
         )
     if any(type(one).__name__ == "MobileBertLMPredictionHead" and one.decoder is part for one in module.modules()):
         raise OperatorError(f"{where}: {IN_TWO_PARTS}")
-    weights, bias = _numbers(part.weight), getattr(part, "bias", None)
+    weights, bias = _numbers(_weight(part), where), getattr(part, "bias", None)
     if bias is None:  # some models (ESM) keep the bias beside the layer
         around = [one for one in module.modules() if any(child is part for child in one.children())]
         beside = [getattr(one, "bias", None) for one in around if one is not module]
@@ -159,13 +177,26 @@ def _read(part: Any, where: str, module: Any) -> ClassHead:
     names = None
     if isinstance(labels, dict) and len(labels) == len(weights):
         names = [str(labels.get(i, i)) for i in range(len(weights))]
-    added, last = None if bias is None else _numbers(bias), getattr(module, FINAL_BIAS, None)
+    added, last = None if bias is None else _numbers(bias, where), getattr(module, FINAL_BIAS, None)
     if last is not None and last.numel() == len(weights):
-        added = _numbers(last).reshape(-1) + (0.0 if added is None else added)
+        added = _numbers(last, where).reshape(-1) + (0.0 if added is None else added)
     return arrays_head(weights, added, names, where)
 
 
-def _numbers(tensor: Any) -> NDArray[np.float64]:
+def _weight(part: Any) -> Any:
+    """The weight that a layer computes with; older normalisations and pruning compute it anew whenever it is called."""
+    for hook in part._forward_pre_hooks.values():
+        if "weight" in (getattr(hook, "name", ""), getattr(hook, "_tensor_name", "")):
+            kind = type(hook).__name__
+            more = {"do_power_iteration": False} if kind == "SpectralNorm" else {}
+            return hook.apply_mask(part) if hasattr(hook, "apply_mask") else hook.compute_weight(part, **more)
+    return part.weight
+
+
+def _numbers(tensor: Any, where: str) -> NDArray[np.float64]:
+    if tensor.is_meta or tensor.is_complex():
+        what = "no numbers (device meta); load them first" if tensor.is_meta else "complex numbers, expected real ones"
+        raise WeightError(f"{where} has {what}")
     return np.asarray(tensor.detach().cpu().double().numpy())
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Sequence
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,7 @@ TIED_NAMES = ("embed_tokens.weight", "word_embeddings.weight", "wte.weight", "to
               "token_embd.weight", "tokens_embed.weight", "embed_in.weight", "transformer.w.weight",
               "transformer.embeddings.weight", "transformer.word_embedding.weight")  # fmt: skip
 _MOST_HEADER = 100_000_000
+_MOST_PARTS = 10_000  # of one model
 _TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 
 
@@ -70,11 +72,55 @@ def _listed(shapes: dict[str, Sequence[int]], names: list[str]) -> str:
     return listed_layers((name, shapes[name]) for name in names)
 
 
+def _parts(path: Path) -> tuple[list[Path], str]:
+    """The files of a model of which ``path`` is one (name-00001-of-00004), and what is missing of them, in words."""
+    found = re.fullmatch(r"(.+)-(\d+)-of-(\d+)(\.\w+)", path.name)
+    if found is None or int(found[3]) > _MOST_PARTS:
+        return [path], ""
+    digits, total = len(found[2]), int(found[3])
+    names = [f"{found[1]}-{k:0{digits}d}-of-{found[3]}{found[4]}" for k in range(1, total + 1)]
+    files = [path.parent / name for name in names]
+    missing = [file.name for file in files if not file.is_file()]
+    return [file for file in files if file.is_file()], ", ".join(missing[:3])
+
+
 # --- safetensors -----------------------------------------------------------------------------------
 
 
-def safetensors_head(path: Path, layer: str | None) -> ClassHead:
-    """The output layer in a .safetensors file; only its own bytes are read, bfloat16 included."""
+class _Stored(NamedTuple):
+    """Where a tensor lies: its file, type, shape, and the first and last of its bytes behind the header."""
+
+    path: Path
+    kind: str
+    shape: list[int]
+    offsets: list[int]
+    start: int  # of the bytes behind the header
+    size: int  # of the file
+
+    def numbers(self, name: str) -> NDArray[np.float64]:
+        where = self.path.name
+        if self.kind not in _TYPES:
+            raise OperatorError(f"{where}: {name} is stored as {self.kind}; expected one of {', '.join(_TYPES)}")
+        dtype = np.dtype(_TYPES[self.kind])
+        begin, end = self.offsets if len(self.offsets) == 2 else (0, -1)
+        count = (end - begin) // dtype.itemsize
+        if (
+            min([begin, *self.shape], default=0) < 0
+            or end > self.size - self.start
+            or int(np.prod(self.shape, dtype=object)) != count
+            or count * dtype.itemsize != end - begin
+        ):
+            raise FileFormatError(f"{where}: {name} of shape {self.shape} does not fit its bytes {begin} to {end}")
+        with open_file(self.path) as file:
+            file.seek(self.start + begin)
+            values = np.frombuffer(file.read(end - begin), dtype)
+        if self.kind == "BF16":
+            values = (values.astype("<u4") << 16).view("<f4")
+        return values.reshape(self.shape).astype(np.float64)
+
+
+def _stored(path: Path) -> dict[str, _Stored]:
+    """The tensors of one .safetensors file, by their names."""
     where = path.name
     with open_file(path) as file:
         size = os.fstat(file.fileno()).st_size
@@ -83,49 +129,59 @@ def safetensors_head(path: Path, layer: str | None) -> ClassHead:
             raise FileFormatError(f"{where}: expected a .safetensors file, got a header of {length} bytes in {size}")
         with refusing(FileFormatError, f"{where}: a damaged header of a .safetensors file"):
             header = json.loads(file.read(length))
-            entries = {
-                name: (str(entry["dtype"]), [int(n) for n in entry["shape"]], [int(n) for n in entry["data_offsets"]])
+            return {
+                name: _Stored(
+                    path,
+                    str(entry["dtype"]),
+                    [int(n) for n in entry["shape"]],
+                    [int(n) for n in entry["data_offsets"]],
+                    8 + length,
+                    size,
+                )
                 for name, entry in header.items()
                 if name != "__metadata__"
             }
 
-        def read(name: str) -> NDArray[np.float64]:
-            kind, shape, offsets = entries[name]
-            if kind not in _TYPES:
-                raise OperatorError(f"{where}: {name} is stored as {kind}; expected one of {', '.join(_TYPES)}")
-            dtype = np.dtype(_TYPES[kind])
-            begin, end = offsets if len(offsets) == 2 else (0, -1)
-            entries_in_file = (end - begin) // dtype.itemsize
-            if (
-                min([begin, *shape], default=0) < 0
-                or end > size - 8 - length
-                or int(np.prod(shape, dtype=object)) != (entries_in_file)
-                or entries_in_file * dtype.itemsize != end - begin
-            ):
-                raise FileFormatError(f"{where}: {name} of shape {shape} does not fit its bytes {begin} to {end}")
-            file.seek(8 + length + begin)
-            values = np.frombuffer(file.read(end - begin), dtype)
-            if kind == "BF16":
-                values = (values.astype("<u4") << 16).view("<f4")
-            return values.reshape(shape).astype(np.float64)
 
-        config = _beside(path, "config.json")
-        shapes: dict[str, Sequence[int]] = {name: shape for name, (_, shape, _) in entries.items()}
-        name = chosen_tensor(shapes, layer, where, _scores_words(config))
-        if layer is None and str(config.get("architectures")).startswith("['Chameleon"):
-            raise OperatorError(f"{where}: {HIDES_WORDS}")
-        other = f"{name.removesuffix('.weight')}.bias"
-        rows, bias = read(name), read(other) if other in entries else None
-        if bias is None and name.endswith(TIED_NAMES) and "cls.predictions.dense.weight" in entries:
-            raise OperatorError(f"{where}: {IN_TWO_PARTS}")
-        if bias is None and name.endswith((*TIED_NAMES, "decoder.weight")):
-            fitting = (
-                key for key, (_, shape, _) in entries.items() if key.endswith("bias") and prod(shape) == len(rows)
-            )
-            bias = _one_bias({key: read(key).reshape(-1) for key in fitting}, where)
-        elif FINAL_BIAS in entries and prod(entries[FINAL_BIAS][1]) == len(rows):
-            bias = read(FINAL_BIAS).reshape(-1) + (0.0 if bias is None else bias)
-    return arrays_head(rows, bias, _known_names(path, config, len(rows)), f"{where}: layer {name!r}")
+def safetensors_head(path: Path, layer: str | None) -> ClassHead:
+    """The output layer in a .safetensors file, bfloat16 included, or in those of a model of which it is one.
+
+    Only its own bytes are read.
+    """
+    where = path.name
+    files, missing = _parts(path)
+    entries = {name: tensor for file in files for name, tensor in _stored(file).items()}
+    config = _beside(path, "config.json")
+    shapes: dict[str, Sequence[int]] = {name: tensor.shape for name, tensor in entries.items()}
+    name = chosen_tensor(shapes, layer, where, _scores_words(config) and not missing)
+    if layer is None and str(config.get("architectures")).startswith("['Chameleon"):
+        raise OperatorError(f"{where}: {HIDES_WORDS}")
+    other = f"{name.removesuffix('.weight')}.bias"
+    rows, bias = entries[name].numbers(name), entries[other].numbers(other) if other in entries else None
+    if bias is None and missing and _bias_elsewhere(path, entries, other, layer is None):
+        raise FileFormatError(
+            f"{where}: the bias of {name} may lie in a file that is missing, one of {missing}; put them beside it, or "
+            "name a layer without bias with layer="
+        )
+    if bias is None and name.endswith(TIED_NAMES) and "cls.predictions.dense.weight" in entries:
+        raise OperatorError(f"{where}: {IN_TWO_PARTS}")
+    if bias is None and name.endswith((*TIED_NAMES, "decoder.weight")):
+        fitting = [key for key, shape in shapes.items() if key.endswith("bias") and prod(shape) == len(rows)]
+        bias = _one_bias({key: entries[key].numbers(key).reshape(-1) for key in fitting}, where)
+    elif FINAL_BIAS in entries and prod(shapes[FINAL_BIAS]) == len(rows):
+        bias = entries[FINAL_BIAS].numbers(FINAL_BIAS).reshape(-1) + (0.0 if bias is None else bias)
+    return arrays_head(rows, bias, _known_names(path, config, len(rows)), f"{entries[name].path.name}: layer {name!r}")
+
+
+def _bias_elsewhere(path: Path, entries: dict[str, _Stored], name: str, otherwise: bool) -> bool:
+    """Whether the table beside the files of a model names a bias of the layer, or of all scores, that is not there.
+
+    Without a table, ``otherwise``.
+    """
+    table = _beside(path, f"{path.name.rpartition('-of-')[0].rpartition('-')[0]}.safetensors.index.json")
+    named = table.get("weight_map")
+    biases = {name, FINAL_BIAS, "cls.predictions.bias", "lm_head.bias"} - set(entries)
+    return any(bias in named for bias in biases) if isinstance(named, dict) else otherwise
 
 
 def _scores_words(config: dict[str, Any]) -> bool:
@@ -178,12 +234,16 @@ def _known_names(path: Path, config: dict[str, Any], n: int) -> list[str] | None
 
 
 def gguf_head(path: Path, layer: str | None) -> ClassHead:
-    """The output layer in a .gguf file, dequantized, with the vocabulary that the file carries."""
+    """The output layer in a .gguf file, or in those of a model in parts, dequantized, with its vocabulary."""
     where = shown(path.name)
-    fields, tensors = read_gguf(path)
+    files, missing = _parts(path)
+    read_files = [read_gguf(file) for file in files]
+    fields = {key: value for own, _ in reversed(read_files) for key, value in own.items()}  # those of the first count
+    tensors = {key: tensor for _, own in read_files for key, tensor in own.items()}
     kind = str(fields.get("general.architecture", ""))
     writes = "bert" not in kind and not kind.endswith("encoder")  # an encoder's embedding is no output
-    name = chosen_tensor({name: tensor.shape for name, tensor in tensors.items()}, layer, where, writes)
+    shapes: dict[str, Sequence[int]] = {name: tensor.shape for name, tensor in tensors.items()}
+    name = chosen_tensor(shapes, layer, where, writes and not missing)
 
     def read(name: str) -> NDArray[np.float64]:
         try:

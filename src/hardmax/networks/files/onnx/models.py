@@ -13,7 +13,9 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,7 @@ OLDEST_OPSET, NEWEST_OPSET = 7, 28  # 7 brought numpy's broadcasting; 28 is the 
 _STANDARD_DOMAINS = ("", "ai.onnx")
 
 _BYTES_A_BYTE = 8  # that a large file may take, whatever the limits
+_FEW = 1024  # entries of a constant that may be a shape
 _PRODUCTS_A_SECOND = 1e9  # multiply-adds of a constant matrix product; a slow core does as many
 
 
@@ -115,7 +118,6 @@ class OnnxModel:
     constants: Mapping[str, Array]
     nodes: tuple[OnnxNode, ...]
     metadata: Mapping[str, str] = field(default_factory=dict)
-    ranks: Mapping[str, int] = field(default_factory=dict)  # of the tensors whose shapes the file declares
     budget: Budget = field(default_factory=Budget, repr=False)  # what reading it may cost yet
 
 
@@ -124,6 +126,7 @@ def onnx_library() -> Any:
     with needing("ONNX files need onnx", "onnx"):
         import onnx
         import onnx.numpy_helper
+        import onnx.shape_inference
     return onnx
 
 
@@ -169,11 +172,6 @@ def parse_model(data: bytes, where: str, folder: Path | None = None, budget: Bud
             },
             nodes=tuple(_node(onnx, node, outside) for node in proto.graph.node),
             metadata={entry.key: entry.value for entry in proto.metadata_props},
-            ranks={
-                value.name: len(value.type.tensor_type.shape.dim)
-                for value in (*proto.graph.input, *proto.graph.value_info, *proto.graph.output)
-                if value.type.tensor_type.HasField("shape")
-            },
             budget=budget,
         )
     except FileFormatError as error:
@@ -252,15 +250,42 @@ def _inputs(onnx: Any, graph: Any) -> tuple[OnnxInput, ...]:
         if entry.name in stored:  # before IR 4 every weight was an input too
             continue
         tensor = entry.type.tensor_type
-        dims: tuple[int | str | None, ...] | None = None
-        if tensor.HasField("shape"):
-            dims = tuple(
-                int(dim.dim_value) if dim.dim_value > 0 else (dim.dim_param or None)  # 0 and -1 are open
-                for dim in tensor.shape.dim
-            )
+        dims = _dims(tensor) if tensor.HasField("shape") else None
         kind = _numpy_type(onnx, tensor.elem_type).kind if tensor.elem_type else "f"
         inputs.append(OnnxInput(entry.name, dims, kind))
     return tuple(inputs)
+
+
+def _dims(tensor: Any) -> tuple[int | str | None, ...]:
+    return tuple(
+        int(dim.dim_value) if dim.dim_value > 0 else (dim.dim_param or None)  # 0 and -1 are open
+        for dim in tensor.shape.dim
+    )
+
+
+def inferred_shapes(data: bytes) -> dict[str, tuple[int | str | None, ...]]:
+    """The shapes of tensors in the bytes of an ONNX file that was parsed before, as it declares or implies them."""
+    onnx = onnx_library()
+    proto = onnx.ModelProto()
+    proto.ParseFromString(data)
+    if len(proto.functions):
+        import onnx.inliner
+
+        proto = onnx.inliner.inline_local_functions(proto)
+    graph = proto.graph
+    inputs, kept = {entry.name for entry in graph.input}, []
+    for tensor in graph.initializer:  # of weights the shapes are enough
+        if prod(tensor.dims) <= _FEW and tensor.data_location != onnx.TensorProto.EXTERNAL:
+            kept.append(tensor)
+        elif tensor.name not in inputs:
+            graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
+    few = [onnx.TensorProto.FromString(tensor.SerializeToString()) for tensor in kept]
+    del graph.initializer[:]
+    graph.initializer.extend(few)
+    with suppress(Exception):  # onnx raises many kinds where a file contradicts itself: then it counts as declared
+        graph = onnx.shape_inference.infer_shapes(proto, data_prop=True).graph
+    entries = (*graph.input, *graph.value_info, *graph.output)
+    return {entry.name: _dims(entry.type.tensor_type) for entry in entries if entry.type.tensor_type.HasField("shape")}
 
 
 def _node(onnx: Any, node: Any, outside: _OutsideTensors) -> OnnxNode:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import numpy as np
 from markupsafe import Markup
@@ -45,7 +46,7 @@ def plane_figure(looked: Looked, colouring: Colouring, decided: DecisionMap | No
         tag("g", *_soft_parts(decided, width, height), class_="soft-parts"),
         tag("g", *_walls(looked, inner), class_="walls"),
         tag("path", d="M0 0", class_="chosen-cell"),
-        tag("g", marks, *_class_names(decided, inner), class_="marks"),
+        tag("g", marks, *_class_names(decided, inner, looked.marks), class_="marks"),
     )
     ticks = [[(at, as_text(at)) for at in round_ticks(a, b)] for a, b in extent]
     axes = tag("g", outer.bottom_axis(ticks[0], "u"), outer.left_axis(ticks[1], "v", grid=False), class_="axes")
@@ -80,9 +81,14 @@ def _mark(frame: Frame, u: float, v: float, name: str) -> Markup:
     dot = tag("circle", cx=x, cy=y, r=4.5 if name else 2.5, class_="query")
     if not name:
         return dot
-    side = "end" if x > frame.width * 0.75 else "start"
+    side = "end" if _is_right(frame, u) else "start"
     shift = -9 if side == "end" else 9
     return tag("g", dot, tag("text", name, x=x + shift, y=y + 5, class_="name", text_anchor=side))
+
+
+def _is_right(frame: Frame, u: float) -> bool:
+    """Whether the name of a point would leave the picture to its right."""
+    return frame.x(u) > frame.width * 0.75
 
 
 def hatching() -> Markup:
@@ -133,14 +139,14 @@ def _walls(looked: Looked, frame: Frame) -> list[Markup]:
     return found
 
 
-def _class_names(decided: DecisionMap | None, frame: Frame) -> list[Markup]:
-    """The name of each class in its largest part, and in others that are large."""
+def _class_names(decided: DecisionMap | None, frame: Frame, marks: Any) -> list[Markup]:
+    """The name of each class in its largest part, and in others that are large; not over the names of points."""
     if decided is None:
         return []
     whole = (frame.x1 - frame.x0) * (frame.y1 - frame.y0)
     named: set[int] = set()
     found: list[Markup] = []
-    taken: list[tuple[float, float]] = []
+    taken = [(frame.x(u) + (-40 if _is_right(frame, u) else 40), frame.y(v)) for (u, v), name in marks if name]
     for _, winner, corners in sorted(decided.parts, key=lambda part: -size_of(part[2])):
         x, y = (frame.x(float(corners[:, 0].mean())), frame.y(float(corners[:, 1].mean())))
         is_free = all(abs(x - a) > 90 or abs(y - b) > 40 for a, b in taken)

@@ -1,0 +1,323 @@
+"""What an ONNX file does with the scores of its last layer, told by following every one of them.
+
+Each score has a number, which says its class and its place: the input, token or pixel that it belongs to. What stands
+between the layer and an output is carried out on these numbers by onnxruntime, on the sizes that the file declares, or
+on small ones that fit where it declares none. So reshapes, selections and axes need no rules of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice, product
+from math import prod
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardmax.errors import HardmaxError
+from hardmax.exactness import Array, FloatArray
+from hardmax.heads.classes.sources.onnx_features import MOVES
+from hardmax.networks.files.onnx.models import OnnxNode
+from hardmax.networks.files.onnx.runtime import run_node
+
+Dims = tuple[int | str | None, ...]
+Ids = NDArray[np.int32]
+
+_SAME = {"Identity", "Cast", "CastLike", "Dropout"}
+_SELECTIONS = {"Slice", "Gather", "GatherND"}
+_SOFT = {"Softmax", "LogSoftmax", "Hardmax"}
+_ROUNDED = {"QuantizeLinear", "DequantizeLinear"}
+_PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29)
+_MOST_SCORES = 1 << 26
+_MOST_TRIES = 200
+
+
+class Graph(Protocol):
+    """What is asked of a file: its opset, constants, and shapes as far as they are known."""
+
+    opset: int
+
+    @property
+    def shapes(self) -> Mapping[str, Dims]: ...
+
+    def constant(self, name: str) -> Array | None: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Tail:
+    """What became of the scores.
+
+    stray : what orders, takes or divides something else than the classes; empty where nothing does.
+    bias : (classes,) what ``sums``, one of them at most, add to each class before anything else changes the scores.
+    shifted : a sum that is no such bias.
+    """
+
+    stray: str = ""
+    bias: FloatArray | None = None
+    sums: tuple[OnnxNode, ...] = ()
+    shifted: OnnxNode | None = None
+
+
+class _UnknownError(Exception):
+    """Sizes that neither the file nor its constants tell."""
+
+
+def followed(graph: Graph, outputs: Sequence[Dims], axis: int, n: int, nodes: Sequence[OnnxNode]) -> Tail:
+    """What ``nodes`` do with scores of ``n`` classes along ``axis``, of a shape that ``outputs`` lists all ranks of."""
+    if not nodes:
+        return Tail()
+    tails = []
+    # a Squeeze of all axes of one entry does what sizes tell it
+    loose = any(node.op == "Squeeze" and len(node.inputs) < 2 and "axes" not in node.attributes for node in nodes)
+    for dims in outputs:
+        for sizes, names in _sizes(graph, dims, axis, n, nodes):
+            try:
+                tails.append(_Scores(graph, names, n, axis, sizes).through(nodes))
+            except HardmaxError:  # these sizes do not fit: all that do have to agree
+                loose = True
+                continue
+            if not loose:
+                break
+    if not tails:
+        return Tail("operations that do not fit its sizes")
+    doubtful = next((tail for tail in tails if tail.stray or tail.shifted), tails[0])
+    if not doubtful.stray or all(tail.stray == doubtful.stray for tail in tails):
+        return doubtful
+    unknown = f", as far as the file tells: {nodes[0].inputs[0]!r} has no {'shape' if loose else 'rank'}"
+    return replace(doubtful, stray=doubtful.stray + unknown)
+
+
+def _sizes(
+    graph: Graph, dims: Dims, axis: int, n: int, nodes: Sequence[OnnxNode]
+) -> Iterator[tuple[tuple[int, ...], dict[str, int]]]:
+    """Sizes that scores of this shape may have, the likeliest first, with what each symbol of the file stands for.
+
+    Sizes that the file leaves open are different primes which do not divide ``n``, so that nothing fits by chance;
+    where that cannot be, 1 or one that its reshapes name.
+    """
+    given = [str(size) if isinstance(size, str) else f"#{k}" if size is None else size for k, size in enumerate(dims)]
+    given[axis] = n
+    if not any(node.op in MOVES - _SAME for node in nodes) and prod(s for s in given if isinstance(s, int)) > 1 << 22:
+        given = [size if k == axis % len(given) else f"#{k}" for k, size in enumerate(given)]
+    symbols = list(dict.fromkeys(size for size in given if isinstance(size, str)))
+    named: dict[int, None] = {}
+    for node in nodes:
+        for value in (graph.constant(name) for name in node.inputs):
+            if value is not None:
+                shape = value.reshape(-1) if node.op in ("Reshape", "Expand") else value.shape
+                named |= dict.fromkeys(int(size) for size in shape if size > 1)
+    primes = [prime for prime in _PRIMES if n % prime][: len(symbols)]
+    primes += [1] * (len(symbols) - len(primes))
+    tries = product(*([prime, 1, n, *named] for prime in primes))
+    for values in islice(tries, _MOST_TRIES):
+        names = dict(zip(symbols, values, strict=True))
+        sizes = tuple(names[size] if isinstance(size, str) else size for size in given)
+        if prod(sizes) <= _MOST_SCORES:
+            yield sizes, names
+
+
+@dataclass
+class _Scores:
+    """The numbers of scores on their way: number ``(outer * n + class) * inner + k`` is of place ``(outer, k)``."""
+
+    graph: Graph
+    names: Mapping[str, int]
+    n: int
+    axis: int
+    sizes: tuple[int, ...]
+    ids: Ids = field(init=False)
+    inner: int = field(init=False)
+    plain: bool = True  # nothing was done to scores but moving them
+    tail: Tail = field(default_factory=Tail)
+
+    def __post_init__(self) -> None:
+        axis = self.axis % len(self.sizes) if len(self.sizes) > 1 else 0
+        self.inner = prod(self.sizes[axis + 1 :])
+        self.ids = np.arange(prod(self.sizes), dtype=np.int32).reshape(self.sizes)
+
+    def through(self, nodes: Sequence[OnnxNode]) -> Tail:
+        """What all nodes do, one after another."""
+        for k, node in enumerate(nodes):
+            try:
+                stray, ended = self._step(node)
+            except _UnknownError:
+                return replace(self.tail, stray=_unfollowed(self.graph, nodes[k:]), shifted=self._sum(nodes[k:]))
+            if stray or self.tail.shifted is not None:
+                return replace(self.tail, stray=stray)
+            if ended:
+                again = next((other.op for other in nodes[k + 1 :] if other.op in ("ArgMax", "TopK", "Hardmax")), "")
+                return replace(self.tail, stray=again and f"{again} behind {node.op}")
+        return self.tail
+
+    def _step(self, node: OnnxNode) -> tuple[str, bool]:
+        """What a node orders, takes or divides wrongly, and whether no scores of classes are left behind it."""
+        if node.op in _SAME:
+            return "", False
+        if node.op in MOVES:
+            was_last = node.op == "Reshape" and self._is_ordered(_along(self.ids, -1))
+            self.ids = self._moved(node)
+            if was_last and not self._is_ordered(_along(self.ids, -1)):
+                return "a Reshape that divides the classes", False
+            if node.op in _SELECTIONS and not self._is_whole():
+                return f"a {node.op} that takes some of the classes", False
+            ordered = was_last or any(self._is_ordered(_along(self.ids, -1 - k)) for k in range(self.ids.ndim))
+            return "" if ordered else f"a {node.op} that divides the classes", False
+        if self._sum([node]) is not None:
+            self._add(node)
+            return "", False
+        if node.op in ("Add", "Sub", "Mul", "Div"):
+            for name in node.inputs:
+                if (number := self.graph.constant(name)) is not None:
+                    self._spread(number)
+            self.plain = self.plain and node.op in ("Add", "Sub")
+            return "", False
+        self.plain = False
+        if node.op == "ReduceMax":
+            return "", self._reduced(node)
+        if node.op in _ROUNDED:
+            given = [self.graph.constant(name) for name in node.inputs[1:] if name]
+            own = any(values is not None and (values != values.reshape(-1)[:1]).any() for values in given)
+            return (f"a {node.op} with scales of their own" if own else ""), False
+        if node.op in _SOFT:
+            wrong = not self._is_together(self._soft_rows(node))
+        elif node.op in ("ArgMax", "TopK"):
+            if node.attributes.get("largest", 1) == 0:
+                return "a TopK of the smallest", False
+            axis = int(node.attributes.get("axis", 0 if node.op == "ArgMax" else -1))
+            wrong = not self._is_ordered(_along(self.ids, axis))
+        else:
+            wrong = False
+        words = f"{node.op} along another axis than that of the classes" if wrong else ""
+        return words, node.op in ("ArgMax", "TopK")
+
+    def _moved(self, node: OnnxNode) -> Ids:
+        """What onnxruntime makes of the numbers; operands that are computed are replaced by such as fit."""
+        operands: list[Array | None] = [self.ids]
+        for place, name in enumerate(node.inputs[1:], start=1):
+            value = self.graph.constant(name) if name else None
+            operands.append(value if value is not None or not name else self._stand_in(node, place))
+        found: Ids = run_node(node, operands, self.graph.opset)[0]
+        return found
+
+    def _stand_in(self, node: OnnxNode, place: int) -> Array:
+        """An operand that the file computes: the size that shapes tell, or the first entry of what is selected."""
+        dims = self.graph.shapes.get(node.inputs[place])
+        if node.op in ("Reshape", "Expand"):
+            sizes = [self.names.get(size, -1) if isinstance(size, str) else -1 if size is None else size
+                     for size in self.graph.shapes.get(node.outputs[0]) or (None, None)]  # fmt: skip
+            if sizes.count(-1) > (node.op == "Reshape"):
+                raise _UnknownError
+            return np.array(sizes, dtype=np.int64)
+        if node.op == "Gather" and dims is not None:
+            return np.zeros((1,) * len(dims), dtype=np.int64)
+        if node.op == "GatherND" and dims and isinstance(dims[-1], int):
+            return np.zeros((*(1,) * (len(dims) - 1), dims[-1]), dtype=np.int64)
+        if node.op == "Slice" and place in (1, 2) and (axes := self._slice_axes(node)) is not None:
+            return np.full(axes, place - 1, dtype=np.int64)
+        raise _UnknownError
+
+    def _slice_axes(self, node: OnnxNode) -> int | None:
+        known = [self.graph.constant(name) for name in node.inputs[1:4] if name]
+        return next((values.size for values in known if values is not None), None)
+
+    def _sum(self, nodes: Sequence[OnnxNode]) -> OnnxNode | None:
+        """The first sum or difference with more than one number."""
+        for node in nodes:
+            if node.op in ("Add", "Sub"):
+                known = [self.graph.constant(name) for name in node.inputs]
+                if any(value is not None and value.size > 1 for value in known):
+                    return node
+        return None
+
+    def _add(self, node: OnnxNode) -> None:
+        """Take a sum or difference with a constant for the bias, where it adds one number to each class."""
+        constant = next(value for name in node.inputs if (value := self.graph.constant(name)) is not None)
+        constant = -constant if node.op == "Sub" else constant
+        self._spread(constant)
+        added = np.broadcast_to(constant, self.ids.shape)
+        bias = np.zeros(self.n, dtype=constant.dtype)
+        bias[self._classes(self.ids)] = added
+        if self.plain and (bias[self._classes(self.ids)] == added).all() and not self.tail.sums:
+            self.tail = Tail("", bias.astype(np.float64), (node,))
+        else:
+            self.tail = replace(self.tail, shifted=node)
+
+    def _spread(self, constant: Array) -> None:
+        """Copy the numbers along the axes that a sum or product with a constant adds."""
+        try:
+            self.ids = np.broadcast_to(self.ids, np.broadcast_shapes(self.ids.shape, constant.shape))
+        except ValueError as error:
+            raise HardmaxError(f"shapes that do not fit: {error}") from None
+
+    def _reduced(self, node: OnnxNode) -> bool:
+        """Whether a ReduceMax leaves no classes; else it is the largest over places, and stands for each of them."""
+        axes: Any = node.attributes.get("axes")
+        if axes is None and len(node.inputs) > 1 and node.inputs[1]:
+            axes = self.graph.constant(node.inputs[1])
+        over = tuple(np.asarray(range(self.ids.ndim) if axes is None else axes).reshape(-1).astype(int).tolist())
+        first = self.ids
+        for axis in over:
+            first = first.take([0], axis=axis)
+        if (self._classes(first) != self._classes(self.ids)).any():
+            return True
+        self.ids = first if node.attributes.get("keepdims", 1) else first.squeeze(over)
+        return False
+
+    def _soft_rows(self, node: OnnxNode) -> Ids:
+        """The scores that a Softmax or its kin weighs together: before opset 13 those of all axes from its own on."""
+        if self.graph.opset >= 13:
+            return _along(self.ids, int(node.attributes.get("axis", -1)))
+        axis = int(node.attributes.get("axis", 1))
+        axis = axis + self.ids.ndim if axis < 0 else axis
+        return self.ids.reshape(prod(self.ids.shape[:axis]), -1)
+
+    def _classes(self, ids: Ids) -> Ids:
+        return np.asarray(ids // self.inner % self.n)
+
+    def _places(self, ids: Ids) -> Ids:
+        return np.asarray(ids // (self.inner * self.n) * self.inner + ids % self.inner)
+
+    def _is_whole(self) -> bool:
+        """Whether places that are left have all their classes."""
+        left = np.unique(self.ids)
+        return len(np.unique(self._places(left))) * self.n == len(left)
+
+    def _is_together(self, rows: Ids) -> bool:
+        """Whether each row holds all classes of its places, each once."""
+        if rows.shape[1] == 0 or rows.shape[1] % self.n:
+            return False
+        if rows.shape[1] == self.n and (rows == rows[:, :1] + self.inner * np.arange(self.n, dtype=np.int32)).all():
+            return not self._classes(rows[:, 0]).any()  # one place, its classes in order
+        places = np.sort(self._places(rows), axis=1).reshape(len(rows), -1, self.n)
+        return bool((places == places[:, :, :1]).all() and (np.diff(np.sort(rows, axis=1), axis=1) > 0).all())
+
+    def _is_ordered(self, rows: Ids) -> bool:
+        """Whether classes come in their order as well, for one place after another or for all of them at once."""
+        if not self._is_together(rows):
+            return False
+        classes, every = self._classes(rows), np.arange(self.n)
+        times = rows.shape[1] // self.n
+        return bool((classes == np.tile(every, times)).all() or (classes == np.repeat(every, times)).all())
+
+
+def _along(ids: Ids, axis: int) -> Ids:
+    """(rows, size) the numbers along an axis."""
+    if not -ids.ndim <= axis < ids.ndim:
+        raise HardmaxError(f"axis {axis} of {ids.ndim}")
+    moved = np.moveaxis(ids, axis, -1)
+    return moved.reshape(-1, moved.shape[-1])
+
+
+def _unfollowed(graph: Graph, nodes: Sequence[OnnxNode]) -> str:
+    """What may go wrong where sizes are not known: selections along other axes than those of inputs and tokens."""
+    for node in nodes:
+        if node.attributes.get("largest", 1) == 0:
+            return "a TopK of the smallest"
+        axes: Any = node.attributes.get("axis", 0) if node.op == "Gather" else node.attributes.get("axes")
+        if node.op == "Slice" and len(node.inputs) > 3 and node.inputs[3]:
+            axes = graph.constant(node.inputs[3])
+        if node.op in ("Slice", "Gather") and (axes is None or not np.isin(axes, (0, 1, -2, -3)).all()):
+            return f"a {node.op} that takes some of the classes"
+    return ""
