@@ -307,6 +307,8 @@ def test_a_domain_too_large_for_the_bound_is_refused():
         with pytest.raises(hm.errors.DomainError, match="bound"):
             compiled.check_domain(domain)
     hm.maxout_to_transformer(net).check_domain(hm.Space(2))
+    with pytest.raises(hm.errors.DomainError, match=r"hm\.Box"):
+        compiled.check_domain("box")
 
 
 @pytest.mark.parametrize("bound", [0, -1.0, np.inf, np.nan, "one"])

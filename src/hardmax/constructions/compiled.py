@@ -146,6 +146,8 @@ class CompiledTransformer:
 
     def check_domain(self, domain: Domain) -> None:
         """Refuse a domain that reaches beyond the bound."""
+        if not isinstance(domain, Domain):
+            raise DomainError(f"expected an hm.Box, hm.Plane or hm.Segment, got {type(domain).__name__}")
         if self.bound is None:
             return
         if domain.low is None or domain.high is None:
