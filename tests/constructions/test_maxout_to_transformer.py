@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import hardmax as hm
 from hardmax.constructions.maxout_form import maxout_form, maxout_network
 from hardmax.exact.decimals import softmax_gap
+from hardmax.exact.rationals import rational
 from hardmax.networks import operations as op
 from hardmax.networks.graph import GraphBuilder
 from hardmax.networks.library import random_maxout_network, random_relu_network
@@ -306,6 +307,8 @@ def test_a_domain_too_large_for_the_bound_is_refused():
         with pytest.raises(hm.errors.DomainError, match="bound"):
             compiled.check_domain(domain)
     hm.maxout_to_transformer(net).check_domain(hm.Space(2))
+    with pytest.raises(hm.errors.DomainError, match=r"hm\.Box"):
+        compiled.check_domain("box")
 
 
 @pytest.mark.parametrize("bound", [0, -1.0, np.inf, np.nan, "one"])
@@ -353,3 +356,19 @@ def test_other_things_are_refused():
         hm.maxout_to_transformer(hm.Network([hm.Affine([[1.0]])], (2, 1)))
     with pytest.raises(hm.errors.ParameterError, match="'positional' or 'projected'"):
         hm.maxout_to_transformer(hm.Network([hm.Affine([[1.0]])], 1), queries="both")
+
+
+def test_bounds_beyond_the_floats_and_inputs_that_are_no_numbers_are_named():
+    steep = hm.Network([hm.Affine([[1e300]]), hm.ReLU(), hm.Affine([[1e300]]), hm.ReLU()], 1)
+    with pytest.raises(hm.errors.PrecisionError, match="reach inf"):
+        hm.maxout_to_transformer(steep, 1e300)
+    compiled = hm.maxout_to_transformer(hm.Network([hm.ReLU()], 1), 1.0)
+    for entry in ("a", None):
+        with pytest.raises(hm.errors.WeightError, match="numbers"):
+            compiled(np.array([entry], dtype=object))
+    for entry in (Fraction(4, 3), 2, rational(-1.5)):
+        with pytest.raises(hm.errors.DomainError, match="compiled for"):
+            compiled(np.array([entry], dtype=object))
+    for kind in (np.int8, np.int16, np.int64):  # whose lowest number has no absolute value
+        with pytest.raises(hm.errors.DomainError, match="compiled for"):
+            compiled(np.array([np.iinfo(kind).min], dtype=kind))

@@ -453,3 +453,30 @@ def test_other_bad_input_is_named():
         approximate(lambda x: x, 0.0, 1.0, 0.1, curvature=1.0)
     with pytest.raises(hm.errors.WeightError, match=r"values of the function: .*finite numbers"):
         approximate(lambda x: x[:, 0] * np.inf, 1.0, 2.0, 0.1, curvature=1.0)
+
+
+@pytest.mark.parametrize("origin, scale", [(0, 2.0**-600), (0, 2.0**700), (1, 2.0**-50), (2**53, 2.0)])
+def test_simplices_do_not_depend_on_where_the_points_lie_and_how_large_they_are(origin, scale):
+    shape = [[0, 0], [4, 0], [0, 4], [3, 5], [1, 1]]
+    points = [[Fraction(origin) + Fraction(scale) * x for x in point] for point in shape]
+    near, far = piecewise_linear(shape, [0, 1, 2, 3, 4]), piecewise_linear(points, [0, 1, 2, 3, 4])
+    assert {frozenset(t) for t in far.triangles} == {frozenset(t) for t in near.triangles}
+    solid = [[0, 0, 0], [4, 0, 0], [0, 4, 0], [0, 0, 4], [3, 3, 4]]
+    moved = [[Fraction(origin) + Fraction(scale) * x for x in point] for point in solid]
+    near, far = (piecewise_linear(corners, [0, 1, 2, 3, 4]) for corners in (solid, moved))
+    assert len(near.triangles) == len(far.triangles)
+
+
+def test_an_accuracy_that_floats_cannot_promise_is_refused():
+    zero = lambda x: 0.0 * x[:, 0]  # noqa: E731
+    with pytest.raises(hm.errors.PrecisionError, match="within 2"):
+        approximate(zero, 1.0, 1 + 2.0**-52, 1e-17, lipschitz=1.0)
+    with pytest.raises(hm.errors.ParameterError, match="simplices"):
+        approximate(zero, -1e308, 1e307, 1e300, curvature=1e-300)  # was one piece that promised nothing
+    with pytest.raises(hm.errors.PrecisionError, match="floats can promise"):
+        approximate(lambda x: x[:, 0] / 3, 0.0, 3.0, 1e-18, curvature=1e-19)
+
+
+def test_pieces_that_differ_beyond_the_floats_are_named():
+    with pytest.raises(hm.errors.DiscontinuityError, match="inf and -inf"):
+        hm.piecewise_linear_from_pieces([[[0.0], [1e308]], [[1e308], [1.5e308]]], [[1e308], [-1e308]], [0.0, 2.0])

@@ -439,3 +439,9 @@ def test_all_heads_of_minilm_on_128_tokens_take_five_forward_passes_and_ten_seco
     for head, each in zip(capture.heads, found, strict=True):
         assert (each.winners == head.weights.argmax(axis=1)).all()
         assert each.entropies.max() <= log(head.n_keys) + 1e-9
+
+
+def test_a_wall_far_off_in_lengths_of_a_tiny_query_warns_of_nothing():
+    head = CapturedHead(0, 0, "tiny", [[5e-324]], [[1.0], [2.0]], [[1.0], [2.0]], 1.0, [0.0, 1e300])
+    (found,) = hm.analyse_heads(Capture("demo", ("a", "b"), (head,), ("q",)))
+    assert found.relative_radii.tolist() == [np.inf] and found.routing_radii[0] == pytest.approx(1e300)

@@ -1,7 +1,7 @@
 """Bounds on cell counts: reference values, brute force in exact arithmetic, and networks that attain them."""
 
 import itertools
-from math import comb, exp, inf, log, prod
+from math import comb, e, exp, inf, log, log10, prod
 
 import numpy as np
 import pytest
@@ -322,8 +322,48 @@ def test_a_dimension_beyond_all_counts_costs_nothing():
         lambda: hm.bounds.cells_upper([3], 10**400, 10**400, 1, affine=False),
         lambda: hm.bounds.as_published.zaslavsky(10**400, 10**400),
         lambda: hm.bounds.as_published.zaslavsky(3, 10**400),
+        lambda: hm.bounds.as_published.zaslavsky_leading(3, 10**400),
+        lambda: hm.bounds.as_published.relu_regions(3, 2, 10**400),
+        lambda: hm.bounds.as_published.multi_head_vertices(3, 10**400, 10**400),
+        lambda: hm.bounds.as_published.minkowski_vertices(3, 10**400, 10**400),
+        lambda: hm.bounds.as_published.attention_cells(3, 10**400, 10**400),
+        lambda: hm.bounds.as_published.cells_lower(3, 2, 4, 10**400),
+        lambda: hm.bounds.as_published.naive_cells(3, 2, 10**400),
+        lambda: hm.bounds.grid_cells(3, 10**30, 10**31, 2),
+        lambda: hm.bounds.growth_per_block(3, 10**400, 4),
+        lambda: hm.bounds.cells_upper_by_rank([2, 2], 10**400, 2, 2, True),
+        lambda: hm.bounds.cells_upper_by_rank([2, 2], 2, 10**400, 2, True),
+        lambda: hm.bounds.max_joint_cells([3] * 10**5, 10**5, affine=True),
+        lambda: hm.bounds.max_log_lifted_cells(10**400, 2, 2),
     ],
 )
 def test_sums_that_would_not_end_are_refused(question):
     with pytest.raises(ParameterError, match="digits"):
         question()
+
+
+def test_logarithms_of_bounds_beyond_all_floats_are_infinite_or_numbers():
+    published, huge = hm.bounds.as_published, 10**400
+    assert hm.bounds.log10_cells_lower(2, 2, 4, huge) == hm.bounds.log10_cells_upper([2], 2, 4, huge, True) == inf
+    assert published.log10_cells_upper(2, 2, 2, 4, huge) == inf
+    assert published.log10_cells_upper(2, 2, 2, huge, 1) == pytest.approx(2 * (400 + log10(e)))
+    assert published.cells_lower(3, 2, 3, huge) == 0
+    assert published.standard_temperature(huge) == 1e-200
+    assert hm.stability.standard_temperature(huge) == 1e200
+
+
+def test_a_flag_of_the_bound_by_rank_is_true_or_false():
+    with pytest.raises(ParameterError, match="True or False"):
+        hm.bounds.cells_upper_by_rank([2, 2], 2, 2, 2, np.zeros(2))
+
+
+@pytest.mark.parametrize("name", ["value_gap", "gradient_distance", "hessian_norm", "affine_remainder"])
+def test_published_formulas_refuse_what_is_no_margin_or_temperature(name):
+    formula = getattr(hm.bounds.as_published, name)
+    for temperature in (0.0, -1.0, inf, None, [1.0], np.zeros(2), 10**400):
+        with pytest.raises(ParameterError, match="temperature"):
+            formula(5, 1.0, temperature)
+    for margin in (None, "a", [1.0], np.zeros(2), float("nan"), 10**400):
+        with pytest.raises(ParameterError, match="margin"):
+            formula(5, margin, 1.0)
+    assert formula(5, inf, 1.0) == 0.0

@@ -359,3 +359,9 @@ def test_numbers_that_overflow_are_refused_as_everywhere():
     net = hm.Network([hm.Affine([[1e200]]), hm.Affine([[1e200]]), hm.ReLU()], 1)
     with pytest.raises(PrecisionError, match="overflows"):
         hm.sample_cells(net, hm.Segment([1.0], [2.0]), 10)
+
+
+def test_planes_that_reach_beyond_the_floats_are_refused():
+    plane = hm.Plane([0.0, 0.0], [[1e300, 0.0], [0.0, 1.0]], ((-1e10, 1e10), (-1, 1)))
+    with pytest.raises(DomainError, match="beyond the largest float"):
+        hm.sample_cells(hm.Network([hm.ReLU()], 2), plane, 10)

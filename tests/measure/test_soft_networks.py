@@ -336,3 +336,13 @@ def test_smooth_networks_are_sent_to_their_skeleton():
     builder.add(op.Pointwise("gelu"), 0, name="gelu")
     with pytest.raises(NotPiecewiseAffineError, match="skeleton"):
         hm.stability.network(Network.from_graph(builder.build()), [0.0, 0.0], 1.0)
+
+
+def test_the_largest_temperature_is_found_from_an_infinite_one():
+    first = Residual(Attention([Head([[1.0], [-1.0]], [[0.0], [-1.0]], [[1.0]])]))
+    second = Attention([Head([[1.0, 0.0], [0.0, 2.0]], [[1.0], [0.0]], [[1.0], [0.0]], [0.0, 1.0])])
+    net = Network([first, second], input_dim=1)
+    found = hm.stability.network(net, [2.001], inf)
+    assert not found.holds
+    assert found.largest_temperature == pytest.approx(0.579, abs=1e-3)
+    assert hm.stability.network(net, [2.001], found.largest_temperature).holds

@@ -324,3 +324,12 @@ def test_the_largest_root_does_not_depend_on_which_side_the_start_lies(powers, s
     assert abs(kernels._largest_root(weights, second, above, 1.0) - root) <= 1e-11 * root
     value, _ = kernels._secular(weights, root)
     assert abs(value * (1.0 - root) - 1.0) < 1e-9 * max(1.0, value)
+
+
+def test_the_curvature_of_many_or_heavy_competitors_is_a_number():
+    curvature = hm.stability.competitor_curvature
+    assert curvature(1e300, 0.5) == pytest.approx(2e-300)
+    assert curvature(np.uint64(2**64 - 1), 1.0) == pytest.approx(2.0**-64)
+    for pair in ((10**400, 0.5), (1, float("inf"))):
+        with pytest.raises(hm.errors.ParameterError, match=r"1\.8e308"):
+            curvature(*pair)

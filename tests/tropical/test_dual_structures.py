@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hardmax import errors
-from hardmax.tropical import NewtonPolytope, TropicalPolynomial
+from hardmax import Box, Plane, Segment, Space, errors
+from hardmax.tropical import NewtonPolytope, TropicalPolynomial, mixed_subdivision
 from oracles import tropical_oracle
 
 
@@ -181,3 +181,27 @@ P = TropicalPolynomial([[1.0, 0.0], [0.0, 1.0]])
 def test_bad_domains_are_named(domain, error):
     with pytest.raises(error, match="expected"):
         P.hypersurface(domain)
+
+
+def test_slices_with_coordinates_of_their_own_are_not_taken_for_boxes():
+    absolute = TropicalPolynomial([[-1.0], [1.0]])
+    for domain, p in (
+        (Segment([5.0], [7.0]), absolute),
+        (Plane([9.0, 9.0], np.eye(2)), P),
+        (Segment([0, 0], [1, 2]), P),
+    ):
+        with pytest.raises(errors.DomainError, match="compose"):
+            p.hypersurface(domain)
+    assert P.hypersurface(Plane([0.0, 0.0], np.eye(2))).pairs.tolist() == [[0, 1]]  # a box of this space
+    assert P.hypersurface(Box([2.0, 1.0], [3.0, 1.5])).n_walls == 0
+    assert P.hypersurface(Space(2)).walls[0].lines.tolist() == P.hypersurface().walls[0].lines.tolist()
+    with pytest.raises(errors.DomainError, match="expected a box"):
+        P.hypersurface(np.array(3.0))
+
+
+def test_a_mixed_subdivision_needs_no_float_at_its_vertices():
+    tiny, triangle = 2.0**-1074, [[0, 0], [1, 0], [0, 1]]
+    small = [[0, 0], [3 * tiny, 0], [0, 3 * tiny]]
+    kinds = [[cell.kind for cell in mixed_subdivision([(points, [0, 0, 0]), (points, [0, 1, 3])])] for points in
+             (triangle, small)]  # fmt: skip
+    assert kinds[0] == kinds[1]

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hardmax import errors
-from hardmax.tropical import TropicalPolynomial, TropicalRational, TropicalRationalMap
+from hardmax.tropical import TropicalPolynomial, TropicalRational, TropicalRationalMap, log_lifted_attention
 
 GRID = np.stack(np.meshgrid(*[np.linspace(-4, 4, 9)] * 2), -1).reshape(-1, 2)
 TERM = st.tuples(st.integers(-3, 3), st.integers(-3, 3), st.integers(-3, 3))
@@ -101,3 +101,27 @@ P1, P2 = TropicalPolynomial([[1.0]]), TropicalPolynomial([[1.0, 0.0]])
 def test_bad_input_is_named(call, error):
     with pytest.raises(error, match="expected"):
         call()
+
+
+def test_differences_beyond_the_floats_are_refused():
+    high, low = TropicalPolynomial([[1.0]], [1.7e308]), TropicalPolynomial([[1.0]], [-1.7e308])
+    steep, falling = TropicalPolynomial([[1.7e308]]), TropicalPolynomial([[-1.7e308]])
+    for question in (
+        lambda: (high / low)([0.0]),
+        lambda: TropicalRationalMap([high], low)([0.0]),
+        lambda: TropicalRationalMap([high], low).cells(),
+        lambda: TropicalRationalMap([steep], falling).cells(),
+    ):
+        with pytest.raises(errors.PrecisionError, match="within float64"):
+            question()
+
+
+def test_what_is_no_polynomial_dimension_or_table_is_named():
+    p = TropicalPolynomial([[1.0]])
+    with pytest.raises(errors.ParameterError, match="TropicalPolynomial"):
+        p.is_same_function(3.0)
+    for dim in (None, 0, -1, 1.5):
+        with pytest.raises(errors.ParameterError, match="dim"):
+            TropicalPolynomial.constant(1.0, dim)
+    with pytest.raises(errors.HardmaxError, match="lifted_values"):
+        log_lifted_attention([[1.0], [2.0]], [[1.0, 2.0], [3.0]])

@@ -17,7 +17,7 @@ from hardmax.constructions.maxout_form import Interval, MaxoutForm, MaxoutLayer,
 from hardmax.constructions.token_layers import FeedForwardSublayer, Queries, Sublayer, append_all
 from hardmax.errors import DomainError, NotPiecewiseAffineError, ParameterError
 from hardmax.exact.decimals import softmax_gap
-from hardmax.exact.rationals import float_above
+from hardmax.exact.rationals import float_above, rational
 from hardmax.exactness import FloatArray, check_temperature, positive_number
 from hardmax.networks import operations as op
 from hardmax.networks.graph import GraphBuilder
@@ -146,6 +146,8 @@ class CompiledTransformer:
 
     def check_domain(self, domain: Domain) -> None:
         """Refuse a domain that reaches beyond the bound."""
+        if not isinstance(domain, Domain):
+            raise DomainError(f"expected an hm.Box, hm.Plane or hm.Segment, got {type(domain).__name__}")
         if self.bound is None:
             return
         if domain.low is None or domain.high is None:
@@ -163,9 +165,13 @@ class CompiledTransformer:
         if array.dtype.kind not in "fiubO" or array.size == 0:
             return  # the network itself says what is wrong
         if array.dtype == object:
-            beyond = [v for v in array.reshape(-1) if not -self.bound <= v <= self.bound]
+            limit = rational(self.bound)
+            try:
+                beyond = [v for v in array.reshape(-1) if not -limit <= rational(v) <= limit]
+            except (TypeError, ValueError):
+                return
         else:
-            beyond = array[~(np.abs(array) <= self.bound)].tolist()
+            beyond = array[~((-self.bound <= array) & (array <= self.bound))].tolist()  # |-128| is -128 in eight bits
         if beyond:
             raise DomainError(
                 f"variant G was compiled for |x|_inf <= {self.bound:g}, but an input has an entry {beyond[0]}; compile "

@@ -17,6 +17,7 @@ import numpy as np
 from hardmax.constructions.maxout_form import Interval, MaxoutForm, MaxoutLayer, affine_interval
 from hardmax.constructions.token_layers import AttentionSublayer, FeedForwardSublayer, HeadGroup, Sublayer
 from hardmax.errors import PrecisionError
+from hardmax.exact.rationals import nearest_float
 from hardmax.exactness import FloatArray
 
 
@@ -113,9 +114,10 @@ def _limits(form: MaxoutForm, bound: float) -> list[float]:
         while limit <= max(here, following):
             limit *= 2
         if limit > 2**1000:
+            piece = nearest_float(max(here, following))
             raise PrecisionError(
-                f"bound {bound:g} lets a piece reach {float(max(here, following)):.3g}, too large for the gates of "
-                "variant G in binary64; take a smaller bound, or bound=None for variant D"
+                f"bound {bound:g} lets a piece reach {piece:.3g}, too large for the gates of variant G in binary64; "
+                "take a smaller bound, or bound=None for variant D"
             )
         limits.append(float(limit))
     return limits

@@ -221,8 +221,8 @@ def piecewise_linear_from_pieces(
             if value != at(row, point):
                 shown = ", ".join(str(float(x)) for x in point)
                 raise DiscontinuityError(
-                    f"at ({shown}) pieces {first} and {number} have the values {float(value)} and "
-                    f"{float(at(row, point))}; expected pieces that agree where they meet"
+                    f"at ({shown}) pieces {first} and {number} have the values {nearest_float(value)} and "
+                    f"{nearest_float(at(row, point))}; expected pieces that agree where they meet"
                 )
         order = list(seen)
         chosen.append(tuple(order.index(point) for point in corners))
@@ -292,11 +292,12 @@ def approximate(
             counts = _counted([max(1, ceil(n)) + more for n in exact], 1, _MOST["cones"], accuracy)
             result = _cones(function, start, end, counts, lipschitz)
             if result.promised is not None and result.promised <= accuracy:
-                break
-        return result
+                return result
+        raise _unkept(result, accuracy)
     assert curvature is not None
     chosen = _chosen_form(form, dim)
-    step = sqrt(8 * accuracy / (curvature * dim)) * (1 - 1e-9)  # room for the rounding of the points
+    # one root each: the quotient may be no float; room for the rounding of the points
+    step = sqrt(8 / dim) * sqrt(accuracy) / sqrt(curvature) * (1 - 1e-9)
     wanted = [max(1.0, float(np.ceil(width / step))) if step > 0 else inf for width in widths]
     counts = _counted(wanted, factorial(dim), _MOST[chosen], accuracy)
     axes = [np.linspace(a, b, count + 1) for a, b, count in zip(start, end, counts, strict=True)]
@@ -304,7 +305,16 @@ def approximate(
     result = piecewise_linear(points, _values(function, points), form=chosen)
     steps = [Fraction(float(np.diff(axis).max())) * (1 + Fraction(1, 2**50)) for axis in axes]
     distance = Fraction(curvature) * sum((h * h for h in steps), Fraction(0)) / 8 + Fraction(result.rounding)
+    if distance > accuracy:
+        raise _unkept(replace(result, promised=float_above(distance)), accuracy)
     return replace(result, promised=float_above(distance))
+
+
+def _unkept(result: PiecewiseLinear, accuracy: float) -> PrecisionError:
+    return PrecisionError(
+        f"accuracy {accuracy:g} is beyond what floats can promise here: points and pieces are rounded, and what was "
+        f"found is within {result.promised:g}; ask for less, or shift and scale the domain"
+    )
 
 
 def _box(low: ArrayLike, high: ArrayLike) -> tuple[FloatArray, FloatArray]:

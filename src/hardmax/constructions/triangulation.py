@@ -18,7 +18,7 @@ from hardmax.errors import DiscontinuityError, DomainError, EmptyError, Paramete
 from hardmax.exact.elimination import Echelon
 from hardmax.exact.integers import integer_row
 from hardmax.exact.rationals import fraction
-from hardmax.exactness import as_array
+from hardmax.exactness import FloatArray, as_array
 
 Triangle = tuple[int, ...]
 
@@ -112,7 +112,7 @@ def simplices_of(points: Sequence[Point]) -> list[Triangle]:
         return result
     from scipy.spatial import ConvexHull, Delaunay, QhullError
 
-    array = np.array([[float(x) for x in point] for point in points])
+    array = _unit_sized(points)
     try:
         if dim == 2:
             return [tuple(int(v) for v in row) for row in Delaunay(array).simplices]
@@ -121,8 +121,8 @@ def simplices_of(points: Sequence[Point]) -> list[Triangle]:
         hull = ConvexHull(np.vstack([raised, [*array.mean(axis=0), 2 * raised[:, -1].max() + 1]]))
     except (QhullError, ValueError):
         raise DomainError(
-            f"the {len(points)} points span no {'triangle' if dim == 2 else 'simplex'}; expected at least {dim + 1} "
-            f"that are not on one {_flat(dim)}"
+            f"the {len(points)} points span no {'triangle' if dim == 2 else 'simplex'}, or none that Qhull can see in "
+            f"floats; expected at least {dim + 1} that are not on one {_flat(dim)}, or triangles"
         ) from None
     lower = hull.simplices[(hull.equations[:, dim] < 0) & (hull.simplices < len(points)).all(axis=1)]
     found = [tuple(int(v) for v in row) for row in lower]
@@ -131,13 +131,18 @@ def simplices_of(points: Sequence[Point]) -> list[Triangle]:
 
 def lifting(points: Sequence[Point]) -> list[Fraction]:
     """Squared distances from the middle, each disturbed by less than 2^-30 of the largest, the same on every call."""
-    array = np.array([[float(x) for x in point] for point in points])
-    with np.errstate(over="ignore", invalid="ignore"):
-        squares = ((array - array.mean(axis=0)) ** 2).sum(axis=1)
-        heights = squares + np.random.default_rng(0).uniform(-1, 1, len(points)) * 2.0**-30 * squares.max()
-    if not np.isfinite(heights).all():
-        raise DomainError("points: expected coordinates below 1e150, whose squares are floats, got larger ones")
+    array = _unit_sized(points)
+    squares = ((array - array.mean(axis=0)) ** 2).sum(axis=1)
+    heights = squares + np.random.default_rng(0).uniform(-1, 1, len(points)) * 2.0**-30 * squares.max()
     return [Fraction(height) for height in heights.tolist()]
+
+
+def _unit_sized(points: Sequence[Point]) -> FloatArray:
+    """The points as floats, moved to the first and scaled to at most one, which changes no Delaunay simplex."""
+    away = [[x - first for x, first in zip(point, points[0], strict=True)] for point in points]
+    largest = max(abs(x) for row in away for x in row) or Fraction(1)
+    scale = Fraction(2) ** (largest.denominator.bit_length() - largest.numerator.bit_length())
+    return np.array([[float(x * scale) for x in row] for row in away])
 
 
 def checked_tiling(points: Sequence[Point], simplices: Any) -> Tiling:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
-from math import inf, isfinite, nextafter
+from math import inf, isfinite, isqrt, nextafter, sqrt
 from typing import Any
 
 import numpy as np
@@ -184,6 +184,17 @@ def nearest_float(value: Any) -> float:
         return exact.numerator / exact.denominator
     except OverflowError:
         return inf if exact > 0 else -inf
+
+
+def root(number: int) -> float:
+    """The square root of an integer of any size, infinite beyond the largest float.
+
+    Examples
+    --------
+    >>> root(64), root(10**400), root(10**800)
+    (8.0, 1e+200, inf)
+    """
+    return sqrt(number) if number < 1 << 1000 else nearest_float(isqrt(number))
 
 
 def float_below(value: Any) -> float:

@@ -399,7 +399,7 @@ def _analysis(
     parts = [head_rows(head) for head in heads]
     rows = HeadRows.join(parts)
     lengths = np.concatenate([lengths_of(head.queries) for head in heads])
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         relative = np.where(lengths > 0, rows.radii / lengths, np.where(rows.radii > 0, np.inf, 0.0))
     sets = key_sets(
         heads, [part.winners for part in parts], diagrams,

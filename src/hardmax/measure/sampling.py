@@ -179,8 +179,15 @@ def _checked(net: Network, domain: Domain, n_samples: int, device: str) -> int:
             "hm.Plane or hm.Segment, or count all of space with hm.count_cells"
         )
     low, high = np.array(domain.low), np.array(domain.high)
-    with np.errstate(over="ignore"):
+    origin, basis = domain.slice_of(net.input_shape)
+    with np.errstate(over="ignore", invalid="ignore"):
+        reach = np.abs(origin) + np.tensordot(np.maximum(np.abs(low), np.abs(high)), np.abs(basis), axes=1)
         is_narrow = np.isfinite(high - low).all()
+    if not np.isfinite(reach).all():
+        raise DomainError(
+            f"{type(domain).__name__}: its points reach beyond the largest float, so they cannot be drawn; take "
+            "shorter directions, or hm.count_cells for the true number"
+        )
     if not is_narrow:
         raise DomainError(
             f"{type(domain).__name__}: from {low.min():g} to {high.max():g} is wider than the largest float, so no "

@@ -20,7 +20,7 @@ from hardmax.exact.elimination import affine_dimension
 from hardmax.exact.integers import integers
 from hardmax.exact.rationals import nearest_float
 from hardmax.exactness import FloatArray, as_tuple
-from hardmax.tropical.dual_subdivision import dual_subdivision
+from hardmax.tropical.dual_subdivision import dual_cells
 from hardmax.tropical.newton_polytope import lattice_volume
 from hardmax.tropical.polynomial import TropicalPolynomial
 from hardmax.tropical.sums.joint_cells import KeysAndBiases, minkowski_vertices
@@ -98,9 +98,8 @@ def mixed_subdivision(heads: Sequence[KeysAndBiases]) -> list[MixedCell]:
         offsets.append(np.zeros(len(points)) if heights is None else heights)
         owner += [number] * len(points)
         local += list(range(len(points)))
-    subdivision = dual_subdivision(TropicalPolynomial(np.concatenate(slopes), np.concatenate(offsets)))
     cells = []
-    for terms in subdivision.cells:
+    for terms in dual_cells(TropicalPolynomial(np.concatenate(slopes), np.concatenate(offsets))):
         parts: tuple[list[int], ...] = tuple([] for _ in read)
         for term in terms:
             parts[owner[term]].append(local[term])

@@ -93,7 +93,7 @@ def hypersurface(polynomial: TropicalPolynomial, domain: Any = None) -> Hypersur
     Parameters
     ----------
     domain
-        A pair (low, high) of arrays (dim,), anything with ``.low`` and ``.high``, or nothing.
+        A pair (low, high) of arrays (dim,), anything with ``.low`` and ``.high``, or nothing for all of space.
 
     Notes
     -----
@@ -115,7 +115,7 @@ def hypersurface(polynomial: TropicalPolynomial, domain: Any = None) -> Hypersur
     """
     check_polynomial(polynomial)
     dim = polynomial.dim
-    box = None if domain is None else _read_box(domain, dim)
+    box = _read_box(domain, dim)
     keep = polynomial.essential_terms()
     graph = epigraph(polynomial.slopes[keep], polynomial.offsets[keep], box)
     shared: dict[tuple[int, int], list[Corner]] = {}
@@ -131,10 +131,22 @@ def hypersurface(polynomial: TropicalPolynomial, domain: Any = None) -> Hypersur
     return Hypersurface(tuple(walls), dim)
 
 
-def _read_box(domain: Any, dim: int) -> tuple[FloatArray, FloatArray]:
+def _read_box(domain: Any, dim: int) -> tuple[FloatArray, FloatArray] | None:
+    """The corners of a box, None for all of space."""
+    if domain is None:
+        return None
+    if hasattr(domain, "slice_of"):  # a slice of space has coordinates of its own
+        origin, basis = domain.slice_of((dim,))
+        if len(basis) != dim or origin.any() or (basis != np.eye(dim)).any():
+            raise DomainError(
+                f"expected a box in the space of the polynomial, got an hm.{type(domain).__name__}, whose bounds are "
+                "those of its own coordinates; ask p.compose(basis.T, origin) for the walls on that slice"
+            )
+        if domain.low is None:
+            return None
     if hasattr(domain, "low") and hasattr(domain, "high"):
         low, high = domain.low, domain.high
-    elif isinstance(domain, Sequence | np.ndarray) and len(domain) == 2:
+    elif isinstance(domain, Sequence | np.ndarray) and getattr(domain, "ndim", 1) > 0 and len(domain) == 2:
         low, high = domain
     else:
         raise DomainError(

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import EmptyError, ParameterError, ShapeError
-from hardmax.exactness import FloatArray, check_temperature, finite_numbers, frozen, is_finite
+from hardmax.exactness import FloatArray, check_count, check_temperature, finite_numbers, frozen, is_finite
 from hardmax.html import block, table
 from hardmax.tropical._checks import check_polynomial, within_range
 from hardmax.tropical.dual_subdivision import dual_subdivision
@@ -78,7 +78,7 @@ class TropicalPolynomial:
         >>> TropicalPolynomial.constant(2.0, dim=3)([1.0, 1.0, 1.0])
         array(2.)
         """
-        return cls(np.zeros((1, dim)), [value])
+        return cls(np.zeros((1, check_count("dim", dim))), [value])
 
     @property
     def n_terms(self) -> int:
@@ -237,6 +237,7 @@ class TropicalPolynomial:
         >>> p.is_same_function(TropicalPolynomial([[1], [0], [-1]])), p.is_same_function(p * p)
         (True, False)
         """
+        check_polynomial(other, "other")
         _check_same_dim(self, other)
         return _term_set(self.essential()) == _term_set(other.essential())
 
@@ -338,7 +339,9 @@ class TropicalRational:
 
     def __call__(self, x: ArrayLike, temperature: float = 0.0) -> FloatArray:
         """The value at points ``(..., dim)``; at a temperature, the difference of the two soft maxima."""
-        return np.asarray(self.numerator(x, temperature) - self.denominator(x, temperature))
+        above, below = self.numerator(x, temperature), self.denominator(x, temperature)
+        with np.errstate(over="ignore"):
+            return within_range(np.asarray(above - below), "differences of the two maxima")
 
     def __add__(self, other: Any) -> TropicalRational:
         """The larger of the two functions: ``(p s + r q) / (q s)`` for p/q and r/s."""

@@ -16,8 +16,8 @@ from numpy.typing import ArrayLike
 
 from hardmax.errors import EmptyError, ParameterError, ShapeError
 from hardmax.exact.integers import integers
-from hardmax.exactness import FloatArray, IntArray, as_tuple, finite_numbers, frozen
-from hardmax.tropical._checks import check_polynomial
+from hardmax.exactness import FloatArray, IntArray, as_tuple, finite_numbers, frozen, numbers
+from hardmax.tropical._checks import check_polynomial, within_range
 from hardmax.tropical.polynomial import TropicalPolynomial, TropicalRational
 from hardmax.tropical.sums.hull import components
 from hardmax.tropical.sums.joint_cells import common_refinement
@@ -104,7 +104,9 @@ class TropicalRationalMap:
     def __call__(self, x: ArrayLike, temperature: float = 0.0) -> FloatArray:
         """The values, shape ``(..., channels)``, at points ``(..., dim)``, hard or at a temperature."""
         below = self.denominator(x, temperature)
-        return np.stack([numerator(x, temperature) - below for numerator in self.numerators], axis=-1)
+        above = [numerator(x, temperature) for numerator in self.numerators]
+        with np.errstate(over="ignore"):
+            return within_range(np.stack([part - below for part in above], axis=-1), "differences of the maxima")
 
     def compose(self, weight: ArrayLike, bias: ArrayLike | None = None) -> TropicalRationalMap:
         """The map ``x -> f(weight @ x + bias)``; weight is (dim, new dim)."""
@@ -159,7 +161,7 @@ def log_lifted_attention(keys: ArrayLike, lifted_values: ArrayLike) -> TropicalR
     k = finite_numbers("keys", keys, ("n", "d"))
     if k.shape[0] == 0 or k.shape[1] == 0:
         raise EmptyError(f"keys: expected at least one key and one dimension, got shape {k.shape}")
-    values = np.asarray(lifted_values)
+    values = numbers("lifted_values", lifted_values)
     v = finite_numbers("lifted_values", values[:, None] if values.ndim == 1 else values, (k.shape[0], "c"))
     if v.shape[1] == 0:
         raise EmptyError(f"lifted_values: expected at least one channel, got shape {values.shape}")
@@ -242,10 +244,13 @@ def rational_cells(map_: TropicalRationalMap) -> RationalCells:
     numerators, denominator = polynomials[:-1], polynomials[-1]
     slopes = np.stack([p.slopes[labels[:, c]] for c, p in enumerate(numerators)], axis=1)
     offsets = np.stack([p.offsets[labels[:, c]] for c, p in enumerate(numerators)], axis=1)
+    with np.errstate(over="ignore"):
+        slopes = slopes - denominator.slopes[labels[:, -1]][:, None, :]
+        offsets = offsets - denominator.offsets[labels[:, -1]][:, None]
     return RationalCells(
         labels=labels,
-        slopes=frozen(slopes - denominator.slopes[labels[:, -1]][:, None, :]),
-        offsets=frozen(offsets - denominator.offsets[labels[:, -1]][:, None]),
+        slopes=frozen(within_range(slopes, "slopes of the cells' maps")),
+        offsets=frozen(within_range(offsets, "offsets of the cells' maps")),
         points=found.witnesses,
         neighbours=frozen(neighbours),
         region_of=frozen(components(neighbours[same], len(labels))),

@@ -9,7 +9,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hardmax.errors import DomainError, EmptyError, ParameterError, PrecisionError, ShapeError, WeightError
+from hardmax.errors import (
+    DomainError,
+    EmptyError,
+    HardmaxError,
+    ParameterError,
+    PrecisionError,
+    ShapeError,
+    WeightError,
+)
 from hardmax.heads.diagram.power_diagram import power_diagram
 from oracles.hull_oracle import live_keys, strict_system_has_solution
 
@@ -292,3 +300,19 @@ def test_one_cell_at_a_time_gives_the_same_facets(dim, monkeypatch):
     assert [part.halfspaces(key).rivals.tolist() for key in np.flatnonzero(part.live)] == expected
     with pytest.raises(ParameterError, match="expected"):
         _ = part.neighbours
+
+
+def test_shares_of_keys_whose_differences_overflow_are_computed():
+    near, far = ([[size, 0.0], [-size, 0.0], [0.0, size]] for size in (1.0, 1.5e308))
+    assert power_diagram(far).shares().values.tolist() == power_diagram(near).shares().values.tolist()
+
+
+def test_bad_shares_and_extents_are_named():
+    diagram, rng = power_diagram(np.eye(3)), np.random.default_rng(0)
+    for options in ({"rng": 5}, {"rng": rng, "confidence": "a"}, {"rng": rng, "scale": 1.5e308}):
+        with pytest.raises(HardmaxError, match="expected"):
+            diagram.shares(n_samples=100, **options)
+    with pytest.raises(HardmaxError, match="finite ranges"):
+        power_diagram(np.eye(2)).polygons(((-1e308, 1e308), (-1, 1)))
+    with pytest.raises(HardmaxError, match="norm"):
+        diagram.normalised(np.zeros(2))

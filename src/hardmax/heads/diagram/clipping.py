@@ -38,7 +38,9 @@ def checked_extent(extent: Any, dim: int) -> Window:
         raise ShapeError(
             f"extent: expected {dim} pair(s) (low, high) of numbers, one for each axis, got {extent!r:.200}"
         )
-    if not (np.isfinite(bounds).all() and (bounds[:, 0] < bounds[:, 1]).all()):
+    with np.errstate(over="ignore", invalid="ignore"):
+        widths = bounds[:, 1] - bounds[:, 0]
+    if not (np.isfinite(widths).all() and (widths > 0).all()):
         raise DomainError(f"extent: expected finite ranges with low < high, got {bounds.tolist()}")
     return bounds[:, 0], bounds[:, 1]
 

@@ -57,7 +57,7 @@ class NormalisedDiagram:
 
 def normalised_diagram(diagram: PowerDiagram, norm: str) -> NormalisedDiagram:
     """The cells behind a normalisation; see ``PowerDiagram.normalised``."""
-    if norm not in ("rms", "layer"):
+    if not isinstance(norm, str) or norm not in ("rms", "layer"):
         raise ParameterError(f"norm: expected 'rms' or 'layer', got {norm!r}")
     inner = diagram.dim - (norm == "layer")
     if inner not in (2, 3):

@@ -149,13 +149,19 @@ class PowerDiagram(ReadOnlyArrays):
             )
         return int(self.terms.of[number])
 
+    def rivals(self, key: int) -> IntArray:
+        """The live keys whose cells share a facet with a live key's, increasing.
+
+        Exactness: certified.
+        """
+        return self.terms.index[self.terms.neighbours_of(self._row(key))]
+
     def halfspaces(self, key: int) -> Halfspaces:
         """The facets of a live key's cell, none redundant: ``normals @ q <= limits``.
 
         Exactness: the list of rivals is certified; normals and limits are differences, rounded once.
         """
-        row = self._row(key)
-        rivals = self.terms.index[self.terms.neighbours_of(row)]
+        rivals = self.rivals(key)
         with np.errstate(over="ignore"):
             normals = self.keys[rivals] - self.keys[key]
             limits = self.shifts[key] - self.shifts[rivals]

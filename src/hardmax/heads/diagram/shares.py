@@ -13,7 +13,16 @@ import numpy as np
 from hardmax.errors import ParameterError
 from hardmax.exact.rationals import nearest_float
 from hardmax.exact.rounding import relative_error
-from hardmax.exactness import FloatArray, IntArray, ReadOnlyArrays, check_count, positive_number, share_interval
+from hardmax.exactness import (
+    FloatArray,
+    IntArray,
+    ReadOnlyArrays,
+    check_count,
+    check_generator,
+    is_finite,
+    positive_number,
+    share_interval,
+)
 
 if TYPE_CHECKING:
     from hardmax.heads.diagram.power_diagram import PowerDiagram
@@ -49,7 +58,7 @@ def angle_shares(diagram: PowerDiagram, scale: float) -> Shares:
         _line_shares(diagram, alive, scale, values)
     else:
         for key in alive.tolist():
-            rivals = diagram.halfspaces(key).rivals
+            rivals = diagram.rivals(key)
             if len(rivals) == 1:
                 values[key] = 0.5  # all keys on one line: two half-planes
                 continue
@@ -107,16 +116,19 @@ def sampled_shares(
     Exactness: estimated.
     """
     check_count("n_samples", n_samples)
-    if not 0.0 < confidence < 1.0:
-        raise ParameterError(f"shares: expected a confidence between 0 and 1, got {confidence}")
+    if not (is_finite(confidence) and 0.0 < confidence < 1.0):
+        raise ParameterError(f"shares: expected a confidence between 0 and 1, got {confidence!r:.80}")
     scale = positive_number("scale", scale)
     if rng is None:
         raise ParameterError("shares above dimension 2 are sampled: pass rng=np.random.default_rng(seed)")
+    check_generator(rng)
     counts = np.zeros(len(diagram.keys), dtype=np.int64)
     left = n_samples
     while left:
         size = min(left, max(1, 4_000_000 // len(diagram.keys)))
-        winners = diagram.assign(rng.normal(size=(size, diagram.dim)) * scale)
+        with np.errstate(over="ignore"):  # assign refuses what is no float
+            queries = rng.normal(size=(size, diagram.dim)) * scale
+        winners = diagram.assign(queries)
         counts += np.bincount(winners, minlength=len(counts))
         left -= size
     values = counts / n_samples

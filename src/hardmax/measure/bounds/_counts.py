@@ -11,6 +11,8 @@ from hardmax.exactness import check_count
 
 #: Terms times bits: a few seconds.
 _MOST_WORK = 1 << 35
+#: Beyond this many bits a product is refused: the logarithm says as much and can be stored.
+_MOST_BITS = 1 << 25
 
 
 def counts(name: str, values: Iterable[Any], least: int) -> tuple[int, ...]:
@@ -34,7 +36,20 @@ def counts(name: str, values: Iterable[Any], least: int) -> tuple[int, ...]:
     return tuple(check_count(f"{name}[{position}]", value, least) for position, value in enumerate(listed))
 
 
-def check_length(name: str, factor: int, depth: int, most_bits: int) -> None:
+def power(base: int, exponent: int, name: str) -> int:
+    """``base ** exponent``, refused where that is too long to be of use.
+
+    Examples
+    --------
+    >>> power(2, 10, "cells"), power(0, 10**30, "cells")
+    (1024, 0)
+    """
+    if base > 1:
+        check_length(name, base, exponent)
+    return int(base**exponent)
+
+
+def check_length(name: str, factor: int, depth: int, most_bits: int = _MOST_BITS) -> None:
     """Refuse an answer that may have more bits than this: each block multiplies it by at most ``factor``."""
     if factor.bit_length() * depth > most_bits:
         raise ParameterError(

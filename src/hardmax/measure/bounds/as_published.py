@@ -6,10 +6,14 @@ Asymptotic statements O(f) and Theta(f) are read with constant one. Which of the
 
 from __future__ import annotations
 
-from math import comb, e, exp, factorial, inf, log, log10, sqrt
+from fractions import Fraction
+from math import comb, e, exp, factorial, inf, log, log10
 
+from hardmax.errors import ParameterError
+from hardmax.exact.rationals import nearest_float, root
 from hardmax.exactness import check_count as count
-from hardmax.measure.bounds._counts import check_work
+from hardmax.exactness import check_temperature, is_finite
+from hardmax.measure.bounds._counts import check_length, check_work, power
 
 # --- counts -----------------------------------------------------------------------------------------
 
@@ -35,8 +39,10 @@ def zaslavsky_leading(n: int, dim: int) -> float:
     >>> zaslavsky_leading(10, 2)
     50.0
     """
+    hyperplanes, d = count("n", n, 0), count("dim", dim, 0)
+    check_length("zaslavsky_leading", max(hyperplanes, d), d)
     try:
-        return float(count("n", n, 0) ** count("dim", dim, 0) / factorial(dim))
+        return float(hyperplanes**d / factorial(d))
     except OverflowError:
         return inf
 
@@ -49,7 +55,7 @@ def relu_regions(width: int, dim: int, depth: int) -> int:
     >>> relu_regions(3, 2, 2)
     49
     """
-    return int(zaslavsky(width, dim) ** count("depth", depth, 1))
+    return power(zaslavsky(width, dim), count("depth", depth, 1), "relu_regions")
 
 
 def single_head_vertices(n_keys: int) -> int:
@@ -72,7 +78,7 @@ def multi_head_vertices(n_keys: int, n_heads: int, dim: int) -> int:
     (216, 8)
     """
     n, heads, d = count("n_keys", n_keys, 1), count("n_heads", n_heads, 1), count("dim", dim, 1)
-    return int(n**heads) if heads <= d else int((n * heads) ** (d // 2))
+    return power(*((n, heads) if heads <= d else (n * heads, d // 2)), "multi_head_vertices")
 
 
 def minkowski_vertices(n_keys: int, n_heads: int, dim: int) -> int:
@@ -84,7 +90,9 @@ def minkowski_vertices(n_keys: int, n_heads: int, dim: int) -> int:
     294
     """
     n, heads, d = count("n_keys", n_keys, 1), count("n_heads", n_heads, 1), count("dim", dim, 1)
-    return sum(comb(heads - 1, k) * n ** (k + 1) for k in range(d))
+    n_terms = min(heads, d)
+    check_work("minkowski_vertices", n_terms, n_terms * (heads.bit_length() + n.bit_length()))
+    return sum(comb(heads - 1, k) * n ** (k + 1) for k in range(n_terms))
 
 
 def attention_cells(n_keys: int, n_heads: int, dim: int) -> int:
@@ -96,7 +104,7 @@ def attention_cells(n_keys: int, n_heads: int, dim: int) -> int:
     25
     """
     heads, d = count("n_heads", n_heads, 1), count("dim", dim, 1)
-    return int(count("n_keys", n_keys, 1) ** min(heads, d))
+    return power(count("n_keys", n_keys, 1), min(heads, d), "attention_cells")
 
 
 def ffn_cells(width: int, dim: int) -> float:
@@ -136,8 +144,10 @@ def log10_cells_upper(n_keys: int, n_heads: int, dim: int, width: int, depth: in
     >>> round(log10_cells_upper(2, 2, 2, 4, 1), 4)
     2.0727
     """
-    attention = min(count("n_heads", n_heads, 1), count("dim", dim, 1)) * log10(count("n_keys", n_keys, 1))
-    return count("depth", depth, 1) * (attention + dim * log10(e * count("width", width, 1) / dim))
+    d, units = count("dim", dim, 1), count("width", width, 1)
+    attention = Fraction(log10(count("n_keys", n_keys, 1))) * min(count("n_heads", n_heads, 1), d)
+    feed_forward = Fraction(log10(e) + log10(units) - log10(d)) * d  # integers have logarithms of any size
+    return nearest_float(count("depth", depth, 1) * (attention + feed_forward))
 
 
 def cells_lower(n_keys: int, dim: int, width: int, depth: int) -> int:
@@ -149,7 +159,7 @@ def cells_lower(n_keys: int, dim: int, width: int, depth: int) -> int:
     16
     """
     n, d = count("n_keys", n_keys, 1), count("dim", dim, 1)
-    return int((n**d * (count("width", width, 1) // (2 * d)) ** d) ** count("depth", depth, 1))
+    return power(n * (count("width", width, 1) // (2 * d)), d * count("depth", depth, 1), "cells_lower")
 
 
 def naive_cells(n_keys: int, n_heads: int, dim: int) -> int:
@@ -161,7 +171,7 @@ def naive_cells(n_keys: int, n_heads: int, dim: int) -> int:
     2500
     """
     heads, d = count("n_heads", n_heads, 1), count("dim", dim, 1)
-    return int((heads * count("n_keys", n_keys, 1) ** 2) ** d)
+    return power(heads * count("n_keys", n_keys, 1) ** 2, d, "naive_cells")
 
 
 def key_exponent(dim: int, depth: int) -> int:
@@ -186,17 +196,20 @@ def standard_temperature(key_dim: int) -> float:
     >>> standard_temperature(64)
     0.125
     """
-    return 1.0 / sqrt(count("key_dim", key_dim, 1))
+    return 1.0 / root(count("key_dim", key_dim, 1))
 
 
-def _mass(n_keys: int, margin: float, temperature: float) -> float:
-    """(N - 1) e^{-delta / tau}, infinite above the largest float."""
-    rivals = count("n_keys", n_keys, 1) - 1
+def _mass(n_keys: int, margin: float, temperature: float) -> tuple[float, float]:
+    """(N - 1) e^{-delta / tau}, infinite above the largest float, and tau."""
+    rivals, tau = count("n_keys", n_keys, 1) - 1, check_temperature(temperature, positive=True)
+    if not (is_finite(margin) or (isinstance(margin, float) and abs(margin) == inf)):
+        raise ParameterError(f"margin: expected a number, winner minus runner-up, got {margin!r:.80}")
+    exponent = -float(margin) / tau
     try:
-        return rivals * exp(-margin / temperature)
+        return rivals * exp(exponent), tau
     except OverflowError:  # one factor alone is too large
-        exponent = log(rivals) - margin / temperature if rivals else -inf
-        return exp(exponent) if exponent < log(2.0**1023) else inf
+        exponent = log(rivals) + exponent if rivals else -inf
+        return exp(exponent) if exponent < log(2.0**1023) else inf, tau
 
 
 def value_gap(n_keys: int, margin: float, temperature: float) -> float:
@@ -207,7 +220,8 @@ def value_gap(n_keys: int, margin: float, temperature: float) -> float:
     >>> f"{value_gap(512, 2.0, 0.125):.3e}"
     '7.188e-06'
     """
-    return temperature * log(1 + _mass(n_keys, margin, temperature))
+    mass, tau = _mass(n_keys, margin, temperature)
+    return tau * log(1 + mass)
 
 
 def gradient_distance(n_keys: int, margin: float, temperature: float) -> float:
@@ -218,7 +232,7 @@ def gradient_distance(n_keys: int, margin: float, temperature: float) -> float:
     >>> f"{gradient_distance(512, 2.0, 0.125):.4e}"
     '1.1501e-04'
     """
-    return 2 * _mass(n_keys, margin, temperature)
+    return 2 * _mass(n_keys, margin, temperature)[0]
 
 
 def hessian_norm(n_keys: int, margin: float, temperature: float) -> float:
@@ -230,7 +244,8 @@ def hessian_norm(n_keys: int, margin: float, temperature: float) -> float:
     >>> round(hessian_norm(2, log(4), 1.0), 12)
     0.25
     """
-    return _mass(n_keys, margin, temperature) / temperature
+    mass, tau = _mass(n_keys, margin, temperature)
+    return mass / tau
 
 
 def affine_remainder(n_keys: int, margin: float, temperature: float) -> float:

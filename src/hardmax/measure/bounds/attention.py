@@ -19,7 +19,7 @@ from math import comb, lcm
 from hardmax.errors import ShapeError
 from hardmax.exactness import as_tuple, check_flag
 from hardmax.exactness import check_count as count
-from hardmax.measure.bounds._counts import counts, elementary_symmetric
+from hardmax.measure.bounds._counts import check_work, counts, elementary_symmetric
 
 
 def max_joint_cells(
@@ -61,6 +61,8 @@ def max_joint_cells(
     gaps = [size - 1 for size in sizes if size > 1]
     if not gaps:
         return 1
+    highest = min(d, len(gaps))
+    check_work("max_joint_cells", len(gaps) * highest, highest * max(gaps).bit_length())
     if check_flag("affine", affine):
         return sum(elementary_symmetric(gaps, d))
     return sum(elementary_symmetric(gaps, d - 1)) + comb(len(gaps) - 1, d - 1)
@@ -90,6 +92,7 @@ def max_log_lifted_cells(n_keys: int, n_channels: int, dim: int) -> int:
         return 1
     if d == 1:
         return channels * (n - 1) + 2
+    check_work("max_log_lifted_cells", n + channels, channels * n.bit_length())
     by_rank: int = sum(rank**channels for rank in range(1, n + 1))
     return min(by_rank, max_joint_cells([n] * (channels + 1), d, affine=True))
 

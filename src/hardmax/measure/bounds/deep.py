@@ -25,7 +25,8 @@ from math import comb
 from typing import NamedTuple
 
 from hardmax.exactness import check_count as count
-from hardmax.measure.bounds._counts import check_length, counts
+from hardmax.exactness import check_flag
+from hardmax.measure.bounds._counts import check_length, check_work, counts
 from hardmax.measure.bounds.attention import max_joint_cells
 from hardmax.measure.bounds.transformers import cells_lower
 
@@ -52,6 +53,9 @@ def cells_upper_by_rank(n_keys_per_head: Sequence[int], dim: int, width: int, de
     """
     sizes, d = counts("n_keys_per_head", n_keys_per_head, 1), count("dim", dim, 1)
     units, blocks = count("width", width, 1), count("depth", depth, 1)
+    check_flag("affine", affine)
+    check_length("cells_upper_by_rank", 1 << min(units, 2 * _MOST_BITS), blocks, _MOST_BITS)
+    check_work("cells_upper_by_rank", d * (d + blocks) * (len(sizes) + min(d, units)), units)
     joint = [1, *(_joint(sizes, rank, d, affine) for rank in range(1, d + 1))]
     check_length("cells_upper_by_rank", joint[-1] << units, blocks, _MOST_BITS)
     following = [1] * (d + 1)  # by rank, behind the blocks treated so far

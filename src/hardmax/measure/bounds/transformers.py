@@ -8,18 +8,17 @@ a region may be non-convex, and a later head may cut it into more parts than the
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 from math import log10
 from typing import NamedTuple
 
 from hardmax.errors import ParameterError
+from hardmax.exact.rationals import nearest_float
 from hardmax.exactness import check_count as count
 from hardmax.exactness import check_flag
-from hardmax.measure.bounds._counts import check_length
+from hardmax.measure.bounds._counts import check_work, power
 from hardmax.measure.bounds.attention import max_joint_cells
 from hardmax.measure.bounds.feedforward import zaslavsky
-
-#: Beyond this many bits a product is refused: the logarithm says as much and can be stored.
-_MOST_BITS = 1 << 25
 
 
 def block_upper(n_keys_per_head: Sequence[int], dim: int, width: int, affine: bool) -> int:
@@ -50,7 +49,7 @@ def cells_upper(n_keys_per_head: Sequence[int], dim: int, width: int, depth: int
     >>> cells_upper([7], 1, 2, 1, affine=False)  # two cells a head, whatever the number of keys
     6
     """
-    return _power(block_upper(n_keys_per_head, dim, width, affine), count("depth", depth, 1), "cells_upper")
+    return power(block_upper(n_keys_per_head, dim, width, affine), count("depth", depth, 1), "cells_upper")
 
 
 def log10_cells_upper(n_keys_per_head: Sequence[int], dim: int, width: int, depth: int, affine: bool) -> float:
@@ -63,7 +62,7 @@ def log10_cells_upper(n_keys_per_head: Sequence[int], dim: int, width: int, dept
     >>> round(log10_cells_upper([512] * 8, 512, 2048, 96, affine=False), 1)
     49950.6
     """
-    return count("depth", depth, 1) * log10(block_upper(n_keys_per_head, dim, width, affine))
+    return nearest_float(count("depth", depth, 1) * Fraction(log10(block_upper(n_keys_per_head, dim, width, affine))))
 
 
 def cells_lower(n_keys: int, dim: int, width: int, depth: int, affine: bool = True) -> int:
@@ -91,8 +90,8 @@ def cells_lower(n_keys: int, dim: int, width: int, depth: int, affine: bool = Tr
     if not check_flag("affine", affine) and d == 1:
         return min(n, 2) * zaslavsky(units, 1)
     free = d if affine else d - 1
-    last: int = _power(n, free, "cells_lower") * zaslavsky(units, free)
-    folding = _power(n * (units // free), free * (blocks - 1), "cells_lower")
+    last: int = power(n, free, "cells_lower") * zaslavsky(units, free)
+    folding = power(n * (units // free), free * (blocks - 1), "cells_lower")
     return max(folding * last, last)
 
 
@@ -107,7 +106,7 @@ def log10_cells_lower(n_keys: int, dim: int, width: int, depth: int, affine: boo
     True
     """
     last, factor = cells_lower(n_keys, dim, width, 1, affine), growth_per_block(n_keys, dim, width, affine).lower
-    return log10(last) + (count("depth", depth, 1) - 1) * log10(max(factor, 1))
+    return log10(last) + nearest_float((count("depth", depth, 1) - 1) * Fraction(log10(max(factor, 1))))
 
 
 def grid_cells(n_keys: int, dim: int, width: int, depth: int) -> int:
@@ -129,7 +128,7 @@ def grid_cells(n_keys: int, dim: int, width: int, depth: int) -> int:
     n, d, units = count("n_keys", n_keys, 1), count("dim", dim, 1), count("width", width, 1)
     if units < 2 * d:
         raise ParameterError(f"width: the construction needs at least 2 dim = {2 * d} ReLUs, got {units}")
-    return _power((2 * (units // (2 * d)) * n) ** d, count("depth", depth, 1), "grid_cells")
+    return power(2 * (units // (2 * d)) * n, d * count("depth", depth, 1), "grid_cells")
 
 
 class Growth(NamedTuple):
@@ -158,9 +157,6 @@ def growth_per_block(n_keys: int, dim: int, width: int, affine: bool = True, n_h
     heads = d if n_heads is None else count("n_heads", n_heads, 1)
     free = min(heads, d if check_flag("affine", affine) else d - 1)
     per_coordinate = n * (units // free) if free else 1
-    return Growth(max(per_coordinate, 1) ** free, block_upper([n] * heads, d, units, affine))
-
-
-def _power(base: int, exponent: int, name: str) -> int:
-    check_length(name, base, exponent, _MOST_BITS)
-    return int(base**exponent)
+    check_work("growth_per_block", heads * min(heads, d), 1)  # before so many heads are listed
+    lower = power(max(per_coordinate, 1), free, "growth_per_block")
+    return Growth(lower, block_upper([n] * heads, d, units, affine))

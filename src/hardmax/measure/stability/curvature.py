@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hardmax.errors import ParameterError
-from hardmax.exactness import FloatArray, broadcast_shape, numbers
+from hardmax.exactness import FloatArray, broadcast_shape, is_finite, numbers
 
 
 def competitor_curvature(n_competitors: Any, t: Any) -> Any:
@@ -52,13 +52,18 @@ def competitor_curvature(n_competitors: Any, t: Any) -> Any:
     k = n_competitors
     if not (isinstance(k, Real) and isinstance(t, Real)):  # a Fraction stays one
         k, t = _together("competitor_curvature", numbers("n_competitors", k), numbers("t", t))
+    elif not (is_finite(k) and is_finite(t)):
+        raise ParameterError("expected a number of competitors and a weight t below 1.8e308, got larger ones or NaN")
+    else:
+        k, t = (value.item() if isinstance(value, np.generic) else value for value in (k, t))  # whose sums wrap around
     if not (np.all(k >= 0) and np.all(t >= 0)):
         raise ParameterError("expected a number of competitors and a weight t of at least 0, got negative ones or NaN")
     return _curvature(k, t)
 
 
 def _curvature(k: Any, t: Any) -> Any:
-    return (k + 1) * t / (1 + k * t) ** 2
+    total = 1 + k * t
+    return (k + 1) * t / total / total  # the square of a total may be no float
 
 
 def hessian_supremum(n_keys: ArrayLike, t: ArrayLike) -> FloatArray:

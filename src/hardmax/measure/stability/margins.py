@@ -10,12 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
-from math import inf, isnan, nextafter, sqrt
+from math import inf, isnan, nextafter
 from typing import Any
 
 from hardmax.errors import ParameterError
 from hardmax.exact import decimals
 from hardmax.exact.decimals import digits, exact, log_exceeds, nearest, power_of_ten, up
+from hardmax.exact.rationals import root
 from hardmax.exactness import check_count as count
 from hardmax.exactness import check_temperature
 from hardmax.html import ShownAsTable
@@ -210,7 +211,7 @@ def standard_temperature(key_dim: int) -> float:
     >>> standard_temperature(64), standard_temperature(1)
     (8.0, 1.0)
     """
-    return sqrt(count("key_dim", key_dim, 1))
+    return root(count("key_dim", key_dim, 1))
 
 
 def margin_for_share(n_keys: int, share: float, temperature: float) -> float:

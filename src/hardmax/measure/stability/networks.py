@@ -83,7 +83,7 @@ class NetworkCertificate(ReadOnlyArrays, ShownAsTable):
         if self.holds:
             low = max(low, self.temperature)
         elif self.temperature > 0:
-            high = self.temperature
+            high = min(high, self.temperature)
         while high > low * (1 + 2.0**-20):
             middle = float(np.sqrt(low) * np.sqrt(high))
             low, high = (middle, high) if self._at(middle).holds else (low, middle)
