@@ -136,7 +136,7 @@ def preset_data(preset: Preset) -> dict[str, Any]:
     [34, 34, 34]
     """
     layers, _ = page_layers(preset.network)
-    window, plane = preset.counts or certified_counts(preset)
+    window, plane = _library_counts(preset)
     published = preset.group != BUILTINS
     names = ("The paper", "What is true", "Try") if published else ("What it is", "In the library", "Try")
     return {
@@ -156,6 +156,11 @@ def preset_data(preset: Preset) -> dict[str, Any]:
             "query": list(preset.query),
         },
     }
+
+
+def _library_counts(preset: Preset) -> Counts:
+    """Certified counts of what the page will hold, in the window and on the whole plane."""
+    return preset.counts or certified_counts(preset)
 
 
 def certified_counts(preset: Preset) -> Counts:
