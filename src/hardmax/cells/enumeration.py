@@ -51,10 +51,11 @@ _FEWEST_CHILDREN = 8
 #: limit on the number of cells. In dimension twelve a piece has tens of thousands: it is cut by one choice at a time.
 _MOST_CORNERS = 1 << 22
 _FEWEST_CORNERS = 1 << 16
-#: Threads: seconds of work that are worth handing over to somebody who has nothing to do, and those that a piece takes
-#: until some were seen to take more, or less.
-_WORTH_A_THREAD = 1e-4
-_USUAL_PACE = 1e-6
+#: Threads: seconds of work in the last stage that are worth handing over to somebody who has nothing to do, and those
+#: that a piece takes there until some were cut; pieces worth it where stages follow, whose work nobody knows yet.
+_WORTH_A_THREAD = 3e-4
+_USUAL_PACE = 1e-5
+_FEWEST_SHARED = 4
 #: Corners of the children that are cut together, before the last stage: room for them is then used again and again.
 _CORNERS_AT_ONCE = 1 << 17
 #: Bytes that glibc is taught to keep (``_keep_memory``); from 32 MiB on it learns nothing.
@@ -319,7 +320,7 @@ class _Threads(Generic[_Result]):
         if self._stop or not self._stack:
             return None
         chunk = self._stack.pop()
-        if self._is_wanted() and len(chunk) >= 2 * self._least() and not self._run.is_finished(chunk):
+        if self._is_wanted() and len(chunk) >= 2 * self._fewest(chunk) and not self._run.is_finished(chunk):
             chunk, rest = chunk.halves()
             self._stack.append(rest)
             self._call()
@@ -330,8 +331,15 @@ class _Threads(Generic[_Result]):
         """Whether somebody has nothing to do."""
         return not self._stack and (self._is_waiting or self._n_helpers < self._workers - 1)
 
+    def _fewest(self, chunk: Chunk) -> int:
+        """Pieces of a chunk that are worth handing over."""
+        return self._least() if self._is_last(chunk) else _FEWEST_SHARED
+
+    def _is_last(self, chunk: Chunk) -> bool:
+        return chunk.stage == self._run.program.n_stages - 1
+
     def _least(self) -> int:
-        """Pieces that are worth handing over."""
+        """Pieces of the last stage that are worth handing over."""
         return 1 + int(_WORTH_A_THREAD / self._pace)
 
     def _ask(self) -> None:
@@ -339,10 +347,11 @@ class _Threads(Generic[_Result]):
         self._run.engine.paused[0] = self._least() if self._is_wanted() else 0
 
     def _timed(self, chunk: Chunk) -> tuple[list[Chunk], _Result | None]:
-        began, is_finished = perf_counter(), self._run.is_finished(chunk)
+        began = perf_counter()
         children, result = self._step(chunk)
-        if not is_finished:
-            self._pace = (perf_counter() - began) / max(len(chunk), sum(map(len, children)))
+        if self._is_last(chunk):
+            n_left = sum(len(child) for child in children if child.stage == chunk.stage)
+            self._pace = (perf_counter() - began) / max(1, len(chunk) - n_left)
         return children, result
 
     def _put(self, children: list[Chunk]) -> None:
