@@ -246,7 +246,7 @@ class CellComplex:
     def neighbours(self) -> IntArray:
         """Pairs (i, j), i < j, of cells that share a facet, (n_pairs, 2)."""
         self._need_complete("neighbours")
-        return neighbour_pairs(self, None)
+        return neighbour_pairs(self)
 
     @cached_property
     def region_of(self) -> IntArray:

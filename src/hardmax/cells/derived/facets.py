@@ -1,4 +1,4 @@
-"""Which cells share a facet, in three dimensions and more and on unbounded domains.
+"""Which cells share a facet, in two dimensions and more.
 
 Across the wall of a ReLU or a maximum the network is continuous, and behind the wall of a choice of the last stage
 nothing is asked any more: there the cell whose label differs in that choice alone has the very same facet.
