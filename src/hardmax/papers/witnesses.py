@@ -13,6 +13,7 @@ import numpy as np
 from hardmax.cells.domains import Box, Segment
 from hardmax.cells.interrupts import uninterrupted
 from hardmax.cells.search import count_cells, enumerate_cells
+from hardmax.constructions.grid import folding_block
 from hardmax.constructions.parabola import parabola_heads
 from hardmax.measure import bounds
 from hardmax.networks.evaluation import softmax as softmax
@@ -81,22 +82,7 @@ def bias_free_parabolas(n_keys: int, n_heads: int, dim: int) -> Heads:
 
 def grid_network(n_keys: int, dim: int, folds: int, depth: int) -> Network:
     """Theorem V.7's network on the cube [0, 2 n_keys]^dim, which keeps every number dyadic."""
-    sites = [2.0 * j + 1.0 for j in range(n_keys)]
-    layers: list[Any] = []
-    for _ in range(depth):
-        heads = []
-        into = np.zeros((dim * folds, dim))
-        out = np.zeros((dim, dim * folds))
-        for axis in range(dim):
-            query = np.zeros((2, dim))
-            query[0, axis] = 1.0
-            heads.append(Head([[2 * p, -p * p] for p in sites], [[-p] for p in sites], query, [0.0, 1.0]))
-            for m in range(folds):
-                into[axis * folds + m, axis] = folds / 2
-                out[axis, axis * folds + m] = 2 * n_keys * (1 if m == 0 else 2 * (-1) ** m)
-        shift = [folds / 2 - m for _ in range(dim) for m in range(folds)]
-        layers += [Residual(Attention(heads)), Affine(into, shift), ReLU(), Affine(out)]
-    return Network(layers, dim)
+    return Network(folding_block(n_keys, dim, folds, 2.0, 2.0 * n_keys) * depth, dim)
 
 
 def grid_count(n_keys: int, dim: int, folds: int, depth: int) -> int:
