@@ -318,16 +318,6 @@ def test_what_queries_and_balls_reach_is_what_the_diagram_says_and_witnesses_are
     assert (np.linalg.norm(inside - keys.around.centre, axis=1) <= radius * (1 + 1e-12)).all()
 
 
-def test_cell_shares_are_computed_in_the_plane_and_sampled_on_request_above():
-    (plane,) = hm.analyse_heads(_capture(_captured([[1.0, 0.0]], [[1.0, 0.0], [-1.0, 0.0]])))
-    shares = plane.key_sets[0].cell_shares()
-    assert shares.exactness == "certified" and shares.values.tolist() == [0.5, 0.5]
-    (solid,) = hm.analyse_heads(_capture(_captured([[1.0, 0.0, 0.0]], np.vstack([np.eye(3), -np.eye(3)]))))
-    assert solid.key_sets[0].cell_shares() is None
-    sampled = solid.key_sets[0].cell_shares(n_samples=2000, rng=np.random.default_rng(0))
-    assert sampled.exactness == "estimated" and ((sampled.low <= 1 / 6) & (sampled.high >= 1 / 6)).mean() >= 5 / 6
-
-
 # ---- tables ----
 
 

@@ -344,8 +344,6 @@ def test_bad_arguments_are_named():
         hm.sample_cells(net, hm.Box([0] * 3, [1] * 3), 10)
     with pytest.raises(DomainError, match="list"):
         hm.sample_cells(net, [0, 1], 10)
-    with pytest.raises(ParameterError, match="cuda"):
-        hm.sample_cells(net, box, 10, device="cuda")
     with pytest.raises(ParameterError, match="rng"):
         hm.sample_cells(net, box, 10, rng=3)
     with pytest.raises(ParameterError, match=r"hm\.Network"):

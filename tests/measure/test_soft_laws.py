@@ -181,7 +181,7 @@ def test_a_root_within_roundings_of_its_pole_is_a_number():
         off = int(rng.integers(1, 4)) + np.append(0, rng.integers(0, 60, int(rng.integers(1, 9))))
         powers = 1.0 - off * 2.0**-53
         second = float(powers[0])
-        for start in (second, _certify_kernels._start_below(second, *_certify_kernels._moments(powers))):
+        for start in (second, _certify_kernels._start_below(second, *_certify_kernels._moments(powers), 1.0)):
             root = _certify_kernels._largest_root(powers, second, start, 1.0)
             assert second <= root <= 1 + 2.0**-50, off
 

@@ -21,7 +21,6 @@ from hardmax.exactness import BoolArray, FloatArray, IntArray, ReadOnlyArrays, f
 from hardmax.heads.capture.captured import CapturedHead
 from hardmax.heads.diagram.power_diagram import PowerDiagram, power_diagram
 from hardmax.heads.diagram.reachable import Reachable
-from hardmax.heads.diagram.shares import Shares
 from hardmax.heads.rows import lengths_of
 
 #: Above this many keys the reasons why a key cannot be reached are not kept; ``diagram.reachable`` gives them again.
@@ -130,18 +129,6 @@ class KeySet(ReadOnlyArrays):
     def shares(self) -> FloatArray:
         """(n_positions,) the share of the rows that each key wins."""
         return np.asarray(self.n_chosen / self.n_chosen.sum())
-
-    def cell_shares(self, *, n_samples: int = 0, rng: np.random.Generator | None = None) -> Shares | None:
-        """The share of query directions (of Gaussian queries, with biases) in each cell of the diagram.
-
-        Computed for one coordinate and, without biases, for two; above that sampled, or None without samples.
-
-        Exactness: certified where computed, else estimated with an interval.
-        """
-        is_computed = self.diagram.dim == 1 or (self.diagram.dim == 2 and not self.diagram.terms.has_bias)
-        if not is_computed and n_samples == 0:
-            return None
-        return self.diagram.shares() if is_computed else self.diagram.shares(n_samples=n_samples, rng=rng)
 
     def _placed(self, values: BoolArray) -> BoolArray:
         result = np.zeros(self.n_positions, dtype=bool)

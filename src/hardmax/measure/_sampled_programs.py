@@ -98,7 +98,7 @@ class _Step:
     @property
     def writes(self) -> range:
         width = {FLUSH: 0, LARGEST: 1, WINNER: self.inner}.get(self.kind, self.size)
-        return range(self.target, self.target + width) if self.target >= 0 else range(0)
+        return range(self.target, self.target + width)
 
 
 def _live(steps: list[_Step]) -> list[_Step]:
@@ -134,11 +134,9 @@ def _fused(steps: list[_Step]) -> list[_Step]:
         for user in users:
             choice = steps[user]
             offset = choice.source - step.target
-            is_label_alone = choice.kind == RELU and readers.keys().isdisjoint(choice.writes)
             result[user] = replace(
                 choice,
                 source=step.source,
-                target=-1 if is_label_alone else choice.target,
                 n_in=step.inner,
                 weight=step.constant + offset * step.inner,
                 bias=step.bias if step.bias < 0 else step.bias + offset,

@@ -6,7 +6,7 @@ is vectorised. Sums are taken in the order of the inputs, with fused products as
 and points are short dyadic numbers nothing is rounded, here as in ``net.labels``.
 
 A choice with ``n_in`` above zero computes what it compares from that many registers on the spot, so that scores and
-pre-activations never go through memory; a RELU with ``target`` -1 is such a one of which only the label is wanted.
+pre-activations never go through memory.
 """
 
 # mypy: ignore-errors
@@ -98,32 +98,16 @@ def _affine(registers, step, constants):
 
 @kernel(nogil=True)
 def _relu(registers, step, constants, word):
-    """Units in a row, four in one pass over the points."""
+    """Units in a row."""
     source, target, size, slope, shift = step.source, step.target, step.size, constants[step.constant], step.shift
-    one, none = np.uint64(1), np.uint64(0)
-    whole = size - size % 4
-    for unit in range(0, whole, 4):
-        z0, z1 = registers[source + unit], registers[source + unit + 1]
-        z2, z3 = registers[source + unit + 2], registers[source + unit + 3]
-        r0, r1 = registers[target + unit], registers[target + unit + 1]
-        r2, r3 = registers[target + unit + 2], registers[target + unit + 3]
-        b0 = one << np.uint64(shift + unit)
-        b1, b2, b3 = b0 << one, b0 << np.uint64(2), b0 << np.uint64(3)
+    none = np.uint64(0)
+    for unit in range(size):
+        row, result = registers[source + unit], registers[target + unit]
+        bit = np.uint64(1) << np.uint64(shift + unit)
         for s in range(BLOCK):
-            v0, v1, v2, v3 = z0[s], z1[s], z2[s], z3[s]
-            low = (b0 if v0 > 0.0 else none) | (b1 if v1 > 0.0 else none)
-            word[s] |= low | (b2 if v2 > 0.0 else none) | (b3 if v3 > 0.0 else none)
-            r0[s] = v0 if v0 > 0.0 else v0 * slope
-            r1[s] = v1 if v1 > 0.0 else v1 * slope
-            r2[s] = v2 if v2 > 0.0 else v2 * slope
-            r3[s] = v3 if v3 > 0.0 else v3 * slope
-    for unit in range(whole, size):
-        z0, r0 = registers[source + unit], registers[target + unit]
-        b0 = one << np.uint64(shift + unit)
-        for s in range(BLOCK):
-            v0 = z0[s]
-            word[s] |= b0 if v0 > 0.0 else none
-            r0[s] = v0 if v0 > 0.0 else v0 * slope
+            v = row[s]
+            word[s] |= bit if v > 0.0 else none
+            result[s] = v if v > 0.0 else v * slope
 
 
 @kernel(nogil=True)
@@ -148,23 +132,17 @@ def _clip(registers, step, constants, word):
 
 @kernel(nogil=True)
 def _first_largest(registers, step, best, winner):
-    """The first largest of some registers, and which it is; two rivals in one pass over the points."""
+    """The first largest of some registers, and which it is."""
     source, size = step.source, step.size
     first = registers[source]
     for s in range(BLOCK):
         best[s] = first[s]
         winner[s] = 0
-    for j in range(1, size, 2):
-        is_pair = j + 1 < size
-        z, y = registers[source + j], registers[source + (j + 1 if is_pair else j)]  # alone, it is its own rival
-        one, two = np.uint64(j), np.uint64(j + 1)
+    for j in range(1, size):
+        rival, index = registers[source + j], np.uint64(j)
         for s in range(BLOCK):
-            top, index = best[s], winner[s]
-            index = one if z[s] > top else index
-            top = z[s] if z[s] > top else top
-            index = two if y[s] > top else index
-            best[s] = y[s] if y[s] > top else top
-            winner[s] = index
+            winner[s] = index if rival[s] > best[s] else winner[s]
+            best[s] = rival[s] if rival[s] > best[s] else best[s]
 
 
 @kernel(nogil=True)
@@ -227,36 +205,6 @@ def _affine_relu(registers, step, constants, word):
             v0 = a0 * z0[s] + a1 * z1[s] + a2 * z2[s] + a3 * z3[s] + a
             word[s] |= m0 if v0 > 0.0 else none
             r0[s] = v0 if v0 > 0.0 else v0 * slope
-
-
-@kernel(nogil=True, fastmath={"contract"})
-def _affine_signs(registers, step, constants, word):
-    """``_affine_relu`` where only the label is wanted; past the last unit, minus infinity leaves no bit."""
-    source, size, shift, n_in = step.source, step.size, step.shift, step.n_in
-    one, none = np.uint64(1), np.uint64(0)
-    z0, z1 = registers[source], registers[source + min(1, n_in - 1)]
-    z2, z3 = registers[source + min(2, n_in - 1)], registers[source + min(3, n_in - 1)]
-    for unit in range(0, size, 4):
-        a0, a1, a2, a3, a = _function(constants, step, unit)
-        b0, b1, b2, b3, b = _function(constants, step, unit + 1)
-        c0, c1, c2, c3, c = _function(constants, step, unit + 2)
-        d0, d1, d2, d3, d = _function(constants, step, unit + 3)
-        m0 = one << np.uint64(shift + unit)
-        m1, m2, m3 = m0 << one, m0 << np.uint64(2), m0 << np.uint64(3)
-        if n_in <= 2:
-            for s in range(BLOCK):
-                x, y = z0[s], z1[s]
-                v0, v1 = a0 * x + a1 * y + a, b0 * x + b1 * y + b
-                v2, v3 = c0 * x + c1 * y + c, d0 * x + d1 * y + d
-                low = (m0 if v0 > 0.0 else none) | (m1 if v1 > 0.0 else none)
-                word[s] |= low | ((m2 if v2 > 0.0 else none) | (m3 if v3 > 0.0 else none))
-        else:
-            for s in range(BLOCK):
-                x, y, z, w = z0[s], z1[s], z2[s], z3[s]
-                v0, v1 = a0 * x + a1 * y + a2 * z + a3 * w + a, b0 * x + b1 * y + b2 * z + b3 * w + b
-                v2, v3 = c0 * x + c1 * y + c2 * z + c3 * w + c, d0 * x + d1 * y + d2 * z + d3 * w + d
-                low = (m0 if v0 > 0.0 else none) | (m1 if v1 > 0.0 else none)
-                word[s] |= low | ((m2 if v2 > 0.0 else none) | (m3 if v3 > 0.0 else none))
 
 
 @kernel(nogil=True, fastmath={"contract"})
@@ -373,9 +321,7 @@ def label_codes(key, first, box, program, constants, registers, is_hashed, codes
             if kind == AFFINE:
                 _affine(registers, step, constants)
             elif kind == RELU:
-                if target < 0:
-                    _affine_signs(registers, step, constants, word)
-                elif step.n_in > 0:
+                if step.n_in > 0:
                     _affine_relu(registers, step, constants, word)
                 else:
                     _relu(registers, step, constants, word)

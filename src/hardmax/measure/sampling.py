@@ -104,7 +104,6 @@ def sample_cells(
     domain: Domain,
     n_samples: int,
     rng: np.random.Generator | None = None,
-    device: str = "cpu",
     *,
     progress: Callable[[int, int], None] | None = None,
 ) -> CellSample:
@@ -125,7 +124,6 @@ def sample_cells(
     domain : a bounded domain: ``hm.Box``, ``hm.Plane`` or ``hm.Segment``.
     n_samples : how many points to draw.
     rng : the source of randomness.
-    device : only "cpu".
     progress : called after each part with the samples drawn and the distinct labels seen so far.
 
     An interrupt (Ctrl-C) returns what the samples drawn so far say, marked incomplete; with none drawn it is raised.
@@ -144,7 +142,7 @@ def sample_cells(
     >>> sample_cells(net, Box([-1, -1], [1, 1]), 1, rng=np.random.default_rng(0)).coverage
     0.0
     """
-    count = _checked(net, domain, n_samples, device)
+    count = _checked(net, domain, n_samples)
     if rng is not None and not isinstance(rng, np.random.Generator):
         raise ParameterError(f"rng: expected a numpy Generator such as numpy.random.default_rng(0), got {rng!r}")
     if progress is not None and not callable(progress):
@@ -169,7 +167,7 @@ def sample_cells(
     return _summary(done, table.frequencies, coder.is_hashed, done == count)
 
 
-def _checked(net: Network, domain: Domain, n_samples: int, device: str) -> int:
+def _checked(net: Network, domain: Domain, n_samples: int) -> int:
     check_polyhedral(net)
     if not isinstance(domain, Domain):
         raise DomainError(f"expected an hm.Box, hm.Plane or hm.Segment, got {type(domain).__name__}")
@@ -194,8 +192,6 @@ def _checked(net: Network, domain: Domain, n_samples: int, device: str) -> int:
             "point of it can be drawn; expected ends below 1e300"
         )
     check_count("n_samples", n_samples)
-    if device != "cpu":
-        raise ParameterError(f'device: expected "cpu", the only device that samples cells here, got {device!r}')
     return int(n_samples)
 
 

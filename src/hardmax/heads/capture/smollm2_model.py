@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from hardmax.errors import FileFormatError, needing
-from hardmax.exactness import check_count
 from hardmax.heads.capture.calls import heads_of_calls
 from hardmax.heads.capture.captured import Capture
 from hardmax.heads.capture.hugging_face import attention_calls, recording
@@ -47,27 +46,6 @@ class CausalModel(TextModel):
                 with recording(self.model, calls):
                     self.model(input_ids=ids[:, -1:], past_key_values=before.past_key_values, use_cache=True)
         return Capture(self.name, tokens, heads_of_calls(calls), tokens[-1:])
-
-    def continuation(self, prompt: str, n_tokens: int = 20) -> str:
-        """What the model writes next, always taking the likeliest token.
-
-        Exactness: near ties may fall differently on another machine.
-        """
-        import torch
-
-        check_count("n_tokens", n_tokens)
-        numbers, _ = self.encoded(prompt, 0)
-        ids, cache = torch.tensor([numbers]), None
-        written: list[int] = []
-        with torch.no_grad():
-            while len(written) < n_tokens and len(numbers) + len(written) < self.context:
-                result = self.model(input_ids=ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
-                likeliest = int(result.logits[0, -1].argmax())
-                if likeliest == self.model.config.eos_token_id:
-                    break
-                written.append(likeliest)
-                ids, cache = torch.tensor([[likeliest]]), result.past_key_values
-        return str(self.tokenizer.decode(written))
 
     def _arguments(self, numbers: list[int]) -> dict[str, Any]:
         return super()._arguments(numbers) | {"logits_to_keep": 1}  # the next words of all others are not wanted

@@ -82,16 +82,13 @@ def _powers_of_two(row: Any, top: float, lift: float, scale: float, powers: Any,
 
 
 @njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract"})
-def _moments(powers: Any) -> tuple[float, float, float, float]:
-    """Sums of first to fourth powers."""
-    first = second = third = fourth = 0.0
+def _moments(powers: Any) -> tuple[float, float]:
+    """The sum and the sum of squares."""
+    first = second = 0.0
     for j in range(len(powers)):
-        square = powers[j] * powers[j]
         first += powers[j]
-        second += square
-        third += square * powers[j]
-        fourth += square * square
-    return first, second, third, fourth
+        second += powers[j] * powers[j]
+    return first, second
 
 
 @njit(cache=True, error_model="numpy", fastmath={"reassoc", "contract", "arcp"})
@@ -107,46 +104,13 @@ def _secular(powers: Any, u: float) -> tuple[float, float]:
 
 
 @njit(cache=True, error_model="numpy")
-def _start_below(second: float, m1: float, m2: float, m3: float, m4: float) -> float:
-    """A point below the root of a row in which the winner has weight 1, usually close to it.
+def _start_below(second: float, m1: float, m2: float, winner: float) -> float:
+    """A point below the root of ``_largest_root``; from a start that rounding put above it Newton comes to the same.
 
-    With k = 1 competitor the root is 2 r / (1 + r), and more competitors raise it. So does replacing the sum by
-    its Gauss quadrature (weights r at nodes r), which lies below it since every even derivative of 1 / (u - r)
-    is positive: one node gives the second start, two nodes the third. All of it only says where Newton's method
-    begins: from a start that rounding put above the root it comes to the same.
+    With one competitor the root is 2 r / (1 + winner r), and more competitors raise it. So does replacing the sum by
+    its Gauss quadrature (weights r at nodes r) of one node, which lies below it since 1 / (u - r) is convex.
     """
-    u = max(2.0 * second / (1.0 + second), (m1 + m2 / m1) / (1.0 + m1))
-    if m4 < 1e-280:
-        return u
-    # Nodes: roots of the second orthogonal polynomial x^2 + a x + b of the moments.
-    det = m1 * m3 - m2 * m2
-    if det <= 1e-12 * m1 * m3:
-        return u
-    a = (m2 * m3 - m1 * m4) / det
-    b = (m2 * m4 - m3 * m3) / det
-    disc = a * a - 4.0 * b
-    if disc <= 0.0:
-        return u
-    high = 0.5 * (-a + np.sqrt(disc))
-    low = b / high
-    gap = high - low
-    if not 0.0 < high <= second or low < 0.0 or gap <= 0.0:
-        return u
-    w_high = (m2 - low * m1) / gap
-    w_low = m1 - w_high
-    if w_high <= 0.0 or w_low < 0.0:
-        return u
-    for _ in range(8):
-        g_high, g_low = w_high / (u - high), w_low / (u - low)
-        value = g_high + g_low
-        h = 1.0 / value - (1.0 - u)
-        if h >= 0.0:
-            break
-        step = -h / ((g_high / (u - high) + g_low / (u - low)) / (value * value) + 1.0)
-        u += step
-        if step <= 1e-9 * u:
-            break
-    return u
+    return max(2.0 * second / (1.0 + winner * second), (m1 + m2 / m1) / (1.0 + winner * m1))
 
 
 @njit(cache=True, error_model="numpy")
@@ -227,7 +191,7 @@ def row_statistics(scores: Any, bits_of: Bits, lift: float, scale: float, out: S
         base = next_top if far else np.float64(top)
         _powers_of_two(row, base, lift, scale, powers, parts, bits)
         powers[first] = 0.0
-        m1, m2, m3, m4 = _moments(powers)
+        m1, m2 = _moments(powers)
         if not m1 < np.inf:
             return i
         out.winner[i] = first
@@ -238,11 +202,11 @@ def row_statistics(scores: Any, bits_of: Bits, lift: float, scale: float, out: S
         out.curvature[i] = 0.0
         if far:
             # The limit of the equation for weights r t as t goes to zero, whose relative error is t.
-            out.curvature[i] = _largest_root(powers, 1.0, max(2.0, m1 + m2 / m1), 0.0)
+            out.curvature[i] = _largest_root(powers, 1.0, _start_below(1.0, m1, m2, 0.0), 0.0)
         elif m1 > 0.0:
             second = powers[_first_equal(row, row.dtype.type(next_top))] if next_top < top else 1.0
             u = 1.0
             if second < 1.0:
-                u = min(1.0, _largest_root(powers, second, _start_below(second, m1, m2, m3, m4), 1.0))
+                u = min(1.0, _largest_root(powers, second, _start_below(second, m1, m2, 1.0), 1.0))
             out.curvature[i] = u / (1.0 + m1)
     return -1
