@@ -17,21 +17,15 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hardmax.cells.subtrees import Budget
 from hardmax.exactness import FloatArray, IntArray
-from hardmax.heads.classes.curved import (
-    begin_ball,
-    begin_sphere,
-    settle_on_ball,
-    settle_on_sphere,
-    try_on_ball,
-    try_on_sphere,
-)
+from hardmax.heads.classes.curved import ON_CURVE, open_rows
 from hardmax.heads.classes.domains import FeatureDomain, read_domain
 from hardmax.heads.classes.problem import distinct, tamed, unbounded, within_sphere
 from hardmax.heads.classes.sources import ClassHead
-from hardmax.heads.classes.verdicts import DEAD, LIVE, UNDECIDED, Cover, Verdicts, whitening, widened
+from hardmax.heads.classes.verdicts import DEAD, LIVE, UNDECIDED, Cover, Verdicts, whitening
 from hardmax.runs.chunks import Chunk, Done, packed, unpacked
 from hardmax.runs.driving import RunProgress, Status, work_off
 from hardmax.runs.folder import Part, RunFolder
@@ -89,7 +83,7 @@ class ClassWork:
         else:
             left = self._settle_straight(verdicts, facts["step"], rows, is_spent)
         found = np.flatnonzero((verdicts.status != UNDECIDED) & ~known)
-        told = {**arrays, "known": np.packbits(verdicts.status != UNDECIDED if curve else verdicts.status == LIVE)}
+        told = {**arrays, "known": _known(verdicts, bool(curve))}
         parts = [some for some in np.array_split(left, max(1, budget.parts)) if len(some)]
         again = [(packed(facts, _of_rows(told, some)), float(len(some))) for some in parts]
         done = {"work": len(rows) - len(left), "seconds": time.perf_counter() - begin, "n_settled": len(found),
@@ -119,9 +113,9 @@ def _settle_curved(
 ) -> IntArray:
     """Settle rows on a ball or the sphere, given their queries elsewhere; the places of those that are left."""
     rows: IntArray = arrays["rows"]
-    is_ball = facts["curve"] == "ball"
+    attempt, settle_row = ON_CURVE[facts["curve"]]
     if facts["step"] == "first":
-        (try_on_ball if is_ball else try_on_sphere)(verdicts, rows, lambda: None)
+        attempt(verdicts, rows, lambda: None)
         return rows[:0]
     others = {name: Verdicts(verdicts.problem) for name in ("everywhere", "within") if name in facts}
     for name, found in others.items():
@@ -132,11 +126,14 @@ def _settle_curved(
     for place, row in enumerate(rows.tolist()):
         if place and is_spent():
             return np.arange(place, len(rows))
-        if verdicts.status[row] == UNDECIDED and is_ball:
-            settle_on_ball(verdicts, row, **others)
-        elif verdicts.status[row] == UNDECIDED:
-            settle_on_sphere(verdicts, row, **others)
+        if verdicts.status[row] == UNDECIDED:
+            settle_row(verdicts, row, **others)
     return rows[:0]
+
+
+def _known(verdicts: Verdicts, is_curved: bool) -> NDArray[np.uint8]:
+    """Bits of the rows that need no more; walks over the hull look at dead ones too."""
+    return np.packbits(verdicts.status != UNDECIDED if is_curved else verdicts.status == LIVE)
 
 
 def _of_rows(arrays: Mapping[str, Any], places: IntArray) -> dict[str, Any]:
@@ -196,12 +193,12 @@ def _add(verdicts: Verdicts, part: Part) -> None:
 
 def class_run(head: ClassHead, where: FeatureDomain, out: Any, resources: Resources, progress: bool) -> dict[str, Any]:
     """The fields of an audit, settled by processes or a cluster; in a folder that is None nothing is kept."""
-    from hardmax.heads.classes.settling import audit_fields, settle_domain
+    from hardmax.heads.classes.settling import audit_fields, in_order, settle_domain
 
     classes, keeper = distinct(head.weights, head.bias)
     verdicts = Verdicts(tamed(head.weights, head.bias, classes, where))
     if len(verdicts.status) == 1 or verdicts.problem.dim == 0:
-        settle_domain(verdicts, where, lambda: None)
+        settle_domain(verdicts, lambda: None)
     with tempfile.TemporaryDirectory() if out is None else nullcontext(out) as place:
         problem = packed({"domain": where.kind}, {
             "weights": head.weights, "bias": head.bias, "low": where.low, "high": where.high, "centre": where.centre,
@@ -216,7 +213,8 @@ def class_run(head: ClassHead, where: FeatureDomain, out: Any, resources: Resour
             return f"{sum(int(part.facts['n_settled']) for part in status.parts):,} of {n_rows:,} rows settled"
 
         with RunProgress(progress, said) as line:
-            _Steps(folder, problem, resources, line).settle(verdicts)
+            if len(verdicts.undecided):
+                in_order(verdicts, _Steps(verdicts, folder, problem, resources, line))
     return audit_fields(head, keeper, verdicts)
 
 
@@ -225,57 +223,30 @@ class _Steps:
     complete.
     """
 
-    def __init__(self, folder: RunFolder, problem: bytes, resources: Resources, line: RunProgress) -> None:
-        self.folder, self.problem, self.resources, self.line = folder, problem, resources, line
+    def __init__(
+        self, whole: Verdicts, folder: RunFolder, problem: bytes, resources: Resources, line: RunProgress
+    ) -> None:
+        self.whole, self.folder, self.problem, self.resources, self.line = whole, folder, problem, resources, line
         self.parts: list[Part] = []
 
-    def settle(self, verdicts: Verdicts) -> None:
-        """Settle every row, in place; interrupted, as far as it came."""
-        problem = verdicts.problem
-        if not len(verdicts.undecided):
-            return
-        if problem.domain.is_polyhedral:
-            self._straight(verdicts, is_last=True)
-            return
-        part = Verdicts(unbounded(problem))
-        if not self._straight(part, is_last=False):
-            return
-        everywhere, is_sphere = widened(part, problem), problem.domain.kind == "sphere"
-        within = Verdicts(within_sphere(problem)) if is_sphere else verdicts
-        begin_ball(within, everywhere)
-        is_cone = is_sphere and problem.is_flat
-        is_settled = is_cone or self._curved("ball", within, {"everywhere": everywhere}, not is_sphere)
-        if is_sphere and is_settled:
-            begin_sphere(verdicts, everywhere, within)
-            self._curved("sphere", verdicts, {"within": within, "everywhere": everywhere}, is_last=True)
-
-    def _straight(self, verdicts: Verdicts, is_last: bool) -> bool:
-        """Settle every row on a polyhedral domain; whether that is done."""
+    def __call__(self, verdicts: Verdicts, others: dict[str, Verdicts]) -> bool:
+        """Settle every row on a domain, given the verdicts on wider ones where it is curved; whether that is done."""
         for step in ("first", "rest"):
-            arrays = {"rows": verdicts.undecided, "known": np.packbits(verdicts.status == LIVE)}
-            if not self._step(verdicts, {"curve": "", "step": step}, arrays, is_last and step == "rest"):
-                return False
-        return True
-
-    def _curved(self, curve: str, verdicts: Verdicts, others: dict[str, Verdicts], is_last: bool) -> bool:
-        """Settle every row on a ball or the sphere, given other verdicts, those it must live by first."""
-        for step in ("first", "rest"):
-            rows, is_rest = verdicts.undecided, step == "rest"
-            if is_rest or curve == "ball":
-                rows = rows[next(iter(others.values())).status[rows] == LIVE]
-            facts: dict[str, Any] = {"curve": curve, "step": step}
-            arrays = {"rows": rows, "known": np.packbits(verdicts.status != UNDECIDED)}
-            if is_rest:
+            is_rest = step == "rest"
+            rows = open_rows(verdicts, others, is_rest)
+            facts: dict[str, Any] = {"curve": verdicts.problem.domain.kind if others else "", "step": step}
+            arrays = {"rows": rows, "known": _known(verdicts, bool(others))}
+            if is_rest and others:
                 arrays["rivals"] = np.packbits(others["everywhere"].status == LIVE)
             for name, found in others.items() if is_rest else ():
                 own = set(rows.tolist())
                 arrays[name] = found.witnesses[rows]
                 facts[name] = {str(row): _texts(q) for row, q in found.exact_witnesses.items() if row in own}
-            if not self._step(verdicts, facts, arrays, is_last and is_rest):
+            if not self._step(verdicts, facts, arrays):
                 return False
         return True
 
-    def _step(self, verdicts: Verdicts, facts: dict[str, Any], arrays: dict[str, Any], is_last: bool) -> bool:
+    def _step(self, verdicts: Verdicts, facts: dict[str, Any], arrays: dict[str, Any]) -> bool:
         """Work off blocks of rows and take over their verdicts; whether all are done."""
         n = len(arrays["rows"])
         if not n:
@@ -283,6 +254,7 @@ class _Steps:
         n_blocks = -(-n // _BLOCK) if facts["step"] == "first" else min(n, _MOST_BLOCKS)
         blocks = [packed(facts, _of_rows(arrays, some)) for some in np.array_split(np.arange(n), n_blocks)]
         chunks = [Chunk.of(self.folder.plan, data, n / n_blocks) for data in blocks]
+        is_last = verdicts is self.whole and facts["step"] == "rest"
         earlier = self.parts if is_last else None
         status = work_off(self.folder, chunks, self.problem, self.resources, self.line, earlier)
         for part in sorted(status.parts, key=lambda part: part.file.name):

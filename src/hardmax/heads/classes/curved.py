@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from itertools import combinations
 from math import comb, isqrt
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,17 +48,12 @@ MOST_CORNERS = 5_000
 # --- the ball -----------------------------------------------------------------------------------
 
 
-def settle_ball(verdicts: Verdicts, everywhere: Verdicts, tick: Callable[[], None]) -> None:
-    """Settle the rows on a ball, given their verdicts on all of space.
-
-    Exactness: certified.
-    """
-    begin_ball(verdicts, everywhere)
-    rows = verdicts.undecided[everywhere.status[verdicts.undecided] == LIVE]
-    try_on_ball(verdicts, rows, tick)
-    for row in rows[verdicts.status[rows] == UNDECIDED]:
-        tick()
-        settle_on_ball(verdicts, int(row), everywhere)
+def open_rows(verdicts: Verdicts, others: dict[str, Verdicts], is_rest: bool) -> IntArray:
+    """The rows to settle, by first queries or the rest; on the sphere first queries also try the dead of its ball."""
+    rows = verdicts.undecided
+    if others and (is_rest or "within" not in others):
+        rows = rows[next(iter(others.values())).status[rows] == LIVE]
+    return rows
 
 
 def try_on_ball(verdicts: Verdicts, rows: IntArray, tick: Callable[[], None]) -> None:
@@ -277,19 +273,6 @@ def add_exact_query(verdicts: Verdicts, row: int, query: Vector) -> None:
 # --- the sphere ---------------------------------------------------------------------------------
 
 
-def settle_sphere(verdicts: Verdicts, everywhere: Verdicts, within: Verdicts, tick: Callable[[], None]) -> None:
-    """Settle the rows on the unit sphere, given their verdicts on all of space and on the unit ball.
-
-    Exactness: certified. Whether a bounded cell of a large head lies within the sphere can stay undecided.
-    """
-    begin_sphere(verdicts, everywhere, within)
-    rows = verdicts.undecided
-    try_on_sphere(verdicts, rows, tick)
-    for row in rows[(verdicts.status[rows] == UNDECIDED) & (within.status[rows] == LIVE)]:
-        tick()
-        settle_on_sphere(verdicts, int(row), everywhere, within)
-
-
 def begin_sphere(verdicts: Verdicts, everywhere: Verdicts, within: Verdicts) -> None:
     """Rows that are dead in the ball are dead here; where all biases agree cells are cones, and nothing is left."""
     for number, cover in enumerate(within.covers):
@@ -477,3 +460,11 @@ def _beyond(normals: list[list[Fraction]], limits: list[Fraction], inner: Vector
         if all(dot(n, corner) <= l for n, l in zip(normals, limits, strict=True)):
             return _halved(corner, along(corner, inner, Fraction(1, 2)), lambda point: dot(point, point) >= 1)
     return None
+
+
+#: First queries of some rows on a curve, and how one row is settled there.
+_Attempt: TypeAlias = Callable[[Verdicts, IntArray, Callable[[], None]], None]
+ON_CURVE: dict[str, tuple[_Attempt, Callable[..., None]]] = {
+    "ball": (try_on_ball, settle_on_ball),
+    "sphere": (try_on_sphere, settle_on_sphere),
+}

@@ -11,7 +11,7 @@ import numpy as np
 
 from hardmax.cells.progress import ProgressLine
 from hardmax.exactness import IntArray
-from hardmax.heads.classes.curved import begin_ball, settle_ball, settle_sphere
+from hardmax.heads.classes.curved import ON_CURVE, begin_ball, begin_sphere, open_rows
 from hardmax.heads.classes.device import DeviceHead, device_verdicts
 from hardmax.heads.classes.domains import FeatureDomain
 from hardmax.heads.classes.hard_rows import HardRows, settle_alone
@@ -78,7 +78,7 @@ def settled(
             tick()
             if device is not None:
                 _settle_on_device(verdicts, device)
-            settle_domain(verdicts, where, tick)
+            settle_domain(verdicts, tick)
         except (_OutOfTimeError, KeyboardInterrupt):
             pass
     return audit_fields(head, keeper, verdicts)
@@ -99,28 +99,50 @@ def _settle_on_device(verdicts: Verdicts, device: str) -> None:
         settle_exactly(verdicts, row, rivals.tolist(), None)
 
 
-def settle_domain(verdicts: Verdicts, where: FeatureDomain, tick: Callable[[], None]) -> None:
-    """Settle every row on any domain, in place."""
-    problem = verdicts.problem
-    n, d = problem.rows.shape
-    if where.is_polyhedral:
-        settle(verdicts, tick)
+def settle_domain(verdicts: Verdicts, tick: Callable[[], None]) -> None:
+    """Settle every row on any domain, in place; ``tick`` is called often and may raise to stop.
+
+    Exactness: certified. Whether a bounded cell of a large head lies within the sphere can stay undecided.
+    """
+    domain, d = verdicts.problem.domain, verdicts.problem.dim
+    if len(verdicts.status) == 1 and not domain.is_polyhedral:  # the centre, or any direction of the sphere
+        verdicts.add_live(0, np.eye(1, d)[0] if domain.kind == "sphere" else domain.centre)
         return
-    if n == 1:  # the centre, or any direction of the sphere
-        verdicts.add_live(0, np.eye(1, d)[0] if where.kind == "sphere" else problem.domain.centre)
+
+    def stage(some: Verdicts, others: dict[str, Verdicts]) -> bool:
+        if not others:
+            settle(some, tick)
+            return True
+        attempt, settle_row = ON_CURVE[some.problem.domain.kind]
+        attempt(some, open_rows(some, others, False), tick)
+        for row in open_rows(some, others, True).tolist():
+            tick()
+            settle_row(some, row, **others)
+        return True
+
+    in_order(verdicts, stage)
+
+
+def in_order(verdicts: Verdicts, stage: Callable[[Verdicts, dict[str, Verdicts]], bool]) -> None:
+    """Settle every row: on a ball after all of space, on the sphere after its ball.
+
+    ``stage`` settles rows on one domain and says whether it is done; on a curve it is given the verdicts on wider
+    domains, the first of them those that a row must live by.
+    """
+    problem = verdicts.problem
+    if problem.domain.is_polyhedral:
+        stage(verdicts, {})
         return
     part = Verdicts(unbounded(problem))
-    settle(part, tick)
-    everywhere = widened(part, problem)
-    if where.kind == "ball":
-        settle_ball(verdicts, everywhere, tick)
+    if not stage(part, {}):
         return
-    within = Verdicts(within_sphere(problem))
-    if problem.is_flat:
-        begin_ball(within, everywhere)
-    else:
-        settle_ball(within, everywhere, tick)
-    settle_sphere(verdicts, everywhere, within, tick)
+    everywhere, is_sphere = widened(part, problem), problem.domain.kind == "sphere"
+    within = Verdicts(within_sphere(problem)) if is_sphere else verdicts
+    begin_ball(within, everywhere)
+    is_cone = is_sphere and problem.is_flat
+    if (is_cone or stage(within, {"everywhere": everywhere})) and is_sphere:
+        begin_sphere(verdicts, everywhere, within)
+        stage(verdicts, {"within": within, "everywhere": everywhere})
 
 
 def audit_fields(head: ClassHead, keeper: IntArray, verdicts: Verdicts) -> dict[str, Any]:
