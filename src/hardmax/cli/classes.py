@@ -140,6 +140,7 @@ def _facts(audit: ClassAudit, model: Path, lifts: bool) -> dict[str, Any]:
     return {
         "model": str(model),
         "source": audit.reason,
+        "assumed": audit.assumed,
         "domain": audit.domain.words,
         "n_classes": audit.n_classes,
         "n_features": audit.weights.shape[1],
@@ -208,6 +209,8 @@ def _print(facts: dict[str, Any], out: Path | None) -> None:
     left = f", {facts['n_undecided']:,} undecided" if facts["n_undecided"] else ""
     print_line(f"{facts['source']}: {facts['n_classes']:,} classes, {facts['n_features']} features")
     print_line(f"on {facts['domain']}: {facts['n_live']:,} live, {facts['n_dead']:,} dead{left} ({facts['exactness']})")
+    if facts["assumed"]:
+        print_line(f"assumed, not proved: {facts['assumed']}")
     if left:
         print_line("stopped early: undecided classes were not reached; what is settled is proved")
     rows = [row for row in facts["classes"] if row["verdict"] == "dead"]

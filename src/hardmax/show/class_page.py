@@ -485,6 +485,8 @@ def _about_section(audit: ClassAudit, name: str, command: str, made: str) -> Sec
     ]
     if command:
         rows.insert(1, ("command", legible(command, 400), None))
+    if audit.assumed:
+        rows.append(("assumed, not proved", legible(audit.assumed, 400), None))
     return Section(
         "about",
         "What was audited",

@@ -35,7 +35,9 @@ if TYPE_CHECKING:
 class ClassAudit(ClassRecord):
     """Which classes live and which are dead, each with its proof; made by ``hm.audit_classes``.
 
-    ``live`` and ``dead`` are masks (N,); where both are False the class is undecided, because time ran out.
+    ``live`` and ``dead`` are masks (N,); where both are False the class is undecided, because time ran out. Verdicts
+    are about rows and biases. ``assumed`` says what is taken for granted, not proved, of what a model does with their
+    scores, where its code was not followed; it is empty where nothing is.
 
     Exactness: certified. A class is live by a query whose margin exceeds the rounding of its scores (or is positive in
     rationals), dead by a mixture of rivals proved to cover it; undecided classes are counted, never guessed.
@@ -45,7 +47,8 @@ class ClassAudit(ClassRecord):
         n, d = self.weights.shape
         left = f", {self.n_undecided:,} undecided" if self.n_undecided else ""
         found = f"{self.n_live:,} live, {self.n_dead:,} dead{left}"
-        return f"ClassAudit({n:,} classes in dimension {d} on {self.domain.words}: {found})"
+        assumed = f"; assumed: {self.assumed}" if self.assumed else ""
+        return f"ClassAudit({n:,} classes in dimension {d} on {self.domain.words}: {found}{assumed})"
 
     def plot(self, ax: Any = None) -> Any:
         """Draw which classes live on matplotlib's ``ax``, new axes unless given, and return it.
@@ -179,6 +182,7 @@ def audit_classes(
     if isinstance(domain, str) and domain == "auto" and reason != "weights":  # of an array there is nothing in front
         head, domain, reason = head.folded(), head.features, f"{head.where}; {head.reason}"
     where = read_domain(domain, head.weights.shape[1])
+    told: dict[str, Any] = {"reason": reason, "assumed": head.assumed}
     if max_seconds is not None and not (isinstance(max_seconds, Real) and max_seconds >= 0):
         raise ParameterError(f"max_seconds: expected a number of seconds >= 0 or None, got {max_seconds!r}")
     if device is not None and where.kind != "all":
@@ -187,11 +191,11 @@ def audit_classes(
         if max_seconds is not None or device is not None:
             raise ParameterError("out and on: a run has no max_seconds and no device; stop it, and it goes on later")
         found = view("class_run")(head, where, out, view("resources")(on), progress)
-        return ClassAudit(head.weights, head.bias, head.names, where, **found, reason=reason)
+        return ClassAudit(head.weights, head.bias, head.names, where, **found, **told)
     from hardmax.heads.classes.settling import settled  # the compiler comes with it
 
     found = settled(head, where, progress, max_seconds, device)
-    return ClassAudit(head.weights, head.bias, head.names, where, **found, reason=reason)
+    return ClassAudit(head.weights, head.bias, head.names, where, **found, **told)
 
 
 def load_classes(path: str | os.PathLike[str]) -> ClassAudit:

@@ -116,6 +116,7 @@ class ClassRecord(ReadOnlyArrays):
     covers: tuple[Cover, ...] = field(repr=False)  # columns: classes, then N + k low and N + d + k high walls
     cover_of: IntArray = field(repr=False)  # (N,)
     reason: str = ""  # where the rows come from, and why the domain is what it is
+    assumed: str = ""  # of what stands behind the rows in a model, where that was not read: not proved
 
     @property
     def n_classes(self) -> int:
@@ -225,6 +226,7 @@ def save_classes(audit: ClassRecord, path: str | os.PathLike[str]) -> None:
         "domain": domain.kind,
         "names": list(audit.names),
         "reason": audit.reason,
+        "assumed": audit.assumed,
         "kinds": [cover.kind for cover in audit.covers],
         "exact_queries": {str(i): [str(x) for x in query] for i, query in audit.exact_queries.items()},
         "exact_multipliers": {str(i): numbers for i, numbers in exact.items()},
@@ -306,4 +308,5 @@ def _restored(header: dict[str, Any], arrays: dict[str, Any], where: str) -> dic
         "covers": covers,
         "cover_of": cover_of.astype(np.int64),
         "reason": str(header["reason"]),
+        "assumed": str(header.get("assumed", "")),  # files of older versions say nothing
     }

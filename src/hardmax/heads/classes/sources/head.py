@@ -24,6 +24,7 @@ class ClassHead:
     features, reason : the domain of the features as the operations in front of the layer show it, and which they are.
     fold : gain and shift of a normalisation in front: ``features`` is the domain of z where the features are
         gain * z + shift.
+    assumed : what is taken for granted of what stands behind the layer, where that was not read; else empty.
     """
 
     weights: FloatArray
@@ -33,6 +34,7 @@ class ClassHead:
     features: Any = "all"
     reason: str = "nothing in front of the layer bounds its input"
     fold: tuple[FloatArray, FloatArray] | None = None
+    assumed: str = ""
 
     def folded(self) -> ClassHead:
         """The head of z, where the features are gain * z + shift; rows and biases are rounded to binary64."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice, product
-from math import prod
+from itertools import count, islice, product
+from math import isqrt, prod
 from typing import Any, Protocol
 
 import numpy as np
@@ -29,15 +29,20 @@ _SAME = {"Identity", "Cast", "CastLike", "Dropout"}
 _SELECTIONS = {"Slice", "Gather", "GatherND"}
 _SOFT = {"Softmax", "LogSoftmax", "Hardmax"}
 _ROUNDED = {"QuantizeLinear", "DequantizeLinear"}
+#: What files compute sizes with, from those of other tensors.
+_OF_SIZES = {"Gather", "Concat", "Slice", "Squeeze", "Unsqueeze", "Cast", "Identity", "Reshape", "Add", "Sub", "Mul",
+             "Div", "ReduceProd"}  # fmt: skip
 _PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29)
 _MOST_SCORES = 1 << 26
-_MOST_TRIES = 200
+_MOST_TRIES = 1000
+_LARGE = 1 << 20
 
 
 class Graph(Protocol):
-    """What is asked of a file: its opset, constants, and shapes as far as they are known."""
+    """What is asked of a file: its opset, constants, who computes a tensor, and shapes as far as they are known."""
 
     opset: int
+    maker: Mapping[str, OnnxNode]
 
     @property
     def shapes(self) -> Mapping[str, Dims]: ...
@@ -60,10 +65,6 @@ class Tail:
     shifted: OnnxNode | None = None
 
 
-class _UnknownError(Exception):
-    """Sizes that neither the file nor its constants tell."""
-
-
 def followed(graph: Graph, outputs: Sequence[Dims], axis: int, n: int, nodes: Sequence[OnnxNode]) -> Tail:
     """What ``nodes`` do with scores of ``n`` classes along ``axis``, of a shape that ``outputs`` lists all ranks of."""
     if not nodes:
@@ -74,7 +75,11 @@ def followed(graph: Graph, outputs: Sequence[Dims], axis: int, n: int, nodes: Se
     for dims in outputs:
         for sizes, names in _sizes(graph, dims, axis, n, nodes):
             try:
-                tails.append(_Scores(graph, names, n, axis, sizes).through(nodes))
+                for turn in count():  # of several sizes that a Reshape may have, each may take what is left
+                    scores = _Scores(graph, names, n, axis, sizes, turn)
+                    tails.append(scores.through(nodes))
+                    if turn + 1 >= scores.turns:
+                        break
             except HardmaxError:  # these sizes do not fit: all that do have to agree
                 loose = True
                 continue
@@ -94,8 +99,8 @@ def _sizes(
 ) -> Iterator[tuple[tuple[int, ...], dict[str, int]]]:
     """Sizes that scores of this shape may have, the likeliest first, with what each symbol of the file stands for.
 
-    Sizes that the file leaves open are different primes which do not divide ``n``, so that nothing fits by chance;
-    where that cannot be, 1 or one that its reshapes name.
+    Sizes that the file leaves open are different primes which divide neither ``n`` nor what its reshapes name, so that
+    nothing fits by chance; where that cannot be, 1 or one that they name.
     """
     given = [str(size) if isinstance(size, str) else f"#{k}" if size is None else size for k, size in enumerate(dims)]
     given[axis] = n
@@ -104,11 +109,12 @@ def _sizes(
     symbols = list(dict.fromkeys(size for size in given if isinstance(size, str)))
     named: dict[int, None] = {}
     for node in nodes:
-        for value in (graph.constant(name) for name in node.inputs):
+        is_sized = node.op in ("Reshape", "Expand")
+        for value in _constants_of(graph, node.inputs[1:]) if is_sized else map(graph.constant, node.inputs):
             if value is not None:
-                shape = value.reshape(-1) if node.op in ("Reshape", "Expand") else value.shape
-                named |= dict.fromkeys(int(size) for size in shape if size > 1)
-    primes = [prime for prime in _PRIMES if n % prime][: len(symbols)]
+                shape = value.reshape(-1) if is_sized else value.shape
+                named |= dict.fromkeys(part for size in shape if size > 1 for part in _divisors(int(size)))
+    primes = [prime for prime in _PRIMES if n % prime and all(size % prime for size in named)][: len(symbols)]
     primes += [1] * (len(symbols) - len(primes))
     tries = product(*([prime, 1, n, *named] for prime in primes))
     for values in islice(tries, _MOST_TRIES):
@@ -116,6 +122,25 @@ def _sizes(
         sizes = tuple(names[size] if isinstance(size, str) else size for size in given)
         if prod(sizes) <= _MOST_SCORES:
             yield sizes, names
+
+
+def _divisors(size: int) -> list[int]:
+    """Those above 1, the size itself first; of large sizes it alone."""
+    small = range(2, isqrt(size) + 1) if size < _LARGE else ()
+    return [size, *(part for k in small if size % k == 0 for part in (k, size // k))]
+
+
+def _constants_of(graph: Graph, names: Sequence[str]) -> Iterator[Array]:
+    """The constants that tensors are, or that sizes are computed with."""
+    waiting, seen = list(names), set(names)
+    while waiting:
+        name = waiting.pop()
+        value, node = graph.constant(name), graph.maker.get(name)
+        if value is not None:
+            yield value
+        elif node is not None and node.op in _OF_SIZES:
+            waiting += [one for one in node.inputs if one not in seen]
+            seen.update(node.inputs)
 
 
 @dataclass
@@ -127,8 +152,11 @@ class _Scores:
     n: int
     axis: int
     sizes: tuple[int, ...]
+    turn: int = 0
+    turns: int = field(init=False, default=1)  # how many there are: the most sizes of one Reshape that nothing tells
     ids: Ids = field(init=False)
     inner: int = field(init=False)
+    sized: dict[str, Ids] = field(default_factory=dict)  # what was moved, by the names that the file gives it
     plain: bool = True  # nothing was done to scores but moving them
     tail: Tail = field(default_factory=Tail)
 
@@ -139,11 +167,10 @@ class _Scores:
 
     def through(self, nodes: Sequence[OnnxNode]) -> Tail:
         """What all nodes do, one after another."""
+        if self.ids.size == 0:
+            raise HardmaxError("there are no scores")
         for k, node in enumerate(nodes):
-            try:
-                stray, ended = self._step(node)
-            except _UnknownError:
-                return replace(self.tail, stray=_unfollowed(self.graph, nodes[k:]), shifted=self._sum(nodes[k:]))
+            stray, ended = self._step(node)
             if stray or self.tail.shifted is not None:
                 return replace(self.tail, stray=stray)
             if ended:
@@ -157,7 +184,10 @@ class _Scores:
             return "", False
         if node.op in MOVES:
             was_last = node.op == "Reshape" and self._is_ordered(_along(self.ids, -1))
-            self.ids = self._moved(node)
+            moved = self._moved(node)
+            if moved is None:
+                return f"a {node.op} whose sizes the file does not tell", False
+            self.ids = self.sized[node.outputs[0]] = moved
             if was_last and not self._is_ordered(_along(self.ids, -1)):
                 return "a Reshape that divides the classes", False
             if node.op in _SELECTIONS and not self._is_whole():
@@ -192,31 +222,60 @@ class _Scores:
         words = f"{node.op} along another axis than that of the classes" if wrong else ""
         return words, node.op in ("ArgMax", "TopK")
 
-    def _moved(self, node: OnnxNode) -> Ids:
-        """What onnxruntime makes of the numbers; operands that are computed are replaced by such as fit."""
+    def _moved(self, node: OnnxNode) -> Ids | None:
+        """What onnxruntime makes of the numbers; operands that are computed are replaced by such as fit.
+
+        None where an operand is computed and nothing tells what fits.
+        """
         operands: list[Array | None] = [self.ids]
         for place, name in enumerate(node.inputs[1:], start=1):
-            value = self.graph.constant(name) if name else None
+            value = self._value(name) if name else None
             operands.append(value if value is not None or not name else self._stand_in(node, place))
+            if name and operands[-1] is None:
+                return None
         found: Ids = run_node(node, operands, self.graph.opset)[0]
+        if found.size == 0:
+            raise HardmaxError("no scores are left")
         return found
 
-    def _stand_in(self, node: OnnxNode, place: int) -> Array:
+    def _value(self, name: str, depth: int = 0) -> Array | None:
+        """A tensor that is constant, or is computed from the sizes of others."""
+        value, node = self.graph.constant(name), self.graph.maker.get(name)
+        if value is not None or node is None or depth > 20:
+            return value
+        if node.op == "Shape":
+            of, start, end = node.inputs[0], node.attributes.get("start", 0), node.attributes.get("end")
+            told = self.sized[of].shape if of in self.sized else self.graph.shapes.get(of, (None,))
+            sizes = [self.names.get(size) if isinstance(size, str) else size for size in told]
+            return None if None in sizes else np.array(sizes, dtype=np.int64)[start:end]
+        operands = [self._value(one, depth + 1) if one else None for one in node.inputs]
+        if node.op not in _OF_SIZES or any(
+            name and one is None for name, one in zip(node.inputs, operands, strict=True)
+        ):
+            return None
+        return run_node(node, operands, self.graph.opset)[0]
+
+    def _stand_in(self, node: OnnxNode, place: int) -> Array | None:
         """An operand that the file computes: the size that shapes tell, or the first entry of what is selected."""
         dims = self.graph.shapes.get(node.inputs[place])
         if node.op in ("Reshape", "Expand"):
-            sizes = [self.names.get(size, -1) if isinstance(size, str) else -1 if size is None else size
-                     for size in self.graph.shapes.get(node.outputs[0]) or (None, None)]  # fmt: skip
-            if sizes.count(-1) > (node.op == "Reshape"):
-                raise _UnknownError
-            return np.array(sizes, dtype=np.int64)
+            told = self.graph.shapes.get(node.outputs[0])
+            if told is None:
+                return None
+            sizes = np.array([self.names.get(size, -1) if isinstance(size, str) else -1 if size is None else size
+                              for size in told], dtype=np.int64)  # fmt: skip
+            unknown = np.flatnonzero(sizes == -1)
+            if len(unknown) > 1:  # what is left goes to each of them in turn, so that all ways to divide it are seen
+                self.turns = max(self.turns, len(unknown))
+                sizes[np.delete(unknown, min(self.turn, len(unknown) - 1))] = 1
+            return None if len(unknown) and node.op == "Expand" else sizes
         if node.op == "Gather" and dims is not None:
             return np.zeros((1,) * len(dims), dtype=np.int64)
         if node.op == "GatherND" and dims and isinstance(dims[-1], int):
             return np.zeros((*(1,) * (len(dims) - 1), dims[-1]), dtype=np.int64)
         if node.op == "Slice" and place in (1, 2) and (axes := self._slice_axes(node)) is not None:
             return np.full(axes, place - 1, dtype=np.int64)
-        raise _UnknownError
+        return None
 
     def _slice_axes(self, node: OnnxNode) -> int | None:
         known = [self.graph.constant(name) for name in node.inputs[1:4] if name]
@@ -259,6 +318,7 @@ class _Scores:
         over = tuple(np.asarray(range(self.ids.ndim) if axes is None else axes).reshape(-1).astype(int).tolist())
         first = self.ids
         for axis in over:
+            _check_axis(self.ids, axis)
             first = first.take([0], axis=axis)
         if (self._classes(first) != self._classes(self.ids)).any():
             return True
@@ -271,6 +331,8 @@ class _Scores:
             return _along(self.ids, int(node.attributes.get("axis", -1)))
         axis = int(node.attributes.get("axis", 1))
         axis = axis + self.ids.ndim if axis < 0 else axis
+        if axis != self.ids.ndim:  # behind the last axis each score stands alone
+            _check_axis(self.ids, axis)
         return self.ids.reshape(prod(self.ids.shape[:axis]), -1)
 
     def _classes(self, ids: Ids) -> Ids:
@@ -304,20 +366,11 @@ class _Scores:
 
 def _along(ids: Ids, axis: int) -> Ids:
     """(rows, size) the numbers along an axis."""
-    if not -ids.ndim <= axis < ids.ndim:
-        raise HardmaxError(f"axis {axis} of {ids.ndim}")
+    _check_axis(ids, axis)
     moved = np.moveaxis(ids, axis, -1)
     return moved.reshape(-1, moved.shape[-1])
 
 
-def _unfollowed(graph: Graph, nodes: Sequence[OnnxNode]) -> str:
-    """What may go wrong where sizes are not known: selections along other axes than those of inputs and tokens."""
-    for node in nodes:
-        if node.attributes.get("largest", 1) == 0:
-            return "a TopK of the smallest"
-        axes: Any = node.attributes.get("axis", 0) if node.op == "Gather" else node.attributes.get("axes")
-        if node.op == "Slice" and len(node.inputs) > 3 and node.inputs[3]:
-            axes = graph.constant(node.inputs[3])
-        if node.op in ("Slice", "Gather") and (axes is None or not np.isin(axes, (0, 1, -2, -3)).all()):
-            return f"a {node.op} that takes some of the classes"
-    return ""
+def _check_axis(ids: Ids, axis: int) -> None:
+    if not -ids.ndim <= axis < ids.ndim:
+        raise HardmaxError(f"axis {axis} of {ids.ndim}")

@@ -18,6 +18,7 @@ from hardmax.heads.classes.sources.head import (
     arrays_head,
     listed_layers,
 )
+from hardmax.heads.classes.sources.torch_tails import assumed_behind
 
 #: Attributes under which modules keep their output layer.
 _USUAL = ("lm_head", "classifier", "score", "head", "fc", "output", "out_proj", "decoder", "cls")
@@ -29,18 +30,8 @@ _ACTIVATIONS = {
 _POSITIVE = ("ReLU", "Softplus")
 _WRAPPERS = ("DataParallel", "DistributedDataParallel", "OptimizedModule")
 _LINEAR = ("Linear", "ParametrizedLinear", "NonDynamicallyQuantizableLinear", "Conv1D", "Embedding")
+_AUTHORS = ("torch", "transformers", "timm")
 _TRANSPARENT = ("Dropout", "Identity", "Flatten", "Dropout1d", "Dropout2d")
-#: What may follow an output layer: the largest of its outputs stays the largest.
-_KEEPING = (
-    *_TRANSPARENT,
-    "Softmax",
-    "LogSoftmax",
-    "Sigmoid",
-    "LogSigmoid",
-    "Tanh",
-    "Softsign",
-    "Softplus",
-)
 
 
 def torch_head(module: Any, layer: str | None) -> ClassHead:
@@ -58,14 +49,15 @@ def torch_head(module: Any, layer: str | None) -> ClassHead:
     if layer is not None:
         if layer not in linears:
             raise ParameterError(f"{where}: no linear layer {layer!r:.60}; there are {_listed(linears)}")
-        return _fronted(_read(linears[layer], f"{where}: layer {layer!r}", module), module, linears[layer])
+        return _fronted(_read(linears[layer], f"{where}: layer {layer!r}", module)[0], module, linears[layer])
     found = _output(module, linears)
     if len(found) == 1:
         ((name, part),) = found.items()
-        _refuse_behind(module, part, where)
         if where.startswith("Chameleon"):
             raise OperatorError(f"{where}: {HIDES_WORDS}")
-        return _fronted(_read(part, f"{where}: layer {name!r}" if name else where, module), module, part)
+        head, added = _read(part, f"{where}: layer {name!r}" if name else where, module)
+        head = replace(head, assumed=assumed_behind(module, part, where, len(head.weights), added))
+        return _fronted(head, module, part)
     if not linears:
         raise OperatorError(f"{where}: expected a module with a linear output layer, found no linear layer in it")
     several = found or linears
@@ -73,6 +65,10 @@ def torch_head(module: Any, layer: str | None) -> ClassHead:
         raise ParameterError(
             f"{where}: the linear layer found may be a hidden one, since other weights stand behind or around it; "
             f"name it with layer= if it is the output: {_listed(several)}"
+        )
+    if any(hasattr(part, "base_layer") or hasattr(part, "original_module") for part in module.modules()):
+        raise OperatorError(
+            f"{where} has adapters at its output layer or beside it; merge them first (model.merge_and_unload())"
         )
     raise ParameterError(f"{where}: {len(several)} layers may be the output; name one with layer=: {_listed(several)}")
 
@@ -120,21 +116,6 @@ def _has_more(module: Any, name: str) -> bool:
     return any((key in behind and ndim > 1) or (key in around and ndim == 2) for key, ndim in owners)
 
 
-def _refuse_behind(module: Any, part: Any, where: str) -> None:
-    """Refuses a layer behind which a sequence does what may make another class the largest."""
-    for sequence in module.modules():
-        steps = list(sequence) if type(sequence).__name__ == "Sequential" else []
-        place = next((k for k, step in enumerate(steps) if any(inner is part for inner in step.modules())), len(steps))
-        for step in steps[place + 1 :]:
-            axis = getattr(step, "dim", getattr(step, "start_dim", None))
-            if type(step).__name__ not in _KEEPING or not (axis is None or axis == -1 or axis > 0):  # along the inputs
-                raise OperatorError(
-                    f"{where}: behind its last linear layer comes {type(step).__name__}, which may make another class "
-                    "the largest; expected a linear layer at the end. Name the layer to be asked about with layer=, or "
-                    "fold what follows into its weights and pass these"
-                )
-
-
 def _fronted(head: ClassHead, module: Any, part: Any) -> ClassHead:
     """The head with the domain of its features, where it stands in a sequence behind an activation that bounds them.
 
@@ -154,11 +135,14 @@ def _fronted(head: ClassHead, module: Any, part: Any) -> ClassHead:
 
 
 def _is_linear(part: Any) -> bool:
-    weight = getattr(part, "weight", None)
-    return type(part).__name__ in _LINEAR and (getattr(weight, "ndim", 0) == 2)
+    """Whether a module multiplies by its weight: one of these names whose own class says nothing else."""
+    weight, author = getattr(part, "weight", None), type(part).forward.__module__.partition(".")[0]
+    is_known = type(part).__name__ in _LINEAR and author in _AUTHORS and not hasattr(part, "weight_fake_quant")
+    return is_known and getattr(weight, "ndim", 0) == 2
 
 
-def _read(part: Any, where: str, module: Any) -> ClassHead:
+def _read(part: Any, where: str, module: Any) -> tuple[ClassHead, list[Any]]:
+    """The head of a layer, and the tensors beside the layer that are part of its bias."""
     if any(hasattr(one, "base_layer") and any(inner is part for inner in one.modules()) for one in module.modules()):
         raise OperatorError(
             f"{where} has an adapter, so that its weights are not those it computes with; merge the adapter first "
@@ -167,10 +151,12 @@ def _read(part: Any, where: str, module: Any) -> ClassHead:
     if any(type(one).__name__ == "MobileBertLMPredictionHead" and one.decoder is part for one in module.modules()):
         raise OperatorError(f"{where}: {IN_TWO_PARTS}")
     weights, bias = _numbers(_weight(part), where), getattr(part, "bias", None)
+    others = []
     if bias is None:  # some models (ESM) keep the bias beside the layer
         around = [one for one in module.modules() if any(child is part for child in one.children())]
         beside = [getattr(one, "bias", None) for one in around if one is not module]
         bias = next((one for one in beside if getattr(one, "shape", None) == part.weight.shape[:1]), None)
+        others += [] if bias is None else [bias]
     if type(part).__name__ == "Conv1D":  # transformers keeps it as (features, classes)
         weights = weights.T
     labels = getattr(getattr(module, "config", None), "id2label", None)
@@ -180,7 +166,8 @@ def _read(part: Any, where: str, module: Any) -> ClassHead:
     added, last = None if bias is None else _numbers(bias, where), getattr(module, FINAL_BIAS, None)
     if last is not None and last.numel() == len(weights):
         added = _numbers(last, where).reshape(-1) + (0.0 if added is None else added)
-    return arrays_head(weights, added, names, where)
+        others.append(last)
+    return arrays_head(weights, added, names, where), others
 
 
 def _weight(part: Any) -> Any:

@@ -6,6 +6,7 @@ import json
 import os
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,6 +33,7 @@ OUTPUT_NAMES = ("lm_head.weight", "embed_out.weight", "output_projection.weight"
 TIED_NAMES = ("embed_tokens.weight", "word_embeddings.weight", "wte.weight", "tok_embeddings.weight", "shared.weight",
               "token_embd.weight", "tokens_embed.weight", "embed_in.weight", "transformer.w.weight",
               "transformer.embeddings.weight", "transformer.word_embedding.weight")  # fmt: skip
+_ASSUMED = "the model's code, which is not in the file, keeps the order of the scores of this layer"
 _MOST_HEADER = 100_000_000
 _MOST_PARTS = 10_000  # of one model
 _TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
@@ -170,7 +172,8 @@ def safetensors_head(path: Path, layer: str | None) -> ClassHead:
         bias = _one_bias({key: entries[key].numbers(key).reshape(-1) for key in fitting}, where)
     elif FINAL_BIAS in entries and prod(shapes[FINAL_BIAS]) == len(rows):
         bias = entries[FINAL_BIAS].numbers(FINAL_BIAS).reshape(-1) + (0.0 if bias is None else bias)
-    return arrays_head(rows, bias, _known_names(path, config, len(rows)), f"{entries[name].path.name}: layer {name!r}")
+    found = arrays_head(rows, bias, _known_names(path, config, len(rows)), f"{entries[name].path.name}: layer {name!r}")
+    return replace(found, assumed="" if layer else _ASSUMED)
 
 
 def _bias_elsewhere(path: Path, entries: dict[str, _Stored], name: str, otherwise: bool) -> bool:
@@ -255,4 +258,5 @@ def gguf_head(path: Path, layer: str | None) -> ClassHead:
     rows, bias = read(name), read(other) if other in tensors else None
     tokens = fields.get("tokenizer.ggml.tokens")
     is_named = isinstance(tokens, list) and len(tokens) == len(rows) and all(isinstance(one, str) for one in tokens)
-    return arrays_head(rows, bias, tokens if is_named else None, f"{where}: layer {name!r}")
+    found = arrays_head(rows, bias, tokens if is_named else None, f"{where}: layer {name!r}")
+    return replace(found, assumed="" if layer else _ASSUMED)
