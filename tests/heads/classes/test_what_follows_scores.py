@@ -113,8 +113,11 @@ def test_a_reshape_of_pictures_of_any_size_is_tried_with_all_that_fit(tmp_path, 
 
 def test_several_sizes_that_nothing_tells_may_each_take_what_is_left(tmp_path):
     """As frameworks write a layer on tokens: rows of all tokens, then (inputs, tokens, classes) by computed sizes."""
-    for last, words in (([np.int64([4])], ""), ([], "divides")):
-        parts = ["to0", *last] if last else [np.int64([4]), "to0"]
+    for parts, words in (
+        (["to0", np.int64([4])], ""),
+        ([np.int64([4]), "to0"], "divides"),
+        (["to0", np.int64([1])], "whose sizes the file does not tell"),
+    ):
         tail = [
             ("Concat", parts, "all", {"axis": 0}),
             ("Reshape", ["m", "all"], "r", {}),

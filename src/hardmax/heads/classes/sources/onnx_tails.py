@@ -265,7 +265,9 @@ class _Scores:
             sizes = np.array([self.names.get(size, -1) if isinstance(size, str) else -1 if size is None else size
                               for size in told], dtype=np.int64)  # fmt: skip
             unknown = np.flatnonzero(sizes == -1)
-            if len(unknown) > 1:  # what is left goes to each of them in turn, so that all ways to divide it are seen
+            if len(unknown) > 1:  # beside the classes, what is left goes to each of them in turn
+                if self.n not in sizes:
+                    return None
                 self.turns = max(self.turns, len(unknown))
                 sizes[np.delete(unknown, min(self.turn, len(unknown) - 1))] = 1
             return None if len(unknown) and node.op == "Expand" else sizes
