@@ -366,6 +366,20 @@ def test_lipschitz_constants_are_refused_by_name():
     assert stopped.upper == inf and stopped.lower == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize("norm", [1, 2, inf])
+def test_norms_beyond_the_floats_are_above_the_largest_of_them(norm):
+    net = hm.Network([hm.Affine([[2.0**1023] * 3] * 3)], 3)
+    found = hm.lipschitz(hm.enumerate_cells(net, hm.Box([0] * 3, [1] * 3), exactness="exact"), norm=norm)
+    assert 0.99 * 2.0**1023 < found.lower < inf == found.upper  # it is three times as much
+
+
+@pytest.mark.parametrize("bias", [-5.0, 0.0, 5.0])
+@pytest.mark.parametrize("domain", [hm.Box([-9.0], [9.0]), hm.Space(1)])
+def test_the_boundary_on_a_line_is_where_the_class_changes(domain, bias):
+    boundary = hm.enumerate_cells(hm.decisions(hm.Network([hm.Affine([[1.0]], [bias])], 1)), domain).boundary
+    assert boundary.total == 1.0 and [corner.tolist() for corner in boundary.corners] == [[[-bias]]]
+
+
 @pytest.mark.parametrize("domain", [hm.Box([-2.0], [2.0]), hm.Space(1)])
 def test_an_interval_between_two_floats_has_a_rational_for_its_witness(domain):
     w = 2.0**-30  # the class changes inside the last place of a third

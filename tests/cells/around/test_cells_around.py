@@ -249,3 +249,25 @@ def test_distances_are_those_of_the_walls_whatever_the_scale_of_the_weights(powe
         assert power < -1022 or high - low < 1e-4
     found = hm.decision_radius(net, [0.0, 0.0])  # 3 s + y s against s + x s, where x = y + 2
     assert found.lower <= 2**0.5 <= found.upper
+
+
+@pytest.mark.parametrize("power", [-1000, -1050, -1070])
+def test_cells_behind_cells_beyond_the_floats_are_found(power):
+    """Walls at 1, 2 and 4 over the weight, farther than the largest float."""
+    layers = [hm.Affine([[2.0**power]] * 3, [-1.0, -2.0, -4.0]), hm.ReLU(), hm.Affine([[-1.0, 3.0, -1.0]], [-2.5])]
+    net = hm.Network(layers, 1)
+    near = hm.cells_around(net, [0.0])
+    assert near.is_complete and sorted(near.labels.sum(axis=1).tolist()) == [0, 1, 2, 3]
+    true = [Fraction(w) / Fraction(2) ** power for w in (0, 1, 2, 4)]
+    for place, low in zip(near.labels.sum(axis=1).tolist(), near.distances.tolist(), strict=True):
+        assert low < inf and low <= true[place]
+    found = hm.decision_radius(net, [0.0])  # class 1 is above 2.75
+    assert found.other == 1 and found.lower < inf
+
+
+@pytest.mark.parametrize("second", np.modf(np.arange(1, 40) * 0.6180339887498949)[0].tolist())
+def test_cells_that_meet_at_a_corner_are_found_whatever_its_walls_hold(second):
+    """Both units are at zero on the wall, and no cell has them so."""
+    wall = [1 + second, -1.0]  # it holds the way (1, 1 + second)
+    net = hm.Network([hm.Affine([wall, [-wall[0], 1.0]]), hm.ReLU()], 2)
+    assert hm.cells_around(net, [0.0, 0.0], radius=0).labels.tolist() == [[0, 1], [1, 0]]

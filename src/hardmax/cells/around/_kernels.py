@@ -30,6 +30,7 @@ norm_above = kernel(rounding.norm_above)
 norm_below = kernel(rounding.norm_below)
 quotient_below = kernel(rounding.quotient_below)
 SAFETY = rounding.SAFETY
+LARGEST = float(np.finfo(np.float64).max)
 
 #: The rows of a cell: slopes (row, dim) and values with their errors, and proved bounds on the slopes' lengths.
 Rows = namedtuple("Rows", "slopes values value_error slope_error lengths shortest longest")
@@ -199,7 +200,7 @@ def distance_below(cell, equal, face, size, total):
     if not least > 0.0:
         return 0.0
     bound = quotient_below(least, norm_above(most, 0))
-    return bound if bound > 0.0 else 0.0
+    return min(bound, LARGEST) if bound > 0.0 else 0.0  # a distance beyond all floats is no infinite one
 
 
 @kernel(error_model="numpy", nogil=True)

@@ -266,10 +266,10 @@ class Search:
         if self._is_cell(here.label):
             return here.label
         shape = self.point.shape
-        way = (1 + np.arange(self.dim) * 0.6180339887498949 % 1.0).reshape(shape)
-        exact, step = rational_array(self.point), rational_array(way)
-        for power in range(8, 4000, 8):
-            near = exact + step * (rational(1) / rational(2**power))
+        exact = rational_array(self.point)
+        for power in range(8, 4000, 8):  # each time nearer, and another way: a wall may hold one of the ways
+            way = (1 + np.arange(self.dim) * (power * 0.6180339887498949) % 1.0).reshape(shape)
+            near = exact + rational_array(way) * (rational(1) / rational(2**power))
             label = self.choices.at(near, in_rationals=True).label
             if self.choices.holds(self.point, label) and self._is_cell(label):
                 return label

@@ -93,11 +93,11 @@ def decision_boundary(cells: CellComplex) -> DecisionBoundary:
 
 
 def _point(cells: CellComplex, one: int, two: int) -> tuple[float, float, FloatArray]:
-    """Where two intervals of a line meet."""
-    start = cells.pieces.vertex_start
-    ends = [cells.pieces.vertices[start[i] : start[i] + 2, 0].tolist() for i in (one, two)]
-    low = one if ends[0] < ends[1] else two
-    return 1.0, 0.0, cells.pieces.vertices[start[low] + 1 : start[low] + 2].copy()
+    """Where two intervals of a line meet: at the higher of their low ends."""
+    pieces = cells.pieces
+    low = pieces.vertex_start[[one, two]]
+    is_end = np.ones(2, dtype=bool) if pieces.directions is None else pieces.directions[low, 0] == 0
+    return 1.0, 0.0, pieces.vertices[low[is_end]].max(axis=0, keepdims=True)
 
 
 def _facet(cells: CellComplex, one: int, two: int) -> tuple[float, float, FloatArray]:

@@ -21,6 +21,7 @@ from hardmax.networks.network import Network, check_network
 
 #: Maps taken apart together.
 _BATCH_NUMBERS = 1 << 22
+_LARGEST = float(np.finfo(np.float64).max)
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,29 +115,37 @@ def operator_norms(matrices: FloatArray, spread: FloatArray, norm: float) -> tup
     >>> bool(low[0] <= 4.0 <= high[0]), bool(high[0] - low[0] < 1e-13)
     (True, True)
     """
-    n, out, dim = matrices.shape
+    n, out = matrices.shape[:2]
     if n == 0 or out == 0:
         return np.zeros(n), np.zeros(n)
-    sizes = np.abs(matrices)
-    if norm != 2:
-        axis, terms = (1, out) if norm == 1 else (2, dim)
-        sums = sizes.sum(axis=axis)
-        slack = out * spread if norm == 1 else np.broadcast_to(spread.sum(axis=1, keepdims=True), sums.shape)
-        error = np.where((sums == 0) & (slack == 0), 0.0, dot_error(terms, sums, slack))
-        above = np.where(sums + error > 0, norm_above(sums + error, 0), 0.0).max(axis=1)
-        return np.maximum(norm_below(sums - error, 0), 0.0).max(axis=1), above
-    powers = np.frexp(sizes.max(axis=(1, 2)))[1]
-    scaled = np.ldexp(matrices, -powers[:, None, None])
+    largest = np.maximum(np.abs(matrices).max(axis=(1, 2)), spread.max(axis=1))
+    powers = np.frexp(np.minimum(largest, _LARGEST))[1]  # nothing overflows before the end
+    scaled, moved = np.ldexp(matrices, -powers[:, None, None]), np.ldexp(spread, -powers[:, None])
+    below, above = _singular_value(scaled, moved) if norm == 2 else _largest_sum(scaled, moved, norm)
+    with np.errstate(over="ignore"):
+        below, above = np.ldexp(np.maximum(below, 0.0), powers), np.ldexp(above, powers)
+    below = norm_below(np.minimum(below, _LARGEST), 0)  # a norm beyond all floats is above the largest
+    return np.maximum(below, 0.0), np.where(largest == 0, 0.0, norm_above(above, 0))
+
+
+def _largest_sum(matrices: FloatArray, spread: FloatArray, norm: float) -> tuple[FloatArray, FloatArray]:
+    """Bounds on the operator norms 1 and infinity: the largest sum of a column, or of a row."""
+    out, dim = matrices.shape[1:]
+    axis, terms = (1, out) if norm == 1 else (2, dim)
+    sums = np.abs(matrices).sum(axis=axis)
+    slack = out * spread if norm == 1 else spread.sum(axis=1, keepdims=True)
+    error = dot_error(terms, sums, slack + terms * UNDERFLOW)
+    return norm_below(sums - error, 0).max(axis=1), norm_above(sums + error, 0).max(axis=1)
+
+
+def _singular_value(matrices: FloatArray, spread: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Bounds on the operator norm 2, of matrices with entries of at most one."""
+    out, dim = matrices.shape[1:]
+    left, values, right = np.linalg.svd(matrices, full_matrices=False)
     lost = (out * dim) * UNDERFLOW
-    left, values, right = np.linalg.svd(scaled, full_matrices=False)
-    low, high = _stretched(scaled, right[:, 0]), _product_bound(scaled, left, values, right)
     moved = norm_above(np.sqrt((spread**2).sum(axis=1)), dim) * np.sqrt(out) * SAFETY
-    moved = np.where(spread.any(axis=1), moved + 2.0**-500, 0.0)
-    still = ~matrices.any(axis=(1, 2))
-    below = np.ldexp(np.maximum(low - lost, 0.0), powers) - moved
-    above = np.ldexp(high + lost, powers) + moved
-    below = norm_below(np.maximum(below, 0.0), 0)
-    return np.where(still, 0.0, np.maximum(below, 0.0)), np.where(still, moved, norm_above(above, 0))
+    doubt = lost + np.where(spread.any(axis=1), moved + 2.0**-500, 0.0)
+    return _stretched(matrices, right[:, 0]) - doubt, _product_bound(matrices, left, values, right) + doubt
 
 
 def _stretched(matrices: FloatArray, vectors: FloatArray) -> Any:
