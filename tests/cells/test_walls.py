@@ -94,9 +94,10 @@ def test_what_is_wrong_with_a_complex_behind_attention_is_found():
 @pytest.mark.parametrize("numbers", ["integers", "thirds"])
 @pytest.mark.parametrize("domain", ["box", "space"])
 def test_no_cell_behind_a_facet_is_passed_over(numbers, domain):
-    """Also where choices tie on a wall, so that labels do not tell who lies behind it."""
+    """Also where choices tie on a wall, so that labels do not tell who lies behind it, or facets match in parts."""
     n_shared = n_passed = n_held = 0
-    for seed, (dim, layers) in enumerate(((2, "deep relu"), (3, "relu"), (2, "maxout"), (3, "deep relu"))):
+    kinds = (2, "deep relu"), (3, "relu"), (2, "maxout"), (3, "deep relu"), (2, "attention then relu")
+    for seed, (dim, layers) in enumerate(kinds):
         subject = Subject(random_complex(seed, dim, layers, numbers, domain), False)
         levels, _ = choice_levels(subject.graph)
         inner = np.flatnonzero(subject.wall_column >= 0)[::3]

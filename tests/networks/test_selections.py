@@ -201,7 +201,7 @@ def test_top_1_is_the_hard_head_itself_and_all_keys_are_the_mean():
     assert (new(points, temperature=0.7) == old(points, temperature=0.7)).all()
     cells = [hm.enumerate_cells(net, hm.Space(2)) for net in (old, new)]
     assert cells[0].labels.tolist() == cells[1].labels.tolist()
-    alone = hm.Network([hm.Attention([hm.Head(keys[:1], values[:1], query)])], 2)
+    alone = hm.Network([hm.Attention([hm.Head(keys[:1], values[:1], query, weights=hm.TopK(1))])], 2)
     assert alone.n_choices == 1 and alone.labels(points).max() == 0  # one key is still a choice
     every = hm.Network([hm.Attention([hm.Head(keys, values, query, weights=hm.TopK(5))])], 2)
     assert every(points) == pytest.approx(np.tile(values.mean(axis=0), (500, 1))) and every.n_choices == 0

@@ -400,6 +400,7 @@ def test_intervals_are_parted_where_they_certainly_differ():
     group = parted(zeros, low, high)
     assert len(set(group[[0, 1, 2, 4]].tolist())) == 1 and group[3] != group[0]  # the wide one joins three
     assert parted(np.array([0, 0, 1, 1, 1]), low, high).tolist() == [0, 0, 1, 2, 1]
+    assert parted(zeros[:3], np.array([2.0, 0.0, 2.0]), np.array([2.0, 2.0, 3.0])).tolist() == [0, 0, 0]  # they touch
 
 
 def test_exactness_of_the_verdict_follows_the_cells():
