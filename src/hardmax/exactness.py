@@ -48,11 +48,13 @@ def frozen(array: Array) -> Array:
     return array
 
 
-def share_interval(share: float, n: int, level: float = 0.95) -> tuple[float, float]:
-    """Where a share lies that was measured as ``share`` on ``n`` independent draws, after Clopper and Pearson.
+def share_interval(share: float, draws: int | IntArray, level: float = 0.95) -> tuple[float, float]:
+    """Where a share lies that was measured as ``share`` on independent draws, after Clopper and Pearson.
 
-    It holds with a probability of at least ``level``. A share that is no number of ``n``-ths is a mean over draws of
-    shares, and has the wider interval of Hoeffding, which asks only that each lies between 0 and 1.
+    ``draws`` is their number; or how many decisions each made, where one draw (a text) makes several that need not be
+    independent, and ``share`` is that of all decisions. The interval holds with a probability of at least ``level``,
+    for draws of such sizes. A share that is no number of n-ths, and draws of several sizes, have the wider interval of
+    Hoeffding, which asks only that each draw's own share lies between 0 and 1.
 
     Examples
     --------
@@ -60,10 +62,19 @@ def share_interval(share: float, n: int, level: float = 0.95) -> tuple[float, fl
     ([0.187, 0.813], 1.0, 0.0)
     >>> [round(end, 3) for end in share_interval(0.55, 10)]
     [0.121, 0.979]
+
+    A long text among short ones counts almost as if it were alone:
+
+    >>> [round(end, 3) for end in share_interval(1.0, np.array([1, 1, 1, 97]))]
+    [0.0, 1.0]
     """
+    sizes = np.asarray(draws, dtype=np.float64)
+    sizes = sizes[sizes > 0]
+    n = int(draws) if np.ndim(draws) == 0 else len(sizes)
     count = round(share * n)
-    if abs(share * n - count) > 1e-9 * n:
-        reach = float(np.sqrt(np.log(2 / (1 - level)) / (2 * n)))
+    if np.ptp(sizes) > 0 or abs(share * n - count) > 1e-9 * n:
+        squares = 1.0 / n if np.ndim(draws) == 0 else float(np.square(sizes / sizes.sum()).sum())
+        reach = float(np.sqrt(np.log(2 / (1 - level)) / 2 * squares))
         return max(0.0, share - reach), min(1.0, share + reach)
     from scipy.special import betaincinv
 
@@ -276,19 +287,38 @@ def positive_number(name: str, value: Any, meaning: str = "") -> float:
         ...
     hardmax.errors.ParameterError: accuracy: expected a positive finite number, got -1
     """
-    number = _float(value)
+    wanted = f"a positive finite number, {meaning}" if meaning else "a positive finite number"
+    number = real(name, value, wanted)
     if not 0 < number < np.inf:
-        said = f", {meaning}" if meaning else ""
-        raise ParameterError(f"{name}: expected a positive finite number{said}, got {value!r:.80}")
+        raise ParameterError(f"{name}: expected {wanted}, got {value!r:.80}")
     return number
 
 
-def _float(value: Any) -> float:
-    """The value as a float, nan where it is no number."""
+def real(name: str, value: Any, meaning: str) -> float:
+    """``value`` as a float that is not NaN and no other number than the one given.
+
+    Examples
+    --------
+    >>> real("margin", 2, "a number"), real("margin", float("inf"), "a number")
+    (2.0, inf)
+    >>> real("margin", "2", "a number")
+    Traceback (most recent call last):
+        ...
+    hardmax.errors.ParameterError: margin: expected a number, got '2'
+    """
     try:
-        return float(value)
+        is_text = isinstance(value, str | bytes | bytearray)
+        number = np.nan if is_text or np.ndim(value) else float(value)
     except (TypeError, ValueError, OverflowError):
-        return np.nan
+        number = np.nan
+    if number != number:
+        raise ParameterError(f"{name}: expected {meaning}, got {'NaN' if isinstance(value, Real) else repr(value):.80}")
+    if number != value:
+        raise ParameterError(
+            f"{name}: expected {meaning} that a float can hold, got {value!r:.80}; round it to a float yourself, down "
+            "or up as your question needs"
+        )
+    return number
 
 
 def check_temperature(temperature: Any, *, positive: bool = False) -> float:
@@ -303,7 +333,7 @@ def check_temperature(temperature: Any, *, positive: bool = False) -> float:
         ...
     hardmax.errors.ParameterError: temperature: expected a finite number >= 0, got -1; 0 is hard attention, and a ...
     """
-    value = _float(temperature)
+    value = real("temperature", temperature, f"a finite number {'>' if positive else '>='} 0")
     if not 0.0 <= value < np.inf or (positive and not value):
         raise ParameterError(
             f"temperature: expected a finite number {'>' if positive else '>='} 0, got {temperature!r:.80}; 0 is hard "

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hardmax as hm
-from hardmax.exactness import mean_interval
+from hardmax.exactness import mean_interval, share_interval
+from hardmax.heads.trials import Judge
 from hardmax.networks import operations as op
 from hardmax.networks.graph import GraphBuilder
 
@@ -79,6 +80,54 @@ def test_means_that_are_infinite_have_no_interval():
     assert mean_interval(np.inf, np.array([np.inf, 1.0])) is None
     assert mean_interval(1e300, np.array([1.5e300, 0.5e300])) is None
     assert mean_interval(0.0, np.zeros(3)) == (0.0, 0.0)
+
+
+class _Texts:
+    """Texts of several lengths whose decisions are right, or wrong, all together."""
+
+    heads, temperature, n_classes = ((0, 0),), 1.0, 2
+
+    def __init__(self, lengths, agree):
+        self.soft = [np.tile([[[0.0, 1.0]]], (1, length, 1)) for length in lengths]
+        self.hard = [np.tile([[[0.0, 1.0 if same else -1.0]]], (1, length, 1))
+                     for length, same in zip(lengths, agree, strict=True)]  # fmt: skip
+
+    @property
+    def next_tokens(self):
+        return [np.append(np.ones(block.shape[1] - 1, dtype=int), -1) for block in self.soft]
+
+
+def _shares_of_texts(lengths, agree, labels=None):
+    texts = _Texts(lengths, agree)
+    judge = Judge(texts, labels, True)
+    return judge.agreement(texts.hard) if labels is None else judge.accuracy(texts.hard)
+
+
+def test_an_interval_of_a_share_holds_it_in_95_of_100_samples_also_of_texts_of_several_lengths():
+    rng, held, n = np.random.default_rng(7), 0, 400
+    for _ in range(n):  # one text in ten is long; all of one text is right, in four texts of five
+        lengths = np.where(rng.random(12) < 0.1, 60, 3)
+        _, (low, high) = _shares_of_texts(lengths, rng.random(12) < 0.8)
+        held += low <= 0.8 <= high
+    assert held / n >= 0.95
+
+
+def test_texts_count_by_their_decisions_and_those_without_any_not_at_all():
+    assert _shares_of_texts([4] * 50, [True] * 50)[1] == share_interval(1.0, 50)
+    share, (low, high) = _shares_of_texts([1, 1, 98], [True, True, False])
+    assert share == 0.02 and low == 0.0 and high == 1.0  # as good as one text
+    share, (low, _) = _shares_of_texts([1] * 50 + [50], [True] * 51)
+    assert share == 1.0 and low < 0.4 < share_interval(1.0, 51)[0]
+    share, (low, _) = _shares_of_texts([1] * 99 + [5], [True] * 100, "next")
+    assert share == 1.0 and low == share_interval(1.0, 1)[0] == pytest.approx(0.025)
+
+
+def test_an_interval_is_asked_for_by_the_name_of_a_number():
+    found = hm.fidelity.compare(_network([[1, 2], [3, -1]]), [[1.0], [2.0]])
+    assert found.interval("soft_accuracy") is None and found.interval() == share_interval(found.agreement, 2)
+    for name in ("n", "nonsense", "exactness"):
+        with pytest.raises(hm.errors.ParameterError, match="expected 'agreement'"):
+            found.interval(name)
 
 
 # ---- the published vision transformer, judged by onnxruntime ----

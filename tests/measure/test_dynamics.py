@@ -95,6 +95,8 @@ def test_a_network_without_attention_has_cells_and_an_accuracy():
     made = snapshot(net, [Probe("line", hm.Segment([-1.0], [1.0]))], inputs=[[2.0], [-2.0], [3.0]], labels=[0, 1, 1])
     assert [(r.quantity, r.value) for r in made] == [("cells", 2), ("accuracy", pytest.approx(2 / 3))]
     assert made[0].low is None and (made[1].low, made[1].high) == pytest.approx((0.0943, 0.9916), abs=1e-4)
+    (alone,) = snapshot(net, [], inputs=[2.0], labels=0)  # one input, not as many as there are classes
+    assert (alone.value, alone.low, alone.high) == (1.0, pytest.approx(0.025), 1.0)
 
 
 def test_a_count_that_stops_early_says_that_it_is_a_lower_bound(probes):

@@ -326,6 +326,13 @@ def test_the_largest_root_does_not_depend_on_which_side_the_start_lies(powers, s
     assert abs(value * (1.0 - root) - 1.0) < 1e-9 * max(1.0, value)
 
 
+@pytest.mark.parametrize("temperature", [2e-323, 1e-310, 1e-300, 1e-3])
+def test_bounds_far_from_a_tie_are_small_at_every_temperature(temperature):
+    found = stability.certify([[-1.0, -2.0, 1.0]], temperature)
+    for bound in (found.value_bound, found.gradient_bound, found.hessian_bound):
+        assert 0 < bound[0] < 1e-300 and found.holds
+
+
 def test_the_curvature_of_many_or_heavy_competitors_is_a_number():
     curvature = hm.stability.competitor_curvature
     assert curvature(1e300, 0.5) == pytest.approx(2e-300)

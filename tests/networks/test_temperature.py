@@ -1,5 +1,8 @@
 """Soft evaluation: against sixty digits, towards the hard limit, and at temperatures no float likes."""
 
+from decimal import Decimal
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import assume, given
@@ -122,3 +125,23 @@ def test_a_temperature_that_is_no_number_at_least_zero_is_refused(temperature):
     if temperature is not None:
         with pytest.raises(hm.errors.ParameterError, match="temperature"):
             _step_net()([1.0], temperature=temperature)
+
+
+@pytest.mark.parametrize(
+    "temperature", ["1", b"1", "zero", [1.0], np.array([1.0]), None, 10**400, Fraction(1, 3), "nan"]
+)
+def test_a_temperature_is_a_number_that_a_float_holds(temperature):
+    net, polynomial = _step_net(), hm.TropicalPolynomial([[1.0], [-1.0]])
+    asked = [
+        lambda: _step_net(temperature=temperature),
+        lambda: net.with_temperature(temperature),
+        lambda: polynomial([1.0], temperature=temperature),
+        lambda: hm.stability.certify([[1.0, 0.0]], temperature),
+        lambda: hm.stability.bounds(2, 1.0, temperature),
+        lambda: hm.power_diagram([[1.0], [0.0]]).sparsemax(temperature),
+    ]
+    for ask in asked:
+        with pytest.raises(hm.errors.ParameterError, match="temperature: expected a finite number"):
+            ask()
+    for temperature in (1, np.float32(1), np.int64(1), np.array(1.0), Fraction(1), Decimal(1)):
+        assert _step_net(temperature=temperature).temperature == 1.0

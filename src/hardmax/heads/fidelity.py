@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hardmax.errors import EmptyError, ParameterError
-from hardmax.exactness import Array, Exactness, as_tuple, check_temperature, share_interval
+from hardmax.exactness import Array, Exactness, as_tuple, check_temperature
 from hardmax.heads.capture.captured import CapturedHead
 from hardmax.heads.capture.network_heads import NOTHING_LEFT, tapped
 from hardmax.heads.find import Pair, head_layers
@@ -37,7 +37,7 @@ from hardmax.heads.find import heads_of as heads_of
 from hardmax.heads.hardening import harden as harden
 from hardmax.heads.hardening import soft_network
 from hardmax.heads.rows import HeadRows, head_rows
-from hardmax.heads.trials import Judge, Runs, hard_outputs, runs_of
+from hardmax.heads.trials import Interval, Judge, Runs, hard_outputs, runs_of
 from hardmax.html import ShownAsTable
 from hardmax.networks.network import Network
 
@@ -84,24 +84,36 @@ class Fidelity(ShownAsTable):
     soft_accuracy: float | None
     hard_accuracy: float | None
     exactness: Exactness = Exactness.ESTIMATED
-    relative_error_interval: tuple[float, float] | None = None
-    kl_interval: tuple[float, float] | None = None
+    relative_error_interval: Interval = None
+    kl_interval: Interval = None
+    agreement_interval: Interval = None
+    soft_accuracy_interval: Interval = None
+    hard_accuracy_interval: Interval = None
 
-    def interval(self, name: str = "agreement") -> tuple[float, float] | None:
+    def interval(self, name: str = "agreement") -> Interval:
         """The 95 % interval for inputs drawn as these were, of any number here by its name.
 
-        Shares have that of Clopper and Pearson, "relative_error" and "kl" Student's interval of the mean over inputs
-        (``exactness.mean_interval``), which is None for a single input.
+        Shares have that of Clopper and Pearson where every input makes one decision, else Hoeffding's, in which a text
+        counts by its decisions and the lengths of texts are taken as they are (``exactness.share_interval``).
+        "relative_error" and "kl" have Student's interval of the mean over inputs (``exactness.mean_interval``), which
+        is None for a single input.
 
         Examples
         --------
-        >>> [round(end, 3) for end in Fidelity(400, 0.1, None, 0.91, None, None).interval()]
-        [0.878, 0.936]
+        >>> from hardmax.networks.layers import Attention, Head
+        >>> head = Head(keys=[[1.0], [-1.0]], values=[[1.0, 0.0], [0.0, 1.0]], query=[[1.0]])
+        >>> found = compare(Network([Attention([head])], input_dim=1, temperature=1.0), [[2.0], [-2.0], [1.0]])
+        >>> [round(end, 3) for end in found.interval()]
+        [0.292, 1.0]
         """
-        if name in ("relative_error", "kl"):
-            return self.relative_error_interval if name == "relative_error" else self.kl_interval
-        value = getattr(self, name)
-        return None if value is None else share_interval(value, self.n)
+        own = f"{name}_interval"
+        if not hasattr(self, own):
+            raise ParameterError(
+                "interval: expected 'agreement', 'relative_error', 'kl', 'soft_accuracy' or 'hard_accuracy', got "
+                f"{name!r:.80}"
+            )
+        found: Interval = getattr(self, own)
+        return found
 
 
 @dataclass(frozen=True)
@@ -438,13 +450,19 @@ class Trial:
         judge = self.judge
         error, error_interval = judge.relative_error(outputs)
         kl, kl_interval = judge.divergence(outputs)
+        agreement, agreement_interval = judge.agreement(outputs)
+        soft, soft_interval = judge.accuracy()
+        hard, hard_interval = judge.accuracy(outputs)
         return Fidelity(
             judge.n,
             error,
             kl,
-            judge.agreement(outputs),
-            judge.accuracy(),
-            judge.accuracy(outputs),
+            agreement,
+            soft,
+            hard,
             relative_error_interval=error_interval,
             kl_interval=kl_interval,
+            agreement_interval=agreement_interval,
+            soft_accuracy_interval=soft_interval,
+            hard_accuracy_interval=hard_interval,
         )

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hardmax.errors import EmptyError, ParameterError, ShapeError
-from hardmax.exactness import Array, IntArray, as_array, mean_interval
+from hardmax.exactness import Array, BoolArray, IntArray, as_array, mean_interval, share_interval
 from hardmax.heads.capture.hardened_calls import ModelRuns, is_model
 from hardmax.heads.find import Pair, heads_of
 from hardmax.heads.hardening import harden, soft_network
@@ -139,19 +139,27 @@ class Judge:
         counts = np.concatenate([np.full(len(part), part.shape[1]) for part in parts])
         return mean, mean_interval(mean, np.concatenate([part.sum(axis=1) for part in parts]), counts)
 
-    def agreement(self, hard: list[Array]) -> float | None:
-        """The share of decisions that are those of the soft outputs; None where nothing is decided."""
+    def agreement(self, hard: list[Array]) -> tuple[float | None, Interval]:
+        """The share of decisions that are those of the soft outputs, and its interval; None where none are made."""
         decisions = self._decided(hard)
-        return None if decisions is None else float(np.mean(decisions == self.decisions))
+        return (None, None) if decisions is None else self._share(decisions == self.decisions)
 
-    def accuracy(self, outputs: list[Array] | None = None) -> float | None:
-        """The share of right decisions, of the soft outputs unless others are given; None without labels."""
+    def accuracy(self, outputs: list[Array] | None = None) -> tuple[float | None, Interval]:
+        """The share of right decisions, of the soft outputs unless others are given, and its interval."""
         if self._labels is None:
-            return None
+            return None, None
         decisions = self._decided(self._soft if outputs is None else outputs)
         assert decisions is not None  # labels were refused otherwise
-        has_label = self._labels >= 0
-        return float(np.mean(decisions[has_label] == self._labels[has_label]))
+        return self._share(decisions == self._labels, self._labels >= 0)
+
+    def _share(self, is_so: BoolArray, counted: BoolArray | None = None) -> tuple[float, Interval]:
+        """The share of the decisions that are counted, and its interval: the draws are inputs, not decisions."""
+        counts = [prod(block.shape[1:-1]) for block in self._soft for _ in block]
+        of_input = np.repeat(np.arange(self.n), counts)
+        if counted is not None:
+            is_so, of_input = is_so[counted], of_input[counted]
+        share = float(np.mean(is_so))
+        return share, share_interval(share, np.bincount(of_input))
 
     def _decided(self, blocks: list[Array]) -> IntArray | None:
         if self._classes is None:

@@ -19,7 +19,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
-from math import isfinite
+from math import isfinite, prod
 from pathlib import Path
 from typing import Any
 
@@ -199,7 +199,8 @@ def _fidelity(
             return []
         outputs = net(inputs)
         right = float(np.mean(decided(outputs).reshape(-1) == right_decisions(labels, [outputs])))
-        return [Record(step, MODEL, "accuracy", right, Exactness.ESTIMATED, *share_interval(right, len(outputs)))]
+        n = prod(outputs.shape[: outputs.ndim - len(net.output_shape)])
+        return [Record(step, MODEL, "accuracy", right, Exactness.ESTIMATED, *share_interval(right, n))]
     found = compare(net, inputs, labels, logits, hard=hard)
     values = {name: getattr(found, name) for name in _OF_FIDELITY}
     return [

@@ -57,3 +57,14 @@ def test_arguments_that_are_no_numbers_are_refused(value):
 def test_means_of_very_many_heads_come_back_at_once():
     assert hm.bounds.expected_joint_cells(3, 10**400, 2, affine=True) == inf
     assert hm.bounds.expected_joint_cells(3, 2, 10**400, affine=True) == 9.0  # all pairs of keys, there is room
+
+
+def test_errors_whose_squares_overflow_are_bounds_all_the_same():
+    head = hm.Head([[1e150, 3e149], [2e149, -1e150]], [[1e150, 0.0], [0.0, 1e150]], 1e150 * np.eye(2))
+    layers = [
+        hm.Residual(hm.Attention([head])),
+        hm.Affine([[1e150, 1e150 / 3], [1e150 / 7, 0.0]], [0.1, 0.2]),
+        hm.ReLU(),
+    ]
+    found = hm.cells_around(hm.Network(layers, 2), [0.3, 0.7], max_cells=20)  # warnings are errors here
+    assert found.is_complete and found.n_cells == hm.count_cells(hm.Network(layers, 2), hm.Space(2))

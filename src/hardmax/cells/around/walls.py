@@ -375,9 +375,9 @@ def _stage_rows(coefficients: Array, error: FloatArray, stage: Stage, own: IntAr
     spread = np.broadcast_to(error, (n, error.shape[1]))
     part = wide[:, :, rows]
     value_error = np.broadcast_to(spread[:, :1], winners.shape).copy()
-    slack = SAFETY * norm_above(np.sqrt((spread[:, 1:] ** 2).sum(axis=1)), dim) + np.where(
-        spread[:, 1:].any(axis=1), 2.0**-500, 0.0
-    )
+    with np.errstate(over="ignore"):  # an infinite bound proves nothing
+        length = np.sqrt((spread[:, 1:] ** 2).sum(axis=1))
+    slack = SAFETY * norm_above(length, dim) + np.where(spread[:, 1:].any(axis=1), 2.0**-500, 0.0)
     slack = np.broadcast_to(slack[:, None], winners.shape).copy()
     if relu.all():
         part = part * sign[:, None]

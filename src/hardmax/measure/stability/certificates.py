@@ -16,10 +16,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import EmptyError, ParameterError, PrecisionError, ShapeError, WeightError
 from hardmax.exact.rounding import UNDERFLOW, soft_row_error
-from hardmax.exactness import FloatArray, ReadOnlyArrays, check_kept, detached
+from hardmax.exactness import FloatArray, ReadOnlyArrays, check_kept, check_temperature, detached
 from hardmax.html import ShownAsTable
 from hardmax.measure.stability.curvature import hessian_supremum
-from hardmax.measure.stability.margins import temperature_of
 
 IntArray = NDArray[np.int32]
 
@@ -71,16 +70,16 @@ class Certificate(ReadOnlyArrays, ShownAsTable):
     def _mass(self) -> FloatArray:
         return np.asarray(self._rivals * np.exp(-self._exponent))
 
-    def _outward(self, near: FloatArray, far: FloatArray) -> FloatArray:
-        """A bound rounded up: ``near``, or ``far`` times the rivals' weight where that is too small to work with."""
-        bound = np.where(self._exponent > _FAR, _times_exponential(far, self._exponent), near)
+    def _outward(self, near: FloatArray, factor: FloatArray, times: float = 1.0, over: float = 1.0) -> FloatArray:
+        """A bound rounded up: ``near``, or where a rival's weight is too small that weight times these factors."""
+        bound = np.where(self._exponent > _FAR, _times_exponential(factor, self._exponent, times, over), near)
         rounded = bound * (1.0 + soft_row_error(self.n_live)) + 4 * UNDERFLOW
         return np.asarray(np.where(self.n_live > 1, rounded, 0.0))
 
     @property
     def value_bound(self) -> FloatArray:
         """tau log(1 + (N - 1) t)."""
-        return self._outward(self.temperature * np.log1p(self._mass), self.temperature * self._rivals)
+        return self._outward(self.temperature * np.log1p(self._mass), self._rivals, self.temperature)
 
     @property
     def gradient_bound(self) -> FloatArray:
@@ -92,7 +91,7 @@ class Certificate(ReadOnlyArrays, ShownAsTable):
         """The exact supremum at this margin."""
         with np.errstate(over="ignore"):
             near = hessian_supremum(self.n_live, np.exp(-self._exponent)) / self.temperature
-            return self._outward(near, self.n_live / self.temperature)
+            return self._outward(near, np.asarray(self.n_live, dtype=np.float64), 1.0, self.temperature)
 
     @property
     def value_slack(self) -> FloatArray:
@@ -166,7 +165,7 @@ def certify(scores: ArrayLike, temperature: float) -> Certificate:
     >>> c.gradient.round(4).tolist(), c.holds, c.is_vacuous.tolist()
     ([0.3124, 1.0, 0.0], True, [False, True, False])
     """
-    tau = temperature_of(temperature, positive=True)
+    tau = check_temperature(temperature, positive=True)
     array = _viewed(scores)
     lead = array.shape[:-1]
     rows = array.reshape(prod(lead), array.shape[-1])
@@ -194,7 +193,7 @@ def certify_blocks(blocks: Iterable[ArrayLike], temperature: float) -> Iterator[
     >>> [len(c) for c in certify_blocks([[[1.0, 0.0]], [[2.0, 0.0], [3.0, 0.0]]], 1.0)]
     [1, 2]
     """
-    tau = temperature_of(temperature, positive=True)
+    tau = check_temperature(temperature, positive=True)
     if not isinstance(blocks, Iterable) or getattr(blocks, "ndim", 1) == 0:
         raise ParameterError(f"blocks: expected arrays (rows, N), one after the other, got a {type(blocks).__name__}")
     return (certify(block, tau) for block in blocks)
@@ -239,7 +238,7 @@ def certify_stream(blocks: Iterable[ArrayLike], temperature: float) -> StreamSum
         tightest = [max(t, _ratio(*pair)) for t, pair in zip(tightest, pairs, strict=True)]
         n_rows += len(certificate)
     return StreamSummary(
-        temperature_of(temperature, positive=True), n_rows, n_vacuous, smallest, smallest_row, largest, *tightest
+        check_temperature(temperature, positive=True), n_rows, n_vacuous, smallest, smallest_row, largest, *tightest
     )
 
 

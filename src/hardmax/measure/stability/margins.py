@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
-from math import inf, isnan, nextafter
+from math import inf, nextafter
 from typing import Any
 
 from hardmax.errors import ParameterError
@@ -18,7 +18,7 @@ from hardmax.exact import decimals
 from hardmax.exact.decimals import digits, exact, log_exceeds, nearest, power_of_ten, up
 from hardmax.exact.rationals import root
 from hardmax.exactness import check_count as count
-from hardmax.exactness import check_temperature
+from hardmax.exactness import check_temperature, real
 from hardmax.html import ShownAsTable
 
 
@@ -112,7 +112,7 @@ def bounds(
     >>> bounds(1, 0.0, 1.0).gradient, bounds(9, float("inf"), 1.0).hessian, bounds(9, 1.0, 0.0).value
     (0.0, 0.0, 0.0)
     """
-    n, delta, tau = count("n_keys", n_keys, 1), margin_of(margin), temperature_of(temperature)
+    n, delta, tau = count("n_keys", n_keys, 1), margin_of(margin), check_temperature(temperature)
     value_size = _size("value_diameter", value_diameter)
     key_size = _size("key_diameter", key_diameter)
     if tau == 0 and delta == 0 and n > 1:
@@ -121,7 +121,7 @@ def bounds(
             "give a positive temperature, or a positive margin"
         )
     c = digits()
-    heat = Decimal(tau)
+    heat = Decimal.from_float(tau)
     t = _weight(delta, tau, c) if n > 1 else Decimal(0)
     mass = c.multiply(Decimal(n - 1), t)
     total = c.add(mass, 1)
@@ -129,7 +129,7 @@ def bounds(
     spread = c.divide(leak, total) if mass <= 1 else Decimal("0.25")
     # at zero temperature t = 0, and t / tau has limit 0
     per_tau = c.divide(Decimal(1), heat) if tau > 0 else Decimal(0)
-    wide, deep = (c.multiply(Decimal(size), per_tau) for size in (value_size, key_size))
+    wide, deep = (c.multiply(Decimal.from_float(size), per_tau) for size in (value_size, key_size))
     # log(1 + m) <= m, sharply where 1 + m has no digit of m left
     value = mass if mass < Decimal("1e-40") else c.ln(total)
     return StabilityBounds(
@@ -143,9 +143,9 @@ def bounds(
         hessian=up(c.multiply(_supremum(n, t, c), per_tau)),
         hessian_simple=up(c.multiply(c.multiply(Decimal(n), t), per_tau)),
         hessian_universal=0.0 if n == 1 else inf if tau == 0 else _universal(tau),
-        output=up(c.multiply(Decimal(value_size), leak)),
-        query_hessian=up(c.multiply(c.multiply(deep, Decimal(key_size)), spread)),
-        query_lipschitz=up(c.multiply(c.multiply(wide, Decimal(key_size)), spread)),
+        output=up(c.multiply(Decimal.from_float(value_size), leak)),
+        query_hessian=up(c.multiply(c.multiply(deep, Decimal.from_float(key_size)), spread)),
+        query_lipschitz=up(c.multiply(c.multiply(wide, Decimal.from_float(key_size)), spread)),
         is_vacuous=n > 1 and tau > 0 and delta < inf and log_exceeds(n - 1, Fraction(delta) / Fraction(tau)),
     )
 
@@ -154,7 +154,8 @@ def _weight(margin: float, temperature: float, context: Context) -> Decimal:
     """e^{-margin / temperature}, at infinity and at zero temperature 0."""
     if margin == inf or (temperature == 0 and margin > 0):
         return Decimal(0)
-    weight = Decimal(1) if margin == 0 else context.exp(context.divide(Decimal(-margin), Decimal(temperature)))
+    exponent = context.divide(Decimal.from_float(-margin), Decimal.from_float(temperature)) if margin else Decimal(0)
+    weight = context.exp(exponent)
     return weight if weight > 0 else power_of_ten(context.Emin // 2)  # below 10^-10^18: rounded up
 
 
@@ -193,7 +194,7 @@ def competitor_weight(margin: float, temperature: float) -> float:
     >>> competitor_weight(0.0, 1.0), competitor_weight(float("inf"), 1.0), competitor_weight(1.0, 0.0)
     (1.0, 0.0, 0.0)
     """
-    delta, tau = margin_of(margin), temperature_of(temperature)
+    delta, tau = margin_of(margin), check_temperature(temperature)
     return min(1.0, up(_weight(delta, tau, digits())))
 
 
@@ -229,7 +230,7 @@ def margin_for_share(n_keys: int, share: float, temperature: float) -> float:
     >>> margin_for_share(1, 0.999, 1.0), margin_for_share(3, 0.1, 1.0)
     (0.0, 0.0)
     """
-    n, wanted, tau = count("n_keys", n_keys, 1), share_of("share", share), temperature_of(temperature)
+    n, wanted, tau = count("n_keys", n_keys, 1), share_of("share", share), check_temperature(temperature)
     return _least_margin((n - 1) * Fraction(wanted) / (1 - Fraction(wanted)), Fraction(tau))
 
 
@@ -263,7 +264,7 @@ def transition_width(n_keys: int, leak: float, temperature: float, *, key_distan
     >>> transition_width(2, 0.1, 1.0, key_distance=2.0) == transition_width(2, 0.1, 1.0) / 2
     True
     """
-    n, share, tau = count("n_keys", n_keys, 1), Fraction(share_of("leak", leak)), temperature_of(temperature)
+    n, share, tau = count("n_keys", n_keys, 1), Fraction(share_of("leak", leak)), check_temperature(temperature)
     distance = 1.0 if key_distance is None else real("key_distance", key_distance, "a distance > 0")
     if not 0 < distance < inf:
         raise ParameterError(f"key_distance: expected a distance > 0, got {distance:g}; equal keys have no wall")
@@ -294,22 +295,6 @@ def _size(name: str, value: Any) -> float:
     return number
 
 
-def real(name: str, value: Any, meaning: str) -> float:
-    """``value`` as a float that is not NaN and no other number than the one given."""
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        raise ParameterError(f"{name}: expected {meaning}, got {value!r:.80}") from None
-    if isnan(number):
-        raise ParameterError(f"{name}: expected {meaning}, got NaN")
-    if number != value:
-        raise ParameterError(
-            f"{name}: expected {meaning} that a float can hold, got {value!r:.80}; round it to a float yourself, down "
-            "or up as your question needs"
-        )
-    return number
-
-
 def margin_of(value: Any) -> float:
     """A margin in [0, inf]; infinite where every rival is masked."""
     number = real("margin", value, "winner minus runner-up, at least 0")
@@ -319,11 +304,6 @@ def margin_of(value: Any) -> float:
             "a negative margin means that another key wins"
         )
     return number
-
-
-def temperature_of(value: Any, *, positive: bool = False) -> float:
-    """A finite temperature, at least zero or above it."""
-    return check_temperature(real("temperature", value, "a finite number >= 0"), positive=positive)
 
 
 def share_of(name: str, value: Any) -> float:

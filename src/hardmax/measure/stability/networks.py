@@ -18,9 +18,9 @@ from numpy.typing import ArrayLike
 
 from hardmax.errors import NotPiecewiseAffineError, ParameterError
 from hardmax.exact.rationals import float_above, float_below, fraction, rational_array
-from hardmax.exactness import Array, Exactness, FloatArray, IntArray, ObjectArray, ReadOnlyArrays
+from hardmax.exactness import Array, Exactness, FloatArray, IntArray, ObjectArray, ReadOnlyArrays, real
 from hardmax.html import ShownAsTable
-from hardmax.measure.stability.margins import competitor_weight, real
+from hardmax.measure.stability.margins import competitor_weight
 from hardmax.networks import operations as op
 from hardmax.networks.evaluation import apply
 from hardmax.networks.network import Network, one_input
