@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from decimal import Decimal
+from decimal import Context
 from html import escape
 from typing import Any
 
@@ -96,7 +96,8 @@ def shown(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
-        return f"{value:,}" if abs(value) < 10**15 else f"{Decimal(value):.6g}"  # floats end at 1.8e308
+        is_short = abs(value) < 10**15  # floats end at 1.8e308
+        return f"{value:,}" if is_short else f"{Context(6).create_decimal(value):.6g}"
     if isinstance(value, float):
         return f"{value:.6g}"
     if isinstance(value, list | tuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from decimal import Context, Decimal
+from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 from math import exp, factorial, log
 from typing import Any
@@ -80,12 +80,12 @@ def _lipschitz(factor: Any) -> Outcome:
 
 def _remainder(factor: Any) -> Outcome:
     """The remainder is log(12 / sqrt 5) - log 5 - (3/10) log(5/4), |s - s'|^2 is log(5/4)^2 / 2: to 60 digits."""
-    c = Context(prec=60)
-    bend = c.ln(Decimal("1.25"))
-    error = c.ln(c.divide(Decimal(12), c.sqrt(Decimal(5)))) - c.ln(Decimal(5)) - Decimal("0.3") * bend
     half = factor(2, Fraction(1, 4)) / 4  # half of the constant times half of log(5/4)^2
-    limit = Decimal(half.numerator) / Decimal(half.denominator) * bend * bend
-    assert abs(error - limit) > Decimal("1e-20")  # 60 digits tell them apart
+    with localcontext(Context(prec=60)):
+        bend = Decimal("1.25").ln()
+        error = (12 / Decimal(5).sqrt()).ln() - Decimal(5).ln() - Decimal("0.3") * bend
+        limit = Decimal(half.numerator) / half.denominator * bend * bend
+        assert abs(error - limit) > Decimal("1e-20")  # 60 digits tell them apart
     return Outcome(error <= limit, {"remainder": float(error), "bound": float(limit)})
 
 
@@ -159,11 +159,10 @@ def _deep_wall(tau: Fraction) -> Decimal:
     There the first head leads by delta = 4; at x = 2 + s it leaks p = 1 / (1 + e^{(4 + 2 s) / tau}), so s = p. The
     iteration contracts, by less than 1/2.
     """
-    c = Context(prec=60)
     s = Decimal(0)
-    for _ in range(300):
-        exponent = c.divide((4 + 2 * s) * tau.denominator, Decimal(tau.numerator))
-        s = c.divide(Decimal(1), 1 + c.exp(exponent))
+    with localcontext(Context(prec=60)):
+        for _ in range(300):
+            s = 1 / (1 + ((4 + 2 * s) * tau.denominator / tau.numerator).exp())
     return s
 
 
@@ -172,8 +171,8 @@ def _perturbation(kind: str) -> Outcome:
     shown: dict[str, Any] = {"walls of the first layer move by": 0}
     ratios = []
     for tau in (Fraction(1), Fraction(1, 2), Fraction(1, 4), Fraction(1, 8)):
-        moved, rate = _deep_wall(tau), Decimal(exp(-4 / float(tau)))
-        ratios.append(float(moved / rate))
+        moved = _deep_wall(tau)
+        ratios.append(float(moved) / exp(-4 / float(tau)))
         shown[f"second layer, tau = {tau}"] = f"{float(moved):.4e}, {ratios[-1]:.3f} times e^(-delta/tau)"
     widths = [stability.transition_width(2, 0.1, tau) for tau in (0.1, 0.05)]
     shown["band at tau / 2 over band at tau"] = widths[1] / widths[0]
@@ -188,7 +187,7 @@ def _soft_network(what: str) -> Outcome:
     second = Attention([Head([[1.0, 0.0], [0.0, 2.0]], [[1.0], [0.0]], [[1.0], [0.0]], [0.0, 1.0])])
     net = Network([first, second], 1)
     between = 2.0 + float(moved) / 2
-    inner = between - float(1 / (1 + Decimal(4 * between).exp()))  # y at tau = 1/2; below 2 key 1 wins
+    inner = between - 1 / (1 + exp(4 * between))  # y at tau = 1/2; below 2 key 1 wins
     winners = {"hard winner": int(net.labels([between])[1]), "soft winner": int(inner < 2)}
     shown: dict[str, Any] = {"soft wall minus hard wall at tau = 1/2": float(moved), "x": between, **winners}
     kept = shown["hard winner"] == shown["soft winner"]

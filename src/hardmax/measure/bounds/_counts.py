@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from decimal import Decimal
+from decimal import MAX_EMAX, Context, Decimal
 from typing import Any
 
 from hardmax.errors import EmptyError, ParameterError
@@ -70,7 +70,8 @@ def check_work(name: str, n_terms: int, n_bits: int) -> None:
     hardmax.errors.ParameterError: zaslavsky: 1.00e+6 terms of up to 3.01e+5 digits are too many; take smaller numbers
     """
     if n_terms * max(n_bits, 64) > _MOST_WORK:
-        terms, digits = Decimal(n_terms), Decimal(n_bits) * 30103 / 100000
+        context = Context(9, Emax=MAX_EMAX)
+        terms, digits = context.create_decimal(n_terms), context.multiply(Decimal(n_bits), Decimal("0.30103"))
         raise ParameterError(
             f"{name}: {terms:.3g} terms of up to {digits:.3g} digits are too many; take smaller numbers"
         )
