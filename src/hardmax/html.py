@@ -125,10 +125,10 @@ def several(number: int, what: str) -> str:
 
     Examples
     --------
-    >>> several(1, "cell"), several(1200, "cell")
-    ('1 cell', '1,200 cells')
+    >>> several(1, "cell"), several(1200, "cell"), several(2, "class")
+    ('1 cell', '1,200 cells', '2 classes')
     """
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
+    return f"{number:,} {what}{'' if number == 1 else 'es' if what.endswith('s') else 's'}"
 
 
 def embedded(data: Any) -> str:

@@ -19,10 +19,13 @@ MODES = {
 #: Texts of drawings that stand out of them, and numbers that lie on each other.
 TROUBLE = """() => {
   const found = [];
-  for (const svg of document.querySelectorAll("svg.chart")) {
+  for (const svg of document.querySelectorAll("svg.chart, svg.diagram")) {
     const frame = svg.getBoundingClientRect();
     if (!frame.width) continue;
-    const texts = [...svg.querySelectorAll("text")].map((text) => [text.textContent, text.getBoundingClientRect()]);
+    const box = svg.parentElement;
+    if (!svg.matches(".squares") && box.scrollWidth > box.clientWidth) found.push("sideways: " + svg.ariaLabel);
+    const texts = [...svg.querySelectorAll("text")].map((text) => [text.textContent, text.getBoundingClientRect()])
+      .filter(([, box]) => box.width);
     for (const [words, box] of texts)
       if (Math.max(frame.left - box.left, box.right - frame.right, frame.top - box.top, box.bottom - frame.bottom) > 1)
         found.push("cut: " + words);

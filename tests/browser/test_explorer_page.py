@@ -666,6 +666,22 @@ def test_the_tour_goes_through_six_steps_and_ends_in_the_workshop(page, address)
     assert page.inner_text("#tour-steps") == "Step 5 of 6"
 
 
+def test_depth_is_told_beside_the_picture_of_all_cells(page, address, screenshot):
+    page.set_viewport_size({"width": 1366, "height": 768})
+    page.goto(address)
+    for _ in range(4):
+        page.click("#tour-after")
+    _settled(page)
+    assert page.inner_text("#big-count") == "256" and page.inner_text("#big-badge") == "exact"
+    assert page.locator("#map").is_visible() and not page.locator("#plane-panel").is_visible()
+    picture, words = (page.locator(one).bounding_box() for one in ("#map", "#tour"))
+    assert picture["x"] + picture["width"] <= words["x"] and picture["y"] + picture["height"] <= 768
+    assert page.evaluate("document.documentElement.scrollHeight") <= 768
+    screenshot("explorer-depth", full_page=False)
+    page.click("#tour-before")
+    assert page.locator("#plane-panel").is_visible() and not page.locator("#counts-panel").is_visible()
+
+
 def test_the_legend_names_the_keys_and_marks_the_dead(page, address):
     _open(page, address, "dead-key")
     assert page.locator("#legend li").all_inner_texts()[:4] == ["key 0", "key 1", "key 2, dead", "key 3"]

@@ -65,7 +65,7 @@ def test_a_soft_model_is_counted_as_its_skeleton(capsys, tmp_path):
     hm.write(soft_network(), tmp_path / "soft.npz")
     code, out, _ = run(capsys, "count", tmp_path / "soft.npz")
     assert code == 0
-    assert out.startswith("the skeleton of ") and "2 change(s)" in out
+    assert out.startswith("the skeleton of ") and "2 changes made it hard" in out
     _, facts = facts_of(capsys, "count", tmp_path / "soft.npz")
     assert facts["n_cells"] == hm.count_cells(hm.skeleton(soft_network()), hm.Space(2))
     assert len(facts["changes"]) == 2

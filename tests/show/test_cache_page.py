@@ -40,8 +40,9 @@ def test_the_page_opens_with_a_picture_and_a_sentence_and_its_code_gives_its_num
     assert 0 < n_lost < 32 and n_dead >= 1
     said = data["answer"][0]
     assert said["exactness"] == "certified"
-    assert said["text"].startswith(f"Of 32 cached keys in 4 heads, {n_lost} weigh at most 0.05")
-    assert f"{n_dead} win for no query at all" in said["text"]
+    assert said["text"].startswith(f"Of the 32 cached keys in 4 heads, {n_lost} (")
+    assert "can be dropped: they weigh at most 0.05 " in said["text"]
+    assert re.search(rf"\. {n_dead} \(\S+\s%\) win for no query at all\.$", said["text"])
     assert page.index('id="can-go"') < page.index('id="never-win"') < page.index('id="table-dropped"')
     assert page.index('id="table-tokens"') < page.index('id="table-about"')
     assert f"layer 3, head 1: {len(lost[3].positions)} of 8 keys" in page
@@ -79,10 +80,10 @@ def test_heads_whose_weights_cannot_be_bounded_say_so(tmp_path, changed):
     some = type(cache)([replace(cache[0], **changed), *cache[1:]])
     page, data = _data(some.page(tmp_path / "some.html", EPSILON, RADIUS))
     assert "No weights are bounded in 1 head" in page and "layer 0, head 0: no bound" in page
-    assert "(of the 24 in heads whose weights can be bounded)" in data["answer"][0]["text"]
+    assert "Of the 24 keys in heads whose weights can be bounded, " in data["answer"][0]["text"]
     none = type(cache)(replace(head, **changed) for head in cache)
     page, data = _data(none.page(tmp_path / "none.html", EPSILON, RADIUS))
-    assert data["answer"][0]["text"].startswith("Of 32 cached keys in 4 heads, ") and 'id="can-go"' not in page
+    assert data["answer"][0]["text"].startswith("Of the 32 cached keys in 4 heads, ") and 'id="can-go"' not in page
 
 
 def test_hostile_names_stay_text_and_bad_arguments_write_nothing(tmp_path):

@@ -137,7 +137,7 @@ def test_bad_points_and_axes_are_named(pyplot):
         hm.power_diagram(np.eye(3)).plot(pyplot.subplots()[1])
     with pytest.raises(ShapeError, match=r"hm\.Box"):
         hm.enumerate_cells(_net(3), hm.Space(3)).plot()
-    with pytest.raises(ShapeError, match="extent: expected 3 pair"):
+    with pytest.raises(ShapeError, match=r"extent: expected a pair .* for each axis, 3 in all"):
         hm.power_diagram(np.eye(3)).plot(extent=((0, 1), (0, 1)))
     with pytest.raises(ShapeError, match="dimension 2 or 3"):
         hm.power_diagram(np.eye(4)).plot()

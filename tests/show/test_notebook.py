@@ -224,7 +224,7 @@ def test_windows_and_names_of_the_wrong_shape_are_refused():
     with pytest.raises(ShapeError, match="dimension 2 or 3, got 4"):
         hm.power_diagram(np.eye(4)).plot(_Axes())
     cells = hm.enumerate_cells(builtin("demo"), hm.Segment([-2, -1], [2, 1.5]))
-    with pytest.raises(ShapeError, match="extent: expected 1 pair"):
+    with pytest.raises(ShapeError, match=r"extent: expected a pair .* for each axis, 1 in all"):
         cells.plot(_Axes(), extent=((0, 1), (0, 1)))
 
 

@@ -649,7 +649,7 @@ def test_areas_of_classes_are_those_of_the_library_s_decision_cells(lookup, look
     areas = {f"v{k}": cells.volumes[cells.decision == k].sum() / plane.volume for k in set(cells.decision.tolist())}
     sentence = _of(lookup, "cells").notes[0]
     assert html.escape(sentence) in _text(lookup.path)
-    said = re.findall(r"(v\d) \(([\d.]+)\xa0% of it\)", sentence)
+    said = re.findall(r"(v\d) on ([\d.]+)\xa0%", sentence)
     assert len(said) == 3
     for name, share in said:
         assert float(share) == pytest.approx(100 * areas[name], abs=0.06)

@@ -64,9 +64,9 @@ what was found kept, 130 interrupted.""",
 
 #: The commands, each a module of that name, as the help lists them.
 _COMMANDS = {
-    "Look at a model": ("report", "explore", "heads", "around"),
+    "Look at a model": ("report", "explore", "classes", "heads", "around"),
     "Count its cells": ("count", "map", "sample", "sweep"),
-    "Change or build a model": ("skeleton", "classes", "compile"),
+    "Change or build a model": ("skeleton", "compile"),
     "Check what was published": ("figures", "claims", "bounds"),
 }
 for _panel, _names in _COMMANDS.items():

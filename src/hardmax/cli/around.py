@@ -86,7 +86,7 @@ def _show(of: str, here: LocalMap, near: CellsAround | None) -> None:
     elif here.wall is None:
         print_line("nothing bounds it: the map holds everywhere")
     else:
-        print_line(f"it holds up to {here.lower:.6g}, where {here.wall}")
+        print_line(f"it holds up to a distance of {here.lower:.6g}: there is the wall {here.wall} (winner | rival)")
     rows = [
         (str(k), _between(near.distances[k], near.distances_above[k]), str(int((label != near.labels[0]).sum())))
         for k, label in enumerate(near.labels[:_LISTED])

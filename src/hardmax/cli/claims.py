@@ -127,7 +127,8 @@ def _print_table(findings: Sequence[Finding], attacks: Sequence[Attack]) -> None
             text += f"\n[italic]{correction_word(finding)}: {escape(claim.correction)}[/italic]"
         table.add_row(claim.name, f"[{_COLOURS[verdict]}]{verdict}[/]\n[dim]{claim.decided}[/dim]", text)
     console = Console(highlight=False)
-    counted = ", ".join(f"{count} {verdict}" for verdict, count in tally(findings).items())
+    verdicts = tally(findings).items()
+    counted = ", ".join(f"{n} {verdict if n == 1 else verdict.replace('holds', 'hold')}" for verdict, n in verdicts)
     console.print(f"Of {several(len(findings), 'published statement')}: {counted}.")
     console.print(table)
     for result in attacks:

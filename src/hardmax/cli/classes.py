@@ -21,6 +21,7 @@ from hardmax.cli.parts.output import (
 )
 from hardmax.cli.parts.running import Running, is_folder
 from hardmax.errors import FileFormatError, ParameterError
+from hardmax.html import several
 from hardmax.networks.files.opening import check_target, csv_text
 
 if TYPE_CHECKING:
@@ -207,7 +208,7 @@ def _losers(audit: ClassAudit, repair: Repair) -> list[dict[str, Any]]:
 
 def _print(facts: dict[str, Any], out: Path | None) -> None:
     left = f", {facts['n_undecided']:,} undecided" if facts["n_undecided"] else ""
-    print_line(f"{facts['source']}: {facts['n_classes']:,} classes, {facts['n_features']} features")
+    print_line(f"{facts['source']}: {several(facts['n_classes'], 'class')}, {several(facts['n_features'], 'feature')}")
     print_line(f"on {facts['domain']}: {facts['n_live']:,} live, {facts['n_dead']:,} dead{left} ({facts['exactness']})")
     if facts["assumed"]:
         print_line(f"assumed, not proved: {facts['assumed']}")
@@ -238,7 +239,7 @@ def _print_dead(rows: list[dict[str, Any]]) -> None:
 def _print_repair(facts: dict[str, Any]) -> None:
     n, losers = facts["n_raised"], len(facts["losers"])
     print_line(
-        f"{n:,} class{'' if n == 1 else 'es'} raised by at most {facts['largest_growth']:.4g}: {facts['n_live']:,} live"
+        f"{several(n, 'class')} raised by at most {facts['largest_growth']:.4g}: {facts['n_live']:,} live"
         f" now ({facts['exactness']}); {losers:,} proved to lose part of their cell"
     )
     for key, why in (("copies", "share a row with another class, so only one of each can live"),

@@ -120,7 +120,7 @@ def _lines(facts: dict[str, Any], of: str) -> list[str]:
     stopped = "" if facts["is_complete"] else "; stopped early, so this is a lower bound"
     lines = [f"{of}: {least}{counts} on {facts['domain']['text']} ({facts['exactness']}{stopped})"]
     if facts["changes"]:
-        lines.append(f"{len(facts['changes'])} change(s) made it hard; `hardmax skeleton` lists them")
+        lines.append(f"{several(len(facts['changes']), 'change')} made it hard; `hardmax skeleton` lists them")
     if "checks" in facts:
         lines.append("verified: " + ", ".join(check["name"] for check in facts["checks"]))
     return lines

@@ -85,6 +85,8 @@ def _print(facts: dict[str, Any], out: Path | None) -> None:
 
 
 def _row(row: dict[str, Any]) -> tuple[str, ...]:
+    from hardmax.show.report.sections import as_text
+
     offset = str(row["offset"]) if row["role"] == "positional" else ""
     margin = "" if row["margin"] is None else f"{row['margin']:.3g}"
-    return f"{row['layer']}.{row['head']}", row["role"], f"{row['share']:.1%}", margin, offset
+    return f"{row['layer']}.{row['head']}", row["role"], as_text(row["share"], "share"), margin, offset

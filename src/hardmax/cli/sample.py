@@ -72,9 +72,9 @@ def _lines(facts: dict[str, Any], of: str) -> list[str]:
     lines = [
         f"{of}: at least {several(facts['n_distinct'], 'cell')} seen in {several(facts['n_samples'], 'sample')} of "
         f"{facts['domain']['text']} (estimated{stopped})",
-        f"coverage {rounded_down(facts['coverage'])}; Chao1's lower estimate of the number of cells "
-        f"{facts['estimate']:,.1f}, 95 % interval [{low:,.0f}, {high:,.1f}], "
-        "which holds for cells of one size; those too small to be hit have no part in it",
+        f"these hold {rounded_down(facts['coverage'])} of it (coverage); Chao1's lower estimate is "
+        f"{facts['estimate']:,.1f} cells, 95 % interval [{low:,.0f}, {high:,.1f}]: it holds for cells of one size and "
+        "knows nothing of those too small to be hit",
     ]
     if facts["warning"]:
         lines.append(f"warning: {facts['warning']}")

@@ -170,7 +170,7 @@ def _fidelity(
 
 def _print(facts: dict[str, Any]) -> None:
     changes = facts["changes"]
-    print_line(f"{facts['model']}: {len(changes)} change(s) at temperature zero" if changes else
+    print_line(f"{facts['model']}: {several(len(changes), 'change')} at temperature zero" if changes else
                f"{facts['model']}: already hard, nothing was changed")  # fmt: skip
     for change in changes[:_SHOWN_CHANGES]:
         print_line(f"  {change}")
@@ -222,10 +222,12 @@ def _entry(row: dict[str, Any], key: str) -> str:
 
 
 def _in_words(whole: dict[str, Any], n: int) -> str:
-    low, high = whole["interval"]
+    from hardmax.show.report.sections import as_text
+
+    kept, low, high = (as_text(share, "share") for share in (whole["agreement"], *whole["interval"]))
+    inputs = several(n, "input")
     return (
-        f"With everything hard, {whole['agreement']:.1%} of the decisions on {several(n, 'input')} stay as they are "
-        f"(95 % interval {low:.1%} to {high:.1%})."
+        f"With everything hard, {kept} of the decisions on {inputs} stay as they are (95 % interval {low} to {high})."
     )
 
 

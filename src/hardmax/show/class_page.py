@@ -89,7 +89,7 @@ def class_document(
     )
     title = legible(name) or "Classes"
     n, d = audit.weights.shape
-    description = f"{legible(audit.reason)}: {several(n, 'class')[:-1] if n == 1 else f'{n:,} classes'}, {d:,} features"
+    description = f"{legible(audit.reason)}: {several(n, 'class')}, {several(d, 'feature')}"
     document = Document(title, description, made, _answer(audit), _highlights(audit, lifts), sections)
     return document, {} if not audit.n_dead else {"dead": _search(audit), "why": _panel()}
 
@@ -121,7 +121,8 @@ def _answer(audit: ClassAudit) -> tuple[Fact, ...]:
     elif dead:
         text = f"{dead:,} of the {n:,} classes can never be the answer, {where}."
     else:
-        text = f"Every one of the {n:,} classes is the answer somewhere" + ("." if where[0] == "w" else f", {where}.")
+        every = "The only class" if n == 1 else f"Every one of the {n:,} classes"
+        text = f"{every} is the answer somewhere" + ("." if where[0] == "w" else f", {where}.")
     facts = [Fact("", text, _CERTIFIED)]
     if dead:
         facts.append(
@@ -213,7 +214,7 @@ def _search(audit: ClassAudit) -> Markup:
         "label", "Search ", tag("input", id="class-search", type="search", placeholder="name, number or U+5208",
                                 autocomplete="off", spellcheck="false"), for_="class-search",
     )  # fmt: skip
-    found = tag("span", f"{audit.n_dead:,} classes", id="class-found", class_="small", aria_live="polite")
+    found = tag("span", several(audit.n_dead, "class"), id="class-found", class_="small", aria_live="polite")
     tiles = tag("div", " ", id="class-tiles", class_="tiles", role="group", aria_label="Dead classes")
     return tag("div", tag("p", box, " ", found, class_="search"), tiles, class_="needs-script no-print", hidden="")
 
@@ -447,7 +448,7 @@ def _histogram(
     if log:
         low, high = np.floor(low), np.ceil(high)
     counts, edges = np.histogram(shown, bins=40 if len(values) > 60 else 20, range=(low, high))
-    frame = Frame(((low, high), (0.0, float(counts.max()) * 1.08)), 62.0, 30.0, 660.0, 190.0)
+    frame = Frame(((low, high), (0.0, float(counts.max()) * 1.08)), 52.0, 30.0, 414.0, 150.0)
     ends = 10.0**edges if log else edges
     bars = [
         tag("rect", tag("title", f"{as_text(float(ends[k]))} to {as_text(float(ends[k + 1]))}: {int(count):,} {what}"),
@@ -460,9 +461,9 @@ def _histogram(
     ticks = [(float(x), as_text(10.0**x) if log else as_text(float(x))) for x in list(at)[::step]]
     whole = [(x, as_text(int(x), "count")) for x in round_ticks(0.0, float(counts.max()), 4) if x == int(x)]
     svg = picture(
-        740.0, 276.0, f"Histogram: {words}", frame.left_axis(whole, what), frame.bottom_axis(ticks, words), *bars,
+        480.0, 228.0, f"Histogram: {words}", frame.left_axis(whole, what), frame.bottom_axis(ticks, words), *bars,
         tag("line", x1=frame.left, x2=frame.left + frame.width, y1=frame.y(0.0), y2=frame.y(0.0), class_="base"),
-        class_="chart small",
+        class_="chart",
     )  # fmt: skip
     columns = (Column("from", "from", "number"), Column("to", "to", "number"), Column("count", what, "count"))
     rows = tuple((float(ends[k]), float(ends[k + 1]), int(count)) for k, count in enumerate(counts) if count)

@@ -144,7 +144,8 @@ def gather_captures(
         share = as_text(whole.agreement, "share")
         found.insert(0, Fact("decisions kept with every head hard", share, whole.exactness))
     live, near = _live_and_near(head_section)
-    reach = f"Of {several(live, 'key')} that own a cell, {near:,} can be chosen by mixtures of the queries seen."
+    win = "wins" if live == 1 else "win"
+    reach = f"{several(live, 'key')} {win} for some query, {near:,} of them for some mixture of the queries seen."
     answer = [
         Fact("", f"{several(len(seen), 'attention head')} on {several(len(captures), 'input')}.", Exactness.EXACT),
         *_whole_in_words(whole),
@@ -195,8 +196,8 @@ def _answer(
     if whole is None:
         sentences.append(Fact("", subject.not_soft or "There is no skeleton to compare with."))
     elif whole.agreement is None:
-        error = error_text(whole)
-        text = f"The skeleton's outputs differ from the model's by a relative error of {error} on {whole.n:,} inputs."
+        error, inputs = error_text(whole), several(whole.n, "input")
+        text = f"The skeleton's outputs differ from the model's by a relative error of {error} on {inputs}."
         sentences.append(Fact("", text, whole.exactness))
     else:
         same, decisions = kept(whole, subject)
@@ -210,8 +211,9 @@ def _answer(
         cells = looked.cells
         word = "plane" if cells.dim == 2 else "line"
         frozen = " (its norms frozen at input 0)" if subject.has_frozen_norms else ""
+        hard = "the model" if subject.not_soft else "the hard model"
         text = (
-            f"On {looked.where}, the hard model{frozen} consists of exactly {several(cells.n_cells, 'cell')}; within "
+            f"On {looked.where}, {hard}{frozen} consists of exactly {several(cells.n_cells, 'cell')}; within "
             "each it is one affine map."
         )
         if looked.has_regions and cells.n_regions < cells.n_cells:
@@ -236,8 +238,8 @@ def _whole_in_words(whole: Fidelity | None) -> list[Fact]:
 def _margin_in_words(certified: float | None, stability: Section) -> list[Fact]:
     if certified is None:
         return []
-    share, rows = as_text(certified, "share"), stability.facts[0].text
-    text = f"In {share} of its {rows} attention rows the margin alone proves that one key has most of the weight"
+    share, rows = as_text(certified, "share"), several(stability.facts[0].value, "attention row")
+    text = f"In {share} of its {rows} the margin alone proves that one key has most of the weight"
     text += "; for the others it proves nothing." if certified < 1 else "."
     return [Fact("", text, Exactness.CERTIFIED)]
 

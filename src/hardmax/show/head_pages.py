@@ -122,13 +122,13 @@ def _document(cache: KVCache, epsilon: float, radius: float, relative: bool, nam
 
 def _answer(records: list[dict[str, Any]], bounded: list[dict[str, Any]], asked: str) -> Fact:
     total, dead = sum(record["n_cached"] for record in records), sum(record["n_dead"] for record in records)
-    text = f"Of {several(total, 'cached key')} in {several(len(records), 'head')}, "
+    text, all_keys = "", f"the {several(total, 'cached key')} in {several(len(records), 'head')}"
     if bounded:
         held, gone = (sum(record[key] for record in bounded) for key in ("n_cached", "n_prunable"))
-        part = "" if len(bounded) == len(records) else f" (of the {held:,} in heads whose weights can be bounded)"
-        text += f"{gone:,}{part} {asked}, {as_text(gone / held, 'share')}; "
-    text += f"{dead:,} win for no query at all, {as_text(dead / total, 'share')}."
-    return Fact("", text, _CERTIFIED)
+        of = all_keys if len(bounded) == len(records) else f"the {held:,} keys in heads whose weights can be bounded"
+        text = f"Of {of}, {gone:,} ({as_text(gone / held, 'share')}) can be dropped: they {asked}. "
+    text += f"Of {all_keys}, " if len(bounded) < len(records) else ""
+    return Fact("", f"{text}{dead:,} ({as_text(dead / total, 'share')}) win for no query at all.", _CERTIFIED)
 
 
 def _record(head: CachedHead, epsilon: float, radius: float, relative: bool, tokens: dict[int, Any]) -> dict[str, Any]:

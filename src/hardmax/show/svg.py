@@ -132,7 +132,8 @@ def head_grid(label: str, heads: Sequence[tuple[int, int, str, float, str]]) -> 
         x = left + side * (column + 0.5)
         drawn.append(tag("text", str(layer), x=x, y=top - 8, class_="tick-text", text_anchor="middle"))
     drawn.append(tag("text", "layer", x=left, y=top - 26, class_="axis"))
-    return picture(740.0, top + side * len(rows) + 8, label, *drawn, class_="chart")
+    width = left + side * len(columns) + 8
+    return picture(width, top + side * len(rows) + 8, label, *drawn, width=width, class_="chart squares")
 
 
 def round_ticks(low: float, high: float, about: int = 5) -> list[float]:

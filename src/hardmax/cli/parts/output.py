@@ -136,6 +136,7 @@ _WORDS = (
     (r"hm\.skeleton\((?:network|net)\)", lambda _: "`hardmax skeleton`"),
     (r"\bhm\.count_cells\b", lambda _: "`hardmax count`"),
     (r"\bhm\.cells_around\b", lambda _: "`hardmax around`"),
+    (r"\bhm\.sample_cells\b", lambda _: "`hardmax sample`"),
     (r"pass limits=hm\.Limits\((\w+)=\.\.\.\) to read", lambda found: f"in Python, limits= with more {found[1]} reads"),
     (r"pass force=True \(--force\)", lambda _: "give --force"),
     (r"\bmax_cells\b", lambda _: "--max-cells"),

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from hardmax.errors import DomainError
 from hardmax.exactness import FloatArray
-from hardmax.html import visible
+from hardmax.html import several, visible
 from hardmax.show.colours import INK, wall_width
 from hardmax.show.drawing import cell_shades, walls_by_layer
 from hardmax.show.svg import picture, tag
@@ -56,7 +56,7 @@ def plane_svg(cells: CellComplex, *, title: str, marks: Sequence[tuple[float, fl
     domain = cells.domain
     if domain.dim != 2 or domain.low is None or domain.high is None:
         raise DomainError(
-            f"expected cells of a bounded plane to draw, got {domain.dim} dimension(s)"
+            f"expected cells of a bounded plane to draw, got {several(domain.dim, 'dimension')}"
             f"{'' if domain.is_bounded else ' of an unbounded domain'}"
         )
     if cells.n_cells > _MOST_CELLS:

@@ -36,7 +36,7 @@ def checked_extent(extent: Any, dim: int) -> Window:
     bounds = bounds.reshape(-1, 2) if dim == 1 and bounds.size == 2 else bounds
     if bounds.shape != (dim, 2):
         raise ShapeError(
-            f"extent: expected {dim} pair(s) (low, high) of numbers, one for each axis, got {extent!r:.200}"
+            f"extent: expected a pair (low, high) of numbers for each axis, {dim} in all, got {extent!r:.200}"
         )
     with np.errstate(over="ignore", invalid="ignore"):
         widths = bounds[:, 1] - bounds[:, 0]

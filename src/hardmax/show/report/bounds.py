@@ -19,14 +19,13 @@ from hardmax.papers.statements import ledger
 from hardmax.show.report.cell_map.colourings import Choice, choices_of
 from hardmax.show.report.cell_map.search import Looked
 from hardmax.show.report.head_pictures import title_of
-from hardmax.show.report.sections import Column, Figure, Section, Table, as_text, rows_of
+from hardmax.show.report.sections import SUPERSCRIPT, Column, Figure, Section, Table, as_text, rows_of
 from hardmax.show.report.stability import Certified
 from hardmax.show.svg import Frame, cross, picture, tag
 
 TITLE = "How many cells there are, and how many there can be"
 NAME = "bounds"
 _CORRECTED = "true is"
-_SUPERSCRIPT = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 _COLUMNS = (
     Column("quantity", "quantity"),
@@ -233,17 +232,17 @@ def _record(
 
 def _figure(records: Sequence[dict[str, Any]]) -> Figure:
     """Counts and bounds on one logarithmic line each."""
-    left, width, row, top = 270.0, 760.0, 40.0, 8.0
+    left, width, row, top = 14.0, 480.0, 46.0, 4.0  # narrow enough for a phone
     numbers = [value for r in records for value in (r["counted"], r["true"], r["published"]) if _drawable(value)]
     high = max(log10(max(numbers)), 1.0)
-    frame = Frame(((0.0, high * 1.02), (0.0, 1.0)), left, top, width - left - 24, row * len(records))
+    frame = Frame(((0.0, high * 1.02), (0.0, 1.0)), left, top, width - 2 * left, row * len(records))
     parts = []
     for index, record in enumerate(records):
-        y = top + row * (index + 0.5)
-        parts.append(tag("line", x1=left, x2=width - 24, y1=y, y2=y, class_="grid"))
-        parts.append(tag("text", *_wrapped(record["quantity"], left - 14, y), class_="tick-text", text_anchor="end"))
+        y = top + row * (index + 0.7)
+        parts.append(tag("line", x1=left, x2=width - left, y1=y, y2=y, class_="grid"))
+        parts.append(tag("text", record["quantity"], x=left, y=y - 14, class_="tick-text"))
         is_corrected = _CORRECTED in str(record["verdict"])
-        for key, kind in (("true", "true-bound"), ("published", "printed-bound"), ("counted", "count")):
+        for key, kind in (("true", "true-bound"), ("counted", "count"), ("published", "printed-bound")):
             value = record[key]
             if not _drawable(value):
                 continue
@@ -256,7 +255,7 @@ def _figure(records: Sequence[dict[str, Any]]) -> Figure:
                 parts.append(tag("circle", hint, cx=x, cy=y, r=6.0 if key == "counted" else 7.5, class_=kind))
     step = max(1, int(high // 6))
     powers = range(0, int(high) + 1, step)
-    ticks = [(float(at), f"{10**at:,}" if at <= 3 else f"10{str(at).translate(_SUPERSCRIPT)}") for at in powers]
+    ticks = [(float(at), f"{10**at:,}" if at <= 3 else f"10{str(at).translate(SUPERSCRIPT)}") for at in powers]
     svg = picture(
         width,
         top + row * len(records) + 46,
@@ -268,20 +267,9 @@ def _figure(records: Sequence[dict[str, Any]]) -> Figure:
     legend = [("count", "found here"), ("true-bound", "true bound")]
     marks = {_CORRECTED in str(record["verdict"]) for record in records if _drawable(record["published"])}
     legend += [("printed-bound", "as published")] if False in marks else []
-    legend += [("printed-bound corrected", "as published, corrected")] if True in marks else []
+    legend += [("printed-bound corrected", "as published, where the statement is wrong")] if True in marks else []
     return Figure("bounds-figure", svg, "Counts and bounds on a logarithmic scale.", ("bounds",), tuple(legend))
 
 
 def _drawable(value: Any) -> bool:
     return value is not None and value > 0 and (isinstance(value, int) or bool(np.isfinite(value)))
-
-
-def _wrapped(text: str, x: float, y: float) -> list[Markup]:
-    """A text in at most two lines."""
-    words, lines = text.split(), [""]
-    for word in words:
-        if len(lines) == 1 and len(lines[0]) + len(word) > 34:
-            lines.append("")
-        lines[-1] = f"{lines[-1]} {word}".strip()
-    start = y + 4 if len(lines) == 1 else y - 4
-    return [tag("tspan", line, x=x, y=start + 15 * index) for index, line in enumerate(lines)]

@@ -180,7 +180,7 @@ def _record(what: str, part: measured.Fidelity) -> dict[str, Any]:
 
 
 def _layer_name(part: measured.Hardened) -> str:
-    return f"layer {part.heads[0][0]}" + (f" (all {len(part.heads)} heads)" if len(part.heads) > 1 else "")
+    return f"layer {part.heads[0][0]}" + (f" ({len(part.heads)} heads)" if len(part.heads) > 1 else "")
 
 
 def _head_name(head: tuple[int, int]) -> str:
@@ -230,10 +230,10 @@ def _chart(
 ) -> Figure:
     """One number of each record as a bar; the first record is the whole model."""
     shown = records[:_MOST_BARS]
-    left, width, top = 190.0, 760.0, 4.0
+    left, width, top = 204.0, 480.0, 4.0  # narrow enough for a phone
     height = top + _ROW * len(shown) + 46
     start, stop = ends
-    frame = Frame((ends, (0.0, 1.0)), left, top, width - left - 60, _ROW * len(shown))
+    frame = Frame((ends, (0.0, 1.0)), left, top, width - left - 70, _ROW * len(shown))
     bars = []
     for row, record in enumerate(shown):
         y = top + row * _ROW
@@ -244,7 +244,7 @@ def _chart(
         low, high = (frame.x(min(max(at, start), stop)) for at in span(record, key))
         bars.append(tag("path", d=f"M{low:.1f} {y + 11:g}H{high:.1f}", class_="whisker"))
         bars.append(tag("text", as_text(record[key], kind), x=max(end, high) + 6, y=y + 15, class_="tick-text"))
-    ticks = [(at, as_text(at, kind)) for at in round_ticks(start, stop)]
+    ticks = [(at, as_text(at, kind)) for at in round_ticks(start, stop, 3)]
     svg = picture(
         width,
         height,
@@ -323,19 +323,20 @@ def _path_figure(records: Sequence[dict[str, Any]]) -> Figure:
             for at, (record, value) in enumerate(zip(records, values, strict=True))
         ]
         panels.append(
-            tag(
-                "g",
+            picture(
+                width,
+                height,
+                f"{title.capitalize()} at falling temperatures",
                 frame.left_axis([(at, as_text(at, kind)) for at in round_ticks(0.0, top, 4)], title),
                 frame.bottom_axis(steps, "temperature"),
                 tag("path", d=whiskers, class_="whisker"),
                 tag("path", d=frame.path(list(enumerate(values))), class_=f"line k{index}"),
-                Markup("").join(dots),
-                transform=f"translate({width * index:g} 0)",
+                *dots,
+                class_="chart panel",
             )
         )
-    svg = picture(width * len(series), height, "The model at falling temperatures", *panels, class_="chart")
     caption = (
         f"From the model's own temperature ({as_text(records[0]['temperature'])}, left) by halves to zero (right), "
         f"compared with the model itself.{WHISKERS}"
     )
-    return Figure("temperature-path", svg, caption, ("temperature",))
+    return Figure("temperature-path", Markup("").join(panels), caption, ("temperature",))

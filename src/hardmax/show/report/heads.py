@@ -14,6 +14,7 @@ from hardmax.exactness import Exactness
 from hardmax.heads.analysis import COLUMNS, HeadAnalysis
 from hardmax.heads.capture.captured import Capture
 from hardmax.heads.keys import Diagrams
+from hardmax.html import several
 from hardmax.show.colours import KEY_COLOURS
 from hardmax.show.drawing import centroid, size_of
 from hardmax.show.report.head_pictures import (
@@ -41,7 +42,7 @@ _MOST_KEYS = 1024
 _LEAST_LABEL = 0.012  # a cell below this share of the picture carries no name
 _LONGEST_LABEL = 14
 _MOST_NAMED = 10  # queries that carry their names
-_NAME_WIDTH, _NAME_HEIGHT = 38.0, 11.0  # room for one of them, in pixels
+_LETTER, _NAME_HEIGHT = 7.0, 14.0  # room for a letter of a name, in pixels
 
 _KEY_COLUMNS = (
     *HEAD_COLUMNS,
@@ -178,6 +179,7 @@ def _figure(number: int, found: HeadAnalysis, cut: HeadPicture) -> Figure:
     frame = Frame(cut.extent, _PAD, _PAD, _WIDTH - 2 * _PAD, _HEIGHT - 2 * _PAD)
     polygons = cut.polygons()
     cells, names = [], []
+    written: list[Box] = []
     area = frame.width * frame.height
     all_points = np.vstack([cut.queries, cut.drawn.keys]) if cut.is_whole else cut.queries
     marks = np.array([[frame.x(x), frame.y(y)] for x, y in all_points.tolist()]).reshape(-1, 2)
@@ -191,6 +193,8 @@ def _figure(number: int, found: HeadAnalysis, cut: HeadPicture) -> Figure:
         pixels = np.array([[frame.x(x), frame.y(y)] for x, y in corners])
         if size_of(pixels) >= _LEAST_LABEL * area:
             x, y = _clear(pixels, marks)
+            half = 0.6 * _LETTER * len(_short(name))
+            written.append((x - half, y - 10, x + half, y + 10))
             names.append(tag("text", _short(name), x=float(x), y=float(y) + 5, class_="name", text_anchor="middle"))
     sites = _sites(frame, cut) if cut.is_whole else []
     dots = [
@@ -208,7 +212,7 @@ def _figure(number: int, found: HeadAnalysis, cut: HeadPicture) -> Figure:
         )
     ]
     if len(cut.queries) <= _MOST_NAMED and len(set(cut.query_names)) > 1:
-        dots += _query_names(frame, cut)
+        dots += _query_names(frame, cut, written)
     dead = [cut.key_names[key] for key, live in zip(cut.shown.tolist(), cut.live.tolist(), strict=True) if not live]
     svg = picture(
         _WIDTH,
@@ -232,22 +236,36 @@ def _figure(number: int, found: HeadAnalysis, cut: HeadPicture) -> Figure:
     )
 
 
-def _query_names(frame: Frame, cut: HeadPicture) -> list[Markup]:
-    """The names of the queries beside their dots; one that would be written over another is left out."""
-    written: list[tuple[float, float]] = []
+Box = tuple[float, float, float, float]  # left, top, right, bottom of what is written
+
+
+def _query_names(frame: Frame, cut: HeadPicture, written: list[Box]) -> list[Markup]:
+    """The names of the queries around their dots; one that would be written over another is left out."""
     names = []
     for (u, v), query in zip(cut.queries.tolist(), cut.query_names, strict=True):
-        x, y = frame.x(u) + 8, frame.y(v) - 6
-        if not any(abs(x - a) < _NAME_WIDTH and abs(y - b) < _NAME_HEIGHT for a, b in written):
-            names.append(tag("text", _short(query), x=x, y=y, class_="query-name"))
-            written.append((x, y))
+        width = _LETTER * len(_short(query))
+        for right, down in ((True, -6.0), (False, -6.0), (True, 15.0), (False, 15.0)):
+            x, y = frame.x(u) + (8 if right else -8), frame.y(v) + down
+            left = x if right else x - width
+            box = (left, y - _NAME_HEIGHT, left + width, y + 3)
+            is_inside = frame.left < left and left + width < frame.left + frame.width
+            if is_inside and not any(_meet(box, other) for other in written):
+                anchor = "start" if right else "end"
+                names.append(tag("text", _short(query), x=x, y=y, class_="query-name", text_anchor=anchor))
+                written.append(box)
+                break
     return names
+
+
+def _meet(one: Box, other: Box) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
 
 
 def _caption(found: HeadAnalysis, cut: HeadPicture, dead: list[str]) -> str:
     d = cut.head.keys.shape[1]
     live = int(cut.live.sum())
-    text = f"{title_of(found)}, {cut.title}: {live} of {len(cut.shown)} keys own a cell."
+    own = "owns a cell" if live == 1 else "own a cell"
+    text = f"{title_of(found)}, {cut.title}: {live} of {several(len(cut.shown), 'key')} {own}."
     if dead:
         text += f" Dead: {', '.join(map(_short, dead[:12]))}{' and more' if len(dead) > 12 else ''}."
     if d == 2:

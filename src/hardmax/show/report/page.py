@@ -221,7 +221,7 @@ def render(
 def _key_styles() -> str:
     """The colours of keys as classes k0, k1, ..."""
     keys = "".join(f".k{index}{{--key:{colour}}}" for index, colour in enumerate(KEY_COLOURS))
-    walls = "".join(f".w{layer}{{stroke-width:{width}}}" for layer, width in enumerate(WALL_WIDTHS))
+    walls = "".join(f".w{layer}{{--weight:{width}}}" for layer, width in enumerate(WALL_WIDTHS))
     return f":root{{--fill:{FILL:.0%}}}{keys}{walls}\n"
 
 

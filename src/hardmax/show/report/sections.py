@@ -16,7 +16,7 @@ from markupsafe import Markup
 from hardmax.exactness import Exactness
 from hardmax.html import visible
 
-_SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 #: What the names of the ends of an interval begin with.
 _STARTS = {
@@ -203,6 +203,8 @@ def as_text(value: Any, kind: str = "number") -> str:
     --------
     >>> as_text(12345, "count"), as_text(0.68333, "share"), as_text(0.26857807), as_text(True, "flag")
     ('12,345', '68.3\\xa0%', '0.2686', 'yes')
+    >>> as_text(0.99999, "share"), as_text(1.0, "share"), as_text(1e-9, "share"), as_text(0.0, "share")
+    ('> 99.9\\xa0%', '100.0\\xa0%', '< 0.1\\xa0%', '0.0\\xa0%')
     >>> as_text(None), as_text(float("inf")), as_text(10**40, "count"), as_text(-0.5)
     ('–', '∞', '1.000 × 10⁴⁰', '−0.5')
     >>> as_text(-1.25e-7), as_text(0.0), as_text(5e20)
@@ -219,10 +221,12 @@ def as_text(value: Any, kind: str = "number") -> str:
     if isinstance(value, int | np.integer):
         return _integer(int(value))
     if kind == "share":
-        return f"{100 * value:.1f}\u00a0%"  # a number stays with its unit
+        tenths = f"{100 * value:.1f}"  # nearly all is not all, and next to nothing not nothing
+        text = "> 99.9" if value < 1 and tenths == "100.0" else "< 0.1" if value > 0 and tenths == "0.0" else tenths
+        return f"{text}\u00a0%"  # a number stays with its unit
     digits, _, power = f"{value:.4g}".partition("e")
     digits = digits.replace("-", "−")
-    return f"{digits}\u00a0×\u00a010{str(int(power)).translate(_SUPERSCRIPT)}" if power else digits
+    return f"{digits}\u00a0×\u00a010{str(int(power)).translate(SUPERSCRIPT)}" if power else digits
 
 
 def change_of(found: Any) -> dict[str, Any]:
@@ -264,7 +268,7 @@ def _integer(value: int) -> str:
     digits = str(abs(value)) if abs(value) < 10**4000 else ""
     if not digits:
         return "more than 10⁴⁰⁰⁰"
-    return f"{'−' if value < 0 else ''}{digits[0]}.{digits[1:4]} × 10{str(len(digits) - 1).translate(_SUPERSCRIPT)}"
+    return f"{'−' if value < 0 else ''}{digits[0]}.{digits[1:4]} × 10{str(len(digits) - 1).translate(SUPERSCRIPT)}"
 
 
 def in_words(tokens: Iterable[str]) -> str:

@@ -19,7 +19,7 @@ from hardmax.show.svg import picture, tag
 NAME, TITLE = "inputs", "What went in, and what came out"
 _SHOWN = 12
 _LARGEST = 128  # pixels of an image, each way
-_TILE, _COLUMNS, _ROOM = 116.0, 6, 40.0
+_TILE, _ROOM, _LETTERS = 116.0, 56.0, 16
 
 _TABLE = (
     Column("input", "input", "index"),
@@ -47,7 +47,9 @@ def inputs_section(subject: Subject) -> Section:
     columns = filled(_TABLE, records)
     if len(columns) < 2:
         return Section(NAME, TITLE, absent="The inputs are bare numbers without names or answers.")
-    lead = f"{subject.inputs.note[:1].upper()}{subject.inputs.note[1:]} Here are the first {len(points)}."
+    lead = f"{subject.inputs.note[:1].upper()}{subject.inputs.note[1:]}"
+    if len(points) < len(subject.inputs.points):
+        lead += f" Here are the first {len(points)}."
     table = Table("inputs", "The first inputs", columns, rows_of(records, columns))
     return Section(NAME, TITLE, legible(lead, 400), figures=figures, tables=(table,))
 
@@ -98,18 +100,14 @@ def _png(pixels: Any) -> bytes:
 
 def _thumbnails(images: list[str | None], records: list[dict[str, Any]]) -> Figure:
     tiles = []
-    for place, (image, record) in enumerate(zip(images, records, strict=True)):
-        x, y = _TILE * (place % _COLUMNS), (_TILE + _ROOM) * (place // _COLUMNS)
-        said = record["soft"] or ""
+    for image, record in zip(images, records, strict=True):
+        name = f"input {record['input']}"
+        said = [name, (record["soft"] or "")[:_LETTERS]]
         if record["hard"] and record["hard"] != record["soft"]:
-            said += f", hard {record['hard']}"
-        tiles.append(tag("image", href=image, x=x + 4, y=y, width=_TILE - 8, height=_TILE - 8, class_="pixels"))
-        tiles.append(tag("text", f"input {record['input']}", x=x + 4, y=y + _TILE + 6, class_="tick-text"))
-        tiles.append(tag("text", said, x=x + 4, y=y + _TILE + 22, class_="tick-text"))
-    rows = -(-len(images) // _COLUMNS)
-    svg = picture(
-        _TILE * _COLUMNS, (_TILE + _ROOM) * rows, "The first inputs as images", Markup("").join(tiles), class_="chart"
-    )
-    return Figure(
-        "input-images", svg, "The inputs as images, scaled from their least to their greatest number.", ("inputs",)
-    )
+            said.append(f"hard {record['hard']}"[:_LETTERS])
+        pixels = tag("image", href=image, x=4, y=0, width=_TILE - 8, height=_TILE - 8, class_="pixels")
+        words = [tag("text", text, x=4, y=_TILE + 6 + 16 * line, class_="tick-text") for line, text in
+                 enumerate(said)]  # fmt: skip
+        tiles.append(picture(_TILE, _TILE + _ROOM, name, pixels, *words, class_="chart panel tile"))
+    caption = "The inputs as images, scaled from their least to their greatest number."
+    return Figure("input-images", Markup("").join(tiles), caption, ("inputs",))

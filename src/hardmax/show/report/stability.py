@@ -124,10 +124,9 @@ def _panels(
 
 
 def _figure(panels: Sequence[Markup]) -> Figure:
-    columns = min(3, len(panels))
     return Figure(
         "margins",
-        _grid(panels, columns, -(-len(panels) // columns)),
+        Markup("").join(panels),
         "Margins (best score minus second best, of raw dot products) of all rows, one panel for each head. Right of "
         "the dashed line, in the stronger colour, the certificate says something; the percentage is their share. The "
         "last bar also holds all larger margins.",
@@ -179,7 +178,7 @@ def _histogram(head: HeadAnalysis, needed: float) -> tuple[list[float], list[int
 
 
 def _panel(head: HeadAnalysis, edges: list[float], bars: tuple[list[int], list[int]], record: dict[str, Any]) -> Markup:
-    """One histogram, 240 wide and 150 high; rows with a certificate stand on those without where a bin has both."""
+    """One histogram; rows with a certificate stand on those without where a bin has both."""
     high = max(map(sum, zip(*bars, strict=True)))
     frame = Frame(((0.0, edges[-1]), (0.0, high)), 34.0, 26.0, 196.0, 84.0)
     parts = [tag("text", title_of(head), x=34, y=14, class_="panel-title")]
@@ -198,14 +197,4 @@ def _panel(head: HeadAnalysis, edges: list[float], bars: tuple[list[int], list[i
     if 0 < record["needed"] <= edges[-1]:
         at = frame.x(record["needed"])
         parts.append(tag("line", x1=at, x2=at, y1=22, y2=110, class_="threshold"))
-    return Markup("").join(parts)
-
-
-def _grid(panels: Sequence[Markup], columns: int, rows: int) -> Markup:
-    width, height = 246.0, 140.0
-    placed = [
-        tag("g", panel, transform=f"translate({width * (index % columns):g} {height * (index // columns):g})")
-        for index, panel in enumerate(panels)
-    ]
-    words, look = "Histograms of margins, one for each head", f"chart of-{columns}"
-    return picture(width * columns, height * rows, words, *placed, class_=look)
+    return picture(246.0, 140.0, f"Histogram of the margins of {title_of(head)}", *parts, class_="chart panel")

@@ -84,12 +84,13 @@ Object.assign(App.prototype, {
   takeStep(index) {
     this.tourStep = Math.max(0, Math.min(index, TOUR.length - 1));
     TOUR.forEach((step, i) => { step.hidden = i !== this.tourStep; });
-    const { preset, temperature, play } = TOUR[this.tourStep].dataset;
+    const { preset, temperature, play, whole } = TOUR[this.tourStep].dataset;
+    document.body.classList.toggle("whole", Boolean(whole));
     if (this.presetName !== preset) this.open(preset);
     this.change((state) => { state.temperature = Number(temperature); state.view = "weights"; });
     $("tour-steps").textContent = `Step ${this.tourStep + 1} of ${TOUR.length}`;
     $("tour-before").disabled = this.tourStep === 0;
-    $("tour-after").textContent = this.tourStep + 1 < TOUR.length ? "Next" : "Open the workshop";
+    $("tour-after").textContent = this.tourStep + 1 < TOUR.length ? "Next" : "Theorems and errata";
     if (play && !reducedMotion()) this.play();
   },
   legend() {
@@ -107,7 +108,9 @@ Object.assign(App.prototype, {
     const heads = layer.kind === "attention" ? layer.heads.length : 1;
     if (heads > 1) items.unshift(el("li", {}, `colours of head ${of}:`));
     if (named.length > 16) items.push(el("li", {}, "colours repeat after 16"));
-    items.push(el("li", {}, "✦ q: the query"), el("li", {}, heads > 1 ? "lines: walls, one dash a head" : "lines: walls"));
+    const marks = ["✦ q: the query", heads > 1 ? "lines: walls, each head with its own dashes" : "lines: walls"];
+    const isWhole = document.body.matches(".whole:not(.workshop)");
+    items.push(...(isWhole ? ["lines: walls"] : marks).map((text) => el("li", {}, text)));
     const key = items.map((item) => item.className + item.textContent).join("|") + isDark();
     if (key !== this.legendShown) { this.legendShown = key; replace($("legend"), ...items); }
   },
@@ -186,7 +189,7 @@ Object.assign(App.prototype, {
     $("remove-layer").disabled = !canRemoveLayer(state.layers, state.layer);
     $("add-attention").disabled = state.layers.length >= LIMITS.layers;
     $("add-relu").disabled = state.layers.length >= LIMITS.layers;
-    $("plane-title").textContent = `Layer ${state.layer} of ${state.layers.length}: ${kindName(layer)}${
+    $("plane-title").textContent = `Layer ${state.layer}: ${kindName(layer)}${
       state.layer > 0 ? (isFromInput(state) ? ", seen from the input" : ", on its own input") : ""}`;
     this.drawTabs("layers", state.layers.map((one, i) => `${i} ${kindName(one)}`), state.layer,
       (i) => this.change((next) => { next.layer = i; next.head = -1; }));

@@ -31,7 +31,7 @@ const shown = (x, digits = 3) => {
 // A share of 1 in per cent; only 1 itself reads as 100.
 const percent = (share) => (share < 1 && share > 0.99995 ? "> 99.99" : shown(100 * share, share > 0.99 ? 4 : 3));
 
-const thousands = (n) => n.toLocaleString("en-GB").replace(/,/g, "\u202f");
+const thousands = (n) => n.toLocaleString("en");
 
 const plural = (n, one, many = `${one}s`) => `${thousands(n)} ${n === 1 ? one : many}`;
 
@@ -68,7 +68,9 @@ function mathOf(text) {
     if (sign === "\\frac") return mathNode("mfrac", group(), group());
     if (/^\d/.test(sign)) return mathNode("mn", sign);
     if (/^[A-Za-z]/.test(sign)) return mathNode("mi", GREEK[sign] ?? sign);
-    return mathNode("mo", { "-": "−", "*": "·", "<": "⟨", ">": "⟩" }[sign] ?? sign);
+    const node = mathNode("mo", { "-": "−", "*": "·", "<": "⟨", ">": "⟩" }[sign] ?? sign);
+    if (sign !== "-") node.setAttribute("stretchy", "false"); // brackets as high as a letter
+    return node;
   };
   const sequence = (end) => {
     const found = [];

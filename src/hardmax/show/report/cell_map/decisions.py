@@ -67,25 +67,32 @@ class DecisionMap:
 
     def sentence(self) -> str:
         """What the model decides here and where its hard skeleton differs, in words."""
-        shares = list(self.shares.items())
-        if len(shares) == 1:
-            text = f"On this slice the hard model always answers {self.names[shares[0][0]]}"
-        else:
-            named = [f"{self.names[k]} ({as_text(share, 'share')} of it)" for k, share in shares[:_SAID]]
-            more = f" and {len(shares) - _SAID} more" if len(shares) > _SAID else ""
-            listed = ", ".join(named) if more else f"{', '.join(named[:-1])} or {named[-1]}"
-            text = f"On this slice the hard model answers {listed}{more}"
+        answers = self._answers()
         if len(self.temperatures) < 2:
-            return f"{text}. It is the model itself: there is nothing soft about it."
+            return f"On this picture the model answers {answers}."
         differ = self.soft[0] != self.hard
         if not differ.any():
-            return f"{text}; the model itself, at its own temperature, answers the same everywhere here."
+            return (
+                f"On this picture the model answers {answers}, and answers the same everywhere here if every attention "
+                "takes its one best key."
+            )
         pairs, counts = np.unique(np.stack([self.soft[0][differ], self.hard[differ]]), axis=1, return_counts=True)
         soft, hard = pairs[:, counts.argmax()].tolist()
         return (
-            f"{text}. The model itself, at its own temperature, answers otherwise on {as_text(differ.mean(), 'share')} "
-            f"of it (hatched), most often {self.names[soft]} where its skeleton says {self.names[hard]}."
+            f"On {as_text(differ.mean(), 'share')} of this picture (hatched) the model would answer otherwise if every "
+            f"attention took its one best key: most often {self.names[hard]} instead of {self.names[soft]}. Made hard "
+            f"like that, it answers {answers}."
         )
+
+    def _answers(self) -> str:
+        """The classes of the skeleton, each with its share, the commonest first."""
+        shares = list(self.shares.items())
+        if len(shares) == 1:
+            return f"{self.names[shares[0][0]]} everywhere"
+        named = [f"{self.names[k]} on {as_text(share, 'share')}" for k, share in shares[:_SAID]]
+        others = len(shares) - len(named)
+        rest = f"{others} other{'s' if others > 1 else ''} on the rest" if others else named.pop()
+        return f"{', '.join(named)} and {rest}"
 
     def as_data(self) -> dict[str, Any]:
         """What the page's script needs to move the picture from soft to hard."""

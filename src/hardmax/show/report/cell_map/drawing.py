@@ -18,8 +18,9 @@ from hardmax.show.report.sections import as_text
 from hardmax.show.svg import Frame, number, picture, round_ticks, tag
 
 _MAP_WIDTH, _MAP_HEIGHT = 760.0, 600.0
-_LEFT, _TOP, _RIGHT, _BOTTOM = 56.0, 30.0, 14.0, 46.0
+_LEFT, _TOP, _RIGHT, _BOTTOM = 56.0, 30.0, 14.0, 54.0
 _LINE_HEIGHT, _STRIP = 440.0, 48.0
+_DENSE = 500  # cells beyond which walls are drawn thinner
 _SHOWN_HIGH = 99.5  # percentile of the outputs that fits into the drawing of a line
 
 
@@ -57,7 +58,7 @@ def plane_figure(looked: Looked, colouring: Colouring, decided: DecisionMap | No
         axes,
         window,
         outer.border(),
-        class_="map",
+        class_="map dense" if cells.n_cells > _DENSE else "map",
     )
 
 

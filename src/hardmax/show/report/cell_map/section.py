@@ -15,7 +15,7 @@ from hardmax.show.report.cell_map.colourings import Choice, Colouring, choices_o
 from hardmax.show.report.cell_map.decisions import DecisionMap, decision_map
 from hardmax.show.report.cell_map.drawing import line_figure, plane_figure
 from hardmax.show.report.cell_map.search import Looked, look
-from hardmax.show.report.sections import Column, Fact, Figure, Section, Table, as_text
+from hardmax.show.report.sections import SUPERSCRIPT, Column, Fact, Figure, Section, Table, as_text
 from hardmax.show.report.subject import Subject
 
 TITLE = "Every cell of a slice"
@@ -177,8 +177,8 @@ def _tables(looked: Looked, varying: Sequence[Choice]) -> tuple[Table, ...]:
     caption = "The affine map of each cell"
     if cells.map_error is not None:
         most = float(cells.map_error.max())
-        # the next power of ten above, so that what is printed is still a bound
-        caption += f", each number within 1e{ceil(log10(most) + 1e-9)} of the true one" if most else ", not rounded"
+        power = str(ceil(log10(most) + 1e-9)) if most else ""  # the next above, so that what is printed is a bound
+        caption += f", each number within 10{power.translate(SUPERSCRIPT)} of the true one" if most else ", not rounded"
     return (
         Table("cells", "Cells", columns, rows, shown=20),
         Table("cell-maps", caption, map_columns, maps, shown=8),

@@ -1,8 +1,7 @@
 (function () {
-  const data = JSON.parse(document.getElementById("data").textContent);
+  const { data, find, make, draw, short, share: percent } = window.page;
   const why = data.drawing.why;
   if (!why) return;
-  const find = (selector, inside) => (inside || document).querySelector(selector);
   const table = data.tables["dead"];
   const place = Object.fromEntries(table.columns.map((column, index) => [column.key, index]));
   const rows = table.rows;
@@ -10,26 +9,6 @@
   const MOST_TILES = 800;
   const MOST_ROWS = 400;
 
-  // All text from the data goes in here, as text and never as markup.
-  function make(name, properties, ...children) {
-    const element = document.createElement(name);
-    for (const [key, value] of Object.entries(properties || {})) element.setAttribute(key, value);
-    element.append(...children);
-    return element;
-  }
-  function draw(name, properties, ...children) {
-    const element = document.createElementNS("http://www.w3.org/2000/svg", name);
-    for (const [key, value] of Object.entries(properties)) element.setAttribute(key, value);
-    element.append(...children);
-    return element;
-  }
-  function short(value) {
-    if (value === null || value === undefined) return "–";
-    if (value === 0) return "0";
-    const isPlain = Math.abs(value) >= 1e-4 && Math.abs(value) < 1e4;
-    return (isPlain ? String(Number(value.toPrecision(4))) : value.toExponential(3)).replace("-", "−");
-  }
-  const percent = (share) => (100 * share).toFixed(share >= 0.0995 ? 1 : 2) + "\u00a0%";
   const count = (number) => number.toLocaleString("en");
 
   // ---- the list of the dead: tiles and table, searched together ----

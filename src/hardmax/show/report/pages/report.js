@@ -24,11 +24,17 @@
     if (value === "inf") return "∞";
     if (value === "-inf") return "−∞";
     if (kind === "text" || kind === "prose" || typeof value === "string") return String(value);
-    if (kind === "share") return (100 * value).toFixed(1) + "\u00a0%";
+    if (kind === "share") return share(value);
     if (kind === "count" && Number.isInteger(value)) return value.toLocaleString("en").replace("-", "−");
     return short(value);
   }
+  // Nearly all is not all, and next to nothing not nothing.
+  function share(value) {
+    const tenths = (100 * value).toFixed(1);
+    return (value < 1 && tenths === "100.0" ? "> 99.9" : value > 0 && tenths === "0.0" ? "< 0.1" : tenths) + "\u00a0%";
+  }
   function short(value) {
+    if (value === null || value === undefined) return "–";
     if (value === 0) return "0";
     const isPlain = Math.abs(value) >= 1e-4 && Math.abs(value) < 1e4;
     const [digits, power] = (isPlain ? String(Number(value.toPrecision(4))) : value.toExponential(3)).split("e");
@@ -36,6 +42,8 @@
     const text = raised ? `${digits.replace(/\.?0+$/, "")}\u00a0×\u00a010${raised}` : digits;
     return text.replace("-", "−");
   }
+
+  window.page = { data, find, make, draw, short, share }; // for the script of a page of another kind, behind this one
 
   // ---- theme, print ----
   const themes = ["system", "light", "dark"];
@@ -53,7 +61,7 @@
   find("#print").addEventListener("click", () => window.print());
   let opened = [];
   window.addEventListener("beforeprint", () => {
-    opened = all("details.table:not([open])");
+    opened = all("details:not([open])");
     for (const table of opened) table.open = true;
   });
   window.addEventListener("afterprint", () => { for (const table of opened) table.open = false; });
