@@ -132,7 +132,7 @@ def _series(
 def _slopes(keys: tuple[int, ...], means: FloatArray) -> FloatArray:
     """Least-squares slopes of log means (n, keys) against log keys."""
     x = np.log(keys) - np.log(keys).mean()
-    return np.asarray(np.log(means) @ x / (x @ x))
+    return np.asarray((np.log(means) * x).sum(axis=1) / (x @ x))  # a product of matrices rounds by its height
 
 
 def draw(values: Values, figure: Any) -> None:
