@@ -271,3 +271,22 @@ def test_cells_that_meet_at_a_corner_are_found_whatever_its_walls_hold(second):
     wall = [1 + second, -1.0]  # it holds the way (1, 1 + second)
     net = hm.Network([hm.Affine([wall, [-wall[0], 1.0]]), hm.ReLU()], 2)
     assert hm.cells_around(net, [0.0, 0.0], radius=0).labels.tolist() == [[0, 1], [1, 0]]
+
+
+@pytest.mark.parametrize("point", [[1.0, -1.0], [0.0, 0.0], [1 / 3, 2.0]])
+def test_walls_between_nearly_equal_keys_are_shown_as_they_are(point):
+    ulp = 2.0**-52  # floats lose the difference of the two scores
+    keys = [[-1.0, -2.0], [-1.0, -2.0 - 2 * ulp], [1.0, 1.0]]
+    head = hm.Head(keys, [[0.0], [1.0], [2.0]], [[-1.0, 2.0], [0.0, 1 / 3]], [-1.0, 2.0])
+    near = hm.cells_around(hm.Network([hm.Attention([head])], 2), point)
+    exact = ExactCells(near.network, near.point)
+    for index in range(near.n_cells):
+        rows = exact.rows(near.labels[index])
+        for shown in (near.halfspaces(index), near.facets(index)):
+            for normal, limit, wall in zip(*shown, strict=True):
+                value, *slope = rows[wall.choice, wall.rival]
+                far = max(map(abs, slope))
+                assert all(abs(Fraction(a) + b) <= far / 10**6 for a, b in zip(normal.tolist(), slope, strict=True))
+                terms = [-a * Fraction(x) for a, x in zip(slope, point, strict=True)]
+                size = abs(value) + max(map(abs, terms))
+                assert abs(Fraction(float(limit)) - value - sum(terms)) <= size / 10**5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from fractions import Fraction
 from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -20,8 +21,15 @@ if TYPE_CHECKING:
     from hardmax.cells.around.search import Cell, Search
 
 
+#: Beyond this share of its length an error of a wall is too large for it to be shown.
+_NEAR = 2.0**-20
+
+
 class Halfspaces(NamedTuple):
-    """A cell as half-spaces: ``normals @ x <= limits`` on flattened inputs, with the wall of each row."""
+    """A cell as half-spaces: ``normals @ x <= limits`` on flattened inputs, with the wall of each row.
+
+    Floats: a normal is off by at most a millionth of its length, a limit by a millionth of the terms it is the sum of.
+    """
 
     normals: FloatArray
     limits: FloatArray
@@ -90,11 +98,11 @@ class CellsAround:
         return decision_of(self)
 
     def halfspaces(self, index: int) -> Halfspaces:
-        """All walls of a cell, those that bound nothing included: ``normals @ x <= limits``, rounded."""
+        """All walls of a cell, those that bound nothing included: ``normals @ x <= limits``."""
         return self._halfspaces(index, np.flatnonzero(self._cell(index).rows.longest > 0))
 
     def facets(self, index: int) -> Halfspaces:
-        """The walls that bound a cell, none that bounds nothing: ``normals @ x <= limits``, rounded.
+        """The walls that bound a cell, none that bounds nothing: ``normals @ x <= limits``.
 
         Exactness: certified, each by a point of the facet or by multipliers that prove there is none, in rationals
         where floats do not tell; in a high dimension this may take long.
@@ -116,14 +124,24 @@ class CellsAround:
         return bool(search.exact.beyond(cell.label, search.wall(cell, row)))
 
     def _halfspaces(self, index: int, rows: IntArray) -> Halfspaces:
-        cell = self._cells[index]
-        normals = -cell.rows.slopes[rows]
-        limits = cell.rows.values[rows] + normals @ self.point.reshape(-1)
+        search, cell, x = self._search, self._cells[index], self.point.reshape(-1)
+        table = cell.rows
+        normals, values = -table.slopes[rows], table.values[rows]
+        limits = values + normals @ x
+        size = np.abs(values) + table.lengths[rows] * np.abs(x).max(initial=0.0)
+        is_near = (table.slope_error[rows] <= _NEAR * table.lengths[rows]) & (table.value_error[rows] <= _NEAR * size)
+        moves = np.ones(len(rows), dtype=bool)
+        for k in np.flatnonzero(~is_near).tolist():
+            row = search.exact.rows(cell.label).get(search.wall(cell, int(rows[k])))
+            moves[k] = row is not None
+            if row is not None:
+                normals[k] = [-nearest_float(a) for a in row[1:]]
+                limits[k] = nearest_float(row[0] - sum(a * Fraction(v) for a, v in zip(row[1:], x.tolist(), strict=True)))
         walls = tuple(
             Wall.of(self.network, int(column), int(cell.label[column]), int(rival))
-            for column, rival in zip(cell.rows.columns[rows], cell.rows.rivals[rows], strict=True)
+            for column, rival in zip(table.columns[rows[moves]], table.rivals[rows[moves]], strict=True)
         )
-        return Halfspaces(normals, limits, walls)
+        return Halfspaces(normals[moves], limits[moves], walls)
 
     @cached_property
     def neighbours(self) -> IntArray:
