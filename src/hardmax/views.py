@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from sys import modules
 from types import ModuleType
 from typing import Any
 
@@ -46,21 +47,36 @@ def view(name: str) -> Any:
 
 
 def late(
-    space: dict[str, Any], names: Mapping[str, str], modules: Mapping[str, str] | None = None
+    space: dict[str, Any], names: Mapping[str, str], namespaces: Mapping[str, str] | None = None
 ) -> Callable[[str], object]:
     """The ``__getattr__`` of a module that loads public names on first use and keeps them.
 
-    ``names`` says which module defines each, ``modules`` which module each namespace stands for.
+    ``names`` says which module defines each, ``namespaces`` which module each of these stands for. What is loaded so is
+    public, and made indifferent to ``np.seterr``.
     """
-    owner, spaces = space["__name__"], modules or {}
+    owner, spaces = space["__name__"], namespaces or {}
 
     def load(name: str) -> object:
         if name not in names and name not in spaces:
             raise AttributeError(f"module {owner!r} has no attribute {name!r}")
-        space[name] = getattr(import_module(names[name]), name) if name in names else import_module(spaces[name])
+        module = import_module(names[name] if name in names else spaces[name])
+        found = getattr(module, name) if name in names else module
+        for public in [name] if name in names else dir(module):
+            _publish(module, public)
+        space[name] = vars(module).get(name, found) if name in names else module
         return space[name]
 
     return load
+
+
+def _publish(module: ModuleType, name: str) -> None:
+    """Make a name of a module indifferent to ``np.seterr``, there and where it is defined."""
+    given = vars(module).get(name)
+    home = modules.get(getattr(given, "__module__", ""))
+    if home is not None and home.__name__.partition(".")[0] == "hardmax" and vars(home).get(name) is given:
+        calm = import_module("hardmax.underflow").undisturbed(given)  # numpy comes with it
+        setattr(module, name, calm)
+        setattr(home, name, calm)
 
 
 def own_names(space: Mapping[str, object], *more: str) -> list[str]:
