@@ -41,7 +41,7 @@ _ROW = 22.0
 _MEASURES = (
     "Relative error is |hard − soft| / |soft| of the outputs, averaged over inputs; divergence is that of the two "
     "softmax distributions of the outputs. Numbers stand with their 95 % interval for other inputs drawn as these "
-    "were: shares with that of Clopper and Pearson, means with Student's."
+    "were: shares with that of Clopper and Pearson, or for whole texts Hoeffding's, means with Student's."
 )
 _DECISION = "A decision is which output is the largest."
 _COLUMNS = (
