@@ -70,7 +70,7 @@ def check_work(name: str, n_terms: int, n_bits: int) -> None:
     hardmax.errors.ParameterError: zaslavsky: 1.00e+6 terms of up to 3.01e+5 digits are too many; take smaller numbers
     """
     if n_terms * max(n_bits, 64) > _MOST_WORK:
-        context = Context(9, Emax=MAX_EMAX)
+        context = Context(3, Emax=MAX_EMAX)  # the digits that are shown: the caller's rounding changes none
         terms, digits = context.create_decimal(n_terms), context.multiply(Decimal(n_bits), Decimal("0.30103"))
         raise ParameterError(
             f"{name}: {terms:.3g} terms of up to {digits:.3g} digits are too many; take smaller numbers"
