@@ -678,6 +678,13 @@ def test_depth_is_told_beside_the_picture_of_all_cells(page, address, screenshot
     assert picture["x"] + picture["width"] <= words["x"] and picture["y"] + picture["height"] <= 768
     assert page.evaluate("document.documentElement.scrollHeight") <= 768
     screenshot("explorer-depth", full_page=False)
+    named = page.locator("#legend li").all_inner_texts()
+    page.click("#workshop")
+    assert set(page.locator("#legend li").all_inner_texts()) - set(named) == {
+        "✦ q: the query",
+        "lines: walls, each head with its own dashes",
+    }
+    page.click("#workshop")
     page.click("#tour-before")
     assert page.locator("#plane-panel").is_visible() and not page.locator("#counts-panel").is_visible()
 

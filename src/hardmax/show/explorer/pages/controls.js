@@ -80,6 +80,7 @@ Object.assign(App.prototype, {
     document.body.classList.toggle("workshop", workshop);
     $("workshop").setAttribute("aria-pressed", String(workshop));
     $("workshop").textContent = workshop ? "Back to the tour" : "Theorems and errata";
+    if (this.state) this.legend();
   },
   takeStep(index) {
     this.tourStep = Math.max(0, Math.min(index, TOUR.length - 1));
