@@ -103,13 +103,13 @@
     slider.value = steps.length - 1;
     const say = () => {
       const own = decisions && decisions.temperatures.length > 1 ? decisions.temperatures[at] : null;
-      const name = steps[at] === 0 ? "0: hard, the skeleton" : at === 0 ? "the model's own" + (own === null ? "" : ", " + short(own)) : own === null ? "1/" + Math.round(1 / steps[at]) + " of the model's own" : short(own);
+      const name = steps[at] === 0 ? "0: hard, the skeleton" : at === 0 ? (own === null ? "" : short(own) + ": ") + "the model as it is" : own === null ? "1/" + Math.round(1 / steps[at]) + " of the model's own" : short(own);
       let text = name;
       if (decisions) text += ". Decides otherwise than the skeleton on " + shown(decisions.disagreement[at], "share") + " of this slice";
       const table = data.tables["temperature"];
       const keys = table ? table.columns.map((column) => column.key) : [];
       const row = table && table.rows[at];
-      if (row && keys.includes("agreement")) text += "; keeps " + shown(row[keys.indexOf("agreement")], "share") + " of the model's decisions on the inputs";
+      if (at && row && keys.includes("agreement")) text += "; keeps " + shown(row[keys.indexOf("agreement")], "share") + " of the model's decisions on the inputs";
       find("#temperature-says").textContent = text + ".";
       slider.setAttribute("aria-valuetext", text);
     };
