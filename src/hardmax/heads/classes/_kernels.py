@@ -2,8 +2,9 @@
 
 The program: maximise ``sum l_j c_j`` where the mixture ``sum l_j (w_j, 1)`` and multiples of wall columns add up to
 ``(w_i, 1)``, all multipliers at least zero. Column ``j < n`` is row j of ``columns``; column ``n_max + k`` is
-``-e_k`` with cost ``low[k]`` and column ``n_max + d + k`` is ``+e_k`` with cost ``-high[k]`` (an infinite wall is
-absent). The inverse of the basis is kept whole, so that dual steepest-edge weights are exact and cheap.
+``-e_k``, whose cost is the low wall, and column ``n_max + d + k`` is ``+e_k``, whose cost is less the high one. Of n
+columns in use, gaps (reduced costs), alphas (a row of the tableau) and weights stand for these and then for the walls.
+The inverse of the basis is kept whole, so that dual steepest-edge weights are exact and cheap.
 
 Nothing here is proved: answers are hints for ``proofs``.
 """
@@ -26,15 +27,13 @@ TINY, REFRESH = 1e-9, 100
 
 
 class Program(NamedTuple):
-    """Columns (n_max, m) with costs (n_max,), and walls (d,); ``is_real`` (2 d,) tells those of the domain from others.
+    """Columns (n_max, m), costs of these and of the walls (n_max + 2 d,), and which walls are of the domain (2 d,).
 
-    Walls that are not of the domain only keep the program bounded.
+    The others only keep the program bounded.
     """
 
     columns: FloatArray
     costs: FloatArray
-    low: FloatArray
-    high: FloatArray
     is_real: BoolArray
 
 
@@ -81,49 +80,57 @@ def _replace(inverse: FloatArray, norms: FloatArray, x: FloatArray, column: Floa
 
 
 @kernel
-def _wall_gap(k: int, d: int, y: FloatArray, low: FloatArray, high: FloatArray) -> Any:
-    """The reduced cost of wall k (of 2 d); -inf where there is none."""
-    if k < d:
-        return low[k] + y[k]
-    return -high[k - d] - y[k - d]
+def _set_wall_gaps(program: Program, y: FloatArray, gaps: FloatArray) -> None:
+    """The reduced costs of the walls, from the dual vector."""
+    d, n_max = len(y) - 1, len(program.columns)
+    walls = len(gaps) - 2 * d
+    for k in range(d):
+        gaps[walls + k] = program.costs[n_max + k] + y[k]
+        gaps[walls + d + k] = program.costs[n_max + d + k] - y[k]
 
 
 @kernel
-def _cost(program: Program, j: int) -> float:
-    """What column j of a basis is worth: a rival, or a wall."""
-    n_max, d = len(program.costs), len(program.low)
-    if j < n_max:
-        return float(program.costs[j])
-    return float(program.low[j - n_max] if j < n_max + d else -program.high[j - n_max - d])
+def _set_alphas(program: Program, row: FloatArray, alphas: FloatArray) -> None:
+    """A row of the inverse times the columns in use and the walls."""
+    d = len(row) - 1
+    walls = len(alphas) - 2 * d
+    np.dot(program.columns[:walls], row, alphas[:walls])
+    for k in range(d):
+        alphas[walls + k], alphas[walls + d + k] = -row[k], row[k]
+
+
+@kernel
+def _column(columns: FloatArray, j: int) -> Any:
+    """Column j: a rival's, or a wall's."""
+    wall = j - len(columns)
+    if wall < 0:
+        return columns[j].copy()
+    d = columns.shape[1] - 1
+    column = np.zeros(d + 1)
+    column[wall % d] = -1.0 if wall < d else 1.0
+    return column
 
 
 @kernel
 def _reached(program: Program, basis: Basis) -> float:
     """The value of the basis; -inf while a made-up wall is in it."""
-    n_max = len(program.costs)
+    n_max = len(program.columns)
     value = 0.0
     for i in range(len(basis.members)):
         j = basis.members[i]
         if j >= n_max and not program.is_real[j - n_max]:
             return -np.inf
-        value += _cost(program, j) * basis.x[i]
+        value += program.costs[j] * basis.x[i]
     return value
 
 
 @kernel
 def refactor(columns: FloatArray, rhs: FloatArray, basis: Basis) -> None:
     """Set the inverse, its norms and the multipliers from the members; raises where these are singular."""
-    n_max, m = len(columns), len(basis.members)
-    d = m - 1
-    matrix = np.zeros((m, m))
+    m = len(basis.members)
+    matrix = np.empty((m, m))
     for i in range(m):
-        j = basis.members[i]
-        if j < n_max:
-            matrix[:, i] = columns[j]
-        elif j < n_max + d:
-            matrix[j - n_max, i] = -1.0
-        else:
-            matrix[j - n_max - d, i] = 1.0
+        matrix[:, i] = _column(columns, basis.members[i])
     basis.inverse[:] = np.linalg.inv(matrix)
     basis.x[:] = np.dot(basis.inverse, rhs)
     for i in range(m):
@@ -143,55 +150,30 @@ def _leaving(x: FloatArray, norms: FloatArray) -> int:
 
 
 @kernel
-def _dual_entering(
-    program: Program, basis: Basis, alphas: FloatArray, gaps: FloatArray, row: FloatArray, gap_tiny: float
-) -> tuple[int, float]:
-    """The column that enters for a negative multiplier, and the dual step; -1 where none can.
+def _dual_entering(outside: BoolArray, alphas: FloatArray, gaps: FloatArray, gap_tiny: float) -> int:
+    """The column outside the basis that enters for a negative multiplier; -1 where none can.
 
     Harris: the largest pivot among the columns whose ratio is within a tolerance of the least.
     """
-    low, high, place, y = program.low, program.high, basis.place, basis.y
-    n, d, n_max = len(gaps), len(low), len(program.costs)
     best = np.inf
-    for j in range(n):
-        if place[j] < 0 and alphas[j] < -TINY and gaps[j] <= gap_tiny:
+    for j in range(len(gaps)):
+        if outside[j] and alphas[j] < -TINY and gaps[j] <= gap_tiny:
             best = min(best, (gaps[j] - gap_tiny) / alphas[j])
-    for k in range(2 * d):
-        alpha = -row[k] if k < d else row[k - d]
-        if alpha < -TINY and place[n_max + k] < 0:
-            gap = _wall_gap(k, d, y, low, high)
-            if gap > -np.inf and gap <= gap_tiny:
-                best = min(best, (gap - gap_tiny) / alpha)
-    enter, size, step = -1, 0.0, 0.0
-    for j in range(n):
-        is_free = place[j] < 0 and alphas[j] < -TINY and gaps[j] <= gap_tiny
+    enter, size = -1, 0.0
+    for j in range(len(gaps)):
+        is_free = outside[j] and alphas[j] < -TINY and gaps[j] <= gap_tiny
         if is_free and -alphas[j] > size and gaps[j] / alphas[j] <= best:
-            enter, size, step = j, -alphas[j], gaps[j] / alphas[j]
-    for k in range(2 * d):
-        alpha = -row[k] if k < d else row[k - d]
-        if alpha < -TINY and place[n_max + k] < 0 and -alpha > size:
-            gap = _wall_gap(k, d, y, low, high)
-            if gap > -np.inf and gap <= gap_tiny and gap / alpha <= best:
-                enter, size, step = n_max + k, -alpha, gap / alpha
-    return enter, step
+            enter, size = j, -alphas[j]
+    return enter
 
 
 @kernel
-def _primal_entering(program: Program, basis: Basis, gaps: FloatArray, devex: FloatArray, gap_tiny: float) -> int:
+def _primal_entering(outside: BoolArray, gaps: FloatArray, devex: FloatArray, gap_tiny: float) -> int:
     """The column that raises the value, by devex; -1 at the optimum."""
-    low, high, place, y = program.low, program.high, basis.place, basis.y
-    n, d, n_max = len(gaps), len(low), len(program.costs)
     enter, best = -1, 0.0
-    for j in range(n):
-        if gaps[j] > gap_tiny and place[j] < 0:
-            value = gaps[j] * gaps[j] / devex[j]
-            if value > best:
-                best, enter = value, j
-    for k in range(2 * d):
-        if place[n_max + k] < 0:
-            gap = _wall_gap(k, d, y, low, high)
-            if gap > gap_tiny and gap * gap / devex[n + k] > best:
-                best, enter = gap * gap / devex[n + k], n_max + k
+    for j in range(len(gaps)):
+        if outside[j] and gaps[j] > gap_tiny and gaps[j] * gaps[j] / devex[j] > best:
+            enter, best = j, gaps[j] * gaps[j] / devex[j]
     return enter
 
 
@@ -210,40 +192,21 @@ def _primal_leaving(x: FloatArray, column: FloatArray) -> int:
 
 
 @kernel
-def _update_devex(
-    devex: FloatArray, alphas: FloatArray, row: FloatArray, pivot: float, entering: int, leaving: int
-) -> None:
-    """Reference weights after a primal step; positions as in ``devex``: columns, then walls."""
-    n, d = len(alphas), len(row) - 1
+def _update_devex(devex: FloatArray, alphas: FloatArray, pivot: float, entering: int, leaving: int) -> None:
+    """Reference weights after a primal step."""
     scale = devex[entering] / (pivot * pivot)
-    for j in range(n):
+    for j in range(len(devex)):
         devex[j] = max(devex[j], alphas[j] * alphas[j] * scale)
-    for k in range(2 * d):
-        alpha = row[k] if k < d else row[k - d]
-        devex[n + k] = max(devex[n + k], alpha * alpha * scale)
     devex[leaving] = max(scale, 1.0)
-
-
-@kernel
-def _column(columns: FloatArray, inverse: FloatArray, j: int) -> Any:
-    """``inverse`` times column j."""
-    n_max, d = len(columns), len(inverse) - 1
-    if j < n_max:
-        return np.dot(inverse, columns[j])
-    if j < n_max + d:
-        return -inverse[:, j - n_max].copy()
-    return inverse[:, j - n_max - d].copy()
 
 
 @kernel
 def _restart(program: Program, n: int, rhs: FloatArray, basis: Basis, gaps: FloatArray) -> None:
     """Multipliers, dual vector and reduced costs from the inverse."""
     basis.x[:] = np.dot(basis.inverse, rhs)
-    costs = np.empty(len(basis.members))
-    for i in range(len(costs)):
-        costs[i] = _cost(program, basis.members[i])
-    basis.y[:] = np.dot(costs, basis.inverse)
-    gaps[:] = program.costs[:n] - np.dot(program.columns[:n], basis.y)
+    basis.y[:] = np.dot(program.costs[basis.members], basis.inverse)
+    gaps[:n] = program.costs[:n] - np.dot(program.columns[:n], basis.y)
+    _set_wall_gaps(program, basis.y, gaps)
 
 
 @kernel
@@ -255,50 +218,50 @@ def reoptimise(
     Dual steps by steepest edge while a multiplier is negative, then primal steps by devex; columns whose reduced
     cost has the wrong sign wait for the primal ones.
     """
-    columns, costs, low, high, _ = program
+    columns = program.columns
     members, place, inverse, norms, x, y, counts = basis
-    n_max, d = len(costs), len(low)
-    gaps = np.empty(n)
+    unused = len(columns) - n  # numbers between the columns in use and the walls
+    n_all = n + 2 * (len(y) - 1)
+    gaps, alphas, devex, outside = np.empty(n_all), np.empty(n_all), np.ones(n_all), np.empty(n_all, dtype=np.bool_)
+    outside[:n], outside[n:] = place[:n] < 0, place[len(columns) :] < 0
     _restart(program, n, rhs, basis, gaps)
     gap_tiny = TINY * cost_size
-    devex = np.ones(n + 2 * d)
     for count in range(max_pivots):
         if count % REFRESH == REFRESH - 1:
             refactor(columns, rhs, basis)
             _restart(program, n, rhs, basis, gaps)
         leave = _leaving(x, norms)
-        if leave >= 0:
-            row = inverse[leave].copy()
-            alphas = np.dot(columns[:n], row)
-            enter, step = _dual_entering(program, basis, alphas, gaps, row, gap_tiny)
+        is_dual = leave >= 0
+        if is_dual:
+            _set_alphas(program, inverse[leave], alphas)
+            enter = _dual_entering(outside, alphas, gaps, gap_tiny)
             if enter < 0:
                 return INFEASIBLE
-            column = _column(columns, inverse, enter)
-            counts[1] += 1
         else:
             if _reached(program, basis) >= target:
                 return COVERED
-            enter = _primal_entering(program, basis, gaps, devex, gap_tiny)
+            enter = _primal_entering(outside, gaps, devex, gap_tiny)
             if enter < 0:
                 return OPTIMAL
-            column = _column(columns, inverse, enter)
+        entering = enter if enter < n else enter + unused
+        column = np.dot(inverse, _column(columns, entering))
+        if not is_dual:
             leave = _primal_leaving(x, column)
             if leave < 0:
                 return STALLED  # multipliers are bounded: rounding did this
-            row = inverse[leave].copy()
-            alphas = np.dot(columns[:n], row)
-            gap = gaps[enter] if enter < n_max else _wall_gap(enter - n_max, d, y, low, high)
-            step = gap / column[leave]
-            out = members[leave]
-            entering = enter if enter < n_max else n + enter - n_max
-            _update_devex(devex, alphas, row, column[leave], entering, out if out < n_max else n + out - n_max)
-            counts[0] += 1
+            _set_alphas(program, inverse[leave], alphas)
+        leaving = members[leave]
+        out = leaving if leaving < n else leaving - unused
+        step = gaps[enter] / (alphas[enter] if is_dual else column[leave])
+        if not is_dual:
+            _update_devex(devex, alphas, column[leave], enter, out)
+        counts[int(is_dual)] += 1
         gaps -= step * alphas
-        y += step * row
-        place[members[leave]] = -1
-        members[leave], place[enter] = enter, leave
-        if enter < n_max:
-            gaps[enter] = 0.0
+        y += step * inverse[leave]
+        _set_wall_gaps(program, y, gaps)
+        gaps[enter] = 0.0
+        members[leave], place[leaving], place[entering] = entering, -1, leave
+        outside[out], outside[enter] = True, False
         _replace(inverse, norms, x, column, leave)
     return STALLED
 

@@ -126,7 +126,8 @@ class Walker:
         m = terrain.points.shape[1]
         self.m, self.d = m, m - 1
         self.n_max = min(len(terrain.points), max(12 * m, 600)) + 1
-        self.columns, self.costs = np.zeros((self.n_max, m)), np.zeros(self.n_max)
+        self.columns, self.costs = np.zeros((self.n_max, m)), np.zeros(self.n_max + 2 * self.d)
+        self.costs[self.n_max :] = np.concatenate([terrain.walls[0], -terrain.walls[1]])
         self.rows = np.full(self.n_max, -1)  # which row a column is
         self.n = 0
         self.basis = np.zeros(m, dtype=np.int64)
@@ -223,7 +224,6 @@ class Walker:
     def run(self) -> int:
         """Pivot until something is to be asked or told; a status of ``_kernels``."""
         terrain = self.terrain
-        low, high, is_real = terrain.walls
         if self.target is not None:
             target = self.target
         elif terrain.problem.is_flat:
@@ -234,7 +234,7 @@ class Walker:
         self.rounds += 1
         try:
             status = kernels.reoptimise(
-                kernels.Program(self.columns, self.costs, low, high, is_real), self.n, self.right,
+                kernels.Program(self.columns, self.costs, terrain.walls[2]), self.n, self.right,
                 self._state, target, PIVOTS * self.m + 2000, terrain.cost_size,
             )  # fmt: skip
         except np.linalg.LinAlgError:  # rounding let a singular basis in
