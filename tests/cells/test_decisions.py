@@ -225,6 +225,15 @@ def test_bad_questions_are_refused():
         hm.decisions("net.onnx")
 
 
+def test_a_level_is_refused_where_the_network_decides_already():
+    net = hm.decisions(hm.Network([hm.Affine([[1.0]])], 1), level=1.0)
+    assert 0.9 < hm.decision_radius(net, [0.0]).lower <= 1.0 and hm.decision_constant(net, hm.Box([0], [1])).holds
+    for question in (lambda: hm.decision_radius(net, [0.0], level=2.0),
+                     lambda: hm.decision_constant(net, hm.Box([0], [1]), level=2.0)):  # fmt: skip
+        with pytest.raises(ParameterError, match="ends in a decision already"):
+            question()
+
+
 def test_an_unfinished_enumeration_has_no_betti_numbers():
     cells = hm.enumerate_cells(hm.decisions(hm.Network(_torus(), 3)), hm.Box([-4] * 3, [4] * 3), max_cells=2)
     with pytest.raises(IncompleteError, match="Betti"):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import hardmax as hm
+from hardmax.errors import ParameterError
 
 
 def _rays_of(cells, label):
@@ -31,3 +32,11 @@ def test_a_bounded_cell_has_no_ray():
     index = [tuple(row) for row in cells.labels.tolist()].index((1, 1, 1))
     assert cells.rays(index).shape == (0, 2) and cells.volumes[index] == pytest.approx(0.5)
     assert np.isinf(np.delete(cells.volumes, index)).all()
+
+
+@pytest.mark.parametrize("domain", [hm.Space(2), hm.Box([-1, -1], [1, 1])])
+@pytest.mark.parametrize("index", [-1, 4, 1.0, "a", None])
+def test_rays_of_no_cell_are_refused(domain, index):
+    cells = hm.enumerate_cells(hm.Network([hm.Affine(np.eye(2)), hm.ReLU()], 2), domain)
+    with pytest.raises(ParameterError, match="cell between 0 and 3"):
+        cells.rays(index)

@@ -166,6 +166,7 @@ class CellComplex:
         Exactness: exact but for the rounding of each entry to a float, a few units in its last place: the rays are
         found in rationals, from the normals of the cell's walls.
         """
+        index = as_index("cell", index, self.n_cells)
         part = slice(self.pieces.vertex_start[index], self.pieces.vertex_start[index + 1])
         if self.pieces.directions is None or not self.pieces.directions[part].any():
             return np.empty((0, self.dim))

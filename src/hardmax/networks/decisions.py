@@ -47,6 +47,15 @@ def decisions(net: Network, *, level: float = 0.0) -> Network:
     return Network.from_graph(builder.build(value), net.temperature, net.changes)
 
 
+def deciding_network(net: Network, level: float) -> Network:
+    """A network that ends in a decision: itself where it does, without a level then, else that of ``decisions``."""
+    if not isinstance(net, Network) or not decides(net.graph):
+        return decisions(net, level=level)
+    if as_float("level", level, "what the output is compared with") != 0:
+        raise ParameterError(f"level: expected none for a network that ends in a decision already, got {level}")
+    return net
+
+
 def decides(graph: Graph) -> bool:
     """Whether a graph ends in an argmax of a vector, so that the last choice of a label is a class."""
     last = graph.nodes[-1] if graph.nodes else None

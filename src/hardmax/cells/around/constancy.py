@@ -20,7 +20,7 @@ from hardmax.exact.quadratic import QuadraticNumber, between
 from hardmax.exact.rationals import float_array, fraction_array, nearest_float, rational, rational_array
 from hardmax.exactness import Array, Exactness, FloatArray
 from hardmax.html import ShownAsTable
-from hardmax.networks.decisions import decides, decisions
+from hardmax.networks.decisions import deciding_network
 from hardmax.networks.network import Network
 
 #: Cells looked at before the search starts over for more, and by how much more.
@@ -79,7 +79,7 @@ def decision_constant(
     """
     if max_cells is not None:
         max_cells = check_max_cells(max_cells)
-    deciding = net if isinstance(net, Network) and decides(net.graph) else decisions(net, level=level)
+    deciding = deciding_network(net, level)
     most = _FIRST_CELLS
     while True:
         limit = most if max_cells is None else min(most, max_cells)
@@ -145,7 +145,7 @@ def decision_radius(
     >>> found.decision, found.other, round(found.lower, 6), round(found.upper, 6)
     (0, 1, 2.12132, 2.12132)
     """
-    deciding = net if isinstance(net, Network) and decides(net.graph) else decisions(net, level=level)
+    deciding = deciding_network(net, level)
     choices, max_cells = PointChoices(deciding), check_max_cells(max_cells)
     most = min(_FIRST_CELLS, max_cells)
     while True:

@@ -41,7 +41,7 @@ class CellsAround:
 
     ``labels`` (n_cells, n_choices); ``distances`` (n_cells,) from ``point`` to each cell, proved from below, and
     ``distances_above``; ``interior_points`` (n_cells, dim), an input strictly inside each. Every cell at a distance
-    below ``reach`` is listed. ``is_complete`` is False where there are more cells than were asked for.
+    below ``reach`` is listed. ``is_complete`` is False where there may be more cells than were asked for.
     """
 
     def __init__(
@@ -136,7 +136,8 @@ class CellsAround:
             moves[k] = row is not None
             if row is not None:
                 normals[k] = [-nearest_float(a) for a in row[1:]]
-                limits[k] = nearest_float(row[0] - sum(a * Fraction(v) for a, v in zip(row[1:], x.tolist(), strict=True)))
+                terms = (a * Fraction(v) for a, v in zip(row[1:], x.tolist(), strict=True))
+                limits[k] = nearest_float(row[0] - sum(terms, Fraction(0)))
         walls = tuple(
             Wall.of(self.network, int(column), int(cell.label[column]), int(rival))
             for column, rival in zip(table.columns[rows[moves]], table.rivals[rows[moves]], strict=True)

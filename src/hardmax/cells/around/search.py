@@ -79,7 +79,7 @@ def cells_around(net: Network, x: ArrayLike, max_cells: int = 1000, radius: floa
     ----------
     net : a network at temperature 0 whose scores are affine in the input.
     x : one input, of the network's input shape.
-    max_cells : how many cells; the result is marked incomplete where there are more.
+    max_cells : how many cells; the result is marked incomplete where there may be more.
     radius : only cells at distance at most this, those that touch the ball included, and, where floats are too coarse
         to tell, those not proved farther (``distances_above`` is above the radius then); 0 gives exactly the cells that
         meet at x.
