@@ -10,7 +10,7 @@ import hardmax as hm
 from cells.verify.damages import damages, random_complex
 from hardmax.cells._wall_kernels import Facets, Groups, overlaps_in_groups
 from hardmax.cells.verify.fixed_choices import exact_cells
-from hardmax.cells.verify.settled import apart_by_integers, held_by_integers
+from hardmax.cells.verify.settled import held_by_integers
 from hardmax.cells.verify.shared_facets import choice_levels, groups, prefixes, share_facet
 from hardmax.cells.verify.subject import Subject
 from hardmax.cells.walls import cells_behind, dependences, kept_apart, overlaps
@@ -188,18 +188,6 @@ def test_constants_that_were_not_kept_say_nothing_whatever_stands_behind_them():
     assert n_two_apart > 0
 
 
-def test_facets_that_integers_keep_apart_do_not_overlap_in_rationals():
-    n_touching = 0
-    for subject, sides, truth in _judged():
-        pairs, verdict = overlaps(subject.facets, sides, subject.graph, np.zeros(subject.n_cells, dtype=np.int64))
-        is_open = {tuple(pair) for pair in pairs[verdict < 0].tolist()}
-        is_apart = apart_by_integers(subject, sides.pairs)
-        for pair, found in zip(sides.pairs.tolist(), is_apart.tolist(), strict=True):
-            assert not (found and truth[tuple(pair)]), pair
-            n_touching += found and tuple(pair) in is_open
-    assert n_touching > 3, n_touching
-
-
 def _on_wall(wall, wall_error, rows, error):
     """What the compiled loop says of rows, the first of one cell and the others of another, on a wall between these."""
     dim, n = len(wall) - 1, len(rows)
@@ -257,6 +245,21 @@ def _whole(row):
     return tuple(int(x * common) for x in row)
 
 
+def _have_room(wall, rows):
+    """Whether some rows are positive together on a wall, in rationals."""
+    pivot = next(k for k in range(1, len(wall)) if wall[k])
+    on_wall = [
+        tuple(x - row[pivot] / wall[pivot] * y for k, (x, y) in enumerate(zip(row, wall, strict=True)) if k != pivot)
+        for row in rows
+    ]
+    return interior_point([_whole(row) for row in on_wall], len(wall) - 2) is not None
+
+
+def _is_no_multiple(row, wall):
+    pivot = next(k for k in range(1, len(wall)) if wall[k])
+    return any(x * wall[pivot] != row[pivot] * y for x, y in zip(row, wall, strict=True))
+
+
 def test_overlaps_on_a_wall_are_what_rationals_say():
     rng = np.random.default_rng(1)
     counts = {1: 0, 0: 0, -1: 0}
@@ -276,21 +279,40 @@ def test_overlaps_on_a_wall_are_what_rationals_say():
             [Fraction(float(x)) + int(s) * Fraction(float(e)) for x, s, e in zip(*parts, strict=True)]
             for parts in zip(rows, signs, error, strict=True)
         ]
-        pivot = next(k for k in range(1, dim + 1) if wall[k])
-        exact_wall = [Fraction(float(x)) for x in wall]
-        on_wall = [
-            tuple(
-                x - row[pivot] / exact_wall[pivot] * y
-                for k, (x, y) in enumerate(zip(row, exact_wall, strict=True))
-                if k != pivot
-            )
-            for row in true
-        ]
-        exists = interior_point([_whole(row) for row in on_wall], dim - 1) is not None
+        exists = _have_room([Fraction(float(x)) for x in wall], true)
         verdict = _on_wall(wall, 0 * wall, rows, error)
         counts[verdict] += 1
         assert verdict < 0 or verdict == exists, trial
     assert counts[1] > 15 and counts[0] > 15 and counts[-1] > 0, counts
+
+
+@pytest.mark.parametrize("numbers", ["integers", "thirds", "last places", "scales"])
+def test_facets_that_touch_on_a_wall_are_told_apart_by_integers(numbers):
+    """Rows through a point of the wall: facets that touch there, in corners, edges or more; or nearly so."""
+    rng, counts = np.random.default_rng(3), {1: 0, 0: 0, -1: 0}
+    for trial in range(240):
+        dim = 2 + trial % 3
+        wall, *others = rng.integers(-4, 5, size=(4 + trial % 5, dim + 1)).astype(float)
+        if not wall[1:].any():
+            continue
+        rows, point = np.array(others), rng.integers(-2, 3, size=dim)
+        wall[0], rows[:, 0] = -wall[1:] @ point, -rows[:, 1:] @ point
+        rows[-1, 0] += trial % 2
+        if trial % 3 == 0:  # the wall once more, which says nothing of those who share it
+            rows[1], wall = wall * rng.integers(-2, 3), wall * rng.choice([1, 49, 107])
+        rows = rows / 3 if numbers == "thirds" else rows
+        if numbers == "last places":
+            at = rng.integers(len(rows)), rng.integers(dim + 1)
+            rows[at] = np.nextafter(rows[at], rng.choice([-9.0, 9.0]))
+        if numbers == "scales":
+            rows, wall = np.ldexp(rows, rng.integers(-60, 60, size=(len(rows), 1))), np.ldexp(wall, -40)
+        exact_wall, *exact = ([Fraction(x) for x in row] for row in np.vstack([wall, rows]).tolist())
+        told = [row for row in exact if _is_no_multiple(row, exact_wall)]
+        verdict = _on_wall(wall, 0 * wall, rows, 0 * rows)
+        counts[verdict] += 1
+        may_be_open = numbers in ("thirds", "last places") or len(told) < len(exact)
+        assert verdict == _have_room(exact_wall, told) or (may_be_open and verdict == -1), (trial, verdict)
+    assert counts[1] > 40 and (counts[0] > 20 or numbers == "thirds"), counts
 
 
 def test_a_gap_smaller_than_the_rows_errors_proves_nothing():

@@ -1,7 +1,7 @@
 """Compiled loops of walls.py: do facets on the two sides of a wall overlap?
 
-What is believed rests on the lemmas "dot product", "rows on a wall", "linear system" and "a corner inside" of
-docs/error_bounds.md; comparisons are written so that nan proves nothing.
+What is believed rests on the lemmas "dot product", "rows on a wall", "linear system", "a corner inside" and "rows that
+cancel" of docs/error_bounds.md; comparisons are written so that nan proves nothing.
 """
 
 # mypy: ignore-errors
@@ -24,6 +24,11 @@ dot_error = inner(rounding.dot_error)
 _SPREAD = np.uint64(0x03F79D71B4CB0A89)
 _BIT_AT = np.empty(64, dtype=np.int64)
 _BIT_AT[(_SPREAD << np.arange(64, dtype=np.uint64)) >> np.uint64(58)] = np.arange(64)
+
+#: Integers below this are added and multiplied without rounding.
+_WHOLE = 2.0**52
+#: Rows with larger numbers are not looked at as integers; multipliers of a smaller share are taken for zero.
+_WIDEST, _FAINT = 2.0**500, 2.0**-30
 
 
 class Facets(NamedTuple):
@@ -92,7 +97,8 @@ class Side(NamedTuple):
 
 
 class Room(NamedTuple):
-    """Room for one pair: the columns in which labels differ, a point, and a cone with its search."""
+    """Room for one pair: the columns in which labels differ, a point, a cone with its search, and integer rows with
+    their factors."""
 
     apart: Any
     point: Any
@@ -105,6 +111,9 @@ class Room(NamedTuple):
     hint: Any
     multipliers: Any
     exponents: Any
+    whole: Any
+    work: Any
+    factors: Any
 
 
 # --- corners and facets -------------------------------------------------------------------------------------
@@ -442,6 +451,104 @@ def _fill_cone(one, two, facets, room):
     return m, SAFETY * worst + 4.0 * UNDERFLOW
 
 
+@borrowing(nogil=True)
+def _load_whole(row, facets, whole):
+    """Write a row that is known without error as integers without a common factor of two, where these are small.
+    Returns whether they are."""
+    largest, lattice = 0.0, 1 << 20
+    for t in range(len(whole)):
+        x = facets.rows[row, t]
+        if not (facets.error[row, t] == 0.0 and abs(x) < _WIDEST):
+            return False
+        if x != 0.0:
+            mantissa, exponent = frexp(x)
+            digits = np.int64(ldexp(mantissa, 53))
+            lattice = min(lattice, exponent - 53 + frexp(np.float64(digits & -digits))[1] - 1)
+            largest = max(largest, abs(x))
+    if not (lattice > -500 and largest < ldexp(1.0, lattice + 40)):
+        return False
+    for t in range(len(whole)):
+        whole[t] = ldexp(facets.rows[row, t], -lattice)
+    return True
+
+
+@borrowing(nogil=True)
+def _guess_factors(rows, work, factors):
+    """Guess integers that make the sum of some rows times them vanish, where there is one such choice but for a factor:
+    by Cramer's rule, in floats. Returns whether there are some."""
+    n, n_terms = rows.shape
+    scale = 1.0
+    for i in range(n):
+        for t in range(n_terms):
+            work[t, i] = rows[i, t]
+    for i in range(n - 1):
+        best = i
+        for t in range(i + 1, n_terms):
+            best = t if abs(work[t, i]) > abs(work[best, i]) else best
+        pivot = work[best, i]
+        scale *= abs(pivot)
+        if not 0.25 < scale < _WHOLE:  # a determinant of integers, but for rounding
+            return False
+        for k in range(n):
+            work[best, k], work[i, k] = work[i, k], work[best, k] / pivot
+        for t in range(n_terms):
+            for k in range(n - 1, i - 1, -1):
+                work[t, k] -= work[t, i] * work[i, k] if t != i else 0.0
+    for i in range(n):
+        factors[i] = np.floor(scale * (1.0 if i == n - 1 else -work[i, n - 1]) + 0.5)
+    return True
+
+
+@borrowing(nogil=True)
+def _cancel(rows, factors):
+    """Whether integer rows, the first that of a wall, cancel with these factors, all but the first positive or zero
+    and one of a row that does not vanish on the wall (lemma "rows that cancel")."""
+    n, n_terms = rows.shape
+    is_off_wall = False
+    for i in range(1, n):
+        if not factors[i] >= 0.0:
+            return False
+        for t in range(n_terms):
+            for u in range(t if factors[i] > 0.0 else 0):  # both products are below 2^52
+                is_off_wall = is_off_wall or rows[i, t] * rows[0, u] != rows[i, u] * rows[0, t]
+    for t in range(n_terms):
+        total, size = 0.0, 0.0
+        for i in range(n):
+            total += factors[i] * rows[i, t]
+            size += abs(factors[i] * rows[i, t])
+        if not (total == 0.0 and size < _WHOLE):
+            return False
+    return is_off_wall
+
+
+@borrowing(nogil=True)
+def _is_parted(one, two, facets, multipliers, room):
+    """Whether multipliers that were found for ``_fill_cone``'s rows prove that two facets do not overlap, where these
+    rows are integers (lemma "rows that cancel")."""
+    n, m, largest, whole = 1, 0, 0.0, room.whole
+    for y in multipliers:
+        largest = max(largest, y)
+    if not _load_whole(one, facets, whole[0]):
+        return False
+    for turn in range(3):
+        facet = one if turn == 0 else two
+        cell = facets.owner[facet]
+        last = facets.facet_start[cell + 1] if turn < 2 else facets.facet_start[cell] + 1
+        for row in range(facets.facet_start[cell], last):
+            if turn < 2 and (row == facet or facets.is_infinite[row]):
+                continue
+            if multipliers[m] > _FAINT * largest:
+                if n == len(whole):
+                    return False
+                whole[n] = 0.0
+                whole[n, 0] = 1.0  # last comes the constant
+                if turn < 2 and not _load_whole(row, facets, whole[n]):
+                    return False
+                n += 1
+            m += 1
+    return _guess_factors(whole[:n], room.work, room.factors) and _cancel(whole[:n], room.factors)
+
+
 @inner(nogil=True)
 def _by_program(one, two, facets, room):
     """Whether two facets overlap, by a linear program on their wall: 1 certainly, 0 certainly not, -1 not known."""
@@ -453,6 +560,8 @@ def _by_program(one, two, facets, room):
         room.columns, m, room.strict, room.table, room.basic, room.nonbasic, room.hint, room.multipliers
     )
     if status == ABSENT and prove_positive_within(room.columns, m, room.multipliers, UNIT_ROW_ERROR, worst):
+        return 0
+    if status == ABSENT and _is_parted(one, two, facets, room.multipliers[:m], room):
         return 0
     if status != PRESENT or not room.hint[dim - 1] > 0.0:
         return -1
@@ -525,6 +634,7 @@ def overlaps_in_groups(groups, facets, depends):
         np.empty(facets.labels.shape[1], np.int64), np.empty(dim),
         np.empty((dim, most)), np.empty((most, dim)), np.empty((dim + 4, most)), np.empty(most, np.int64),
         np.empty(dim + 1, np.int64), np.ones(most, np.bool_), np.empty(dim), np.empty(most), np.empty(dim, np.int64),
+        np.empty((dim + 3, dim + 1)), np.empty((dim + 1, dim + 3)), np.empty(dim + 3),
     )  # fmt: skip
     numbers = np.empty((2, len(facets.rows)))
     sizes = Sizes(numbers[0], numbers[1], np.empty((len(facets.points), max(dim + 1, 5) + 2)))

@@ -3,13 +3,12 @@
 Attention jumps where its winner changes, so that the cells on either side of such a wall cut it into other facets. Two
 facets, one of each side, are told apart by labels alone where a choice that makes another facet of one of them has the
 same function for both cells, or one with the same slope; else by a row that has all corners behind it. A corner of one
-inside the other's cell, or a point inside both, proves that they overlap, and multipliers that they do not; what floats
-leave open is for rationals to say.
+inside the other's cell, or a point inside both, proves that they overlap, and multipliers that they do not, in integers
+where facets may touch; what is left open is for rationals to say.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
 from math import prod
 from typing import Any, NamedTuple
@@ -378,20 +377,15 @@ def cells_behind(facets: Any, lonely: IntArray, levels: IntArray, before: IntArr
     return found
 
 
-def overlaps(
-    facets: Any, sides: Sides, graph: Graph, kind: IntArray, are_apart: Callable[[IntArray], BoolArray] | None = None
-) -> tuple[IntArray, NDArray[np.int8]]:
+def overlaps(facets: Any, sides: Sides, graph: Graph, kind: IntArray) -> tuple[IntArray, NDArray[np.int8]]:
     """Pairs of facets that overlap or may, positions (n, 2), one of each side: 1 certainly, -1 for rationals to say.
 
-    Only facets of cells of one ``kind`` (n_cells,) are compared. ``are_apart`` may know more of pairs that are open.
+    Only facets of cells of one ``kind`` (n_cells,) are compared.
     """
     from hardmax.cells._wall_kernels import Groups, overlaps_in_groups
 
     pairs, verdict = overlaps_in_groups(Groups(*sides, kernel_array(kind)), facets, dependences(graph))
     rest = np.flatnonzero(verdict < 0)
-    if len(rest) and are_apart is not None:
-        verdict[rest[are_apart(pairs[rest])]] = 0
-        rest = np.flatnonzero(verdict < 0)
     if len(rest):
         one, two = facets.labels[facets.owner[pairs[rest]].T]
         with np.errstate(over="ignore", invalid="ignore"):

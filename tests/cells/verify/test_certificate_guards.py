@@ -14,11 +14,13 @@ from cells.verify.damages import copied, damages, random_complex
 from hardmax.cells.derived.locating import _boxes as cell_boxes
 from hardmax.cells.verify.choices import _misplaced
 from hardmax.cells.verify.corners import is_closed, strays
-from hardmax.cells.verify.enclosures import followed
+from hardmax.cells.verify.enclosures import first_alike, followed
 from hardmax.cells.verify.fixed_choices import ExactCell, exact_cells
 from hardmax.cells.verify.settled import _turns_left
 from hardmax.cells.verify.subject import Subject, layout_fault
 from hardmax.exact.rationals import fraction, rational
+from hardmax.networks import operations as op
+from hardmax.networks.graph import GraphBuilder
 
 
 @cache
@@ -104,6 +106,78 @@ def test_what_floats_settle_of_integer_networks_is_right_in_rationals_however_cl
                     n_settled += 1
                 n_left += int((~subject.settled.corners).sum())
     assert n_settled > 500 and n_left > 50, (n_settled, n_left)
+
+
+def _repeating(seed, numbers, kind):
+    """A network whose attention or maxima compare some functions with themselves, and others nearly the same."""
+    rng, number = np.random.default_rng(seed), {"integers": 1, "thirds": 3, "normal": np.pi}[numbers]
+    keys, values, query, affine, offset = (
+        rng.integers(-3, 4, size=shape) / number for shape in ((5, 2), (5, 2), (2, 2), (6, 2), 6)
+    )
+    keys[3:], affine[[2, 5]], offset[[2, 5]] = keys[[0, 1]], affine[[0, 4]], offset[[0, 4]]
+    biases = None if kind == "keys" else (keys @ [1.0, 2.0]) * (1 + np.array([0, 0, 0, 0, 2.0**-52]))
+    head = hm.Head(keys, values, query, rng.integers(-3, 4, size=2) / number, biases=biases)
+    if kind == "maxima":
+        return hm.Network([hm.Affine(affine, offset), hm.Maxout(3)], 2)
+    if kind == "two vectors":  # options of one choice that are made by equal weights of other vectors
+        builder = GraphBuilder((2, 2))
+        made = builder.add(op.Linear(affine[:4]), 0)
+        return hm.Network.from_graph(builder.build(builder.add(op.MaxLast(), builder.add(op.Reshape((1, 8)), made))))
+    return hm.Network([hm.Residual(hm.Attention([head])), hm.Affine(affine, offset), hm.ReLU()], 2)
+
+
+_REPEATING = ("keys", "keys with biases", "maxima", "two vectors")
+
+
+@pytest.mark.parametrize("numbers", ["integers", "thirds", "normal"])
+@pytest.mark.parametrize("kind", _REPEATING)
+def test_options_that_repeat_are_one_function_in_rationals(numbers, kind):
+    n_seen = 0
+    for seed in range(5):
+        net = _repeating(seed, numbers, kind)
+        graph, dim = net.graph.in_parts, int(np.prod(net.input_shape))
+        sizes = np.repeat(graph.choice_options, graph.choice_counts)
+        label = np.random.default_rng(seed).integers(sizes)[None]
+        (cell,) = exact_cells(graph, hm.Space(dim), label)
+        column = 0
+        for node, count in zip(graph.choice_nodes, graph.choice_counts, strict=True):
+            alike = first_alike(graph, node)
+            rows = np.concatenate(cell.rows[column : column + count])
+            size = len(rows) if cell.is_relu[column] else len(rows) // count
+            for option, first in enumerate(alike.tolist()):
+                assert first <= option and first // size == option // size, (option, first)
+                assert (rows[first] == rows[option]).all(), (option, first)
+                n_seen += first < option
+            column += count
+    assert n_seen >= {"keys": 10, "keys with biases": 5, "maxima": 10, "two vectors": 10}[kind], n_seen
+
+
+@pytest.mark.parametrize("numbers", ["integers", "thirds", "normal"])
+@pytest.mark.parametrize("kind", ["keys", "keys with biases", "maxima"])
+def test_floats_settle_cells_where_options_repeat_and_only_right_ones(numbers, kind):
+    """However claims are wrong, and where facets and labels name the repetition."""
+    n_settled = n_left = share = 0
+    for seed in range(3):
+        cells = hm.enumerate_cells(_repeating(seed, numbers, kind), hm.Box([-2, -2], [2, 2]))
+        share += Subject(cells, False).settled.corners.mean() / 3
+        again, shift = {"maxima": ((0, 2), (2, 0))}.get(kind, ((0, 3), (1, 4))), np.array(cells.labels)
+        walls = np.array(cells.pieces.walls)
+        is_own = (walls >= 0) & (walls >> 24 < (2 if kind == "maxima" else 1))
+        for first, repetition in again:
+            walls[is_own & (walls & 0xFFFFFF == first)] += repetition - first
+            shift[shift[:, 0] == first, 0] = repetition
+        renamed, moved = copied(cells, walls=walls), copied(cells, labels=shift)
+        wrong = [("renamed", renamed), ("moved", moved)]
+        wrong += [*damages(cells, seed), *damages(renamed, seed)]
+        for name, other in wrong:
+            subject = Subject(other, False)
+            if layout_fault(subject) is not None or not name.startswith((*_GEOMETRY, "renamed", "moved")):
+                continue
+            for cell in np.flatnonzero(subject.settled.corners).tolist():
+                assert _misplaced(subject, cell, subject.shape(cell)) is None, (seed, name, cell)
+                n_settled += 1
+            n_left += int((~subject.settled.corners).sum())
+    assert n_settled > 30 and n_left > 20 and share > 0.3, (n_settled, n_left, share)
 
 
 def test_a_map_error_just_below_the_truth_is_not_believed():

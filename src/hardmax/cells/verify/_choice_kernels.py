@@ -33,7 +33,8 @@ class Guards(NamedTuple):
 
 class Node(NamedTuple):
     """A choosing node: the first of its columns, the options of a choice, whether it chooses by sign, whether to look
-    at corners, only at those that stand for themselves, and what an error of one unit is."""
+    at corners, only at those that stand for themselves, what an error of one unit is, and for each option the first
+    that is the same function, as in ``enclosures.first_alike``."""
 
     begin: int
     size: int
@@ -41,10 +42,12 @@ class Node(NamedTuple):
     is_affine: bool
     by_corner: bool
     unit: float
+    alike: Any
 
 
 class Race(NamedTuple):
-    """Room for one cell: for each option its value, bounds at corners and at infinity, and the least lead over it."""
+    """Room for one cell: for each option its value, bounds at corners and at infinity, and the least lead over it;
+    and whether to ask for that: not of winners, nor of what repeats another option and makes no facet."""
 
     value: Any
     bound: Any
@@ -55,6 +58,7 @@ class Race(NamedTuple):
     lead: Any
     loose: Any
     reach: Any
+    is_asked: Any
 
 
 @borrowing(nogil=True)
@@ -206,13 +210,12 @@ def _least_leads(guards, row, node, shapes, cell, own, race, first):
 
 
 @borrowing(nogil=True)
-def _n_open(node, race, own):
+def _n_open(node, race):
     """Over how many options no lead is proved; by corner also one that was not asked for is."""
     n_open = 0
     for option in range(len(race.least)):
-        n_open += 0 if race.least[option] > 0.0 and (node.by_corner or race.least[option] < np.inf) else 1
-    for choice in range(0 if node.is_relu else len(own)):  # no option leads itself
-        n_open -= 0 if race.least[choice * node.size + own[choice]] > 0.0 else 1
+        is_open = not (race.least[option] > 0.0 and (node.by_corner or race.least[option] < np.inf))
+        n_open += 1 if is_open and race.is_asked[option] else 0
     return n_open
 
 
@@ -291,7 +294,7 @@ def _win_or_tie(guards, row, node, shapes, cell, own, race, wholes):
     for option in range(len(race.least)):
         choice = option // node.size
         rival = option - choice * node.size
-        if 0.0 < race.least[option] < np.inf or (not node.is_relu and rival == own[choice]):
+        if 0.0 < race.least[option] < np.inf or not race.is_asked[option]:
             continue
         _lead(guards, row, choice, own[choice], rival, node, race)
         # a tie goes to the lowest index, of a ReLU to 0
@@ -313,14 +316,21 @@ def settle_choices(node, guards, cells, labels, shapes, walls, good, proofs):
     count = n_options // node.size
     own = np.empty(count, dtype=np.int64)
     numbers, terms = np.empty((6, n_options)), np.empty((4, n_terms))
-    race = Race(numbers[0], numbers[1], numbers[2], numbers[3], numbers[4], numbers[5], terms[0], terms[1], terms[2:])
+    race = Race(numbers[0], numbers[1], numbers[2], numbers[3], numbers[4], numbers[5], terms[0], terms[1], terms[2:],
+                np.empty(n_options, np.bool_))  # fmt: skip
     for i in range(len(cells)):
         cell, row = cells[i], guards.row_of[i]
         for choice in range(count):
             own[choice] = np.int64(labels[cell, node.begin + choice])
+        for option in range(n_options):
+            other = node.alike[option]
+            race.is_asked[option] = other == option or (node.is_relu and own[other] != own[option])
+        for choice in range(0 if node.is_relu else count):
+            race.is_asked[choice * node.size + own[choice]] = False
         for facet in range(shapes.facet_start[cell], shapes.facet_start[cell + 1]):
             choice = shapes.column[facet] - node.begin
             if 0 <= choice < count:
+                race.is_asked[choice * node.size + (0 if node.is_relu else shapes.rival[facet])] = True
                 _write_wall(facet, guards, row, choice, own[choice], node, shapes, walls)
         if not node.is_affine or not good[cell] or _reaches(node, shapes, cell, race.reach, proofs.first) == 0:
             continue
@@ -328,7 +338,7 @@ def settle_choices(node, guards, cells, labels, shapes, walls, good, proofs):
             for choice in range(count):
                 race.sign[choice] = 1.0 if own[choice] == 1 else -1.0
         is_small = _least_leads(guards, row, node, shapes, cell, own, race, proofs.first)
-        if _n_open(node, race, own) == 0:
+        if _n_open(node, race) == 0:
             continue
         if not node.by_corner:
             good[cell] = _win_or_tie(guards, row, node, shapes, cell, own, race, proofs.whole)
@@ -336,5 +346,5 @@ def settle_choices(node, guards, cells, labels, shapes, walls, good, proofs):
             if proofs.first[corner] == corner:
                 race.least[:] = np.inf
                 _lower_leads(corner, guards, row, node, shapes, own, race)
-                is_clear = is_small and _n_open(node, race, own) == 0
+                is_clear = is_small and _n_open(node, race) == 0
                 proofs.is_clear[corner] = proofs.is_clear[corner] and is_clear

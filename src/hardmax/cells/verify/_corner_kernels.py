@@ -536,28 +536,6 @@ def _sides_of(row, corners, shapes, walls, wholes):
     return n_before, n_behind, n_unknown, before
 
 
-@borrowing(nogil=True)
-def _is_behind(row, corners, shapes, walls, wholes):
-    """Whether all of some corners have integers and certainly lie on a row's wall or behind it."""
-    n_before, _, n_unknown, _ = _sides_of(row, corners, shapes, walls, wholes)
-    return n_before == 0 and n_unknown == 0 and len(corners) > 0
-
-
-@kernel(nogil=True, vectors=False)
-def apart_in_integers(pairs, owner, corner_start, corners, shapes, walls, wholes):
-    """Which pairs of facets are kept apart by another facet of one of their cells, on whose wall, or behind it, all
-    corners of the other lie: where walls and corners have integers."""
-    found = np.zeros(len(pairs), np.bool_)
-    for i in range(len(pairs)):
-        for k in range(2):
-            cell, other = owner[pairs[i, k]], pairs[i, 1 - k]
-            theirs = corners[corner_start[other] : corner_start[other + 1]]
-            for row in range(shapes.facet_start[cell], shapes.facet_start[cell + 1]):
-                if row != pairs[i, k] and walls.infinite[row] == 0.0 and _is_exact(walls, row):
-                    found[i] = found[i] or _is_behind(row, theirs, shapes, walls, wholes)
-    return found
-
-
 @kernel(nogil=True, vectors=False)
 def held_in_integers(pairs, corner_start, corners, shapes, walls, wholes):
     """Of pairs (facet, cell) 1 where the cell shares a piece of the facet, 0 where it does not, else -1:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from hardmax.cells.verify.check import Check
-from hardmax.cells.verify.settled import apart_by_integers, held_by_integers
+from hardmax.cells.verify.settled import held_by_integers
 from hardmax.cells.verify.shared_facets import (
     choice_levels,
     groups,
@@ -82,9 +82,7 @@ def _overlapping(subject: Subject, sides: Sides) -> tuple[IntArray, int]:
         verdict = np.full(len(pairs), -1)
     else:
         alike = np.zeros(subject.n_cells, dtype=np.int64)
-        pairs, verdict = overlaps(
-            subject.facets, sides, subject.graph, alike, lambda rest: apart_by_integers(subject, rest)
-        )
+        pairs, verdict = overlaps(subject.facets, sides, subject.graph, alike)
     owner, first = subject.facet_owner, subject.pieces.facet_start
     doubtful = np.flatnonzero(verdict < 0)
     subject.put_into_shape(np.unique(owner[pairs[doubtful]]))

@@ -184,34 +184,18 @@ def _settled_cells(subject: Subject, found: Settled, proofs: Any, cells: IntArra
     return is_proved, is_clear
 
 
-def apart_by_integers(subject: Subject, pairs: IntArray) -> BoolArray:
-    """Which pairs of facets (n, 2) of the two sides of walls certainly do not overlap, by integers of corners."""
-    from hardmax.cells.verify._corner_kernels import apart_in_integers
-
-    facets = subject.facets
-    apart: BoolArray = apart_in_integers(pairs, facets.owner, *_in_integers(subject, facets.owner[pairs]))
-    return apart
-
-
 def held_by_integers(subject: Subject, pairs: IntArray) -> IntArray:
     """Of pairs (facet, cell) of other labels 1 where the cell shares a piece of the facet, 0 where it does not and
     -1 where that is not known, by integers of corners."""
-    from hardmax.cells.verify._corner_kernels import held_in_integers
+    from hardmax.cells.verify._corner_kernels import find_integers, held_in_integers
 
-    held: IntArray = held_in_integers(pairs, *_in_integers(subject, subject.facets.owner[pairs[:, 0]]))
-    return held
-
-
-def _in_integers(subject: Subject, cells: IntArray) -> tuple[Any, ...]:
-    """The corners of facets, shapes, walls, and integers of corners, looked for in some cells."""
-    from hardmax.cells.verify._corner_kernels import find_integers
-
-    found, facets = subject.settled, subject.facets
-    first, whole = found.proofs.first, found.proofs.whole
+    found, facets, shapes = subject.settled, subject.facets, subject.shapes
+    first, whole, walls = found.proofs.first, found.proofs.whole, _walls(found)
     if len(whole) == 1:
         whole = np.zeros((len(first), 2 * subject.dim + 1))
-    find_integers(distinct(cells.reshape(-1)), subject.shapes, _walls(found), first, whole)
-    return facets.corner_start, facets.corner, subject.shapes, _walls(found), whole
+    find_integers(distinct(facets.owner[pairs[:, 0]]), shapes, walls, first, whole)
+    held: IntArray = held_in_integers(pairs, facets.corner_start, facets.corner, shapes, walls, whole)
+    return held
 
 
 def _domain_rows(subject: Subject, rows: Rows) -> None:
@@ -270,10 +254,10 @@ class _Batch:
     def settle_choices(self, good: BoolArray, proofs: Any, by_corner: bool = False) -> None:
         """Write the walls that choices make, and find where these may lose: ``good``, of all cells, loses those where
         they may, and by corner ``proofs`` learn of that."""
-        begin, graph = 0, self.subject.graph
+        begin, graph, alike = 0, self.subject.graph, self.subject.alike
         for (guards, row_of), node, count in zip(self.guards, graph.choice_nodes, graph.choice_counts, strict=True):
             is_relu = isinstance(graph.nodes[node].operation, op.Relu)
-            self._choices(guards, row_of, begin, is_relu, good, proofs, by_corner)
+            self._choices(guards, row_of, begin, is_relu, alike[node], good, proofs, by_corner)
             if self.subject.is_quadratic:
                 wins = self._compare_on_line(guards, row_of, begin, count, is_relu)
                 good[self.cells[~wins]] = False
@@ -291,7 +275,15 @@ class _Batch:
             first = part.stop
 
     def _choices(
-        self, guards: Terms, row_of: IntArray, begin: int, is_relu: bool, good: BoolArray, proofs: Any, by_corner: bool
+        self,
+        guards: Terms,
+        row_of: IntArray,
+        begin: int,
+        is_relu: bool,
+        alike: IntArray,
+        good: BoolArray,
+        proofs: Any,
+        by_corner: bool,
     ) -> None:
         """The walls that a node's choices make, and whether these win, but for quadratic scores."""
         from hardmax.cells.verify._choice_kernels import Guards, Node, settle_choices
@@ -304,7 +296,7 @@ class _Batch:
             low = np.ascontiguousarray(value - high, dtype=np.float64)
         units = np.ascontiguousarray(guards.units.reshape(rows, terms, -1))
         arrays = Guards(high, low, units, guards.lattice, guards.exact, row_of)
-        node = Node(begin, size, is_relu, not self.subject.is_quadratic, by_corner, guards.unit)
+        node = Node(begin, size, is_relu, not self.subject.is_quadratic, by_corner, guards.unit, alike)
         labels, shapes = self.subject.plain_labels, self.subject.shapes
         settle_choices(node, arrays, self.cells, labels, shapes, _walls(self.found), good, proofs)
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.cells.verify.corners import ExactShape
+from hardmax.cells.verify.enclosures import first_alike
 from hardmax.cells.verify.fixed_choices import exact_cells
 from hardmax.cells.verify.settled import Settled, settle
 from hardmax.cells.walls import facets_of, incidences, kernel_array, label_keys
@@ -147,6 +148,11 @@ class Subject:
         nodes = self.graph.nodes
         by_sign = [isinstance(nodes[node].operation, op.Relu) for node in self.graph.choice_nodes]
         return np.repeat(np.array(by_sign, dtype=bool), self.graph.choice_counts)
+
+    @cached_property
+    def alike(self) -> dict[int, IntArray]:
+        """Of each choosing node, which options are one function, as in ``enclosures.first_alike``."""
+        return {node: first_alike(self.graph, node) for node in self.graph.choice_nodes}
 
     @cached_property
     def label_keys(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
