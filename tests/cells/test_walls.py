@@ -290,7 +290,7 @@ def test_overlaps_on_a_wall_are_what_rationals_say():
 def test_facets_that_touch_on_a_wall_are_told_apart_by_integers(numbers):
     """Rows through a point of the wall: facets that touch there, in corners, edges or more; or nearly so."""
     rng, counts = np.random.default_rng(3), {1: 0, 0: 0, -1: 0}
-    for trial in range(240):
+    for trial in range(300):
         dim = 2 + trial % 3
         wall, *others = rng.integers(-4, 5, size=(4 + trial % 5, dim + 1)).astype(float)
         if not wall[1:].any():
@@ -299,7 +299,7 @@ def test_facets_that_touch_on_a_wall_are_told_apart_by_integers(numbers):
         wall[0], rows[:, 0] = -wall[1:] @ point, -rows[:, 1:] @ point
         rows[-1, 0] += trial % 2
         if trial % 3 == 0:  # the wall once more, which says nothing of those who share it
-            rows[1], wall = wall * rng.integers(-2, 3), wall * rng.choice([1, 49, 107])
+            rows[-1], wall = wall * rng.integers(-2, 3), wall * rng.choice([1, 49, 107, 1001])
         rows = rows / 3 if numbers == "thirds" else rows
         if numbers == "last places":
             at = rng.integers(len(rows)), rng.integers(dim + 1)

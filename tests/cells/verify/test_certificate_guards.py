@@ -14,13 +14,15 @@ from cells.verify.damages import copied, damages, random_complex
 from hardmax.cells.derived.locating import _boxes as cell_boxes
 from hardmax.cells.verify.choices import _misplaced
 from hardmax.cells.verify.corners import is_closed, strays
-from hardmax.cells.verify.enclosures import first_alike, followed
+from hardmax.cells.verify.enclosures import followed
 from hardmax.cells.verify.fixed_choices import ExactCell, exact_cells
+from hardmax.cells.verify.options import first_alike, is_implied
 from hardmax.cells.verify.settled import _turns_left
 from hardmax.cells.verify.subject import Subject, layout_fault
 from hardmax.exact.rationals import fraction, rational
 from hardmax.networks import operations as op
 from hardmax.networks.graph import GraphBuilder
+from oracles.hull_oracle import strict_system_has_solution
 
 
 @cache
@@ -117,6 +119,8 @@ def _repeating(seed, numbers, kind):
     keys[3:], affine[[2, 5]], offset[[2, 5]] = keys[[0, 1]], affine[[0, 4]], offset[[0, 4]]
     biases = None if kind == "keys" else (keys @ [1.0, 2.0]) * (1 + np.array([0, 0, 0, 0, 2.0**-52]))
     head = hm.Head(keys, values, query, rng.integers(-3, 4, size=2) / number, biases=biases)
+    if kind == "between":  # scores are multiples of one number, where it vanishes all keys tie
+        head = hm.Head(keys[:, :1], values, query[:1], rng.integers(-3, 4, size=1) / number)
     if kind == "maxima":
         return hm.Network([hm.Affine(affine, offset), hm.Maxout(3)], 2)
     if kind == "two vectors":  # options of one choice that are made by equal weights of other vectors
@@ -153,7 +157,7 @@ def test_options_that_repeat_are_one_function_in_rationals(numbers, kind):
 
 
 @pytest.mark.parametrize("numbers", ["integers", "thirds", "normal"])
-@pytest.mark.parametrize("kind", ["keys", "keys with biases", "maxima"])
+@pytest.mark.parametrize("kind", ["keys", "keys with biases", "maxima", "between"])
 def test_floats_settle_cells_where_options_repeat_and_only_right_ones(numbers, kind):
     """However claims are wrong, and where facets and labels name the repetition."""
     n_settled = n_left = share = 0
@@ -178,6 +182,30 @@ def test_floats_settle_cells_where_options_repeat_and_only_right_ones(numbers, k
                 n_settled += 1
             n_left += int((~subject.settled.corners).sum())
     assert n_settled > 30 and n_left > 20 and share > 0.3, (n_settled, n_left, share)
+
+
+@pytest.mark.parametrize("numbers", ["integers", "thirds", "normal"])
+def test_options_are_implied_where_their_leads_are_sums_of_others(numbers):
+    """By Farkas: where no direction has all the others in front of it and the option behind."""
+    rng, counts = np.random.default_rng(4), {True: 0, False: 0}
+    divisor = {"integers": 1, "thirds": 3, "normal": np.pi}[numbers]
+    for trial in range(120):
+        keys = rng.integers(-2, 3, size=(5, 1 + trial % 3)) / divisor
+        own, rival, *others = rng.permutation(5)[: 3 + trial % 3].tolist()
+        if trial % 4 == 0:  # two leads that cancel, which say nothing of others
+            keys[others[0]], keys[own] = -keys[others[-1]], 0.0
+        head = hm.Head(keys, keys, np.eye(keys.shape[1]))
+        graph = hm.Network([hm.Attention([head])], keys.shape[1]).graph
+        found = is_implied(graph, graph.choice_nodes[0], own, rival, others)
+        exact = [[Fraction(x) for x in row] for row in keys.tolist()]
+        back, *front = ([y - x for x, y in zip(exact[own], exact[k], strict=True)] for k in (rival, *others))
+        if strict_system_has_solution(front, [0] * len(front)):
+            assert found != strict_system_has_solution([[-x for x in back], *front], [0] * len(front) + [0]), trial
+        elif found and len(front) == 2:
+            pairs = list(zip(back, front[0], strict=True))
+            assert all(x * b == y * a for x, a in pairs for y, b in pairs), trial
+        counts[found] += 1
+    assert min(counts.values()) > 10, counts
 
 
 def test_a_map_error_just_below_the_truth_is_not_believed():

@@ -34,7 +34,11 @@ class Guards(NamedTuple):
 class Node(NamedTuple):
     """A choosing node: the first of its columns, the options of a choice, whether it chooses by sign, whether to look
     at corners, only at those that stand for themselves, what an error of one unit is, and for each option the first
-    that is the same function, as in ``enclosures.first_alike``."""
+    that is the same function, as in ``options.first_alike``.
+
+    implied : (options, size), for each winner of their choice 1 where others imply that it leads.
+    doubtful : (options, size), for each winner a cell where it was not proved to lead.
+    """
 
     begin: int
     size: int
@@ -43,6 +47,8 @@ class Node(NamedTuple):
     by_corner: bool
     unit: float
     alike: Any
+    implied: Any
+    doubtful: Any
 
 
 class Race(NamedTuple):
@@ -247,8 +253,9 @@ def _at_corner(race, lattice, shapes, corner, wholes, is_far):
 
 
 @borrowing(nogil=True)
-def _wins(race, lattice, shapes, cell, column, rival, is_relu, is_needed, wholes):
-    """Whether an option wins or ties at all corners, wins off the facet it makes, and somewhere if it must."""
+def _wins(race, lattice, shapes, cell, column, rival, is_relu, is_needed, is_implied, wholes):
+    """Whether a choice's winner leads a rival or ties at all corners, where that is not implied, leads off the facet
+    that this makes, and somewhere if it must."""
     is_facet = False
     for facet in range(shapes.facet_start[cell], shapes.facet_start[cell + 1]):
         if shapes.column[facet] == column and (is_relu or shapes.rival[facet] == rival):
@@ -265,7 +272,7 @@ def _wins(race, lattice, shapes, cell, column, rival, is_relu, is_needed, wholes
             wins = far > far_bound or (is_level and wins)
             clearly = far > far_bound or (is_level and clearly)
         ever = ever or clearly
-        if not (clearly or (wins and not is_facet)):
+        if not (clearly or ((wins or is_implied) and not is_facet)):
             return False
     return ever or not is_needed
 
@@ -291,6 +298,7 @@ def _reaches(node, shapes, cell, reach, first):
 @borrowing(nogil=True)
 def _win_or_tie(guards, row, node, shapes, cell, own, race, wholes):
     """Whether all choices of a cell win at its corners, or tie where they may."""
+    wins_all = True
     for option in range(len(race.least)):
         choice = option // node.size
         rival = option - choice * node.size
@@ -300,9 +308,14 @@ def _win_or_tie(guards, row, node, shapes, cell, own, race, wholes):
         # a tie goes to the lowest index, of a ReLU to 0
         is_needed = own[choice] == 1 if node.is_relu else rival < own[choice]
         column, lattice = node.begin + choice, guards.lattice[row]
-        if not _wins(race, lattice, shapes, cell, column, rival, node.is_relu, is_needed, wholes):
-            return False
-    return True
+        is_known = option < len(node.implied)
+        is_implied = is_known and node.implied[option, own[choice]] == 1
+        if not _wins(race, lattice, shapes, cell, column, rival, node.is_relu, is_needed, is_implied, wholes):
+            wins_all = False
+            if not is_known:
+                break
+            node.doubtful[option, own[choice]] = cell
+    return wins_all
 
 
 @kernel(nogil=True)

@@ -144,27 +144,6 @@ def roundings(graph: Graph, domain: Domain, is_quadratic: bool) -> tuple[list[Fl
     return guards, levels[-1].sum(axis=0)
 
 
-def first_alike(graph: Graph, node: int) -> IntArray:
-    """For each option of a node's choices the first of the same choice, or of all where choices are by sign, that the
-    same weights make from the same vector: the same function, along whatever label."""
-    (value,) = graph.nodes[node].inputs
-    shape = graph.shape_of(value)
-    n, size = prod(shape), prod(shape) if isinstance(graph.nodes[node].operation, op.Relu) else shape[-1]
-    while value > 0 and isinstance(graph.nodes[value - 1].operation, op.Reshape):
-        (value,) = graph.nodes[value - 1].inputs
-    source, found = graph.nodes[value - 1].operation if value > 0 else None, np.arange(n)
-    if isinstance(source, op.Linear):
-        weight = source.weight if source.bias is None else np.column_stack([source.weight, source.bias])
-        first: dict[bytes, int] = {}
-        same = [first.setdefault(row.tobytes(), k) for k, row in enumerate(weight + 0.0)]  # zeros without a sign
-        if len(first) < len(weight):
-            vector, row = np.divmod(found, len(weight))
-            numbers = np.stack([found // size, vector, np.array(same)[row]])
-            _, at, alike = np.unique(numbers, axis=1, return_index=True, return_inverse=True)
-            found = at[alike.reshape(-1)]
-    return found
-
-
 def _filled(level: FloatArray, shape: tuple[int, ...]) -> Terms:
     """A tensor that has one number, and one of units, in place of each coefficient's entries."""
     value, units = (np.multiply.outer(part, np.ones(shape))[None] for part in level)

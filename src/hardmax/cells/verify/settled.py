@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hardmax.cells.verify.enclosures import Terms, followed, roundings
+from hardmax.cells.verify.options import is_implied
 from hardmax.cells.walls import Functions, distinct
 from hardmax.exact.rationals import ZERO_LATTICE
 from hardmax.exact.rounding import LONG_BITS, LONG_ROUNDOFF, SAFETY, UNDERFLOW, UNIT_ROUNDOFF, dot_error
@@ -139,6 +140,11 @@ def _settle_by_corner(subject: Subject, found: Settled, kind: Any, step: int) ->
             find_integers(cells[left], subject.shapes, _walls(found), first, proofs.whole)
             rest = batch.only(left[_settled_cells(subject, found, proofs, cells[left])[0]])
             rest.settle_choices(good, proofs)
+            lost = np.flatnonzero(~good[rest.cells])
+            while len(lost) and rest.find_implied(len(lost)):
+                good[rest.cells[lost]] = True
+                rest.only(lost).settle_choices(good, proofs)
+                lost = np.flatnonzero(~good[rest.cells])
             found.corners[rest.cells] = good[rest.cells]
     found.proofs = proofs
 
@@ -254,14 +260,34 @@ class _Batch:
     def settle_choices(self, good: BoolArray, proofs: Any, by_corner: bool = False) -> None:
         """Write the walls that choices make, and find where these may lose: ``good``, of all cells, loses those where
         they may, and by corner ``proofs`` learn of that."""
-        begin, graph, alike = 0, self.subject.graph, self.subject.alike
+        begin, graph = 0, self.subject.graph
         for (guards, row_of), node, count in zip(self.guards, graph.choice_nodes, graph.choice_counts, strict=True):
             is_relu = isinstance(graph.nodes[node].operation, op.Relu)
-            self._choices(guards, row_of, begin, is_relu, alike[node], good, proofs, by_corner)
+            self._choices(guards, row_of, begin, is_relu, node, good, proofs, by_corner)
             if self.subject.is_quadratic:
                 wins = self._compare_on_line(guards, row_of, begin, count, is_relu)
                 good[self.cells[~wins]] = False
             begin += count
+
+    def find_implied(self, most: int) -> bool:
+        """Find what weights imply, in rationals, of what floats left open of so many cells; whether they imply any."""
+        subject, graph, begin, any_found = self.subject, self.subject.graph, 0, False
+        column, rival, start = subject.wall_column, subject.wall_rival, subject.pieces.facet_start
+        for node, count in zip(graph.choice_nodes, graph.choice_counts, strict=True):
+            implied, doubtful = subject.implied[node], subject.doubtful[node]
+            pairs = np.argwhere((doubtful >= 0) & (implied == 0))
+            for option, own in pairs.tolist() if len(pairs) <= most else ():
+                choice, cell = option // implied.shape[1], int(doubtful[option, own])
+                facets = np.arange(start[cell], start[cell + 1])
+                first, here = choice * implied.shape[1], facets[column[facets] == begin + choice]
+                others = first + rival[here]
+                is_open = option not in others and (implied[others, own] != 1).all()
+                if is_open and is_implied(graph, node, first + own, option, others.tolist()):
+                    implied[option, own], any_found = 1, True
+                    implied[others, own] = 2  # what these say may not rest on what they imply
+            doubtful[:] = -1
+            begin += count
+        return any_found
 
     def keep_constants(self) -> None:
         """Keep the constants of what choices compare, if somebody asks for them."""
@@ -280,7 +306,7 @@ class _Batch:
         row_of: IntArray,
         begin: int,
         is_relu: bool,
-        alike: IntArray,
+        node: int,
         good: BoolArray,
         proofs: Any,
         by_corner: bool,
@@ -296,9 +322,11 @@ class _Batch:
             low = np.ascontiguousarray(value - high, dtype=np.float64)
         units = np.ascontiguousarray(guards.units.reshape(rows, terms, -1))
         arrays = Guards(high, low, units, guards.lattice, guards.exact, row_of)
-        node = Node(begin, size, is_relu, not self.subject.is_quadratic, by_corner, guards.unit, alike)
-        labels, shapes = self.subject.plain_labels, self.subject.shapes
-        settle_choices(node, arrays, self.cells, labels, shapes, _walls(self.found), good, proofs)
+        subject, is_affine = self.subject, not self.subject.is_quadratic
+        of_options = subject.alike[node], subject.implied[node], subject.doubtful[node]
+        known = Node(begin, size, is_relu, is_affine, by_corner, guards.unit, *of_options)
+        labels, shapes = subject.plain_labels, subject.shapes
+        settle_choices(known, arrays, self.cells, labels, shapes, _walls(self.found), good, proofs)
 
     def _compare_on_line(self, guards: Terms, row_of: IntArray, begin: int, count: int, is_relu: bool) -> BoolArray:
         """Whether all choices of the node win all over their intervals, where scores are quadratic.

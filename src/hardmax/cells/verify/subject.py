@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.cells.verify.corners import ExactShape
-from hardmax.cells.verify.enclosures import first_alike
 from hardmax.cells.verify.fixed_choices import exact_cells
+from hardmax.cells.verify.options import first_alike
 from hardmax.cells.verify.settled import Settled, settle
 from hardmax.cells.walls import facets_of, incidences, kernel_array, label_keys
 from hardmax.exactness import BoolArray, Exactness, FloatArray, IntArray
@@ -30,6 +30,8 @@ ROOT_BIT = 1 << 23
 #: Cells put into rationals together, and most of them kept.
 _SHAPES_AT_ONCE = 256
 _MOST_SHAPES = 1 << 15
+#: Of so many pairs of options it is kept which others imply.
+_MOST_PAIRS = 1 << 20
 
 
 class Subject:
@@ -151,8 +153,24 @@ class Subject:
 
     @cached_property
     def alike(self) -> dict[int, IntArray]:
-        """Of each choosing node, which options are one function, as in ``enclosures.first_alike``."""
+        """Of each choosing node, which options are one function, as in ``options.first_alike``."""
         return {node: first_alike(self.graph, node) for node in self.graph.choice_nodes}
+
+    @cached_property
+    def implied(self) -> dict[int, NDArray[np.int8]]:
+        """Of each choosing node, for each option (n_options) and winner (size) of its choice: 1 where others imply that
+        the winner leads, 2 where it served to imply that; no entries for ReLUs, nor where there are too many."""
+        found = {}
+        for node in self.graph.choice_nodes:
+            n, size = len(self.alike[node]), self.graph.shape_of(self.graph.nodes[node].inputs[0])[-1:]
+            is_kept = size and not isinstance(self.graph.nodes[node].operation, op.Relu) and n * size[0] <= _MOST_PAIRS
+            found[node] = np.zeros((n, *size) if is_kept else (0, 0), dtype=np.int8)
+        return found
+
+    @cached_property
+    def doubtful(self) -> dict[int, IntArray]:
+        """The same shapes: a cell where the winner was not proved to lead, -1 for none."""
+        return {node: np.full(known.shape, -1) for node, known in self.implied.items()}
 
     @cached_property
     def label_keys(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
