@@ -184,6 +184,51 @@ def test_floats_settle_cells_where_options_repeat_and_only_right_ones(numbers, k
     assert n_settled > 30 and n_left > 20 and share > 0.3, (n_settled, n_left, share)
 
 
+def test_a_corner_on_a_facet_of_a_repeated_option_is_said_to_lie_there():
+    """The apex of a pyramid, with one of its four walls, that two equal options make, left out."""
+    rows = [[0.0, 0, 0], [1, 0, -1], [-1, 0, -1], [0, 1, -1], [0, -1, -1], [0, -1, -1]]
+    cells = hm.enumerate_cells(hm.Network([hm.Affine(rows), hm.Maxout(6)], 3), hm.Box([-1, -1, -1], [1, 1, 1]))
+    (cell,) = np.flatnonzero(cells.labels[:, 0] == 0)
+    first, last = cells.pieces.facet_start[cell : cell + 2].tolist()
+    walls, incidence = np.array(cells.pieces.walls), np.array(cells.pieces.incidence)
+    facet = first + walls[first:last].tolist().index(4)
+    start, end = cells.pieces.vertex_start[cell : cell + 2].tolist()
+    (apex,) = start + np.flatnonzero((cells.pieces.vertices[start:end] == 0).all(axis=1))
+    assert Subject(cells, False).settled.corners[cell]
+    incidence[apex, 0] &= ~(np.uint64(1) << np.uint64(facet - first))
+    for name in (4, 5):
+        walls[facet] = name
+        assert not Subject(copied(cells, walls=walls, incidence=incidence), False).settled.corners[cell], name
+
+
+def test_options_of_another_vector_imply_nothing():
+    graph = _repeating(0, "thirds", "two vectors").graph
+    (node,) = graph.choice_nodes
+    assert is_implied(graph, node, 0, 1, [1]) and is_implied(graph, node, 4, 5, [5])
+    assert not is_implied(graph, node, 0, 1, [5]) and not is_implied(graph, node, 0, 5, [1])
+
+
+def test_what_is_implied_rests_on_options_that_are_asked():
+    """Also where cells name their facets by other options of the same wall."""
+    n_implied = 0
+    for seed in range(6):
+        cells = hm.enumerate_cells(_repeating(seed, "normal", "between"), hm.Box([-2, -2], [2, 2]))
+        rng, walls, facets = np.random.default_rng(seed), np.array(cells.pieces.walls), cells.pieces.facet_start
+        for cell in range(cells.n_cells):
+            mine = slice(*facets[cell : cell + 2].tolist())
+            is_key = (walls[mine] >= 0) & (walls[mine] >> 24 == 0)
+            walls[mine][is_key] = rng.choice(np.setdiff1d(np.arange(5), cells.labels[cell, 0]), size=is_key.sum())
+        subject = Subject(copied(cells, walls=walls), False)
+        assert subject.settled.corners.any()
+        node = subject.graph.choice_nodes[0]
+        for option, own in np.argwhere(subject.implied[node] == 1).tolist():
+            alike = subject.alike[node]  # a lead over an equal option is zero, and says nothing
+            rest = [k for k in range(5) if alike[k] != alike[own] and subject.implied[node][k, own] != 1]
+            assert is_implied(subject.graph, node, own, option, rest), (seed, option, own)
+            n_implied += 1
+    assert n_implied > 5, n_implied
+
+
 @pytest.mark.parametrize("numbers", ["integers", "thirds", "normal"])
 def test_options_are_implied_where_their_leads_are_sums_of_others(numbers):
     """By Farkas: where no direction has all the others in front of it and the option behind."""
