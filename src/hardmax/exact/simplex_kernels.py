@@ -282,28 +282,3 @@ def prove_positive_within(
         smallest = min(smallest, solution[i])
     radius = corner_error(size, pull, 0.5)
     return bool(smallest > radius)
-
-
-@njit(cache=True)
-def cone_batch(
-    columns: FloatArray, entry_error: float, room: FloatArray
-) -> tuple[NDArray[np.int8], NDArray[np.bool_], FloatArray, FloatArray]:
-    """``cone_search`` on every matrix of ``columns`` (problems, n, m), all rows strict.
-
-    Returns hints, whether an ABSENT hint is proved, points and multipliers; ``room`` (problems,) as in
-    ``prove_positive_within``.
-    """
-    n_problems, n, m = columns.shape
-    status = np.empty(n_problems, np.int8)
-    proved = np.zeros(n_problems, np.bool_)
-    points = np.zeros((n_problems, n))
-    multipliers = np.zeros((n_problems, m))
-    table = np.empty((n + 4, m))
-    basic = np.empty(m, np.int64)
-    nonbasic = np.empty(n + 1, np.int64)
-    strict = np.ones(m, np.bool_)
-    for k in range(n_problems):
-        status[k] = cone_search(columns[k], m, strict, table, basic, nonbasic, points[k], multipliers[k])
-        if status[k] == ABSENT:
-            proved[k] = prove_positive_within(columns[k], m, multipliers[k], entry_error, room[k])
-    return status, proved, points, multipliers

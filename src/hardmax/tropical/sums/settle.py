@@ -90,30 +90,13 @@ def live_terms(terms: Terms) -> tuple[BoolArray, FloatArray]:
         return terms.hull.live, _witnesses_of_hull(terms, terms.hull)
     directions = _upward(_directions(terms), terms.has_bias)
 
-    def record(points: FloatArray) -> IntArray:
+    centred = rows - rows.mean(axis=0)
+    outward = _upward(_unit_sized(np.where(np.isfinite(centred), centred, 0.0)), terms.has_bias)
+    for points in (directions, outward):
         best, sure = winners_at(rows, points)
         live[best[sure]] = True
         witnesses[best[sure]] = points[sure]
-        return best
-
-    record(directions)
-    centred = rows - rows.mean(axis=0)
-    record(_upward(_unit_sized(np.where(np.isfinite(centred), centred, 0.0)), terms.has_bias))
     todo = np.flatnonzero(~live)
-    trial = directions[todo]
-    # In few dimensions those still open are mostly dead, and a program tells sooner.
-    for _ in range(8 if n > 4 else 0):
-        # Perceptron steps: push each trial direction away from whoever beats its term.
-        if len(todo) == 0:
-            break
-        best = winners_at(rows, trial)[0]
-        push = rows[todo] - rows[best]
-        norm = np.sqrt((push * push).sum(axis=1, keepdims=True)) + _NOT_ZERO
-        size = np.sqrt((trial * trial).sum(axis=1, keepdims=True)) + _NOT_ZERO
-        trial = _upward(_unit_sized(trial / size + push / norm), terms.has_bias)
-        record(trial)
-        keep = ~live[todo]
-        todo, trial = todo[keep], trial[keep]
     if len(todo):
         _settle(terms, todo, np.full(len(todo), -1), directions[todo], live, witnesses)
     return live, witnesses
