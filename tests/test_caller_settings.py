@@ -3,7 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
-from decimal import ROUND_UP, Context, Inexact, localcontext
+from decimal import ROUND_UP, Context, FloatOperation, Inexact, Subnormal, localcontext
 from functools import partial
 
 import numpy as np
@@ -72,7 +72,7 @@ def _ask(question):
 
 @contextmanager
 def _odd_decimals():
-    with localcontext(Context(prec=3, rounding=ROUND_UP, traps=[Inexact])):
+    with localcontext(Context(prec=3, rounding=ROUND_UP, Emax=9, Emin=-9, traps=[FloatOperation, Inexact, Subnormal])):
         yield
 
 

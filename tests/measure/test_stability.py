@@ -333,6 +333,13 @@ def test_bounds_far_from_a_tie_are_small_at_every_temperature(temperature):
         assert 0 < bound[0] < 1e-300 and found.holds
 
 
+@given(number=st.integers(1, 2**62), power=st.integers(1, 20))
+def test_the_temperature_of_a_standard_head_is_the_nearest_float(number, power):
+    found = Fraction(stability.standard_temperature(number**power))
+    low, high = (Fraction(np.nextafter(float(found), end)) for end in (0.0, np.inf))
+    assert ((low + found) / 2) ** 2 <= number**power <= ((found + high) / 2) ** 2
+
+
 def test_the_curvature_of_many_or_heavy_competitors_is_a_number():
     curvature = hm.stability.competitor_curvature
     assert curvature(1e300, 0.5) == pytest.approx(2e-300)

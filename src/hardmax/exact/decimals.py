@@ -45,7 +45,7 @@ def up(value: Decimal) -> float:
     context = digits()
     wide = context.fma(value, _SLACK, value)
     near = float(wide)
-    return near if Decimal(near) >= wide else nextafter(near, inf)
+    return near if Decimal.from_float(near) >= wide else nextafter(near, inf)
 
 
 def nearest(formula: Callable[[Context], Decimal]) -> float:
@@ -111,6 +111,6 @@ def softmax_gap(n: int) -> float:
 
 def _is_above_gap(c: float, n: int) -> bool:
     context = digits()
-    number = Decimal(c)
+    number = Decimal.from_float(c)
     value = context.multiply(number, context.exp(context.add(number, Decimal(1))))
-    return context.fma(value, -_SLACK, value) >= n - 1
+    return context.fma(value, _SLACK.copy_negate(), value) >= n - 1

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
-from math import inf, isfinite, isqrt, nextafter, sqrt
+from math import inf, isfinite, isqrt, nextafter
 from typing import Any
 
 import numpy as np
@@ -187,14 +187,17 @@ def nearest_float(value: Any) -> float:
 
 
 def root(number: int) -> float:
-    """The square root of an integer of any size, infinite beyond the largest float.
+    """The float nearest to the square root of an integer of any size, infinite beyond the largest.
 
     Examples
     --------
     >>> root(64), root(10**400), root(10**800)
     (8.0, 1e+200, inf)
+    >>> root(2586972684374507284)  # 1608406877.744094727...; math.sqrt gives 1608406877.7440948
+    1608406877.7440946
     """
-    return sqrt(number) if number < 1 << 1000 else nearest_float(isqrt(number))
+    whole = isqrt(number << 128)  # 64 places behind the point, and one more digit that says whether more follow
+    return nearest_float(Fraction(2 * whole + (whole * whole < number << 128), 1 << 65))
 
 
 def float_below(value: Any) -> float:
