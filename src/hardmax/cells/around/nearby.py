@@ -136,14 +136,8 @@ class CellsAround:
             moves[k] = row is not None
             if row is not None:
                 normals[k] = [-nearest_float(a) for a in row[1:]]
-<<<<<<< HEAD
                 terms = (a * Fraction(v) for a, v in zip(row[1:], x.tolist(), strict=True))
                 limits[k] = nearest_float(row[0] - sum(terms, Fraction(0)))
-=======
-                limits[k] = nearest_float(
-                    row[0] - sum(a * Fraction(v) for a, v in zip(row[1:], x.tolist(), strict=True))
-                )
->>>>>>> 37d4108 (Around: a line within 120 columns)
         walls = tuple(
             Wall.of(self.network, int(column), int(cell.label[column]), int(rival))
             for column, rival in zip(table.columns[rows[moves]], table.rivals[rows[moves]], strict=True)
