@@ -1,6 +1,7 @@
 """Every public function, asked about something it cannot take, says so in an error of ours."""
 
 import inspect
+import pickle
 from fractions import Fraction
 
 import numpy as np
@@ -174,3 +175,59 @@ def test_numbers_that_no_float_holds_are_refused_wherever_they_are_given(number)
 def test_masked_entries_are_no_numbers():
     with pytest.raises(hm.errors.WeightError, match="masked"):
         hm.Affine(np.ma.array([[1.0, 2.0]], mask=[[False, True]]))
+
+
+# --- other arguments -------------------------------------------------------------------------------------------
+
+
+def test_a_message_is_one_line_whatever_was_given():
+    for stranger in (np.full((3, 3), np.nan), "two\nlines", np.zeros((2, 2, 2, 2))):
+        for ask in (hm.Maxout, hm.Space, lambda given: hm.Network([hm.ReLU()], given)):
+            with pytest.raises(hm.HardmaxError) as refused:
+                ask(stranger)
+            assert "\n" not in str(refused.value) and "got" in str(refused.value)
+            assert str(pickle.loads(pickle.dumps(refused.value))) == str(refused.value)
+
+
+def _soft():
+    head = hm.Head(keys=[[1.0], [-1.0]], values=[[1.0], [-1.0]], query=[[1.0]])
+    return hm.Network([hm.Attention([head])], 1, temperature=1.0)
+
+
+_OPTIONS = {
+    "coordinates": lambda it: hm.grid_transformer(2, 1, 2, 1, coordinates=it),
+    "queries": lambda it: hm.maxout_to_transformer(hm.Network([hm.Affine([[1.0]]), hm.ReLU()], 1), queries=it),
+    "form": lambda it: hm.piecewise_linear([[0.0], [1.0]], [0, 1], form=it),
+    "layout": lambda it: hm.from_arrays([[[1.0]]], [[0.0]], layout=it),
+    "activation": lambda it: hm.from_arrays([[[1.0]]], [[0.0]], activation=it),
+    "dtype": lambda it: hm.write(_soft(), "network.npz", dtype=it),
+    "norm": lambda it: hm.power_diagram([[1.0, 0.0], [0.0, 1.0]]).normalised(it),
+    "exactness": lambda it: hm.count_cells(_soft(), hm.Box([-1], [1]), exactness=it),
+    "logits": lambda it: hm.fidelity.compare(_soft(), [[0.5]], logits=it),
+    "hard": lambda it: hm.fidelity.compare(_soft(), [[0.5]], hard=it),
+    "heads": lambda it: hm.fidelity.outputs(_soft(), [[0.5]], heads=it),
+    "repair's dtype": lambda it: hm.audit_classes([[1.0], [-1.0], [0.0]]).repaired_bias(0.1, dtype=it),
+    "only": hm.claims.check,
+    "temperature": lambda it: _soft()([0.5], temperature=it),
+    "bound": lambda it: hm.maxout_to_transformer(hm.Network([hm.Affine([[1.0]]), hm.ReLU()], 1), bound=it),
+}
+
+
+@pytest.mark.parametrize("option", _OPTIONS)
+def test_an_option_that_is_none_of_those_there_are_is_refused(option, tmp_path, monkeypatch):
+    """A number written as text is no number, and an array is no word."""
+    monkeypatch.chdir(tmp_path)
+    for stranger in ("no such thing", "0.5", np.full((2, 2), np.nan), 7j, object()):
+        with pytest.raises(hm.HardmaxError):
+            _OPTIONS[option](stranger)
+    assert not list(tmp_path.iterdir())
+
+
+def test_tensors_that_require_a_gradient_are_read_everywhere():
+    torch = pytest.importorskip("torch", reason="torch, which is not installed")
+    scores = torch.tensor([[1.0, 2.0], [3.0, 1.0]], requires_grad=True)
+    assert hm.stability.certify(scores, 0.5).margin.tolist() == [1.0, 2.0]
+    compiled = hm.maxout_to_transformer(hm.Network([hm.Affine([[1.0, 1.0]]), hm.ReLU()], 2), bound=4.0)
+    assert np.array_equal(compiled.tokens(scores), compiled.tokens(scores.tolist()))
+    extent = torch.tensor([[-1.0, 1.0], [-1.0, 1.0]], requires_grad=True)
+    assert len(hm.power_diagram([[1.0, 0.0], [0.0, 1.0]]).polygons(extent)) == 2

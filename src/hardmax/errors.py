@@ -12,7 +12,10 @@ from contextlib import contextmanager
 
 
 class HardmaxError(Exception):
-    """Base of every deliberate error."""
+    """Base of every deliberate error; its message is one line, whatever was given."""
+
+    def __str__(self) -> str:
+        return " ".join(line.strip() for line in super().__str__().splitlines())
 
 
 class ShapeError(HardmaxError, ValueError):

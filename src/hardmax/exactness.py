@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import fields
 from enum import StrEnum
 from math import isfinite
@@ -33,13 +34,19 @@ class Exactness(StrEnum):
 
 
 class ReadOnlyArrays:
-    """Mixin for dataclasses: the arrays among their fields are made read-only."""
+    """Mixin for dataclasses: the arrays among their fields, and in tuples there, are made read-only."""
 
     def __post_init__(self) -> None:
-        for field in fields(self):  # type: ignore[arg-type]
-            value = getattr(self, field.name)
-            if isinstance(value, np.ndarray):
-                value.setflags(write=False)
+        freeze_fields(self)
+
+
+def freeze_fields(value: Any) -> None:
+    """Make the arrays among a dataclass's fields, and in tuples there, read-only."""
+    for field in fields(value):
+        held = getattr(value, field.name)
+        for array in held if isinstance(held, tuple) else (held,):
+            if isinstance(array, np.ndarray):
+                array.setflags(write=False)
 
 
 def frozen(array: Array) -> Array:
@@ -399,6 +406,22 @@ def check_flag(name: str, value: Any) -> bool:
     if not isinstance(value, bool | np.bool_):
         raise ParameterError(f"{name}: expected True or False, got {value!r:.80}")
     return bool(value)
+
+
+def check_word(name: str, value: Any, words: Collection[str]) -> str:
+    """One of the words that an option may be; others are refused by name.
+
+    Examples
+    --------
+    >>> check_word("form", "maxima", ("max-min", "difference"))
+    Traceback (most recent call last):
+        ...
+    hardmax.errors.ParameterError: form: expected 'max-min' or 'difference', got 'maxima'
+    """
+    if not isinstance(value, str) or value not in words:
+        known = " or ".join(map(repr, words)) if len(words) < 3 else f"one of {', '.join(map(repr, words))}"
+        raise ParameterError(f"{name}: expected {known}, got {value!r:.80}")
+    return value
 
 
 def set_fields(instance: Any, **values: Any) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hardmax.cells.derived.decisions import DecisionBoundary, check_class, decision_boundary, decision_of
+from hardmax.cells.derived.decisions import DecisionBoundary, decision_boundary, decision_of
 from hardmax.cells.derived.homology import betti_numbers
 from hardmax.cells.derived.locating import cells_at
 from hardmax.cells.derived.maps import map_classes
@@ -31,7 +31,7 @@ from hardmax.cells.storage import save_cells
 from hardmax.cells.verify.verification import verify
 from hardmax.errors import IncompleteError, QuadraticScoresError, ShapeError
 from hardmax.exact.quadratic import QuadraticNumber, distance
-from hardmax.exactness import Exactness, FloatArray, IntArray, as_index, numbers
+from hardmax.exactness import Exactness, FloatArray, IntArray, as_index, freeze_fields, frozen, numbers
 from hardmax.networks.network import Network
 from hardmax.tropical.sums.hull import components
 from hardmax.views import view
@@ -63,21 +63,23 @@ class CellComplex:
         self.network = network
         self.domain = domain
         self.exactness = exactness
-        self.labels = labels
-        self.maps = maps
-        self.map_error = map_error
+        self.labels = frozen(labels)
+        self.maps = frozen(maps)
+        self.map_error = None if map_error is None else frozen(map_error)
         self.is_complete = is_complete
         self.n_settled = n_settled
         self._parts = [pieces] if isinstance(pieces, Polytopes) else list(pieces)
         if self.dim == 2 and self._parts[0].incidence is not None:
             is_estimated = exactness is Exactness.ESTIMATED
             self.pieces = in_order(self.pieces, None if is_estimated else self._inward)
+            freeze_fields(self.pieces)
 
     @cached_property
     def pieces(self) -> Polytopes:
         """The cells' polytopes; the parts they were found in are joined when first asked for."""
         joined = self._parts[0] if len(self._parts) == 1 else type(self._parts[0]).join(self._parts)
         self._parts = []
+        freeze_fields(joined)
         return joined
 
     # --- counts -------------------------------------------------------------------------------
@@ -131,7 +133,9 @@ class CellComplex:
         """The number of each cell's affine map, (n_cells,): equal numbers, equal maps."""
         graph, is_estimated = self.network.graph.in_parts, self.exactness is Exactness.ESTIMATED
         settle = None if is_estimated else lambda index: self.follower.map(self.labels[index])
-        return map_classes(self.maps, self.map_error, settle, lambda some: needed_choices(graph, self.labels[some]))
+        return frozen(
+            map_classes(self.maps, self.map_error, settle, lambda some: needed_choices(graph, self.labels[some]))
+        )
 
     @cached_property
     def follower(self) -> ExactFollower:
@@ -189,7 +193,8 @@ class CellComplex:
 
     def exact_ends(self, index: int) -> tuple[QuadraticNumber | None, QuadraticNumber | None]:
         """The ends of a cell on a line, low and high; None where it is unbounded."""
-        assert self.dim == 1
+        if self.dim != 1:
+            raise ShapeError(f"cells in dimension {self.dim} have vertices, not ends; ask vertices({index!r:.80})")
         wall_row = partial(self._inward, index)
         low, high = (exact_end(self.domain, self.pieces, index, side, wall_row) for side in (0, 1))
         return low, high
@@ -212,8 +217,10 @@ class CellComplex:
     @cached_property
     def _measured(self) -> tuple[FloatArray, FloatArray]:
         if self.exactness is Exactness.ESTIMATED:
-            return measured(self.pieces)[0], np.full(self.n_cells, np.inf)
-        return certified_volumes(self.pieces, self._exact_volume)
+            volumes, errors = measured(self.pieces)[0], np.full(self.n_cells, np.inf)
+        else:
+            volumes, errors = certified_volumes(self.pieces, self._exact_volume)
+        return frozen(volumes), frozen(errors)
 
     def _exact_volume(self, index: int) -> tuple[float, float]:
         if self.dim > 1:
@@ -234,9 +241,9 @@ class CellComplex:
             points = points + pieces.directions * self._far
         counts = np.diff(pieces.vertex_start)
         if len(counts) == 0:
-            return np.empty((0, self.dim))
+            return frozen(np.empty((0, self.dim)))
         sums = np.add.reduceat(points, pieces.vertex_start[:-1], axis=0)
-        return np.asarray(sums / counts[:, None])
+        return frozen(np.asarray(sums / counts[:, None]))
 
     @property
     def _far(self) -> float:
@@ -247,7 +254,7 @@ class CellComplex:
     def neighbours(self) -> IntArray:
         """Pairs (i, j), i < j, of cells that share a facet, (n_pairs, 2)."""
         self._need_complete("neighbours")
-        return neighbour_pairs(self)
+        return frozen(neighbour_pairs(self))
 
     @cached_property
     def region_of(self) -> IntArray:
@@ -257,8 +264,8 @@ class CellComplex:
         """
         self._need_complete("regions")
         if self.n_maps == self.n_cells:
-            return np.arange(self.n_cells)
-        return components(pairs_within(self, self.map_of), self.n_cells)
+            return frozen(np.arange(self.n_cells))
+        return frozen(components(pairs_within(self, self.map_of), self.n_cells))
 
     @cached_property
     def _index_of_label(self) -> dict[bytes, int]:
@@ -287,7 +294,7 @@ class CellComplex:
     @cached_property
     def decision(self) -> IntArray:
         """The class of each cell, (n_cells,), of a network that ends in an argmax: see ``hm.decisions``."""
-        return decision_of(self)
+        return frozen(decision_of(self))
 
     @cached_property
     def boundary(self) -> DecisionBoundary:
@@ -303,7 +310,7 @@ class CellComplex:
         Exactness: exact, given the cells; over the field of two elements.
         """
         self._need_complete("Betti numbers")
-        return betti_numbers(self, np.asarray(self.decision == check_class(decision)))
+        return betti_numbers(self, np.asarray(self.decision == as_index("class", decision, self.n_outputs)))
 
     # --- certificate and file -----------------------------------------------------------------
 

@@ -21,7 +21,7 @@ from hardmax.cells.interrupts import HeldSignals
 from hardmax.cells.progress import Progress
 from hardmax.cells.streaming import StreamWriter
 from hardmax.errors import DomainError, NotPiecewiseAffineError, ParameterError, PrecisionError, WriteError
-from hardmax.exactness import Exactness, check_count, check_floats
+from hardmax.exactness import Exactness, check_count, check_floats, check_word
 from hardmax.networks import operations as op
 from hardmax.networks.network import Network, check_network
 from hardmax.views import view
@@ -342,7 +342,6 @@ def check_polyhedral(net: Network) -> None:
 
 
 def _checked(net: Network, exactness: str) -> Exactness:
-    if not isinstance(exactness, str) or exactness not in _MODES:
-        raise ParameterError(f"exactness: expected one of {', '.join(map(repr, _MODES))}, got {exactness!r}")
+    mode = _MODES[check_word("exactness", exactness, _MODES)]
     check_polyhedral(net)
-    return _MODES[exactness]
+    return mode

@@ -15,10 +15,10 @@ from hardmax.constructions.dispatched import dispatched_sublayers, dispatched_to
 from hardmax.constructions.gated import gated_sublayers, gated_tokens
 from hardmax.constructions.maxout_form import Interval, MaxoutForm, MaxoutLayer, affine_interval, maxout_form
 from hardmax.constructions.token_layers import FeedForwardSublayer, Queries, Sublayer, append_all
-from hardmax.errors import DomainError, NotPiecewiseAffineError, ParameterError
+from hardmax.errors import DomainError, NotPiecewiseAffineError
 from hardmax.exact.decimals import softmax_gap
 from hardmax.exact.rationals import float_above, rational
-from hardmax.exactness import FloatArray, check_temperature, positive_number
+from hardmax.exactness import FloatArray, check_temperature, check_word, detached, positive_number
 from hardmax.networks import operations as op
 from hardmax.networks.graph import GraphBuilder
 from hardmax.networks.network import Network
@@ -161,7 +161,7 @@ class CompiledTransformer:
     def _refuse_beyond_bound(self, x: ArrayLike) -> None:
         if self.bound is None:
             return
-        array = np.asarray(x)
+        array = np.asarray(detached(x))
         if array.dtype.kind not in "fiubO" or array.size == 0:
             return  # the network itself says what is wrong
         if array.dtype == object:
@@ -219,9 +219,7 @@ def maxout_to_transformer(
     >>> maxout_to_transformer(Network([Affine([[2.0]])], 1), bound=1.0).network.input_shape
     (1, 3)
     """
-    if queries not in [kind.value for kind in Queries]:
-        raise ParameterError(f"queries: expected 'positional' or 'projected', got {queries!r}")
-    kind = Queries(queries)
+    kind = Queries(check_word("queries", queries, [kind.value for kind in Queries]))
     form = maxout_form(net)
     if not form.layers:
         assert form.read_out is not None

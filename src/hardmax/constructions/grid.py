@@ -18,7 +18,7 @@ from math import comb
 import numpy as np
 
 from hardmax.errors import ParameterError, PrecisionError
-from hardmax.exactness import FloatArray, check_count
+from hardmax.exactness import FloatArray, check_count, check_word
 from hardmax.networks.layers import Affine, Attention, Head, Layer, ReLU, Residual
 from hardmax.networks.network import Network
 
@@ -58,8 +58,7 @@ def grid_transformer(n_keys: int, dim: int, folds: int, depth: int, *, coordinat
     [0.25, 0.75]
     """
     check_sizes(n_keys=n_keys, dim=dim, folds=folds, depth=depth)
-    if coordinates not in ("scaled", "unit"):
-        raise ParameterError(f"coordinates: expected 'scaled' or 'unit', got {coordinates!r}")
+    check_word("coordinates", coordinates, ("scaled", "unit"))
     check_exact("n_keys, folds", 2 * n_keys * n_keys * folds)
     if coordinates == "unit":
         return Network(folding_block(n_keys, dim, folds, 1.0 / n_keys, 1.0) * depth, dim)

@@ -38,7 +38,7 @@ from hardmax.errors import (
     ShapeError,
 )
 from hardmax.exact.rationals import float_above, nearest_float
-from hardmax.exactness import FloatArray, as_index, as_tuple, finite_numbers, numbers, positive_number
+from hardmax.exactness import FloatArray, as_index, as_tuple, check_word, finite_numbers, numbers, positive_number
 from hardmax.networks.network import Network
 from hardmax.tropical.polynomial import TropicalPolynomial
 
@@ -381,8 +381,7 @@ def _cones(
 def _chosen_form(form: str | None, dim: int) -> str:
     if form is None:
         return "max-min" if dim <= 2 else "difference"
-    if form not in ("max-min", "difference"):
-        raise ParameterError(f"form: expected 'max-min' or 'difference', got {form!r}")
+    check_word("form", form, ("max-min", "difference"))
     if form == "max-min" and dim > 2:
         raise ParameterError(
             f"form: maxima of minima are searched for in one and two dimensions, got points in {dim}; take 'difference'"

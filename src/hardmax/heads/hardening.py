@@ -10,6 +10,7 @@ from math import prod
 import numpy as np
 
 from hardmax.errors import EmptyError, ParameterError
+from hardmax.exactness import as_tuple
 from hardmax.heads.find import Pair, rows_of_heads
 from hardmax.networks import operations as op
 from hardmax.networks.files.formats import read
@@ -70,7 +71,7 @@ def harden(net: Network, heads: Iterable[Pair]) -> Network:
     known = rows_of_heads(net)
     wanted: dict[int, set[int]] = {}
     for entry in heads:
-        pair = tuple(entry)
+        pair = as_tuple("heads", "pairs (layer, head)", entry)
         if pair not in known:
             raise ParameterError(f"expected (layer, head) pairs among {sorted(known)}, got {entry!r}")
         for index, rows in known[pair]:

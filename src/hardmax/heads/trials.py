@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hardmax.errors import EmptyError, ParameterError, ShapeError
-from hardmax.exactness import Array, BoolArray, IntArray, as_array, mean_interval, share_interval
+from hardmax.exactness import Array, BoolArray, IntArray, as_array, as_tuple, check_flag, mean_interval, share_interval
 from hardmax.heads.capture.hardened_calls import ModelRuns, is_model
 from hardmax.heads.find import Pair, heads_of
 from hardmax.heads.hardening import harden, soft_network
 from hardmax.heads.rows import lengths_of
-from hardmax.networks.network import Network
+from hardmax.networks.network import Network, check_network
 from hardmax.networks.skeleton import skeleton
 
 #: Asks for the next token of a text as the right decision at each position but the last.
@@ -75,12 +75,13 @@ class NetworkRuns:
         return shape[-1] if shape and shape[-1] > 1 else None
 
     def run(self, hard: Iterable[Pair] = (), temperature: float | None = None) -> list[Array]:
-        chosen = tuple(hard)
+        chosen = as_tuple("heads", "pairs (layer, head)", hard)
         net = harden(self.net, chosen) if chosen else self.net
         return self.of(net if temperature is None else net.with_temperature(temperature))
 
     def of(self, other: Network) -> list[Array]:
         """What another network gives on the same inputs."""
+        check_network(other, "hard: expected a Network")
         if (other.input_shape, other.output_shape) != (self.net.input_shape, self.net.output_shape):
             raise ShapeError(
                 f"expected a hard network {self.net.input_shape} -> {self.net.output_shape}, got "
@@ -117,7 +118,7 @@ class Judge:
         if self._classes is None and is_single and labels is not None:
             self._classes = 2  # one logit, positive for class 1: labels say that it decides
         self.decisions = self._decided(self._soft)
-        self.logits = logits and self.decisions is not None and not is_single
+        self.logits = check_flag("logits", logits) and self.decisions is not None and not is_single
         self._labels = None if labels is None else self._checked(runs, labels)
 
     def relative_error(self, hard: list[Array]) -> tuple[float, Interval]:

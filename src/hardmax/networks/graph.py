@@ -11,7 +11,7 @@ import numpy as np
 
 from hardmax.errors import PrecisionError, ShapeError, WeightError
 from hardmax.exact.rationals import rational_array
-from hardmax.exactness import Array, BoolArray, IntArray
+from hardmax.exactness import Array, BoolArray, IntArray, frozen
 from hardmax.networks.operations import Choice, Hardmax, Operation, Shape
 
 
@@ -69,7 +69,7 @@ class Graph:
     def continuous_columns(self) -> BoolArray:
         """Which choices of a label are continuous across their walls: ReLUs and maxima, not attention; (n_choices,)."""
         attends = [index for index in self.choice_nodes if isinstance(self.nodes[index].operation, Hardmax)]
-        return ~np.isin(self.choice_owners, attends)
+        return frozen(~np.isin(self.choice_owners, attends))
 
     def choice(self, index: int) -> Choice:
         """The operation of a node that chooses."""

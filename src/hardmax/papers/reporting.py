@@ -57,7 +57,7 @@ def selected(only: str | Iterable[str] | None) -> tuple[Claim, ...]:
 
     if only is None:
         return ledger
-    names = [only] if isinstance(only, str) else list(only)
+    names = [only] if isinstance(only, str) else as_tuple("claims.check", "names", only)
     for name in names:
         if not any(_matches(claim, name) for claim in ledger):
             raise ParameterError(f"no claim is called {name!r}; expected a name such as III.3, V.2 or 'Figure 4'")

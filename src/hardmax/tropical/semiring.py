@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardmax.errors import EmptyError, ParameterError, PrecisionError, ShapeError, WeightError
-from hardmax.exactness import as_array, broadcast_shape, check_count
+from hardmax.exactness import as_array, broadcast_shape, check_count, check_flag
 
 #: The tropical zero: neutral for the maximum, absorbing for the sum.
 ZERO = -np.inf
@@ -202,7 +202,7 @@ def maxplus_matmul(
             f"expected (n, k) or (k,) times (k, m) or (k,), got {a.shape} times {b.shape}; the inner sizes must agree"
         )
     shape = a.shape[:-1] + b.shape[1:]
-    if a.shape[-1] == 0 and (return_argmax or a.dtype == np.int64):
+    if a.shape[-1] == 0 and (check_flag("return_argmax", return_argmax) or a.dtype == np.int64):
         raise EmptyError(
             f"expected an inner size of at least 1, got {a.shape} times {b.shape}; an empty maximum is -inf, "
             "which no index attains and no integer represents"

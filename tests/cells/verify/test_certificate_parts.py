@@ -1,5 +1,6 @@
 """The parts of ``hm.verify``: enclosures, corners from walls, overlaps on walls, closed polytopes; in rationals."""
 
+from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations, product
 from types import SimpleNamespace
@@ -383,7 +384,9 @@ def test_a_constant_that_floats_round_to_zero_is_not_zero(rows):
         ]
         square = ((1,) * len(rows), ([0, 0], [1, 0], [1, 1], [0, 1]), (1 << 24, -2, -4, 0))
         cells = _polygons(hm.Network(layers, 2), hm.Box([-1, -1], [1, 1]), [square])
-        cells.pieces.error[1:] = 1e-9  # of corners that are not at zero
+        error = cells.pieces.error.copy()
+        error[1:] = 1e-9  # of corners that are not at zero
+        cells.pieces = replace(cells.pieces, error=error)
         assert Subject(cells, thorough=False).settled.corners.tolist() == [is_zero], (w, c)
 
 

@@ -446,7 +446,7 @@ def test_an_operation_that_files_do_not_know_is_refused_too(operation, tmp_path)
 
 def test_cells_that_could_not_be_loaded_are_not_saved(tmp_path):
     cells = hm.enumerate_cells(_net(), hm.Box([-1, -1], [1, 1]))
-    cells.pieces.vertices[0, 0] = np.nan
+    cells.pieces = replace(cells.pieces, vertices=np.full_like(cells.pieces.vertices, np.nan))
     with pytest.raises(WriteError, match=r"hm\.load_cells would refuse these cells \(array 'vertices' holds NaN"):
         cells.save(tmp_path / "cells.npz")
     cells.pieces = replace(cells.pieces, vertices=cells.pieces.vertices[:-1])

@@ -28,7 +28,7 @@ from hardmax.exact.rounding import (
     quotient_below,
     relative_error,
 )
-from hardmax.exactness import Array, BoolArray, Exactness, FloatArray, IntArray
+from hardmax.exactness import Array, BoolArray, Exactness, FloatArray, IntArray, check_word
 from hardmax.html import ShownAsTable
 from hardmax.networks.network import Network, one_input
 from hardmax.networks.slices.coefficients import Arithmetic, SliceProgram
@@ -123,8 +123,7 @@ def local_map(
     (1.5, True)
     """
     norm = check_norm(norm)
-    if not isinstance(exactness, str) or exactness not in ("certified", "exact"):
-        raise ParameterError(f"exactness: expected 'certified' or 'exact', got {exactness!r:.80}")
+    check_word("exactness", exactness, ("certified", "exact"))
     check_polyhedral(net)
     point = one_input(net, x)
     step = None if direction is None else one_input(net, direction, "direction")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from fractions import Fraction
 from functools import cached_property
 from math import prod
@@ -12,9 +11,8 @@ import numpy as np
 
 from hardmax.cells.around.walls import Wall, map_of_inputs
 from hardmax.cells.derived.decisions import decision_of
-from hardmax.errors import ParameterError
 from hardmax.exact.rationals import nearest_float
-from hardmax.exactness import Exactness, FloatArray, IntArray
+from hardmax.exactness import Exactness, FloatArray, IntArray, as_index, frozen
 from hardmax.networks.network import Network
 
 if TYPE_CHECKING:
@@ -56,6 +54,8 @@ class CellsAround:
         self.distances: FloatArray = np.array([cell.lower for cell in cells])
         self.distances_above: FloatArray = np.array([cell.upper for cell in cells])
         self.slopes, self.offsets, self.slope_errors, self.offset_errors = maps
+        for array in (self.labels, self.distances, self.distances_above, *maps):
+            frozen(array)
 
     @classmethod
     def of(cls, search: Search, cells: list[Cell], radius: float, reach: float, is_complete: bool) -> CellsAround:
@@ -90,7 +90,7 @@ class CellsAround:
             cell.inner if isinstance(cell.inner, np.ndarray) else np.array([nearest_float(v) for v in cell.inner])
             for cell in self._cells
         ]
-        return np.array([x + step for step in steps]).reshape(-1, self.dim)
+        return frozen(np.array([x + step for step in steps]).reshape(-1, self.dim))
 
     @property
     def decision(self) -> IntArray:
@@ -113,10 +113,7 @@ class CellsAround:
 
     def _cell(self, index: int) -> Cell:
         """A listed cell."""
-        try:
-            return self._cells[operator.index(index)]
-        except (TypeError, IndexError):
-            raise ParameterError(f"expected the index of one of {self.n_cells} cells, got {index!r:.80}") from None
+        return self._cells[as_index("cell", index, self.n_cells)]
 
     def _bounds(self, search: Search, cell: Cell, row: int) -> bool:
         if cell.rows.known(np.array([row]))[0][0] == 1:
@@ -154,7 +151,7 @@ class CellsAround:
         for index, cell in enumerate(self._cells):
             for row in range(len(cell.rows)):
                 pairs |= {(min(index, other), max(index, other)) for other in self._behind(index, row)}
-        return np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2)
+        return frozen(np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2))
 
     @cached_property
     def _index_of_label(self) -> dict[bytes, int]:

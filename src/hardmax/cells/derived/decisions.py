@@ -19,7 +19,7 @@ from hardmax.errors import CertificateError, ParameterError
 from hardmax.exact.halfspaces import direction, lifted, pivot_of, restricted
 from hardmax.exact.quadratic import QuadraticNumber, distance
 from hardmax.exact.rationals import nearest_float, rational
-from hardmax.exactness import Exactness, FloatArray, IntArray
+from hardmax.exactness import Exactness, FloatArray, IntArray, ReadOnlyArrays
 from hardmax.networks.decisions import decides
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def check_class(decision: Any) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class DecisionBoundary:
+class DecisionBoundary(ReadOnlyArrays):
     """The facets on which the class changes, n of them.
 
     ``pairs`` (n, 2) are the cells on either side, ``classes`` (n, 2) their classes. ``measures`` (n,) are the facets'

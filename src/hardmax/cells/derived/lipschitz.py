@@ -14,7 +14,7 @@ from hardmax.cells.domains import Domain
 from hardmax.cells.search import check_norm, enumerate_cells
 from hardmax.errors import ParameterError
 from hardmax.exact.rounding import SAFETY, UNDERFLOW, dot_error, norm_above, norm_below, quotient_below, relative_error
-from hardmax.exactness import Exactness, FloatArray
+from hardmax.exactness import Exactness, FloatArray, ReadOnlyArrays
 from hardmax.html import ShownAsTable
 from hardmax.networks import operations as op
 from hardmax.networks.network import Network, check_network
@@ -25,7 +25,7 @@ _LARGEST = float(np.finfo(np.float64).max)
 
 
 @dataclass(frozen=True, eq=False)
-class LipschitzConstants(ShownAsTable):
+class LipschitzConstants(ReadOnlyArrays, ShownAsTable):
     """Lipschitz constants of a network on cells and over all of them.
 
     ``cell_lower`` and ``cell_upper`` (n_cells,) enclose the operator norm of each cell's map, from ``norm`` to

@@ -24,7 +24,7 @@ import numpy as np
 from hardmax.cells.verify.check import Check
 from hardmax.cells.verify.subject import Subject, layout_fault
 from hardmax.errors import CertificateError, ParameterError
-from hardmax.exactness import Exactness, check_flag, check_floats
+from hardmax.exactness import Exactness, check_flag, check_floats, frozen
 from hardmax.html import block, table
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def verify(cells: CellComplex, *, thorough: bool = False) -> Verification:
     subject = Subject(cells, thorough)
     found = Verification(tuple(_checks(subject)), exactness)
     if found.ok:
-        vars(cells).update(subject.answers)
+        vars(cells).update({name: frozen(answer) for name, answer in subject.answers.items()})
     return found
 
 

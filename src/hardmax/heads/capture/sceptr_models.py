@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hardmax.errors import EmptyError, FileFormatError, ParameterError, needing
+from hardmax.exactness import check_word
 from hardmax.heads.capture.calls import AttentionCall, captures_of
 from hardmax.heads.capture.captured import Capture
 from hardmax.heads.capture.packages import package_folder
@@ -154,8 +155,8 @@ def sceptr(
     if not isinstance(variant, str) or variant not in SCEPTR_VARIANTS:
         known = ", ".join(SCEPTR_VARIANTS)
         raise ParameterError(f"no variant of SCEPTR is called {variant!r}; expected one of {known}")
-    if precision not in (None, "single", "double"):
-        raise ParameterError(f"precision: expected 'single' or 'double', got {precision!r}")
+    if precision is not None:
+        check_word("precision", precision, ("single", "double"))
     with needing("SCEPTR needs torch and sceptr", "torch,models"):
         import torch
         from libtcrlm.config_reader import ConfigReader

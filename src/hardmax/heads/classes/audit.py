@@ -18,7 +18,7 @@ import numpy as np
 
 from hardmax.cells.verify.verification import Verification
 from hardmax.errors import ParameterError
-from hardmax.exactness import check_floats
+from hardmax.exactness import check_flag, check_floats
 from hardmax.heads.classes.certificates import ClassRecord, read_classes, save_classes
 from hardmax.heads.classes.checking import check
 from hardmax.heads.classes.domains import read_domain
@@ -103,7 +103,7 @@ class ClassAudit(ClassRecord):
 
     def table(self, *, lifts: bool = False) -> list[dict[str, Any]]:
         """One entry a dead or undecided class, in order: number, name, verdict, length of its row, bias, rivals."""
-        rows = []
+        lifts, rows = check_flag("lifts", lifts), []
         for i in np.flatnonzero(self.status != LIVE).tolist():
             entry: dict[str, Any] = {
                 "class": i,

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from hardmax.cells.storage import npz_path, read_arrays, write_arrays
 from hardmax.errors import FileFormatError, HardmaxError, ParameterError, PrecisionError
 from hardmax.exact.elimination import solve_floats
-from hardmax.exactness import BoolArray, Exactness, FloatArray, IntArray, ReadOnlyArrays, as_index, frozen
+from hardmax.exactness import BoolArray, Exactness, FloatArray, IntArray, ReadOnlyArrays, as_index, check_flag, frozen
 from hardmax.heads.classes.domains import FeatureDomain, read_domain
 from hardmax.heads.classes.problem import cover_system
 from hardmax.heads.classes.sources import arrays_head
@@ -161,7 +161,7 @@ class ClassRecord(ReadOnlyArrays):
         PrecisionError
             No float query was found in its thin cell; ``exact=True`` gives a rational one.
         """
-        i = self._class(index, LIVE, "a witness", "live")
+        i, exact = self._class(index, LIVE, "a witness", "live"), check_flag("exact", exact)
         if i in self.exact_queries:
             if exact:
                 return self.exact_queries[i]

@@ -149,7 +149,7 @@ def _vector(values: Any, dim: int, words: str) -> FloatArray:
         array = numbers(words, values)
     except WeightError as error:
         raise DomainError(f"{words}: expected numbers, got {values!r:.100} ({error})") from error
-    if array.shape not in ((), (1,), (dim,)):
+    if array.shape not in ((), (dim,)):
         raise DomainError(f"{words}: expected one number or {dim}, one for each feature, got shape {array.shape}")
     array = np.broadcast_to(array, (dim,)).copy()
     if np.isnan(array).any():

@@ -88,6 +88,7 @@ def repaired_bias(audit: ClassAudit, margin: float, again: Audited, dtype: DType
     ``again`` audits rows with other biases.
     """
     margin = positive_number("margin", margin, "since at 0 a raised class only ties")
+    dtype = _float_type(dtype)
     if audit.n_undecided:
         raise IncompleteError(f"{audit.n_undecided} classes are undecided; audit without max_seconds, then repair")
     bias, current, alone = _attempt(audit, margin, again, dtype)
@@ -107,6 +108,16 @@ def repaired_bias(audit: ClassAudit, margin: float, again: Audited, dtype: DType
         bias, float(margin), changed, alone[changed], np.flatnonzero(is_copy), np.flatnonzero(_covered(current)),
         losers, takers, current,
     )  # fmt: skip
+
+
+def _float_type(dtype: DTypeLike) -> np.dtype[Any]:
+    try:
+        kind = np.dtype(dtype)
+    except (TypeError, ValueError):
+        kind = np.dtype(object)
+    if kind.kind != "f" and kind.name != "bfloat16":
+        raise ParameterError(f"dtype: expected a type of floats, such as 'float32', got {dtype!r:.80}")
+    return kind
 
 
 def _attempt(

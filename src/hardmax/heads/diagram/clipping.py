@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from hardmax.errors import DomainError, ShapeError
-from hardmax.exactness import FloatArray
+from hardmax.exactness import FloatArray, detached
 
 if TYPE_CHECKING:
     from hardmax.heads.diagram.power_diagram import PowerDiagram
@@ -30,8 +30,8 @@ class Polyhedron(NamedTuple):
 def checked_extent(extent: Any, dim: int) -> Window:
     """The lower and upper corner of an extent: a pair (low, high) for each axis, on a line perhaps the pair alone."""
     try:
-        bounds = np.asarray(extent, dtype=np.float64)
-    except (TypeError, ValueError):
+        bounds = np.asarray(detached(extent), dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
         bounds = np.empty(0)
     bounds = bounds.reshape(-1, 2) if dim == 1 and bounds.size == 2 else bounds
     if bounds.shape != (dim, 2):

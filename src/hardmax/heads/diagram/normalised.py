@@ -25,7 +25,7 @@ from hardmax.errors import ParameterError
 from hardmax.exact.elimination import solve
 from hardmax.exact.quadratic import QuadraticNumber, between, compare, floor_of, roots
 from hardmax.exact.rationals import difference, dot, fraction, sign
-from hardmax.exactness import BoolArray, Exactness, IntArray
+from hardmax.exactness import BoolArray, Exactness, IntArray, check_word
 
 if TYPE_CHECKING:
     from hardmax.heads.diagram.power_diagram import PowerDiagram
@@ -57,8 +57,7 @@ class NormalisedDiagram:
 
 def normalised_diagram(diagram: PowerDiagram, norm: str) -> NormalisedDiagram:
     """The cells behind a normalisation; see ``PowerDiagram.normalised``."""
-    if not isinstance(norm, str) or norm not in ("rms", "layer"):
-        raise ParameterError(f"norm: expected 'rms' or 'layer', got {norm!r}")
+    check_word("norm", norm, ("rms", "layer"))
     inner = diagram.dim - (norm == "layer")
     if inner not in (2, 3):
         wanted = "2 or 3" if norm == "rms" else "3 or 4"

@@ -23,7 +23,7 @@ import numpy as np
 from hardmax.errors import ParameterError
 from hardmax.exact.linear_program import exact_interior_point
 from hardmax.exact.rationals import difference, nearest_floats
-from hardmax.exactness import Exactness, FloatArray, IntArray, ReadOnlyArrays
+from hardmax.exactness import Exactness, FloatArray, IntArray, ReadOnlyArrays, as_index, frozen
 
 if TYPE_CHECKING:
     from hardmax.heads.diagram.power_diagram import PowerDiagram
@@ -46,11 +46,11 @@ class SetDiagram(ReadOnlyArrays):
 
     def interior_point(self, cell: int) -> FloatArray:
         """A query (d,) inside a cell, rounded; ``exact_interior_point`` has it in rationals."""
-        return nearest_floats(self._points[cell])
+        return nearest_floats(self.exact_interior_point(cell))
 
     def exact_interior_point(self, cell: int) -> tuple[Fraction, ...]:
         """A query inside a cell: its set wins there, and no other."""
-        return self._points[cell]
+        return self._points[as_index("cell", cell, self.n_cells)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +71,7 @@ class OrderDiagram(SetDiagram):
         """
         sets = [frozenset(row) for row in self.subsets.tolist()]
         pairs = [(a, b) for a, b in combinations(range(len(sets)), 2) if _share_facet(self._scores, sets[a], sets[b])]
-        return np.array(pairs, dtype=np.int64).reshape(-1, 2)
+        return frozen(np.array(pairs, dtype=np.int64).reshape(-1, 2))
 
 
 def order_diagram(diagram: PowerDiagram, order: Any) -> OrderDiagram:

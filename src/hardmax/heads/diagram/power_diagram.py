@@ -93,10 +93,11 @@ class PowerDiagram(ReadOnlyArrays):
     @cached_property
     def shifts(self) -> FloatArray:
         """The biases (N,), zeros where there are none."""
-        return np.zeros(len(self.keys)) if self.biases is None else self.biases
+        return frozen(np.zeros(len(self.keys))) if self.biases is None else self.biases
 
     def exact_score(self, key: int) -> tuple[Fraction, ...]:
         """A key and its bias as rationals: the coefficients of its score, the constant last."""
+        key = as_index("key", key, len(self.keys))
         return (*fractions(self.keys[key]), Fraction(float(self.shifts[key])))
 
     @property

@@ -267,7 +267,8 @@ def _ratio(measured: FloatArray, bound: FloatArray) -> float:
 
 def _viewed(scores: ArrayLike) -> NDArray[Any]:
     try:
-        array = np.asarray(detached(scores))
+        scores = detached(scores)
+        array = np.asarray(scores)
     except (TypeError, ValueError, RuntimeError) as error:  # torch raises RuntimeError
         raise ShapeError(f"scores: expected an array (..., N) of numbers ({error})") from None
     if array.dtype.kind not in "fiub":

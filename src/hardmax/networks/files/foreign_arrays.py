@@ -9,7 +9,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from hardmax.errors import EmptyError, HardmaxError, OperatorError, ParameterError, ShapeError
-from hardmax.exactness import Array, as_array, as_tuple
+from hardmax.exactness import Array, as_array, as_tuple, check_word
 from hardmax.networks import operations as op
 from hardmax.networks.graph import GraphBuilder
 from hardmax.networks.layers import Affine, Layer, ReLU, frozen_transpose
@@ -80,9 +80,8 @@ class Chain:
     """Affine layers one after the other with an activation between them, checked against one another first."""
 
     def __init__(self, where: str, layout: str = "torch", activation: str = "relu") -> None:
-        if not isinstance(layout, str) or layout not in LAYOUTS:
-            raise ParameterError(f"{where}: expected layout {', '.join(map(repr, LAYOUTS))}, got {layout!r}")
-        if activation not in ("relu", "identity", "linear", *_SMOOTH):
+        check_word(f"{where}: layout", layout, LAYOUTS)
+        if not isinstance(activation, str) or activation not in ("relu", "identity", "linear", *_SMOOTH):
             raise ParameterError(
                 f"{where}: expected an activation of 'relu', 'identity', {', '.join(map(repr, _SMOOTH))}, got "
                 f"{activation!r}; export a network with others to ONNX and use hm.read"

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hardmax.errors import FileFormatError, ParameterError, PickleError, WriteError
+from hardmax.exactness import check_word
 from hardmax.networks import operations as op
 from hardmax.networks.files import arrays as array_files
 from hardmax.networks.files.opening import (
@@ -152,8 +153,7 @@ def write(
     """
     file = as_path(path)
     check_network(net, f"{shown(file)}: expected a Network to write")
-    if dtype not in ("float32", "float64"):
-        raise ParameterError(f"{shown(file)}: expected dtype 'float32' or 'float64', got {dtype!r}")
+    check_word(f"{shown(file)}: dtype", dtype, ("float32", "float64"))
     ending = file.suffix.lower()
     if ending not in _ENDINGS:
         raise _other_ending(file)

@@ -22,7 +22,7 @@ from hardmax.errors import (
     WeightError,
     needing,
 )
-from hardmax.exactness import check_temperature, one_tensor
+from hardmax.exactness import check_flag, check_temperature, check_word, one_tensor
 from hardmax.networks import operations as op
 from hardmax.networks.evaluation import apply
 from hardmax.networks.files.opening import NO_LIMITS, refusing
@@ -85,7 +85,7 @@ def from_torch(module: Any, example_input: Any, *, batched: bool | None = None) 
     with evaluation_mode(module) as was_training:
         changes = [_READ_IN_EVALUATION_MODE] if _depends_on_mode(torch, was_training) else []
         _run(torch, module, example)
-        has_batch = _rows_are_independent(torch, module, example) if batched is None else bool(batched)
+        has_batch = _rows_are_independent(torch, module, example) if batched is None else check_flag("batched", batched)
         if has_batch and example.dim() < 1:
             raise ShapeError("expected an example with a batch axis, got a single number; pass batched=False")
         data = _exported(torch, module, example[:1] if has_batch else example)
@@ -307,8 +307,7 @@ def to_torch(net: Network, temperature: float | None = None, *, dtype: str = "fl
         torch is not installed.
     """
     check_network(net, "expected a Network to export")
-    if dtype not in ("float32", "float64"):
-        raise ParameterError(f"expected dtype 'float32' or 'float64', got {dtype!r}")
+    check_word("dtype", dtype, ("float32", "float64"))
     torch = torch_library()
     tau = net.temperature if temperature is None else check_temperature(temperature)
     return _module_class()(net, tau, getattr(torch, dtype))
