@@ -230,7 +230,21 @@ def _twice(q, k, v, seen):
     return weights @ v + weights @ q
 
 
+def _talking(q, k, v, seen):
+    """Heads are mixed before the softmax and after it (CaiT)."""
+    mix = torch.tensor([[1.0, 0.5], [-0.25, 1.0]])
+    scores = torch.nn.functional.linear((q @ k.mT).permute(0, 2, 3, 1), mix).permute(0, 3, 1, 2)
+    weights = scores.masked_fill(seen == 0, -torch.inf).softmax(-1)
+    return torch.nn.functional.linear(weights.permute(0, 2, 3, 1), mix).permute(0, 3, 1, 2) @ v
+
+
+def _exponentials(q, k, v, seen):
+    parts = (q @ k.mT).exp() * seen
+    return parts / parts.sum(-1, keepdim=True) @ v
+
+
 _HOW = {
+    "talking heads": _talking, "exponentials": _exponentials,
     "nanoGPT": _nano, "in place": _in_place, "sums": _sums, "folded": _folded, "capped": _capped,
     "torch's own": _torchs_own, "clipped": _clipped, "twice": _twice, "after the softmax": _summation,
     "through a view": _through_a_view,
@@ -269,10 +283,27 @@ def test_attention_that_a_module_writes_out_is_captured_row_by_row(how):
     assert (captures[0].head(0, 0).softcap is not None) == (how == "capped")
 
 
-@pytest.mark.parametrize("how", ["clipped", "twice", "after the softmax", "through a view"])
+_UNKNOWN = ["clipped", "twice", "after the softmax", "through a view", "talking heads", "exponentials"]
+
+
+@pytest.mark.parametrize("how", _UNKNOWN)
 def test_scores_changed_in_unknown_ways_are_refused_not_guessed(how):
     with pytest.raises(hm.errors.OperatorError, match="not known here"):
         hm.capture(_Written(how).eval(), torch.tensor([[3, 1, 4, 1, 5]]))
+
+
+@pytest.mark.parametrize("how", _UNKNOWN)
+def test_a_model_is_refused_whole_where_one_layer_is_of_another_form(how):
+    class Both(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = _Written("nanoGPT"), _Written(how)
+
+        def forward(self, ids):
+            return self.first(ids) + self.second(ids)
+
+    with pytest.raises(hm.errors.OperatorError, match="beside what can be captured it computes attention in a way"):
+        hm.capture(Both().eval(), torch.tensor([[3, 1, 4, 1, 5]]))
 
 
 def test_a_module_without_attention_is_refused_by_name():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import hardmax as hm
-from hardmax.errors import OperatorError, ParameterError
+from hardmax.errors import FileFormatError, OperatorError, ParameterError
 
 pytestmark = pytest.mark.extras
 
@@ -150,6 +150,65 @@ def test_sizes_at_which_nothing_is_left_do_not_fit(tmp_path, tail, words):
             hm.audit_classes(path)
     else:
         assert hm.audit_classes(path).n_dead == 1
+
+
+@pytest.mark.parametrize("kind", ["INT8", "UINT8", "BOOL", "INT64"])
+def test_scores_made_integers_are_refused(tmp_path, kind):
+    """Truth values of scores tie all but zero, and integers of few bits wrap: then other classes are the largest."""
+    onnx = pytest.importorskip("onnx", reason="needs onnx, which is not installed")
+    cast = ("Cast", ["m"], "r", {"to": getattr(onnx.TensorProto, kind)})
+    back = ("Cast", ["r"], "f", {"to": onnx.TensorProto.FLOAT})
+    tail = [cast, back, ("ArgMax", ["f"], "y", {"axis": 1})]
+    with pytest.raises(OperatorError, match="a Cast to other numbers than floats"):
+        hm.audit_classes(_onnx(tmp_path / "m.onnx", ("n", 2), tail))
+    index = [("ArgMax", ["m"], "r", {"axis": 1}), ("Cast", ["r"], "y", {"to": onnx.TensorProto.INT32})]
+    assert hm.audit_classes(_onnx(tmp_path / "m.onnx", ("n", 2), index)).n_dead == 1
+
+
+def test_features_that_were_integers_are_not_bounded_by_what_stood_before(tmp_path):
+    onnx = pytest.importorskip("onnx", reason="needs onnx, which is not installed")
+    tail = [("Relu", ["x"], "a", {}), ("Cast", ["a"], "i", {"to": onnx.TensorProto.INT8}),
+            ("Cast", ["i"], "f", {"to": onnx.TensorProto.FLOAT}), ("MatMul", ["f", "W"], "y", {})]  # fmt: skip
+    path = _onnx(tmp_path / "m.onnx", ("n", 2), tail)
+    assert hm.audit_classes(path, layer="y", domain="auto").domain.kind == "all"
+
+
+def test_a_bias_without_axes_counts_for_every_class(tmp_path):
+    path = _onnx(tmp_path / "m.onnx", ("n", 2), [("Gemm", ["x", "W", np.float32(0.5)], "y", {})])
+    assert hm.audit_classes(path, layer="y").bias.tolist() == [0.5] * 4
+
+
+@pytest.mark.parametrize(
+    ("tail", "words"),
+    [
+        ([("Identity", ["y"], "r", {}), ("Identity", ["r"], "y", {})], "reads 'y', which is made after it"),
+        ([("Identity", ["m"], "y", {}), ("Softmax", ["m"], "y", {})], "makes 'y', which is there already"),
+        ([("Relu", ["m"], "W", {}), ("Identity", ["m"], "y", {})], "makes 'W', which is there already"),
+    ],
+)
+@pytest.mark.parametrize("layer", [None, "W"])
+def test_a_file_that_goes_round_in_a_circle_or_makes_a_tensor_twice_is_refused(tmp_path, tail, words, layer):
+    with pytest.raises(FileFormatError, match=words):
+        hm.audit_classes(_onnx(tmp_path / "m.onnx", ("n", 2), tail), layer=layer)
+
+
+@pytest.mark.parametrize("kind", ["name", "matrix in a convolution"])
+def test_files_that_no_runtime_takes_end_in_a_named_error(tmp_path, kind):
+    path = _onnx(tmp_path / "m.onnx", ("n", 2, "h", "w"), [("Relu", ["m"], "y", {})])
+    if kind == "name":
+        path.write_bytes(path.read_bytes().replace(b"Relu", b"R\xffl\xfe"))
+        for read in (hm.audit_classes, hm.read):
+            with pytest.raises(FileFormatError, match="a name that is no text"):
+                read(path)
+        return
+    onnx = pytest.importorskip("onnx", reason="needs onnx, which is not installed")
+    model = onnx.load(path)
+    for tensor in model.graph.initializer:
+        del tensor.dims[1:]
+        tensor.dims[0] = 8 if tensor.name == "W" else 4
+    onnx.save(model, path)
+    with pytest.raises(OperatorError, match="expected a linear layer before the output, got one through Relu"):
+        hm.audit_classes(path)
 
 
 # --- torch modules ----------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from hardmax.heads.capture.packages import following, to_numpy
 Projected: TypeAlias = "Callable[[str, Mapping[str, Any], Any], tuple[AttentionCall, Callable[[FloatArray], Any]]]"
 #: A score this low is a hidden key: models write it in the place of scores, and its weight is zero beside any other.
 _HIDDEN = -1e4
-_SCORES, _WEIGHTS = "_hardmax_scores", "_hardmax_weights"
+_SCORES, _WEIGHTS, _MIXED = "_hardmax_scores", "_hardmax_weights", "_hardmax_mixed"
 _Given = dict[str, Any]  # the arguments of a function by their names, in order
 
 
@@ -147,12 +147,33 @@ class Watcher:
         result = func(*args, **kwargs)
         if name in _RULES and not self._paused:
             rule, order = _RULES[name]
-            return rule(self, name, dict(zip(order, args, strict=False)) | dict(kwargs), result)
+            result = rule(self, name, dict(zip(order, args, strict=False)) | dict(kwargs), result)
+            if rule not in _ENDING:
+                self._mix(name, args, result)
+            return result
+        self._mix(name, args, result)
         changes = name == "__setitem__" or (name.endswith("_") and not name.startswith("__")) or name[:3] == "__i"
         if changes and args and hasattr(args[0], "__dict__"):  # what was known of the tensor is no longer so
             for known in (_SCORES, _WEIGHTS):
                 args[0].__dict__.pop(known, None)
         return result
+
+    def _mix(self, name: str, args: Any, result: Any) -> None:
+        """Scores that a step unknown here has changed, those of several heads together say, are still some: a softmax
+        of them is noticed, and one that is written out by exponentials too."""
+        is_known = isinstance(result, self.torch.Tensor) and getattr(result, _SCORES, None) is None
+        for given in args if is_known and result.is_floating_point() else ():
+            scores = getattr(given, _SCORES, None)
+            is_some = getattr(given, _MIXED, False) or (scores is not None and not self._is_of_weights(scores))
+            if is_some and result is not given and sorted(given.shape) == sorted(result.shape):
+                setattr(result, _MIXED, True)
+                if name in ("exp", "exp2"):
+                    self.untold.append(self.here)
+
+    def _is_of_weights(self, scores: _Scores) -> bool:
+        """Whether one factor is a parameter, or a view of one: then the product may be a layer."""
+        views = (getattr(part, "_base", None) for part in (scores.queries, scores.keys))
+        return scores.is_learnt or self._is_learnt(*views)
 
     def _product(self, name: str, given: _Given, result: Any) -> Any:
         left, right = [*given.values()][:2]
@@ -291,6 +312,8 @@ class Watcher:
 
     def _softmax(self, name: str, given: _Given, result: Any) -> Any:
         source, axis = given.get("input", given.get("self")), given.get("dim")
+        if getattr(source, _MIXED, False) and getattr(source, _SCORES, None) is None:
+            self.untold.append(self.here)
         if axis in (-1, result.dim() - 1) and result.dim() >= 2:
             scores = getattr(source, _SCORES, None)
             scores = None if scores is None or scores.blank is not None else scores
@@ -466,3 +489,5 @@ _RULES: dict[str, tuple[Callable[[Watcher, str, _Given, Any], Any], list[str]]] 
     )
     for name in names.split()
 }
+#: Behind these nothing is a score any more.
+_ENDING = (Watcher._product, Watcher._baddbmm, Watcher._einsum, Watcher._softmax, Watcher._attention, Watcher._whole)

@@ -16,6 +16,7 @@ from hardmax.networks.files.onnx.models import OnnxNode
 
 MOVES = {"Identity", "Cast", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Dropout", "Slice", "Gather",
          "GatherND", "Expand", "CastLike"}  # fmt: skip
+_FLOATS = (1, 10, 11, 16)  # float, float16, double, bfloat16
 #: Convex mixtures of vectors: what holds of each before, in a convex set, holds after.
 _MEANS = {"GlobalAveragePool", "ReduceMean"}
 #: Mixtures and selections of entries: what bounds each entry before bounds it after.
@@ -37,6 +38,11 @@ class Graph(Protocol):
     def constant(self, name: str) -> Array | None: ...
 
 
+def wraps(node: OnnxNode) -> bool:
+    """Whether a node may make large or negative numbers others: a Cast to integers or truth values, unlike rounding."""
+    return node.op == "CastLike" or (node.op == "Cast" and node.attributes.get("to") not in _FLOATS)
+
+
 def feature_domain(graph: Graph, layer: OnnxNode, name: str, axis: int) -> Bounded:
     """What bounds the features ``name`` of a layer, which stand along ``axis``."""
     padded = layer.op == "Conv" and (any(layer.attributes.get("pads", ())) or "auto_pad" in layer.attributes)
@@ -47,7 +53,7 @@ def _bounded(graph: Graph, name: str, axis: int | None, padded: bool, known: dic
     """``axis`` is that of the features, None where it is not known or entries were chosen one by one; where zeros are
     put around them (``padded``), these count among the features."""
     while (node := graph.maker.get(name)) is not None:
-        if node.op in MOVES or node.op in _AVERAGES:
+        if (node.op in MOVES and not wraps(node)) or node.op in _AVERAGES:
             name, axis, padded = node.inputs[0], _axis_before(graph, node, axis), padded or node.op == "AveragePool"
         elif node.op == "Concat":
             return _joined(graph, node, padded, known)

@@ -12,17 +12,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import frexp
+from math import frexp, prod
 from pathlib import Path
 
 import numpy as np
 
-from hardmax.errors import OperatorError, ParameterError, ShapeError
+from hardmax.errors import FileFormatError, OperatorError, ParameterError, ShapeError
 from hardmax.exactness import Array
 from hardmax.heads.classes.sources.head import ClassHead, arrays_head, listed_layers, padded
 from hardmax.heads.classes.sources.onnx_features import MOVES, feature_domain
 from hardmax.heads.classes.sources.onnx_tails import Dims, Tail, followed
 from hardmax.networks.files.onnx.models import OnnxModel, OnnxNode, element_type, inferred_shapes, parse_model
+from hardmax.networks.files.onnx.runtime import check_schema
 from hardmax.networks.files.opening import contents
 
 #: The order of scores is the same before and after: monotone functions of one entry, or of all entries alike.
@@ -54,11 +55,29 @@ class _Graph:
             for node in model.nodes
         ]
         self.maker: Mapping[str, OnnxNode] = {output: node for node in self.nodes for output in node.outputs}
+        self._check()
         self.users: dict[str, list[OnnxNode]] = {}
         for node in self.nodes:
             for name in node.inputs:
                 self.users.setdefault(name, []).append(node)
         self._constants: dict[str, Array | None] = dict(model.constants)
+
+    def _check(self) -> None:
+        """Refuse nodes that the standard does not allow, that go round in a circle, or that make a tensor again."""
+        made = set(self.model.constants)
+        for node in self.nodes:
+            if node.domain == "":
+                try:
+                    check_schema(node, self.opset)
+                except FileFormatError as error:
+                    raise FileFormatError(f"{node.where}: {error}") from None
+            later = next((name for name in node.inputs if name in self.maker and name not in made), None)
+            if later is not None:
+                raise FileFormatError(f"{node.where}: it reads {later!r:.60}, which is made after it; export it again")
+            again = next((name for name in node.outputs if name and name in made), None)
+            if again is not None:
+                raise FileFormatError(f"{node.where}: it makes {again!r:.60}, which is there already; export it again")
+            made.update(node.outputs)
 
     @cached_property
     def shapes(self) -> Mapping[str, Dims]:
@@ -115,7 +134,7 @@ class _Graph:
             if len(inputs) > 2 and inputs[2] and bias is None:
                 return None
             if bias is not None:
-                if bias.size not in (1, bias.shape[-1]) or bias.size > len(rows):
+                if bias.size not in (1, *bias.shape[-1:]) or bias.size > len(rows):
                     return None  # it differs from input to input
                 bias = np.broadcast_to(bias.reshape(-1).astype(np.float64) * beta, len(rows))
             if rows.dtype == np.float64 and not {abs(frexp(alpha)[0]), abs(frexp(beta)[0])} <= {0.5}:
@@ -124,7 +143,12 @@ class _Graph:
             return _Linear(node, inputs[0], inputs[1], rows, bias, inputs[2] if bias is not None else "")
         if node.op == "Conv":
             weights = self.constant(inputs[1])
-            if weights is None or int(np.prod(weights.shape[2:])) != 1 or node.attributes.get("group", 1) != 1:
+            if (
+                weights is None
+                or weights.ndim < 3
+                or prod(weights.shape[2:]) != 1
+                or node.attributes.get("group", 1) != 1
+            ):
                 return None
             bias = self.constant(inputs[2]) if len(inputs) > 2 and inputs[2] else None
             if len(inputs) > 2 and inputs[2] and bias is None:

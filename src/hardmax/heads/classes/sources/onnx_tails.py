@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from hardmax.errors import HardmaxError
 from hardmax.exactness import Array, FloatArray
-from hardmax.heads.classes.sources.onnx_features import MOVES
+from hardmax.heads.classes.sources.onnx_features import MOVES, wraps
 from hardmax.networks.files.onnx.models import OnnxNode
 from hardmax.networks.files.onnx.runtime import run_node
 
@@ -73,6 +73,8 @@ def followed(graph: Graph, outputs: Sequence[Dims], axis: int, n: int, nodes: Se
     # a Squeeze of all axes of one entry does what sizes tell it
     loose = any(node.op == "Squeeze" and len(node.inputs) < 2 and "axes" not in node.attributes for node in nodes)
     for dims in outputs:
+        if not -len(dims) <= axis < len(dims):
+            continue  # the file contradicts itself
         for sizes, names in _sizes(graph, dims, axis, n, nodes):
             try:
                 for turn in count():  # of several sizes that a Reshape may have, each may take what is left
@@ -181,7 +183,7 @@ class _Scores:
     def _step(self, node: OnnxNode) -> tuple[str, bool]:
         """What a node orders, takes or divides wrongly, and whether no scores of classes are left behind it."""
         if node.op in _SAME:
-            return "", False
+            return (f"a {node.op} to other numbers than floats" if wraps(node) else ""), False
         if node.op in MOVES:
             was_last = node.op == "Reshape" and self._is_ordered(_along(self.ids, -1))
             moved = self._moved(node)

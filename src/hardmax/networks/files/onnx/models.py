@@ -162,6 +162,7 @@ def parse_model(data: bytes, where: str, folder: Path | None = None, budget: Bud
         if not len(proto.graph.output) or proto.ir_version < 1:
             raise FileFormatError("it holds no graph with an output")
         outside = _OutsideTensors(folder, budget)
+        _check_names(proto)
         return OnnxModel(
             opset=_opset(proto, where),
             inputs=_inputs(onnx, proto.graph),
@@ -286,6 +287,18 @@ def inferred_shapes(data: bytes) -> dict[str, tuple[int | str | None, ...]]:
         graph = onnx.shape_inference.infer_shapes(proto, data_prop=True).graph
     entries = (*graph.input, *graph.value_info, *graph.output)
     return {entry.name: _dims(entry.type.tensor_type) for entry in entries if entry.type.tensor_type.HasField("shape")}
+
+
+def _check_names(proto: Any) -> None:
+    """Refuse names that are no text: protobuf gives such as bytes."""
+    graph = proto.graph
+    named = [*graph.node, *graph.initializer, *graph.input, *graph.output]
+    names = [*(one.name for one in named), *(word for one in proto.metadata_props for word in (one.key, one.value))]
+    for node in graph.node:
+        names += [node.op_type, node.domain, *node.input, *node.output, *(one.name for one in node.attribute)]
+    wrong = next((name for name in names if not isinstance(name, str)), None)
+    if wrong is not None:
+        raise FileFormatError(f"it has a name that is no text, {wrong!r:.60}")
 
 
 def _node(onnx: Any, node: Any, outside: _OutsideTensors) -> OnnxNode:
