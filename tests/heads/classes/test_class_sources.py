@@ -87,8 +87,8 @@ def test_swish_is_bounded_below_by_its_least_value(tmp_path):
 
 def test_gain_and_shift_of_a_normalisation_are_folded_into_the_rows(tmp_path):
     def build(h):
-        norm = h.make_node("LayerNormalization", ["x", "g", "s"], ["f"])
-        return [norm, *_tail(h, "f")], {**CONSTANTS, "g": np.float32([2, 4]), "s": np.float32([1, 0])}
+        norm = h.make_node("LayerNormalization", ["x", "g", "shift"], ["f"])
+        return [norm, *_tail(h, "f")], {**CONSTANTS, "g": np.float32([2, 4]), "shift": np.float32([1, 0])}
 
     audit = hm.audit_classes(_onnx(tmp_path / "m.onnx", build), domain="auto")
     np.testing.assert_array_equal(audit.weights, WEIGHTS * [2, 4])

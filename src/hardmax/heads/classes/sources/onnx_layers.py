@@ -68,7 +68,8 @@ class _Graph:
         for node in self.nodes:
             if node.domain == "":
                 try:
-                    check_schema(node, self.opset)
+                    with suppress(OperatorError):  # of a newer opset, or of none: it is nothing that is followed
+                        check_schema(node, self.opset)
                 except FileFormatError as error:
                     raise FileFormatError(f"{node.where}: {error}") from None
             later = next((name for name in node.inputs if name in self.maker and name not in made), None)

@@ -69,13 +69,16 @@ def followed(graph: Graph, outputs: Sequence[Dims], axis: int, n: int, nodes: Se
     """What ``nodes`` do with scores of ``n`` classes along ``axis``, of a shape that ``outputs`` lists all ranks of."""
     if not nodes:
         return Tail()
-    tails = []
+    tails, spent = [], 0
     # a Squeeze of all axes of one entry does what sizes tell it
     loose = any(node.op == "Squeeze" and len(node.inputs) < 2 and "axes" not in node.attributes for node in nodes)
     for dims in outputs:
         if not -len(dims) <= axis < len(dims):
             continue  # the file contradicts itself
         for sizes, names in _sizes(graph, dims, axis, n, nodes):
+            if spent > _MOST_SCORES:
+                return Tail(f"more sizes than can be tried, since {nodes[0].inputs[0]!r} has no shape")
+            spent += prod(sizes)
             try:
                 for turn in count():  # of several sizes that a Reshape may have, each may take what is left
                     scores = _Scores(graph, names, n, axis, sizes, turn)
