@@ -296,6 +296,8 @@ def _check_names(proto: Any) -> None:
     names = [*(one.name for one in named), *(word for one in proto.metadata_props for word in (one.key, one.value))]
     for node in graph.node:
         names += [node.op_type, node.domain, *node.input, *node.output, *(one.name for one in node.attribute)]
+    shaped = (*graph.input, *graph.output, *graph.value_info)
+    names += [dim.dim_param for entry in shaped for dim in entry.type.tensor_type.shape.dim]
     wrong = next((name for name in names if not isinstance(name, str)), None)
     if wrong is not None:
         raise FileFormatError(f"it has a name that is no text, {wrong!r:.60}")
