@@ -197,8 +197,8 @@ def test_a_corner_on_a_facet_of_a_repeated_option_is_said_to_lie_there():
     assert Subject(cells, False).settled.corners[cell]
     incidence[apex, 0] &= ~(np.uint64(1) << np.uint64(facet - first))
     for name in (4, 5):
-        walls[facet] = name
-        assert not Subject(copied(cells, walls=walls, incidence=incidence), False).settled.corners[cell], name
+        named = np.where(np.arange(len(walls)) == facet, name, walls)
+        assert not Subject(copied(cells, walls=named, incidence=incidence), False).settled.corners[cell], name
 
 
 def test_options_of_another_vector_imply_nothing():

@@ -192,6 +192,23 @@ def test_what_orders_something_else_than_the_classes_is_refused(tmp_path, dims, 
         hm.audit_classes(_onnx(tmp_path / "m.onnx", build, dims=dims))
 
 
+@pytest.mark.parametrize("n", [3, 6625])
+def test_scores_of_any_rank_are_those_that_what_follows_can_take(tmp_path, n):
+    """PP-OCRv4: scores whose rank no file tells, and an old softmax from their third axis on, so that they have three."""
+    weights = np.arange(2.0 * n).reshape(n, 2).astype(np.float32)
+
+    def build(h):
+        return [
+            h.make_node("MatMul", ["x", "W"], ["m"]),
+            h.make_node("Add", ["m", "b"], ["s"]),
+            h.make_node("Softmax", ["s"], ["y"], axis=2),
+        ], {"W": weights.T.copy(), "b": weights[:, 0].copy()}
+
+    head = read_head(_onnx(tmp_path / "m.onnx", build, dims=None, opset=12), None, None, None)
+    np.testing.assert_array_equal(head.weights, weights)
+    np.testing.assert_array_equal(head.bias, weights[:, 0])
+
+
 SCORES = {
     "rows": (lambda h: [h.make_node("MatMul", ["x", "W"], ["m"])], {"W": WEIGHTS.T.copy()}),
     "columns": (lambda h: [h.make_node("MatMul", ["V", "x"], ["m"])], {"V": WEIGHTS}),
@@ -206,6 +223,8 @@ SCORES = {
         ("picture", (1, 2, 4, 3), 17, [("Reshape", {}, np.int64([1, 3, -1])), ("ArgMax", {"axis": 1})], ""),
         ("picture", ("n", 2, 4, 3), 17, [("Reshape", {}, np.int64([0, 0, -1])), ("ArgMax", {"axis": 1})], ""),
         ("picture", (1, 2, 4, 3), 12, [("Softmax", {"axis": -1})], "Softmax along another axis"),
+        ("rows", None, 12, [("Softmax", {"axis": 2})], ""),  # so no scores of two axes
+        ("rows", None, 17, [("Softmax", {"axis": 2})], "as far as the file tells"),  # along the third of four, say
         ("rows", (1, 1, 2), 17, [("Reshape", {}, np.int64([0, 3, -1]))], "a Reshape that divides"),
         ("rows", ("n", 2), 17, [("Add", {}, np.float32([[[1.0]]])), ("ArgMax", {"axis": 1})], "along another axis"),
         ("rows", ("n", 2), 17, [("Add", {}, np.float32([[[1.0]]])), ("ArgMax", {"axis": 2})], ""),

@@ -50,6 +50,10 @@ class Graph(Protocol):
     def constant(self, name: str) -> Array | None: ...
 
 
+class _RankError(HardmaxError):
+    """An axis that scores of this rank do not have."""
+
+
 @dataclass(frozen=True, eq=False)
 class Tail:
     """What became of the scores.
@@ -69,12 +73,13 @@ def followed(graph: Graph, outputs: Sequence[Dims], axis: int, n: int, nodes: Se
     """What ``nodes`` do with scores of ``n`` classes along ``axis``, of a shape that ``outputs`` lists all ranks of."""
     if not nodes:
         return Tail()
-    tails, spent = [], 0
+    tails, spent, is_open = [], 0, False
     # a Squeeze of all axes of one entry does what sizes tell it
     loose = any(node.op == "Squeeze" and len(node.inputs) < 2 and "axes" not in node.attributes for node in nodes)
     for dims in outputs:
         if not -len(dims) <= axis < len(dims):
             continue  # the file contradicts itself
+        is_open = loose
         for sizes, names in _sizes(graph, dims, axis, n, nodes):
             if spent > _MOST_SCORES:
                 return Tail(f"more sizes than can be tried, since {nodes[0].inputs[0]!r} has no shape")
@@ -85,17 +90,21 @@ def followed(graph: Graph, outputs: Sequence[Dims], axis: int, n: int, nodes: Se
                     tails.append(scores.through(nodes))
                     if turn + 1 >= scores.turns:
                         break
-            except HardmaxError:  # these sizes do not fit: all that do have to agree
-                loose = True
+            except _RankError:
+                if loose:
+                    continue
+                break  # whatever the sizes
+            except HardmaxError:  # these sizes do not fit: all of this rank that do have to agree
+                is_open = True
                 continue
-            if not loose:
+            if not is_open:
                 break
     if not tails:
         return Tail("operations that do not fit its sizes")
     doubtful = next((tail for tail in tails if tail.stray or tail.shifted), tails[0])
     if not doubtful.stray or all(tail.stray == doubtful.stray for tail in tails):
         return doubtful
-    unknown = f", as far as the file tells: {nodes[0].inputs[0]!r} has no {'shape' if loose else 'rank'}"
+    unknown = f", as far as the file tells: {nodes[0].inputs[0]!r} has no {'shape' if is_open else 'rank'}"
     return replace(doubtful, stray=doubtful.stray + unknown)
 
 
@@ -337,10 +346,8 @@ class _Scores:
         if self.graph.opset >= 13:
             return _along(self.ids, int(node.attributes.get("axis", -1)))
         axis = int(node.attributes.get("axis", 1))
-        axis = axis + self.ids.ndim if axis < 0 else axis
-        if axis != self.ids.ndim:  # behind the last axis each score stands alone
-            _check_axis(self.ids, axis)
-        return self.ids.reshape(prod(self.ids.shape[:axis]), -1)
+        _check_axis(self.ids, axis)
+        return self.ids.reshape(prod(self.ids.shape[: axis % self.ids.ndim]), -1)
 
     def _classes(self, ids: Ids) -> Ids:
         return np.asarray(ids // self.inner % self.n)
@@ -380,4 +387,4 @@ def _along(ids: Ids, axis: int) -> Ids:
 
 def _check_axis(ids: Ids, axis: int) -> None:
     if not -ids.ndim <= axis < ids.ndim:
-        raise HardmaxError(f"axis {axis} of {ids.ndim}")
+        raise _RankError(f"axis {axis} of {ids.ndim}")
