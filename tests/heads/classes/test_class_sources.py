@@ -194,7 +194,7 @@ def test_what_orders_something_else_than_the_classes_is_refused(tmp_path, dims, 
 
 @pytest.mark.parametrize("n", [3, 6625])
 def test_scores_of_any_rank_are_those_that_what_follows_can_take(tmp_path, n):
-    """PP-OCRv4: scores whose rank no file tells, and an old softmax from their third axis on, so that they have three."""
+    """PP-OCRv4: scores whose rank no file tells, and an old softmax from their third axis on: they have three."""
     weights = np.arange(2.0 * n).reshape(n, 2).astype(np.float32)
 
     def build(h):
