@@ -90,7 +90,7 @@ def verify(cells: CellComplex, *, thorough: bool = False) -> Verification:
     >>> cells = enumerate_cells(net, Box([-1, -1], [1, 1]))
     >>> verify(cells).ok
     True
-    >>> cells.labels[1] = cells.labels[0]
+    >>> cells.labels = cells.labels[[0, 0]]
     >>> [check.name for check in verify(cells).checks if not check.passed][:2]
     ['labels', 'interior points']
     """
