@@ -7,6 +7,7 @@ that where they become public (``views.late``), and the classes of what they ret
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from functools import cached_property, wraps
 from inspect import isclass, isfunction
 from typing import Any
@@ -19,6 +20,7 @@ _OPERATORS = {
     *("__truediv__", "__rtruediv__", "__pow__"),
 }
 _calm: dict[Any, Any] = {}  # what was given -> what stands for it
+_is_quiet = ContextVar("_is_quiet", default=False)  # within such a function: what it calls need not ask again
 
 
 def undisturbed(thing: Any) -> Any:
@@ -52,8 +54,15 @@ def _is_ours(kind: type) -> bool:
 def _quiet(function: Any) -> Any:
     @wraps(function)
     def asked(*args: Any, **options: Any) -> Any:
-        with np.errstate(under="ignore"):
+        if _is_quiet.get():
             answer = function(*args, **options)
+        else:
+            before = _is_quiet.set(True)
+            try:
+                with np.errstate(under="ignore"):
+                    answer = function(*args, **options)
+            finally:
+                _is_quiet.reset(before)
         if type(answer) not in _calm:
             undisturbed(type(answer))
         return answer

@@ -139,36 +139,33 @@ def test_chunks_that_threads_share_keep_the_order_of_cells(dim, width, size, mon
         assert alone.n_settled or dim == 3
 
 
+class _Greedy(enumeration._Threads):
+    """One thread that takes from the end of whatever it is about to cut, as if it were another."""
+
+    def show(self, chunk):
+        waiting = super().show(chunk)
+        self._stack += filter(None, [self._taken_from_another() for _ in range(len(chunk) % 4)])
+        return waiting
+
+
 @pytest.mark.parametrize("kind", ["box", "space"])
-def test_a_paused_engine_hands_over_what_is_left(kind):
-    net = _wide(2, 48, 0)
-    domain = hm.Box([-1.5, -1.5], [1.0, 1.0]) if kind == "box" else hm.Space(2)
-    run = enumeration.Enumeration(net.graph, domain, engine_for(domain, True), True)
-    first = run._opened(run._children(run._opened(run.start()))[0])
-    stage, guards, n = run.program.stages[1], run._guards(first), len(first)
-    whole = run.engine.cut(first.pieces, guards, stage)
-    total, doubtful, n_counted = run.engine.count(first.pieces, guards, stage)
-    assert n_counted == n > 100 and total == len(whole.labels)
-    for least, n_done in ((1, 1), (n - 1, 1), (n, n)):
-        run.engine.paused[0] = least
-        part = run.engine.cut(first.pieces, guards, stage)
-        count = run.engine.count(first.pieces, guards, stage)
-        assert part.n_done == count[2] == n_done
-        assert count[0] == len(part.labels) == (whole.parents < n_done).sum()
-        assert np.array_equal(part.doubtful, doubtful[doubtful < n_done])
-    run.engine.paused[0] = 1
-    chunks, labels, cells = [first], [], 0
-    while chunks:
-        children, batch = run.step_cells(chunks.pop())
-        chunks += reversed(children)
-        labels += [] if batch is None else batch.labels.tolist()
-    assert labels == hm.enumerate_cells(net, domain).labels.tolist()
-    chunks = [first]
-    while chunks:
-        children, found = run.step_count(chunks.pop())
-        chunks += children
-        cells += found[0]
-    assert cells == len(labels)
+def test_pieces_that_others_take_are_cut_once_and_stand_behind(kind, monkeypatch):
+    monkeypatch.setattr(enumeration, "_FEWEST_SHARED", 1)
+    monkeypatch.setattr(enumeration, "_WORTH_A_THREAD", 0.0)
+    monkeypatch.setattr(enumeration, "_Threads", _Greedy)
+    for seed in range(3):
+        net = _wide(2, 48, seed)
+        domain = hm.Box([-1.5, -1.5], [1.0, 1.0]) if kind == "box" else hm.Space(2)
+        alone = hm.enumerate_cells(net, domain)
+        run = enumeration.Enumeration(net.graph, domain, engine_for(domain, True), True)
+        batches = list(run.cells(2))
+        assert any(number >= 1 << 40 for batch in batches for number in batch.path)  # some were taken
+        batches.sort(key=lambda batch: batch.path)
+        assert np.array_equal(np.concatenate([batch.labels for batch in batches]), alone.labels)
+        found = list(run.count(2))
+        for parts in ([(len(batch), batch.share) for batch in batches], found):
+            numbers, shares = zip(*parts, strict=True)
+            assert sum(numbers) == alone.n_cells and sum(shares) == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("in_helper", [False, True])

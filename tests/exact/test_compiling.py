@@ -6,6 +6,7 @@ import pickle
 import signal
 import subprocess
 import sys
+import threading
 import warnings
 from contextlib import suppress
 from itertools import product
@@ -233,3 +234,32 @@ def test_a_borrowing_function_that_hands_on_an_array_is_refused():
     """Its caller would count the array down, though nobody counted it up."""
     with pytest.raises(Exception, match="array"):
         compiling.kernel(_sum_of_first_row, cache=False)(np.ones((2, 2)))
+
+
+@compiling.kernel(cache=False, nogil=True)
+def _marked(shared, marks):
+    """Mark what is taken from the front, and put every third back once before."""
+    seen, piece = -1, compiling.take_first(shared)
+    while piece >= 0:
+        if piece % 3 == 0 and piece != seen:
+            seen = piece
+            compiling.put_back(shared)
+        else:
+            marks[piece] += 1
+        piece = compiling.take_first(shared)
+
+
+def test_what_threads_share_is_taken_once():
+    for n in [0, 1, 2, 7] + 60 * [30_000]:
+        shared, marks, others = np.array([n]), np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
+        front = threading.Thread(target=_marked, args=(shared, marks))
+        front.start()
+        while front.is_alive():
+            first, last = compiling.take_end(shared, 1 + n // 2)  # one at a time
+            others[first:last] += 1
+        front.join()
+        assert np.array_equal(marks + others, np.ones(n)), n
+    assert divmod(shared[0], 1 << 32) == (marks.sum(), marks.sum()) and others.any()
+    assert [compiling.take_end(np.array([10 << 32 | 15]), parts) for parts in (1, 2, 5, 9)] == [
+        (10, 15), (12, 15), (14, 15), (14, 15),
+    ]  # fmt: skip

@@ -14,6 +14,7 @@ import threading
 from _thread import start_new_thread
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from contextvars import copy_context
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from math import comb, prod
@@ -24,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.cells.domains import Domain
-from hardmax.cells.engines.contract import Engine, inward_row
+from hardmax.cells.engines.contract import Engine, in_range, inward_row, new_range
 from hardmax.cells.interrupts import interruptible, poll
 from hardmax.cells.polytopes import ROOT_BIT, Cut, Polytopes, split_wall
 from hardmax.errors import PrecisionError
@@ -56,6 +57,8 @@ _FEWEST_CORNERS = 1 << 16
 _WORTH_A_THREAD = 3e-4
 _USUAL_PACE = 1e-5
 _FEWEST_SHARED = 4
+#: Parts that others take from a chunk's end are numbered from here on, behind all parts that its owner makes.
+_PARTS_OF_OTHERS = 1 << 40
 #: Corners of the children that are cut together, before the last stage: room for them is then used again and again.
 _CORNERS_AT_ONCE = 1 << 17
 #: Bytes that glibc is taught to keep (``_keep_memory``); from 32 MiB on it learns nothing.
@@ -260,15 +263,26 @@ def slice_program(graph: Graph, origin: NDArray[Any], basis: NDArray[Any], arith
     return SliceProgram(graph, origin, basis, arithmetic)
 
 
+@dataclass(eq=False)
+class _Shown:
+    """A chunk that somebody works through from its front, and from whose end others may take pieces meanwhile."""
+
+    chunk: Chunk
+    waiting: IntArray
+    began: float
+
+
 class _Threads(Generic[_Result]):
     """The depth-first loop shared by threads; kernels and matrix products release the interpreter lock.
 
-    The caller's thread works too. Others are started when chunks wait and end when none does: a thread that sleeps
-    wakes up on the processor of whoever calls it, and waits there for the call to end, while a new one begins at once.
+    The caller's thread works too. Others are started when there is something to do and end when there is nothing: a
+    thread that sleeps wakes up on the processor of whoever calls it, and waits there for the call to end, while a new
+    one begins at once.
     """
 
     def __init__(self, stack: list[Chunk], step: _Step[_Result], run: Enumeration, workers: int) -> None:
         self._stack, self._step, self._run, self._workers = stack, step, run, workers
+        self._shown: list[_Shown] = []
         self._pace = _USUAL_PACE
         self._turn = threading.Condition()
         self._results: list[_Result] = []
@@ -284,7 +298,7 @@ class _Threads(Generic[_Result]):
                     chunk, ready = self._next()
                     yield from ready
                     if chunk is not None:
-                        children, result = self._timed(chunk)
+                        children, result = self._step(chunk)
                         self._put(children)
                         if result is not None:
                             yield result
@@ -299,6 +313,27 @@ class _Threads(Generic[_Result]):
                     while self._n_helpers:
                         self._turn.wait()
 
+    def show(self, chunk: Chunk) -> IntArray:
+        """The range of a chunk's pieces: whoever has nothing to do may take from its end until it is withdrawn."""
+        shown = _Shown(chunk, new_range(len(chunk)), perf_counter())
+        with self._turn:
+            self._shown.append(shown)
+            if self._n_waiting(shown):
+                self._call()
+        return shown.waiting
+
+    def withdraw(self, waiting: IntArray) -> int:
+        """Show a range no longer; the end of what nobody else took of it."""
+        from hardmax.exact.compiling import take_end
+
+        with self._turn:
+            index = next(k for k, shown in enumerate(self._shown) if shown.waiting is waiting)
+            shown = self._shown.pop(index)
+        n_done, end = take_end(waiting, 1)
+        if self._is_last(shown.chunk) and n_done:
+            self._pace = (perf_counter() - shown.began) / n_done
+        return int(end)
+
     def _is_done(self) -> bool:
         with self._turn:
             return not (self._stack or self._n_helpers or self._results)
@@ -306,26 +341,46 @@ class _Threads(Generic[_Result]):
     def _next(self) -> tuple[Chunk | None, list[_Result]]:
         """A chunk for the caller's thread, and what others have found; neither comes only after a while."""
         with self._turn:
-            if not self._stack and not self._results and self._n_helpers and not self._stop:
+            chunk = self._taken()
+            if chunk is None and not self._results and self._n_helpers and not self._stop:
                 self._is_waiting = True
-                self._ask()
                 self._turn.wait(_GLANCE)
                 self._is_waiting = False
+                chunk = self._taken()
             ready, self._results = self._results, []
             self._turn.notify_all()  # who waited for room
-            return self._taken(), ready
+            return chunk, ready
 
     def _taken(self) -> Chunk | None:
-        """The newest chunk, or a half of it where none is left for others; for whoever has the turn."""
-        if self._stop or not self._stack:
+        """The newest chunk, a half of it where none is left for others, or pieces that another thread has not begun.
+
+        For whoever has the turn.
+        """
+        if self._stop:
             return None
+        if not self._stack:
+            return self._taken_from_another()
         chunk = self._stack.pop()
         if self._is_wanted() and len(chunk) >= 2 * self._fewest(chunk) and not self._run.is_finished(chunk):
             chunk, rest = chunk.halves()
             self._stack.append(rest)
             self._call()
-        self._ask()
         return chunk
+
+    def _taken_from_another(self) -> Chunk | None:
+        """The last half of the pieces that some thread has not begun, where most are left."""
+        from hardmax.exact.compiling import take_end
+
+        shown = max(self._shown, key=self._n_waiting, default=None)
+        if shown is None or not self._n_waiting(shown):
+            return None
+        first, last = take_end(shown.waiting, 2)
+        return shown.chunk.part(first, last, _PARTS_OF_OTHERS + first) if last > first else None
+
+    def _n_waiting(self, shown: _Shown) -> int:
+        """How many of a chunk's pieces nobody has begun; none where a half is not worth handing over."""
+        first, last = in_range(shown.waiting)
+        return last - first if last - first >= 2 * self._fewest(shown.chunk) else 0
 
     def _is_wanted(self) -> bool:
         """Whether somebody has nothing to do."""
@@ -333,48 +388,32 @@ class _Threads(Generic[_Result]):
 
     def _fewest(self, chunk: Chunk) -> int:
         """Pieces of a chunk that are worth handing over."""
-        return self._least() if self._is_last(chunk) else _FEWEST_SHARED
+        return 1 + int(_WORTH_A_THREAD / self._pace) if self._is_last(chunk) else _FEWEST_SHARED
 
     def _is_last(self, chunk: Chunk) -> bool:
         return chunk.stage == self._run.program.n_stages - 1
-
-    def _least(self) -> int:
-        """Pieces of the last stage that are worth handing over."""
-        return 1 + int(_WORTH_A_THREAD / self._pace)
-
-    def _ask(self) -> None:
-        """Whoever cuts stops at the next piece, and hands over the others, where somebody has nothing to do."""
-        self._run.engine.paused[0] = self._least() if self._is_wanted() else 0
-
-    def _timed(self, chunk: Chunk) -> tuple[list[Chunk], _Result | None]:
-        began = perf_counter()
-        children, result = self._step(chunk)
-        if self._is_last(chunk):
-            n_left = sum(len(child) for child in children if child.stage == chunk.stage)
-            self._pace = (perf_counter() - began) / max(1, len(chunk) - n_left)
-        return children, result
 
     def _put(self, children: list[Chunk]) -> None:
         with self._turn:
             self._stack.extend(reversed(children))
             if len(children) > 1:
                 self._call()
-            self._ask()
 
     def _call(self) -> None:
-        """Somebody for the chunks that wait."""
+        """Somebody for what waits."""
         if self._is_waiting:
             self._turn.notify_all()
-        while self._n_helpers < min(self._workers - 1, len(self._stack)) and not self._stop:
+        wanted = len(self._stack) + sum(self._n_waiting(shown) > 0 for shown in self._shown)
+        while self._n_helpers < min(self._workers - 1, wanted) and not self._stop:
             try:
-                start_new_thread(self._help, ())
+                start_new_thread(copy_context().run, (self._help,))
             except RuntimeError:  # the system has no more threads to give: those there are do it
                 self._workers = self._n_helpers + 1
                 return
             self._n_helpers += 1  # before it can look: it waits for the turn
 
     def _help(self) -> None:
-        """Work until no chunk waits."""
+        """Work until nothing is left to take."""
         while True:
             with self._turn:
                 while len(self._results) >= 4 * self._workers and not self._stop:
@@ -382,11 +421,10 @@ class _Threads(Generic[_Result]):
                 chunk = self._taken()
                 if chunk is None:
                     self._n_helpers -= 1
-                    self._ask()
                     self._turn.notify_all()
                     return
             try:
-                children, result = self._timed(chunk)
+                children, result = self._step(chunk)
             except BaseException as error:  # handed to the caller's thread, which raises it
                 with self._turn:
                     self._failure, self._stop = error, True
@@ -416,6 +454,7 @@ class Enumeration:
         self._graph, self._domain = graph, domain
         self._settling = threading.Lock()
         self._workers = 1
+        self._threads: _Threads[Any] | None = None  # who may take pieces of what is being cut
         self.n_settled = 0
         plan, terms = Plan.of(graph), domain.dim + (2 if domain.dim == 1 else 1)
         self._chunk = max(1, min(_MOST_CHILDREN, _CHUNK_NUMBERS // (terms * plan.widest)))
@@ -502,11 +541,12 @@ class Enumeration:
         if self._next_part(chunk, whole) < whole.n_choices:
             return self._children(chunk), None
         stage = whole.part(chunk.n_decided, whole.n_choices)
-        total, doubtful, n_done = self.engine.count(chunk.pieces, self._guards(chunk), stage)
+        waiting = self._shown(chunk)
+        total, doubtful, n_done = self.engine.count(chunk.pieces, self._guards(chunk), stage, waiting)
+        self._end(chunk, waiting)
         for index in doubtful:
             total += len(self._settled(chunk, int(index), stage)[0])
-        rest = [chunk.part(n_done, len(chunk), 0)] if n_done < len(chunk) else []
-        return rest, (total, chunk.share * n_done / len(chunk))
+        return [], (total, chunk.share * n_done / len(chunk))
 
     def share(self, workers: int, most_children: int = _MOST_CHILDREN) -> None:
         """Cut so that the first chunks can be divided among so many workers, and so many children at once."""
@@ -517,6 +557,7 @@ class Enumeration:
         """Depth first: the newest chunk is opened next, by whichever worker is free."""
         _keep_memory()
         self.share(workers)
+        self._threads = None
         stack = [first or self.start()]
         if workers == 1:
             while stack:
@@ -526,7 +567,16 @@ class Enumeration:
                 if result is not None:
                     yield result
             return
-        yield from _Threads(stack, step, self, workers).results()
+        threads = self._threads = _Threads(stack, step, self, workers)
+        yield from threads.results()
+
+    def _shown(self, chunk: Chunk) -> IntArray | None:
+        """The range of a chunk's pieces, where other threads may take some."""
+        return self._threads.show(chunk) if self._threads is not None and self.engine.is_shared else None
+
+    def _end(self, chunk: Chunk, waiting: IntArray | None) -> int:
+        """The end of those that no other thread took; none is taken from now on."""
+        return len(chunk) if waiting is None or self._threads is None else self._threads.withdraw(waiting)
 
     def _opened(self, chunk: Chunk) -> Chunk:
         """The chunk with the state of its own pieces instead of their parents'."""
@@ -544,7 +594,9 @@ class Enumeration:
         stage = whole.part(chunk.n_decided, n_decided)
         at_once = _MOST_CORNERS if stage.is_last else _CORNERS_AT_ONCE
         most = min(self._most_children, self._room_for(chunk.pieces, at_once))
-        cut = self.engine.cut(chunk.pieces, self._guards(chunk), stage, most)
+        waiting = self._shown(chunk)
+        cut = self.engine.cut(chunk.pieces, self._guards(chunk), stage, most, waiting)
+        end = self._end(chunk, waiting)
         parents, stage_labels, pieces = self._with_settled(chunk, cut, stage)
         complete = chunk.labels.take(parents, axis=0)
         complete[:, stage.label_columns] = stage_labels
@@ -553,8 +605,8 @@ class Enumeration:
             complete[:, copies] = complete[:, sources]
         is_whole = stage.n_choices == whole.n_choices
         following: list[Chunk] = []
-        is_part = 0 <= cut.n_done < len(chunk)  # the engine stopped for room: the rest of the chunk waits its turn
-        done = chunk.share * (cut.n_done / len(chunk) if is_part else 1.0)
+        n_done = end if cut.n_done < 0 else cut.n_done
+        done = chunk.share * n_done / len(chunk)
         step = self._batch if stage.is_last else min(self._chunk, self._room_for(pieces, _CORNERS_AT_ONCE))
         for first in range(0, len(parents), step):
             last = min(first + step, len(parents))
@@ -568,17 +620,17 @@ class Enumeration:
             else:
                 owners = ancestors if chunk.rows is None else chunk.rows[ancestors]
                 following.append(Chunk(path, state, owners, labels, taken, 0, chosen, share))
-        if is_part:
-            rest = chunk.part(cut.n_done, len(chunk), len(following))
-            following += rest.halves() if self.engine.paused[0] and len(rest) > 1 else [rest]
+        if n_done < end:  # the engine stopped for room: the rest waits its turn
+            following.append(chunk.part(n_done, end, len(following)))
         return following
 
     def _guards(self, chunk: Chunk) -> Guards:
         """The guards of the chunk's stage, with the ReLUs that they are sums of where a domain is unbounded."""
         guards, columns = self.program.guards(chunk.state), self.program.sources[chunk.state.stage]
         if chunk.rows is not None:
-            error = None if guards.error is None else guards.error[chunk.rows]
-            guards = replace(guards, coefficients=guards.coefficients[chunk.rows], error=error)
+            rows = as_slice(chunk.rows)
+            error = None if guards.error is None else guards.error[rows]
+            guards = replace(guards, coefficients=guards.coefficients[rows], error=error)
         if self._domain.is_bounded or columns is None:
             return guards
         return replace(guards, sources=(columns, chunk.labels[:, as_slice(columns)] == 1))
@@ -588,7 +640,7 @@ class Enumeration:
         end = self.part_end(stage, chunk.n_decided, chunk.pieces)
         if self._workers == 1 or len(chunk) >= 4 * self._workers or stage.n_choices - chunk.n_decided < 16:
             return end
-        if stage.has_twins or not self.engine.shares_stages:
+        if stage.has_twins or not self.engine.is_shared:
             return end
         return min(end, chunk.n_decided + max(8, chunk.n_decided))
 

@@ -102,6 +102,20 @@ def _copy_four(typing_context: Any, to: Any, place: Any, source: Any, other: Any
 copy_four: Any = intrinsic(_copy_four)
 
 
+def _exchange(typing_context: Any, shared: Any, seen: Any, wanted: Any) -> Any:
+    """Let the first integer of an array be ``wanted`` if it is ``seen``, in one step for all threads; what it was."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        table = context.make_array(signature.args[0])(context, builder, arguments[0])
+        found = builder.cmpxchg(table.data, arguments[1], arguments[2], "seq_cst", "seq_cst")
+        return builder.extract_value(found, 0)
+
+    return types.int64(shared, types.int64, types.int64), generate
+
+
+exchange: Any = intrinsic(_exchange)
+
+
 def _plain(function: Any, **options: Any) -> Any:
     """The function compiled once a combination of argument types, whatever constants it is called with.
 
@@ -296,3 +310,44 @@ class _NotKept(NullCache):
 
     def save_overload(self, signature: Any, data: Any) -> None:
         notices.not_kept("neither the package's folder nor the user's cache folder can be written")
+
+
+# --- ranges that threads share ------------------------------------------------------------------------
+
+# One thread works through a range from its front, others take from its end, and neither waits. It is one integer in
+# memory, ``next << 32 | end``, changed in single steps: nothing is taken twice, and nothing is left out.
+
+
+@borrowing(nogil=True)
+def take_first(shared: Any) -> Any:
+    """Take the first that waits, or -1 where none does."""
+    seen = shared[0]
+    while seen >> 32 < seen & 0xFFFFFFFF:
+        found = exchange(shared, seen, seen + (1 << 32))
+        if found == seen:
+            return seen >> 32
+        seen = found
+    return -1
+
+
+@borrowing(nogil=True)
+def put_back(shared: Any) -> Any:
+    """Let what was taken first wait again; for the one thread that takes from the front."""
+    seen = shared[0]
+    found = exchange(shared, seen, seen - (1 << 32))
+    while found != seen:
+        seen = found
+        found = exchange(shared, seen, seen - (1 << 32))
+
+
+@kernel(nogil=True)
+def take_end(shared: Any, parts: Any) -> Any:
+    """Take from the end one of so many parts of what waits, rounded up: (first, last)."""
+    seen = shared[0]
+    while True:
+        last = seen & 0xFFFFFFFF
+        n = (last - (seen >> 32) + parts - 1) // parts
+        found = exchange(shared, seen, seen - n)
+        if found == seen:
+            return last - n, last
+        seen = found

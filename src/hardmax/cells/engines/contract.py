@@ -26,20 +26,26 @@ class Engine(Protocol):
 
     dim: int
     only_relus: bool  # whether no stage has an argmax: smaller kernels are compiled then
-    shares_stages: bool  # whether threads may cut a wide stage some choices at a time
-    paused: IntArray  # (1,) where other threads set it, work stops at a piece behind which so many wait; 0: it goes on
+    is_shared: bool  # whether threads may share a stage: its pieces, and the choices of a wide one
 
     def root(self) -> Polytopes:
         """The whole domain as one piece."""
         ...
 
-    def cut(self, pieces: Polytopes, guards: Guards, stage: Stage, limit: int = ...) -> Cut:
-        """The children of pieces, in the order of their parents; at most about ``limit`` of them."""
+    def cut(
+        self, pieces: Polytopes, guards: Guards, stage: Stage, limit: int = ..., waiting: IntArray | None = None
+    ) -> Cut:
+        """The children of pieces, in the order of their parents; at most about ``limit`` of them.
+
+        ``waiting``: the range of the pieces (``new_range``), from whose end other threads may take some meanwhile.
+        """
         ...
 
-    def count(self, pieces: Polytopes, guards: Guards, stage: Stage) -> tuple[int, IntArray, int]:
+    def count(
+        self, pieces: Polytopes, guards: Guards, stage: Stage, waiting: IntArray | None = None
+    ) -> tuple[int, IntArray, int]:
         """How many children ``cut`` would give, without making them, the pieces that are doubtful, and how many are
-        done: all, unless the engine is paused.
+        done: all but those that other threads took.
         """
         ...
 
@@ -53,17 +59,39 @@ class Engine(Protocol):
 class BatchEngine:
     """An engine whose kernel cuts and counts in the same way: ``_run`` says what came of a batch, and of how many."""
 
-    def cut(self, pieces: Polytopes, guards: Guards, stage: Stage, limit: int = 1 << 62) -> Cut:
+    def cut(
+        self, pieces: Polytopes, guards: Guards, stage: Stage, limit: int = 1 << 62, waiting: IntArray | None = None
+    ) -> Cut:
         """The children of a batch of pieces; stops after about ``limit`` children (see ``Cut.n_done``)."""
-        return self._run(pieces, guards, stage, limit, count_only=False)[0]
+        shared = new_range(len(pieces)) if waiting is None else waiting
+        return self._run(pieces, guards, stage, shared, (limit, False))[0]
 
-    def count(self, pieces: Polytopes, guards: Guards, stage: Stage) -> tuple[int, IntArray, int]:
+    def count(
+        self, pieces: Polytopes, guards: Guards, stage: Stage, waiting: IntArray | None = None
+    ) -> tuple[int, IntArray, int]:
         """How many children the pieces have together, which are doubtful (not counted), and how many are done."""
-        result, n_children = self._run(pieces, guards, stage, 1 << 62, count_only=True)
+        shared = new_range(len(pieces)) if waiting is None else waiting
+        result, n_children = self._run(pieces, guards, stage, shared, (1 << 62, True))
         return n_children, result.doubtful, result.n_done
 
-    def _run(self, pieces: Polytopes, guards: Guards, stage: Stage, limit: int, count_only: bool) -> tuple[Cut, int]:
+    def _run(
+        self, pieces: Polytopes, guards: Guards, stage: Stage, waiting: IntArray, wanted: tuple[int, bool]
+    ) -> tuple[Cut, int]:
+        """The children, and how many; ``wanted``: how many about, and whether they are only counted."""
         raise NotImplementedError
+
+
+def new_range(n: int) -> IntArray:
+    """A range of so many pieces, none of them taken: see ``exact/compiling.py``."""
+    waiting = np.zeros(32, dtype=np.int64)  # so many that no two threads write to one line of the cache
+    waiting[0] = n
+    return waiting
+
+
+def in_range(waiting: IntArray) -> tuple[int, int]:
+    """The first piece of a range that was not taken, and the end."""
+    first, last = divmod(int(waiting[0]), 1 << 32)
+    return first, last
 
 
 def guard_arrays(guards: Guards, terms: int) -> tuple[FloatArray, FloatArray]:

@@ -17,6 +17,9 @@ from hardmax.networks import operations as op
 from hardmax.networks.graph import Graph
 from hardmax.networks.slices.rounding import Bounded
 
+#: Parts of a stage that are kept.
+_MOST_PARTS = 64
+
 
 def as_slice(columns: IntArray) -> Any:
     """Consecutive columns as a slice, others as they are."""
@@ -92,11 +95,22 @@ class Stage:
         """
         if first == 0 and last == self.n_choices:
             return self
-        some = np.arange(first, last)
-        some = some[~self._is_copy(first, last)]
-        start, size, is_relu = self.group_start[some], self.group_size[some], self.is_relu[some]
-        is_last = self.is_last and last == self.n_choices
-        return Stage(self.nodes, start, size, is_relu, self.columns[some], self.twin, is_last)
+        found = self._parts.get((first, last))
+        if found is None:
+            some = np.arange(first, last)
+            some = some[~self._is_copy(first, last)]
+            start, size, is_relu = self.group_start[some], self.group_size[some], self.is_relu[some]
+            is_last = self.is_last and last == self.n_choices
+            found = Stage(self.nodes, start, size, is_relu, self.columns[some], self.twin, is_last)
+            if len(self._parts) == _MOST_PARTS:
+                self._parts.clear()
+            self._parts[first, last] = found
+        return found
+
+    @cached_property
+    def _parts(self) -> dict[tuple[int, int], Stage]:
+        """The parts asked for last."""
+        return {}
 
     def copies(self, first: int, last: int) -> tuple[IntArray, IntArray]:
         """Columns of ReLUs among choices first to last - 1 that repeat an earlier one, and of those they repeat."""

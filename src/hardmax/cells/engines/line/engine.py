@@ -56,10 +56,9 @@ class LineEngine:
 
     dim = 1
     only_relus = False  # one kernel serves all
-    shares_stages = False
+    is_shared = False  # one call takes little time
 
     def __init__(self, domain: Domain, certified: bool) -> None:
-        self.paused = np.zeros(1, dtype=np.int64)  # which no kernel looks at: one call takes little time
         if domain.dim != 1:
             raise DomainError(
                 f"the line engine cuts domains of dimension 1, got a {type(domain).__name__} of dimension "
@@ -76,7 +75,9 @@ class LineEngine:
             return self._intervals(np.array([[-1.0, 0.0, 0.0, 1.0, 0.0, 0.0]]), walls)
         return self._intervals(np.array([[float(low[0]), 1.0, 0.0, float(high[0]), 1.0, 0.0]]), walls)
 
-    def cut(self, pieces: Polytopes, guards: Guards, stage: Stage, limit: int = 1 << 62) -> Cut:
+    def cut(
+        self, pieces: Polytopes, guards: Guards, stage: Stage, limit: int = 1 << 62, waiting: IntArray | None = None
+    ) -> Cut:
         """The children of a batch of intervals, from low to high; stops after about ``limit`` of them."""
         from hardmax.cells.engines.line._kernels import build_children
 
@@ -100,7 +101,9 @@ class LineEngine:
         children = self._intervals(child_ends, child_walls)
         return Cut(parents, child_labels, children, np.flatnonzero(counts < 0), n_done)
 
-    def count(self, pieces: Polytopes, guards: Guards, stage: Stage) -> tuple[int, IntArray, int]:
+    def count(
+        self, pieces: Polytopes, guards: Guards, stage: Stage, waiting: IntArray | None = None
+    ) -> tuple[int, IntArray, int]:
         """How many children the intervals have together, which are doubtful (not counted), and that all are done."""
         counts = self._breakpoints(pieces, guards, stage, 1 << 62)[2]
         return int(np.maximum(counts + 1, 0).sum()), np.flatnonzero(counts < 0), len(counts)

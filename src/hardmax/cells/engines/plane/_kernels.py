@@ -27,12 +27,12 @@ from hardmax.cells.engines.plane._polygon_signs import (
 )
 from hardmax.cells.engines.plane._polygon_winners import interior_winner, name_neighbours, winner_cell
 from hardmax.cells.engines.plane._structures import Cut, Group, Lines, Shape, Sorted, Stack, Walk, Work
-from hardmax.exact.compiling import borrowing, inner, kernel
+from hardmax.exact.compiling import borrowing, inner, kernel, put_back, take_first
 
 _step = borrowing(nogil=True, inline="always")  # a step with one caller, which has all its arrays at hand
 _counted = inner(nogil=True)  # makes arrays
 
-DONE, OUTPUT_FULL, WORKSPACE_FULL, PAUSED = 0, 1, 2, 3
+DONE, OUTPUT_FULL, WORKSPACE_FULL = 0, 1, 2
 CHILDREN, CORNERS, DOUBTFUL, PIECE = 0, 1, 2, 3  # what has been written, and of which piece
 
 
@@ -397,22 +397,21 @@ def _cut_piece(n, lines, choices, output, done, settings, work, argmax):
 
 
 @kernel(nogil=True)
-def cut_polygons(first_piece, pieces, guards, choices, output, marks, settings, argmax):
-    """Split polygons ``first_piece`` onward by every choice of a stage.
+def cut_polygons(pieces, guards, choices, output, marks, settings, argmax):
+    """Split the polygons that wait by every choice of a stage.
 
-    ``guards``: rows and their errors; ``marks``: room for the doubtful pieces, and how many must be left where another
-    thread wants some, or 0; ``settings``: whether certified, whether children are only counted, the most corners of one
-    polygon, and of all that wait. Returns (next piece, children, corners written, doubtful pieces, status): DONE,
-    OUTPUT_FULL (call again from the next piece with fresh output), WORKSPACE_FULL (call again with more) or PAUSED.
+    ``guards``: rows and their errors; ``marks``: room for the doubtful pieces, and the range of those that wait, from
+    whose end other threads may take some; ``settings``: whether certified, whether children are only counted, the most
+    corners of one polygon, and of all that wait. Returns (children, corners written, doubtful pieces, status): DONE,
+    OUTPUT_FULL (call again with fresh output) or WORKSPACE_FULL (call again with more).
     ``argmax`` is None where every choice is a ReLU: the rest is then not even compiled.
     """
-    doubtful, paused = marks
+    doubtful, waiting = marks
     rows, errors = guards
     work = _new_work(choices, rows.shape[2], settings[2], settings[3])
-    done, n_pieces = np.zeros(4, dtype=np.int64), len(pieces.start) - 1
-    for piece in range(first_piece, n_pieces):
-        if 0 < paused[0] <= n_pieces - piece and piece > first_piece:
-            return piece, done[CHILDREN], done[CORNERS], done[DOUBTFUL], PAUSED
+    done = np.zeros(4, dtype=np.int64)
+    piece = take_first(waiting)
+    while piece >= 0:
         before = (done[CHILDREN], done[CORNERS])
         first, n = pieces.start[piece], pieces.start[piece + 1] - pieces.start[piece]
         status, done[PIECE] = NO_ROOM, piece
@@ -425,5 +424,7 @@ def cut_polygons(first_piece, pieces, guards, choices, output, marks, settings, 
             done[DOUBTFUL] += 1
             done[CHILDREN], done[CORNERS] = before
         elif status != DONE:
-            return piece, before[0], before[1], done[DOUBTFUL], OUTPUT_FULL if status == OUTPUT_FULL else WORKSPACE_FULL
-    return n_pieces, done[CHILDREN], done[CORNERS], done[DOUBTFUL], DONE
+            put_back(waiting)
+            return before[0], before[1], done[DOUBTFUL], OUTPUT_FULL if status == OUTPUT_FULL else WORKSPACE_FULL
+        piece = take_first(waiting)
+    return done[CHILDREN], done[CORNERS], done[DOUBTFUL], DONE

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.cells.domains import Domain
-from hardmax.cells.engines.contract import BatchEngine, WallRow, guard_arrays, row_of_child
+from hardmax.cells.engines.contract import BatchEngine, WallRow, guard_arrays, in_range, row_of_child
 from hardmax.cells.engines.exact.polytopes import nearest, rebuild, split, to_polytopes
 from hardmax.cells.polytopes import Cut, Polytopes, domain_wall, joined_starts
 from hardmax.exact.rationals import fraction, rational
@@ -25,6 +25,7 @@ from hardmax.networks.slices.stages import Stage
 
 #: Numbers beside a corner that is cut on, and of one that is cut no more.
 _COLUMNS, _FINISHED_COLUMNS = 9, 3
+_DONE, _WORKSPACE_FULL = 0, 2  # what the kernel says
 #: Coefficients of more bits are scaled down before they are rounded to floats.
 _MOST_BITS = 900
 
@@ -64,7 +65,7 @@ class PlaneEngine(BatchEngine):
 
     dim = 2
     only_relus = False  # whether no stage has an argmax: a smaller kernel is compiled then
-    shares_stages = True  # threads may cut a wide stage some choices at a time
+    is_shared = True
 
     def __init__(self, domain: Domain, certified: bool) -> None:
         assert domain.low is not None and domain.high is not None
@@ -79,19 +80,20 @@ class PlaneEngine(BatchEngine):
             ]
         )
         self._max_corners, self._pool = 64, 4096
-        self.paused = np.zeros(1, dtype=np.int64)
 
     def root(self) -> Polygons:
         """The whole domain as one polygon."""
         walls = np.array([domain_wall(1, 0), domain_wall(0, 1), domain_wall(1, 1), domain_wall(0, 0)])
         return Polygons.of(np.array([0, 4]), self._root, walls)
 
-    def _run(self, pieces: Polytopes, guards: Guards, stage: Stage, limit: int, count_only: bool) -> tuple[Cut, int]:
+    def _run(
+        self, pieces: Polytopes, guards: Guards, stage: Stage, waiting: IntArray, wanted: tuple[int, bool]
+    ) -> tuple[Cut, int]:
         from hardmax.cells.engines.plane import _structures as layout
         from hardmax.cells.engines.plane._kernels import cut_polygons
 
         assert isinstance(pieces, Polygons)
-        n = len(pieces)
+        (limit, count_only), n = wanted, len(pieces)
         label_type = stage.label_dtype
         doubtful, rows = np.empty(n, dtype=np.int64), guard_arrays(guards, 3)
         batch = layout.Pieces(pieces.vertex_start, pieces.corners, pieces.walls)
@@ -101,46 +103,46 @@ class PlaneEngine(BatchEngine):
         capacity = 0 if count_only else int(min(max(_children(n, stage), 1024), limit))
         corner_capacity = 0 if count_only else 5 * capacity + 64
         columns = _FINISHED_COLUMNS if stage.is_last else _COLUMNS
-        position, n_children, all_doubtful = 0, 0, []
+        n_children, all_doubtful = 0, []
         parts: list[tuple[IntArray, Any, IntArray, FloatArray, IntArray]] = []
-        while position < n:
+        while True:
             parent = np.empty(capacity, dtype=np.int64)
             labels = np.empty((capacity, stage.n_choices), dtype=label_type)
             start = np.zeros(capacity + 1, dtype=np.int64)
             corners = np.empty((corner_capacity, columns))
             walls = np.empty(corner_capacity, dtype=np.int64)
-            before = position
+            before = in_range(waiting)[0]
             output = layout.Output(parent, labels, start, corners, walls)
             settings = (self.certified, count_only, self._max_corners, self._pool)
-            position, children, used, n_doubtful, status = cut_polygons(
-                position, batch, rows, choices, output, (doubtful, self.paused), settings,
-                None if self.only_relus else True,
-            )  # fmt: skip
+            children, used, n_doubtful, status = cut_polygons(
+                batch, rows, choices, output, (doubtful, waiting), settings, None if self.only_relus else True
+            )
             n_children += children
             all_doubtful.append(doubtful[:n_doubtful].copy())
             if not count_only and children:
                 parts.append(
                     (parent[:children], labels[:children], start[: children + 1], corners[:used], walls[:used])
                 )
-            if status == 2:
-                self._max_corners, self._pool = 2 * self._max_corners, 2 * self._pool
-            if status == 3:  # somebody else wants what is left
+            if status == _DONE:
                 break
-            if status == 1:
-                if position == before:
+            if status == _WORKSPACE_FULL:
+                self._max_corners, self._pool = 2 * self._max_corners, 2 * self._pool
+            else:
+                if in_range(waiting)[0] == before:
                     capacity, corner_capacity = 2 * capacity, 2 * corner_capacity
                 if n_children >= limit:
                     break
+        n_done = in_range(waiting)[0]
         joined = np.concatenate(all_doubtful) if all_doubtful else np.empty(0, dtype=np.int64)
         if not parts:
             nothing = Polygons.of(np.zeros(1, dtype=np.int64), np.empty((0, columns)), np.empty(0, dtype=np.int64))
             no_labels = np.empty((0, stage.n_choices), dtype=label_type)
-            return Cut(np.empty(0, dtype=np.int64), no_labels, nothing, joined, position), n_children
+            return Cut(np.empty(0, dtype=np.int64), no_labels, nothing, joined, n_done), n_children
         parent, labels, start, corners, walls = parts[0]
         if len(parts) > 1:
             parent, labels, corners, walls = (np.concatenate([part[k] for part in parts]) for k in (0, 1, 3, 4))
             start = joined_starts([part[2] for part in parts])
-        return Cut(parent, labels, Polygons.of(start, corners, walls), joined, position), n_children
+        return Cut(parent, labels, Polygons.of(start, corners, walls), joined, n_done), n_children
 
     def settle(
         self, pieces: Polytopes, index: int, wall_row: WallRow, rows: ObjectArray, stage: Stage

@@ -65,7 +65,7 @@ from hardmax.cells.engines.space._winner_kernels import (
     set_scores,
     violator,
 )
-from hardmax.exact.compiling import borrowing, inner, kernel
+from hardmax.exact.compiling import borrowing, inner, kernel, put_back, take_first
 
 # called from compiled code only: no wrappers, and no cache beside the caller's; groups of arrays are not handed on
 _jit = borrowing(nogil=True, error_model="numpy", forceinline=True)
@@ -73,7 +73,7 @@ _called = borrowing(nogil=True, error_model="numpy", forceinline=False)  # from 
 _counted = inner(nogil=True, error_model="numpy", forceinline=False)  # makes arrays
 
 OPEN = -1  # a maximum that not one row wins on all of a polytope, as far as is known
-DONE, OUTPUT_FULL, WORKSPACE_FULL, MORE_WORDS, IN_DOUBT, PAUSED = 0, 1, 2, 3, 4, 5
+DONE, OUTPUT_FULL, WORKSPACE_FULL, MORE_WORDS, IN_DOUBT = 0, 1, 2, 3, 4
 CHILDREN, CORNERS, FACETS, DOUBTFUL = 0, 1, 2, 3  # what has been written
 MOST_KNOWN = 1 << 15  # corners of pieces in a row that are kept where there is room for one piece's
 
@@ -626,23 +626,21 @@ def _cut_piece(piece, first, guards, work, output, done, count_only, mode, rare)
         depth = _pop(work.stack, depth, solid, pending, rare)
 
 
-def _cut_polytopes(first_piece, pieces, guards, output, marks, mode, room, rare):
-    """Split polytopes ``first_piece`` onward by every choice of a stage.
+def _cut_polytopes(pieces, guards, output, marks, mode, room, rare):
+    """Split the polytopes that wait by every choice of a stage.
 
-    Returns (next piece, children, corners written, facets written, doubtful pieces, status). Status: DONE, OUTPUT_FULL
-    (call again from the next piece with fresh output; so after a limit of children), WORKSPACE_FULL or MORE_WORDS (call
-    again with more), IN_DOUBT (again with ``rare``), PAUSED. ``marks``: room for the doubtful pieces, and how many must
-    be left where another thread wants some, or 0. ``room``: the limit of children, whether they are only counted,
-    corners that one polytope may have, its facets in 64s, and whether pieces share corners. ``rare`` is None where
-    every choice is a ReLU and walls are in general position so far: the rest is then not even compiled.
+    Returns (children, corners written, facets written, doubtful pieces, status). Status: DONE, OUTPUT_FULL (call again
+    with fresh output; so after a limit of children), WORKSPACE_FULL or MORE_WORDS (call again with more), IN_DOUBT
+    (again with ``rare``). ``marks``: room for the doubtful pieces, and the range of those that wait, from whose end
+    other threads may take some. ``room``: the limit of children, whether they are only counted, corners that one
+    polytope may have, its facets in 64s, and whether pieces share corners. ``rare`` is None where every choice is a
+    ReLU and walls are in general position so far: the rest is then not even compiled.
     """
-    (limit, count_only, capacity, words, is_continuous), (doubtful, paused) = room, marks
+    (limit, count_only, capacity, words, is_continuous), (doubtful, waiting) = room, marks
     work = _new_work(capacity, words, pieces, guards, mode.dim)
-    done, n_pieces, exact = np.zeros(4, dtype=np.int64), len(pieces.vertex_start) - 1, False
-    piece, used = first_piece, work.shared.used
-    while piece < n_pieces:
-        if 0 < paused[0] <= n_pieces - piece and piece > first_piece:
-            return piece, done[CHILDREN], done[CORNERS], done[FACETS], done[DOUBTFUL], PAUSED
+    done, exact, used = np.zeros(4, dtype=np.int64), False, work.shared.used
+    piece = take_first(waiting)
+    while piece >= 0:
         before, n_known = (done[CHILDREN], done[CORNERS], done[FACETS]), used[0]
         status = OUTPUT_FULL if done[CHILDREN] >= limit else _load_piece(pieces, piece, work.solid, work.shared)
         if status == DONE:
@@ -662,9 +660,10 @@ def _cut_polytopes(first_piece, pieces, guards, output, marks, mode, room, rare)
         elif status != DONE:
             if status < 0:
                 status = MORE_WORDS if status == NO_SLOT else WORKSPACE_FULL if status == NO_ROOM else IN_DOUBT
-            return piece, done[CHILDREN], done[CORNERS], done[FACETS], done[DOUBTFUL], status
-        piece += 1
-    return n_pieces, done[CHILDREN], done[CORNERS], done[FACETS], done[DOUBTFUL], DONE
+            put_back(waiting)
+            return done[CHILDREN], done[CORNERS], done[FACETS], done[DOUBTFUL], status
+        piece = take_first(waiting)
+    return done[CHILDREN], done[CORNERS], done[FACETS], done[DOUBTFUL], DONE
 
 
 cut_polytopes = kernel(nogil=True, error_model="numpy")(_cut_polytopes)

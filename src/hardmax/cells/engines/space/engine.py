@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardmax.cells.domains import Domain
-from hardmax.cells.engines.contract import BatchEngine, WallRow, guard_arrays, row_of_child
+from hardmax.cells.engines.contract import BatchEngine, WallRow, guard_arrays, in_range, row_of_child
 from hardmax.cells.engines.exact.polytopes import corner_numbers, incidence_words, nearest, rebuild, split
 from hardmax.cells.polytopes import Cut, Polytopes, domain_wall, joined_bits, joined_starts, split_wall
 from hardmax.errors import DomainError, ParameterError
@@ -34,7 +34,7 @@ _MOST_CORNERS = 1 << 22
 #: Children of a single piece that there is room for at once: where there is too little, all are cut again.
 _MOST_OF_ONE = 1 << 14
 
-_DONE, _OUTPUT_FULL, _WORKSPACE_FULL, _MORE_WORDS, _IN_DOUBT, _PAUSED = 0, 1, 2, 3, 4, 5
+_DONE, _OUTPUT_FULL, _WORKSPACE_FULL, _MORE_WORDS, _IN_DOUBT = 0, 1, 2, 3, 4
 #: From this dimension on polytopes have so many corners that their edges are looked up.
 _MANY_CORNERS = 7
 
@@ -139,7 +139,7 @@ class SpaceEngine(BatchEngine):
     """
 
     only_relus = False  # whether no stage has an argmax: a smaller kernel is compiled then
-    shares_stages = True
+    is_shared = True
 
     def __init__(self, domain: Domain, certified: bool) -> None:
         if domain.dim < 2:
@@ -149,7 +149,6 @@ class SpaceEngine(BatchEngine):
         self._domain = domain
         self._is_unbounded = not domain.is_bounded
         self._capacity, self._words = 8 << self.dim, 1
-        self.paused = np.zeros(1, dtype=np.int64)
         self._spread: dict[int, float] = {}  # by a stage's first column: children a piece, in late batches
 
     def root(self) -> Solids:
@@ -196,29 +195,28 @@ class SpaceEngine(BatchEngine):
             lines,
         )
 
-    def _run(self, pieces: Polytopes, guards: Guards, stage: Stage, limit: int, count_only: bool) -> tuple[Cut, int]:
+    def _run(
+        self, pieces: Polytopes, guards: Guards, stage: Stage, waiting: IntArray, wanted: tuple[int, bool]
+    ) -> tuple[Cut, int]:
         from hardmax.cells.engines.space._stages import cut_generic, cut_polytopes
 
         assert isinstance(pieces, Solids)
         batch, stage_rows, mode = self._arguments(pieces, guards, stage)
         is_rare = self.dim >= _MANY_CORNERS or not self.only_relus  # whether more is needed than generic networks do
-        n = len(pieces)
-        doubtful = np.empty(n, dtype=np.int64)
+        (limit, count_only), doubtful = wanted, np.empty(len(pieces), dtype=np.int64)
         capacity, most = (0, 0) if count_only else self._expected(pieces, stage, limit)
-        position, n_children = 0, 0
-        all_doubtful: list[IntArray] = []
+        n_children, all_doubtful = 0, [doubtful[:0]]
         parts: list[tuple[IntArray, Any, Solids]] = []
-        while position < n:
+        while True:
             # read once: other threads may raise them meanwhile
             room, words = self._capacity, self._words
             output = self._output(batch, stage, capacity, words)
-            before = position
-            position, children, used, facets, n_doubtful, status = (cut_polytopes if is_rare else cut_generic)(
-                position,
+            before = in_range(waiting)[0]
+            children, used, facets, n_doubtful, status = (cut_polytopes if is_rare else cut_generic)(
                 batch,
                 stage_rows,
                 output,
-                (doubtful, self.paused),
+                (doubtful, waiting),
                 mode,
                 (limit - n_children, count_only, room, words, self.only_relus),
                 True if is_rare else None,
@@ -232,8 +230,9 @@ class SpaceEngine(BatchEngine):
                     None if stage.is_last else output.numbers[:used],
                 )  # fmt: skip
                 parts.append((output.parents[:children], output.labels[:children], solids))
-            if status == _PAUSED:  # somebody else wants what is left
+            if status == _DONE:
                 break
+            position, end = in_range(waiting)
             if status == _WORKSPACE_FULL:
                 self._capacity = max(self._capacity, _checked_room(2 * room, pieces.corners.shape[1], self.dim))
             elif status == _MORE_WORDS:
@@ -245,17 +244,17 @@ class SpaceEngine(BatchEngine):
                     break
                 if position == before:
                     capacity *= 2
-                capacity = min(max(capacity, 16 * (n - position)), max(most, capacity))
-        column = int(stage.columns[0])
-        self._spread[column] = max(0.8 * self._spread.get(column, 0.0), n_children / max(1, position))
-        joined = all_doubtful[0] if len(all_doubtful) == 1 else np.concatenate([doubtful[:0], *all_doubtful])
+                capacity = min(max(capacity, 16 * (end - position)), max(most, capacity))
+        column, n_done = int(stage.columns[0]), in_range(waiting)[0]
+        self._spread[column] = max(0.8 * self._spread.get(column, 0.0), n_children / max(1, n_done))
+        joined = np.concatenate(all_doubtful)
         if not parts:
             no_labels = np.empty((0, stage.n_choices), dtype=stage.label_dtype)
             parts = [(np.empty(0, dtype=np.int64), no_labels, pieces.take(0, 0))]
         if len(parts) == 1:
-            return Cut(*parts[0], joined, position), n_children
+            return Cut(*parts[0], joined, n_done), n_children
         parents, labels = (np.concatenate([part[k] for part in parts]) for k in (0, 1))
-        return Cut(parents, labels, Solids.join([part[2] for part in parts]), joined, position), n_children
+        return Cut(parents, labels, Solids.join([part[2] for part in parts]), joined, n_done), n_children
 
     def _arguments(self, pieces: Solids, guards: Guards, stage: Stage) -> tuple[Any, Any, Any]:
         """Pieces, guards and mode as the kernel takes them."""
