@@ -57,6 +57,8 @@ _FEWEST_CORNERS = 1 << 16
 _WORTH_A_THREAD = 3e-4
 _USUAL_PACE = 1e-5
 _FEWEST_SHARED = 4
+#: Choices of a stage from which on threads share it although there are few pieces.
+_FEWEST_CHOICES = 10
 #: Parts that others take from a chunk's end are numbered from here on, behind all parts that its owner makes.
 _PARTS_OF_OTHERS = 1 << 40
 #: Corners of the children that are cut together, before the last stage: room for them is then used again and again.
@@ -638,7 +640,7 @@ class Enumeration:
     def _next_part(self, chunk: Chunk, stage: Stage) -> int:
         """Up to which choice to cut now: a wide stage of few pieces is cut in parts, so that threads can share it."""
         end = self.part_end(stage, chunk.n_decided, chunk.pieces)
-        if self._workers == 1 or len(chunk) >= 4 * self._workers or stage.n_choices - chunk.n_decided < 16:
+        if self._workers == 1 or len(chunk) >= 4 * self._workers or stage.n_choices - chunk.n_decided < _FEWEST_CHOICES:
             return end
         if stage.has_twins or not self.engine.is_shared:
             return end

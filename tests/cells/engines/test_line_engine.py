@@ -38,7 +38,7 @@ from oracles.network_cases import audit_cases, random_network, reference_cases
 class _DoubtsEverything(LineEngine):
     """Leaves every interval to `settle`, so that the exact half is judged alone."""
 
-    def cut(self, pieces, guards, stage, limit=1 << 62):
+    def cut(self, pieces, guards, stage, limit=1 << 62, waiting=None):
         nothing = np.empty((0, stage.n_choices), dtype=np.uint8)
         return Cut(np.empty(0, dtype=np.int64), nothing, pieces.take(0, 0), np.arange(len(pieces)))
 

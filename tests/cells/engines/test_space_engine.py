@@ -159,7 +159,7 @@ def test_believing_rounded_guards_is_noticed() -> None:
     """The planted mistake: guards whose errors are claimed to be zero."""
 
     class Believer(SpaceEngine):
-        def cut(self, pieces, guards, stage, limit=1 << 62):
+        def cut(self, pieces, guards, stage, limit=1 << 62, waiting=None):
             return super().cut(pieces, replace(guards, error=np.zeros_like(guards.error)), stage, limit)
 
     wrong = 0

@@ -35,6 +35,8 @@ _MOST_CORNERS = 1 << 22
 _MOST_OF_ONE = 1 << 14
 
 _DONE, _OUTPUT_FULL, _WORKSPACE_FULL, _MORE_WORDS, _IN_DOUBT = 0, 1, 2, 3, 4
+#: Fewer pieces than these may have as many children as all rows of a stage make of one piece.
+_FEW_PIECES = 64
 #: From this dimension on polytopes have so many corners that their edges are looked up.
 _MANY_CORNERS = 7
 
@@ -274,10 +276,10 @@ class SpaceEngine(BatchEngine):
         """Children to have room for at first, and at most."""
         n = len(pieces)
         most = min(max(8, _MOST_CORNERS // _a_child(16, pieces.vertex_start)), limit + 1024)
-        n_rows = int(stage.group_size.sum()) if n == 1 else 0
+        n_rows = stage.n_rows if n < _FEW_PIECES else 0  # few pieces are what the stage's first rows made of one
         children_of_one = sum(comb(n_rows, k) for k in range(self.dim + 1))
         spread = 1.5 * self._spread.get(int(stage.columns[0]), 10.0)
-        return min(max(int(spread * n), min(children_of_one, _MOST_OF_ONE), 1024), most), most
+        return min(max(int(spread * n), min(children_of_one, _MOST_OF_ONE), min(64 * n, 4096), 1024), most), most
 
     def _output(self, batch: Any, stage: Stage, capacity: int, words: int) -> Any:
         """Room for so many children, with facets in so many words."""
