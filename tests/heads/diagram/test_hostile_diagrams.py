@@ -383,6 +383,22 @@ def test_hulls_of_many_points_in_space(kind):
         assert power_diagram(keys).live.tolist() == live_keys(keys.tolist(), None), seed
 
 
+@pytest.mark.parametrize("kind", HULL_KINDS)
+def test_programs_and_the_hull_agree_on_who_lives_in_five_dimensions(kind):
+    """Each proves its own way; who only asks who lives is not kept waiting for the facets."""
+    for seed in range(n_cases(3, 0.2)):
+        rng = np.random.default_rng([seed, 21])
+        dim, has_bias = (4, True) if seed % 2 else (5, False)
+        keys = _many(rng, kind, dim, 60)[0]
+        biases = hostile(rng, (60,), kind) if has_bias else None
+        asked, told = power_diagram(keys, biases), power_diagram(keys, biases)
+        alone = asked.live
+        assert "hull" not in vars(asked.terms)
+        if told.terms.hull is not None:
+            assert np.array_equal(told.terms.hull.live, asked.terms.live), seed
+            assert np.array_equal(told.live, alone) and np.array_equal(told.neighbours, asked.neighbours), seed
+
+
 def test_neighbours_on_cross_polytopes_are_all_but_the_antipodes():
     """In many dimensions blends of directions show neighbours; antipodes tie with everyone at the origin."""
     for seed in range(n_cases(6, 0.2)):

@@ -15,7 +15,7 @@ from hardmax.exact.linear_program import InteriorPoint, exact_interior_point
 from hardmax.exact.rationals import nearest_float
 from hardmax.exact.rounding import UNDERFLOW, difference_dot_error, dot_error, relative_error
 from hardmax.exactness import BoolArray, FloatArray, IntArray
-from hardmax.tropical.sums.hull import Hull, adjacency
+from hardmax.tropical.sums.hull import MOST_DIMENSIONS, Hull, adjacency
 
 if TYPE_CHECKING:
     from hardmax.tropical.sums.terms import Terms
@@ -86,8 +86,9 @@ def live_terms(terms: Terms) -> tuple[BoolArray, FloatArray]:
     if terms.n_rows == 1:
         witnesses[0, -1] = 1.0
         return np.ones(1, dtype=bool), witnesses
-    if terms.hull is not None:
-        return terms.hull.live, _witnesses_of_hull(terms, terms.hull)
+    hull = terms.hull if n < MOST_DIMENSIONS or "hull" in vars(terms) else None  # programs are quicker there
+    if hull is not None:
+        return hull.live, _witnesses_of_hull(terms, hull)
     directions = _upward(_directions(terms), terms.has_bias)
 
     centred = rows - rows.mean(axis=0)
