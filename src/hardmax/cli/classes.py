@@ -20,6 +20,7 @@ from hardmax.cli.parts.output import (
     write_text,
 )
 from hardmax.cli.parts.running import Running, is_folder
+from hardmax.cli.parts.sources import BUILTIN, read_model
 from hardmax.errors import FileFormatError, ParameterError
 from hardmax.html import several
 from hardmax.networks.files.opening import check_target, csv_text
@@ -45,7 +46,12 @@ _ENDINGS = (".html", ".htm", ".csv", ".npz")
 
 def classes(
     model: Annotated[
-        Path, typer.Argument(metavar="MODEL", help="An .onnx, .safetensors or .gguf file.", show_default=False)
+        Path,
+        typer.Argument(
+            metavar="MODEL",
+            help="An .onnx, .npz, .safetensors or .gguf file, or a built-in network such as builtin:lookup.",
+            show_default=False,
+        ),
     ],
     running: Running,
     names: Annotated[Path | None, typer.Option("--names", help="A text file with one name a line.")] = None,
@@ -92,7 +98,8 @@ def classes(
     check_target(repair, force, endings=(".onnx",), beside=[model, names])
     place = None if repair is None else _place(model, layer, repair, margin)
     how = {"max_seconds": max_seconds} if folder is None else _run(folder, running, max_seconds)
-    audit = audit_classes(model, layer=layer, domain=_domain(domain), names=names, progress=not as_json, **how)
+    source = read_model(str(model))[0] if str(model).startswith(BUILTIN) else model
+    audit = audit_classes(source, layer=layer, domain=_domain(domain), names=names, progress=not as_json, **how)
     facts = _facts(audit, model, lifts)
     if out is not None and folder is None:
         _write(audit, facts, out, model)

@@ -140,8 +140,9 @@ def audit_classes(
 
     Parameters
     ----------
-    source : weights (N, d), one row a class; or a path to an .onnx, .safetensors or .gguf file, or a torch or Hugging
-        Face model, whose last linear layer before the output is found by itself; of a model in several files any one.
+    source : weights (N, d), one row a class; or an ``hm.Network``, the path of an .onnx, .npz, .safetensors or .gguf
+        file, or a torch or Hugging Face model, whose last linear layer before the output is found by itself; of a model
+        in several files any one.
     bias : (N,), for arrays; none is zero.
     layer : the name of another layer of a file or model.
     domain : the features that can occur: "all" of R^d, "nonnegative" (after ReLU), ("box", low, high) (after swish,

@@ -9,8 +9,11 @@ from typing import Any
 
 from hardmax.errors import FileFormatError, ParameterError, PickleError
 from hardmax.heads.classes.sources.head import ClassHead, arrays_head, class_names
+from hardmax.heads.classes.sources.network_layers import network_head
 from hardmax.heads.classes.sources.torch_layers import torch_head
-from hardmax.heads.classes.sources.weight_files import gguf_head, safetensors_head
+from hardmax.heads.classes.sources.weight_files import gguf_head, is_written_here, safetensors_head
+from hardmax.networks.files.formats import read
+from hardmax.networks.network import Network
 
 __all__ = ["ClassHead", "arrays_head", "read_head"]
 
@@ -29,10 +32,14 @@ def read_head(source: Any, bias: Any, layer: str | None, names: Any) -> ClassHea
     FileFormatError, OperatorError
         A file that is damaged or of another kind, or that has no linear output layer.
     """
-    if isinstance(source, str | os.PathLike) or hasattr(source, "named_modules"):
+    is_file = isinstance(source, str | os.PathLike)
+    if is_file or isinstance(source, Network) or hasattr(source, "named_modules"):
         if bias is not None:
             raise ParameterError("bias is for arrays of weights; a file or model has its own. Leave it out")
-        head = _file_head(Path(source), layer) if not hasattr(source, "named_modules") else torch_head(source, layer)
+        if is_file:
+            head = _file_head(Path(source), layer)
+        else:
+            head = (network_head if isinstance(source, Network) else torch_head)(source, layer)
         return _named(head, names, head.where)
     if layer is not None:
         raise ParameterError(
@@ -55,9 +62,15 @@ def _file_head(path: Path, layer: str | None) -> ClassHead:
             f"{path}: a {ending} file has to be unpickled, which runs whatever code it holds. Load it in torch with "
             "weights_only=True and pass the module, or export it to ONNX or safetensors"
         )
-    readers = {".onnx": onnx_head, ".safetensors": safetensors_head, ".gguf": gguf_head}
+    readers = {".onnx": onnx_head, ".npz": _written_head, ".safetensors": safetensors_head, ".gguf": gguf_head}
     if ending not in readers:
         raise FileFormatError(f"{path}: expected a file ending in {', '.join(readers)}, got {ending or 'no ending'!r}")
     if not path.is_file():
-        raise FileFormatError(f"{path}: no such file; expected a model in .onnx, .safetensors or .gguf")
-    return readers[ending](path, layer)
+        raise FileFormatError(f"{path}: no such file; expected a model in {', '.join(readers)}")
+    is_ours = ending == ".safetensors" and is_written_here(path)
+    return (_written_head if is_ours else readers[ending])(path, layer)
+
+
+def _written_head(path: Path, layer: str | None) -> ClassHead:
+    """The output layer of a network in a file that ``hm.write`` wrote."""
+    return network_head(read(path), layer, path.name)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import inf
+from fractions import Fraction
+from math import inf, nextafter, sqrt
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,22 @@ BOXES: dict[str, tuple[float, float]] = {
     "Gelu": (-0.17004075057125415, inf),
     "Elu": (-1.0, inf),
 }
+
+
+def interval_domain(low: float, high: float) -> Any:
+    """The domain of features each of which lies between two numbers."""
+    return "nonnegative" if (low, high) == (0.0, inf) else ("box", low, high)
+
+
+def norm_ball(n: int) -> Any:
+    """The ball in which the outputs of a normalisation of n numbers lie, before gain and shift."""
+    radius = sqrt(n)
+    return "ball", np.zeros(n), radius if Fraction(radius) ** 2 >= n else nextafter(radius, inf)
+
+
+def after_norm(name: str) -> str:
+    """Why features lie in such a ball."""
+    return f"features after {name}, whose gain and shift are folded in"
 
 
 def arrays_head(weights: Any, bias: Any, names: Sequence[str] | None, where: str = "weights") -> ClassHead:

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
-from math import inf, nextafter, sqrt
+from math import inf, nextafter
 from typing import Any, Protocol
 
 import numpy as np
 
 from hardmax.exactness import Array
-from hardmax.heads.classes.sources.head import BOXES
+from hardmax.heads.classes.sources.head import BOXES, after_norm, interval_domain, norm_ball
 from hardmax.networks.files.onnx.models import OnnxNode
 
 MOVES = {"Identity", "Cast", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Dropout", "Slice", "Gather",
@@ -62,7 +62,7 @@ def _bounded(graph: Graph, name: str, axis: int | None, padded: bool, known: dic
         elif (box := _box(graph, node)) is not None:
             low, high = (min(box[0], 0.0), max(box[1], 0.0)) if padded else box[:2]
             why = f"features after {box[2]}"
-            return ("nonnegative" if (low, high) == (0.0, inf) else ("box", low, high)), why, None
+            return interval_domain(low, high), why, None
         else:
             break
     return _NOTHING
@@ -112,7 +112,7 @@ def _joined(graph: Graph, node: OnnxNode, padded: bool, known: dict[str, Bounded
         part = (0.0, inf) if domain == "nonnegative" else domain[1:]
         low, high = min(low, part[0]), max(high, part[1])
         why.add(reason)
-    return ("nonnegative" if (low, high) == (0.0, inf) else ("box", low, high)), "; ".join(sorted(why)), None
+    return interval_domain(low, high), "; ".join(sorted(why)), None
 
 
 def _box(graph: Graph, node: OnnxNode) -> tuple[float, float, str] | None:
@@ -175,11 +175,5 @@ def _normed(graph: Graph, node: OnnxNode, axis: int) -> Bounded:
     is_last = axis == -1 and node.attributes.get("axis", -1) in (-1, rank - 1)
     if not is_last or (len(node.inputs) > 2 and node.inputs[2] and (shift is None or shift.shape != gain.shape)):
         return "all", f"a {node.op} over another axis", None
-    radius = sqrt(len(gain))
-    radius = radius if Fraction(radius) ** 2 >= len(gain) else nextafter(radius, inf)
     fold = gain, np.zeros(len(gain)) if shift is None else shift
-    return (
-        ("ball", np.zeros(len(gain)), radius),
-        f"features after {node.op}, whose gain and shift are folded in",
-        fold,
-    )
+    return norm_ball(len(gain)), after_norm(node.op), fold

@@ -121,8 +121,8 @@ class _Stored(NamedTuple):
         return values.reshape(self.shape).astype(np.float64)
 
 
-def _stored(path: Path) -> dict[str, _Stored]:
-    """The tensors of one .safetensors file, by their names."""
+def _header(path: Path) -> tuple[dict[str, Any], int, int]:
+    """The header of a .safetensors file, where the bytes behind it begin, and the size of the file."""
     where = path.name
     with open_file(path) as file:
         size = os.fstat(file.fileno()).st_size
@@ -130,19 +130,31 @@ def _stored(path: Path) -> dict[str, _Stored]:
         if not 2 <= length <= min(_MOST_HEADER, size - 8):
             raise FileFormatError(f"{where}: expected a .safetensors file, got a header of {length} bytes in {size}")
         with refusing(FileFormatError, f"{where}: a damaged header of a .safetensors file"):
-            header = json.loads(file.read(length))
-            return {
-                name: _Stored(
-                    path,
-                    str(entry["dtype"]),
-                    [int(n) for n in entry["shape"]],
-                    [int(n) for n in entry["data_offsets"]],
-                    8 + length,
-                    size,
-                )
-                for name, entry in header.items()
-                if name != "__metadata__"
-            }
+            return dict(json.loads(file.read(length))), 8 + length, size
+
+
+def is_written_here(path: Path) -> bool:
+    """Whether a .safetensors file is a network that ``hm.write`` wrote."""
+    metadata = _header(path)[0].get("__metadata__")
+    return isinstance(metadata, dict) and "hardmax" in metadata
+
+
+def _stored(path: Path) -> dict[str, _Stored]:
+    """The tensors of one .safetensors file, by their names."""
+    header, start, size = _header(path)
+    with refusing(FileFormatError, f"{path.name}: a damaged header of a .safetensors file"):
+        return {
+            name: _Stored(
+                path,
+                str(entry["dtype"]),
+                [int(n) for n in entry["shape"]],
+                [int(n) for n in entry["data_offsets"]],
+                start,
+                size,
+            )
+            for name, entry in header.items()
+            if name != "__metadata__"
+        }
 
 
 def safetensors_head(path: Path, layer: str | None) -> ClassHead:
