@@ -69,15 +69,13 @@ class CellComplex:
         self.is_complete = is_complete
         self.n_settled = n_settled
         self._parts = [pieces] if isinstance(pieces, Polytopes) else list(pieces)
-        if self.dim == 2 and self._parts[0].incidence is not None:
-            is_estimated = exactness is Exactness.ESTIMATED
-            self.pieces = in_order(self.pieces, None if is_estimated else self._inward)
-            freeze_fields(self.pieces)
 
     @cached_property
     def pieces(self) -> Polytopes:
-        """The cells' polytopes; the parts they were found in are joined when first asked for."""
+        """The cells' polytopes; the parts they were found in are joined, and polygons ordered, when first asked for."""
         joined = self._parts[0] if len(self._parts) == 1 else type(self._parts[0]).join(self._parts)
+        if self.dim == 2 and joined.incidence is not None:
+            joined = in_order(joined, None if self.exactness is Exactness.ESTIMATED else self._inward)
         self._parts = []
         freeze_fields(joined)
         return joined
