@@ -655,8 +655,8 @@ def test_the_tour_goes_through_six_steps_and_ends_in_the_workshop(page, address)
         counts.append(shown.locator(".live-count").all_inner_texts())
         assert page.inner_text("#tour-steps") == f"Step {step + 1} of 6"
         if step < 5:
-            assert shown.locator("math").count() >= 1
-            assert shown.locator("math").first.evaluate("one => one.getBoundingClientRect().height") > 8
+            heights = shown.locator("math").evaluate_all("all => all.map((one) => one.getBoundingClientRect().height)")
+            assert max(heights) > 16 and min(heights) > 4  # a formula fills a line; a single letter may be 8 high
         page.click("#tour-after")
     assert titles == ["Attention is a weighted choice", "Cool it", "Cells", "A dead key", "Depth", "Your model"]
     assert counts[2] == ["6 cells"] and counts[4] == ["256 cells"]
